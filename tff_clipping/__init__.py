@@ -1,0 +1,1 @@
+"""Client-level differential privacy and clipping for TensorFlow Federated."""

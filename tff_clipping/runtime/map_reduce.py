@@ -1,0 +1,249 @@
+"""Compiles any TFF computation of one round to plain TensorFlow computations.
+
+`tff.backends.mapreduce.MapReduceForm` is TFF's own form for engines other than
+its native one. It has one server state, one value for each client, and one
+result beside the new state; `compile_computation` brings other signatures into
+that shape, and so serves aggregation processes, evaluations and initialization
+as well as learning processes.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_clipping.runtime import values
+from tff_clipping.runtime.secure_sums import SecureSum
+from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
+
+
+class UnsupportedComputationError(TypeError):
+  """The computation has no MapReduce form."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Accumulator:
+  """The sum over some of the clients of a round.
+
+  Attributes:
+    leaves: The arrays of the accumulator of `tff.federated_aggregate`.
+    secure_sums: For each kind of secure sum, its arrays.
+  """
+
+  leaves: Sequence[np.ndarray]
+  secure_sums: Sequence[Sequence[np.ndarray]]
+
+
+class MapReduceRound:
+  """A compiled computation: what a server and its clients do in one round.
+
+  A runtime calls `prepare` once, `work` for each client, `accumulate` for each
+  result in the order of the clients, `merge` for accumulators of disjoint
+  shards, and `finish` once. All values are flat lists of arrays.
+  """
+
+  def __init__(self, computation: tff.framework.ConcreteComputation):
+    """Compiles `computation`, which takes seconds.
+
+    Args:
+      computation: A computation whose parameter and result are federated.
+
+    Raises:
+      UnsupportedComputationError: If it has no MapReduce form.
+    """
+    self._parameter_type = computation.type_signature.parameter
+    self._result_type = computation.type_signature.result
+    self._check_supported()
+    leaves = values.federated_leaves(self._parameter_type)
+    self._server_types = [t for t in leaves if t.placement is tff.SERVER]
+    self._client_types = [t for t in leaves if t.placement is tff.CLIENTS]
+    try:
+      form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
+        self._to_one_round(computation)
+      )
+    except (TypeError, ValueError) as e:
+      raise _unsupported(str(e)) from e
+    self._prepare = TensorFlowComputation(form.prepare)
+    self._work = TensorFlowComputation(form.work)
+    self._zero = TensorFlowComputation(form.zero)
+    self._accumulate = TensorFlowComputation(form.accumulate)
+    self._merge = TensorFlowComputation(form.merge)
+    self._report = TensorFlowComputation(form.report)
+    # The state that goes round unchanged (see `_to_one_round`) is not computed.
+    self._update = TensorFlowComputation(
+      form.update, num_results=values.num_tensors(self._result_type)
+    )
+    _, *secure_types = form.work.type_signature.result
+    self._secure_sums = [
+      SecureSum(
+        kind,
+        value_type,
+        TensorFlowComputation(bounds)(),
+        bounds.type_signature.result,
+      )
+      for kind, value_type, bounds in zip(
+        ('bitwidth', 'max_input', 'modulus'),
+        secure_types,
+        (
+          form.secure_sum_bitwidth,
+          form.secure_sum_max_input,
+          form.secure_modular_sum_modulus,
+        ),
+        strict=True,
+      )
+    ]
+
+  def split_argument(self, argument) -> tuple[list, list[list]]:
+    """Returns the server's leaves and, for each client, the client's leaves.
+
+    Args:
+      argument: What the computation was called with.
+
+    Raises:
+      TypeError: If it is not of the computation's parameter type.
+      ValueError: If its parts are of different numbers of clients.
+    """
+    if self._parameter_type is None:
+      return [], []
+    parts = values.federated_values(argument, self._parameter_type)
+    types = values.federated_leaves(self._parameter_type)
+    server, clients = [], []
+    for part, part_type in zip(parts, types, strict=True):
+      if part_type.placement is tff.SERVER:
+        server.extend(values.flatten(part, part_type.member))
+      elif isinstance(part, (list, tuple)):
+        clients.append([values.flatten(v, part_type.member) for v in part])
+      else:
+        raise TypeError(
+          f'Expected a list with a value for each client, found {type(part)}.'
+        )
+    if len({len(c) for c in clients}) > 1:
+      raise ValueError(
+        'Expected values for the same number of clients, found '
+        f'{[len(c) for c in clients]}.'
+      )
+    return server, [sum(c, []) for c in zip(*clients, strict=True)]
+
+  def prepare(self, server: Sequence) -> Sequence:
+    """Returns what the server broadcasts."""
+    return self._prepare(*self._server_leaves(server))
+
+  def work(self, client: Sequence, broadcast: Sequence) -> Sequence:
+    """Returns what one client sends."""
+    return self._work(*(client or [np.int32(0)]), *broadcast)
+
+  def zero(self) -> Accumulator:
+    """Returns the accumulator of no clients."""
+    return Accumulator(self._zero(), [s.zero() for s in self._secure_sums])
+
+  def accumulate(
+    self, accumulator: Accumulator, contribution: Sequence
+  ) -> Accumulator:
+    """Returns `accumulator` with one client's `contribution` added."""
+    end = len(contribution) - sum(s.num_tensors for s in self._secure_sums)
+    leaves = self._accumulate(*accumulator.leaves, *contribution[:end])
+    secure_sums = []
+    for secure_sum, total in zip(
+      self._secure_sums, accumulator.secure_sums, strict=True
+    ):
+      start, end = end, end + secure_sum.num_tensors
+      secure_sum.check(contribution[start:end])
+      secure_sums.append(secure_sum.add(total, contribution[start:end]))
+    return Accumulator(leaves, secure_sums)
+
+  def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
+    """Returns the accumulator of the clients of both."""
+    return Accumulator(
+      self._merge(*left.leaves, *right.leaves),
+      [
+        s.add(a, b)
+        for s, a, b in zip(
+          self._secure_sums, left.secure_sums, right.secure_sums, strict=True
+        )
+      ],
+    )
+
+  def finish(self, server: Sequence, accumulator: Accumulator):
+    """Returns the computation's result, in its Python containers."""
+    reported = self._report(*accumulator.leaves)
+    secure = [array for arrays in accumulator.secure_sums for array in arrays]
+    leaves = self._update(*self._server_leaves(server), *reported, *secure)
+    return values.unflatten(leaves, self._result_type)
+
+  def _server_leaves(self, server: Sequence) -> Sequence:
+    return server or [np.int32(0)]
+
+  def _check_supported(self) -> None:
+    for leaf in values.federated_leaves(self._parameter_type):
+      if leaf.placement is tff.CLIENTS and leaf.all_equal:
+        raise _unsupported(f'it takes a value equal at all clients, {leaf}')
+    for leaf in values.federated_leaves(self._result_type):
+      if leaf.placement is not tff.SERVER:
+        raise _unsupported(f'it returns a value at the clients, {leaf}')
+
+  def _to_one_round(
+    self, computation: tff.framework.ConcreteComputation
+  ) -> tff.framework.ConcreteComputation:
+    """Returns `computation` in the signature that the form is made for.
+
+    That is `(S@SERVER, {C}@CLIENTS) -> (S@SERVER, R@SERVER)`. What is not there
+    is an `int32`; all parameters at one placement are one structure; the state
+    goes round unchanged, since the new one is in the result.
+    """
+    server_type = _joined([t.member for t in self._server_types])
+    client_type = _joined([t.member for t in self._client_types])
+
+    @tff.federated_computation(
+      tff.FederatedType(server_type, tff.SERVER),
+      tff.FederatedType(client_type, tff.CLIENTS),
+    )
+    def one_round(server, clients):
+      taken = {tff.SERVER: 0, tff.CLIENTS: 0}
+
+      def take(type_spec):
+        if isinstance(type_spec, tff.FederatedType):
+          index = taken[type_spec.placement]
+          taken[type_spec.placement] += 1
+          return (server if type_spec.placement is tff.SERVER else clients)[
+            index
+          ]
+        return tff.structure.Struct(
+          [
+            (name, take(element_type))
+            for name, element_type in tff.structure.iter_elements(type_spec)
+          ]
+        )
+
+      if self._parameter_type is None:
+        result = computation()
+      else:
+        result = computation(take(self._parameter_type))
+      parts = _federated_parts(result)
+      return server, tff.federated_zip(tuple(parts))
+
+    return one_round
+
+
+def _joined(types: Sequence[tff.Type]) -> tff.Type:
+  """Returns the structure of `types`, or a stand-in if there are none."""
+  return tff.to_type(tuple(types) if types else np.int32)
+
+
+def _federated_parts(value: tff.Value) -> list[tff.Value]:
+  """Returns the federated values in a structure of them, in order."""
+  if isinstance(value.type_signature, tff.FederatedType):
+    return [value]
+  return [
+    part
+    for i in range(len(value.type_signature))
+    for part in _federated_parts(value[i])
+  ]
+
+
+def _unsupported(reason: str) -> UnsupportedComputationError:
+  return UnsupportedComputationError(
+    'This computation cannot be run in MapReduce form: '
+    f'{reason.rstrip(".")}. TFF\'s native context runs it: '
+    '`tff.backends.native.set_sync_local_cpp_execution_context()`.'
+  )

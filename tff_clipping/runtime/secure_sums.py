@@ -1,0 +1,97 @@
+"""The sums that TFF asks a runtime to make securely, in exact integers.
+
+A simulation has no cryptography to offer: these sums compute what a secure
+aggregation protocol would compute, and refuse what it would refuse.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow_federated as tff
+
+
+class SecureSum:
+  """One of the three kinds of secure sum, over a list of integer arrays.
+
+  `bitwidth` and `max_input` sums take values from 0 to a bound and wrap as the
+  integer type does; `modulus` sums are modulo the bound.
+  """
+
+  def __init__(
+    self,
+    kind: str,
+    value_type: tff.Type,
+    bounds: Sequence[np.ndarray],
+    bounds_type: tff.Type,
+  ):
+    """Initializes the sum.
+
+    Args:
+      kind: 'bitwidth', 'max_input' or 'modulus'.
+      value_type: The type of what a client contributes.
+      bounds: The leaves of the bounds: bitwidths, largest inputs or moduli.
+      bounds_type: The type of the bounds: the structure of `value_type`, or one
+        number for a part of it.
+    """
+    self._kind = kind
+    self._types = list(_tensor_types(value_type))
+    self._bounds = list(_by_tensor(iter(bounds), bounds_type, value_type))
+
+  @property
+  def num_tensors(self) -> int:
+    return len(self._types)
+
+  def zero(self) -> list[np.ndarray]:
+    return [np.zeros(t.shape, t.dtype) for t in self._types]
+
+  def check(self, contribution: Sequence[np.ndarray]) -> None:
+    """Raises if a client's contribution is out of bounds.
+
+    Raises:
+      ValueError: If a value is negative or above its bound.
+    """
+    for value, bound in zip(contribution, self._bounds, strict=True):
+      largest = {
+        'bitwidth': lambda b: 2 ** int(b) - 1,
+        'max_input': int,
+        'modulus': lambda b: int(b) - 1,
+      }[self._kind](bound)
+      if np.size(value) and (np.min(value) < 0 or np.max(value) > largest):
+        raise ValueError(
+          f'A value in a secure sum must be from 0 to {largest} (its '
+          f'{self._kind} is {bound}), found one from {np.min(value)} to '
+          f'{np.max(value)}.'
+        )
+
+  def add(
+    self, left: Sequence[np.ndarray], right: Sequence[np.ndarray]
+  ) -> list[np.ndarray]:
+    """Returns the sum of two sums, or of a sum and a contribution."""
+    sums = []
+    for a, b, bound in zip(left, right, self._bounds, strict=True):
+      total = np.add(a, b, dtype=a.dtype)
+      if self._kind == 'modulus':
+        total = np.mod(total, np.asarray(bound, a.dtype))
+      sums.append(total)
+    return sums
+
+
+def _tensor_types(type_spec: tff.Type) -> Iterator[tff.TensorType]:
+  if isinstance(type_spec, tff.StructType):
+    for element_type in type_spec:
+      yield from _tensor_types(element_type)
+  else:
+    yield type_spec
+
+
+def _by_tensor(
+  bounds: Iterator, bounds_type: tff.Type, value_type: tff.Type
+) -> Iterator:
+  """Yields the bound of each tensor of `value_type`."""
+  if isinstance(bounds_type, tff.StructType):
+    for element_type, part_type in zip(bounds_type, value_type, strict=True):
+      yield from _by_tensor(bounds, element_type, part_type)
+  else:
+    bound = next(bounds)
+    for _ in _tensor_types(value_type):
+      yield bound

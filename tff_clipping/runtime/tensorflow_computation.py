@@ -1,0 +1,171 @@
+"""Runs one TFF TensorFlow computation in a TensorFlow session.
+
+A TFF computation that is plain TensorFlow is a graph, with names of tensors for
+its parameter and its result. `TensorFlowComputation` imports the graph once and
+calls it many times, from flat lists of arrays to flat lists of arrays.
+"""
+
+import itertools
+import threading
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+_session_tokens = itertools.count()
+
+
+class TensorFlowComputation:
+  """A TFF TensorFlow computation as a callable on flat lists of arrays.
+
+  The parameter is the list of the leaves of the parameter's type, in order: a
+  NumPy array or scalar for a tensor, a `tf.data.Dataset` for a sequence. The
+  result is the list of NumPy arrays of the leaves of the result's type.
+
+  Variables, tables and iterators of the graph are new in each call, as TFF has
+  it, so nothing leaks from one client to the next. Calls from several threads
+  are safe: each thread has a session of its own where the graph has state.
+
+  Attributes:
+    num_parameters: The number of leaves of the parameter.
+    num_results: The number of leaves of the result.
+  """
+
+  def __init__(
+    self,
+    computation: tff.framework.ConcreteComputation,
+    *,
+    num_results: int | None = None,
+    intra_op_threads: int = 1,
+  ):
+    """Imports the graph of `computation`.
+
+    Args:
+      computation: A `tff.Computation` that is plain TensorFlow.
+      num_results: How many leaves of the result to compute, from the last; the
+        others are not computed at all. `None` is all.
+      intra_op_threads: The number of threads inside an operation.
+
+    Raises:
+      TypeError: If `computation` is not plain TensorFlow, or has a result that
+        is a sequence.
+    """
+    proto = tff.framework.serialize_computation(computation)
+    kind = proto.WhichOneof('computation')
+    if kind != 'tensorflow':
+      raise TypeError(
+        f'`computation` must be a TensorFlow computation, found a {kind}.'
+      )
+    proto = proto.tensorflow
+    parameter = _leaf_bindings(proto.parameter)
+    result = _leaf_bindings(proto.result)
+    if any(b.WhichOneof('binding') == 'sequence' for b in result):
+      raise TypeError(
+        'A computation that returns a `tff.SequenceType` cannot be run here; '
+        "use TFF's native context "
+        '(`tff.backends.native.set_sync_local_cpp_execution_context`).'
+      )
+    if num_results is not None:
+      result = result[len(result) - num_results :]
+    self.num_parameters = len(parameter)
+    self.num_results = len(result)
+
+    self._graph = tf.Graph()
+    with self._graph.as_default():
+      graph_def = tf.compat.v1.GraphDef()
+      proto.graph_def.Unpack(graph_def)
+      self._feeds, input_map = _sequence_inputs(parameter)
+      tf.graph_util.import_graph_def(graph_def, input_map=input_map, name='')
+    self._fetches = [b.tensor.tensor_name for b in result]
+    self._token = proto.session_token_tensor_name
+    self._initialize_op = proto.initialize_op
+    self._config = tf.compat.v1.ConfigProto(
+      intra_op_parallelism_threads=intra_op_threads,
+      inter_op_parallelism_threads=1,
+      use_per_session_threads=True,
+      # The graph was optimised when it was compiled; what is left pays here.
+      allow_soft_placement=True,
+    )
+    self._config.gpu_options.allow_growth = True
+    # One session serves all threads unless the graph holds state.
+    self._local = threading.local()
+    self._shared = None if self._initialize_op else self._open_session()
+
+  def __call__(self, *leaves) -> Sequence:
+    """Runs the graph.
+
+    Args:
+      *leaves: The leaves of the parameter, `num_parameters` of them.
+
+    Returns:
+      A list of `num_results` NumPy arrays.
+    """
+    feeds = [_dataset_graph(x) if _is_dataset(x) else x for x in leaves]
+    if self._token:
+      feeds.append(f'call_{next(_session_tokens)}')
+    if self._shared is not None:
+      return self._shared(*feeds)
+    if not hasattr(self._local, 'call'):
+      self._local.call = self._open_session()
+    return self._local.call(*feeds)
+
+  def _open_session(self):
+    """Returns a callable on a new session."""
+    session = tf.compat.v1.Session(graph=self._graph, config=self._config)
+    feeds = self._feeds + ([self._token] if self._token else [])
+    run = session.make_callable(self._fetches, feed_list=feeds)
+    if not self._initialize_op:
+      return run
+    initialize = session.make_callable(
+      self._graph.get_operation_by_name(self._initialize_op)
+      if not self._token
+      else [self._graph.get_operation_by_name(self._initialize_op)],
+      feed_list=[self._token] if self._token else None,
+    )
+
+    def initialize_and_run(*feeds):
+      initialize(*feeds[-1:] if self._token else ())
+      return run(*feeds)
+
+    return initialize_and_run
+
+
+def _leaf_bindings(binding) -> list:
+  """Returns the tensor and sequence bindings of `binding`, in order."""
+  kind = binding.WhichOneof('binding')
+  if kind is None:
+    return []
+  if kind == 'struct':
+    return [b for e in binding.struct.element for b in _leaf_bindings(e)]
+  return [binding]
+
+
+def _sequence_inputs(bindings):
+  """Returns the names to feed, and the variants to map into the graph.
+
+  A data set does not cross into a session as such: it is fed as its serialized
+  graph, from which the session builds the variant tensor that TFF binds.
+  """
+  feeds, input_map = [], {}
+  for binding in bindings:
+    if binding.WhichOneof('binding') == 'tensor':
+      feeds.append(binding.tensor.tensor_name)
+      continue
+    serialized = tf.compat.v1.placeholder(tf.string, shape=[])
+    input_map[binding.sequence.variant_tensor_name] = (
+      tf.raw_ops.DatasetFromGraph(graph_def=serialized)
+    )
+    feeds.append(serialized.name)
+  return feeds, input_map
+
+
+def _is_dataset(value) -> bool:
+  return isinstance(value, tf.data.Dataset)
+
+
+def _dataset_graph(dataset: tf.data.Dataset) -> bytes:
+  """Returns the serialized graph that makes `dataset`."""
+  with tf.init_scope():
+    return tf.raw_ops.DatasetToGraphV2(
+      input_dataset=tf.data.experimental.to_variant(dataset)
+    ).numpy()
