@@ -1,1 +1,3 @@
-"""Client-level differential privacy and clipping for TensorFlow Federated."""
+"""Clipping and client-level differential privacy for TensorFlow Federated."""
+
+__version__ = '0.1.0'

@@ -49,6 +49,10 @@ class InProcessContext(tff.framework.SyncContext):
       raise ValueError(f'`num_threads` must be positive, found {num_threads}.')
     self._num_threads = num_threads
     self._compiled = collections.OrderedDict()
+    # The threads stay: each keeps its sessions of what has been compiled.
+    self._pool = concurrent.futures.ThreadPoolExecutor(
+      num_threads, thread_name_prefix='client'
+    )
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
@@ -73,9 +77,7 @@ class InProcessContext(tff.framework.SyncContext):
       return self._compiled[comp]
     kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
     if kind == 'tensorflow':
-      compiled = TensorFlowComputation(
-        comp, intra_op_threads=self._num_threads
-      )
+      compiled = TensorFlowComputation(comp, intra_op_threads=self._num_threads)
     else:
       compiled = MapReduceRound(_placed(comp))
     self._compiled[comp] = compiled
@@ -88,9 +90,6 @@ class InProcessContext(tff.framework.SyncContext):
   ):
     """Returns the accumulator of all clients."""
     accumulator = compiled.zero()
-    pool = concurrent.futures.ThreadPoolExecutor(
-      self._num_threads, thread_name_prefix='client'
-    )
     pending = collections.deque()
     waiting = iter(clients)
     try:
@@ -101,7 +100,7 @@ class InProcessContext(tff.framework.SyncContext):
           client = next(waiting, None)
           if client is None:
             break
-          pending.append(pool.submit(compiled.work, client, broadcast))
+          pending.append(self._pool.submit(compiled.work, client, broadcast))
         try:
           contribution = pending.popleft().result()
           accumulator = compiled.accumulate(accumulator, contribution)
@@ -111,7 +110,10 @@ class InProcessContext(tff.framework.SyncContext):
             f'({_description(clients[index])}): {e}'
           ) from e
     finally:
-      pool.shutdown(wait=True, cancel_futures=True)
+      # After an error or Ctrl-C: no client starts, and those at work finish.
+      for future in pending:
+        future.cancel()
+      concurrent.futures.wait(pending)
     return accumulator
 
 

@@ -244,6 +244,6 @@ def _federated_parts(value: tff.Value) -> list[tff.Value]:
 def _unsupported(reason: str) -> UnsupportedComputationError:
   return UnsupportedComputationError(
     'This computation cannot be run in MapReduce form: '
-    f'{reason.rstrip(".")}. TFF\'s native context runs it: '
+    f"{reason.rstrip('.')}. TFF's native context runs it: "
     '`tff.backends.native.set_sync_local_cpp_execution_context()`.'
   )

@@ -1,0 +1,1 @@
+"""Tables, figures and reports from the files that training runs leave."""

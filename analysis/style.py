@@ -1,0 +1,90 @@
+"""One look for all figures: colours, sizes, and how a figure is saved."""
+
+import contextlib
+import pathlib
+
+import matplotlib
+from matplotlib import axes, figure
+
+# The palette of Okabe and Ito (2008), which colour-blind readers tell apart.
+BLACK = '#000000'
+ORANGE = '#E69F00'
+SKY_BLUE = '#56B4E9'
+GREEN = '#009E73'
+BLUE = '#0072B2'
+VERMILION = '#D55E00'
+PURPLE = '#CC79A7'
+GREY = '#6E6E6E'
+
+ALGORITHM_COLOURS = {
+  'FedAvg': BLUE,
+  'CE-FedAvg': VERMILION,
+  'DP-FedAvg': GREEN,
+  'Model clipping': PURPLE,
+}
+OTHER_COLOUR = GREY
+
+# Runs of one algorithm in one panel differ in the dash.
+DASHES = ('-', (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+
+_STYLE = {
+  'font.family': 'DejaVu Sans',
+  'font.size': 9.0,
+  'axes.titlesize': 9.5,
+  'axes.labelsize': 9.0,
+  'axes.spines.top': False,
+  'axes.spines.right': False,
+  'axes.grid': True,
+  'axes.axisbelow': True,
+  'grid.color': '#E3E3E3',
+  'grid.linewidth': 0.7,
+  'lines.linewidth': 1.8,
+  'legend.frameon': False,
+  'legend.fontsize': 8.5,
+  'xtick.labelsize': 8.0,
+  'ytick.labelsize': 8.0,
+  'figure.facecolor': 'white',
+  'savefig.facecolor': 'white',
+}
+
+
+def line_dash(algorithm: str, variant: int) -> str | tuple:
+  """The dash of the nth line of an algorithm in one panel.
+
+  CE-FedAvg starts dashed, so that FedAvg is seen below it where the two agree.
+
+  Args:
+    algorithm: The name of the algorithm.
+    variant: 0 for its first line in the panel, 1 for its second, and so on.
+  """
+  first = 1 if algorithm == 'CE-FedAvg' else 0
+  return DASHES[(first + variant) % len(DASHES)]
+
+
+def styled() -> contextlib.AbstractContextManager:
+  """The settings of Matplotlib under which figures are drawn."""
+  return matplotlib.rc_context(_STYLE)
+
+
+def new_figure(
+  rows: int,
+  columns: int,
+  panel_width: float,
+  panel_height: float,
+  *,
+  share_scales: bool = True,
+) -> tuple[figure.Figure, list[list[axes.Axes]]]:
+  """A figure of equal panels; `panel_width` and `panel_height` in inches."""
+  drawing = figure.Figure(
+    figsize=(columns * panel_width, rows * panel_height), layout='constrained'
+  )
+  grid = drawing.subplots(
+    rows, columns, squeeze=False, sharex=share_scales, sharey=share_scales
+  )
+  return drawing, [list(row) for row in grid]
+
+
+def save(drawing: figure.Figure, path: pathlib.Path) -> None:
+  """Writes a PNG of 160 dots an inch, the same bytes for the same data."""
+  with styled():
+    drawing.savefig(path, dpi=160, metadata={'Software': None})

@@ -1,0 +1,1 @@
+"""The tasks of the paper: data, partitions, models and training runs."""

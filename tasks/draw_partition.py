@@ -1,0 +1,94 @@
+r"""Draws a partition: how many examples of each class each client holds.
+
+  python -m tasks.draw_partition --task=mnist --data_dir=DIR \
+      --partition=label_skew --num_clients=480 --examples_per_client=125 \
+      --output=mnist_label_skew.png
+
+Exit codes: 0 done, 2 wrong flags or data.
+"""
+
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from absl import app, flags
+
+from tasks import partition_config, partition_figure, registry
+
+_TASK = flags.DEFINE_string('task', 'embedded_digits', 'The data set.')
+_PARTITION = flags.DEFINE_string(
+  'partition', 'label_skew', 'The split over clients.'
+)
+_NUM_CLIENTS = flags.DEFINE_integer('num_clients', None, 'N.')
+_EXAMPLES_PER_CLIENT = flags.DEFINE_integer(
+  'examples_per_client',
+  None,
+  'Size of a client; as many as there are without overlap if not given.',
+)
+_DIRICHLET_ALPHA = flags.DEFINE_float(
+  'dirichlet_alpha', 0.5, 'For --partition=dirichlet.'
+)
+_SHARDS_PER_CLIENT = flags.DEFINE_integer(
+  'shards_per_client', 2, 'For --partition=shards.'
+)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of the split.')
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', None, 'Folder of the official files; else downloaded.'
+)
+_CACHE_DIR = flags.DEFINE_string('cache_dir', None, 'Folder of the downloads.')
+_OUTPUT = flags.DEFINE_string('output', 'partition.png', 'The figure to write.')
+
+
+def main(argv: Sequence[str]) -> int:
+  """Draws the partition that the flags describe; returns the exit code."""
+  try:
+    if len(argv) > 1:
+      raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
+    task = registry.create_task(
+      _TASK.value,
+      partition_config.PartitionConfig(
+        name=_PARTITION.value,
+        num_clients=_NUM_CLIENTS.value,
+        examples_per_client=_EXAMPLES_PER_CLIENT.value,
+        dirichlet_alpha=_DIRICHLET_ALPHA.value,
+        shards_per_client=_SHARDS_PER_CLIENT.value,
+        seed=_SEED.value,
+      ),
+      data_dir=_DATA_DIR.value,
+      cache_dir=_CACHE_DIR.value,
+    )
+    if task.is_sequence:
+      raise ValueError(
+        f'`task` must have one label an example, found {task.name!r}.'
+      )
+    pathlib.Path(_OUTPUT.value).parent.mkdir(parents=True, exist_ok=True)
+    partition_figure.write_class_counts_figure(
+      task.partition.class_counts(task.train['y'], task.num_classes),
+      f'{task.name}, {task.summary}',
+      _OUTPUT.value,
+    )
+  except (ValueError, TypeError, OSError) as e:
+    text = ' '.join(str(e).split())
+    for name in flags.FLAGS:
+      text = text.replace(f'`{name}`', f'--{name}')
+    print(f'Error: {text}', file=sys.stderr)
+    return 2
+  print(f'{task.name}, {task.summary}: {_OUTPUT.value}')
+  return 0
+
+
+def run() -> None:
+  """Parses the flags and runs `main`."""
+
+  def parse(args):
+    try:
+      return flags.FLAGS(args)
+    except flags.Error as e:
+      print(f'Error: {e}', file=sys.stderr)
+      sys.exit(2)
+
+  app.run(lambda argv: sys.exit(main(argv)), flags_parser=parse)
+
+
+if __name__ == '__main__':
+  run()

@@ -1,0 +1,59 @@
+"""Accuracy and loss on the test set."""
+
+import collections
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+_BATCH_SIZE = 256
+
+
+def build_evaluation_fn(
+  model_fn: Callable[[], tff.learning.models.VariableModel],
+  test: Mapping[str, np.ndarray],
+) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
+  """Builds the evaluation of model weights on held-out data.
+
+  The test set is no client's data and public to the experiment, so evaluating
+  on it costs no privacy.
+
+  Args:
+    model_fn: Returns a new model with an accuracy among its metrics.
+    test: The features `x` and `y`.
+
+  Returns:
+    A function of model weights that returns `test_accuracy`, from 0 to 1, and
+    `test_loss`.
+  """
+  model = model_fn()
+  variables = model.trainable_variables
+
+  @tf.function(input_signature=[model.input_spec])
+  def evaluate_batch(batch):
+    model.forward_pass(batch, training=False)
+
+  def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
+    for variable, value in zip(variables, weights.trainable, strict=True):
+      variable.assign(value)
+    model.reset_metrics()
+    for start in range(0, len(test['y']), _BATCH_SIZE):
+      evaluate_batch(
+        collections.OrderedDict(
+          (name, values[start : start + _BATCH_SIZE])
+          for name, values in test.items()
+        )
+      )
+    totals = model.report_local_unfinalized_metrics()
+    return dict(
+      test_accuracy=_mean(totals['sparse_categorical_accuracy']),
+      test_loss=_mean(totals['loss']),
+    )
+
+  return evaluate
+
+
+def _mean(total_and_count) -> float:
+  total, count = total_and_count
+  return float(total) / float(count)

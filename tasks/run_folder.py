@@ -1,0 +1,132 @@
+"""The folder of a run: whose it is, and that only one program writes to it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tasks.experiment import ExperimentConfig
+
+
+class RunFolderError(ValueError):
+  """The folder cannot be used for this run."""
+
+
+class RunFolder:
+  """The files of one run.
+
+  Attributes:
+    path: The folder.
+  """
+
+  def __init__(self, path: str | os.PathLike):
+    self.path = pathlib.Path(path)
+
+  @property
+  def config(self) -> pathlib.Path:
+    return self.path / 'config.json'
+
+  @property
+  def metrics(self) -> pathlib.Path:
+    return self.path / 'metrics.csv'
+
+  @property
+  def privacy(self) -> pathlib.Path:
+    return self.path / 'privacy.json'
+
+  @property
+  def ledger(self) -> pathlib.Path:
+    return self.path / 'ledger.jsonl'
+
+  @property
+  def updates(self) -> pathlib.Path:
+    return self.path / 'updates'
+
+  @property
+  def checkpoints(self) -> pathlib.Path:
+    return self.path / 'checkpoints'
+
+  @property
+  def tensorboard(self) -> pathlib.Path:
+    return self.path / 'tensorboard'
+
+  @contextlib.contextmanager
+  def open(self, config: ExperimentConfig, *, resume: bool) -> Iterator[None]:
+    """Claims the folder for one program and one configuration.
+
+    Args:
+      config: What the run is asked to do.
+      resume: Whether to go on with a run of the same configuration.
+
+    Raises:
+      RunFolderError: If the folder holds something else, another program has
+        it open, or it cannot be written.
+    """
+    if self.path.exists() and not self.path.is_dir():
+      raise RunFolderError(
+        f'`output_dir` must be a folder, found the file {self.path}.'
+      )
+    try:
+      self.path.mkdir(parents=True, exist_ok=True)
+      self._check_contents(config, resume=resume)
+      lock = open(self.path / '.lock', 'w')
+    except OSError as e:
+      raise RunFolderError(
+        f'`output_dir` must be a folder that can be written, found {self.path} '
+        f'({e.strerror}).'
+      ) from e
+    with lock:
+      try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except OSError as e:
+        raise RunFolderError(
+          f'`output_dir` must be used by one program at a time, found that '
+          f'another one is writing to {self.path}.'
+        ) from e
+      # Again, now that nobody else can change it.
+      self._check_contents(config, resume=resume)
+      yield
+
+  def write_json(self, path: pathlib.Path, content: Mapping[str, Any]) -> None:
+    """Writes a file whole or not at all."""
+    with tempfile.NamedTemporaryFile(
+      'w', dir=self.path, prefix=f'.{path.name}-', delete=False
+    ) as file:
+      json.dump(content, file, indent=2)
+      file.write('\n')
+      file.flush()
+      os.fsync(file.fileno())
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+  def _check_contents(self, config: ExperimentConfig, *, resume: bool) -> None:
+    found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
+    if not found:
+      return
+    if self.config.name not in found:
+      raise RunFolderError(
+        '`output_dir` must be empty or hold a run, found '
+        f'{", ".join(sorted(found)[:3])} in {self.path}.'
+      )
+    try:
+      saved = json.loads(self.config.read_text())['experiment']
+      differences = config.differences(saved)
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+      raise RunFolderError(
+        f'`output_dir` holds a config.json that cannot be read, {self.config}: '
+        f'{e}'
+      ) from e
+    if differences:
+      raise RunFolderError(
+        '`output_dir` must be empty or hold this same run, found another one '
+        f'in {self.path}: {"; ".join(differences)}.'
+      )
+    if not resume:
+      raise RunFolderError(
+        '`output_dir` must be empty with --noresume, found this same run in '
+        f'{self.path}.'
+      )

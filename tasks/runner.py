@@ -1,0 +1,271 @@
+"""Runs an experiment: from its configuration to the files of its run folder."""
+
+import collections
+import contextlib
+import platform
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+import tqdm
+
+import tff_clipping
+from tasks import evaluation, keras_models, partition_config, registry
+from tasks.experiment import ExperimentConfig
+from tasks.run_folder import RunFolder
+from tasks.task import Task
+from tff_clipping import aggregators, learning, privacy, runtime
+from tff_clipping.programs import client_sampling, client_store
+from tff_clipping.programs.checkpoints import Checkpoints
+from tff_clipping.programs.training import TrainingProgram, TrainingResult
+from tff_clipping.programs.update_records import UpdateRecords
+
+_NUM_CHECKPOINTS = 2
+
+
+def run(
+  config: ExperimentConfig,
+  folder: RunFolder,
+  *,
+  resume: bool = True,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> TrainingResult:
+  """Runs an experiment, or goes on with it where it stopped.
+
+  Args:
+    config: What to do.
+    folder: Where its files go.
+    resume: Whether to go on with a run of the same configuration.
+    data_dir: The folder of the data's official files, `None` to download them.
+    cache_dir: The folder of downloads and client stores, `None` for the user's
+      cache folder.
+
+  Returns:
+    How the run ended.
+
+  Raises:
+    ValueError: If the configuration does not fit the data, or `folder` cannot
+      be used. Nothing has been overwritten.
+  """
+  cache_dir = cache_dir or str(client_store.default_cache_dir())
+  task = registry.create_task(
+    config.task,
+    partition_config.PartitionConfig(
+      name=config.partition,
+      num_clients=config.num_clients,
+      examples_per_client=config.examples_per_client,
+      dirichlet_alpha=config.dirichlet_alpha,
+      shards_per_client=config.shards_per_client,
+      seed=config.seed,
+    ),
+    data_dir=data_dir,
+    cache_dir=cache_dir,
+  )
+  plan = create_plan(config, task.num_clients)
+  sampler = create_sampler(config, plan, task.client_ids)
+  model_fn = create_model_fn(config, task)
+  with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
+    store = client_store.write_client_store(
+      cache_dir,
+      config.task,
+      task.train,
+      task.partition.indices,
+      task.client_ids,
+    )
+    runtime.set_default_context()
+    process = learning.build_fed_avg(
+      model_fn,
+      local_steps=config.local_steps,
+      batch_size=config.batch_size,
+      client_learning_rate=config.client_learning_rate,
+      server_optimizer=create_server_optimizer(config),
+      model_aggregator=create_aggregator(config, plan),
+      client_store=store,
+      seed=config.seed,
+      measure_updates=config.measures_updates,
+    )
+    ledger = None
+    if plan is not None:
+      folder.write_json(folder.privacy, plan.to_json())
+      ledger = stack.enter_context(privacy.PrivacyLedger(folder.ledger, plan))
+    folder.write_json(folder.config, _description(config, task, model_fn))
+    program = TrainingProgram(
+      process=process,
+      sampler=sampler,
+      num_rounds=config.num_rounds,
+      evaluate=evaluation.build_evaluation_fn(model_fn, task.test),
+      rounds_per_evaluation=config.rounds_per_evaluation,
+      checkpoints=Checkpoints(folder.checkpoints, keep=_NUM_CHECKPOINTS),
+      rounds_per_checkpoint=config.rounds_per_checkpoint,
+      release_managers=[
+        tff.program.CSVFileReleaseManager(
+          str(folder.metrics),
+          # Writes the file anew each time, so that it is never half a line.
+          save_mode=tff.program.CSVSaveMode.WRITE,
+          key_fieldname='round_num',
+        ),
+        tff.program.TensorBoardReleaseManager(str(folder.tensorboard)),
+      ],
+      ledger=ledger,
+      update_records=UpdateRecords(
+        folder.updates,
+        rounds=config.update_rounds,
+        clipping_norm=config.clipping_norm,
+      )
+      if config.measures_updates
+      else None,
+      on_round=stack.enter_context(_progress(config)),
+    )
+    return program.run()
+
+
+def create_plan(
+  config: ExperimentConfig, num_clients: int
+) -> privacy.PrivacyPlan | None:
+  """Returns the plan of a private run, `None` for any other."""
+  if not config.is_private:
+    return None
+  settings: dict[str, Any] = dict(
+    num_clients=num_clients,
+    clients_per_round=config.clients_per_round,
+    num_rounds=config.num_rounds,
+    target_delta=config.target_delta,
+    sampling=config.sampling,
+    accountant=config.accountant,
+  )
+  if config.noise_multiplier is not None:
+    return privacy.PrivacyPlan.from_noise_multiplier(
+      noise_multiplier=config.noise_multiplier, **settings
+    )
+  return privacy.PrivacyPlan.from_target_epsilon(
+    target_epsilon=config.target_epsilon, **settings
+  )
+
+
+def create_sampler(
+  config: ExperimentConfig,
+  plan: privacy.PrivacyPlan | None,
+  client_ids: tuple[str, ...],
+) -> client_sampling.ClientSampler:
+  """Returns the sampler of a run; a private one's is the plan's."""
+  seed = config.sampling_seed
+  fixed = dict(clients_per_round=config.clients_per_round, seed=seed)
+  if config.sampling == 'poisson':
+    sampling_prob = (
+      plan.sampling_prob
+      if plan is not None
+      else config.clients_per_round / len(client_ids)
+    )
+    return client_sampling.PoissonSampler(
+      client_ids, sampling_prob=sampling_prob, seed=seed
+    )
+  if config.sampling == 'shuffled_epochs':
+    return client_sampling.ShuffledEpochsSampler(client_ids, **fixed)
+  if config.sampling == 'round_robin':
+    return client_sampling.RoundRobinSampler(
+      client_ids, min_separation=config.min_separation, **fixed
+    )
+  # 'fixed_size', and 'paper': the paper draws cohorts of a fixed size.
+  return client_sampling.FixedSizeSampler(client_ids, **fixed)
+
+
+def create_aggregator(
+  config: ExperimentConfig, plan: privacy.PrivacyPlan | None
+) -> tff.aggregators.UnweightedAggregationFactory | None:
+  """Returns what makes the algorithm: FedAvg, CE-FedAvg or DP-FedAvg."""
+  if config.algorithm == 'fed_avg':
+    return None
+  if config.algorithm == 'ce_fed_avg':
+    return aggregators.clipped_mean_factory(clipping_norm=config.clipping_norm)
+  return aggregators.dp_mean_factory(
+    clipping_norm=config.clipping_norm,
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+    noise_key=None if config.noise_seed is None else (0, config.noise_seed),
+  )
+
+
+def create_server_optimizer(
+  config: ExperimentConfig,
+) -> tff.learning.optimizers.Optimizer:
+  """Returns what applies the aggregate to the global model."""
+  rate = config.server_learning_rate
+  optimizers = tff.learning.optimizers
+  return {
+    'sgd': lambda: optimizers.build_sgdm(rate),
+    'momentum': lambda: optimizers.build_sgdm(rate, momentum=0.9),
+    'adam': lambda: optimizers.build_adam(rate, epsilon=1e-3),
+    'yogi': lambda: optimizers.build_yogi(rate, epsilon=1e-3),
+    'adagrad': lambda: optimizers.build_adagrad(rate, epsilon=1e-3),
+  }[config.server_optimizer]()
+
+
+def create_model_fn(config: ExperimentConfig, task: Task):
+  """Returns the `model_fn` of the run, as TFF's algorithms take it."""
+  if config.model not in keras_models.MODELS:
+    raise ValueError(
+      f'`model` must be one of {", ".join(keras_models.MODELS)}, found '
+      f'{config.model!r}.'
+    )
+  build = keras_models.MODELS[config.model]
+  return keras_models.build_model_fn(
+    lambda: build(task.input_shape, task.num_classes, seed=config.model_seed),
+    task.element_spec,
+  )
+
+
+def _description(
+  config: ExperimentConfig, task: Task, model_fn
+) -> dict[str, Any]:
+  """Returns the contents of config.json."""
+  with tf.Graph().as_default():
+    num_parameters = sum(
+      int(np.prod(v.shape)) for v in model_fn().trainable_variables
+    )
+  return dict(
+    experiment=config.to_json(),
+    algorithm=config.algorithm,
+    task=dict(
+      name=task.name,
+      source=task.source,
+      num_clients=task.num_clients,
+      num_train_examples=len(task.train['y']),
+      num_test_examples=len(task.test['y']),
+      partition=task.summary,
+    ),
+    model=dict(name=config.model, num_parameters=num_parameters),
+    versions=collections.OrderedDict(
+      tff_clipping=tff_clipping.__version__,
+      tensorflow_federated=tff.__version__,
+      tensorflow=tf.__version__,
+      numpy=np.__version__,
+      python=platform.python_version(),
+    ),
+  )
+
+
+@contextlib.contextmanager
+def _progress(config: ExperimentConfig) -> Iterator:
+  """Shows a bar with the round, the accuracy and the seconds a round."""
+  with tqdm.tqdm(
+    total=config.num_rounds,
+    desc=config.algorithm,
+    unit='round',
+    file=sys.stderr,
+    # No bar where nobody looks.
+    disable=None,
+  ) as bar:
+    shown = {}
+
+    def on_round(metrics) -> None:
+      if not np.isnan(metrics['test_accuracy']):
+        shown['accuracy'] = f'{metrics["test_accuracy"]:.1%}'
+      shown['s/round'] = f'{metrics["round_seconds"]:.2f}'
+      bar.set_postfix(shown, refresh=False)
+      bar.update(metrics['round_num'] - bar.n)
+
+    yield on_round

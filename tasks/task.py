@@ -1,0 +1,83 @@
+"""What a training run needs to know of its data."""
+
+import collections
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasks import partition as partition_lib
+
+if TYPE_CHECKING:
+  import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """Examples, their split over clients, and a test set.
+
+  Images stay uint8, one byte a value, as the data sets have them; the models
+  scale them (`tasks.keras_models`).
+
+  Attributes:
+    name: Which task it is, for example 'mnist'.
+    train: `x` [n, ...] and `y` int32 [n] or [n, length], of all clients.
+    partition: Which rows of `train` each client holds.
+    test: `x` [m, ...] and `y` int32 [m] or [m, length].
+    num_classes: Number of classes; tokens of a sequence task.
+    source: One line on where the examples come from.
+  """
+
+  name: str
+  train: collections.OrderedDict[str, np.ndarray]
+  partition: partition_lib.Partition
+  test: collections.OrderedDict[str, np.ndarray]
+  num_classes: int
+  source: str
+
+  def __post_init__(self):
+    for split, examples in (('train', self.train), ('test', self.test)):
+      if list(examples) != ['x', 'y']:
+        raise ValueError(
+          f'`{split}` must hold x and y in this order, found {list(examples)}.'
+        )
+      if len(examples['x']) != len(examples['y']):
+        raise ValueError(
+          f'`{split}` must hold as many x as y, found {len(examples["x"])} and '
+          f'{len(examples["y"])}.'
+        )
+
+  @property
+  def client_ids(self) -> tuple[str, ...]:
+    """The ids of the clients, in the order of the partition."""
+    return self.partition.client_ids
+
+  @property
+  def num_clients(self) -> int:
+    """Number of clients N."""
+    return len(self.partition.indices)
+
+  @property
+  def input_shape(self) -> tuple[int, ...]:
+    """Shape of one example's `x`."""
+    return self.train['x'].shape[1:]
+
+  @property
+  def is_sequence(self) -> bool:
+    """Whether every position of an example has a label."""
+    return self.train['y'].ndim > 1
+
+  @property
+  def summary(self) -> str:
+    """One line on the partition, for people and config.json."""
+    return self.partition.summary
+
+  @property
+  def element_spec(self) -> 'collections.OrderedDict[str, tf.TensorSpec]':
+    """The specs of `x` and `y` of one example, without a batch."""
+    import tensorflow as tf
+
+    return collections.OrderedDict(
+      (key, tf.TensorSpec(value.shape[1:], value.dtype))
+      for key, value in self.train.items()
+    )

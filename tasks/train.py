@@ -1,0 +1,260 @@
+r"""Trains one model with one algorithm: the binary of every experiment.
+
+  python -m tasks.train --flagfile=tasks/flagfiles/demo_fed_avg.flags \
+      --output_dir=runs/fed_avg
+
+A run folder holds config.json, metrics.csv, TensorBoard logs, checkpoints, and
+for private runs privacy.json and ledger.jsonl. The same command continues a run
+that was stopped, and does nothing for one that is finished.
+
+Exit codes: 0 finished, 2 wrong flags, 3 diverged, 4 budget exhausted,
+130 Ctrl-C, 143 SIGTERM; 1 is a failure.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from absl import app, flags, logging
+
+from tasks import experiment, run_folder
+
+# TensorFlow's start-up messages are not about the user's run.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+_EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
+
+_OUTPUT_DIR = flags.DEFINE_string('output_dir', None, 'The folder of the run.')
+_RESUME = flags.DEFINE_bool(
+  'resume', True, 'Go on with a run of the same settings in --output_dir.'
+)
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', None, "The folder of the data's official files; else downloaded."
+)
+_CACHE_DIR = flags.DEFINE_string(
+  'cache_dir', None, 'Where downloads and client stores go; else the XDG cache.'
+)
+_CLIPPING_NORM_FROM = flags.DEFINE_string(
+  'clipping_norm_from',
+  None,
+  'A finished run of fed_avg: c is --clipping_factor times the mean norm of its '
+  'updates.',
+)
+_CLIPPING_FACTOR = flags.DEFINE_float(
+  'clipping_factor', 0.5, 'See --clipping_norm_from; the paper has 0.5.'
+)
+
+# The flags that are the fields of `ExperimentConfig`.
+_SETTINGS = {
+  'task': (flags.DEFINE_string, None, 'The data set; see docs/data.md.'),
+  'partition': (
+    flags.DEFINE_string,
+    None,
+    'The split over clients: iid, class_balanced, label_skew (the paper), '
+    'dirichlet, shards or natural.',
+  ),
+  'num_clients': (flags.DEFINE_integer, None, 'N.'),
+  'examples_per_client': (flags.DEFINE_integer, None, "A client's examples."),
+  'dirichlet_alpha': (flags.DEFINE_float, 0.5, 'For --partition=dirichlet.'),
+  'shards_per_client': (flags.DEFINE_integer, 2, 'For --partition=shards.'),
+  'model': (
+    flags.DEFINE_string,
+    None,
+    'mlp, alexnet, mobilenet_v2, resnet18 or shakespeare_lstm.',
+  ),
+  'algorithm': (
+    flags.DEFINE_string,
+    None,
+    'fed_avg, ce_fed_avg (clips) or dp_fed_avg (clips and adds noise).',
+  ),
+  'clients_per_round': (
+    flags.DEFINE_integer,
+    None,
+    'P, the size of a cohort; the expected size for --sampling=poisson.',
+  ),
+  'num_rounds': (flags.DEFINE_integer, None, 'T.'),
+  'local_steps': (flags.DEFINE_integer, None, 'Q, the SGD steps of a client.'),
+  'batch_size': (flags.DEFINE_integer, None, 'Examples in a local step.'),
+  'client_learning_rate': (flags.DEFINE_float, None, 'eta_l.'),
+  'server_learning_rate': (flags.DEFINE_float, 1.0, 'eta_g.'),
+  'server_optimizer': (
+    flags.DEFINE_string,
+    'sgd',
+    "sgd (the paper's step), momentum, adam, yogi or adagrad.",
+  ),
+  'clipping_norm': (flags.DEFINE_float, None, 'c.'),
+  'sampling': (
+    flags.DEFINE_string,
+    'fixed_size',
+    'poisson, fixed_size, shuffled_epochs, round_robin; for dp_fed_avg poisson, '
+    "fixed_size or paper (the paper's accounting).",
+  ),
+  'min_separation': (flags.DEFINE_integer, 1, 'For --sampling=round_robin.'),
+  'target_epsilon': (flags.DEFINE_float, None, 'Sets the noise.'),
+  'target_delta': (flags.DEFINE_float, None, "The budget's delta."),
+  'noise_multiplier': (
+    flags.DEFINE_float,
+    None,
+    'Noise on the sum over c, in place of --target_epsilon.',
+  ),
+  'accountant': (flags.DEFINE_string, 'rdp', 'rdp or pld.'),
+  'seed': (flags.DEFINE_integer, 0, 'For the split and local shuffling.'),
+  'model_seed': (flags.DEFINE_integer, 0, 'For the initial model.'),
+  'sampling_seed': (flags.DEFINE_integer, 0, 'For the cohorts.'),
+  'noise_seed': (
+    flags.DEFINE_integer,
+    None,
+    'Repeatable noise, for tests alone; else fresh entropy.',
+  ),
+  'rounds_per_evaluation': (flags.DEFINE_integer, 1, 'Evaluate how often.'),
+  'rounds_per_checkpoint': (flags.DEFINE_integer, 10, 'Save how often.'),
+  'update_rounds': (
+    flags.DEFINE_list,
+    [],
+    'The rounds t, from 0, whose updates are written to updates/.',
+  ),
+  'simulation_diagnostics': (
+    flags.DEFINE_bool,
+    False,
+    "Measure the clients' exact updates in a private run too. Not private.",
+  ),
+}
+_FLAGS = {
+  name: define(name, default, text)
+  for name, (define, default, text) in _SETTINGS.items()
+}
+_REQUIRED = (
+  'task',
+  'partition',
+  'model',
+  'algorithm',
+  'clients_per_round',
+  'num_rounds',
+  'local_steps',
+  'batch_size',
+  'client_learning_rate',
+)
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the experiment that the flags describe; returns the exit code."""
+  try:
+    if len(argv) > 1:
+      raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
+    config = _config_from_flags()
+    folder = run_folder.RunFolder(_OUTPUT_DIR.value)
+    # TensorFlow takes seconds to import: wrong flags are found before that.
+    from tasks import runner
+
+    result = runner.run(
+      config,
+      folder,
+      resume=_RESUME.value,
+      data_dir=_DATA_DIR.value,
+      cache_dir=_CACHE_DIR.value,
+    )
+  except (ValueError, TypeError, ModuleNotFoundError) as e:
+    _print_error(e)
+    return 2
+  except RuntimeError as e:
+    traceback.print_exc()
+    _print_error(e)
+    return 1
+  except KeyboardInterrupt:
+    print('Interrupted before training started.', file=sys.stderr)
+    return 130
+  print(f'{config.algorithm}: {result.message} {folder.path}')
+  if result.interrupted is not None:
+    return result.interrupted.exit_code
+  return _EXIT_CODES[result.reason.value]
+
+
+def run() -> None:
+  """Parses the flags, runs `main` and exits with its code.
+
+  `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
+  started, runs an operation in the midst of its own import.
+  """
+  app.define_help_flags()
+  try:
+    argv = flags.FLAGS(sys.argv)
+  except flags.Error as e:
+    _print_error(e)
+    sys.exit(2)
+  logging.use_absl_handler()
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+  sys.exit(main(argv))
+
+
+def _config_from_flags() -> experiment.ExperimentConfig:
+  for name in ('output_dir', *_REQUIRED):
+    if flags.FLAGS[name].value is None:
+      raise ValueError(f'`{name}` must be given.')
+  settings = {name: flag.value for name, flag in _FLAGS.items()}
+  settings['update_rounds'] = tuple(map(_integer, settings['update_rounds']))
+  if _CLIPPING_NORM_FROM.value is not None:
+    if settings['clipping_norm'] is not None:
+      raise ValueError(
+        '`clipping_norm` and `clipping_norm_from` exclude each other, found '
+        'both.'
+      )
+    settings['clipping_norm'] = _clipping_norm_from(
+      _CLIPPING_NORM_FROM.value, _CLIPPING_FACTOR.value
+    )
+  return experiment.ExperimentConfig(**settings)
+
+
+def _integer(text: str) -> int:
+  try:
+    return int(text)
+  except ValueError:
+    raise ValueError(
+      f'`update_rounds` must be integers with commas, found {text!r}.'
+    ) from None
+
+
+def _clipping_norm_from(run_dir: str, factor: float) -> float:
+  """Returns c as the paper sets it, from a run of FedAvg.
+
+  Source: Sec. 2.2: half of the mean, over clients and rounds, of the norms of
+  the updates of an unclipped run.
+  """
+  import numpy as np
+  import pandas as pd
+
+  folder = run_folder.RunFolder(run_dir)
+  if not factor > 0:
+    raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
+  try:
+    config = json.loads(folder.config.read_text())
+    metrics = pd.read_csv(folder.metrics)
+    rounds = metrics[metrics['round_num'] > 0]
+    algorithm = config['algorithm']
+    num_rounds = config['experiment']['num_rounds']
+    norms, sizes = rounds['update_norm_mean'], rounds['num_clients']
+  except (OSError, ValueError, KeyError) as e:
+    raise ValueError(
+      f'`clipping_norm_from` must be the folder of a run, found {run_dir!r}: '
+      f'{e}'
+    ) from e
+  if algorithm != 'fed_avg' or len(rounds) < num_rounds:
+    raise ValueError(
+      '`clipping_norm_from` must be a finished run of fed_avg, found '
+      f'{len(rounds)} of {num_rounds} rounds of {algorithm} in {run_dir!r}.'
+    )
+  return float(factor * np.average(norms, weights=sizes))
+
+
+def _print_error(error: Exception) -> None:
+  """Prints an error in one line, with arguments as the flags that they are."""
+  text = ' '.join(str(error).split())
+  for name in flags.FLAGS:
+    text = text.replace(f'`{name}`', f'--{name}')
+  print(f'Error: {text}', file=sys.stderr)
+
+
+if __name__ == '__main__':
+  run()

@@ -1,0 +1,188 @@
+import math
+
+import numpy as np
+import pytest
+
+from analysis import figures, results, update_figures
+from tests.analysis import run_folders
+
+UPDATES = {
+  0: [('a', 2.0, '', 0.5), ('b', 4.0, '', 0.25), ('mean', 1.0, '', '')],
+  16: [('a', 1.0, 60.0, 1.0), ('b', 3.0, 90.0, 0.3), ('mean', 0.5, 45.0, '')],
+}
+
+
+def _read(*folders):
+  runs = results.read_runs(folders)[0]
+  return runs, results.group_by_setting(runs)
+
+
+def _lines(ax):
+  """Label to y values of what a panel shows."""
+  return {line.get_label(): list(line.get_ydata()) for line in ax.get_lines()}
+
+
+def test_accuracy_has_a_panel_a_setting_and_a_line_a_run(tmp_path):
+  _, groups = _read(
+    run_folders.write_run(tmp_path / 'ce', algorithm='ce_fed_avg'),
+    run_folders.write_run(tmp_path / 'fed_avg', accuracies=(0.1, 0.5, 0.9)),
+    run_folders.write_run(tmp_path / 'iid', partition='iid'),
+  )
+  data = figures.accuracy_data(groups)
+  panels = list(dict.fromkeys(data['panel']))
+  assert panels == ['MLP on emnist, Non-IID (label skew)', 'MLP on emnist, IID']
+  first = data[data['panel'] == panels[0]]
+  assert list(dict.fromkeys(first['line'])) == ['FedAvg', 'CE-FedAvg']
+  fed_avg = first[first['line'] == 'FedAvg']
+  assert fed_avg['round_num'].to_list() == [0, 1, 2]
+  assert fed_avg['accuracy'].to_list() == [10.0, 50.0, 90.0]
+
+  axes = figures.draw_accuracy(data).axes
+  assert _lines(axes[0])['FedAvg: 90.0 %'] == [10.0, 50.0, 90.0]
+  assert axes[0].get_ylim() == axes[1].get_ylim()
+  assert axes[0].get_ylabel() == 'Test accuracy (%)'
+
+
+def test_lines_of_one_algorithm_are_told_apart(tmp_path):
+  privacy = {'epsilon': 1.5}
+  runs, groups = _read(
+    run_folders.write_run(
+      tmp_path / 'low', algorithm='dp_fed_avg', privacy=privacy
+    ),
+    run_folders.write_run(
+      tmp_path / 'high', algorithm='dp_fed_avg', privacy={'epsilon': 5.0}
+    ),
+  )
+  data = figures.accuracy_data(groups)
+  assert list(dict.fromkeys(data['line'])) == [
+    'DP-FedAvg, ε = 5',
+    'DP-FedAvg, ε = 1.5',
+  ]
+  drawn = figures.draw_accuracy(data).axes[0].get_lines()
+  assert drawn[0].get_color() == drawn[1].get_color()
+  assert drawn[0].get_linestyle() != drawn[1].get_linestyle()
+
+
+def test_seeds_make_panels_of_their_own(tmp_path):
+  _, groups = _read(
+    run_folders.write_run(tmp_path / 'a', seed=1),
+    run_folders.write_run(tmp_path / 'b', seed=2),
+  )
+  assert [title[-6:] for title in figures.panel_titles(groups)] == [
+    'seed 1',
+    'seed 2',
+  ]
+
+
+def test_unfinished_run_says_so_in_its_line(tmp_path):
+  runs, _ = _read(run_folders.write_run(tmp_path / 'run', num_rounds=9))
+  assert figures.line_label(runs[0], runs) == 'FedAvg, 2 of 9 rounds'
+
+
+def test_updates_hold_each_client_and_the_average(tmp_path):
+  runs, groups = _read(
+    run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES),
+    run_folders.write_run(
+      tmp_path / 'ce', algorithm='ce_fed_avg', clipping_norm=1.25
+    ),
+  )
+  data = update_figures.updates_by_round(runs[:1], groups)
+  assert data['column'].to_list() == ['t = 0'] * 3 + ['t = 16'] * 3
+  assert data['update_norm'].to_list() == [2.0, 4.0, 1.0, 1.0, 3.0, 0.5]
+  assert data['is_mean'].to_list() == [False, False, True] * 2
+  assert np.isnan(data['angle_degrees'][:3]).all()
+  # FedAvg does not clip: the threshold is that of the run beside it.
+  assert set(data['threshold']) == {1.25}
+
+
+def test_threshold_is_not_guessed_where_there_are_several(tmp_path):
+  runs, groups = _read(
+    run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES),
+    run_folders.write_run(
+      tmp_path / 'a', algorithm='ce_fed_avg', clipping_norm=1.0
+    ),
+    run_folders.write_run(
+      tmp_path / 'b', algorithm='ce_fed_avg', clipping_norm=2.0
+    ),
+  )
+  data = update_figures.updates_by_round(runs[:1], groups)
+  assert data['threshold'].isna().all()
+
+
+def test_update_panels_share_their_scales_and_show_the_threshold(tmp_path):
+  runs, groups = _read(
+    run_folders.write_run(
+      tmp_path / 'iid', algorithm='ce_fed_avg', partition='iid', updates=UPDATES
+    ),
+    run_folders.write_run(
+      tmp_path / 'skew', algorithm='ce_fed_avg', updates={16: UPDATES[16]}
+    ),
+  )
+  data = update_figures.updates_by_round(runs, groups)
+  drawing = update_figures.draw_updates(data, 'title')
+  titles = [ax.get_title() for ax in drawing.axes]
+  assert titles == [
+    'IID, t = 0',
+    'IID, t = 16',
+    'Non-IID, t = 0',
+    'Non-IID, t = 16',
+  ]
+  assert len({ax.get_ylim() for ax in drawing.axes}) == 1
+  assert len({ax.get_xlim() for ax in drawing.axes}) == 1
+  clients, threshold, average = drawing.axes[1].get_lines()
+  np.testing.assert_array_equal(clients.get_xdata(), [60.0, 90.0])
+  np.testing.assert_array_equal(clients.get_ydata(), [1.0, 3.0])
+  np.testing.assert_array_equal(threshold.get_ydata(), [1.0, 1.0])
+  np.testing.assert_array_equal(average.get_xdata(), [45.0])
+  assert drawing.axes[2].texts[0].get_text() == 'not recorded'
+
+
+def test_models_stand_below_each_other_at_one_round(tmp_path):
+  runs, groups = _read(
+    run_folders.write_run(tmp_path / 'a', updates=UPDATES, partition='iid'),
+    run_folders.write_run(tmp_path / 'b', updates=UPDATES),
+    run_folders.write_run(tmp_path / 'c', updates=UPDATES, model='alexnet'),
+    run_folders.write_run(
+      tmp_path / 'd', updates={0: UPDATES[0]}, model='resnet18'
+    ),
+  )
+  data = update_figures.updates_by_model(runs, groups, 16)
+  places = dict.fromkeys(zip(data['row'], data['column'], strict=True))
+  assert list(places) == [
+    ('MLP', 'IID'),
+    ('MLP', 'Non-IID'),
+    ('AlexNet', 'Non-IID'),
+  ]
+
+
+def test_epsilon_data_hold_the_finished_private_runs(tmp_path):
+  runs, _ = _read(
+    run_folders.write_run(
+      tmp_path / 'high',
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, 0.8),
+      privacy={'epsilon': 5.0, 'sampling': 'poisson'},
+    ),
+    run_folders.write_run(
+      tmp_path / 'low',
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, 0.7),
+      privacy={'epsilon': 1.5, 'sampling': 'poisson', 'sampler_epsilon': 6.5},
+    ),
+    run_folders.write_run(
+      tmp_path / 'partial',
+      algorithm='dp_fed_avg',
+      num_rounds=9,
+      privacy={'epsilon': 2.0, 'sampling': 'poisson'},
+    ),
+    run_folders.write_run(tmp_path / 'fed_avg'),
+  )
+  data = figures.epsilon_data(runs)
+  assert data['run'].to_list() == ['low', 'high']
+  assert data['accuracy'].to_list() == pytest.approx([70.0, 80.0])
+  assert data['sampler_epsilon'][0] == 6.5
+  assert math.isnan(data['sampler_epsilon'][1])
+  ax = figures.draw_epsilon(data, {'FedAvg': 90.0}, 'title').axes[0]
+  lines = _lines(ax)
+  assert lines['DP-FedAvg, poisson sampling'] == pytest.approx([70.0, 80.0])
+  assert lines['FedAvg (no privacy)'] == [90.0, 90.0]

@@ -1,0 +1,135 @@
+import re
+
+import pytest
+
+from analysis import report
+from tests.analysis import run_folders
+
+UPDATES = {
+  0: [('a', 2.0, '', 0.5), ('b', 4.0, '', 0.25)],
+  16: [('a', 1.0, 60.0, 1.0), ('b', 3.0, 90.0, 0.3)],
+}
+PRIVACY = {
+  'noise_multiplier': 1.53,
+  'target_delta': 1e-5,
+  'sampling': 'poisson',
+  'accountant': 'rdp',
+  'epsilon': 1.5,
+}
+
+
+def _write_runs(root):
+  return [
+    run_folders.write_run(root / 'fed_avg', updates=UPDATES),
+    run_folders.write_run(
+      root / 'ce_fed_avg', algorithm='ce_fed_avg', updates=UPDATES
+    ),
+    run_folders.write_run(
+      root / 'dp_fed_avg', algorithm='dp_fed_avg', privacy=PRIVACY
+    ),
+  ]
+
+
+def test_report_refers_to_figures_that_are_there(tmp_path):
+  path = report.write_report(_write_runs(tmp_path), tmp_path / 'out')
+  assert path == tmp_path / 'out' / 'report.md'
+  pictures = re.findall(r'!\[[^\]]*\]\(([^)]*)\)', path.read_text())
+  assert pictures == [
+    'accuracy_emnist.png',
+    'updates_mlp_on_emnist_fedavg.png',
+    'updates_mlp_on_emnist_ce_fedavg.png',
+  ]
+  for picture in pictures:
+    assert (path.parent / picture).read_bytes().startswith(b'\x89PNG')
+
+
+def test_html_refers_to_nothing_outside_itself(tmp_path):
+  path = report.write_report(_write_runs(tmp_path), tmp_path / 'out')
+  text = path.with_suffix('.html').read_text()
+  sources = re.findall(r'(?:src|href)="([^"]*)"', text)
+  assert len(sources) == 3
+  assert all(s.startswith('data:image/png;base64,') for s in sources)
+  assert '://' not in text
+
+
+def test_same_runs_give_the_same_bytes(tmp_path):
+  folders = _write_runs(tmp_path)
+  for name in ('one', 'two'):
+    report.write_report(folders, tmp_path / name)
+  files = sorted(path.name for path in (tmp_path / 'one').iterdir())
+  assert len(files) == 5
+  for file in files:
+    first = (tmp_path / 'one' / file).read_bytes()
+    assert first == (tmp_path / 'two' / file).read_bytes()
+
+
+def test_what_is_missing_is_named(tmp_path):
+  folders = _write_runs(tmp_path)
+  path = folders[1] / 'metrics.csv'
+  path.write_text(path.read_text()[:-5])
+  text = report.write_report(
+    [*folders, tmp_path / 'absent'], tmp_path / 'out'
+  ).read_text()
+  assert 'ce_fed_avg: metrics.csv is cut off' in text
+  assert 'ce_fed_avg: 1 of 2 rounds' in text
+  assert f'{tmp_path / "absent"}: left out: no such folder' in text
+  assert 'Not recorded for: dp_fed_avg.' in text
+  assert 'Table 4\n\nNot run: MLP, CIFAR-10, IID;' in text
+
+
+def test_runs_of_other_seeds_are_in_other_tables_with_the_reason(tmp_path):
+  folders = _write_runs(tmp_path)
+  folders.append(run_folders.write_run(tmp_path / 'other', seed=7))
+  text = report.write_report(folders, tmp_path / 'out').read_text()
+  assert '- other and fed_avg: seed: 7 against 0' in text
+  assert text.count('### MLP on emnist') == 2
+
+
+def test_report_of_no_run_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='found none .*: no such folder'):
+    report.write_report([tmp_path / 'absent'], tmp_path / 'out')
+  assert not (tmp_path / 'out').exists()
+
+
+def test_summary_table_has_a_line_for_each_run(tmp_path):
+  text = report.summary_table(_write_runs(tmp_path))
+  lines = text.splitlines()
+  assert lines[0] == 'MLP on emnist, Non-IID (label skew)'
+  assert [line.split()[0] for line in lines[3:6]] == [
+    'FedAvg',
+    'CE-FedAvg',
+    'DP-FedAvg',
+  ]
+  assert max(map(len, lines)) <= 120
+
+
+def test_several_pairs_give_the_rank_correlation(tmp_path):
+  folders = []
+  for index, model in enumerate(('mlp', 'alexnet', 'resnet18')):
+    for algorithm in ('fed_avg', 'ce_fed_avg'):
+      lost = 0.01 * (index + 1) if algorithm == 'ce_fed_avg' else 0.0
+      folders.append(
+        run_folders.write_run(
+          tmp_path / f'{model}_{algorithm}',
+          algorithm=algorithm,
+          model=model,
+          accuracies=(0.1, 0.9 - lost),
+          metrics={'update_norm_std': 0.1 * (index + 1)},
+        )
+      )
+  text = report.write_report(folders, tmp_path / 'out').read_text()
+  assert 'Spearman ρ = 1.00' in text
+  assert (tmp_path / 'out' / 'concentration.png').is_file()
+
+
+def test_several_budgets_give_accuracy_by_epsilon(tmp_path):
+  folders = _write_runs(tmp_path)
+  folders.append(
+    run_folders.write_run(
+      tmp_path / 'dp5',
+      algorithm='dp_fed_avg',
+      privacy=PRIVACY | {'epsilon': 5.0},
+    )
+  )
+  text = report.write_report(folders, tmp_path / 'out').read_text()
+  assert '(epsilon_mlp_on_emnist_non_iid_label_skew.png)' in text

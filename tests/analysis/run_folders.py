@@ -1,0 +1,107 @@
+"""Writes synthetic run folders for the tests of the reports."""
+
+import csv
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+METRICS = {
+  'num_clients': 4,
+  'round_seconds': 0.5,
+  'update_norm_mean': 2.0,
+  'update_norm_std': 0.5,
+  'update_norm_max': 3.0,
+}
+
+
+def write_run(
+  directory: pathlib.Path,
+  *,
+  algorithm: str = 'fed_avg',
+  model: str = 'mlp',
+  accuracies: Sequence[float] = (0.1, 0.5, 0.9),
+  privacy: Mapping[str, Any] | None = None,
+  updates: Mapping[int, Sequence[tuple[Any, ...]]] | None = None,
+  metrics: Mapping[str, float] | None = None,
+  **experiment: Any,
+) -> pathlib.Path:
+  """Writes a run folder.
+
+  Args:
+    directory: The folder to make.
+    algorithm: 'fed_avg', 'ce_fed_avg' or 'dp_fed_avg'.
+    model: The name of the model.
+    accuracies: Test accuracy of each round, from round 0.
+    privacy: The contents of privacy.json.
+    updates: For each t, rows of client_id, update_norm, angle_degrees and
+      clip_factor.
+    metrics: Columns of metrics.csv, the same in every round, beside `METRICS`.
+    **experiment: Flags of the run.
+  """
+  directory.mkdir(parents=True)
+  flags = {
+    'task': 'emnist',
+    'partition': 'label_skew',
+    'model': model,
+    'algorithm': algorithm,
+    'num_clients': 1920,
+    'clients_per_round': 80,
+    'local_steps': 32,
+    'batch_size': 64,
+    'num_rounds': len(accuracies) - 1,
+    'client_learning_rate': 0.1,
+    'server_learning_rate': 1.0,
+    'clipping_norm': None if algorithm == 'fed_avg' else 1.0,
+    'seed': 0,
+  }
+  config = {
+    'experiment': flags | experiment,
+    'task': {'name': 'emnist', 'num_clients': 1920},
+    'algorithm': algorithm,
+    'model': {'name': model, 'num_parameters': 159_010},
+    'versions': {},
+  }
+  (directory / 'config.json').write_text(json.dumps(config), encoding='utf-8')
+  rows = [
+    {'round_num': number, 'test_accuracy': accuracy}
+    | (METRICS | dict(metrics or {}) if number else {})
+    for number, accuracy in enumerate(accuracies)
+  ]
+  _write_csv(
+    directory / 'metrics.csv',
+    [
+      'round_num',
+      'num_clients',
+      'round_seconds',
+      'epsilon',
+      'test_accuracy',
+      'test_loss',
+      'update_norm_mean',
+      'update_norm_std',
+      'update_norm_max',
+      'clipped_fraction',
+    ],
+    rows,
+  )
+  if privacy is not None:
+    path = directory / 'privacy.json'
+    path.write_text(json.dumps(privacy), encoding='utf-8')
+  for t, clients in (updates or {}).items():
+    (directory / 'updates').mkdir(exist_ok=True)
+    columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
+    _write_csv(
+      directory / 'updates' / f'round_{t:05d}.csv',
+      columns,
+      [dict(zip(columns, client, strict=False)) for client in clients],
+    )
+  return directory
+
+
+def _write_csv(
+  path: pathlib.Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
+  with path.open('w', newline='', encoding='utf-8') as file:
+    writer = csv.DictWriter(file, columns)
+    writer.writeheader()
+    writer.writerows(rows)

@@ -1,0 +1,263 @@
+"""Tests for tasks.keras_models."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks import keras_models
+from tff_clipping import learning
+from tff_clipping.programs import client_store
+
+_DIGITS = (28, 28, 1)
+_IMAGES = (32, 32, 3)
+_IMAGE_MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18')
+
+
+@pytest.mark.parametrize(
+  ('name', 'shape', 'expected'),
+  [
+    # Tables 3 and 4 of the paper: 159K, 3.3M, 2.3M, 11.1M and 616K.
+    ('mlp', _DIGITS, 159_010),
+    ('mlp', _IMAGES, 616_610),
+    ('alexnet', _DIGITS, 3_310_282),
+    ('alexnet', _IMAGES, 3_311_434),
+    ('mobilenet_v2', _DIGITS, 2_296_346),
+    ('mobilenet_v2', _IMAGES, 2_296_922),
+    ('resnet18', _DIGITS, 11_172_810),
+    ('resnet18', _IMAGES, 11_173_962),
+  ],
+)
+def test_parameter_count_is_the_papers(name, shape, expected):
+  model = keras_models.MODELS[name](shape, 10)
+  assert keras_models.count_parameters(model) == expected
+  assert not model.non_trainable_variables
+  assert model.output_shape == (None, 10)
+
+
+def test_number_of_layers_is_the_papers():
+  # Tables 3 and 4: 2 for the MLP, 7 for AlexNet, 18 for ResNet-18, which does
+  # not count the three convs of its shortcuts.
+  counts = {}
+  for name in ('mlp', 'alexnet', 'resnet18'):
+    model = keras_models.MODELS[name](_DIGITS, 10)
+    counts[name] = sum(
+      isinstance(layer, tf.keras.layers.Conv2D | tf.keras.layers.Dense)
+      for layer in model.layers
+    )
+  assert counts == {'mlp': 2, 'alexnet': 7, 'resnet18': 18 + 3}
+
+
+def test_shakespeare_lstm_is_tffs_baseline():
+  model = keras_models.create_shakespeare_lstm()
+  # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);
+  # dense 256·90 + 90.
+  assert keras_models.count_parameters(model) == 720 + 271_360 + 525_312 + 23_130
+  assert model.output_shape == (None, 80, 90)
+  baseline = (
+    tff.simulation.baselines.shakespeare.create_character_prediction_task(
+      tff.simulation.baselines.ClientSpec(num_epochs=1, batch_size=1),
+      use_synthetic_data=True,
+    )
+  )
+  with tf.Graph().as_default():
+    shapes = [v.shape for v in baseline.model_fn().trainable_variables]
+  assert [v.shape for v in model.trainable_variables] == shapes
+
+
+@pytest.mark.parametrize('name', keras_models.MODELS)
+def test_seed_decides_the_initial_weights(name):
+  shape, classes = ((80,), 90) if name == 'shakespeare_lstm' else (_DIGITS, 10)
+  first, second, other = (
+    keras_models.MODELS[name](shape, classes, seed=seed).get_weights()
+    for seed in (5, 5, 6)
+  )
+  for a, b in zip(first, second, strict=True):
+    np.testing.assert_array_equal(a, b)
+  kernels = [
+    (a, b) for a, b in zip(first, other, strict=True) if a.ndim > 1
+  ]
+  assert not any(np.array_equal(a, b) for a, b in kernels)
+
+
+def test_layers_of_one_shape_start_from_different_weights():
+  weights = keras_models.create_resnet18(_DIGITS, 10).get_weights()
+  same = [w for w in weights if w.shape == (3, 3, 64, 64)]
+  assert len(same) == 4
+  assert not any(np.array_equal(same[0], w) for w in same[1:])
+
+
+def test_uint8_images_are_scaled_by_the_model():
+  images = np.random.default_rng(0).integers(0, 256, (2, *_DIGITS), np.uint8)
+  from_bytes = keras_models.create_mlp(_DIGITS, 10)
+  from_floats = keras_models.create_mlp(_DIGITS, 10, input_dtype=tf.float32)
+  np.testing.assert_allclose(
+    from_bytes(images), from_floats((images / 255).astype(np.float32)), rtol=1e-4
+  )
+
+
+def test_uint8_colors_are_scaled_around_0():
+  images = np.random.default_rng(0).integers(0, 256, (2, *_IMAGES), np.uint8)
+  from_bytes = keras_models.create_mlp(_IMAGES, 10)
+  from_floats = keras_models.create_mlp(_IMAGES, 10, input_dtype=tf.float32)
+  np.testing.assert_allclose(
+    from_bytes(images),
+    from_floats((images / 127.5 - 1).astype(np.float32)),
+    rtol=1e-3,
+    atol=1e-5,
+  )
+
+
+def test_padding_counts_in_neither_loss_nor_accuracy():
+  spec = dict(
+    x=tf.TensorSpec([80], tf.int32), y=tf.TensorSpec([80], tf.int32)
+  )
+  model = keras_models.build_model_fn(
+    keras_models.create_shakespeare_lstm, spec
+  )()
+  x = np.zeros((1, 80), np.int32)
+  y = np.zeros((1, 80), np.int32)
+  x[0, :3], y[0, :3] = [88, 5, 6], [5, 6, 89]
+  output = model.forward_pass(collections.OrderedDict(x=x, y=y), training=True)
+  unmasked = tf.keras.losses.sparse_categorical_crossentropy(
+    y, output.predictions, from_logits=True
+  )
+  # Keras divides the masked sum by the number of tokens that count: three.
+  assert float(output.loss) == pytest.approx(
+    float(tf.reduce_mean(unmasked[0, :3])), rel=1e-4
+  )
+  unfinalized = model.report_local_unfinalized_metrics()
+  _, counted = unfinalized['sparse_categorical_accuracy']
+  assert counted == 3
+
+
+@pytest.mark.parametrize(
+  ('build', 'message'),
+  [
+    (
+      lambda: keras_models.create_mlp((28, 28), 10),
+      r'\[height, width, channels\], found \(28, 28\)',
+    ),
+    (
+      lambda: keras_models.create_shakespeare_lstm(_DIGITS),
+      r'\[characters\], found \(28, 28, 1\)',
+    ),
+    (
+      lambda: keras_models.create_mlp(_DIGITS, 1),
+      '`num_classes` must be at least 2, found 1',
+    ),
+    (
+      lambda: keras_models.create_mlp(_DIGITS, 10, seed=-1),
+      '`seed` must not be negative, found -1',
+    ),
+  ],
+)
+def test_wrong_argument_is_refused(build, message):
+  with pytest.raises(ValueError, match=message):
+    build()
+
+
+def _examples(shape, num_classes, num_examples=6):
+  rng = np.random.default_rng(0)
+  if len(shape) == 1:
+    tokens = rng.integers(1, num_classes, (num_examples, shape[0] + 1), np.int32)
+    return collections.OrderedDict(x=tokens[:, :-1], y=tokens[:, 1:])
+  return collections.OrderedDict(
+    x=rng.integers(0, 256, (num_examples, *shape), np.uint8),
+    y=rng.integers(0, num_classes, num_examples, np.int32),
+  )
+
+
+def _model_fn(name, examples, num_classes):
+  shape = examples['x'].shape[1:]
+  spec = collections.OrderedDict(
+    (key, tf.TensorSpec(value.shape[1:], value.dtype))
+    for key, value in examples.items()
+  )
+  return keras_models.build_model_fn(
+    lambda: keras_models.MODELS[name](shape, num_classes), spec
+  )
+
+
+def _check_trained(before, after):
+  """Every weight but the padding's embedding has moved, to finite values."""
+  for old, new in zip(before, after, strict=True):
+    assert np.isfinite(new).all()
+    assert not np.array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+  ('name', 'shape', 'num_classes'),
+  [
+    ('mlp', _DIGITS, 10),
+    ('mlp', _DIGITS, 62),
+    ('mlp', _IMAGES, 10),
+    *(
+      pytest.param(name, shape, num_classes, marks=pytest.mark.slow)
+      for name in _IMAGE_MODELS
+      for shape, num_classes in (
+        (_DIGITS, 10),
+        (_DIGITS, 62),
+        (_IMAGES, 10),
+        (_IMAGES, 100),
+      )
+    ),
+    pytest.param('shakespeare_lstm', (80,), 90, marks=pytest.mark.slow),
+  ],
+)
+def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
+  examples = _examples(shape, num_classes)
+  store = client_store.write_client_store(
+    tmp_path, 'test', examples, [np.arange(3), np.arange(3, 6)]
+  )
+  process = learning.build_fed_avg(
+    _model_fn(name, examples, num_classes),
+    local_steps=2,
+    batch_size=2,
+    client_learning_rate=0.01,
+    client_store=store,
+  )
+  state = process.initialize()
+  before = process.get_model_weights(state).trainable
+  state = process.next(state, list(store.client_ids)).state
+  _check_trained(before, process.get_model_weights(state).trainable)
+
+
+@pytest.mark.parametrize(
+  'name',
+  ['mlp', *(pytest.param(n, marks=pytest.mark.slow) for n in _IMAGE_MODELS[1:])],
+)
+def test_model_fn_trains_in_stock_tff(name):
+  examples = _examples(_DIGITS, 10)
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _model_fn(name, examples, 10),
+    client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.01),
+  )
+  state = process.initialize()
+  before = process.get_model_weights(state).trainable
+  data = tf.data.Dataset.from_tensor_slices(examples).batch(3)
+  state = process.next(state, [data, data]).state
+  _check_trained(before, process.get_model_weights(state).trainable)
+
+
+def test_batch_norm_is_refused(tmp_path):
+  def create_model():
+    inputs = tf.keras.Input(_DIGITS, dtype=tf.uint8)
+    x = tf.keras.layers.Flatten()(tf.keras.layers.Rescaling(1 / 255)(inputs))
+    x = tf.keras.layers.BatchNormalization(name='second_layer')(x)
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(10)(x))
+
+  examples = _examples(_DIGITS, 10)
+  store = client_store.write_client_store(
+    tmp_path, 'test', examples, [np.arange(6)]
+  )
+  with pytest.raises(ValueError, match='second_layer.*GroupNormalization'):
+    learning.build_fed_avg(
+      keras_models.build_model_fn(create_model, store.element_spec),
+      local_steps=1,
+      batch_size=2,
+      client_learning_rate=0.1,
+      client_store=store,
+    )

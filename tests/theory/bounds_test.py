@@ -1,0 +1,248 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tff_clipping.theory import bounds
+
+PROBLEM = bounds.Problem(
+  smoothness=2.0,
+  gradient_bound=3.0,
+  local_stddev=0.5,
+  global_stddev=0.25,
+  initial_gap=1.5,
+  dimension=100,
+)
+SCHEDULE = bounds.Schedule(
+  num_clients=40,
+  clients_per_round=10,
+  local_steps=4,
+  num_rounds=50,
+  client_learning_rate=0.01,
+  server_learning_rate=2.0,
+)
+# Two rounds of two clients; c = 1: α = 1/2, 1 and 1/4, 1; α̃ = 1, 1 and 1/2, 1.
+FACTORS = bounds.clipping_factors([[2, 1], [4, 1]], [[1, 0.5], [2, 1]], 1.0)
+
+
+def test_clip_factor_is_one_up_to_the_threshold():
+  np.testing.assert_array_equal(
+    bounds.clip_factor([0.0, 1.0, 2.0, 4.0], 2.0), [1.0, 1.0, 1.0, 0.5]
+  )
+
+
+def test_clipping_factors_by_hand():
+  np.testing.assert_array_equal(FACTORS.actual, [[0.5, 1.0], [0.25, 1.0]])
+  np.testing.assert_array_equal(FACTORS.expected, [[1.0, 1.0], [0.5, 1.0]])
+  np.testing.assert_array_equal(FACTORS.mean, [1.0, 0.75])
+  np.testing.assert_array_equal(bounds.local_deviation(FACTORS), [0.25, 0.125])
+  np.testing.assert_array_equal(bounds.client_deviation(FACTORS), [0.0, 0.25])
+  np.testing.assert_array_equal(
+    bounds.client_deviation(FACTORS, power=2), [0.0, 0.0625]
+  )
+
+
+@given(
+  norms=st.lists(st.floats(0.0, 100.0), min_size=2, max_size=2),
+  clipping_norm=st.floats(0.01, 10.0),
+)
+def test_alpha_moves_by_at_most_the_norm_over_the_threshold(
+  norms, clipping_norm
+):
+  first, second = bounds.clip_factor(norms, clipping_norm)
+  limit = abs(norms[0] - norms[1]) / clipping_norm
+  assert abs(first - second) <= limit * (1 + 1e-9) + 1e-12
+
+
+def test_alpha_moves_by_more_than_the_paper_says_below_1():
+  # c = 0.1, norms 0.1 and 0.2: 1 − 0.5 against the paper's limit 0.1.
+  first, second = bounds.clip_factor([0.1, 0.2], 0.1)
+  assert first - second == pytest.approx(0.5)
+
+
+@given(
+  norms=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=6),
+  clipping_norm=st.floats(0.01, 10.0),
+)
+def test_deterministic_clients_have_no_local_deviation(norms, clipping_norm):
+  factors = bounds.clipping_factors(norms, norms, clipping_norm)
+  assert not bounds.local_deviation(factors).any()
+
+
+@given(norm=st.floats(0.0, 10.0), clipping_norm=st.floats(0.01, 10.0))
+def test_equal_norms_have_no_deviation_between_clients(norm, clipping_norm):
+  factors = bounds.clipping_factors([norm] * 4, [norm] * 4, clipping_norm)
+  np.testing.assert_allclose(bounds.client_deviation(factors), 0.0, atol=1e-15)
+
+
+def test_theorem_1_terms_of_the_statement_by_hand():
+  terms = bounds.theorem_1_terms(
+    PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS
+  )
+  # 4 * 1.5 / (2 * 0.01 * 4 * 50)
+  assert terms.initial_gap == pytest.approx(1.5)
+  # 12.5 * 1e-4 * 2 * 4 * (0.25 + 24 * 0.0625) * γ_1, γ_1 = 0.875
+  assert terms.client_drift == pytest.approx(0.0153125)
+  # 6 * 0.02 * 2 * 0.25 / 10 * γ_2, γ_2 = (1 + 0.5625) / 2
+  assert terms.sampling_noise == pytest.approx(0.0046875)
+  # 2 * 2 * 2 * 100 * 0.01 / (0.01 * 10 * 4)
+  assert terms.privacy_noise == pytest.approx(20.0)
+  # 4 * 9 * ((0.25 + 0) + (0.125 + 0.25)) / 2
+  assert terms.clipping_bias == pytest.approx(11.25)
+  # 6 * 0.02 * 2 * 4 * 9 * 40/10 * ((0.125 + 0) + (0.03125 + 0.0625)) / 2
+  assert terms.clipping_variance == pytest.approx(3.78)
+  assert terms.total == pytest.approx(
+    1.5 + 0.0153125 + 0.0046875 + 20.0 + 11.25 + 3.78
+  )
+  assert terms.standard == pytest.approx(1.52)
+  assert terms.clipping == pytest.approx(15.03)
+
+
+def test_theorem_1_terms_of_the_proof_by_hand():
+  terms = bounds.theorem_1_terms(
+    PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS, constants='proof'
+  )
+  # 10 * 1e-4 * 4 * 4 * (1 + 12 * 0.02 / 10) * 1.75 * 0.875
+  assert terms.client_drift == pytest.approx(0.025088)
+  assert terms.sampling_noise == pytest.approx(2 * 0.0046875)
+  assert terms.clipping_variance == pytest.approx(3.78 / 4)
+  assert terms.privacy_noise == pytest.approx(20.0)
+  assert terms.clipping_bias == pytest.approx(11.25)
+
+
+def test_without_clipping_and_noise_fed_avgs_bound_is_left():
+  terms = bounds.theorem_1_terms(PROBLEM, SCHEDULE)
+  assert terms.privacy_noise == 0.0
+  assert terms.clipping == 0.0
+  assert terms.total == terms.standard
+
+
+@given(
+  clipping_norm=st.floats(0.1, 10.0),
+  norms=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=5),
+)
+def test_clipping_terms_are_zero_from_the_largest_norm_on(clipping_norm, norms):
+  factors = bounds.clipping_factors(norms, norms, max(norms))
+  assert (
+    bounds.theorem_1_terms(PROBLEM, SCHEDULE, factors=factors).clipping == 0
+  )
+  below = bounds.clipping_factors(norms, norms, clipping_norm)
+  assert bounds.theorem_1_terms(PROBLEM, SCHEDULE, factors=below).clipping >= 0
+
+
+def test_conditions_of_statement_and_proof_by_hand():
+  stated = bounds.theorem_1_conditions(PROBLEM, SCHEDULE)
+  assert [c.value for c in stated] == pytest.approx([0.02, 0.02, 0.01])
+  # 10 / 192, 10 / (6 * 4 * 2 * 9), 1 / (√60 * 8)
+  assert [c.limit for c in stated] == pytest.approx(
+    [0.0520833, 0.0231481, 0.0161374], rel=1e-5
+  )
+  assert all(c.holds for c in stated)
+  proved = bounds.theorem_1_conditions(PROBLEM, SCHEDULE, 'proof')
+  # √(10 / 192) / 4
+  assert proved[0].limit == pytest.approx(0.0570544, rel=1e-5)
+  bounds.check_theorem_1(PROBLEM, SCHEDULE)
+
+
+def test_one_client_a_round_has_no_second_condition():
+  schedule = dataclasses.replace(SCHEDULE, clients_per_round=1)
+  assert bounds.theorem_1_conditions(PROBLEM, schedule)[1].limit == math.inf
+
+
+def test_broken_condition_is_named():
+  schedule = dataclasses.replace(SCHEDULE, client_learning_rate=0.02)
+  with pytest.raises(ValueError, match=r'P / \(6 Q L \(P − 1\)\) = 0.0231481'):
+    bounds.check_theorem_1(PROBLEM, schedule)
+
+
+def test_standard_learning_rates_give_the_standard_rate():
+  # 1/√(PQT), up to the terms of order 1/T: exponent −1/2 in T.
+  totals = []
+  for num_rounds in (10**8, 10**10):
+    eta_l, eta_g = bounds.standard_learning_rates(
+      smoothness=2.0, clients_per_round=10, local_steps=4, num_rounds=num_rounds
+    )
+    schedule = dataclasses.replace(
+      SCHEDULE,
+      num_rounds=num_rounds,
+      client_learning_rate=eta_l,
+      server_learning_rate=eta_g,
+    )
+    bounds.check_theorem_1(PROBLEM, schedule)
+    totals.append(bounds.theorem_1_terms(PROBLEM, schedule).total)
+  assert totals[0] / totals[1] == pytest.approx(10.0, rel=0.01)
+
+
+PRIVACY = {
+  'num_clients': 1920,
+  'clients_per_round': 80,
+  'num_rounds': 100,
+  'epsilon': 1.5,
+}
+
+
+def test_theorem_2_by_hand():
+  # σ² = v c² P T ln(1/δ) / (N² ε²) = 4 * 80 * 100 * 2 / (1920² * 1.5²)
+  stddev = bounds.theorem_2_stddev(
+    clipping_norm=2.0, delta=math.exp(-2.0), **PRIVACY
+  )
+  assert stddev**2 == pytest.approx(64000 / 8294400)
+
+
+def test_implied_v_inverts_theorem_2():
+  v = bounds.implied_v(noise_multiplier=1.5301, delta=1e-5, **PRIVACY)
+  stddev = bounds.theorem_2_stddev(
+    clipping_norm=3.0, delta=1e-5, v=v, **PRIVACY
+  )
+  # The noise on the sum, σ √P, is the multiplier times c.
+  assert stddev * math.sqrt(80) == pytest.approx(1.5301 * 3.0)
+  assert v == pytest.approx(2.635, rel=1e-3)
+
+
+def test_the_papers_setting_is_outside_theorem_2_for_small_u():
+  assert bounds.theorem_2_least_u(**PRIVACY) == pytest.approx(8.64)
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'smoothness': 0.0}, '`smoothness` must be positive and finite'),
+    ({'gradient_bound': -1.0}, '`gradient_bound` must be finite and at least'),
+    ({'dimension': 0}, '`dimension` must be at least 1'),
+  ],
+)
+def test_bad_problems_are_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    dataclasses.replace(PROBLEM, **change)
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'clients_per_round': 41}, '`clients_per_round` must be at most 40'),
+    ({'num_rounds': 0}, '`num_rounds` must be at least 1'),
+    ({'server_learning_rate': math.inf}, '`server_learning_rate` must be'),
+  ],
+)
+def test_bad_schedules_are_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    dataclasses.replace(SCHEDULE, **change)
+
+
+def test_unknown_constants_are_refused():
+  with pytest.raises(ValueError, match="'statement' or 'proof', found 'mine'"):
+    bounds.theorem_1_terms(PROBLEM, SCHEDULE, constants='mine')
+
+
+@pytest.mark.parametrize('delta', [0.0, 1.0, float('nan')])
+def test_theorem_2_refuses_delta_outside_0_and_1(delta):
+  with pytest.raises(ValueError, match='`delta` must be between 0 and 1'):
+    bounds.theorem_2_stddev(clipping_norm=1.0, delta=delta, **PRIVACY)
+
+
+def test_norms_of_other_shapes_are_refused():
+  with pytest.raises(ValueError, match='must have the shape'):
+    bounds.clipping_factors([1.0, 2.0], [1.0], 1.0)

@@ -1,0 +1,319 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tff_clipping.theory import claims, quadratics
+
+
+def _model_clipping_point(clipping_norm, k, rate, steps):
+  """Where model clipping comes to rest, by iteration."""
+  problem = claims.claim_2_1_clients(clipping_norm, k).to_linear_regression()
+  reached = quadratics.iterate(
+    lambda x: quadratics.model_clipping_step(
+      problem,
+      x,
+      clipping_norm=clipping_norm,
+      local_steps=steps,
+      client_learning_rate=rate,
+    ),
+    [0.0],
+    tolerance=1e-13,
+  )
+  return float(reached[0])
+
+
+@given(
+  clipping_norm=st.floats(0.01, 100.0),
+  k=st.floats(-30.0, 30.0),
+  rate=st.floats(0.05, 1.95),
+  steps=st.integers(1, 6),
+)
+@settings(max_examples=150, deadline=None)
+def test_claim_2_1_fixed_point_is_where_the_iteration_ends(
+  clipping_norm, k, rate, steps
+):
+  shrinkage = (1.0 - rate) ** steps
+  expected = claims.claim_2_1_fixed_point(clipping_norm, k, shrinkage)
+  reached = _model_clipping_point(clipping_norm, k, rate, steps)
+  assert reached == pytest.approx(expected, rel=1e-6, abs=1e-8 * clipping_norm)
+
+
+@given(
+  clipping_norm=st.floats(0.01, 100.0),
+  k=st.floats(4.001, 100.0),
+  shrinkage=st.floats(0.001, 0.999),
+)
+def test_claim_2_1_misses_the_minimiser_for_every_local_work(
+  clipping_norm, k, shrinkage
+):
+  point = claims.claim_2_1_fixed_point(clipping_norm, k, shrinkage)
+  assert point == pytest.approx(
+    shrinkage * clipping_norm / (3.0 - 2.0 * shrinkage)
+  )
+  minimiser = (k - 1.0) * clipping_norm / 3.0
+  assert abs(point) <= clipping_norm < minimiser
+
+
+def test_claim_2_1_needs_more_than_every_k():
+  # At λ = 1/2 the third client is clipped from k = 3.5 / 2 = 7/4 on.
+  assert claims.claim_2_1_least_k(Fraction(1, 2)) == Fraction(7, 4)
+  # Below, the proof's λc/(3 − 2λ) = 1/4 is not the fixed point; x* = 1/6 is.
+  below = claims.claim_2_1_fixed_point(Fraction(1), Fraction(3, 2), 0.5)
+  assert below == Fraction(1, 6)
+  assert _model_clipping_point(1.0, 1.5, 0.5, 1) == pytest.approx(1.0 / 6.0)
+  at = claims.claim_2_1_fixed_point(Fraction(1), Fraction(7, 4), Fraction(1, 2))
+  assert at == Fraction(1, 4)
+
+
+@given(shrinkage=st.floats(0.0, 0.999))
+def test_claim_2_1_least_k_is_between_1_and_4(shrinkage):
+  assert 1.0 <= claims.claim_2_1_least_k(shrinkage) < 4.0
+
+
+def test_table_1_exactly():
+  assert claims.table_1() == {
+    (math.inf, 1): 0,
+    (math.inf, math.inf): Fraction(13, 9),
+    (1, 1): Fraction(1, 2),
+    (1, math.inf): Fraction(2, 3),
+  }
+
+
+@pytest.mark.parametrize(
+  ('clipping_norm', 'steps', 'rate', 'expected'),
+  [
+    (math.inf, 1, 1 / 36, 0.0),
+    # 2000 steps of 1/36 leave (35/36)^2000 < 1e-24 of the way.
+    (math.inf, 2000, 1 / 36, 13 / 9),
+    (1 / 36, 1, 1 / 36, 1 / 2),
+    (1.0, 1, 1.0, 1 / 2),
+    (1.0, 2000, 1 / 36, 2 / 3),
+  ],
+)
+def test_table_1_by_iteration(clipping_norm, steps, rate, expected):
+  problem = claims.TABLE_1_CLIENTS.to_linear_regression()
+  for start in (-3.0, 5.0):
+    reached = quadratics.iterate(
+      lambda x: quadratics.difference_clipping_step(
+        problem,
+        x,
+        clipping_norm=clipping_norm,
+        local_steps=steps,
+        client_learning_rate=rate,
+      ),
+      [start],
+    )
+    assert float(reached[0]) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+  ('rate', 'expected'),
+  [
+    (Fraction(1, 6), 0),  # The largest update at 0 is just 1.
+    (Fraction(1, 4), Fraction(2, 5)),
+    (Fraction(2, 7), Fraction(1, 2)),
+    (Fraction(5), Fraction(1, 2)),
+  ],
+)
+def test_table_1_depends_on_the_learning_rate_at_one_step(rate, expected):
+  point = claims.stationary_point(
+    claims.TABLE_1_CLIENTS,
+    clipping_norm=Fraction(1),
+    local_steps=1,
+    client_learning_rate=rate,
+  )
+  assert point == expected
+
+
+def test_surface_meets_table_1_and_marks_divergence():
+  surface = claims.stationary_surface(
+    claims.TABLE_1_CLIENTS, [1.0, math.inf], [1, 2, math.inf], [1 / 36, 1.0]
+  )
+  assert surface.shape == (2, 3, 2)
+  assert surface[0, 0, 1] == pytest.approx(1 / 2)
+  assert surface[0, 2, 0] == pytest.approx(2 / 3)
+  assert surface[1, 0, 0] == pytest.approx(0.0)
+  assert surface[1, 2, 0] == pytest.approx(13 / 9)
+  assert np.isnan(surface[:, 1:, 1]).all()
+  assert np.isfinite(surface[:, :, 0]).all()
+
+
+@given(
+  clipping_norm=st.floats(0.01, 10.0),
+  steps=st.integers(1, 30),
+  share=st.floats(0.05, 0.99),
+  curvatures=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=5),
+  data=st.data(),
+)
+@settings(max_examples=100, deadline=None)
+def test_clipped_sum_is_zero_at_the_stationary_point(
+  clipping_norm, steps, share, curvatures, data
+):
+  minimisers = data.draw(
+    st.lists(
+      st.floats(-5.0, 5.0),
+      min_size=len(curvatures),
+      max_size=len(curvatures),
+    )
+  )
+  clients = claims.ScalarClients(tuple(curvatures), tuple(minimisers))
+  rate = share / max(curvatures)
+  low, high = claims.stationary_interval(
+    clients,
+    clipping_norm=clipping_norm,
+    local_steps=steps,
+    client_learning_rate=rate,
+  )
+  assert low <= high
+  for x in (low, high):
+    value = quadratics.clipped_sum(
+      clients.to_linear_regression(),
+      [x],
+      clipping_norm=clipping_norm,
+      local_steps=steps,
+      client_learning_rate=rate,
+    )
+    assert abs(float(value[0])) <= 1e-7 * max(1.0, clipping_norm)
+
+
+def test_two_clients_that_balance_leave_an_interval():
+  clients = claims.ScalarClients((1.0, 1.0), (-5.0, 5.0))
+  assert claims.stationary_interval(
+    clients, clipping_norm=1.0, local_steps=1, client_learning_rate=1.0
+  ) == (-4.0, 4.0)
+
+
+def test_even_local_steps_that_diverge_are_refused():
+  with pytest.raises(ValueError, match='must be below 2 / 36 for 2 local'):
+    claims.stationary_point(
+      claims.TABLE_1_CLIENTS, local_steps=2, client_learning_rate=1.0
+    )
+
+
+@given(
+  x=st.floats(-10.0, 10.0),
+  curvature=st.floats(0.2, 5.0),
+  minimiser=st.floats(-3.0, 3.0),
+  clipping_norm=st.floats(0.05, 5.0),
+  steps=st.integers(1, 10),
+)
+@settings(max_examples=100, deadline=None)
+def test_huberised_loss_has_the_clipped_update_as_its_gradient(
+  x, curvature, minimiser, clipping_norm, steps
+):
+  rate = 0.5 / curvature
+  weight = 1.0 - 0.5**steps
+  width = 1e-5
+  corner = abs(weight * abs(x - minimiser) - clipping_norm)
+  assume(corner > 2 * width)
+  low, high = claims.huberised_loss(
+    np.array([x - width, x + width]),
+    curvature=curvature,
+    minimiser=minimiser,
+    clipping_norm=clipping_norm,
+    local_steps=steps,
+    client_learning_rate=rate,
+  )
+  update = np.clip(weight * (x - minimiser), -clipping_norm, clipping_norm)
+  assert (high - low) / (2 * width) == pytest.approx(update, abs=1e-5)
+
+
+def test_huberised_loss_of_the_paper_does_not_meet_its_first_case():
+  # A = 2, b = 0, Q = 1, η_l = 1/8: Λ = 1/8, w = 1/2; c = 1 meets at x = 2,
+  # where f = 8. Paper: 1/8 * 8 = 1 against |1/8 / 2 * 8| − 1/2 = 0. Here both are 1.
+  loss = claims.huberised_loss(
+    np.array([2.0, 3.0]),
+    curvature=4.0,
+    minimiser=0.0,
+    clipping_norm=1.0,
+    local_steps=1,
+    client_learning_rate=0.125,
+  )
+  np.testing.assert_allclose(loss, [1.0, 2.0])
+
+
+@given(
+  seed=st.integers(0, 10_000),
+  clipping_norm=st.floats(0.01, 5.0),
+  dimension=st.integers(1, 4),
+)
+@settings(max_examples=40, deadline=None)
+def test_claim_2_2_keeps_the_minimiser(seed, clipping_norm, dimension):
+  rng = np.random.default_rng(seed)
+  problem = quadratics.LinearRegression(
+    list(rng.normal(size=(4, dimension + 1, dimension))),
+    list(rng.normal(size=(4, dimension + 1))),
+  )
+  minimiser = problem.minimiser()
+  rate = claims.preserving_learning_rate(problem, clipping_norm)
+
+  def distance_after_a_round(x):
+    moved = quadratics.difference_clipping_step(
+      problem,
+      x,
+      clipping_norm=clipping_norm,
+      local_steps=1,
+      client_learning_rate=rate,
+    )
+    return np.linalg.norm(moved - minimiser)
+
+  scale = 1.0 + np.linalg.norm(minimiser)
+  assert distance_after_a_round(minimiser) <= 1e-9 * scale
+  # It attracts its neighbourhood, in which nothing is clipped.
+  direction = rng.normal(size=dimension)
+  direction /= np.linalg.norm(direction)
+  step = (
+    1e-3 * clipping_norm / np.linalg.norm(problem.hessians, 2, (1, 2)).max()
+  )
+  near = min(step / rate, 1.0)
+  assert distance_after_a_round(minimiser + near * direction) < near
+
+
+@given(
+  clipping_norm=st.floats(0.05, 5.0),
+  start=st.floats(-10.0, 10.0),
+)
+@settings(max_examples=25, deadline=None)
+def test_claim_2_2_reaches_the_minimiser_on_a_line(clipping_norm, start):
+  problem = claims.TABLE_1_CLIENTS.to_linear_regression()
+  rate = claims.preserving_learning_rate(problem, clipping_norm)
+  reached = quadratics.iterate(
+    lambda x: quadratics.difference_clipping_step(
+      problem,
+      x,
+      clipping_norm=clipping_norm,
+      local_steps=1,
+      client_learning_rate=rate,
+    ),
+    [start],
+  )
+  assert abs(float(reached[0])) < 1e-6
+
+
+def test_learning_rate_of_the_proof_of_claim_2_2_can_miss_the_minimiser():
+  # c = 0.1 and the proof's η_l = 1 / 6: updates of 4/6, 2/6 and 1 are clipped.
+  problem = claims.TABLE_1_CLIENTS.to_linear_regression()
+  value = quadratics.clipped_sum(
+    problem,
+    problem.minimiser(),
+    clipping_norm=0.1,
+    local_steps=1,
+    client_learning_rate=1 / 6,
+  )
+  # −0.1 − 0.1 + 0.1 in place of 0.
+  assert float(value[0]) == pytest.approx(-0.1)
+
+
+def test_clipping_can_beat_fed_avg():
+  setting = {'local_steps': math.inf, 'client_learning_rate': Fraction(1, 36)}
+  clients = claims.TABLE_1_CLIENTS
+  problem = clients.to_linear_regression()
+  clipped = claims.stationary_point(
+    clients, clipping_norm=Fraction(1), **setting
+  )
+  unclipped = claims.stationary_point(clients, **setting)
+  assert problem.loss([float(clipped)]) < problem.loss([float(unclipped)])

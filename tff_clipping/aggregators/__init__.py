@@ -1,0 +1,23 @@
+"""Composable aggregation factories for clipping and differential privacy."""
+
+from tff_clipping import tff_extra  # noqa: F401, I001
+
+from tff_clipping.aggregators.difference_clipping import (
+  difference_clipping_factory as difference_clipping_factory,
+)
+from tff_clipping.aggregators.gaussian_noise import (
+  gaussian_noise_factory as gaussian_noise_factory,
+)
+from tff_clipping.aggregators.means import (
+  clipped_mean_factory as clipped_mean_factory,
+)
+from tff_clipping.aggregators.means import dp_mean_factory as dp_mean_factory
+from tff_clipping.aggregators.means import (
+  fixed_denominator_mean_factory as fixed_denominator_mean_factory,
+)
+from tff_clipping.aggregators.update_norms import (
+  SIMULATION_ONLY_MEASUREMENTS as SIMULATION_ONLY_MEASUREMENTS,
+)
+from tff_clipping.aggregators.update_norms import (
+  add_update_norm_measurements as add_update_norm_measurements,
+)

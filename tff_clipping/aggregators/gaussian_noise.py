@@ -1,0 +1,152 @@
+"""Adds Gaussian noise to an aggregate, at the server."""
+
+import collections
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators import (
+  argument_checks,
+  gaussian_draws,
+  private_reports,
+  wide_values,
+)
+
+
+def gaussian_noise_factory(
+  noise_stddev: float,
+  inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  *,
+  noise_key: tuple[int, int] | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Adds N(0, `noise_stddev`^2) to every element of an aggregate, at the
+  SERVER.
+
+  At SERVER, `inner_agg_factory`'s result + noise, drawn once a round. Around a
+  sum it is the Gaussian mechanism; around a mean, `noise_stddev` is that of the
+  mean.
+
+  Guarantee: if one client moves the result of `inner_agg_factory` by at most
+  `s` in L2, a round is the Gaussian mechanism with noise multiplier
+  `noise_stddev / s`. What bounds `s` is a clip, outside or inside: this factory
+  does not clip. An empty cohort gives 0 + noise.
+
+  The noise is ordinary floating-point noise; see `gaussian_draws` for what that
+  means. 16-bit values are summed and noised in `float32`.
+
+  Measurements:
+    noise_stddev: The standard deviation, `float32`.
+
+  Of the measurements of `inner_agg_factory`, only those are reported, beside
+  this one, that do not reveal what the noise hides; docs/aggregators.md lists
+  them. Exact counts of clipped updates, for example, are dropped.
+
+  State: `privacy_noise`, with the number of the round; `inner_agg`.
+
+  Args:
+    noise_stddev: The standard deviation, positive and finite, in the unit of
+      the result. No noise is another pipeline, not 0.
+    inner_agg_factory: Aggregates the values; unweighted. `None` is
+      `tff.aggregators.SumFactory()`.
+    noise_key: `None` draws fresh noise whenever a round runs. A pair of 64-bit
+      integers makes experiments repeatable: the noise is then a function of it,
+      the round and the tensor. Whoever knows the key can subtract the noise;
+      and if a round is run twice, after a crash or from a checkpoint, both
+      releases have the same noise, so that their difference has none. Not for
+      real data.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind, or the factory is weighted.
+    ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
+      clipping norm is estimated without noise inside `inner_agg_factory`.
+  """
+  noise_stddev = argument_checks.check_positive(noise_stddev, 'noise_stddev')
+  noise_key = gaussian_draws.check_noise_key(noise_key)
+  if inner_agg_factory is None:
+    inner_agg_factory = tff.aggregators.SumFactory()
+  argument_checks.check_unweighted_factory(
+    inner_agg_factory, 'inner_agg_factory'
+  )
+  return GaussianNoiseNeedsUniformWeights(
+    noise_stddev, inner_agg_factory, noise_key
+  )
+
+
+# TFF's message to who passes this as a weighted aggregator is the class's name.
+class GaussianNoiseNeedsUniformWeights(
+  tff.aggregators.UnweightedAggregationFactory
+):
+  """What `gaussian_noise_factory` returns; it has no weighted form.
+
+  A client's weight, such as its number of examples, changes how much the client
+  moves the result, so that noise for a given sensitivity would not hide it.
+  """
+
+  def __init__(self, noise_stddev, inner_agg_factory, noise_key):
+    """Initializes the factory; see `gaussian_noise_factory`."""
+    self._noise_stddev = noise_stddev
+    self._inner_agg_factory = inner_agg_factory
+    self._noise_key = noise_key
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    argument_checks.check_float_leaves(value_type)
+    wide = wide_values.WideValues(value_type)
+    inner = self._inner_agg_factory.create(wide.type)
+    private_reports.check_estimates_are_noised(inner, 'inner_agg_factory')
+
+    @tff.tensorflow.computation(
+      inner.next.type_signature.result.result.member, np.int64
+    )
+    def add_noise(value, round_num):
+      key = gaussian_draws.draw_key(self._noise_key, round_num)
+      noised = gaussian_draws.add_gaussian_noise(value, self._noise_stddev, key)
+      return wide.narrow(noised), round_num + 1
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_zip(
+        collections.OrderedDict(
+          [
+            (private_reports.NOISE_STATE, _first_round()),
+            ('inner_agg', inner.initialize()),
+          ]
+        )
+      )
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      output = inner.next(state['inner_agg'], wide.widen(value))
+      noised, next_round = tff.federated_map(
+        add_noise, (output.result, state[private_reports.NOISE_STATE])
+      )
+      new_state = collections.OrderedDict(
+        [
+          (private_reports.NOISE_STATE, next_round),
+          ('inner_agg', output.state),
+        ]
+      )
+      return tff.templates.MeasuredProcessOutput(
+        state=tff.federated_zip(new_state),
+        result=noised,
+        measurements=private_reports.with_public(
+          output.measurements, noise_stddev=np.float32(self._noise_stddev)
+        ),
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _first_round():
+  """Returns the number of the first round, at the server."""
+  return tff.federated_eval(
+    tff.tensorflow.computation(lambda: tf.constant(0, tf.int64)), tff.SERVER
+  )

@@ -1,0 +1,230 @@
+"""Means of clients' updates: what most users want, in one call."""
+
+import collections
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators import (
+  argument_checks,
+  difference_clipping,
+  gaussian_noise,
+)
+
+
+def clipped_mean_factory(
+  *, clipping_norm: float | tff.templates.EstimationProcess
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Clips the updates and takes their mean: CE-FedAvg, without privacy.
+
+  At CLIENTS, clip(x_i, c); at SERVER, their sum over the number of clients that
+  took part. No client, no change: the mean of an empty cohort is 0.
+
+  Measurements: those of `difference_clipping_factory` (`clipping`,
+  `clipping_norm`, `clipped_count`, `zeroed_count`), all exact.
+
+  Args:
+    clipping_norm: c, or a process that estimates it; see
+      `difference_clipping_factory`.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If `clipping_norm` is of the wrong kind.
+    ValueError: If it is not finite or too small.
+
+  Source: Alg. CE-FedAvg, lines "Clip" and "Global averaging".
+  """
+  return difference_clipping.difference_clipping_factory(
+    clipping_norm, _RealizedMeanFactory()
+  )
+
+
+def dp_mean_factory(
+  *,
+  clipping_norm: float,
+  noise_multiplier: float,
+  clients_per_round: float,
+  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  noise_key: tuple[int, int] | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Clips, sums, adds noise to the sum at the server, and divides by P.
+
+  At CLIENTS, clip(x_i, c). At SERVER, (sum of them + N(0, (z c)^2 I)) / P. P is
+  the public `clients_per_round`, whatever the realised cohort: dividing by that
+  would reveal it. An empty cohort gives 0 + noise.
+
+  Guarantee: a round is the Gaussian mechanism with noise multiplier z under
+  adding or removing one client, and z / 2 under replacing one, on the cohort
+  that was sampled; the accountant takes the sampling into account. The weights
+  are uniform, and there is no weighted form.
+
+  Measurements:
+    clipping: `mean_value`, and in it `noise_stddev` = z c, and the measurements
+      of `sum_factory` that are safe to report.
+    clipping_norm: c.
+
+  Nothing that is computed from clients' data is reported without noise.
+
+  Args:
+    clipping_norm: c, at least 1e-12, in the unit of the updates.
+    noise_multiplier: z, the standard deviation of the noise on the sum over c.
+    clients_per_round: P, the size of a cohort, or its expectation if clients
+      are sampled independently; positive.
+    sum_factory: Sums the clipped updates. `None` is
+      `tff.aggregators.SumFactory()`; see also `secure_sum_factory`.
+    noise_key: `None` for fresh noise, a pair of integers for experiments that
+      can be repeated; see `gaussian_noise_factory`.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a number is not positive and finite, or c is too small.
+
+  Source: Alg. DP-FedAvg, with its P independent shares of noise drawn as one,
+    which has the same distribution. Departs from it in dividing by P in every
+    round.
+  """
+  clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
+  noise_multiplier = argument_checks.check_positive(
+    noise_multiplier, 'noise_multiplier'
+  )
+  noised_sum = gaussian_noise.gaussian_noise_factory(
+    noise_multiplier * clipping_norm, sum_factory, noise_key=noise_key
+  )
+  return DpMeanNeedsUniformWeights(
+    difference_clipping.difference_clipping_factory(
+      clipping_norm,
+      fixed_denominator_mean_factory(clients_per_round, noised_sum),
+    )
+  )
+
+
+def fixed_denominator_mean_factory(
+  clients_per_round: float,
+  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Divides a sum by a public number, whatever the number of clients.
+
+  At SERVER, the result of `sum_factory` / `clients_per_round`.
+
+  Measurements:
+    mean_value: Those of `sum_factory`.
+
+  Args:
+    clients_per_round: P, positive and finite.
+    sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If `clients_per_round` is not positive and finite.
+  """
+  clients_per_round = argument_checks.check_positive(
+    clients_per_round, 'clients_per_round'
+  )
+  if sum_factory is None:
+    sum_factory = tff.aggregators.SumFactory()
+  argument_checks.check_unweighted_factory(sum_factory, 'sum_factory')
+  return _FixedDenominatorMeanFactory(clients_per_round, sum_factory)
+
+
+# TFF's message to who passes this as a weighted aggregator is the class's name.
+class DpMeanNeedsUniformWeights(tff.aggregators.UnweightedAggregationFactory):
+  """What `dp_mean_factory` returns; it has no weighted form.
+
+  A client's weight, such as its number of examples, changes how much the client
+  moves the mean, so that the noise would not hide it; and the sum of the
+  weights would be released without noise.
+  """
+
+  def __init__(self, factory: tff.aggregators.UnweightedAggregationFactory):
+    """Initializes the factory with the one that does the work."""
+    self._factory = factory
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    return self._factory.create(value_type)
+
+
+class _FixedDenominatorMeanFactory(
+  tff.aggregators.UnweightedAggregationFactory
+):
+  """What `fixed_denominator_mean_factory` returns."""
+
+  def __init__(self, clients_per_round, sum_factory):
+    self._clients_per_round = clients_per_round
+    self._sum_factory = sum_factory
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    argument_checks.check_float_leaves(value_type)
+    inner = self._sum_factory.create(value_type)
+    sum_type = inner.next.type_signature.result.result.member
+
+    @tff.tensorflow.computation(sum_type)
+    def divide(total):
+      return tf.nest.map_structure(
+        lambda t: _divide(t, self._clients_per_round), total
+      )
+
+    @tff.federated_computation(
+      inner.initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      output = inner.next(state, value)
+      measurements = collections.OrderedDict(mean_value=output.measurements)
+      return tff.templates.MeasuredProcessOutput(
+        state=output.state,
+        result=tff.federated_map(divide, output.result),
+        measurements=tff.federated_zip(measurements),
+      )
+
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+
+
+class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
+  """The mean over the clients that took part; 0 if none did."""
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    argument_checks.check_float_leaves(value_type)
+
+    @tff.tensorflow.computation(value_type, np.int32)
+    def divide(total, count):
+      # A sum over no clients is 0, and stays it.
+      return tf.nest.map_structure(
+        lambda t: _divide(t, tf.maximum(count, 1)), total
+      )
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_value((), tff.SERVER)
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      total = tff.federated_sum(value)
+      count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+      return tff.templates.MeasuredProcessOutput(
+        state=state,
+        result=tff.federated_map(divide, (total, count)),
+        measurements=tff.federated_value((), tff.SERVER),
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _divide(total: tf.Tensor, count: Any) -> tf.Tensor:
+  """Returns `total / count` in the dtype of `total`."""
+  return total / tf.cast(count, total.dtype)

@@ -1,0 +1,123 @@
+"""One round of DP-FedAvg as a mechanism: sampler, noise, relation, DpEvent.
+
+A round draws a cohort, clips each client's update to a norm c, and adds
+Gaussian noise of standard deviation z c to the sum. How much that costs depends
+on how the cohort is drawn, and each sampler has one neighbouring relation under
+which its amplification is known. They are held together here, so that no caller
+can pair the event of one sampler with the cohorts of another.
+"""
+
+import dataclasses
+import enum
+
+import dp_accounting
+
+from tff_clipping.privacy import arguments
+
+
+class Relation(enum.Enum):
+  """When two populations of clients are neighbours.
+
+  ADD_OR_REMOVE_ONE: One has a client more. The sum of clipped updates changes
+    by at most the clipping norm c.
+  REPLACE_ONE: One client is exchanged for another. The sum changes by at most
+    2 c. It is the stronger relation: an epsilon for it protects against more
+    than the same epsilon for the other.
+  """
+
+  ADD_OR_REMOVE_ONE = 'add_or_remove_one'
+  REPLACE_ONE = 'replace_one'
+
+  @property
+  def sensitivity_factor(self) -> int:
+    """By how many clipping norms one client can change the sum: 1 or 2."""
+    return 2 if self is Relation.REPLACE_ONE else 1
+
+  @property
+  def accountant_relation(self) -> dp_accounting.NeighboringRelation:
+    """The name that dp_accounting has for this relation."""
+    return dp_accounting.NeighboringRelation[self.name]
+
+
+# The samplers whose cost is known, and the relation for which it is.
+# 'none': every client takes part in every round.
+RELATIONS = {
+  'poisson': Relation.ADD_OR_REMOVE_ONE,
+  'fixed_size': Relation.REPLACE_ONE,
+  'none': Relation.ADD_OR_REMOVE_ONE,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SampledGaussian:
+  """One round: a sampler and Gaussian noise on the sum of clipped updates.
+
+  Attributes:
+    sampling: 'poisson' (each client joins by a coin of its own, with
+      probability clients_per_round / num_clients), 'fixed_size' (a uniformly
+      random set of exactly clients_per_round clients, without replacement) or
+      'none' (all clients).
+    num_clients: The paper's N.
+    clients_per_round: The paper's P, for 'poisson' the expected number.
+    noise_multiplier: Standard deviation of the noise on the sum, divided by the
+      clipping norm. The same meaning under both relations.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range, the cohort is larger than the
+      population, or smaller though sampling is 'none'.
+  """
+
+  sampling: str
+  num_clients: int
+  clients_per_round: int
+  noise_multiplier: float
+
+  def __post_init__(self):
+    sampling = arguments.check_choice('sampling', self.sampling, [*RELATIONS])
+    num_clients, clients_per_round = arguments.check_population(
+      self.num_clients, self.clients_per_round
+    )
+    if sampling == 'none' and clients_per_round != num_clients:
+      raise ValueError(
+        '`clients_per_round` must equal `num_clients` '
+        f"({num_clients}) when `sampling` is 'none', found {clients_per_round}."
+      )
+    multiplier = arguments.check_noise_multiplier(self.noise_multiplier)
+    object.__setattr__(self, 'num_clients', num_clients)
+    object.__setattr__(self, 'clients_per_round', clients_per_round)
+    object.__setattr__(self, 'noise_multiplier', multiplier)
+
+  @property
+  def relation(self) -> Relation:
+    """The neighbouring relation for which this sampler's cost is known."""
+    return RELATIONS[self.sampling]
+
+  @property
+  def sampling_prob(self) -> float:
+    """The paper's q = P / N: the chance of a client to be in a round."""
+    return self.clients_per_round / self.num_clients
+
+  @property
+  def noise_over_sensitivity(self) -> float:
+    """Standard deviation of the noise over what one client can change.
+
+    It is what accountants call a noise multiplier: z for add or remove one, z/2
+    for replace one, where a client can move the sum from -c to c. No accountant
+    halves it by itself.
+    """
+    return self.noise_multiplier / self.relation.sensitivity_factor
+
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """The event that an accountant for `relation` charges for one round."""
+    gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
+    if self.sampling == 'poisson':
+      return dp_accounting.PoissonSampledDpEvent(self.sampling_prob, gaussian)
+    if self.sampling == 'fixed_size':
+      return dp_accounting.SampledWithoutReplacementDpEvent(
+        source_dataset_size=self.num_clients,
+        sample_size=self.clients_per_round,
+        event=gaussian,
+      )
+    return gaussian

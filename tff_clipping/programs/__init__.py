@@ -1,0 +1,3 @@
+"""Programs: client stores, client sampling and training loops."""
+
+from tff_clipping import tff_extra  # noqa: F401

@@ -1,0 +1,233 @@
+"""Who takes part in a round.
+
+A sampler is a function of the round alone: `sample(round_num)` is drawn from
+(seed, round) and not from what was drawn before, so a resumed run meets the same
+cohorts as one that never stopped.
+
+The privacy of a sampled run rests on an adversary not knowing the cohorts. Keep
+the seed secret wherever the data are.
+"""
+
+import abc
+import math
+import numbers
+from collections.abc import Sequence
+
+import numpy as np
+
+
+class ClientSampler(abc.ABC):
+  """Draws the cohort of each round from a fixed population.
+
+  Attributes:
+    client_ids: The population.
+  """
+
+  def __init__(self, client_ids: Sequence[str], *, seed: int):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population, all ids different.
+      seed: The seed of the run's cohorts, not negative.
+
+    Raises:
+      TypeError: If `seed` is not an integer.
+      ValueError: If the population is empty or has a client twice, or `seed` is
+        negative.
+    """
+    self.client_ids = tuple(client_ids)
+    if not self.client_ids:
+      raise ValueError('`client_ids` must not be empty.')
+    if len(set(self.client_ids)) != len(self.client_ids):
+      raise ValueError('`client_ids` must be all different.')
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+      raise TypeError(f'`seed` must be an integer, found {seed!r}.')
+    if seed < 0:
+      raise ValueError(f'`seed` must not be negative, found {seed}.')
+    self._seed = int(seed)
+
+  @abc.abstractmethod
+  def sample(self, round_num: int) -> list[str]:
+    """Returns the cohort of a round, in a fixed order.
+
+    Args:
+      round_num: The number of the round, from 1.
+    """
+
+  def _rng(self, round_num: int) -> np.random.Generator:
+    return np.random.default_rng([self._seed, round_num])
+
+  def _select(self, indices) -> list[str]:
+    return [self.client_ids[i] for i in np.sort(indices)]
+
+
+class PoissonSampler(ClientSampler):
+  """Each client takes part with a fixed probability, independently.
+
+  The size of a cohort varies, and may be 0: that round adds noise alone. What
+  the Poisson-sampled Gaussian mechanism's accounting assumes.
+  """
+
+  def __init__(
+    self, client_ids: Sequence[str], *, sampling_prob: float, seed: int
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      sampling_prob: The probability, above 0 and at most 1.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range.
+    """
+    super().__init__(client_ids, seed=seed)
+    if isinstance(sampling_prob, bool) or not isinstance(
+      sampling_prob, numbers.Real
+    ):
+      raise TypeError(
+        f'`sampling_prob` must be a number, found {sampling_prob!r}.'
+      )
+    if not (math.isfinite(sampling_prob) and 0 < sampling_prob <= 1):
+      raise ValueError(
+        f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
+      )
+    self._sampling_prob = float(sampling_prob)
+
+  def sample(self, round_num: int) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    draws = self._rng(round_num).random(len(self.client_ids))
+    return self._select(np.flatnonzero(draws < self._sampling_prob))
+
+
+class FixedSizeSampler(ClientSampler):
+  """A cohort of a fixed size, drawn without replacement, new in each round.
+
+  What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
+  replace-one neighbours is not that of Poisson sampling.
+  """
+
+  def __init__(
+    self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      clients_per_round: The size of every cohort, P.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range.
+    """
+    super().__init__(client_ids, seed=seed)
+    self._clients_per_round = _checked_cohort_size(
+      clients_per_round, len(self.client_ids)
+    )
+
+  def sample(self, round_num: int) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    return self._select(
+      self._rng(round_num).choice(
+        len(self.client_ids), self._clients_per_round, replace=False
+      )
+    )
+
+
+class ShuffledEpochsSampler(ClientSampler):
+  """Cohorts that go through the population in a shuffled order, epoch by epoch.
+
+  Every client takes part once in an epoch; the order is new in each. The last
+  cohort of an epoch is smaller if the cohorts do not divide the population.
+  """
+
+  def __init__(
+    self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
+  ):
+    """Initializes the sampler; see `FixedSizeSampler`."""
+    super().__init__(client_ids, seed=seed)
+    self._clients_per_round = _checked_cohort_size(
+      clients_per_round, len(self.client_ids)
+    )
+
+  def sample(self, round_num: int) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    rounds_per_epoch = -(-len(self.client_ids) // self._clients_per_round)
+    epoch, place = divmod(round_num - 1, rounds_per_epoch)
+    order = self._rng(epoch).permutation(len(self.client_ids))
+    start = place * self._clients_per_round
+    return self._select(order[start : start + self._clients_per_round])
+
+
+class RoundRobinSampler(ClientSampler):
+  """Cohorts of a fixed size in which no client comes back too soon.
+
+  The population is split at random, once, into `min_separation` groups of equal
+  size (to one client); round t draws from group t modulo `min_separation`.
+  """
+
+  def __init__(
+    self,
+    client_ids: Sequence[str],
+    *,
+    clients_per_round: int,
+    min_separation: int,
+    seed: int,
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      clients_per_round: The size of every cohort, P.
+      min_separation: The least number of rounds from one participation of a
+        client to its next, at least 1.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range, or the population is too small
+        for the cohorts and the separation.
+    """
+    super().__init__(client_ids, seed=seed)
+    if isinstance(min_separation, bool) or not isinstance(
+      min_separation, numbers.Integral
+    ):
+      raise TypeError(
+        f'`min_separation` must be an integer, found {min_separation!r}.'
+      )
+    largest = len(self.client_ids) // max(int(clients_per_round), 1)
+    if not 1 <= min_separation <= largest:
+      raise ValueError(
+        f'`min_separation` must be from 1 to {largest} for cohorts of '
+        f'{clients_per_round} of {len(self.client_ids)} clients, found '
+        f'{min_separation}.'
+      )
+    self._clients_per_round = _checked_cohort_size(
+      clients_per_round, len(self.client_ids)
+    )
+    order = self._rng(0).permutation(len(self.client_ids))
+    self._groups = np.array_split(order, int(min_separation))
+
+  def sample(self, round_num: int) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    group = self._groups[(round_num - 1) % len(self._groups)]
+    return self._select(
+      self._rng(round_num).choice(group, self._clients_per_round, replace=False)
+    )
+
+
+def _checked_cohort_size(clients_per_round, population: int) -> int:
+  if isinstance(clients_per_round, bool) or not isinstance(
+    clients_per_round, numbers.Integral
+  ):
+    raise TypeError(
+      f'`clients_per_round` must be an integer, found {clients_per_round!r}.'
+    )
+  if not 1 <= clients_per_round <= population:
+    raise ValueError(
+      f'`clients_per_round` must be from 1 to the {population} clients that '
+      f'there are, found {clients_per_round}.'
+    )
+  return int(clients_per_round)

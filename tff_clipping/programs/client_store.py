@@ -1,0 +1,340 @@
+"""Client data sets as one file a client, read inside the client computation.
+
+A round then takes the ids of its clients, not their data: nothing but a short
+string crosses into a client computation, and the cost of a round does not depend
+on how many clients there are.
+
+A store is a folder with a file for each client and a manifest. A client's file
+is the bytes of each feature of all its examples, one feature after the other.
+The name of the folder ends in a hash of the content, so equal data are written
+once, and a store is never changed.
+"""
+
+import base64
+import collections
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+_MANIFEST = 'manifest.json'
+_FORMAT = 1
+
+
+class ClientStoreError(ValueError):
+  """A client store is missing, incomplete or damaged."""
+
+
+class ClientStore:
+  """The data sets of a population of clients.
+
+  Attributes:
+    path: The folder.
+    client_ids: The clients' ids, in the order in which they were written.
+    num_examples: The number of examples of each client, in the same order.
+    element_spec: The `tf.TensorSpec` of each feature of one example.
+  """
+
+  def __init__(self, path: str | os.PathLike):
+    """Opens a store.
+
+    Args:
+      path: The folder, as `write_client_store` made it.
+
+    Raises:
+      ClientStoreError: If the folder is no store, or a client's file is missing
+        or not of the size that was written.
+    """
+    self.path = pathlib.Path(path)
+    try:
+      manifest = json.loads((self.path / _MANIFEST).read_text())
+      if manifest['format'] != _FORMAT:
+        raise KeyError(f'format {manifest["format"]}')
+      self.client_ids = tuple(manifest['client_ids'])
+      self.num_examples = tuple(manifest['num_examples'])
+      self.element_spec = collections.OrderedDict(
+        (name, tf.TensorSpec(shape, dtype))
+        for name, shape, dtype in manifest['features']
+      )
+    except (OSError, ValueError, KeyError, TypeError) as e:
+      raise ClientStoreError(f'{self.path} is no client store: {e}') from e
+    self._check_files()
+
+  def read_client(
+    self, client_id: tf.Tensor
+  ) -> collections.OrderedDict[str, tf.Tensor]:
+    """Returns all examples of a client; a TensorFlow function.
+
+    Args:
+      client_id: The id, a string scalar.
+
+    Returns:
+      A tensor for each feature, with a leading dimension of examples.
+    """
+    name = tf.io.encode_base64(client_id)
+    content = tf.io.read_file(tf.strings.join([f'{self.path}/', name]))
+    num_examples = tf.strings.length(content) // self._example_bytes()
+    features = collections.OrderedDict()
+    start = tf.constant(0)
+    for feature, spec in self.element_spec.items():
+      size = num_examples * _num_bytes(spec)
+      values = tf.io.decode_raw(
+        tf.strings.substr(content, start, size), spec.dtype
+      )
+      features[feature] = tf.reshape(values, [-1] + spec.shape.as_list())
+      start += size
+    return features
+
+  def create_dataset(self, client_id: str) -> tf.data.Dataset:
+    """Returns the examples of one client as a data set of single examples.
+
+    Raises:
+      KeyError: If there is no such client.
+    """
+    if client_id not in self.client_ids:
+      raise KeyError(f'`client_id` must be in the store, found {client_id!r}.')
+    return tf.data.Dataset.from_tensor_slices(
+      self.read_client(tf.constant(client_id))
+    )
+
+  def to_client_data(self) -> tff.simulation.datasets.ClientData:
+    """Returns the store as TFF's `ClientData`, for other TFF programs."""
+    return tff.simulation.datasets.ClientData.from_clients_and_tf_fn(
+      list(self.client_ids),
+      lambda client_id: tf.data.Dataset.from_tensor_slices(
+        self.read_client(client_id)
+      ),
+    )
+
+  def _example_bytes(self) -> int:
+    return sum(_num_bytes(spec) for spec in self.element_spec.values())
+
+  def _check_files(self) -> None:
+    sizes = {e.name: e.stat().st_size for e in os.scandir(self.path)}
+    example_bytes = self._example_bytes()
+    for client_id, num_examples in zip(
+      self.client_ids, self.num_examples, strict=True
+    ):
+      found = sizes.get(_file_name(client_id))
+      if found != num_examples * example_bytes:
+        raise ClientStoreError(
+          f'{self.path} is damaged: the file of client {client_id!r} has '
+          f'{found} bytes, not {num_examples * example_bytes}. Delete the '
+          'folder; it will be written again.'
+        )
+
+
+def write_client_store(
+  cache_dir: str | os.PathLike,
+  name: str,
+  examples: Mapping[str, np.ndarray],
+  partition: Sequence[np.ndarray],
+  client_ids: Sequence[str] | None = None,
+) -> ClientStore:
+  """Writes arrays with a partition as a store, unless it is there already.
+
+  Args:
+    cache_dir: Where the stores are; made if it is missing.
+    name: The beginning of the name of the store's folder.
+    examples: An array for each feature, all with the same leading dimension of
+      examples.
+    partition: For each client the indices of its examples. Clients may share
+      examples.
+    client_ids: The clients' ids, all different; the numbers of the clients
+      ('00000', '00001', ...) if not given.
+
+  Returns:
+    The store.
+
+  Raises:
+    ValueError: If the arrays, the indices or the ids do not fit together.
+    OSError: If `cache_dir` cannot be written.
+  """
+  examples = collections.OrderedDict(
+    (feature, _checked_array(feature, array))
+    for feature, array in examples.items()
+  )
+  lengths = {len(array) for array in examples.values()}
+  if len(lengths) != 1:
+    raise ValueError(
+      f'`examples` must have one number of examples, found {sorted(lengths)}.'
+    )
+  num_examples = lengths.pop()
+  partition = [np.asarray(indices, np.int64) for indices in partition]
+  for client, indices in enumerate(partition):
+    if len(indices) and not 0 <= indices.min() <= indices.max() < num_examples:
+      raise ValueError(
+        f'`partition` must index {num_examples} examples, found indices from '
+        f'{indices.min()} to {indices.max()} for client {client}.'
+      )
+  if client_ids is None:
+    client_ids = [f'{client:05d}' for client in range(len(partition))]
+  if len(client_ids) != len(partition):
+    raise ValueError(
+      f'`client_ids` must be as many as the partition has clients, found '
+      f'{len(client_ids)} for {len(partition)}.'
+    )
+  digest = hashlib.blake2b(digest_size=8)
+  for feature, array in examples.items():
+    digest.update(f'{feature} {array.dtype} {array.shape};'.encode())
+    digest.update(np.ascontiguousarray(array).data)
+  for client_id, indices in zip(client_ids, partition, strict=True):
+    digest.update(f'{client_id} {len(indices)};'.encode())
+    digest.update(indices.data)
+  path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
+  clients = (
+    (
+      client_id,
+      [np.take(array, indices, axis=0) for array in examples.values()],
+    )
+    for client_id, indices in zip(client_ids, partition, strict=True)
+  )
+  features = [
+    (feature, array.shape[1:], array.dtype.name)
+    for feature, array in examples.items()
+  ]
+  return _open_or_write(path, features, lambda: clients)
+
+
+def write_client_data(
+  cache_dir: str | os.PathLike,
+  name: str,
+  client_data: tff.simulation.datasets.ClientData,
+) -> ClientStore:
+  """Writes a `ClientData` of TFF as a store, unless it is there already.
+
+  Args:
+    cache_dir: Where the stores are; made if it is missing.
+    name: The beginning of the name of the store's folder, and what tells this
+      data from other data with the same ids and features: the content is not
+      read to find out.
+    client_data: The data. Its examples must be mappings of numbers of fixed
+      shapes.
+
+  Returns:
+    The store.
+
+  Raises:
+    ValueError: If a feature is not a number of a fixed shape.
+    OSError: If `cache_dir` cannot be written.
+  """
+  spec = client_data.element_type_structure
+  if not isinstance(spec, Mapping):
+    raise ValueError(
+      f'`client_data` must have mappings as examples, found {spec}.'
+    )
+  features = []
+  for feature, tensor_spec in spec.items():
+    if not tensor_spec.shape.is_fully_defined() or not (
+      tensor_spec.dtype.is_integer
+      or tensor_spec.dtype.is_floating
+      or tensor_spec.dtype.is_bool
+    ):
+      raise ValueError(
+        f'`client_data` must have numbers of fixed shapes, found {tensor_spec} '
+        f'for {feature!r}.'
+      )
+    features.append(
+      (feature, tensor_spec.shape.as_list(), tensor_spec.dtype.name)
+    )
+  digest = hashlib.blake2b(digest_size=8)
+  digest.update(repr((features, client_data.client_ids)).encode())
+  path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
+
+  def clients():
+    for client_id in client_data.client_ids:
+      dataset = client_data.create_tf_dataset_for_client(client_id)
+      rows = list(dataset.as_numpy_iterator())
+      yield (
+        client_id,
+        [
+          np.array([row[feature] for row in rows], dtype).reshape(-1, *shape)
+          for feature, shape, dtype in features
+        ],
+      )
+
+  return _open_or_write(path, features, clients)
+
+
+def default_cache_dir() -> pathlib.Path:
+  """Returns the folder for stores and downloads, by the XDG convention."""
+  base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  return pathlib.Path(base) / 'tff_clipping'
+
+
+def _open_or_write(
+  path: pathlib.Path,
+  features: Sequence[tuple],
+  clients: Callable[[], Iterable[tuple[str, Sequence[np.ndarray]]]],
+) -> ClientStore:
+  """Opens the store at `path`, or writes it, whole or not at all."""
+  if path.exists():
+    return ClientStore(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  folder = pathlib.Path(
+    tempfile.mkdtemp(prefix=f'.{path.name}-', dir=path.parent)
+  )
+  try:
+    client_ids, num_examples = [], []
+    for client_id, arrays in clients():
+      _check_client_id(client_id)
+      with open(folder / _file_name(client_id), 'xb') as file:
+        for array in arrays:
+          file.write(np.ascontiguousarray(array).data)
+      client_ids.append(client_id)
+      num_examples.append(len(arrays[0]))
+    manifest = dict(
+      format=_FORMAT,
+      features=[[f, list(shape), dtype] for f, shape, dtype in features],
+      client_ids=client_ids,
+      num_examples=num_examples,
+    )
+    (folder / _MANIFEST).write_text(json.dumps(manifest))
+    folder.chmod(0o755)
+    # Somebody else may have written the same store in the meantime.
+    with contextlib.suppress(FileExistsError, OSError):
+      os.rename(folder, path)
+  except FileExistsError as e:
+    raise ValueError(
+      f'`client_ids` must be all different, found {client_id!r} twice.'
+    ) from e
+  finally:
+    shutil.rmtree(folder, ignore_errors=True)
+  return ClientStore(path)
+
+
+def _file_name(client_id: str) -> str:
+  """Returns the name of a client's file: what `tf.io.encode_base64` gives."""
+  return base64.urlsafe_b64encode(client_id.encode()).decode().rstrip('=')
+
+
+def _check_client_id(client_id: str) -> None:
+  if not isinstance(client_id, str) or not client_id:
+    raise ValueError(
+      f'`client_ids` must be strings that are not empty, found {client_id!r}.'
+    )
+  if len(_file_name(client_id)) > 255:
+    raise ValueError(
+      f'`client_ids` must be at most 190 bytes long, found {client_id!r}.'
+    )
+
+
+def _checked_array(feature: str, array) -> np.ndarray:
+  array = np.asarray(array)
+  if array.dtype.kind not in 'biuf':
+    raise ValueError(
+      f'`examples` must be numbers, found {array.dtype} for {feature!r}.'
+    )
+  return array.astype(array.dtype.newbyteorder('<'), copy=False)
+
+
+def _num_bytes(spec: tf.TensorSpec) -> int:
+  return spec.shape.num_elements() * spec.dtype.size

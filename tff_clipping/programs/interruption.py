@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM, at a moment that leaves the files in order."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(BaseException):  # noqa: N818
+  """The user or the system asked the program to stop.
+
+  Not an `Exception`, as `KeyboardInterrupt` is not: nothing on the way may take
+  it for a failure.
+
+  Attributes:
+    signal: The signal.
+    exit_code: What a shell expects of a program ended by it: 130 or 143.
+  """
+
+  def __init__(self, signum: int):
+    self.signal = signal.Signals(signum)
+    self.exit_code = 128 + signum
+    super().__init__(f'Interrupted by {self.signal.name}.')
+
+
+class Interruption:
+  """Turns signals into `Interrupted`, but not within `shield`."""
+
+  def __init__(self):
+    self._shielded = 0
+    self._pending = None
+
+  @contextlib.contextmanager
+  def catch(self) -> Iterator[None]:
+    """Raises `Interrupted` in the body when a signal arrives."""
+    if threading.current_thread() is not threading.main_thread():
+      # Signals reach the main thread alone; there is nothing to catch here.
+      yield
+      return
+    previous = {s: signal.signal(s, self._handle) for s in _SIGNALS}
+    try:
+      yield
+    finally:
+      for signum, handler in previous.items():
+        signal.signal(signum, handler)
+
+  @contextlib.contextmanager
+  def shield(self) -> Iterator[None]:
+    """Lets the body finish first: a signal in it is raised at its end."""
+    self._shielded += 1
+    try:
+      yield
+    finally:
+      self._shielded -= 1
+    if not self._shielded and self._pending is not None:
+      signum, self._pending = self._pending, None
+      raise Interrupted(signum)
+
+  def _handle(self, signum: int, frame) -> None:
+    del frame
+    if self._shielded:
+      self._pending = signum
+    else:
+      raise Interrupted(signum)

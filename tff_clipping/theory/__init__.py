@@ -1,0 +1,1 @@
+"""The paper's claims, theorems and quadratic examples in NumPy."""
