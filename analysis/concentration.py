@@ -61,7 +61,7 @@ def relative_spread(run: results.Run) -> float:
     return float(ratios.mean())
   from_updates = []
   for table in run.updates.values():
-    clients = table[table['client_id'] != results.MEAN_UPDATE_ID]
+    clients = table[table['client_id'] != run_files.MEAN_UPDATE_ID]
     mean = clients['update_norm'].mean()
     if len(clients) and mean > 0:
       from_updates.append(clients['update_norm'].std(ddof=0) / mean)

@@ -1,6 +1,7 @@
 """The paper's published figures and setting, and which runs repeat them."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from analysis import results
@@ -18,6 +19,19 @@ MODEL_NAMES = {
   'alexnet': 'AlexNet',
   'mobilenetv2': 'MobileNetV2',
   'resnet18': 'ResNet-18',
+}
+
+_DATA_NAMES = {'emnist_digits': 'EMNIST', 'cifar10': 'CIFAR-10'}
+
+# Handwritten digits in place of EMNIST's, named as such in every table.
+_EMNIST_STAND_INS = ('mnist', 'embedded_digits')
+
+# The stationary points of Table 1, by c and Q.
+TABLE_1 = {
+  (math.inf, 1): '0',
+  (math.inf, math.inf): '13/9',
+  (1, 1): '1/2',
+  (1, math.inf): '2/3',
 }
 
 # Sec. 4: "client number N = 1920, the number of client participates in each
@@ -151,7 +165,7 @@ def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
   """
   run = runs[0]
   departures = []
-  if _paper_data(run) == 'EMNIST' and 'emnist' not in run.task.lower():
+  if run.task in _EMNIST_STAND_INS:
     departures.append(f'{run.task} in place of EMNIST')
   for key, (symbol, value) in (
     SETTING | {'examples_per_client': ('examples a client', row.client_size)}
@@ -175,14 +189,7 @@ def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
 
 
 def _paper_data(run: results.Run) -> str | None:
-  """The paper's data set that the run's stands for, if any."""
-  task = run.task.lower().replace('-', '').replace('_', '')
-  if 'emnist' in task and '62' not in task:
+  """The paper's data set that the run's is, or stands for, if any."""
+  if run.task in _EMNIST_STAND_INS:
     return 'EMNIST'
-  if 'cifar100' in task:
-    return None
-  if 'cifar' in task:
-    return 'CIFAR-10'
-  if 'mnist' in task or 'digits' in task:
-    return 'EMNIST'
-  return None
+  return _DATA_NAMES.get(run.task)

@@ -8,35 +8,17 @@ Reading never repairs in silence: whatever is missing or cut off is named in
 
 import dataclasses
 import functools
-import io
-import json
 import math
 import os
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-METRIC_COLUMNS = (
-  'round_num',
-  'num_clients',
-  'round_seconds',
-  'epsilon',
-  'test_accuracy',
-  'test_loss',
-  'update_norm_mean',
-  'update_norm_std',
-  'update_norm_max',
-  'clipped_fraction',
-)
+from analysis import run_files
 
-UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees', 'clip_factor')
-
-# The `client_id` of the row that holds the averaged update, where one is there.
-MEAN_UPDATE_ID = 'mean'
+SEED_KEYS = ('seed', 'model_seed', 'sampling_seed')
 
 # Runs are compared only when all of these are equal. What may differ is what is
 # being compared: the algorithm, its threshold, its noise and its privacy.
@@ -55,24 +37,11 @@ SETTING_KEYS = (
   'client_learning_rate',
   'server_learning_rate',
   'server_optimizer',
-  'seed',
+  *SEED_KEYS,
 )
 
 # The paper's quantity skew: 5 examples of each of 10 classes a client.
 _QUANTITY_SKEW_EXAMPLES = 50
-
-_PRIVACY_KEYS = (
-  'noise_multiplier',
-  'target_delta',
-  'sampling',
-  'accountant',
-  'epsilon',
-)
-_UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
-
-
-class NotARunError(ValueError):
-  """The folder is no run, or its files cannot be trusted."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,6 +58,8 @@ class Run:
     privacy: The contents of `privacy.json`, or None.
     updates: For each round t of `updates/` (0 is the first round, as in the
       paper) the clients' norms and angles.
+    constants: The contents of `constants.json`: estimates of what Theorem 1
+      assumes (`CONSTANT_KEYS`), or None.
     notes: What is missing or damaged, a sentence each.
   """
 
@@ -98,6 +69,7 @@ class Run:
   metrics: pd.DataFrame
   privacy: Mapping[str, Any] | None
   updates: Mapping[int, pd.DataFrame]
+  constants: Mapping[str, float] | None
   notes: tuple[str, ...]
 
   @property
@@ -116,6 +88,13 @@ class Run:
   @property
   def num_parameters(self) -> int | None:
     return self.config['model'].get('num_parameters')
+
+  @property
+  def num_clients(self) -> int | None:
+    """N; a natural partition has it from the task."""
+    return self.experiment.get('num_clients') or self.config.get(
+      'task', {}
+    ).get('num_clients')
 
   @property
   def task(self) -> str:
@@ -215,21 +194,22 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> Run:
     The run. Damage that leaves the rest usable is in its `notes`.
 
   Raises:
-    NotARunError: The folder is no run, or a file in it cannot be trusted.
+    run_files.NotARunError: The folder is no run, or a file in it cannot be trusted.
   """
   directory = pathlib.Path(directory)
   if not directory.is_dir():
-    raise NotARunError('no such folder')
+    raise run_files.NotARunError('no such folder')
   notes: list[str] = []
-  config = _read_config(directory / 'config.json')
+  config = run_files.read_config(directory / 'config.json')
   private = config['algorithm'].startswith('dp_')
   return Run(
     directory=directory,
     name=name or directory.resolve().name,
     config=config,
-    metrics=_read_metrics(directory / 'metrics.csv', notes),
-    privacy=_read_privacy(directory / 'privacy.json', private, notes),
-    updates=_read_updates(directory / 'updates', notes),
+    metrics=run_files.read_metrics(directory / 'metrics.csv', notes),
+    privacy=run_files.read_privacy(directory / 'privacy.json', private, notes),
+    updates=run_files.read_updates(directory / 'updates', notes),
+    constants=run_files.read_constants(directory / 'constants.json', notes),
     notes=tuple(notes),
   )
 
@@ -259,7 +239,7 @@ def read_runs(
     seen.add(path.resolve())
     try:
       runs.append(read_run(path))
-    except NotARunError as error:
+    except run_files.NotARunError as error:
       left_out.append((str(directory), str(error)))
   return _with_distinct_names(runs), left_out
 
@@ -281,138 +261,6 @@ def differing_settings(one: Run, other: Run) -> list[str]:
     )
     if value != other_value
   ]
-
-
-def _read_config(path: pathlib.Path) -> dict[str, Any]:
-  if not path.is_file():
-    raise NotARunError('not a run folder: it has no config.json')
-  config = _read_json(path)
-  for key in ('experiment', 'algorithm', 'model'):
-    if key not in config:
-      raise NotARunError(f'config.json has no `{key}`')
-  for section, keys in (
-    ('experiment', ('task', 'partition', 'num_rounds')),
-    ('model', ('name',)),
-  ):
-    for key in keys:
-      if not isinstance(config[section], dict) or key not in config[section]:
-        raise NotARunError(f'config.json has no `{section}.{key}`')
-  return config
-
-
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    contents = json.loads(path.read_text(encoding='utf-8'))
-  except (ValueError, OSError) as error:
-    raise NotARunError(f'{path.name} cannot be read: {error}') from error
-  if not isinstance(contents, dict):
-    raise NotARunError(f'{path.name} must hold one JSON object')
-  return contents
-
-
-def _read_metrics(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
-  if not path.is_file():
-    notes.append('metrics.csv is missing: no round has finished yet')
-    return pd.DataFrame({column: [] for column in METRIC_COLUMNS}, dtype=float)
-  table = _read_csv(path, notes)
-  for column in ('round_num', 'test_accuracy'):
-    if column not in table:
-      raise NotARunError(f'metrics.csv has no column `{column}`')
-  absent = [column for column in METRIC_COLUMNS if column not in table]
-  if absent:
-    notes.append(f'metrics.csv does not measure {", ".join(absent)}')
-  table = table.reindex(columns=METRIC_COLUMNS)
-  rounds = table['round_num'].to_numpy()
-  if np.isnan(rounds).any() or (rounds < 0).any() or (rounds % 1).any():
-    raise NotARunError('metrics.csv has a row without a valid `round_num`')
-  accuracies = table['test_accuracy'].dropna()
-  if len(accuracies) and not accuracies.between(0.0, 1.0).all():
-    raise NotARunError(
-      'metrics.csv: `test_accuracy` must be between 0 and 1, found '
-      f'{accuracies[~accuracies.between(0.0, 1.0)].iloc[0]}'
-    )
-  repeated = int(table['round_num'].duplicated(keep='last').sum())
-  if repeated:
-    notes.append(
-      f'metrics.csv holds {repeated} round(s) twice: the later row counts'
-    )
-    table = table.drop_duplicates('round_num', keep='last')
-  return table.sort_values('round_num', ignore_index=True)
-
-
-def _read_csv(
-  path: pathlib.Path, notes: list[str], text_columns: Sequence[str] = ()
-) -> pd.DataFrame:
-  """Reads numbers from a CSV file; a cut-off last line is dropped by name."""
-  try:
-    text = path.read_text(encoding='utf-8')
-  except (OSError, UnicodeDecodeError) as error:
-    raise NotARunError(f'{path.name} cannot be read: {error}') from error
-  lines = text.splitlines()
-  if not lines:
-    raise NotARunError(f'{path.name} is empty')
-  if not text.endswith('\n') and len(lines) > 1:
-    # A line with all of its commas may still have lost the end of a number.
-    notes.append(f'{path.name} is cut off: its last line was left out')
-    lines.pop()
-  columns = lines[0].count(',') + 1
-  for number, line in enumerate(lines[1:], start=2):
-    if line.count(',') + 1 != columns:
-      raise NotARunError(
-        f'{path.name}, line {number}: {columns} values expected, found '
-        f'{line.count(",") + 1}'
-      )
-  table = pd.read_csv(
-    io.StringIO('\n'.join(lines) + '\n'),
-    dtype=dict.fromkeys(text_columns, str),
-  )
-  for column in table.columns.difference(list(text_columns)):
-    numbers = pd.to_numeric(table[column], errors='coerce')
-    bad = numbers.isna() & table[column].notna()
-    if bad.any():
-      raise NotARunError(
-        f'{path.name}, line {int(np.argmax(bad)) + 2}: `{column}` must be a '
-        f'number, found {table[column][bad].iloc[0]!r}'
-      )
-    table[column] = numbers.astype(float)
-  return table
-
-
-def _read_privacy(
-  path: pathlib.Path, private: bool, notes: list[str]
-) -> dict[str, Any] | None:
-  if not path.is_file():
-    if private:
-      notes.append('privacy.json is missing: nothing is known of its privacy')
-    return None
-  privacy = _read_json(path)
-  absent = [key for key in _PRIVACY_KEYS if privacy.get(key) is None]
-  if absent:
-    notes.append(f'privacy.json does not say {", ".join(absent)}')
-  return privacy
-
-
-def _read_updates(
-  directory: pathlib.Path, notes: list[str]
-) -> dict[int, pd.DataFrame]:
-  updates = {}
-  for path in sorted(directory.glob('*.csv')):
-    match = _UPDATE_FILE.fullmatch(path.name)
-    if match is None:
-      notes.append(f'updates/{path.name} is no round_XXXXX.csv: left out')
-      continue
-    file_notes: list[str] = []
-    try:
-      table = _read_csv(path, file_notes, text_columns=('client_id',))
-      absent = [column for column in UPDATE_COLUMNS[:3] if column not in table]
-      if absent:
-        raise NotARunError(f'{path.name} has no column `{absent[0]}`')
-    except NotARunError as error:
-      notes.append(f'updates/{error}: left out')
-      continue
-    notes.extend(f'updates/{note}' for note in file_notes)
-    updates[int(match.group(1))] = table
-  return updates
 
 
 def _with_distinct_names(runs: Sequence[Run]) -> list[Run]:

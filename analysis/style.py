@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import re
 
 import matplotlib
 from matplotlib import axes, figure
@@ -82,6 +83,11 @@ def new_figure(
     rows, columns, squeeze=False, sharex=share_scales, sharey=share_scales
   )
   return drawing, [list(row) for row in grid]
+
+
+def file_part(text: str) -> str:
+  """Text as a part of a file name."""
+  return '_'.join(re.findall('[a-z0-9]+', text.lower()))
 
 
 def save(drawing: figure.Figure, path: pathlib.Path) -> None:

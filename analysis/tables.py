@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import paper, results
+from tff_clipping.theory import claims
 
 MISSING = '–'
 
@@ -38,14 +39,14 @@ def epsilon_spent(run: results.Run) -> float:
   spent = run.metrics['epsilon'].dropna()
   if len(spent):
     return float(spent.iloc[-1])
-  return _privacy_number(run, 'epsilon')
+  return privacy_number(run, 'epsilon')
 
 
 def sampler_epsilon(run: results.Run) -> float:
   """The ε that the sampler really gives; NaN where it is the plan's own ε."""
   for key in ('sampler_epsilon', 'actual_epsilon'):
-    value = _privacy_number(run, key)
-    if math.isfinite(value) and value != _privacy_number(run, 'epsilon'):
+    value = privacy_number(run, key)
+    if math.isfinite(value) and value != privacy_number(run, 'epsilon'):
       return value
   return math.nan
 
@@ -122,10 +123,10 @@ def run_table(group: Sequence[results.Run]) -> pd.DataFrame:
         'drop': accuracy_drop(run, group),
         'clipping_norm': math.nan if norm is None else float(norm),
         'clipped_fraction': run.clipped_fraction,
-        'noise_multiplier': _privacy_number(run, 'noise_multiplier'),
+        'noise_multiplier': privacy_number(run, 'noise_multiplier'),
         'epsilon': epsilon_spent(run) if run.is_private else math.nan,
         'sampler_epsilon': sampler_epsilon(run),
-        'delta': _privacy_number(run, 'target_delta'),
+        'delta': privacy_number(run, 'target_delta'),
         'sampling': privacy.get('sampling'),
         'median_round_seconds': run.median_round_seconds,
       }
@@ -164,6 +165,22 @@ def format_run_table(table: pd.DataFrame) -> pd.DataFrame:
   if table['algorithm'].duplicated().any():
     formatted.insert(0, 'run', table['run'].to_list())
   return formatted
+
+
+def table_1() -> pd.DataFrame:
+  """The paper's Table 1, and the same points from the closed form."""
+  points = claims.table_1()
+  return pd.DataFrame(
+    [
+      {
+        'c': '∞' if math.isinf(norm) else f'{norm:g}',
+        'Q': '∞' if math.isinf(steps) else f'{steps:g}',
+        'x∞, paper': paper.TABLE_1[norm, steps],
+        'x∞, ours': str(point),
+      }
+      for (norm, steps), point in points.items()
+    ]
+  )
 
 
 def published_table(
@@ -211,13 +228,23 @@ def format_number(value: float | None, spec: str) -> str:
   return '0.00' if text == '-0.00' else text
 
 
+def privacy_number(run: results.Run, key: str) -> float:
+  """A number of privacy.json; NaN where it is not there."""
+  value = (run.privacy or {}).get(key)
+  if isinstance(value, bool) or not isinstance(value, (int, float)):
+    return math.nan
+  return float(value)
+
+
 def _group_without_seed(
   groups: Sequence[Sequence[results.Run]],
 ) -> list[list[Sequence[results.Run]]]:
   by_setting: dict[Any, list[Sequence[results.Run]]] = {}
   for group in groups:
     setting = tuple(
-      (key, value) for key, value in group[0].setting() if key != 'seed'
+      (key, value)
+      for key, value in group[0].setting()
+      if key not in results.SEED_KEYS
     )
     by_setting.setdefault(setting, []).append(group)
   return list(by_setting.values())
@@ -287,10 +314,3 @@ def _variants_text(drops: dict[str, list[float]]) -> str:
     )
     or 'not run'
   )
-
-
-def _privacy_number(run: results.Run, key: str) -> float:
-  value = (run.privacy or {}).get(key)
-  if isinstance(value, bool) or not isinstance(value, (int, float)):
-    return math.nan
-  return float(value)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import axes, figure, lines
 
-from analysis import paper, results, style
+from analysis import paper, results, run_files, style
 
 _COLUMNS = (
   'row',
@@ -127,6 +127,17 @@ def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
   return drawing
 
 
+def find_threshold(
+  run: results.Run, groups: Sequence[Sequence[results.Run]]
+) -> float:
+  """The run's c, or the one c with which all others of its setting clip."""
+  if run.clipping_norm is not None:
+    return float(run.clipping_norm)
+  group = next((group for group in groups if run in group), [run])
+  norms = {other.clipping_norm for other in group} - {None}
+  return float(norms.pop()) if len(norms) == 1 else math.nan
+
+
 def _panel(
   run: results.Run,
   groups: Sequence[Sequence[results.Run]],
@@ -143,8 +154,8 @@ def _panel(
       'client_id': table['client_id'],
       'update_norm': table['update_norm'],
       'angle_degrees': table['angle_degrees'],
-      'is_mean': table['client_id'] == results.MEAN_UPDATE_ID,
-      'threshold': _threshold(run, groups),
+      'is_mean': table['client_id'] == run_files.MEAN_UPDATE_ID,
+      'threshold': find_threshold(run, groups),
     }
   )
 
@@ -153,17 +164,6 @@ def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
   if not frames:
     return pd.DataFrame(columns=list(_COLUMNS))
   return pd.concat(frames, ignore_index=True)
-
-
-def _threshold(
-  run: results.Run, groups: Sequence[Sequence[results.Run]]
-) -> float:
-  """The run's c, or the one c with which all others of its setting clip."""
-  if run.clipping_norm is not None:
-    return float(run.clipping_norm)
-  group = next((group for group in groups if run in group), [run])
-  norms = {other.clipping_norm for other in group} - {None}
-  return float(norms.pop()) if len(norms) == 1 else math.nan
 
 
 def _draw_panel(

@@ -30,7 +30,10 @@ def test_accuracy_has_a_panel_a_setting_and_a_line_a_run(tmp_path):
   )
   data = figures.accuracy_data(groups)
   panels = list(dict.fromkeys(data['panel']))
-  assert panels == ['MLP on emnist, Non-IID (label skew)', 'MLP on emnist, IID']
+  assert panels == [
+    'MLP on emnist_digits, Non-IID (label skew)',
+    'MLP on emnist_digits, IID',
+  ]
   first = data[data['panel'] == panels[0]]
   assert list(dict.fromkeys(first['line'])) == ['FedAvg', 'CE-FedAvg']
   fed_avg = first[first['line'] == 'FedAvg']

@@ -35,9 +35,9 @@ def test_report_refers_to_figures_that_are_there(tmp_path):
   assert path == tmp_path / 'out' / 'report.md'
   pictures = re.findall(r'!\[[^\]]*\]\(([^)]*)\)', path.read_text())
   assert pictures == [
-    'accuracy_emnist.png',
-    'updates_mlp_on_emnist_fedavg.png',
-    'updates_mlp_on_emnist_ce_fedavg.png',
+    'accuracy_emnist_digits.png',
+    'updates_mlp_on_emnist_digits_fedavg.png',
+    'updates_mlp_on_emnist_digits_ce_fedavg.png',
   ]
   for picture in pictures:
     assert (path.parent / picture).read_bytes().startswith(b'\x89PNG')
@@ -82,7 +82,7 @@ def test_runs_of_other_seeds_are_in_other_tables_with_the_reason(tmp_path):
   folders.append(run_folders.write_run(tmp_path / 'other', seed=7))
   text = report.write_report(folders, tmp_path / 'out').read_text()
   assert '- other and fed_avg: seed: 7 against 0' in text
-  assert text.count('### MLP on emnist') == 2
+  assert text.count('### MLP on emnist_digits') == 2
 
 
 def test_report_of_no_run_is_refused(tmp_path):
@@ -94,7 +94,7 @@ def test_report_of_no_run_is_refused(tmp_path):
 def test_summary_table_has_a_line_for_each_run(tmp_path):
   text = report.summary_table(_write_runs(tmp_path))
   lines = text.splitlines()
-  assert lines[0] == 'MLP on emnist, Non-IID (label skew)'
+  assert lines[0] == 'MLP on emnist_digits, Non-IID (label skew)'
   assert [line.split()[0] for line in lines[3:6]] == [
     'FedAvg',
     'CE-FedAvg',
@@ -132,4 +132,4 @@ def test_several_budgets_give_accuracy_by_epsilon(tmp_path):
     )
   )
   text = report.write_report(folders, tmp_path / 'out').read_text()
-  assert '(epsilon_mlp_on_emnist_non_iid_label_skew.png)' in text
+  assert '(epsilon_mlp_on_emnist_digits_non_iid_label_skew.png)' in text

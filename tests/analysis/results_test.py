@@ -61,12 +61,12 @@ def test_folder_that_is_no_run_is_refused_with_the_reason(
 ):
   for name, text in files.items():
     (tmp_path / name).write_text(text)
-  with pytest.raises(results.NotARunError, match=reason):
+  with pytest.raises(run_files.NotARunError, match=reason):
     results.read_run(tmp_path)
 
 
 def test_absent_folder_is_refused(tmp_path):
-  with pytest.raises(results.NotARunError, match='no such folder'):
+  with pytest.raises(run_files.NotARunError, match='no such folder'):
     results.read_run(tmp_path / 'absent')
 
 
@@ -94,21 +94,21 @@ def test_broken_line_inside_the_metrics_is_refused_with_its_number(tmp_path):
   lines = path.read_text().splitlines()
   lines[2] = lines[2].rsplit(',', 3)[0]
   path.write_text('\n'.join(lines) + '\n')
-  with pytest.raises(results.NotARunError, match='line 3: 10 values'):
+  with pytest.raises(run_files.NotARunError, match='line 3: 10 values'):
     results.read_run(folder)
 
 
 def test_text_in_place_of_a_number_is_refused_with_its_line(tmp_path):
   folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 'high'))
   with pytest.raises(
-    results.NotARunError, match="line 3: `test_accuracy` .* found 'high'"
+    run_files.NotARunError, match="line 3: `test_accuracy` .* found 'high'"
   ):
     results.read_run(folder)
 
 
 def test_accuracy_in_percent_is_refused(tmp_path):
   folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 93.0))
-  with pytest.raises(results.NotARunError, match='between 0 and 1, found 93'):
+  with pytest.raises(run_files.NotARunError, match='between 0 and 1, found 93'):
     results.read_run(folder)
 
 

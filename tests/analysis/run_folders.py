@@ -41,7 +41,7 @@ def write_run(
   """
   directory.mkdir(parents=True)
   flags = {
-    'task': 'emnist',
+    'task': 'emnist_digits',
     'partition': 'label_skew',
     'model': model,
     'algorithm': algorithm,
@@ -57,7 +57,7 @@ def write_run(
   }
   config = {
     'experiment': flags | experiment,
-    'task': {'name': 'emnist', 'num_clients': 1920},
+    'task': {'name': 'emnist_digits', 'num_clients': 1920},
     'algorithm': algorithm,
     'model': {'name': model, 'num_parameters': 159_010},
     'versions': {},

@@ -30,6 +30,14 @@ def test_update_error_by_hand():
   assert error.total == pytest.approx(math.hypot(0.5, 0.75))
 
 
+def test_noise_averages_out_over_rounds_and_bias_does_not():
+  mechanism = estimates.Mechanism(1.0, 2, 4, num_rounds=9)
+  error = estimates.update_error([[1.0, 3.0]], 1.0, mechanism)
+  assert error.noise == pytest.approx(0.75)
+  assert error.averaged_noise == pytest.approx(0.25)
+  assert error.total == pytest.approx(math.hypot(0.5, 0.25))
+
+
 @given(
   norms=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=6),
   clipping_norm=st.floats(0.01, 20.0),

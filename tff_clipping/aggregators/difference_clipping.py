@@ -44,9 +44,10 @@ def difference_clipping_factory(
   Example:
 
   ```
-  mean = difference_clipping_factory(0.5,
-  tff.aggregators.UnweightedMeanFactory()) process =
-  mean.create(tff.TensorType(np.float32, [2]))
+  mean = tff.aggregators.UnweightedMeanFactory()
+  process = difference_clipping_factory(0.5, mean).create(
+    tff.TensorType(np.float32, [2])
+  )
   ```
 
   On the updates (3, 4) and (0, 0.25), the result is (0.15, 0.325).

@@ -4,7 +4,6 @@ import collections
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
@@ -113,7 +112,10 @@ class GaussianNoiseNeedsUniformWeights(
       return tff.federated_zip(
         collections.OrderedDict(
           [
-            (private_reports.NOISE_STATE, _first_round()),
+            (
+              private_reports.NOISE_STATE,
+              tff.federated_value(np.int64(0), tff.SERVER),
+            ),
             ('inner_agg', inner.initialize()),
           ]
         )
@@ -143,10 +145,3 @@ class GaussianNoiseNeedsUniformWeights(
       )
 
     return tff.templates.AggregationProcess(initialize, next_fn)
-
-
-def _first_round():
-  """Returns the number of the first round, at the server."""
-  return tff.federated_eval(
-    tff.tensorflow.computation(lambda: tf.constant(0, tf.int64)), tff.SERVER
-  )

@@ -60,20 +60,18 @@ class Clipped(NamedTuple):
 
 
 def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
-  """Returns `value * min(1, clipping_norm / ||value||)`, never longer than
-  that.
+  """Scales `value` to a norm of at most `clipping_norm`, never longer.
 
-  | `value`                                   | result                          |
-  |-------------------------------------------|---------------------------------|
-  | zero                                      | zero                            |
-  | norm at most `clipping_norm`              | unchanged (*)                   |
-  | longer                                    | norm in (1 - 3e-6, 1] * c (**)  |
-  | a NaN or an infinity in it                | zero, and counted               |
-  | sum of squares above the largest float32  | zero, and counted               |
+  | `value`                                  | result                         |
+  |------------------------------------------|--------------------------------|
+  | zero                                     | zero                           |
+  | norm at most `clipping_norm`             | unchanged (*)                  |
+  | longer                                   | norm in (1 - 3e-6, 1] * c (**) |
+  | a NaN or an infinity in it               | zero, and counted              |
+  | sum of squares above the largest float32 | zero, and counted              |
 
   (*) Within 2e-6 of `clipping_norm`, it may be scaled as if it were longer.
-  (**) Leaves of 16 bits, rounded towards zero, may be shorter by their
-  precision.
+  (**) 16-bit leaves are rounded towards zero, by up to their precision.
 
   Args:
     value: A structure of `float16`, `bfloat16`, `float32` or `float64` tensors

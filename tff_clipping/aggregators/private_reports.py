@@ -9,7 +9,6 @@ measurements that no other has. Nothing here looks at values.
 import collections
 from typing import Any
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
 # Fields of the state of processes that add noise for privacy: the first is that
@@ -18,9 +17,9 @@ NOISE_STATE = 'privacy_noise'
 _NOISE_FIELDS = frozenset({NOISE_STATE, 'dp_event'})
 
 # The state of an estimate that every user's norm enters, in the factories here
-# and in TFF's; and the field that only an estimate with noise has.
+# and in TFF's; and the fields that only an estimate with noise has.
 _ESTIMATES = frozenset({'clipping_norm', 'zeroing_norm'})
-_NOISED_ESTIMATE = 'stddev'
+_NOISED_ESTIMATE = frozenset({'stddev', NOISE_STATE})
 
 # Measurements that may leave a private pipeline: they are constants, results of
 # noised data, or counts that came by secure summation.
@@ -90,22 +89,30 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
 
   Args:
     measurements: The measurements of an inner process, at the server.
-    **own: Constants that are reported beside them.
+    **own: Constants, or values at the server, that are reported first.
 
   Returns:
     An `OrderedDict` at the server: `own`, then, without nesting, those of
     `measurements` whose names are known to be safe.
   """
-  member = measurements.type_signature.member
-
-  @tff.tensorflow.computation(member)
-  def select(value):
-    selected = collections.OrderedDict(
-      (name, tf.constant(constant)) for name, constant in own.items()
+  placed = collections.OrderedDict(
+    (
+      name,
+      value
+      if isinstance(value, tff.Value)
+      else tff.federated_value(value, tff.SERVER),
     )
-    return _select(value, selected)
+    for name, value in own.items()
+  )
+  placed = tff.federated_zip(placed)
 
-  return tff.federated_map(select, measurements)
+  @tff.tensorflow.computation(
+    measurements.type_signature.member, placed.type_signature.member
+  )
+  def select(inner, first):
+    return _select(inner, collections.OrderedDict(first))
+
+  return tff.federated_map(select, (measurements, placed))
 
 
 def _select(value: Any, selected):
@@ -138,11 +145,11 @@ def _named_types(type_spec):
 def _check_estimate(state_type, name):
   """Raises if a state that is not empty has no noise in it."""
   is_constant = isinstance(state_type, tff.StructType) and not len(state_type)
-  fields = [field for field, _ in _named_types(state_type)]
-  if not is_constant and _NOISED_ESTIMATE not in fields:
+  fields = {field for field, _ in _named_types(state_type)}
+  if not is_constant and not fields & _NOISED_ESTIMATE:
     raise ValueError(
       f'`{name}` must not adapt a norm to exact values where noise is added, '
       f'found an estimate with the state {state_type}: use '
-      '`adaptive_clipped_mean_factory` or a `PrivateQuantileEstimationProcess` '
+      '`adaptive_dp_mean_factory` or a `PrivateQuantileEstimationProcess` '
       'with noise.'
     )

@@ -61,12 +61,13 @@ from scipy import special
 
 from tff_clipping.privacy import sampled_gaussian
 
-# The grid of dp_accounting.
-_DEFAULT_INTERVAL = 1e-4
+# The widest grid cell. The epsilons are about 1e-5 of them larger than with the
+# 1e-4 of dp_accounting, and come four times as fast.
+_DEFAULT_INTERVAL = 4e-4
 
-# A composed distribution has about this many points at most. Finer grids than
-# the default are used for rounds that lose less than a grid cell.
-_MAX_POINTS = 2**18
+# Cells are narrower for rounds that hardly lose more than a cell, and wider where
+# the composed distribution would have more points than this.
+_MAX_POINTS = 2**17
 
 # The composition is a Fourier transform of doubles: each delta comes out wrong by
 # up to about 1e-12. It is counted against the user, and deltas that it could
@@ -246,7 +247,7 @@ def _choose_interval(noise: float, prob: float, num_rounds: int) -> float:
     num_rounds * variance + 12 * math.sqrt(num_rounds * variance) + largest,
   )
   finest = max(spread, largest) / _MAX_POINTS
-  return max(min(_DEFAULT_INTERVAL, math.sqrt(variance) / 8), finest)
+  return max(min(_DEFAULT_INTERVAL, math.sqrt(variance) / 32), finest)
 
 
 def _bound_losses(

@@ -36,16 +36,19 @@ class Mechanism:
     noise_multiplier: z, the noise on the sum over the threshold.
     clients_per_round: P, the denominator of the mean.
     dimension: d, the number of the model's parameters.
+    num_rounds: T, over how many rounds the noise averages out.
   """
 
   noise_multiplier: float
   clients_per_round: int
   dimension: int
+  num_rounds: int = 1
 
   def __post_init__(self):
     validation.check_non_negative('noise_multiplier', self.noise_multiplier)
     validation.check_count('clients_per_round', self.clients_per_round)
     validation.check_count('dimension', self.dimension)
+    validation.check_count('num_rounds', self.num_rounds)
 
   def noise_norm(self, clipping_norm: float) -> float:
     """√(E||noise on the mean||²) = z c √d / P, in the unit of the update."""
@@ -63,18 +66,21 @@ class UpdateError(NamedTuple):
   Attributes:
     bias: A bound on the norm of what clipping changes beyond a common factor,
       over the mean norm of the updates.
-    noise: The norm of the noise, over the same.
+    noise: The norm of one round's noise, over the same.
+    averaged_noise: The same over √T. Biases of T rounds add up to T of them,
+      their independent noises to √T.
     shrinkage: ᾱ, the common factor by which clipping shortens updates.
   """
 
   bias: float
   noise: float
+  averaged_noise: float
   shrinkage: float
 
   @property
   def total(self) -> float:
-    """Root of the sum of the squares: bias and noise are independent."""
-    return math.hypot(self.bias, self.noise)
+    """√(bias² + averaged_noise²): the error of T rounds, if they agree."""
+    return math.hypot(self.bias, self.averaged_noise)
 
 
 def round_terms(
@@ -151,9 +157,9 @@ def update_error(
     shrinkage = float(alpha.mean())
     scale = shrinkage * mean
     rest = float(np.mean(np.abs(alpha - shrinkage) * norms))
-    errors.append(
-      (rest / scale, mechanism.noise_norm(clipping_norm) / scale, shrinkage)
-    )
+    noise = mechanism.noise_norm(clipping_norm) / scale
+    averaged = noise / math.sqrt(mechanism.num_rounds)
+    errors.append((rest / scale, noise, averaged, shrinkage))
   return UpdateError(*(float(value) for value in np.mean(errors, axis=0)))
 
 

@@ -1,0 +1,250 @@
+"""Theorem 1 on a run: what clipping and noise do, round by round.
+
+L, G, σ_l and σ_g are no part of a run folder, unless somebody estimated them
+and left `constants.json` there. Without them the clipping term is shown in
+units of G², and the rest relative to the measured updates.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import figure
+
+from analysis import paper, results, style, tables, update_figures
+from tff_clipping.theory import bounds, estimates
+
+_COLUMNS = (
+  'run',
+  'algorithm',
+  't',
+  'threshold',
+  'between_clients',
+  'within_clients',
+  'bias',
+  'noise',
+)
+_TERM_COLUMNS = ('run', 't', *estimates.RoundTerms._fields)
+
+
+def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
+  """What clipping and noise do in each recorded round of comparable runs.
+
+  Args:
+    group: Runs of one setting. A run that does not clip is looked at with the
+      threshold of the others, if they share one.
+
+  Returns:
+    Columns run, algorithm, t, threshold (c), between_clients (the mean of
+    |α̃_i − ᾱ|; of |α_i − ᾱ| where ||E[Δx_i]|| was not measured),
+    within_clients (the mean of |α_i − α̃_i|; NaN where not measured), bias and
+    noise (relative to the mean update, see `estimates.UpdateError`; the noise
+    is that of T rounds over √T, NaN for runs without). Rounds with norms that are not finite are left
+    out.
+  """
+  rows = []
+  for run in tables.ordered(group):
+    norm = update_figures.find_threshold(run, [list(group)])
+    if not math.isfinite(norm):
+      continue
+    mechanism = _mechanism(run)
+    for t in sorted(run.updates):
+      factors = _factors(run, t, norm)
+      if factors is None:
+        continue
+      norms = update_norms(run, t)
+      measured = run_files.EXPECTED_NORM in run.updates[t]
+      error = estimates.update_error(
+        [norms], norm, mechanism or estimates.Mechanism(0.0, 1, 1)
+      )
+      rows.append(
+        {
+          'run': run.name,
+          'algorithm': paper.algorithm_name(run),
+          't': t,
+          'threshold': norm,
+          'between_clients': float(bounds.client_deviation(factors)[0]),
+          'within_clients': (
+            float(bounds.local_deviation(factors)[0]) if measured else math.nan
+          ),
+          'bias': error.bias,
+          'noise': error.averaged_noise if mechanism else math.nan,
+        }
+      )
+  return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+
+def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
+  """Draws `deviation_data`: the factors on the left, the update on the right.
+
+  Args:
+    data: What to draw, not empty.
+    title: What stands above the panels.
+  """
+  with style.styled():
+    drawing, grid = style.new_figure(1, 2, 4.6, 3.4, share_scales=False)
+    left, right = grid[0]
+    for run, part in data.groupby('run', sort=False):
+      algorithm = part['algorithm'].iloc[0]
+      colour = style.ALGORITHM_COLOURS.get(algorithm, style.OTHER_COLOUR)
+      several = data.loc[data['algorithm'] == algorithm, 'run'].nunique() > 1
+      name = f'{algorithm} ({run})' if several else algorithm
+      for ax, column, what, dash, marker in (
+        (left, 'between_clients', 'between clients', '-', 'o'),
+        (left, 'within_clients', 'within clients', style.DASHES[1], 's'),
+        (right, 'bias', 'clipping, at most', '-', 'o'),
+        (right, 'noise', 'noise / √T', style.DASHES[1], '^'),
+      ):
+        scale = 100.0 if ax is right else 1.0
+        if part[column].notna().any():
+          ax.plot(
+            part['t'],
+            scale * part[column],
+            color=colour,
+            linestyle=dash,
+            marker=marker,
+            markersize=4.5,
+            label=f'{name}: {what}',
+          )
+    left.set_ylabel('Mean deviation of the clipping factors')
+    right.set_ylabel('Share of the mean update norm (%)')
+    for ax in (left, right):
+      ax.set_xlabel('Round t')
+      ax.set_ylim(bottom=0.0)
+      ax.margins(y=0.3)
+      ax.legend(loc='upper left', fontsize=7.5)
+    drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
+  return drawing
+
+
+def term_data(group: Sequence[results.Run]) -> pd.DataFrame:
+  """Theorem 1's terms by round, of the runs that have their constants.
+
+  Args:
+    group: Runs of one setting.
+
+  Returns:
+    Columns run, t and the terms of `estimates.RoundTerms`. Empty where no run
+    has both recorded updates and estimates of L, G, σ_l and σ_g.
+  """
+  frames = []
+  for run in tables.ordered(group):
+    norm = update_figures.find_threshold(run, [list(group)])
+    problem = _problem(run)
+    if problem is None or not math.isfinite(norm):
+      continue
+    mechanism = _mechanism(run)
+    noise_stddev = 0.0
+    if mechanism is not None:
+      # Each client's share of the noise z c on the sum.
+      noise_stddev = (
+        mechanism.noise_multiplier
+        * norm
+        / math.sqrt(mechanism.clients_per_round)
+      )
+    for t in sorted(run.updates):
+      factors = _factors(run, t, norm)
+      if factors is None:
+        continue
+      terms = estimates.round_terms(
+        problem, _schedule(run), factors, noise_stddev=noise_stddev
+      )
+      frames.append(
+        {'run': run.name, 't': t}
+        | {name: float(value[0]) for name, value in terms._asdict().items()}
+      )
+  return pd.DataFrame(frames, columns=list(_TERM_COLUMNS))
+
+
+def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
+  """Draws `term_data`: a panel a run, all on one logarithmic scale.
+
+  Args:
+    data: What to draw, not empty.
+    title: What stands above the panels.
+  """
+  looks = {
+    'client_drift': ('heterogeneity and local steps', style.BLUE, 'o'),
+    'sampling_noise': ('variance of gradients', style.SKY_BLUE, 's'),
+    'privacy_noise': ('privacy noise', style.GREEN, '^'),
+    'clipping_bias': ('clipping, first term', style.VERMILION, 'D'),
+    'clipping_variance': ('clipping, second term', style.ORANGE, 'v'),
+  }
+  runs = list(dict.fromkeys(data['run']))
+  with style.styled():
+    drawing, grid = style.new_figure(1, len(runs), 4.2, 3.4)
+    for run, ax in zip(runs, grid[0], strict=True):
+      part = data[data['run'] == run]
+      for name, (label, colour, marker) in looks.items():
+        positive = part[part[name] > 0.0]
+        if len(positive):
+          ax.plot(
+            positive['t'],
+            positive[name],
+            color=colour,
+            marker=marker,
+            markersize=4.5,
+            label=label,
+          )
+      ax.set_yscale('log')
+      ax.set_xlabel('Round t')
+      ax.set_title(run, loc='left')
+    grid[0][0].set_ylabel('Term of the bound on ᾱ ‖∇f‖²')
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc='outside lower center', ncols=3)
+    drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
+  return drawing
+
+
+def update_norms(
+  run: results.Run, t: int, column: str = 'update_norm'
+) -> np.ndarray:
+  """The clients' values of a recorded round, without the averaged update."""
+  table = run.updates[t]
+  clients = table[table['client_id'] != run_files.MEAN_UPDATE_ID]
+  return clients[column].to_numpy(float)
+
+
+def _factors(
+  run: results.Run, t: int, clipping_norm: float
+) -> bounds.ClippingFactors | None:
+  norms = update_norms(run, t)
+  expected = norms
+  if run_files.EXPECTED_NORM in run.updates[t]:
+    expected = update_norms(run, t, run_files.EXPECTED_NORM)
+  both = np.concatenate([norms, expected])
+  if not (norms.size and np.isfinite(both).all() and norms.max() > 0.0):
+    return None
+  return bounds.clipping_factors(norms, expected, clipping_norm)
+
+
+def _mechanism(run: results.Run) -> estimates.Mechanism | None:
+  """The noise of a private run; None where it is not known."""
+  multiplier = tables.privacy_number(run, 'noise_multiplier')
+  if not math.isfinite(multiplier) or not run.num_parameters:
+    return None
+  return estimates.Mechanism(
+    multiplier,
+    int(run.experiment['clients_per_round']),
+    run.num_parameters,
+    run.num_rounds,
+  )
+
+
+def _schedule(run: results.Run) -> bounds.Schedule:
+  experiment = run.experiment
+  return bounds.Schedule(
+    num_clients=run.num_clients,
+    clients_per_round=experiment['clients_per_round'],
+    local_steps=experiment['local_steps'],
+    num_rounds=run.num_rounds,
+    client_learning_rate=experiment['client_learning_rate'],
+    server_learning_rate=experiment['server_learning_rate'],
+  )
+
+
+def _problem(run: results.Run) -> bounds.Problem | None:
+  if run.constants is None or not run.num_parameters:
+    return None
+  return bounds.Problem(dimension=run.num_parameters, **run.constants)

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Prints a Python that TensorFlow Federated has a release for, or says how to
+# get one. PYTHON_FOR_VENV=/path/to/python overrides the search.
+set -eu
+
+works() {
+  "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 11))' \
+    >/dev/null 2>&1
+}
+
+for candidate in ${PYTHON_FOR_VENV:-python3.11 python3.10 python3 python}; do
+  if command -v "$candidate" >/dev/null && works "$candidate"; then
+    command -v "$candidate"
+    exit 0
+  fi
+done
+
+found=$(python3 --version 2>/dev/null || echo 'no python3')
+cat >&2 <<EOF
+Error: Python 3.10 or 3.11 with venv is needed, found $found.
+TensorFlow Federated 0.87, its newest release, has no build for Python 3.12 or newer.
+Get one with 'apt-get install python3.11 python3.11-venv' where the distribution has it,
+or with 'uv python install 3.11' or 'pyenv install 3.11', and set PYTHON_FOR_VENV to its path.
+(The budget calculator and the theory run on Python 3.10 to 3.13: 'pip install .'.)
+EOF
+exit 1

@@ -1,0 +1,367 @@
+"""Tests of `build_fed_avg`, against NumPy and against its own promises."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators, learning
+from tff_clipping.learning import local_sgd
+from tff_clipping.programs import client_store
+
+_NUM_CLIENTS = 6
+_LOCAL_STEPS = 4
+_BATCH_SIZE = 3
+_CLIENT_LEARNING_RATE = 0.3
+_SERVER_LEARNING_RATE = 0.7
+_CLIPPING_NORM = 0.15
+_SEED = 5
+
+
+def _examples():
+  rng = np.random.default_rng(1)
+  return collections.OrderedDict(
+    x=rng.normal(size=(40, 5)).astype(np.float32),
+    y=rng.integers(0, 3, 40).astype(np.int32),
+  )
+
+
+# Clients of 1 to 11 examples: fewer and more than a batch, and no multiples.
+_PARTITION = [
+  np.arange(0, 1),
+  np.arange(1, 3),
+  np.arange(3, 6),
+  np.arange(6, 13),
+  np.arange(13, 24),
+  np.arange(24, 32),
+]
+
+
+@pytest.fixture
+def store(tmp_path):
+  return client_store.write_client_store(
+    tmp_path, 'test', _examples(), _PARTITION
+  )
+
+
+def _model_fn():
+  inputs = tf.keras.Input((5,))
+  hidden = tf.keras.layers.Dense(
+    4,
+    activation='tanh',
+    kernel_initializer=tf.keras.initializers.GlorotUniform(1),
+  )(inputs)
+  logits = tf.keras.layers.Dense(
+    3, kernel_initializer=tf.keras.initializers.GlorotUniform(2)
+  )(hidden)
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, logits),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec=collections.OrderedDict(
+      x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
+    ),
+  )
+
+
+def _build(store, **kwargs):
+  settings = dict(
+    local_steps=_LOCAL_STEPS,
+    batch_size=_BATCH_SIZE,
+    client_learning_rate=_CLIENT_LEARNING_RATE,
+    server_learning_rate=_SERVER_LEARNING_RATE,
+    client_store=store,
+    seed=_SEED,
+  )
+  settings.update(kwargs)
+  return learning.build_fed_avg(_model_fn, **settings)
+
+
+def _run(process, cohorts):
+  """Returns the trainable weights after each round, and the last metrics."""
+  state = process.initialize()
+  weights = [process.get_model_weights(state).trainable]
+  for cohort in cohorts:
+    output = process.next(state, list(cohort))
+    state = output.state
+    weights.append(process.get_model_weights(state).trainable)
+  return weights, output.metrics
+
+
+def _gradients(weights, x, y):
+  """Returns the gradients of the mean cross-entropy, in float64."""
+  w1, b1, w2, b2 = weights
+  hidden = np.tanh(x @ w1 + b1)
+  logits = hidden @ w2 + b2
+  logits -= logits.max(axis=1, keepdims=True)
+  probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+  d_logits = (probabilities - np.eye(3)[y]) / len(y)
+  d_hidden = (d_logits @ w2.T) * (1 - hidden**2)
+  return [
+    x.T @ d_hidden,
+    d_hidden.sum(axis=0),
+    hidden.T @ d_logits,
+    d_logits.sum(axis=0),
+  ]
+
+
+def _numpy_fed_avg(initial, cohorts, clipping_norm=None, denominator=None):
+  """The pseudocode of Algorithms FedAvg and CE-FedAvg, in NumPy."""
+  examples = _examples()
+  x = [np.asarray(w, np.float64) for w in initial]
+  models = [x]
+  for t, cohort in enumerate(cohorts):
+    differences = []
+    for client_id in cohort:
+      rows = _PARTITION[int(client_id)]
+      features = examples['x'][rows].astype(np.float64)
+      labels = examples['y'][rows]
+      indices = local_sgd.batch_indices(
+        tf.constant(len(rows)),
+        _LOCAL_STEPS,
+        _BATCH_SIZE,
+        local_sgd.client_seed(_SEED, tf.constant(t), tf.constant(client_id)),
+      ).numpy()
+      local = x
+      for batch in indices:
+        gradients = _gradients(local, features[batch], labels[batch])
+        local = [
+          w - _CLIENT_LEARNING_RATE * g
+          for w, g in zip(local, gradients, strict=True)
+        ]
+      difference = [a - b for a, b in zip(local, x, strict=True)]
+      if clipping_norm is not None:
+        norm = np.sqrt(sum(np.sum(d**2) for d in difference))
+        difference = [d * min(1, clipping_norm / norm) for d in difference]
+      differences.append(difference)
+    count = denominator or len(cohort)
+    x = [
+      w + _SERVER_LEARNING_RATE * sum(d[i] for d in differences) / count
+      for i, w in enumerate(x)
+    ]
+    models.append(x)
+  return models
+
+
+_COHORTS = (
+  ('00000', '00003', '00004'),
+  ('00001', '00002', '00003', '00005'),
+  ('00004', '00000'),
+)
+
+
+def _assert_same_models(found, expected):
+  for round_found, round_expected in zip(found, expected, strict=True):
+    for a, b in zip(round_found, round_expected, strict=True):
+      np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_fed_avg_follows_the_pseudocode(store):
+  weights, _ = _run(_build(store), _COHORTS)
+  _assert_same_models(weights, _numpy_fed_avg(weights[0], _COHORTS))
+  # And it moves: the comparison is not one of equal initial models.
+  assert np.abs(weights[-1][0] - weights[0][0]).max() > 0.05
+
+
+def test_ce_fed_avg_follows_the_pseudocode(store):
+  process = _build(
+    store,
+    model_aggregator=aggregators.clipped_mean_factory(
+      clipping_norm=_CLIPPING_NORM
+    ),
+  )
+  weights, metrics = _run(process, _COHORTS)
+  expected = _numpy_fed_avg(weights[0], _COHORTS, clipping_norm=_CLIPPING_NORM)
+  _assert_same_models(weights, expected)
+  assert metrics['aggregator']['clipped_count'] > 0
+
+
+def test_dp_fed_avg_without_noise_divides_by_the_public_cohort_size(store):
+  # The smallest noise that there is: far below the tolerance.
+  process = _build(
+    store,
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=_CLIPPING_NORM, noise_multiplier=1e-9, clients_per_round=3
+    ),
+  )
+  weights, _ = _run(process, _COHORTS)
+  expected = _numpy_fed_avg(
+    weights[0], _COHORTS, clipping_norm=_CLIPPING_NORM, denominator=3
+  )
+  _assert_same_models(weights, expected)
+
+
+def test_an_empty_cohort_of_fed_avg_changes_nothing(store):
+  weights, _ = _run(_build(store), [()])
+  for before, after in zip(*weights, strict=True):
+    np.testing.assert_array_equal(before, after)
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not(store):
+  first, _ = _run(_build(store), _COHORTS)
+  second, _ = _run(_build(store), _COHORTS)
+  other, _ = _run(_build(store, seed=_SEED + 1), _COHORTS)
+  for a, b in zip(first[-1], second[-1], strict=True):
+    np.testing.assert_array_equal(a, b)
+  assert np.any(first[-1][0] != other[-1][0])
+
+
+def test_a_client_shuffles_differently_in_each_round():
+  seeds = [
+    tuple(local_sgd.client_seed(seed, tf.constant(t), tf.constant(client)))
+    for seed in (0, 1, 2**40)
+    for t in range(10)
+    for client in ('a', 'b', 'c')
+  ]
+  assert len({tuple(map(int, seed)) for seed in seeds}) == 3 * 10 * 3
+
+
+@pytest.mark.parametrize('num_examples', [1, 2, 7, 64, 100])
+def test_every_pass_takes_every_example_once(num_examples):
+  indices = local_sgd.batch_indices(
+    tf.constant(num_examples), 10, 16, tf.constant([1, 2])
+  ).numpy()
+  assert indices.shape == (10, 16)
+  stream = indices.ravel()
+  for start in range(0, len(stream) - num_examples + 1, num_examples):
+    np.testing.assert_array_equal(
+      np.sort(stream[start : start + num_examples]), np.arange(num_examples)
+    )
+
+
+def test_update_measurements_are_norms_and_angles_in_cohort_order(store):
+  process = _build(store, measure_updates=True, server_learning_rate=1.0)
+  state = process.initialize()
+  before = process.get_model_weights(state).trainable
+  output = process.next(state, list(_COHORTS[0]))
+  measured = output.metrics['client_work']
+  assert np.all(np.isnan(measured['update_angle']))
+  after = process.get_model_weights(output.state).trainable
+  step = np.concatenate([(a - b).ravel() for a, b in zip(after, before)])
+
+  # One client alone: its update is the global update.
+  alone = process.next(output.state, ['00004'])
+  moved = process.get_model_weights(alone.state).trainable
+  update = np.concatenate([(a - b).ravel() for a, b in zip(moved, after)])
+  several = process.next(output.state, ['00003', '00004', '00005'])
+  norms = several.metrics['client_work']['update_norm']
+  angles = several.metrics['client_work']['update_angle']
+  cosine = update @ step / np.linalg.norm(update) / np.linalg.norm(step)
+  np.testing.assert_allclose(norms[1], np.linalg.norm(update), rtol=1e-5)
+  np.testing.assert_allclose(angles[1], np.degrees(np.arccos(cosine)), 1e-4)
+  assert len(norms) == len(angles) == 3
+
+
+def test_datasets_as_client_values(store):
+  process = _build(None)
+  datasets = [store.create_dataset(client) for client in store.client_ids]
+  first, _ = _run(process, [datasets])
+  second, _ = _run(process, [datasets])
+  assert np.abs(first[1][0] - first[0][0]).max() > 0.01
+  np.testing.assert_array_equal(first[1][0], second[1][0])
+
+
+def test_a_client_without_examples_sends_zeros(tmp_path):
+  partition = [np.arange(0, 5), np.array([], np.int64)]
+  store = client_store.write_client_store(
+    tmp_path, 'empty', _examples(), partition
+  )
+  process = _build(store, measure_updates=True)
+  _, metrics = _run(process, [('00000', '00001')])
+  norms = metrics['client_work']['update_norm']
+  assert norms[0] > 0
+  assert norms[1] == 0
+
+
+def test_server_optimizer_takes_the_place_of_the_plain_step(store):
+  plain, _ = _run(_build(store, server_learning_rate=0.5), _COHORTS)
+  same, _ = _run(
+    _build(
+      store,
+      server_learning_rate=None,
+      server_optimizer=tff.learning.optimizers.build_sgdm(0.5),
+    ),
+    _COHORTS,
+  )
+  np.testing.assert_array_equal(plain[-1][0], same[-1][0])
+
+
+def test_set_model_weights(store):
+  process = _build(store)
+  state = process.initialize()
+  weights = process.get_model_weights(state)
+  other = tff.learning.models.ModelWeights(
+    [w + 1 for w in weights.trainable], []
+  )
+  found = process.get_model_weights(process.set_model_weights(state, other))
+  np.testing.assert_array_equal(found.trainable[0], other.trainable[0])
+
+
+@pytest.mark.parametrize(
+  ('kwargs', 'error', 'message'),
+  [
+    (dict(local_steps=0), ValueError, '`local_steps` must be at least 1'),
+    (dict(local_steps=2.5), TypeError, '`local_steps` must be an integer'),
+    (dict(batch_size=-1), ValueError, '`batch_size` must be at least 1'),
+    (dict(batch_size=True), TypeError, '`batch_size` must be an integer'),
+    (
+      dict(client_learning_rate=float('nan')),
+      ValueError,
+      '`client_learning_rate` must be positive and finite, found nan',
+    ),
+    (
+      dict(server_learning_rate=0.0),
+      ValueError,
+      '`server_learning_rate` must be positive',
+    ),
+    (
+      dict(server_optimizer=tff.learning.optimizers.build_adam(0.1)),
+      ValueError,
+      '`server_learning_rate` and `server_optimizer` exclude each other',
+    ),
+    (
+      dict(model_aggregator='mean'),
+      TypeError,
+      '`model_aggregator` must be an aggregation factory',
+    ),
+    (dict(seed=-1), ValueError, '`seed` must be from 0'),
+  ],
+)
+def test_bad_arguments_raise_when_the_process_is_built(
+  store, kwargs, error, message
+):
+  with pytest.raises(error, match=message):
+    _build(store, **kwargs)
+
+
+def test_batch_norm_is_refused_with_advice(store):
+  def model_fn():
+    inputs = tf.keras.Input((5,))
+    x = tf.keras.layers.BatchNormalization()(tf.keras.layers.Dense(3)(inputs))
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, x),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
+      ),
+    )
+
+  with pytest.raises(ValueError, match='GroupNormalization'):
+    learning.build_fed_avg(
+      model_fn,
+      local_steps=1,
+      batch_size=1,
+      client_learning_rate=0.1,
+      client_store=store,
+    )
+
+
+def test_a_store_of_other_examples_is_refused(tmp_path):
+  examples = _examples()
+  examples['x'] = examples['x'][:, :4]
+  store = client_store.write_client_store(
+    tmp_path, 'other', examples, _PARTITION
+  )
+  with pytest.raises(ValueError, match='`client_store` must hold'):
+    _build(store)

@@ -1,0 +1,350 @@
+"""Tests of the in-process context."""
+
+import collections
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from typing import NamedTuple
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import runtime
+
+_INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
+_FLOAT_CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
+
+
+class _Pair(NamedTuple):
+  left: object
+  right: object
+
+
+@attrs.define
+class _Attrs:
+  first: object
+  second: object
+
+
+@tff.federated_computation(_INT_CLIENTS)
+def _sum(values):
+  return tff.federated_sum(values)
+
+
+def test_sum_over_clients():
+  assert _sum([1, 2, 3]) == 6
+
+
+def test_sum_over_no_clients():
+  assert _sum([]) == 0
+
+
+def test_server_and_client_parameters_in_any_order():
+  @tff.federated_computation(
+    _INT_CLIENTS,
+    tff.FederatedType(np.int32, tff.SERVER),
+    tff.FederatedType(np.float32, tff.CLIENTS),
+  )
+  def comp(ints, offset, floats):
+    return collections.OrderedDict(
+      ints=tff.federated_sum(ints),
+      offset=offset,
+      floats=tff.federated_sum(floats),
+    )
+
+  result = comp([1, 2], 10, [0.5, 0.25])
+  assert result == collections.OrderedDict(ints=3, offset=10, floats=0.75)
+
+
+def test_computations_without_clients():
+  @tff.tensorflow.computation(np.int32)
+  def add_one(x):
+    return x + 1
+
+  @tff.federated_computation(np.int32)
+  def twice(x):
+    return add_one(add_one(x))
+
+  @tff.federated_computation
+  def constant():
+    return tff.federated_value(7, tff.SERVER)
+
+  @tff.federated_computation(tff.FederatedType(np.int32, tff.SERVER))
+  def at_server(x):
+    return tff.federated_map(add_one, x)
+
+  assert add_one(3) == 4
+  assert twice(3) == 5
+  assert constant() == 7
+  assert at_server(3) == 4
+
+
+def test_results_have_the_containers_of_their_type():
+  @tff.tensorflow.computation(np.float32)
+  def contain(x):
+    return _Pair(
+      left=[x, (x, x)],
+      right=collections.OrderedDict(b=_Attrs(x, x), a=x),
+    )
+
+  result = contain(1.0)
+  assert isinstance(result, _Pair)
+  assert isinstance(result.left, list)
+  assert isinstance(result.left[1], tuple)
+  assert list(result.right) == ['b', 'a']
+  assert isinstance(result.right['b'], _Attrs)
+  assert result.left[0].dtype == np.float32
+
+  # And what comes out goes in again.
+  @tff.tensorflow.computation(contain.type_signature.result)
+  def take(value):
+    return value.left[0] + value.right['b'].second
+
+  assert take(result) == 2.0
+
+
+def test_strings_and_structures_as_client_values():
+  @tff.tensorflow.computation(
+    tff.to_type(collections.OrderedDict(name=np.str_, size=np.int32))
+  )
+  def length(value):
+    return tf.strings.length(value['name']) + value['size']
+
+  @tff.federated_computation(
+    tff.FederatedType(length.type_signature.parameter, tff.CLIENTS)
+  )
+  def comp(values):
+    return tff.federated_sum(tff.federated_map(length, values))
+
+  values = [dict(name='abc', size=1), dict(size=2, name=b'de')]
+  assert comp(values) == 8
+
+
+@pytest.mark.parametrize('as_list', [True, False])
+def test_data_sets_as_client_values(as_list):
+  batch_type = tff.TensorType(np.int32, [None])
+
+  @tff.tensorflow.computation(tff.SequenceType(batch_type))
+  def total(dataset):
+    return dataset.reduce(0, lambda s, batch: s + tf.reduce_sum(batch))
+
+  @tff.federated_computation(
+    tff.FederatedType(tff.SequenceType(batch_type), tff.CLIENTS)
+  )
+  def comp(datasets):
+    return tff.federated_sum(tff.federated_map(total, datasets))
+
+  if as_list:
+    values = [[np.arange(3, dtype=np.int32), np.array([4], np.int32)], []]
+  else:
+    values = [tf.data.Dataset.range(4, output_type=tf.int32).batch(3)]
+  assert comp(values) == (7 if as_list else 6)
+
+
+def test_secure_sums_are_exact_integers():
+  @tff.federated_computation(_INT_CLIENTS)
+  def comp(values):
+    return (
+      tff.federated_secure_sum(values, max_input=2**20),
+      tff.federated_secure_sum_bitwidth(values, bitwidth=21),
+      tff.backends.mapreduce.federated_secure_modular_sum(values, 1000),
+    )
+
+  values = [2**20, 123, 999, 0]
+  assert comp(values) == (sum(values), sum(values), sum(values) % 1000)
+
+
+def test_secure_sum_refuses_a_value_out_of_bounds():
+  @tff.federated_computation(_INT_CLIENTS)
+  def comp(values):
+    return tff.federated_secure_sum(values, max_input=10)
+
+  with pytest.raises(runtime.ClientError, match='from 0 to 10'):
+    comp([3, 11])
+
+
+def test_the_sum_does_not_depend_on_the_threads():
+  values = np.random.default_rng(0).normal(size=60).astype(np.float32) * 1e3
+  expected = np.float32(0)
+  for value in values:
+    expected += value
+  assert float(np.sum(values)) != expected  # The order matters here.
+  sums = set()
+  for num_threads in (1, 2, 5):
+    tff.framework.set_default_context(
+      runtime.InProcessContext(num_threads=num_threads)
+    )
+    sums.add(float(_plain_float_sum()(list(values))))
+  assert sums == {float(expected)}
+
+
+def _plain_float_sum():
+  @tff.federated_computation(_FLOAT_CLIENTS)
+  def comp(values):
+    return tff.federated_sum(values)
+
+  return comp
+
+
+def test_variables_are_new_for_every_client():
+  @tff.tensorflow.computation(np.int32)
+  def count(x):
+    counter = tf.Variable(0)
+
+    @tf.function
+    def add(x):
+      counter.assign_add(x)
+      return counter.read_value()
+
+    return add(x)
+
+  @tff.federated_computation(_INT_CLIENTS)
+  def comp(values):
+    return tff.federated_sum(tff.federated_map(count, values))
+
+  assert comp([1] * 20) == 20
+
+
+def test_an_error_names_the_client():
+  @tff.tensorflow.computation(np.int32)
+  def check(x):
+    with tf.control_dependencies([tf.debugging.assert_less(x, 5)]):
+      return tf.identity(x)
+
+  @tff.federated_computation(_INT_CLIENTS)
+  def comp(values):
+    return tff.federated_sum(tff.federated_map(check, values))
+
+  with pytest.raises(runtime.ClientError, match=r'Client 2 of 4 failed \(7\)'):
+    comp([1, 2, 7, 3])
+  assert comp([1, 2]) == 3
+
+
+@pytest.mark.parametrize(
+  'value', [1.5, 'a', np.int64(3), np.zeros([2], np.int32)]
+)
+def test_a_value_of_another_type_is_refused(value):
+  with pytest.raises(TypeError, match='int32'):
+    _sum([1, value])
+
+
+def test_parts_of_different_numbers_of_clients_are_refused():
+  @tff.federated_computation(_INT_CLIENTS, _INT_CLIENTS)
+  def comp(left, right):
+    return tff.federated_sum(left), tff.federated_sum(right)
+
+  with pytest.raises(ValueError, match='same number of clients'):
+    comp([1], [1, 2])
+
+
+def test_what_has_no_map_reduce_form_names_the_native_context():
+  @tff.federated_computation(_INT_CLIENTS)
+  def values_at_clients(values):
+    return values
+
+  @tff.federated_computation(_INT_CLIENTS)
+  def two_broadcasts(values):
+    total = tff.federated_sum(values)
+    again = tff.federated_map(_add, (values, tff.federated_broadcast(total)))
+    return tff.federated_sum(again)
+
+  for comp in (values_at_clients, two_broadcasts):
+    with pytest.raises(
+      runtime.UnsupportedComputationError, match='set_sync_local_cpp'
+    ):
+      comp([1, 2])
+
+
+@tff.tensorflow.computation(np.int32, np.int32)
+def _add(x, y):
+  return x + y
+
+
+@pytest.mark.parametrize(
+  ('num_threads', 'error'),
+  [(0, ValueError), (1.5, TypeError), (True, TypeError)],
+)
+def test_bad_number_of_threads_is_refused(num_threads, error):
+  with pytest.raises(error, match='`num_threads`'):
+    runtime.InProcessContext(num_threads=num_threads)
+
+
+def test_rounds_leave_no_threads_or_sessions_behind():
+  context = runtime.InProcessContext(num_threads=2)
+  tff.framework.set_default_context(context)
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _linear_model_fn, tff.learning.optimizers.build_sgdm(0.1)
+  )
+  state = process.initialize()
+  data = [_dataset(i) for i in range(5)]
+  state = process.next(state, data).state
+  before = threading.active_count()
+  for _ in range(5):
+    state = process.next(state, data).state
+  assert threading.active_count() == before
+
+
+def test_ctrl_c_ends_a_round_and_the_process():
+  code = """
+    import numpy as np, tensorflow as tf, tensorflow_federated as tff
+    from tff_clipping import runtime
+    runtime.set_default_context(num_threads=2)
+
+    @tff.tensorflow.computation(np.int32)
+    def work(x):
+      # About 0.1 seconds.
+      matrix = tf.while_loop(
+        lambda i, m: i < 300,
+        lambda i, m: (i + 1, tf.linalg.matmul(m, m) / 200.0),
+        (0, tf.ones([200, 200])),
+      )[1]
+      return x + 0 * tf.cast(matrix[0, 0], tf.int32)
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def comp(values):
+      return tff.federated_sum(tff.federated_map(work, values))
+
+    comp([1])
+    print('ready', flush=True)
+    try:
+      comp([1] * 3000)
+    except KeyboardInterrupt:
+      print('interrupted', flush=True)
+  """
+  process = subprocess.Popen(
+    [sys.executable, '-c', textwrap.dedent(code)],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == 'ready\n'
+  time.sleep(0.5)
+  process.send_signal(signal.SIGINT)
+  # All clients would take minutes.
+  output, _ = process.communicate(timeout=60)
+  assert output == 'interrupted\n'
+  assert process.returncode == 0
+
+
+def _linear_model_fn():
+  inputs = tf.keras.Input((2,))
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs)),
+    loss=tf.keras.losses.MeanSquaredError(),
+    input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])),
+  )
+
+
+def _dataset(seed):
+  rng = np.random.default_rng(seed)
+  return tf.data.Dataset.from_tensor_slices(
+    (
+      rng.normal(size=[4, 2]).astype(np.float32),
+      rng.normal(size=[4, 1]).astype(np.float32),
+    )
+  ).batch(2)

@@ -1,0 +1,246 @@
+"""Clips to a quantile of the norms that is estimated under privacy."""
+
+import collections
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+import tensorflow_privacy as tfp
+
+from tff_clipping.aggregators import (
+  argument_checks,
+  difference_clipping,
+  gaussian_draws,
+  gaussian_noise,
+  l2_clip,
+  private_reports,
+  wide_values,
+)
+
+
+def adaptive_dp_mean_factory(
+  *,
+  initial_clipping_norm: float,
+  noise_multiplier: float,
+  clients_per_round: float,
+  target_quantile: float = 0.5,
+  learning_rate: float = 0.2,
+  below_count_stddev: float | None = None,
+  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  noise_key: tuple[int, int] | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """`dp_mean_factory` whose clipping norm follows a quantile of the norms.
+
+  In round t, with clipping norm c_t. At CLIENTS, clip(x_i, c_t), and the bit
+  whether ||x_i|| <= c_t, as +-1/2. At SERVER, (sum + N(0, (z' c_t)^2 I)) / P,
+  and the share of bits below, from (sum of the bits + N(0, s^2)) / P; then
+  c_{t+1} = c_t exp(-learning_rate * (share - target_quantile)).
+
+  Guarantee: bits and values together are one Gaussian mechanism with the given
+  `noise_multiplier` z, since the noise on the values is raised to
+  z' = (z^-2 - (2 s)^-2)^(-1/2). A plan charges z and nothing else. The next
+  clipping norm is computed from noised bits alone.
+
+  Measurements:
+    clipping_norm: c_t, `float32`; it comes from noised bits.
+    noise_stddev: z' c_t, on the sum, `float32`.
+    Those of `sum_factory` that are safe to report.
+
+  State: `clipping_norm`, `privacy_noise` with the number of the round,
+  `inner_agg`.
+
+  Args:
+    initial_clipping_norm: c_0, at least 1e-12. From a guess that is off by a
+      factor f, it takes about log(f) / (learning_rate / 2) rounds to arrive.
+    noise_multiplier: z, of the values and the bits together.
+    clients_per_round: P, the size of a cohort or its expectation; positive.
+    target_quantile: The share of the updates that should not be clipped, in
+      (0, 1).
+    learning_rate: Of the logarithm of the norm; positive.
+    below_count_stddev: s, the noise on the sum of the bits. `None` is P / 20.
+      z must be below 2 s.
+    sum_factory: Sums the clipped updates. `None` is
+      `tff.aggregators.SumFactory()`. The bounds of a `secure_sum_factory` must
+      be for the largest norm that is to be expected; it counts what is beyond.
+    noise_key: `None` for fresh noise, a pair of integers for experiments that
+      can be repeated; see `gaussian_noise_factory`.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a number is out of its range, or `below_count_stddev` is too
+      small for `noise_multiplier`.
+
+  Source: Andrew et al. 2021, "Differentially private learning with adaptive
+    clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
+  """
+  difference_clipping.check_clipping_norm(
+    initial_clipping_norm, 'initial_clipping_norm'
+  )
+  noise_multiplier = argument_checks.check_positive(
+    noise_multiplier, 'noise_multiplier'
+  )
+  clients_per_round = argument_checks.check_positive(
+    clients_per_round, 'clients_per_round'
+  )
+  target_quantile = argument_checks.check_probability(
+    target_quantile, 'target_quantile'
+  )
+  learning_rate = argument_checks.check_positive(learning_rate, 'learning_rate')
+  if below_count_stddev is None:
+    below_count_stddev = clients_per_round / 20
+  below_count_stddev = argument_checks.check_positive(
+    below_count_stddev, 'below_count_stddev'
+  )
+  noise_key = gaussian_draws.check_noise_key(noise_key)
+  if sum_factory is None:
+    sum_factory = tff.aggregators.SumFactory()
+  argument_checks.check_unweighted_factory(sum_factory, 'sum_factory')
+  estimate = tff.aggregators.PrivateQuantileEstimationProcess(
+    tfp.QuantileEstimatorQuery(
+      initial_estimate=float(initial_clipping_norm),
+      target_quantile=target_quantile,
+      learning_rate=learning_rate,
+      # The noise is that of the sum below, which takes a key.
+      below_estimate_stddev=0.0,
+      expected_num_records=clients_per_round,
+      geometric_update=True,
+    ),
+    gaussian_noise.gaussian_noise_factory(
+      below_count_stddev, noise_key=_other_key(noise_key)
+    ),
+  )
+  return AdaptiveDpMeanNeedsUniformWeights(
+    estimate,
+    value_noise_multiplier(noise_multiplier, below_count_stddev),
+    clients_per_round,
+    sum_factory,
+    noise_key,
+  )
+
+
+def value_noise_multiplier(
+  noise_multiplier: float, below_count_stddev: float
+) -> float:
+  """Returns z' = (z^-2 - (2 s)^-2)^(-1/2), the noise that the values need.
+
+  Args:
+    noise_multiplier: z, of the values and the bits together; positive.
+    below_count_stddev: s, the noise on the sum of the bits; above z / 2.
+
+  Raises:
+    ValueError: If the bits alone use up what z allows.
+
+  Source: Andrew et al. 2021, Theorem 1.
+  """
+  if noise_multiplier >= 2 * below_count_stddev:
+    raise ValueError(
+      '`below_count_stddev` must be above half the `noise_multiplier`, found '
+      f'{below_count_stddev} and {noise_multiplier}: noise the bits more, or '
+      'use more clients a round.'
+    )
+  return 1 / math.sqrt(noise_multiplier**-2 - (2 * below_count_stddev) ** -2)
+
+
+# TFF's message to who passes this as a weighted aggregator is the class's name.
+class AdaptiveDpMeanNeedsUniformWeights(
+  tff.aggregators.UnweightedAggregationFactory
+):
+  """What `adaptive_dp_mean_factory` returns; it has no weighted form.
+
+  A client's weight, such as its number of examples, changes how much the client
+  moves the mean, so that the noise would not hide it.
+  """
+
+  def __init__(
+    self, estimate, noise_multiplier, clients_per_round, sum_factory, noise_key
+  ):
+    """Initializes the factory; see `adaptive_dp_mean_factory`."""
+    self._estimate = estimate
+    self._noise_multiplier = noise_multiplier
+    self._clients_per_round = clients_per_round
+    self._sum_factory = sum_factory
+    self._noise_key = noise_key
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    argument_checks.check_float_leaves(value_type)
+    wide = wide_values.WideValues(value_type)
+    inner = self._sum_factory.create(wide.type)
+    private_reports.check_estimates_are_noised(inner, 'sum_factory')
+    estimate = self._estimate
+
+    @tff.tensorflow.computation(wide.type, np.float32)
+    def clip(value, norm):
+      clipped = l2_clip.clip_by_l2_norm(value, norm)
+      return clipped.value, clipped.norm
+
+    @tff.tensorflow.computation(
+      inner.next.type_signature.result.result.member, np.float32, np.int64
+    )
+    def finish(total, norm, round_num):
+      stddev = self._noise_multiplier * tf.cast(norm, tf.float64)
+      noised = gaussian_draws.add_gaussian_noise(
+        total, stddev, gaussian_draws.draw_key(self._noise_key, round_num)
+      )
+      mean = tf.nest.map_structure(
+        lambda t: t / tf.cast(self._clients_per_round, t.dtype), noised
+      )
+      return wide.narrow(mean), round_num + 1, tf.cast(stddev, tf.float32)
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_zip(
+        collections.OrderedDict(
+          [
+            ('clipping_norm', estimate.initialize()),
+            (
+              private_reports.NOISE_STATE,
+              tff.federated_value(np.int64(0), tff.SERVER),
+            ),
+            ('inner_agg', inner.initialize()),
+          ]
+        )
+      )
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      norm = estimate.report(state['clipping_norm'])
+      clipped, norms = tff.federated_map(
+        clip, (wide.widen(value), tff.federated_broadcast(norm))
+      )
+      output = inner.next(state['inner_agg'], clipped)
+      mean, next_round, stddev = tff.federated_map(
+        finish, (output.result, norm, state[private_reports.NOISE_STATE])
+      )
+      new_state = collections.OrderedDict(
+        [
+          ('clipping_norm', estimate.next(state['clipping_norm'], norms)),
+          (private_reports.NOISE_STATE, next_round),
+          ('inner_agg', output.state),
+        ]
+      )
+      return tff.templates.MeasuredProcessOutput(
+        state=tff.federated_zip(new_state),
+        result=mean,
+        measurements=private_reports.with_public(
+          output.measurements, clipping_norm=norm, noise_stddev=stddev
+        ),
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _other_key(noise_key):
+  """Returns a key that is not `noise_key`: no two draws may share one."""
+  if noise_key is None:
+    return None
+  low, high = noise_key
+  return low, high ^ 0x5DEECE66D

@@ -1,0 +1,175 @@
+"""Sums clipped values by secure summation, with bounds that hold."""
+
+import collections
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators import argument_checks, difference_clipping
+
+# Clients send integers of 32 bits, which are summed in 64: more than 2^31
+# clients would be needed for the sum to wrap.
+_BITS = 32
+_OFFSET = 2 ** (_BITS - 1) - 1
+# The largest magnitude that is sent. The products are rounded in float32, by up
+# to 2^7 here, and must not pass `_OFFSET` then.
+_LARGEST = _OFFSET - 2**10
+# No normal draw is beyond this many standard deviations, but once in 10^15.
+_NOISE_STDDEVS = 8.0
+
+
+def secure_sum_factory(
+  clipping_norm: float,
+  *,
+  local_noise_stddev: float | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Sums values by TFF's secure summation, in fixed point.
+
+  At CLIENTS, each element is divided by the step B / (2^31 - 2^10), rounded
+  towards zero to an integer of 32 bits, and summed by
+  `tff.federated_secure_sum_bitwidth`; at SERVER, the sum is multiplied by the
+  step. B = c, or c + 8 `local_noise_stddev` if the clients add noise.
+
+  Guarantee: no element of an update whose norm is at most c is out of bounds,
+  and no sum of fewer than 2^31 clients wraps. Rounding towards zero never
+  lengthens an update: what a clip promises of norms still holds for what is
+  summed, and the sensitivity of the sum is c. An element loses less than
+  B * 5e-10 and 4e-7 of itself.
+
+  An element outside [-B, B] is clamped, and one that is not a number becomes 0;
+  both are counted. With noise at the clients that has a probability of 1e-15 an
+  element.
+
+  The server of `tff.backends.test` contexts and of `tff_clipping.runtime` adds
+  up the integers in the clear: they simulate the summation. Fixed-point values
+  of continuous noise carry no rigorous guarantee of their own; see
+  `distributed_gaussian_mean_factory` for one that does.
+
+  Measurements:
+    secure_sum_bound: B, `float32`.
+    secure_sum_out_of_bounds_count: `int32`, how many clients had an element
+      that was clamped or was no number; summed securely.
+
+  Args:
+    clipping_norm: c, the norm that the values are clipped to, at least 1e-12.
+    local_noise_stddev: The standard deviation of the noise that each client
+      adds before the sum, as `local_gaussian_noise_factory` does. `None` if it
+      adds none; noise at the server comes after the sum and does not count
+      here.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is not positive and finite.
+  """
+  bound = difference_clipping.check_clipping_norm(clipping_norm)
+  if local_noise_stddev is not None:
+    bound += _NOISE_STDDEVS * argument_checks.check_positive(
+      local_noise_stddev, 'local_noise_stddev'
+    )
+  return _SecureSumFactory(bound)
+
+
+class _SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
+  """What `secure_sum_factory` returns."""
+
+  def __init__(self, bound):
+    self._bound = bound
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    argument_checks.check_float_leaves(value_type)
+    bound = self._bound
+    dtypes = []
+
+    @tff.tensorflow.computation(value_type)
+    def encode(value):
+      dtypes.extend(t.dtype for t in tf.nest.flatten(value))
+      encoded = tf.nest.map_structure(lambda t: _encode(t, bound), value)
+      is_out = [_is_out_of_bounds(t, bound) for t in tf.nest.flatten(value)]
+      return encoded, tf.cast(tf.reduce_any(tf.stack(is_out)), tf.int32)
+
+    @tff.tensorflow.computation(encode.type_signature.result[0], np.int32)
+    def decode(total, num_clients):
+      leaves = [
+        _decode(leaf, num_clients, bound, dtype)
+        for leaf, dtype in zip(tf.nest.flatten(total), dtypes, strict=True)
+      ]
+      return tf.nest.pack_sequence_as(total, leaves)
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_value((), tff.SERVER)
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      encoded, is_out = tff.federated_map(encode, value)
+      total = tff.federated_secure_sum_bitwidth(encoded, _BITS)
+      count = tff.federated_secure_sum_bitwidth(is_out, 1)
+      num_clients = tff.federated_secure_sum_bitwidth(
+        tff.federated_value(1, tff.CLIENTS), 1
+      )
+      measurements = collections.OrderedDict(
+        secure_sum_bound=tff.federated_value(np.float32(bound), tff.SERVER),
+        secure_sum_out_of_bounds_count=count,
+      )
+      return tff.templates.MeasuredProcessOutput(
+        state=state,
+        result=tff.federated_map(decode, (total, num_clients)),
+        measurements=tff.federated_zip(measurements),
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _is_out_of_bounds(tensor, bound):
+  """Returns whether an element is outside [-bound, bound], or is NaN."""
+  # In the dtype of the comparison `bound` must not be below itself.
+  limit = _round_up(bound, _wide(tensor.dtype))
+  return ~tf.reduce_all(tf.abs(tf.cast(tensor, _wide(tensor.dtype))) <= limit)
+
+
+def _encode(tensor, bound):
+  """Returns a tensor in `int64`, each element in [0, 2^32 - 1)."""
+  dtype = _wide(tensor.dtype)
+  wide = tf.cast(tensor, dtype)
+  limit = _round_up(bound, dtype)
+  inside = tf.cond(
+    _is_out_of_bounds(tensor, bound),
+    lambda: tf.clip_by_value(
+      tf.where(tf.math.is_nan(wide), tf.zeros_like(wide), wide), -limit, limit
+    ),
+    lambda: tf.identity(wide),
+  )
+  # The factor and the product are rounded, by 2^-24 of themselves: less than
+  # what is taken off. Casting rounds towards zero.
+  factor = tf.constant((1 - 2.0**-22) * _LARGEST / bound, dtype)
+  return tf.cast(inside * factor, tf.int64) + _OFFSET
+
+
+def _decode(total, num_clients, bound, dtype):
+  """Returns the sum that a sum of encoded values stands for."""
+  offset = tf.cast(num_clients, tf.int64) * _OFFSET
+  return tf.cast(
+    tf.cast(total - offset, tf.float64) * (bound / _LARGEST), dtype
+  )
+
+
+def _wide(dtype):
+  """Returns the dtype that a leaf is scaled in."""
+  return tf.float64 if dtype == tf.float64 else tf.float32
+
+
+def _round_up(bound, dtype):
+  """Returns `bound` as a number of `dtype` that is not below it."""
+  number = dtype.as_numpy_dtype(bound)
+  if float(number) < bound:
+    number = np.nextafter(number, dtype.as_numpy_dtype(np.inf))
+  return number
