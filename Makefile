@@ -67,3 +67,7 @@ lock: ## Resolve the dependencies anew into requirements.lock
 clean: ## Remove everything that make made
 	@rm -rf $(VENV) $(UV_VENV) $(DEMO) build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: build-file
+build-file: ## Write BUILD from the files and their imports
+	@$(PYTHON) scripts/write_build.py

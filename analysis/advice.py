@@ -1,5 +1,6 @@
 """Which threshold the recorded norms speak for, and what ε costs."""
 
+import functools
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -112,19 +113,25 @@ def _calibrated(
     (dict(run.privacy) for run in group if run.privacy), {}
   )
   sampling = privacy.get('sampling', 'poisson')
+  return _calibrate(
+    num_clients=int(source.num_clients),
+    clients_per_round=int(source.experiment['clients_per_round']),
+    num_rounds=source.num_rounds,
+    target_epsilon=epsilon,
+    target_delta=float(privacy.get('target_delta', paper.TARGET_DELTA)),
+    # The paper's accounting takes its cohorts for Poisson samples.
+    sampling='poisson' if sampling == 'paper' else sampling,
+    accountant=privacy.get('accountant', 'rdp'),
+  )
+
+
+@functools.lru_cache(maxsize=256)
+def _calibrate(**setting: Any) -> float | None:
+  """`calibrate_noise_multiplier`, which takes a second, once a setting."""
   with warnings.catch_warnings():
     # A delta above 1/N was warned of when the run was planned.
     warnings.simplefilter('ignore')
     try:
-      return accounting.calibrate_noise_multiplier(
-        num_clients=int(source.num_clients),
-        clients_per_round=int(source.experiment['clients_per_round']),
-        num_rounds=source.num_rounds,
-        target_epsilon=epsilon,
-        target_delta=float(privacy.get('target_delta', paper.TARGET_DELTA)),
-        # The paper's accounting takes its cohorts for Poisson samples.
-        sampling='poisson' if sampling == 'paper' else sampling,
-        accountant=privacy.get('accountant', 'rdp'),
-      )
+      return accounting.calibrate_noise_multiplier(**setting)
     except ValueError:
       return None

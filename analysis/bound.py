@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from matplotlib import figure
 
-from analysis import paper, results, style, tables, update_figures
-from tff_clipping.theory import bounds, estimates
+from analysis import paper, results, run_files, style, tables, update_figures
+from tff_clipping.theory import bounds, clipping_bias, estimates
 
 _COLUMNS = (
   'run',
@@ -40,8 +40,8 @@ def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
     |α̃_i − ᾱ|; of |α_i − ᾱ| where ||E[Δx_i]|| was not measured),
     within_clients (the mean of |α_i − α̃_i|; NaN where not measured), bias and
     noise (relative to the mean update, see `estimates.UpdateError`; the noise
-    is that of T rounds over √T, NaN for runs without). Rounds with norms that are not finite are left
-    out.
+    is that of T rounds over √T, NaN for runs without). Rounds with norms that
+    are not finite are left out.
   """
   rows = []
   for run in tables.ordered(group):
@@ -64,9 +64,11 @@ def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
           'algorithm': paper.algorithm_name(run),
           't': t,
           'threshold': norm,
-          'between_clients': float(bounds.client_deviation(factors)[0]),
+          'between_clients': float(clipping_bias.client_deviation(factors)[0]),
           'within_clients': (
-            float(bounds.local_deviation(factors)[0]) if measured else math.nan
+            float(clipping_bias.local_deviation(factors)[0])
+            if measured
+            else math.nan
           ),
           'bias': error.bias,
           'noise': error.averaged_noise if mechanism else math.nan,
@@ -112,8 +114,10 @@ def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
     for ax in (left, right):
       ax.set_xlabel('Round t')
       ax.set_ylim(bottom=0.0)
-      ax.margins(y=0.3)
-      ax.legend(loc='upper left', fontsize=7.5)
+      # Below the axes, where no line can run through it.
+      ax.legend(
+        loc='upper center', bbox_to_anchor=(0.5, -0.17), ncols=2, fontsize=7.5
+      )
     drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
   return drawing
 
@@ -125,36 +129,31 @@ def term_data(group: Sequence[results.Run]) -> pd.DataFrame:
     group: Runs of one setting.
 
   Returns:
-    Columns run, t and the terms of `estimates.RoundTerms`. Empty where no run
-    has both recorded updates and estimates of L, G, σ_l and σ_g.
+    Columns run, t and the terms of `estimates.RoundTerms`; those of clipping
+    are 0 for a run that does not clip. Empty where no run has both recorded
+    updates and estimates of L, G, σ_l and σ_g.
   """
-  frames = []
+  rows = []
   for run in tables.ordered(group):
-    norm = update_figures.find_threshold(run, [list(group)])
     problem = _problem(run)
-    if problem is None or not math.isfinite(norm):
+    if problem is None:
       continue
-    mechanism = _mechanism(run)
-    noise_stddev = 0.0
-    if mechanism is not None:
-      # Each client's share of the noise z c on the sum.
-      noise_stddev = (
-        mechanism.noise_multiplier
-        * norm
-        / math.sqrt(mechanism.clients_per_round)
-      )
     for t in sorted(run.updates):
-      factors = _factors(run, t, norm)
+      factors = _factors(run, t, run.clipping_norm or 1.0)
       if factors is None:
         continue
+      if run.clipping_norm is None:
+        factors = clipping_bias.ClippingFactors(
+          *(np.ones_like(a) for a in factors)
+        )
       terms = estimates.round_terms(
-        problem, _schedule(run), factors, noise_stddev=noise_stddev
+        problem, _schedule(run), factors, noise_stddev=_client_stddev(run)
       )
-      frames.append(
+      rows.append(
         {'run': run.name, 't': t}
         | {name: float(value[0]) for name, value in terms._asdict().items()}
       )
-  return pd.DataFrame(frames, columns=list(_TERM_COLUMNS))
+  return pd.DataFrame(rows, columns=list(_TERM_COLUMNS))
 
 
 def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
@@ -173,8 +172,14 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
   }
   runs = list(dict.fromkeys(data['run']))
   with style.styled():
-    drawing, grid = style.new_figure(1, len(runs), 4.2, 3.4)
-    for run, ax in zip(runs, grid[0], strict=True):
+    columns = min(len(runs), 3)
+    drawing, grid = style.new_figure(
+      math.ceil(len(runs) / columns), columns, 4.2, 3.4
+    )
+    panels = [ax for row in grid for ax in row]
+    for ax in panels[len(runs) :]:
+      ax.set_axis_off()
+    for run, ax in zip(runs, panels, strict=False):
       part = data[data['run'] == run]
       for name, (label, colour, marker) in looks.items():
         positive = part[part[name] > 0.0]
@@ -190,9 +195,19 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
       ax.set_yscale('log')
       ax.set_xlabel('Round t')
       ax.set_title(run, loc='left')
-    grid[0][0].set_ylabel('Term of the bound on ᾱ ‖∇f‖²')
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc='outside lower center', ncols=3)
+    for row in grid:
+      row[0].set_ylabel('Term of the bound on ᾱ ‖∇f‖²')
+    shown = {}
+    for ax in panels:
+      for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+        shown.setdefault(label, handle)
+    labels = [look[0] for look in looks.values() if look[0] in shown]
+    drawing.legend(
+      [shown[label] for label in labels],
+      labels,
+      loc='outside lower center',
+      ncols=3,
+    )
     drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
   return drawing
 
@@ -208,7 +223,7 @@ def update_norms(
 
 def _factors(
   run: results.Run, t: int, clipping_norm: float
-) -> bounds.ClippingFactors | None:
+) -> clipping_bias.ClippingFactors | None:
   norms = update_norms(run, t)
   expected = norms
   if run_files.EXPECTED_NORM in run.updates[t]:
@@ -216,7 +231,7 @@ def _factors(
   both = np.concatenate([norms, expected])
   if not (norms.size and np.isfinite(both).all() and norms.max() > 0.0):
     return None
-  return bounds.clipping_factors(norms, expected, clipping_norm)
+  return clipping_bias.clipping_factors(norms, expected, clipping_norm)
 
 
 def _mechanism(run: results.Run) -> estimates.Mechanism | None:
@@ -230,6 +245,15 @@ def _mechanism(run: results.Run) -> estimates.Mechanism | None:
     run.num_parameters,
     run.num_rounds,
   )
+
+
+def _client_stddev(run: results.Run) -> float:
+  """σ of the noise of each client, its share of z c on the sum."""
+  multiplier = tables.privacy_number(run, 'noise_multiplier')
+  if not math.isfinite(multiplier) or run.clipping_norm is None:
+    return 0.0
+  clients = int(run.experiment['clients_per_round'])
+  return multiplier * run.clipping_norm / math.sqrt(clients)
 
 
 def _schedule(run: results.Run) -> bounds.Schedule:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import paper, results, tables
+from analysis import paper, results, run_files, tables
 
 MIN_PAIRS = 3
 _NUM_RESAMPLES = 10_000

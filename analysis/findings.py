@@ -96,7 +96,7 @@ def bound_section(
       'updates themselves: what clipping changes beyond a common factor, at '
       'most, and the noise over √T, both as shares of the mean update norm. '
       'What clipping changes adds up over T rounds; independent noise adds up '
-      'to √T of one.'
+      'to √T of one. FedAvg is shown as if it clipped like the runs beside it.'
     ),
   ]
   for title, group in zip(figures.panel_titles(groups), groups, strict=True):
@@ -147,12 +147,12 @@ def advice_section(
     document.Heading('Advice: a threshold, and what ε costs'),
     document.Paragraph(
       'For each ε, the threshold c with which clipping and noise together '
-      'change the sum of T updates least, as estimated from the recorded norms; '
-      'the shares are those of the mean update norm. The share of clipping is '
-      'an upper limit, reached if what is lost points one way; the noise over '
-      '√T takes the updates of all rounds to point one way. The norms are '
-      'private data: a threshold chosen from them costs privacy that is not in '
-      'ε.'
+      'change the sum of T updates least, as estimated from the recorded '
+      'norms; the shares are those of the mean update norm. The share of '
+      'clipping is an upper limit, reached if what is lost points one way; '
+      'the noise over √T takes the updates of all rounds to point one way. The '
+      'norms are private data: a threshold chosen from them costs privacy that '
+      'is not in ε.'
     ),
   ]
   for title, group in zip(figures.panel_titles(groups), groups, strict=True):

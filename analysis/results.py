@@ -194,7 +194,8 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> Run:
     The run. Damage that leaves the rest usable is in its `notes`.
 
   Raises:
-    run_files.NotARunError: The folder is no run, or a file in it cannot be trusted.
+    run_files.NotARunError: The folder is no run, or a file of it cannot be
+      trusted.
   """
   directory = pathlib.Path(directory)
   if not directory.is_dir():

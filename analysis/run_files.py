@@ -52,6 +52,7 @@ _PRIVACY_KEYS = (
   'sampling',
   'accountant',
   'epsilon',
+  'actual_epsilon',
 )
 _UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
 

@@ -26,9 +26,9 @@ def runs_section(
       'Test accuracy is that of the last round that was evaluated; the best of '
       'any round stands beside it. The drop is in points below the FedAvg run '
       'of the same setting. ε is that of the rounds that were run, by the '
-      "plan's accounting; where the sampler really gives another ε, it stands "
-      f'in brackets. “{tables.MISSING}” is what was not measured or does not '
-      'apply.'
+      "plan's accounting; where the sampler really gives another ε, that of "
+      f'all planned rounds stands in brackets. “{tables.MISSING}” is what was '
+      'not measured or does not apply.'
     ),
   ]
   titles = figures.panel_titles(groups)
@@ -37,6 +37,11 @@ def runs_section(
     blocks.append(document.Paragraph(_setting_sentence(group[0])))
     table = tables.run_table(group)
     blocks.append(document.Table(tables.format_run_table(table)))
+    blocks.extend(
+      document.Paragraph(f'{run.name}: {run.privacy["description"]}')
+      for run in tables.ordered(group)
+      if run.privacy and run.privacy.get('description')
+    )
     reasons = {
       tables.find_baseline(run, group)[1]
       for run in group

@@ -43,12 +43,16 @@ def epsilon_spent(run: results.Run) -> float:
 
 
 def sampler_epsilon(run: results.Run) -> float:
-  """The ε that the sampler really gives; NaN where it is the plan's own ε."""
-  for key in ('sampler_epsilon', 'actual_epsilon'):
-    value = privacy_number(run, key)
-    if math.isfinite(value) and value != privacy_number(run, 'epsilon'):
-      return value
-  return math.nan
+  """The ε that the sampler really gives over all planned rounds.
+
+  Args:
+    run: The run.
+
+  Returns:
+    The plan's `actual_epsilon`; NaN where it is the plan's own ε, or unknown.
+  """
+  actual = privacy_number(run, 'actual_epsilon')
+  return math.nan if actual == privacy_number(run, 'epsilon') else actual
 
 
 def find_baseline(

@@ -34,6 +34,10 @@ def build_evaluation_fn(
   def evaluate_batch(batch):
     model.forward_pass(batch, training=False)
 
+  # Traced here: a Keras model made outside of a graph can no longer be called
+  # once TFF has made another one inside of a graph.
+  evaluate_batch = evaluate_batch.get_concrete_function()
+
   def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
     for variable, value in zip(variables, weights.trainable, strict=True):
       variable.assign(value)
@@ -41,7 +45,7 @@ def build_evaluation_fn(
     for start in range(0, len(test['y']), _BATCH_SIZE):
       evaluate_batch(
         collections.OrderedDict(
-          (name, values[start : start + _BATCH_SIZE])
+          (name, tf.constant(values[start : start + _BATCH_SIZE]))
           for name, values in test.items()
         )
       )

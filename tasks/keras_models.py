@@ -191,8 +191,8 @@ def create_shakespeare_lstm(
   """Builds the next-character model of TFF's Shakespeare baseline.
 
   An embedding of 8 dimensions, two LSTM layers of 256 units and a dense layer:
-  820,522 parameters with the baseline's vocabulary of 90. Token 0 is padding;
-  it is masked out of the loss.
+  820,522 parameters with the baseline's vocabulary of 90. Token 0 is padding,
+  which the LSTM layers skip.
 
   Args:
     input_shape: Length of a sequence, [characters].
@@ -251,8 +251,8 @@ def build_model_fn(
 ) -> Callable[[], tff.learning.models.VariableModel]:
   """Makes the `model_fn` that TFF's algorithms take from a Keras model.
 
-  The loss is the cross-entropy of the logits. The accuracy of a sequence model
-  leaves out the padding, token 0, as its loss does.
+  The loss is the cross-entropy of the logits, averaged over the batch. The loss
+  and the accuracy of a sequence model leave out the padding, token 0.
 
   Example:
     model_fn = build_model_fn(
@@ -272,21 +272,42 @@ def build_model_fn(
     for key, spec in ((key, element_spec[key]) for key in ('x', 'y'))
   )
   is_sequence = element_spec['y'].shape.rank > 0
-  metric = (
-    MaskedAccuracy
-    if is_sequence
-    else tf.keras.metrics.SparseCategoricalAccuracy
-  )
 
   def model_fn() -> tff.learning.models.VariableModel:
     return tff.learning.models.from_keras_model(
       create_model(),
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      loss=(
+        MaskedCrossEntropy()
+        if is_sequence
+        else tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+      ),
       input_spec=input_spec,
-      metrics=[metric()],
+      metrics=[
+        MaskedAccuracy()
+        if is_sequence
+        else tf.keras.metrics.SparseCategoricalAccuracy()
+      ],
     )
 
   return model_fn
+
+
+class MaskedCrossEntropy(tf.keras.losses.Loss):
+  """Mean cross-entropy of the logits over the tokens that are not padding.
+
+  A batch of nothing but padding has a loss of 0. Keras's own masks do not reach
+  the loss through `tff.learning.models.from_keras_model`.
+  """
+
+  def call(self, y_true, y_pred):
+    """Returns terms [batch, length] that have the loss as their mean."""
+    terms = tf.keras.losses.sparse_categorical_crossentropy(
+      y_true, y_pred, from_logits=True
+    )
+    weights = tf.cast(tf.not_equal(y_true, 0), terms.dtype)
+    num_tokens = tf.maximum(tf.reduce_sum(weights), 1)
+    size = tf.cast(tf.size(weights), terms.dtype)
+    return terms * weights * (size / num_tokens)
 
 
 class MaskedAccuracy(tf.keras.metrics.SparseCategoricalAccuracy):

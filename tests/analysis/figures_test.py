@@ -170,7 +170,7 @@ def test_epsilon_data_hold_the_finished_private_runs(tmp_path):
       tmp_path / 'low',
       algorithm='dp_fed_avg',
       accuracies=(0.1, 0.7),
-      privacy={'epsilon': 1.5, 'sampling': 'poisson', 'sampler_epsilon': 6.5},
+      privacy={'epsilon': 1.5, 'sampling': 'poisson', 'actual_epsilon': 6.5},
     ),
     run_folders.write_run(
       tmp_path / 'partial',

@@ -15,6 +15,7 @@ PRIVACY = {
   'sampling': 'poisson',
   'accountant': 'rdp',
   'epsilon': 1.5,
+  'actual_epsilon': 1.5,
 }
 
 
@@ -38,6 +39,7 @@ def test_report_refers_to_figures_that_are_there(tmp_path):
     'accuracy_emnist_digits.png',
     'updates_mlp_on_emnist_digits_fedavg.png',
     'updates_mlp_on_emnist_digits_ce_fedavg.png',
+    'deviation_mlp_on_emnist_digits_non_iid_label_skew.png',
   ]
   for picture in pictures:
     assert (path.parent / picture).read_bytes().startswith(b'\x89PNG')
@@ -47,7 +49,7 @@ def test_html_refers_to_nothing_outside_itself(tmp_path):
   path = report.write_report(_write_runs(tmp_path), tmp_path / 'out')
   text = path.with_suffix('.html').read_text()
   sources = re.findall(r'(?:src|href)="([^"]*)"', text)
-  assert len(sources) == 3
+  assert len(sources) == 4
   assert all(s.startswith('data:image/png;base64,') for s in sources)
   assert '://' not in text
 
@@ -57,7 +59,7 @@ def test_same_runs_give_the_same_bytes(tmp_path):
   for name in ('one', 'two'):
     report.write_report(folders, tmp_path / name)
   files = sorted(path.name for path in (tmp_path / 'one').iterdir())
-  assert len(files) == 5
+  assert len(files) == 6
   for file in files:
     first = (tmp_path / 'one' / file).read_bytes()
     assert first == (tmp_path / 'two' / file).read_bytes()
@@ -82,7 +84,8 @@ def test_runs_of_other_seeds_are_in_other_tables_with_the_reason(tmp_path):
   folders.append(run_folders.write_run(tmp_path / 'other', seed=7))
   text = report.write_report(folders, tmp_path / 'out').read_text()
   assert '- other and fed_avg: seed: 7 against 0' in text
-  assert text.count('### MLP on emnist_digits') == 2
+  runs = text[text.index('## Runs') : text.index('## Accuracy by round')]
+  assert runs.count('### MLP on emnist_digits') == 2
 
 
 def test_report_of_no_run_is_refused(tmp_path):
@@ -128,7 +131,7 @@ def test_several_budgets_give_accuracy_by_epsilon(tmp_path):
     run_folders.write_run(
       tmp_path / 'dp5',
       algorithm='dp_fed_avg',
-      privacy=PRIVACY | {'epsilon': 5.0},
+      privacy=PRIVACY | {'epsilon': 5.0, 'actual_epsilon': 5.0},
     )
   )
   text = report.write_report(folders, tmp_path / 'out').read_text()

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from analysis import results
+from analysis import results, run_files
 from tests.analysis import run_folders
 
 
@@ -17,6 +17,7 @@ def test_reads_every_file_of_a_run(tmp_path):
       'sampling': 'poisson',
       'accountant': 'rdp',
       'epsilon': 1.5,
+      'actual_epsilon': 1.5,
     },
     updates={0: [('a', 2.0, '', 0.5)], 16: [('a', 1.0, 60.0, 1.0)]},
     metrics={'clipped_fraction': 0.25},
@@ -144,7 +145,7 @@ def test_missing_keys_of_the_privacy_file_are_named(tmp_path):
     privacy={'epsilon': 1.5, 'sampling': 'poisson', 'accountant': 'rdp'},
   )
   assert results.read_run(folder).notes == (
-    'privacy.json does not say noise_multiplier, target_delta',
+    'privacy.json does not say noise_multiplier, target_delta, actual_epsilon',
   )
 
 

@@ -11,6 +11,7 @@ PRIVACY = {
   'sampling': 'poisson',
   'accountant': 'rdp',
   'epsilon': 1.5,
+  'actual_epsilon': 1.5,
 }
 
 
@@ -97,7 +98,7 @@ def test_epsilon_of_the_sampler_stands_beside_the_papers(tmp_path):
   folder = run_folders.write_run(
     tmp_path / 'dp',
     algorithm='dp_fed_avg',
-    privacy=PRIVACY | {'sampling': 'paper', 'sampler_epsilon': 6.5},
+    privacy=PRIVACY | {'sampling': 'paper', 'actual_epsilon': 6.5},
   )
   table = tables.format_run_table(tables.run_table([results.read_run(folder)]))
   assert table['ε'][0] == '1.5 (sampler: 6.5)'
@@ -166,7 +167,7 @@ def test_several_budgets_are_listed_and_not_averaged(tmp_path):
       tmp_path / 'dp5',
       algorithm='dp_fed_avg',
       accuracies=(0.1, 0.918),
-      privacy=PRIVACY | {'epsilon': 5.0},
+      privacy=PRIVACY | {'epsilon': 5.0, 'actual_epsilon': 5.0},
     )
   )
   rows, _ = tables.published_table(3, [_read(folders)])

@@ -13,7 +13,6 @@ from tff_clipping.programs import client_store
 
 _DIGITS = (28, 28, 1)
 _IMAGES = (32, 32, 3)
-_IMAGE_MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18')
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,8 @@ def test_shakespeare_lstm_is_tffs_baseline():
   model = keras_models.create_shakespeare_lstm()
   # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);
   # dense 256·90 + 90.
-  assert keras_models.count_parameters(model) == 720 + 271_360 + 525_312 + 23_130
+  expected = 720 + 271_360 + 525_312 + 23_130
+  assert keras_models.count_parameters(model) == expected
   assert model.output_shape == (None, 80, 90)
   baseline = (
     tff.simulation.baselines.shakespeare.create_character_prediction_task(
@@ -67,7 +67,16 @@ def test_shakespeare_lstm_is_tffs_baseline():
   assert [v.shape for v in model.trainable_variables] == shapes
 
 
-@pytest.mark.parametrize('name', keras_models.MODELS)
+@pytest.mark.parametrize(
+  'name',
+  [
+    'mlp',
+    'alexnet',
+    'shakespeare_lstm',
+    pytest.param('mobilenet_v2', marks=pytest.mark.slow),
+    pytest.param('resnet18', marks=pytest.mark.slow),
+  ],
+)
 def test_seed_decides_the_initial_weights(name):
   shape, classes = ((80,), 90) if name == 'shakespeare_lstm' else (_DIGITS, 10)
   first, second, other = (
@@ -94,7 +103,10 @@ def test_uint8_images_are_scaled_by_the_model():
   from_bytes = keras_models.create_mlp(_DIGITS, 10)
   from_floats = keras_models.create_mlp(_DIGITS, 10, input_dtype=tf.float32)
   np.testing.assert_allclose(
-    from_bytes(images), from_floats((images / 255).astype(np.float32)), rtol=1e-4
+    from_bytes(images),
+    from_floats((images / 255).astype(np.float32)),
+    rtol=1e-3,
+    atol=1e-5,
   )
 
 
@@ -124,13 +136,18 @@ def test_padding_counts_in_neither_loss_nor_accuracy():
   unmasked = tf.keras.losses.sparse_categorical_crossentropy(
     y, output.predictions, from_logits=True
   )
-  # Keras divides the masked sum by the number of tokens that count: three.
+  # The mean over the three tokens that count.
   assert float(output.loss) == pytest.approx(
     float(tf.reduce_mean(unmasked[0, :3])), rel=1e-4
   )
   unfinalized = model.report_local_unfinalized_metrics()
   _, counted = unfinalized['sparse_categorical_accuracy']
   assert counted == 3
+
+
+def test_batch_of_padding_alone_has_no_loss():
+  loss = keras_models.MaskedCrossEntropy()
+  assert float(loss(np.zeros((2, 3)), np.ones((2, 3, 5), np.float32))) == 0
 
 
 @pytest.mark.parametrize(
@@ -162,7 +179,8 @@ def test_wrong_argument_is_refused(build, message):
 def _examples(shape, num_classes, num_examples=6):
   rng = np.random.default_rng(0)
   if len(shape) == 1:
-    tokens = rng.integers(1, num_classes, (num_examples, shape[0] + 1), np.int32)
+    size = (num_examples, shape[0] + 1)
+    tokens = rng.integers(1, num_classes, size, np.int32)
     return collections.OrderedDict(x=tokens[:, :-1], y=tokens[:, 1:])
   return collections.OrderedDict(
     x=rng.integers(0, 256, (num_examples, *shape), np.uint8),
@@ -196,13 +214,8 @@ def _check_trained(before, after):
     ('mlp', _IMAGES, 10),
     *(
       pytest.param(name, shape, num_classes, marks=pytest.mark.slow)
-      for name in _IMAGE_MODELS
-      for shape, num_classes in (
-        (_DIGITS, 10),
-        (_DIGITS, 62),
-        (_IMAGES, 10),
-        (_IMAGES, 100),
-      )
+      for name in ('alexnet', 'mobilenet_v2', 'resnet18')
+      for shape, num_classes in ((_DIGITS, 62), (_IMAGES, 100))
     ),
     pytest.param('shakespeare_lstm', (80,), 90, marks=pytest.mark.slow),
   ],
@@ -227,7 +240,11 @@ def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
 
 @pytest.mark.parametrize(
   'name',
-  ['mlp', *(pytest.param(n, marks=pytest.mark.slow) for n in _IMAGE_MODELS[1:])],
+  [
+    'mlp',
+    pytest.param('alexnet', marks=pytest.mark.slow),
+    pytest.param('resnet18', marks=pytest.mark.slow),
+  ],
 )
 def test_model_fn_trains_in_stock_tff(name):
   examples = _examples(_DIGITS, 10)

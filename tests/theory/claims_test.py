@@ -224,7 +224,8 @@ def test_huberised_loss_has_the_clipped_update_as_its_gradient(
 
 def test_huberised_loss_of_the_paper_does_not_meet_its_first_case():
   # A = 2, b = 0, Q = 1, η_l = 1/8: Λ = 1/8, w = 1/2; c = 1 meets at x = 2,
-  # where f = 8. Paper: 1/8 * 8 = 1 against |1/8 / 2 * 8| − 1/2 = 0. Here both are 1.
+  # where f = 8. Paper: 1/8 * 8 = 1 against |1/8 / 2 * 8| − 1/2 = 0. Here both
+  # are 1.
   loss = claims.huberised_loss(
     np.array([2.0, 3.0]),
     curvature=4.0,

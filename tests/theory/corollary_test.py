@@ -16,7 +16,7 @@ PROBLEM = bounds.Problem(
   dimension=1000,
 )
 BUDGET = corollary.Budget(
-  epsilon=1.5, delta=1e-5, relative_clipping_norm=1.0, v=2.6
+  target_epsilon=1.5, target_delta=1e-5, relative_clipping_norm=1.0, v=2.6
 )
 SCHEDULE = bounds.Schedule(
   num_clients=1920,
@@ -109,7 +109,7 @@ def test_rate_is_root_d_over_n_epsilon():
   )
   epsilons = [0.5, 1.0, 2.0, 8.0]
   totals = [
-    _best(budget=dataclasses.replace(BUDGET, epsilon=e)).terms.total
+    _best(budget=dataclasses.replace(BUDGET, target_epsilon=e)).terms.total
     for e in epsilons
   ]
   assert corollary.fit_exponent(epsilons, totals) == pytest.approx(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tff_clipping.theory import bounds, estimates
+from tff_clipping.theory import bounds, clipping_bias, estimates
 
 NO_NOISE = estimates.Mechanism(0.0, 2, 100)
 NOISE = estimates.Mechanism(
@@ -51,7 +51,7 @@ def test_bias_bounds_what_clipping_changes_beyond_a_common_factor(
   directions = rng.normal(size=(len(norms), 3))
   directions /= np.linalg.norm(directions, axis=1, keepdims=True)
   updates = directions * np.array(norms)[:, None]
-  alpha = bounds.clip_factor(norms, clipping_norm)
+  alpha = clipping_bias.clip_factor(norms, clipping_norm)
   error = estimates.update_error([norms], clipping_norm, NO_NOISE)
   rest = (alpha[:, None] * updates).mean(0) - alpha.mean() * updates.mean(0)
   limit = error.bias * alpha.mean() * np.mean(norms)
@@ -92,7 +92,9 @@ def test_more_noise_asks_for_a_lower_threshold():
 def test_mean_of_the_round_terms_is_the_term_of_theorem_1():
   problem = bounds.Problem(2.0, 3.0, 0.5, 0.25, 1.5, 100)
   schedule = bounds.Schedule(40, 10, 4, 2, 0.01, 2.0)
-  factors = bounds.clipping_factors([[2, 1], [4, 1]], [[1, 0.5], [2, 1]], 1.0)
+  factors = clipping_bias.clipping_factors(
+    [[2, 1], [4, 1]], [[1, 0.5], [2, 1]], 1.0
+  )
   whole = bounds.theorem_1_terms(
     problem, schedule, noise_stddev=0.1, factors=factors
   )

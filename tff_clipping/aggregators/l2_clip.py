@@ -70,7 +70,8 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
   | a NaN or an infinity in it               | zero, and counted              |
   | sum of squares above the largest float32 | zero, and counted              |
 
-  (*) Within 2e-6 of `clipping_norm`, it may be scaled as if it were longer.
+  (*) Within 2e-6 of `clipping_norm`, it may be scaled as if it were longer; and
+  denormal numbers may become zero.
   (**) 16-bit leaves are rounded towards zero, by up to their precision.
 
   Args:
@@ -92,20 +93,17 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
   # A comparison with NaN is false: both conditions are written to fail then.
   is_finite = sum_of_squares <= _MAX_SUM_OF_SQUARES
   is_usable = clipping_norm >= MIN_CLIPPING_NORM
-  fits = norm_bound <= clipping_norm
-
-  def scale():
-    factor = clipping_norm * (1 - _MARGIN) / norm_bound
-    return [_shrink(leaf, factor) for leaf in leaves]
-
-  branch = tf.where(is_finite & is_usable, tf.where(fits, 0, 1), 2)
-  clipped = tf.switch_case(
-    branch,
-    [
-      lambda: [tf.identity(leaf) for leaf in leaves],
-      scale,
-      lambda: [tf.zeros_like(leaf) for leaf in leaves],
-    ],
+  # Multiplying by 1 is cheaper than a branch that returns the input: a runtime
+  # that fetches it would have to copy it.
+  factor = tf.where(
+    norm_bound <= clipping_norm,
+    tf.ones_like(norm_bound),
+    clipping_norm * (1 - _MARGIN) / norm_bound,
+  )
+  clipped = tf.cond(
+    is_finite & is_usable,
+    lambda: [_shrink(leaf, factor) for leaf in leaves],
+    lambda: [tf.zeros_like(leaf) for leaf in leaves],
   )
   return Clipped(
     value=tf.nest.pack_sequence_as(value, clipped),
@@ -161,7 +159,7 @@ def _long_sum_of_squares(flat, size):
 
 
 def _shrink(leaf, factor):
-  """Returns `leaf * factor`, for a `float64` factor below 1."""
+  """Returns `leaf * factor`, for a `float64` factor of at most 1."""
   if leaf.dtype == tf.float64:
     return leaf * factor
   # A factor that is denormal in float32 would be rounded by far more.

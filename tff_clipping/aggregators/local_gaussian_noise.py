@@ -112,7 +112,11 @@ class LocalNoiseNeedsUniformWeights(
     @tff.tensorflow.computation(wide.type)
     def add_share(value):
       return gaussian_draws.add_gaussian_noise(
-        value, self._noise_stddev, gaussian_draws.draw_key(None, 0)
+        value,
+        self._noise_stddev,
+        gaussian_draws.draw_key(None, 0),
+        # The clients' draws add up: their sum has the tails that one lacks.
+        num_draws=1,
       )
 
     @tff.tensorflow.computation(

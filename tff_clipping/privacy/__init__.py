@@ -1,1 +1,52 @@
-"""docstring later"""
+"""Privacy plans, accountants and ledgers. Needs no TensorFlow."""
+
+from tff_clipping.privacy.accounting import (
+  calibrate_noise_multiplier,
+  compute_delta,
+  compute_epsilon,
+  compute_max_rounds,
+)
+from tff_clipping.privacy.adaptive_clipping import (
+  collapse_noise_multipliers,
+  split_noise_multiplier,
+)
+from tff_clipping.privacy.arguments import DeltaTooLargeWarning
+from tff_clipping.privacy.ledger import (
+  BudgetExhaustedError,
+  DamagedLedgerError,
+  LedgerInUseError,
+  PrivacyLedger,
+)
+from tff_clipping.privacy.noise_summary import NoiseSummary, summarize_noise
+from tff_clipping.privacy.plan import (
+  AggregatorParameters,
+  PrivacyPlan,
+  SamplerParameters,
+)
+from tff_clipping.privacy.sampled_gaussian import Relation
+from tff_clipping.privacy.theorem_2 import (
+  theorem_2_constant,
+  theorem_2_stddev,
+)
+
+__all__ = [
+  'AggregatorParameters',
+  'BudgetExhaustedError',
+  'DamagedLedgerError',
+  'DeltaTooLargeWarning',
+  'LedgerInUseError',
+  'NoiseSummary',
+  'PrivacyLedger',
+  'PrivacyPlan',
+  'Relation',
+  'SamplerParameters',
+  'calibrate_noise_multiplier',
+  'collapse_noise_multipliers',
+  'compute_delta',
+  'compute_epsilon',
+  'compute_max_rounds',
+  'split_noise_multiplier',
+  'summarize_noise',
+  'theorem_2_constant',
+  'theorem_2_stddev',
+]

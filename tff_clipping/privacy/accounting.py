@@ -25,15 +25,23 @@ from typing import Protocol
 
 import numpy as np
 
-from tff_clipping.privacy import arguments, privacy_loss, renyi, sampled_gaussian
+from tff_clipping.privacy import (
+  arguments,
+  privacy_loss,
+  renyi,
+  sampled_gaussian,
+)
 
 # The accountants whose answers are guarantees.
 ACCOUNTANTS = ('rdp', 'pld')
 
+# The least delta that 'pld' answers for.
+MIN_PLD_DELTA = privacy_loss.MIN_DELTA
+
 _ALL_ACCOUNTANTS = (*ACCOUNTANTS, 'pld_one_sided')
 
-# Multipliers are returned with this many significant digits, rounded up, so that
-# the number that is printed is the number that was checked.
+# Multipliers are returned with this many significant digits, rounded up, so
+# that the number that is printed is the number that was checked.
 _MULTIPLIER_DIGITS = 6
 
 
@@ -100,7 +108,7 @@ def compute_delta(
   sampling: str = 'poisson',
   accountant: str = 'rdp',
 ) -> float:
-  """Returns the delta of `num_rounds` rounds at `target_epsilon`, an upper bound.
+  """Returns the delta that `num_rounds` rounds spend at an epsilon, from above.
 
   Args:
     num_clients: Clients in the population, at least 1.
@@ -141,6 +149,7 @@ def calibrate_noise_multiplier(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  warn: bool = True,
 ) -> float:
   """Returns the smallest noise multiplier that keeps epsilon in the target.
 
@@ -152,6 +161,7 @@ def calibrate_noise_multiplier(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    warn: Whether to warn of a delta above 1/num_clients.
 
   Returns:
     A multiplier of 6 significant digits, rounded up: its epsilon by the same
@@ -177,7 +187,7 @@ def calibrate_noise_multiplier(
     )
 
   num_clients = build_mechanism(1.0).num_clients
-  target_delta = _check_delta(target_delta, num_clients)
+  target_delta = _check_delta(target_delta, num_clients, warn=warn)
 
   if accountant == 'rdp':
     search = _search_by_orders
@@ -197,6 +207,7 @@ def compute_max_rounds(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  warn: bool = True,
 ) -> int:
   """Returns the most rounds whose epsilon is not above the target.
 
@@ -208,6 +219,7 @@ def compute_max_rounds(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    warn: Whether to warn of a delta above 1/num_clients.
 
   Returns:
     A number of rounds >= 1.
@@ -225,7 +237,7 @@ def compute_max_rounds(
     noise_multiplier=noise_multiplier,
   )
   target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
-  target_delta = _check_delta(target_delta, mechanism.num_clients)
+  target_delta = _check_delta(target_delta, mechanism.num_clients, warn=warn)
   rounds = build_rounds(mechanism, accountant)
 
   def fits(num_rounds: int) -> bool:
@@ -270,9 +282,12 @@ def build_rounds(
   )
 
 
-# Orders that a search starts from: sparse, and all of them cheap (between 63 and
-# 512 dp_accounting takes time that is quadratic in the order).
-_FIRST_ORDERS = (1.1, 1.3, 1.6, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63, 512, 1024)
+# Orders that a search starts from: sparse, and all of them cheap (between 63
+# and 512 dp_accounting takes time that is quadratic in the order).
+_FIRST_ORDERS = (
+  *(1.1, 1.3, 1.6, 2, 3, 4, 6, 8),
+  *(12, 16, 24, 32, 48, 63, 512, 1024),
+)
 
 _MechanismBuilder = Callable[[float], sampled_gaussian.SampledGaussian]
 
@@ -297,10 +312,13 @@ def _check_accountant(accountant: str, sampling: str) -> str:
   return accountant
 
 
-def _check_delta(target_delta: float, num_clients: int) -> float:
+def _check_delta(
+  target_delta: float, num_clients: int, *, warn: bool = True
+) -> float:
   """Returns delta; warns the caller's caller where it is too large."""
   target_delta = arguments.check_target_delta(target_delta)
-  arguments.warn_of_large_delta(target_delta, num_clients, stacklevel=3)
+  if warn:
+    arguments.warn_of_large_delta(target_delta, num_clients, stacklevel=3)
   return target_delta
 
 
@@ -370,7 +388,7 @@ def _search_by_grids(
   *,
   one_sided: bool,
 ) -> float:
-  """Returns the least multiplier by PLD, on a coarse grid and then a fine one."""
+  """Returns the least multiplier by PLD, by a coarse grid and a fine one."""
 
   def epsilon_at(multiplier: float, coarseness: float = 1) -> float:
     rounds = privacy_loss.PrivacyLossRounds(
@@ -431,9 +449,9 @@ def _find_multiplier(
       low, low_gap = point, gap
       if point == most:
         raise ValueError(
-          f'`target_epsilon` {target:g} is out of reach: epsilon is larger even '
-          f'with a noise multiplier of {most:g}. Take fewer rounds, or a larger '
-          'delta.'
+          f'`target_epsilon` {target:g} is out of reach: even a noise '
+          f'multiplier of {most:g}, the most that is accounted for, costs '
+          "more. Take fewer rounds, a larger delta, or the accountant 'pld'."
         )
       if high is None:
         point = min(point * step, most)
@@ -449,9 +467,9 @@ def _find_multiplier(
         point = max(point / step, least)
     step = min(step**2, 100.0)
 
-  # Illinois' variant of false position on the logarithms, with a bisection where
-  # it is slow (epsilon jumps to 0 near the accountants' limits). Points are moved a
-  # little to one side and the other, so that both ends of the bracket close.
+  # Illinois' variant of false position on the logarithms, with a bisection now
+  # and then (epsilon jumps to 0 near the accountants' limits). Points are moved
+  # a little to one side and the other, so that both ends of the bracket close.
   side, shift = 0, 0.4 * tolerance
   for count in range(200):
     if high <= low * (1 + tolerance):

@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-# Noise multipliers that the accountants can answer for. Below, epsilon is in the
-# thousands for a single round, and the arithmetic of the Renyi accountant runs
-# out of range; above, a round's divergence is lost in the rounding of doubles.
+# Noise multipliers that the accountants can answer for. Below, epsilon is in
+# the thousands for a single round and the accountants' arithmetic leaves the
+# range of doubles; above, a round's divergence is lost in their rounding.
 MIN_NOISE_MULTIPLIER = 0.01
 MAX_NOISE_MULTIPLIER = 1e5
 
@@ -157,7 +157,7 @@ def check_noise_multiplier(value: Any) -> float:
 
 
 def check_num_rounds(value: Any) -> int:
-  """Returns a number of rounds in [1, MAX_ROUNDS]; errors as `check_integer`."""
+  """Returns an int in [1, MAX_ROUNDS]; errors as in `check_integer`."""
   return check_integer('num_rounds', value, at_least=1, at_most=MAX_ROUNDS)
 
 

@@ -3,12 +3,12 @@
 A pair of distributions (A, B) dominates a mechanism if, for every epsilon, also
 below 0, its hockey-stick divergence H(epsilon) = sup_S A(S) - e^epsilon B(S) is
 at least that of the mechanism's outputs on any two neighbours. Pairs that
-dominate each round, composed, dominate all rounds, also when later rounds depend
-on earlier ones (Zhu, Dong, Wang, "Optimal Accounting of Differential Privacy via
-Characteristic Function", AISTATS 2022, Theorem 10). So each sampler needs the
-curve H of one round; from there on, "Connect the Dots" (Doroshenko et al., PETS
-2022) turns it into a discrete pair that still dominates, and dp_accounting
-composes that.
+dominate each round, composed, dominate all rounds, also when later rounds
+depend on earlier ones (Zhu, Dong, Wang, "Optimal Accounting of Differential
+Privacy via Characteristic Function", AISTATS 2022, Theorem 10). So each sampler
+needs the curve H of one round; from there on, "Connect the Dots" (Doroshenko et
+al., PETS 2022) turns it into a discrete pair that still dominates, and
+dp_accounting composes that.
 
 With s = noise over sensitivity and q the sampling probability, a Gaussian round
 without sampling has, for every real epsilon (Balle and Wang, "Improving the
@@ -17,39 +17,39 @@ Gaussian Mechanism for Differential Privacy", ICML 2018, Theorem 8),
   G(epsilon) = Phi(1/(2s) - epsilon s) - e^epsilon Phi(-1/(2s) - epsilon s).
 
 Poisson sampling, add or remove one. The pairs are the mixture
-(1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2), for the removal of a client, and
-the same pair exchanged, for the addition. For the first,
+(1-q) N(0, s^2) + q N(1, s^2) against N(0, s^2), for the removal of a client,
+and the same pair exchanged, for the addition. The first has
 H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) where e^epsilon > 1-q, else
-1 - e^epsilon; an exchange of the pair gives 1 - e^epsilon + e^epsilon H(-epsilon).
-A neighbour is one or the other in all rounds, so each is composed with itself and
-the larger epsilon counts.
+1 - e^epsilon; exchanging a pair gives 1 - e^epsilon + e^epsilon H(-epsilon).
+Two neighbours differ in the same direction in all rounds, so each pair is
+composed with itself, and the larger epsilon counts.
 
 Fixed-size cohorts, replace one: what holds, and why.
-  * Amplification. If a mechanism on a cohort has curve G under replace-one, then
-    on a uniform cohort drawn without replacement it has at most
-    H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) for epsilon >= 0 (Balle, Barthe,
-    Gaboardi, "Privacy Amplification by Subsampling", NeurIPS 2018, Theorem 9;
-    Zhu et al. 2022, Proposition 30, first part).
+  * Amplification. If a mechanism on a cohort has the curve G under replace-one,
+    then on a uniform cohort drawn without replacement it has at most
+    H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) for epsilon >= 0 (Balle,
+    Barthe, Gaboardi, "Privacy Amplification by Subsampling", NeurIPS 2018,
+    Theorem 9; Zhu et al. 2022, Proposition 30, first part).
   * Below 0. Replace-one is symmetric: both orders of two neighbours count, so
     the curve for epsilon < 0 is 1 - e^epsilon + e^epsilon H(-epsilon) of the
     same H (Zhu et al., Proposition 30, second part). The two parts together are
     convex in e^epsilon, so they are the curve of some pair, and that pair
     dominates a round. This curve is composed here ('pld'): it is a guarantee.
     In the words of f-DP it is the symmetrised min(f_q, inverse of f_q)** of
-    Dong, Roth, Su, "Gaussian Differential Privacy", 2022, Theorem 9.
+    Dong, Roth, Su, "Gaussian Differential Privacy", JRSS B 2022, Section 4.
   * What does not hold. The mixture against N(0, s^2), one direction alone, has
-    the right H for epsilon >= 0 only. It is the worst pair of neighbours for one
-    round: all other clients send the opposite of what the client sends. Self-
-    composing it ('pld_one_sided') assumes that the worst pair for one round
-    stays the worst for many, which is false in general (Lebeda, Regehr, Kamath,
-    Steinke, "Avoiding Pitfalls for Privacy Accounting of Subsampled Mechanisms
-    under Composition", SaTML 2025): for q = 0.95, s = 0.5 and two rounds it
-    gives delta = 0.8047 at epsilon = 0, while two neighbours among clients that
-    otherwise send zeros have 0.8100. For the small q and delta of training no
-    neighbours are known that exceed it, but nothing proves that there are none.
-    So it is a figure to compare with others, never one to plan with. The proved
-    figure needs 4 to 8 % more noise at N = 1920, P = 80, T from 50 to 1000 and
-    epsilon = 1.5.
+    the right H for epsilon >= 0 only. It is the worst pair of neighbours for
+    one round: all other clients send the opposite of what the client sends.
+    Composing it with itself ('pld_one_sided') assumes that the worst pair for
+    one round stays the worst for many, which is false in general (Lebeda,
+    Regehr, Kamath, Steinke, "Avoiding Pitfalls for Privacy Accounting of
+    Subsampled Mechanisms under Composition", 2024): for q = 0.95, s = 0.5 and
+    two rounds it gives delta = 0.8047 at epsilon = 0, while two neighbours
+    among clients that otherwise send zeros have 0.8100. For the small q and
+    delta of training no neighbours are known that exceed it, but nothing proves
+    that there are none. So it is a figure to compare with others, never one to
+    plan with. The proved figure needs 4 to 9 % more noise at N = 1920, P = 80,
+    T from 50 to 1000 and epsilon = 1.5.
 """
 
 import functools
@@ -65,12 +65,12 @@ from tff_clipping.privacy import sampled_gaussian
 # 1e-4 of dp_accounting, and come four times as fast.
 _DEFAULT_INTERVAL = 4e-4
 
-# Cells are narrower for rounds that hardly lose more than a cell, and wider where
-# the composed distribution would have more points than this.
+# Cells are narrower for rounds that hardly lose more than a cell, and wider
+# where the composed distribution would have more points than this.
 _MAX_POINTS = 2**17
 
-# The composition is a Fourier transform of doubles: each delta comes out wrong by
-# up to about 1e-12. It is counted against the user, and deltas that it could
+# The composition is a Fourier transform of doubles: each delta comes out wrong
+# by up to about 1e-12. It is counted against the user, and deltas that it could
 # swamp are refused.
 _ROUNDING_ERROR = 1e-12
 MIN_DELTA = 1e-9
@@ -118,8 +118,8 @@ class PrivacyLossRounds:
     """
     if delta < MIN_DELTA:
       raise ValueError(
-        f"`target_delta` must be at least {MIN_DELTA:g} for `accountant` 'pld', "
-        f"whose rounding errors are near, found {delta:g}: use 'rdp'."
+        f"`target_delta` must be at least {MIN_DELTA:g} for `accountant` "
+        f"'pld', whose rounding errors are near, found {delta:g}: use 'rdp'."
       )
     distribution = self._compose(num_rounds)
     return float(distribution.get_epsilon_for_delta(delta - _ROUNDING_ERROR))
@@ -247,7 +247,7 @@ def _choose_interval(noise: float, prob: float, num_rounds: int) -> float:
     num_rounds * variance + 12 * math.sqrt(num_rounds * variance) + largest,
   )
   finest = max(spread, largest) / _MAX_POINTS
-  return max(min(_DEFAULT_INTERVAL, math.sqrt(variance) / 32), finest)
+  return max(min(_DEFAULT_INTERVAL, math.sqrt(variance) / 100), finest)
 
 
 def _bound_losses(

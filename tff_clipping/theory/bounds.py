@@ -10,9 +10,8 @@ import math
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from tff_clipping.theory import validation
+from tff_clipping.theory import clipping_bias, validation
 
 # Theorem 1 as it is stated, or with what its proof arrives at.
 Constants = Literal['statement', 'proof']
@@ -84,20 +83,6 @@ class Schedule:
       )
 
 
-class ClippingFactors(NamedTuple):
-  """The α of Theorem 1, by round and client.
-
-  Attributes:
-    actual: α_i^t = c / max(c, ||Δx_i^t||), [T, N].
-    expected: α̃_i^t, the same of the expected update, [T, N].
-    mean: ᾱ^t, the mean of α̃_i^t over clients, [T].
-  """
-
-  actual: np.ndarray
-  expected: np.ndarray
-  mean: np.ndarray
-
-
 class Condition(NamedTuple):
   """One condition of a theorem: `value` must be at most `limit`."""
 
@@ -143,78 +128,6 @@ class Theorem1Terms(NamedTuple):
   def total(self) -> float:
     """The bound."""
     return self.standard + self.privacy_noise + self.clipping
-
-
-def clip_factor(update_norms: ArrayLike, clipping_norm: float) -> np.ndarray:
-  """α = c / max(c, ||Δx||), in (0, 1].
-
-  Args:
-    update_norms: ||Δx|| or, for α̃, ||E[Δx]||; any shape, at least 0.
-    clipping_norm: c.
-
-  Source: Theorem 1.
-  """
-  validation.check_positive('clipping_norm', clipping_norm)
-  norms = np.asarray(update_norms, float)
-  if not (np.isfinite(norms).all() and (norms >= 0).all()):
-    raise ValueError('`update_norms` must be finite and at least 0, found not.')
-  return clipping_norm / np.maximum(clipping_norm, norms)
-
-
-def clipping_factors(
-  update_norms: ArrayLike,
-  expected_norms: ArrayLike,
-  clipping_norm: float,
-) -> ClippingFactors:
-  """α_i^t, α̃_i^t and ᾱ^t of Theorem 1.
-
-  Args:
-    update_norms: ||Δx_i^t||, [T, N] or, for one round, [N].
-    expected_norms: ||E[Δx_i^t]|| in the same shape. The expectation is that
-      over the clients' draws of examples, given x^t: only so is α_i = α̃_i when
-      σ_l = 0, as the text after the theorem says; the proof's 'over all
-      possible randomness' would take in x^t.
-    clipping_norm: c.
-
-  Returns:
-    The factors. Where only the P sampled clients were seen, N is P here, and
-    the factors are an estimate.
-
-  Source: Theorem 1.
-  """
-  actual = np.atleast_2d(clip_factor(update_norms, clipping_norm))
-  expected = np.atleast_2d(clip_factor(expected_norms, clipping_norm))
-  if actual.shape != expected.shape:
-    raise ValueError(
-      f'`expected_norms` must have the shape {actual.shape}, found '
-      f'{expected.shape}.'
-    )
-  return ClippingFactors(actual, expected, expected.mean(axis=1))
-
-
-def local_deviation(factors: ClippingFactors, power: int = 1) -> np.ndarray:
-  """1/N Σ_i |α_i^t − α̃_i^t|^power, [T]: from the variance within clients.
-
-  Departs from the paper: after the theorem it says that |α_i − α̃_i| is at most
-  |‖Δx_i‖ − ‖E[Δx_i]‖|. It is at most that over c, which is more for c < 1.
-
-  Args:
-    factors: From `clipping_factors`.
-    power: 1 or 2, as the two terms of Theorem 1 have it.
-  """
-  deviation = np.abs(factors.actual - factors.expected)
-  return (deviation**power).mean(axis=1)
-
-
-def client_deviation(factors: ClippingFactors, power: int = 1) -> np.ndarray:
-  """1/N Σ_i |α̃_i^t − ᾱ^t|^power, [T]: from the differences between clients.
-
-  Args:
-    factors: From `clipping_factors`.
-    power: 1 or 2, as the two terms of Theorem 1 have it.
-  """
-  deviation = np.abs(factors.expected - factors.mean[:, None])
-  return (deviation**power).mean(axis=1)
 
 
 def theorem_1_conditions(
@@ -281,7 +194,7 @@ def theorem_1_terms(
   schedule: Schedule,
   *,
   noise_stddev: float = 0.0,
-  factors: ClippingFactors | None = None,
+  factors: clipping_bias.ClippingFactors | None = None,
   constants: Constants = 'statement',
 ) -> Theorem1Terms:
   """The bound of Theorem 1 on 1/T Σ_t E[ᾱ^t ||∇f(x^t)||²], term by term.
@@ -323,7 +236,12 @@ def theorem_1_terms(
     gamma_1 = float(np.mean(factors.mean))
     gamma_2 = float(np.mean(factors.mean**2))
     first_order, second_order = (
-      float(np.mean(local_deviation(factors, k) + client_deviation(factors, k)))
+      float(
+        np.mean(
+          clipping_bias.local_deviation(factors, k)
+          + clipping_bias.client_deviation(factors, k)
+        )
+      )
       for k in (1, 2)
     )
 
@@ -389,8 +307,8 @@ def theorem_2_stddev(
   num_clients: int,
   clients_per_round: int,
   num_rounds: int,
-  epsilon: float,
-  delta: float,
+  target_epsilon: float,
+  target_delta: float,
   v: float = 1.0,
 ) -> float:
   """The least σ of each client's noise: σ² = v c² P T ln(1/δ) / (N² ε²).
@@ -403,15 +321,15 @@ def theorem_2_stddev(
     num_clients: N.
     clients_per_round: P.
     num_rounds: T.
-    epsilon: ε.
-    delta: δ.
+    target_epsilon: ε.
+    target_delta: δ.
     v: The theorem's v.
 
   Source: Theorem 2.
   """
   validation.check_positive('clipping_norm', clipping_norm)
   validation.check_count('clients_per_round', clients_per_round)
-  _check_privacy(epsilon, delta)
+  _check_privacy(target_epsilon, target_delta)
   validation.check_positive('v', v)
   validation.check_count('num_clients', num_clients)
   validation.check_count('num_rounds', num_rounds)
@@ -420,12 +338,16 @@ def theorem_2_stddev(
       f'`clients_per_round` must be at most {num_clients}, found '
       f'{clients_per_round}.'
     )
-  variance = v * clients_per_round * num_rounds * math.log(1.0 / delta)
-  return clipping_norm * math.sqrt(variance) / (num_clients * epsilon)
+  variance = v * clients_per_round * num_rounds * math.log(1.0 / target_delta)
+  return clipping_norm * math.sqrt(variance) / (num_clients * target_epsilon)
 
 
 def theorem_2_least_u(
-  *, num_clients: int, clients_per_round: int, num_rounds: int, epsilon: float
+  *,
+  num_clients: int,
+  clients_per_round: int,
+  num_rounds: int,
+  target_epsilon: float,
 ) -> float:
   """ε / (q² T), q = P/N: the u with which ε <= u q² T just holds.
 
@@ -435,7 +357,7 @@ def theorem_2_least_u(
 
   Source: Theorem 2.
   """
-  return epsilon * num_clients**2 / (clients_per_round**2 * num_rounds)
+  return target_epsilon * num_clients**2 / (clients_per_round**2 * num_rounds)
 
 
 def implied_v(
@@ -444,8 +366,8 @@ def implied_v(
   num_clients: int,
   clients_per_round: int,
   num_rounds: int,
-  epsilon: float,
-  delta: float,
+  target_epsilon: float,
+  target_delta: float,
 ) -> float:
   """The v with which Theorem 2 asks for an accountant's noise multiplier z.
 
@@ -459,8 +381,8 @@ def implied_v(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     num_rounds=num_rounds,
-    epsilon=epsilon,
-    delta=delta,
+    target_epsilon=target_epsilon,
+    target_delta=target_delta,
   )
   return noise_multiplier**2 / (clients_per_round * unit**2)
 
@@ -472,6 +394,6 @@ def _check_constants(constants: str) -> None:
     )
 
 
-def _check_privacy(epsilon: float, delta: float) -> None:
-  validation.check_positive('epsilon', epsilon)
-  validation.check_probability('delta', delta)
+def _check_privacy(target_epsilon: float, target_delta: float) -> None:
+  validation.check_positive('target_epsilon', target_epsilon)
+  validation.check_probability('target_delta', target_delta)

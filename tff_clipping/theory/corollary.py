@@ -26,20 +26,20 @@ class Budget:
   """What is asked of the privacy.
 
   Attributes:
-    epsilon: ε.
-    delta: δ.
+    target_epsilon: ε.
+    target_delta: δ.
     relative_clipping_norm: c′ = c / (η_l Q), at least G.
     v: The v of Theorem 2.
   """
 
-  epsilon: float
-  delta: float
+  target_epsilon: float
+  target_delta: float
   relative_clipping_norm: float
   v: float = 1.0
 
   def __post_init__(self):
-    validation.check_positive('epsilon', self.epsilon)
-    validation.check_probability('delta', self.delta)
+    validation.check_positive('target_epsilon', self.target_epsilon)
+    validation.check_probability('target_delta', self.target_delta)
     validation.check_positive(
       'relative_clipping_norm', self.relative_clipping_norm
     )
@@ -81,8 +81,8 @@ def corollary_1_terms(
     num_clients=schedule.num_clients,
     clients_per_round=schedule.clients_per_round,
     num_rounds=schedule.num_rounds,
-    epsilon=budget.epsilon,
-    delta=budget.delta,
+    target_epsilon=budget.target_epsilon,
+    target_delta=budget.target_delta,
     v=budget.v,
   )
   return bounds.theorem_1_terms(problem, schedule, noise_stddev=noise_stddev)
@@ -107,13 +107,13 @@ def corollary_1_limit(
     * problem.initial_gap
     * problem.smoothness
     * problem.dimension
-    * math.log(1.0 / budget.delta)
+    * math.log(1.0 / budget.target_delta)
   )
   return (
     4.0
     * math.sqrt(inner)
     * budget.relative_clipping_norm
-    / (num_clients * budget.epsilon)
+    / (num_clients * budget.target_epsilon)
   )
 
 
@@ -226,8 +226,8 @@ def _bound_over_server_rates(
     * smoothness
     * problem.dimension
     * budget.relative_clipping_norm**2
-    * math.log(1.0 / budget.delta)
-    / (num_clients * budget.epsilon) ** 2
+    * math.log(1.0 / budget.target_delta)
+    / (num_clients * budget.target_epsilon) ** 2
   )
 
   def bound(rates, steps, rounds):

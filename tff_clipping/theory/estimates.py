@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tff_clipping.theory import bounds, validation
+from tff_clipping.theory import bounds, clipping_bias, validation
 
 
 class RoundTerms(NamedTuple):
@@ -86,7 +86,7 @@ class UpdateError(NamedTuple):
 def round_terms(
   problem: bounds.Problem,
   schedule: bounds.Schedule,
-  factors: bounds.ClippingFactors,
+  factors: clipping_bias.ClippingFactors,
   *,
   noise_stddev: float = 0.0,
   constants: bounds.Constants = 'statement',
@@ -107,7 +107,9 @@ def round_terms(
       problem,
       schedule,
       noise_stddev=noise_stddev,
-      factors=bounds.ClippingFactors(actual[None], expected[None], mean[None]),
+      factors=clipping_bias.ClippingFactors(
+        actual[None], expected[None], mean[None]
+      ),
       constants=constants,
     )
     for actual, expected, mean in zip(*factors, strict=True)
@@ -148,7 +150,7 @@ def update_error(
     raise ValueError('`update_norms` must hold at least one round, found none.')
   for norms in update_norms:
     norms = np.asarray(norms, float)
-    alpha = bounds.clip_factor(norms, clipping_norm)
+    alpha = clipping_bias.clip_factor(norms, clipping_norm)
     mean = float(norms.mean()) if norms.size else 0.0
     if mean <= 0.0:
       raise ValueError(

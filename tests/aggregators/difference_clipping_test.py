@@ -1,0 +1,285 @@
+"""Tests of `difference_clipping_factory`."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+
+_VECTOR = tff.TensorType(np.float32, [2])
+_NESTED = tff.to_type(
+  collections.OrderedDict(
+    b=[(np.float32, [2]), (np.float16, [])],
+    a=((np.float64, [1]), (tf.bfloat16.as_numpy_dtype, [1, 1])),
+  )
+)
+
+
+def _run(factory, values, value_type=_VECTOR, *weights):
+  process = factory.create(
+    value_type, *[tff.TensorType(np.float32)][: len(weights)]
+  )
+  return process.next(process.initialize(), values, *weights)
+
+
+def _vectors(*rows):
+  return [np.array(row, np.float32) for row in rows]
+
+
+def _nested(scale):
+  return collections.OrderedDict(
+    b=[np.full([2], scale, np.float32), np.float16(scale)],
+    a=(
+      np.full([1], scale, np.float64),
+      np.full([1, 1], scale, tf.bfloat16.as_numpy_dtype),
+    ),
+  )
+
+
+def _norm(difference):
+  leaves = tf.nest.flatten(difference)
+  return math.sqrt(
+    sum(np.sum(np.square(np.asarray(x, np.float64))) for x in leaves)
+  )
+
+
+def test_type_signature():
+  process = aggregators.difference_clipping_factory(1.0).create(_VECTOR)
+  state_type = tff.to_type(
+    collections.OrderedDict(clipping_norm=(), inner_agg=(), count_agg=())
+  )
+  expected = tff.FunctionType(
+    collections.OrderedDict(
+      state=tff.FederatedType(state_type, tff.SERVER),
+      value=tff.FederatedType(_VECTOR, tff.CLIENTS),
+    ),
+    tff.templates.MeasuredProcessOutput(
+      state=tff.FederatedType(state_type, tff.SERVER),
+      result=tff.FederatedType(_VECTOR, tff.SERVER),
+      measurements=tff.FederatedType(
+        collections.OrderedDict(
+          clipping=(),
+          clipping_norm=np.float32,
+          clipped_count=np.int32,
+          zeroed_count=np.int32,
+        ),
+        tff.SERVER,
+      ),
+    ),
+  )
+  assert process.next.type_signature.is_equivalent_to(expected)
+  assert not process.is_weighted
+
+
+def test_hand_computed_sum():
+  # (3, 4) has norm 5 and becomes (1.5, 2); (0, 1) is short; the NaN is zeroed.
+  output = _run(
+    aggregators.difference_clipping_factory(2.5),
+    _vectors([3, 4], [0, 1], [np.nan, 1]),
+  )
+  np.testing.assert_allclose(output.result, [1.5, 3.0], rtol=1e-6)
+  assert output.measurements['clipping_norm'] == 2.5
+  assert output.measurements['clipped_count'] == 1
+  assert output.measurements['zeroed_count'] == 1
+
+
+@pytest.mark.parametrize('norm', [2, np.float32(2), np.int64(2), 2.0])
+def test_every_kind_of_number_is_a_norm(norm):
+  output = _run(aggregators.difference_clipping_factory(norm), _vectors([0, 4]))
+  np.testing.assert_allclose(output.result, [0, 2], rtol=1e-6)
+
+
+def test_huge_norm_gives_the_plain_mean():
+  values = _vectors([3, 4], [-1, 0.5], [7, 8])
+  mean = tff.aggregators.UnweightedMeanFactory()
+  clipped = _run(aggregators.difference_clipping_factory(1e30, mean), values)
+  plain = _run(mean, values)
+  np.testing.assert_array_equal(clipped.result, plain.result)
+  assert clipped.measurements['clipped_count'] == 0
+
+
+def test_inner_factory_and_its_measurements_are_used():
+  output = _run(
+    aggregators.difference_clipping_factory(
+      1.0, tff.aggregators.UnweightedMeanFactory()
+    ),
+    _vectors([3, 4], [0, 0]),
+  )
+  np.testing.assert_allclose(output.result, [0.3, 0.4], rtol=1e-6)
+  assert 'mean_value' in output.measurements['clipping']
+
+
+def test_nested_structure_of_all_dtypes_is_clipped_as_a_whole():
+  output = _run(
+    aggregators.difference_clipping_factory(1.0), [_nested(2.0)], _NESTED
+  )
+  assert isinstance(output.result['b'], list)
+  assert isinstance(output.result['a'], tuple)
+  assert output.result['b'][0].dtype == np.float32
+  assert output.result['b'][1].dtype == np.float16
+  assert output.result['a'][0].dtype == np.float64
+  assert output.result['a'][1].dtype == tf.bfloat16.as_numpy_dtype
+  # Five elements of 2 have norm 2 sqrt(5); 16-bit elements may be shorter.
+  np.testing.assert_allclose(output.result['b'][0], 1 / math.sqrt(5), rtol=1e-6)
+  np.testing.assert_allclose(
+    np.asarray(output.result['a'][1], np.float32), 1 / math.sqrt(5), rtol=1e-2
+  )
+  assert 0.99 < _norm(output.result) <= 1.0
+
+
+def test_weighted_inner_factory_makes_it_weighted():
+  factory = aggregators.difference_clipping_factory(
+    1.0, tff.aggregators.MeanFactory()
+  )
+  assert isinstance(factory, tff.aggregators.WeightedAggregationFactory)
+  output = _run(factory, _vectors([3, 4], [0, 0]), _VECTOR, [1.0, 3.0])
+  np.testing.assert_allclose(output.result, [0.15, 0.2], rtol=1e-6)
+
+
+def test_estimated_norm_clips_and_adapts():
+  # Half of the norms are to be below; both are above 1, so it rises by e^0.1.
+  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+    initial_estimate=1.0, target_quantile=0.5, learning_rate=0.2
+  )
+  process = aggregators.difference_clipping_factory(estimate).create(_VECTOR)
+  values = _vectors([3, 4], [0, 2])
+  first = process.next(process.initialize(), values)
+  np.testing.assert_allclose(first.result, [0.6, 1.8], rtol=1e-6)
+  assert first.measurements['clipping_norm'] == 1.0
+  second = process.next(first.state, values)
+  assert second.measurements['clipping_norm'] == pytest.approx(math.exp(0.1))
+
+
+def test_nonfinite_update_does_not_break_the_estimate():
+  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+    initial_estimate=1.0, target_quantile=0.5, learning_rate=0.2
+  )
+  process = aggregators.difference_clipping_factory(estimate).create(_VECTOR)
+  first = process.next(process.initialize(), _vectors([np.nan, 4]))
+  second = process.next(first.state, _vectors([0, 4]))
+  assert np.isfinite(second.measurements['clipping_norm'])
+
+
+def test_empty_cohort_gives_zero():
+  output = _run(aggregators.difference_clipping_factory(1.0), [])
+  np.testing.assert_array_equal(output.result, [0, 0])
+  assert output.measurements['clipped_count'] == 0
+
+
+def test_neighbouring_cohorts_differ_by_at_most_the_norm():
+  # In float64, where the sum itself is exact enough not to count.
+  value_type = tff.TensorType(np.float64, [5])
+  process = aggregators.difference_clipping_factory(0.3).create(value_type)
+  state = process.initialize()
+  generator = np.random.default_rng(1)
+  extra = [
+    np.full(5, np.nan),
+    np.array([np.inf, 0, 0, 0, 0]),
+    np.full(5, 3e19),
+    np.full(5, 1e18),
+    np.zeros(5),
+    *generator.normal(size=(10, 5))
+    * 10.0 ** generator.integers(-5, 5, (10, 1)),
+  ]
+  for added in extra:
+    cohort = list(generator.normal(size=(generator.integers(0, 6), 5)))
+    without = process.next(state, cohort).result
+    assert _norm(process.next(state, [*cohort, added]).result - without) <= (
+      0.3 * (1 + 1e-15)
+    )
+    if cohort:
+      replaced = process.next(state, [*cohort[1:], added]).result
+      assert _norm(replaced - without) <= 0.6 * (1 + 1e-15)
+
+
+def test_private_pipeline_reports_no_counts():
+  for inner in (
+    aggregators.gaussian_noise_factory(0.1),
+    aggregators.local_gaussian_noise_factory(0.1),
+    aggregators.fixed_denominator_mean_factory(
+      2, aggregators.gaussian_noise_factory(0.1)
+    ),
+    tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 2.0, 1.0),
+    tff.aggregators.UnweightedMeanFactory(
+      aggregators.gaussian_noise_factory(0.1)
+    ),
+  ):
+    process = aggregators.difference_clipping_factory(1.0, inner).create(
+      _VECTOR
+    )
+    measurements = process.next.type_signature.result.measurements.member
+    assert tff.structure.name_list(measurements) == [
+      'clipping',
+      'clipping_norm',
+    ]
+
+
+def test_counts_can_be_summed_securely_in_a_private_pipeline():
+  output = _run(
+    aggregators.difference_clipping_factory(
+      1.0,
+      aggregators.gaussian_noise_factory(0.1),
+      count_sum_factory=tff.aggregators.SecureSumFactory(1, 0),
+    ),
+    _vectors([3, 4], [0, 0]),
+  )
+  assert output.measurements['clipped_count'] == 1
+  assert output.measurements['zeroed_count'] == 0
+
+
+def test_exact_estimate_is_refused_where_noise_follows():
+  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+    1.0, 0.5, 0.2
+  )
+  factory = aggregators.difference_clipping_factory(
+    estimate, aggregators.gaussian_noise_factory(0.1)
+  )
+  with pytest.raises(ValueError, match='must not adapt a norm to exact values'):
+    factory.create(_VECTOR)
+
+
+@pytest.mark.parametrize(
+  'norm', [0.0, -1.0, math.nan, math.inf, 1e-13, np.float32(-2)]
+)
+def test_norm_out_of_range_raises(norm):
+  with pytest.raises(ValueError, match='`clipping_norm` must be'):
+    aggregators.difference_clipping_factory(norm)
+
+
+@pytest.mark.parametrize('norm', [True, '1', None, 1j, [1.0]])
+def test_norm_of_the_wrong_kind_raises(norm):
+  with pytest.raises(TypeError, match='`clipping_norm` must be a number'):
+    aggregators.difference_clipping_factory(norm)
+
+
+def test_wrong_factories_raise():
+  with pytest.raises(TypeError, match='`inner_agg_factory` must be'):
+    aggregators.difference_clipping_factory(1.0, 2.0)
+  with pytest.raises(TypeError, match='`count_sum_factory` must be'):
+    aggregators.difference_clipping_factory(
+      1.0, count_sum_factory=tff.aggregators.MeanFactory()
+    )
+
+
+def test_integer_leaf_is_refused():
+  factory = aggregators.difference_clipping_factory(1.0)
+  with pytest.raises(
+    TypeError, match=r'floating-point leaves, found int32\[2\]'
+  ):
+    factory.create(tff.to_type([(np.float32, [2]), (np.int32, [2])]))
+
+
+def test_undefined_shape_is_refused():
+  factory = aggregators.difference_clipping_factory(1.0)
+  with pytest.raises(TypeError, match='leaves of defined shape'):
+    factory.create(tff.TensorType(np.float32, [None]))
+
+
+def test_structure_without_container_is_refused():
+  factory = aggregators.difference_clipping_factory(1.0)
+  with pytest.raises(TypeError, match='Python containers'):
+    factory.create(tff.StructType([('a', np.float32)]))

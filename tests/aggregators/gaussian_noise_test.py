@@ -1,0 +1,222 @@
+"""Tests of `gaussian_noise_factory` and the draws behind it."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+from tff_clipping.aggregators import gaussian_draws
+
+_SIZE = 20_000
+_VECTOR = tff.TensorType(np.float32, [_SIZE])
+
+# P(sqrt(n) D > 2.9) is 1e-7 for the distribution that is claimed (Kolmogorov).
+# Where the standard deviation is off by a factor of 1.5 either way, D is 0.09
+# and more, and sqrt(n) D is about 13 for n = 20,000.
+_KS_LIMIT = 2.9
+
+
+def _ks_statistic(samples, stddev):
+  """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
+  samples = np.sort(np.ravel(samples)) / stddev
+  cdf = np.array([0.5 * math.erfc(-x / math.sqrt(2)) for x in samples])
+  n = len(samples)
+  above = np.max(np.arange(1, n + 1) / n - cdf)
+  below = np.max(cdf - np.arange(n) / n)
+  return math.sqrt(n) * max(above, below)
+
+
+def _zeros(num_clients):
+  return [np.zeros(_SIZE, np.float32)] * num_clients
+
+
+def _noise(factory, num_clients=0, value_type=_VECTOR):
+  process = factory.create(value_type)
+  return process.next(process.initialize(), _zeros(num_clients)).result
+
+
+def test_type_signature():
+  process = aggregators.gaussian_noise_factory(1.0).create(
+    tff.TensorType(np.float32, [2])
+  )
+  assert process.next.type_signature.compact_representation() == (
+    '(<state=<privacy_noise=int64,inner_agg=<>>@SERVER,'
+    'value={float32[2]}@CLIENTS> -> '
+    '<state=<privacy_noise=int64,inner_agg=<>>@SERVER,'
+    'result=float32[2]@SERVER,'
+    'measurements=<noise_stddev=float32>@SERVER>)'
+  )
+
+
+@pytest.mark.parametrize('noise_key', [None, (1, 2)])
+def test_noise_is_gaussian_with_the_stated_stddev(noise_key):
+  noise = _noise(
+    aggregators.gaussian_noise_factory(0.3, noise_key=noise_key), 3
+  )
+  assert _ks_statistic(noise, 0.3) < _KS_LIMIT
+  assert _ks_statistic(noise, 0.2) > _KS_LIMIT
+  assert _ks_statistic(noise, 0.45) > _KS_LIMIT
+
+
+def test_noise_does_not_depend_on_the_cohort():
+  for num_clients in (0, 5):
+    noise = _noise(aggregators.gaussian_noise_factory(2.0), num_clients)
+    assert _ks_statistic(noise, 2.0) < _KS_LIMIT
+
+
+def test_noise_is_added_to_the_result_of_the_inner_factory():
+  factory = aggregators.gaussian_noise_factory(
+    1e-4, tff.aggregators.UnweightedMeanFactory()
+  )
+  process = factory.create(tff.TensorType(np.float32, [2]))
+  values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
+  output = process.next(process.initialize(), values)
+  # Six standard deviations: exceeded once in 10^9 runs.
+  np.testing.assert_allclose(output.result, [2, 4], atol=6e-4)
+  assert output.measurements['noise_stddev'] == np.float32(1e-4)
+
+
+def test_fresh_noise_differs_between_runs_of_one_state():
+  process = aggregators.gaussian_noise_factory(1.0).create(_VECTOR)
+  state = process.initialize()
+  first = process.next(state, _zeros(1)).result
+  second = process.next(state, _zeros(1)).result
+  # The correlation of independent draws has a standard deviation of 0.007.
+  assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
+
+
+def test_fresh_noise_differs_between_factories():
+  first = _noise(aggregators.gaussian_noise_factory(1.0))
+  second = _noise(aggregators.gaussian_noise_factory(1.0))
+  assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
+
+
+def test_key_repeats_a_run():
+  runs = []
+  for _ in range(2):
+    process = aggregators.gaussian_noise_factory(1.0, noise_key=(7, -8)).create(
+      _VECTOR
+    )
+    first = process.next(process.initialize(), _zeros(1))
+    second = process.next(first.state, _zeros(1))
+    runs.append((first.result, second.result))
+  np.testing.assert_array_equal(runs[0], runs[1])
+  # Rounds do not repeat.
+  assert abs(np.corrcoef(*runs[0])[0, 1]) < 0.05
+
+
+def test_other_key_gives_other_noise():
+  keys = [(1, 2), (2, 1), (1, 3)]
+  draws = [
+    _noise(aggregators.gaussian_noise_factory(1.0, noise_key=k)) for k in keys
+  ]
+  off_diagonal = np.corrcoef(draws) - np.eye(3)
+  assert np.max(np.abs(off_diagonal)) < 0.05
+
+
+@pytest.mark.parametrize('noise_key', [None, (1, 2)])
+def test_tensors_have_noise_of_their_own(noise_key):
+  value_type = tff.to_type(
+    collections.OrderedDict(b=(np.float32, [5000]), a=(np.float64, [5000]))
+  )
+  factory = aggregators.gaussian_noise_factory(1.0, noise_key=noise_key)
+  process = factory.create(value_type)
+  noise = process.next(process.initialize(), []).result
+  assert noise['a'].dtype == np.float64
+  assert abs(np.corrcoef(noise['a'], noise['b'])[0, 1]) < 0.1
+  for name in 'ab':
+    assert _ks_statistic(noise[name], 1.0) < _KS_LIMIT
+
+
+def test_every_round_counts_on():
+  process = aggregators.gaussian_noise_factory(1.0).create(_VECTOR)
+  state = process.initialize()
+  for round_num in range(3):
+    assert state['privacy_noise'] == round_num
+    state = process.next(state, _zeros(1)).state
+
+
+def test_16_bit_values_are_summed_in_32_bits():
+  # In bfloat16, 256 + 1 is 256: the second client would not be in the sum.
+  bfloat16 = tf.bfloat16.as_numpy_dtype
+  factory = aggregators.gaussian_noise_factory(1e-6)
+  process = factory.create(tff.TensorType(bfloat16, [1]))
+  values = [np.array([v], bfloat16) for v in (256, 1, 1)]
+  output = process.next(process.initialize(), values)
+  assert output.result.dtype == bfloat16
+  assert float(output.result[0]) == 258.0
+
+
+def test_exact_measurements_inside_are_dropped():
+  for inner in (
+    aggregators.clipped_mean_factory(clipping_norm=1.0),
+    tff.aggregators.clipping_factory(1.0, tff.aggregators.SumFactory()),
+    tff.aggregators.zeroing_factory(
+      1.0, aggregators.difference_clipping_factory(1.0)
+    ),
+  ):
+    factory = aggregators.gaussian_noise_factory(0.1, inner)
+    process = factory.create(tff.TensorType(np.float32, [2]))
+    measurements = process.next.type_signature.result.measurements.member
+    assert tff.structure.name_list(measurements) == [
+      'noise_stddev',
+      'clipping_norm',
+    ]
+
+
+def test_exact_estimate_inside_is_refused():
+  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+    1.0, 0.5, 0.2
+  )
+  for clip in (
+    aggregators.difference_clipping_factory(estimate),
+    tff.aggregators.clipping_factory(estimate, tff.aggregators.SumFactory()),
+    tff.aggregators.zeroing_factory(estimate, tff.aggregators.SumFactory()),
+  ):
+    with pytest.raises(ValueError, match='must not adapt a norm'):
+      aggregators.gaussian_noise_factory(1.0, clip).create(_VECTOR)
+
+
+def test_weighted_inner_factory_is_refused_with_a_reason():
+  with pytest.raises(TypeError, match='how much one client can move'):
+    aggregators.gaussian_noise_factory(1.0, tff.aggregators.MeanFactory())
+
+
+@pytest.mark.parametrize('stddev', [0.0, -1.0, math.nan, math.inf])
+def test_stddev_out_of_range_raises(stddev):
+  with pytest.raises(ValueError, match='`noise_stddev` must be positive'):
+    aggregators.gaussian_noise_factory(stddev)
+
+
+def test_stddev_of_the_wrong_kind_raises():
+  with pytest.raises(TypeError, match='`noise_stddev` must be a number'):
+    aggregators.gaussian_noise_factory(True)
+
+
+@pytest.mark.parametrize('key', [1, (1,), (1, 2, 3), (1.0, 2), (True, 1), 'ab'])
+def test_key_of_the_wrong_kind_raises(key):
+  with pytest.raises(TypeError, match='`noise_key` must be a pair'):
+    aggregators.gaussian_noise_factory(1.0, noise_key=key)
+
+
+def test_key_that_does_not_fit_raises():
+  with pytest.raises(ValueError, match='64-bit'):
+    aggregators.gaussian_noise_factory(1.0, noise_key=(2**63, 0))
+
+
+def test_integer_leaf_is_refused():
+  with pytest.raises(TypeError, match='floating-point leaves'):
+    aggregators.gaussian_noise_factory(1.0).create(tff.TensorType(np.int32))
+
+
+def test_fresh_keys_differ_whenever_a_graph_runs():
+  @tf.function
+  def draw():
+    return gaussian_draws.draw_key(None, 0)
+
+  keys = {tuple(draw().numpy()) for _ in range(20)}
+  assert len(keys) == 20

@@ -1,0 +1,158 @@
+import json
+import math
+
+import pytest
+
+from analysis import advice, bound, results
+from tests.analysis import run_folders
+
+PRIVACY = {
+  'noise_multiplier': 2.0,
+  'target_delta': 1e-5,
+  'sampling': 'poisson',
+  'accountant': 'rdp',
+  'epsilon': 1.5,
+  'actual_epsilon': 1.5,
+}
+CONSTANTS = {
+  'smoothness': 2.0,
+  'gradient_bound': 3.0,
+  'local_stddev': 0.5,
+  'global_stddev': 0.25,
+  'initial_gap': 1.5,
+}
+# c = 1: α = 1, 1/3.
+UPDATES = {
+  2: [('a', 1.0, 60.0, 1.0), ('b', 3.0, 60.0, 1 / 3), ('mean', 9.0, 20.0, '')]
+}
+
+
+def _group(*folders):
+  return results.read_runs(folders)[0]
+
+
+def test_deviation_by_hand(tmp_path):
+  group = _group(
+    run_folders.write_run(
+      tmp_path / 'dp',
+      algorithm='dp_fed_avg',
+      privacy=PRIVACY,
+      updates=UPDATES,
+      accuracies=(0.1,) * 17,
+    )
+  )
+  (row,) = bound.deviation_data(group).to_dict('records')
+  assert row['t'] == 2
+  assert row['threshold'] == 1.0
+  # ᾱ = 2/3; the averaged update is no client.
+  assert row['between_clients'] == pytest.approx(1 / 3)
+  assert math.isnan(row['within_clients'])
+  # (1/3 * 1 + 1/3 * 3) / 2 over ᾱ n = 2/3 * 2.
+  assert row['bias'] == pytest.approx(0.5)
+  # z c √d / P over the same, over √16.
+  noise = 2.0 * math.sqrt(159_010) / 80 / (4 / 3) / 4
+  assert row['noise'] == pytest.approx(noise)
+
+
+def test_expected_norms_give_the_deviation_within_clients(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES
+  )
+  (folder / 'updates' / 'round_00002.csv').write_text(
+    'client_id,update_norm,angle_degrees,clip_factor,expected_norm\n'
+    'a,2,60,0.5,1\n'
+    'b,4,60,0.25,2\n'
+  )
+  (row,) = bound.deviation_data(_group(folder)).to_dict('records')
+  # α = 1/2, 1/4; α̃ = 1, 1/2; ᾱ = 3/4.
+  assert row['within_clients'] == pytest.approx(0.375)
+  assert row['between_clients'] == pytest.approx(0.25)
+  assert math.isnan(row['noise'])
+
+
+def test_rounds_with_norms_that_are_not_finite_are_left_out(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'ce',
+    algorithm='ce_fed_avg',
+    updates={0: [('a', 'nan', '', 1.0)], 2: UPDATES[2]},
+  )
+  assert bound.deviation_data(_group(folder))['t'].to_list() == [2]
+
+
+def test_terms_need_the_constants(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES
+  )
+  assert bound.term_data(_group(folder)).empty
+  (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
+  (row,) = bound.term_data(_group(folder)).to_dict('records')
+  # 4 G² (1/3), and 6 η_g η_l L Q G² N/P (1/9).
+  assert row['clipping_bias'] == pytest.approx(12.0)
+  assert row['clipping_variance'] == pytest.approx(
+    6 * 0.1 * 2 * 32 * 9 * 24 / 9
+  )
+  assert row['privacy_noise'] == 0.0
+
+
+def test_fed_avg_has_no_clipping_terms(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES)
+  (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
+  (row,) = bound.term_data(_group(folder)).to_dict('records')
+  assert row['clipping_bias'] == 0.0
+  assert row['clipping_variance'] == 0.0
+  # 12.5 η_l² L Q (σ_l² + 6 Q σ_g²), at ᾱ = 1.
+  assert row['client_drift'] == pytest.approx(
+    12.5 * 0.01 * 2 * 32 * (0.25 + 6 * 32 * 0.0625)
+  )
+
+
+def test_constants_that_are_no_numbers_are_left_out_by_name(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run')
+  path = folder / 'constants.json'
+  path.write_text(json.dumps(CONSTANTS | {'smoothness': 'large'}))
+  run = results.read_run(folder)
+  assert run.constants is None
+  assert run.notes == ('constants.json has no number `smoothness`: left out',)
+
+
+def test_drawings_show_the_data(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'dp', algorithm='dp_fed_avg', privacy=PRIVACY, updates=UPDATES
+  )
+  (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
+  group = _group(folder)
+  deviation = bound.deviation_data(group)
+  left, right = bound.draw_deviation(deviation, 'title').axes
+  assert [line.get_label() for line in left.get_lines()] == [
+    'DP-FedAvg: between clients'
+  ]
+  bias, noise = (line.get_ydata()[0] for line in right.get_lines())
+  assert bias == pytest.approx(100 * deviation['bias'][0])
+  assert noise == pytest.approx(100 * deviation['noise'][0])
+  terms = bound.term_data(group)
+  (ax,) = bound.draw_terms(terms, 'title').axes
+  drawn = {line.get_label(): line.get_ydata()[0] for line in ax.get_lines()}
+  assert drawn['privacy noise'] == pytest.approx(terms['privacy_noise'][0])
+  assert len(drawn) == 5
+
+
+def test_advice_costs_more_for_less_epsilon(tmp_path, monkeypatch):
+  monkeypatch.setattr(advice, 'EPSILONS', (1.5, 5.0))
+  updates = {2: [(f'c{i}', 1.0 + 0.1 * i, 60.0, 1.0) for i in range(40)]}
+  group = _group(
+    run_folders.write_run(
+      tmp_path / 'fed_avg', updates=updates, accuracies=(0.1,) * 101
+    )
+  )
+  table = advice.advise(group)
+  assert table['epsilon'].to_list() == [1.5, 5.0]
+  # N = 1920, P = 80, T = 100, δ = 1e-5, Poisson sampling, RDP.
+  assert table['noise_multiplier'].to_list() == pytest.approx(
+    [1.53, 0.846], rel=1e-3
+  )
+  assert table['averaged_noise'][0] > table['averaged_noise'][1]
+  assert table['clipping_norm'].between(1.0, 4.9).all()
+
+
+def test_no_advice_without_recorded_updates(tmp_path):
+  assert advice.advise(_group(run_folders.write_run(tmp_path / 'run'))).empty

@@ -1,0 +1,156 @@
+"""Tests of the client samplers."""
+
+import numpy as np
+import pytest
+
+from tff_clipping.programs import client_sampling
+
+_IDS = tuple(f'c{i:03d}' for i in range(100))
+
+
+def _samplers(seed=0):
+  return [
+    client_sampling.PoissonSampler(_IDS, sampling_prob=0.1, seed=seed),
+    client_sampling.FixedSizeSampler(_IDS, clients_per_round=10, seed=seed),
+    client_sampling.ShuffledEpochsSampler(
+      _IDS, clients_per_round=30, seed=seed
+    ),
+    client_sampling.RoundRobinSampler(
+      _IDS, clients_per_round=10, min_separation=4, seed=seed
+    ),
+  ]
+
+
+@pytest.mark.parametrize('index', range(4))
+def test_cohorts_depend_on_seed_and_round_alone(index):
+  first, second = _samplers()[index], _samplers()[index]
+  forward = [first.sample(t) for t in range(1, 20)]
+  backward = [second.sample(t) for t in range(19, 0, -1)][::-1]
+  assert forward == backward
+  other = _samplers(seed=1)[index]
+  assert forward != [other.sample(t) for t in range(1, 20)]
+  assert len({tuple(cohort) for cohort in forward}) > 1
+
+
+@pytest.mark.parametrize('index', range(4))
+def test_cohorts_are_clients_without_repetition(index):
+  sampler = _samplers()[index]
+  for t in range(1, 50):
+    cohort = sampler.sample(t)
+    assert len(set(cohort)) == len(cohort)
+    assert set(cohort) <= set(_IDS)
+
+
+def test_poisson_sampling_is_independent_with_the_given_probability():
+  sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=0.1, seed=3)
+  num_rounds = 4000
+  drawn = np.zeros([num_rounds, len(_IDS)])
+  for t in range(num_rounds):
+    for client_id in sampler.sample(t + 1):
+      drawn[t, int(client_id[1:])] = 1
+  # Mean 10 and variance 9 of the cohort, if clients are independent. Five
+  # standard errors: fails for fewer than one seed in a million, and the seed is
+  # fixed.
+  sizes = drawn.sum(axis=1)
+  assert abs(sizes.mean() - 10) < 5 * np.sqrt(9 / num_rounds)
+  assert abs(sizes.var() - 9) < 5 * 9 * np.sqrt(2 / num_rounds)
+  # Every client as often as any other.
+  error = np.sqrt(0.1 * 0.9 / num_rounds)
+  assert np.abs(drawn.mean(axis=0) - 0.1).max() < 5 * error
+  # No correlation between consecutive rounds of a client.
+  correlation = np.mean((drawn[1:] - 0.1) * (drawn[:-1] - 0.1)) / 0.09
+  assert abs(correlation) < 5 / np.sqrt(drawn[1:].size)
+
+
+def test_poisson_cohorts_can_be_empty():
+  sampler = client_sampling.PoissonSampler(_IDS[:2], sampling_prob=0.01, seed=0)
+  assert [] in [sampler.sample(t) for t in range(1, 20)]
+
+
+def test_poisson_with_probability_one_takes_everybody():
+  sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=1, seed=0)
+  assert sampler.sample(1) == list(_IDS)
+
+
+def test_fixed_size_cohorts_have_the_size():
+  sampler = _samplers()[1]
+  assert {len(sampler.sample(t)) for t in range(1, 50)} == {10}
+
+
+def test_an_epoch_takes_every_client_once():
+  sampler = _samplers()[2]
+  epochs = [
+    [c for t in range(4 * e + 1, 4 * e + 5) for c in sampler.sample(t)]
+    for e in range(3)
+  ]
+  for epoch in epochs:
+    assert sorted(epoch) == list(_IDS)
+  assert sampler.sample(1) != sampler.sample(5)
+
+
+def test_round_robin_keeps_its_separation():
+  sampler = _samplers()[3]
+  last = {}
+  for t in range(1, 200):
+    cohort = sampler.sample(t)
+    assert len(cohort) == 10
+    for client_id in cohort:
+      assert t - last.get(client_id, -99) >= 4
+      last[client_id] = t
+  assert set(last) == set(_IDS)
+
+
+@pytest.mark.parametrize(
+  ('make', 'error', 'message'),
+  [
+    (
+      lambda: client_sampling.PoissonSampler([], sampling_prob=0.5, seed=0),
+      ValueError,
+      '`client_ids` must not be empty',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(
+        ['a', 'a'], sampling_prob=0.5, seed=0
+      ),
+      ValueError,
+      '`client_ids` must be all different',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=0.0, seed=0),
+      ValueError,
+      '`sampling_prob` must be above 0 and at most 1, found 0.0',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob='x', seed=0),
+      TypeError,
+      '`sampling_prob` must be a number',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=-1),
+      ValueError,
+      '`seed` must not be negative',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=0.5),
+      TypeError,
+      '`seed` must be an integer',
+    ),
+    (
+      lambda: client_sampling.FixedSizeSampler(
+        ['a'], clients_per_round=2, seed=0
+      ),
+      ValueError,
+      '`clients_per_round` must be from 1 to the 1 clients',
+    ),
+    (
+      lambda: client_sampling.RoundRobinSampler(
+        _IDS, clients_per_round=10, min_separation=11, seed=0
+      ),
+      ValueError,
+      '`min_separation` must be from 1 to 10',
+    ),
+  ],
+)
+def test_bad_arguments_are_refused(make, error, message):
+  with pytest.raises(error, match=message):
+    make()

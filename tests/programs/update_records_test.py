@@ -1,0 +1,54 @@
+"""Tests of the records of clients' updates."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from tff_clipping.programs.update_records import UpdateRecords
+
+
+def _metrics(norms, angles):
+  return dict(
+    client_work=dict(
+      update_norm=np.array(norms, np.float32),
+      update_angle=np.array(angles, np.float32),
+    )
+  )
+
+
+def test_summary_and_file_of_a_chosen_round(tmp_path):
+  records = UpdateRecords(tmp_path / 'updates', rounds=[2], clipping_norm=2.0)
+  summary = records.record(
+    3, ['a', 'b', 'c', 'd'], _metrics([1, 2, 4, 5], [10, 20, 30, 40])
+  )
+  assert summary['update_norm_mean'] == 3
+  assert summary['update_norm_max'] == 5
+  assert math.isclose(summary['update_norm_std'], math.sqrt(2.5))
+  assert summary['clipped_fraction'] == 0.5
+  table = pd.read_csv(tmp_path / 'updates' / 'round_00002.csv')
+  assert table['client_id'].tolist() == ['a', 'b', 'c', 'd']
+  assert table['angle_degrees'].tolist() == [10, 20, 30, 40]
+  assert table['clip_factor'].tolist() == [1, 1, 0.5, 0.4]
+
+
+def test_other_rounds_are_not_written(tmp_path):
+  records = UpdateRecords(tmp_path / 'updates', rounds=[2], clipping_norm=None)
+  summary = records.record(2, ['a'], _metrics([1], [10]))
+  assert math.isnan(summary['clipped_fraction'])
+  assert not (tmp_path / 'updates').exists()
+
+
+def test_an_empty_cohort_has_no_summary(tmp_path):
+  records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=1.0)
+  summary = records.record(1, [], _metrics([], []))
+  assert all(math.isnan(value) for value in summary.values())
+  assert len(pd.read_csv(tmp_path / 'round_00000.csv')) == 0
+
+
+def test_an_update_that_is_not_finite_counts_as_clipped(tmp_path):
+  records = UpdateRecords(tmp_path, rounds=[], clipping_norm=1.0)
+  summary = records.record(
+    1, ['a', 'b'], _metrics([math.nan, 0.5], [math.nan, 1])
+  )
+  assert summary['clipped_fraction'] == 0.5
