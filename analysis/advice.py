@@ -28,8 +28,8 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
     group: Runs of one setting.
 
   Returns:
-    Columns epsilon, noise_multiplier, clipping_norm, share_of_mean_norm, bias,
-    noise, averaged_noise and total; the last four are those of
+    Columns epsilon, noise_multiplier, clipping_norm, share_of_mean_norm,
+    shrinkage, bias, noise, averaged_noise and total; the last five are those of
     `estimates.UpdateError`. Empty where the group has no recorded updates.
   """
   columns = [
@@ -37,6 +37,7 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
     'noise_multiplier',
     'clipping_norm',
     'share_of_mean_norm',
+    'shrinkage',
     'bias',
     'noise',
     'averaged_noise',
@@ -67,6 +68,7 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
         'noise_multiplier': multiplier,
         'clipping_norm': norm,
         'share_of_mean_norm': norm / mean_norm,
+        'shrinkage': error.shrinkage,
         'bias': error.bias,
         'noise': error.noise,
         'averaged_noise': error.averaged_noise,
@@ -85,6 +87,7 @@ def format_advice(table: pd.DataFrame) -> pd.DataFrame:
         'noise multiplier': f'{row["noise_multiplier"]:.4g}',
         'threshold c': f'{row["clipping_norm"]:.4g}',
         'c / mean norm': f'{row["share_of_mean_norm"]:.2f}',
+        'ᾱ': f'{row["shrinkage"]:.2f}',
         'clipping, at most (%)': f'{100 * row["bias"]:.1f}',
         'noise of a round (%)': f'{100 * row["noise"]:.0f}',
         'noise / √T (%)': f'{100 * row["averaged_noise"]:.1f}',

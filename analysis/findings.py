@@ -148,7 +148,8 @@ def advice_section(
     document.Paragraph(
       'For each ε, the threshold c with which clipping and noise together '
       'change the sum of T updates least, as estimated from the recorded '
-      'norms; the shares are those of the mean update norm. The share of '
+      'norms; the shares are those of the mean update norm. It takes η_g to be '
+      'raised by 1/ᾱ, as clipping shortens updates by ᾱ. The share of '
       'clipping is an upper limit, reached if what is lost points one way; '
       'the noise over √T takes the updates of all rounds to point one way. The '
       'norms are private data: a threshold chosen from them costs privacy that '

@@ -152,6 +152,12 @@ def rows_of_table(table: int) -> list[PublishedRow]:
   return [row for row in PUBLISHED_ROWS if row.table == table]
 
 
+def format_delta(delta: float) -> str:
+  """A δ as 1e-5 or 2.5e-5."""
+  mantissa, exponent = f'{delta:.2e}'.split('e')
+  return f'{float(mantissa):g}e{int(exponent)}'
+
+
 def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
   """How comparable runs depart from the paper's setting.
 
@@ -181,7 +187,7 @@ def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
     }
   )
   departures.extend(
-    f'δ = {delta:g} ({TARGET_DELTA:g})'
+    f'δ = {format_delta(delta)} ({format_delta(TARGET_DELTA)})'
     for delta in deltas
     if delta != TARGET_DELTA
   )

@@ -48,13 +48,49 @@ def write_report(
     ValueError: None of the folders is a run.
   """
   runs, left_out = results.read_runs(run_dirs)
+  return _write(runs, left_out, pathlib.Path(output_dir))
+
+
+def summary_table(runs: Sequence[RunLike]) -> str:
+  """The table of runs as text for a terminal.
+
+  Args:
+    runs: Run folders, or runs that were read already.
+
+  Returns:
+    One table for each group of comparable runs, then a line for each folder
+    that was left out and for each thing that is missing.
+  """
+  return _summary(*results.read_runs(runs))
+
+
+def main(argv: Sequence[str]) -> None:
+  if len(argv) < 2:
+    raise app.UsageError('Give at least one run folder.')
+  if not _OUTPUT.value:
+    raise app.UsageError('Give --output=DIR, the folder for the report.')
+  try:
+    # Read once: a run may be going on.
+    runs, left_out = results.read_runs(argv[1:])
+    path = _write(runs, left_out, pathlib.Path(_OUTPUT.value))
+  except (ValueError, OSError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    sys.exit(2)
+  print(_summary(runs, left_out))
+  print(f'\nReport: {path}\n        {path.with_suffix(".html")}')
+
+
+def _write(
+  runs: Sequence[results.Run],
+  left_out: Sequence[tuple[str, str]],
+  output: pathlib.Path,
+) -> pathlib.Path:
   if not runs:
     reasons = '; '.join(f'{name}: {reason}' for name, reason in left_out)
     raise ValueError(
       f'`run_dirs` must hold at least one run, found none ({reasons or "empty"}'
       ').'
     )
-  output = pathlib.Path(output_dir)
   output.mkdir(parents=True, exist_ok=True)
   groups = results.group_by_setting(runs)
   blocks: list[document.Block] = [
@@ -76,18 +112,10 @@ def write_report(
   return report
 
 
-def summary_table(runs: Sequence[RunLike]) -> str:
-  """The table of runs as text for a terminal.
-
-  Args:
-    runs: Run folders, or runs that were read already.
-
-  Returns:
-    One table for each group of comparable runs, then a line for each folder
-    that was left out and for each thing that is missing.
-  """
-  read, left_out = results.read_runs(runs)
-  groups = results.group_by_setting(read)
+def _summary(
+  runs: Sequence[results.Run], left_out: Sequence[tuple[str, str]]
+) -> str:
+  groups = results.group_by_setting(runs)
   parts = []
   titles = figures.panel_titles(groups)
   for title, group in zip(titles, groups, strict=True):
@@ -100,23 +128,9 @@ def summary_table(runs: Sequence[RunLike]) -> str:
     ]
     text = document.to_text(table.drop(columns=empty))
     parts.append(f'{title}\n{text}')
-  parts += [f'{run.name}: {note}' for run in read for note in run.notes]
+  parts += [f'{run.name}: {note}' for run in runs for note in run.notes]
   parts += [f'left out: {name}: {reason}' for name, reason in left_out]
   return '\n\n'.join(parts)
-
-
-def main(argv: Sequence[str]) -> None:
-  if len(argv) < 2:
-    raise app.UsageError('Give at least one run folder.')
-  if not _OUTPUT.value:
-    raise app.UsageError('Give --output=DIR, the folder for the report.')
-  try:
-    path = write_report(argv[1:], _OUTPUT.value)
-  except (ValueError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
-    sys.exit(2)
-  print(summary_table(argv[1:]))
-  print(f'\nReport: {path}\n        {path.with_suffix(".html")}')
 
 
 if __name__ == '__main__':

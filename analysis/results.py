@@ -176,7 +176,7 @@ class Run:
   @property
   def median_round_seconds(self) -> float:
     """Median time of a round, in seconds; NaN where unmeasured."""
-    return float(self.metrics['round_seconds'].median())
+    return float(self.metrics['round_seconds'].dropna().median())
 
   def setting(self) -> tuple[tuple[str, Any], ...]:
     """What must be equal for two runs to be compared."""

@@ -1,7 +1,9 @@
 """What was run: the report's sections on the runs and the paper's tables."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
 
 from analysis import (
   document,
@@ -141,31 +143,16 @@ def updates_section(
       'in the panels of FedAvg, which does not clip. t = 0 is the first round.'
     ),
   ]
-  with_updates = [run for run in runs if run.updates]
-  by_algorithm: dict[tuple[str, str], list[results.Run]] = {}
-  for run in tables.ordered(with_updates):
-    key = (run.task, paper.algorithm_name(run))
-    by_algorithm.setdefault(key, []).append(run)
-  for (task, algorithm), same in by_algorithm.items():
-    by_model: dict[str, list[results.Run]] = {}
-    for run in sorted(same, key=_figure_order):
-      by_model.setdefault(paper.model_name(run), []).append(run)
-    pictures = [
-      (model, update_figures.updates_by_round(shown, groups))
-      for model, shown in by_model.items()
-    ]
-    if len(by_model) > 1:
-      t = paper.FIGURE_ROUND
-      at_round = update_figures.updates_by_model(same, groups, t)
-      if len(at_round):
-        pictures.insert(0, (f'Round t = {t}', at_round))
-    for subject, data in pictures:
-      title = f'{subject} on {task}, {algorithm}'
-      name = f'updates_{style.file_part(title)}.png'
-      style.save(update_figures.draw_updates(data, title), output / name)
-      blocks.append(
-        document.Picture(name, f'Norm and angle of each update: {title}.')
-      )
+  for subject, task, algorithm, data, compared in _update_pictures(
+    runs, groups
+  ):
+    title = f'{subject} on {task}, {algorithm}'
+    name = f'updates_{style.file_part(title)}.png'
+    drawing = update_figures.draw_updates(data, title, compared)
+    style.save(drawing, output / name)
+    blocks.append(
+      document.Picture(name, f'Norm and angle of each update: {title}.')
+    )
   missing = [run.name for run in runs if not run.updates]
   if missing:
     blocks.append(
@@ -204,6 +191,37 @@ def paper_section(
     if not_run:
       blocks.append(document.Paragraph(f'Not run: {"; ".join(not_run)}.'))
   return blocks
+
+
+def _update_pictures(
+  runs: Sequence[results.Run], groups: Sequence[Sequence[results.Run]]
+) -> Iterator[tuple[str, str, str, pd.DataFrame, pd.DataFrame]]:
+  """Subject, task, algorithm and data of each figure of updates.
+
+  Last comes what sets the scales: figures of one model on one task, which are
+  there to be compared, have the same.
+  """
+  by_algorithm: dict[tuple[str, str], list[results.Run]] = {}
+  for run in tables.ordered([run for run in runs if run.updates]):
+    key = (run.task, paper.algorithm_name(run))
+    by_algorithm.setdefault(key, []).append(run)
+  pictures = []
+  for (task, algorithm), same in by_algorithm.items():
+    same.sort(key=_figure_order)
+    by_model: dict[str, list[results.Run]] = {}
+    for run in same:
+      by_model.setdefault(paper.model_name(run), []).append(run)
+    if len(by_model) > 1:
+      t = paper.FIGURE_ROUND
+      data = update_figures.updates_by_model(same, groups, t)
+      if len(data):
+        pictures.append((f'Round t = {t}', task, algorithm, data))
+    for model, shown in by_model.items():
+      data = update_figures.updates_by_round(shown, groups)
+      pictures.append((model, task, algorithm, data))
+  for subject, task, algorithm, data in pictures:
+    compared = pd.concat([p[3] for p in pictures if p[:2] == (subject, task)])
+    yield subject, task, algorithm, data, compared
 
 
 def _figure_order(run: results.Run) -> tuple[int, bool, str]:

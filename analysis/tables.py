@@ -160,7 +160,11 @@ def format_run_table(table: pd.DataFrame) -> pd.DataFrame:
         'clipped (%)': format_number(100.0 * row['clipped_fraction'], '.0f'),
         'noise multiplier': format_number(row['noise_multiplier'], '.4g'),
         'ε': epsilon,
-        'δ': format_number(row['delta'], '.0e').replace('e-0', 'e-'),
+        'δ': (
+          paper.format_delta(row['delta'])
+          if math.isfinite(row['delta'])
+          else MISSING
+        ),
         'sampling': row['sampling'] or MISSING,
         's/round': format_number(row['median_round_seconds'], '.2f'),
       }
@@ -277,7 +281,8 @@ def _published_row(
         key = _variant(run, group, f'ε = {epsilon}, {sampling}')
         drop = accuracy_drop(run, group, 'ce_fed_avg')
         private.setdefault(key, []).append(drop)
-        epsilons[epsilon] = None
+        if run.is_complete:
+          epsilons[epsilon] = None
   row = {
     'model': published.model,
     'data': published.data,
@@ -291,7 +296,7 @@ def _published_row(
     row['DP drop, paper'] = f'{published.dp_drop:.2f}'
     row['DP drop, ours'] = _variants_text(private)
     row['ε, paper'] = f'{published.epsilon:g}'
-    row['ε, ours'] = ', '.join(epsilons) or 'not run'
+    row['ε, ours'] = ', '.join(epsilons) or (MISSING if private else 'not run')
   first = groups[0][0]
   row['rounds T'] = str(first.num_rounds)
   row['seeds'] = ', '.join(sorted({str(group[0].seed) for group in groups}))

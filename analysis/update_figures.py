@@ -83,7 +83,9 @@ def updates_by_model(
   return _concatenated(frames)
 
 
-def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
+def draw_updates(
+  data: pd.DataFrame, title: str, compared: pd.DataFrame | None = None
+) -> figure.Figure:
   """Draws the panels of `updates_by_round` or `updates_by_model`.
 
   Every panel has the same scales. In round 0 there is no last update: the dots
@@ -92,6 +94,8 @@ def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
   Args:
     data: What to draw, not empty.
     title: What stands above the panels.
+    compared: What sets the scales, where several figures are to have the same:
+      the data of all of them. By default `data`.
 
   Returns:
     The figure. A panel without data says so.
@@ -103,8 +107,9 @@ def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
     drawing, grid = style.new_figure(
       len(rows), len(columns), width, 2.5 + 0.5 / len(rows)
     )
-    limits = _angle_limits(data['angle_degrees'])
-    top = _largest(pd.concat([data['update_norm'], data['threshold']]))
+    scale = data if compared is None else compared
+    limits = _angle_limits(scale['angle_degrees'])
+    top = _largest(pd.concat([scale['update_norm'], scale['threshold']]))
     for row, axes_row in zip(rows, grid, strict=True):
       for column, ax in zip(columns, axes_row, strict=True):
         panel = data[(data['row'] == row) & (data['column'] == column)]

@@ -2,14 +2,18 @@
 
 import collections
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tasks import partition as partition_lib
 
+# TensorFlow takes seconds to import, and looking at data needs none of it.
 if TYPE_CHECKING:
   import tensorflow as tf
+
+  from tff_clipping.programs import client_store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,4 +84,25 @@ class Task:
     return collections.OrderedDict(
       (key, tf.TensorSpec(value.shape[1:], value.dtype))
       for key, value in self.train.items()
+    )
+
+  def write_client_store(
+    self, cache_dir: str | os.PathLike
+  ) -> 'client_store.ClientStore':
+    """Writes a file for each client, unless they are there already.
+
+    Args:
+      cache_dir: Where the stores are; made if it is missing.
+
+    Returns:
+      The store, from which client computations read their examples.
+    """
+    from tff_clipping.programs import client_store
+
+    return client_store.write_client_store(
+      cache_dir,
+      self.name,
+      self.train,
+      self.partition.indices,
+      self.client_ids,
     )

@@ -189,3 +189,22 @@ def test_epsilon_data_hold_the_finished_private_runs(tmp_path):
   lines = _lines(ax)
   assert lines['DP-FedAvg, poisson sampling'] == pytest.approx([70.0, 80.0])
   assert lines['FedAvg (no privacy)'] == [90.0, 90.0]
+
+
+def test_update_figures_that_are_compared_share_their_scales(tmp_path):
+  runs, groups = _read(
+    run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES),
+    run_folders.write_run(
+      tmp_path / 'ce',
+      algorithm='ce_fed_avg',
+      updates={16: [('a', 9.0, 150.0, 0.1)]},
+    ),
+  )
+  both = update_figures.updates_by_round(runs, groups)
+  limits = []
+  for run in runs:
+    data = update_figures.updates_by_round([run], groups)
+    ax = update_figures.draw_updates(data, 'title', both).axes[0]
+    limits.append((ax.get_xlim(), ax.get_ylim()))
+  assert limits[0] == limits[1]
+  assert limits[0][1][1] > 9.0

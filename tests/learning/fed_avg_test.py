@@ -251,6 +251,9 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(store):
   np.testing.assert_allclose(norms[1], np.linalg.norm(update), rtol=1e-5)
   np.testing.assert_allclose(angles[1], np.degrees(np.arccos(cosine)), 1e-4)
   assert len(norms) == len(angles) == 3
+  aggregate = alone.metrics['aggregate']
+  np.testing.assert_allclose(aggregate['update_norm'], norms[1], rtol=1e-5)
+  np.testing.assert_allclose(aggregate['update_angle'], angles[1], rtol=1e-4)
 
 
 def test_datasets_as_client_values(store):

@@ -13,7 +13,8 @@ def _metrics(norms, angles):
     client_work=dict(
       update_norm=np.array(norms, np.float32),
       update_angle=np.array(angles, np.float32),
-    )
+    ),
+    aggregate=dict(update_norm=np.float32(0.5), update_angle=np.float32(7)),
   )
 
 
@@ -27,9 +28,13 @@ def test_summary_and_file_of_a_chosen_round(tmp_path):
   assert math.isclose(summary['update_norm_std'], math.sqrt(2.5))
   assert summary['clipped_fraction'] == 0.5
   table = pd.read_csv(tmp_path / 'updates' / 'round_00002.csv')
-  assert table['client_id'].tolist() == ['a', 'b', 'c', 'd']
-  assert table['angle_degrees'].tolist() == [10, 20, 30, 40]
-  assert table['clip_factor'].tolist() == [1, 1, 0.5, 0.4]
+  assert table['client_id'].tolist() == [
+    *'abcd',
+    'mean',
+  ]
+  assert table['angle_degrees'].tolist() == [10, 20, 30, 40, 7]
+  assert table['clip_factor'].tolist()[:4] == [1, 1, 0.5, 0.4]
+  assert math.isnan(table['clip_factor'].iloc[4])
 
 
 def test_other_rounds_are_not_written(tmp_path):
@@ -43,7 +48,8 @@ def test_an_empty_cohort_has_no_summary(tmp_path):
   records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=1.0)
   summary = records.record(1, [], _metrics([], []))
   assert all(math.isnan(value) for value in summary.values())
-  assert len(pd.read_csv(tmp_path / 'round_00000.csv')) == 0
+  table = pd.read_csv(tmp_path / 'round_00000.csv')
+  assert table['client_id'].tolist() == ['mean']
 
 
 def test_an_update_that_is_not_finite_counts_as_clipped(tmp_path):

@@ -40,6 +40,19 @@ def test_embedded_digits_task_by_label_skew():
   )
 
 
+def test_client_store_holds_each_clients_examples(tmp_path):
+  created = registry.create_task(
+    'embedded_digits', partition_config.PartitionConfig('iid', 8)
+  )
+  store = created.write_client_store(tmp_path)
+  assert store.client_ids == created.client_ids
+  assert store.element_spec == created.element_spec
+  examples = store.read_client(tf.constant(created.client_ids[5]))
+  rows = created.partition.indices[5]
+  np.testing.assert_array_equal(examples['x'], created.train['x'][rows])
+  np.testing.assert_array_equal(examples['y'], created.train['y'][rows])
+
+
 def test_unknown_task_is_refused():
   with pytest.raises(
     ValueError, match="`task` must be one of embedded_digits, .*, found 'foo'"

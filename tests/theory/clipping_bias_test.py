@@ -11,52 +11,6 @@ FACTORS = clipping_bias.clipping_factors(
 )
 
 
-def test_theorem_1_terms_of_the_statement_by_hand():
-  terms = bounds.theorem_1_terms(
-    PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS
-  )
-  # 4 * 1.5 / (2 * 0.01 * 4 * 50)
-  assert terms.initial_gap == pytest.approx(1.5)
-  # 12.5 * 1e-4 * 2 * 4 * (0.25 + 24 * 0.0625) * γ_1, γ_1 = 0.875
-  assert terms.client_drift == pytest.approx(0.0153125)
-  # 6 * 0.02 * 2 * 0.25 / 10 * γ_2, γ_2 = (1 + 0.5625) / 2
-  assert terms.sampling_noise == pytest.approx(0.0046875)
-  # 2 * 2 * 2 * 100 * 0.01 / (0.01 * 10 * 4)
-  assert terms.privacy_noise == pytest.approx(20.0)
-  # 4 * 9 * ((0.25 + 0) + (0.125 + 0.25)) / 2
-  assert terms.clipping_bias == pytest.approx(11.25)
-  # 6 * 0.02 * 2 * 4 * 9 * 40/10 * ((0.125 + 0) + (0.03125 + 0.0625)) / 2
-  assert terms.clipping_variance == pytest.approx(3.78)
-  assert terms.total == pytest.approx(
-    1.5 + 0.0153125 + 0.0046875 + 20.0 + 11.25 + 3.78
-  )
-  assert terms.standard == pytest.approx(1.52)
-  assert terms.clipping == pytest.approx(15.03)
-
-
-def test_theorem_1_terms_of_the_proof_by_hand():
-  terms = bounds.theorem_1_terms(
-    PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS, constants='proof'
-  )
-  # 10 * 1e-4 * 4 * 4 * (1 + 12 * 0.02 / 10) * 1.75 * 0.875
-  assert terms.client_drift == pytest.approx(0.025088)
-  assert terms.sampling_noise == pytest.approx(2 * 0.0046875)
-  assert terms.clipping_variance == pytest.approx(3.78 / 4)
-  assert terms.privacy_noise == pytest.approx(20.0)
-  assert terms.clipping_bias == pytest.approx(11.25)
-
-
-def test_without_clipping_and_noise_fed_avgs_bound_is_left():
-  terms = bounds.theorem_1_terms(PROBLEM, SCHEDULE)
-  assert terms.privacy_noise == 0.0
-  assert terms.clipping == 0.0
-  assert terms.total == terms.standard
-
-
-@given(
-  clipping_norm=st.floats(0.1, 10.0),
-  norms=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=5),
-)
 def test_clip_factor_is_one_up_to_the_threshold():
   np.testing.assert_array_equal(
     clipping_bias.clip_factor([0.0, 1.0, 2.0, 4.0], 2.0), [1.0, 1.0, 1.0, 0.5]

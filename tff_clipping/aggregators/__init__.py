@@ -8,6 +8,9 @@ from tff_clipping.aggregators.adaptive_clipping import (
 from tff_clipping.aggregators.difference_clipping import (
   difference_clipping_factory as difference_clipping_factory,
 )
+from tff_clipping.aggregators.distributed_gaussian import (
+  distributed_gaussian_mean_factory as distributed_gaussian_mean_factory,
+)
 from tff_clipping.aggregators.gaussian_noise import (
   gaussian_noise_factory as gaussian_noise_factory,
 )

@@ -11,8 +11,8 @@ counter-based generator (Philox). The guarantees of differential privacy are for
 real numbers: floating-point noise has been attacked through its lowest bits
 (Mironov 2012; Haney et al. 2022). Noise at the server is the sum of two draws,
 which makes that harder (Holohan and Braghin 2021) and lengthens the tails: a
-single draw is never beyond 5.7 standard deviations. Where this is not enough, use
-`distributed_gaussian_mean_factory`.
+single draw is never beyond 5.7 standard deviations. Where this is not enough,
+use `distributed_gaussian_mean_factory`.
 """
 
 import secrets

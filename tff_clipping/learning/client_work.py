@@ -3,16 +3,14 @@
 `build_client_work` returns a `tff.templates.MeasuredProcess` with
 
     initialize: ( -> ClientWorkState@SERVER)
-    next: (ClientWorkState@SERVER, ModelWeights@SERVER, {D}@CLIENTS
-           -> (ClientWorkState@SERVER, ClientResult@CLIENTS, measurements@SERVER))
+    next: (ClientWorkState@SERVER, ModelWeights@SERVER, {D}@CLIENTS) ->
+          (ClientWorkState@SERVER, ClientResult@CLIENTS, measurements@SERVER)
 
 where `D` is a string, the id of a client of a store, or a data set of examples.
 It is not a `tff.learning.templates.ClientWorkProcess`, since that one accepts
 only data sets.
 """
 
-import collections
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.learning import local_sgd
+from tff_clipping.learning import local_sgd, update_measurements
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 
@@ -111,15 +109,10 @@ def build_client_work(
     update = train(list(weights.trainable), examples, client_seed)
     result = tff.learning.templates.ClientResult(update, tf.constant(1.0))
     if not measure_updates:
-      return result, tf.zeros([1, 0])
-    global_update = [
-      new - old
-      for new, old in zip(weights.trainable, state.previous_model, strict=True)
-    ]
-    row = tf.stack([_norm(update), _angle(update, global_update)])
-    # There is no last update in the first round.
-    row = tf.where([True, state.round_num > 0], row, [0.0, math.nan])
-    return result, row[tf.newaxis]
+      return result, ()
+    return result, update_measurements.norm_and_angle(
+      update, weights.trainable, state.previous_model, state.round_num
+    )
 
   @tff.federated_computation
   def initialize():
@@ -131,7 +124,7 @@ def build_client_work(
     tff.FederatedType(data_type, tff.CLIENTS),
   )
   def next_fn(state, weights, data):
-    result, rows = tff.federated_map(
+    result, measured = tff.federated_map(
       work,
       (
         data,
@@ -140,7 +133,7 @@ def build_client_work(
       ),
     )
     if measure_updates:
-      measurements = tff.federated_map(_as_measurements, _collect(rows))
+      measurements = update_measurements.collect(measured)
     else:
       measurements = tff.federated_value((), tff.SERVER)
     return tff.templates.MeasuredProcessOutput(
@@ -150,52 +143,6 @@ def build_client_work(
   return tff.templates.MeasuredProcess(
     initialize, next_fn, next_is_multi_arg=True
   )
-
-
-_ROW_TYPE = tff.TensorType(np.float32, [1, 2])
-_ROWS_TYPE = tff.TensorType(np.float32, [None, 2])
-
-
-@tff.tensorflow.computation(_ROWS_TYPE)
-def _as_measurements(rows):
-  return collections.OrderedDict(
-    update_norm=rows[:, 0], update_angle=rows[:, 1]
-  )
-
-
-def _collect(rows: tff.Value) -> tff.Value:
-  """Returns the clients' rows, in the order of the clients, at the server."""
-
-  @tff.tensorflow.computation
-  def zero():
-    return tf.compat.v1.placeholder_with_default(tf.zeros([0, 2]), [None, 2])
-
-  @tff.tensorflow.computation(_ROWS_TYPE, _ROW_TYPE)
-  def accumulate(rows, row):
-    return tf.concat([rows, row], axis=0)
-
-  @tff.tensorflow.computation(_ROWS_TYPE, _ROWS_TYPE)
-  def merge(left, right):
-    return tf.concat([left, right], axis=0)
-
-  @tff.tensorflow.computation(_ROWS_TYPE)
-  def report(rows):
-    return rows
-
-  return tff.federated_aggregate(rows, zero(), accumulate, merge, report)
-
-
-def _norm(update) -> tf.Tensor:
-  return tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(u)) for u in update]))
-
-
-def _angle(left, right) -> tf.Tensor:
-  """Returns the angle between two updates, in degrees, NaN for a zero one."""
-  dot = tf.add_n(
-    [tf.reduce_sum(a * b) for a, b in zip(left, right, strict=True)]
-  )
-  cosine = dot / (_norm(left) * _norm(right))
-  return tf.acos(tf.clip_by_value(cosine, -1.0, 1.0)) * (180 / math.pi)
 
 
 def _example_type(input_spec) -> tff.Type:

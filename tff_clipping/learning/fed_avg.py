@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.learning import client_work as client_work_lib
+from tff_clipping.learning import update_measurements
 from tff_clipping.learning.client_work import ModelFn
 
 AggregationFactory = (
@@ -72,8 +73,9 @@ def build_fed_avg(
     measure_updates: Whether the metrics hold, under `client_work`, the norm
       `update_norm` of each client's update before aggregation and its angle
       `update_angle` in degrees to the last global update (NaN in the first
-      round), both in the order of the cohort. They are exact: for simulations
-      only, never for a private deployment.
+      round), both in the order of the cohort; and under `aggregate` the same
+      two of the aggregate. The clients' are exact: for simulations only, never
+      for a private deployment.
 
   Returns:
     A `tff.learning.templates.LearningProcess`.
@@ -129,7 +131,9 @@ def build_fed_avg(
   finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
     server_optimizer, weights_type
   )
-  return _compose(initial_weights, client_work, aggregator, finalizer)
+  return _compose(
+    initial_weights, client_work, aggregator, finalizer, measure_updates
+  )
 
 
 def _compose(
@@ -137,6 +141,7 @@ def _compose(
   client_work: tff.templates.MeasuredProcess,
   aggregator: tff.templates.AggregationProcess,
   finalizer: tff.learning.templates.FinalizerProcess,
+  measure_updates: bool,
 ) -> tff.learning.templates.LearningProcess:
   """Puts the parts of a round together.
 
@@ -185,14 +190,18 @@ def _compose(
         finalizer=finalized.state,
       )
     )
-    metrics = tff.federated_zip(
-      collections.OrderedDict(
-        client_work=worked.measurements,
-        aggregator=aggregated.measurements,
-        finalizer=finalized.measurements,
-      )
+    metrics = collections.OrderedDict(
+      client_work=worked.measurements,
+      aggregator=aggregated.measurements,
+      finalizer=finalized.measurements,
     )
-    return tff.learning.templates.LearningProcessOutput(new_state, metrics)
+    if measure_updates:
+      metrics['aggregate'] = update_measurements.measure_at_server(
+        aggregated.result, weights, state.client_work
+      )
+    return tff.learning.templates.LearningProcessOutput(
+      new_state, tff.federated_zip(metrics)
+    )
 
   @tff.tensorflow.computation(state_type.member)
   def get_model_weights(state):

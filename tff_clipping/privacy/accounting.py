@@ -266,6 +266,7 @@ def compute_max_rounds(
   return low
 
 
+@functools.lru_cache(maxsize=64)
 def build_rounds(
   mechanism: sampled_gaussian.SampledGaussian, accountant: str
 ) -> Rounds:
@@ -368,7 +369,7 @@ def _search_by_orders(
       )
     except ValueError:
       break  # Out of reach with these orders, perhaps not with all of them.
-    rounds = renyi.RenyiRounds(build_mechanism(guess))
+    rounds = build_rounds(build_mechanism(guess), 'rdp')
     _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
     if best in orders:
       return guess

@@ -114,8 +114,8 @@ class PrivacyLedger:
         limit = self._plan.target_epsilon or self._plan.epsilon
         raise BudgetExhaustedError(
           f'The budget is spent: {self.num_releases} releases have cost '
-          f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, '
-          f'would pass {limit:.6g}. Keep the model of the last round that was '
+          f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, would '
+          f'pass {limit:.6g}. Keep the model of the last round that was '
           'charged; more rounds need a new plan and a new ledger, whose epsilon '
           'adds to this one.'
         )

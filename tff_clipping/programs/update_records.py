@@ -27,8 +27,9 @@ class UpdateRecords:
 
   For each chosen round t (from 0, as in the paper's figures) there is a file
   `round_0000t.csv` with a row for each client: its id, the norm of its update
-  before clipping, the angle to the last global update in degrees, and the factor
-  alpha = min(1, c / norm) that clipping scales it by.
+  before clipping, the angle to the last global update in degrees, and the
+  factor alpha = min(1, c / norm) that clipping scales it by. A last row, with
+  the id 'mean' and no factor, is of the aggregate.
   """
 
   def __init__(
@@ -58,7 +59,7 @@ class UpdateRecords:
       round_num: The number of the round, from 1: the paper's t + 1.
       cohort: The ids of the clients, in the order of the measurements.
       metrics: The metrics of the process, with `update_norm` and `update_angle`
-        under `client_work`.
+        under `client_work` and `aggregate`.
 
     Returns:
       A value for each of `SUMMARY_FIELDS`; NaN where there is none.
@@ -66,7 +67,7 @@ class UpdateRecords:
     norms = np.asarray(metrics['client_work']['update_norm'], np.float64)
     angles = np.asarray(metrics['client_work']['update_angle'], np.float64)
     if round_num - 1 in self._rounds:
-      self._write(round_num - 1, cohort, norms, angles)
+      self._write(round_num - 1, cohort, norms, angles, metrics['aggregate'])
     clipped = (
       np.mean(~(norms <= self._clipping_norm))
       if self._clipping_norm is not None and len(norms)
@@ -81,7 +82,7 @@ class UpdateRecords:
       zip(SUMMARY_FIELDS, map(float, values), strict=True)
     )
 
-  def _write(self, t: int, cohort, norms, angles) -> None:
+  def _write(self, t: int, cohort, norms, angles, aggregate) -> None:
     self._folder.mkdir(parents=True, exist_ok=True)
     factors = np.ones_like(norms)
     if self._clipping_norm is not None:
@@ -97,5 +98,8 @@ class UpdateRecords:
       )
       for row in zip(cohort, norms, angles, factors, strict=True):
         writer.writerow(row)
+      writer.writerow(
+        ['mean', aggregate['update_norm'], aggregate['update_angle'], '']
+      )
     os.chmod(file.name, 0o644)
     os.replace(file.name, self._folder / f'round_{t:05d}.csv')

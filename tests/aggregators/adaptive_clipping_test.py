@@ -1,0 +1,148 @@
+"""Tests of `adaptive_dp_mean_factory`."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+from tff_clipping.aggregators import adaptive_clipping
+
+_VECTOR = tff.TensorType(np.float32, [2])
+
+
+def _factory(**arguments):
+  defaults = {
+    'initial_clipping_norm': 1.0,
+    'noise_multiplier': 1.0,
+    'clients_per_round': 100,
+  }
+  return aggregators.adaptive_dp_mean_factory(**(defaults | arguments))
+
+
+def test_value_noise_makes_up_for_the_noise_of_the_bits():
+  # 1 / 0.6^2 - 1 / (2 * 0.375)^2 = 2.778 - 1.778 = 1.
+  multiplier = adaptive_clipping.value_noise_multiplier(0.6, 0.375)
+  assert multiplier == pytest.approx(1.0)
+  # Together: z^-2 = z'^-2 + (2 s)^-2.
+  multiplier = adaptive_clipping.value_noise_multiplier(1.3, 4.0)
+  assert multiplier**-2 + 8.0**-2 == pytest.approx(1.3**-2)
+
+
+def test_noise_follows_the_clipping_norm():
+  output_type = tff.TensorType(np.float32, [20_000])
+  process = _factory(initial_clipping_norm=0.5, clients_per_round=100).create(
+    output_type
+  )
+  state = process.initialize()
+  expected = adaptive_clipping.value_noise_multiplier(1.0, 5.0)
+  for _ in range(2):
+    output = process.next(state, [])
+    state = output.state
+    clipping_norm = output.measurements['clipping_norm']
+    stddev = output.measurements['noise_stddev']
+    assert stddev == pytest.approx(expected * clipping_norm, rel=1e-6)
+    # Six standard deviations of the estimate from 20,000 draws.
+    assert np.std(output.result) * 100 == pytest.approx(stddev, rel=0.03)
+
+
+def test_norm_follows_the_quantile():
+  # Norms 1 ... 100: the quantile of 0.3 is 30. The noise on the bits, 1e-3 of
+  # the clients, moves the estimate by a fraction of a percent.
+  process = _factory(
+    noise_multiplier=1e-2,
+    target_quantile=0.3,
+    learning_rate=1.0,
+    initial_clipping_norm=5.0,
+    below_count_stddev=0.1,
+  ).create(_VECTOR)
+  values = [np.array([0, norm], np.float32) for norm in range(1, 101)]
+  state = process.initialize()
+  for _ in range(25):
+    output = process.next(state, values)
+    state = output.state
+  assert output.measurements['clipping_norm'] == pytest.approx(30, rel=0.1)
+
+
+def test_values_are_clipped_to_the_norm_of_the_round():
+  process = _factory(
+    noise_multiplier=1e-5, clients_per_round=2, below_count_stddev=0.1
+  ).create(_VECTOR)
+  values = [np.array(v, np.float32) for v in ([3, 4], [0, 0.5])]
+  output = process.next(process.initialize(), values)
+  np.testing.assert_allclose(output.result, [0.3, 0.65], atol=1e-4)
+
+
+def test_key_repeats_the_norms_and_the_means():
+  runs = []
+  for _ in range(2):
+    process = _factory(noise_key=(5, 6)).create(_VECTOR)
+    state = process.initialize()
+    seen = []
+    for _ in range(3):
+      output = process.next(state, [np.array([3, 4], np.float32)])
+      state = output.state
+      seen.append([*output.result, output.measurements['clipping_norm']])
+    runs.append(seen)
+  np.testing.assert_array_equal(*runs)
+
+
+def test_fresh_noise_on_the_bits_differs_between_runs():
+  process = _factory(clients_per_round=10, noise_multiplier=0.5).create(_VECTOR)
+  state = process.initialize()
+  norms = set()
+  for _ in range(4):
+    next_state = process.next(state, []).state
+    norms.add(float(process.next(next_state, []).measurements['clipping_norm']))
+  assert len(norms) == 4
+
+
+def test_nonfinite_updates_and_empty_cohorts_are_harmless():
+  process = _factory().create(_VECTOR)
+  state = process.initialize()
+  for cohort in ([], [np.array([np.nan, 1], np.float32)]):
+    output = process.next(state, cohort)
+    state = output.state
+    assert np.all(np.isfinite(output.result))
+    assert np.isfinite(output.measurements['clipping_norm'])
+
+
+def test_nothing_exact_is_reported():
+  process = _factory(
+    sum_factory=tff.aggregators.clipping_factory(
+      5.0, tff.aggregators.SumFactory()
+    )
+  ).create(_VECTOR)
+  measurements = process.next.type_signature.result.measurements.member
+  assert tff.structure.name_list(measurements) == [
+    'clipping_norm',
+    'noise_stddev',
+  ]
+
+
+def test_bits_with_too_little_noise_raise():
+  with pytest.raises(ValueError, match='above half the `noise_multiplier`'):
+    _factory(noise_multiplier=1.0, below_count_stddev=0.5)
+
+
+@pytest.mark.parametrize(
+  ('name', 'value'),
+  [
+    ('initial_clipping_norm', 0.0),
+    ('noise_multiplier', -1.0),
+    ('clients_per_round', math.nan),
+    ('learning_rate', math.inf),
+    ('target_quantile', 1.0),
+    ('target_quantile', 0.0),
+    ('below_count_stddev', 0.0),
+  ],
+)
+def test_argument_out_of_range_raises(name, value):
+  with pytest.raises(ValueError, match=f'`{name}` must be'):
+    _factory(**{name: value})
+
+
+def test_argument_of_the_wrong_kind_raises():
+  with pytest.raises(TypeError, match='`target_quantile` must be a number'):
+    _factory(target_quantile='half')

@@ -1,0 +1,192 @@
+"""Tests of `clipped_mean_factory`, `dp_mean_factory` and the fixed mean."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+
+_VECTOR = tff.TensorType(np.float32, [2])
+
+
+def _run(factory, values, value_type=_VECTOR):
+  process = factory.create(value_type)
+  return process.next(process.initialize(), values)
+
+
+def _vectors(*rows):
+  return [np.array(row, np.float32) for row in rows]
+
+
+def test_clipped_mean_is_over_the_clients_that_took_part():
+  # (3, 4) becomes (0.6, 0.8): the mean with (0, 1) and (0, 0) is (0.2, 0.6).
+  output = _run(
+    aggregators.clipped_mean_factory(clipping_norm=1),
+    _vectors([3, 4], [0, 1], [0, 0]),
+  )
+  np.testing.assert_allclose(output.result, [0.2, 0.6], rtol=1e-6)
+  assert output.measurements['clipped_count'] == 1
+
+
+def test_clipped_mean_with_a_huge_norm_is_the_mean():
+  values = _vectors([3, 4], [-1, 0.5], [7, 8])
+  output = _run(aggregators.clipped_mean_factory(clipping_norm=1e20), values)
+  plain = _run(tff.aggregators.UnweightedMeanFactory(), values)
+  np.testing.assert_array_equal(output.result, plain.result)
+
+
+def test_clipped_mean_of_nobody_is_zero():
+  output = _run(aggregators.clipped_mean_factory(clipping_norm=1.0), [])
+  np.testing.assert_array_equal(output.result, [0, 0])
+
+
+def test_fixed_mean_divides_by_the_public_number():
+  output = _run(
+    aggregators.fixed_denominator_mean_factory(4), _vectors([4, 8], [4, 0])
+  )
+  np.testing.assert_array_equal(output.result, [2, 2])
+
+
+def test_dp_mean_divides_by_the_public_number_and_clips():
+  # (3, 4) becomes (0.6, 0.8), the NaN zero: (0.6, 1.8) / 5.
+  output = _run(
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1e-7, clients_per_round=5
+    ),
+    _vectors([3, 4], [0, 1], [np.nan, 1]),
+  )
+  np.testing.assert_allclose(output.result, [0.12, 0.36], rtol=1e-5)
+
+
+@pytest.mark.parametrize('num_clients', [0, 1, 12])
+def test_dp_mean_adds_what_its_noise_multiplier_charges(num_clients):
+  # The standard deviation of the mean is z c / P, whatever the cohort. That of
+  # the estimate from 20,000 draws is 0.5 %: 3 % is six of them.
+  size, clip, multiplier, per_round = 20_000, 0.5, 3.0, 10
+  value_type = tff.TensorType(np.float32, [size])
+  output = _run(
+    aggregators.dp_mean_factory(
+      clipping_norm=clip,
+      noise_multiplier=multiplier,
+      clients_per_round=per_round,
+    ),
+    [np.zeros(size, np.float32)] * num_clients,
+    value_type,
+  )
+  expected = multiplier * clip / per_round
+  assert np.std(output.result) == pytest.approx(expected, rel=0.03)
+  assert abs(np.mean(output.result)) < 6 * expected / math.sqrt(size)
+  noise_stddev = output.measurements['clipping']['mean_value']['noise_stddev']
+  assert noise_stddev == np.float32(multiplier * clip)
+
+
+def test_dp_mean_reports_nothing_exact():
+  process = aggregators.dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=2,
+    sum_factory=aggregators.difference_clipping_factory(2.0),
+  ).create(_VECTOR)
+  measurements = process.next.type_signature.result.measurements.member
+  assert measurements.is_equivalent_to(
+    tff.to_type(
+      collections.OrderedDict(
+        clipping=collections.OrderedDict(
+          mean_value=collections.OrderedDict(
+            noise_stddev=np.float32, clipping_norm=np.float32
+          )
+        ),
+        clipping_norm=np.float32,
+      )
+    )
+  )
+
+
+def test_dp_mean_uses_its_sum_factory():
+  output = _run(
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0,
+      noise_multiplier=1e-6,
+      clients_per_round=2,
+      sum_factory=aggregators.secure_sum_factory(1.0),
+    ),
+    _vectors([3, 4], [0, 1]),
+  )
+  np.testing.assert_allclose(output.result, [0.3, 0.9], rtol=1e-4)
+  measurements = output.measurements['clipping']['mean_value']
+  assert measurements['secure_sum_out_of_bounds_count'] == 0
+
+
+def test_dp_mean_with_a_key_repeats():
+  factory = aggregators.dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=2,
+    noise_key=(1, 2),
+  )
+  values = _vectors([3, 4])
+  np.testing.assert_array_equal(
+    _run(factory, values).result, _run(factory, values).result
+  )
+
+
+def test_neighbouring_cohorts_differ_by_at_most_the_sensitivity():
+  # Equal noise, by its key, cancels in the difference. In float64 the rounding
+  # of the sums is 1e-16 of them.
+  value_type = tff.TensorType(np.float64, [4])
+  clip, per_round = 0.7, 3
+  process = aggregators.dp_mean_factory(
+    clipping_norm=clip,
+    noise_multiplier=1.0,
+    clients_per_round=per_round,
+    noise_key=(3, 4),
+  ).create(value_type)
+  state = process.initialize()
+  generator = np.random.default_rng(2)
+  for added in (np.full(4, np.nan), np.full(4, 3e19), np.full(4, 1e15)):
+    cohort = list(generator.normal(size=(generator.integers(1, 6), 4)))
+    without = process.next(state, cohort).result
+    difference = process.next(state, [*cohort, added]).result - without
+    assert np.linalg.norm(difference) <= clip / per_round * (1 + 1e-14)
+    difference = process.next(state, [*cohort[1:], added]).result - without
+    assert np.linalg.norm(difference) <= 2 * clip / per_round * (1 + 1e-14)
+
+
+@pytest.mark.parametrize('name', ['noise_multiplier', 'clients_per_round'])
+@pytest.mark.parametrize('value', [0.0, -1, math.nan, math.inf])
+def test_dp_mean_argument_out_of_range_raises(name, value):
+  arguments = {
+    'clipping_norm': 1.0,
+    'noise_multiplier': 1.0,
+    'clients_per_round': 2,
+    name: value,
+  }
+  with pytest.raises(ValueError, match=f'`{name}` must be positive'):
+    aggregators.dp_mean_factory(**arguments)
+
+
+@pytest.mark.parametrize(
+  'name', ['clipping_norm', 'noise_multiplier', 'clients_per_round']
+)
+def test_dp_mean_argument_of_the_wrong_kind_raises(name):
+  arguments = {
+    'clipping_norm': 1.0,
+    'noise_multiplier': 1.0,
+    'clients_per_round': 2,
+    name: True,
+  }
+  with pytest.raises(TypeError, match=f'`{name}` must be a number'):
+    aggregators.dp_mean_factory(**arguments)
+
+
+def test_weighted_sum_factory_is_refused_with_a_reason():
+  with pytest.raises(TypeError, match='how much one client can move'):
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0,
+      noise_multiplier=1.0,
+      clients_per_round=2,
+      sum_factory=tff.aggregators.MeanFactory(),
+    )

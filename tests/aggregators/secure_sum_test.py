@@ -1,0 +1,133 @@
+"""Tests of `secure_sum_factory`."""
+
+import collections
+import math
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from hypothesis import strategies as st
+
+from tff_clipping import aggregators
+from tff_clipping.aggregators import secure_sum
+
+_VECTOR = tff.TensorType(np.float32, [2])
+
+
+def _run(factory, values, value_type=_VECTOR):
+  process = factory.create(value_type)
+  return process.next(process.initialize(), values)
+
+
+def _vectors(*rows):
+  return [np.array(row, np.float32) for row in rows]
+
+
+def test_sum_of_values_in_bounds():
+  output = _run(
+    aggregators.secure_sum_factory(4.0), _vectors([3, -4], [0.5, 1])
+  )
+  np.testing.assert_allclose(output.result, [3.5, -3.0], rtol=1e-6)
+  assert output.measurements['secure_sum_bound'] == 4.0
+  assert output.measurements['secure_sum_out_of_bounds_count'] == 0
+
+
+def test_values_out_of_bounds_are_clamped_and_counted():
+  output = _run(
+    aggregators.secure_sum_factory(1.0),
+    _vectors([3, -4], [0.5, 1], [np.nan, 0.25], [0, -np.inf]),
+  )
+  np.testing.assert_allclose(output.result, [1.5, -0.75], rtol=1e-6)
+  assert output.measurements['secure_sum_out_of_bounds_count'] == 3
+
+
+def test_noise_at_the_clients_widens_the_bound():
+  output = _run(
+    aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5),
+    _vectors([4.9, -4.9]),
+  )
+  assert output.measurements['secure_sum_bound'] == 5.0
+  assert output.measurements['secure_sum_out_of_bounds_count'] == 0
+  np.testing.assert_allclose(output.result, [4.9, -4.9], rtol=1e-6)
+
+
+def test_clipped_values_are_never_out_of_bounds():
+  generator = np.random.default_rng(3)
+  for clip in (0.1, 1 / 3, 1.0, 7e-9, 3e10):
+    values = list((generator.normal(size=(20, 2)) * 10 * clip).astype('f4'))
+    values += _vectors([1e15, 0], [0, -1e15])
+    output = _run(
+      aggregators.difference_clipping_factory(
+        clip, aggregators.secure_sum_factory(clip)
+      ),
+      values,
+    )
+    measurements = output.measurements['clipping']
+    assert measurements['secure_sum_out_of_bounds_count'] == 0
+
+
+def test_empty_cohort_gives_zero():
+  output = _run(aggregators.secure_sum_factory(1.0), [])
+  np.testing.assert_array_equal(output.result, [0, 0])
+
+
+def test_all_dtypes_and_structures():
+  value_type = tff.to_type(
+    collections.OrderedDict(
+      b=[(np.float64, []), (np.float16, [1])],
+      a=(tf.bfloat16.as_numpy_dtype, [2]),
+    )
+  )
+  value = collections.OrderedDict(
+    b=[np.float64(0.3), np.array([0.5], np.float16)],
+    a=np.array([1, -0.25], tf.bfloat16.as_numpy_dtype),
+  )
+  output = _run(aggregators.secure_sum_factory(1.0), [value, value], value_type)
+  assert output.result['b'][0] == pytest.approx(0.6, rel=1e-6)
+  assert output.result['b'][1].dtype == np.float16
+  np.testing.assert_allclose(
+    np.asarray(output.result['a'], np.float32), [2, -0.5], rtol=1e-2
+  )
+
+
+def test_equal_to_the_secure_sum_of_tff():
+  generator = np.random.default_rng(4)
+  values = list(generator.uniform(-1, 1, size=(9, 2)).astype('f4'))
+  ours = _run(aggregators.secure_sum_factory(1.0), values).result
+  theirs = _run(tff.aggregators.SecureSumFactory(1.0), values).result
+  np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.given(
+  bound=st.floats(1e-12, 1e12),
+  shares=st.lists(st.floats(-1, 1), min_size=1, max_size=4),
+  dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_rounding_never_lengthens(bound, shares, dtype):
+  value = np.clip(np.array(shares) * bound, -bound, bound).astype(dtype)
+  hypothesis.assume(np.all(np.abs(value.astype(np.float64)) <= bound))
+  encoded = secure_sum._encode(tf.constant(value), bound)
+  assert np.all((encoded >= 0) & (encoded < 2**32))
+  decoded = secure_sum._decode(encoded, 1, bound, tf.float64).numpy()
+  assert np.all(np.abs(decoded) <= np.abs(value.astype(np.float64)))
+  np.testing.assert_allclose(decoded, value, rtol=4e-7, atol=bound * 5e-10)
+
+
+@pytest.mark.parametrize('clip', [0, -1.0, math.nan, math.inf])
+def test_norm_out_of_range_raises(clip):
+  with pytest.raises(ValueError, match='`clipping_norm` must be'):
+    aggregators.secure_sum_factory(clip)
+
+
+@pytest.mark.parametrize('stddev', [0.0, -1.0, math.nan])
+def test_noise_out_of_range_raises(stddev):
+  with pytest.raises(ValueError, match='`local_noise_stddev` must be'):
+    aggregators.secure_sum_factory(1.0, local_noise_stddev=stddev)
+
+
+def test_integer_leaf_is_refused():
+  with pytest.raises(TypeError, match='floating-point leaves'):
+    aggregators.secure_sum_factory(1.0).create(tff.TensorType(np.int32))

@@ -1,0 +1,158 @@
+"""Tests of the factories inside TFF's own learning algorithms."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+
+_SPEC = collections.OrderedDict(
+  x=tf.TensorSpec([None, 2], tf.float32), y=tf.TensorSpec([None, 1], tf.float32)
+)
+
+
+def _model_fn():
+  model = tf.keras.Sequential(
+    [tf.keras.layers.Dense(1, kernel_initializer='ones', input_shape=(2,))]
+  )
+  return tff.learning.models.from_keras_model(
+    model, loss=tf.keras.losses.MeanSquaredError(), input_spec=_SPEC
+  )
+
+
+def _sgd(learning_rate=1.0):
+  return lambda: tf.keras.optimizers.SGD(learning_rate)
+
+
+def _clients():
+  generator = np.random.default_rng(0)
+  return [
+    tf.data.Dataset.from_tensor_slices(
+      collections.OrderedDict(
+        x=generator.normal(size=(4, 2)).astype(np.float32),
+        y=generator.normal(size=(4, 1)).astype(np.float32),
+      )
+    ).batch(2)
+    for _ in range(2)
+  ]
+
+
+def _dp_mean(noise_multiplier=1e-3):
+  return aggregators.dp_mean_factory(
+    clipping_norm=0.1, noise_multiplier=noise_multiplier, clients_per_round=2
+  )
+
+
+def _moved(process):
+  """Returns how far a round moves the trainable weights."""
+  state = process.initialize()
+  before = process.get_model_weights(state).trainable
+  after = process.get_model_weights(
+    process.next(state, _clients()).state
+  ).trainable
+  return np.sqrt(
+    sum(np.sum(np.square(a - b)) for a, b in zip(after, before, strict=True))
+  )
+
+
+@pytest.mark.parametrize(
+  'factory',
+  [
+    _dp_mean(),
+    aggregators.clipped_mean_factory(clipping_norm=0.1),
+    aggregators.difference_clipping_factory(
+      0.1,
+      aggregators.fixed_denominator_mean_factory(
+        2,
+        aggregators.local_gaussian_noise_factory(
+          1e-5,
+          aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
+          min_clients_per_round=2,
+        ),
+      ),
+    ),
+    aggregators.add_update_norm_measurements(_dp_mean(), clipping_norm=0.1),
+    aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=0.1,
+      noise_multiplier=1e-3,
+      clients_per_round=2,
+    ),
+    aggregators.per_layer_clipping_factory(
+      [0.08, 0.06], tff.aggregators.UnweightedMeanFactory()
+    ),
+    aggregators.distributed_gaussian_mean_factory(
+      clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
+    ),
+  ],
+  ids=[
+    'dp_mean',
+    'clipped_mean',
+    'local_noise',
+    'norms',
+    'adaptive',
+    'per_layer',
+    'distributed',
+  ],
+)
+def test_unweighted_fed_avg_moves_at_most_the_norm(factory):
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _model_fn, _sgd(), model_aggregator=factory
+  )
+  # The noise is below 1e-3 of the norm.
+  assert 0.0 < _moved(process) <= 0.1 * 1.02
+
+
+def test_unweighted_fed_prox_moves_at_most_the_norm():
+  process = tff.learning.algorithms.build_unweighted_fed_prox(
+    _model_fn, 0.1, _sgd(), model_aggregator=_dp_mean()
+  )
+  assert 0.0 < _moved(process) <= 0.1 * 1.02
+
+
+def test_fed_sgd_moves_at_most_the_norm():
+  process = tff.learning.algorithms.build_fed_sgd(
+    _model_fn,
+    _sgd(),
+    model_aggregator=tff.aggregators.as_weighted_aggregator(_dp_mean()),
+  )
+  assert 0.0 < _moved(process) <= 0.1 * 1.02
+
+
+@pytest.mark.parametrize(
+  'factory',
+  [
+    _dp_mean(),
+    aggregators.gaussian_noise_factory(1.0),
+    aggregators.local_gaussian_noise_factory(1.0),
+    aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20
+    ),
+    aggregators.distributed_gaussian_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20
+    ),
+  ],
+)
+def test_weighted_algorithms_refuse_private_factories(factory):
+  # The reason is in the name that TFF's message prints.
+  with pytest.raises(TypeError, match='NeedsUniformWeights'):
+    tff.learning.algorithms.build_weighted_fed_avg(
+      _model_fn, _sgd(), model_aggregator=factory
+    )
+  with pytest.raises(TypeError, match='NeedsUniformWeights'):
+    tff.learning.algorithms.build_weighted_fed_prox(
+      _model_fn, 0.1, _sgd(), model_aggregator=factory
+    )
+
+
+def test_weighted_fed_avg_takes_a_clip_without_noise():
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    _model_fn,
+    _sgd(),
+    model_aggregator=aggregators.difference_clipping_factory(
+      0.1, tff.aggregators.MeanFactory()
+    ),
+  )
+  assert 0.0 < _moved(process) <= 0.1 * 1.001

@@ -1,0 +1,108 @@
+"""The norm of an update and its angle to the last global update.
+
+Source: Sec. 2.2, Figures 1 and 2: the magnitude of each client's update, and the
+angle between it and the global update of the round before.
+"""
+
+import collections
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+def norm_and_angle(
+  update: Sequence[tf.Tensor],
+  model: Sequence[tf.Tensor],
+  previous_model: Sequence[tf.Tensor],
+  round_num: tf.Tensor,
+) -> tf.Tensor:
+  """Returns the norm of `update`, and its angle to the last global update.
+
+  Args:
+    update: The update of a client, or the aggregate of all.
+    model: The global model of this round, x^t.
+    previous_model: The global model of the round before, x^{t-1}.
+    round_num: t, from 0.
+
+  Returns:
+    A `float32` tensor of shape `[2]`: the L2 norm, and the angle to
+    x^t - x^{t-1} in degrees; NaN in the first round, and where one of the two
+    is zero.
+  """
+  last = [a - b for a, b in zip(model, previous_model, strict=True)]
+  dot = tf.add_n(
+    [tf.reduce_sum(u * g) for u, g in zip(update, last, strict=True)]
+  )
+  cosine = tf.clip_by_value(dot / (_norm(update) * _norm(last)), -1.0, 1.0)
+  angle = tf.acos(cosine) * (180 / math.pi)
+  return tf.stack([_norm(update), tf.where(round_num > 0, angle, math.nan)])
+
+
+def collect(rows: tff.Value) -> tff.Value:
+  """Returns the clients' results of `norm_and_angle` at the server.
+
+  Args:
+    rows: `float32` of shape `[2]` at the clients.
+
+  Returns:
+    A structure of `update_norm` and `update_angle` at the server, each with a
+    value for every client, in the order of the clients.
+  """
+
+  @tff.tensorflow.computation
+  def zero():
+    return tf.compat.v1.placeholder_with_default(tf.zeros([0, 2]), [None, 2])
+
+  @tff.tensorflow.computation(_ROWS_TYPE, _ROW_TYPE)
+  def accumulate(rows, row):
+    return tf.concat([rows, row[tf.newaxis]], axis=0)
+
+  @tff.tensorflow.computation(_ROWS_TYPE, _ROWS_TYPE)
+  def merge(left, right):
+    return tf.concat([left, right], axis=0)
+
+  @tff.tensorflow.computation(_ROWS_TYPE)
+  def report(rows):
+    return collections.OrderedDict(
+      update_norm=rows[:, 0], update_angle=rows[:, 1]
+    )
+
+  return tff.federated_aggregate(rows, zero(), accumulate, merge, report)
+
+
+def measure_at_server(
+  aggregate: tff.Value, weights: tff.Value, client_work_state: tff.Value
+) -> tff.Value:
+  """Returns `update_norm` and `update_angle` of the aggregate, at the server.
+
+  Args:
+    aggregate: The aggregate of the updates.
+    weights: The global model's weights in this round.
+    client_work_state: The state of the client work.
+  """
+
+  @tff.tensorflow.computation(
+    aggregate.type_signature.member,
+    weights.type_signature.member,
+    client_work_state.type_signature.member,
+  )
+  def measure(aggregate, weights, state):
+    norm, angle = tf.unstack(
+      norm_and_angle(
+        aggregate, weights.trainable, state.previous_model, state.round_num
+      )
+    )
+    return collections.OrderedDict(update_norm=norm, update_angle=angle)
+
+  return tff.federated_map(measure, (aggregate, weights, client_work_state))
+
+
+_ROW_TYPE = tff.TensorType(np.float32, [2])
+_ROWS_TYPE = tff.TensorType(np.float32, [None, 2])
+
+
+def _norm(update: Sequence[tf.Tensor]) -> tf.Tensor:
+  return tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(u)) for u in update]))
