@@ -43,11 +43,11 @@ demo: $(STAMP) ## Train FedAvg, CE-FedAvg and DP-FedAvg on real digits (4 minute
 
 .PHONY: test
 test: $(STAMP) ## Run the tests, but for the slow ones
-	@$(PYTHON) -m pytest -q -m 'not slow' $(TESTS)
+	@$(PYTHON) -m pytest -q -n 2 -m 'not slow' $(TESTS)
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## Run the slow tests
-	@$(PYTHON) -m pytest -q -m slow $(TESTS)
+	@$(PYTHON) -m pytest -q -n 2 -m slow $(TESTS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and format

@@ -218,6 +218,16 @@ def test_private_pipeline_reports_no_counts():
     ]
 
 
+def test_weights_are_refused_where_noise_is_added():
+  # `MeanFactory` multiplies by the weights before the noise is added.
+  noised_mean = tff.aggregators.MeanFactory(
+    aggregators.gaussian_noise_factory(1.0)
+  )
+  factory = aggregators.difference_clipping_factory(1.0, noised_mean)
+  with pytest.raises(TypeError, match='how much one client can move'):
+    factory.create(_VECTOR, tff.TensorType(np.float32))
+
+
 def test_counts_can_be_summed_securely_in_a_private_pipeline():
   output = _run(
     aggregators.difference_clipping_factory(

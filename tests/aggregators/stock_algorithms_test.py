@@ -24,7 +24,7 @@ def _model_fn():
 
 
 def _sgd(learning_rate=1.0):
-  return lambda: tf.keras.optimizers.SGD(learning_rate)
+  return tff.learning.optimizers.build_sgdm(learning_rate)
 
 
 def _clients():
@@ -126,6 +126,13 @@ def test_fed_sgd_moves_at_most_the_norm():
   [
     _dp_mean(),
     aggregators.gaussian_noise_factory(1.0),
+    aggregators.difference_clipping_factory(
+      1.0, aggregators.gaussian_noise_factory(1.0)
+    ),
+    aggregators.fixed_denominator_mean_factory(
+      2, aggregators.gaussian_noise_factory(1.0)
+    ),
+    aggregators.add_update_norm_measurements(_dp_mean()),
     aggregators.local_gaussian_noise_factory(1.0),
     aggregators.adaptive_dp_mean_factory(
       initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20

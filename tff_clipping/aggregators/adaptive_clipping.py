@@ -146,15 +146,8 @@ def value_noise_multiplier(
   return 1 / math.sqrt(noise_multiplier**-2 - (2 * below_count_stddev) ** -2)
 
 
-# TFF's message to who passes this as a weighted aggregator is the class's name.
-class AdaptiveDpMeanNeedsUniformWeights(
-  tff.aggregators.UnweightedAggregationFactory
-):
-  """What `adaptive_dp_mean_factory` returns; it has no weighted form.
-
-  A client's weight, such as its number of examples, changes how much the client
-  moves the mean, so that the noise would not hide it.
-  """
+class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
+  """The factory that `adaptive_dp_mean_factory` returns."""
 
   def __init__(
     self, estimate, noise_multiplier, clients_per_round, sum_factory, noise_key

@@ -51,15 +51,17 @@ def clipping_wrapper(
       anything inside `inner_agg_factory` adds noise.
 
   Returns:
-    A factory, weighted if `inner_agg_factory` is.
+    A factory, weighted if `inner_agg_factory` is. Its `create` raises a
+    `TypeError` if that is both weighted and adds noise.
   """
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedClippingFactory(
       inner_agg_factory, make_clip, count_sum_factory
     )
-  return _UnweightedClippingFactory(
-    inner_agg_factory, make_clip, count_sum_factory
-  )
+  factory = _UnweightedClippingFactory
+  if isinstance(inner_agg_factory, private_reports.NeedsUniformWeights):
+    factory = ClippingNeedsUniformWeights
+  return factory(inner_agg_factory, make_clip, count_sum_factory)
 
 
 class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -87,6 +89,12 @@ class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(initialize, next_fn)
 
 
+class ClippingNeedsUniformWeights(
+  _UnweightedClippingFactory, private_reports.NeedsUniformWeights
+):
+  """Clips, then aggregates privately."""
+
+
 class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
   """Clips, then aggregates with weights, which the clip does not touch."""
 
@@ -101,6 +109,12 @@ class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
     """Creates the process for `value_type`; see the base class."""
     argument_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type, weight_type)
+    if private_reports.adds_noise(inner):
+      raise TypeError(
+        '`inner_agg_factory` must be unweighted where noise is added, found '
+        f'{self._inner_agg_factory!r}: weights, such as example counts, change '
+        'how much one client can move the result.'
+      )
     parts = _Parts(self._make_clip(value_type), inner, self._count_sum_factory)
     initialize = parts.initialize_computation()
 

@@ -195,7 +195,12 @@ def draw_discrete_gaussian(
 
 
 def draw_shares(
-  size: int, stddev: float, num_shares: tf.Tensor, key: tf.Tensor
+  size: int,
+  stddev: float,
+  num_shares: tf.Tensor,
+  key: tf.Tensor,
+  *,
+  max_shares: int,
 ) -> tf.Tensor:
   """Draws noise for several clients: of variance `num_shares` * `stddev`^2.
 
@@ -207,13 +212,19 @@ def draw_shares(
     stddev: The parameter of one share, at least 8.
     num_shares: How many, an `int32` scalar; 0 gives zeros.
     key: An `int64` tensor of shape [2].
+    max_shares: `num_shares` is at most this; positive.
 
   Returns:
     An `int64` tensor of shape [size].
   """
   total = tf.zeros([size], tf.int64)
-  steps = max(0, math.floor(math.log2(_MAX_STDDEV / stddev)))
-  for step in range(min(steps, 10), -1, -1):
+  # Draws for 1, 4, 16, ... shares, as far as needed, and as tables allow.
+  steps = 0
+  while 4 ** (steps + 1) <= max_shares and (
+    2 ** (steps + 1) * stddev <= _MAX_STDDEV
+  ):
+    steps += 1
+  for step in range(steps, -1, -1):
     width = 4**step
     step_key = tf.random.experimental.stateless_fold_in(key, step)
 

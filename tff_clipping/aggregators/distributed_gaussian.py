@@ -111,15 +111,8 @@ def distributed_gaussian_mean_factory(
   )
 
 
-# TFF's message to who passes this as a weighted aggregator is the class's name.
-class DistributedMeanNeedsUniformWeights(
-  tff.aggregators.UnweightedAggregationFactory
-):
-  """What `distributed_gaussian_mean_factory` returns; it has no weighted form.
-
-  A client's weight, such as its number of examples, changes how much the client
-  moves the mean, so that the noise would not hide it.
-  """
+class DistributedMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
+  """The factory that `distributed_gaussian_mean_factory` returns."""
 
   def __init__(
     self,
@@ -254,6 +247,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
         grid.share_stddev,
         num_missing,
         gaussian_draws.draw_key(None, 0),
+        max_shares=self._min_clients,
       )
       return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)
 

@@ -76,15 +76,8 @@ def gaussian_noise_factory(
   )
 
 
-# TFF's message to who passes this as a weighted aggregator is the class's name.
-class GaussianNoiseNeedsUniformWeights(
-  tff.aggregators.UnweightedAggregationFactory
-):
-  """What `gaussian_noise_factory` returns; it has no weighted form.
-
-  A client's weight, such as its number of examples, changes how much the client
-  moves the result, so that noise for a given sensitivity would not hide it.
-  """
+class GaussianNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
+  """The factory that `gaussian_noise_factory` returns."""
 
   def __init__(self, noise_stddev, inner_agg_factory, noise_key):
     """Initializes the factory; see `gaussian_noise_factory`."""

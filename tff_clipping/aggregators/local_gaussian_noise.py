@@ -86,15 +86,8 @@ def local_gaussian_noise_factory(
   )
 
 
-# TFF's message to who passes this as a weighted aggregator is the class's name.
-class LocalNoiseNeedsUniformWeights(
-  tff.aggregators.UnweightedAggregationFactory
-):
-  """What `local_gaussian_noise_factory` returns; it has no weighted form.
-
-  A client's weight, such as its number of examples, changes how much the client
-  moves the result, so that noise for a given sensitivity would not hide it.
-  """
+class LocalNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
+  """The factory that `local_gaussian_noise_factory` returns."""
 
   def __init__(self, noise_stddev, inner_agg_factory, min_clients_per_round):
     """Initializes the factory; see `local_gaussian_noise_factory`."""

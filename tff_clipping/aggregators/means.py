@@ -11,6 +11,7 @@ from tff_clipping.aggregators import (
   argument_checks,
   difference_clipping,
   gaussian_noise,
+  private_reports,
 )
 
 
@@ -133,17 +134,13 @@ def fixed_denominator_mean_factory(
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   argument_checks.check_unweighted_factory(sum_factory, 'sum_factory')
+  if isinstance(sum_factory, private_reports.NeedsUniformWeights):
+    return FixedMeanNeedsUniformWeights(clients_per_round, sum_factory)
   return _FixedDenominatorMeanFactory(clients_per_round, sum_factory)
 
 
-# TFF's message to who passes this as a weighted aggregator is the class's name.
-class DpMeanNeedsUniformWeights(tff.aggregators.UnweightedAggregationFactory):
-  """What `dp_mean_factory` returns; it has no weighted form.
-
-  A client's weight, such as its number of examples, changes how much the client
-  moves the mean, so that the noise would not hide it; and the sum of the
-  weights would be released without noise.
-  """
+class DpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
+  """The factory that `dp_mean_factory` returns."""
 
   def __init__(self, factory: tff.aggregators.UnweightedAggregationFactory):
     """Initializes the factory with the one that does the work."""
@@ -189,6 +186,12 @@ class _FixedDenominatorMeanFactory(
       )
 
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
+
+
+class FixedMeanNeedsUniformWeights(
+  _FixedDenominatorMeanFactory, private_reports.NeedsUniformWeights
+):
+  """What `fixed_denominator_mean_factory` returns around a private sum."""
 
 
 class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):

@@ -1,4 +1,4 @@
-"""What a pipeline that adds noise may report beside its noised result.
+"""What a pipeline that adds noise may report, and what it refuses.
 
 Factories nest in any order, so one factory cannot know what the others do. The
 types of their processes tell: every process that adds noise, ours or
@@ -34,6 +34,17 @@ _PUBLIC_MEASUREMENTS = frozenset(
     'secure_upper_clipped_count',
   }
 )
+
+
+class NeedsUniformWeights(tff.aggregators.UnweightedAggregationFactory):
+  """A private factory, which has no weighted form.
+
+  A client's weight, such as its number of examples, changes how much the client
+  moves the result, so that noise for a given sensitivity would not hide it; and
+  the sum of the weights would be released without noise. The classes of private
+  factories are named after this, because TFF's message to who passes one as a
+  weighted aggregator is the name of its class.
+  """
 
 
 def adds_noise(process: tff.templates.AggregationProcess) -> bool:

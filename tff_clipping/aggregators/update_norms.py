@@ -11,6 +11,7 @@ from tff_clipping.aggregators import (
   argument_checks,
   difference_clipping,
   l2_clip,
+  private_reports,
 )
 
 # What `add_update_norm_measurements` adds. These are exact functions of
@@ -74,6 +75,8 @@ def add_update_norm_measurements(
     clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedNormsFactory(inner_agg_factory, clipping_norm)
+  if isinstance(inner_agg_factory, private_reports.NeedsUniformWeights):
+    return NormsOfDpNeedsUniformWeights(inner_agg_factory, clipping_norm)
   return _UnweightedNormsFactory(inner_agg_factory, clipping_norm)
 
 
@@ -98,6 +101,12 @@ class _UnweightedNormsFactory(tff.aggregators.UnweightedAggregationFactory):
       return _with_norms(output, value, self._clipping_norm)
 
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
+
+
+class NormsOfDpNeedsUniformWeights(
+  _UnweightedNormsFactory, private_reports.NeedsUniformWeights
+):
+  """Measures norms around a private factory."""
 
 
 class _WeightedNormsFactory(tff.aggregators.WeightedAggregationFactory):

@@ -23,8 +23,6 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-import numpy as np
-
 from tff_clipping.privacy import (
   arguments,
   privacy_loss,
@@ -356,26 +354,37 @@ def _search_by_orders(
     rounds = renyi.RenyiRounds(build_mechanism(multiplier), orders)
     return rounds.compute_epsilon(num_rounds, target_delta)
 
-  orders: list[float] = [*_FIRST_ORDERS]
-  guess, step = 1.0, 1.5
-  for _ in range(8):
+  orders = [*_FIRST_ORDERS]
+  guess, step, tolerance = 1.0, 1.5, 1e-3
+  all_orders = renyi.DEFAULT_ORDERS
+  for attempt in range(8):
     try:
       guess = _find_multiplier(
         functools.partial(epsilon_at, orders=orders),
         target_epsilon,
         guess=guess,
         step=step,
-        tolerance=1e-6,
+        tolerance=tolerance,
       )
     except ValueError:
       break  # Out of reach with these orders, perhaps not with all of them.
-    rounds = build_rounds(build_mechanism(guess), 'rdp')
-    _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
-    if best in orders:
-      return guess
-    position = int(np.searchsorted(rounds.orders, best))
-    orders = rounds.orders[max(0, position - 1) : position + 2].tolist()
-    step = 1.01
+    if attempt == 0:
+      # The best order lies between the neighbours of the best one so far.
+      rounds = renyi.RenyiRounds(build_mechanism(guess), orders)
+      _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
+      place = orders.index(best)
+      low = orders[max(place - 1, 0)]
+      high = orders[min(place + 1, len(orders) - 1)]
+    else:
+      rounds = build_rounds(build_mechanism(guess), 'rdp')
+      _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
+      if best in orders:
+        return guess
+      place = all_orders.index(best)
+      low = all_orders[max(place - 1, 0)]
+      high = all_orders[min(place + 1, len(all_orders) - 1)]
+    orders = [order for order in all_orders if low <= order <= high]
+    step, tolerance = 1.01, 1e-6
   return _find_multiplier(
     epsilon_at, target_epsilon, guess=guess, step=step, tolerance=1e-6
   )
@@ -439,7 +448,7 @@ def _find_multiplier(
   def log_gap(multiplier: float) -> float:
     epsilon = max(epsilon_at(multiplier), 1e-300)
     # Clipped, so that neither an infinite epsilon nor 0 leads a secant astray.
-    return float(np.clip(math.log(epsilon / target), -5, 5))
+    return min(max(math.log(epsilon / target), -5.0), 5.0)
 
   # Invariant from here on: low misses the target, high meets it.
   low = high = None

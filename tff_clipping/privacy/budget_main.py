@@ -26,12 +26,12 @@ Exit codes: 0 for an answer, 2 for a wrong or impossible question.
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 
 from absl import flags
 
 from tff_clipping.privacy import accounting, budget_report
-from tff_clipping.privacy import plan as plan_lib
 
 _NAME = 'tff-clipping-budget'
 _HELP = ('-h', '--h', '-help', '--help', '--helpshort', '--helpfull')
@@ -55,7 +55,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     question = _parse(values, argv)
     answer = budget_report.compute_answer(question)
     if values.plot is not None:
-      _plot(answer, values.plot)
+      with warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # They are in the answer already.
+        _plot(answer, values.plot)
     for warning in answer.warnings:
       print(f'{_NAME}: warning: {_name_flags(warning)}', file=sys.stderr)
     if values.format == 'json':

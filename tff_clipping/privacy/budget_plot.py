@@ -1,4 +1,4 @@
-"""The budget calculator's figure. The only module here that needs matplotlib."""
+"""The budget calculator's figure; only this module needs matplotlib."""
 
 import pathlib
 

@@ -1,6 +1,7 @@
 """What the budget calculator answers, as values, a table or JSON."""
 
 import dataclasses
+import functools
 import json
 import warnings
 from typing import Any
@@ -258,26 +259,8 @@ def _compare(question: Question, sampling: str, accountant: str) -> Comparison:
     'relation': sampled_gaussian.RELATIONS[charged].value,
     'guarantee': accountant != 'pld_one_sided' and sampling != 'paper',
   }
-  common = {
-    'num_clients': question.num_clients,
-    'clients_per_round': question.clients_per_round,
-    'target_delta': question.target_delta,
-    'sampling': charged,
-    'accountant': accountant,
-  }
-  noise, rounds = question.noise_multiplier, question.num_rounds
   try:
-    if noise is None:
-      noise = accounting.calibrate_noise_multiplier(
-        num_rounds=rounds, target_epsilon=question.target_epsilon, **common
-      )
-    elif rounds is None:
-      rounds = accounting.compute_max_rounds(
-        noise_multiplier=noise, target_epsilon=question.target_epsilon, **common
-      )
-    epsilon = accounting.compute_epsilon(
-      num_rounds=rounds, noise_multiplier=noise, **common
-    )
+    noise, epsilon, rounds = _solve_charged(question, charged, accountant)
     actual = epsilon
     if sampling == 'paper':
       actual = plan_lib.PrivacyPlan(
@@ -298,6 +281,33 @@ def _compare(question: Question, sampling: str, accountant: str) -> Comparison:
     num_rounds=rounds,
     actual_epsilon=actual,
   )
+
+
+@functools.lru_cache(maxsize=64)  # 'paper' asks what 'poisson' has answered.
+def _solve_charged(
+  question: Question, sampling: str, accountant: str
+) -> tuple[float, float, int]:
+  """Returns noise multiplier, epsilon and rounds for one event."""
+  common = {
+    'num_clients': question.num_clients,
+    'clients_per_round': question.clients_per_round,
+    'target_delta': question.target_delta,
+    'sampling': sampling,
+    'accountant': accountant,
+  }
+  noise, rounds = question.noise_multiplier, question.num_rounds
+  if noise is None:
+    noise = accounting.calibrate_noise_multiplier(
+      num_rounds=rounds, target_epsilon=question.target_epsilon, **common
+    )
+  elif rounds is None:
+    rounds = accounting.compute_max_rounds(
+      noise_multiplier=noise, target_epsilon=question.target_epsilon, **common
+    )
+  epsilon = accounting.compute_epsilon(
+    num_rounds=rounds, noise_multiplier=noise, **common
+  )
+  return noise, epsilon, rounds
 
 
 def _solved_name(question: Question) -> str:

@@ -116,8 +116,8 @@ class PrivacyLedger:
           f'The budget is spent: {self.num_releases} releases have cost '
           f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, would '
           f'pass {limit:.6g}. Keep the model of the last round that was '
-          'charged; more rounds need a new plan and a new ledger, whose epsilon '
-          'adds to this one.'
+          'charged; more rounds need a new plan and a new ledger, whose '
+          'epsilon adds to this one.'
         )
       epsilon = self._plan.epsilon_after(charged)
       self._file.append(self._build_release(charged, round_num))

@@ -26,7 +26,6 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-
 # A line is shorter; what is longer and has no end was not written here.
 _MAX_TORN_BYTES = 2**16
 

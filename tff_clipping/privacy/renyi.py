@@ -17,6 +17,9 @@ from dp_accounting.rdp import rdp_privacy_accountant
 
 from tff_clipping.privacy import sampled_gaussian
 
+# The orders of dp_accounting.
+DEFAULT_ORDERS = [float(order) for order in rdp.RdpAccountant().orders]
+
 # A round's divergence is a difference of numbers near 1, and comes out wrong by
 # up to about 2e-12, sometimes below 0. It is raised to this, so that an epsilon
 # made of rounding errors is never too small.
@@ -41,6 +44,7 @@ class RenyiRounds:
     Raises:
       ValueError: If the accountant has no answer for this noise multiplier.
     """
+    orders = DEFAULT_ORDERS if orders is None else [*orders]
     try:
       accountant = rdp.RdpAccountant(
         orders, neighboring_relation=mechanism.relation.accountant_relation

@@ -1,0 +1,126 @@
+"""Tests of `distributed_gaussian_mean_factory`."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+
+_SIZE = 4096
+_VECTOR = tff.TensorType(np.float32, [_SIZE])
+
+# P(sqrt(n) D > 2.9) is 1e-7 for the distribution that is claimed; with a
+# standard deviation off by a factor of 1.5 either way, sqrt(n) D is 5 for n =
+# 4096.
+_KS_LIMIT = 2.9
+
+
+def _ks_statistic(samples, stddev):
+  """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
+  samples = np.sort(np.ravel(samples)) / stddev
+  cdf = np.array([0.5 * math.erfc(-x / math.sqrt(2)) for x in samples])
+  n = len(samples)
+  above = np.max(np.arange(1, n + 1) / n - cdf)
+  below = np.max(cdf - np.arange(n) / n)
+  return math.sqrt(n) * max(above, below)
+
+
+def _factory(**arguments):
+  defaults = {
+    'clipping_norm': 1.0,
+    'noise_multiplier': 1.0,
+    'clients_per_round': 4,
+  }
+  return aggregators.distributed_gaussian_mean_factory(**(defaults | arguments))
+
+
+def test_mean_of_clipped_values_in_their_containers():
+  value_type = tff.to_type(
+    collections.OrderedDict(b=(np.float32, [2]), a=[(np.float64, [])])
+  )
+  process = _factory(noise_multiplier=1e-5, clients_per_round=2).create(
+    value_type
+  )
+  # (3, 4, 0) becomes (0.6, 0.8, 0), the NaN zero.
+  values = [
+    collections.OrderedDict(b=np.array([3, 4], 'f4'), a=[np.float64(0)]),
+    collections.OrderedDict(b=np.array([0, 0.5], 'f4'), a=[np.float64(0.25)]),
+    collections.OrderedDict(b=np.array([0, np.nan], 'f4'), a=[np.float64(1)]),
+  ]
+  result = process.next(process.initialize(), values).result
+  np.testing.assert_allclose(result['b'], [0.3, 0.65], atol=1e-3)
+  assert result['a'][0] == pytest.approx(0.125, abs=1e-3)
+  assert result['a'][0].dtype == np.float64
+
+
+@pytest.mark.parametrize('num_clients', [0, 1, 4, 9])
+def test_noise_is_that_of_the_least_cohort_or_more(num_clients):
+  process = _factory().create(_VECTOR)
+  values = [np.zeros(_SIZE, np.float32)] * num_clients
+  output = process.next(process.initialize(), values)
+  # On the sum z c; rounding and its sensitivity add about 1 %.
+  assert output.measurements['noise_stddev'] == pytest.approx(1.0, rel=0.011)
+  stddev = math.sqrt(max(num_clients, 4) / 4) / 4
+  assert _ks_statistic(output.result, stddev) < _KS_LIMIT
+  assert _ks_statistic(output.result, stddev / 1.5) > _KS_LIMIT
+  assert _ks_statistic(output.result, stddev * 1.5) > _KS_LIMIT
+
+
+def test_rounds_and_clients_have_noise_of_their_own():
+  process = _factory().create(_VECTOR)
+  state = process.initialize()
+  draws = [process.next(state, []).result for _ in range(2)]
+  draws.append(process.next(process.next(state, []).state, []).result)
+  # The correlation of independent draws has a standard deviation of 0.016.
+  assert np.max(np.abs(np.corrcoef(draws) - np.eye(3))) < 0.1
+
+
+def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
+  process = aggregators.difference_clipping_factory(2.0, _factory()).create(
+    _VECTOR
+  )
+  measurements = process.next.type_signature.result.measurements.member
+  assert tff.structure.name_list(measurements) == ['clipping', 'clipping_norm']
+  assert tff.structure.name_list(measurements['clipping']) == [
+    'clipping_norm',
+    'noise_stddev',
+  ]
+
+
+def test_cohort_that_could_wrap_is_an_error():
+  process = _factory(max_clients_per_round=4).create(
+    tff.TensorType(np.float32, [2])
+  )
+  state = process.initialize()
+  values = [np.zeros(2, np.float32)] * 5
+  process.next(state, values[:4])
+  with pytest.raises(Exception, match='max_clients_per_round'):
+    process.next(state, values)
+
+
+@pytest.mark.parametrize(
+  ('name', 'value'),
+  [
+    ('clipping_norm', -1.0),
+    ('noise_multiplier', 0.0),
+    ('clients_per_round', math.nan),
+    ('min_clients_per_round', 0),
+    ('max_clients_per_round', -3),
+  ],
+)
+def test_argument_out_of_range_raises(name, value):
+  with pytest.raises(ValueError, match=f'`{name}` must be'):
+    _factory(**{name: value})
+
+
+def test_least_cohort_above_the_largest_raises():
+  with pytest.raises(ValueError, match='must be at most'):
+    _factory(min_clients_per_round=5, max_clients_per_round=4)
+
+
+def test_integer_leaf_is_refused():
+  with pytest.raises(TypeError, match='floating-point leaves'):
+    _factory().create(tff.TensorType(np.int32))
