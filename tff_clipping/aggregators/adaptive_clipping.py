@@ -173,9 +173,13 @@ class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
       return clipped.value, clipped.norm
 
     @tff.tensorflow.computation(
-      inner.next.type_signature.result.result.member, np.float32, np.int64
+      inner.next.type_signature.result.result.member,
+      np.float32,
+      np.int64,
+      inner.state_type.member,
     )
-    def finish(total, norm, round_num):
+    def finish(total, norm, round_num, inner_state):
+      total = private_reports.after_checking_noise(total, inner_state)
       stddev = self._noise_multiplier * tf.cast(norm, tf.float64)
       noised = gaussian_draws.add_gaussian_noise(
         total, stddev, gaussian_draws.draw_key(self._noise_key, round_num)
@@ -211,7 +215,13 @@ class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
       )
       output = inner.next(state['inner_agg'], clipped)
       mean, next_round, stddev = tff.federated_map(
-        finish, (output.result, norm, state[private_reports.NOISE_STATE])
+        finish,
+        (
+          output.result,
+          norm,
+          state[private_reports.NOISE_STATE],
+          state['inner_agg'],
+        ),
       )
       new_state = collections.OrderedDict(
         [

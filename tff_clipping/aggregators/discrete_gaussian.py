@@ -71,8 +71,9 @@ def choose_grid(
     max_clients: The largest cohort that must not wrap.
 
   Raises:
-    ValueError: If so few clients cannot bear the noise of so many elements, or
-      so many clients do not fit into 62 bits.
+    ValueError: If the noise is too small for an integer grid; if so few clients
+      cannot bear the noise of so many elements, or so many clients do not fit
+      into 62 bits.
 
   Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
     federated learning with secure aggregation", Theorem 1 and Sec. 4.
@@ -87,6 +88,11 @@ def choose_grid(
       'The noise of one client is too large for its tables: use a smaller '
       '`noise_multiplier` or a larger `min_clients_per_round`, found '
       f'{noise_multiplier} and {min_clients} for {dim} elements.'
+    )
+  if sensitivity > 2**30:
+    raise ValueError(
+      '`noise_multiplier` must be larger for an integer grid, found '
+      f'{noise_multiplier}.'
     )
   largest = max_clients * (
     math.ceil(sensitivity) + math.ceil(_TABLE_STDDEVS * share_stddev) + 1
@@ -124,7 +130,7 @@ def round_to_norm(
 
   Each element keeps its expectation, but for the rejection of results that are
   longer than `max_norm`. The norm is checked in integers: whatever the
-  floating- point numbers were, the result is no longer. A vector that cannot be
+  floating-point numbers were, the result is no longer. A vector that cannot be
   rounded so, because it is longer itself, becomes zero.
 
   Args:
@@ -165,10 +171,10 @@ def round_to_norm(
 def draw_discrete_gaussian(
   size: int, stddev: float, key: tf.Tensor
 ) -> tf.Tensor:
-  """Draws integers k with probabilities proportional to exp(-k^2 / (2
-  stddev^2)).
+  """Draws integers from the discrete Gaussian distribution.
 
-  By inversion of a table of the distribution, in integers of 63 bits, with a
+  The probability of k is proportional to exp(-k^2 / (2 `stddev`^2)). By
+  inversion of a table of the distribution, in integers of 63 bits, with a
   random sign: no floating-point number is between the generator and the result.
   The table is cut at 12 standard deviations and rounded to 2^-63: the
   distribution is within 2^-63 * 12 * `stddev` of the exact one in total

@@ -32,9 +32,8 @@ def distributed_gaussian_mean_factory(
   update over all elements; multiply by a scale; round at random to integers,
   again until the norm is below a bound Delta; add a share of discrete Gaussian
   noise; reduce by the modulus. By `tff.aggregators.SecureModularSumFactory`,
-  the sum. At
-  SERVER: the shares that are missing if fewer than m clients took part; divide
-  by the scale; rotate back; divide by P.
+  the sum. At SERVER: the shares that are missing if fewer than m clients took
+  part; divide by the scale; rotate back; divide by P.
 
   Guarantee: the sum of the integers is a discrete Gaussian mechanism of
   sensitivity Delta and standard deviation z * Delta at least. Without sampling

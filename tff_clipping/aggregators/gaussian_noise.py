@@ -20,12 +20,11 @@ def gaussian_noise_factory(
   *,
   noise_key: tuple[int, int] | None = None,
 ) -> tff.aggregators.UnweightedAggregationFactory:
-  """Adds N(0, `noise_stddev`^2) to every element of an aggregate, at the
-  SERVER.
+  """Adds Gaussian noise to every element of an aggregate, at the SERVER.
 
-  At SERVER, `inner_agg_factory`'s result + noise, drawn once a round. Around a
-  sum it is the Gaussian mechanism; around a mean, `noise_stddev` is that of the
-  mean.
+  At SERVER, `inner_agg_factory`'s result + N(0, `noise_stddev`^2), drawn once a
+  round. Around a sum it is the Gaussian mechanism; around a mean,
+  `noise_stddev` is that of the mean.
 
   Guarantee: if one client moves the result of `inner_agg_factory` by at most
   `s` in L2, a round is the Gaussian mechanism with noise multiplier
@@ -93,9 +92,12 @@ class GaussianNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
     private_reports.check_estimates_are_noised(inner, 'inner_agg_factory')
 
     @tff.tensorflow.computation(
-      inner.next.type_signature.result.result.member, np.int64
+      inner.next.type_signature.result.result.member,
+      np.int64,
+      inner.state_type.member,
     )
-    def add_noise(value, round_num):
+    def add_noise(value, round_num, inner_state):
+      value = private_reports.after_checking_noise(value, inner_state)
       key = gaussian_draws.draw_key(self._noise_key, round_num)
       noised = gaussian_draws.add_gaussian_noise(value, self._noise_stddev, key)
       return wide.narrow(noised), round_num + 1
@@ -121,7 +123,12 @@ class GaussianNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
     def next_fn(state, value):
       output = inner.next(state['inner_agg'], wide.widen(value))
       noised, next_round = tff.federated_map(
-        add_noise, (output.result, state[private_reports.NOISE_STATE])
+        add_noise,
+        (
+          output.result,
+          state[private_reports.NOISE_STATE],
+          state['inner_agg'],
+        ),
       )
       new_state = collections.OrderedDict(
         [

@@ -67,8 +67,8 @@ def local_gaussian_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If a number is not positive and finite. By `create`, if a
-      clipping norm is estimated without noise inside `inner_agg_factory`.
+    ValueError: If a number is not positive and finite. By `create`, if
+      `inner_agg_factory` clips: it would clip the noise.
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
@@ -100,7 +100,7 @@ class LocalNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
     argument_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._inner_agg_factory.create(wide.type)
-    private_reports.check_estimates_are_noised(inner, 'inner_agg_factory')
+    private_reports.check_does_not_clip(inner, 'inner_agg_factory')
 
     @tff.tensorflow.computation(wide.type)
     def add_share(value):

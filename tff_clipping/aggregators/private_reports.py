@@ -9,6 +9,7 @@ measurements that no other has. Nothing here looks at values.
 import collections
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 # Fields of the state of processes that add noise for privacy: the first is that
@@ -16,10 +17,12 @@ import tensorflow_federated as tff
 NOISE_STATE = 'privacy_noise'
 _NOISE_FIELDS = frozenset({NOISE_STATE, 'dp_event'})
 
-# The state of an estimate that every user's norm enters, in the factories here
-# and in TFF's; and the fields that only an estimate with noise has.
-_ESTIMATES = frozenset({'clipping_norm', 'zeroing_norm'})
-_NOISED_ESTIMATE = frozenset({'stddev', NOISE_STATE})
+# The state of a clip, in the factories here and in TFF's; of an estimate of
+# quantiles, in TFF's; and the fields that only an estimate with noise has.
+_CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'zeroing_norm'})
+_QUANTILE = 'below_estimate_state'
+_STDDEV = 'stddev'
+_NOISED_ESTIMATE = frozenset({_STDDEV, NOISE_STATE})
 
 # Measurements that may leave a private pipeline: they are constants, results of
 # noised data, or counts that came by secure summation.
@@ -72,8 +75,9 @@ def check_estimates_are_noised(
       noise.
   """
   for field, field_type in _named_types(process.state_type):
-    if field in _ESTIMATES:
-      _check_estimate(field_type, name)
+    if field in _CLIPS or field == _QUANTILE:
+      is_constant = field in _CLIPS and _is_empty(field_type)
+      _check_estimate(field_type, name, is_constant)
 
 
 def check_estimate_is_noised(
@@ -89,7 +93,48 @@ def check_estimate_is_noised(
     ValueError: If its state has no noise.
   """
   state_type = process.initialize.type_signature.result.member
-  _check_estimate(state_type, name)
+  _check_estimate(state_type, name, is_constant=False)
+
+
+def check_does_not_clip(
+  process: tff.templates.MeasuredProcess, name: str
+) -> None:
+  """Raises if `process` clips or zeroes what it aggregates.
+
+  Args:
+    process: A process that aggregates values with noise on them.
+    name: The argument that brought it, for the message.
+
+  Raises:
+    ValueError: If it has the state of a clip.
+  """
+  for field, _ in _named_types(process.state_type):
+    if field in _CLIPS:
+      raise ValueError(
+        f'`{name}` must not clip, since it would clip the noise, found the '
+        f'state {process.state_type}: put the clip outside.'
+      )
+
+
+def after_checking_noise(value: Any, state: Any) -> Any:
+  """Returns `value`, in a graph that fails if an estimate has noise of zero.
+
+  Whether an estimate has noise is seen from types; how much, only at run time.
+
+  Args:
+    value: A structure of tensors.
+    state: The state of processes inside, in Python containers.
+  """
+  checks = [
+    tf.debugging.assert_positive(
+      stddev,
+      message='A clipping norm is estimated with noise of zero where noise is '
+      'added: give the estimate a positive standard deviation.',
+    )
+    for stddev in _quantile_stddevs(state)
+  ]
+  with tf.control_dependencies(checks):
+    return tf.nest.map_structure(tf.identity, value) if checks else value
 
 
 def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
@@ -126,20 +171,25 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
   return tff.federated_map(select, (measurements, placed))
 
 
-def _select(value: Any, selected):
+def _select(value, selected):
   """Collects the public entries of nested containers into `selected`."""
+  for name, element in _elements(value):
+    if name in _PUBLIC_MEASUREMENTS:
+      selected.setdefault(name, element)
+    else:
+      _select(element, selected)
+  return selected
+
+
+def _elements(value):
+  """Returns the (name, element) pairs of a container, none of a tensor."""
   if hasattr(value, '_asdict'):
     value = value._asdict()
   if isinstance(value, collections.abc.Mapping):
-    for name, element in value.items():
-      if name in _PUBLIC_MEASUREMENTS:
-        selected.setdefault(name, element)
-      else:
-        _select(element, selected)
-  elif isinstance(value, (list, tuple)):
-    for element in value:
-      _select(element, selected)
-  return selected
+    return list(value.items())
+  if isinstance(value, (list, tuple)):
+    return [(None, element) for element in value]
+  return []
 
 
 def _named_types(type_spec):
@@ -153,9 +203,37 @@ def _named_types(type_spec):
       yield from _named_types(element)
 
 
-def _check_estimate(state_type, name):
-  """Raises if a state that is not empty has no noise in it."""
-  is_constant = isinstance(state_type, tff.StructType) and not len(state_type)
+def _quantile_stddevs(state):
+  """Returns the noise of all estimates of quantiles but those by our sums."""
+  stddevs = []
+  elements = [element for _, element in _elements(state)]
+  for i, element in enumerate(elements):
+    stddevs.extend(_quantile_stddevs(element))
+    # Beside the state of a query is that of the sum of its records, which may
+    # be what adds the noise.
+    beside = elements[:i] + elements[i + 1 :]
+    if not any(_elements_named(NOISE_STATE, other) for other in beside):
+      for name, query_state in _elements(element):
+        if name == _QUANTILE:
+          stddevs.extend(_elements_named(_STDDEV, query_state))
+  return stddevs
+
+
+def _elements_named(name, value):
+  """Returns the elements called `name` in nested containers."""
+  found = []
+  for key, element in _elements(value):
+    found.extend([element] if key == name else _elements_named(name, element))
+  return found
+
+
+def _is_empty(state_type):
+  """Returns whether the type is that of no state."""
+  return isinstance(state_type, tff.StructType) and not len(state_type)
+
+
+def _check_estimate(state_type, name, is_constant):
+  """Raises if the state of an estimate has no noise in it."""
   fields = {field for field, _ in _named_types(state_type)}
   if not is_constant and not fields & _NOISED_ESTIMATE:
     raise ValueError(

@@ -11,14 +11,18 @@ It is not a `tff.learning.templates.ClientWorkProcess`, since that one accepts
 only data sets.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.learning import local_sgd, update_measurements
+from tff_clipping.learning import (
+  client_rows,
+  local_sgd,
+  update_measurements,
+)
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 
@@ -36,6 +40,26 @@ class ClientWorkState(NamedTuple):
   previous_model: Any
 
 
+class Sender(NamedTuple):
+  """What a client sends in place of its update.
+
+  Attributes:
+    send: A function of the update and the global model, both lists of tensors,
+      that returns what is sent, of the same shapes, and a list of scalars.
+    measurement_names: What these scalars are called in the measurements, which
+      hold them where updates are measured.
+  """
+
+  send: Callable[
+    [Sequence[tf.Tensor], Sequence[tf.Tensor]],
+    tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]],
+  ]
+  measurement_names: tuple[str, ...] = ()
+
+
+_SEND_UPDATE = Sender(lambda update, global_model: (update, []))
+
+
 def build_client_work(
   model_fn: ModelFn,
   weights_type: tff.Type,
@@ -46,6 +70,7 @@ def build_client_work(
   client_store,
   seed: int,
   measure_updates: bool,
+  sender: Sender | None = None,
 ) -> tff.templates.MeasuredProcess:
   """Builds the process in which each client makes its update.
 
@@ -58,14 +83,17 @@ def build_client_work(
     client_store: Reads a client's examples by its id, or `None`: see
       `build_fed_avg`.
     seed: The seed of the run.
-    measure_updates: Whether to report `update_norm` and `update_angle`.
+    measure_updates: Whether to report `update_norm` and `update_angle` of the
+      update, and what the sender measures.
+    sender: What a client sends; its update if not given.
 
   Returns:
     The process.
   """
-  with tf.Graph().as_default():
-    input_spec = model_fn().input_spec
+  sender = sender or _SEND_UPDATE
   if client_store is None:
+    with tf.Graph().as_default():
+      input_spec = model_fn().input_spec
     data_type = tff.SequenceType(_example_type(input_spec))
     read = local_sgd.dataset_examples
     identify = local_sgd.data_fingerprint
@@ -98,8 +126,7 @@ def build_client_work(
     examples = read(data)
     client = data if identify is None else identify(examples)
     client_seed = local_sgd.client_seed(seed, state.round_num, client)
-    with tf.variable_creator_scope(_zeros_creator):
-      model = model_fn()
+    model = create_local_model(model_fn)
     train = local_sgd.build_local_sgd(
       model,
       local_steps=local_steps,
@@ -107,12 +134,14 @@ def build_client_work(
       learning_rate=client_learning_rate,
     )
     update = train(list(weights.trainable), examples, client_seed)
-    result = tff.learning.templates.ClientResult(update, tf.constant(1.0))
+    sent, measured = sender.send(update, list(weights.trainable))
+    result = tff.learning.templates.ClientResult(sent, tf.constant(1.0))
     if not measure_updates:
       return result, ()
-    return result, update_measurements.norm_and_angle(
+    norm_and_angle = update_measurements.norm_and_angle(
       update, weights.trainable, state.previous_model, state.round_num
     )
+    return result, tf.stack([*tf.unstack(norm_and_angle), *measured])
 
   @tff.federated_computation
   def initialize():
@@ -133,7 +162,9 @@ def build_client_work(
       ),
     )
     if measure_updates:
-      measurements = update_measurements.collect(measured)
+      measurements = client_rows.collect(
+        measured, update_measurements.NAMES + sender.measurement_names
+      )
     else:
       measurements = tff.federated_value((), tff.SERVER)
     return tff.templates.MeasuredProcessOutput(
@@ -143,6 +174,18 @@ def build_client_work(
   return tff.templates.MeasuredProcess(
     initialize, next_fn, next_is_multi_arg=True
   )
+
+
+def create_local_model(
+  model_fn: ModelFn,
+) -> tff.learning.models.VariableModel:
+  """Returns a model for a client to train, whose variables hold zeros at first.
+
+  They take the global model's values before they are read, so that a random
+  initial value would be lost work.
+  """
+  with tf.variable_creator_scope(_zeros_creator):
+    return model_fn()
 
 
 def _example_type(input_spec) -> tff.Type:
@@ -155,10 +198,7 @@ def _example_type(input_spec) -> tff.Type:
 
 
 def _zeros_creator(next_creator, **kwargs):
-  """Creates trainable variables without the cost of a random initial value.
-
-  They take the global model's values before they are read.
-  """
+  """Creates trainable variables without the cost of a random initial value."""
   initial_value = kwargs['initial_value']
   if kwargs.get('trainable') and callable(initial_value):
     value = initial_value()

@@ -1,16 +1,18 @@
 """The norm of an update and its angle to the last global update.
 
-Source: Sec. 2.2, Figures 1 and 2: the magnitude of each client's update, and the
-angle between it and the global update of the round before.
+Source: Sec. 2.2, Figures 1 and 2: the magnitude of each client's update, and
+the angle between it and the global update of the round before.
 """
 
 import collections
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+# What the numbers of `norm_and_angle` are called in the metrics.
+NAMES = ('update_norm', 'update_angle')
 
 
 def norm_and_angle(
@@ -41,38 +43,6 @@ def norm_and_angle(
   return tf.stack([_norm(update), tf.where(round_num > 0, angle, math.nan)])
 
 
-def collect(rows: tff.Value) -> tff.Value:
-  """Returns the clients' results of `norm_and_angle` at the server.
-
-  Args:
-    rows: `float32` of shape `[2]` at the clients.
-
-  Returns:
-    A structure of `update_norm` and `update_angle` at the server, each with a
-    value for every client, in the order of the clients.
-  """
-
-  @tff.tensorflow.computation
-  def zero():
-    return tf.compat.v1.placeholder_with_default(tf.zeros([0, 2]), [None, 2])
-
-  @tff.tensorflow.computation(_ROWS_TYPE, _ROW_TYPE)
-  def accumulate(rows, row):
-    return tf.concat([rows, row[tf.newaxis]], axis=0)
-
-  @tff.tensorflow.computation(_ROWS_TYPE, _ROWS_TYPE)
-  def merge(left, right):
-    return tf.concat([left, right], axis=0)
-
-  @tff.tensorflow.computation(_ROWS_TYPE)
-  def report(rows):
-    return collections.OrderedDict(
-      update_norm=rows[:, 0], update_angle=rows[:, 1]
-    )
-
-  return tff.federated_aggregate(rows, zero(), accumulate, merge, report)
-
-
 def measure_at_server(
   aggregate: tff.Value, weights: tff.Value, client_work_state: tff.Value
 ) -> tff.Value:
@@ -90,18 +60,14 @@ def measure_at_server(
     client_work_state.type_signature.member,
   )
   def measure(aggregate, weights, state):
-    norm, angle = tf.unstack(
-      norm_and_angle(
-        aggregate, weights.trainable, state.previous_model, state.round_num
-      )
+    measured = norm_and_angle(
+      aggregate, weights.trainable, state.previous_model, state.round_num
     )
-    return collections.OrderedDict(update_norm=norm, update_angle=angle)
+    return collections.OrderedDict(
+      zip(NAMES, tf.unstack(measured), strict=True)
+    )
 
   return tff.federated_map(measure, (aggregate, weights, client_work_state))
-
-
-_ROW_TYPE = tff.TensorType(np.float32, [2])
-_ROWS_TYPE = tff.TensorType(np.float32, [None, 2])
 
 
 def _norm(update: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -1,0 +1,158 @@
+"""Tests of what private pipelines refuse and hide, in any order of nesting."""
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+import tensorflow_privacy as tfp
+
+from tff_clipping import aggregators
+from tff_clipping.aggregators import private_reports
+
+_VECTOR = tff.TensorType(np.float32, [2])
+_EXACT = ('clipped_count', 'zeroed_count', 'clipped_counts', 'mean_count')
+
+
+def _median(stddev):
+  return tff.aggregators.PrivateQuantileEstimationProcess(
+    tfp.QuantileEstimatorQuery(
+      initial_estimate=1.0,
+      target_quantile=0.5,
+      learning_rate=0.2,
+      below_estimate_stddev=stddev,
+      expected_num_records=2,
+      geometric_update=True,
+    )
+  )
+
+
+def _names(type_spec):
+  if not isinstance(type_spec, tff.StructType):
+    return set()
+  names = set()
+  for name, element in tff.structure.iter_elements(type_spec):
+    names |= {name} | _names(element)
+  return names
+
+
+@pytest.mark.parametrize('clip', ['ours', 'per layer', 'theirs'])
+@pytest.mark.parametrize('noise', ['server', 'client', 'theirs', 'integers'])
+@pytest.mark.parametrize('outside', ['clip', 'mean of clip'])
+def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
+  inner = {
+    'server': aggregators.gaussian_noise_factory(1.0),
+    'client': aggregators.local_gaussian_noise_factory(1.0),
+    'theirs': tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+      1.0, 2.0, 1.0
+    ),
+    'integers': aggregators.distributed_gaussian_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
+    ),
+  }[noise]
+  if outside == 'mean of clip':
+    inner = aggregators.fixed_denominator_mean_factory(2, inner)
+  if clip == 'theirs':
+    # TFF's clip counts for itself; ours around it must not.
+    factory = aggregators.difference_clipping_factory(
+      1.0, tff.aggregators.concat_factory(inner)
+    )
+  elif clip == 'ours':
+    factory = aggregators.difference_clipping_factory(1.0, inner)
+  else:
+    factory = aggregators.per_layer_clipping_factory([1.0], inner)
+  process = factory.create(_VECTOR)
+  assert private_reports.adds_noise(process)
+  measurements = process.next.type_signature.result.measurements.member
+  assert not _names(measurements) & set(_EXACT)
+
+
+@pytest.mark.parametrize(
+  'clip',
+  [
+    aggregators.difference_clipping_factory(1.0),
+    aggregators.per_layer_clipping_factory([1.0]),
+    aggregators.clipped_mean_factory(clipping_norm=1.0),
+    tff.aggregators.clipping_factory(1.0, tff.aggregators.SumFactory()),
+    aggregators.add_update_norm_measurements(
+      aggregators.difference_clipping_factory(1.0)
+    ),
+    aggregators.fixed_denominator_mean_factory(
+      2, aggregators.difference_clipping_factory(1.0)
+    ),
+  ],
+)
+def test_noise_around_a_clip_reports_nothing_exact(clip):
+  process = aggregators.gaussian_noise_factory(1.0, clip).create(_VECTOR)
+  measurements = process.next.type_signature.result.measurements.member
+  hidden = set(_EXACT) | set(aggregators.SIMULATION_ONLY_MEASUREMENTS)
+  assert not _names(measurements) & hidden
+
+
+def test_processes_without_noise_are_told_from_those_with():
+  for factory in (
+    tff.aggregators.SumFactory(),
+    tff.aggregators.UnweightedMeanFactory(),
+    tff.aggregators.SecureSumFactory(1.0),
+    aggregators.clipped_mean_factory(clipping_norm=1.0),
+    aggregators.secure_sum_factory(1.0),
+  ):
+    assert not private_reports.adds_noise(factory.create(_VECTOR))
+
+
+def test_estimate_with_noise_is_taken_where_noise_is_added():
+  values = [np.array([3, 4], np.float32)]
+  for factory in (
+    aggregators.difference_clipping_factory(
+      _median(0.5), aggregators.gaussian_noise_factory(1e-4)
+    ),
+    aggregators.gaussian_noise_factory(
+      1e-4, aggregators.difference_clipping_factory(_median(0.5))
+    ),
+  ):
+    process = factory.create(_VECTOR)
+    result = process.next(process.initialize(), values).result
+    np.testing.assert_allclose(result, [0.6, 0.8], atol=1e-3)
+
+
+def test_estimate_with_noise_of_zero_fails_where_noise_is_added():
+  # Types do not tell it from one with noise; the first round does.
+  values = [np.array([3, 4], np.float32)]
+  for factory in (
+    aggregators.difference_clipping_factory(
+      _median(0.0), aggregators.gaussian_noise_factory(1e-4)
+    ),
+    aggregators.gaussian_noise_factory(
+      1e-4, aggregators.difference_clipping_factory(_median(0.0))
+    ),
+    aggregators.gaussian_noise_factory(
+      1e-4,
+      tff.aggregators.clipping_factory(
+        _median(0.0), tff.aggregators.SumFactory()
+      ),
+    ),
+  ):
+    process = factory.create(_VECTOR)
+    state = process.initialize()
+    with pytest.raises(Exception, match='noise of zero'):
+      process.next(state, values)
+
+
+def test_exact_bounds_of_a_secure_sum_are_refused_where_noise_is_added():
+  bound = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+    1.0, 0.95, 1.0
+  )
+  factory = aggregators.gaussian_noise_factory(
+    1.0, tff.aggregators.SecureSumFactory(bound)
+  )
+  with pytest.raises(ValueError, match='must not adapt a norm'):
+    factory.create(_VECTOR)
+
+
+def test_clip_of_noised_values_is_refused():
+  for clip in (
+    aggregators.difference_clipping_factory(1.0),
+    aggregators.per_layer_clipping_factory([1.0]),
+    tff.aggregators.zeroing_factory(1.0, tff.aggregators.SumFactory()),
+  ):
+    factory = aggregators.local_gaussian_noise_factory(1.0, clip)
+    with pytest.raises(ValueError, match='must not clip'):
+      factory.create(_VECTOR)

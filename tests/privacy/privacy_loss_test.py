@@ -1,0 +1,168 @@
+"""Tests of tff_clipping.privacy.privacy_loss."""
+
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import pld
+from dp_accounting.pld import privacy_loss_distribution
+from scipy import stats
+
+from tff_clipping.privacy import privacy_loss, sampled_gaussian
+
+
+def build_mechanism(sampling, num_clients, clients_per_round, noise):
+  """Returns one round."""
+  return sampled_gaussian.SampledGaussian(
+    sampling=sampling,
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+    noise_multiplier=noise,
+  )
+
+
+@pytest.mark.parametrize(
+  ('num_clients', 'clients_per_round', 'noise', 'rounds', 'delta'),
+  [
+    (1920, 80, 1.2067, 50, 1e-5),
+    (1920, 80, 3.5241, 1000, 1e-5),
+    (100, 50, 3.0, 10, 1e-3),
+    (100, 99, 3.0, 10, 1e-3),
+    (1000, 1, 1.0, 1000, 1e-4),
+  ],
+)
+def test_poisson_agrees_with_dp_accounting(
+  num_clients, clients_per_round, noise, rounds, delta
+):
+  mechanism = build_mechanism('poisson', num_clients, clients_per_round, noise)
+  theirs = pld.PLDAccountant().compose(mechanism.dp_event, rounds)
+  ours = privacy_loss.PrivacyLossRounds(mechanism)
+  # dp_accounting's grid is coarser than ours where rounds cost little.
+  assert ours.compute_epsilon(rounds, delta) == pytest.approx(
+    theirs.get_epsilon(delta), rel=5e-4
+  )
+  assert ours.compute_delta(rounds, 1.0) == pytest.approx(
+    theirs.get_delta(1.0), rel=5e-3, abs=1e-10
+  )
+
+
+def integrate_hockey_stick(upper, lower, epsilon):
+  """Integrates (upper - e^epsilon lower)_+ for densities on a line."""
+  x = np.linspace(-15, 16, 310_001)
+  difference = upper(x) - math.exp(epsilon) * lower(x)
+  return np.sum(np.maximum(difference, 0)) * (x[1] - x[0])
+
+
+@pytest.mark.parametrize('epsilon', [-1.5, -0.2, 0, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize(('noise', 'prob'), [(0.7, 0.1), (1.3, 0.6), (1, 1)])
+def test_curve_of_a_removal_is_the_integral(noise, prob, epsilon):
+  def gaussian(x):
+    return stats.norm.pdf(x, scale=noise)
+
+  def mixture(x):
+    return (1 - prob) * gaussian(x) + prob * gaussian(x - 1)
+
+  expected = integrate_hockey_stick(mixture, gaussian, epsilon)
+  assert privacy_loss.compute_sampled_delta(
+    noise, prob, epsilon
+  ) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize('epsilon', [0.0, 0.25, 1.0])
+def test_one_round_of_fixed_cohorts_is_the_worst_pair(epsilon):
+  # 2 of 5 clients; the client sends +1 or -1, all others -1: with noise 1.1 the
+  # pair is (3/5) N(0) + (2/5) N(2) against N(0), up to a shift.
+  mechanism = build_mechanism('fixed_size', 5, 2, 1.1)
+  expected = integrate_hockey_stick(
+    lambda x: 0.6 * stats.norm.pdf(x, scale=1.1)
+    + 0.4 * stats.norm.pdf(x, loc=2, scale=1.1),
+    lambda x: stats.norm.pdf(x, scale=1.1),
+    epsilon,
+  )
+  for one_sided in (False, True):
+    rounds = privacy_loss.PrivacyLossRounds(mechanism, one_sided=one_sided)
+    assert rounds.compute_delta(1, epsilon) == pytest.approx(expected, rel=1e-4)
+
+
+def compute_two_rounds_among_zeros(noise, prob):
+  """Returns the total variation of two rounds whose other clients send 0.
+
+  Noise is over the sensitivity 1 = 2c: the client sends +1/2 or -1/2, and is in
+  a round with probability `prob`. By a sum over a grid of both outputs.
+  """
+  x = np.linspace(-0.5 - 9 * noise, 0.5 + 9 * noise, 1501)
+  rest = (1 - prob) * stats.norm.pdf(x, scale=noise)
+  plus = rest + prob * stats.norm.pdf(x, loc=0.5, scale=noise)
+  minus = rest + prob * stats.norm.pdf(x, loc=-0.5, scale=noise)
+  difference = np.outer(plus, plus) - np.outer(minus, minus)
+  return np.sum(np.maximum(difference, 0)) * (x[1] - x[0]) ** 2
+
+
+def test_worst_pair_of_one_round_is_not_the_worst_of_two():
+  # 19 of 20 clients, noise 0.5 over the sensitivity, delta at epsilon = 0. This
+  # is why 'pld_one_sided' is not a guarantee, and 'pld' is composed differently.
+  mechanism = build_mechanism('fixed_size', 20, 19, 1.0)
+  among_zeros = compute_two_rounds_among_zeros(0.5, 0.95)
+  assert among_zeros == pytest.approx(0.8100, abs=5e-5)
+  epsilon = 1e-9  # Positive, and 0 but for rounding.
+  one_sided = privacy_loss.PrivacyLossRounds(mechanism, one_sided=True)
+  assert one_sided.compute_delta(2, epsilon) == pytest.approx(0.8047, abs=5e-5)
+  proved = privacy_loss.PrivacyLossRounds(mechanism)
+  assert proved.compute_delta(2, epsilon) > among_zeros
+  # For one round, it is the worst.
+  assert one_sided.compute_delta(1, epsilon) == pytest.approx(
+    proved.compute_delta(1, epsilon), rel=1e-4
+  )
+
+
+def test_proved_figure_bounds_alternating_neighbours():
+  # Neighbours whose other clients send -c in one round and +c in the next: each
+  # direction of the worst pair, in turn.
+  mechanism = build_mechanism('fixed_size', 100, 60, 2.0)
+  noise, prob = mechanism.noise_over_sensitivity, mechanism.sampling_prob
+  removal, addition = (
+    privacy_loss_distribution.PrivacyLossDistribution(
+      privacy_loss._build_pmf(noise, prob, 1e-3, direction)
+    )
+    for direction in ('remove', 'add')
+  )
+  turns = removal.self_compose(3).compose(addition.self_compose(3))
+  for epsilon in (0.5, 2.0, 5.0):
+    bound = privacy_loss.PrivacyLossRounds(mechanism).compute_delta(6, epsilon)
+    assert turns.get_delta_for_epsilon(epsilon) < bound
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_coarse_grid_is_a_bound_too(sampling):
+  mechanism = build_mechanism(sampling, 1920, 80, 2.0)
+  fine, coarse = (
+    privacy_loss.PrivacyLossRounds(
+      mechanism, coarseness=coarseness
+    ).compute_epsilon(300, 1e-5)
+    for coarseness in (1, 32)
+  )
+  assert fine < coarse < 1.1 * fine
+
+
+def test_delta_in_the_rounding_errors_raises():
+  rounds = privacy_loss.PrivacyLossRounds(
+    build_mechanism('poisson', 1920, 80, 2.0)
+  )
+  with pytest.raises(ValueError, match='`target_delta` must be at least 1e-09'):
+    rounds.compute_epsilon(10, 1e-10)
+
+
+def test_one_sided_poisson_raises():
+  with pytest.raises(ValueError, match="only where `sampling` is 'fixed_size'"):
+    privacy_loss.PrivacyLossRounds(
+      build_mechanism('poisson', 1920, 80, 2.0), one_sided=True
+    )
+
+
+def test_event_of_fixed_cohorts_is_for_replace_one_only():
+  event = build_mechanism('fixed_size', 1920, 80, 5.0).dp_event
+  assert event == dp_accounting.SampledWithoutReplacementDpEvent(
+    1920, 80, dp_accounting.GaussianDpEvent(2.5)
+  )
+  assert not dp_accounting.rdp.RdpAccountant().supports(event)

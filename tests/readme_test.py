@@ -1,0 +1,53 @@
+"""Runs what README.md shows, and compares what it prints."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parent.parent
+
+
+def _blocks():
+  text = (_ROOT / 'README.md').read_text()
+  return re.findall(r'```(\w*)\n(.*?)```', text, flags=re.DOTALL)
+
+
+def _block_after(start):
+  blocks = _blocks()
+  index = next(i for i, (_, b) in enumerate(blocks) if b.startswith(start))
+  return blocks[index][1], blocks[index + 1][1]
+
+
+def test_the_snippet_prints_what_is_shown():
+  pytest.importorskip('tensorflow_federated')
+  code, expected = _block_after('import numpy')
+  result = subprocess.run(
+    [sys.executable, '-c', code], capture_output=True, text=True, cwd=_ROOT
+  )
+  assert result.returncode == 0, result.stderr
+  assert result.stdout == expected
+
+
+def test_the_budget_command_answers_what_is_shown():
+  command, expected = _block_after('tff-clipping-budget')
+  arguments = shlex.split(command)[1:]
+  result = subprocess.run(
+    [sys.executable, '-m', 'tff_clipping.privacy.budget_main', *arguments],
+    capture_output=True,
+    text=True,
+    cwd=_ROOT,
+  )
+  assert result.returncode == 0, result.stderr
+  found = [line.rstrip() for line in result.stdout.splitlines()]
+  for line in expected.splitlines():
+    assert line.rstrip() in found
+
+
+def test_every_linked_file_exists():
+  for link in re.findall(r'\]\(([^)#]+)\)', (_ROOT / 'README.md').read_text()):
+    if not link.startswith('http'):
+      assert (_ROOT / link).exists(), link

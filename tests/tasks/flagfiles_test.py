@@ -1,0 +1,178 @@
+"""Tests that the flag files are the paper's experiments."""
+
+import pathlib
+import re
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from tasks import experiment, keras_models, partition_config, registry
+from tasks import train as train_flags
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_FOLDER = pathlib.Path('tasks') / 'flagfiles'
+_PAPER = sorted(p.name for p in (_ROOT / _FOLDER).glob('table*.flags'))
+_CLIPPED = [n for n in _PAPER if re.search('_(ce|dp)_fed_avg', n)]
+_FIELDS = experiment.ExperimentConfig.__dataclass_fields__
+
+
+def _read(path, monkeypatch):
+  """Returns the settings and the output folder that a flag file describes."""
+  assert train_flags  # Defines the flags.
+  # Flag files name each other from the root of the checkout.
+  monkeypatch.chdir(_ROOT)
+  with flagsaver.flagsaver():
+    flags.FLAGS(['train', f'--flagfile={path}'])
+    settings = {
+      name: flags.FLAGS[name].value for name in _FIELDS if name in flags.FLAGS
+    }
+    settings['update_rounds'] = tuple(map(int, settings['update_rounds']))
+    clipped_as = flags.FLAGS.clipping_norm_from
+    if clipped_as is not None:
+      settings['clipping_norm'] = 1.0
+    return (
+      experiment.ExperimentConfig(**settings),
+      flags.FLAGS.output_dir,
+      clipped_as,
+    )
+
+
+def test_there_is_one_for_each_row_and_curve():
+  # Tables 3 and 4: 7 rows of 3 algorithms. Table 2: 8 cells of 2.
+  rows = [
+    f'table3_{m}_emnist_noniid'
+    for m in ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18')
+  ]
+  rows += [f'table4_{m}_cifar10_iid' for m in ('mlp', 'alexnet', 'resnet18')]
+  expected = {
+    f'{row}_{algorithm}.flags'
+    for row in rows
+    for algorithm in experiment.ALGORITHMS
+  }
+  expected |= {
+    f'table2_{model}_{data}_{split}_{algorithm}.flags'
+    for model in ('alexnet', 'resnet18')
+    for data in ('emnist', 'cifar10')
+    for split in ('iid', 'noniid')
+    for algorithm in ('fed_avg', 'ce_fed_avg')
+  }
+  assert set(_PAPER) == expected
+  assert len(_PAPER) == 7 * 3 + 8 * 2
+  reduced = {p.name for p in (_ROOT / _FOLDER / 'reduced').glob('*.flags')}
+  assert reduced == expected
+
+
+@pytest.mark.parametrize('name', _PAPER)
+def test_values_are_the_papers(name, monkeypatch):
+  config, output_dir, clipped_as = _read(_FOLDER / name, monkeypatch)
+  table, rest = name.removesuffix('.flags').split('_', 1)
+  assert output_dir == f'runs/{table}_{rest}'
+  # Sec. 4.
+  assert (config.clients_per_round, config.local_steps) == (80, 32)
+  assert config.batch_size == 64
+  emnist = 'emnist' in name
+  assert config.task == ('emnist_digits' if emnist else 'cifar10')
+  if emnist:
+    # Every one of the 240,000 digits is held by one client.
+    assert config.num_clients * config.examples_per_client == 240_000
+  else:
+    assert config.num_clients == 1920
+  if table != 'table2':
+    assert config.num_clients == 1920
+    assert config.examples_per_client == (125 if emnist else 500)
+  assert config.partition == (
+    ('label_skew' if 'noniid' in name else 'iid')
+    if emnist
+    else 'class_balanced'
+  )
+  assert rest.startswith(config.model)
+  assert name.endswith(f'{config.algorithm}.flags')
+  if config.algorithm == 'fed_avg':
+    assert clipped_as is None
+  else:
+    row = rest.removesuffix(f'_{config.algorithm}')
+    assert clipped_as == f'runs/{table}_{row}_fed_avg'
+  if config.is_private:
+    assert config.target_delta == 1e-5
+    large = name.startswith('table3_resnet18')
+    assert config.target_epsilon == (5 if large else 1.5)
+
+
+@pytest.mark.parametrize('folder', ['', 'reduced'])
+@pytest.mark.parametrize('name', _CLIPPED)
+def test_algorithms_of_a_row_differ_in_nothing_else(folder, name, monkeypatch):
+  config, _, _ = _read(_FOLDER / folder / name, monkeypatch)
+  row = name.removesuffix(f'_{config.algorithm}.flags')
+  plain, _, _ = _read(_FOLDER / folder / f'{row}_fed_avg.flags', monkeypatch)
+  different = {
+    name
+    for name, value in config.to_json().items()
+    if value != plain.to_json()[name]
+  }
+  assert different <= {
+    'algorithm',
+    'clipping_norm',
+    'sampling',
+    'target_epsilon',
+    'target_delta',
+  }
+
+
+@pytest.mark.parametrize('name', _PAPER)
+def test_reduced_set_only_makes_smaller(name, monkeypatch):
+  full, _, full_clip = _read(_FOLDER / name, monkeypatch)
+  reduced, output_dir, clip = _read(_FOLDER / 'reduced' / name, monkeypatch)
+  assert output_dir == f'runs/reduced/{name.removesuffix(".flags")}'
+  assert clip == (full_clip and full_clip.replace('runs/', 'runs/reduced/'))
+  for field in ('num_clients', 'clients_per_round'):
+    assert getattr(reduced, field) < getattr(full, field)
+  for field in ('local_steps', 'batch_size', 'num_rounds'):
+    assert getattr(reduced, field) <= getattr(full, field)
+  for field in (
+    'model',
+    'algorithm',
+    'partition',
+    'target_epsilon',
+    'examples_per_client',
+    'client_learning_rate',
+  ):
+    assert getattr(reduced, field) == getattr(full, field)
+  if reduced.task == 'mnist':
+    # Every digit is held by one client, as in the paper's split of EMNIST.
+    assert reduced.num_clients * reduced.examples_per_client == 60_000
+
+
+@pytest.mark.parametrize('name', _PAPER)
+def test_task_partition_and_model_exist(name, monkeypatch):
+  for folder in ('', 'reduced'):
+    config, _, _ = _read(_FOLDER / folder / name, monkeypatch)
+    assert config.task in registry.TASKS
+    assert config.model in keras_models.MODELS
+    partition_config.PartitionConfig(config.partition, config.num_clients)
+
+
+@pytest.mark.parametrize(
+  'path',
+  sorted(
+    str(p.relative_to(_ROOT / _FOLDER))
+    for pattern in ('table*.flags', 'common/*.flags', 'reduced/**/*.flags')
+    for p in (_ROOT / _FOLDER).glob(pattern)
+  ),
+)
+def test_file_says_what_it_is_and_where_its_values_are_from(path):
+  lines = (_ROOT / _FOLDER / path).read_text().splitlines()
+  assert lines[0].startswith('# ')
+  if path.startswith('reduced'):
+    assert lines[0].startswith('# Reduced: ')
+    return
+  # A comment stands before each value that is not the name of a file, or
+  # before the first of several that it is about.
+  values = [
+    i
+    for i, line in enumerate(lines)
+    if re.match(r'--(?!flagfile|output_dir|clipping_norm_from|partition)', line)
+  ]
+  assert values or path.startswith('table')
+  for i in values:
+    assert lines[i - 1].startswith('#'), lines[i]

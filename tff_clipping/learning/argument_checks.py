@@ -1,0 +1,79 @@
+"""Checks of the arguments that the processes and the estimates share."""
+
+import math
+import numbers
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+def check_model(model_fn: Any, client_store: Any) -> None:
+  """Refuses a model that cannot be averaged, or does not fit the store.
+
+  Args:
+    model_fn: Returns a new `tff.learning.models.VariableModel`.
+    client_store: The store, or `None` for data sets.
+
+  Raises:
+    TypeError: If `model_fn` is not a function that returns such a model.
+    ValueError: If the model has non-trainable variables, or the store's
+      examples are not what it takes.
+  """
+  if not callable(model_fn):
+    raise TypeError(
+      '`model_fn` must be a function that returns a '
+      f'`tff.learning.models.VariableModel`, found {model_fn!r}.'
+    )
+  with tf.Graph().as_default():
+    model = model_fn()
+  if not isinstance(model, tff.learning.models.VariableModel):
+    raise TypeError(
+      '`model_fn` must return a `tff.learning.models.VariableModel`, found '
+      f'{type(model)}; wrap a Keras model with '
+      '`tff.learning.models.from_keras_model`.'
+    )
+  if model.non_trainable_variables:
+    names = ', '.join(v.name for v in model.non_trainable_variables)
+    raise ValueError(
+      '`model_fn` must return a model without non-trainable variables, found '
+      f"{names}. They are no part of a client's update: nothing would clip, "
+      'noise or average them. Use `tf.keras.layers.GroupNormalization` in '
+      'place of batch normalization.'
+    )
+  if client_store is None:
+    return
+  expected = tf.nest.flatten(model.input_spec)
+  found = tf.nest.flatten(client_store.element_spec)
+  if len(expected) != len(found) or not all(
+    e.dtype == f.dtype and e.shape[1:].is_compatible_with(f.shape)
+    for e, f in zip(expected, found, strict=True)
+  ):
+    raise ValueError(
+      '`client_store` must hold the examples that the model takes, found '
+      f'{client_store.element_spec} for a model of {model.input_spec}.'
+    )
+
+
+def check_integer(name: str, value: Any, *, at_least: int = 1) -> None:
+  """Raises `TypeError` or `ValueError` unless it is such an integer."""
+  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
+  if value < at_least:
+    raise ValueError(f'`{name}` must be at least {at_least}, found {value}.')
+
+
+def check_positive_number(name: str, value: Any) -> None:
+  """Raises `TypeError` or `ValueError` unless it is positive and finite."""
+  if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    raise TypeError(f'`{name}` must be a number, found {value!r}.')
+  if not (value > 0 and math.isfinite(value)):
+    raise ValueError(f'`{name}` must be positive and finite, found {value}.')
+
+
+def check_seed(seed: Any) -> None:
+  """Raises `TypeError` or `ValueError` unless it is the seed of a run."""
+  if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+    raise TypeError(f'`seed` must be an integer, found {seed!r}.')
+  if not 0 <= seed < 2**62:
+    raise ValueError(f'`seed` must be from 0 to 2**62 - 1, found {seed}.')

@@ -1,0 +1,210 @@
+"""Builds the learning processes of this package from their parts.
+
+`build_fed_avg` and `build_model_clipping_fed_avg` describe the algorithms; what
+they have in common is here.
+"""
+
+import collections
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.learning import argument_checks, update_measurements
+from tff_clipping.learning import client_work as client_work_lib
+from tff_clipping.learning.client_work import ModelFn, Sender
+
+AggregationFactory = (
+  tff.aggregators.UnweightedAggregationFactory
+  | tff.aggregators.WeightedAggregationFactory
+)
+
+
+def build_learning_process(
+  model_fn: ModelFn,
+  *,
+  local_steps: int,
+  batch_size: int,
+  client_learning_rate: float,
+  server_learning_rate: float | None,
+  server_optimizer: tff.learning.optimizers.Optimizer | None,
+  model_aggregator: AggregationFactory | None,
+  client_store,
+  seed: int,
+  measure_updates: bool,
+  sender: Sender | None = None,
+) -> tff.learning.templates.LearningProcess:
+  """Builds a process of local steps, aggregation and a server's step.
+
+  Args:
+    model_fn: See `build_fed_avg`, as for all arguments but the last.
+    local_steps: Q.
+    batch_size: The number of examples in each local step.
+    client_learning_rate: eta_l.
+    server_learning_rate: eta_g.
+    server_optimizer: In place of `server_learning_rate`.
+    model_aggregator: Aggregates what the clients send.
+    client_store: Reads a client's examples by its id.
+    seed: The seed of the clients' shuffling.
+    measure_updates: Whether to measure the clients' updates.
+    sender: What a client sends in place of its update; the update itself if not
+      given.
+
+  Returns:
+    A `tff.learning.templates.LearningProcess`.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a number is out of range, or arguments do not fit together.
+  """
+  argument_checks.check_integer('local_steps', local_steps)
+  argument_checks.check_integer('batch_size', batch_size)
+  argument_checks.check_positive_number(
+    'client_learning_rate', client_learning_rate
+  )
+  argument_checks.check_seed(seed)
+  if server_learning_rate is not None and server_optimizer is not None:
+    raise ValueError(
+      '`server_learning_rate` and `server_optimizer` exclude each other: give '
+      'the optimizer its own learning rate.'
+    )
+  if server_optimizer is None:
+    if server_learning_rate is None:
+      server_learning_rate = 1.0
+    argument_checks.check_positive_number(
+      'server_learning_rate', server_learning_rate
+    )
+    server_optimizer = tff.learning.optimizers.build_sgdm(
+      float(server_learning_rate)
+    )
+  if not isinstance(server_optimizer, tff.learning.optimizers.Optimizer):
+    raise TypeError(
+      '`server_optimizer` must be a `tff.learning.optimizers.Optimizer`, found '
+      f'{server_optimizer!r}.'
+    )
+  factory = _weighted(model_aggregator)
+  argument_checks.check_model(model_fn, client_store)
+
+  @tff.tensorflow.computation
+  def initial_weights():
+    return tff.learning.models.ModelWeights.from_model(model_fn())
+
+  weights_type = initial_weights.type_signature.result
+  client_work = client_work_lib.build_client_work(
+    model_fn,
+    weights_type,
+    local_steps=int(local_steps),
+    batch_size=int(batch_size),
+    client_learning_rate=float(client_learning_rate),
+    client_store=client_store,
+    seed=int(seed),
+    measure_updates=measure_updates,
+    sender=sender,
+  )
+  aggregator = factory.create(
+    weights_type.trainable, tff.TensorType(tf.float32.as_numpy_dtype)
+  )
+  finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+    server_optimizer, weights_type
+  )
+  return _compose(
+    initial_weights, client_work, aggregator, finalizer, measure_updates
+  )
+
+
+def _compose(
+  initial_weights: tff.Computation,
+  client_work: tff.templates.MeasuredProcess,
+  aggregator: tff.templates.AggregationProcess,
+  finalizer: tff.learning.templates.FinalizerProcess,
+  measure_updates: bool,
+) -> tff.learning.templates.LearningProcess:
+  """Puts the parts of a round together.
+
+  `tff.learning.templates.compose_learning_process` does the same for client
+  work on data sets; its state and metrics are kept here, for client ids too.
+  """
+  State = tff.learning.templates.LearningAlgorithmState
+  weights_type = initial_weights.type_signature.result
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_zip(
+      State(
+        global_model_weights=tff.federated_eval(initial_weights, tff.SERVER),
+        distributor=tff.federated_value((), tff.SERVER),
+        client_work=client_work.initialize(),
+        aggregator=aggregator.initialize(),
+        finalizer=finalizer.initialize(),
+      )
+    )
+
+  @tff.tensorflow.computation(weights_type.trainable)
+  def negate(update):
+    return tf.nest.map_structure(tf.negative, update)
+
+  state_type = initialize.type_signature.result
+  data_type = client_work.next.type_signature.parameter[2]
+
+  @tff.federated_computation(state_type, data_type)
+  def next_fn(state, client_data):
+    weights = state.global_model_weights
+    worked = client_work.next(state.client_work, weights, client_data)
+    aggregated = aggregator.next(
+      state.aggregator, worked.result.update, worked.result.update_weight
+    )
+    # TFF's optimizers go against a gradient: the negative update.
+    finalized = finalizer.next(
+      state.finalizer, weights, tff.federated_map(negate, aggregated.result)
+    )
+    new_state = tff.federated_zip(
+      State(
+        global_model_weights=finalized.result,
+        distributor=state.distributor,
+        client_work=worked.state,
+        aggregator=aggregated.state,
+        finalizer=finalized.state,
+      )
+    )
+    metrics = collections.OrderedDict(
+      client_work=worked.measurements,
+      aggregator=aggregated.measurements,
+      finalizer=finalized.measurements,
+    )
+    if measure_updates:
+      metrics['aggregate'] = update_measurements.measure_at_server(
+        aggregated.result, weights, state.client_work
+      )
+    return tff.learning.templates.LearningProcessOutput(
+      new_state, tff.federated_zip(metrics)
+    )
+
+  @tff.tensorflow.computation(state_type.member)
+  def get_model_weights(state):
+    return state.global_model_weights
+
+  @tff.tensorflow.computation(state_type.member, weights_type)
+  def set_model_weights(state, weights):
+    return State(
+      global_model_weights=weights,
+      distributor=state.distributor,
+      client_work=state.client_work,
+      aggregator=state.aggregator,
+      finalizer=state.finalizer,
+    )
+
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_model_weights, set_model_weights
+  )
+
+
+def _weighted(factory) -> tff.aggregators.WeightedAggregationFactory:
+  if factory is None:
+    factory = tff.aggregators.UnweightedMeanFactory()
+  if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
+    return tff.aggregators.as_weighted_aggregator(factory)
+  if isinstance(factory, tff.aggregators.WeightedAggregationFactory):
+    return factory
+  raise TypeError(
+    '`model_aggregator` must be an aggregation factory, such as '
+    f'`tff_clipping.aggregators.clipped_mean_factory`, found {factory!r}.'
+  )

@@ -1,0 +1,91 @@
+"""FedAvg with model clipping, the weaker way to bound what a client sends."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators import l2_clip
+from tff_clipping.learning import argument_checks, learning_process
+from tff_clipping.learning.client_work import ModelFn, Sender
+
+
+def build_model_clipping_fed_avg(
+  model_fn: ModelFn,
+  *,
+  clipping_norm: float,
+  local_steps: int,
+  batch_size: int,
+  client_learning_rate: float,
+  server_learning_rate: float | None = None,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  client_store=None,
+  seed: int = 0,
+  measure_updates: bool = False,
+) -> tff.learning.templates.LearningProcess:
+  """Builds FedAvg whose clients clip the model that they send.
+
+      x_i^{t,q+1} = x_i^{t,q} - eta_l g_i^{t,q},   q = 0, ..., Q-1
+      x^{t+1} = x^t + eta_g (1/P sum_i clip(x_i^{t,Q}, c) - x^t)
+
+  The model itself is clipped, not the update, so that no global model can be
+  longer than c for eta_g = 1: by Claim 2.1 it may never reach the optimum,
+  whatever Q and eta_l are. It is here for comparison with difference clipping,
+  `build_fed_avg` with `clipped_mean_factory`, which is the better one.
+
+  What crosses to the server is clip(x_i^{t,Q}, c) - x^t: the server knows x^t,
+  so this says neither more nor less, and a cohort without clients changes
+  nothing. A model that is not finite is sent as zeros, as every clip of this
+  package has it. A client without examples sends clip(x^t, c).
+
+  Source: Sec. 2.1, "Model clipping", and the proof of Claim 2.1.
+
+  Args:
+    model_fn: See `build_fed_avg`, as for all arguments but `clipping_norm`.
+    clipping_norm: c, the threshold on the L2 norm of the whole model; so in
+      general far larger than one on updates.
+    local_steps: Q, the number of local steps of a client in a round.
+    batch_size: The number of examples in each local step.
+    client_learning_rate: eta_l, the local step size.
+    server_learning_rate: eta_g, the server's step size.
+    server_optimizer: Applies the mean in place of the plain step.
+    client_store: Reads a client's examples by its id.
+    seed: The seed of the clients' shuffling.
+    measure_updates: As for `build_fed_avg`, of Delta x_i^t before clipping;
+      `client_work` then holds `model_norm` too, the norms of x_i^{t,Q} (0 for
+      one that is not finite), in the order of the cohort.
+
+  Returns:
+    A `tff.learning.templates.LearningProcess`.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a number is out of range, or arguments do not fit together,
+      as for `build_fed_avg`.
+  """
+  argument_checks.check_positive_number('clipping_norm', clipping_norm)
+  return learning_process.build_learning_process(
+    model_fn,
+    local_steps=local_steps,
+    batch_size=batch_size,
+    client_learning_rate=client_learning_rate,
+    server_learning_rate=server_learning_rate,
+    server_optimizer=server_optimizer,
+    model_aggregator=None,
+    client_store=client_store,
+    seed=seed,
+    measure_updates=measure_updates,
+    sender=_clipped_model_sender(float(clipping_norm)),
+  )
+
+
+def _clipped_model_sender(clipping_norm: float) -> Sender:
+  """Returns what sends the clipped model, less the global one."""
+
+  def send(update: Sequence[tf.Tensor], global_model: Sequence[tf.Tensor]):
+    local_model = [x + d for x, d in zip(global_model, update, strict=True)]
+    clipped = l2_clip.clip_by_l2_norm(local_model, clipping_norm)
+    sent = [c - x for c, x in zip(clipped.value, global_model, strict=True)]
+    return sent, [clipped.norm]
+
+  return Sender(send, measurement_names=('model_norm',))
