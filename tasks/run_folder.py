@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,6 +40,10 @@ class RunFolder:
   @property
   def ledger(self) -> pathlib.Path:
     return self.path / 'ledger.jsonl'
+
+  @property
+  def result(self) -> pathlib.Path:
+    return self.path / 'result.json'
 
   @property
   def updates(self) -> pathlib.Path:
@@ -93,15 +96,40 @@ class RunFolder:
 
   def write_json(self, path: pathlib.Path, content: Mapping[str, Any]) -> None:
     """Writes a file whole or not at all."""
-    with tempfile.NamedTemporaryFile(
-      'w', dir=self.path, prefix=f'.{path.name}-', delete=False
-    ) as file:
-      json.dump(content, file, indent=2)
-      file.write('\n')
-      file.flush()
-      os.fsync(file.fileno())
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    # A fixed name: what a killed program leaves is overwritten by the next one.
+    new = path.with_name(f'.{path.name}.new')
+    try:
+      with open(new, 'w') as file:
+        json.dump(content, file, indent=2)
+        file.write('\n')
+        file.flush()
+        os.fsync(file.fileno())
+      os.replace(new, path)
+    except BaseException:
+      new.unlink(missing_ok=True)
+      raise
+
+  def read_result(self, config: ExperimentConfig) -> dict[str, Any] | None:
+    """Returns how the run of a configuration ended.
+
+    Args:
+      config: What the run was asked to do.
+
+    Returns:
+      The contents of result.json: `reason`, a value of `StopReason`, `message`
+      and `round_num`; `None` if the run is not there or not at an end.
+
+    Raises:
+      RunFolderError: If the folder holds something else.
+    """
+    if not self.path.is_dir():
+      return None
+    self._check_contents(config, resume=True)
+    try:
+      result = json.loads(self.result.read_text())
+      return {key: result[key] for key in ('reason', 'message', 'round_num')}
+    except (OSError, ValueError, KeyError, TypeError):
+      return None
 
   def _check_contents(self, config: ExperimentConfig, *, resume: bool) -> None:
     found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]

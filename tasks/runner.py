@@ -18,12 +18,15 @@ from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder
 from tasks.task import Task
 from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs import client_sampling, client_store
+from tff_clipping.programs import (
+  client_sampling,
+  client_store,
+  managers,
+  storage,
+)
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.training import TrainingProgram, TrainingResult
 from tff_clipping.programs.update_records import UpdateRecords
-
-_NUM_CHECKPOINTS = 2
 
 
 def run(
@@ -33,6 +36,7 @@ def run(
   resume: bool = True,
   data_dir: str | None = None,
   cache_dir: str | None = None,
+  checkpoints_to_keep: int = 2,
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
 
@@ -43,6 +47,7 @@ def run(
     data_dir: The folder of the data's official files, `None` to download them.
     cache_dir: The folder of downloads and client stores, `None` for the user's
       cache folder.
+    checkpoints_to_keep: How many checkpoints to keep, at least 1.
 
   Returns:
     How the run ended.
@@ -50,6 +55,7 @@ def run(
   Raises:
     ValueError: If the configuration does not fit the data, or `folder` cannot
       be used. Nothing has been overwritten.
+    OSError: If a file cannot be written, or is damaged.
   """
   cache_dir = cache_dir or str(client_store.default_cache_dir())
   task = registry.create_task(
@@ -88,28 +94,24 @@ def run(
       seed=config.seed,
       measure_updates=config.measures_updates,
     )
+    # First of all files: what makes the folder that of this run.
+    folder.write_json(folder.config, _description(config, task, model_fn))
+    folder.result.unlink(missing_ok=True)
     ledger = None
     if plan is not None:
+      ledger = stack.enter_context(_open_ledger(folder, plan))
       folder.write_json(folder.privacy, plan.to_json())
-      ledger = stack.enter_context(privacy.PrivacyLedger(folder.ledger, plan))
-    folder.write_json(folder.config, _description(config, task, model_fn))
     program = TrainingProgram(
       process=process,
       sampler=sampler,
       num_rounds=config.num_rounds,
       evaluate=evaluation.build_evaluation_fn(model_fn, task.test),
       rounds_per_evaluation=config.rounds_per_evaluation,
-      checkpoints=Checkpoints(folder.checkpoints, keep=_NUM_CHECKPOINTS),
+      checkpoints=Checkpoints(folder.checkpoints, keep=checkpoints_to_keep),
       rounds_per_checkpoint=config.rounds_per_checkpoint,
-      release_managers=[
-        tff.program.CSVFileReleaseManager(
-          str(folder.metrics),
-          # Writes the file anew each time, so that it is never half a line.
-          save_mode=tff.program.CSVSaveMode.WRITE,
-          key_fieldname='round_num',
-        ),
-        tff.program.TensorBoardReleaseManager(str(folder.tensorboard)),
-      ],
+      release_managers=managers.create_release_managers(
+        metrics_path=folder.metrics, tensorboard_dir=folder.tensorboard
+      ),
       ledger=ledger,
       update_records=UpdateRecords(
         folder.updates,
@@ -120,7 +122,16 @@ def run(
       else None,
       on_round=stack.enter_context(_progress(config)),
     )
-    return program.run()
+    result = program.run()
+    folder.write_json(
+      folder.result,
+      dict(
+        reason=result.reason.value,
+        message=result.message,
+        round_num=result.round_num,
+      ),
+    )
+    return result
 
 
 def create_plan(
@@ -216,6 +227,15 @@ def create_model_fn(config: ExperimentConfig, task: Task):
     lambda: build(task.input_shape, task.num_classes, seed=config.model_seed),
     task.element_spec,
   )
+
+
+def _open_ledger(
+  folder: RunFolder, plan: privacy.PrivacyPlan
+) -> privacy.PrivacyLedger:
+  try:
+    return privacy.PrivacyLedger(folder.ledger, plan)
+  except privacy.DamagedLedgerError as e:
+    raise storage.StorageError(str(e)) from e
 
 
 def _description(

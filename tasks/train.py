@@ -7,8 +7,8 @@ A run folder holds config.json, metrics.csv, TensorBoard logs, checkpoints, and
 for private runs privacy.json and ledger.jsonl. The same command continues a run
 that was stopped, and does nothing for one that is finished.
 
-Exit codes: 0 finished, 2 wrong flags, 3 diverged, 4 budget exhausted,
-130 Ctrl-C, 143 SIGTERM; 1 is a failure.
+Exit codes: 0 finished, 2 wrong flags, 3 diverged, 4 budget exhausted, 5 a file
+cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM; 1 is a failure.
 """
 
 import json
@@ -35,6 +35,9 @@ _DATA_DIR = flags.DEFINE_string(
 )
 _CACHE_DIR = flags.DEFINE_string(
   'cache_dir', None, 'Where downloads and client stores go; else the XDG cache.'
+)
+_CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
+  'checkpoints_to_keep', 2, 'How many checkpoints to keep.', lower_bound=1
 )
 _CLIPPING_NORM_FROM = flags.DEFINE_string(
   'clipping_norm_from',
@@ -154,16 +157,20 @@ def main(argv: Sequence[str]) -> int:
       resume=_RESUME.value,
       data_dir=_DATA_DIR.value,
       cache_dir=_CACHE_DIR.value,
+      checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     _print_error(e)
     return 2
+  except OSError as e:
+    _print_error(e)
+    return 5
   except RuntimeError as e:
     traceback.print_exc()
     _print_error(e)
     return 1
   except KeyboardInterrupt:
-    print('Interrupted before training started.', file=sys.stderr)
+    print('Interrupted.', file=sys.stderr)
     return 130
   print(f'{config.algorithm}: {result.message} {folder.path}')
   if result.interrupted is not None:

@@ -289,6 +289,12 @@ def test_undefined_shape_is_refused():
     factory.create(tff.TensorType(np.float32, [None]))
 
 
+def test_structure_without_tensors_is_refused():
+  factory = aggregators.difference_clipping_factory(1.0)
+  with pytest.raises(TypeError, match='must have a tensor'):
+    factory.create(tff.to_type(collections.OrderedDict()))
+
+
 def test_structure_without_container_is_refused():
   factory = aggregators.difference_clipping_factory(1.0)
   with pytest.raises(TypeError, match='Python containers'):

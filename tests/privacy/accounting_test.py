@@ -311,8 +311,8 @@ def test_all_clients_have_the_epsilon_of_the_gaussian_mechanism(
   ('sampling', 'sensitivity'), [('poisson', 1), ('fixed_size', 2)]
 )
 def test_one_sampled_round_has_the_closed_form(sampling, sensitivity):
-  # For one round H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) is exact: at the
-  # epsilon where q G(inner) = delta, inner being that of the Gaussian at delta/q.
+  # H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) is exact for one round: it is
+  # delta where G, the Gaussian's curve, is delta/q.
   inner = compute_gaussian_epsilon(0.8 / sensitivity, 1e-6 / 0.05)
   exact = math.log1p(0.05 * math.expm1(inner))
   setting = {
@@ -338,7 +338,9 @@ SETTINGS = {
 }
 
 
-def build_setting(population, fraction, rounds, multiplier, log_delta, sampling):
+def build_setting(
+  population, fraction, rounds, multiplier, log_delta, sampling
+):
   """Returns the arguments of `compute_epsilon`."""
   return {
     'num_clients': population,

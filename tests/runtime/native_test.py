@@ -62,7 +62,9 @@ def test_results_equal_those_of_the_native_context(results, name):
     lambda: tff.aggregators.UnweightedMeanFactory(
       value_sum_factory=tff.aggregators.SecureSumFactory(1.0, -1.0)
     ),
-    lambda: tff.learning.secure_aggregator(weighted=False),
+    lambda: tff.learning.secure_aggregator(
+      zeroing=False, clipping=False, weighted=False
+    ),
   ],
 )
 def test_secure_sums_give_the_mean_to_their_precision(factory):

@@ -138,7 +138,10 @@ def check_float_leaves(value_type: Any) -> tff.Type:
       'as `tff.to_type(collections.OrderedDict(...))` makes it, found '
       f'{value_type!r}.'
     )
-  for leaf in leaf_types(value_type):
+  leaves = leaf_types(value_type)
+  if not leaves:
+    raise TypeError('`value_type` must have a tensor, found none.')
+  for leaf in leaves:
     if np.dtype(leaf.dtype) not in _FLOAT_DTYPES:
       raise TypeError(
         f'`value_type` must have floating-point leaves, found {leaf} in '

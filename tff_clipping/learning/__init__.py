@@ -2,6 +2,17 @@
 
 from tff_clipping import tff_extra  # noqa: F401
 from tff_clipping.learning.fed_avg import build_fed_avg
+from tff_clipping.learning.gradient_estimates import (
+  GradientEstimates,
+  build_gradient_estimates,
+)
 from tff_clipping.learning.model_clipping import build_model_clipping_fed_avg
+from tff_clipping.learning.update_estimates import build_update_estimates
 
-__all__ = ['build_fed_avg', 'build_model_clipping_fed_avg']
+__all__ = [
+  'GradientEstimates',
+  'build_fed_avg',
+  'build_gradient_estimates',
+  'build_model_clipping_fed_avg',
+  'build_update_estimates',
+]

@@ -1,19 +1,40 @@
 """Checkpoints of a learning process, by TFF's own program state manager."""
 
 import asyncio
+import contextlib
+import hashlib
+import json
+import numbers
 import os
+import pathlib
+import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 import tree
+from absl import logging
+
+from tff_clipping.programs import storage
+
+_PREFIX = 'round_'
+_UNFINISHED = 'unfinished'
+_DIGESTS = 'sha256.json'
+
+
+class DamagedCheckpointError(storage.StorageError):
+  """A checkpoint is not what was written."""
 
 
 class Checkpoints:
   """The last few states of a learning process, each whole or not there.
 
-  `tff.program.FileProgramStateManager` writes a state beside its place and
-  renames it, so a program that is killed leaves the one before.
+  `tff.program.FileProgramStateManager` writes a state into a folder beside its
+  place. The digests of its files are added, everything is synced, and only then
+  is the folder renamed; older checkpoints are removed after that. So a program
+  that is killed, or a machine that loses power, leaves the one before, and a
+  file that was cut off or changed is found.
   """
 
   def __init__(self, folder: str | os.PathLike, *, keep: int):
@@ -22,22 +43,51 @@ class Checkpoints:
     Args:
       folder: Where they are; made if it is missing.
       keep: How many to keep, at least 1.
+
+    Raises:
+      TypeError: If `keep` is not an integer.
+      ValueError: If `keep` is less than 1.
     """
-    self._manager = tff.program.FileProgramStateManager(
-      os.fspath(folder), prefix='round_', keep_total=keep, keep_first=False
-    )
+    if isinstance(keep, bool) or not isinstance(keep, numbers.Integral):
+      raise TypeError(f'`keep` must be an integer, found {keep!r}.')
+    if keep < 1:
+      raise ValueError(f'`keep` must be at least 1, found {keep}.')
+    self._folder = pathlib.Path(folder)
+    self._keep = int(keep)
+    with storage.writing('The folder of the checkpoints'):
+      self._manager = _create_manager(self._folder)
+
+  def rounds(self) -> list[int]:
+    """Returns the rounds of the checkpoints, the latest last."""
+    return asyncio.run(self._manager.get_versions()) or []
 
   def latest(self) -> int | None:
     """Returns the round of the latest checkpoint, or `None` without any."""
-    versions = asyncio.run(self._manager.get_versions())
-    return versions[-1] if versions else None
+    return next(reversed(self.rounds()), None)
 
   def save(self, state: Any, round_num: int) -> None:
-    """Saves the state after `round_num` rounds, unless that is there already."""
-    if self.latest() == round_num:
+    """Saves the state after `round_num` rounds, unless that is there already.
+
+    Raises:
+      StorageError: If it could not be written. Those before it are as they
+        were.
+    """
+    rounds = self.rounds()
+    if round_num in rounds:
       return
     leaves = [np.asarray(leaf) for leaf in tree.flatten(state)]
-    asyncio.run(self._manager.save(leaves, round_num))
+    with (
+      storage.writing(f'The checkpoint of round {round_num}'),
+      self._unfinished() as unfinished,
+    ):
+      asyncio.run(_create_manager(unfinished).save(leaves, round_num))
+      written = unfinished / f'{_PREFIX}{round_num}'
+      (written / _DIGESTS).write_text(json.dumps(_digests(written)))
+      storage.sync_tree(written)
+      os.rename(written, self._path(round_num))
+      storage.sync(self._folder)
+      for old in sorted([*rounds, round_num])[: -self._keep]:
+        shutil.rmtree(self._path(old))
 
   def load(self, round_num: int, structure: Any) -> Any:
     """Returns the state after `round_num` rounds.
@@ -47,9 +97,11 @@ class Checkpoints:
       structure: A state of the same process, such as its initial one.
 
     Raises:
-      ValueError: If the checkpoint is damaged, or one of another process.
+      DamagedCheckpointError: If the checkpoint is not what was written.
+      ValueError: If the checkpoint is one of another process.
     """
     expected = [np.asarray(leaf) for leaf in tree.flatten(structure)]
+    self._check_digests(round_num)
     try:
       leaves = asyncio.run(self._manager.load(round_num, expected))
     except Exception as e:
@@ -62,3 +114,102 @@ class Checkpoints:
           f'The checkpoint of round {round_num} is of another model.'
         )
     return tree.unflatten_as(structure, leaves)
+
+  def load_latest(self, structure: Any) -> tuple[int, Any] | None:
+    """Returns the latest state that is not damaged, and its round.
+
+    Damaged ones after it are put aside, under the name `damaged_round_N`, with
+    a warning: their rounds have to be run again.
+
+    Args:
+      structure: As for `load`.
+
+    Returns:
+      The round and the state; `None` if there are no checkpoints.
+
+    Raises:
+      DamagedCheckpointError: If there are checkpoints and all are damaged.
+        Nothing has been moved.
+      ValueError: If the checkpoint is one of another process.
+    """
+    damaged = {}
+    for round_num in reversed(self.rounds()):
+      try:
+        state = self.load(round_num, structure)
+      except DamagedCheckpointError as e:
+        damaged[round_num] = str(e)
+        continue
+      for other, message in damaged.items():
+        aside = self._folder / f'damaged_{_PREFIX}{other}'
+        logging.warning(
+          '%s It is kept as %s. Going on from the checkpoint of round %d: the '
+          'rounds after it are run again, and charged again in a private run.',
+          message,
+          aside.name,
+          round_num,
+        )
+        with storage.writing(f'The folder {aside}'):
+          shutil.rmtree(aside, ignore_errors=True)
+          os.rename(self._path(other), aside)
+      return round_num, state
+    if damaged:
+      raise DamagedCheckpointError(
+        f'No checkpoint in {self._folder} can be read: '
+        f'{" ".join(damaged.values())} Restore them from a copy, or start in '
+        'another folder.'
+      )
+    return None
+
+  def _path(self, round_num: int) -> pathlib.Path:
+    return self._folder / f'{_PREFIX}{round_num}'
+
+  @contextlib.contextmanager
+  def _unfinished(self) -> Iterator[pathlib.Path]:
+    """Gives an empty folder, which is removed at the end."""
+    folder = self._folder / _UNFINISHED
+    # A program that was killed may have left one.
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+      yield folder
+    finally:
+      shutil.rmtree(folder, ignore_errors=True)
+
+  def _check_digests(self, round_num: int) -> None:
+    folder = self._path(round_num)
+    try:
+      expected = json.loads((folder / _DIGESTS).read_text())
+      if not isinstance(expected, dict):
+        raise ValueError(f'{_DIGESTS} holds no digests')
+      found = _digests(folder)
+    except (OSError, ValueError) as e:
+      raise DamagedCheckpointError(
+        f'The checkpoint of round {round_num} is damaged: {e}.'
+      ) from e
+    if found != expected:
+      names = sorted(
+        name
+        for name in {*found, *expected}
+        if found.get(name) != expected.get(name)
+      )
+      raise DamagedCheckpointError(
+        f'The checkpoint of round {round_num} is damaged: {", ".join(names)} '
+        'is not as it was written.'
+      )
+
+
+def _create_manager(
+  folder: pathlib.Path,
+) -> tff.program.FileProgramStateManager:
+  # It would remove the old ones before the new one is safe on the disk.
+  return tff.program.FileProgramStateManager(
+    os.fspath(folder), prefix=_PREFIX, keep_total=0
+  )
+
+
+def _digests(folder: pathlib.Path) -> dict[str, str]:
+  """Returns the SHA-256 digest of each file but the digests'."""
+  return {
+    str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+    for path in sorted(folder.rglob('*'))
+    if path.is_file() and path.name != _DIGESTS
+  }

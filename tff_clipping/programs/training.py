@@ -19,7 +19,12 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping.privacy.ledger import BudgetExhaustedError, PrivacyLedger
+from tff_clipping.privacy.ledger import (
+  BudgetExhaustedError,
+  DamagedLedgerError,
+  PrivacyLedger,
+)
+from tff_clipping.programs import storage
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.programs.interruption import Interrupted, Interruption
@@ -45,7 +50,8 @@ class TrainingResult:
     reason: Why it ended.
     message: The same in a sentence.
     round_num: The number of rounds done.
-    state: The state of the process after them.
+    state: The state of the process after them; `None` if not even the first
+      could be made.
     interrupted: The signal's exception if `reason` is `INTERRUPTED`.
   """
 
@@ -97,96 +103,116 @@ class TrainingProgram:
       How training ended. The state that it holds is checkpointed.
 
     Raises:
-      ValueError: If the checkpoint cannot be read.
+      StorageError: If a file cannot be written, or is damaged. What was done
+        until the last checkpoint is kept.
       RoundError: If a round fails.
     """
     interruption = Interruption()
-    round_num, state = 0, None
+    progress = _Progress()
+    interrupted = None
     try:
       with interruption.catch():
-        round_num, state = self._start(interruption)
-        for next_round in range(round_num + 1, self.num_rounds + 1):
-          state, stop = self._run_round(next_round, state, interruption)
-          if stop is not None:
-            return stop
-          round_num = next_round
-        self.checkpoints.save(state, round_num)
+        stop = self._start(progress, interruption)
+        while stop is None and progress.round_num < self.num_rounds:
+          stop = self._run_round(progress, interruption)
+        with interruption.shield():
+          self._save(progress)
+        reason, message = stop or (
+          StopReason.FINISHED,
+          f'Finished {self.num_rounds} rounds.',
+        )
     except Interrupted as e:
-      if state is not None:
-        self.checkpoints.save(state, round_num)
-      return TrainingResult(
-        StopReason.INTERRUPTED,
-        f'Stopped by {e.signal.name} after round {round_num}; the same command '
-        'continues.',
-        round_num,
-        state,
-        interrupted=e,
+      # From here on, another signal ends the program at once.
+      self._save(progress)
+      interrupted, reason = e, StopReason.INTERRUPTED
+      message = (
+        f'Stopped by {e.signal.name} after round {progress.round_num}; the '
+        'same command continues.'
       )
     return TrainingResult(
-      StopReason.FINISHED,
-      f'Finished {self.num_rounds} rounds.',
-      self.num_rounds,
-      state,
+      reason, message, progress.round_num, progress.state, interrupted
     )
 
-  def _start(self, interruption: Interruption) -> tuple[int, Any]:
-    """Returns the round to go on from, and the state after it."""
+  def _start(
+    self, progress: '_Progress', interruption: Interruption
+  ) -> tuple[StopReason, str] | None:
+    """Takes up the latest checkpoint, or begins; returns why it stopped."""
     state = self.process.initialize()
-    latest = self.checkpoints.latest()
+    latest = self.checkpoints.load_latest(state)
     if latest is not None:
-      return latest, self.checkpoints.load(latest, state)
+      self._check_ledger(latest[0])
+      progress.done = latest
+      return None
     metrics = self._metrics(0, num_clients=0, seconds=math.nan)
     metrics.update(self._evaluate(state, 0))
+    if not math.isfinite(metrics['test_loss']):
+      return (
+        StopReason.DIVERGED,
+        'The test loss of the initial model is not finite, found '
+        f'{metrics["test_loss"]}.',
+      )
     with interruption.shield():
       self._release(metrics)
-      self.checkpoints.save(state, 0)
-    return 0, state
+      progress.done = 0, state
+      self._save(progress)
+    return None
 
   def _run_round(
-    self, round_num: int, state: Any, interruption: Interruption
-  ) -> tuple[Any, TrainingResult | None]:
-    """Returns the state after the round, or before it and why it stopped."""
+    self, progress: '_Progress', interruption: Interruption
+  ) -> tuple[StopReason, str] | None:
+    """Goes on by a round, or stays where it is and returns why it stopped."""
     start = time.monotonic()
+    done, state = progress.done
+    round_num = done + 1
     cohort = self.sampler.sample(round_num)
     if self.ledger is not None:
       try:
-        with interruption.shield():
+        with interruption.shield(), storage.writing('The ledger'):
           self.ledger.charge(round_num)
       except BudgetExhaustedError as e:
-        self.checkpoints.save(state, round_num - 1)
-        return state, TrainingResult(
-          StopReason.BUDGET_EXHAUSTED, str(e), round_num - 1, state
-        )
+        return StopReason.BUDGET_EXHAUSTED, str(e)
+      except DamagedLedgerError as e:
+        raise storage.StorageError(str(e)) from e
     try:
       output = self.process.next(state, [self.client_value(c) for c in cohort])
     except Exception as e:
       raise RoundError(f'Round {round_num} failed: {e}') from e
     seconds = time.monotonic() - start
     if not _is_finite(self.process.get_model_weights(output.state)):
-      self.checkpoints.save(state, round_num - 1)
-      return state, TrainingResult(
-        StopReason.DIVERGED,
-        f'The model is not finite after round {round_num}. Smaller learning '
-        f'rates may help; the state after round {round_num - 1} is kept.',
-        round_num - 1,
-        state,
-      )
+      return _diverged('The model is', round_num)
     metrics = self._metrics(round_num, num_clients=len(cohort), seconds=seconds)
     if (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
     ):
       metrics.update(self._evaluate(output.state, round_num))
+      if not math.isfinite(metrics['test_loss']):
+        return _diverged('The test loss is', round_num)
     with interruption.shield():
       if self.update_records is not None:
-        metrics.update(
-          self.update_records.record(round_num, cohort, output.metrics)
-        )
+        with storage.writing(f'The updates of round {round_num}'):
+          metrics.update(
+            self.update_records.record(round_num, cohort, output.metrics)
+          )
       self._release(metrics)
+      progress.done = round_num, output.state
       if round_num % self.rounds_per_checkpoint == 0:
-        self.checkpoints.save(output.state, round_num)
+        self._save(progress)
     self.on_round(metrics)
-    return output.state, None
+    return None
+
+  def _check_ledger(self, round_num: int) -> None:
+    """Raises if the ledger shows less than the rounds of the checkpoint."""
+    if self.ledger is not None and self.ledger.num_releases < round_num:
+      raise storage.StorageError(
+        f'The ledger shows {self.ledger.num_releases} releases, but the '
+        f'checkpoint is of round {round_num}: it is not the ledger of this run, '
+        'and what was charged is not known. Restore it from a copy.'
+      )
+
+  def _save(self, progress: '_Progress') -> None:
+    if progress.done is not None:
+      self.checkpoints.save(progress.state, progress.round_num)
 
   def _metrics(
     self, round_num: int, *, num_clients: int, seconds: float
@@ -213,11 +239,40 @@ class TrainingProgram:
     values = collections.OrderedDict(metrics)
     round_num = values.pop('round_num')
     for manager in self.release_managers:
-      asyncio.run(manager.release(values, round_num))
+      with storage.writing(f'The metrics of round {round_num}'):
+        asyncio.run(manager.release(values, round_num))
 
 
 class RoundError(RuntimeError):
   """A round could not be run, or its model not evaluated."""
+
+
+@dataclasses.dataclass
+class _Progress:
+  """How far a run has come.
+
+  Attributes:
+    done: The number of rounds done, and the state after them. One attribute,
+      because a signal may arrive between any two assignments.
+  """
+
+  done: tuple[int, Any] | None = None
+
+  @property
+  def round_num(self) -> int:
+    return 0 if self.done is None else self.done[0]
+
+  @property
+  def state(self) -> Any:
+    return None if self.done is None else self.done[1]
+
+
+def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
+  return (
+    StopReason.DIVERGED,
+    f'{what} not finite after round {round_num}. Smaller learning rates may '
+    f'help; the state after round {round_num - 1} is kept.',
+  )
 
 
 def _is_finite(weights: Any) -> bool:

@@ -8,11 +8,12 @@ import collections
 import csv
 import os
 import pathlib
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from tff_clipping.programs import storage
 
 SUMMARY_FIELDS = (
   'update_norm_mean',
@@ -89,9 +90,11 @@ class UpdateRecords:
       factors = np.minimum(
         1.0, self._clipping_norm / np.maximum(norms, np.finfo(np.float64).tiny)
       )
-    with tempfile.NamedTemporaryFile(
-      'w', dir=self._folder, newline='', delete=False
-    ) as file:
+    path = self._folder / f'round_{t:05d}.csv'
+    with (
+      storage.replacing(path) as new,
+      open(new, 'w', newline='') as file,
+    ):
       writer = csv.writer(file)
       writer.writerow(
         ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
@@ -101,5 +104,3 @@ class UpdateRecords:
       writer.writerow(
         ['mean', aggregate['update_norm'], aggregate['update_angle'], '']
       )
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, self._folder / f'round_{t:05d}.csv')

@@ -18,6 +18,10 @@ from tff_clipping.runtime.secure_sums import SecureSum
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
 
+# Stands in for a server state or a client value that is not there.
+_NOTHING = (np.zeros([], np.int32),)
+
+
 class UnsupportedComputationError(TypeError):
   """The computation has no MapReduce form."""
 
@@ -131,7 +135,8 @@ class MapReduceRound:
 
   def work(self, client: Sequence, broadcast: Sequence) -> Sequence:
     """Returns what one client sends."""
-    return self._work(*(client or [np.int32(0)]), *broadcast)
+    client = client if self._client_types else _NOTHING
+    return self._work(*client, *broadcast)
 
   def zero(self) -> Accumulator:
     """Returns the accumulator of no clients."""
@@ -172,7 +177,7 @@ class MapReduceRound:
     return values.unflatten(leaves, self._result_type)
 
   def _server_leaves(self, server: Sequence) -> Sequence:
-    return server or [np.int32(0)]
+    return server if self._server_types else _NOTHING
 
   def _check_supported(self) -> None:
     for leaf in values.federated_leaves(self._parameter_type):

@@ -1,0 +1,296 @@
+"""Tests of tff_clipping.privacy.plan."""
+
+import dataclasses
+import json
+import warnings
+
+import dp_accounting
+import pytest
+from dp_accounting import rdp
+
+from tff_clipping import privacy
+from tff_clipping.privacy import accounting, sampled_gaussian
+
+PAPER = {'num_clients': 1920, 'clients_per_round': 80, 'target_delta': 1e-5}
+ALL_CLIENTS = {**PAPER, 'clients_per_round': 1920}
+
+
+def build_plan(**changes):
+  """Returns a plan that is cheap to account for."""
+  return privacy.PrivacyPlan(
+    **{**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.6, **changes}
+  )
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'event', 'relation', 'factor'),
+  [
+    (
+      'poisson',
+      dp_accounting.PoissonSampledDpEvent(
+        80 / 1920, dp_accounting.GaussianDpEvent(1.6)
+      ),
+      privacy.Relation.ADD_OR_REMOVE_ONE,
+      1,
+    ),
+    (
+      'fixed_size',
+      dp_accounting.SampledWithoutReplacementDpEvent(
+        1920, 80, dp_accounting.GaussianDpEvent(0.8)
+      ),
+      privacy.Relation.REPLACE_ONE,
+      2,
+    ),
+    (
+      'paper',
+      dp_accounting.PoissonSampledDpEvent(
+        80 / 1920, dp_accounting.GaussianDpEvent(1.6)
+      ),
+      privacy.Relation.ADD_OR_REMOVE_ONE,
+      1,
+    ),
+  ],
+)
+def test_plan_holds_event_and_relation(sampling, event, relation, factor):
+  plan = build_plan(sampling=sampling)
+  assert plan.dp_event == dp_accounting.SelfComposedDpEvent(event, 100)
+  assert plan.relation is relation
+  assert plan.sensitivity_factor == factor
+  assert plan.sampling_prob == 80 / 1920
+  accountant = rdp.RdpAccountant(
+    neighboring_relation=relation.accountant_relation
+  ).compose(plan.dp_event)
+  assert plan.epsilon == pytest.approx(accountant.get_epsilon(1e-5))
+
+
+def test_plan_of_all_clients_charges_gaussians():
+  plan = build_plan(**ALL_CLIENTS, sampling='none', noise_multiplier=40)
+  assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
+    dp_accounting.GaussianDpEvent(40.0), 100
+  )
+  assert plan.sampler_parameters == ('none', 1920, 1.0, 1920)
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'parameters'),
+  [
+    ('poisson', ('poisson', 1920, 80 / 1920, None)),
+    ('fixed_size', ('fixed_size', 1920, 80 / 1920, 80)),
+    ('paper', ('fixed_size', 1920, 80 / 1920, 80)),
+  ],
+)
+def test_sampler_and_aggregator_parameters(sampling, parameters):
+  plan = build_plan(sampling=sampling)
+  assert plan.sampler_parameters == parameters
+  assert plan.aggregator_parameters == (1.6, 80)
+  assert plan.aggregator_parameters._asdict() == {
+    'noise_multiplier': 1.6,
+    'clients_per_round': 80,
+  }
+
+
+def test_from_target_epsilon_keeps_the_target():
+  plan = privacy.PrivacyPlan.from_target_epsilon(
+    num_rounds=100, target_epsilon=1.5, **PAPER
+  )
+  assert plan.noise_multiplier == pytest.approx(1.529983, rel=1e-5)
+  assert 1.4999 < plan.epsilon <= 1.5 == plan.target_epsilon
+
+
+def test_from_noise_multiplier_has_the_epsilon_of_the_accountant():
+  plan = privacy.PrivacyPlan.from_noise_multiplier(
+    num_rounds=100, noise_multiplier=1.6, accountant='pld', **PAPER
+  )
+  assert plan.epsilon == accounting.compute_epsilon(
+    num_rounds=100, noise_multiplier=1.6, accountant='pld', **PAPER
+  )
+  assert plan.target_epsilon is None
+
+
+def test_from_max_rounds_has_the_most():
+  plan = privacy.PrivacyPlan.from_max_rounds(
+    noise_multiplier=1.6, target_epsilon=1.5, **PAPER
+  )
+  assert plan.epsilon <= 1.5 < plan.epsilon_after(plan.num_rounds + 1)
+
+
+def test_paper_plan_shows_what_its_sampler_gives():
+  plan = privacy.PrivacyPlan.from_target_epsilon(
+    num_rounds=100, target_epsilon=1.5, sampling='paper', **PAPER
+  )
+  poisson = privacy.PrivacyPlan.from_target_epsilon(
+    num_rounds=100, target_epsilon=1.5, sampling='poisson', **PAPER
+  )
+  assert plan.noise_multiplier == poisson.noise_multiplier
+  assert plan.epsilon == poisson.epsilon
+  fixed = accounting.compute_epsilon(
+    num_rounds=100,
+    noise_multiplier=plan.noise_multiplier,
+    sampling='fixed_size',
+    accountant='pld',
+    **PAPER,
+  )
+  assert plan.actual_epsilon == fixed == pytest.approx(5.878, abs=0.002)
+  assert poisson.actual_epsilon == poisson.epsilon
+  for text in (str(plan), plan.describe(), plan.to_json()['description']):
+    assert '5.879' in text
+    assert 'that figure does not hold for these cohorts' in text
+  assert plan.actual_epsilon_after(1) < plan.actual_epsilon_after(2)
+
+
+def test_paper_plan_with_a_tiny_delta_uses_rdp_for_what_it_gives():
+  plan = build_plan(sampling='paper', target_delta=1e-12)
+  assert plan.actual_epsilon == accounting.compute_epsilon(
+    num_clients=1920,
+    clients_per_round=80,
+    target_delta=1e-12,
+    num_rounds=100,
+    noise_multiplier=1.6,
+    sampling='fixed_size',
+  )
+
+
+def test_description_is_a_sentence():
+  version = str(build_plan()).partition('(dp-accounting ')[2]
+  assert str(build_plan()) == (
+    'Training for 100 rounds satisfies client-level (1.4, 1e-05)-differential '
+    'privacy with respect to adding or removing one client: in each round each '
+    'of the 1920 clients takes part independently with probability 0.0416667 '
+    '(80 expected) and Gaussian noise of standard deviation 1.6 times the '
+    'clipping norm is added to the sum of the clipped updates; accounted for '
+    f'by Renyi differential privacy (dp-accounting {version}'
+  )
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_described_epsilon_is_not_below_the_real_one(sampling):
+  for noise in (0.9, 1.234, 2.8):
+    plan = build_plan(sampling=sampling, noise_multiplier=noise)
+    shown = float(plan.describe().split('client-level (')[1].split(',')[0])
+    assert plan.epsilon <= shown * (1 + 1e-9) <= plan.epsilon * 1.001
+
+
+def test_epsilon_after_counts_rounds():
+  plan = build_plan()
+  assert plan.epsilon_after(0) == 0
+  assert plan.epsilon_after(100) == plan.epsilon
+  assert 0 < plan.epsilon_after(1) < plan.epsilon_after(50) < plan.epsilon
+  with pytest.raises(ValueError, match='`num_rounds` must be at least 0'):
+    plan.epsilon_after(-1)
+
+
+def test_permits_the_rounds_of_the_plan_and_those_within_the_target():
+  plan = build_plan()
+  assert plan.permits(100)
+  assert not plan.permits(101)
+  wider = build_plan(target_epsilon=1.5)
+  most = accounting.compute_max_rounds(
+    noise_multiplier=1.6, target_epsilon=1.5, **PAPER
+  )
+  assert most > 100
+  assert wider.permits(most)
+  assert not wider.permits(most + 1)
+  assert not wider.permits(10**9)
+
+
+def test_noise_is_that_of_the_summary():
+  noise = build_plan().summarize_noise(clipping_norm=0.5, model_size=159010)
+  assert noise.sum_stddev == pytest.approx(0.8)
+  assert noise.client_stddev == pytest.approx(0.8 / 80**0.5)
+  assert noise.mean_stddev == pytest.approx(0.01)
+  assert noise.relative_noise_norm == pytest.approx(159010**0.5 * 0.02)
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'paper'])
+@pytest.mark.parametrize('target', [None, 20.0])
+def test_json_round_trip(sampling, target):
+  plan = build_plan(sampling=sampling, target_epsilon=target)
+  value = json.loads(json.dumps(plan.to_json()))
+  assert privacy.PrivacyPlan.from_json(value) == plan
+  assert value['epsilon'] == plan.epsilon
+  assert value['actual_epsilon'] == plan.actual_epsilon
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'epsilon': 0.5}, '`epsilon` must be the 1.39'),
+    ({'noise_multiplier': 3.0}, '`epsilon` must be the'),
+    ({'num_rounds': 0}, '`num_rounds` must be at least 1'),
+    ({'num_round': 5}, "found \\['num_round'\\]"),
+    ({'format': 2}, '`value` must be of format 1, found 2'),
+  ],
+)
+def test_json_changed_by_hand_raises(change, message):
+  with pytest.raises(ValueError, match=message):
+    privacy.PrivacyPlan.from_json({**build_plan().to_json(), **change})
+
+
+def test_json_with_a_missing_attribute_raises():
+  value = build_plan().to_json()
+  del value['sampling']
+  with pytest.raises(ValueError, match="found none of \\['sampling'\\]"):
+    privacy.PrivacyPlan.from_json(value)
+
+
+def test_json_of_another_kind_raises():
+  with pytest.raises(TypeError, match='must be a mapping'):
+    privacy.PrivacyPlan.from_json([1, 2])
+
+
+@pytest.mark.parametrize(
+  ('change', 'error', 'message'),
+  [
+    ({'sampling': 'shuffle'}, ValueError, '`sampling` must be one of'),
+    ({'accountant': 'pld_one_sided'}, ValueError, 'which is no guarantee'),
+    ({'accountant': 'gdp'}, ValueError, '`accountant` must be one of'),
+    ({'num_rounds': 0}, ValueError, '`num_rounds` must be at least 1'),
+    ({'noise_multiplier': float('nan')}, ValueError, '`noise_multiplier` must'),
+    ({'target_delta': 2}, ValueError, '`target_delta` must be above 0'),
+    ({'target_epsilon': 0}, ValueError, '`target_epsilon` must be positive'),
+    ({'target_epsilon': 1.3}, ValueError, '`target_epsilon` must be at least'),
+    ({'target_epsilon': '2'}, TypeError, '`target_epsilon` must be a number'),
+    ({'sampling': 'none'}, ValueError, '`clients_per_round` must equal'),
+    ({'clients_per_round': 2000}, ValueError, '`clients_per_round` must be at'),
+  ],
+)
+def test_bad_plan_raises(change, error, message):
+  with pytest.raises(error, match=message):
+    build_plan(**change)
+
+
+def test_plan_cannot_be_changed():
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    build_plan().noise_multiplier = 0.1
+
+
+def test_positional_arguments_raise():
+  with pytest.raises(TypeError):
+    privacy.PrivacyPlan(1920, 80, 100, 1e-5, 1.6)
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    lambda **setting: build_plan(**setting),
+    lambda **setting: privacy.PrivacyPlan.from_target_epsilon(
+      num_rounds=5, target_epsilon=2.0, **{**PAPER, **setting}
+    ),
+    lambda **setting: privacy.PrivacyPlan.from_max_rounds(
+      noise_multiplier=3.0, target_epsilon=2.0, **{**PAPER, **setting}
+    ),
+  ],
+)
+def test_large_delta_is_warned_of_once(build):
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    build(target_delta=0.01)
+  assert [each.category for each in caught] == [privacy.DeltaTooLargeWarning]
+
+
+def test_mechanism_never_pairs_a_sampler_with_another_relation():
+  assert sampled_gaussian.RELATIONS == {
+    'poisson': privacy.Relation.ADD_OR_REMOVE_ONE,
+    'fixed_size': privacy.Relation.REPLACE_ONE,
+    'none': privacy.Relation.ADD_OR_REMOVE_ONE,
+  }
