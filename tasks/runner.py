@@ -123,14 +123,15 @@ def run(
       on_round=stack.enter_context(_progress(config)),
     )
     result = program.run()
-    folder.write_json(
-      folder.result,
-      dict(
-        reason=result.reason.value,
-        message=result.message,
-        round_num=result.round_num,
-      ),
-    )
+    if result.interrupted is None:
+      folder.write_json(
+        folder.result,
+        dict(
+          reason=result.reason.value,
+          message=result.message,
+          round_num=result.round_num,
+        ),
+      )
     return result
 
 
@@ -164,15 +165,14 @@ def create_sampler(
 ) -> client_sampling.ClientSampler:
   """Returns the sampler of a run; a private one's is the plan's."""
   seed = config.sampling_seed
+  if plan is not None:
+    return client_sampling.build_private_sampler(plan, client_ids, seed=seed)
   fixed = dict(clients_per_round=config.clients_per_round, seed=seed)
   if config.sampling == 'poisson':
-    sampling_prob = (
-      plan.sampling_prob
-      if plan is not None
-      else config.clients_per_round / len(client_ids)
-    )
     return client_sampling.PoissonSampler(
-      client_ids, sampling_prob=sampling_prob, seed=seed
+      client_ids,
+      sampling_prob=config.clients_per_round / len(client_ids),
+      seed=seed,
     )
   if config.sampling == 'shuffled_epochs':
     return client_sampling.ShuffledEpochsSampler(client_ids, **fixed)
@@ -180,7 +180,6 @@ def create_sampler(
     return client_sampling.RoundRobinSampler(
       client_ids, min_separation=config.min_separation, **fixed
     )
-  # 'fixed_size', and 'paper': the paper draws cohorts of a fixed size.
   return client_sampling.FixedSizeSampler(client_ids, **fixed)
 
 
@@ -194,8 +193,7 @@ def create_aggregator(
     return aggregators.clipped_mean_factory(clipping_norm=config.clipping_norm)
   return aggregators.dp_mean_factory(
     clipping_norm=config.clipping_norm,
-    noise_multiplier=plan.noise_multiplier,
-    clients_per_round=plan.clients_per_round,
+    **plan.aggregator_parameters._asdict(),
     noise_key=None if config.noise_seed is None else (0, config.noise_seed),
   )
 

@@ -153,12 +153,12 @@ def test_paper_plan_with_a_tiny_delta_uses_rdp_for_what_it_gives():
 def test_description_is_a_sentence():
   version = str(build_plan()).partition('(dp-accounting ')[2]
   assert str(build_plan()) == (
-    'Training for 100 rounds satisfies client-level (1.4, 1e-05)-differential '
-    'privacy with respect to adding or removing one client: in each round each '
-    'of the 1920 clients takes part independently with probability 0.0416667 '
-    '(80 expected) and Gaussian noise of standard deviation 1.6 times the '
-    'clipping norm is added to the sum of the clipped updates; accounted for '
-    f'by Renyi differential privacy (dp-accounting {version}'
+    'Training for 100 rounds satisfies client-level (1.398, 1e-05)-'
+    'differential privacy with respect to adding or removing one client: in '
+    'each round each of the 1920 clients takes part independently with '
+    'probability 0.0416667 (80 expected) and Gaussian noise of standard '
+    'deviation 1.6 times the clipping norm is added to the sum of the clipped '
+    f'updates; accounted for by Renyi differential privacy (dp-accounting {version}'
   )
 
 

@@ -100,8 +100,8 @@ def compute_two_rounds_among_zeros(noise, prob):
 
 
 def test_worst_pair_of_one_round_is_not_the_worst_of_two():
-  # 19 of 20 clients, noise 0.5 over the sensitivity, delta at epsilon = 0. It is
-  # why 'pld_one_sided' is no guarantee, and 'pld' composes something else.
+  # 19 of 20 clients, noise 0.5 over the sensitivity, delta at epsilon = 0: why
+  # 'pld_one_sided' is no guarantee, and 'pld' composes something else.
   mechanism = build_mechanism('fixed_size', 20, 19, 1.0)
   among_zeros = compute_two_rounds_among_zeros(0.5, 0.95)
   assert among_zeros == pytest.approx(0.8100, abs=5e-5)

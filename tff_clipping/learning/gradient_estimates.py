@@ -55,8 +55,8 @@ def build_gradient_estimates(
 
   f_i is the mean loss of client i's examples, and f = 1/N sum_i f_i the MEAN of
   the clients' losses, each with the same weight: so the proof of Theorem 1 has
-  it, while Eq. (1) has the sum. Along the Q local steps x_i^q from x, with g_i^q
-  their stochastic gradients, a client measures
+  it, while Eq. (1) has the sum. Along the Q local steps x_i^q from x, with
+  stochastic gradients g_i^q, a client measures
 
       loss                   f_i(x)
       largest_gradient_norm  max_q ||g_i^q||

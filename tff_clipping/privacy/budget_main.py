@@ -53,6 +53,8 @@ def run(argv: Sequence[str] | None = None) -> int:
       print(_describe_usage(values))
       return 0
     question = _parse(values, argv)
+    if values.plot is not None:
+      _plot(None, values.plot)  # Find out now whether that can be done.
     answer = budget_report.compute_answer(question)
     if values.plot is not None:
       with warnings.catch_warnings():
@@ -196,8 +198,8 @@ def _describe_usage(values: flags.FlagValues) -> str:
   return '\n'.join(lines)
 
 
-def _plot(answer: budget_report.Answer, path: str) -> None:
-  """Draws the figure, or raises a ValueError that says why it cannot."""
+def _plot(answer: budget_report.Answer | None, path: str) -> None:
+  """Draws the figure, or only checks the path, or says why it cannot."""
   try:
     from tff_clipping.privacy import budget_plot  # Slow to import.
   except ImportError as error:
@@ -206,7 +208,10 @@ def _plot(answer: budget_report.Answer, path: str) -> None:
       f'({error}).'
     ) from error
   try:
-    budget_plot.save_figure(answer, path)
+    if answer is None:
+      budget_plot.check_path(path)
+    else:
+      budget_plot.save_figure(answer, path)
   except OSError as error:
     raise _UsageError(
       f'--plot must be a file that can be written, found {path!r} '

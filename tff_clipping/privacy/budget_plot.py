@@ -28,10 +28,7 @@ def save_figure(answer: budget_report.Answer, path: str) -> None:
     ValueError: If `path` has another ending.
     OSError: If it cannot be written.
   """
-  if pathlib.Path(path).suffix.lower() not in _FORMATS:
-    raise ValueError(
-      f'`plot` must end in one of {", ".join(_FORMATS)}, found {path!r}.'
-    )
+  check_path(path)
   # Text stays text, and the same answer gives the same file.
   with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'plot'}):
     figure = figure_lib.Figure(figsize=(9, 3.6), layout='constrained')
@@ -39,6 +36,17 @@ def save_figure(answer: budget_report.Answer, path: str) -> None:
     _draw_epsilon_by_rounds(left, answer.plan)
     _draw_noise_by_cohort(right, answer)
     figure.savefig(path, dpi=150)
+
+
+def check_path(path: str) -> None:
+  """Raises as `save_figure` would, before anything is computed."""
+  file = pathlib.Path(path)
+  if file.suffix.lower() not in _FORMATS:
+    raise ValueError(
+      f'`plot` must end in one of {", ".join(_FORMATS)}, found {path!r}.'
+    )
+  with open(file, 'ab'):
+    pass
 
 
 def _samplings(plan: plan_lib.PrivacyPlan) -> list[str]:
@@ -82,7 +90,7 @@ def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
     np.geomspace(
       max(1, plan.clients_per_round / 8),
       min(plan.num_clients, plan.clients_per_round * 8),
-      num=7,
+      num=5,
     ).astype(int)
   )
   if plan.sampling == 'none':

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tff_clipping.privacy import PrivacyPlan
+
 
 class ClientSampler(abc.ABC):
   """Draws the cohort of each round from a fixed population.
@@ -216,6 +218,38 @@ class RoundRobinSampler(ClientSampler):
     return self._select(
       self._rng(round_num).choice(group, self._clients_per_round, replace=False)
     )
+
+
+def build_private_sampler(
+  plan: PrivacyPlan, client_ids: Sequence[str], *, seed: int
+) -> ClientSampler:
+  """Returns the sampler whose cohorts a privacy plan charges for.
+
+  Args:
+    plan: The plan.
+    client_ids: The population, as many clients as the plan is for.
+    seed: The seed of the run's cohorts.
+
+  Returns:
+    A sampler by the plan's scheme.
+
+  Raises:
+    ValueError: If the population is not of the plan's size.
+  """
+  parameters = plan.sampler_parameters
+  if len(client_ids) != parameters.num_clients:
+    raise ValueError(
+      f'`client_ids` must be the {parameters.num_clients} clients that the '
+      f'plan is for, found {len(client_ids)}.'
+    )
+  if parameters.scheme == 'poisson':
+    return PoissonSampler(
+      client_ids, sampling_prob=parameters.sampling_prob, seed=seed
+    )
+  # Fixed-size cohorts, or all clients.
+  return FixedSizeSampler(
+    client_ids, clients_per_round=parameters.cohort_size, seed=seed
+  )
 
 
 def _checked_cohort_size(clients_per_round, population: int) -> int:

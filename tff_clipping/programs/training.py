@@ -206,8 +206,8 @@ class TrainingProgram:
     if self.ledger is not None and self.ledger.num_releases < round_num:
       raise storage.StorageError(
         f'The ledger shows {self.ledger.num_releases} releases, but the '
-        f'checkpoint is of round {round_num}: it is not the ledger of this run, '
-        'and what was charged is not known. Restore it from a copy.'
+        f'checkpoint is of round {round_num}: it is not the ledger of this '
+        'run, and what was charged is not known. Restore it from a copy.'
       )
 
   def _save(self, progress: '_Progress') -> None:

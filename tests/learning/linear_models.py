@@ -1,0 +1,66 @@
+"""A small linear regression whose gradients NumPy knows, for the tests here.
+
+f_i(w) is the mean over client i's examples of (features . w - target)^2.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.programs import client_store
+
+DIMENSION = 3
+PARTITION = [np.arange(0, 4), np.arange(4, 6), np.arange(6, 13)]
+
+
+def examples() -> collections.OrderedDict:
+  """Returns 13 examples of three features and a target."""
+  rng = np.random.default_rng(3)
+  return collections.OrderedDict(
+    x=rng.normal(size=(13, DIMENSION)).astype(np.float32),
+    y=rng.normal(size=(13, 1)).astype(np.float32),
+  )
+
+
+def write_store(folder) -> client_store.ClientStore:
+  """Writes the examples of three clients, of 4, 2 and 7 examples."""
+  return client_store.write_client_store(folder, 'lin', examples(), PARTITION)
+
+
+def model_fn() -> tff.learning.models.VariableModel:
+  """Returns the model, with weights of ones."""
+  inputs = tf.keras.Input((DIMENSION,))
+  outputs = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer='ones')(
+    inputs
+  )
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, outputs),
+    loss=tf.keras.losses.MeanSquaredError(),
+    input_spec=collections.OrderedDict(
+      x=tf.TensorSpec([None, DIMENSION]), y=tf.TensorSpec([None, 1])
+    ),
+  )
+
+
+def weights(values) -> tff.learning.models.ModelWeights:
+  """Returns the model weights with these values."""
+  return tff.learning.models.ModelWeights(
+    [np.asarray(values, np.float32).reshape(DIMENSION, 1)], []
+  )
+
+
+def loss(w: np.ndarray, rows: np.ndarray) -> float:
+  """Returns the mean loss of some examples, in float64."""
+  data = examples()
+  residual = data['x'][rows].astype(float) @ w - data['y'][rows, 0]
+  return float(np.mean(residual**2))
+
+
+def gradient(w: np.ndarray, rows: np.ndarray) -> np.ndarray:
+  """Returns the gradient of `loss`, in float64."""
+  data = examples()
+  features = data['x'][rows].astype(float)
+  residual = features @ w - data['y'][rows, 0]
+  return 2 * features.T @ residual / len(rows)

@@ -1,0 +1,175 @@
+"""Tests of FedAvg with model clipping, against NumPy and the other clip."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.learning import linear_models
+from tff_clipping import aggregators, learning
+from tff_clipping.learning import local_sgd
+
+_LOCAL_STEPS = 4
+_BATCH_SIZE = 2
+_CLIENT_LEARNING_RATE = 0.1
+_SERVER_LEARNING_RATE = 0.7
+_SEED = 5
+_COHORTS = (('00000', '00002'), ('00001', '00000', '00002'), ('00001',))
+
+
+@pytest.fixture
+def store(tmp_path):
+  return linear_models.write_store(tmp_path)
+
+
+def _settings(store):
+  return dict(
+    local_steps=_LOCAL_STEPS,
+    batch_size=_BATCH_SIZE,
+    client_learning_rate=_CLIENT_LEARNING_RATE,
+    server_learning_rate=_SERVER_LEARNING_RATE,
+    client_store=store,
+    seed=_SEED,
+  )
+
+
+def _build(store, **kwargs):
+  return learning.build_model_clipping_fed_avg(
+    linear_models.model_fn, **{**_settings(store), **kwargs}
+  )
+
+
+def _run(process, cohorts):
+  """Returns the model after each round as a vector, and all metrics."""
+  state = process.initialize()
+  models = [process.get_model_weights(state).trainable[0].ravel()]
+  metrics = []
+  for cohort in cohorts:
+    output = process.next(state, list(cohort))
+    state = output.state
+    models.append(process.get_model_weights(state).trainable[0].ravel())
+    metrics.append(output.metrics)
+  return models, metrics
+
+
+def _local_model(x, client_id, t):
+  """Returns x_i^{t,Q} as Algorithm 1 makes it, in float64."""
+  rows = linear_models.PARTITION[int(client_id)]
+  indices = local_sgd.batch_indices(
+    tf.constant(len(rows)),
+    _LOCAL_STEPS,
+    _BATCH_SIZE,
+    local_sgd.client_seed(_SEED, tf.constant(t), tf.constant(client_id)),
+  ).numpy()
+  for batch in indices:
+    x = x - _CLIENT_LEARNING_RATE * linear_models.gradient(x, rows[batch])
+  return x
+
+
+def _pseudocode(cohorts, clipping_norm):
+  """x^{t+1} = x^t + eta_g (mean of clip(x_i^{t,Q}, c) - x^t), in NumPy."""
+  x = np.ones(linear_models.DIMENSION)
+  models, norms = [x], []
+  for t, cohort in enumerate(cohorts):
+    local_models = [_local_model(x, client_id, t) for client_id in cohort]
+    norms.append([np.linalg.norm(model) for model in local_models])
+    clipped = [
+      model * min(1, clipping_norm / norm)
+      for model, norm in zip(local_models, norms[-1], strict=True)
+    ]
+    x = x + _SERVER_LEARNING_RATE * (np.mean(clipped, axis=0) - x)
+    models.append(x)
+  return models, norms
+
+
+# Models of norms from 1 to 1.7: one c clips some of them, one all.
+@pytest.mark.parametrize('clipping_norm', [1.3, 0.4])
+def test_follows_the_pseudocode(store, clipping_norm):
+  models, metrics = _run(
+    _build(store, clipping_norm=clipping_norm, measure_updates=True), _COHORTS
+  )
+  expected, norms = _pseudocode(_COHORTS, clipping_norm)
+  np.testing.assert_allclose(models, expected, atol=1e-5)
+  for found, of_round in zip(metrics, norms, strict=True):
+    np.testing.assert_allclose(
+      found['client_work']['model_norm'], of_round, rtol=1e-5
+    )
+  every = np.concatenate([np.ravel(norm) for norm in norms])
+  assert (every > clipping_norm).any()
+  assert clipping_norm < 1 or (every < clipping_norm).any()
+
+
+def test_a_large_threshold_is_fed_avg(store):
+  plain = learning.build_fed_avg(linear_models.model_fn, **_settings(store))
+  expected, _ = _run(plain, _COHORTS)
+  models, _ = _run(_build(store, clipping_norm=1e3), _COHORTS)
+  np.testing.assert_allclose(models, expected, atol=1e-6)
+
+
+def test_clips_another_thing_than_difference_clipping(store):
+  difference = learning.build_fed_avg(
+    linear_models.model_fn,
+    model_aggregator=aggregators.clipped_mean_factory(clipping_norm=0.4),
+    **_settings(store),
+  )
+  by_difference, _ = _run(difference, _COHORTS)
+  by_model, _ = _run(_build(store, clipping_norm=0.4), _COHORTS)
+  assert np.abs(by_difference[-1] - by_model[-1]).max() > 0.1
+
+
+def test_no_global_model_is_longer_than_the_threshold(store):
+  process = _build(store, clipping_norm=0.5, server_learning_rate=1.0)
+  models, _ = _run(process, _COHORTS)
+  for model in models[1:]:
+    assert np.linalg.norm(model) <= 0.5 + 1e-6
+
+
+def test_measures_the_update_before_clipping(store):
+  _, metrics = _run(
+    _build(store, clipping_norm=0.4, measure_updates=True), _COHORTS[:1]
+  )
+  ones = np.ones(linear_models.DIMENSION)
+  expected = [
+    np.linalg.norm(_local_model(ones, client_id, 0) - ones)
+    for client_id in _COHORTS[0]
+  ]
+  np.testing.assert_allclose(
+    metrics[0]['client_work']['update_norm'], expected, rtol=1e-4
+  )
+
+
+def test_an_empty_cohort_changes_nothing(store):
+  models, _ = _run(_build(store, clipping_norm=0.4), [()])
+  np.testing.assert_array_equal(models[0], models[1])
+
+
+def test_a_model_that_is_not_finite_is_sent_as_zeros(store):
+  process = _build(
+    store,
+    clipping_norm=0.4,
+    client_learning_rate=1e30,
+    server_learning_rate=1.0,
+    measure_updates=True,
+  )
+  models, metrics = _run(process, _COHORTS[:1])
+  np.testing.assert_allclose(models[1], 0, atol=1e-6)
+  np.testing.assert_array_equal(metrics[0]['client_work']['model_norm'], [0, 0])
+
+
+@pytest.mark.parametrize(
+  ('clipping_norm', 'error', 'message'),
+  [
+    (-1.0, ValueError, '`clipping_norm` must be positive and finite'),
+    (float('nan'), ValueError, '`clipping_norm` must be positive and finite'),
+    (1e-20, ValueError, '`clipping_norm` must be at least 1e-12'),
+    (True, TypeError, '`clipping_norm` must be a number, found True'),
+    ('1', TypeError, "`clipping_norm` must be a number, found '1'"),
+  ],
+)
+def test_bad_thresholds_raise(store, clipping_norm, error, message):
+  with pytest.raises(error, match=message):
+    _build(store, clipping_norm=clipping_norm)
+
+
+def test_other_arguments_are_checked_as_for_fed_avg(store):
+  with pytest.raises(ValueError, match='`local_steps` must be at least 1'):
+    _build(store, clipping_norm=1.0, local_steps=0)

@@ -1,0 +1,119 @@
+"""What is charged is what is drawn and what is added."""
+
+import collections
+
+import dp_accounting
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators, privacy
+from tff_clipping.programs import client_sampling
+
+_NUM_CLIENTS = 60
+_CLIENTS_PER_ROUND = 12
+_CLIPPING_NORM = 0.3
+_IDS = tuple(f'c{i}' for i in range(_NUM_CLIENTS))
+
+
+def _plan(sampling):
+  return privacy.PrivacyPlan.from_target_epsilon(
+    num_clients=_NUM_CLIENTS,
+    clients_per_round=_CLIENTS_PER_ROUND,
+    num_rounds=10,
+    target_epsilon=4.0,
+    target_delta=1e-3,
+    sampling=sampling,
+  )
+
+
+def _gaussian_event(event):
+  """Returns the Gaussian event inside of a plan's event."""
+  while not isinstance(event, dp_accounting.GaussianDpEvent):
+    event = event.event
+  return event
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_the_noise_that_is_added_is_what_the_event_charges(sampling):
+  plan = _plan(sampling)
+  factory = aggregators.dp_mean_factory(
+    clipping_norm=_CLIPPING_NORM, **plan.aggregator_parameters._asdict()
+  )
+  size = 200_000
+  process = factory.create(tff.TensorType(np.float32, [size]))
+  zeros = [np.zeros(size, np.float32)] * 3
+  mean = process.next(process.initialize(), zeros).result
+  # The event's multiplier is over the sensitivity: c, or 2 c for replace-one.
+  sensitivity = plan.sensitivity_factor * _CLIPPING_NORM
+  charged = _gaussian_event(plan.dp_event).noise_multiplier * sensitivity
+  found = np.std(mean.astype(np.float64)) * _CLIENTS_PER_ROUND
+  # Five standard errors of the estimate: one failure in a million runs.
+  assert found == pytest.approx(charged, rel=5 / np.sqrt(2 * size))
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'paper'])
+def test_the_sampler_is_the_one_of_the_event(sampling):
+  plan = _plan(sampling)
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=0)
+  sizes = {len(sampler.sample(t)) for t in range(1, 60)}
+  event = plan.dp_event.event
+  if sampling == 'poisson':
+    assert isinstance(event, dp_accounting.PoissonSampledDpEvent)
+    assert event.sampling_probability == sampler._sampling_prob
+    assert len(sizes) > 1
+  else:
+    assert sizes == {_CLIENTS_PER_ROUND}
+  if sampling == 'fixed_size':
+    assert isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent)
+    assert event.sample_size == _CLIENTS_PER_ROUND
+    assert event.source_dataset_size == _NUM_CLIENTS
+  if sampling == 'paper':
+    # The mismatch of the paper, by its name and with its real price.
+    assert plan.actual_epsilon > plan.epsilon
+
+
+def test_a_population_of_another_size_is_refused():
+  with pytest.raises(ValueError, match='60 clients that the plan is for'):
+    client_sampling.build_private_sampler(_plan('poisson'), _IDS[1:], seed=0)
+
+
+def test_one_client_moves_the_private_mean_by_at_most_c_over_p():
+  # The sum that the noise is added to, without noise worth mentioning.
+  factory = aggregators.dp_mean_factory(
+    clipping_norm=_CLIPPING_NORM,
+    noise_multiplier=1e-12,
+    clients_per_round=_CLIENTS_PER_ROUND,
+  )
+  value_type = tff.to_type(
+    collections.OrderedDict(
+      a=tff.TensorType(np.float32, [3]), b=tff.TensorType(np.float32, [2, 2])
+    )
+  )
+  process = factory.create(value_type)
+  state = process.initialize()
+  rng = np.random.default_rng(0)
+
+  def update(kind):
+    scale = {'small': 0.01, 'large': 50.0, 'huge': 3e19, 'nan': np.nan}[kind]
+    return collections.OrderedDict(
+      a=(scale * rng.normal(size=3)).astype(np.float32),
+      b=(scale * rng.normal(size=(2, 2))).astype(np.float32),
+    )
+
+  cohort = [update(kind) for kind in ('small', 'large', 'huge', 'nan')]
+  for left_out in range(len(cohort)):
+    neighbour = [u for i, u in enumerate(cohort) if i != left_out]
+    one = process.next(state, cohort).result
+    other = process.next(state, neighbour).result
+    difference = np.sqrt(
+      sum(
+        np.sum((np.float64(x) - np.float64(y)) ** 2)
+        for x, y in zip(
+          tf.nest.flatten(one), tf.nest.flatten(other), strict=True
+        )
+      )
+    )
+    # float32 rounding of the sums is the only excess.
+    assert difference <= _CLIPPING_NORM / _CLIENTS_PER_ROUND * (1 + 1e-6)

@@ -1,0 +1,314 @@
+"""A program that is killed where a test says so, many times over.
+
+Importing TensorFlow takes longer than the runs of these tests. So one process
+imports it and then forks, before TensorFlow has started any thread, a process
+for each run: a real one, which really gets SIGKILL. It takes one JSON object a
+line from its standard input, and answers with the exit status of the run.
+"""
+
+import collections
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import threading
+import traceback
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+import tree
+
+from tasks import experiment, run_folder, runner
+from tff_clipping import privacy, runtime
+from tff_clipping.programs import managers, training
+from tff_clipping.programs.checkpoints import Checkpoints
+from tff_clipping.programs.client_sampling import PoissonSampler
+from tff_clipping.programs.update_records import UpdateRecords
+
+
+def main() -> None:
+  for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+      run = json.loads(line)
+      try:
+        _RUNS[run.pop('kind')](run)
+        os._exit(0)
+      except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(json.dumps(status), flush=True)
+
+
+def run_small(run: dict) -> None:
+  """Runs the real program and ledger around a process of a few additions.
+
+  Args:
+    run: `folder`; `num_rounds`; `log`, a file for what happened; and where to
+      kill: `kill_at`, the number of a step, or `kill_after`, in seconds.
+  """
+  log = _Log(run['log'])
+  steps = _Steps(run.get('kill_at'))
+  folder = pathlib.Path(run['folder'])
+  folder.mkdir(exist_ok=True)
+  runtime.set_default_context()
+  plan = privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=8,
+    clients_per_round=4,
+    num_rounds=1000,
+    noise_multiplier=1.0,
+    target_delta=1e-3,
+  )
+  process = build_noisy_sum_process()
+  if 'kill_at' in run:
+    # Every change of the file system that the program makes.
+    for module, name in (
+      (os, 'fsync'),
+      (os, 'replace'),
+      (os, 'rename'),
+      (os, 'unlink'),
+      (shutil, 'rmtree'),
+      (tf.io.gfile, 'rename'),
+      (tf.io.gfile, 'makedirs'),
+      (tf.saved_model, 'save'),
+      (privacy.PrivacyLedger, 'charge'),
+    ):
+      setattr(module, name, steps.count(getattr(module, name), name))
+  _log_releases(log)
+  with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan) as ledger:
+    program = training.TrainingProgram(
+      process=process,
+      sampler=PoissonSampler(
+        [str(i) for i in range(8)],
+        sampling_prob=plan.sampling_prob,
+        seed=1,
+      ),
+      client_value=float,
+      num_rounds=run['num_rounds'],
+      evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
+      checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
+      rounds_per_checkpoint=2,
+      release_managers=managers.create_release_managers(
+        metrics_path=folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
+      ),
+      ledger=ledger,
+    )
+    if 'kill_after' in run:
+      threading.Timer(run['kill_after'], _kill).start()
+    result = program.run()
+  log.write('end', result.round_num, _digest(result.state), steps.taken)
+
+
+def run_experiment(run: dict) -> None:
+  """Runs a whole experiment, killed at a stage of a round.
+
+  Args:
+    run: `folder`; `cache_dir`; `config`, the settings; `log`; `stage` and
+      `round_num`, where to kill.
+  """
+  log = _Log(run['log'])
+  if run.get('stage') is not None:
+    _kill_at_stage(run['stage'], run['round_num'])
+  _log_releases(log)
+  result = runner.run(
+    experiment.ExperimentConfig(**run['config']),
+    run_folder.RunFolder(run['folder']),
+    cache_dir=run['cache_dir'],
+  )
+  log.write('end', result.round_num, _digest(result.state), result.reason.value)
+
+
+STAGES = (
+  'before the charge',
+  'after the charge',
+  'after the round',
+  'after the updates',
+  'after the CSV file',
+  'after all metrics',
+  'before the checkpoint',
+  'in the checkpoint',
+  'after the checkpoint',
+)
+
+
+def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
+  """Returns a process that adds the clients' sum and noise with a fixed key."""
+  weights_type = tff.learning.models.ModelWeights(
+    [tff.TensorType(np.float32, [3])], []
+  )
+  state_type = tff.to_type(
+    collections.OrderedDict(weights=weights_type, round_num=np.int32)
+  )
+
+  @tff.tensorflow.computation
+  def initial():
+    return collections.OrderedDict(
+      weights=tff.learning.models.ModelWeights([tf.zeros([3])], []),
+      round_num=tf.constant(0),
+    )
+
+  @tff.tensorflow.computation(state_type, np.float32)
+  def add(state, total):
+    noise = tf.random.stateless_normal([3], [9, state['round_num']])
+    value = state['weights'].trainable[0] * 0.9 + total + noise
+    return collections.OrderedDict(
+      weights=tff.learning.models.ModelWeights([value], []),
+      round_num=state['round_num'] + 1,
+    )
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_eval(initial, tff.SERVER)
+
+  @tff.federated_computation(
+    tff.FederatedType(state_type, tff.SERVER),
+    tff.FederatedType(np.float32, tff.CLIENTS),
+  )
+  def next_fn(state, values):
+    total = tff.federated_sum(values)
+    return tff.learning.templates.LearningProcessOutput(
+      tff.federated_map(add, (state, total)), total
+    )
+
+  @tff.tensorflow.computation(state_type)
+  def get_model_weights(state):
+    return state['weights']
+
+  @tff.tensorflow.computation(state_type, state_type['weights'])
+  def set_model_weights(state, weights):
+    return collections.OrderedDict(
+      weights=weights, round_num=state['round_num']
+    )
+
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_model_weights, set_model_weights
+  )
+
+
+class _Log:
+  """Lines that are in the file when `write` returns."""
+
+  def __init__(self, path: str):
+    self._file = open(path, 'ab', buffering=0)
+
+  def write(self, *values) -> None:
+    self._file.write(json.dumps(values).encode() + b'\n')
+
+
+class _Steps:
+  """Counts steps, and kills the process in place of one of them."""
+
+  def __init__(self, kill_at: int | None):
+    self.taken = 0
+    self._kill_at = kill_at
+
+  def count(self, function, name: str):
+    del name
+
+    def counted(*args, **kwargs):
+      self.taken += 1
+      if self.taken == self._kill_at:
+        _kill()
+      return function(*args, **kwargs)
+
+    return counted
+
+
+def _log_releases(log: _Log) -> None:
+  """Writes down each release that is made, and each state that is saved."""
+  release = managers.SyncedCSVReleaseManager.release
+  save = Checkpoints.save
+
+  async def logged_release(self, value, key):
+    if key > 0:
+      log.write('release', int(key))
+    await release(self, value, key)
+
+  def logged_save(self, state, round_num):
+    log.write('save', round_num, _digest(state))
+    save(self, state, round_num)
+
+  managers.SyncedCSVReleaseManager.release = logged_release
+  Checkpoints.save = logged_save
+
+
+def _kill_at_stage(stage: str, round_num: int) -> None:
+  """Makes the process kill itself at a stage of a round."""
+  csv = managers.SyncedCSVReleaseManager
+  tensorboard = tff.program.TensorBoardReleaseManager
+  owner, name, before = {
+    'before the charge': (privacy.PrivacyLedger, 'charge', True),
+    'after the charge': (privacy.PrivacyLedger, 'charge', False),
+    'after the round': (UpdateRecords, 'record', True),
+    'after the updates': (UpdateRecords, 'record', False),
+    'after the CSV file': (tensorboard, 'release', True),
+    'after all metrics': (tensorboard, 'release', False),
+    'before the checkpoint': (Checkpoints, 'save', True),
+    'in the checkpoint': (tf.saved_model, 'save', False),
+    'after the checkpoint': (Checkpoints, 'save', False),
+  }[stage]
+  del csv
+  function = getattr(owner, name)
+  reached = []
+  charge = privacy.PrivacyLedger.charge
+
+  def note(self, number):
+    reached.append(number)
+    return charge(self, number)
+
+  def is_there() -> bool:
+    return bool(reached) and reached[-1] == round_num
+
+  if name == 'charge':
+
+    def killing(self, number):
+      if before and number == round_num:
+        _kill()
+      charge(self, number)
+      if number == round_num:
+        _kill()
+
+  elif name == 'release':
+
+    async def killing(*args):
+      if before and is_there():
+        _kill()
+      await function(*args)
+      if is_there():
+        _kill()
+
+  else:
+
+    def killing(*args, **kwargs):
+      if before and is_there():
+        _kill()
+      result = function(*args, **kwargs)
+      if is_there():
+        _kill()
+      return result
+
+  privacy.PrivacyLedger.charge = note
+  setattr(owner, name, killing)
+
+
+def _digest(state) -> str:
+  digest = hashlib.sha256()
+  for leaf in tree.flatten(state):
+    digest.update(np.asarray(leaf).tobytes())
+  return digest.hexdigest()
+
+
+def _kill() -> None:
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+_RUNS = {'small': run_small, 'experiment': run_experiment}
+
+
+if __name__ == '__main__':
+  main()
