@@ -71,3 +71,7 @@ clean: ## Remove everything that make made
 .PHONY: build-file
 build-file: ## Write BUILD from the files and their imports
 	@$(PYTHON) scripts/write_build.py
+
+.PHONY: bench
+bench: $(STAMP) ## Time a round against the bare arithmetic and stock TFF
+	@$(PYTHON) -m benchmarks.compare --output=bench.json

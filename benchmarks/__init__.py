@@ -1,0 +1,1 @@
+"""Measures of speed and memory, against the bare arithmetic and stock TFF."""

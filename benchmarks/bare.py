@@ -1,0 +1,104 @@
+"""The bare limit: the same SGD in processes of one thread, and nothing else.
+
+No federated framework, no clipping, no noise, no files: each process has the
+data in memory, and runs a TensorFlow graph of the local steps for its share of
+the clients. What the fastest possible round on this machine costs, as far as it
+is TensorFlow that multiplies the matrices.
+"""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+
+from benchmarks.workload import Workload
+
+
+def round_seconds(workload: Workload) -> Iterator[float]:
+  """Yields the time of each round, of all processes together."""
+  num_processes = len(os.sched_getaffinity(0))
+  context = multiprocessing.get_context('spawn')
+  barrier = context.Barrier(num_processes + 1)
+  processes = [
+    context.Process(
+      target=_run, args=(workload, share, num_processes, barrier), daemon=True
+    )
+    for share in range(num_processes)
+  ]
+  for process in processes:
+    process.start()
+  for round_num in range(workload.num_rounds + 2):
+    barrier.wait()
+    start = time.monotonic()
+    barrier.wait()
+    if round_num >= 2:
+      yield time.monotonic() - start
+  for process in processes:
+    process.join()
+
+
+def _run(workload: Workload, share: int, num_shares: int, barrier) -> None:
+  """Runs the local steps of every `num_shares`-th client."""
+  os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+  call = _build(workload)
+  examples = workload.examples()
+  clients = [
+    (examples['x'][rows], examples['y'][rows])
+    for rows in workload.partition()[share::num_shares]
+  ]
+  for _ in range(workload.num_rounds + 2):
+    barrier.wait()
+    for x, y in clients:
+      call(x, y)
+    barrier.wait()
+
+
+def _build(workload: Workload):
+  """Returns a callable that trains on one client's examples."""
+  import tensorflow as tf
+
+  from tasks import keras_models
+
+  graph = tf.Graph()
+  with graph.as_default():
+    model = keras_models.MODELS[workload.model](workload.image_shape, 10)
+    variables = model.trainable_variables
+    x_in = tf.compat.v1.placeholder(tf.uint8, [None, *workload.image_shape])
+    y_in = tf.compat.v1.placeholder(tf.int32, [None])
+
+    @tf.function
+    def train(x, y):
+      size = workload.examples_per_client
+      total = workload.local_steps * workload.batch_size
+      order = tf.argsort(tf.random.uniform([-(-total // size), size]), axis=1)
+      indices = tf.reshape(
+        tf.reshape(order, [-1])[:total],
+        [workload.local_steps, workload.batch_size],
+      )
+      for step in tf.range(workload.local_steps):
+        with tf.GradientTape() as tape:
+          logits = model(tf.gather(x, indices[step]), training=True)
+          loss = tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(
+              tf.gather(y, indices[step]), logits
+            )
+          )
+        gradients = tape.gradient(loss, variables)
+        for variable, gradient in zip(variables, gradients, strict=True):
+          tf.raw_ops.ResourceApplyGradientDescent(
+            var=variable.handle, alpha=1e-6, delta=gradient
+          )
+      return tf.constant(0)
+
+    done = train(x_in, y_in)
+    initialize = tf.compat.v1.global_variables_initializer()
+  session = tf.compat.v1.Session(
+    graph=graph,
+    config=tf.compat.v1.ConfigProto(
+      intra_op_parallelism_threads=1,
+      inter_op_parallelism_threads=1,
+      use_per_session_threads=True,
+    ),
+  )
+  session.run(initialize)
+  return session.make_callable(done, [x_in, y_in])
