@@ -43,9 +43,7 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
     'averaged_noise',
     'total',
   ]
-  source = next(
-    (run for run in tables.ordered(group) if _finite_rounds(run)), None
-  )
+  source = find_source(group)
   if source is None or not source.num_parameters or not source.num_clients:
     return pd.DataFrame(columns=columns)
   norms = _finite_rounds(source)
@@ -76,6 +74,13 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
       }
     )
   return pd.DataFrame(rows, columns=columns)
+
+
+def find_source(group: Sequence[results.Run]) -> results.Run | None:
+  """The run whose norms `advise` takes, None where no run has any."""
+  return next(
+    (run for run in tables.ordered(group) if _finite_rounds(run)), None
+  )
 
 
 def format_advice(table: pd.DataFrame) -> pd.DataFrame:

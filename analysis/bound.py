@@ -25,7 +25,11 @@ _COLUMNS = (
   'bias',
   'noise',
 )
-_TERM_COLUMNS = ('run', 't', *estimates.RoundTerms._fields)
+# Terms below this share of the largest are not drawn: what is 0 but for
+# rounding would stretch the scale by ten orders of magnitude.
+_LEAST_SHARE = 1e-8
+
+_TERM_COLUMNS = ('run', 't', 'initial_gap', *estimates.RoundTerms._fields)
 
 
 def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
@@ -33,7 +37,8 @@ def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
 
   Args:
     group: Runs of one setting. A run that does not clip is looked at with the
-      threshold of the others, if they share one.
+      threshold of the others, if they share one. Runs that clip models are left
+      out: the theorem is on clipped updates.
 
   Returns:
     Columns run, algorithm, t, threshold (c), between_clients (the mean of
@@ -46,7 +51,7 @@ def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
   rows = []
   for run in tables.ordered(group):
     norm = update_figures.find_threshold(run, [list(group)])
-    if not math.isfinite(norm):
+    if run.clips_models or not math.isfinite(norm):
       continue
     mechanism = _mechanism(run)
     for t in sorted(run.updates):
@@ -126,18 +131,20 @@ def term_data(group: Sequence[results.Run]) -> pd.DataFrame:
   """Theorem 1's terms by round, of the runs that have their constants.
 
   Args:
-    group: Runs of one setting.
+    group: Runs of one setting. Runs that clip models are left out.
 
   Returns:
-    Columns run, t and the terms of `estimates.RoundTerms`; those of clipping
-    are 0 for a run that does not clip. Empty where no run has both recorded
-    updates and estimates of L, G, σ_l and σ_g.
+    Columns run, t, initial_gap (that term of the whole run, the same in every
+    round) and the terms of `estimates.RoundTerms`; those of clipping are 0 for
+    a run that does not clip. Empty where no run has both recorded updates and
+    estimates of L, G, σ_l and σ_g.
   """
   rows = []
   for run in tables.ordered(group):
     problem = _problem(run)
-    if problem is None:
+    if problem is None or run.clips_models:
       continue
+    gap = bounds.theorem_1_terms(problem, _schedule(run)).initial_gap
     for t in sorted(run.updates):
       factors = _factors(run, t, run.clipping_norm or 1.0)
       if factors is None:
@@ -150,10 +157,34 @@ def term_data(group: Sequence[results.Run]) -> pd.DataFrame:
         problem, _schedule(run), factors, noise_stddev=_client_stddev(run)
       )
       rows.append(
-        {'run': run.name, 't': t}
+        {'run': run.name, 't': t, 'initial_gap': gap}
         | {name: float(value[0]) for name, value in terms._asdict().items()}
       )
   return pd.DataFrame(rows, columns=list(_TERM_COLUMNS))
+
+
+def broken_conditions(group: Sequence[results.Run]) -> list[str]:
+  """Which of Theorem 1's conditions do not hold, a sentence for each run.
+
+  Args:
+    group: Runs of one setting.
+
+  Returns:
+    Sentences on the runs of `term_data`; none where all conditions hold.
+  """
+  sentences = []
+  for run in tables.ordered(group):
+    problem = _problem(run)
+    if problem is None or run.clips_models:
+      continue
+    broken = [
+      f'{condition.name} ({condition.value:.3g} against {condition.limit:.3g})'
+      for condition in bounds.theorem_1_conditions(problem, _schedule(run))
+      if not condition.holds
+    ]
+    if broken:
+      sentences.append(f'{run.name}: {", ".join(broken)}')
+  return sentences
 
 
 def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
@@ -164,6 +195,7 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
     title: What stands above the panels.
   """
   looks = {
+    'initial_gap': ('f(x⁰) − f* at the start', style.GREY, None),
     'client_drift': ('heterogeneity and local steps', style.BLUE, 'o'),
     'sampling_noise': ('variance of gradients', style.SKY_BLUE, 's'),
     'privacy_noise': ('privacy noise', style.GREEN, '^'),
@@ -179,10 +211,11 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
     panels = [ax for row in grid for ax in row]
     for ax in panels[len(runs) :]:
       ax.set_axis_off()
+    least = _LEAST_SHARE * float(data[list(looks)].to_numpy().max())
     for run, ax in zip(runs, panels, strict=False):
       part = data[data['run'] == run]
       for name, (label, colour, marker) in looks.items():
-        positive = part[part[name] > 0.0]
+        positive = part[part[name] > least]
         if len(positive):
           ax.plot(
             positive['t'],

@@ -49,6 +49,9 @@ class Picture:
 
 Block = Heading | Paragraph | BulletList | Table | Picture
 
+# Texts in cells that are longer than this many characters are wrapped.
+_LONG_TEXT = 28
+
 _CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; margin: 2rem auto;
   max-width: 72rem; padding: 0 1rem; }
@@ -58,8 +61,10 @@ div.table { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; margin: .6rem 0; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #e3e3e3;
   text-align: right; white-space: nowrap; }
-td.text, th.text { text-align: left; white-space: normal; }
-thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
+td.text, th.text { text-align: left; }
+td.long { white-space: normal; min-width: 15rem; }
+thead th { border-bottom: 2px solid #888; vertical-align: bottom;
+  white-space: normal; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 figcaption { color: #444; font-size: 13px; max-width: 60rem; }
 code { background: #f3f3f3; padding: 0 .2em; }
@@ -156,15 +161,12 @@ def _html_block(block: Block, directory: pathlib.Path) -> str:
 
 
 def _html_table(frame: pd.DataFrame) -> str:
-  kinds = [
-    '' if _is_numeric(frame[name]) else ' class="text"'
-    for name in frame.columns
-  ]
+  numeric = [_is_numeric(frame[name]) for name in frame.columns]
 
   def line(values: Sequence[object], tag: str) -> str:
     cells = ''.join(
-      f'<{tag}{kind}>{_html_text(str(value))}</{tag}>'
-      for value, kind in zip(values, kinds, strict=True)
+      _html_cell(str(value), tag, is_number)
+      for value, is_number in zip(values, numeric, strict=True)
     )
     return f'<tr>{cells}</tr>'
 
@@ -175,6 +177,13 @@ def _html_table(frame: pd.DataFrame) -> str:
   )
 
 
+def _html_cell(text: str, tag: str, is_number: bool) -> str:
+  if is_number:
+    return f'<{tag}>{_html_text(text)}</{tag}>'
+  kind = 'text long' if len(text) > _LONG_TEXT else 'text'
+  return f'<{tag} class="{kind}">{_html_text(text)}</{tag}>'
+
+
 def _html_text(text: str) -> str:
   return re.sub(r'`([^`]+)`', r'<code>\1</code>', html.escape(text))
 
@@ -182,6 +191,6 @@ def _html_text(text: str) -> str:
 def _is_numeric(column: pd.Series) -> bool:
   """Whether the cells are numbers, or stand for one that is missing."""
   return all(
-    re.match(r'^[-−+]?\d|^–$|^not run$', str(value)) is not None
+    re.match(r'^[-−+]?\d|^–$|^∞$|^not run$', str(value)) is not None
     for value in column
-  ) and any(re.match(r'^[-−+]?\d', str(value)) for value in column)
+  )

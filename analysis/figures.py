@@ -78,7 +78,7 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
       ax.set_xlabel('Round')
       ax.set_ylim(max(low, 0.0), min(high, 101.0))
       ax.set_xlim(left=0)
-      ax.legend(loc='lower right')
+      ax.legend(loc='best')
     for row in grid:
       row[0].set_ylabel('Test accuracy (%)')
     for ax in all_axes[len(panels) :]:

@@ -13,6 +13,7 @@ from analysis import (
   figures,
   paper,
   results,
+  sections,
   style,
   tables,
 )
@@ -106,14 +107,18 @@ def bound_section(
     name = f'deviation_{style.file_part(title)}.png'
     style.save(bound.draw_deviation(data, title), output / name)
     blocks.append(
-      document.Picture(name, f'Clipping and noise by round: {title}.')
+      document.Picture(
+        name,
+        f'Clipping and noise by round: {title}.'
+        + sections.simulation_caption(group),
+      )
     )
     if data['within_clients'].isna().all():
       blocks.append(
         document.Paragraph(
           'Within clients: not measured. It takes repeated local runs on one '
-          'model (`expected_norm` in updates/). Between clients is then that '
-          'of α, which has the variance of single runs in it.'
+          'model (`--estimate_repeats` of `tasks.train`). Between clients is '
+          'then that of α, which has the variance of single runs in it.'
         )
       )
     terms = bound.term_data(group)
@@ -121,15 +126,37 @@ def bound_section(
       blocks.append(
         document.Paragraph(
           'The terms of the bound in full: not measured. They need estimates '
-          'of L, G, σ_l and σ_g (constants.json).'
+          'of L, G, σ_l and σ_g, which `python -m tasks.estimate_constants` '
+          'makes.'
         )
       )
       continue
     name = f'bound_{style.file_part(title)}.png'
     style.save(bound.draw_terms(terms, title), output / name)
     blocks.append(
-      document.Picture(name, f'The terms of Theorem 1 by round: {title}.')
+      document.Picture(
+        name,
+        f'The terms of Theorem 1 by round: {title}.'
+        + sections.simulation_caption(group),
+      )
     )
+    blocks.append(
+      document.Paragraph(
+        'L, G, σ_l and σ_g are lower estimates from some models and clients, f '
+        'is the mean of the clients’ losses, and the terms are those of a '
+        'bound: they say which cause weighs most, not how large ‖∇f‖² is. A '
+        'term that is 0, but for rounding, is not drawn.'
+      )
+    )
+    broken = bound.broken_conditions(group)
+    if broken:
+      blocks.append(
+        document.Paragraph(
+          'The theorem does not cover these runs, because their step sizes '
+          'break its conditions:'
+        )
+      )
+      blocks.append(document.BulletList(tuple(broken)))
   if len(blocks) == 2:
     blocks[1:] = [
       document.Paragraph(
@@ -163,6 +190,11 @@ def advice_section(
     blocks.append(document.Heading(title, 3))
     blocks.append(document.Table(advice.format_advice(table)))
     used = sorted({run.clipping_norm for run in group} - {None})
+    source = advice.find_source(group)
+    if source is not None and source.has_simulation_figures:
+      blocks.append(
+        document.Paragraph(f'{source.name}: {sections.SIMULATION_NOTE}')
+      )
     if used:
       blocks.append(
         document.Paragraph(

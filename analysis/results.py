@@ -127,9 +127,29 @@ class Run:
     return self.experiment.get('seed')
 
   @property
-  def clipping_norm(self) -> float | None:
-    """The threshold c, in the unit of the update; None where nothing is cut."""
+  def clips_models(self) -> bool:
+    """Whether the clients clip their models and not their updates."""
+    return self.algorithm == 'model_clipping_fed_avg'
+
+  @property
+  def threshold(self) -> float | None:
+    """c, on updates or on models; None where nothing is clipped."""
     return self.experiment.get('clipping_norm')
+
+  @property
+  def clipping_norm(self) -> float | None:
+    """The threshold c on the norm of updates; None where these are not cut."""
+    return None if self.clips_models else self.threshold
+
+  @property
+  def has_simulation_figures(self) -> bool:
+    """Whether there are exact figures of clients beside a private release."""
+    return self.is_private and (
+      bool(self.updates)
+      or bool(
+        self.metrics[list(run_files.CLIENT_METRICS)].notna().any(axis=None)
+      )
+    )
 
   @property
   def num_rounds(self) -> int:

@@ -28,6 +28,14 @@ METRIC_COLUMNS = (
   'clipped_fraction',
 )
 
+# Those that are exact figures of the clients' updates.
+CLIENT_METRICS = (
+  'update_norm_mean',
+  'update_norm_std',
+  'update_norm_max',
+  'clipped_fraction',
+)
+
 UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
 
 # ||E[Δx_i]||, the norm of the mean of repeated local runs; may be absent.
@@ -209,7 +217,8 @@ def read_constants(
     if isinstance(value, bool) or not isinstance(value, (int, float)):
       notes.append(f'constants.json has no number `{key}`: left out')
       return None
-    if not 0 <= value < math.inf:
+    # A bound without curvature is none: L is a divisor of its conditions.
+    if not 0 <= value < math.inf or (key == 'smoothness' and value == 0):
       notes.append(f'constants.json: `{key}` is {value}: left out')
       return None
   return {key: float(contents[key]) for key in CONSTANT_KEYS}

@@ -15,6 +15,12 @@ from analysis import (
   update_figures,
 )
 
+# What is said wherever exact figures of a private run's clients stand.
+SIMULATION_NOTE = (
+  "exact figures of the clients' updates, for simulation only: no part of the "
+  'private release, and not covered by ε.'
+)
+
 
 def runs_section(
   runs: Sequence[results.Run],
@@ -39,6 +45,7 @@ def runs_section(
     blocks.append(document.Paragraph(_setting_sentence(group[0])))
     table = tables.run_table(group)
     blocks.append(document.Table(tables.format_run_table(table)))
+    blocks.extend(_run_table_notes(group))
     blocks.extend(
       document.Paragraph(f'{run.name}: {run.privacy["description"]}')
       for run in tables.ordered(group)
@@ -81,6 +88,28 @@ def runs_section(
     blocks.append(document.Heading('Missing or damaged', 3))
     blocks.append(document.BulletList(tuple(notes)))
   return blocks
+
+
+def _run_table_notes(
+  group: Sequence[results.Run],
+) -> list[document.Paragraph]:
+  """What the table of a group cannot say in its cells."""
+  notes = []
+  if any(run.has_simulation_figures for run in group):
+    notes.append(f'{tables.SIMULATION_MARK} {SIMULATION_NOTE}')
+  if any(run.clips_models for run in group):
+    notes.append(
+      'Model clipping: c is a threshold on the norm of whole models, and '
+      'clipped (%) the share of clipped models. The other thresholds are on '
+      'updates.'
+    )
+  return [document.Paragraph(note) for note in notes]
+
+
+def simulation_caption(runs: Sequence[results.Run]) -> str:
+  """What is added to the caption of a figure of these runs' clients."""
+  names = [run.name for run in runs if run.has_simulation_figures]
+  return f' {", ".join(names)}: {SIMULATION_NOTE}' if names else ''
 
 
 def _setting_sentence(run: results.Run) -> str:
@@ -143,7 +172,7 @@ def updates_section(
       'in the panels of FedAvg, which does not clip. t = 0 is the first round.'
     ),
   ]
-  for subject, task, algorithm, data, compared in _update_pictures(
+  for subject, task, algorithm, data, compared, shown in _update_pictures(
     runs, groups
   ):
     title = f'{subject} on {task}, {algorithm}'
@@ -151,7 +180,10 @@ def updates_section(
     drawing = update_figures.draw_updates(data, title, compared)
     style.save(drawing, output / name)
     blocks.append(
-      document.Picture(name, f'Norm and angle of each update: {title}.')
+      document.Picture(
+        name,
+        f'Norm and angle of each update: {title}.' + simulation_caption(shown),
+      )
     )
   missing = [run.name for run in runs if not run.updates]
   if missing:
@@ -195,11 +227,14 @@ def paper_section(
 
 def _update_pictures(
   runs: Sequence[results.Run], groups: Sequence[Sequence[results.Run]]
-) -> Iterator[tuple[str, str, str, pd.DataFrame, pd.DataFrame]]:
+) -> Iterator[
+  tuple[str, str, str, pd.DataFrame, pd.DataFrame, Sequence[results.Run]]
+]:
   """Subject, task, algorithm and data of each figure of updates.
 
-  Last comes what sets the scales: figures of one model on one task, which are
-  there to be compared, have the same.
+  Then comes what sets the scales: figures of one model on one task, which are
+  there to be compared, have the same; but with clipped models the averaged
+  update can be as long as the model. Last, the runs that are shown.
   """
   by_algorithm: dict[tuple[str, str], list[results.Run]] = {}
   for run in tables.ordered([run for run in runs if run.updates]):
@@ -215,13 +250,20 @@ def _update_pictures(
       t = paper.FIGURE_ROUND
       data = update_figures.updates_by_model(same, groups, t)
       if len(data):
-        pictures.append((f'Round t = {t}', task, algorithm, data))
+        pictures.append((f'Round t = {t}', task, algorithm, data, same))
     for model, shown in by_model.items():
       data = update_figures.updates_by_round(shown, groups)
-      pictures.append((model, task, algorithm, data))
-  for subject, task, algorithm, data in pictures:
-    compared = pd.concat([p[3] for p in pictures if p[:2] == (subject, task)])
-    yield subject, task, algorithm, data, compared
+      pictures.append((model, task, algorithm, data, shown))
+  for subject, task, algorithm, data, shown in pictures:
+    compared = pd.concat(
+      [
+        other_data
+        for other_subject, other_task, _, other_data, other_runs in pictures
+        if (other_subject, other_task) == (subject, task)
+        and other_runs[0].clips_models == shown[0].clips_models
+      ]
+    )
+    yield subject, task, algorithm, data, compared, shown
 
 
 def _figure_order(run: results.Run) -> tuple[int, bool, str]:

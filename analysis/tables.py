@@ -13,6 +13,9 @@ MISSING = '–'
 
 _ALGORITHM_ORDER = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
 
+# Marks a figure that is exact although the run is private.
+SIMULATION_MARK = '†'
+
 
 def ordered(runs: Sequence[results.Run]) -> list[results.Run]:
   """Runs in the paper's order: FedAvg, CE-FedAvg, DP-FedAvg, then others."""
@@ -109,12 +112,14 @@ def run_table(group: Sequence[results.Run]) -> pd.DataFrame:
     Columns run, algorithm, model, rounds_done, num_rounds, final_accuracy and
     best_accuracy (percent), drop (points below FedAvg), clipping_norm,
     clipped_fraction, noise_multiplier, epsilon, sampler_epsilon, delta,
-    sampling, median_round_seconds. NaN or None is what is missing.
+    sampling, median_round_seconds, has_simulation_figures (whether
+    clipped_fraction is exact beside a private release). NaN or None is what is
+    missing.
   """
   rows = []
   for run in ordered(group):
     privacy = run.privacy or {}
-    norm = run.clipping_norm
+    norm = run.threshold
     rows.append(
       {
         'run': run.name,
@@ -133,6 +138,7 @@ def run_table(group: Sequence[results.Run]) -> pd.DataFrame:
         'delta': privacy_number(run, 'target_delta'),
         'sampling': privacy.get('sampling'),
         'median_round_seconds': run.median_round_seconds,
+        'has_simulation_figures': run.has_simulation_figures,
       }
     )
   return pd.DataFrame(rows)
@@ -157,7 +163,7 @@ def format_run_table(table: pd.DataFrame) -> pd.DataFrame:
         'best (%)': format_number(row['best_accuracy'], '.2f'),
         'drop (points)': format_number(row['drop'], '.2f'),
         'c': format_number(row['clipping_norm'], '.4g'),
-        'clipped (%)': format_number(100.0 * row['clipped_fraction'], '.0f'),
+        'clipped (%)': _clipped_share(row),
         'noise multiplier': format_number(row['noise_multiplier'], '.4g'),
         'ε': epsilon,
         'δ': (
@@ -173,6 +179,12 @@ def format_run_table(table: pd.DataFrame) -> pd.DataFrame:
   if table['algorithm'].duplicated().any():
     formatted.insert(0, 'run', table['run'].to_list())
   return formatted
+
+
+def _clipped_share(row: dict[str, Any]) -> str:
+  text = format_number(100.0 * row['clipped_fraction'], '.0f')
+  marked = row['has_simulation_figures'] and text != MISSING
+  return text + SIMULATION_MARK if marked else text
 
 
 def table_1() -> pd.DataFrame:

@@ -135,7 +135,12 @@ def draw_updates(
 def find_threshold(
   run: results.Run, groups: Sequence[Sequence[results.Run]]
 ) -> float:
-  """The run's c, or the one c with which all others of its setting clip."""
+  """The run's c, or the one c with which all others of its setting clip.
+
+  NaN where there is none, and for a run that clips models.
+  """
+  if run.clips_models:
+    return math.nan
   if run.clipping_norm is not None:
     return float(run.clipping_norm)
   group = next((group for group in groups if run in group), [run])

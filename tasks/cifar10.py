@@ -62,13 +62,10 @@ def create_cifar10_task(
   x_train = np.concatenate([images for images, _ in batches[:-1]])
   y_train = np.concatenate([labels for _, labels in batches[:-1]])
   x_test, y_test = batches[-1]
-  source = f'CIFAR-10, files in {paths[0].parent}'
+  source = 'CIFAR-10'
   if (len(x_train), len(x_test)) != (_NUM_TRAIN, _NUM_TEST):
-    source = (
-      f'not the official CIFAR-10: {len(x_train)} + {len(x_test)} images in '
-      f'{paths[0].parent}'
-    )
-    logging.warning('%s.', source)
+    source = f'not the official CIFAR-10: {len(x_train)} + {len(x_test)} images'
+    logging.warning('%s holds %s.', paths[0].parent, source)
   return task.Task(
     name='cifar10',
     train=collections.OrderedDict(x=x_train, y=y_train),

@@ -62,5 +62,5 @@ def create_cifar100_task(
     partition=split.split(train['y'], owners),
     test=test,
     num_classes=_NUM_CLASSES,
-    source=f"TFF's federated CIFAR-100, {path}",
+    source="TFF's federated CIFAR-100",
   )

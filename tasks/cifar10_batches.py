@@ -106,8 +106,7 @@ def _read_python(
     batch_label = batch_label.decode(errors='replace')
   if batch_label and ('test' in batch_label) != is_test:
     raise data_files.DataError(
-      f'{path} is swapped with another batch: it calls itself '
-      f'{batch_label!r}.'
+      f'{path} is swapped with another batch: it calls itself {batch_label!r}.'
     )
   return rows, labels
 

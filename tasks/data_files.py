@@ -57,9 +57,7 @@ def find_files(
     if best
     else f'found none of them in {root}'
   )
-  raise DataError(
-    f'`data_dir` must hold {", ".join(names)}{either}; {found}.'
-  )
+  raise DataError(f'`data_dir` must hold {", ".join(names)}{either}; {found}.')
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
@@ -127,9 +125,7 @@ def check_no_duplicates(
     seen[key] = path
 
 
-def _existing(
-  path: pathlib.Path, optional_suffix: str
-) -> pathlib.Path | None:
+def _existing(path: pathlib.Path, optional_suffix: str) -> pathlib.Path | None:
   """Returns the path, or its compressed form, whichever is a file."""
   for candidate in (path, path.with_name(path.name + optional_suffix)):
     if candidate.is_file():

@@ -56,13 +56,12 @@ def create_emnist_digits_task(
   x_train, y_train = _read_split(paths[0], paths[1])
   x_test, y_test = _read_split(paths[2], paths[3])
   idx.check_not_swapped(paths[0], len(x_train), paths[2], len(x_test))
-  source = f'EMNIST digits, files in {paths[0].parent}'
+  source = 'EMNIST digits'
   if (len(x_train), len(x_test)) != (_NUM_TRAIN, _NUM_TEST):
     source = (
-      f'not the official EMNIST digits: {len(x_train)} + {len(x_test)} images '
-      f'in {paths[0].parent}'
+      f'not the official EMNIST digits: {len(x_train)} + {len(x_test)} images'
     )
-    logging.warning('%s.', source)
+    logging.warning('%s holds %s.', paths[0].parent, source)
   return task.Task(
     name='emnist_digits',
     train=collections.OrderedDict(x=x_train, y=y_train),
@@ -94,9 +93,7 @@ def _download(cache_dir: str | None) -> list[pathlib.Path]:
       archive = downloads.fetch(
         _ARCHIVE, _ARCHIVE_ORIGIN, _ARCHIVE_MD5, 'md5', folder
       )
-    downloads.extract(
-      archive, [f'gzip/{name}.gz' for name in FILES], extracted
-    )
+    downloads.extract(archive, [f'gzip/{name}.gz' for name in FILES], extracted)
     # The archive holds five other splits of EMNIST, too.
     archive.unlink()
   return data_files.find_files(extracted, FILES)

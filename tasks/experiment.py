@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg', 'model_clipping_fed_avg')
 PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 ACCOUNTANTS = ('rdp', 'pld')
@@ -21,8 +21,8 @@ class ExperimentConfig:
     task: The name of the data set.
     partition: The name of the split over clients.
     model: The name of the model.
-    algorithm: 'fed_avg' (Alg. 1), 'ce_fed_avg' (clips) or 'dp_fed_avg' (clips
-      and adds noise).
+    algorithm: 'fed_avg' (Alg. 1), 'ce_fed_avg' (clips updates), 'dp_fed_avg'
+      (clips updates and adds noise) or 'model_clipping_fed_avg' (clips models).
     num_clients: N; `None` for as many as a natural partition has.
     examples_per_client: The number of examples of each client; `None` for as
       many as there are without overlap.
@@ -36,7 +36,8 @@ class ExperimentConfig:
     client_learning_rate: eta_l.
     server_learning_rate: eta_g.
     server_optimizer: What applies the aggregate; 'sgd' is the paper's step.
-    clipping_norm: c; `None` for 'fed_avg'.
+    clipping_norm: c; `None` for 'fed_avg'. A threshold on the norm of updates,
+      or of whole models for 'model_clipping_fed_avg'.
     sampling: How cohorts are drawn.
     min_separation: The rounds between two participations, for 'round_robin'.
     target_epsilon: The budget; sets the noise. `None` if the noise is given.
@@ -51,6 +52,9 @@ class ExperimentConfig:
     rounds_per_evaluation: Evaluate each so many rounds.
     rounds_per_checkpoint: Save each so many rounds.
     update_rounds: The rounds t, from 0, whose updates are written in full.
+    estimate_repeats: The number of repeated local runs in these rounds, from
+      which the norms of the clients' expected updates are estimated; 0 for
+      none.
     simulation_diagnostics: Whether a private run measures its clients' exact
       updates as well. They are no part of the guarantee.
   """
@@ -84,6 +88,7 @@ class ExperimentConfig:
   rounds_per_evaluation: int = 1
   rounds_per_checkpoint: int = 10
   update_rounds: tuple[int, ...] = ()
+  estimate_repeats: int = 0
   simulation_diagnostics: bool = False
 
   def __post_init__(self):
@@ -125,6 +130,7 @@ class ExperimentConfig:
       )
     self._check_clipping()
     self._check_privacy()
+    self._check_estimates()
 
   @property
   def is_private(self) -> bool:
@@ -193,6 +199,26 @@ class ExperimentConfig:
     for name in ('target_epsilon', 'noise_multiplier'):
       if getattr(self, name) is not None:
         _check_positive(name, getattr(self, name))
+
+  def _check_estimates(self) -> None:
+    _check_integer('estimate_repeats', self.estimate_repeats, at_least=0)
+    if self.estimate_repeats == 0:
+      return
+    if self.estimate_repeats == 1:
+      raise ValueError(
+        '`estimate_repeats` must be 0 for no estimates, or at least 2, found 1.'
+      )
+    if not self.update_rounds:
+      raise ValueError(
+        '`estimate_repeats` must be given with `update_rounds`, the rounds '
+        f'that are estimated, found {self.estimate_repeats} without.'
+      )
+    if not self.measures_updates:
+      raise ValueError(
+        '`estimate_repeats` must be given for a private run only with '
+        "`simulation_diagnostics`: it measures the clients' exact updates; "
+        f'found {self.estimate_repeats} without.'
+      )
 
 
 def _check_integer(name: str, value, *, at_least: int) -> None:

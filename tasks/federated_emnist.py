@@ -102,5 +102,5 @@ def _create(
     partition=split.split(train['y'], owners),
     test=test,
     num_classes=num_classes,
-    source=f"TFF's federated EMNIST, {path}",
+    source="TFF's federated EMNIST",
   )

@@ -423,9 +423,7 @@ def _conv_norm(
   layers: _SeededLayers, x: tf.Tensor, filters: int, size: int, strides: int = 1
 ) -> tf.Tensor:
   """Applies conv, norm and ReLU."""
-  return tf.keras.layers.ReLU()(
-    _norm()(layers.conv(filters, size, strides)(x))
-  )
+  return tf.keras.layers.ReLU()(_norm()(layers.conv(filters, size, strides)(x)))
 
 
 def _basic_block(

@@ -92,13 +92,10 @@ def _read(paths: list[pathlib.Path]) -> tuple[list[np.ndarray], str]:
           f'{path} is corrupted or not of MNIST: its content has the MD5 '
           f'{found}, not {expected}.'
         )
-    source = f'MNIST, official files in {paths[0].parent}'
+    source = 'MNIST, the official files'
   else:
-    source = (
-      f'not the official MNIST: {len(x_train)} + {len(x_test)} images in '
-      f'{paths[0].parent}'
-    )
-    logging.warning('%s.', source)
+    source = f'not the official MNIST: {len(x_train)} + {len(x_test)} images'
+    logging.warning('%s holds %s.', paths[0].parent, source)
   return [x_train, y_train, x_test, y_test], source
 
 

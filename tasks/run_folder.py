@@ -46,6 +46,10 @@ class RunFolder:
     return self.path / 'result.json'
 
   @property
+  def constants(self) -> pathlib.Path:
+    return self.path / 'constants.json'
+
+  @property
   def updates(self) -> pathlib.Path:
     return self.path / 'updates'
 

@@ -26,7 +26,7 @@ from tff_clipping.programs import (
 )
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.training import TrainingProgram, TrainingResult
-from tff_clipping.programs.update_records import UpdateRecords
+from tff_clipping.programs.update_records import EstimateFn, UpdateRecords
 
 
 def run(
@@ -58,42 +58,14 @@ def run(
     OSError: If a file cannot be written, or is damaged.
   """
   cache_dir = cache_dir or str(client_store.default_cache_dir())
-  task = registry.create_task(
-    config.task,
-    partition_config.PartitionConfig(
-      name=config.partition,
-      num_clients=config.num_clients,
-      examples_per_client=config.examples_per_client,
-      dirichlet_alpha=config.dirichlet_alpha,
-      shards_per_client=config.shards_per_client,
-      seed=config.seed,
-    ),
-    data_dir=data_dir,
-    cache_dir=cache_dir,
-  )
+  task = create_task(config, data_dir=data_dir, cache_dir=cache_dir)
   plan = create_plan(config, task.num_clients)
   sampler = create_sampler(config, plan, task.client_ids)
   model_fn = create_model_fn(config, task)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
-    store = client_store.write_client_store(
-      cache_dir,
-      config.task,
-      task.train,
-      task.partition.indices,
-      task.client_ids,
-    )
+    store = task.write_client_store(cache_dir)
     runtime.set_default_context()
-    process = learning.build_fed_avg(
-      model_fn,
-      local_steps=config.local_steps,
-      batch_size=config.batch_size,
-      client_learning_rate=config.client_learning_rate,
-      server_optimizer=create_server_optimizer(config),
-      model_aggregator=create_aggregator(config, plan),
-      client_store=store,
-      seed=config.seed,
-      measure_updates=config.measures_updates,
-    )
+    process = create_process(config, plan, model_fn, store)
     # First of all files: what makes the folder that of this run.
     folder.write_json(folder.config, _description(config, task, model_fn))
     folder.result.unlink(missing_ok=True)
@@ -117,6 +89,7 @@ def run(
         folder.updates,
         rounds=config.update_rounds,
         clipping_norm=config.clipping_norm,
+        expected_norms=_create_update_estimate(config, model_fn, store),
       )
       if config.measures_updates
       else None,
@@ -133,6 +106,59 @@ def run(
         ),
       )
     return result
+
+
+def create_task(
+  config: ExperimentConfig, *, data_dir: str | None, cache_dir: str
+) -> Task:
+  """Returns the data of a run, split over its clients; see `run`."""
+  return registry.create_task(
+    config.task,
+    partition_config.PartitionConfig(
+      name=config.partition,
+      num_clients=config.num_clients,
+      examples_per_client=config.examples_per_client,
+      dirichlet_alpha=config.dirichlet_alpha,
+      shards_per_client=config.shards_per_client,
+      seed=config.seed,
+    ),
+    data_dir=data_dir,
+    cache_dir=cache_dir,
+  )
+
+
+def create_process(
+  config: ExperimentConfig,
+  plan: privacy.PrivacyPlan | None,
+  model_fn,
+  store: client_store.ClientStore,
+) -> tff.learning.templates.LearningProcess:
+  """Returns the learning process of a run."""
+  settings = dict(
+    **local_work(config, store),
+    server_optimizer=create_server_optimizer(config),
+    measure_updates=config.measures_updates,
+  )
+  if config.algorithm == 'model_clipping_fed_avg':
+    return learning.build_model_clipping_fed_avg(
+      model_fn, clipping_norm=config.clipping_norm, **settings
+    )
+  return learning.build_fed_avg(
+    model_fn, model_aggregator=create_aggregator(config, plan), **settings
+  )
+
+
+def local_work(
+  config: ExperimentConfig, store: client_store.ClientStore
+) -> dict[str, Any]:
+  """Returns the arguments of `tff_clipping.learning` on the clients' work."""
+  return dict(
+    local_steps=config.local_steps,
+    batch_size=config.batch_size,
+    client_learning_rate=config.client_learning_rate,
+    client_store=store,
+    seed=config.seed,
+  )
 
 
 def create_plan(
@@ -231,9 +257,26 @@ def _open_ledger(
   folder: RunFolder, plan: privacy.PrivacyPlan
 ) -> privacy.PrivacyLedger:
   try:
-    return privacy.PrivacyLedger(folder.ledger, plan)
+    with storage.writing('The ledger'):
+      return privacy.PrivacyLedger(folder.ledger, plan)
   except privacy.DamagedLedgerError as e:
     raise storage.StorageError(str(e)) from e
+
+
+def _create_update_estimate(
+  config: ExperimentConfig, model_fn, store: client_store.ClientStore
+) -> EstimateFn | None:
+  """Returns what estimates the expected norms, `None` without estimates."""
+  if not config.estimate_repeats:
+    return None
+  estimate = learning.build_update_estimates(
+    model_fn,
+    num_repeats=config.estimate_repeats,
+    **local_work(config, store),
+  )
+  return lambda weights, t, cohort: estimate(weights, t, list(cohort))[
+    'expected_norm'
+  ]
 
 
 def _description(

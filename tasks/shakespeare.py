@@ -78,7 +78,7 @@ def create_shakespeare_task(
     partition=split.split(train['y'], owners),
     test=test,
     num_classes=VOCAB_SIZE,
-    source=f"TFF's Shakespeare, {path}",
+    source="TFF's Shakespeare",
   )
 
 

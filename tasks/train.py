@@ -70,7 +70,8 @@ _SETTINGS = {
   'algorithm': (
     flags.DEFINE_string,
     None,
-    'fed_avg, ce_fed_avg (clips) or dp_fed_avg (clips and adds noise).',
+    'fed_avg, ce_fed_avg (clips updates), dp_fed_avg (and adds noise) or '
+    'model_clipping_fed_avg (clips models).',
   ),
   'clients_per_round': (
     flags.DEFINE_integer,
@@ -118,6 +119,12 @@ _SETTINGS = {
     [],
     'The rounds t, from 0, whose updates are written to updates/.',
   ),
+  'estimate_repeats': (
+    flags.DEFINE_integer,
+    0,
+    'Repeat the local work of --update_rounds so often, to estimate the norms '
+    'of expected updates (alpha~ of Theorem 1); 0 not to.',
+  ),
   'simulation_diagnostics': (
     flags.DEFINE_bool,
     False,
@@ -146,7 +153,7 @@ def main(argv: Sequence[str]) -> int:
   try:
     if len(argv) > 1:
       raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
-    config = _config_from_flags()
+    config = config_from_flags()
     folder = run_folder.RunFolder(_OUTPUT_DIR.value)
     # TensorFlow takes seconds to import: wrong flags are found before that.
     from tasks import runner
@@ -160,14 +167,14 @@ def main(argv: Sequence[str]) -> int:
       checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
-    _print_error(e)
+    print_error(e)
     return 2
   except OSError as e:
-    _print_error(e)
+    print_error(e)
     return 5
   except RuntimeError as e:
     traceback.print_exc()
-    _print_error(e)
+    print_error(e)
     return 1
   except KeyboardInterrupt:
     print('Interrupted.', file=sys.stderr)
@@ -188,7 +195,7 @@ def run() -> None:
   try:
     argv = flags.FLAGS(sys.argv)
   except flags.Error as e:
-    _print_error(e)
+    print_error(e)
     sys.exit(2)
   logging.use_absl_handler()
   if not flags.FLAGS['verbosity'].present:
@@ -196,7 +203,13 @@ def run() -> None:
   sys.exit(main(argv))
 
 
-def _config_from_flags() -> experiment.ExperimentConfig:
+def config_from_flags() -> experiment.ExperimentConfig:
+  """Returns the settings that the flags describe.
+
+  Raises:
+    TypeError: If a flag is of the wrong kind.
+    ValueError: If a flag is missing, out of range or does not fit another.
+  """
   for name in ('output_dir', *_REQUIRED):
     if flags.FLAGS[name].value is None:
       raise ValueError(f'`{name}` must be given.')
@@ -207,6 +220,12 @@ def _config_from_flags() -> experiment.ExperimentConfig:
       raise ValueError(
         '`clipping_norm` and `clipping_norm_from` exclude each other, found '
         'both.'
+      )
+    if settings['algorithm'] == 'model_clipping_fed_avg':
+      raise ValueError(
+        '`clipping_norm_from` must not be given for model_clipping_fed_avg, '
+        'whose threshold is on models and not on updates, found '
+        f'{_CLIPPING_NORM_FROM.value!r}.'
       )
     settings['clipping_norm'] = _clipping_norm_from(
       _CLIPPING_NORM_FROM.value, _CLIPPING_FACTOR.value
@@ -255,7 +274,7 @@ def _clipping_norm_from(run_dir: str, factor: float) -> float:
   return float(factor * np.average(norms, weights=sizes))
 
 
-def _print_error(error: Exception) -> None:
+def print_error(error: Exception) -> None:
   """Prints an error in one line, with arguments as the flags that they are."""
   text = ' '.join(str(error).split())
   for name in flags.FLAGS:

@@ -24,7 +24,7 @@ _TENSORFLOW = {'tensorflow', 'tensorflow_federated', 'numpy', 'attrs', 'tree'}
 _MAY_IMPORT = {
   'tff_clipping/theory': (set(), {'numpy'}),
   'tff_clipping/privacy': (
-    set(),
+    {'tff_clipping/theory'},
     {'absl', 'dp_accounting', 'matplotlib', 'numpy', 'scipy'},
   ),
   'tff_clipping/aggregators': (

@@ -35,16 +35,16 @@ def main() -> None:
   # A noise multiplier this small protects nobody; a plan for real data takes it
   # from the accountant (`tff-clipping-budget`).
   model_aggregator = aggregators.dp_mean_factory(
-    clipping_norm=0.5, noise_multiplier=0.01, clients_per_round=10
+    clipping_norm=1.0, noise_multiplier=0.01, clients_per_round=4
   )
   process = tff.learning.algorithms.build_unweighted_fed_avg(
     _model_fn,
-    tff.learning.optimizers.build_sgdm(0.1),
+    tff.learning.optimizers.build_sgdm(0.2),
     model_aggregator=model_aggregator,
   )
   state = process.initialize()
-  clients = [_client(seed) for seed in range(10)]
-  for _ in range(20):
+  clients = [_client(seed) for seed in range(4)]
+  for _ in range(8):
     state = process.next(state, clients).state
   kernel = process.get_model_weights(state).trainable[0]
   print('weights', np.round(np.ravel(kernel)))

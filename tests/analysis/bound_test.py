@@ -133,7 +133,63 @@ def test_drawings_show_the_data(tmp_path):
   (ax,) = bound.draw_terms(terms, 'title').axes
   drawn = {line.get_label(): line.get_ydata()[0] for line in ax.get_lines()}
   assert drawn['privacy noise'] == pytest.approx(terms['privacy_noise'][0])
-  assert len(drawn) == 5
+  # The variance of gradients is there, since it is not 0.
+  assert len(drawn) == 6
+  # 4 (f(x⁰) − f*) / (η_g η_l Q T) = 4 * 1.5 / (0.1 * 32 * 2)
+  assert drawn['f(x⁰) − f* at the start'] == pytest.approx(0.9375)
+
+
+def test_terms_that_are_zero_but_for_rounding_are_not_drawn(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES
+  )
+  (folder / 'constants.json').write_text(
+    json.dumps(CONSTANTS | {'local_stddev': 1e-7})
+  )
+  terms = bound.term_data(_group(folder))
+  assert 0.0 < terms['sampling_noise'][0] < 1e-15
+  (ax,) = bound.draw_terms(terms, 'title').axes
+  labels = [line.get_label() for line in ax.get_lines()]
+  assert 'clipping, first term' in labels
+  assert 'variance of gradients' not in labels
+
+
+def test_broken_conditions_are_named(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES
+  )
+  group = _group(folder)
+  assert bound.broken_conditions(group) == []
+  (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
+  # η_l = 0.1 against 1 / (√60 Q L) = 1 / (7.746 * 32 * 2) = 0.00202, and
+  # η_g η_l = 0.1 against 80 / (48 * 32) = 0.052 and 80 / (6 * 32 * 2 * 79).
+  (sentence,) = bound.broken_conditions(_group(folder))
+  assert sentence.startswith('ce: ')
+  assert 'η_l <= 1 / (√60 Q L) (0.1 against 0.00202)' in sentence
+  assert 'η_g η_l <= P / (48 Q) (0.1 against 0.0521)' in sentence
+
+
+def test_the_bound_is_not_of_clipped_models(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'mc', algorithm='model_clipping_fed_avg', updates=UPDATES
+  )
+  (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
+  group = _group(folder)
+  assert group[0].clipping_norm is None
+  assert group[0].threshold == 1.0
+  assert bound.deviation_data(group).empty
+  assert bound.term_data(group).empty
+  assert bound.broken_conditions(group) == []
+
+
+def test_no_smoothness_is_no_constant(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run')
+  (folder / 'constants.json').write_text(
+    json.dumps(CONSTANTS | {'smoothness': 0})
+  )
+  run = results.read_run(folder)
+  assert run.constants is None
+  assert run.notes == ('constants.json: `smoothness` is 0: left out',)
 
 
 def test_advice_costs_more_for_less_epsilon(tmp_path, monkeypatch):

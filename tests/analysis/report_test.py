@@ -136,3 +136,66 @@ def test_several_budgets_give_accuracy_by_epsilon(tmp_path):
   )
   text = report.write_report(folders, tmp_path / 'out').read_text()
   assert '(epsilon_mlp_on_emnist_digits_non_iid_label_skew.png)' in text
+
+
+def test_exact_figures_of_a_private_run_are_labelled(tmp_path):
+  folders = [
+    run_folders.write_run(
+      tmp_path / 'ce_fed_avg', algorithm='ce_fed_avg', updates=UPDATES
+    ),
+    run_folders.write_run(
+      tmp_path / 'dp_fed_avg',
+      algorithm='dp_fed_avg',
+      privacy=PRIVACY,
+      updates=UPDATES,
+      metrics={'clipped_fraction': 0.75},
+    ),
+  ]
+  text = report.write_report(folders, tmp_path / 'out').read_text()
+  note = 'for simulation only: no part of the private release'
+  assert '| 75† |' in text
+  assert f"† exact figures of the clients' updates, {note}" in text
+  captions = [
+    line
+    for line in text.splitlines()
+    if line.startswith('*') and line.endswith('*')
+  ]
+  labelled = [line for line in captions if 'dp_fed_avg: exact' in line]
+  assert all(note in line for line in labelled)
+  # The scatter of DP-FedAvg, and the deviations, where it stands beside others.
+  assert len(labelled) == 2
+  assert not any(
+    'exact' in line for line in captions if 'digits, CE-FedAvg' in line
+  )
+
+
+def test_a_private_run_without_diagnostics_needs_no_label(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'dp_fed_avg',
+    algorithm='dp_fed_avg',
+    privacy=PRIVACY,
+    metrics={
+      'update_norm_mean': '',
+      'update_norm_std': '',
+      'update_norm_max': '',
+    },
+  )
+  text = report.write_report([folder], tmp_path / 'out').read_text()
+  assert 'simulation' not in text
+
+
+def test_model_clipping_stands_beside_difference_clipping(tmp_path):
+  folders = _write_runs(tmp_path)
+  folders.append(
+    run_folders.write_run(
+      tmp_path / 'model',
+      algorithm='model_clipping_fed_avg',
+      clipping_norm=7.5,
+      updates=UPDATES,
+    )
+  )
+  text = report.write_report(folders, tmp_path / 'out').read_text()
+  assert '| Model clipping |' in text
+  assert '| 7.5 |' in text
+  assert 'c is a threshold on the norm of whole models' in text
+  assert 'The runs used c = 1.' in text

@@ -583,8 +583,13 @@ def test_good_delta_is_not_warned_of():
     accounting.compute_epsilon(**EPSILON_SETTING)
 
 
-@pytest.mark.parametrize('accountant', ['rdp', 'pld'])
-@pytest.mark.parametrize('multiplier', [0.01, 0.05, 0.3, 1e3, 1e5])
+@pytest.mark.parametrize(
+  ('accountant', 'multiplier'),
+  [
+    *(('rdp', each) for each in (0.01, 0.05, 0.3, 1e3, 1e5)),
+    *(('pld', each) for each in (0.5, 1e3, 1e5)),
+  ],
+)
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
 def test_ends_of_the_range_have_answers(accountant, multiplier, sampling):
   epsilon = accounting.compute_epsilon(
@@ -605,10 +610,39 @@ def test_ends_of_the_range_have_answers(accountant, multiplier, sampling):
     assert epsilon > 50
 
 
-def test_delta_of_no_privacy_is_one():
+@pytest.mark.parametrize('accountant', ['rdp', 'pld'])
+def test_delta_of_no_privacy_is_one(accountant):
   assert (
     accounting.compute_delta(
-      num_rounds=1000, noise_multiplier=0.01, target_epsilon=1.0, **POPULATION
+      num_rounds=1000,
+      noise_multiplier=0.01,
+      target_epsilon=1.0,
+      accountant=accountant,
+      **POPULATION,
     )
     == 1
   )
+
+
+@pytest.mark.parametrize(('multiplier', 'rounds'), [(0.01, 10**7), (0.05, 100)])
+def test_noise_too_small_for_pld_raises(multiplier, rounds):
+  with pytest.raises(
+    ValueError, match='no finite epsilon for `noise_multiplier`'
+  ):
+    accounting.compute_epsilon(
+      num_rounds=rounds, noise_multiplier=multiplier, accountant='pld', **PAPER
+    )
+
+
+@pytest.mark.parametrize('rounds', [1, 10**7])
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_pld_of_many_rounds_is_a_tight_bound(sampling, rounds):
+  # Far more rounds than a run has: the grid must neither grow nor become loose.
+  setting = {
+    'num_rounds': rounds,
+    'noise_multiplier': 300.0,
+    'sampling': sampling,
+    **PAPER,
+  }
+  by_pld = accounting.compute_epsilon(accountant='pld', **setting)
+  assert 0 <= by_pld < accounting.compute_epsilon(accountant='rdp', **setting)

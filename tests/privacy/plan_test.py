@@ -158,7 +158,8 @@ def test_description_is_a_sentence():
     'each round each of the 1920 clients takes part independently with '
     'probability 0.0416667 (80 expected) and Gaussian noise of standard '
     'deviation 1.6 times the clipping norm is added to the sum of the clipped '
-    f'updates; accounted for by Renyi differential privacy (dp-accounting {version}'
+    'updates; accounted for by Renyi differential privacy (dp-accounting '
+    f'{version}'
   )
 
 

@@ -24,7 +24,7 @@ import tree
 
 from tasks import experiment, run_folder, runner
 from tff_clipping import privacy, runtime
-from tff_clipping.programs import managers, training
+from tff_clipping.programs import managers, storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import PoissonSampler
 from tff_clipping.programs.update_records import UpdateRecords
@@ -38,6 +38,9 @@ def main() -> None:
       try:
         _RUNS[run.pop('kind')](run)
         os._exit(0)
+      except storage.StorageError as e:
+        _Log(run['log']).write('storage error', str(e))
+        os._exit(5)
       except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -78,9 +81,11 @@ def run_small(run: dict) -> None:
       (tf.saved_model, 'save'),
       (privacy.PrivacyLedger, 'charge'),
     ):
-      setattr(module, name, steps.count(getattr(module, name), name))
+      setattr(module, name, steps.count(getattr(module, name)))
   _log_releases(log)
-  with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan) as ledger:
+  with storage.writing('The ledger'):
+    ledger = privacy.PrivacyLedger(folder / 'ledger.jsonl', plan)
+  with ledger:
     program = training.TrainingProgram(
       process=process,
       sampler=PoissonSampler(
@@ -92,7 +97,7 @@ def run_small(run: dict) -> None:
       num_rounds=run['num_rounds'],
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
       checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
-      rounds_per_checkpoint=2,
+      rounds_per_checkpoint=1,
       release_managers=managers.create_release_managers(
         metrics_path=folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
       ),
@@ -207,9 +212,7 @@ class _Steps:
     self.taken = 0
     self._kill_at = kill_at
 
-  def count(self, function, name: str):
-    del name
-
+  def count(self, function):
     def counted(*args, **kwargs):
       self.taken += 1
       if self.taken == self._kill_at:
@@ -239,7 +242,6 @@ def _log_releases(log: _Log) -> None:
 
 def _kill_at_stage(stage: str, round_num: int) -> None:
   """Makes the process kill itself at a stage of a round."""
-  csv = managers.SyncedCSVReleaseManager
   tensorboard = tff.program.TensorBoardReleaseManager
   owner, name, before = {
     'before the charge': (privacy.PrivacyLedger, 'charge', True),
@@ -252,7 +254,6 @@ def _kill_at_stage(stage: str, round_num: int) -> None:
     'in the checkpoint': (tf.saved_model, 'save', False),
     'after the checkpoint': (Checkpoints, 'save', False),
   }[stage]
-  del csv
   function = getattr(owner, name)
   reached = []
   charge = privacy.PrivacyLedger.charge

@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from absl import logging
 
+from tff_clipping import privacy
 from tff_clipping.privacy.ledger import BudgetExhaustedError
-from tff_clipping.programs import training
+from tff_clipping.programs import managers, storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import FixedSizeSampler
 from tff_clipping.programs.training import StopReason, TrainingProgram
@@ -66,13 +68,17 @@ def _build_process(scale=1.0, fail_at=None):
 class _Ledger:
   """Charges 1 a round, up to a budget, and writes down what it charged."""
 
-  def __init__(self, budget=math.inf):
-    self.charged = []
+  def __init__(self, budget=math.inf, charged=()):
+    self.charged = list(charged)
     self._budget = budget
 
   @property
   def epsilon(self):
     return float(len(self.charged))
+
+  @property
+  def num_releases(self):
+    return len(self.charged)
 
   def charge(self, round_num):
     if len(self.charged) >= self._budget:
@@ -89,13 +95,10 @@ def _program(folder, *, process=None, num_rounds=6, **kwargs):
     evaluate=lambda w: dict(test_accuracy=float(w.trainable[0]), test_loss=1.0),
     checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
     rounds_per_checkpoint=2,
-    release_managers=[
-      tff.program.CSVFileReleaseManager(
-        str(folder / 'metrics.csv'),
-        save_mode=tff.program.CSVSaveMode.WRITE,
-        key_fieldname='round_num',
-      )
-    ],
+    release_managers=managers.create_release_managers(
+      metrics_path=folder / 'metrics.csv',
+      tensorboard_dir=folder / 'tensorboard',
+    ),
   )
   settings.update(kwargs)
   return TrainingProgram(**settings)
@@ -144,11 +147,11 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
 
 
 def test_a_finished_run_does_nothing_more(tmp_path):
-  _program(tmp_path).run()
   ledger = _Ledger()
+  _program(tmp_path, ledger=ledger).run()
   result = _program(tmp_path, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
-  assert ledger.charged == []
+  assert ledger.charged == [1, 2, 3, 4, 5, 6]
 
 
 def test_repeated_rounds_are_charged_again(tmp_path):
@@ -189,14 +192,220 @@ def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
   assert 'not finite after round' in result.message
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
+@pytest.mark.parametrize('loss', [math.nan, math.inf])
+def test_stops_on_a_loss_that_is_not_finite(tmp_path, loss):
+  losses = iter([1.0, 1.0, 1.0, loss])
+
+  def evaluate(weights):
+    return dict(test_accuracy=0.0, test_loss=next(losses))
+
+  result = _program(tmp_path, evaluate=evaluate).run()
+  assert result.reason is StopReason.DIVERGED
+  assert 'The test loss is not finite after round 3' in result.message
+  assert result.round_num == 2
+  assert result.state.trainable[0] == _expected_weight(2)
+  assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 2
+
+
+def test_stops_on_an_initial_loss_that_is_not_finite(tmp_path):
+  result = _program(
+    tmp_path, evaluate=lambda w: dict(test_accuracy=0, test_loss=math.nan)
+  ).run()
+  assert result.reason is StopReason.DIVERGED
+  assert 'initial model is not finite, found nan' in result.message
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() is None
+
+
+def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
+  class Signalled(Checkpoints):
+    """Is asked to stop while it is written."""
+
+    def save(self, state, round_num):
+      if round_num == 3 and 3 not in self.rounds():
+        os.kill(os.getpid(), signal.SIGTERM)
+      super().save(state, round_num)
+
+  checkpoints = Signalled(tmp_path / 'checkpoints', keep=2)
+  result = _program(
+    tmp_path, checkpoints=checkpoints, rounds_per_checkpoint=1
+  ).run()
+  assert result.reason is StopReason.INTERRUPTED
+  assert result.round_num == 3
+  assert result.state.trainable[0] == _expected_weight(3)
+  assert checkpoints.rounds() == [2, 3]
+  assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 3
+
+
+@pytest.mark.parametrize('damage', ['cut', 'flip', 'digests'])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+  tmp_path, caplog, damage
+):
   _program(tmp_path).run()
-  folder = tmp_path / 'checkpoints' / 'round_6'
-  for file in folder.rglob('*'):
-    if file.is_file():
-      file.write_bytes(file.read_bytes()[:20])
-  with pytest.raises(ValueError, match='checkpoint of round 6 cannot be read'):
+  _damage(tmp_path / 'checkpoints' / 'round_6', damage)
+  ledger = _Ledger(charged=range(1, 7))
+  result = _program(tmp_path, num_rounds=7, ledger=ledger).run()
+  assert result.reason is StopReason.FINISHED
+  assert result.state.trainable[0] == _expected_weight(7)
+  # The rounds after the older checkpoint are run and charged again.
+  assert ledger.charged == [1, 2, 3, 4, 5, 6, 5, 6, 7]
+  assert 'checkpoint of round 6 is damaged' in caplog.text
+  assert 'Going on from the checkpoint of round 4' in caplog.text
+  assert (tmp_path / 'checkpoints' / 'damaged_round_6').is_dir()
+
+
+def test_nothing_is_done_if_all_checkpoints_are_damaged(tmp_path):
+  _program(tmp_path).run()
+  folders = sorted((tmp_path / 'checkpoints').iterdir())
+  assert [f.name for f in folders] == ['round_4', 'round_6']
+  for folder in folders:
+    _damage(folder, 'flip')
+  with pytest.raises(
+    storage.StorageError, match='No checkpoint .* round 6 .* round 4'
+  ):
     _program(tmp_path, num_rounds=8).run()
+  assert sorted((tmp_path / 'checkpoints').iterdir()) == folders
+
+
+def _damage(folder, how):
+  variables = folder / 'variables' / 'variables.data-00000-of-00001'
+  content = variables.read_bytes()
+  if how == 'cut':
+    variables.write_bytes(content[:-1])
+  elif how == 'flip':
+    variables.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+  else:
+    (folder / 'sha256.json').write_text('[]')
+
+
+def test_a_checkpoint_of_another_process_is_refused(tmp_path):
+  checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=2)
+  checkpoints.save([np.zeros(3, np.float32)], 4)
+  with pytest.raises(ValueError, match='round 4 is of another model'):
+    _program(tmp_path).run()
+
+
+@pytest.mark.parametrize('keep', [1, 3])
+def test_the_last_checkpoints_are_kept(tmp_path, keep):
+  checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=keep)
+  _program(tmp_path, checkpoints=checkpoints, rounds_per_checkpoint=1).run()
+  assert checkpoints.rounds() == list(range(7 - keep, 7))
+
+
+@pytest.mark.parametrize(
+  ('keep', 'error'), [(0, ValueError), (1.5, TypeError), (True, TypeError)]
+)
+def test_no_checkpoints_cannot_be_kept(tmp_path, keep, error):
+  with pytest.raises(error, match='`keep` must be'):
+    Checkpoints(tmp_path, keep=keep)
+
+
+def test_what_a_killed_program_left_is_removed(tmp_path):
+  _program(tmp_path, num_rounds=2).run()
+  unfinished = tmp_path / 'checkpoints' / 'unfinished'
+  (unfinished / 'round_4').mkdir(parents=True)
+  (tmp_path / 'metrics.csv_temp1234').write_text('round_num,')
+  _program(tmp_path).run()
+  assert not unfinished.exists()
+  assert not (tmp_path / 'metrics.csv_temp1234').exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_others(
+  tmp_path, monkeypatch
+):
+  checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=2)
+  checkpoints.save([np.float32(1)], 1)
+
+  def fail(*args, **kwargs):
+    raise tf.errors.ResourceExhaustedError(None, None, 'No space left')
+
+  monkeypatch.setattr(tf.saved_model, 'save', fail)
+  with pytest.raises(
+    storage.StorageError,
+    match='The checkpoint of round 2 could not be written: No space left.',
+  ):
+    checkpoints.save([np.float32(2)], 2)
+  assert [p.name for p in (tmp_path / 'checkpoints').iterdir()] == ['round_1']
+  assert checkpoints.load(1, [np.float32(0)]) == [np.float32(1)]
+
+
+def test_metrics_of_something_else_are_refused(tmp_path):
+  (tmp_path / 'metrics.csv').write_text('time,value\n1,2\n')
+  with pytest.raises(storage.StorageError, match='are damaged. Move the file'):
+    _program(tmp_path)
+
+
+def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
+  _program(tmp_path, ledger=_Ledger(), num_rounds=4).run()
+  with pytest.raises(
+    storage.StorageError, match='shows 0 releases, but the checkpoint is of ro'
+  ):
+    _program(tmp_path, ledger=_Ledger()).run()
+
+
+def test_a_real_ledger_stops_before_the_target_after_a_repeated_round(tmp_path):
+  plan = privacy.PrivacyPlan.from_target_epsilon(
+    num_clients=3,
+    clients_per_round=2,
+    num_rounds=6,
+    target_epsilon=3.0,
+    target_delta=1e-3,
+  )
+
+  def stop(metrics):
+    if metrics['round_num'] == 3:
+      raise ZeroDivisionError  # As a kill would: without a checkpoint.
+
+  path = tmp_path / 'ledger.jsonl'
+  with (
+    privacy.PrivacyLedger(path, plan) as ledger,
+    pytest.raises(ZeroDivisionError),
+  ):
+    _program(tmp_path, ledger=ledger, on_round=stop).run()
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    result = _program(tmp_path, ledger=ledger).run()
+    assert ledger.rounds == [1, 2, 3, 3, 4, 5]
+    assert ledger.epsilon <= 3.0
+  assert result.reason is StopReason.BUDGET_EXHAUSTED
+  assert result.round_num == 5
+  assert 'The budget is spent' in result.message
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 5
+  # The next one stops where this one did, and charges nothing.
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    assert _program(tmp_path, ledger=ledger).run().round_num == 5
+    assert ledger.num_releases == 6
+
+
+def test_the_tensorboard_log_holds_every_round(tmp_path):
+  def stop(metrics):
+    if metrics['round_num'] == 3:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  for on_round in (stop, lambda metrics: None):
+    program = _program(tmp_path, on_round=on_round, rounds_per_evaluation=2)
+    program.run()
+    del program  # Closes its file.
+  found = collections.defaultdict(dict)
+  for path in sorted((tmp_path / 'tensorboard').iterdir()):
+    for event in tf.compat.v1.train.summary_iterator(str(path)):
+      for value in event.summary.value:
+        found[value.tag][event.step] = float(tf.make_ndarray(value.tensor))
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert set(found) == set(metrics.columns) - {'round_num'}
+  for tag, values in found.items():
+    np.testing.assert_allclose(
+      [values[t] for t in range(7)], metrics[tag].astype(float), rtol=1e-6
+    )
+
+
+def test_the_log_shows_the_metrics(tmp_path, caplog):
+  verbosity = logging.get_verbosity()
+  logging.set_verbosity(logging.INFO)
+  try:
+    _program(tmp_path, num_rounds=1).run()
+  finally:
+    logging.set_verbosity(verbosity)
+  assert 'num_clients' in caplog.text
+  assert 'key: 1' in caplog.text
 
 
 def test_a_failed_evaluation_names_the_round(tmp_path):

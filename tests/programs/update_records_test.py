@@ -58,3 +58,33 @@ def test_an_update_that_is_not_finite_counts_as_clipped(tmp_path):
     1, ['a', 'b'], _metrics([math.nan, 0.5], [math.nan, 1])
   )
   assert summary['clipped_fraction'] == 0.5
+
+
+def test_expected_norms_are_a_column_of_chosen_rounds(tmp_path):
+  asked = []
+
+  def expected_norms(weights, t, cohort):
+    asked.append((weights, t, cohort))
+    return np.array([0.5, 4.0], np.float32)
+
+  records = UpdateRecords(
+    tmp_path, rounds=[2], clipping_norm=2.0, expected_norms=expected_norms
+  )
+  assert records.estimate(2, ['a', 'b'], 'x1') is None
+  estimated = records.estimate(3, ['a', 'b'], 'x2')
+  assert asked == [('x2', 2, ['a', 'b'])]
+  records.record(3, ['a', 'b'], _metrics([1, 4], [10, 20]), estimated)
+  table = pd.read_csv(tmp_path / 'round_00002.csv')
+  assert table['expected_norm'].tolist()[:2] == [0.5, 4]
+  assert math.isnan(table['expected_norm'].iloc[2])
+
+
+def test_where_models_are_clipped_the_factor_is_the_models(tmp_path):
+  records = UpdateRecords(tmp_path, rounds=[0], clipping_norm=2.0)
+  metrics = _metrics([1, 1], [10, 20])
+  metrics['client_work']['model_norm'] = np.array([8, 1], np.float32)
+  summary = records.record(1, ['a', 'b'], metrics)
+  assert summary['clipped_fraction'] == 0.5
+  assert summary['update_norm_mean'] == 1
+  table = pd.read_csv(tmp_path / 'round_00000.csv')
+  assert table['clip_factor'].tolist()[:2] == [0.25, 1]

@@ -43,6 +43,7 @@ def _model_after_rounds(
   local_steps: int,
   client_learning_rate: float,
   num_rounds: int,
+  clip_models: bool = False,
 ) -> np.ndarray:
   """The model after some rounds of a TFF process, from a model of ones.
 
@@ -60,17 +61,23 @@ def _model_after_rounds(
       _Quadratic(problem.dimension), loss=_SumOfSquares(), input_spec=spec
     )
 
-  aggregator = None
-  if math.isfinite(clipping_norm):
-    aggregator = aggregators.clipped_mean_factory(clipping_norm=clipping_norm)
-  process = learning.build_fed_avg(
-    model_fn,
-    local_steps=local_steps,
-    batch_size=1,
-    client_learning_rate=client_learning_rate,
-    server_learning_rate=1.0,
-    model_aggregator=aggregator,
-  )
+  settings = {
+    'local_steps': local_steps,
+    'batch_size': 1,
+    'client_learning_rate': client_learning_rate,
+    'server_learning_rate': 1.0,
+  }
+  if clip_models:
+    process = learning.build_model_clipping_fed_avg(
+      model_fn, clipping_norm=clipping_norm, **settings
+    )
+  else:
+    aggregator = None
+    if math.isfinite(clipping_norm):
+      aggregator = aggregators.clipped_mean_factory(clipping_norm=clipping_norm)
+    process = learning.build_fed_avg(
+      model_fn, model_aggregator=aggregator, **settings
+    )
   datasets = [
     tf.data.Dataset.from_tensor_slices(
       collections.OrderedDict(
@@ -121,4 +128,51 @@ def test_two_dimensions_as_a_tff_process():
   for _ in range(20):
     expected = quadratics.difference_clipping_step(problem, expected, **setting)
   reached = _model_after_rounds(problem, num_rounds=20, **setting)
+  np.testing.assert_allclose(reached, expected, atol=1e-5)
+
+
+def test_claim_2_1_as_a_tff_process():
+  # λ = (1 − 1/4)² = 9/16, so λc/(3 − 2λ) = (9/8)/(15/8); x* is 8/3.
+  reached = _model_after_rounds(
+    claims.claim_2_1_clients(2.0, 5.0).to_linear_regression(),
+    clipping_norm=2.0,
+    local_steps=2,
+    client_learning_rate=0.25,
+    # Each contracts by 9/16: 0.5625^25 = 6e-7.
+    num_rounds=25,
+    clip_models=True,
+  )
+  assert float(reached[0]) == pytest.approx(3 / 5, abs=1e-5)
+  assert claims.claim_2_1_fixed_point(2.0, 5.0, 9 / 16) == pytest.approx(3 / 5)
+
+
+def test_difference_clipping_reaches_what_model_clipping_misses():
+  # Q η_l max|∇f_i(x*)| = |8/3 − 10| / 4 < c: nothing is clipped at x*.
+  reached = _model_after_rounds(
+    claims.claim_2_1_clients(2.0, 5.0).to_linear_regression(),
+    clipping_norm=2.0,
+    local_steps=1,
+    client_learning_rate=0.25,
+    # Each contracts by 3/4 where nothing is clipped: 0.75^50 = 6e-7.
+    num_rounds=50,
+  )
+  assert float(reached[0]) == pytest.approx(8 / 3, abs=1e-4)
+
+
+def test_model_clipping_in_two_dimensions_as_a_tff_process():
+  rng = np.random.default_rng(1)
+  problem = quadratics.LinearRegression(
+    list(rng.normal(size=(3, 3, 2))), list(2.0 * rng.normal(size=(3, 3)))
+  )
+  setting = {
+    'clipping_norm': 0.5,
+    'local_steps': 3,
+    'client_learning_rate': 0.05,
+  }
+  expected = np.ones(2)
+  for _ in range(20):
+    expected = quadratics.model_clipping_step(problem, expected, **setting)
+  reached = _model_after_rounds(
+    problem, num_rounds=20, clip_models=True, **setting
+  )
   np.testing.assert_allclose(reached, expected, atol=1e-5)

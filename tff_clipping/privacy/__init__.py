@@ -24,10 +24,7 @@ from tff_clipping.privacy.plan import (
   SamplerParameters,
 )
 from tff_clipping.privacy.sampled_gaussian import Relation
-from tff_clipping.privacy.theorem_2 import (
-  theorem_2_constant,
-  theorem_2_stddev,
-)
+from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [
   'AggregatorParameters',

@@ -6,13 +6,9 @@ import json
 import warnings
 from typing import Any
 
-from tff_clipping.privacy import (
-  accounting,
-  noise_summary,
-  sampled_gaussian,
-  theorem_2,
-)
+from tff_clipping.privacy import accounting, noise_summary, sampled_gaussian
 from tff_clipping.privacy import plan as plan_lib
+from tff_clipping.theory import theorem_2
 
 SOLVABLE = ('target_epsilon', 'noise_multiplier', 'num_rounds')
 

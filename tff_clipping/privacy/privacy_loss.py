@@ -67,13 +67,17 @@ _DEFAULT_INTERVAL = 4e-4
 
 # Cells are narrower for rounds that hardly lose more than a cell, and wider
 # where the composed distribution would have more points than this.
-_MAX_POINTS = 2**17
+_MAX_POINTS = 2**18
 
 # The composition is a Fourier transform of doubles: each delta comes out wrong
 # by up to about 1e-12. It is counted against the user, and deltas that it could
 # swamp are refused.
 _ROUNDING_ERROR = 1e-12
 MIN_DELTA = 1e-9
+
+# Larger epsilons are not told apart from infinity: their exponentials are near
+# the end of the range of doubles. They promise nothing anyway.
+_LARGEST_EPSILON = 600.0
 
 # Log of the probability beyond which a loss counts as infinite, per round.
 _LOG_TAIL_MASS = -50.0
@@ -111,7 +115,7 @@ class PrivacyLossRounds:
     self._coarseness = coarseness
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
-    """Returns the epsilon of `num_rounds` rounds at `delta`.
+    """Returns the epsilon of `num_rounds` rounds at `delta`; inf if unknown.
 
     Raises:
       ValueError: If `delta` is below MIN_DELTA.
@@ -122,25 +126,34 @@ class PrivacyLossRounds:
         f"'pld', whose rounding errors are near, found {delta:g}: use 'rdp'."
       )
     distribution = self._compose(num_rounds)
-    return float(distribution.get_epsilon_for_delta(delta - _ROUNDING_ERROR))
+    if distribution is None:
+      return math.inf
+    epsilon = distribution.get_epsilon_for_delta(delta - _ROUNDING_ERROR)
+    return float(epsilon) if epsilon <= _LARGEST_EPSILON else math.inf
 
   def compute_delta(self, num_rounds: int, epsilon: float) -> float:
     """Returns the delta of `num_rounds` rounds at `epsilon`, in [0, 1]."""
-    delta = self._compose(num_rounds).get_delta_for_epsilon(epsilon)
+    distribution = self._compose(num_rounds)
+    if distribution is None or epsilon > _LARGEST_EPSILON:
+      return 1.0
+    delta = distribution.get_delta_for_epsilon(epsilon)
     return float(np.clip(delta + _ROUNDING_ERROR, 0, 1))
 
   @functools.lru_cache(maxsize=2)  # noqa: B019 (the instance is small)
   def _compose(
     self, num_rounds: int
-  ) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """Returns the distribution of the loss of all rounds."""
+  ) -> privacy_loss_distribution.PrivacyLossDistribution | None:
+    """Returns the loss of all rounds, None if it is too large for a grid."""
     noise = self._mechanism.noise_over_sensitivity
     prob = self._mechanism.sampling_prob
     if prob == 1:
       # Gaussian rounds without sampling compose into one, exactly.
       noise /= math.sqrt(num_rounds)
       num_rounds = 1
-    interval = self._coarseness * _choose_interval(noise, prob, num_rounds)
+    grid = _choose_grid(noise, prob, num_rounds, self._coarseness)
+    if grid is None:
+      return None
+    interval, least_size = grid
     directions = {
       'poisson': ('remove', 'add'),
       'fixed_size': ('remove',) if self._one_sided else ('both',),
@@ -149,7 +162,10 @@ class PrivacyLossRounds:
     if prob == 1:
       directions = ('both',)
     one_round = privacy_loss_distribution.PrivacyLossDistribution(
-      *(_build_pmf(noise, prob, interval, each) for each in directions)
+      *(
+        _build_pmf(noise, prob, interval, each, least_size)
+        for each in directions
+      )
     )
     return one_round.self_compose(num_rounds)
 
@@ -232,22 +248,51 @@ def _compute_exchanged_delta(
     special.log_ndtr(cut / noise) + math.log1p(-prob),
     special.log_ndtr((cut - 1) / noise) + math.log(prob),
   )
-  delta = upper - np.exp(epsilon + log_lower)
+  with np.errstate(over='ignore'):
+    delta = upper - np.exp(epsilon + log_lower)
   return np.clip(np.where(reachable, delta, least), least, 1)
 
 
-def _choose_interval(noise: float, prob: float, num_rounds: int) -> float:
-  """Returns the width of a grid cell for losses of this size."""
-  # Any width gives a bound. A width well below the spread of one round's loss
-  # gives a tight one, and the number of points bounds time and memory.
-  variance = prob**2 * math.expm1(min(noise**-2, 50))
+def _choose_grid(
+  noise: float, prob: float, num_rounds: int, coarseness: float
+) -> tuple[float, int] | None:
+  """Returns the width of a grid cell, and the least cells of one round.
+
+  None where the losses are too large for any grid.
+  """
+  mean, stddev = _measure_losses(noise, prob)
   _, largest = _bound_losses(noise, prob, 'both')
-  spread = min(
-    num_rounds * largest,
-    num_rounds * variance + 12 * math.sqrt(num_rounds * variance) + largest,
+  spread = math.sqrt(num_rounds) * stddev
+  if num_rounds * mean - 12 * spread > _LARGEST_EPSILON:
+    return None
+  # Any width gives a bound. A width well below the spread of one round's loss
+  # gives a tight one, and the number of cells bounds time and memory.
+  finest = (24 * spread + 2 * largest) / _MAX_POINTS
+  interval = max(min(_DEFAULT_INTERVAL, stddev / 100), finest) * coarseness
+  # dp_accounting bounds the length of the result by Chernoff bounds whose
+  # orders are 1 to 20 over the length of one round: empty cells around a short
+  # one save it from a result a hundred times too long.
+  return interval, min(int(spread / interval), 2 * _MAX_POINTS)
+
+
+def _measure_losses(noise: float, prob: float) -> tuple[float, float]:
+  """Returns about the mean and standard deviation of one round's loss.
+
+  Only to choose a grid: the larger ones of removal and addition, by a sum.
+  """
+  outputs = np.linspace(-10 * noise, 1 + 10 * noise, 4001)
+  gaussian = np.exp(-0.5 * (outputs / noise) ** 2)
+  shifted = np.exp(-0.5 * ((outputs - 1) / noise) ** 2)
+  log_ratio = (outputs - 0.5) / noise**2
+  losses = np.logaddexp(
+    math.log1p(-prob) if prob < 1 else -np.inf, math.log(prob) + log_ratio
   )
-  finest = max(spread, largest) / _MAX_POINTS
-  return max(min(_DEFAULT_INTERVAL, math.sqrt(variance) / 100), finest)
+  mixture = (1 - prob) * gaussian + prob * shifted
+  mean = np.average(losses, weights=mixture)
+  square = max(
+    np.average(losses**2, weights=weights) for weights in (mixture, gaussian)
+  )
+  return float(mean), math.sqrt(square)
 
 
 def _bound_losses(
@@ -270,7 +315,11 @@ def _bound_losses(
 
 
 def _build_pmf(
-  noise: float, prob: float, interval: float, direction: str
+  noise: float,
+  prob: float,
+  interval: float,
+  direction: str,
+  least_size: int = 2,
 ) -> pld_pmf.PLDPmf:
   """Returns a discrete pair that dominates one round, as its losses.
 
@@ -280,10 +329,13 @@ def _build_pmf(
     interval: Width of a grid cell.
     direction: 'remove' (mixture against Gaussian), 'add' (the same exchanged),
       or 'both' (the symmetric curve that holds for either).
+    least_size: The least number of cells; those beyond the losses stay empty.
   """
   smallest, largest = _bound_losses(noise, prob, direction)
   low = math.floor(smallest / interval)
   high = max(math.ceil(largest / interval), low + 1)
+  padding = max(0, least_size - (high - low) + 1) // 2
+  low, high = low - padding, high + padding
   epsilons = np.arange(low, high + 1) * interval
   if direction == 'remove':
     deltas = compute_sampled_delta(noise, prob, epsilons)

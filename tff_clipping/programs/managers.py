@@ -53,8 +53,7 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
     """
     self._path = path
     # A program that was killed may have left some.
-    for leftover in path.parent.glob(f'{path.name}_temp*'):
-      leftover.unlink()
+    self._remove_unfinished()
     try:
       self._manager = tff.program.CSVFileReleaseManager(
         os.fspath(path),
@@ -78,6 +77,14 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
       value: A structure of numbers.
       key: The number of the round.
     """
-    await self._manager.release(value, key)
+    try:
+      await self._manager.release(value, key)
+    except BaseException:
+      self._remove_unfinished()
+      raise
     storage.sync(self._path)
     storage.sync(self._path.parent)
+
+  def _remove_unfinished(self) -> None:
+    for path in self._path.parent.glob(f'{self._path.name}_temp*'):
+      path.unlink()

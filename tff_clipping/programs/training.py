@@ -188,11 +188,14 @@ class TrainingProgram:
       metrics.update(self._evaluate(output.state, round_num))
       if not math.isfinite(metrics['test_loss']):
         return _diverged('The test loss is', round_num)
+    expected_norms = self._estimate(round_num, cohort, state)
     with interruption.shield():
       if self.update_records is not None:
         with storage.writing(f'The updates of round {round_num}'):
           metrics.update(
-            self.update_records.record(round_num, cohort, output.metrics)
+            self.update_records.record(
+              round_num, cohort, output.metrics, expected_norms
+            )
           )
       self._release(metrics)
       progress.done = round_num, output.state
@@ -200,6 +203,16 @@ class TrainingProgram:
         self._save(progress)
     self.on_round(metrics)
     return None
+
+  def _estimate(self, round_num: int, cohort: Sequence[str], state: Any) -> Any:
+    """Returns what the update records estimate of a round from its model."""
+    if self.update_records is None:
+      return None
+    weights = self.process.get_model_weights(state)
+    try:
+      return self.update_records.estimate(round_num, cohort, weights)
+    except Exception as e:
+      raise RoundError(f'The estimates of round {round_num} failed: {e}') from e
 
   def _check_ledger(self, round_num: int) -> None:
     """Raises if the ledger shows less than the rounds of the checkpoint."""

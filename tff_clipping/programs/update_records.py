@@ -8,10 +8,11 @@ import collections
 import csv
 import os
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tff_clipping.programs import storage
 
@@ -22,6 +23,8 @@ SUMMARY_FIELDS = (
   'clipped_fraction',
 )
 
+EstimateFn = Callable[[Any, int, Sequence[str]], ArrayLike]
+
 
 class UpdateRecords:
   """Summaries of `build_fed_avg`'s update measurements, and files of them.
@@ -29,8 +32,11 @@ class UpdateRecords:
   For each chosen round t (from 0, as in the paper's figures) there is a file
   `round_0000t.csv` with a row for each client: its id, the norm of its update
   before clipping, the angle to the last global update in degrees, and the
-  factor alpha = min(1, c / norm) that clipping scales it by. A last row, with
-  the id 'mean' and no factor, is of the aggregate.
+  factor alpha = min(1, c / norm) that clipping scales it by. Where the process
+  clips models and so measures `model_norm`, the factor is that of the model.
+  With estimates there is one more column, `expected_norm`: ||E[Delta x_i]||, of
+  which the theorem's alpha~ is made. A last row, with the id 'mean' and neither
+  factor nor expected norm, is of the aggregate.
   """
 
   def __init__(
@@ -39,6 +45,7 @@ class UpdateRecords:
     *,
     rounds: Collection[int],
     clipping_norm: float | None,
+    expected_norms: EstimateFn | None = None,
   ):
     """Initializes the records.
 
@@ -46,13 +53,41 @@ class UpdateRecords:
       folder: Where the files are; made when the first is written.
       rounds: The rounds t to write, from 0.
       clipping_norm: The clipping threshold c, `None` without clipping.
+      expected_norms: Returns the `expected_norm` of each client of a cohort, in
+        its order, from the model weights x^t, t and the ids; for example by
+        `tff_clipping.learning.build_update_estimates`. `None` for no estimates.
     """
     self._folder = pathlib.Path(folder)
     self._rounds = frozenset(rounds)
     self._clipping_norm = clipping_norm
+    self._expected_norms = expected_norms
+
+  def estimate(
+    self, round_num: int, cohort: Sequence[str], weights: Any
+  ) -> np.ndarray | None:
+    """Returns the expected norms of a chosen round's clients.
+
+    Args:
+      round_num: The number of the round, from 1.
+      cohort: The ids of the clients.
+      weights: The model weights before the round, x^t.
+
+    Returns:
+      A value for each client, in order; `None` for other rounds and without
+      estimates. It takes as long as some rounds, so it is not part of `record`.
+    """
+    if self._expected_norms is None or round_num - 1 not in self._rounds:
+      return None
+    return np.asarray(
+      self._expected_norms(weights, round_num - 1, cohort), np.float64
+    )
 
   def record(
-    self, round_num: int, cohort: Sequence[str], metrics: Mapping[str, Any]
+    self,
+    round_num: int,
+    cohort: Sequence[str],
+    metrics: Mapping[str, Any],
+    expected_norms: np.ndarray | None = None,
   ) -> collections.OrderedDict[str, float]:
     """Writes a round if it is chosen, and returns its summary.
 
@@ -61,16 +96,29 @@ class UpdateRecords:
       cohort: The ids of the clients, in the order of the measurements.
       metrics: The metrics of the process, with `update_norm` and `update_angle`
         under `client_work` and `aggregate`.
+      expected_norms: What `estimate` returned for the round.
 
     Returns:
       A value for each of `SUMMARY_FIELDS`; NaN where there is none.
     """
-    norms = np.asarray(metrics['client_work']['update_norm'], np.float64)
-    angles = np.asarray(metrics['client_work']['update_angle'], np.float64)
+    measured = {
+      name: np.asarray(values, np.float64)
+      for name, values in metrics['client_work'].items()
+    }
+    norms = measured['update_norm']
+    to_clip = measured.get('model_norm', norms)
     if round_num - 1 in self._rounds:
-      self._write(round_num - 1, cohort, norms, angles, metrics['aggregate'])
+      columns = collections.OrderedDict(
+        client_id=cohort,
+        update_norm=norms,
+        angle_degrees=measured['update_angle'],
+        clip_factor=self._clip_factors(to_clip),
+      )
+      if expected_norms is not None:
+        columns['expected_norm'] = expected_norms
+      self._write(round_num - 1, columns, metrics['aggregate'])
     clipped = (
-      np.mean(~(norms <= self._clipping_norm))
+      np.mean(~(to_clip <= self._clipping_norm))
       if self._clipping_norm is not None and len(norms)
       else np.nan
     )
@@ -83,24 +131,25 @@ class UpdateRecords:
       zip(SUMMARY_FIELDS, map(float, values), strict=True)
     )
 
-  def _write(self, t: int, cohort, norms, angles, aggregate) -> None:
+  def _clip_factors(self, norms: np.ndarray) -> np.ndarray:
+    if self._clipping_norm is None:
+      return np.ones_like(norms)
+    return np.minimum(
+      1.0, self._clipping_norm / np.maximum(norms, np.finfo(np.float64).tiny)
+    )
+
+  def _write(
+    self, t: int, columns: Mapping[str, Sequence], aggregate: Mapping[str, Any]
+  ) -> None:
     self._folder.mkdir(parents=True, exist_ok=True)
-    factors = np.ones_like(norms)
-    if self._clipping_norm is not None:
-      factors = np.minimum(
-        1.0, self._clipping_norm / np.maximum(norms, np.finfo(np.float64).tiny)
-      )
     path = self._folder / f'round_{t:05d}.csv'
     with (
       storage.replacing(path) as new,
       open(new, 'w', newline='') as file,
     ):
       writer = csv.writer(file)
-      writer.writerow(
-        ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
-      )
-      for row in zip(cohort, norms, angles, factors, strict=True):
+      writer.writerow(columns)
+      for row in zip(*columns.values(), strict=True):
         writer.writerow(row)
-      writer.writerow(
-        ['mean', aggregate['update_norm'], aggregate['update_angle'], '']
-      )
+      mean = ['mean', aggregate['update_norm'], aggregate['update_angle']]
+      writer.writerow(mean + [''] * (len(columns) - len(mean)))

@@ -1,4 +1,4 @@
-"""Theorem 1 term by term, with its conditions, and Theorem 2.
+"""Theorem 1 term by term, with its conditions.
 
 Here f is the mean of the clients' losses, as the proof of Theorem 1 takes it
 (the paper's eq. (1) has the sum), and `noise_stddev` is σ of the noise that
@@ -301,99 +301,8 @@ def standard_learning_rates(
   return eta_l, math.sqrt(local_steps * clients_per_round)
 
 
-def theorem_2_stddev(
-  *,
-  clipping_norm: float,
-  num_clients: int,
-  clients_per_round: int,
-  num_rounds: int,
-  target_epsilon: float,
-  target_delta: float,
-  v: float = 1.0,
-) -> float:
-  """The least σ of each client's noise: σ² = v c² P T ln(1/δ) / (N² ε²).
-
-  v is a constant that the theorem does not give (`implied_v`). The theorem
-  says 'Algorithm 1', which has no noise, and means DP-FedAvg.
-
-  Args:
-    clipping_norm: c.
-    num_clients: N.
-    clients_per_round: P.
-    num_rounds: T.
-    target_epsilon: ε.
-    target_delta: δ.
-    v: The theorem's v.
-
-  Source: Theorem 2.
-  """
-  validation.check_positive('clipping_norm', clipping_norm)
-  validation.check_count('clients_per_round', clients_per_round)
-  _check_privacy(target_epsilon, target_delta)
-  validation.check_positive('v', v)
-  validation.check_count('num_clients', num_clients)
-  validation.check_count('num_rounds', num_rounds)
-  if clients_per_round > num_clients:
-    raise ValueError(
-      f'`clients_per_round` must be at most {num_clients}, found '
-      f'{clients_per_round}.'
-    )
-  variance = v * clients_per_round * num_rounds * math.log(1.0 / target_delta)
-  return clipping_norm * math.sqrt(variance) / (num_clients * target_epsilon)
-
-
-def theorem_2_least_u(
-  *,
-  num_clients: int,
-  clients_per_round: int,
-  num_rounds: int,
-  target_epsilon: float,
-) -> float:
-  """ε / (q² T), q = P/N: the u with which ε <= u q² T just holds.
-
-  u is a constant that the theorem does not give. At N = 1920, P = 80, T = 100
-  and ε = 1.5 it would have to be 8.64, so that the paper's own figures rest on
-  an accountant and not on this theorem.
-
-  Source: Theorem 2.
-  """
-  return target_epsilon * num_clients**2 / (clients_per_round**2 * num_rounds)
-
-
-def implied_v(
-  *,
-  noise_multiplier: float,
-  num_clients: int,
-  clients_per_round: int,
-  num_rounds: int,
-  target_epsilon: float,
-  target_delta: float,
-) -> float:
-  """The v with which Theorem 2 asks for an accountant's noise multiplier z.
-
-  The noise of P clients is σ √P = z c, so v = z² ε² N² / (P² T ln(1/δ)).
-
-  Source: Theorem 2.
-  """
-  validation.check_positive('noise_multiplier', noise_multiplier)
-  unit = theorem_2_stddev(
-    clipping_norm=1.0,
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
-    num_rounds=num_rounds,
-    target_epsilon=target_epsilon,
-    target_delta=target_delta,
-  )
-  return noise_multiplier**2 / (clients_per_round * unit**2)
-
-
 def _check_constants(constants: str) -> None:
   if constants not in ('statement', 'proof'):
     raise ValueError(
       f"`constants` must be 'statement' or 'proof', found {constants!r}."
     )
-
-
-def _check_privacy(target_epsilon: float, target_delta: float) -> None:
-  validation.check_positive('target_epsilon', target_epsilon)
-  validation.check_probability('target_delta', target_delta)

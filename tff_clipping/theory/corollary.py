@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_clipping.theory import bounds, validation
+from tff_clipping.theory import bounds, theorem_2, validation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ def corollary_1_terms(
   Source: Corollary 1, eq. (9).
   """
   _check_nothing_is_clipped(problem, budget)
-  noise_stddev = bounds.theorem_2_stddev(
+  noise_stddev = theorem_2.theorem_2_stddev(
     clipping_norm=(
       schedule.client_learning_rate
       * schedule.local_steps

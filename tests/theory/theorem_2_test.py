@@ -1,10 +1,11 @@
-"""Tests of tff_clipping.privacy.theorem_2."""
+"""Tests of Theorem 2, of which there is one for theory and for privacy."""
 
 import math
 
 import pytest
 
-from tff_clipping.privacy import accounting, theorem_2
+from tff_clipping import privacy
+from tff_clipping.theory import theorem_2
 
 PAPER = {
   'num_clients': 1920,
@@ -24,12 +25,23 @@ def test_stddev_by_hand():
 
 
 def test_implied_constant_gives_the_noise_of_each_client():
-  multiplier = accounting.calibrate_noise_multiplier(**PAPER)
+  multiplier = privacy.calibrate_noise_multiplier(**PAPER)
   v = theorem_2.theorem_2_constant(noise_multiplier=multiplier, **PAPER)
   # z^2 epsilon^2 / (q^2 T ln(1/delta)), with z = 1.52999.
   assert v == pytest.approx(2.6351, rel=1e-4)
   stddev = theorem_2.theorem_2_stddev(clipping_norm=0.3, v=v, **PAPER)
   assert stddev == pytest.approx(multiplier * 0.3 / math.sqrt(80))
+
+
+def test_the_papers_setting_is_outside_the_theorem_for_small_u():
+  setting = {k: v for k, v in PAPER.items() if k != 'target_delta'}
+  # 1.5 * 1920^2 / (80^2 * 100)
+  assert theorem_2.theorem_2_least_u(**setting) == pytest.approx(8.64)
+
+
+def test_privacy_exports_the_same_functions():
+  assert privacy.theorem_2_stddev is theorem_2.theorem_2_stddev
+  assert privacy.theorem_2_constant is theorem_2.theorem_2_constant
 
 
 @pytest.mark.parametrize(
@@ -39,7 +51,7 @@ def test_implied_constant_gives_the_noise_of_each_client():
     ({'v': None}, TypeError, '`v` must be a number'),
     ({'clipping_norm': -1.0}, ValueError, '`clipping_norm` must be positive'),
     ({'num_rounds': 1.5}, TypeError, '`num_rounds` must be an integer'),
-    ({'target_delta': 1}, ValueError, '`target_delta` must be above 0'),
+    ({'target_delta': 1}, ValueError, '`target_delta` must be between 0'),
     ({'target_epsilon': 0}, ValueError, '`target_epsilon` must be positive'),
     ({'clients_per_round': 2000}, ValueError, '`clients_per_round` must be at'),
   ],

@@ -1,0 +1,273 @@
+r"""Estimates what Theorem 1 assumes of the losses, on the models of a run.
+
+  python -m tasks.estimate_constants runs/fed_avg
+
+Writes constants.json into the run folder, from which `analysis.report` shows
+the terms of the bound by round. The estimates are at the initial model and at
+those of the checkpoints that are kept, and along the clients' local steps from
+them:
+
+  smoothness      L, the largest ||grad f_i(x) - grad f_i(y)|| / ||x - y|| of
+                  two models in a row: on a client's local path, and from one
+                  checkpoint to the next
+  gradient_bound  G, the largest norm of a stochastic gradient
+  local_stddev    sigma_l, of the client with the largest: the root of the mean
+                  of ||g_i - grad f_i||^2 over its local steps
+  global_stddev   sigma_g, the largest ||grad f_i - grad f||
+  initial_gap     f(x^0) - f*, with 0 for f*, below which no cross-entropy is
+
+The theorem wants bounds for all models and clients, so the first four are lower
+estimates, and the last is an upper one. As in the theorem's proof f is the MEAN
+of the clients' losses f_i, each with the same weight, and not their sum as in
+Eq. (1); f_i is the mean over client i's training examples. The figures are
+exact and no part of a private run's guarantee: such a run needs
+--simulation_diagnostics.
+
+Exit codes: 0 finished, 2 wrong arguments; 1 is a failure.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import app, flags, logging
+
+from tasks import experiment, run_folder
+
+# TensorFlow's start-up messages are not about the user's run.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', None, "The folder of the data's official files; else downloaded."
+)
+_CACHE_DIR = flags.DEFINE_string(
+  'cache_dir', None, 'Where downloads and client stores go; else the XDG cache.'
+)
+_MAX_CLIENTS = flags.DEFINE_integer(
+  'max_clients', 200, 'Measure so many clients, drawn at random; at least 1.'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Constants:
+  """The constants of Theorem 1, as estimated; see the module.
+
+  Attributes:
+    smoothness: L.
+    gradient_bound: G.
+    local_stddev: sigma_l.
+    global_stddev: sigma_g.
+    initial_gap: f(x^0) - f*.
+    root_mean_square_local_stddev: As `local_stddev`, over all clients.
+    root_mean_square_global_stddev: As `global_stddev`, over all clients.
+  """
+
+  smoothness: float
+  gradient_bound: float
+  local_stddev: float
+  global_stddev: float
+  initial_gap: float
+  root_mean_square_local_stddev: float
+  root_mean_square_global_stddev: float
+
+
+def combine(measured: Sequence[Mapping[str, np.ndarray]]) -> Constants:
+  """Returns the constants of measurements at several models.
+
+  Args:
+    measured: For each model, the first being x^0, a value for each client of
+      every one of `learning.gradient_estimates.MEASUREMENTS`.
+  """
+  rows = {
+    name: np.array([np.asarray(m[name], np.float64) for m in measured])
+    for name in measured[0]
+  }
+  return Constants(
+    smoothness=float(
+      max(rows['local_smoothness'].max(), rows['global_smoothness'].max())
+    ),
+    gradient_bound=float(rows['largest_gradient_norm'].max()),
+    local_stddev=float(np.sqrt(rows['local_variance'].max())),
+    global_stddev=float(rows['global_deviation'].max()),
+    initial_gap=float(rows['loss'][0].mean()),
+    root_mean_square_local_stddev=float(np.sqrt(rows['local_variance'].mean())),
+    root_mean_square_global_stddev=float(
+      np.sqrt(np.mean(rows['global_deviation'] ** 2))
+    ),
+  )
+
+
+def estimate(
+  folder: run_folder.RunFolder,
+  *,
+  max_clients: int = 200,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> dict[str, Any]:
+  """Estimates the constants of a run and writes its constants.json.
+
+  Args:
+    folder: The folder of a run with a checkpoint.
+    max_clients: How many clients to measure at most.
+    data_dir: The folder of the data's official files, `None` to download them.
+    cache_dir: The folder of downloads and client stores, `None` for the user's
+      cache folder.
+
+  Returns:
+    The contents of constants.json.
+
+  Raises:
+    ValueError: If the folder is no such run, or another program has it open.
+  """
+  # TensorFlow takes seconds to import: a wrong folder is found before that.
+  config = _read_config(folder)
+  from tasks import runner
+  from tff_clipping import learning, runtime
+  from tff_clipping.programs import client_store
+
+  if not config.measures_updates:
+    raise ValueError(
+      '`run_dir` must be a run with `simulation_diagnostics` if it is private, '
+      "since its clients' exact gradients are measured, found one without: "
+      f'{folder.path}.'
+    )
+  if max_clients < 1:
+    raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')
+  cache_dir = cache_dir or str(client_store.default_cache_dir())
+  task = runner.create_task(config, data_dir=data_dir, cache_dir=cache_dir)
+  model_fn = runner.create_model_fn(config, task)
+  with folder.open(config, resume=True):
+    store = task.write_client_store(cache_dir)
+    runtime.set_default_context()
+    process = runner.create_process(
+      config, runner.create_plan(config, task.num_clients), model_fn, store
+    )
+    models = _load_models(folder, process)
+    client_ids = _draw_clients(store, max_clients)
+    computations = learning.build_gradient_estimates(
+      model_fn, **runner.local_work(config, store)
+    )
+    measured = []
+    previous = None
+    for round_num, model in models.items():
+      mean_gradient = computations.mean_gradient(model, client_ids)
+      measured.append(
+        computations.measure(
+          model,
+          model if previous is None else previous,
+          mean_gradient,
+          round_num,
+          client_ids,
+        )
+      )
+      previous = model
+    contents = dataclasses.asdict(combine(measured)) | dict(
+      rounds=list(models),
+      num_clients=len(client_ids),
+      objective='f is the mean of the f_i of all clients, f* is taken to be 0',
+      estimated='Lower estimates, from exact gradients of the clients, but for '
+      'initial_gap, which is an upper one; for simulations only.',
+    )
+    folder.write_json(folder.constants, contents)
+  return contents
+
+
+def main(argv: Sequence[str]) -> int:
+  """Estimates the constants of the run that is named; returns the exit code."""
+  try:
+    if len(argv) != 2:
+      raise ValueError(
+        f'`run_dir` must be the one argument, found {len(argv) - 1}.'
+      )
+    folder = run_folder.RunFolder(argv[1])
+    contents = estimate(
+      folder,
+      max_clients=_MAX_CLIENTS.value,
+      data_dir=_DATA_DIR.value,
+      cache_dir=_CACHE_DIR.value,
+    )
+  except (ValueError, TypeError, ModuleNotFoundError) as e:
+    print(f'Error: {" ".join(str(e).split())}', file=sys.stderr)
+    return 2
+  except (OSError, RuntimeError) as e:
+    print(f'Error: {" ".join(str(e).split())}', file=sys.stderr)
+    return 1
+  for field in dataclasses.fields(Constants):
+    print(f'{field.name:31} {contents[field.name]:.4g}')
+  print(
+    f'{contents["num_clients"]} clients at the models after rounds '
+    f'{", ".join(map(str, contents["rounds"]))}: {folder.constants}'
+  )
+  return 0
+
+
+def run() -> None:
+  """Parses the flags, runs `main` and exits with its code.
+
+  `absl.app.run` would break Keras here, as in `tasks.train`.
+  """
+  app.define_help_flags()
+  try:
+    argv = flags.FLAGS(sys.argv)
+  except flags.Error as e:
+    print(f'Error: {" ".join(str(e).split())}', file=sys.stderr)
+    sys.exit(2)
+  logging.use_absl_handler()
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+  sys.exit(main(argv))
+
+
+def _read_config(folder: run_folder.RunFolder) -> experiment.ExperimentConfig:
+  try:
+    saved = json.loads(folder.config.read_text())['experiment']
+    return experiment.ExperimentConfig(
+      **{**saved, 'update_rounds': tuple(saved['update_rounds'])}
+    )
+  except (OSError, ValueError, KeyError, TypeError) as e:
+    raise ValueError(
+      f'`run_dir` must be the folder of a run, found {folder.path}: {e}'
+    ) from e
+
+
+def _load_models(folder: run_folder.RunFolder, process) -> dict[int, Any]:
+  """Returns x^0 and the models of the checkpoints, by their rounds."""
+  from tff_clipping.programs.checkpoints import Checkpoints
+
+  initial = process.initialize()
+  checkpoints = Checkpoints(folder.checkpoints, keep=1)
+  rounds = checkpoints.rounds()
+  if not rounds:
+    raise ValueError(
+      f'`run_dir` must be a run with a checkpoint, found none in {folder.path}.'
+    )
+  models = {0: process.get_model_weights(initial)}
+  for round_num in rounds:
+    if round_num:
+      state = checkpoints.load(round_num, initial)
+      models[round_num] = process.get_model_weights(state)
+  return models
+
+
+def _draw_clients(store, max_clients: int) -> list[str]:
+  """Returns clients with examples, the same ones for the same store."""
+  candidates = [
+    client_id
+    for client_id, num_examples in zip(
+      store.client_ids, store.num_examples, strict=True
+    )
+    if num_examples
+  ]
+  if len(candidates) <= max_clients:
+    return candidates
+  rng = np.random.default_rng(0)
+  drawn = rng.choice(len(candidates), size=max_clients, replace=False)
+  return [candidates[index] for index in sorted(drawn)]
+
+
+if __name__ == '__main__':
+  run()

@@ -1,0 +1,130 @@
+"""One table over the runs of a sweep, as CSV, as Markdown and on the screen."""
+
+import csv
+import dataclasses
+import io
+import json
+import pathlib
+from collections.abc import Sequence
+
+import pandas as pd
+
+from tasks.run_folder import RunFolder
+
+NOT_STARTED = 'not started'
+NOT_FINISHED = 'not finished'
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepRow:
+  """What a table says of one run; `None` for what is not known.
+
+  Attributes:
+    values: The values of the flags that the sweep varies.
+    status: How it ended, or why it did not.
+    rounds: The rounds done.
+    final_accuracy: The last test accuracy, from 0 to 1.
+    best_accuracy: The largest one; an optimistic figure.
+    final_loss: The last test loss.
+    epsilon: What the ledger has charged.
+    actual_epsilon: What the sampler really gives, where that is another figure.
+    seconds_per_round: The median.
+  """
+
+  values: dict[str, str]
+  status: str
+  rounds: int | None = None
+  final_accuracy: float | None = None
+  best_accuracy: float | None = None
+  final_loss: float | None = None
+  epsilon: float | None = None
+  actual_epsilon: float | None = None
+  seconds_per_round: float | None = None
+
+
+def read_row(
+  folder: RunFolder, values: dict[str, str], status: str
+) -> SweepRow:
+  """Returns the row of a run, from the files in its folder."""
+  measured = {}
+  try:
+    measured = _summarize(pd.read_csv(folder.metrics))
+  except (OSError, ValueError, KeyError, IndexError):
+    pass  # Not begun yet, or damaged, which the run itself reports.
+  return SweepRow(
+    values=values, status=status, **measured, **_read_ledger(folder.ledger)
+  )
+
+
+def write_tables(rows: Sequence[SweepRow], folder: pathlib.Path) -> str:
+  """Writes sweep.csv and sweep.md, and returns the table as Markdown."""
+  cells = _cells(rows)
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerows(cells)
+  _replace(folder / 'sweep.csv', text.getvalue())
+  markdown = _markdown(cells)
+  _replace(folder / 'sweep.md', markdown)
+  return markdown
+
+
+def _summarize(metrics: pd.DataFrame) -> dict[str, float]:
+  evaluated = metrics.dropna(subset=['test_accuracy'])
+  seconds = metrics['round_seconds'].dropna()
+  return dict(
+    rounds=int(metrics['round_num'].iloc[-1]),
+    final_accuracy=float(evaluated['test_accuracy'].iloc[-1]),
+    best_accuracy=float(evaluated['test_accuracy'].max()),
+    final_loss=float(evaluated['test_loss'].iloc[-1]),
+    seconds_per_round=float(seconds.median()) if len(seconds) else None,
+  )
+
+
+def _read_ledger(path: pathlib.Path) -> dict[str, float]:
+  """Returns what the last line says; the ledger itself is checked elsewhere."""
+  try:
+    last = json.loads(path.read_text().splitlines()[-1])
+    charged = {
+      key: last[key] for key in ('epsilon', 'actual_epsilon') if key in last
+    }
+  except (OSError, ValueError, IndexError, TypeError):
+    return {}
+  return charged
+
+
+def _cells(rows: Sequence[SweepRow]) -> list[list[str]]:
+  """Returns the header and the rows, without columns that are all empty."""
+  columns = {
+    name: [row.values[name] for row in rows] for name in rows[0].values
+  }
+  for field in dataclasses.fields(SweepRow):
+    if field.name == 'values':
+      continue
+    found = [getattr(row, field.name) for row in rows]
+    if any(value is not None for value in found):
+      columns[field.name] = [_format(value) for value in found]
+  return [list(columns), *map(list, zip(*columns.values(), strict=True))]
+
+
+def _format(value) -> str:
+  if value is None:
+    return ''
+  return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def _markdown(cells: Sequence[Sequence[str]]) -> str:
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  header, *rows = (
+    '| '
+    + ' | '.join(c.ljust(w) for c, w in zip(row, widths, strict=True))
+    + ' |\n'
+    for row in cells
+  )
+  rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|\n'
+  return header + rule + ''.join(rows)
+
+
+def _replace(path: pathlib.Path, text: str) -> None:
+  """Writes a file whole or not at all."""
+  new = path.with_name(f'.{path.name}.new')
+  new.write_text(text)
+  new.replace(path)

@@ -1,0 +1,332 @@
+"""Tests of runs that are killed, on disks that are full, with damaged files.
+
+The runs are processes of their own; see `fault_program`.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import types
+
+import pandas as pd
+import pytest
+
+from tff_clipping import privacy
+
+_ROOT = pathlib.Path(__file__).parent.parent.parent
+_KILLED = -9
+
+
+class _Server:
+  """A process that starts runs."""
+
+  def __init__(self, folder):
+    self._log = folder / 'log'
+    self._process = subprocess.Popen(
+      [sys.executable, '-m', 'tests.programs.fault_program'],
+      cwd=_ROOT,
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+      env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3', 'OMP_NUM_THREADS': '1'},
+    )
+
+  def run(self, kind, **settings):
+    """Returns the status of a run, and what it wrote down."""
+    self._log.unlink(missing_ok=True)
+    run = dict(kind=kind, log=str(self._log), **settings)
+    self._process.stdin.write(json.dumps(run) + '\n')
+    self._process.stdin.flush()
+    status = json.loads(self._process.stdout.readline())
+    events = []
+    if self._log.exists():
+      events = [json.loads(x) for x in self._log.read_text().splitlines()]
+    return types.SimpleNamespace(
+      status=status,
+      end=events[-1][1:] if events and events[-1][0] == 'end' else None,
+      error=events[-1][1]
+      if events and events[-1][0] == 'storage error'
+      else None,
+      released=[e[1] for e in events if e[0] == 'release'],
+      saved={e[1]: e[2] for e in events if e[0] == 'save'},
+    )
+
+  def run_small(self, folder, num_rounds, **settings):
+    return self.run(
+      'small', folder=str(folder), num_rounds=num_rounds, **settings
+    )
+
+  def close(self):
+    self._process.stdin.close()
+    self._process.wait(timeout=60)
+
+
+@pytest.fixture(scope='module')
+def server(tmp_path_factory):
+  server = _Server(tmp_path_factory.mktemp('server'))
+  yield server
+  server.close()
+
+
+@pytest.fixture(scope='module')
+def expected(server, tmp_path_factory):
+  """The state after each round of a run that never stopped."""
+  run = server.run_small(tmp_path_factory.mktemp('expected') / 'run', 40)
+  assert run.status == 0
+  assert sorted(run.saved) == list(range(41))
+  assert len(set(run.saved.values())) == 41
+  return run.saved
+
+
+def _charged(folder):
+  lines = (folder / 'ledger.jsonl').read_text().splitlines()
+  return [x['round_num'] for x in map(json.loads, lines) if 'round_num' in x]
+
+
+def _assert_in_order(folder, num_rounds):
+  """Checks the files of a run of `run_small` that has ended."""
+  metrics = pd.read_csv(folder / 'metrics.csv')
+  assert metrics['round_num'].tolist() == list(range(num_rounds + 1))
+  rounds = {f'round_{num_rounds}', f'round_{num_rounds - 1}'}
+  assert {p.name for p in (folder / 'checkpoints').iterdir()} == rounds
+  names = {'ledger.jsonl', 'ledger.jsonl.seal', 'metrics.csv', 'tb'}
+  assert {p.name for p in folder.iterdir()} == {*names, 'checkpoints'}
+
+
+@contextlib.contextmanager
+def _tmpfs(path, size):
+  """Mounts a small disk, or skips the test."""
+  path.mkdir()
+  mount = shutil.which('mount')
+  done = mount and subprocess.run(
+    [mount, '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)],
+    capture_output=True,
+  )
+  if not done or done.returncode:
+    pytest.skip('A small disk cannot be mounted here: it takes root.')
+  try:
+    yield path
+  finally:
+    subprocess.run(['umount', str(path)], check=True)
+
+
+def _fill(path, but):
+  """Takes all the space of a disk, but for so many bytes."""
+  free = os.statvfs(path)
+  with open(path / 'filler', 'wb') as file:
+    file.write(bytes(max(free.f_bavail * free.f_frsize - but, 0)))
+
+
+def test_a_killed_run_goes_on(server, expected, tmp_path):
+  released = 0
+  for kill_at in (20, 30, 45):
+    run = server.run_small(tmp_path / 'run', 4, kill_at=kill_at)
+    assert run.status == _KILLED
+    released += len(run.released)
+  run = server.run_small(tmp_path / 'run', 4)
+  assert run.status == 0
+  assert run.end[:2] == [4, expected[4]]
+  assert len(_charged(tmp_path / 'run')) >= released + len(run.released)
+  _assert_in_order(tmp_path / 'run', 4)
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on(
+  server, expected, tmp_path
+):
+  with _tmpfs(tmp_path / 'disk', '2m') as disk:
+    assert server.run_small(disk / 'run', 2).status == 0
+    for but in (0, 4096, 8192, 12288, 20480, 32768, 49152):
+      _fill(disk, but)
+      run = server.run_small(disk / 'run', 40)
+      (disk / 'filler').unlink()
+      assert run.status == 5, but
+      assert 'could not be written: ' in run.error
+      assert 'No space left on device' in run.error
+      assert '\n' not in run.error
+      # What is there is whole, and nothing else is there.
+      pd.read_csv(disk / 'run' / 'metrics.csv')
+      left = {p.name for p in (disk / 'run').rglob('*')}
+      assert not [name for name in left if '_temp' in name]
+      assert 'unfinished' not in left
+    run = server.run_small(disk / 'run', 40)
+    assert run.status == 0
+    assert run.end[:2] == [40, expected[40]]
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_of_the_first_rounds(server, expected, tmp_path):
+  """Every change of the file system, from the empty folder on."""
+  steps = server.run_small(tmp_path / 'all', 1, kill_at=0).end[2]
+  assert steps > 30
+  for kill_at in range(1, steps + 1):
+    folder = tmp_path / str(kill_at)
+    _assert_goes_on(server, expected, folder, kill_at)
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_of_a_later_round(server, expected, tmp_path):
+  before = tmp_path / 'before'
+  assert server.run_small(before, 3).status == 0
+  shutil.copytree(before, tmp_path / 'all')
+  steps = server.run_small(tmp_path / 'all', 4, kill_at=0).end[2]
+  assert steps > 20
+  for kill_at in range(1, steps + 1):
+    folder = tmp_path / str(kill_at)
+    shutil.copytree(before, folder)
+    _assert_goes_on(server, expected, folder, kill_at, charged=3)
+
+
+def _assert_goes_on(server, expected, folder, kill_at, charged=0):
+  """Kills a run at a step and finishes it."""
+  num_rounds = 4 if charged else 1
+  killed = server.run_small(folder, num_rounds, kill_at=kill_at)
+  assert killed.status == _KILLED, kill_at
+  run = server.run_small(folder, num_rounds)
+  assert run.status == 0, kill_at
+  assert run.end[:2] == [num_rounds, expected[num_rounds]], kill_at
+  released = charged + len(killed.released) + len(run.released)
+  assert released <= len(_charged(folder)) <= num_rounds + 1, kill_at
+  _assert_in_order(folder, num_rounds)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_at_random(server, expected, tmp_path):
+  rng = random.Random(0)
+  kills, released, finished = 0, 0, 0
+  while kills < 20:
+    folder = tmp_path / f'run_{finished}'
+    run = server.run_small(folder, 40, kill_after=rng.uniform(0.2, 1.5))
+    released += len(run.released)
+    if run.status == _KILLED:
+      kills += 1
+      continue
+    assert run.status == 0
+    finished += 1
+    assert run.end[:2] == [40, expected[40]]
+    assert len(_charged(folder)) >= released
+    _assert_in_order(folder, 40)
+    released = 0
+  run = server.run_small(tmp_path / f'run_{finished}', 40)
+  assert run.end[:2] == [40, expected[40]]
+
+
+_CONFIG = dict(
+  task='embedded_digits',
+  partition='label_skew',
+  num_clients=40,
+  examples_per_client=10,
+  model='mlp',
+  algorithm='dp_fed_avg',
+  clients_per_round=8,
+  num_rounds=18,
+  local_steps=2,
+  batch_size=5,
+  client_learning_rate=0.1,
+  server_optimizer='adam',
+  server_learning_rate=0.01,
+  clipping_norm=1.0,
+  target_epsilon=8.0,
+  target_delta=1e-3,
+  sampling='poisson',
+  noise_seed=3,
+  rounds_per_checkpoint=1,
+  update_rounds=list(range(18)),
+  simulation_diagnostics=True,
+)
+
+# Where the round of the stage is charged a second time afterwards, and where it
+# is not: not charged yet, or in the checkpoint already.
+_STAGES = {
+  'before the charge': False,
+  'after the charge': True,
+  'after the round': True,
+  'after the updates': True,
+  'after the CSV file': True,
+  'after all metrics': True,
+  'before the checkpoint': True,
+  'in the checkpoint': True,
+  'after the checkpoint': False,
+}
+
+
+@pytest.mark.slow
+def test_an_experiment_killed_at_each_stage_of_a_round(server, tmp_path):
+  settings = dict(config=_CONFIG, cache_dir=str(tmp_path / 'cache'))
+  whole = server.run('experiment', folder=str(tmp_path / 'whole'), **settings)
+  assert whole.end[0] == 18
+  assert whole.end[2] == 'finished'
+  folder = tmp_path / 'run'
+  released = 0
+  expected = []
+  for round_num, (stage, again) in enumerate(_STAGES.items(), start=1):
+    run = server.run(
+      'experiment',
+      folder=str(folder),
+      stage=stage,
+      round_num=round_num,
+      **settings,
+    )
+    assert run.status == _KILLED, stage
+    released += len(run.released)
+    expected += [round_num, round_num] if again else [round_num]
+    assert len(_charged(folder)) >= released
+  # Seven rounds were charged twice, so the budget of 18 releases is spent after
+  # 11 rounds. The run stops there, before it passes the target.
+  run = server.run('experiment', folder=str(folder), **settings)
+  assert run.end == [11, whole.saved[11], 'budget exhausted']
+  assert _charged(folder) == [*expected, 10, 11]
+  plan = json.loads((folder / 'privacy.json').read_text())
+  assert plan['epsilon'] <= 8
+  metrics = pd.read_csv(folder / 'metrics.csv')
+  assert metrics['epsilon'].max() <= 8
+  result = json.loads((folder / 'result.json').read_text())
+  assert result['reason'] == 'budget exhausted'
+
+
+def test_a_cut_ledger_line_counts_and_a_changed_one_is_refused(
+  server, expected, tmp_path
+):
+  folder = tmp_path / 'run'
+  assert server.run_small(folder, 2).status == 0
+  ledger = folder / 'ledger.jsonl'
+  whole = ledger.read_bytes()
+  # As a crash leaves it: the next line was begun.
+  ledger.write_bytes(whole + whole.splitlines(keepends=True)[-1][:30])
+  run = server.run_small(folder, 3)
+  assert run.end[:2] == [3, expected[3]]
+  assert _charged(folder) == [1, 2, None, 3]
+
+  for damaged in (_flip(ledger.read_bytes(), 100), whole):
+    shutil.rmtree(tmp_path / 'copy', ignore_errors=True)
+    shutil.copytree(folder, tmp_path / 'copy')
+    (tmp_path / 'copy' / 'ledger.jsonl').write_bytes(damaged)
+    with pytest.raises(privacy.DamagedLedgerError, match='Line .* is damaged'):
+      _open_ledger(tmp_path / 'copy')
+
+  # Nor can it be left out.
+  for file in folder.glob('ledger.jsonl*'):
+    file.unlink()
+  run = server.run_small(folder, 4)
+  assert run.status == 5
+  assert 'The ledger shows 0 releases' in run.error
+
+
+def _open_ledger(folder):
+  plan = privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=8,
+    clients_per_round=4,
+    num_rounds=1000,
+    noise_multiplier=1.0,
+    target_delta=1e-3,
+  )
+  with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan):
+    pass
+
+
+def _flip(data, place):
+  return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]

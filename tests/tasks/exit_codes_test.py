@@ -1,0 +1,183 @@
+"""Tests of how runs end: each way has its message and its exit code."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+pytestmark = pytest.mark.slow
+
+_ROOT = pathlib.Path(__file__).parent.parent.parent
+
+_FLAGS = dict(
+  task='embedded_digits',
+  partition='label_skew',
+  num_clients=40,
+  examples_per_client=10,
+  model='mlp',
+  algorithm='fed_avg',
+  clients_per_round=8,
+  num_rounds=3,
+  local_steps=2,
+  batch_size=5,
+  client_learning_rate=0.1,
+  rounds_per_checkpoint=1,
+)
+_PRIVATE = dict(
+  algorithm='dp_fed_avg',
+  clipping_norm=1.0,
+  noise_multiplier=1.0,
+  target_delta=1e-3,
+  sampling='poisson',
+)
+
+
+@pytest.fixture(scope='module')
+def cache_dir(tmp_path_factory):
+  return tmp_path_factory.mktemp('cache')
+
+
+def _start(output_dir, cache_dir, **changes):
+  settings = {**_FLAGS, **changes}
+  settings.update(output_dir=output_dir, cache_dir=cache_dir)
+  return subprocess.Popen(
+    [
+      sys.executable,
+      '-m',
+      'tasks.train',
+      *(f'--{name}={value}' for name, value in settings.items()),
+    ],
+    cwd=_ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    env={**os.environ, 'OMP_NUM_THREADS': '1'},
+  )
+
+
+def _train(output_dir, cache_dir, **changes):
+  """Returns the exit code, the output and the errors."""
+  process = _start(output_dir, cache_dir, **changes)
+  output, errors = process.communicate(timeout=300)
+  return process.returncode, output, errors
+
+
+@contextlib.contextmanager
+def _mounted(path, options):
+  """Mounts a small disk, or skips the test."""
+  path.mkdir()
+  mount = shutil.which('mount')
+  done = mount and subprocess.run(
+    [mount, '-t', 'tmpfs', '-o', options, 'tmpfs', str(path)],
+    capture_output=True,
+  )
+  if not done or done.returncode:
+    pytest.skip('A disk cannot be mounted here: it takes root.')
+  try:
+    yield path
+  finally:
+    subprocess.run(['umount', str(path)], check=True)
+
+
+def test_divergence(tmp_path, cache_dir):
+  code, output, errors = _train(
+    tmp_path / 'run', cache_dir, client_learning_rate=1e30
+  )
+  assert code == 3, errors
+  assert 'not finite after round 1' in output
+  assert errors == ''
+  result = json.loads((tmp_path / 'run' / 'result.json').read_text())
+  assert result['reason'] == 'diverged'
+  assert result['round_num'] == 0
+
+
+def test_a_spent_budget(tmp_path, cache_dir):
+  folder = tmp_path / 'run'
+  assert _train(folder, cache_dir, **_PRIVATE)[0] == 0
+  ledger = (folder / 'ledger.jsonl').read_bytes()
+  # Without its checkpoints the run begins anew, but not with a new budget.
+  shutil.rmtree(folder / 'checkpoints')
+  code, output, errors = _train(folder, cache_dir, **_PRIVATE)
+  assert code == 4, errors
+  assert 'The budget is spent: 3 releases' in output
+  assert errors == ''
+  assert (folder / 'ledger.jsonl').read_bytes() == ledger
+
+  # A damaged ledger is another failure, in one line.
+  (folder / 'ledger.jsonl').write_bytes(ledger[:50] + b'#' + ledger[51:])
+  code, _, errors = _train(folder, cache_dir, **_PRIVATE)
+  assert code == 5
+  assert 'ledger.jsonl is damaged' in errors
+  assert len(errors.splitlines()) == 1
+
+
+def test_sigterm_and_a_damaged_checkpoint(tmp_path, cache_dir):
+  folder = tmp_path / 'run'
+  process = _start(folder, cache_dir, num_rounds=400, rounds_per_checkpoint=3)
+  for _ in range(900):
+    time.sleep(0.1)
+    metrics = folder / 'metrics.csv'
+    if metrics.exists() and len(pd.read_csv(metrics)) > 5:
+      break
+  process.send_signal(signal.SIGTERM)
+  output, errors = process.communicate(timeout=60)
+  assert process.returncode == 143, errors
+  assert 'Stopped by SIGTERM after round' in output
+  assert errors == ''
+  assert not (folder / 'result.json').exists()
+  checkpoints = sorted(
+    (folder / 'checkpoints').iterdir(), key=lambda p: int(p.name[6:])
+  )
+  done = int(checkpoints[-1].name[6:])
+  assert pd.read_csv(folder / 'metrics.csv')['round_num'].max() == done
+
+  for checkpoint in checkpoints:
+    next(checkpoint.rglob('*.data-*')).write_bytes(b'')
+  code, _, errors = _train(
+    folder, cache_dir, num_rounds=400, rounds_per_checkpoint=3
+  )
+  assert code == 5
+  assert f'checkpoint of round {done} is damaged' in errors
+  assert len(errors.splitlines()) == 1
+
+
+def test_a_full_disk(tmp_path, cache_dir):
+  with _mounted(tmp_path / 'disk', 'size=1m') as disk:
+    # A checkpoint of the model takes 640 kB: there is room for one.
+    code, _, errors = _train(disk / 'run', cache_dir)
+    assert code == 5
+    assert 'The checkpoint of round 1 could not be written' in errors
+    assert 'No space left on device' in errors
+    assert len(errors.splitlines()) == 1
+    subprocess.run(['mount', '-o', 'remount,size=8m', str(disk)], check=True)
+    code, output, errors = _train(disk / 'run', cache_dir)
+    assert code == 0, errors
+    assert 'Finished 3 rounds' in output
+    metrics = pd.read_csv(disk / 'run' / 'metrics.csv')
+    assert metrics['round_num'].tolist() == [0, 1, 2, 3]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, cache_dir):
+  (tmp_path / 'file').write_text('')
+  code, _, errors = _train(tmp_path / 'file' / 'run', cache_dir)
+  assert code == 2
+  assert '--output_dir must be a folder that can be written' in errors
+  assert len(errors.splitlines()) == 1
+  with _mounted(tmp_path / 'disk', 'ro') as disk:
+    code, _, errors = _train(disk / 'run', cache_dir)
+    assert code == 2
+    assert 'Read-only file system' in errors
+    assert len(errors.splitlines()) == 1
+    # Nor a cache that cannot be.
+    code, _, errors = _train(tmp_path / 'run', disk)
+    assert code == 5
+    assert 'Read-only file system' in errors
+    assert len(errors.splitlines()) == 1

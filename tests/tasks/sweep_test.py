@@ -1,0 +1,159 @@
+"""Tests of sweeps, as a user runs them."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from tasks import sweep_table
+from tasks.run_folder import RunFolder
+
+_ROOT = pathlib.Path(__file__).parent.parent.parent
+
+_GRID = """
+--task=embedded_digits
+--partition=label_skew
+--num_clients=40
+--examples_per_client=10
+--model=mlp
+--algorithm=fed_avg
+--clients_per_round=8
+--num_rounds=2,150,3
+--local_steps=2
+--batch_size=5
+--client_learning_rate=0.1
+"""
+
+
+def _start(grid, output_dir, *flags):
+  return subprocess.Popen(
+    [
+      sys.executable,
+      '-m',
+      'tasks.sweep',
+      f'--grid={grid}',
+      f'--output_dir={output_dir}',
+      *flags,
+    ],
+    cwd=_ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    env={**os.environ, 'OMP_NUM_THREADS': '1'},
+  )
+
+
+def _sweep(grid, output_dir, *flags):
+  process = _start(grid, output_dir, *flags)
+  output, errors = process.communicate(timeout=500)
+  return process.returncode, output, errors
+
+
+def _write_run(folder, *rows, ledger=None):
+  folder.mkdir()
+  columns = 'round_num,round_seconds,test_accuracy,test_loss'
+  (folder / 'metrics.csv').write_text('\n'.join([columns, *rows]) + '\n')
+  if ledger is not None:
+    (folder / 'ledger.jsonl').write_text('{"kind":"plan"}\n' + ledger + '\n')
+
+
+def test_the_table_holds_what_the_runs_measured(tmp_path):
+  _write_run(
+    tmp_path / 'a',
+    '0,nan,0.1,2.3',
+    '1,3.0,0.625,0.5',
+    '2,1.0,nan,nan',
+    '3,2.0,0.5,0.75',
+  )
+  _write_run(
+    tmp_path / 'b',
+    '0,nan,0.1,2.3',
+    ledger='{"epsilon":1.25,"actual_epsilon":5.0}',
+  )
+  rows = [
+    sweep_table.read_row(RunFolder(tmp_path / name), {'seed': name}, status)
+    for name, status in (('a', 'finished'), ('b', 'diverged'), ('c', 'none'))
+  ]
+  text = sweep_table.write_tables(rows, tmp_path)
+  assert text == (tmp_path / 'sweep.md').read_text()
+  assert text.splitlines()[0].split(' | ')[0] == '| seed'
+  table = pd.read_csv(tmp_path / 'sweep.csv')
+  assert table['seed'].tolist() == ['a', 'b', 'c']
+  assert table['status'].tolist() == ['finished', 'diverged', 'none']
+  assert table['rounds'].tolist()[:2] == [3, 0]
+  assert table['final_accuracy'].tolist()[:2] == [0.5, 0.1]
+  assert table['best_accuracy'].tolist()[:2] == [0.625, 0.1]
+  assert table['final_loss'].tolist()[:2] == [0.75, 2.3]
+  assert table['epsilon'].tolist()[1] == 1.25
+  assert table['actual_epsilon'].tolist()[1] == 5.0
+  assert table['seconds_per_round'].tolist()[0] == 2.0
+  assert table.iloc[2, 2:].isna().all()
+
+
+def test_columns_that_no_run_has_are_left_out(tmp_path):
+  _write_run(tmp_path / 'a', '0,nan,0.1,2.3')
+  row = sweep_table.read_row(RunFolder(tmp_path / 'a'), {'seed': '1'}, 'x')
+  assert 'epsilon' not in sweep_table.write_tables([row], tmp_path)
+
+
+def test_a_bad_grid_is_refused_before_any_run(tmp_path):
+  grid = tmp_path / 'grid'
+  grid.write_text(_GRID + '--seed=0,x\n')
+  code, output, errors = _sweep(grid, tmp_path / 'runs')
+  assert code == 2
+  assert output == ''
+  assert len(errors.splitlines()) == 1
+  assert "line 13: --seed cannot be 'x'" in errors
+  assert not (tmp_path / 'runs').exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_is_continued(tmp_path):
+  grid = tmp_path / 'grid'
+  grid.write_text(_GRID)
+  runs = tmp_path / 'runs'
+  cache = f'--cache_dir={tmp_path / "cache"}'
+  process = _start(grid, runs, cache)
+  first, second, third = (runs / f'num_rounds={t}' for t in (2, 150, 3))
+  for _ in range(1200):
+    time.sleep(0.1)
+    metrics = second / 'metrics.csv'
+    if metrics.exists() and len(pd.read_csv(metrics)) > 3:
+      break
+  # Only one sweep at a time.
+  code, _, errors = _sweep(grid, runs, cache)
+  assert code == 2
+  assert 'one sweep at a time' in errors
+  process.send_signal(signal.SIGINT)
+  output, errors = process.communicate(timeout=60)
+  assert process.returncode == 130, errors
+  assert 'the same command continues' in output
+  assert 'Traceback' not in errors
+  table = pd.read_csv(runs / 'sweep.csv')
+  assert table['status'].tolist() == ['finished', 'not finished', 'not started']
+  assert not third.exists()
+  done = len(pd.read_csv(second / 'metrics.csv'))
+  before = (first / 'metrics.csv').stat().st_mtime_ns
+
+  code, output, errors = _sweep(grid, runs, cache)
+  assert code == 0, errors
+  assert '[1/3] num_rounds=2: done before' in output
+  assert (first / 'metrics.csv').stat().st_mtime_ns == before
+  table = pd.read_csv(runs / 'sweep.csv')
+  assert table['status'].tolist() == ['finished'] * 3
+  assert table['rounds'].tolist() == [2, 150, 3]
+  assert done > 3
+  rounds = pd.read_csv(second / 'metrics.csv')['round_num']
+  assert rounds.tolist() == list(range(151))
+  assert (runs / 'sweep.md').read_text() in output
+
+  # Another grid over the same folders is refused with the difference.
+  grid.write_text(_GRID.replace('local_steps=2', 'local_steps=4'))
+  code, _, errors = _sweep(grid, runs, cache)
+  assert code == 2
+  assert 'local_steps was 2 and is 4' in errors
