@@ -193,7 +193,8 @@ class ExperimentConfig:
       )
     if (self.target_epsilon is None) == (self.noise_multiplier is None):
       raise ValueError(
-        'dp_fed_avg takes one of `target_epsilon` and `noise_multiplier`, found '
+        'dp_fed_avg takes one of `target_epsilon` and `noise_multiplier`, '
+        'found '
         f'{self.target_epsilon} and {self.noise_multiplier}.'
       )
     for name in ('target_epsilon', 'noise_multiplier'):

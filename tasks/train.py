@@ -42,8 +42,8 @@ _CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
 _CLIPPING_NORM_FROM = flags.DEFINE_string(
   'clipping_norm_from',
   None,
-  'A finished run of fed_avg: c is --clipping_factor times the mean norm of its '
-  'updates.',
+  'A finished run of fed_avg: c is --clipping_factor times the mean norm of '
+  'its updates.',
 )
 _CLIPPING_FACTOR = flags.DEFINE_float(
   'clipping_factor', 0.5, 'See --clipping_norm_from; the paper has 0.5.'
@@ -92,7 +92,8 @@ _SETTINGS = {
   'sampling': (
     flags.DEFINE_string,
     'fixed_size',
-    'poisson, fixed_size, shuffled_epochs, round_robin; for dp_fed_avg poisson, '
+    'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
+    'poisson, '
     "fixed_size or paper (the paper's accounting).",
   ),
   'min_separation': (flags.DEFINE_integer, 1, 'For --sampling=round_robin.'),
@@ -215,7 +216,7 @@ def config_from_flags() -> experiment.ExperimentConfig:
       raise ValueError(f'`{name}` must be given.')
   settings = {name: flag.value for name, flag in _FLAGS.items()}
   settings['update_rounds'] = tuple(map(_integer, settings['update_rounds']))
-  if _CLIPPING_NORM_FROM.value is not None:
+  if _CLIPPING_NORM_FROM.value:
     if settings['clipping_norm'] is not None:
       raise ValueError(
         '`clipping_norm` and `clipping_norm_from` exclude each other, found '

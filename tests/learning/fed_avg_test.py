@@ -238,12 +238,16 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(store):
   measured = output.metrics['client_work']
   assert np.all(np.isnan(measured['update_angle']))
   after = process.get_model_weights(output.state).trainable
-  step = np.concatenate([(a - b).ravel() for a, b in zip(after, before)])
+  step = np.concatenate(
+    [(a - b).ravel() for a, b in zip(after, before, strict=True)]
+  )
 
   # One client alone: its update is the global update.
   alone = process.next(output.state, ['00004'])
   moved = process.get_model_weights(alone.state).trainable
-  update = np.concatenate([(a - b).ravel() for a, b in zip(moved, after)])
+  update = np.concatenate(
+    [(a - b).ravel() for a, b in zip(moved, after, strict=True)]
+  )
   several = process.next(output.state, ['00003', '00004', '00005'])
   norms = several.metrics['client_work']['update_norm']
   angles = several.metrics['client_work']['update_angle']

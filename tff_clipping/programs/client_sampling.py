@@ -1,8 +1,8 @@
 """Who takes part in a round.
 
 A sampler is a function of the round alone: `sample(round_num)` is drawn from
-(seed, round) and not from what was drawn before, so a resumed run meets the same
-cohorts as one that never stopped.
+(seed, round) and not from what was drawn before, so a resumed run meets the
+same cohorts as one that never stopped.
 
 The privacy of a sampled run rests on an adversary not knowing the cohorts. Keep
 the seed secret wherever the data are.

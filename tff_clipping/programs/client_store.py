@@ -1,8 +1,8 @@
 """Client data sets as one file a client, read inside the client computation.
 
 A round then takes the ids of its clients, not their data: nothing but a short
-string crosses into a client computation, and the cost of a round does not depend
-on how many clients there are.
+string crosses into a client computation, and the cost of a round does not
+depend on how many clients there are.
 
 A store is a folder with a file for each client and a manifest. A client's file
 is the bytes of each feature of all its examples, one feature after the other.

@@ -2,8 +2,8 @@
 
 A process runs unchanged once `set_default_context` has been called. Clients
 stream through a few threads; their results are added up in the order of the
-clients, so that a round gives the same bits whatever the threads do. Memory does
-not grow with the number of clients, and no worker process starts.
+clients, so that a round gives the same bits whatever the threads do. Memory
+does not grow with the number of clients, and no worker process starts.
 """
 
 import collections

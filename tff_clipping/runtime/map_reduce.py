@@ -17,7 +17,6 @@ from tff_clipping.runtime import values
 from tff_clipping.runtime.secure_sums import SecureSum
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
-
 # Stands in for a server state or a client value that is not there.
 _NOTHING = (np.zeros([], np.int32),)
 
