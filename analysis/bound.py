@@ -114,7 +114,7 @@ def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
             markersize=4.5,
             label=f'{name}: {what}',
           )
-    left.set_ylabel('Mean deviation of the clipping factors')
+    left.set_ylabel('Mean deviation of the factors α')
     right.set_ylabel('Share of the mean update norm (%)')
     for ax in (left, right):
       ax.set_xlabel('Round t')

@@ -148,6 +148,15 @@ def bound_section(
         'term that is 0, but for rounding, is not drawn.'
       )
     )
+    absent = [
+      run.name
+      for run in tables.ordered(group)
+      if run.updates and run.constants is None and not run.clips_models
+    ]
+    if absent:
+      blocks.append(
+        document.Paragraph(f'Not estimated for: {", ".join(absent)}.')
+      )
     broken = bound.broken_conditions(group)
     if broken:
       blocks.append(

@@ -128,6 +128,8 @@ def _summary(
     ]
     text = document.to_text(table.drop(columns=empty))
     parts.append(f'{title}\n{text}')
+    if any(run.has_simulation_figures for run in group):
+      parts.append(f'{tables.SIMULATION_MARK} {sections.SIMULATION_NOTE}')
   parts += [f'{run.name}: {note}' for run in runs for note in run.notes]
   parts += [f'left out: {name}: {reason}' for name, reason in left_out]
   return '\n\n'.join(parts)

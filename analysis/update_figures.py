@@ -188,15 +188,8 @@ def _draw_panel(
   if np.isnan(angles).all():
     span = 0.8 * (limits[1] - limits[0])
     angles = middle + span * (np.linspace(0.0, 1.0, len(clients)) - 0.5)
-    ax.text(
-      0.5,
-      0.03,
-      'no last update: by client',
-      transform=ax.transAxes,
-      ha='center',
-      fontsize=7.5,
-      color=style.GREY,
-    )
+    # In place of the angles, where no dot can run through it.
+    ax.set_xlabel('no last update: by client', fontsize=7.5, color=style.GREY)
     ax.tick_params(axis='x', labelbottom=False)
   ax.plot(
     angles,
@@ -222,6 +215,9 @@ def _draw_panel(
       marker='o',
       markersize=6.5,
       color=style.BLACK,
+      # Whole at 0 and 180 degrees too.
+      clip_on=False,
+      zorder=3,
     )
 
 

@@ -62,7 +62,6 @@ def _moved(process):
   'factory',
   [
     _dp_mean(),
-    aggregators.clipped_mean_factory(clipping_norm=0.1),
     aggregators.difference_clipping_factory(
       0.1,
       aggregators.fixed_denominator_mean_factory(
@@ -74,27 +73,38 @@ def _moved(process):
         ),
       ),
     ),
-    aggregators.add_update_norm_measurements(_dp_mean(), clipping_norm=0.1),
-    aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=0.1,
-      noise_multiplier=1e-3,
-      clients_per_round=2,
-    ),
-    aggregators.per_layer_clipping_factory(
-      [0.08, 0.06], tff.aggregators.UnweightedMeanFactory()
-    ),
     aggregators.distributed_gaussian_mean_factory(
       clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
+    ),
+    pytest.param(
+      aggregators.clipped_mean_factory(clipping_norm=0.1),
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      aggregators.add_update_norm_measurements(_dp_mean(), clipping_norm=0.1),
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      aggregators.adaptive_dp_mean_factory(
+        initial_clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
+      ),
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      aggregators.per_layer_clipping_factory(
+        [0.08, 0.06], tff.aggregators.UnweightedMeanFactory()
+      ),
+      marks=pytest.mark.slow,
     ),
   ],
   ids=[
     'dp_mean',
-    'clipped_mean',
     'local_noise',
+    'distributed',
+    'clipped_mean',
     'norms',
     'adaptive',
     'per_layer',
-    'distributed',
   ],
 )
 def test_unweighted_fed_avg_moves_at_most_the_norm(factory):

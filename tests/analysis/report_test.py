@@ -199,3 +199,15 @@ def test_model_clipping_stands_beside_difference_clipping(tmp_path):
   assert '| 7.5 |' in text
   assert 'c is a threshold on the norm of whole models' in text
   assert 'The runs used c = 1.' in text
+
+
+def test_runs_without_constants_are_named_beside_those_with(tmp_path):
+  folders = _write_runs(tmp_path)
+  (folders[1] / 'constants.json').write_text(
+    '{"smoothness": 2.0, "gradient_bound": 3.0, "local_stddev": 0.5,'
+    ' "global_stddev": 0.25, "initial_gap": 1.5}'
+  )
+  text = report.write_report(folders, tmp_path / 'out').read_text()
+  assert '(bound_mlp_on_emnist_digits_non_iid_label_skew.png)' in text
+  assert 'Not estimated for: fed_avg.' in text
+  assert '- ce_fed_avg: η_g η_l <= ' in text

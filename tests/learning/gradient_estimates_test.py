@@ -18,9 +18,14 @@ _SEED = 9
 _ROUND = 4
 
 
-@pytest.fixture
-def store(tmp_path):
-  return linear_models.write_store(tmp_path)
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  return linear_models.write_store(tmp_path_factory.mktemp('store'))
+
+
+@pytest.fixture(scope='module')
+def estimates(store):
+  return _build(store)
 
 
 def _build(store, **kwargs):
@@ -75,15 +80,14 @@ def _expected_row(client):
   )
 
 
-def test_the_mean_gradient_weights_clients_equally(store):
-  found = _build(store).mean_gradient(linear_models.weights(_X), _IDS)
+def test_the_mean_gradient_weights_clients_equally(estimates):
+  found = estimates.mean_gradient(linear_models.weights(_X), _IDS)
   np.testing.assert_allclose(
     np.ravel(found[0]), _mean_gradient(_X), rtol=1e-5, atol=1e-6
   )
 
 
-def test_measurements_are_their_definitions(store):
-  estimates = _build(store)
+def test_measurements_are_their_definitions(estimates):
   x, y = linear_models.weights(_X), linear_models.weights(_Y)
   mean = estimates.mean_gradient(x, _IDS)
   found = estimates.measure(x, y, mean, _ROUND, _IDS)
@@ -95,8 +99,7 @@ def test_measurements_are_their_definitions(store):
       )
 
 
-def test_smoothness_is_a_lower_estimate(store):
-  estimates = _build(store)
+def test_smoothness_is_a_lower_estimate(estimates):
   x, y = linear_models.weights(_X), linear_models.weights(_Y)
   mean = estimates.mean_gradient(x, _IDS)
   found = estimates.measure(x, y, mean, _ROUND, _IDS)
@@ -108,8 +111,7 @@ def test_smoothness_is_a_lower_estimate(store):
       assert found[name][client] <= largest * 1.001
 
 
-def test_one_model_twice_says_nothing_of_smoothness(store):
-  estimates = _build(store)
+def test_one_model_twice_says_nothing_of_smoothness(estimates):
   x = linear_models.weights(_X)
   mean = estimates.mean_gradient(x, _IDS)
   found = estimates.measure(x, x, mean, _ROUND, _IDS)

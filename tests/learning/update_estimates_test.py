@@ -9,9 +9,15 @@ from tff_clipping import learning
 from tff_clipping.learning import update_estimates
 
 
-@pytest.fixture
-def store(tmp_path):
-  return linear_models.write_store(tmp_path)
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  return linear_models.write_store(tmp_path_factory.mktemp('store'))
+
+
+@pytest.fixture(scope='module')
+def estimate(store):
+  """A computation of three steps and four repeats, compiled once."""
+  return _build(store)
 
 
 def _build(store, **kwargs):
@@ -97,8 +103,7 @@ def test_the_square_is_right_on_average():
   assert np.mean(squares) == pytest.approx(4.0, abs=0.4)
 
 
-def test_values_are_in_cohort_order_and_repeat(store):
-  estimate = _build(store)
+def test_values_are_in_cohort_order_and_repeat(estimate):
   weights = linear_models.weights([1, 1, 1])
   ids = ['00002', '00000', '00001']
   found = estimate(weights, 3, ids)['expected_norm']
@@ -111,8 +116,8 @@ def test_values_are_in_cohort_order_and_repeat(store):
   assert (found != other_round).any()
 
 
-def test_no_clients_have_no_values(store):
-  found = _build(store)(linear_models.weights([1, 1, 1]), 0, [])
+def test_no_clients_have_no_values(estimate):
+  found = estimate(linear_models.weights([1, 1, 1]), 0, [])
   assert found['expected_norm'].shape == (0,)
 
 

@@ -244,7 +244,7 @@ def test_published_epsilons_of_opacus(accountant, rounds, epsilon):
     noise_multiplier=1.5,
     target_delta=1e-5,
     accountant=accountant,
-  ) == pytest.approx(epsilon, abs=1e-4 if accountant == 'rdp' else 0.011)
+  ) == pytest.approx(epsilon, abs=1e-3 if accountant == 'rdp' else 0.011)
 
 
 @pytest.mark.parametrize(
@@ -353,10 +353,14 @@ def build_setting(
 
 
 def compute_quietly(**setting):
-  """Returns epsilon without the warning of a large delta."""
+  """Returns epsilon without the warning of a large delta; inf for no answer."""
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', arguments.DeltaTooLargeWarning)
-    return accounting.compute_epsilon(**setting)
+    try:
+      return accounting.compute_epsilon(**setting)
+    except ValueError as error:
+      assert 'no finite epsilon' in str(error)
+      return math.inf
 
 
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
@@ -364,6 +368,7 @@ def compute_quietly(**setting):
 def test_pld_is_never_larger_than_rdp(**setting):
   setting = build_setting(**setting)
   pld = compute_quietly(accountant='pld', **setting)
+  hypothesis.assume(math.isfinite(pld))
   assert pld <= compute_quietly(accountant='rdp', **setting) * (1 + 1e-3)
 
 
@@ -391,6 +396,7 @@ def test_epsilon_is_monotone(accountant, argument, larger, sign, **setting):
     changed['clients_per_round'] = changed['num_clients']
   before = compute_quietly(accountant=accountant, **setting)
   after = compute_quietly(accountant=accountant, **changed)
+  hypothesis.assume(math.isfinite(before) and math.isfinite(after))
   slack = MONOTONE_SLACK[accountant] * max(before, after) + 1e-9
   assert sign * (after - before) >= -slack
 

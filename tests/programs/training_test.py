@@ -192,6 +192,28 @@ def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
   assert 'not finite after round' in result.message
 
 
+def test_stops_on_an_update_that_tff_does_not_apply(tmp_path):
+  process = _build_process()
+
+  class Rejecting:
+    initialize = process.initialize
+    get_model_weights = process.get_model_weights
+    rounds = 0
+
+    def next(self, state, values):
+      self.rounds += 1
+      output = process.next(state, values)
+      rejected = np.int32(self.rounds == 3)
+      return tff.learning.templates.LearningProcessOutput(
+        output.state, dict(finalizer=dict(update_non_finite=rejected))
+      )
+
+  result = _program(tmp_path, process=Rejecting()).run()
+  assert result.reason is StopReason.DIVERGED
+  assert 'updates is not finite after round 3' in result.message
+  assert result.state.trainable[0] == _expected_weight(2)
+
+
 @pytest.mark.parametrize('loss', [math.nan, math.inf])
 def test_stops_on_a_loss_that_is_not_finite(tmp_path, loss):
   losses = iter([1.0, 1.0, 1.0, loss])

@@ -89,7 +89,7 @@ def _mounted(path, options):
 
 def test_divergence(tmp_path, cache_dir):
   code, output, errors = _train(
-    tmp_path / 'run', cache_dir, client_learning_rate=1e30
+    tmp_path / 'run', cache_dir, client_learning_rate=3e38
   )
   assert code == 3, errors
   assert 'not finite after round 1' in output
@@ -150,8 +150,8 @@ def test_sigterm_and_a_damaged_checkpoint(tmp_path, cache_dir):
 
 
 def test_a_full_disk(tmp_path, cache_dir):
-  with _mounted(tmp_path / 'disk', 'size=1m') as disk:
-    # A checkpoint of the model takes 640 kB: there is room for one.
+  with _mounted(tmp_path / 'disk', 'size=2m') as disk:
+    # A checkpoint of the model and its last update takes 1.3 MB: one fits.
     code, _, errors = _train(disk / 'run', cache_dir)
     assert code == 5
     assert 'The checkpoint of round 1 could not be written' in errors

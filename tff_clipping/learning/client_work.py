@@ -121,11 +121,25 @@ def build_client_work(
     previous = weights.trainable if measure_updates else []
     return ClientWorkState(state.round_num + 1, previous)
 
-  @tff.tensorflow.computation(data_type, state_type, weights_type)
-  def work(data, state, weights):
+  @tff.tensorflow.computation(state_type, weights_type)
+  def last_direction(state, weights):
+    if not measure_updates:
+      return []
+    return update_measurements.last_direction(
+      weights.trainable, state.previous_model, state.round_num
+    )
+
+  direction_type = last_direction.type_signature.result
+
+  @tff.tensorflow.computation(state_type)
+  def round_number(state):
+    return state.round_num
+
+  @tff.tensorflow.computation(data_type, np.int32, weights_type, direction_type)
+  def work(data, round_num, weights, direction):
     examples = read(data)
     client = data if identify is None else identify(examples)
-    client_seed = local_sgd.client_seed(seed, state.round_num, client)
+    client_seed = local_sgd.client_seed(seed, round_num, client)
     model = create_local_model(model_fn)
     train = local_sgd.build_local_sgd(
       model,
@@ -138,9 +152,7 @@ def build_client_work(
     result = tff.learning.templates.ClientResult(sent, tf.constant(1.0))
     if not measure_updates:
       return result, ()
-    norm_and_angle = update_measurements.norm_and_angle(
-      update, weights.trainable, state.previous_model, state.round_num
-    )
+    norm_and_angle = update_measurements.norm_and_angle(update, direction)
     return result, tf.stack([*tf.unstack(norm_and_angle), *measured])
 
   @tff.federated_computation
@@ -157,8 +169,11 @@ def build_client_work(
       work,
       (
         data,
-        tff.federated_broadcast(state),
+        tff.federated_broadcast(tff.federated_map(round_number, state)),
         tff.federated_broadcast(weights),
+        tff.federated_broadcast(
+          tff.federated_map(last_direction, (state, weights))
+        ),
       ),
     )
     if measure_updates:

@@ -30,8 +30,10 @@ def build_model_clipping_fed_avg(
 
   The model itself is clipped, not the update, so that no global model can be
   longer than c for eta_g = 1: by Claim 2.1 it may never reach the optimum,
-  whatever Q and eta_l are. It is here for comparison with difference clipping,
-  `build_fed_avg` with `clipped_mean_factory`, which is the better one.
+  whatever Q and eta_l are. With eta_g = 2 a model that is far longer than c
+  goes to about its negative in each round. It is here for comparison with
+  difference clipping, `build_fed_avg` with `clipped_mean_factory`, which is the
+  better one.
 
   What crosses to the server is clip(x_i^{t,Q}, c) - x^t: the server knows x^t,
   so this says neither more nor less, and a cohort without clients changes

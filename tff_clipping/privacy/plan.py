@@ -308,7 +308,8 @@ class PrivacyPlan:
 
     For 'paper' it is that of fixed-size cohorts under replace-one, the relation
     under which their cost is known, by 'pld', the tightest accountant that is
-    proved for them ('rdp' for a delta too small for 'pld').
+    proved for them, or by 'rdp' where 'pld' has no answer (a tiny delta, or an
+    epsilon in the hundreds).
     """
     return self.actual_epsilon_after(self.num_rounds)
 
@@ -342,7 +343,7 @@ class PrivacyPlan:
     num_rounds = _check_num_releases(num_rounds)
     if num_rounds == 0:
       return 0.0
-    return self._drawn_rounds.compute_epsilon(num_rounds, self.target_delta)
+    return self._compute_drawn(num_rounds)[0]
 
   def permits(self, num_releases: int) -> bool:
     """Returns whether so many releases stay within the plan.
@@ -424,7 +425,7 @@ class PrivacyPlan:
       'of the clipped updates'
     )
     if self.sampling == 'paper':
-      method = self._drawn_accountant
+      _, method = self._compute_drawn(self.num_rounds)
       return (
         f'In each of {rounds}, {cohorts["fixed_size"]} and {noise}. Charged as '
         f'in the paper, as if each client took part independently with '
@@ -513,17 +514,17 @@ class PrivacyPlan:
     """Rounds as they are charged."""
     return accounting.build_rounds(self._charged_mechanism, self.accountant)
 
-  @property
-  def _drawn_accountant(self) -> str:
-    """The tightest proved accountant for the cohorts that 'paper' draws."""
-    return 'rdp' if self.target_delta < accounting.MIN_PLD_DELTA else 'pld'
-
-  @functools.cached_property
-  def _drawn_rounds(self) -> accounting.Rounds:
-    """Rounds with the cohorts that 'paper' draws."""
-    return accounting.build_rounds(
-      self._build_mechanism('fixed_size'), self._drawn_accountant
-    )
+  def _compute_drawn(self, num_rounds: int) -> tuple[float, str]:
+    """Returns the epsilon of the cohorts that 'paper' draws, and by what."""
+    mechanism = self._build_mechanism('fixed_size')
+    epsilon = math.inf
+    if self.target_delta >= accounting.MIN_PLD_DELTA:
+      rounds = accounting.build_rounds(mechanism, 'pld')
+      epsilon = rounds.compute_epsilon(num_rounds, self.target_delta)
+    if math.isfinite(epsilon):
+      return epsilon, 'pld'
+    rounds = accounting.build_rounds(mechanism, 'rdp')
+    return rounds.compute_epsilon(num_rounds, self.target_delta), 'rdp'
 
   def _build_mechanism(self, sampling: str) -> sampled_gaussian.SampledGaussian:
     """Returns one round with another sampler."""
@@ -557,7 +558,7 @@ def _check_num_releases(num_rounds: int) -> int:
 
 def _round_up(epsilon: float) -> str:
   """Returns an epsilon with 4 significant digits that it does not exceed."""
-  if epsilon == 0:
-    return '0'
+  if epsilon == 0 or not math.isfinite(epsilon):
+    return f'{epsilon:g}'
   unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
   return f'{math.ceil(epsilon / unit - 1e-9) * unit:.4g}'

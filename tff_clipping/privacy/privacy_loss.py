@@ -343,12 +343,13 @@ def _build_pmf(
     deltas = _compute_exchanged_delta(noise, prob, epsilons)
   else:
     deltas = compute_sampled_delta(noise, prob, np.abs(epsilons))
-    with np.errstate(over='ignore'):
-      deltas = np.where(
-        epsilons < 0, 1 - np.exp(epsilons) * (1 - deltas), deltas
-      )
+    below = np.exp(np.minimum(epsilons, 0))
+    deltas = np.where(epsilons < 0, 1 - below * (1 - deltas), deltas)
   # Rounding may break the order by an ulp; raising a delta keeps the bound.
   deltas = np.maximum.accumulate(deltas[::-1])[::-1]
-  return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+  pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
     interval, low, high, np.clip(deltas, 0, 1)
   )
+  # Short ones come sparse, and a sparse one raises its size to the power of the
+  # rounds to see whether it should be dense: minutes, for a million rounds.
+  return pmf.to_dense_pmf()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import logging
 import numbers
 import os
 import pathlib
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 import tree
-from absl import logging
 
 from tff_clipping.programs import storage
 
+_LOGGER = logging.getLogger(__name__)
 _PREFIX = 'round_'
 _UNFINISHED = 'unfinished'
 _DIGESTS = 'sha256.json'
@@ -72,8 +73,7 @@ class Checkpoints:
       StorageError: If it could not be written. Those before it are as they
         were.
     """
-    rounds = self.rounds()
-    if round_num in rounds:
+    if round_num in self.rounds():
       return
     leaves = [np.asarray(leaf) for leaf in tree.flatten(state)]
     with (
@@ -86,8 +86,7 @@ class Checkpoints:
       storage.sync_tree(written)
       os.rename(written, self._path(round_num))
       storage.sync(self._folder)
-      for old in sorted([*rounds, round_num])[: -self._keep]:
-        shutil.rmtree(self._path(old))
+      self._remove_old()
 
   def load(self, round_num: int, structure: Any) -> Any:
     """Returns the state after `round_num` rounds.
@@ -141,7 +140,7 @@ class Checkpoints:
         continue
       for other, message in damaged.items():
         aside = self._folder / f'damaged_{_PREFIX}{other}'
-        logging.warning(
+        _LOGGER.warning(
           '%s It is kept as %s. Going on from the checkpoint of round %d: the '
           'rounds after it are run again, and charged again in a private run.',
           message,
@@ -151,6 +150,8 @@ class Checkpoints:
         with storage.writing(f'The folder {aside}'):
           shutil.rmtree(aside, ignore_errors=True)
           os.rename(self._path(other), aside)
+      with storage.writing(f'The folder {self._folder}'), self._unfinished():
+        self._remove_old()  # What a program that was killed could not.
       return round_num, state
     if damaged:
       raise DamagedCheckpointError(
@@ -162,6 +163,10 @@ class Checkpoints:
 
   def _path(self, round_num: int) -> pathlib.Path:
     return self._folder / f'{_PREFIX}{round_num}'
+
+  def _remove_old(self) -> None:
+    for round_num in self.rounds()[: -self._keep]:
+      shutil.rmtree(self._path(round_num))
 
   @contextlib.contextmanager
   def _unfinished(self) -> Iterator[pathlib.Path]:

@@ -7,6 +7,7 @@ writes goes beside its place first, is synced, and is renamed.
 import contextlib
 import os
 import pathlib
+import re
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -73,4 +74,7 @@ def _reason(error: Exception) -> str:
   if isinstance(error, OSError) and error.strerror:
     where = f' ({error.filename})' if error.filename else ''
     return f'{error.strerror}{where}'
-  return ' '.join(str(error).split()).rstrip('.') or type(error).__name__
+  text = ' '.join(str(error).split())
+  # TensorFlow adds the names of its operations, which say nothing to a user.
+  text = re.sub(r'^\{\{.*?\}\} | ?\[Op:.*\]$', '', text)
+  return text.rstrip('.') or type(error).__name__

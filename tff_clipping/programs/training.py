@@ -12,7 +12,7 @@ import dataclasses
 import enum
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,8 @@ class TrainingProgram:
     except Exception as e:
       raise RoundError(f'Round {round_num} failed: {e}') from e
     seconds = time.monotonic() - start
+    if _is_rejected(output.metrics):
+      return _diverged('The aggregate of the updates is', round_num)
     if not _is_finite(self.process.get_model_weights(output.state)):
       return _diverged('The model is', round_num)
     metrics = self._metrics(round_num, num_clients=len(cohort), seconds=seconds)
@@ -285,6 +287,18 @@ def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
     StopReason.DIVERGED,
     f'{what} not finite after round {round_num}. Smaller learning rates may '
     f'help; the state after round {round_num - 1} is kept.',
+  )
+
+
+def _is_rejected(metrics: Any) -> bool:
+  """Returns whether TFF's finalizer has dropped the round's update.
+
+  It does not apply an update that is not finite: without this, a run that has
+  diverged would go on for days with a model that stays as it is.
+  """
+  finalizer = metrics.get('finalizer') if isinstance(metrics, Mapping) else None
+  return isinstance(finalizer, Mapping) and bool(
+    finalizer.get('update_non_finite', 0)
   )
 
 
