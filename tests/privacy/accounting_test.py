@@ -479,6 +479,16 @@ def test_target_out_of_reach_raises(target, rounds):
     )
 
 
+@pytest.mark.parametrize(
+  ('accountant', 'multiplier'), [('rdp', 367.76), ('pld', 342.8)]
+)
+def test_target_for_ten_million_rounds(accountant, multiplier):
+  # dp_accounting takes minutes for short distributions and many rounds.
+  assert accounting.calibrate_noise_multiplier(
+    num_rounds=10**7, target_epsilon=1.5, accountant=accountant, **PAPER
+  ) == pytest.approx(multiplier, rel=1e-3)
+
+
 def test_target_that_all_noise_meets_raises():
   with pytest.raises(ValueError, match='`target_epsilon` must be smaller'):
     accounting.calibrate_noise_multiplier(

@@ -150,6 +150,15 @@ def test_paper_plan_with_a_tiny_delta_uses_rdp_for_what_it_gives():
   )
 
 
+def test_paper_plan_beyond_pld_uses_rdp_for_what_it_gives():
+  # About 17,000, where 'pld' has no answer: told, not hidden.
+  plan = build_plan(sampling='paper', noise_multiplier=1, num_rounds=100_000)
+  assert plan.actual_epsilon == accounting.compute_epsilon(
+    num_rounds=100_000, noise_multiplier=1, sampling='fixed_size', **PAPER
+  )
+  assert f'({plan.actual_epsilon:.4g}' in plan.describe()
+
+
 def test_description_is_a_sentence():
   version = str(build_plan()).partition('(dp-accounting ')[2]
   assert str(build_plan()) == (

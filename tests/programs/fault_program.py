@@ -128,19 +128,6 @@ def run_experiment(run: dict) -> None:
   log.write('end', result.round_num, _digest(result.state), result.reason.value)
 
 
-STAGES = (
-  'before the charge',
-  'after the charge',
-  'after the round',
-  'after the updates',
-  'after the CSV file',
-  'after all metrics',
-  'before the checkpoint',
-  'in the checkpoint',
-  'after the checkpoint',
-)
-
-
 def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
   """Returns a process that adds the clients' sum and noise with a fixed key."""
   weights_type = tff.learning.models.ModelWeights(

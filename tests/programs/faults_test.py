@@ -135,6 +135,7 @@ def test_a_killed_run_goes_on(server, expected, tmp_path):
   _assert_in_order(tmp_path / 'run', 4)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_run_goes_on(
   server, expected, tmp_path
 ):
