@@ -93,6 +93,7 @@ def run(
       )
       if config.measures_updates
       else None,
+      measures_cohorts=config.measures_updates,
       on_round=stack.enter_context(_progress(config)),
     )
     result = program.run()

@@ -110,6 +110,7 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   private = pd.read_csv(tmp_path / 'dp' / 'metrics.csv')
   # Nothing exact of the clients leaves a private run.
   assert private['update_norm_mean'].isna().all()
+  assert private['num_clients'][1:].isna().all()
   assert not (tmp_path / 'dp' / 'updates').exists()
   assert private['epsilon'][2] == pytest.approx(plan['epsilon'])
   ledger = (tmp_path / 'dp' / 'ledger.jsonl').read_text().splitlines()

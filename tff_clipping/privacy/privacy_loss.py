@@ -75,6 +75,9 @@ _MAX_POINTS = 2**18
 _ROUNDING_ERROR = 1e-12
 MIN_DELTA = 1e-9
 
+# The least mass of a grid cell.
+_LEAST_MASS = 1e-30
+
 # Larger epsilons are not told apart from infinity: their exponentials are near
 # the end of the range of doubles. They promise nothing anyway.
 _LARGEST_EPSILON = 600.0
@@ -345,11 +348,34 @@ def _build_pmf(
     deltas = compute_sampled_delta(noise, prob, np.abs(epsilons))
     below = np.exp(np.minimum(epsilons, 0))
     deltas = np.where(epsilons < 0, 1 - below * (1 - deltas), deltas)
-  # Rounding may break the order by an ulp; raising a delta keeps the bound.
-  deltas = np.maximum.accumulate(deltas[::-1])[::-1]
-  pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-    interval, low, high, np.clip(deltas, 0, 1)
+  # Rounding may break the order by an ulp; a larger delta keeps the bound.
+  deltas = np.clip(np.maximum.accumulate(deltas[::-1])[::-1], 0, 1)
+  # Dense at once: dp_accounting's builder makes short ones sparse, and those
+  # raise their size to the power of the rounds to see whether to become dense.
+  return pld_pmf.DensePLDPmf(
+    interval,
+    low,
+    _connect_dots(deltas, interval),
+    infinity_mass=deltas[-1],
+    pessimistic_estimate=True,
   )
-  # Short ones come sparse, and a sparse one raises its size to the power of the
-  # rounds to see whether it should be dense: minutes, for a million rounds.
-  return pmf.to_dense_pmf()
+
+
+def _connect_dots(deltas: np.ndarray, interval: float) -> np.ndarray:
+  """Returns the masses of the pair whose curve is linear between the dots.
+
+  Linear in e^epsilon, through `deltas` at epsilons that are `interval` apart.
+
+  Source: Doroshenko et al., PETS 2022, Algorithm 1.
+  """
+  steps = np.diff(deltas)
+  masses = np.empty_like(deltas)
+  masses[0] = 1 - deltas[0] + steps[0] / math.expm1(interval)
+  masses[1:-1] = (
+    steps[1:] - math.exp(interval) * steps[:-1]
+  ) / math.expm1(interval)
+  masses[-1] = steps[-1] / math.expm1(-interval)
+  # More mass is on the safe side. Without it, masses of 0 or near the least
+  # double make SciPy's logsumexp, with which the result's length is bounded,
+  # overflow in some of its versions.
+  return np.maximum(masses, _LEAST_MASS)

@@ -80,6 +80,9 @@ class TrainingProgram:
     ledger: Is charged for every round; `None` if nothing is private.
     update_records: Keep what the process measured of the updates; `None` if it
       measured nothing.
+    measures_cohorts: Whether the metrics hold the size of each cohort. Under
+      Poisson sampling it is not what the guarantee covers: off for a private
+      run.
     on_round: Is called with the metrics of every round, to show progress.
   """
 
@@ -94,6 +97,7 @@ class TrainingProgram:
   rounds_per_checkpoint: int = 10
   ledger: PrivacyLedger | None = None
   update_records: UpdateRecords | None = None
+  measures_cohorts: bool = True
   on_round: Callable[[collections.OrderedDict], None] = lambda metrics: None
 
   def run(self) -> TrainingResult:
@@ -182,7 +186,8 @@ class TrainingProgram:
       return _diverged('The aggregate of the updates is', round_num)
     if not _is_finite(self.process.get_model_weights(output.state)):
       return _diverged('The model is', round_num)
-    metrics = self._metrics(round_num, num_clients=len(cohort), seconds=seconds)
+    num_clients = len(cohort) if self.measures_cohorts else math.nan
+    metrics = self._metrics(round_num, num_clients=num_clients, seconds=seconds)
     if (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
@@ -230,7 +235,7 @@ class TrainingProgram:
       self.checkpoints.save(progress.state, progress.round_num)
 
   def _metrics(
-    self, round_num: int, *, num_clients: int, seconds: float
+    self, round_num: int, *, num_clients: float, seconds: float
   ) -> collections.OrderedDict:
     """Returns the metrics of a round, NaN where nothing was measured."""
     metrics = collections.OrderedDict(
