@@ -79,9 +79,7 @@ def check_table_cell(sampling, accountant, epsilon, rounds, multiplier):
   ('sampling', 'accountant', 'epsilon', 'rounds', 'multiplier'),
   list(table_cases(slow=False)),
 )
-def test_multiplier_of_table(
-  sampling, accountant, epsilon, rounds, multiplier
-):
+def test_multiplier_of_table(sampling, accountant, epsilon, rounds, multiplier):
   check_table_cell(sampling, accountant, epsilon, rounds, multiplier)
 
 
@@ -222,9 +220,7 @@ def test_tutorial_of_tf_privacy():
     ).dp_event,
     rounds,
   )
-  published = np.min(
-    accountant.rdp - math.log(1e-5) / (accountant.orders - 1)
-  )
+  published = np.min(accountant.rdp - math.log(1e-5) / (accountant.orders - 1))
   assert published == pytest.approx(3.01, abs=0.005)
   epsilon = accounting.compute_epsilon(target_delta=1e-5, **setting)
   assert 2.3 < epsilon < published
@@ -456,8 +452,7 @@ def test_calibration_never_passes_the_target(
     target_epsilon=target, **setting
   )
   assert (
-    accounting.compute_epsilon(noise_multiplier=multiplier, **setting)
-    <= target
+    accounting.compute_epsilon(noise_multiplier=multiplier, **setting) <= target
   )
   assert float(f'{multiplier:.6g}') == multiplier
 
@@ -470,9 +465,7 @@ def test_smallest_target_of_rdp_has_the_least_multiplier():
   assert found == pytest.approx(5.1597, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-  ('target', 'rounds'), [(0.001, 1000), (1e-9, 10**7)]
-)
+@pytest.mark.parametrize(('target', 'rounds'), [(0.001, 1000), (1e-9, 10**7)])
 def test_target_out_of_reach_raises(target, rounds):
   with pytest.raises(ValueError, match='`target_epsilon` .* is out of reach'):
     accounting.calibrate_noise_multiplier(
@@ -540,7 +533,7 @@ EPSILON_SETTING = {**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.5}
     ({'sampling': 'paper'}, ValueError, 'build a `PrivacyPlan`'),
     ({'sampling': 'none'}, ValueError, '`clients_per_round` must equal'),
     ({'accountant': 'gdp'}, ValueError, "`accountant` must be one of 'rdp'"),
-    ({'accountant': 'pld_one_sided'}, ValueError, "only where `sampling` is"),
+    ({'accountant': 'pld_one_sided'}, ValueError, 'only where `sampling` is'),
     (
       {'accountant': 'pld', 'target_delta': 1e-12},
       ValueError,

@@ -75,8 +75,10 @@ def test_one_round_of_fixed_cohorts_is_the_worst_pair(epsilon):
   # pair is (3/5) N(0) + (2/5) N(2) against N(0), up to a shift.
   mechanism = build_mechanism('fixed_size', 5, 2, 1.1)
   expected = integrate_hockey_stick(
-    lambda x: 0.6 * stats.norm.pdf(x, scale=1.1)
-    + 0.4 * stats.norm.pdf(x, loc=2, scale=1.1),
+    lambda x: (
+      0.6 * stats.norm.pdf(x, scale=1.1)
+      + 0.4 * stats.norm.pdf(x, loc=2, scale=1.1)
+    ),
     lambda x: stats.norm.pdf(x, scale=1.1),
     epsilon,
   )

@@ -85,9 +85,7 @@ def test_seed_decides_the_initial_weights(name):
   )
   for a, b in zip(first, second, strict=True):
     np.testing.assert_array_equal(a, b)
-  kernels = [
-    (a, b) for a, b in zip(first, other, strict=True) if a.ndim > 1
-  ]
+  kernels = [(a, b) for a, b in zip(first, other, strict=True) if a.ndim > 1]
   assert not any(np.array_equal(a, b) for a, b in kernels)
 
 
@@ -123,9 +121,7 @@ def test_uint8_colors_are_scaled_around_0():
 
 
 def test_padding_counts_in_neither_loss_nor_accuracy():
-  spec = dict(
-    x=tf.TensorSpec([80], tf.int32), y=tf.TensorSpec([80], tf.int32)
-  )
+  spec = dict(x=tf.TensorSpec([80], tf.int32), y=tf.TensorSpec([80], tf.int32))
   model = keras_models.build_model_fn(
     keras_models.create_shakespeare_lstm, spec
   )()

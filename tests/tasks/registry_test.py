@@ -109,15 +109,11 @@ def test_wrong_partition_config_is_refused(arguments, message):
     ),
     (
       dict(name='shards', shards_per_client=3),
-      lambda y: partition.shards(
-        y, num_clients=7, shards_per_client=3, seed=3
-      ),
+      lambda y: partition.shards(y, num_clients=7, shards_per_client=3, seed=3),
     ),
     (
       dict(name='iid', examples_per_client=9),
-      lambda y: partition.iid(
-        y, num_clients=7, examples_per_client=9, seed=3
-      ),
+      lambda y: partition.iid(y, num_clients=7, examples_per_client=9, seed=3),
     ),
   ],
 )

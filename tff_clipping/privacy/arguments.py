@@ -29,9 +29,7 @@ class DeltaTooLargeWarning(UserWarning):
   """A delta above 1/num_clients, which gives almost no protection."""
 
 
-def check_integer(
-  name: str, value: Any, *, at_least: int, at_most: int
-) -> int:
+def check_integer(name: str, value: Any, *, at_least: int, at_most: int) -> int:
   """Returns `value` as an int in [at_least, at_most].
 
   Args:

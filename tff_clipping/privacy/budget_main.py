@@ -204,8 +204,7 @@ def _plot(answer: budget_report.Answer | None, path: str) -> None:
     from tff_clipping.privacy import budget_plot  # Slow to import.
   except ImportError as error:
     raise _UsageError(
-      "--plot needs matplotlib: pip install 'tff-clipping[plot]' "
-      f'({error}).'
+      f"--plot needs matplotlib: pip install 'tff-clipping[plot]' ({error})."
     ) from error
   try:
     if answer is None:

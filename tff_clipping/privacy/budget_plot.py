@@ -112,9 +112,7 @@ def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
         continue  # Out of the accountant's range: no point there.
       found.append((cohort, noise))
     if found:
-      axes.plot(
-        *zip(*found, strict=True), marker='.', label=_LABELS[sampling]
-      )
+      axes.plot(*zip(*found, strict=True), marker='.', label=_LABELS[sampling])
   axes.plot(
     plan.clients_per_round, plan.noise_multiplier, 'ko', label='the plan'
   )

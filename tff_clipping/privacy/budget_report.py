@@ -212,7 +212,7 @@ def format_table(answer: Answer) -> str:
     )
   lines += [
     '',
-    "Theorem 2 of the paper gives this noise for its constant v = "
+    'Theorem 2 of the paper gives this noise for its constant v = '
     f'{_number(answer.theorem_2_constant)}.',
     '',
     'The same question for other samplings and accountants:',

@@ -125,7 +125,7 @@ class PrivacyLossRounds:
     """
     if delta < MIN_DELTA:
       raise ValueError(
-        f"`target_delta` must be at least {MIN_DELTA:g} for `accountant` "
+        f'`target_delta` must be at least {MIN_DELTA:g} for `accountant` '
         f"'pld', whose rounding errors are near, found {delta:g}: use 'rdp'."
       )
     distribution = self._compose(num_rounds)
@@ -371,9 +371,9 @@ def _connect_dots(deltas: np.ndarray, interval: float) -> np.ndarray:
   steps = np.diff(deltas)
   masses = np.empty_like(deltas)
   masses[0] = 1 - deltas[0] + steps[0] / math.expm1(interval)
-  masses[1:-1] = (
-    steps[1:] - math.exp(interval) * steps[:-1]
-  ) / math.expm1(interval)
+  masses[1:-1] = (steps[1:] - math.exp(interval) * steps[:-1]) / math.expm1(
+    interval
+  )
   masses[-1] = steps[-1] / math.expm1(-interval)
   # More mass is on the safe side. Without it, masses of 0 or near the least
   # double make SciPy's logsumexp, with which the result's length is bounded,
