@@ -1,5 +1,44 @@
 """Composable aggregation factories for clipping and differential privacy."""
 
 from tff_clipping import tff_extra  # noqa: F401
+from tff_clipping.aggregators.adaptive_clipping import adaptive_dp_mean_factory
+from tff_clipping.aggregators.difference_clipping import (
+  difference_clipping_factory,
+)
+from tff_clipping.aggregators.distributed_gaussian import (
+  distributed_gaussian_mean_factory,
+)
+from tff_clipping.aggregators.gaussian_noise import gaussian_noise_factory
+from tff_clipping.aggregators.local_gaussian_noise import (
+  local_gaussian_noise_factory,
+)
+from tff_clipping.aggregators.means import (
+  clipped_mean_factory,
+  dp_mean_factory,
+  fixed_denominator_mean_factory,
+)
+from tff_clipping.aggregators.per_layer_clipping import (
+  combined_clipping_norm,
+  per_layer_clipping_factory,
+)
+from tff_clipping.aggregators.secure_sum import secure_sum_factory
+from tff_clipping.aggregators.update_norms import (
+  SIMULATION_ONLY_MEASUREMENTS,
+  add_update_norm_measurements,
+)
 
-__all__ = []
+__all__ = [
+  'SIMULATION_ONLY_MEASUREMENTS',
+  'adaptive_dp_mean_factory',
+  'add_update_norm_measurements',
+  'clipped_mean_factory',
+  'combined_clipping_norm',
+  'difference_clipping_factory',
+  'distributed_gaussian_mean_factory',
+  'dp_mean_factory',
+  'fixed_denominator_mean_factory',
+  'gaussian_noise_factory',
+  'local_gaussian_noise_factory',
+  'per_layer_clipping_factory',
+  'secure_sum_factory',
+]
