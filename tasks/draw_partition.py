@@ -13,7 +13,10 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from tasks import partition_config, partition_figure, registry
+from tasks import data_flags, partition_config, partition_figure, registry
+
+# Listed by --helpshort as this binary's own.
+flags.adopt_module_key_flags(data_flags)
 
 _TASK = flags.DEFINE_string('task', 'embedded_digits', 'The data set.')
 _PARTITION = flags.DEFINE_string(
@@ -32,10 +35,6 @@ _SHARDS_PER_CLIENT = flags.DEFINE_integer(
   'shards_per_client', 2, 'For --partition=shards.'
 )
 _SEED = flags.DEFINE_integer('seed', 0, 'Seed of the split.')
-_DATA_DIR = flags.DEFINE_string(
-  'data_dir', None, 'Folder of the official files; else downloaded.'
-)
-_CACHE_DIR = flags.DEFINE_string('cache_dir', None, 'Folder of the downloads.')
 _OUTPUT = flags.DEFINE_string('output', 'partition.png', 'The figure to write.')
 
 
@@ -54,8 +53,8 @@ def main(argv: Sequence[str]) -> int:
         shards_per_client=_SHARDS_PER_CLIENT.value,
         seed=_SEED.value,
       ),
-      data_dir=_DATA_DIR.value,
-      cache_dir=_CACHE_DIR.value,
+      data_dir=data_flags.DATA_DIR.value,
+      cache_dir=data_flags.CACHE_DIR.value,
     )
     if task.is_sequence:
       raise ValueError(

@@ -36,17 +36,14 @@ from typing import Any
 import numpy as np
 from absl import app, flags, logging
 
-from tasks import experiment, run_folder
+from tasks import data_flags, experiment, run_folder
+
+# Listed by --helpshort as this binary's own.
+flags.adopt_module_key_flags(data_flags)
 
 # TensorFlow's start-up messages are not about the user's run.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-_DATA_DIR = flags.DEFINE_string(
-  'data_dir', None, "The folder of the data's official files; else downloaded."
-)
-_CACHE_DIR = flags.DEFINE_string(
-  'cache_dir', None, 'Where downloads and client stores go; else the XDG cache.'
-)
 _MAX_CLIENTS = flags.DEFINE_integer(
   'max_clients', 200, 'Measure so many clients, drawn at random; at least 1.'
 )
@@ -187,8 +184,8 @@ def main(argv: Sequence[str]) -> int:
     contents = estimate(
       folder,
       max_clients=_MAX_CLIENTS.value,
-      data_dir=_DATA_DIR.value,
-      cache_dir=_CACHE_DIR.value,
+      data_dir=data_flags.DATA_DIR.value,
+      cache_dir=data_flags.CACHE_DIR.value,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     print(f'Error: {" ".join(str(e).split())}', file=sys.stderr)

@@ -1,6 +1,6 @@
 r"""Trains one model with one algorithm: the binary of every experiment.
 
-  python -m tasks.train --flagfile=tasks/flagfiles/demo_fed_avg.flags \
+  python -m tasks.train --flagfile=tasks/flagfiles/demo/fed_avg.flags \
       --output_dir=runs/fed_avg
 
 A run folder holds config.json, metrics.csv, TensorBoard logs, checkpoints, and
@@ -19,7 +19,10 @@ from collections.abc import Sequence
 
 from absl import app, flags, logging
 
-from tasks import experiment, run_folder
+from tasks import data_flags, experiment, run_folder
+
+# Listed by --helpshort as this binary's own.
+flags.adopt_module_key_flags(data_flags)
 
 # TensorFlow's start-up messages are not about the user's run.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -29,12 +32,6 @@ _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 _OUTPUT_DIR = flags.DEFINE_string('output_dir', None, 'The folder of the run.')
 _RESUME = flags.DEFINE_bool(
   'resume', True, 'Go on with a run of the same settings in --output_dir.'
-)
-_DATA_DIR = flags.DEFINE_string(
-  'data_dir', None, "The folder of the data's official files; else downloaded."
-)
-_CACHE_DIR = flags.DEFINE_string(
-  'cache_dir', None, 'Where downloads and client stores go; else the XDG cache.'
 )
 _CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
   'checkpoints_to_keep', 2, 'How many checkpoints to keep.', lower_bound=1
@@ -163,8 +160,8 @@ def main(argv: Sequence[str]) -> int:
       config,
       folder,
       resume=_RESUME.value,
-      data_dir=_DATA_DIR.value,
-      cache_dir=_CACHE_DIR.value,
+      data_dir=data_flags.DATA_DIR.value,
+      cache_dir=data_flags.CACHE_DIR.value,
       checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
