@@ -37,6 +37,7 @@ def run(
   data_dir: str | None = None,
   cache_dir: str | None = None,
   checkpoints_to_keep: int = 2,
+  clipping_norm_source: str = 'given',
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
 
@@ -48,6 +49,7 @@ def run(
     cache_dir: The folder of downloads and client stores, `None` for the user's
       cache folder.
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
+    clipping_norm_source: Where c comes from, for config.json.
 
   Returns:
     How the run ended.
@@ -67,7 +69,10 @@ def run(
     runtime.set_default_context()
     process = create_process(config, plan, model_fn, store)
     # First of all files: what makes the folder that of this run.
-    folder.write_json(folder.config, _description(config, task, model_fn))
+    folder.write_json(
+      folder.config,
+      _description(config, task, model_fn, clipping_norm_source),
+    )
     folder.result.unlink(missing_ok=True)
     ledger = None
     if plan is not None:
@@ -281,7 +286,7 @@ def _create_update_estimate(
 
 
 def _description(
-  config: ExperimentConfig, task: Task, model_fn
+  config: ExperimentConfig, task: Task, model_fn, clipping_norm_source: str
 ) -> dict[str, Any]:
   """Returns the contents of config.json."""
   with tf.Graph().as_default():
@@ -291,6 +296,9 @@ def _description(
   return dict(
     experiment=config.to_json(),
     algorithm=config.algorithm,
+    clipping_norm_source=(
+      None if config.clipping_norm is None else clipping_norm_source
+    ),
     task=dict(
       name=task.name,
       source=task.source,

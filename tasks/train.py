@@ -163,6 +163,7 @@ def main(argv: Sequence[str]) -> int:
       data_dir=data_flags.DATA_DIR.value,
       cache_dir=data_flags.CACHE_DIR.value,
       checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
+      clipping_norm_source=_clipping_norm_source(),
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     print_error(e)
@@ -238,6 +239,19 @@ def _integer(text: str) -> int:
     raise ValueError(
       f'`update_rounds` must be integers with commas, found {text!r}.'
     ) from None
+
+
+def _clipping_norm_source() -> str:
+  """Returns where c comes from.
+
+  The paper takes it from the clients' data, and does not count its cost.
+  """
+  if not _CLIPPING_NORM_FROM.value:
+    return 'given'
+  return (
+    f'{_CLIPPING_FACTOR.value:g} times the mean norm of the updates of a run '
+    "of fed_avg: a figure of the clients' data, whose cost is not in any epsilon"
+  )
 
 
 def _clipping_norm_from(run_dir: str, factor: float) -> float:

@@ -101,6 +101,7 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   assert config['experiment']['clipping_norm'] == pytest.approx(
     0.5 * norms.mean()
   )
+  assert 'not in any epsilon' in config['clipping_norm_source']
   clipped = pd.read_csv(tmp_path / 'ce' / 'metrics.csv')['clipped_fraction']
   assert clipped[1:].gt(0.5).all()
 
