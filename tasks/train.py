@@ -250,7 +250,8 @@ def _clipping_norm_source() -> str:
     return 'given'
   return (
     f'{_CLIPPING_FACTOR.value:g} times the mean norm of the updates of a run '
-    "of fed_avg: a figure of the clients' data, whose cost is not in any epsilon"
+    "of fed_avg: a figure of the clients' data, whose cost is not in any "
+    'epsilon'
   )
 
 
