@@ -19,7 +19,6 @@ from collections.abc import Callable
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 # ruff: noqa: E402
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from benchmarks.workload import WORKLOADS, Workload
@@ -151,5 +150,4 @@ def _end_workers() -> None:
 
 
 if __name__ == '__main__':
-  del tf
   main(*sys.argv[1:])
