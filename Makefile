@@ -32,7 +32,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: $(STAMP) ## Train FedAvg, CE-FedAvg and DP-FedAvg on real digits (4 minutes)
+demo: $(STAMP) ## Train FedAvg, CE-FedAvg and DP-FedAvg on real digits (90 seconds)
 	@$(TRAIN) --flagfile=tasks/flagfiles/demo/fed_avg.flags --output_dir=$(DEMO)/fed_avg
 	@$(TRAIN) --flagfile=tasks/flagfiles/demo/ce_fed_avg.flags --output_dir=$(DEMO)/ce_fed_avg \
 	  --clipping_norm_from=$(DEMO)/fed_avg
