@@ -13,7 +13,8 @@ paper gives only sizes; these layers give its parameter counts exactly:
 
 Images of type uint8 are scaled by the model's first layer, so that clients
 keep one byte a value: one channel to [0, 1], several channels to [-1, 1].
-Floating-point images are taken as they are. The scaling is a constant of the
+Floating-point images are taken as they are: `scale_images` makes them, once for
+all steps of a client. The scaling is a constant of the
 type, not a statistic of the data, so it tells nothing about any client.
 
 Source: "Understanding Clipping for Federated Learning", Sec. 2.2 (AlexNet,
@@ -245,6 +246,27 @@ MODELS: Mapping[str, Callable[..., tf.keras.Model]] = {
 }
 
 
+def scale_images(
+  examples: Mapping[str, tf.Tensor],
+) -> collections.OrderedDict[str, tf.Tensor]:
+  """Scales uint8 images as the first layer of a model does.
+
+  A model for the result has the `input_dtype` float32.
+
+  Args:
+    examples: `x`, images [n, height, width, channels] or anything that is not
+      uint8, and `y`.
+
+  Returns:
+    The same, with uint8 images as float32.
+  """
+  scaled = collections.OrderedDict(examples)
+  if scaled['x'].dtype == tf.uint8:
+    scale, offset = _scale_and_offset(scaled['x'].shape)
+    scaled['x'] = tf.cast(scaled['x'], tf.float32) * scale + offset
+  return scaled
+
+
 def build_model_fn(
   create_model: Callable[[], tf.keras.Model],
   element_spec: Mapping[str, tf.TensorSpec],
@@ -409,9 +431,13 @@ def _scale_image(x: tf.Tensor) -> tf.Tensor:
   """Scales uint8 images; returns floating-point images as they are."""
   if x.dtype.is_floating:
     return x
-  if x.shape[-1] == 1:
-    return tf.keras.layers.Rescaling(1 / 255)(x)
-  return tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0)(x)
+  scale, offset = _scale_and_offset(x.shape)
+  return tf.keras.layers.Rescaling(scale, offset=offset)(x)
+
+
+def _scale_and_offset(shape: Sequence[int]) -> tuple[float, float]:
+  """Returns what bytes of images are multiplied with, and what is added."""
+  return (1 / 255, 0.0) if shape[-1] == 1 else (1 / 127.5, -1.0)
 
 
 def _norm() -> tf.keras.layers.Layer:

@@ -49,6 +49,25 @@ def test_element_spec_is_of_one_example(tmp_path):
   assert spec['z'] == tf.TensorSpec([2], tf.float64)
 
 
+def test_preprocessing_is_applied_to_what_a_client_reads(tmp_path):
+  store = _write(tmp_path)
+
+  def halve(examples):
+    return collections.OrderedDict(
+      half=tf.cast(examples['x'], tf.float32) / 2, y=examples['y']
+    )
+
+  clients = store.preprocess(halve)
+  assert clients.client_ids == store.client_ids
+  assert clients.element_spec == collections.OrderedDict(
+    half=tf.TensorSpec([2, 3], tf.float32), y=tf.TensorSpec([], tf.int32)
+  )
+  found = clients.read_client(tf.constant('00000'))
+  np.testing.assert_array_equal(found['half'], _examples()['x'][[3, 1, 4]] / 2)
+  np.testing.assert_array_equal(found['y'], _examples()['y'][[3, 1, 4]])
+  assert clients.read_client(tf.constant('00001'))['half'].shape == [0, 2, 3]
+
+
 def test_equal_data_are_written_once(tmp_path):
   first = _write(tmp_path)
   before = (first.path / 'manifest.json').stat().st_mtime_ns

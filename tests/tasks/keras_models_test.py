@@ -120,6 +120,26 @@ def test_uint8_colors_are_scaled_around_0():
   )
 
 
+@pytest.mark.parametrize('shape', [_DIGITS, _IMAGES])
+def test_images_scaled_beforehand_give_the_same_bits(shape):
+  images = np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)
+  from_bytes = keras_models.create_mlp(shape, 10)
+  from_floats = keras_models.create_mlp(shape, 10, input_dtype=tf.float32)
+  scaled = keras_models.scale_images(
+    collections.OrderedDict(x=tf.constant(images), y=tf.constant([1, 2]))
+  )
+  assert scaled['x'].dtype == tf.float32
+  np.testing.assert_array_equal(scaled['y'], [1, 2])
+  np.testing.assert_array_equal(from_bytes(images), from_floats(scaled['x']))
+
+
+def test_what_are_no_bytes_is_not_scaled():
+  tokens = collections.OrderedDict(
+    x=tf.constant([[3, 4]]), y=tf.constant([[1, 2]])
+  )
+  assert keras_models.scale_images(tokens)['x'] is tokens['x']
+
+
 def test_padding_counts_in_neither_loss_nor_accuracy():
   spec = dict(x=tf.TensorSpec([80], tf.int32), y=tf.TensorSpec([80], tf.int32))
   model = keras_models.build_model_fn(

@@ -85,11 +85,13 @@ def build_local_sgd(
     A function of the global model (a list of tensors), the client's examples (a
     structure of tensors with a leading dimension of examples) and the client's
     seed (shape `[2]`), that returns the update (a list of tensors). A client
-    without examples has an update of zeros.
+    without examples has an update of zeros. In a graph only what the update
+    depends on runs, and so not the model's metrics.
   """
   variables = model.trainable_variables
 
-  @tf.function
+  # Not a `tf.function`, which would run everything that changes a variable, the
+  # metrics as well. So the order of reads and writes is given here.
   def local_sgd(global_model, examples, seed):
     leaves = tf.nest.flatten(examples)
     num_examples = tf.shape(leaves[0])[0]
@@ -97,21 +99,34 @@ def build_local_sgd(
       tf.maximum(num_examples, 1), local_steps, batch_size, seed
     )
     num_steps = tf.where(num_examples > 0, local_steps, 0)
-    for variable, value in zip(variables, global_model, strict=True):
-      variable.assign(value)
-    for step in tf.range(num_steps):
-      batch = [tf.gather(leaf, indices[step]) for leaf in leaves]
-      batch = tf.nest.pack_sequence_as(model.input_spec, batch)
-      with tf.GradientTape() as tape:
-        loss = model.forward_pass(batch, training=True).loss
-      gradients = tape.gradient(loss, variables)
-      for variable, gradient in zip(variables, gradients, strict=True):
-        if gradient is not None:
+
+    def take_step(step):
+      with _after([step]):
+        batch = [tf.gather(leaf, indices[step]) for leaf in leaves]
+        batch = tf.nest.pack_sequence_as(model.input_spec, batch)
+        with tf.GradientTape() as tape:
+          loss = model.forward_pass(batch, training=True).loss
+        gradients = tape.gradient(loss, variables)
+        taken = [
           _descend(variable, gradient, learning_rate)
-    return [
-      variable.read_value() - value
+          for variable, gradient in zip(variables, gradients, strict=True)
+          if gradient is not None
+        ]
+      with _after(taken):
+        return [step + 1]
+
+    started = [
+      variable.assign(value, read_value=False)
       for variable, value in zip(variables, global_model, strict=True)
     ]
+    with _after(started):
+      first = tf.identity(0)
+    (done,) = tf.while_loop(lambda step: step < num_steps, take_step, [first])
+    with _after([done]):
+      return [
+        variable.read_value() - value
+        for variable, value in zip(variables, global_model, strict=True)
+      ]
 
   return local_sgd
 
@@ -138,11 +153,16 @@ def data_fingerprint(examples) -> tf.Tensor:
   )
 
 
-def _descend(variable: tf.Variable, gradient, learning_rate: float) -> None:
-  """Moves `variable` against `gradient`, in place."""
+def _after(operations: Sequence):
+  """Returns a context whose operations run after `operations`."""
+  return tf.control_dependencies([op for op in operations if op is not None])
+
+
+def _descend(variable: tf.Variable, gradient, learning_rate: float):
+  """Returns the operation that moves `variable` against `gradient`."""
   if isinstance(gradient, tf.IndexedSlices):
     gradient = tf.convert_to_tensor(gradient)
-  tf.raw_ops.ResourceApplyGradientDescent(
+  return tf.raw_ops.ResourceApplyGradientDescent(
     var=variable.handle,
     alpha=tf.cast(learning_rate, variable.dtype),
     delta=gradient,

@@ -132,7 +132,9 @@ def expected_norm(repeat, zeros: Sequence[tf.Tensor], num_repeats: int):
   """
 
   def add(number, total, squares):
-    drawn = repeat(number)
+    # One after the other: they may share variables.
+    with tf.control_dependencies([squares]):
+      drawn = repeat(number)
     total = [a + b for a, b in zip(total, drawn, strict=True)]
     return number + 1, total, squares + _squared_norm(drawn)
 

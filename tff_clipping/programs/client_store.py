@@ -114,6 +114,25 @@ class ClientStore:
       ),
     )
 
+  def preprocess(
+    self,
+    preprocess_fn: Callable[
+      [collections.OrderedDict[str, tf.Tensor]],
+      collections.OrderedDict[str, tf.Tensor],
+    ],
+  ) -> 'PreprocessedClients':
+    """Returns the clients with a function applied to what they read.
+
+    Each client applies it to its examples once a round. A layer of the model
+    does the same in every local step: scaling the images there takes a tenth of
+    the time of a small model.
+
+    Args:
+      preprocess_fn: A TensorFlow function of the features of all examples of a
+        client, with a leading dimension of examples, which it keeps.
+    """
+    return PreprocessedClients(self, preprocess_fn)
+
   def _example_bytes(self) -> int:
     return sum(_num_bytes(spec) for spec in self.element_spec.values())
 
@@ -130,6 +149,38 @@ class ClientStore:
           f'{found} bytes, not {num_examples * example_bytes}. Delete the '
           'folder; it will be written again.'
         )
+
+
+class PreprocessedClients:
+  """The clients of a store, with a function applied to what they read.
+
+  Attributes:
+    client_ids: The ids of all clients.
+    element_spec: The `tf.TensorSpec` of each feature of one example.
+  """
+
+  def __init__(self, store: ClientStore, preprocess_fn: Callable):
+    """Initializes the clients; see `ClientStore.preprocess`."""
+    self._store = store
+    self._preprocess_fn = preprocess_fn
+    self.client_ids = store.client_ids
+    with tf.Graph().as_default():
+      examples = preprocess_fn(
+        collections.OrderedDict(
+          (name, tf.zeros([1, *spec.shape], spec.dtype))
+          for name, spec in store.element_spec.items()
+        )
+      )
+    self.element_spec = collections.OrderedDict(
+      (name, tf.TensorSpec(value.shape[1:], value.dtype))
+      for name, value in examples.items()
+    )
+
+  def read_client(
+    self, client_id: tf.Tensor
+  ) -> collections.OrderedDict[str, tf.Tensor]:
+    """Returns all examples of a client; see `ClientStore.read_client`."""
+    return self._preprocess_fn(self._store.read_client(client_id))
 
 
 def write_client_store(

@@ -6,11 +6,18 @@ calls it many times, from flat lists of arrays to flat lists of arrays.
 """
 
 import itertools
+import os
 import threading
 from collections.abc import Sequence
 
 import tensorflow as tf
 import tensorflow_federated as tff
+
+# Each session has the threads that its configuration asks for. Without this,
+# all share those of whoever came first, one for each core, and clients that
+# work at the same time wait for each other: a sixth of the time of a round.
+# TensorFlow reads it when it first computes.
+os.environ.setdefault('TF_OVERRIDE_GLOBAL_THREADPOOL', '1')
 
 _session_tokens = itertools.count()
 
@@ -100,7 +107,7 @@ class TensorFlowComputation:
     Returns:
       A list of `num_results` NumPy arrays.
     """
-    feeds = [_dataset_graph(x) if _is_dataset(x) else x for x in leaves]
+    feeds = [portable(x) for x in leaves]
     if self._token:
       feeds.append(f'call_{next(_session_tokens)}')
     if self._shared is not None:
@@ -128,6 +135,16 @@ class TensorFlowComputation:
       return run(*feeds)
 
     return initialize_and_run
+
+
+def portable(leaf):
+  """Returns a leaf as it can be fed here or sent to another process.
+
+  Args:
+    leaf: An array, or a `tf.data.Dataset`, of which its serialized graph is
+      returned.
+  """
+  return _dataset_graph(leaf) if _is_dataset(leaf) else leaf
 
 
 def _leaf_bindings(binding) -> list:
