@@ -18,10 +18,11 @@ import pandas as pd
 
 from analysis import run_files
 
-SEED_KEYS = ('seed', 'model_seed', 'sampling_seed')
+SEED_KEYS = ('seed', 'model_seed')
 
 # Runs are compared only when all of these are equal. What may differ is what is
-# being compared: the algorithm, its threshold, its noise and its privacy.
+# being compared: the algorithm, its threshold, its noise and its privacy; and
+# the seed of the cohorts, which a private run draws for itself.
 SETTING_KEYS = (
   'task',
   'partition',

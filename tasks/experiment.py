@@ -46,10 +46,14 @@ class ExperimentConfig:
     accountant: 'rdp' or 'pld'.
     seed: The seed of the split and of the clients' shuffling.
     model_seed: The seed of the initial model.
-    sampling_seed: The seed of the cohorts.
+    sampling_seed: The seed of the cohorts. `None` is 0, and in a private run
+      fresh entropy, since sampling hides nobody from who knows its seed; the
+      run keeps it (`RunFolder.with_sampling_seed`).
     noise_seed: Makes the noise repeatable, which is for tests alone; `None` for
       fresh entropy.
     rounds_per_evaluation: Evaluate each so many rounds.
+    test_examples: Evaluate on so many examples of the test set, evenly spaced
+      in it; `None` for all.
     rounds_per_checkpoint: Save each so many rounds.
     update_rounds: The rounds t, from 0, whose updates are written in full.
     estimate_repeats: The number of repeated local runs in these rounds, from
@@ -83,9 +87,10 @@ class ExperimentConfig:
   accountant: str = 'rdp'
   seed: int = 0
   model_seed: int = 0
-  sampling_seed: int = 0
+  sampling_seed: int | None = None
   noise_seed: int | None = None
   rounds_per_evaluation: int = 1
+  test_examples: int | None = None
   rounds_per_checkpoint: int = 10
   update_rounds: tuple[int, ...] = ()
   estimate_repeats: int = 0
@@ -103,13 +108,16 @@ class ExperimentConfig:
       'rounds_per_checkpoint',
     ):
       _check_integer(name, getattr(self, name), at_least=1)
-    for name in ('num_clients', 'examples_per_client'):
+    for name in ('num_clients', 'examples_per_client', 'test_examples'):
       if getattr(self, name) is not None:
         _check_integer(name, getattr(self, name), at_least=1)
-    for name in ('seed', 'model_seed', 'sampling_seed'):
+    if self.sampling_seed is None and not self.is_private:
+      object.__setattr__(self, 'sampling_seed', 0)
+    for name in ('seed', 'model_seed'):
       _check_integer(name, getattr(self, name), at_least=0)
-    if self.noise_seed is not None:
-      _check_integer('noise_seed', self.noise_seed, at_least=0)
+    for name in ('sampling_seed', 'noise_seed'):
+      if getattr(self, name) is not None:
+        _check_integer(name, getattr(self, name), at_least=0)
     for t in self.update_rounds:
       _check_integer('update_rounds', t, at_least=0)
     for name in (
@@ -151,6 +159,9 @@ class ExperimentConfig:
   def differences(self, saved: Mapping[str, Any]) -> list[str]:
     """Returns what tells these settings from saved ones, a phrase each."""
     mine = self.to_json()
+    if self.sampling_seed is None:
+      # Any seed was drawn by the run itself.
+      mine['sampling_seed'] = saved.get('sampling_seed')
     return [
       f'{name} was {saved.get(name)!r} and is {mine.get(name)!r}'
       for name in {**mine, **saved}

@@ -1,10 +1,12 @@
 """The folder of a run: whose it is, and that only one program writes to it."""
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
 import pathlib
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -97,6 +99,20 @@ class RunFolder:
       # Again, now that nobody else can change it.
       self._check_contents(config, resume=resume)
       yield
+
+  def with_sampling_seed(self, config: ExperimentConfig) -> ExperimentConfig:
+    """Returns `config` with the sampling seed that the run has, or a new one.
+
+    Args:
+      config: What the run is asked to do. A seed that it has stays.
+    """
+    if config.sampling_seed is not None:
+      return config
+    try:
+      seed = json.loads(self.config.read_text())['experiment']['sampling_seed']
+    except (OSError, ValueError, KeyError, TypeError):
+      seed = secrets.randbits(128)
+    return dataclasses.replace(config, sampling_seed=seed)
 
   def write_json(self, path: pathlib.Path, content: Mapping[str, Any]) -> None:
     """Writes a file whole or not at all."""

@@ -234,6 +234,7 @@ _CONFIG = dict(
   target_epsilon=8.0,
   target_delta=1e-3,
   sampling='poisson',
+  sampling_seed=5,
   noise_seed=3,
   rounds_per_checkpoint=1,
   update_rounds=list(range(18)),
