@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ import tqdm
 
 import tff_clipping
 from tasks import evaluation, keras_models, partition_config, registry
+from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder
 from tasks.task import Task
-from tff_clipping import aggregators, learning, privacy, runtime
+from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs import (
   client_sampling,
   client_store,
@@ -38,6 +40,7 @@ def run(
   cache_dir: str | None = None,
   checkpoints_to_keep: int = 2,
   clipping_norm_source: str = 'given',
+  execution: Execution | None = None,
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
 
@@ -50,6 +53,7 @@ def run(
       cache folder.
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
     clipping_norm_source: Where c comes from, for config.json.
+    execution: Where the rounds are computed; `None` for this process.
 
   Returns:
     How the run ended.
@@ -58,20 +62,31 @@ def run(
     ValueError: If the configuration does not fit the data, or `folder` cannot
       be used. Nothing has been overwritten.
     OSError: If a file cannot be written, or is damaged.
+    ClusterError: If the rounds cannot be computed on the cluster.
   """
-  cache_dir = cache_dir or str(client_store.default_cache_dir())
+  execution = execution or Execution()
+  # The workers of a cluster may run in other folders.
+  cache_dir = os.path.abspath(cache_dir or client_store.default_cache_dir())
+  config = folder.with_sampling_seed(config)
   task = create_task(config, data_dir=data_dir, cache_dir=cache_dir)
   plan = create_plan(config, task.num_clients)
   sampler = create_sampler(config, plan, task.client_ids)
   model_fn = create_model_fn(config, task)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
     store = task.write_client_store(cache_dir)
-    runtime.set_default_context()
-    process = create_process(config, plan, model_fn, store)
+    where = stack.enter_context(
+      execution.start(folder, required_paths=[store.path])
+    )
+    clients = store.preprocess(keras_models.scale_images)
+    client_model_fn = create_model_fn(config, task, clients.element_spec)
+    process = create_process(config, plan, client_model_fn, clients)
     # First of all files: what makes the folder that of this run.
     folder.write_json(
       folder.config,
-      _description(config, task, model_fn, clipping_norm_source),
+      dict(
+        **_description(config, task, model_fn, clipping_norm_source),
+        execution=where,
+      ),
     )
     folder.result.unlink(missing_ok=True)
     ledger = None
@@ -94,7 +109,9 @@ def run(
         folder.updates,
         rounds=config.update_rounds,
         clipping_norm=config.clipping_norm,
-        expected_norms=_create_update_estimate(config, model_fn, store),
+        expected_norms=_create_update_estimate(
+          config, client_model_fn, clients
+        ),
       )
       if config.measures_updates
       else None,
@@ -118,7 +135,7 @@ def create_task(
   config: ExperimentConfig, *, data_dir: str | None, cache_dir: str
 ) -> Task:
   """Returns the data of a run, split over its clients; see `run`."""
-  return registry.create_task(
+  task = registry.create_task(
     config.task,
     partition_config.PartitionConfig(
       name=config.partition,
@@ -131,17 +148,20 @@ def create_task(
     data_dir=data_dir,
     cache_dir=cache_dir,
   )
+  if config.test_examples is None:
+    return task
+  return task.with_test_examples(config.test_examples)
 
 
 def create_process(
   config: ExperimentConfig,
   plan: privacy.PrivacyPlan | None,
   model_fn,
-  store: client_store.ClientStore,
+  clients: client_store.PreprocessedClients,
 ) -> tff.learning.templates.LearningProcess:
   """Returns the learning process of a run."""
   settings = dict(
-    **local_work(config, store),
+    **local_work(config, clients),
     server_optimizer=create_server_optimizer(config),
     measure_updates=config.measures_updates,
   )
@@ -155,14 +175,14 @@ def create_process(
 
 
 def local_work(
-  config: ExperimentConfig, store: client_store.ClientStore
+  config: ExperimentConfig, clients: client_store.PreprocessedClients
 ) -> dict[str, Any]:
   """Returns the arguments of `tff_clipping.learning` on the clients' work."""
   return dict(
     local_steps=config.local_steps,
     batch_size=config.batch_size,
     client_learning_rate=config.client_learning_rate,
-    client_store=store,
+    client_store=clients,
     seed=config.seed,
   )
 
@@ -245,17 +265,30 @@ def create_server_optimizer(
   }[config.server_optimizer]()
 
 
-def create_model_fn(config: ExperimentConfig, task: Task):
-  """Returns the `model_fn` of the run, as TFF's algorithms take it."""
+def create_model_fn(config: ExperimentConfig, task: Task, element_spec=None):
+  """Returns the `model_fn` of the run, as TFF's algorithms take it.
+
+  Args:
+    config: The experiment.
+    task: Its data.
+    element_spec: The specs `x` and `y` of what the model is called with; those
+      of `task` if not given.
+  """
   if config.model not in keras_models.MODELS:
     raise ValueError(
       f'`model` must be one of {", ".join(keras_models.MODELS)}, found '
       f'{config.model!r}.'
     )
   build = keras_models.MODELS[config.model]
+  element_spec = element_spec or task.element_spec
   return keras_models.build_model_fn(
-    lambda: build(task.input_shape, task.num_classes, seed=config.model_seed),
-    task.element_spec,
+    lambda: build(
+      task.input_shape,
+      task.num_classes,
+      seed=config.model_seed,
+      input_dtype=element_spec['x'].dtype,
+    ),
+    element_spec,
   )
 
 
@@ -270,7 +303,9 @@ def _open_ledger(
 
 
 def _create_update_estimate(
-  config: ExperimentConfig, model_fn, store: client_store.ClientStore
+  config: ExperimentConfig,
+  model_fn,
+  clients: client_store.PreprocessedClients,
 ) -> EstimateFn | None:
   """Returns what estimates the expected norms, `None` without estimates."""
   if not config.estimate_repeats:
@@ -278,7 +313,7 @@ def _create_update_estimate(
   estimate = learning.build_update_estimates(
     model_fn,
     num_repeats=config.estimate_repeats,
-    **local_work(config, store),
+    **local_work(config, clients),
   )
   return lambda weights, t, cohort: estimate(weights, t, list(cohort))[
     'expected_norm'

@@ -46,6 +46,31 @@ _CLIPPING_FACTOR = flags.DEFINE_float(
   'clipping_factor', 0.5, 'See --clipping_norm_from; the paper has 0.5.'
 )
 
+# The flags that are the fields of `Execution`.
+_EXECUTION = (
+  flags.DEFINE_string(
+    'runtime', 'in_process', 'in_process, or ray for several; docs/cluster.md.'
+  ),
+  flags.DEFINE_string(
+    'ray_address',
+    None,
+    "The 'host:port' of a running Ray cluster's head; else one is started on "
+    'this machine.',
+  ),
+  flags.DEFINE_integer(
+    'num_workers', None, "Ray's worker processes; else one for each CPU."
+  ),
+  flags.DEFINE_integer(
+    'threads_per_worker', 1, 'Clients at a time in each worker.'
+  ),
+  flags.DEFINE_integer(
+    'num_shards',
+    None,
+    'The parts in which clients are added up, which decides about the last '
+    'bits; else 1, or the number of workers. A run keeps it.',
+  ),
+)
+
 # The flags that are the fields of `ExperimentConfig`.
 _SETTINGS = {
   'task': (flags.DEFINE_string, None, 'The data set; see docs/data.md.'),
@@ -104,13 +129,23 @@ _SETTINGS = {
   'accountant': (flags.DEFINE_string, 'rdp', 'rdp or pld.'),
   'seed': (flags.DEFINE_integer, 0, 'For the split and local shuffling.'),
   'model_seed': (flags.DEFINE_integer, 0, 'For the initial model.'),
-  'sampling_seed': (flags.DEFINE_integer, 0, 'For the cohorts.'),
+  'sampling_seed': (
+    flags.DEFINE_integer,
+    None,
+    'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
+    'config.json keeps.',
+  ),
   'noise_seed': (
     flags.DEFINE_integer,
     None,
     'Repeatable noise, for tests alone; else fresh entropy.',
   ),
   'rounds_per_evaluation': (flags.DEFINE_integer, 1, 'Evaluate how often.'),
+  'test_examples': (
+    flags.DEFINE_integer,
+    None,
+    'Evaluate on so many test examples, evenly spaced; all by default.',
+  ),
   'rounds_per_checkpoint': (flags.DEFINE_integer, 10, 'Save how often.'),
   'update_rounds': (
     flags.DEFINE_list,
@@ -154,7 +189,7 @@ def main(argv: Sequence[str]) -> int:
     config = config_from_flags()
     folder = run_folder.RunFolder(_OUTPUT_DIR.value)
     # TensorFlow takes seconds to import: wrong flags are found before that.
-    from tasks import runner
+    from tasks import execution, runner
 
     result = runner.run(
       config,
@@ -164,6 +199,7 @@ def main(argv: Sequence[str]) -> int:
       cache_dir=data_flags.CACHE_DIR.value,
       checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
       clipping_norm_source=_clipping_norm_source(),
+      execution=execution.Execution(**{f.name: f.value for f in _EXECUTION}),
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     print_error(e)
@@ -172,7 +208,8 @@ def main(argv: Sequence[str]) -> int:
     print_error(e)
     return 5
   except RuntimeError as e:
-    traceback.print_exc()
+    if not _is_explained(e):
+      traceback.print_exc()
     print_error(e)
     return 1
   except KeyboardInterrupt:
@@ -285,6 +322,15 @@ def _clipping_norm_from(run_dir: str, factor: float) -> float:
       f'{len(rounds)} of {num_rounds} rounds of {algorithm} in {run_dir!r}.'
     )
   return float(factor * np.average(norms, weights=sizes))
+
+
+def _is_explained(error: Exception) -> bool:
+  """Returns whether the message says all: a cluster, and not a program."""
+  from tff_clipping import runtime
+
+  return any(
+    isinstance(e, runtime.ClusterError) for e in (error, error.__cause__)
+  )
 
 
 def print_error(error: Exception) -> None:

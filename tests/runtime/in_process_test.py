@@ -275,6 +275,27 @@ def test_bad_number_of_threads_is_refused(num_threads, error):
     runtime.InProcessContext(num_threads=num_threads)
 
 
+def test_threads_inside_of_operations_change_no_more_than_the_last_bits():
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _linear_model_fn, tff.learning.optimizers.build_sgdm(0.1)
+  )
+  data = [_dataset(i) for i in range(3)]
+  results = []
+  for threads in (1, 2):
+    tff.framework.set_default_context(
+      runtime.InProcessContext(threads_per_client=threads)
+    )
+    state = process.next(process.initialize(), data).state
+    results.append(process.get_model_weights(state).trainable)
+  for one, two in zip(*results, strict=True):
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
+def test_bad_number_of_threads_of_a_client_is_refused():
+  with pytest.raises(ValueError, match='`threads_per_client` .* found 0'):
+    runtime.InProcessContext(threads_per_client=0)
+
+
 def test_rounds_leave_no_threads_or_sessions_behind():
   context = runtime.InProcessContext(num_threads=2)
   tff.framework.set_default_context(context)

@@ -7,7 +7,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from tasks import experiment, keras_models, partition_config, registry
+from tasks import experiment, grid, keras_models, partition_config, registry
 from tasks import train as train_flags
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -116,6 +116,8 @@ def test_algorithms_of_a_row_differ_in_nothing_else(folder, name, monkeypatch):
     'sampling',
     'target_epsilon',
     'target_delta',
+    # Drawn by a private run.
+    'sampling_seed',
   }
 
 
@@ -125,10 +127,23 @@ def test_reduced_set_only_makes_smaller(name, monkeypatch):
   reduced, output_dir, clip = _read(_FOLDER / 'reduced' / name, monkeypatch)
   assert output_dir == f'runs/reduced/{name.removesuffix(".flags")}'
   assert clip == (full_clip and full_clip.replace('runs/', 'runs/reduced/'))
-  for field in ('num_clients', 'clients_per_round'):
-    assert getattr(reduced, field) < getattr(full, field)
-  for field in ('local_steps', 'batch_size', 'num_rounds'):
-    assert getattr(reduced, field) <= getattr(full, field)
+  sizes = (
+    'num_clients',
+    'clients_per_round',
+    'local_steps',
+    'batch_size',
+    'num_rounds',
+  )
+  smaller = [f for f in sizes if getattr(reduced, f) < getattr(full, f)]
+  assert all(getattr(reduced, f) <= getattr(full, f) for f in sizes)
+  # Of the MLP on digits, nothing is reduced but the data.
+  assert bool(smaller) == (reduced.model != 'mlp' or reduced.task != 'mnist')
+  assert reduced.task == ('mnist' if 'emnist' in name else 'cifar10')
+  # P / N is the paper's.
+  assert (
+    reduced.clients_per_round * full.num_clients
+    == reduced.num_clients * full.clients_per_round
+  )
   for field in (
     'model',
     'algorithm',
@@ -138,9 +153,9 @@ def test_reduced_set_only_makes_smaller(name, monkeypatch):
     'client_learning_rate',
   ):
     assert getattr(reduced, field) == getattr(full, field)
-  if reduced.task == 'mnist':
-    # Every digit is held by one client, as in the paper's split of EMNIST.
-    assert reduced.num_clients * reduced.examples_per_client == 60_000
+  if reduced.task == 'mnist' and reduced.model != 'mlp':
+    # No digit is held by two clients, as in the paper's split of EMNIST.
+    assert reduced.num_clients * reduced.examples_per_client <= 60_000
 
 
 @pytest.mark.parametrize('name', _PAPER)
@@ -156,7 +171,12 @@ def test_task_partition_and_model_exist(name, monkeypatch):
   'path',
   sorted(
     str(p.relative_to(_ROOT / _FOLDER))
-    for pattern in ('table*.flags', 'common/*.flags', 'reduced/**/*.flags')
+    for pattern in (
+      'table*.flags',
+      'common/*.flags',
+      'reduced/**/*.flags',
+      'more/*.flags',
+    )
     for p in (_ROOT / _FOLDER).glob(pattern)
   ),
 )
@@ -165,6 +185,7 @@ def test_file_says_what_it_is_and_where_its_values_are_from(path):
   assert lines[0].startswith('# ')
   if path.startswith('reduced'):
     assert lines[0].startswith('# Reduced: ')
+  if not path.startswith(('table', 'common')):
     return
   # A comment stands before each value that is not the name of a file, or
   # before the first of several that it is about.
@@ -176,3 +197,48 @@ def test_file_says_what_it_is_and_where_its_values_are_from(path):
   assert values or path.startswith('table')
   for i in values:
     assert lines[i - 1].startswith('#'), lines[i]
+
+
+@pytest.mark.parametrize(
+  'path',
+  sorted(
+    str(p.relative_to(_ROOT)) for p in (_ROOT / _FOLDER / 'more').glob('*')
+  ),
+)
+def test_runs_beyond_the_tables_can_be_run(path, monkeypatch):
+  config, output_dir, clipped_as = _read(path, monkeypatch)
+  name = pathlib.Path(path).stem
+  assert output_dir == f'runs/more/{name}'
+  assert (clipped_as is None) == (
+    config.algorithm in ('fed_avg', 'model_clipping_fed_avg')
+  )
+  if config.task == 'mnist':
+    full, _, _ = _read(
+      _FOLDER / 'table3_mlp_emnist_noniid_fed_avg.flags', monkeypatch
+    )
+    for field in (
+      'local_steps',
+      'batch_size',
+      'num_rounds',
+      'client_learning_rate',
+    ):
+      assert getattr(config, field) == getattr(full, field)
+
+
+@pytest.mark.parametrize(
+  'path',
+  sorted(
+    str(p.relative_to(_ROOT))
+    for p in (_ROOT / _FOLDER / 'search').glob('*.grid')
+  ),
+)
+def test_searches_are_of_fed_avg_alone_and_of_rates_alone(path, monkeypatch):
+  monkeypatch.chdir(_ROOT)
+  runs = grid.read_grid(path)
+  rates = [run.config.client_learning_rate for run in runs]
+  assert len(set(rates)) == len(rates) >= 2
+  assert {run.config.algorithm for run in runs} == {'fed_avg'}
+  others = {
+    str(run.config.to_json() | {'client_learning_rate': 0}) for run in runs
+  }
+  assert len(others) == 1

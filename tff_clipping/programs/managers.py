@@ -1,12 +1,18 @@
 """The release managers of a run: CSV, TensorBoard and the log."""
 
+import csv
+import io
 import os
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping.programs import storage
+
+_KEY = 'round_num'
 
 
 def create_release_managers(
@@ -35,10 +41,14 @@ def create_release_managers(
 
 
 class SyncedCSVReleaseManager(tff.program.ReleaseManager):
-  """`tff.program.CSVFileReleaseManager`, with rows that survive a power cut.
+  """Writes metrics to a CSV file, in rows that survive a power cut.
 
-  The file is written anew for each row, so that it is never half a line. A
-  release with a key that was released before takes the place of all rows from
+  The file is replaced as a whole for each row, so that it is never half a line.
+  It is that of `tff.program.CSVFileReleaseManager`, which however reads and
+  parses all rows for each new one: 20 ms a round after 500 rounds, and more
+  with every round. This one keeps them as text.
+
+  A release with a key that was released before takes the place of all rows from
   that key on: those of rounds that are run again.
   """
 
@@ -53,38 +63,64 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
     """
     self._path = path
     # A program that was killed may have left some.
-    self._remove_unfinished()
-    try:
-      self._manager = tff.program.CSVFileReleaseManager(
-        os.fspath(path),
-        save_mode=tff.program.CSVSaveMode.WRITE,
-        key_fieldname='round_num',
-      )
-    except (
-      ValueError,
-      TypeError,
-      tff.program.CSVKeyFieldnameNotFoundError,
-    ) as e:
-      raise storage.StorageError(
-        f'The metrics {path} are damaged. Move the file away to go on without '
-        f'the rounds in it: {e}'
-      ) from e
+    for unfinished in path.parent.glob(f'{path.name}_temp*'):
+      unfinished.unlink()
+    self._fields: list[str] = [_KEY]
+    self._rows: list[dict[str, Any]] = []
+    if path.exists():
+      self._read()
+    self._lines = [_line(self._fields, row) for row in self._rows]
+    if not path.exists():
+      path.parent.mkdir(parents=True, exist_ok=True)
+      self._write(self._fields, [])
 
   async def release(self, value: Any, key: int) -> None:
     """Releases the metrics of a round.
 
     Args:
-      value: A structure of numbers.
+      value: A mapping of names to numbers.
       key: The number of the round.
     """
-    try:
-      await self._manager.release(value, key)
-    except BaseException:
-      self._remove_unfinished()
-      raise
-    storage.sync(self._path)
-    storage.sync(self._path.parent)
+    metrics = await tff.program.materialize_value(value)
+    row = {_KEY: int(key)}
+    # In the order of TFF's managers.
+    row.update(
+      (name, np.array(metrics[name]).tolist()) for name in sorted(metrics)
+    )
+    kept = sum(before[_KEY] < key for before in self._rows)
+    fields = self._fields + [name for name in row if name not in self._fields]
+    rows, lines = [*self._rows[:kept], row], self._lines[:kept]
+    if fields != self._fields:
+      lines = [_line(fields, before) for before in rows[:-1]]
+    lines.append(_line(fields, row))
+    self._write(fields, lines)
+    self._fields, self._rows, self._lines = fields, rows, lines
 
-  def _remove_unfinished(self) -> None:
-    for path in self._path.parent.glob(f'{self._path.name}_temp*'):
-      path.unlink()
+  def _read(self) -> None:
+    """Takes up the rows of an earlier program."""
+    try:
+      with open(self._path, newline='') as file:
+        reader = csv.DictReader(file, strict=True)
+        self._fields = list(reader.fieldnames or [])
+        if _KEY not in self._fields:
+          raise ValueError(f'there is no column {_KEY}.')
+        for row in reader:
+          if None in row or None in row.values():
+            raise ValueError(f'line {reader.line_num} is not of its columns.')
+          self._rows.append({**row, _KEY: int(row[_KEY])})
+    except (ValueError, csv.Error) as e:
+      raise storage.StorageError(
+        f'The metrics {self._path} are damaged. Move the file away to go on '
+        f'without the rounds in it: {e}'
+      ) from e
+
+  def _write(self, fields: Sequence[str], lines: Sequence[str]) -> None:
+    with storage.replacing(self._path) as new:
+      heading = _line(fields, dict(zip(fields, fields, strict=True)))
+      new.write_text(heading + ''.join(lines), newline='')
+
+
+def _line(fields: Sequence[str], row: Mapping[str, Any]) -> str:
+  text = io.StringIO()
+  csv.DictWriter(text, fields, restval='').writerow(row)
+  return text.getvalue()

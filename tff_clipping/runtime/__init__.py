@@ -1,6 +1,7 @@
 """Execution contexts: where and how TFF computations run."""
 
 from tff_clipping import tff_extra  # noqa: F401
+from tff_clipping.runtime.cluster import ClusterError, set_ray_context
 from tff_clipping.runtime.in_process import (
   ClientError,
   InProcessContext,
@@ -10,7 +11,9 @@ from tff_clipping.runtime.map_reduce import UnsupportedComputationError
 
 __all__ = [
   'ClientError',
+  'ClusterError',
   'InProcessContext',
   'UnsupportedComputationError',
   'set_default_context',
+  'set_ray_context',
 ]

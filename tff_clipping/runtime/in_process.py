@@ -8,13 +8,14 @@ does not grow with the number of clients, and no worker process starts.
 
 import collections
 import concurrent.futures
+import functools
 import os
 from collections.abc import Sequence
 
 import tensorflow_federated as tff
 
-from tff_clipping.runtime import values
-from tff_clipping.runtime.map_reduce import MapReduceRound
+from tff_clipping.runtime import shards, values
+from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
 # Compiled computations are kept; a program has a few, a test suite has many.
@@ -28,26 +29,38 @@ class ClientError(RuntimeError):
 class InProcessContext(tff.framework.SyncContext):
   """A TFF execution context that runs rounds in this process."""
 
-  def __init__(self, *, num_threads: int | None = None):
+  def __init__(
+    self,
+    *,
+    num_threads: int | None = None,
+    num_shards: int = 1,
+    threads_per_client: int = 1,
+  ):
     """Initializes the context.
 
     Args:
       num_threads: The number of clients that work at the same time. `None` is
-        the number of CPU cores that this process may use.
+        the number of CPU cores that this process may use, divided by
+        `threads_per_client`.
+      num_shards: The number of parts in which the clients are added up: as many
+        as on a cluster, for the same bits as there.
+      threads_per_client: The number of threads inside of an operation of a
+        client. 1 is best unless there are more cores than clients in a round
+        (docs/benchmarks.md); another number may change the last bits.
 
     Raises:
-      TypeError: If `num_threads` is not an integer.
-      ValueError: If `num_threads` is not positive.
+      TypeError: If an argument is not an integer.
+      ValueError: If an argument is not positive.
     """
+    shards.check_count('threads_per_client', threads_per_client)
+    shards.check_count('num_shards', num_shards)
     if num_threads is None:
-      num_threads = len(os.sched_getaffinity(0))
-    if isinstance(num_threads, bool) or not isinstance(num_threads, int):
-      raise TypeError(
-        f'`num_threads` must be an integer, found {num_threads!r}.'
-      )
-    if num_threads < 1:
-      raise ValueError(f'`num_threads` must be positive, found {num_threads}.')
+      num_cores = len(os.sched_getaffinity(0))
+      num_threads = max(1, num_cores // threads_per_client)
+    shards.check_count('num_threads', num_threads)
+    self._threads_per_client = threads_per_client
     self._num_threads = num_threads
+    self._num_shards = num_shards
     self._compiled = collections.OrderedDict()
     # The threads stay: each keeps its sessions of what has been compiled.
     self._pool = concurrent.futures.ThreadPoolExecutor(
@@ -61,17 +74,28 @@ class InProcessContext(tff.framework.SyncContext):
       UnsupportedComputationError: If `comp` has no MapReduce form.
       ClientError: If the work of a client fails.
     """
-    compiled = self._compile(comp)
+    compiled = self.compile(comp)
     if isinstance(compiled, TensorFlowComputation):
       parameter_type = comp.type_signature.parameter
       leaves = values.flatten(arg, parameter_type) if parameter_type else []
       return values.unflatten(compiled(*leaves), comp.type_signature.result)
     server, clients = compiled.split_argument(arg)
-    accumulator = self._run_clients(compiled, clients, compiled.prepare(server))
+    broadcast = compiled.prepare(server)
+    accumulators = (
+      self.run_shard(compiled, clients, broadcast, shard)
+      for shard in shards.split(len(clients), self._num_shards)
+    )
+    accumulator = functools.reduce(compiled.merge, accumulators)
     return compiled.finish(server, accumulator)
 
-  def _compile(self, comp):
-    """Returns `comp` compiled, from the cache if it has been seen."""
+  def compile(
+    self, comp: tff.framework.ConcreteComputation
+  ) -> MapReduceRound | TensorFlowComputation:
+    """Returns `comp` compiled, from the cache if it has been seen.
+
+    Raises:
+      UnsupportedComputationError: If `comp` has no MapReduce form.
+    """
     if comp in self._compiled:
       self._compiled.move_to_end(comp)
       return self._compiled[comp]
@@ -79,28 +103,46 @@ class InProcessContext(tff.framework.SyncContext):
     if kind == 'tensorflow':
       compiled = TensorFlowComputation(comp, intra_op_threads=self._num_threads)
     else:
-      compiled = MapReduceRound(_placed(comp))
+      compiled = MapReduceRound(
+        _placed(comp), threads_per_client=self._threads_per_client
+      )
     self._compiled[comp] = compiled
     if len(self._compiled) > _MAX_COMPILED:
       self._compiled.popitem(last=False)
     return compiled
 
-  def _run_clients(
-    self, compiled: MapReduceRound, clients: Sequence, broadcast: Sequence
-  ):
-    """Returns the accumulator of all clients."""
+  def run_shard(
+    self,
+    compiled: MapReduceRound,
+    clients: Sequence,
+    broadcast: Sequence,
+    shard: range,
+  ) -> Accumulator:
+    """Returns the accumulator of some of the clients.
+
+    Args:
+      compiled: What `compile` has returned.
+      clients: The leaves of each client of the round.
+      broadcast: What `compiled.prepare` has returned.
+      shard: The positions of the clients to run.
+
+    Raises:
+      ClientError: If the work of a client fails.
+    """
     accumulator = compiled.zero()
     pending = collections.deque()
-    waiting = iter(clients)
+    waiting = iter(shard)
     try:
-      for index in range(len(clients)):
+      for index in shard:
         # A few clients ahead of the one that is added up: the threads never
         # wait, and only as many results are in memory.
         while len(pending) <= 2 * self._num_threads:
-          client = next(waiting, None)
-          if client is None:
+          position = next(waiting, None)
+          if position is None:
             break
-          pending.append(self._pool.submit(compiled.work, client, broadcast))
+          pending.append(
+            self._pool.submit(compiled.work, clients[position], broadcast)
+          )
         try:
           contribution = pending.popleft().result()
           accumulator = compiled.accumulate(accumulator, contribution)
@@ -117,13 +159,26 @@ class InProcessContext(tff.framework.SyncContext):
     return accumulator
 
 
-def set_default_context(*, num_threads: int | None = None) -> None:
+def set_default_context(
+  *,
+  num_threads: int | None = None,
+  num_shards: int = 1,
+  threads_per_client: int = 1,
+) -> None:
   """Makes an `InProcessContext` the one that runs every TFF computation.
 
   Args:
     num_threads: See `InProcessContext`.
+    num_shards: See `InProcessContext`.
+    threads_per_client: See `InProcessContext`.
   """
-  tff.framework.set_default_context(InProcessContext(num_threads=num_threads))
+  tff.framework.set_default_context(
+    InProcessContext(
+      num_threads=num_threads,
+      num_shards=num_shards,
+      threads_per_client=threads_per_client,
+    )
+  )
 
 
 def _placed(comp):

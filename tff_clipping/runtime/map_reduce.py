@@ -46,11 +46,18 @@ class MapReduceRound:
   shards, and `finish` once. All values are flat lists of arrays.
   """
 
-  def __init__(self, computation: tff.framework.ConcreteComputation):
+  def __init__(
+    self,
+    computation: tff.framework.ConcreteComputation,
+    *,
+    threads_per_client: int = 1,
+  ):
     """Compiles `computation`, which takes seconds.
 
     Args:
       computation: A computation whose parameter and result are federated.
+      threads_per_client: The number of threads inside of an operation of
+        `work`.
 
     Raises:
       UnsupportedComputationError: If it has no MapReduce form.
@@ -68,7 +75,9 @@ class MapReduceRound:
     except (TypeError, ValueError) as e:
       raise _unsupported(str(e)) from e
     self._prepare = TensorFlowComputation(form.prepare)
-    self._work = TensorFlowComputation(form.work)
+    self._work = TensorFlowComputation(
+      form.work, intra_op_threads=threads_per_client
+    )
     self._zero = TensorFlowComputation(form.zero)
     self._accumulate = TensorFlowComputation(form.accumulate)
     self._merge = TensorFlowComputation(form.merge)

@@ -1,0 +1,107 @@
+"""Where the rounds of a run are computed: in this process, or on a cluster.
+
+It is no part of the experiment: a run may go on on a cluster that was begun in
+one process, and the other way round. Only the number of shards, in which the
+clients are added up, decides about the last bits of the results. It is kept
+with the run, so that a run that was stopped ends with the same model anywhere.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tasks.run_folder import RunFolder
+from tff_clipping import runtime
+
+RUNTIMES = ('in_process', 'ray')
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+  """How the rounds of a run are computed; each is a flag of `tasks.train`.
+
+  Attributes:
+    runtime: 'in_process' or 'ray'.
+    ray_address: 'host:port' of the head of a cluster; `None` for this machine.
+    num_workers: The number of Ray's worker processes; `None` for as many as
+      there is room for.
+    threads_per_worker: The clients that work at the same time in each.
+    num_shards: The number of parts in which the clients are added up; `None`
+      for what the run has, or for a new one 1 in this process and the number of
+      workers on a cluster.
+  """
+
+  runtime: str = 'in_process'
+  ray_address: str | None = None
+  num_workers: int | None = None
+  threads_per_worker: int = 1
+  num_shards: int | None = None
+
+  def __post_init__(self):
+    if self.runtime not in RUNTIMES:
+      raise ValueError(
+        f'`runtime` must be one of {", ".join(RUNTIMES)}, found '
+        f'{self.runtime!r}.'
+      )
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if (
+        field.name in ('ray_address', 'num_workers', 'threads_per_worker')
+        and self.runtime != 'ray'
+        and value != field.default
+      ):
+        raise ValueError(
+          f'`{field.name}` must be given with `runtime` ray only, found '
+          f'{value!r}.'
+        )
+
+  @contextlib.contextmanager
+  def start(
+    self, folder: RunFolder, *, required_paths: Sequence
+  ) -> Iterator[dict[str, Any]]:
+    """Makes TFF compute as described, until the body ends.
+
+    Args:
+      folder: The folder of the run, which may have been begun.
+      required_paths: What the machines of a cluster must be able to read.
+
+    Yields:
+      What config.json is to hold of it.
+
+    Raises:
+      ValueError: If the run has another number of shards.
+      ModuleNotFoundError: If Ray is needed and not installed.
+      ClusterError: If the cluster cannot be used.
+    """
+    num_shards = self._num_shards(folder)
+    if self.runtime == 'in_process':
+      num_shards = num_shards or 1
+      runtime.set_default_context(num_shards=num_shards)
+      yield dict(runtime=self.runtime, num_shards=num_shards)
+      return
+    with runtime.set_ray_context(
+      address=self.ray_address,
+      num_workers=self.num_workers,
+      threads_per_worker=self.threads_per_worker,
+      num_shards=num_shards,
+      required_paths=required_paths,
+    ) as context:
+      yield dict(runtime=self.runtime, num_shards=context.num_shards)
+
+  def _num_shards(self, folder: RunFolder) -> int | None:
+    """Returns the number of shards that is given, or that the run has."""
+    try:
+      saved = json.loads(folder.config.read_text())
+    except (OSError, ValueError):
+      return self.num_shards
+    # A run of before there were shards has one.
+    found = saved.get('execution', {}).get('num_shards', 1)
+    if self.num_shards not in (None, found):
+      raise ValueError(
+        f'`num_shards` must be that of the run in {folder.path}, {found}, or '
+        'its last bits would change, found '
+        f'{self.num_shards}.'
+      )
+    return found

@@ -1,0 +1,87 @@
+"""Tests of the release managers."""
+
+import asyncio
+import collections
+import math
+import os
+
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping.programs import managers, storage
+
+_METRICS = collections.OrderedDict(epsilon=0.5, test_loss=math.nan, count=7)
+
+
+def _release(manager, value, key):
+  asyncio.run(manager.release(value, key))
+
+
+def test_the_file_is_that_of_tff(tmp_path):
+  ours = managers.SyncedCSVReleaseManager(tmp_path / 'ours.csv')
+  theirs = tff.program.CSVFileReleaseManager(
+    str(tmp_path / 'theirs.csv'),
+    save_mode=tff.program.CSVSaveMode.WRITE,
+    key_fieldname='round_num',
+  )
+  for manager in (ours, theirs):
+    for round_num in (0, 1, 2, 3):
+      _release(manager, _METRICS, round_num)
+    # Rounds 2 and 3 are run again, with one more metric.
+    _release(manager, {**_METRICS, 'accuracy': 0.25}, 2)
+  text = (tmp_path / 'ours.csv').read_bytes()
+  assert text == (tmp_path / 'theirs.csv').read_bytes()
+  assert text.splitlines() == [
+    b'round_num,count,epsilon,test_loss,accuracy',
+    b'0,7,0.5,nan,',
+    b'1,7,0.5,nan,',
+    b'2,7,0.5,nan,0.25',
+  ]
+
+
+def test_a_new_program_goes_on_with_the_file(tmp_path):
+  path = tmp_path / 'run' / 'metrics.csv'
+  for round_num in (0, 1, 2, 1):
+    _release(managers.SyncedCSVReleaseManager(path), _METRICS, round_num)
+  assert path.read_text().split() == [
+    'round_num,count,epsilon,test_loss',
+    '0,7,0.5,nan',
+    '1,7,0.5,nan',
+  ]
+
+
+@pytest.mark.parametrize(
+  ('text', 'what'),
+  [
+    ('', 'there is no column round_num'),
+    ('a,b\n1,2\n', 'there is no column round_num'),
+    ('round_num,a\n0,1\nx,2\n', "invalid literal for int() with base 10: 'x'"),
+    ('round_num,a\n0,1\n1\n', 'line 3 is not of its columns'),
+    ('round_num,a\n0,1,2\n', 'line 2 is not of its columns'),
+  ],
+)
+def test_another_file_is_refused_and_kept(tmp_path, text, what):
+  path = tmp_path / 'metrics.csv'
+  path.write_text(text)
+  with pytest.raises(storage.StorageError) as e:
+    managers.SyncedCSVReleaseManager(path)
+  assert what in str(e.value)
+  assert path.read_text() == text
+
+
+def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
+  path = tmp_path / 'metrics.csv'
+  manager = managers.SyncedCSVReleaseManager(path)
+  _release(manager, _METRICS, 0)
+
+  def fail(*args):
+    raise OSError(28, 'No space left on device')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'replace', fail)
+    with pytest.raises(OSError, match='No space left'):
+      _release(manager, _METRICS, 1)
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan']
+  assert list(tmp_path.iterdir()) == [path]
+  _release(manager, _METRICS, 1)
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
