@@ -4,14 +4,34 @@ No federated framework, no clipping, no noise, no files: each process has the
 data in memory, and runs a TensorFlow graph of the local steps for its share of
 the clients. What the fastest possible round on this machine costs, as far as it
 is TensorFlow that multiplies the matrices.
+
+  python -m benchmarks.bare mlp            # the seconds of every round
+  python -m benchmarks.bare mlp one_client # what training one client needs
+
+The second is one process with one client, for its memory.
 """
 
+import json
 import multiprocessing
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from benchmarks.workload import Workload
+from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload
+
+# Small, since nothing sets the weights back after a client.
+_LEARNING_RATE = 1e-6
+
+
+def main(name: str, what: str = 'round') -> None:
+  """Prints the seconds of every round, or trains one client."""
+  workload = WORKLOADS[name]
+  if what == 'one_client':
+    _build(workload)(*_clients(workload)[0])
+    print(json.dumps({}))
+  else:
+    print(json.dumps(dict(seconds=list(round_seconds(workload)))))
 
 
 def round_seconds(workload: Workload) -> Iterator[float]:
@@ -27,11 +47,11 @@ def round_seconds(workload: Workload) -> Iterator[float]:
   ]
   for process in processes:
     process.start()
-  for round_num in range(workload.num_rounds + 2):
+  for round_num in range(workload.total_rounds):
     barrier.wait()
     start = time.monotonic()
     barrier.wait()
-    if round_num >= 2:
+    if round_num >= NUM_WARM_UP_ROUNDS:
       yield time.monotonic() - start
   for process in processes:
     process.join()
@@ -39,35 +59,44 @@ def round_seconds(workload: Workload) -> Iterator[float]:
 
 def _run(workload: Workload, share: int, num_shares: int, barrier) -> None:
   """Runs the local steps of every `num_shares`-th client."""
-  os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
   call = _build(workload)
-  examples = workload.examples()
-  clients = [
-    (examples['x'][rows], examples['y'][rows])
-    for rows in workload.partition()[share::num_shares]
-  ]
-  for _ in range(workload.num_rounds + 2):
+  clients = _clients(workload)[share::num_shares]
+  for _ in range(workload.total_rounds):
     barrier.wait()
     for x, y in clients:
       call(x, y)
     barrier.wait()
 
 
-def _build(workload: Workload):
+def _clients(workload: Workload) -> list[tuple]:
+  examples = workload.examples()
+  return [
+    (examples['x'][rows], examples['y'][rows]) for rows in workload.partition()
+  ]
+
+
+def _build(workload: Workload) -> Callable:
   """Returns a callable that trains on one client's examples."""
+  os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+  # What the session asks for below is not enough: the threads inside of an
+  # operation are the process's.
+  os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
   import tensorflow as tf
 
   from tasks import keras_models
 
   graph = tf.Graph()
   with graph.as_default():
-    model = keras_models.MODELS[workload.model](workload.image_shape, 10)
+    model = keras_models.MODELS[workload.model](
+      workload.image_shape, workload.num_classes, input_dtype=tf.float32
+    )
     variables = model.trainable_variables
     x_in = tf.compat.v1.placeholder(tf.uint8, [None, *workload.image_shape])
     y_in = tf.compat.v1.placeholder(tf.int32, [None])
 
     @tf.function
     def train(x, y):
+      examples = keras_models.scale_images(dict(x=x, y=y))
       size = workload.examples_per_client
       total = workload.local_steps * workload.batch_size
       order = tf.argsort(tf.random.uniform([-(-total // size), size]), axis=1)
@@ -77,16 +106,16 @@ def _build(workload: Workload):
       )
       for step in tf.range(workload.local_steps):
         with tf.GradientTape() as tape:
-          logits = model(tf.gather(x, indices[step]), training=True)
+          logits = model(tf.gather(examples['x'], indices[step]), training=True)
           loss = tf.reduce_mean(
             tf.nn.sparse_softmax_cross_entropy_with_logits(
-              tf.gather(y, indices[step]), logits
+              tf.gather(examples['y'], indices[step]), logits
             )
           )
         gradients = tape.gradient(loss, variables)
         for variable, gradient in zip(variables, gradients, strict=True):
           tf.raw_ops.ResourceApplyGradientDescent(
-            var=variable.handle, alpha=1e-6, delta=gradient
+            var=variable.handle, alpha=_LEARNING_RATE, delta=gradient
           )
       return tf.constant(0)
 
@@ -102,3 +131,7 @@ def _build(workload: Workload):
   )
   session.run(initialize)
   return session.make_callable(done, [x_in, y_in])
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])

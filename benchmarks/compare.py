@@ -1,99 +1,137 @@
-"""Prints how long a round takes, as ratios to the bare limit and to stock TFF.
+"""Prints how long a round takes and what it needs, as ratios; `make bench`.
 
   python -m benchmarks.compare --output=bench.json
 
-Measures one after the other on an otherwise idle machine, twice, and takes the
-medians. Asserts nothing.
+Each figure comes from a program of its own on an otherwise idle machine: the
+bare limit, ours and stock TFF one after the other, twice, and the median of all
+rounds. Then the peak of the memory of a round with 80 updates of 11.1M
+parameters. Asserts nothing.
 """
 
-import datetime
 import json
-import os
 import pathlib
-import platform
 import statistics
-import subprocess
-import sys
-import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
 
 from absl import app, flags
 
-from benchmarks import bare
+from benchmarks import machine, processes
 from benchmarks.workload import WORKLOADS
 
 _OUTPUT = flags.DEFINE_string('output', 'bench.json', 'Where the figures go.')
-_WORKLOADS = flags.DEFINE_list('workloads', ['mlp'], 'mlp and alexnet.')
-_STOCK = flags.DEFINE_bool('stock', True, 'Measure stock TFF too.')
-_REPEATS = 2
+_WORKLOADS = flags.DEFINE_list(
+  'workloads',
+  ['mlp', 'alexnet'],
+  'Whose time to measure: mlp, alexnet, mobilenet_v2, resnet18.',
+)
+_STOCK = flags.DEFINE_bool('stock', True, 'Measure the time of stock TFF too.')
+_MEMORY = flags.DEFINE_bool('memory', True, 'Measure memory.')
+_STOCK_MEMORY = flags.DEFINE_bool(
+  'stock_memory', False, 'Of stock TFF too, which needs 16 to 24 GB.'
+)
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 2, 'How often each is measured.', lower_bound=1
+)
+
+_MEMORY_WORKLOAD = 'resnet18_memory'
 
 
 def main(argv: list[str]) -> None:
   """Measures, prints and saves."""
   del argv
-  results = {}
+  description = machine.describe()
+  print(machine.headline(description), flush=True)
+  start = time.monotonic()
+  results: dict[str, Any] = dict(machine=description, time={}, memory={})
   for name in _WORKLOADS.value:
-    seconds = {
-      'bare': [],
-      'ours': [],
-      **({'stock': []} if _STOCK.value else {}),
-    }
-    for _ in range(_REPEATS):
-      for mode, found in seconds.items():
-        found.extend(
-          list(bare.round_seconds(WORKLOADS[name]))
-          if mode == 'bare'
-          else _federated(mode, name)
-        )
-    medians = {
-      mode: statistics.median(found) for mode, found in seconds.items()
-    }
-    results[name] = dict(median_seconds=medians, seconds=seconds)
-    print(f'{name}: {WORKLOADS[name]}')
-    for mode, median in medians.items():
-      print(
-        f'  {mode:<6} {median:7.3f} s a round, '
-        f'{median / medians["bare"]:5.2f} of bare'
-        + (
-          f', {median / medians["stock"]:5.2f} of stock'
-          if 'stock' in medians
-          else ''
-        )
-      )
-  pathlib.Path(_OUTPUT.value).write_text(
-    json.dumps(dict(machine=_machine(), results=results), indent=2)
-  )
-  print(f'Saved {_OUTPUT.value}')
-
-
-def _federated(mode: str, name: str) -> list[float]:
-  # To a file: the worker of TFF's native context keeps its output open.
-  with tempfile.TemporaryFile('w+') as output:
-    subprocess.run(
-      [sys.executable, '-m', 'benchmarks.federated', mode, name],
-      stdout=output,
-      stderr=subprocess.DEVNULL,
-      check=True,
+    results['time'][name] = _time(name)
+    print('\n'.join(time_lines(name, results['time'][name])), flush=True)
+    _save(results)
+  if _MEMORY.value:
+    print(
+      f'\nMemory of {WORKLOADS[_MEMORY_WORKLOAD].model} (11.1M parameters), '
+      f'{WORKLOADS[_MEMORY_WORKLOAD]}'
     )
-    output.seek(0)
-    return json.loads(output.read().splitlines()[-1])
+    modes = ['ours', 'ours_secure']
+    if _STOCK_MEMORY.value:
+      modes += ['stock', 'stock_secure']
+    for mode in ['one_client', *modes]:
+      results['memory'][mode] = _memory(mode)
+      print(memory_line(mode, results['memory']), flush=True)
+      _save(results)
+  print(f'\n{time.monotonic() - start:.0f} s; saved {_OUTPUT.value}')
 
 
-def _machine() -> dict[str, str | int]:
-  model = next(
-    (
-      line.split(':', 1)[1].strip()
-      for line in pathlib.Path('/proc/cpuinfo').read_text().splitlines()
-      if line.startswith('model name')
-    ),
-    platform.machine(),
-  )
+def time_lines(name: str, result: dict[str, Any]) -> list[str]:
+  """Returns what is printed of the time of a workload.
+
+  Args:
+    name: The workload.
+    result: `median_seconds` by mode, `bare` among them.
+  """
+  medians = result['median_seconds']
+  lines = [f'\n{name}, {WORKLOADS[name]}']
+  for mode, median in medians.items():
+    line = (
+      f'  {mode:<6} {median:7.3f} s a round, '
+      f'{median / medians["bare"]:5.2f} of bare'
+    )
+    if 'stock' in medians:
+      line += f', {median / medians["stock"]:5.2f} of stock'
+    lines.append(line)
+  return lines
+
+
+def memory_line(mode: str, peaks: dict[str, int | str]) -> str:
+  """Returns what is printed of the memory of a mode.
+
+  Args:
+    mode: The mode.
+    peaks: Bytes by mode, `one_client` among them, or why there are none.
+  """
+  peak = peaks[mode]
+  if isinstance(peak, str):
+    return f'  {mode:<12} {peak}'
+  line = f'  {mode:<12} {peak / 1e9:6.2f} GB at the peak'
+  if mode == 'one_client':
+    return f"{line}: one client's training, without a framework"
+  return f'{line}, {(peak - peaks["one_client"]) / 1e9:6.2f} GB beyond that'
+
+
+def _time(name: str) -> dict[str, Any]:
+  commands = dict(bare=['-m', 'benchmarks.bare', name])
+  modes = ['ours', 'stock'] if _STOCK.value else ['ours']
+  for mode in modes:
+    commands[mode] = ['-m', 'benchmarks.federated', mode, name]
+  seconds: dict[str, list[float]] = {mode: [] for mode in commands}
+  for _ in range(_REPEATS.value):
+    for mode, command in commands.items():
+      seconds[mode].extend(processes.run_python(command)['seconds'])
   return dict(
-    cpu=model,
-    cores=len(os.sched_getaffinity(0)),
-    system=platform.platform(),
-    python=platform.python_version(),
-    date=datetime.date.today().isoformat(),
+    workload=str(WORKLOADS[name]),
+    median_seconds={
+      mode: statistics.median(found) for mode, found in seconds.items()
+    },
+    seconds=seconds,
   )
+
+
+def _memory(mode: str) -> int | str:
+  command: Sequence[str] = (
+    ['benchmarks.bare', _MEMORY_WORKLOAD, 'one_client']
+    if mode == 'one_client'
+    else ['benchmarks.federated', mode, _MEMORY_WORKLOAD]
+  )
+  try:
+    return processes.run_python_for_memory(['-m', *command])[1]
+  except RuntimeError as e:
+    return str(e).splitlines()[0]
+
+
+def _save(results: dict[str, Any]) -> None:
+  pathlib.Path(_OUTPUT.value).write_text(json.dumps(results, indent=2))
 
 
 if __name__ == '__main__':

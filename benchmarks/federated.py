@@ -1,10 +1,11 @@
-"""The complete DP-FedAvg round: ours through the training program, and stock.
+"""Complete rounds: ours through the training program, and stock TFF's.
 
   python -m benchmarks.federated ours mlp
-  python -m benchmarks.federated stock mlp
 
-Each prints the seconds of every round as JSON, and is a program of its own,
-since TFF's native context leaves a worker behind, which this ends.
+The first argument is a mode of `MODES`, the second a workload. Prints, as JSON,
+the seconds of every timed round and, where it trains to learn, the accuracy. A
+program of its own, since TFF's native context leaves a worker behind, which
+this ends.
 """
 
 import json
@@ -14,91 +15,150 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 # ruff: noqa: E402
 import tensorflow_federated as tff
 
-from benchmarks.workload import WORKLOADS, Workload
-from tasks import keras_models
+from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload
+from tasks import evaluation, keras_models
 from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs import client_sampling, client_store
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.training import StopReason, TrainingProgram
 
-_CLIPPING_NORM = 0.5
-_LEARNING_RATE = 1e-6
+_NOISE_MULTIPLIER = 1.5
+# So small that the noise does not destroy the model, whatever its size: the
+# work is the same for every norm.
+_CLIPPING_NORM = 1e-3
 
 
 def main(mode: str, name: str) -> None:
-  """Prints the seconds of each round."""
-  workload = WORKLOADS[name]
+  """Prints what a mode finds of a workload."""
   with tempfile.TemporaryDirectory() as folder:
-    run = {'ours': _run_ours, 'stock': _run_stock}[mode]
-    print(json.dumps(run(workload, pathlib.Path(folder))), flush=True)
+    result = MODES[mode](WORKLOADS[name], pathlib.Path(folder))
+    print(json.dumps(result), flush=True)
 
 
-def _run_ours(workload: Workload, folder: pathlib.Path) -> list[float]:
-  """Everything that a private run does: sampler, ledger, metrics and files."""
-  store = client_store.write_client_store(
-    folder, 'bench', workload.examples(), workload.partition()
-  )
-  num_rounds = workload.num_rounds + 2
-  # All clients take part in each round, so that each round is the same work;
-  # the accounting is that of a larger population.
-  plan = privacy.PrivacyPlan.from_noise_multiplier(
-    num_clients=24 * workload.clients_per_round,
-    clients_per_round=workload.clients_per_round,
-    num_rounds=num_rounds,
-    noise_multiplier=1.5,
-    target_delta=1e-5,
-  )
+def run_ours(
+  workload: Workload,
+  folder: pathlib.Path,
+  *,
+  private: bool = True,
+  secure: bool = False,
+) -> dict[str, Any]:
+  """Everything that a run does: sampler, ledger, metrics, files.
+
+  Args:
+    workload: The work.
+    folder: Where the files go.
+    private: DP-FedAvg; FedAvg with an evaluation at the end if not.
+    secure: Sum the updates by secure summation.
+  """
+  store = write_store(workload, folder)
   runtime.set_default_context()
-  process = learning.build_fed_avg(
-    _model_fn(workload, store),
-    local_steps=workload.local_steps,
-    batch_size=workload.batch_size,
-    client_learning_rate=_LEARNING_RATE,
-    client_store=store,
-    model_aggregator=aggregators.dp_mean_factory(
-      clipping_norm=_CLIPPING_NORM, **plan.aggregator_parameters._asdict()
-    ),
+  # First, as in every program: see docs/runtime.md on Keras.
+  evaluate = (
+    (lambda weights: dict(test_accuracy=0.0, test_loss=0.0))
+    if private
+    else evaluation.build_evaluation_fn(
+      _model_fn(workload, store), workload.test_examples()
+    )
   )
-  ends = []
-  with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan) as ledger:
-    result = TrainingProgram(
-      process=process,
-      sampler=client_sampling.FixedSizeSampler(
-        store.client_ids, clients_per_round=workload.clients_per_round, seed=0
-      ),
-      num_rounds=num_rounds,
-      evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
-      rounds_per_evaluation=num_rounds,
-      checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
-      rounds_per_checkpoint=num_rounds,
-      release_managers=[
-        tff.program.CSVFileReleaseManager(
-          str(folder / 'metrics.csv'),
-          save_mode=tff.program.CSVSaveMode.WRITE,
-          key_fieldname='round_num',
-        )
-      ],
-      ledger=ledger,
-      on_round=lambda metrics: ends.append(time.monotonic()),
-    ).run()
+  plan = _plan(workload) if private else None
+  process = build_fed_avg(
+    workload, store, None if plan is None else _aggregator(plan, secure)
+  )
+  ends, rows = [], []
+
+  def on_round(metrics: Mapping[str, Any]) -> None:
+    ends.append(time.monotonic())
+    rows.append(metrics)
+
+  # One round more, whose end is that of the evaluation and the checkpoint.
+  num_rounds = workload.total_rounds
+  result = TrainingProgram(
+    process=process,
+    sampler=client_sampling.FixedSizeSampler(
+      store.client_ids, clients_per_round=workload.clients_per_round, seed=0
+    ),
+    num_rounds=num_rounds,
+    evaluate=evaluate,
+    rounds_per_evaluation=num_rounds,
+    checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
+    rounds_per_checkpoint=num_rounds,
+    release_managers=[
+      tff.program.CSVFileReleaseManager(
+        str(folder / 'metrics.csv'),
+        save_mode=tff.program.CSVSaveMode.WRITE,
+        key_fieldname='round_num',
+      )
+    ],
+    ledger=(
+      None
+      if plan is None
+      else privacy.PrivacyLedger(folder / 'ledger.jsonl', plan)
+    ),
+    on_round=on_round,
+  ).run()
   if result.reason is not StopReason.FINISHED:
     raise RuntimeError(result.message)
   # From the end of a round to the end of the next: nothing is left out.
-  return [b - a for a, b in zip(ends[1:-1], ends[2:], strict=True)]
+  first = NUM_WARM_UP_ROUNDS - 1
+  seconds = [
+    end - start
+    for start, end in zip(ends[first:-1], ends[first + 1 :], strict=True)
+  ]
+  accuracy = None if private else float(rows[-1]['test_accuracy'])
+  return dict(seconds=seconds, accuracy=accuracy)
 
 
-def _run_stock(workload: Workload, folder: pathlib.Path) -> list[float]:
-  """TFF's own algorithm with its own Gaussian aggregator and context."""
-  store = client_store.write_client_store(
-    folder, 'bench', workload.examples(), workload.partition()
+def build_fed_avg(
+  workload: Workload,
+  store: client_store.ClientStore,
+  model_aggregator: tff.aggregators.UnweightedAggregationFactory | None = None,
+) -> tff.learning.templates.LearningProcess:
+  """Returns our learning process on the clients of a store."""
+  clients = store.preprocess(keras_models.scale_images)
+  return learning.build_fed_avg(
+    _model_fn(workload, clients),
+    local_steps=workload.local_steps,
+    batch_size=workload.batch_size,
+    client_learning_rate=workload.client_learning_rate,
+    client_store=clients,
+    model_aggregator=model_aggregator,
   )
+
+
+def run_stock(
+  workload: Workload,
+  folder: pathlib.Path,
+  *,
+  private: bool = True,
+  secure: bool = False,
+) -> dict[str, Any]:
+  """TFF's own algorithm, with its own aggregator in its own context."""
+  store = write_store(workload, folder)
+  model_fn = _model_fn(workload, store)
+  evaluate = evaluation.build_evaluation_fn(model_fn, workload.test_examples())
+  if secure:
+    # The one context of TFF's that runs secure sums; it simulates them.
+    tff.backends.test.set_sync_test_cpp_execution_context()
+    aggregator = tff.aggregators.UnweightedMeanFactory(
+      tff.aggregators.SecureSumFactory(_CLIPPING_NORM)
+    )
+  else:
+    tff.backends.native.set_sync_local_cpp_execution_context()
+    aggregator = (
+      tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+        _NOISE_MULTIPLIER, workload.clients_per_round, _CLIPPING_NORM
+      )
+      if private
+      else None
+    )
   total = workload.local_steps * workload.batch_size
   datasets = [
     store.create_dataset(client_id)
@@ -108,32 +168,80 @@ def _run_stock(workload: Workload, folder: pathlib.Path) -> list[float]:
     .take(workload.local_steps)
     for client_id in store.client_ids
   ]
-  tff.backends.native.set_sync_local_cpp_execution_context()
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn(workload, store),
-    tff.learning.optimizers.build_sgdm(_LEARNING_RATE),
-    model_aggregator=(
-      tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
-        1.5, workload.clients_per_round, _CLIPPING_NORM
-      )
-    ),
+    model_fn,
+    tff.learning.optimizers.build_sgdm(workload.client_learning_rate),
+    model_aggregator=aggregator,
   )
   try:
     state = process.initialize()
     seconds = []
-    for _ in range(workload.num_rounds + 2):
+    for _ in range(workload.total_rounds):
       start = time.monotonic()
       state = process.next(state, datasets).state
       seconds.append(time.monotonic() - start)
+    weights = process.get_model_weights(state)
   finally:
     _end_workers()
-  return seconds[2:]
+  accuracy = evaluate(weights)['test_accuracy']
+  return dict(
+    seconds=seconds[NUM_WARM_UP_ROUNDS:],
+    accuracy=None if private or secure else accuracy,
+  )
 
 
-def _model_fn(workload: Workload, store) -> Callable:
+MODES: Mapping[str, Callable[[Workload, pathlib.Path], dict[str, Any]]] = {
+  'ours': run_ours,
+  'ours_secure': lambda *args: run_ours(*args, secure=True),
+  'ours_fed_avg': lambda *args: run_ours(*args, private=False),
+  'stock': run_stock,
+  'stock_secure': lambda *args: run_stock(*args, secure=True),
+  'stock_fed_avg': lambda *args: run_stock(*args, private=False),
+}
+
+
+def write_store(
+  workload: Workload, folder: pathlib.Path
+) -> client_store.ClientStore:
+  """Writes the clients of a workload."""
+  return client_store.write_client_store(
+    folder, 'bench', workload.examples(), workload.partition()
+  )
+
+
+def _model_fn(workload: Workload, clients) -> Callable:
   create = keras_models.MODELS[workload.model]
   return keras_models.build_model_fn(
-    lambda: create(workload.image_shape, 10), store.element_spec
+    lambda: create(
+      workload.image_shape,
+      workload.num_classes,
+      input_dtype=clients.element_spec['x'].dtype,
+    ),
+    clients.element_spec,
+  )
+
+
+def _plan(workload: Workload) -> privacy.PrivacyPlan:
+  # All clients take part in each round, so that each round is the same work;
+  # the accounting is that of a larger population.
+  return privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=24 * workload.clients_per_round,
+    clients_per_round=workload.clients_per_round,
+    num_rounds=workload.total_rounds,
+    noise_multiplier=_NOISE_MULTIPLIER,
+    target_delta=1e-5,
+  )
+
+
+def _aggregator(
+  plan: privacy.PrivacyPlan, secure: bool
+) -> tff.aggregators.UnweightedAggregationFactory:
+  return aggregators.dp_mean_factory(
+    clipping_norm=_CLIPPING_NORM,
+    sum_factory=(
+      aggregators.secure_sum_factory(_CLIPPING_NORM) if secure else None
+    ),
+    **plan.aggregator_parameters._asdict(),
   )
 
 

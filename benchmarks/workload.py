@@ -1,9 +1,11 @@
-"""The work that is measured: P clients of random images, Q steps of a batch."""
+"""The work that is measured: P clients with digits, Q steps of a full batch."""
 
 import collections
 import dataclasses
 
 import numpy as np
+
+from tasks import digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,43 +14,72 @@ class Workload:
 
   Attributes:
     model: A model of `tasks.keras_models`.
-    image_shape: The shape of an image.
     clients_per_round: P.
-    examples_per_client: The number of examples of each client.
     local_steps: Q.
     batch_size: The number of examples in a step.
-    num_rounds: How many rounds are timed, after two that are not.
+    num_rounds: How many rounds are timed, after `NUM_WARM_UP_ROUNDS`.
+    client_learning_rate: The local step size.
+    examples_per_client: The number of examples of each client.
+    image_shape: The shape of an image.
+    num_classes: The number of classes.
   """
 
   model: str
-  image_shape: tuple[int, int, int]
   clients_per_round: int
-  examples_per_client: int
   local_steps: int
   batch_size: int
   num_rounds: int
+  client_learning_rate: float
+  examples_per_client: int = 125
+  image_shape: tuple[int, int, int] = (28, 28, 1)
+  num_classes: int = 10
+
+  @property
+  def examples_per_round(self) -> int:
+    """The number of examples that all clients together take in a round."""
+    return self.clients_per_round * self.local_steps * self.batch_size
+
+  @property
+  def total_rounds(self) -> int:
+    """The number of rounds that are run, with those that are not timed."""
+    return NUM_WARM_UP_ROUNDS + self.num_rounds
 
   def examples(self) -> collections.OrderedDict[str, np.ndarray]:
-    """Returns the examples of all clients, one after the other."""
-    rng = np.random.default_rng(0)
-    total = self.clients_per_round * self.examples_per_client
-    return collections.OrderedDict(
-      x=rng.integers(0, 256, (total, *self.image_shape), dtype=np.uint8),
-      y=rng.integers(0, 10, total).astype(np.int32),
-    )
+    """Returns the digits that the clients draw from."""
+    (x, y), _ = digits.load_digits()
+    return collections.OrderedDict(x=x, y=y)
+
+  def test_examples(self) -> collections.OrderedDict[str, np.ndarray]:
+    """Returns the digits that no client has."""
+    _, (x, y) = digits.load_digits()
+    return collections.OrderedDict(x=x, y=y)
 
   def partition(self) -> list[np.ndarray]:
-    """Returns the rows of each client."""
-    return list(
-      np.arange(self.clients_per_round * self.examples_per_client).reshape(
-        self.clients_per_round, -1
-      )
+    """Returns which of `examples` each client has, all different."""
+    num_examples = len(self.examples()['y'])
+    rng = np.random.default_rng(0)
+    return [
+      rng.choice(num_examples, self.examples_per_client, replace=False)
+      for _ in range(self.clients_per_round)
+    ]
+
+  def __str__(self) -> str:
+    return (
+      f'P={self.clients_per_round}, Q={self.local_steps}, batch '
+      f'{self.batch_size}, {self.examples_per_client} examples a client'
     )
 
+
+NUM_WARM_UP_ROUNDS = 2
 
 WORKLOADS = {
   # The paper's round on EMNIST digits.
-  'mlp': Workload('mlp', (28, 28, 1), 80, 125, 32, 64, 9),
-  # A fraction of the paper's round: AlexNet takes 20 times as long.
-  'alexnet': Workload('alexnet', (28, 28, 1), 8, 125, 8, 64, 7),
+  'mlp': Workload('mlp', 80, 32, 64, 7, 0.1),
+  # Fractions of the paper's round: these models take 20 to 1000 times as long.
+  'alexnet': Workload('alexnet', 8, 4, 64, 7, 0.05),
+  'mobilenet_v2': Workload('mobilenet_v2', 4, 2, 32, 7, 0.05),
+  'resnet18': Workload('resnet18', 4, 1, 32, 7, 0.05),
+  # As many updates of 11.1M parameters as the paper's round has, each after as
+  # little training as there is: for memory.
+  'resnet18_memory': Workload('resnet18', 80, 1, 4, 0, 0.05),
 }

@@ -1,0 +1,84 @@
+"""The round in Flower: its FedAvg on its simulation engine, two actors.
+
+  python -m benchmarks.peers.flower_peer WORK.npz
+
+The client's work is the hand-written PyTorch of `torch_by_hand`; Flower sends
+the weights to Ray's actors of one core each, and averages what comes back.
+"""
+
+import functools
+import json
+import os
+import sys
+import time
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+
+from benchmarks.peers import flower_client, torch_by_hand, work_file
+
+
+def main(path: str) -> None:
+  """Runs all rounds and prints the result."""
+  work = work_file.read(path)
+  found = {}
+
+  def serve(grid: Grid, context: Context) -> None:
+    del context
+    found.update(_run_rounds(grid, work))
+
+  server = ServerApp()
+  server.main()(serve)
+  client = ClientApp()
+  client.train()(functools.partial(flower_client.train, path=path))
+  run_simulation(
+    server_app=server,
+    client_app=client,
+    num_supernodes=len(work.x),
+    backend_config=dict(
+      client_resources=dict(num_cpus=1, num_gpus=0.0),
+      # Of its own, whatever cluster of Ray there may be on the machine.
+      init_args=dict(address='local', num_cpus=len(os.sched_getaffinity(0))),
+    ),
+  )
+  print(json.dumps(found))
+
+
+def _run_rounds(grid: Grid, work: work_file.Work) -> dict:
+  """Runs the strategy at the server."""
+  model, weights = torch_by_hand.create_flat_model(work)
+  ends = []
+
+  class Timed(FedAvg):
+    """FedAvg that notes when it starts a round."""
+
+    def configure_train(self, *args, **kwargs):
+      ends.append(time.monotonic())
+      return super().configure_train(*args, **kwargs)
+
+  strategy = Timed(
+    fraction_train=1.0,
+    min_train_nodes=len(work.x),
+    min_available_nodes=len(work.x),
+    fraction_evaluate=0.0,
+  )
+  result = strategy.start(
+    grid=grid,
+    initial_arrays=ArrayRecord([weights.numpy().copy()]),
+    num_rounds=work.settings['total_rounds'],
+  )
+  ends.append(time.monotonic())
+  weights.copy_(torch.from_numpy(result.arrays.to_numpy_ndarrays()[0]))
+  return dict(
+    seconds=list(np.diff(ends)),
+    accuracy=torch_by_hand.test_accuracy(model, work),
+  )
+
+
+if __name__ == '__main__':
+  main(sys.argv[1])

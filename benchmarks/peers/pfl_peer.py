@@ -1,0 +1,127 @@
+"""The round in pfl: its federated averaging, in two processes.
+
+  python -m torch.distributed.run --standalone --nproc_per_node=2 \
+      -m benchmarks.peers.pfl_peer WORK.npz
+
+`local_num_steps` of pfl stops at the end of a client's data without saying so.
+So a client's data here are Q full batches, drawn before the first round; the
+passes are shuffled as elsewhere, but the same in every round.
+"""
+
+import json
+import os
+import sys
+import time
+
+import numpy as np
+import torch
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.callback.base import TrainingProcessCallback
+from pfl.data.dataset import Dataset
+from pfl.data.federated_dataset import FederatedDataset
+from pfl.data.sampling import get_user_sampler
+from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
+from pfl.metrics import Metrics, Weighted
+from pfl.model.pytorch import PyTorchModel
+from torch.nn import functional
+
+from benchmarks.peers import torch_models, work_file
+
+
+def main(path: str) -> None:
+  """Runs all rounds and prints the result."""
+  torch.set_num_threads(1)
+  # The processes must draw the same cohorts, which they share out.
+  np.random.seed(0)
+  work = work_file.read(path)
+  settings = work.settings
+  module = torch_models.create_model(settings['model'], work.weights)
+  module = _Module(module)
+  model = PyTorchModel(
+    module,
+    torch.optim.SGD,
+    torch.optim.SGD(module.parameters(), lr=1.0),
+  )
+  users = [_user(work, number) for number in range(len(work.x))]
+  data = FederatedDataset(
+    users.__getitem__,
+    get_user_sampler('minimize_reuse', list(range(len(users)))),
+  )
+  clock = _Clock()
+  FederatedAveraging().run(
+    algorithm_params=NNAlgorithmParams(
+      central_num_iterations=settings['total_rounds'],
+      evaluation_frequency=settings['total_rounds'] + 1,
+      train_cohort_size=settings['clients_per_round'],
+      val_cohort_size=None,
+    ),
+    backend=SimulatedBackend(training_data=data, val_data=None),
+    model=model,
+    model_train_params=NNTrainHyperParams(
+      local_num_epochs=None,
+      local_num_steps=settings['local_steps'],
+      local_learning_rate=settings['client_learning_rate'],
+      local_batch_size=settings['batch_size'],
+    ),
+    model_eval_params=NNEvalHyperParams(local_batch_size=None),
+    callbacks=[clock],
+  )
+  with torch.no_grad():
+    predicted = module(torch.from_numpy(work.test_x)).argmax(1).numpy()
+  if os.environ.get('RANK', '0') == '0':
+    print(
+      json.dumps(
+        dict(
+          seconds=list(np.diff(clock.ends)),
+          accuracy=float((predicted == work.test_y).mean()),
+        )
+      )
+    )
+
+
+class _Module(torch.nn.Module):
+  """A model with the loss and the metrics that pfl asks for."""
+
+  def __init__(self, inner: torch.nn.Module):
+    super().__init__()
+    self.inner = inner
+
+  def forward(self, x):
+    return self.inner(x)
+
+  def loss(self, x, y, **kwargs):
+    return functional.cross_entropy(self(x), y)
+
+  def metrics(self, x, y, **kwargs):
+    return {'loss': Weighted(self.loss(x, y).item() * len(y), len(y))}
+
+
+class _Clock(TrainingProcessCallback):
+  """Notes when training began and when each round ended."""
+
+  def __init__(self):
+    self.ends = []
+
+  def on_train_begin(self, *, model):
+    self.ends.append(time.monotonic())
+    return Metrics()
+
+  def after_central_iteration(
+    self, aggregate_metrics, model, *, central_iteration
+  ):
+    self.ends.append(time.monotonic())
+    return False, Metrics()
+
+
+def _user(work: work_file.Work, number: int) -> Dataset:
+  """Returns a client with exactly as many examples as a round takes."""
+  x, y = work.batches(number, np.random.default_rng(number))
+  x = torch.from_numpy(x.reshape(-1, *x.shape[2:]))
+  y = torch.from_numpy(y.reshape(-1)).long()
+  return Dataset((x, y), user_id=str(number))
+
+
+if __name__ == '__main__':
+  main(sys.argv[1])
