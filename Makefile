@@ -11,6 +11,13 @@ STAMP := $(VENV)/.installed
 UV_VENV := .uv
 
 DEMO := demo
+# RUNTIME=ray runs the demo on Ray's worker processes.
+RUNTIME := in_process
+REPRODUCTION := runs/reproduction
+# DATA_DIR=DIR names the files of MNIST and CIFAR-10; without it, the smallest
+# row is one of the digits that the package's dependencies ship.
+DATA_FLAG := $(if $(DATA_DIR),--data_dir=$(DATA_DIR))
+SMALLEST := $(if $(DATA_DIR),table3_mlp_emnist_noniid,mlp_embedded_digits)
 TRAIN := $(PYTHON) -m tasks.train
 TESTS := tests
 
@@ -33,13 +40,25 @@ $(STAMP): requirements.lock pyproject.toml
 
 .PHONY: demo
 demo: $(STAMP) ## Train FedAvg, CE-FedAvg and DP-FedAvg on real digits (90 seconds)
-	@$(TRAIN) --flagfile=tasks/flagfiles/demo/fed_avg.flags --output_dir=$(DEMO)/fed_avg
+	@$(TRAIN) --flagfile=tasks/flagfiles/demo/fed_avg.flags --output_dir=$(DEMO)/fed_avg \
+	  --runtime=$(RUNTIME)
 	@$(TRAIN) --flagfile=tasks/flagfiles/demo/ce_fed_avg.flags --output_dir=$(DEMO)/ce_fed_avg \
-	  --clipping_norm_from=$(DEMO)/fed_avg
+	  --clipping_norm_from=$(DEMO)/fed_avg --runtime=$(RUNTIME)
 	@$(TRAIN) --flagfile=tasks/flagfiles/demo/dp_fed_avg.flags --output_dir=$(DEMO)/dp_fed_avg \
-	  --clipping_norm_from=$(DEMO)/fed_avg
+	  --clipping_norm_from=$(DEMO)/fed_avg --runtime=$(RUNTIME)
 	@$(PYTHON) -m analysis.report $(DEMO)/fed_avg $(DEMO)/ce_fed_avg $(DEMO)/dp_fed_avg \
 	  --output=$(DEMO)/report
+
+.PHONY: reproduce-smallest
+reproduce-smallest: $(STAMP) ## Repeat one row of docs/reproduction.md and compare (2 minutes)
+	@$(PYTHON) -m tasks.reproduce $(SMALLEST)_fed_avg $(SMALLEST)_ce_fed_avg $(SMALLEST)_dp_fed_avg \
+	  $(DATA_FLAG) --output_dir=$(REPRODUCTION)
+	@$(PYTHON) -m analysis.compare_to_published $(REPRODUCTION)/$(SMALLEST)_fed_avg_seed0 \
+	  $(REPRODUCTION)/$(SMALLEST)_ce_fed_avg_seed0 $(REPRODUCTION)/$(SMALLEST)_dp_fed_avg_seed0
+
+.PHONY: reproduce
+reproduce: $(STAMP) ## Run all of docs/reproduction.md into runs/reproduction (DATA_DIR=...; hours)
+	@$(PYTHON) -m tasks.reproduce $(DATA_FLAG) --output_dir=$(REPRODUCTION)
 
 .PHONY: test
 test: $(STAMP) ## Run the tests, but for the slow ones
@@ -59,13 +78,13 @@ lock: ## Resolve the dependencies anew into requirements.lock
 	@python=$$(bash scripts/find_python.sh); \
 	test -x $(UV_VENV)/bin/uv || { "$$python" -m venv $(UV_VENV); $(UV_VENV)/bin/pip install --quiet uv; }
 	@$(UV_VENV)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.10 \
-	  --extra tff --extra plot --extra dev \
+	  --extra tff --extra cluster --extra plot --extra dev \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' --output-file requirements.lock
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf $(VENV) $(UV_VENV) $(DEMO) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(UV_VENV) .peers $(DEMO) build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: build-file
@@ -75,3 +94,7 @@ build-file: ## Write BUILD from the files and their imports
 .PHONY: bench
 bench: $(STAMP) ## Time a round against the bare arithmetic and stock TFF
 	@$(PYTHON) -m benchmarks.compare --output=bench.json
+
+.PHONY: bench-peers
+bench-peers: $(STAMP) ## Time FedJAX, pfl, Flower and plain PyTorch on the same work
+	@$(PYTHON) -m benchmarks.peers.compare --output=bench_peers.json

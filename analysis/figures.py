@@ -240,8 +240,19 @@ def line_label(run: results.Run, group: Sequence[results.Run]) -> str:
 
 
 def panel_titles(groups: Sequence[Sequence[results.Run]]) -> list[str]:
-  """A title for each group; the seed or a number where two would be equal."""
+  """A title for each group, with what tells apart two that would be equal.
+
+  That is the number of examples a client, the seed, or else a number.
+  """
   titles = [paper.setting_title(group[0]) for group in groups]
+  sizes = [group[0].experiment.get('examples_per_client') for group in groups]
+  pairs = set(zip(titles, sizes, strict=True))
+  titles = [
+    f'{title}, {size} a client'
+    if size and sum(other == title for other, _ in pairs) > 1
+    else title
+    for title, size in zip(titles, sizes, strict=True)
+  ]
   if len(set(titles)) < len(titles):
     titles = [
       f'{title}, seed {group[0].seed}' if titles.count(title) > 1 else title

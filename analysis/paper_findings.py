@@ -1,0 +1,365 @@
+"""Which of the paper's findings our runs show, decided by their figures alone.
+
+A comparison is decided where two drops differ by more than twice the standard
+error of their difference; else it is left open.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis import concentration, paper, results, rows, tables
+
+HOLDS, FAILS, OPEN = 'holds', 'does not hold', 'not decided'
+
+# Models with skip connections and norms, which the paper calls structured.
+_STRUCTURED = ('MobileNetV2', 'ResNet-18')
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+  """One drop that the paper has smaller than another.
+
+  Attributes:
+    smaller: What has the smaller drop in the paper's finding.
+    larger: What has the larger one.
+    ours: Our two drops, in this order.
+    published: The paper's two drops, in this order.
+  """
+
+  smaller: str
+  larger: str
+  ours: tuple[rows.Estimate, rows.Estimate]
+  published: tuple[float, float]
+
+  @property
+  def difference(self) -> rows.Estimate:
+    """The larger drop less the smaller one."""
+    return self.ours[1].minus(self.ours[0])
+
+  @property
+  def verdict(self) -> str:
+    """`HOLDS`, `FAILS` or `OPEN`."""
+    difference = self.difference
+    if abs(difference.value) <= 2 * difference.error:
+      return OPEN
+    return HOLDS if difference.value > 0 else FAILS
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+  """A finding of the paper with the comparisons that test it.
+
+  Attributes:
+    claim: The finding in words.
+    comparisons: What it says of our runs.
+    not_tested: The comparisons that lack a run, in words.
+  """
+
+  claim: str
+  comparisons: tuple[Comparison, ...]
+  not_tested: tuple[str, ...]
+
+  @property
+  def verdict(self) -> str:
+    """One sentence on all comparisons together."""
+    count = len(self.comparisons)
+    if count == 0:
+      return 'Not tested: no pair of runs is there.'
+    verdicts = [c.verdict for c in self.comparisons]
+    parts = [
+      f'{word} in {verdicts.count(word)}'
+      for word in (HOLDS, FAILS)
+      if verdicts.count(word)
+    ]
+    if verdicts.count(OPEN):
+      parts.append(f'is not decided in {verdicts.count(OPEN)}')
+    noun = 'comparison' if count == 1 else 'comparisons'
+    return f'Of {count} {noun}, it {_join(parts)}.'
+
+  def table(self) -> pd.DataFrame:
+    """The comparisons, formatted."""
+    return pd.DataFrame(
+      [
+        {
+          'smaller drop, by the finding': c.smaller,
+          'larger drop': c.larger,
+          'paper (points)': f'{c.published[0]:.2f} and {c.published[1]:.2f}',
+          'ours (points)': f'{c.ours[0].value:.2f} and {c.ours[1].value:.2f}',
+          'our difference': str(c.difference),
+          'verdict': c.verdict,
+        }
+        for c in self.comparisons
+      ]
+    )
+
+
+def iid_finding(paper_rows: Sequence[rows.Row]) -> Finding:
+  """Clipping costs more on non-IID data (Sec. 2.2, Table 2)."""
+  pairs = []
+  for iid in _of_table(paper_rows, 2):
+    for other in _of_table(paper_rows, 2):
+      one, two = iid.published, other.published
+      same = (one.model, one.data) == (two.model, two.data)
+      if same and one.is_iid and not two.is_iid:
+        pairs.append((iid, other))
+  return _compare(
+    'The drop by clipping is small on IID data and larger on non-IID data '
+    '(Table 2).',
+    pairs,
+    'ce_fed_avg',
+  )
+
+
+def structure_finding(paper_rows: Sequence[rows.Row]) -> Finding:
+  """Structured models lose less by clipping (Sec. 2.2 and 4)."""
+  pairs = []
+  for table in (2, 3, 4):
+    of_table = _of_table(paper_rows, table)
+    for structured in of_table:
+      for plain in of_table:
+        one, two = structured.published, plain.published
+        if (
+          one.model in _STRUCTURED
+          and two.model not in _STRUCTURED
+          and (one.data, one.is_iid) == (two.data, two.is_iid)
+          # Table 4 repeats these of Table 2.
+          and not (table == 4 and two.model == 'AlexNet')
+        ):
+          pairs.append((structured, plain))
+  return _compare(
+    'Structured models (MobileNetV2, ResNet-18) lose less by clipping than '
+    'plain ones (MLP, AlexNet).',
+    pairs,
+    'ce_fed_avg',
+  )
+
+
+def data_finding(paper_rows: Sequence[rows.Row]) -> Finding:
+  """Clipping costs more on the harder data (Sec. 2.2, Table 2)."""
+  pairs = []
+  for easy in _of_table(paper_rows, 2):
+    for hard in _of_table(paper_rows, 2):
+      one, two = easy.published, hard.published
+      same = (one.model, one.is_iid) == (two.model, two.is_iid)
+      if same and (one.data, two.data) == ('EMNIST', 'CIFAR-10'):
+        pairs.append((easy, hard))
+  return _compare(
+    'The drop by clipping is larger on CIFAR-10 than on EMNIST (Table 2).',
+    pairs,
+    'ce_fed_avg',
+  )
+
+
+def size_finding(paper_rows: Sequence[rows.Row]) -> Finding:
+  """Larger models lose more by the noise (Sec. 4, Tables 3 and 4)."""
+  pairs = []
+  for table in (3, 4):
+    # By their number of parameters.
+    order = ['MLP', 'MobileNetV2', 'AlexNet', 'ResNet-18']
+    of_table = sorted(
+      _of_table(paper_rows, table),
+      key=lambda row: order.index(row.published.model),
+    )
+    pairs += list(zip(of_table, of_table[1:], strict=False))
+  return _compare(
+    'Larger models lose more by the noise of DP-FedAvg (Tables 3 and 4, models '
+    'of one table by their number of parameters).',
+    pairs,
+    'dp_fed_avg',
+  )
+
+
+def concentration_sentence(groups: Sequence[Sequence[results.Run]]) -> str:
+  """Whether concentrated norms go with small drops, in words."""
+  pairs = concentration.pairs(groups)
+  if len(pairs) < concentration.MIN_PAIRS:
+    return (
+      f'Not tested: it needs {concentration.MIN_PAIRS} pairs of FedAvg and '
+      f'CE-FedAvg, found {len(pairs)}.'
+    )
+  try:
+    found = concentration.rank_correlation(
+      pairs['relative_spread'], pairs['drop']
+    )
+  except ValueError as error:
+    return f'Not tested: {error}'
+  if found.low > 0:
+    verdict = HOLDS
+  elif found.high < 0:
+    verdict = FAILS
+  else:
+    verdict = f'is {OPEN}'
+  return (
+    f'It {verdict}: {found} of a FedAvg and a CE-FedAvg run, all seeds, data '
+    'and models together. The interval is a bootstrap over the pairs, which it '
+    'takes to be independent.'
+  )
+
+
+def concentration_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
+  """The spread of the norms of FedAvg beside the drop, by rising spread.
+
+  Args:
+    paper_rows: The rows.
+
+  Returns:
+    Columns for a table; a row for each pair of FedAvg and CE-FedAvg runs that
+    the rows share, once.
+  """
+  lines = {}
+  for row in paper_rows:
+    plain, drop = row.runs('fed_avg'), row.drop('ce_fed_avg')
+    if not plain or drop is None:
+      continue
+    spreads = [concentration.relative_spread(run) for run in plain]
+    spread = sum(spreads) / len(spreads)
+    lines.setdefault(
+      plain[0].name,
+      (
+        spread,
+        {
+          'row': row.name,
+          'std / mean of the norms (%)': f'{100 * spread:.1f}',
+          'drop by clipping, paper': f'{row.published.clipping_drop:.2f}',
+          'drop by clipping, ours': str(drop),
+        },
+      ),
+    )
+  ordered = sorted(lines.values(), key=lambda line: line[0])
+  return pd.DataFrame([line for _, line in ordered])
+
+
+def half_way_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
+  """CE-FedAvg at the end beside FedAvg at half of the rounds.
+
+  A threshold of half the mean norm halves most updates, so a short run loses
+  by clipping because it gets half as far. Where CE-FedAvg ends above FedAvg at
+  half of the rounds, this alone can be all of its drop.
+
+  Args:
+    paper_rows: The rows.
+
+  Returns:
+    Columns for a table; a row for each of the paper's with both algorithms.
+  """
+  lines = []
+  seen = set()
+  for row in paper_rows:
+    plain, clipped = row.runs('fed_avg'), row.runs('ce_fed_avg')
+    if not plain or not clipped or plain[0].name in seen:
+      continue
+    seen.add(plain[0].name)
+    half = [_accuracy_at(run, run.num_rounds // 2) for run in plain]
+    lines.append(
+      {
+        'row': row.name,
+        'FedAvg, half of the rounds (%)': _mean(half),
+        'CE-FedAvg, all rounds (%)': _mean([r.final_accuracy for r in clipped]),
+        'FedAvg, all rounds (%)': _mean([r.final_accuracy for r in plain]),
+        'clipped (%)': _mean(
+          [100 * r.clipped_fraction for r in clipped], '.0f'
+        ),
+      }
+    )
+  return pd.DataFrame(lines)
+
+
+def noise_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
+  """The noise on a round's mean beside the threshold, ours and the paper's.
+
+  Args:
+    paper_rows: The rows.
+
+  Returns:
+    Columns for a table; a row for each with a finished run of DP-FedAvg.
+  """
+  lines = []
+  for row in paper_rows:
+    for run in row.runs('dp_fed_avg')[:1]:
+      lines.append(
+        {
+          'row': row.name,
+          'd': f'{run.num_parameters:,}',
+          'z': f'{_multiplier(run):.3g}',
+          'P': str(run.experiment['clients_per_round']),
+          'noise / c, ours': f'{noise_over_threshold(run):.0f}',
+          'noise / c, with P = 80': (
+            f'{noise_over_threshold(run, clients_per_round=80):.0f}'
+          ),
+          'DP-FedAvg (%)': f'{row.accuracy("dp_fed_avg").value:.2f}',
+          'DP drop, paper': f'{row.published.dp_drop:.2f}',
+          'DP drop, ours': str(row.drop('dp_fed_avg') or tables.MISSING),
+        }
+      )
+  return pd.DataFrame(lines)
+
+
+def noise_over_threshold(
+  run: results.Run, clients_per_round: int | None = None
+) -> float:
+  """The expected norm of the noise on the mean update, over c: z √d / P.
+
+  Args:
+    run: A private run.
+    clients_per_round: P; the run's own by default.
+  """
+  cohort = clients_per_round or run.experiment['clients_per_round']
+  return _multiplier(run) * math.sqrt(run.num_parameters) / cohort
+
+
+def _multiplier(run: results.Run) -> float:
+  return tables.privacy_number(run, 'noise_multiplier')
+
+
+def _compare(
+  claim: str,
+  pairs: Sequence[tuple[rows.Row, rows.Row]],
+  algorithm: str,
+) -> Finding:
+  comparisons, not_tested = [], []
+  for smaller, larger in pairs:
+    ours = smaller.drop(algorithm), larger.drop(algorithm)
+    if None in ours:
+      not_tested.append(f'{smaller.name} and {larger.published.title}')
+      continue
+    comparisons.append(
+      Comparison(
+        smaller.name,
+        larger.name,
+        ours,
+        (
+          _published(smaller.published, algorithm),
+          _published(larger.published, algorithm),
+        ),
+      )
+    )
+  return Finding(claim, tuple(comparisons), tuple(not_tested))
+
+
+def _published(row: paper.PublishedRow, algorithm: str) -> float:
+  return row.clipping_drop if algorithm == 'ce_fed_avg' else row.dp_drop
+
+
+def _of_table(paper_rows: Sequence[rows.Row], table: int) -> list[rows.Row]:
+  return [row for row in paper_rows if row.published.table == table]
+
+
+def _accuracy_at(run: results.Run, round_num: int) -> float:
+  """The accuracy of the last evaluation up to a round, in percent."""
+  evaluated = run.accuracy_by_round
+  earlier = evaluated[evaluated['round_num'] <= round_num]
+  return float(earlier['accuracy'].iloc[-1]) if len(earlier) else math.nan
+
+
+def _mean(values: Sequence[float], spec: str = '.2f') -> str:
+  finite = [value for value in values if math.isfinite(value)]
+  if not finite:
+    return tables.MISSING
+  return format(sum(finite) / len(finite), spec)
+
+
+def _join(parts: Sequence[str]) -> str:
+  return ', '.join(parts[:-1]) + (' and ' if parts[1:] else '') + parts[-1]

@@ -1,0 +1,165 @@
+"""The ε of private runs under other ways to draw cohorts, and what it costs."""
+
+import warnings
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis import paper, results, rows, tables
+from tff_clipping import privacy
+
+_STAND_IN = {'mnist': 'MNIST for EMNIST', 'cifar10': 'CIFAR-10'}
+
+# By `sampling`: how cohorts are drawn, and what is charged.
+_WAYS = {
+  'poisson': 'Poisson cohorts, charged as such',
+  'paper': 'fixed P of N, charged as Poisson (the paper)',
+  'fixed_size': 'fixed P of N, charged as such',
+}
+
+
+def cost_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
+  """ε of each row's DP-FedAvg, as run and under other samplings.
+
+  Args:
+    paper_rows: The rows.
+
+  Returns:
+    Columns for a table; a row for each of the paper's with a finished run.
+  """
+  lines = []
+  for row in paper_rows:
+    for run in row.runs('dp_fed_avg')[:1]:
+      lines.append(
+        {
+          'row': row.name,
+          'data': _STAND_IN.get(run.task, run.task),
+          'N': str(run.num_clients),
+          'P': str(run.experiment['clients_per_round']),
+          'T': str(run.num_rounds),
+          'δ': paper.format_delta(_number(run, 'target_delta')),
+          'z': f'{_number(run, "noise_multiplier"):.3f}',
+          'ε, Poisson (as run)': f'{epsilon_under(run, "poisson"):.2f}',
+          'ε, fixed size': f'{epsilon_under(run, "fixed_size"):.2f}',
+          'z for this ε, fixed size': (
+            f'{noise_under(run, "fixed_size", "rdp"):.3f} by RDP, '
+            f'{noise_under(run, "fixed_size", "pld"):.3f} by PLD'
+          ),
+        }
+      )
+  return pd.DataFrame(lines)
+
+
+def variant_table(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:
+  """DP-FedAvg with its noise calibrated for each way to draw cohorts.
+
+  Args:
+    groups: Groups of comparable runs; those in which one run of DP-FedAvg has
+      another sampling than Poisson are shown, and the others of their setting.
+
+  Returns:
+    Columns for a table; a row for each way that was run.
+  """
+  several = [
+    group
+    for group in groups
+    if {'paper', 'fixed_size'} & {_sampling(run) for run in group}
+  ]
+  settings = [_without_seed(group[0]) for group in several]
+  of_setting = [g for g in groups if _without_seed(g[0]) in settings]
+  lines = []
+  for sampling, way in _WAYS.items():
+    chosen = [
+      tuple(
+        run
+        for run in group
+        if run.algorithm != 'dp_fed_avg' or _sampling(run) == sampling
+      )
+      for group in of_setting
+    ]
+    drop = rows.drop_of(chosen, 'dp_fed_avg', 'ce_fed_avg')
+    if drop is None:
+      continue
+    run = next(
+      run
+      for group in chosen
+      for run in group
+      if run.algorithm == 'dp_fed_avg' and run.is_complete
+    )
+    lines.append(
+      {
+        'cohorts': way,
+        'data': _STAND_IN.get(run.task, run.task),
+        'z': f'{_number(run, "noise_multiplier"):.3f}',
+        'ε that is charged': f'{_number(run, "epsilon"):.2f}',
+        'ε that holds': f'{_number(run, "actual_epsilon"):.2f}',
+        'drop from CE-FedAvg': str(drop),
+        'seeds': str(drop.num_seeds),
+      }
+    )
+  return pd.DataFrame(lines)
+
+
+def epsilon_under(run: results.Run, sampling: str) -> float:
+  """The ε that the noise of a run gives under a sampling.
+
+  Args:
+    run: A private run.
+    sampling: 'poisson' or 'fixed_size'.
+
+  Returns:
+    The smaller of the figures of the RDP and of the PLD accountant for cohorts
+    of a fixed size, since both hold; by the run's accountant for Poisson.
+  """
+  accountants = [_accountant(run)] if sampling == 'poisson' else ['rdp', 'pld']
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', privacy.DeltaTooLargeWarning)
+    return min(
+      privacy.compute_epsilon(
+        noise_multiplier=_number(run, 'noise_multiplier'),
+        sampling=sampling,
+        accountant=accountant,
+        **_setting(run),
+      )
+      for accountant in accountants
+    )
+
+
+def noise_under(run: results.Run, sampling: str, accountant: str) -> float:
+  """The noise multiplier that a sampling needs for the ε of a run."""
+  return privacy.calibrate_noise_multiplier(
+    target_epsilon=float(
+      run.experiment.get('target_epsilon') or _number(run, 'epsilon')
+    ),
+    sampling=sampling,
+    accountant=accountant,
+    warn=False,
+    **_setting(run),
+  )
+
+
+def _setting(run: results.Run) -> dict:
+  return dict(
+    num_clients=run.num_clients,
+    clients_per_round=run.experiment['clients_per_round'],
+    num_rounds=run.num_rounds,
+    target_delta=_number(run, 'target_delta'),
+  )
+
+
+def _accountant(run: results.Run) -> str:
+  return (run.privacy or {}).get('accountant', 'rdp')
+
+
+def _number(run: results.Run, key: str) -> float:
+  return tables.privacy_number(run, key)
+
+
+def _sampling(run: results.Run) -> str | None:
+  return (run.privacy or {}).get('sampling')
+
+
+def _without_seed(run: results.Run) -> tuple:
+  return tuple(
+    (key, value) for key, value in run.setting() if key not in results.SEED_KEYS
+  )

@@ -1,0 +1,486 @@
+"""The sections of docs/reproduction.md, each from runs alone."""
+
+import collections
+import pathlib
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis import (
+  document,
+  paper,
+  paper_findings,
+  privacy_costs,
+  results,
+  rows,
+  tables,
+)
+
+# In every table, where a run's data are not the paper's.
+_STAND_IN = {
+  'mnist': 'MNIST for EMNIST',
+  'embedded_digits': 'sample of MNIST for EMNIST',
+}
+
+_Groups = Sequence[Sequence[results.Run]]
+
+
+def introduction(
+  runs: Sequence[results.Run], paper_rows: Sequence[rows.Row]
+) -> list[document.Block]:
+  """What was run, and how to run it again."""
+  versions = collections.Counter(
+    (run.config['versions'].get('tensorflow_federated', '?')) for run in runs
+  )
+  version = ', '.join(sorted(versions))
+  return [
+    document.Heading('Reproduction', 1),
+    document.Paragraph(
+      'The tables of the paper beside ours, from training runs on real data. '
+      'This page is written by `python -m analysis.reproduction` from the '
+      'files of the runs in `results/`, its verdicts too: whoever runs them '
+      'again gets the page of their own figures.'
+    ),
+    document.BulletList(
+      (
+        f'{len(runs)} runs with TensorFlow Federated {version}, on 2 CPU '
+        'cores.',
+        'MNIST stands in for the EMNIST digits everywhere: EMNIST was not at '
+        'hand. Both were drawn from the same forms, and MNIST has a quarter of '
+        'the images. Where N × 125 or N × 500 needs more images than there '
+        'are, clients overlap; the summary of the split in each `config.json` '
+        'says how much.',
+        _scale_sentence(paper_rows),
+        'The paper does not state its number of rounds T, nor its learning '
+        'rates. The rates were searched on FedAvg alone; the same value then '
+        'serves all algorithms of a row.',
+        'Differences are given ± two standard errors. With several seeds these '
+        'are of the seeds. With one seed they are of the test set and of the '
+        'last evaluations, which is less than what seeds would show.',
+      )
+    ),
+    document.Paragraph(
+      'Each row can be repeated with the command beside it, from the root of '
+      'the checkout, with `--output_dir=runs/reproduction` and '
+      '`--data_dir=DIR` (see docs/data.md) added; the command goes on where it '
+      'was stopped. `make reproduce-smallest` repeats one row and compares.'
+    ),
+  ]
+
+
+def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
+  """Tables 2, 3 and 4, the paper's beside ours."""
+  blocks: list[document.Block] = [
+    document.Heading("The paper's tables"),
+    document.Paragraph(
+      'Accuracies in percent. Drops in points: of CE-FedAvg from FedAvg, and '
+      'of DP-FedAvg from CE-FedAvg. The accuracy is that of the last round, '
+      'where the paper has the best of a run. ± is the standard deviation over '
+      'n seeds; without it there is one.'
+    ),
+  ]
+  for table in (3, 4, 2):
+    lines, absent = [], []
+    for row in paper_rows:
+      if row.published.table != table:
+        continue
+      frame, _ = tables.published_table(table, row.groups)
+      if len(frame) == 0:
+        absent.append(row.published.title)
+        continue
+      for line in frame.to_dict('records'):
+        task = row.groups[0][0].task
+        line['data'] = _STAND_IN.get(task, line['data'])
+        line['repeat with'] = f'`{row.command}`'
+        lines.append(line)
+    blocks.append(document.Heading(f'Table {table}', 3))
+    if lines:
+      blocks.append(document.Table(pd.DataFrame(lines)))
+    if absent:
+      blocks.append(document.Paragraph(f'Not run: {"; ".join(absent)}.'))
+  blocks.append(
+    document.Paragraph(
+      'AlexNet and ResNet-18 on CIFAR-10, IID, are in Tables 2 and 4 with one '
+      'pair of runs, as they are in the paper. ε is recomputed for what was '
+      'run: the noise is that which the N, P and T of the row need.'
+    )
+  )
+  return blocks
+
+
+def findings_section(
+  paper_rows: Sequence[rows.Row], groups: _Groups
+) -> list[document.Block]:
+  """Which findings hold, with the figures that say so."""
+  blocks: list[document.Block] = [
+    document.Heading("The paper's findings"),
+    document.Paragraph(
+      'A comparison is decided where two drops differ by more than twice the '
+      'standard error of their difference, and is left open where they do '
+      'not. MNIST stands in for EMNIST; what is reduced is in the tables '
+      'above.'
+    ),
+  ]
+  for number, finding in enumerate(
+    (
+      paper_findings.iid_finding(paper_rows),
+      paper_findings.structure_finding(paper_rows),
+      paper_findings.data_finding(paper_rows),
+      paper_findings.size_finding(paper_rows),
+    ),
+    start=1,
+  ):
+    blocks.append(document.Heading(f'{number}. {finding.claim}', 3))
+    blocks.append(document.Paragraph(finding.verdict))
+    if finding.comparisons:
+      blocks.append(document.Table(finding.table()))
+    if finding.not_tested:
+      blocks.append(
+        document.Paragraph(
+          f'Without a run of both: {"; ".join(finding.not_tested)}.'
+        )
+      )
+  blocks.append(
+    document.Heading('5. Concentrated update norms go with small drops.', 3)
+  )
+  blocks.append(
+    document.Paragraph(paper_findings.concentration_sentence(groups))
+  )
+  table = paper_findings.concentration_table(paper_rows)
+  if len(table):
+    blocks.append(
+      document.Paragraph(
+        'The rows by the spread of their update norms, the mean over the '
+        'rounds of FedAvg; MNIST stands in for EMNIST:'
+      )
+    )
+    blocks.append(document.Table(table))
+  return blocks
+
+
+def departures_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
+  """Where our figures depart from the paper's, and the likely reasons."""
+  lines = []
+  for row in paper_rows:
+    accuracy = row.accuracy()
+    if accuracy is None:
+      continue
+    run = row.runs('fed_avg')[0]
+    steps = run.num_rounds * run.experiment['local_steps']
+    examples = (
+      steps * run.experiment['batch_size'] * run.experiment['clients_per_round']
+    )
+    lines.append(
+      {
+        'row': row.name,
+        'data': _STAND_IN.get(run.task, row.published.data),
+        'FedAvg, paper (%)': f'{row.published.fed_avg:.2f}',
+        'FedAvg, ours (%)': f'{accuracy.value:.2f}',
+        'ours less paper': f'{accuracy.value - row.published.fed_avg:+.2f}',
+        'local steps T × Q': f'{steps:,}',
+        'examples seen': f'{examples:,}',
+      }
+    )
+  blocks: list[document.Block] = [
+    document.Heading('Where we depart from the paper, and why')
+  ]
+  if not lines:
+    return [*blocks, document.Paragraph('No run of FedAvg is finished.')]
+  blocks += [
+    document.Table(pd.DataFrame(lines)),
+    document.Paragraph(
+      'Accuracy: the likely reason is how little the reduced rows train. The '
+      'table has the steps and examples of each; 100 rounds at the paper’s P, '
+      'Q and batch would be 3,200 steps and 16,384,000 examples. Further '
+      'reasons, which these runs cannot tell apart: MNIST has a quarter of '
+      'EMNIST’s images and is the easier set; group norm stands in for '
+      'whatever norm layers the paper had; T and the learning rates are ours.'
+    ),
+  ]
+  half = paper_findings.half_way_table(paper_rows)
+  if len(half):
+    blocks += [
+      document.Paragraph(
+        'The drop by clipping: a threshold of half the mean norm cuts most '
+        'updates to half or less, the long ones of the first rounds most, so '
+        'that CE-FedAvg needs at least twice the rounds to get as far. In a '
+        'run in which the accuracy still rises that alone is a drop, which a '
+        'longer run would not have. Where CE-FedAvg ends above FedAvg at half '
+        'of the rounds, nothing more than this need be at work:'
+      ),
+      document.Table(half),
+    ]
+  noise = paper_findings.noise_table(paper_rows)
+  if len(noise):
+    blocks += [
+      document.Paragraph(
+        'The drop by noise: the noise on the mean update has the norm '
+        'z c √d / P. A smaller cohort P makes it larger, at the same ε and '
+        'P / N; and its sum over T rounds grows as √T, that of the updates as '
+        'T. Fewer clients and fewer rounds than the paper’s are the likely '
+        'reason for a larger drop. A model that guesses has 10 %: where '
+        'DP-FedAvg is there, the drop is all that there was to lose.'
+      ),
+      document.Table(noise),
+    ]
+  return blocks
+
+
+def privacy_section(
+  paper_rows: Sequence[rows.Row], groups: _Groups
+) -> list[document.Block]:
+  """What ε each private run has, under three ways to draw cohorts."""
+  blocks: list[document.Block] = [
+    document.Heading('What ε the runs have'),
+    document.Paragraph(
+      'The paper draws a fixed P of N clients and charges that as Poisson '
+      'sampling. Our rows draw Poisson cohorts, so that their ε holds. Beside '
+      'it: what the same noise gives when cohorts are a fixed P of N, as in '
+      'the paper, whose own accounting says the ε of the Poisson column; and '
+      'the noise that a fixed P would need for the target. z is the noise on '
+      'the sum over c. The relation of the fixed size is to replace a client, '
+      'of Poisson sampling to add or remove one; the ε of the fixed size is '
+      'the smaller of what the RDP and the PLD accountant give. MNIST stands '
+      'in for EMNIST.'
+    ),
+  ]
+  costs = privacy_costs.cost_table(paper_rows)
+  if len(costs) == 0:
+    return [*blocks, document.Paragraph('No run of DP-FedAvg is finished.')]
+  blocks.append(document.Table(costs))
+  variants = privacy_costs.variant_table(groups)
+  if len(variants):
+    blocks += [
+      document.Paragraph(
+        'What DP-FedAvg costs when its noise is calibrated for each way: the '
+        'MLP of Table 3 (MNIST for EMNIST), at the same target. ± is two '
+        'standard errors.'
+      ),
+      document.Table(variants),
+    ]
+  return blocks
+
+
+def model_clipping_section(groups: _Groups) -> list[document.Block]:
+  """Difference clipping beside model clipping."""
+  lines = []
+  for group in _groups_of(groups, lambda run: run.clips_models):
+    for run in tables.ordered(group):
+      if run.algorithm == 'dp_fed_avg' or not run.is_complete:
+        continue
+      lines.append(
+        {
+          'algorithm': paper.algorithm_name(run),
+          'data': _STAND_IN.get(run.task, run.task),
+          'clips': {
+            'fed_avg': 'nothing',
+            'ce_fed_avg': 'updates',
+            'model_clipping_fed_avg': 'models',
+          }[run.algorithm],
+          'c': tables.format_number(run.threshold, '.4g'),
+          'clipped (%)': tables.format_number(
+            100 * run.clipped_fraction, '.0f'
+          ),
+          'final accuracy (%)': f'{run.final_accuracy:.2f}',
+          'drop (points)': tables.format_number(
+            tables.accuracy_drop(run, group), '.2f'
+          ),
+          'seed': str(run.seed),
+        }
+      )
+  return _section(
+    'Difference clipping against model clipping',
+    'The MLP of Table 3. Claim 2.1 says that a clipped model cannot reach a '
+    'minimiser whose norm is above c, however long it trains; a clipped '
+    'update can. Model clipping has two thresholds here: half of the norm of '
+    'the initial model, and the c of difference clipping, at which both would '
+    'take the same noise for the same ε.',
+    lines,
+    rows.reproduce_command('table3_mlp_emnist_noniid_model_clipping', [0]),
+  )
+
+
+def writers_section(groups: _Groups) -> list[document.Block]:
+  """The natural federation: a client for each writer."""
+  lines = []
+  for group in _groups_of(groups, lambda run: run.partition == 'natural'):
+    lines += _plain_lines(group)
+  return _section(
+    'A natural federation: MNIST by its writers',
+    'The paper makes its clients by label. Here a client is one of the 539 '
+    'people who wrote MNIST’s training digits, 19 to 131 each; P / N is 1/24 '
+    'as in the paper, T and all else as in its MLP runs. The drop of DP-FedAvg '
+    'is from FedAvg.',
+    lines,
+    rows.reproduce_command('mlp_mnist_writers', [0]),
+  )
+
+
+def sample_section(groups: _Groups) -> list[document.Block]:
+  """The row that `make reproduce-smallest` repeats."""
+  lines = []
+  chosen = _groups_of(groups, lambda run: run.task == 'embedded_digits')
+  for algorithm in paper.ALGORITHM_NAMES:
+    runs = [
+      run
+      for group in chosen
+      for run in group
+      if run.algorithm == algorithm and run.is_complete
+    ]
+    if runs:
+      lines.append(
+        {
+          'algorithm': paper.algorithm_name(runs[0]),
+          'data': _STAND_IN['embedded_digits'],
+          'final accuracy (%)': tables.mean_and_spread(
+            [run.final_accuracy for run in runs]
+          ),
+          'ε': tables.format_number(tables.epsilon_spent(runs[0]), '.3g')
+          if runs[0].is_private
+          else tables.MISSING,
+        }
+      )
+  seeds = sorted({group[0].seed or 0 for group in chosen})
+  return _section(
+    'The smallest row: a sample of MNIST',
+    'The MLP on the 4,000 digits that come with the package: 500 clients of 8, '
+    'P = 100, T = 60, δ = 1e-4. `make reproduce-smallest` runs it again with '
+    'seed 0 and prints its figures beside these.',
+    lines,
+    rows.reproduce_command('mlp_embedded_digits', seeds),
+  )
+
+
+def search_section(
+  folder: pathlib.Path, runs: Sequence[results.Run]
+) -> list[document.Block]:
+  """The searches for learning rates, as their tables have them."""
+  blocks: list[document.Block] = [
+    document.Heading('The search for learning rates'),
+    document.Paragraph(
+      'On unclipped FedAvg, with fewer rounds than the rows have; the grid '
+      'files are in tasks/flagfiles/search, the tables in `results/search/`. '
+      'Rates are judged on test images, since the tools have no other held-out '
+      'set; the accuracies of the rows are slightly optimistic for that, for '
+      'all algorithms of a row alike. MNIST stands in for EMNIST.'
+    ),
+  ]
+  lines = []
+  for path in sorted(folder.glob('*/sweep.csv')):
+    sweep = pd.read_csv(path)
+    if 'final_accuracy' not in sweep:
+      continue
+    sweep = sweep.dropna(subset=['final_accuracy'])
+    accuracies = sweep['final_accuracy']
+    used = {
+      f'{run.experiment["client_learning_rate"]:g}'
+      for run in runs
+      if f'{run.model}_{run.task}' == path.parent.name
+    }
+    lines.append(
+      {
+        'model and data': path.parent.name.replace('_', ' '),
+        'rounds': str(int(sweep['rounds'].max())),
+        'η_l: accuracy (%)': ', '.join(
+          f'{rate:g}: {100 * accuracy:.1f}'
+          for rate, accuracy in zip(
+            sweep['client_learning_rate'], accuracies, strict=True
+          )
+        ),
+        'highest': f'{sweep["client_learning_rate"][accuracies.idxmax()]:g}',
+        'used': ', '.join(sorted(used)) or tables.MISSING,
+        'repeat with': (
+          f'`python -m tasks.sweep --grid=tasks/flagfiles/search/'
+          f'{path.parent.name}.grid --output_dir=runs/search/'
+          f'{path.parent.name}`'
+        ),
+      }
+    )
+  if not lines:
+    return [*blocks, document.Paragraph('No search is there.')]
+  return [*blocks, document.Table(pd.DataFrame(lines))]
+
+
+def missing_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
+  """What was not run, and why."""
+  absent = [
+    f'{row.name}: {", ".join(missing)} (`{row.command}`)'
+    for row in paper_rows
+    if (missing := row.missing())
+  ]
+  single = [
+    row.name
+    for row in paper_rows
+    if row.runs('fed_avg') and len(row.runs('fed_avg')) < 3
+  ]
+  blocks: list[document.Block] = [
+    document.Heading('What was not run, and why'),
+    document.BulletList(
+      (
+        'The EMNIST digits themselves: the files were not at hand. '
+        '`tasks/flagfiles/table3_*` and `table2_*` are ready for them.',
+        'AlexNet, MobileNetV2 and ResNet-18 at the paper’s scale: a round is '
+        '163,840 gradients of single examples, for ResNet-18 about half an '
+        'hour on 2 cores.',
+        'TFF’s federated EMNIST, CIFAR-100 and Shakespeare: the paper does not '
+        'have them.',
+      )
+    ),
+  ]
+  if single:
+    blocks.append(
+      document.Paragraph(
+        'Fewer than three seeds, for want of time: ' + '; '.join(single) + '.'
+      )
+    )
+  if absent:
+    blocks.append(document.Paragraph('Not run, for want of time:'))
+    blocks.append(document.BulletList(tuple(absent)))
+  else:
+    blocks.append(document.Paragraph('Every row has at least one seed.'))
+  return blocks
+
+
+def _scale_sentence(paper_rows: Sequence[rows.Row]) -> str:
+  """Which rows have the paper's N, P, Q, batch and client size."""
+  full, reduced = [], []
+  for row in paper_rows:
+    for group in row.groups[:1]:
+      departures = paper.reductions(group, row.published)
+      # The paper's value stands in brackets beside each that differs.
+      (reduced if '(' in departures else full).append(row.name)
+  sentence = f'At the paper’s N, P, Q and batch: {"; ".join(full) or "no row"}.'
+  if reduced:
+    sentence += (
+      f' At a reduced scale, which the last columns of the tables state: '
+      f'{len(reduced)} of {len(full) + len(reduced)} rows. These trained for '
+      'minutes on 2 cores; their accuracies are not meant to reach the '
+      'paper’s. What they can show is which drops are larger.'
+    )
+  return sentence
+
+
+def _plain_lines(group: Sequence[results.Run]) -> list[dict[str, str]]:
+  table = tables.format_run_table(tables.run_table(group))
+  finished = [run.is_complete for run in tables.ordered(group)]
+  table = table[finished].drop(columns=['model', 's/round'])
+  table.insert(0, 'data', _STAND_IN.get(group[0].task, group[0].task))
+  return table.to_dict('records')
+
+
+def _groups_of(groups: _Groups, condition) -> list[Sequence[results.Run]]:
+  return [group for group in groups if any(map(condition, group))]
+
+
+def _section(
+  title: str, text: str, lines: Sequence[dict[str, str]], command: str
+) -> list[document.Block]:
+  heading = document.Heading(title)
+  if not lines:
+    return [heading, document.Paragraph(f'Not run yet: `{command}`.')]
+  return [
+    heading,
+    document.Paragraph(text),
+    document.Table(pd.DataFrame(lines)),
+    document.Paragraph(f'Repeat with `{command}`.'),
+  ]

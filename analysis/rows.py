@@ -1,0 +1,228 @@
+"""The rows of docs/reproduction.md: which runs make them, and how to repeat."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis import paper, results, tables
+
+# Evaluations at the end of a run whose spread stands in for that of seeds.
+_LAST_EVALUATIONS = 3
+
+# As the names of flag files have them.
+_MODEL_KEYS = {
+  'MLP': 'mlp',
+  'AlexNet': 'alexnet',
+  'MobileNetV2': 'mobilenet_v2',
+  'ResNet-18': 'resnet18',
+}
+
+# Those of the paper; DP-FedAvg with another sampling is another comparison.
+_VARIANT_SAMPLINGS = ('paper', 'fixed_size')
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """A figure in points with its standard error.
+
+  Attributes:
+    value: The figure; the mean over seeds.
+    error: Its standard error, in points.
+    num_seeds: The number of seeds.
+  """
+
+  value: float
+  error: float
+  num_seeds: int
+
+  def __str__(self) -> str:
+    return f'{self.value:.2f} ± {2 * self.error:.2f}'
+
+  def minus(self, other: 'Estimate') -> 'Estimate':
+    """The difference of two, as if they were independent."""
+    return Estimate(
+      self.value - other.value,
+      math.hypot(self.error, other.error),
+      min(self.num_seeds, other.num_seeds),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """A row of the paper's Tables 2 to 4 with the runs that repeat it.
+
+  Attributes:
+    published: The paper's.
+    groups: Groups of comparable runs, one for each seed. Runs of DP-FedAvg with
+      other samplings than Poisson are not among them.
+  """
+
+  published: paper.PublishedRow
+  groups: tuple[tuple[results.Run, ...], ...]
+
+  @property
+  def name(self) -> str:
+    """What the row is called, with its table."""
+    return f'Table {self.published.table}: {self.published.title}'
+
+  @property
+  def stem(self) -> str:
+    """The beginning of the names of its flag files."""
+    row = self.published
+    data = row.data.lower().replace('-', '')
+    split = 'iid' if row.is_iid else 'noniid'
+    return f'table{row.table}_{_MODEL_KEYS[row.model]}_{data}_{split}'
+
+  @property
+  def command(self) -> str:
+    """The command that runs it again; '' where it was not run."""
+    seeds = sorted({group[0].seed or 0 for group in self.groups})
+    if not seeds:
+      seeds = [0]
+    return reproduce_command(self.stem, seeds)
+
+  @property
+  def algorithms(self) -> tuple[str, ...]:
+    """The algorithms that the paper has in this row."""
+    if self.published.dp_drop is None:
+      return ('fed_avg', 'ce_fed_avg')
+    return ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+
+  def runs(self, algorithm: str) -> list[results.Run]:
+    """The finished runs of an algorithm of the row, one for each seed."""
+    if algorithm not in self.algorithms:
+      return []
+    return [
+      run
+      for group in self.groups
+      for run in group
+      if run.algorithm == algorithm and run.is_complete
+    ]
+
+  def missing(self) -> list[str]:
+    """The algorithms of the row without a finished run."""
+    return [
+      paper.ALGORITHM_NAMES[algorithm]
+      for algorithm in self.algorithms
+      if not self.runs(algorithm)
+    ]
+
+  def accuracy(self, algorithm: str = 'fed_avg') -> Estimate | None:
+    """The final accuracy of an algorithm; None where it was not run."""
+    runs = self.runs(algorithm)
+    return estimate(
+      [run.final_accuracy for run in runs],
+      [_error(run) for run in runs],
+    )
+
+  def drop(self, algorithm: str) -> Estimate | None:
+    """What clipping ('ce_fed_avg') or noise ('dp_fed_avg') costs, in points.
+
+    From FedAvg to CE-FedAvg, and from CE-FedAvg to DP-FedAvg; None where a run
+    is missing.
+    """
+    baseline = 'fed_avg' if algorithm == 'ce_fed_avg' else 'ce_fed_avg'
+    return drop_of(self.groups, algorithm, baseline)
+
+
+def reproduce_command(stem: str, seeds: Sequence[int]) -> str:
+  """The command that runs what begins with `stem`, for some seeds."""
+  command = f'python -m tasks.reproduce {stem}'
+  if list(seeds) != [0]:
+    command += f' --seeds={",".join(map(str, seeds))}'
+  return command
+
+
+def drop_of(
+  groups: Sequence[Sequence[results.Run]], algorithm: str, baseline: str
+) -> Estimate | None:
+  """The accuracy lost from one algorithm to another, over groups.
+
+  Args:
+    groups: Groups of comparable runs, one for each seed.
+    algorithm: The algorithm that loses.
+    baseline: The algorithm that it is compared with.
+
+  Returns:
+    The drop in points, or None where no group has both. Its error is that of
+    seeds, where there are several, else that of the test set and of the last
+    evaluations.
+  """
+  values, errors = [], []
+  for group in groups:
+    for run in group:
+      if run.algorithm != algorithm or not run.is_complete:
+        continue
+      other, _ = tables.find_baseline(run, group, baseline)
+      if other is None:
+        continue
+      values.append(other.final_accuracy - run.final_accuracy)
+      errors.append(math.hypot(_error(other), _error(run)))
+  return estimate(values, errors)
+
+
+def estimate(
+  values: Sequence[float], errors: Sequence[float]
+) -> Estimate | None:
+  """The mean of values with its standard error.
+
+  Args:
+    values: One a seed.
+    errors: What is known of each value's own error, used for a single one.
+
+  Returns:
+    The estimate. From two values on, the error is that of their mean.
+  """
+  if not values:
+    return None
+  if len(values) == 1:
+    return Estimate(values[0], errors[0], 1)
+  spread = float(np.std(values, ddof=1))
+  return Estimate(
+    float(np.mean(values)), spread / math.sqrt(len(values)), len(values)
+  )
+
+
+def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
+  """The paper's rows, each with the groups that repeat it.
+
+  A row takes runs of its own number of examples a client, so Tables 2 and 3 do
+  not mix.
+
+  Args:
+    groups: Groups of comparable runs.
+  """
+  rows = []
+  for published in paper.PUBLISHED_ROWS:
+    matching = []
+    for group in groups:
+      if group[0].experiment.get(
+        'examples_per_client'
+      ) != published.client_size or not paper.repeats(group[0], published):
+        continue
+      own = tuple(
+        run
+        for run in group
+        if (run.privacy or {}).get('sampling') not in _VARIANT_SAMPLINGS
+      )
+      if own:
+        matching.append(own)
+    rows.append(Row(published, tuple(matching)))
+  return rows
+
+
+def _error(run: results.Run) -> float:
+  """The standard error of a run's final accuracy, in points.
+
+  That of the test set, as of independent draws, and the spread of the last
+  evaluations, which stands in for the spread over seeds.
+  """
+  share = run.final_accuracy / 100.0
+  count = (run.config.get('task') or {}).get('num_test_examples')
+  sampling = 0.0
+  if count and math.isfinite(share):
+    sampling = 100.0 * math.sqrt(share * (1.0 - share) / count)
+  last = run.accuracy_by_round['accuracy'].to_numpy()[-_LAST_EVALUATIONS:]
+  return math.hypot(sampling, float(np.std(last)) if len(last) else 0.0)

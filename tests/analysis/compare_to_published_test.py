@@ -1,0 +1,79 @@
+"""Tests of runs beside the published ones."""
+
+import pytest
+
+from analysis import compare_to_published, results
+from tests.analysis import run_folders
+
+
+def _run(path, accuracy, **settings):
+  return results.read_run(
+    run_folders.write_run(path, accuracies=(0.1, accuracy), **settings)
+  )
+
+
+def _published(root, *accuracies, **settings):
+  return [
+    _run(root / f'seed{seed}', accuracy, seed=seed, **settings)
+    for seed, accuracy in enumerate(accuracies)
+  ]
+
+
+def test_limit_is_the_prediction_interval_of_three_seeds(tmp_path):
+  published = _published(tmp_path, 0.94, 0.95, 0.96)
+  (found,) = compare_to_published.compare(
+    [_run(tmp_path / 'run', 0.9, seed=7)], published
+  )
+  assert found.published == pytest.approx((94.0, 95.0, 96.0))
+  # 4.303 · 1 · √(4 / 3).
+  assert found.limit == pytest.approx(4.969, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+  ('accuracy', 'within'), [(0.95, True), (0.901, True), (0.899, False)]
+)
+def test_run_within_the_limit_repeats_the_figure(tmp_path, accuracy, within):
+  published = _published(tmp_path, 0.94, 0.95, 0.96)
+  (found,) = compare_to_published.compare(
+    [_run(tmp_path / 'run', accuracy)], published
+  )
+  assert found.is_within == within
+
+
+def test_one_published_seed_allows_a_point(tmp_path):
+  published = _published(tmp_path, 0.95)
+  found = compare_to_published.compare(
+    [_run(tmp_path / 'a', 0.9405), _run(tmp_path / 'b', 0.939)], published
+  )
+  assert [c.is_within for c in found] == [True, False]
+
+
+def test_other_settings_and_algorithms_are_not_compared(tmp_path):
+  published = _published(tmp_path, 0.95)
+  found = compare_to_published.compare(
+    [
+      _run(tmp_path / 'steps', 0.95, local_steps=3),
+      _run(tmp_path / 'ce', 0.95, algorithm='ce_fed_avg'),
+    ],
+    published,
+  )
+  assert [c.published for c in found] == [(), ()]
+  assert not any(c.is_within for c in found)
+  table = compare_to_published.comparison_table(found)
+  assert table['within'].tolist() == ['NO', 'NO']
+
+
+def test_threshold_of_another_seed_is_the_same_setting(tmp_path):
+  published = _published(
+    tmp_path, 0.95, algorithm='ce_fed_avg', clipping_norm=2.0
+  )
+  run = _run(tmp_path / 'run', 0.95, algorithm='ce_fed_avg', clipping_norm=2.1)
+  (found,) = compare_to_published.compare([run], published)
+  assert found.is_within
+
+
+def test_unfinished_run_repeats_nothing(tmp_path):
+  published = _published(tmp_path, 0.95, num_rounds=1)
+  run = _run(tmp_path / 'run', 0.95, num_rounds=2)
+  (found,) = compare_to_published.compare([run], published)
+  assert not found.is_within

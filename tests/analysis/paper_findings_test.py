@@ -1,0 +1,190 @@
+"""Tests of the verdicts on the paper's findings."""
+
+import math
+
+import pytest
+
+from analysis import paper_findings, results, rows
+from tests.analysis import run_folders
+
+
+def _runs(root, accuracies, **settings):
+  """FedAvg, CE-FedAvg and DP-FedAvg runs of one setting with these finals."""
+  for algorithm, accuracy in accuracies.items():
+    name = '_'.join(map(str, [*settings.values(), algorithm]))
+    run_folders.write_run(
+      root / name,
+      algorithm=algorithm,
+      # The last three evaluations agree: no spread of their own.
+      accuracies=(0.1, accuracy, accuracy, accuracy),
+      privacy={
+        'noise_multiplier': 1.5,
+        'target_delta': 1e-5,
+        'sampling': 'poisson',
+        'accountant': 'rdp',
+        'epsilon': 1.5,
+        'actual_epsilon': 1.5,
+      }
+      if algorithm == 'dp_fed_avg'
+      else None,
+      **settings,
+    )
+
+
+def _rows(root):
+  runs, _ = results.read_runs(sorted(root.iterdir()))
+  return rows.paper_rows(results.group_by_setting(runs))
+
+
+def _table_2(root, *, iid_drop, skew_drop, seeds=(0,)):
+  for seed in seeds:
+    for partition, drop in (('iid', iid_drop), ('label_skew', skew_drop)):
+      _runs(
+        root,
+        {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop + 0.001 * seed},
+        task='mnist',
+        model='alexnet',
+        partition=partition,
+        examples_per_client=500,
+        seed=seed,
+      )
+
+
+@pytest.mark.parametrize(
+  ('iid_drop', 'skew_drop', 'verdict'),
+  [(0.01, 0.05, 'holds'), (0.05, 0.01, 'does not hold')],
+)
+def test_clear_difference_over_seeds_is_decided(
+  tmp_path, iid_drop, skew_drop, verdict
+):
+  _table_2(tmp_path, iid_drop=iid_drop, skew_drop=skew_drop, seeds=(0, 1))
+  finding = paper_findings.iid_finding(_rows(tmp_path))
+  assert [c.verdict for c in finding.comparisons] == [verdict]
+  assert finding.verdict == f'Of 1 comparison, it {verdict} in 1.'
+  assert finding.comparisons[0].published == (0.19, 3.60)
+
+
+def test_difference_below_two_standard_errors_is_left_open(tmp_path):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.0105, seeds=(0, 8))
+  finding = paper_findings.iid_finding(_rows(tmp_path))
+  assert [c.verdict for c in finding.comparisons] == ['not decided']
+  assert finding.verdict == 'Of 1 comparison, it is not decided in 1.'
+
+
+def test_pair_with_one_half_alone_is_named_as_not_tested(tmp_path):
+  _runs(
+    tmp_path,
+    {'fed_avg': 0.9, 'ce_fed_avg': 0.8},
+    task='mnist',
+    model='alexnet',
+    partition='iid',
+    examples_per_client=500,
+  )
+  finding = paper_findings.iid_finding(_rows(tmp_path))
+  assert finding.comparisons == ()
+  assert finding.verdict.startswith('Not tested')
+  assert len(finding.not_tested) == 4
+
+
+def test_error_of_seeds_is_that_of_their_mean():
+  found = rows.estimate([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+  assert (found.value, found.num_seeds) == (2.0, 3)
+  assert found.error == pytest.approx(1.0 / math.sqrt(3.0))
+
+
+def test_error_of_one_seed_has_the_test_set_in_it(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run', accuracies=(0.1, 0.9, 0.9, 0.9), examples_per_client=125
+  )
+  text = (folder / 'config.json').read_text()
+  (folder / 'config.json').write_text(
+    text.replace('"task": {"name"', '"task": {"num_test_examples": 400, "name"')
+  )
+  row = next(r for r in _rows(tmp_path) if r.groups)
+  # 100 √(0.9 · 0.1 / 400) points.
+  assert row.accuracy().error == pytest.approx(1.5)
+  assert str(row.accuracy()) == '90.00 ± 3.00'
+
+
+def test_larger_models_are_compared_by_their_drop_from_ce_fed_avg(tmp_path):
+  for model, dp in (('mlp', 0.79), ('mobilenet_v2', 0.60)):
+    _runs(
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
+      task='mnist',
+      model=model,
+      examples_per_client=125,
+    )
+  finding = paper_findings.size_finding(_rows(tmp_path))
+  (comparison,) = finding.comparisons
+  assert comparison.smaller == 'Table 3: MLP, EMNIST, non-IID'
+  assert comparison.larger == 'Table 3: MobileNetV2, EMNIST, non-IID'
+  assert [round(e.value, 6) for e in comparison.ours] == [1.0, 20.0]
+  assert comparison.verdict == 'holds'
+
+
+def test_noise_is_compared_with_the_threshold(tmp_path):
+  _runs(
+    tmp_path,
+    {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': 0.7},
+    task='mnist',
+    examples_per_client=125,
+    clients_per_round=20,
+  )
+  (line,) = paper_findings.noise_table(_rows(tmp_path)).to_dict('records')
+  # 1.5 √159,010 / 20 = 29.9, and / 80 = 7.5.
+  assert line['noise / c, ours'] == '30'
+  assert line['noise / c, with P = 80'] == '7'
+
+
+def test_half_way_is_the_evaluation_up_to_half_of_the_rounds(tmp_path):
+  for algorithm, accuracies in (
+    ('fed_avg', (0.1, 0.5, 0.7, 0.8, 0.9)),
+    ('ce_fed_avg', (0.1, 0.2, 0.3, 0.4, 0.75)),
+  ):
+    run_folders.write_run(
+      tmp_path / algorithm,
+      algorithm=algorithm,
+      accuracies=accuracies,
+      examples_per_client=125,
+    )
+  (line,) = paper_findings.half_way_table(_rows(tmp_path)).to_dict('records')
+  assert line['FedAvg, half of the rounds (%)'] == '70.00'
+  assert line['CE-FedAvg, all rounds (%)'] == '75.00'
+
+
+def test_rows_stand_by_the_spread_of_their_norms(tmp_path):
+  for model, spread in (('mlp', 0.5), ('alexnet', 0.25)):
+    for algorithm, accuracy in (('fed_avg', 0.9), ('ce_fed_avg', 0.8)):
+      run_folders.write_run(
+        tmp_path / f'{model}_{algorithm}',
+        algorithm=algorithm,
+        model=model,
+        accuracies=(0.1, accuracy),
+        metrics={'update_norm_mean': 2.0, 'update_norm_std': 2.0 * spread},
+        examples_per_client=125,
+      )
+  table = paper_findings.concentration_table(_rows(tmp_path))
+  assert table['row'].str.contains('AlexNet').tolist() == [True, False]
+  column = 'std / mean of the norms (%)'
+  assert table[column].tolist() == ['25.0', '50.0']
+
+
+def test_harder_data_are_compared_in_table_2_alone(tmp_path):
+  for task, partition, size, drop in (
+    ('mnist', 'iid', 500, 0.02),
+    ('cifar10', 'class_balanced', 500, 0.01),
+    ('mnist', 'label_skew', 125, 0.5),
+  ):
+    _runs(
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop},
+      task=task,
+      model='alexnet',
+      partition=partition,
+      examples_per_client=size,
+    )
+  finding = paper_findings.data_finding(_rows(tmp_path))
+  (comparison,) = finding.comparisons
+  assert comparison.verdict == 'does not hold'
+  assert comparison.published == (0.19, 4.83)
