@@ -358,8 +358,11 @@ def search_section(
   blocks: list[document.Block] = [
     document.Heading('The search for learning rates'),
     document.Paragraph(
-      'On unclipped FedAvg, with fewer rounds than the rows have; the grid '
-      'files are in tasks/flagfiles/search, the tables in `results/search/`. '
+      'On unclipped FedAvg, with fewer rounds than the rows have. The values '
+      'were chosen in a first search, whose table is in '
+      'tasks/flagfiles/README.md; these are repetitions at the scale of the '
+      'rows, with the grid files in tasks/flagfiles/search and the tables in '
+      '`results/search/`. '
       'Rates are judged on test images, since the tools have no other held-out '
       'set; the accuracies of the rows are slightly optimistic for that, for '
       'all algorithms of a row alike. MNIST stands in for EMNIST.'
@@ -397,7 +400,7 @@ def search_section(
       }
     )
   if not lines:
-    return [*blocks, document.Paragraph('No search is there.')]
+    return [*blocks, document.Paragraph('No such search was run yet.')]
   return [*blocks, document.Table(pd.DataFrame(lines))]
 
 

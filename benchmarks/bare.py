@@ -76,7 +76,7 @@ def _clients(workload: Workload) -> list[tuple]:
 
 
 def _build(workload: Workload) -> Callable:
-  """Returns a callable that trains on one client's examples."""
+  """Returns what trains on a client's examples, and returns the steps taken."""
   os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
   # What the session asks for below is not enough: the threads inside of an
   # operation are the process's.
@@ -104,6 +104,7 @@ def _build(workload: Workload) -> Callable:
         tf.reshape(order, [-1])[:total],
         [workload.local_steps, workload.batch_size],
       )
+      steps_taken = tf.constant(0)
       for step in tf.range(workload.local_steps):
         with tf.GradientTape() as tape:
           logits = model(tf.gather(examples['x'], indices[step]), training=True)
@@ -117,7 +118,8 @@ def _build(workload: Workload) -> Callable:
           tf.raw_ops.ResourceApplyGradientDescent(
             var=variable.handle, alpha=_LEARNING_RATE, delta=gradient
           )
-      return tf.constant(0)
+        steps_taken += 1
+      return steps_taken
 
     done = train(x_in, y_in)
     initialize = tf.compat.v1.global_variables_initializer()

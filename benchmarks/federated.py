@@ -120,6 +120,8 @@ def build_fed_avg(
   workload: Workload,
   store: client_store.ClientStore,
   model_aggregator: tff.aggregators.UnweightedAggregationFactory | None = None,
+  *,
+  measure_updates: bool = False,
 ) -> tff.learning.templates.LearningProcess:
   """Returns our learning process on the clients of a store."""
   clients = store.preprocess(keras_models.scale_images)
@@ -130,6 +132,7 @@ def build_fed_avg(
     client_learning_rate=workload.client_learning_rate,
     client_store=clients,
     model_aggregator=model_aggregator,
+    measure_updates=measure_updates,
   )
 
 

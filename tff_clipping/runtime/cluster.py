@@ -54,8 +54,10 @@ def set_ray_context(
       'Ray is not installed, which runs rounds on a cluster: '
       'pip install "tff-clipping[cluster]", or `make setup` in a checkout.'
     )
-  if address is not None:
-    _check_address(address)
+  if address is None or _is_loopback(address):
+    # Ray takes a loopback address for one of a network interface, unless it is
+    # told that there are no other machines.
+    os.environ.setdefault('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
   for name, value in _QUIET.items():
     os.environ.setdefault(name, value)
   from tff_clipping.runtime import ray_context
@@ -71,10 +73,15 @@ def set_ray_context(
   return context
 
 
-def _check_address(address: str) -> None:
-  """Raises if nobody listens at `address`; Ray itself tries for minutes."""
+def _is_loopback(address: str) -> bool:
+  """Returns whether a cluster is on the loopback interface alone.
+
+  Raises:
+    ValueError: If `address` is none.
+    ClusterError: If nobody listens there; Ray itself would try for minutes.
+  """
   if address == 'auto':
-    return
+    return False
   host, _, port = address.rpartition(':')
   if not host or not port.isdigit() or '/' in host:
     raise ValueError(
@@ -89,10 +96,7 @@ def _check_address(address: str) -> None:
       f'`ray start --head --port={port}`, and join it from this machine with '
       f'`ray start --address={address}`.'
     ) from e
-  if host in ('127.0.0.1', 'localhost') and not _listens_outside(int(port)):
-    # Ray takes a loopback address for one of a network interface, unless it is
-    # told that there are no other machines.
-    os.environ.setdefault('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
+  return host in ('127.0.0.1', 'localhost') and not _listens_outside(int(port))
 
 
 def _listens_outside(port: int) -> bool:

@@ -1,16 +1,11 @@
-"""Connects this program to Ray, quietly, and leaves nothing of it behind.
-
-Without an address, a Ray of this program's own is started, on the loopback
-interface alone: whoever reaches the ports of a Ray can run any code in it.
-"""
+"""Connects this program to Ray, quietly, and leaves nothing of it behind."""
 
 import contextlib
 import logging
 import os
-import shutil
-import signal
-import tempfile
-import threading
+import pathlib
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -18,7 +13,8 @@ import ray
 
 from tff_clipping.runtime.cluster import ClusterError
 
-_LOOPBACK = '127.0.0.1'
+_HEAD = pathlib.Path(__file__).with_name('ray_head.py')
+_END_SECONDS = 30.0
 
 
 @contextlib.contextmanager
@@ -47,40 +43,52 @@ def connect(address: str | None, *, num_cpus: int) -> Iterator[None]:
     return
   with contextlib.ExitStack() as stack:
     if address is None:
-      # Ray's own folder is left alone: it says which cluster 'auto' is. In
-      # /tmp, because the paths of its sockets must be short.
-      folder = tempfile.mkdtemp(prefix='ray-', dir='/tmp')
-      stack.callback(shutil.rmtree, folder, ignore_errors=True)
-      options = dict(
-        address='local',
-        num_cpus=num_cpus,
-        include_dashboard=False,
-        _node_ip_address=_LOOPBACK,
-        _temp_dir=folder,
-      )
-    else:
-      options = dict(address=address)
+      address = stack.enter_context(_own_head(num_cpus))
     stack.callback(ray.shutdown)
-    with _kept_signal_handlers(), _no_output():
+    with _no_output():
       try:
-        ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        ray.init(
+          address=address, log_to_driver=False, logging_level=logging.CRITICAL
+        )
       except (OSError, RuntimeError, ValueError) as e:
-        where = 'on this machine' if address is None else f'at {address}'
-        raise ClusterError(f'There is no Ray {where} to use: {e}') from e
+        raise ClusterError(f'There is no Ray at {address} to use: {e}') from e
     yield
 
 
 @contextlib.contextmanager
-def _kept_signal_handlers() -> Iterator[None]:
-  """Undoes what the body does to the handler of SIGTERM, as `ray.init` does."""
-  if threading.current_thread() is not threading.main_thread():
-    yield
-    return
-  handler = signal.getsignal(signal.SIGTERM)
+def _own_head(num_cpus: int) -> Iterator[str]:
+  """Yields the address of a Ray of this program's own; see `ray_head`."""
+  if ray.util.get_node_ip_address() != '127.0.0.1':
+    raise ClusterError(
+      'Ray was imported before it was known that it is to stay on this '
+      'machine: call `set_ray_context` before `import ray`, or `ray.init` '
+      'before `set_ray_context`.'
+    )
+  process = subprocess.Popen(
+    [sys.executable, str(_HEAD), str(num_cpus)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    # Ctrl-C is for this program, which decides what ends.
+    start_new_session=True,
+  )
   try:
-    yield
+    address = process.stdout.readline().strip()
+    if not address:
+      lines = process.communicate()[1].strip().splitlines()
+      raise ClusterError(
+        'Ray could not be started on this machine: '
+        f'{lines[-1] if lines else "it ended without a word."}'
+      )
+    yield address
   finally:
-    signal.signal(signal.SIGTERM, handler)
+    # The end of its standard input is what it waits for.
+    try:
+      process.communicate(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+      process.kill()
+      process.communicate()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,85 @@
+"""Tests of what runs the measurements."""
+
+import os
+import sys
+
+import pytest
+
+from benchmarks import compare, processes
+
+
+def test_the_result_is_the_last_line_of_json():
+  text = 'warning\n{"a": 1}\n{"a": 2}\nfreed 3 buffers\n'
+  assert processes.last_json_line(text) == '{"a": 2}'
+  with pytest.raises(RuntimeError, match='No result'):
+    processes.last_json_line('warning\n')
+
+
+def test_names_with_brackets_do_not_confuse_the_parser():
+  fields = ['S', '17', *['0'] * 19, '123', '0']
+  assert processes.parse_stat(f'5 (a) (b c) {" ".join(fields)}') == (17, 123)
+
+
+def test_a_program_gives_its_result():
+  code = 'import json, os; print(json.dumps(os.environ["WHAT"].split()))'
+  # A JSON string is no result; a list is.
+  assert processes.run_python(['-c', code], environment={'WHAT': 'a b'}) == [
+    'a',
+    'b',
+  ]
+
+
+def test_a_program_that_fails_says_why():
+  with pytest.raises(RuntimeError, match=r'failed \(1\)(.|\n)*no such thing'):
+    processes.run_python(['-c', 'raise SystemExit("no such thing")'])
+
+
+def test_a_program_that_hangs_is_ended():
+  with pytest.raises(RuntimeError, match='took more than 1 s'):
+    processes.run_python(
+      ['-c', 'import time; time.sleep(60)'], timeout_seconds=1
+    )
+
+
+_ALLOCATE = """
+import json, subprocess, sys, time
+child = subprocess.Popen(
+  [sys.executable, '-c', 'import time; x = b"1" * 200_000_000; time.sleep(1)']
+)
+x = b'1' * 300_000_000
+child.wait()
+print(json.dumps({}))
+"""
+
+
+def test_the_peak_is_that_of_all_processes():
+  _, peak = processes.run_python_for_memory(['-c', _ALLOCATE])
+  # Two interpreters of about 10 MB beside it.
+  assert 500e6 < peak < 600e6
+
+
+def test_the_memory_of_this_process_is_found():
+  with open('/proc/self/statm') as file:
+    expected = int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+  assert processes.tree_memory(os.getpid()) == pytest.approx(expected, rel=0.05)
+
+
+def test_times_are_printed_as_ratios():
+  lines = compare.time_lines(
+    'mlp', dict(median_seconds=dict(bare=0.5, ours=0.55, stock=2.2))
+  )
+  assert '0.550 s a round,  1.10 of bare,  0.25 of stock' in lines[2]
+
+
+def test_memory_is_printed_beyond_one_client():
+  peaks = dict(one_client=1_000_000_000, ours=3_500_000_000, stock='no memory')
+  assert '3.50 GB at the peak,   2.50 GB beyond' in compare.memory_line(
+    'ours', peaks
+  )
+  assert compare.memory_line('stock', peaks).endswith('no memory')
+
+
+def test_this_is_the_interpreter():
+  assert processes.run_python(
+    ['-c', 'import json, sys; print(json.dumps([sys.executable]))']
+  ) == [sys.executable]
