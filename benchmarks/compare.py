@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import app, flags
 
-from benchmarks import machine, processes
+from benchmarks import machine, processes, summaries
 from benchmarks.workload import WORKLOADS
 
 _OUTPUT = flags.DEFINE_string('output', 'bench.json', 'Where the figures go.')
@@ -47,7 +47,9 @@ def main(argv: list[str]) -> None:
   results: dict[str, Any] = dict(machine=description, time={}, memory={})
   for name in _WORKLOADS.value:
     results['time'][name] = _time(name)
-    print('\n'.join(time_lines(name, results['time'][name])), flush=True)
+    print(
+      '\n'.join(summaries.time_lines(name, results['time'][name])), flush=True
+    )
     _save(results)
   if _MEMORY.value:
     print(
@@ -59,45 +61,9 @@ def main(argv: list[str]) -> None:
       modes += ['stock', 'stock_secure']
     for mode in ['one_client', *modes]:
       results['memory'][mode] = _memory(mode)
-      print(memory_line(mode, results['memory']), flush=True)
+      print(summaries.memory_line(mode, results['memory']), flush=True)
       _save(results)
   print(f'\n{time.monotonic() - start:.0f} s; saved {_OUTPUT.value}')
-
-
-def time_lines(name: str, result: dict[str, Any]) -> list[str]:
-  """Returns what is printed of the time of a workload.
-
-  Args:
-    name: The workload.
-    result: `median_seconds` by mode, `bare` among them.
-  """
-  medians = result['median_seconds']
-  lines = [f'\n{name}, {WORKLOADS[name]}']
-  for mode, median in medians.items():
-    line = (
-      f'  {mode:<6} {median:7.3f} s a round, '
-      f'{median / medians["bare"]:5.2f} of bare'
-    )
-    if 'stock' in medians:
-      line += f', {median / medians["stock"]:5.2f} of stock'
-    lines.append(line)
-  return lines
-
-
-def memory_line(mode: str, peaks: dict[str, int | str]) -> str:
-  """Returns what is printed of the memory of a mode.
-
-  Args:
-    mode: The mode.
-    peaks: Bytes by mode, `one_client` among them, or why there are none.
-  """
-  peak = peaks[mode]
-  if isinstance(peak, str):
-    return f'  {mode:<12} {peak}'
-  line = f'  {mode:<12} {peak / 1e9:6.2f} GB at the peak'
-  if mode == 'one_client':
-    return f"{line}: one client's training, without a framework"
-  return f'{line}, {(peak - peaks["one_client"]) / 1e9:6.2f} GB beyond that'
 
 
 def _time(name: str) -> dict[str, Any]:

@@ -8,19 +8,16 @@ second, and put to the round that metrics.csv has come to.
 """
 
 import csv
-import dataclasses
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 
 from absl import app, flags
 
-from benchmarks import machine, processes
+from benchmarks import machine, processes, summaries
 
 _ROUNDS = flags.DEFINE_integer('rounds', 500, 'T.', lower_bound=10)
 _OUTPUT = flags.DEFINE_string('output', None, 'Where to save the figures.')
@@ -47,28 +44,13 @@ _TRAIN_FLAGS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample:
-  """What was seen at one moment.
-
-  Attributes:
-    seconds: Since the start of the program.
-    round_num: The rounds that are in metrics.csv.
-    memory: Bytes of all processes.
-  """
-
-  seconds: float
-  round_num: int
-  memory: int
-
-
 def main(argv: list[str]) -> None:
   """Trains, prints and saves."""
   del argv
   with tempfile.TemporaryDirectory() as folder:
     samples, round_seconds = _train(pathlib.Path(folder) / 'run')
   print(machine.headline(machine.describe()))
-  parts = summarize(samples, round_seconds, _NUM_PARTS)
+  parts = summaries.parts_of_run(samples, round_seconds, _NUM_PARTS)
   print('rounds      s a round   wall s a round   memory (MB)')
   for part in parts:
     print(
@@ -88,43 +70,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-def summarize(
-  samples: Sequence[Sample], round_seconds: Sequence[float], num_parts: int
-) -> list[dict[str, float]]:
-  """Returns time and memory in equal parts of a run.
-
-  Args:
-    samples: What was seen, in order of time.
-    round_seconds: The program's own time of each round, from round 1 on.
-    num_parts: How many parts; the rounds are divided into them.
-
-  Returns:
-    For each part `first` and `last`, the numbers of its rounds;
-    `median_seconds` of its rounds; `wall_seconds`, the time from its start to
-    its end over its rounds, with all that is between rounds; and `memory`, the
-    median of the samples in it, in bytes.
-  """
-  size = len(round_seconds) // num_parts
-  parts = []
-  for part in range(num_parts):
-    first, last = part * size + 1, (part + 1) * size
-    inside = [s for s in samples if first <= s.round_num + 1 <= last]
-    ends = [s.seconds for s in samples if s.round_num >= last]
-    # The first part starts where the initial model is in the metrics.
-    wall = ends[0] - inside[0].seconds
-    parts.append(
-      dict(
-        first=first,
-        last=last,
-        median_seconds=statistics.median(round_seconds[first - 1 : last]),
-        wall_seconds=wall / size,
-        memory=statistics.median(s.memory for s in inside),
-      )
-    )
-  return parts
-
-
-def _train(folder: pathlib.Path) -> tuple[list[Sample], list[float]]:
+def _train(folder: pathlib.Path) -> tuple[list[summaries.Sample], list[float]]:
   start = time.monotonic()
   process = subprocess.Popen(
     [
@@ -139,7 +85,7 @@ def _train(folder: pathlib.Path) -> tuple[list[Sample], list[float]]:
   while process.poll() is None:
     if metrics.exists():
       samples.append(
-        Sample(
+        summaries.Sample(
           time.monotonic() - start,
           # The heading, and the row of the initial model.
           len(metrics.read_text().splitlines()) - 2,
@@ -151,7 +97,7 @@ def _train(folder: pathlib.Path) -> tuple[list[Sample], list[float]]:
     sys.exit(process.returncode)
   with open(metrics) as file:
     rows = list(csv.DictReader(file))
-  end = Sample(time.monotonic() - start, len(rows) - 1, 0)
+  end = summaries.Sample(time.monotonic() - start, len(rows) - 1, 0)
   return [*samples, end], [float(row['round_seconds']) for row in rows[1:]]
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow_federated as tff
 from absl import app, flags, logging
 
-from benchmarks import federated, machine
+from benchmarks import federated, machine, summaries
 from benchmarks.workload import WORKLOADS, Workload
 from tff_clipping import aggregators, privacy, runtime
 from tff_clipping.programs import client_sampling
@@ -71,26 +71,11 @@ def main(argv: list[str]) -> None:
     )
 
 
-def marginal_cost(seconds: dict[int, float]) -> list[float]:
-  """Returns the cost of one more unit between each two neighbours.
-
-  Equal costs are a straight line.
-
-  Args:
-    seconds: The time for each value, in increasing order of values.
-  """
-  points = list(seconds.items())
-  return [
-    (after - before) / (high - low)
-    for (low, before), (high, after) in zip(points, points[1:], strict=False)
-  ]
-
-
 def _print(name: str, seconds: dict[int, float]) -> None:
   print(f'\n{name}')
   for value, median in seconds.items():
     print(f'  {value:>10,}  {median:8.3f} s a round')
-  costs = ', '.join(f'{cost:.3g}' for cost in marginal_cost(seconds))
+  costs = ', '.join(f'{cost:.3g}' for cost in summaries.marginal_cost(seconds))
   print(f'  one more costs: {costs} s')
 
 

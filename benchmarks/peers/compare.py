@@ -24,7 +24,7 @@ from typing import Any
 
 from absl import app, flags
 
-from benchmarks import machine, processes
+from benchmarks import machine, processes, summaries
 from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS
 
 _OUTPUT = flags.DEFINE_string('output', 'bench_peers.json', 'For the figures.')
@@ -80,21 +80,6 @@ def main(argv: list[str]) -> None:
   print(f'\nSaved {_OUTPUT.value}')
 
 
-def row(mode: str, result: dict[str, Any], bare: float) -> str:
-  """Returns the line of the table on one way to run a round.
-
-  Args:
-    mode: Its name.
-    result: `median_seconds` and `accuracy`, or `error`.
-    bare: The median of the bare limit, in seconds.
-  """
-  if 'error' in result:
-    return f'  {mode:<14} failed: {result["error"]}'
-  seconds, accuracy = result['median_seconds'], result.get('accuracy')
-  line = f'  {mode:<14} {seconds:7.3f} s a round, {seconds / bare:5.2f} of bare'
-  return line if accuracy is None else f'{line}, accuracy {accuracy:.1%}'
-
-
 def _measure(name: str, unusable: dict[str, str]) -> dict[str, Any]:
   """Runs a workload in every way, and prints a line on each."""
   print(f'\n{name}, {WORKLOADS[name]}')
@@ -114,7 +99,9 @@ def _measure(name: str, unusable: dict[str, str]) -> dict[str, Any]:
       except RuntimeError as e:
         results[mode] = dict(error=str(e).splitlines()[-1])
       print(
-        row(mode, results[mode], results['bare'].get('median_seconds', 1)),
+        summaries.peer_line(
+          mode, results[mode], results['bare'].get('median_seconds', 1)
+        ),
         flush=True,
       )
   return results

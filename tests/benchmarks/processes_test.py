@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import compare, processes
+from benchmarks import processes
 
 
 def test_the_result_is_the_last_line_of_json():
@@ -62,21 +62,6 @@ def test_the_memory_of_this_process_is_found():
   with open('/proc/self/statm') as file:
     expected = int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
   assert processes.tree_memory(os.getpid()) == pytest.approx(expected, rel=0.05)
-
-
-def test_times_are_printed_as_ratios():
-  lines = compare.time_lines(
-    'mlp', dict(median_seconds=dict(bare=0.5, ours=0.55, stock=2.2))
-  )
-  assert '0.550 s a round,  1.10 of bare,  0.25 of stock' in lines[2]
-
-
-def test_memory_is_printed_beyond_one_client():
-  peaks = dict(one_client=1_000_000_000, ours=3_500_000_000, stock='no memory')
-  assert '3.50 GB at the peak,   2.50 GB beyond' in compare.memory_line(
-    'ours', peaks
-  )
-  assert compare.memory_line('stock', peaks).endswith('no memory')
 
 
 def test_this_is_the_interpreter():
