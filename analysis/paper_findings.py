@@ -13,6 +13,7 @@ import pandas as pd
 from analysis import concentration, paper, results, rows, tables
 
 HOLDS, FAILS, OPEN = 'holds', 'does not hold', 'not decided'
+UNLIKE = 'scales differ'
 
 # Models with skip connections and norms, which the paper calls structured.
 _STRUCTURED = ('MobileNetV2', 'ResNet-18')
@@ -27,12 +28,15 @@ class Comparison:
     larger: What has the larger one.
     ours: Our two drops, in this order.
     published: The paper's two drops, in this order.
+    same_scale: Whether both rows have the same P, Q, batch and T; else the
+      scale can be the reason for the difference.
   """
 
   smaller: str
   larger: str
   ours: tuple[rows.Estimate, rows.Estimate]
   published: tuple[float, float]
+  same_scale: bool = True
 
   @property
   def difference(self) -> rows.Estimate:
@@ -41,7 +45,9 @@ class Comparison:
 
   @property
   def verdict(self) -> str:
-    """`HOLDS`, `FAILS` or `OPEN`."""
+    """`HOLDS`, `FAILS`, `OPEN`, or `UNLIKE` for rows of different scales."""
+    if not self.same_scale:
+      return UNLIKE
     difference = self.difference
     if abs(difference.value) <= 2 * difference.error:
       return OPEN
@@ -76,6 +82,11 @@ class Finding:
     ]
     if verdicts.count(OPEN):
       parts.append(f'is not decided in {verdicts.count(OPEN)}')
+    if verdicts.count(UNLIKE):
+      parts.append(
+        f'is not tested in {verdicts.count(UNLIKE)}, whose rows have another '
+        'P, Q, batch or T: that can be the reason for their difference'
+      )
     noun = 'comparison' if count == 1 else 'comparisons'
     return f'Of {count} {noun}, it {_join(parts)}.'
 
@@ -163,7 +174,11 @@ def size_finding(paper_rows: Sequence[rows.Row]) -> Finding:
       _of_table(paper_rows, table),
       key=lambda row: order.index(row.published.model),
     )
-    pairs += list(zip(of_table, of_table[1:], strict=False))
+    there = [row for row in of_table if row.drop('dp_fed_avg') is not None]
+    absent = [row for row in of_table if row not in there]
+    pairs += list(zip(there, there[1:], strict=False))
+    # Named as not tested, each beside the smallest model.
+    pairs += [(of_table[0], row) for row in absent if row is not of_table[0]]
   return _compare(
     'Larger models lose more by the noise of DP-FedAvg (Tables 3 and 4, models '
     'of one table by their number of parameters).',
@@ -334,9 +349,16 @@ def _compare(
           _published(smaller.published, algorithm),
           _published(larger.published, algorithm),
         ),
+        _scale(smaller) == _scale(larger),
       )
     )
   return Finding(claim, tuple(comparisons), tuple(not_tested))
+
+
+def _scale(row: rows.Row) -> tuple:
+  experiment = row.groups[0][0].experiment
+  keys = ('clients_per_round', 'local_steps', 'batch_size', 'num_rounds')
+  return tuple(experiment.get(key) for key in keys)
 
 
 def _published(row: paper.PublishedRow, algorithm: str) -> float:

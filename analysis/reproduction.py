@@ -76,7 +76,7 @@ def reproduction_markdown(
   blocks += reproduction_sections.search_section(
     pathlib.Path(results_dir) / 'search', runs
   )
-  blocks += reproduction_sections.missing_section(paper_rows)
+  blocks += reproduction_sections.missing_section(paper_rows, runs)
   blocks += figures
   return document.to_markdown(blocks)
 

@@ -22,6 +22,22 @@ _STAND_IN = {
   'embedded_digits': 'sample of MNIST for EMNIST',
 }
 
+# Runs beyond the paper's tables: the stems of their flag files.
+_MORE = {
+  'table3_mlp_emnist_noniid_dp_fed_avg_paper': (
+    'DP-FedAvg with a fixed P of N, charged as Poisson sampling'
+  ),
+  'table3_mlp_emnist_noniid_dp_fed_avg_fixed_size': (
+    'DP-FedAvg with a fixed P of N, charged as such'
+  ),
+  'table3_mlp_emnist_noniid_model_clipping_fed_avg': 'Model clipping',
+  'table3_mlp_emnist_noniid_model_clipping_fed_avg_same_threshold': (
+    'Model clipping to the threshold of difference clipping'
+  ),
+  'mlp_mnist_writers_fed_avg': 'The natural federation',
+  'mlp_embedded_digits_fed_avg': 'The smallest row',
+}
+
 _Groups = Sequence[Sequence[results.Run]]
 
 
@@ -292,9 +308,9 @@ def model_clipping_section(groups: _Groups) -> list[document.Block]:
     'Difference clipping against model clipping',
     'The MLP of Table 3. Claim 2.1 says that a clipped model cannot reach a '
     'minimiser whose norm is above c, however long it trains; a clipped '
-    'update can. Model clipping has two thresholds here: half of the norm of '
-    'the initial model, and the c of difference clipping, at which both would '
-    'take the same noise for the same ε.',
+    'update can. The norm of a model is far larger than that of an update, '
+    'and so is the threshold that it needs, to which the noise of the same ε '
+    f'is proportional.{_noise_ratios(groups)}',
     lines,
     rows.reproduce_command('table3_mlp_emnist_noniid_model_clipping', [0]),
   )
@@ -360,9 +376,8 @@ def search_section(
     document.Paragraph(
       'On unclipped FedAvg, with fewer rounds than the rows have. The values '
       'were chosen in a first search, whose table is in '
-      'tasks/flagfiles/README.md; these are repetitions at the scale of the '
-      'rows, with the grid files in tasks/flagfiles/search and the tables in '
-      '`results/search/`. '
+      'tasks/flagfiles/README.md; these repeat it with the grid files in '
+      'tasks/flagfiles/search, whose tables are in `results/search/`. '
       'Rates are judged on test images, since the tools have no other held-out '
       'set; the accuracies of the rows are slightly optimistic for that, for '
       'all algorithms of a row alike. MNIST stands in for EMNIST.'
@@ -404,12 +419,20 @@ def search_section(
   return [*blocks, document.Table(pd.DataFrame(lines))]
 
 
-def missing_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
+def missing_section(
+  paper_rows: Sequence[rows.Row], runs: Sequence[results.Run]
+) -> list[document.Block]:
   """What was not run, and why."""
   absent = [
     f'{row.name}: {", ".join(missing)} (`{row.command}`)'
     for row in paper_rows
     if (missing := row.missing())
+  ]
+  names = {run.name.rsplit('_seed', 1)[0] for run in runs if run.is_complete}
+  absent += [
+    f'{title} (`{rows.reproduce_command(stem, [0])}`)'
+    for stem, title in _MORE.items()
+    if stem not in names
   ]
   single = [
     row.name
@@ -469,6 +492,22 @@ def _plain_lines(group: Sequence[results.Run]) -> list[dict[str, str]]:
   table = table[finished].drop(columns=['model', 's/round'])
   table.insert(0, 'data', _STAND_IN.get(group[0].task, group[0].task))
   return table.to_dict('records')
+
+
+def _noise_ratios(groups: _Groups) -> str:
+  """How much more noise the thresholds on models take than those on updates."""
+  ratios = {}
+  for group in groups:
+    norms = {run.clipping_norm for run in group} - {None}
+    for run in group:
+      if run.clips_models and len(norms) == 1:
+        ratio = run.threshold / min(norms)
+        ratios[f'at c = {run.threshold:.4g} it is {ratio:.1f} times that'] = (
+          None
+        )
+  if not ratios:
+    return ''
+  return f' For a threshold on models {"; ".join(ratios)} of CE-FedAvg.'
 
 
 def _groups_of(groups: _Groups, condition) -> list[Sequence[results.Run]]:

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 # ruff: noqa: E402
+import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 from absl import app, flags
 
@@ -102,10 +104,13 @@ def _rounds(workload: Workload, process, store, context) -> list[tuple]:
 def _measure_clients() -> None:
   """Prints what a client's id costs on its way to the workers."""
 
-  @tff.federated_computation(tff.FederatedType(str, tff.CLIENTS))
+  @tff.tensorflow.computation(np.str_)
+  def length(client_id):
+    return tf.strings.length(client_id)
+
+  @tff.federated_computation(tff.FederatedType(np.str_, tff.CLIENTS))
   def comp(ids):
-    del ids
-    return tff.federated_value(0, tff.SERVER)
+    return tff.federated_sum(tff.federated_map(length, ids))
 
   compiled = MapReduceRound(comp)
   ids = [f'client_{i:07d}' for i in range(_NUM_CLIENTS)]

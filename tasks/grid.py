@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from absl import flags
 from absl.testing import flagsaver
 
-from tasks import train
+from tasks import data_flags, train
 from tasks.experiment import ExperimentConfig
 
 _LINE = re.compile(r'--(?P<name>\w+)(=(?P<values>.*))?')
@@ -90,7 +90,8 @@ def train_flags() -> list[str]:
   """Returns the flags of `tasks.train` that a grid may hold."""
   return [
     flag.name
-    for flag in flags.FLAGS.get_flags_for_module(train)
+    for module in (train, data_flags)
+    for flag in flags.FLAGS.get_flags_for_module(module)
     if flag.name not in _NOT_IN_A_GRID
   ]
 

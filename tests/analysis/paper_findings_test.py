@@ -188,3 +188,18 @@ def test_harder_data_are_compared_in_table_2_alone(tmp_path):
   (comparison,) = finding.comparisons
   assert comparison.verdict == 'does not hold'
   assert comparison.published == (0.19, 4.83)
+
+
+def test_rows_of_different_scales_decide_nothing(tmp_path):
+  for model, dp, cohort in (('mlp', 0.79, 80), ('alexnet', 0.10, 20)):
+    _runs(
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
+      task='mnist',
+      model=model,
+      examples_per_client=125,
+      clients_per_round=cohort,
+    )
+  finding = paper_findings.size_finding(_rows(tmp_path))
+  assert [c.verdict for c in finding.comparisons] == ['scales differ']
+  assert finding.verdict.startswith('Of 1 comparison, it is not tested in 1')

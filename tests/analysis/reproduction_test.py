@@ -162,6 +162,26 @@ def test_calibrations_stand_side_by_side(tmp_path):
   assert '7.00' not in row
 
 
+def test_model_clipping_stands_beside_what_its_noise_is(tmp_path):
+  _write_row(tmp_path)
+  folder = run_folders.write_run(
+    tmp_path / 'models',
+    algorithm='model_clipping_fed_avg',
+    accuracies=(0.1, 0.93),
+    clipping_norm=9.0,
+    task='mnist',
+    examples_per_client=125,
+    num_rounds=100,
+  )
+  path = folder / 'metrics.csv'
+  path.write_text(path.read_text().replace('\n1,', '\n100,'))
+  section = _section(
+    _page(tmp_path), 'Difference clipping against model clipping'
+  )
+  assert 'at c = 9 it is 9.0 times that of CE-FedAvg' in section
+  assert '| Model clipping | MNIST for EMNIST | models | 9 |' in section
+
+
 def test_search_shows_the_rates_and_which_is_used(tmp_path):
   _write_row(tmp_path)
   folder = tmp_path / 'search' / 'mlp_mnist'

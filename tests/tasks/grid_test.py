@@ -140,3 +140,7 @@ def test_an_empty_grid_and_no_grid_are_refused(tmp_path):
     _read(tmp_path, '# nothing')
   with pytest.raises(grid.GridError, match='`grid` must be a file'):
     grid.read_grid(str(tmp_path / 'nowhere'))
+
+
+def test_flags_of_the_data_are_flags_of_a_grid():
+  assert {'data_dir', 'cache_dir', 'seed'} <= set(grid.train_flags())
