@@ -175,6 +175,13 @@ def test_the_charge_is_on_record_before_the_round_runs(tmp_path):
   assert ledger.charged == [1, 2]
 
 
+def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
+  process = _build_process(fail_at=_expected_weight(4))
+  with pytest.raises(training.RoundError, match='Round 4 failed'):
+    _program(tmp_path, process=process, rounds_per_checkpoint=100).run()
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
+
+
 def test_stops_when_the_budget_is_spent(tmp_path):
   result = _program(tmp_path, ledger=_Ledger(budget=3)).run()
   assert result.reason is StopReason.BUDGET_EXHAUSTED

@@ -109,7 +109,7 @@ class TrainingProgram:
     Raises:
       StorageError: If a file cannot be written, or is damaged. What was done
         until the last checkpoint is kept.
-      RoundError: If a round fails.
+      RoundError: If a round fails. What was done before it is kept.
     """
     interruption = Interruption()
     progress = _Progress()
@@ -133,6 +133,10 @@ class TrainingProgram:
         f'Stopped by {e.signal.name} after round {progress.round_num}; the '
         'same command continues.'
       )
+    except RoundError:
+      # The rounds before it are done, and charged.
+      self._save(progress)
+      raise
     return TrainingResult(
       reason, message, progress.round_num, progress.state, interrupted
     )
