@@ -42,7 +42,8 @@ def test_nodes_that_are_lost_in_mid_round(tmp_path):
   assert len(nodes) == 3
   # One node is lost: the same result.
   assert _values(printed, 'result') == _values(printed, 'expected')
-  assert _values(printed, 'num_repeated') == [1]
+  # Twice if the spare one was on the lost node, and had not ended yet.
+  assert _values(printed, 'num_repeated')[0] in (1, 2)
   lost = [w for w in _values(printed, 'warning') if w.startswith('Lost')]
   assert 'node second (' in lost[0]
   # The last one is lost: a clear error.
