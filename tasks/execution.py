@@ -14,6 +14,7 @@ from typing import Any
 
 from tasks.run_folder import RunFolder
 from tff_clipping import runtime
+from tff_clipping.runtime import shards
 
 RUNTIMES = ('in_process', 'ray')
 
@@ -45,6 +46,9 @@ class Execution:
         f'`runtime` must be one of {", ".join(RUNTIMES)}, found '
         f'{self.runtime!r}.'
       )
+    for name in ('num_workers', 'threads_per_worker', 'num_shards'):
+      if getattr(self, name) is not None:
+        shards.check_count(name, getattr(self, name))
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
       if (
