@@ -11,7 +11,9 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from tff_clipping.runtime import values
 from tff_clipping.runtime.secure_sums import SecureSum
@@ -70,7 +72,7 @@ class MapReduceRound:
     self._client_types = [t for t in leaves if t.placement is tff.CLIENTS]
     try:
       form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
-        self._to_one_round(computation)
+        self._to_one_round(computation), _optimizations()
       )
     except (TypeError, ValueError) as e:
       raise _unsupported(str(e)) from e
@@ -236,6 +238,24 @@ class MapReduceRound:
       return server, tff.federated_zip(tuple(parts))
 
     return one_round
+
+
+def _optimizations() -> tf.compat.v1.ConfigProto:
+  """Returns what the graphs are optimised for: time, and not memory.
+
+  It is TFF's choice but for the memory. For that, TFF has the backward pass
+  compute activations again, which costs time by itself and keeps the forward
+  pass from being fused.
+  """
+  config = tf.compat.v1.ConfigProto()
+  rewrites = config.graph_options.rewrite_options
+  aggressive = RewriterConfig.AGGRESSIVE
+  rewrites.constant_folding = aggressive
+  rewrites.arithmetic_optimization = aggressive
+  rewrites.loop_optimization = aggressive
+  rewrites.function_optimization = aggressive
+  rewrites.memory_optimization = RewriterConfig.NO_MEM_OPT
+  return config
 
 
 def _joined(types: Sequence[tff.Type]) -> tff.Type:
