@@ -24,7 +24,10 @@ MODEL_NAMES = {
 _DATA_NAMES = {'emnist_digits': 'EMNIST', 'cifar10': 'CIFAR-10'}
 
 # Handwritten digits in place of EMNIST's, named as such in every table.
-_EMNIST_STAND_INS = ('mnist', 'embedded_digits')
+STAND_INS = {
+  'mnist': 'MNIST for EMNIST',
+  'embedded_digits': 'sample of MNIST for EMNIST',
+}
 
 # The stationary points of Table 1, by c and Q.
 TABLE_1 = {
@@ -171,7 +174,7 @@ def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
   """
   run = runs[0]
   departures = []
-  if run.task in _EMNIST_STAND_INS:
+  if run.task in STAND_INS:
     departures.append(f'{run.task} in place of EMNIST')
   for key, (symbol, value) in (
     SETTING | {'examples_per_client': ('examples a client', row.client_size)}
@@ -196,6 +199,6 @@ def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
 
 def _paper_data(run: results.Run) -> str | None:
   """The paper's data set that the run's is, or stands for, if any."""
-  if run.task in _EMNIST_STAND_INS:
+  if run.task in STAND_INS:
     return 'EMNIST'
   return _DATA_NAMES.get(run.task)

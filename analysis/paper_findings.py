@@ -336,6 +336,11 @@ def _compare(
 ) -> Finding:
   comparisons, not_tested = [], []
   for smaller, larger in pairs:
+    # At the same scale, where there are runs of both.
+    smaller, larger = (
+      smaller.at_scale(larger.scale),
+      larger.at_scale(smaller.scale),
+    )
     ours = smaller.drop(algorithm), larger.drop(algorithm)
     if None in ours:
       not_tested.append(f'{smaller.name} and {larger.published.title}')
@@ -349,16 +354,10 @@ def _compare(
           _published(smaller.published, algorithm),
           _published(larger.published, algorithm),
         ),
-        _scale(smaller) == _scale(larger),
+        smaller.scale == larger.scale,
       )
     )
   return Finding(claim, tuple(comparisons), tuple(not_tested))
-
-
-def _scale(row: rows.Row) -> tuple:
-  experiment = row.groups[0][0].experiment
-  keys = ('clients_per_round', 'local_steps', 'batch_size', 'num_rounds')
-  return tuple(experiment.get(key) for key in keys)
 
 
 def _published(row: paper.PublishedRow, algorithm: str) -> float:

@@ -14,6 +14,7 @@ from absl import app, flags
 
 from analysis import (
   document,
+  reproduction_extras,
   reproduction_figures,
   reproduction_sections,
   results,
@@ -70,10 +71,10 @@ def reproduction_markdown(
   blocks += reproduction_sections.findings_section(paper_rows, groups)
   blocks += reproduction_sections.departures_section(paper_rows)
   blocks += reproduction_sections.privacy_section(paper_rows, groups)
-  blocks += reproduction_sections.model_clipping_section(groups)
-  blocks += reproduction_sections.writers_section(groups)
-  blocks += reproduction_sections.sample_section(groups)
-  blocks += reproduction_sections.search_section(
+  blocks += reproduction_extras.model_clipping_section(groups)
+  blocks += reproduction_extras.writers_section(groups)
+  blocks += reproduction_extras.sample_section(groups)
+  blocks += reproduction_extras.search_section(
     pathlib.Path(results_dir) / 'search', runs
   )
   blocks += reproduction_sections.missing_section(paper_rows, runs)

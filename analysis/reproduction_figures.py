@@ -1,9 +1,10 @@
 """The figures of docs/reproduction.md: the paper's from our runs."""
 
+import math
 import pathlib
 from collections.abc import Sequence
 
-from analysis import document, paper, results, sections
+from analysis import document, paper, results, rows, sections
 
 # One seed is shown; the tables have the spread over all.
 _SEED = 0
@@ -54,7 +55,7 @@ def _shown(
 ) -> list[list[results.Run]]:
   """The groups of seed 0 with the paper's algorithms, finished runs alone."""
   shown = []
-  for group in groups:
+  for group in _largest_scale(groups):
     runs = [
       run
       for run in group
@@ -66,6 +67,25 @@ def _shown(
     if runs:
       shown.append(runs)
   return sorted(shown, key=_order)
+
+
+def _largest_scale(
+  groups: Sequence[Sequence[results.Run]],
+) -> list[Sequence[results.Run]]:
+  """Leaves out what was run at a larger scale as well."""
+
+  def place(group: Sequence[results.Run]) -> tuple:
+    run = group[0]
+    size = run.experiment.get('examples_per_client')
+    return run.task, run.model, run.partition, size
+
+  def scale(group: Sequence[results.Run]) -> int:
+    return math.prod(rows.scale_of(group[0]))
+
+  largest: dict[tuple, int] = {}
+  for group in groups:
+    largest[place(group)] = max(largest.get(place(group), 0), scale(group))
+  return [group for group in groups if scale(group) == largest[place(group)]]
 
 
 def _one_skew(

@@ -1,7 +1,6 @@
-"""The sections of docs/reproduction.md, each from runs alone."""
+"""The sections of docs/reproduction.md on the paper's tables and findings."""
 
 import collections
-import pathlib
 from collections.abc import Sequence
 
 import pandas as pd
@@ -16,12 +15,6 @@ from analysis import (
   tables,
 )
 
-# In every table, where a run's data are not the paper's.
-_STAND_IN = {
-  'mnist': 'MNIST for EMNIST',
-  'embedded_digits': 'sample of MNIST for EMNIST',
-}
-
 # Runs beyond the paper's tables: the stems of their flag files.
 _MORE = {
   'table3_mlp_emnist_noniid_dp_fed_avg_paper': (
@@ -33,6 +26,12 @@ _MORE = {
   'table3_mlp_emnist_noniid_model_clipping_fed_avg': 'Model clipping',
   'table3_mlp_emnist_noniid_model_clipping_fed_avg_same_threshold': (
     'Model clipping to the threshold of difference clipping'
+  ),
+  'same_scale_mlp_emnist_noniid_fed_avg': (
+    'The MLP on MNIST at the scale of the other models'
+  ),
+  'same_scale_mlp_cifar10_iid_fed_avg': (
+    'The MLP on CIFAR-10 at the scale of the other models'
   ),
   'mlp_mnist_writers_fed_avg': 'The natural federation',
   'mlp_embedded_digits_fed_avg': 'The smallest row',
@@ -96,24 +95,23 @@ def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
     ),
   ]
   for table in (3, 4, 2):
-    lines, absent = [], []
-    for row in paper_rows:
-      if row.published.table != table:
-        continue
-      frame, _ = tables.published_table(table, row.groups)
-      if len(frame) == 0:
-        absent.append(row.published.title)
-        continue
-      for line in frame.to_dict('records'):
-        task = row.groups[0][0].task
-        line['data'] = _STAND_IN.get(task, line['data'])
-        line['repeat with'] = f'`{row.command}`'
-        lines.append(line)
+    of_table = [row for row in paper_rows if row.published.table == table]
+    lines, absent = _table_lines(of_table)
     blocks.append(document.Heading(f'Table {table}', 3))
     if lines:
       blocks.append(document.Table(pd.DataFrame(lines)))
     if absent:
       blocks.append(document.Paragraph(f'Not run: {"; ".join(absent)}.'))
+  smaller, _ = _table_lines([r for row in paper_rows for r in row.smaller])
+  if smaller:
+    blocks += [
+      document.Heading('Once more, at the scale of the other models', 3),
+      document.Paragraph(
+        'For the findings below, which compare models: a difference between '
+        'two rows means little where P, Q, batch and T differ too.'
+      ),
+      document.Table(pd.DataFrame(smaller)),
+    ]
   blocks.append(
     document.Paragraph(
       'AlexNet and ResNet-18 on CIFAR-10, IID, are in Tables 2 and 4 with one '
@@ -122,6 +120,22 @@ def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
     )
   )
   return blocks
+
+
+def _table_lines(
+  chosen: Sequence[rows.Row],
+) -> tuple[list[dict[str, str]], list[str]]:
+  """The lines of rows that were run, and the titles of the others."""
+  lines, absent = [], []
+  for row in chosen:
+    table, _ = tables.published_table(row.published.table, row.groups)
+    if len(table) == 0:
+      absent.append(row.published.title)
+    for line in table.to_dict('records'):
+      line['data'] = paper.STAND_INS.get(row.groups[0][0].task, line['data'])
+      line['repeat with'] = f'`{row.command}`'
+      lines.append(line)
+  return lines, absent
 
 
 def findings_section(
@@ -189,7 +203,7 @@ def departures_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
     lines.append(
       {
         'row': row.name,
-        'data': _STAND_IN.get(run.task, row.published.data),
+        'data': paper.STAND_INS.get(run.task, row.published.data),
         'FedAvg, paper (%)': f'{row.published.fed_avg:.2f}',
         'FedAvg, ours (%)': f'{accuracy.value:.2f}',
         'ours less paper': f'{accuracy.value - row.published.fed_avg:+.2f}',
@@ -277,148 +291,6 @@ def privacy_section(
   return blocks
 
 
-def model_clipping_section(groups: _Groups) -> list[document.Block]:
-  """Difference clipping beside model clipping."""
-  lines = []
-  for group in _groups_of(groups, lambda run: run.clips_models):
-    for run in tables.ordered(group):
-      if run.algorithm == 'dp_fed_avg' or not run.is_complete:
-        continue
-      lines.append(
-        {
-          'algorithm': paper.algorithm_name(run),
-          'data': _STAND_IN.get(run.task, run.task),
-          'clips': {
-            'fed_avg': 'nothing',
-            'ce_fed_avg': 'updates',
-            'model_clipping_fed_avg': 'models',
-          }[run.algorithm],
-          'c': tables.format_number(run.threshold, '.4g'),
-          'clipped (%)': tables.format_number(
-            100 * run.clipped_fraction, '.0f'
-          ),
-          'final accuracy (%)': f'{run.final_accuracy:.2f}',
-          'drop (points)': tables.format_number(
-            tables.accuracy_drop(run, group), '.2f'
-          ),
-          'seed': str(run.seed),
-        }
-      )
-  return _section(
-    'Difference clipping against model clipping',
-    'The MLP of Table 3. Claim 2.1 says that a clipped model cannot reach a '
-    'minimiser whose norm is above c, however long it trains; a clipped '
-    'update can. The norm of a model is far larger than that of an update, '
-    'and so is the threshold that it needs, to which the noise of the same ε '
-    f'is proportional.{_noise_ratios(groups)}',
-    lines,
-    rows.reproduce_command('table3_mlp_emnist_noniid_model_clipping', [0]),
-  )
-
-
-def writers_section(groups: _Groups) -> list[document.Block]:
-  """The natural federation: a client for each writer."""
-  lines = []
-  for group in _groups_of(groups, lambda run: run.partition == 'natural'):
-    lines += _plain_lines(group)
-  return _section(
-    'A natural federation: MNIST by its writers',
-    'The paper makes its clients by label. Here a client is one of the 539 '
-    'people who wrote MNIST’s training digits, 19 to 131 each; P / N is 1/24 '
-    'as in the paper, T and all else as in its MLP runs. The drop of DP-FedAvg '
-    'is from FedAvg.',
-    lines,
-    rows.reproduce_command('mlp_mnist_writers', [0]),
-  )
-
-
-def sample_section(groups: _Groups) -> list[document.Block]:
-  """The row that `make reproduce-smallest` repeats."""
-  lines = []
-  chosen = _groups_of(groups, lambda run: run.task == 'embedded_digits')
-  for algorithm in paper.ALGORITHM_NAMES:
-    runs = [
-      run
-      for group in chosen
-      for run in group
-      if run.algorithm == algorithm and run.is_complete
-    ]
-    if runs:
-      lines.append(
-        {
-          'algorithm': paper.algorithm_name(runs[0]),
-          'data': _STAND_IN['embedded_digits'],
-          'final accuracy (%)': tables.mean_and_spread(
-            [run.final_accuracy for run in runs]
-          ),
-          'ε': tables.format_number(tables.epsilon_spent(runs[0]), '.3g')
-          if runs[0].is_private
-          else tables.MISSING,
-        }
-      )
-  seeds = sorted({group[0].seed or 0 for group in chosen})
-  return _section(
-    'The smallest row: a sample of MNIST',
-    'The MLP on the 4,000 digits that come with the package: 500 clients of 8, '
-    'P = 100, T = 60, δ = 1e-4. `make reproduce-smallest` runs it again with '
-    'seed 0 and prints its figures beside these.',
-    lines,
-    rows.reproduce_command('mlp_embedded_digits', seeds),
-  )
-
-
-def search_section(
-  folder: pathlib.Path, runs: Sequence[results.Run]
-) -> list[document.Block]:
-  """The searches for learning rates, as their tables have them."""
-  blocks: list[document.Block] = [
-    document.Heading('The search for learning rates'),
-    document.Paragraph(
-      'On unclipped FedAvg, with fewer rounds than the rows have. The values '
-      'were chosen in a first search, whose table is in '
-      'tasks/flagfiles/README.md; these repeat it with the grid files in '
-      'tasks/flagfiles/search, whose tables are in `results/search/`. '
-      'Rates are judged on test images, since the tools have no other held-out '
-      'set; the accuracies of the rows are slightly optimistic for that, for '
-      'all algorithms of a row alike. MNIST stands in for EMNIST.'
-    ),
-  ]
-  lines = []
-  for path in sorted(folder.glob('*/sweep.csv')):
-    sweep = pd.read_csv(path)
-    if 'final_accuracy' not in sweep:
-      continue
-    sweep = sweep.dropna(subset=['final_accuracy'])
-    accuracies = sweep['final_accuracy']
-    used = {
-      f'{run.experiment["client_learning_rate"]:g}'
-      for run in runs
-      if f'{run.model}_{run.task}' == path.parent.name
-    }
-    lines.append(
-      {
-        'model and data': path.parent.name.replace('_', ' '),
-        'rounds': str(int(sweep['rounds'].max())),
-        'η_l: accuracy (%)': ', '.join(
-          f'{rate:g}: {100 * accuracy:.1f}'
-          for rate, accuracy in zip(
-            sweep['client_learning_rate'], accuracies, strict=True
-          )
-        ),
-        'highest': f'{sweep["client_learning_rate"][accuracies.idxmax()]:g}',
-        'used': ', '.join(sorted(used)) or tables.MISSING,
-        'repeat with': (
-          f'`python -m tasks.sweep --grid=tasks/flagfiles/search/'
-          f'{path.parent.name}.grid --output_dir=runs/search/'
-          f'{path.parent.name}`'
-        ),
-      }
-    )
-  if not lines:
-    return [*blocks, document.Paragraph('No such search was run yet.')]
-  return [*blocks, document.Table(pd.DataFrame(lines))]
-
-
 def missing_section(
   paper_rows: Sequence[rows.Row], runs: Sequence[results.Run]
 ) -> list[document.Block]:
@@ -484,45 +356,3 @@ def _scale_sentence(paper_rows: Sequence[rows.Row]) -> str:
       'paper’s. What they can show is which drops are larger.'
     )
   return sentence
-
-
-def _plain_lines(group: Sequence[results.Run]) -> list[dict[str, str]]:
-  table = tables.format_run_table(tables.run_table(group))
-  finished = [run.is_complete for run in tables.ordered(group)]
-  table = table[finished].drop(columns=['model', 's/round'])
-  table.insert(0, 'data', _STAND_IN.get(group[0].task, group[0].task))
-  return table.to_dict('records')
-
-
-def _noise_ratios(groups: _Groups) -> str:
-  """How much more noise the thresholds on models take than those on updates."""
-  ratios = {}
-  for group in groups:
-    norms = {run.clipping_norm for run in group} - {None}
-    for run in group:
-      if run.clips_models and len(norms) == 1:
-        ratio = run.threshold / min(norms)
-        ratios[f'at c = {run.threshold:.4g} it is {ratio:.1f} times that'] = (
-          None
-        )
-  if not ratios:
-    return ''
-  return f' For a threshold on models {"; ".join(ratios)} of CE-FedAvg.'
-
-
-def _groups_of(groups: _Groups, condition) -> list[Sequence[results.Run]]:
-  return [group for group in groups if any(map(condition, group))]
-
-
-def _section(
-  title: str, text: str, lines: Sequence[dict[str, str]], command: str
-) -> list[document.Block]:
-  heading = document.Heading(title)
-  if not lines:
-    return [heading, document.Paragraph(f'Not run yet: `{command}`.')]
-  return [
-    heading,
-    document.Paragraph(text),
-    document.Table(pd.DataFrame(lines)),
-    document.Paragraph(f'Repeat with `{command}`.'),
-  ]

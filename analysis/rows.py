@@ -19,6 +19,9 @@ _MODEL_KEYS = {
   'ResNet-18': 'resnet18',
 }
 
+# What a comparison of two drops needs to be the same.
+_SCALE = ('clients_per_round', 'local_steps', 'batch_size', 'num_rounds')
+
 # Those of the paper; DP-FedAvg with another sampling is another comparison.
 _VARIANT_SAMPLINGS = ('paper', 'fixed_size')
 
@@ -55,17 +58,34 @@ class Row:
 
   Attributes:
     published: The paper's.
-    groups: Groups of comparable runs, one for each seed. Runs of DP-FedAvg with
-      other samplings than Poisson are not among them.
+    groups: Groups of comparable runs, one for each seed, of one scale. Runs of
+      DP-FedAvg with other samplings than Poisson are not among them.
+    smaller: The row at smaller scales.
+    is_smaller: Whether it is such a row itself.
   """
 
   published: paper.PublishedRow
   groups: tuple[tuple[results.Run, ...], ...]
+  smaller: tuple['Row', ...] = ()
+  is_smaller: bool = False
 
   @property
   def name(self) -> str:
     """What the row is called, with its table."""
-    return f'Table {self.published.table}: {self.published.title}'
+    scale = ', reduced' if self.is_smaller else ''
+    return f'Table {self.published.table}: {self.published.title}{scale}'
+
+  @property
+  def scale(self) -> tuple | None:
+    """P, Q, batch and T of its runs; None without a run."""
+    return scale_of(self.groups[0][0]) if self.groups else None
+
+  def at_scale(self, scale: tuple | None) -> 'Row':
+    """The row at a scale, or as it is where it was not run at that one."""
+    for row in self.smaller:
+      if row.scale == scale:
+        return row
+    return self
 
   @property
   def stem(self) -> str:
@@ -73,7 +93,8 @@ class Row:
     row = self.published
     data = row.data.lower().replace('-', '')
     split = 'iid' if row.is_iid else 'noniid'
-    return f'table{row.table}_{_MODEL_KEYS[row.model]}_{data}_{split}'
+    beginning = 'same_scale' if self.is_smaller else f'table{row.table}'
+    return f'{beginning}_{_MODEL_KEYS[row.model]}_{data}_{split}'
 
   @property
   def command(self) -> str:
@@ -185,18 +206,23 @@ def estimate(
   )
 
 
+def scale_of(run: results.Run) -> tuple:
+  """P, Q, batch and T of a run: what its clients and rounds are like."""
+  return tuple(run.experiment.get(key) for key in _SCALE)
+
+
 def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
   """The paper's rows, each with the groups that repeat it.
 
   A row takes runs of its own number of examples a client, so Tables 2 and 3 do
-  not mix.
+  not mix, and of the largest scale that there is; the others are beside it.
 
   Args:
     groups: Groups of comparable runs.
   """
   rows = []
   for published in paper.PUBLISHED_ROWS:
-    matching = []
+    by_scale: dict[tuple, list[tuple[results.Run, ...]]] = {}
     for group in groups:
       if group[0].experiment.get(
         'examples_per_client'
@@ -208,8 +234,18 @@ def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
         if (run.privacy or {}).get('sampling') not in _VARIANT_SAMPLINGS
       )
       if own:
-        matching.append(own)
-    rows.append(Row(published, tuple(matching)))
+        by_scale.setdefault(scale_of(own[0]), []).append(own)
+    largest, *others = sorted(by_scale, key=math.prod, reverse=True) or [None]
+    rows.append(
+      Row(
+        published,
+        tuple(by_scale.get(largest, ())),
+        tuple(
+          Row(published, tuple(by_scale[scale]), is_smaller=True)
+          for scale in others
+        ),
+      )
+    )
   return rows
 
 

@@ -203,3 +203,27 @@ def test_rows_of_different_scales_decide_nothing(tmp_path):
   finding = paper_findings.size_finding(_rows(tmp_path))
   assert [c.verdict for c in finding.comparisons] == ['scales differ']
   assert finding.verdict.startswith('Of 1 comparison, it is not tested in 1')
+
+
+def test_rows_are_compared_at_the_scale_that_both_have(tmp_path):
+  for model, dp, cohort in (
+    ('mlp', 0.79, 80),
+    ('mlp', 0.70, 20),
+    ('alexnet', 0.40, 20),
+  ):
+    _runs(
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
+      task='mnist',
+      model=model,
+      examples_per_client=125,
+      clients_per_round=cohort,
+    )
+  found = _rows(tmp_path)
+  (comparison,) = paper_findings.size_finding(found).comparisons
+  assert comparison.verdict == 'holds'
+  assert [round(drop.value) for drop in comparison.ours] == [10, 40]
+  assert comparison.smaller == 'Table 3: MLP, EMNIST, non-IID, reduced'
+  # The row itself is that of the larger scale alone.
+  (mlp,) = [r for r in found if r.name == 'Table 3: MLP, EMNIST, non-IID']
+  assert mlp.drop('dp_fed_avg').value == pytest.approx(1.0)

@@ -107,6 +107,23 @@ def test_other_sizes_of_clients_are_in_other_tables(tmp_path):
   assert '| AlexNet | MNIST for EMNIST | non-IID |' in table_2
 
 
+def test_smaller_scale_stands_beside_the_row(tmp_path):
+  _write_row(tmp_path / 'large', clients_per_round=80)
+  _write_row(
+    tmp_path / 'small', clients_per_round=10, accuracies=(0.5, 0.4, 0.3)
+  )
+  for folder in ('large', 'small'):
+    for path in (tmp_path / folder).iterdir():
+      path.rename(tmp_path / f'{folder}_{path.name}')
+    (tmp_path / folder).rmdir()
+  page = _page(tmp_path)
+  assert '| 94.00 | 94.00 |' in _section(page, "The paper's tables")
+  beside = page.split('### Once more, at the scale of the other models')[1]
+  beside = beside.split('\n## ')[0]
+  assert '| 94.00 | 50.00 | 1.84 | 10.00 |' in beside
+  assert '`python -m tasks.reproduce same_scale_mlp_emnist_noniid`' in beside
+
+
 def test_what_was_not_run_is_listed_with_its_command(tmp_path):
   _write_row(tmp_path)
   section = _section(_page(tmp_path), 'What was not run, and why')

@@ -212,17 +212,24 @@ def test_runs_beyond_the_tables_can_be_run(path, monkeypatch):
   assert (clipped_as is None) == (
     config.algorithm in ('fed_avg', 'model_clipping_fed_avg')
   )
-  if config.task == 'mnist':
-    full, _, _ = _read(
-      _FOLDER / 'table3_mlp_emnist_noniid_fed_avg.flags', monkeypatch
-    )
-    for field in (
-      'local_steps',
-      'batch_size',
-      'num_rounds',
-      'client_learning_rate',
-    ):
-      assert getattr(config, field) == getattr(full, field)
+  if name.startswith('same_scale'):
+    alexnet = 'reduced/table3_alexnet_emnist_noniid_fed_avg.flags'
+    like, _, _ = _read(_FOLDER / alexnet, monkeypatch)
+    assert _scale(config) == _scale(like)
+  elif config.task == 'mnist':
+    mlp = 'table3_mlp_emnist_noniid_fed_avg.flags'
+    like, _, _ = _read(_FOLDER / mlp, monkeypatch)
+    # The writers are fewer than the paper's clients.
+    assert _scale(config)[1:] == _scale(like)[1:]
+
+
+def test_all_reduced_rows_of_large_models_are_of_one_scale(monkeypatch):
+  scales = {
+    _scale(_read(path.relative_to(_ROOT), monkeypatch)[0])
+    for path in (_ROOT / _FOLDER / 'reduced').glob('*.flags')
+    if '_mlp_' not in path.name
+  }
+  assert len(scales) == 1
 
 
 @pytest.mark.parametrize(
@@ -242,3 +249,12 @@ def test_searches_are_of_fed_avg_alone_and_of_rates_alone(path, monkeypatch):
     str(run.config.to_json() | {'client_learning_rate': 0}) for run in runs
   }
   assert len(others) == 1
+
+
+def _scale(config) -> tuple:
+  return (
+    config.clients_per_round,
+    config.local_steps,
+    config.batch_size,
+    config.num_rounds,
+  )
