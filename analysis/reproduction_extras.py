@@ -107,13 +107,12 @@ def search_section(
   blocks: list[document.Block] = [
     document.Heading('The search for learning rates'),
     document.Paragraph(
-      'On unclipped FedAvg, with fewer rounds than the rows have. The values '
-      'were chosen in a first search, whose table is in '
-      'tasks/flagfiles/README.md; these repeat it with the grid files in '
-      'tasks/flagfiles/search, whose tables are in `results/search/`. '
-      'Rates are judged on test images, since the tools have no other held-out '
-      'set; the accuracies of the rows are slightly optimistic for that, for '
-      'all algorithms of a row alike. MNIST stands in for EMNIST.'
+      'On unclipped FedAvg, with fewer rounds than the rows have, with the '
+      'grid files in tasks/flagfiles/search; the tables are in '
+      '`results/search/`. Rates are judged on test images, since the tools '
+      'have no other held-out set; the accuracies of the rows are slightly '
+      'optimistic for that, for all algorithms of a row alike. MNIST stands '
+      'in for EMNIST.'
     ),
   ]
   lines = []

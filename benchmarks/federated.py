@@ -26,7 +26,7 @@ import tensorflow_federated as tff
 from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload
 from tasks import evaluation, keras_models
 from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs import client_sampling, client_store
+from tff_clipping.programs import client_sampling, client_store, managers
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.training import StopReason, TrainingProgram
 
@@ -90,13 +90,10 @@ def run_ours(
     rounds_per_evaluation=num_rounds,
     checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
     rounds_per_checkpoint=num_rounds,
-    release_managers=[
-      tff.program.CSVFileReleaseManager(
-        str(folder / 'metrics.csv'),
-        save_mode=tff.program.CSVSaveMode.WRITE,
-        key_fieldname='round_num',
-      )
-    ],
+    release_managers=managers.create_release_managers(
+      metrics_path=folder / 'metrics.csv',
+      tensorboard_dir=folder / 'tensorboard',
+    ),
     ledger=(
       None
       if plan is None

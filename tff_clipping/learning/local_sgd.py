@@ -102,7 +102,9 @@ def build_local_sgd(
 
     def take_step(step):
       with _after([step]):
-        batch = [tf.gather(leaf, indices[step]) for leaf in leaves]
+        # In fewer operations than a slice.
+        rows = tf.gather(indices, step)
+        batch = [tf.gather(leaf, rows) for leaf in leaves]
         batch = tf.nest.pack_sequence_as(model.input_spec, batch)
         with tf.GradientTape() as tape:
           loss = model.forward_pass(batch, training=True).loss

@@ -1,7 +1,7 @@
 """Checkpoints of a learning process, by TFF's own program state manager."""
 
-import asyncio
 import contextlib
+import gc
 import hashlib
 import json
 import logging
@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping.programs import storage
+from tff_clipping.programs import coroutines, storage
 
 _LOGGER = logging.getLogger(__name__)
 _PREFIX = 'round_'
@@ -60,7 +60,7 @@ class Checkpoints:
 
   def rounds(self) -> list[int]:
     """Returns the rounds of the checkpoints, the latest last."""
-    return asyncio.run(self._manager.get_versions()) or []
+    return coroutines.run(self._manager.get_versions()) or []
 
   def latest(self) -> int | None:
     """Returns the round of the latest checkpoint, or `None` without any."""
@@ -78,9 +78,10 @@ class Checkpoints:
     leaves = [np.asarray(leaf) for leaf in tree.flatten(state)]
     with (
       storage.writing(f'The checkpoint of round {round_num}'),
+      _garbage_collected(),
       self._unfinished() as unfinished,
     ):
-      asyncio.run(_create_manager(unfinished).save(leaves, round_num))
+      coroutines.run(_create_manager(unfinished).save(leaves, round_num))
       written = unfinished / f'{_PREFIX}{round_num}'
       (written / _DIGESTS).write_text(json.dumps(_digests(written)))
       storage.sync_tree(written)
@@ -102,7 +103,7 @@ class Checkpoints:
     expected = [np.asarray(leaf) for leaf in tree.flatten(structure)]
     self._check_digests(round_num)
     try:
-      leaves = asyncio.run(self._manager.load(round_num, expected))
+      leaves = coroutines.run(self._manager.load(round_num, expected))
     except Exception as e:
       raise ValueError(
         f'The checkpoint of round {round_num} cannot be read: {e}'
@@ -200,6 +201,24 @@ class Checkpoints:
         f'The checkpoint of round {round_num} is damaged: {", ".join(names)} '
         'is not as it was written.'
       )
+
+
+@contextlib.contextmanager
+def _garbage_collected() -> Iterator[None]:
+  """Collects the garbage that is made meanwhile.
+
+  TensorFlow saves by graphs that refer to themselves, and to the weights.
+  While they are young they are found in a millisecond; later they pile up
+  until Python looks at everything.
+  """
+  was_enabled = gc.isenabled()
+  gc.disable()
+  try:
+    yield
+  finally:
+    gc.collect(0)
+    if was_enabled:
+      gc.enable()
 
 
 def _create_manager(

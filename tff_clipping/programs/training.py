@@ -6,7 +6,6 @@ anything is released, so a program that is killed at any moment has charged for
 every release that it made.
 """
 
-import asyncio
 import collections
 import dataclasses
 import enum
@@ -24,7 +23,7 @@ from tff_clipping.privacy.ledger import (
   DamagedLedgerError,
   PrivacyLedger,
 )
-from tff_clipping.programs import storage
+from tff_clipping.programs import coroutines, storage
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.programs.interruption import Interrupted, Interruption
@@ -264,7 +263,7 @@ class TrainingProgram:
     round_num = values.pop('round_num')
     for manager in self.release_managers:
       with storage.writing(f'The metrics of round {round_num}'):
-        asyncio.run(manager.release(values, round_num))
+        coroutines.run(manager.release(values, round_num))
 
 
 class RoundError(RuntimeError):
