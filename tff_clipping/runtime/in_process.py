@@ -62,6 +62,7 @@ class InProcessContext(tff.framework.SyncContext):
     self._num_threads = num_threads
     self._num_shards = num_shards
     self._compiled = collections.OrderedDict()
+    self._latest = None, None
     # The threads stay: each keeps its sessions of what has been compiled.
     self._pool = concurrent.futures.ThreadPoolExecutor(
       num_threads, thread_name_prefix='client'
@@ -96,20 +97,26 @@ class InProcessContext(tff.framework.SyncContext):
     Raises:
       UnsupportedComputationError: If `comp` has no MapReduce form.
     """
-    if comp in self._compiled:
-      self._compiled.move_to_end(comp)
-      return self._compiled[comp]
-    kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
-    if kind == 'tensorflow':
-      compiled = TensorFlowComputation(comp, intra_op_threads=self._num_threads)
-    else:
-      compiled = MapReduceRound(
-        _placed(comp), threads_per_client=self._threads_per_client
-      )
+    # Most rounds are of the same process as the one before. To look it up takes
+    # as long as its graph is large, since it is hashed in serialized form.
+    if comp is self._latest[0]:
+      return self._latest[1]
+    compiled = self._compiled.pop(comp, None) or self._compile(comp)
     self._compiled[comp] = compiled
     if len(self._compiled) > _MAX_COMPILED:
       self._compiled.popitem(last=False)
+    self._latest = comp, compiled
     return compiled
+
+  def _compile(
+    self, comp: tff.framework.ConcreteComputation
+  ) -> MapReduceRound | TensorFlowComputation:
+    kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
+    if kind == 'tensorflow':
+      return TensorFlowComputation(comp, intra_op_threads=self._num_threads)
+    return MapReduceRound(
+      _placed(comp), threads_per_client=self._threads_per_client
+    )
 
   def run_shard(
     self,
