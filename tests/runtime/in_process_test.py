@@ -369,3 +369,48 @@ def _dataset(seed):
       rng.normal(size=[4, 1]).astype(np.float32),
     )
   ).batch(2)
+
+
+_MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+  'array',
+  [
+    np.asfortranarray(_MATRIX),
+    np.repeat(_MATRIX, 2, axis=0)[::2],
+    _MATRIX[:, ::-1][:, ::-1],
+    np.frombuffer(b'\0' + _MATRIX.tobytes(), np.uint8)[1:]
+    .view(np.float32)
+    .reshape(3, 4),
+    np.broadcast_to(_MATRIX, (1, 3, 4))[0],
+  ],
+  ids=['fortran', 'strided', 'reversed', 'unaligned', 'read-only'],
+)
+def test_memory_layout_of_an_argument_does_not_matter(array):
+  matrix_type = tff.TensorType(np.float32, [3, 4])
+
+  @tff.tensorflow.computation(matrix_type)
+  def weigh(matrix):
+    return matrix * tf.range(12, dtype=tf.float32)[:, tf.newaxis][:3]
+
+  @tff.federated_computation(tff.FederatedType(matrix_type, tff.CLIENTS))
+  def comp(values):
+    return tff.federated_sum(tff.federated_map(weigh, values))
+
+  expected = 2 * _MATRIX * np.arange(3, dtype=np.float32)[:, np.newaxis]
+  for _ in range(2):
+    np.testing.assert_array_equal(comp([array, array]), expected)
+
+
+def test_results_are_not_changed_by_later_rounds():
+  first = _vector_sum([np.ones(100_000, np.float32)] * 3)
+  _vector_sum([np.full(100_000, 7, np.float32)] * 3)
+  np.testing.assert_array_equal(first, np.full(100_000, 3, np.float32))
+
+
+@tff.federated_computation(
+  tff.FederatedType(tff.TensorType(np.float32, [100_000]), tff.CLIENTS)
+)
+def _vector_sum(values):
+  return tff.federated_sum(values)
