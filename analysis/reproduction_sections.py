@@ -71,7 +71,8 @@ def introduction(
         'serves all algorithms of a row.',
         'Differences are given ± two standard errors. With several seeds these '
         'are of the seeds. With one seed they are of the test set and of the '
-        'last evaluations, which is less than what seeds would show.',
+        'difference at the last three evaluations, which can be less than what '
+        'seeds would show.',
       )
     ),
     document.Paragraph(

@@ -168,8 +168,8 @@ def drop_of(
 
   Returns:
     The drop in points, or None where no group has both. Its error is that of
-    seeds, where there are several, else that of the test set and of the last
-    evaluations.
+    seeds, where there are several, else that of the test set and of the drops
+    at the last evaluations.
   """
   values, errors = [], []
   for group in groups:
@@ -180,7 +180,7 @@ def drop_of(
       if other is None:
         continue
       values.append(other.final_accuracy - run.final_accuracy)
-      errors.append(math.hypot(_error(other), _error(run)))
+      errors.append(_drop_error(other, run))
   return estimate(values, errors)
 
 
@@ -249,16 +249,34 @@ def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
   return rows
 
 
+def _drop_error(one: results.Run, two: results.Run) -> float:
+  """The standard error of the difference of two final accuracies, in points.
+
+  That of the test set, and the spread of the difference over the last
+  evaluations that both have, which stands in for the spread over seeds. That
+  both accuracies still rise is no part of it.
+  """
+  both = one.accuracy_by_round.merge(two.accuracy_by_round, on='round_num')
+  last = (both['accuracy_x'] - both['accuracy_y'])[-_LAST_EVALUATIONS:]
+  spread = float(np.std(last)) if len(last) else 0.0
+  return math.hypot(_sampling_error(one), _sampling_error(two), spread)
+
+
 def _error(run: results.Run) -> float:
   """The standard error of a run's final accuracy, in points.
 
-  That of the test set, as of independent draws, and the spread of the last
-  evaluations, which stands in for the spread over seeds.
+  That of the test set, and the spread of the last evaluations, which stands in
+  for the spread over seeds.
   """
+  last = run.accuracy_by_round['accuracy'].to_numpy()[-_LAST_EVALUATIONS:]
+  spread = float(np.std(last)) if len(last) else 0.0
+  return math.hypot(_sampling_error(run), spread)
+
+
+def _sampling_error(run: results.Run) -> float:
+  """The error of a final accuracy by the test set, as of independent draws."""
   share = run.final_accuracy / 100.0
   count = (run.config.get('task') or {}).get('num_test_examples')
-  sampling = 0.0
-  if count and math.isfinite(share):
-    sampling = 100.0 * math.sqrt(share * (1.0 - share) / count)
-  last = run.accuracy_by_round['accuracy'].to_numpy()[-_LAST_EVALUATIONS:]
-  return math.hypot(sampling, float(np.std(last)) if len(last) else 0.0)
+  if not count or not math.isfinite(share):
+    return 0.0
+  return 100.0 * math.sqrt(share * (1.0 - share) / count)

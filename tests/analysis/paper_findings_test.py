@@ -106,6 +106,28 @@ def test_error_of_one_seed_has_the_test_set_in_it(tmp_path):
   assert str(row.accuracy()) == '90.00 ± 3.00'
 
 
+@pytest.mark.parametrize(
+  ('clipped', 'error'),
+  [((0.1, 0.35, 0.55, 0.75), 0.0), ((0.1, 0.35, 0.52, 0.75), math.sqrt(2.0))],
+)
+def test_accuracy_that_rises_is_no_error_of_the_drop(tmp_path, clipped, error):
+  for algorithm, accuracies in (
+    ('fed_avg', (0.1, 0.4, 0.6, 0.8)),
+    ('ce_fed_avg', clipped),
+  ):
+    run_folders.write_run(
+      tmp_path / algorithm,
+      algorithm=algorithm,
+      accuracies=accuracies,
+      examples_per_client=125,
+    )
+  row = next(r for r in _rows(tmp_path) if r.groups)
+  drop = row.drop('ce_fed_avg')
+  assert drop.value == pytest.approx(5.0)
+  # Drops of 5, 5 or 8, and 5 points.
+  assert drop.error == pytest.approx(error, abs=1e-9)
+
+
 def test_larger_models_are_compared_by_their_drop_from_ce_fed_avg(tmp_path):
   for model, dp in (('mlp', 0.79), ('mobilenet_v2', 0.60)):
     _runs(
