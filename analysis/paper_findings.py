@@ -13,7 +13,10 @@ import pandas as pd
 from analysis import concentration, paper, results, rows, tables
 
 HOLDS, FAILS, OPEN = 'holds', 'does not hold', 'not decided'
-UNLIKE = 'scales differ'
+UNLIKE, FLOOR = 'scales differ', 'at chance'
+
+# In percent, of ten classes; a model below twice of it hardly knows anything.
+_CHANCE = 10.0
 
 # Models with skip connections and norms, which the paper calls structured.
 _STRUCTURED = ('MobileNetV2', 'ResNet-18')
@@ -30,6 +33,8 @@ class Comparison:
     published: The paper's two drops, in this order.
     same_scale: Whether both rows have the same P, Q, batch and T; else the
       scale can be the reason for the difference.
+    at_chance: Whether one of the models has lost all that it could, so that its
+      drop says how good it was before.
   """
 
   smaller: str
@@ -37,6 +42,7 @@ class Comparison:
   ours: tuple[rows.Estimate, rows.Estimate]
   published: tuple[float, float]
   same_scale: bool = True
+  at_chance: bool = False
 
   @property
   def difference(self) -> rows.Estimate:
@@ -45,9 +51,11 @@ class Comparison:
 
   @property
   def verdict(self) -> str:
-    """`HOLDS`, `FAILS`, `OPEN`, or `UNLIKE` for rows of different scales."""
+    """`HOLDS`, `FAILS`, `OPEN`, or `UNLIKE` or `FLOOR` for unfit rows."""
     if not self.same_scale:
       return UNLIKE
+    if self.at_chance:
+      return FLOOR
     difference = self.difference
     if abs(difference.value) <= 2 * difference.error:
       return OPEN
@@ -86,6 +94,11 @@ class Finding:
       parts.append(
         f'is not tested in {verdicts.count(UNLIKE)}, whose rows have another '
         'P, Q, batch or T: that can be the reason for their difference'
+      )
+    if verdicts.count(FLOOR):
+      parts.append(
+        f'is not tested in {verdicts.count(FLOOR)}, where a model is near '
+        'chance, so that its drop is all that there was to lose'
       )
     noun = 'comparison' if count == 1 else 'comparisons'
     return f'Of {count} {noun}, it {_join(parts)}.'
@@ -355,6 +368,10 @@ def _compare(
           _published(larger.published, algorithm),
         ),
         smaller.scale == larger.scale,
+        any(
+          row.accuracy(algorithm).value < 2 * _CHANCE
+          for row in (smaller, larger)
+        ),
       )
     )
   return Finding(claim, tuple(comparisons), tuple(not_tested))

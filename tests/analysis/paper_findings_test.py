@@ -249,3 +249,17 @@ def test_rows_are_compared_at_the_scale_that_both_have(tmp_path):
   # The row itself is that of the larger scale alone.
   (mlp,) = [r for r in found if r.name == 'Table 3: MLP, EMNIST, non-IID']
   assert mlp.drop('dp_fed_avg').value == pytest.approx(1.0)
+
+
+def test_models_that_guess_decide_nothing(tmp_path):
+  for model, dp in (('alexnet', 0.70), ('mobilenet_v2', 0.12)):
+    _runs(
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
+      task='mnist',
+      model=model,
+      examples_per_client=125,
+    )
+  finding = paper_findings.size_finding(_rows(tmp_path))
+  assert [c.verdict for c in finding.comparisons] == ['at chance']
+  assert 'near chance' in finding.verdict
