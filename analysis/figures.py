@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import figure
+from matplotlib import figure, ticker
 
 from analysis import paper, results, style, tables
 
@@ -76,6 +76,7 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
         )
       ax.set_title(panel, loc='left')
       ax.set_xlabel('Round')
+      ax.xaxis.set_major_locator(ticker.MaxNLocator('auto', integer=True))
       ax.set_ylim(max(low, 0.0), min(high, 101.0))
       ax.set_xlim(left=0)
       ax.legend(loc='best')

@@ -91,6 +91,6 @@ def file_part(text: str) -> str:
 
 
 def save(drawing: figure.Figure, path: pathlib.Path) -> None:
-  """Writes a PNG of 160 dots an inch, the same bytes for the same data."""
+  """Writes a PNG of 128 dots an inch, the same bytes for the same data."""
   with styled():
-    drawing.savefig(path, dpi=160, metadata={'Software': None})
+    drawing.savefig(path, dpi=128, metadata={'Software': None})

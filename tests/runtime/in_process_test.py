@@ -313,9 +313,12 @@ def test_rounds_leave_no_threads_or_sessions_behind():
 
 def test_ctrl_c_ends_a_round_and_the_process():
   code = """
+    import signal
     import numpy as np, tensorflow as tf, tensorflow_federated as tff
     from tff_clipping import runtime
     runtime.set_default_context(num_threads=2)
+    # A shell that runs the tests in the background has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @tff.tensorflow.computation(np.int32)
     def work(x):
