@@ -120,6 +120,12 @@ def model_name(run: results.Run) -> str:
   return MODEL_NAMES.get(key, run.model)
 
 
+def data_name(run: results.Run) -> str:
+  """The name of the run's data in tables; a stand-in is called one."""
+  names = _DATA_NAMES | STAND_INS
+  return names.get(run.task, run.task)
+
+
 def partition_name(run: results.Run) -> str:
   """'IID', or 'Non-IID' with the name of the partition."""
   if run.is_iid:

@@ -5,6 +5,7 @@ error of their difference; else it is left open.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -31,7 +32,7 @@ class Comparison:
     larger: What has the larger one.
     ours: Our two drops, in this order.
     published: The paper's two drops, in this order.
-    same_scale: Whether both rows have the same P, Q, batch and T; else the
+    scale: P, Q, batch and T of both rows; None where they differ, so that the
       scale can be the reason for the difference.
     at_chance: Whether one of the models has lost all that it could, so that its
       drop says how good it was before.
@@ -41,7 +42,7 @@ class Comparison:
   larger: str
   ours: tuple[rows.Estimate, rows.Estimate]
   published: tuple[float, float]
-  same_scale: bool = True
+  scale: tuple | None
   at_chance: bool = False
 
   @property
@@ -52,7 +53,7 @@ class Comparison:
   @property
   def verdict(self) -> str:
     """`HOLDS`, `FAILS`, `OPEN`, or `UNLIKE` or `FLOOR` for unfit rows."""
-    if not self.same_scale:
+    if self.scale is None:
       return UNLIKE
     if self.at_chance:
       return FLOOR
@@ -110,6 +111,9 @@ class Finding:
         {
           'smaller drop, by the finding': c.smaller,
           'larger drop': c.larger,
+          'P, Q, batch, T': (
+            tables.MISSING if c.scale is None else ', '.join(map(str, c.scale))
+          ),
           'paper (points)': f'{c.published[0]:.2f} and {c.published[1]:.2f}',
           'ours (points)': f'{c.ours[0].value:.2f} and {c.ours[1].value:.2f}',
           'our difference': str(c.difference),
@@ -187,11 +191,7 @@ def size_finding(paper_rows: Sequence[rows.Row]) -> Finding:
       _of_table(paper_rows, table),
       key=lambda row: order.index(row.published.model),
     )
-    there = [row for row in of_table if row.drop('dp_fed_avg') is not None]
-    absent = [row for row in of_table if row not in there]
-    pairs += list(zip(there, there[1:], strict=False))
-    # Named as not tested, each beside the smallest model.
-    pairs += [(of_table[0], row) for row in absent if row is not of_table[0]]
+    pairs += itertools.combinations(of_table, 2)
   return _compare(
     'Larger models lose more by the noise of DP-FedAvg (Tables 3 and 4, models '
     'of one table by their number of parameters).',
@@ -238,7 +238,7 @@ def concentration_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
     the rows share, once.
   """
   lines = {}
-  for row in paper_rows:
+  for row in rows.at_all_scales(paper_rows):
     plain, drop = row.runs('fed_avg'), row.drop('ce_fed_avg')
     if not plain or drop is None:
       continue
@@ -250,6 +250,8 @@ def concentration_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
         spread,
         {
           'row': row.name,
+          'P': str(row.scale[0]),
+          'T': str(row.scale[-1]),
           'std / mean of the norms (%)': f'{100 * spread:.1f}',
           'drop by clipping, paper': f'{row.published.clipping_drop:.2f}',
           'drop by clipping, ours': str(drop),
@@ -275,7 +277,7 @@ def half_way_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
   """
   lines = []
   seen = set()
-  for row in paper_rows:
+  for row in rows.at_all_scales(paper_rows):
     plain, clipped = row.runs('fed_avg'), row.runs('ce_fed_avg')
     if not plain or not clipped or plain[0].name in seen:
       continue
@@ -284,6 +286,8 @@ def half_way_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
     lines.append(
       {
         'row': row.name,
+        'P': str(row.scale[0]),
+        'T': str(row.scale[-1]),
         'FedAvg, half of the rounds (%)': _mean(half),
         'CE-FedAvg, all rounds (%)': _mean([r.final_accuracy for r in clipped]),
         'FedAvg, all rounds (%)': _mean([r.final_accuracy for r in plain]),
@@ -305,18 +309,21 @@ def noise_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
     Columns for a table; a row for each with a finished run of DP-FedAvg.
   """
   lines = []
-  for row in paper_rows:
+  for row in rows.at_all_scales(paper_rows):
     for run in row.runs('dp_fed_avg')[:1]:
+      ratio = noise_over_threshold(run)
       lines.append(
         {
           'row': row.name,
           'd': f'{run.num_parameters:,}',
           'z': f'{_multiplier(run):.3g}',
           'P': str(run.experiment['clients_per_round']),
-          'noise / c, ours': f'{noise_over_threshold(run):.0f}',
+          'T': str(run.num_rounds),
+          'noise / c': f'{ratio:.0f}',
           'noise / c, with P = 80': (
             f'{noise_over_threshold(run, clients_per_round=80):.0f}'
           ),
+          'noise / signal, over T': f'{ratio / math.sqrt(run.num_rounds):.1f}',
           'DP-FedAvg (%)': f'{row.accuracy("dp_fed_avg").value:.2f}',
           'DP drop, paper': f'{row.published.dp_drop:.2f}',
           'DP drop, ours': str(row.drop('dp_fed_avg') or tables.MISSING),
@@ -348,33 +355,39 @@ def _compare(
   algorithm: str,
 ) -> Finding:
   comparisons, not_tested = [], []
-  for smaller, larger in pairs:
-    # At the same scale, where there are runs of both.
-    smaller, larger = (
-      smaller.at_scale(larger.scale),
-      larger.at_scale(smaller.scale),
-    )
-    ours = smaller.drop(algorithm), larger.drop(algorithm)
-    if None in ours:
-      not_tested.append(f'{smaller.name} and {larger.published.title}')
-      continue
-    comparisons.append(
-      Comparison(
-        smaller.name,
-        larger.name,
-        ours,
-        (
-          _published(smaller.published, algorithm),
-          _published(larger.published, algorithm),
-        ),
-        smaller.scale == larger.scale,
-        any(
-          row.accuracy(algorithm).value < 2 * _CHANCE
-          for row in (smaller, larger)
-        ),
-      )
-    )
+  for pair in pairs:
+    # Where no scale is common to both, those that there are.
+    several = rows.at_each_common_scale(*pair) or [pair]
+    found = [
+      comparison
+      for smaller, larger in several
+      if (comparison := _comparison(smaller, larger, algorithm)) is not None
+    ]
+    comparisons += found
+    if not found:
+      not_tested.append(f'{pair[0].name} and {pair[1].published.title}')
   return Finding(claim, tuple(comparisons), tuple(not_tested))
+
+
+def _comparison(
+  smaller: rows.Row, larger: rows.Row, algorithm: str
+) -> Comparison | None:
+  ours = smaller.drop(algorithm), larger.drop(algorithm)
+  if None in ours:
+    return None
+  return Comparison(
+    smaller.name,
+    larger.name,
+    ours,
+    (
+      _published(smaller.published, algorithm),
+      _published(larger.published, algorithm),
+    ),
+    smaller.scale if smaller.scale == larger.scale else None,
+    any(
+      row.accuracy(algorithm).value < 2 * _CHANCE for row in (smaller, larger)
+    ),
+  )
 
 
 def _published(row: paper.PublishedRow, algorithm: str) -> float:

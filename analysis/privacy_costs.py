@@ -8,8 +8,6 @@ import pandas as pd
 from analysis import paper, results, rows, tables
 from tff_clipping import privacy
 
-_STAND_IN = {'mnist': 'MNIST for EMNIST', 'cifar10': 'CIFAR-10'}
-
 # By `sampling`: how cohorts are drawn, and what is charged.
 _WAYS = {
   'poisson': 'Poisson cohorts, charged as such',
@@ -28,12 +26,12 @@ def cost_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
     Columns for a table; a row for each of the paper's with a finished run.
   """
   lines = []
-  for row in paper_rows:
+  for row in rows.at_all_scales(paper_rows):
     for run in row.runs('dp_fed_avg')[:1]:
       lines.append(
         {
           'row': row.name,
-          'data': _STAND_IN.get(run.task, run.task),
+          'data': paper.data_name(run),
           'N': str(run.num_clients),
           'P': str(run.experiment['clients_per_round']),
           'T': str(run.num_rounds),
@@ -89,7 +87,7 @@ def variant_table(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:
     lines.append(
       {
         'cohorts': way,
-        'data': _STAND_IN.get(run.task, run.task),
+        'data': paper.data_name(run),
         'z': f'{_number(run, "noise_multiplier"):.3f}',
         'ε that is charged': f'{_number(run, "epsilon"):.2f}',
         'ε that holds': f'{_number(run, "actual_epsilon"):.2f}',

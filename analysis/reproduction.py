@@ -72,6 +72,7 @@ def reproduction_markdown(
   blocks += reproduction_sections.departures_section(paper_rows)
   blocks += reproduction_sections.privacy_section(paper_rows, groups)
   blocks += reproduction_extras.model_clipping_section(groups)
+  blocks += reproduction_extras.mobilenet_section(groups)
   blocks += reproduction_extras.writers_section(groups)
   blocks += reproduction_extras.sample_section(groups)
   blocks += reproduction_extras.search_section(

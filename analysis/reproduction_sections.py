@@ -33,6 +33,29 @@ _MORE = {
   'same_scale_mlp_cifar10_iid_fed_avg': (
     'The MLP on CIFAR-10 at the scale of the other models'
   ),
+  'longer_alexnet_emnist_iid_fed_avg': 'AlexNet on MNIST, IID, for 100 rounds',
+  'longer_alexnet_emnist_noniid_fed_avg': (
+    'AlexNet on MNIST, non-IID, for 100 rounds'
+  ),
+  'longer_alexnet_cifar10_iid_fed_avg': (
+    'AlexNet on CIFAR-10, IID, for 100 rounds'
+  ),
+  'longer_alexnet_cifar10_noniid_fed_avg': (
+    'AlexNet on CIFAR-10, non-IID, for 100 rounds'
+  ),
+  'paper_cohort_mlp_emnist_noniid_fed_avg': (
+    'The MLP on MNIST at the paper’s P, for 20 rounds'
+  ),
+  'paper_cohort_alexnet_emnist_noniid_fed_avg': (
+    'AlexNet on MNIST at the paper’s P, for 20 rounds'
+  ),
+  'paper_cohort_mlp_cifar10_iid_fed_avg': (
+    'The MLP on CIFAR-10 at the paper’s P, for 20 rounds'
+  ),
+  'paper_cohort_alexnet_cifar10_iid_fed_avg': (
+    'AlexNet on CIFAR-10 at the paper’s P, for 20 rounds'
+  ),
+  'mobilenet_v2_cifar10_iid_fed_avg': 'MobileNetV2 on CIFAR-10, IID',
   'mlp_mnist_writers_fed_avg': 'The natural federation',
   'mlp_embedded_digits_fed_avg': 'The smallest row',
 }
@@ -106,10 +129,10 @@ def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
   smaller, _ = _table_lines([r for row in paper_rows for r in row.smaller])
   if smaller:
     blocks += [
-      document.Heading('Once more, at the scale of the other models', 3),
+      document.Heading('Once more, at smaller scales', 3),
       document.Paragraph(
-        'For the findings below, which compare models: a difference between '
-        'two rows means little where P, Q, batch and T differ too.'
+        'For the findings below, which compare rows: a difference between two '
+        'means little where P, Q, batch and T differ too.'
       ),
       document.Table(pd.DataFrame(smaller)),
     ]
@@ -133,7 +156,7 @@ def _table_lines(
     if len(table) == 0:
       absent.append(row.published.title)
     for line in table.to_dict('records'):
-      line['data'] = paper.STAND_INS.get(row.groups[0][0].task, line['data'])
+      line['data'] = paper.data_name(row.groups[0][0])
       line['repeat with'] = f'`{row.command}`'
       lines.append(line)
   return lines, absent
@@ -148,8 +171,8 @@ def findings_section(
     document.Paragraph(
       'A comparison is decided where two drops differ by more than twice the '
       'standard error of their difference, and is left open where they do '
-      'not. MNIST stands in for EMNIST; what is reduced is in the tables '
-      'above.'
+      'not. It is made at each scale at which both rows were run. MNIST '
+      'stands in for EMNIST; what is reduced is in the tables above.'
     ),
   ]
   for number, finding in enumerate(
@@ -204,7 +227,7 @@ def departures_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
     lines.append(
       {
         'row': row.name,
-        'data': paper.STAND_INS.get(run.task, row.published.data),
+        'data': paper.data_name(run),
         'FedAvg, paper (%)': f'{row.published.fed_avg:.2f}',
         'FedAvg, ours (%)': f'{accuracy.value:.2f}',
         'ours less paper': f'{accuracy.value - row.published.fed_avg:+.2f}',
@@ -247,10 +270,11 @@ def departures_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
       document.Paragraph(
         'The drop by noise: the noise on the mean update has the norm '
         'z c √d / P. A smaller cohort P makes it larger, at the same ε and '
-        'P / N; and its sum over T rounds grows as √T, that of the updates as '
-        'T. Fewer clients and fewer rounds than the paper’s are the likely '
-        'reason for a larger drop. A model that guesses has 10 %: where '
-        'DP-FedAvg is there, the drop is all that there was to lose.'
+        'P / N; and its sum over T rounds grows as √T, that of the updates, '
+        'at most c long, as T: noise / signal is the quotient of the two sums, '
+        'z √d / (P √T). Fewer clients and fewer rounds than the paper’s are '
+        'the likely reason for a larger drop. A model that guesses has 10 %: '
+        'where DP-FedAvg is there, the drop is all that there was to lose.'
       ),
       document.Table(noise),
     ]

@@ -60,32 +60,27 @@ class Row:
     published: The paper's.
     groups: Groups of comparable runs, one for each seed, of one scale. Runs of
       DP-FedAvg with other samplings than Poisson are not among them.
-    smaller: The row at smaller scales.
-    is_smaller: Whether it is such a row itself.
+    smaller: The row at smaller scales, the largest first.
   """
 
   published: paper.PublishedRow
   groups: tuple[tuple[results.Run, ...], ...]
   smaller: tuple['Row', ...] = ()
-  is_smaller: bool = False
 
   @property
   def name(self) -> str:
     """What the row is called, with its table."""
-    scale = ', reduced' if self.is_smaller else ''
-    return f'Table {self.published.table}: {self.published.title}{scale}'
+    return f'Table {self.published.table}: {self.published.title}'
 
   @property
   def scale(self) -> tuple | None:
     """P, Q, batch and T of its runs; None without a run."""
     return scale_of(self.groups[0][0]) if self.groups else None
 
-  def at_scale(self, scale: tuple | None) -> 'Row':
-    """The row at a scale, or as it is where it was not run at that one."""
-    for row in self.smaller:
-      if row.scale == scale:
-        return row
-    return self
+  @property
+  def all_scales(self) -> tuple['Row', ...]:
+    """The row and the same one at smaller scales, the largest first."""
+    return (self, *self.smaller)
 
   @property
   def stem(self) -> str:
@@ -93,8 +88,13 @@ class Row:
     row = self.published
     data = row.data.lower().replace('-', '')
     split = 'iid' if row.is_iid else 'noniid'
-    beginning = 'same_scale' if self.is_smaller else f'table{row.table}'
-    return f'{beginning}_{_MODEL_KEYS[row.model]}_{data}_{split}'
+    own = f'{_MODEL_KEYS[row.model]}_{data}_{split}'
+    for run in (run for group in self.groups for run in group):
+      beginning, found, _ = run.name.partition(f'_{own}_')
+      # Runs of one table can serve another.
+      if found and not beginning.startswith('table'):
+        return f'{beginning}_{own}'
+    return f'table{row.table}_{own}'
 
   @property
   def command(self) -> str:
@@ -211,11 +211,36 @@ def scale_of(run: results.Run) -> tuple:
   return tuple(run.experiment.get(key) for key in _SCALE)
 
 
+def at_all_scales(rows: Sequence[Row]) -> list[Row]:
+  """The rows, each followed by itself at smaller scales."""
+  return [scaled for row in rows for scaled in row.all_scales]
+
+
+def at_each_common_scale(one: Row, two: Row) -> list[tuple[Row, Row]]:
+  """Two rows at each scale at which there are runs of both.
+
+  Args:
+    one: A row, of whatever scale.
+    two: Another.
+
+  Returns:
+    Pairs of rows of one scale, the largest first.
+  """
+  return [
+    (first, second)
+    for first in one.all_scales
+    for second in two.all_scales
+    if first.scale == second.scale is not None
+  ]
+
+
 def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
   """The paper's rows, each with the groups that repeat it.
 
   A row takes runs of its own number of examples a client, so Tables 2 and 3 do
-  not mix, and of the largest scale that there is; the others are beside it.
+  not mix, and of the largest scale that there is, by the examples that a run
+  sees, or by its rounds in Table 2, which is about clipping alone. The others
+  are beside it.
 
   Args:
     groups: Groups of comparable runs.
@@ -235,15 +260,19 @@ def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
       )
       if own:
         by_scale.setdefault(scale_of(own[0]), []).append(own)
-    largest, *others = sorted(by_scale, key=math.prod, reverse=True) or [None]
+    # The noise of DP-FedAvg depends on P. A drop by clipping depends on T: part
+    # of it is that a run is cut short.
+    by_rounds = published.dp_drop is None
+    largest, *others = sorted(
+      by_scale,
+      key=lambda scale: (by_rounds and scale[-1], math.prod(scale)),
+      reverse=True,
+    ) or [None]
     rows.append(
       Row(
         published,
         tuple(by_scale.get(largest, ())),
-        tuple(
-          Row(published, tuple(by_scale[scale]), is_smaller=True)
-          for scale in others
-        ),
+        tuple(Row(published, tuple(by_scale[scale])) for scale in others),
       )
     )
   return rows

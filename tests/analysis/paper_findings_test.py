@@ -155,8 +155,10 @@ def test_noise_is_compared_with_the_threshold(tmp_path):
   )
   (line,) = paper_findings.noise_table(_rows(tmp_path)).to_dict('records')
   # 1.5 √159,010 / 20 = 29.9, and / 80 = 7.5.
-  assert line['noise / c, ours'] == '30'
+  assert line['noise / c'] == '30'
   assert line['noise / c, with P = 80'] == '7'
+  # 29.9 / √3, for three rounds.
+  assert line['noise / signal, over T'] == '17.3'
 
 
 def test_half_way_is_the_evaluation_up_to_half_of_the_rounds(tmp_path):
@@ -227,10 +229,12 @@ def test_rows_of_different_scales_decide_nothing(tmp_path):
   assert finding.verdict.startswith('Of 1 comparison, it is not tested in 1')
 
 
-def test_rows_are_compared_at_the_scale_that_both_have(tmp_path):
+def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
   for model, dp, cohort in (
     ('mlp', 0.79, 80),
+    ('mlp', 0.77, 40),
     ('mlp', 0.70, 20),
+    ('alexnet', 0.75, 40),
     ('alexnet', 0.40, 20),
   ):
     _runs(
@@ -242,13 +246,41 @@ def test_rows_are_compared_at_the_scale_that_both_have(tmp_path):
       clients_per_round=cohort,
     )
   found = _rows(tmp_path)
-  (comparison,) = paper_findings.size_finding(found).comparisons
-  assert comparison.verdict == 'holds'
-  assert [round(drop.value) for drop in comparison.ours] == [10, 40]
-  assert comparison.smaller == 'Table 3: MLP, EMNIST, non-IID, reduced'
+  finding = paper_findings.size_finding(found)
+  drops = [[round(d.value) for d in c.ours] for c in finding.comparisons]
+  assert drops == [[3, 5], [10, 40]]
+  assert [c.verdict for c in finding.comparisons] == ['holds', 'holds']
+  scales = finding.table()['P, Q, batch, T'].tolist()
+  assert scales == ['40, 32, 64, 3', '20, 32, 64, 3']
   # The row itself is that of the larger scale alone.
   (mlp,) = [r for r in found if r.name == 'Table 3: MLP, EMNIST, non-IID']
   assert mlp.drop('dp_fed_avg').value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+  ('size', 'table', 'clients_per_round'), [(500, 2, 10), (125, 3, 80)]
+)
+def test_row_of_clipping_alone_is_the_one_of_most_rounds(
+  tmp_path, size, table, clients_per_round
+):
+  for cohort, rounds in ((80, 2), (10, 4)):
+    for algorithm in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg'):
+      run_folders.write_run(
+        tmp_path / f'{algorithm}_{cohort}',
+        algorithm=algorithm,
+        model='alexnet',
+        accuracies=(0.1,) * (rounds + 1),
+        task='mnist',
+        examples_per_client=size,
+        clients_per_round=cohort,
+      )
+  (row,) = [
+    row
+    for row in _rows(tmp_path)
+    if row.groups and row.published.table == table
+  ]
+  assert row.scale[0] == clients_per_round
+  assert [other.scale[0] for other in row.smaller] == [90 - clients_per_round]
 
 
 def test_models_that_guess_decide_nothing(tmp_path):

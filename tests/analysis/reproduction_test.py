@@ -107,21 +107,29 @@ def test_other_sizes_of_clients_are_in_other_tables(tmp_path):
   assert '| AlexNet | MNIST for EMNIST | non-IID |' in table_2
 
 
-def test_smaller_scale_stands_beside_the_row(tmp_path):
-  _write_row(tmp_path / 'large', clients_per_round=80)
-  _write_row(
-    tmp_path / 'small', clients_per_round=10, accuracies=(0.5, 0.4, 0.3)
-  )
-  for folder in ('large', 'small'):
-    for path in (tmp_path / folder).iterdir():
-      path.rename(tmp_path / f'{folder}_{path.name}')
-    (tmp_path / folder).rmdir()
+def test_smaller_scales_stand_beside_the_row(tmp_path):
+  for scale, cohort, accuracies in (
+    ('table3', 80, (0.94, 0.92, 0.91)),
+    ('same_scale', 10, (0.5, 0.4, 0.3)),
+    ('tiny', 5, (0.3, 0.2, 0.1)),
+  ):
+    folder = tmp_path / scale
+    _write_row(folder, clients_per_round=cohort, accuracies=accuracies)
+    for path in folder.iterdir():
+      name = path.name.replace('mlp_', 'mlp_emnist_noniid_')
+      path.rename(tmp_path / f'{scale}_{name}')
+    folder.rmdir()
   page = _page(tmp_path)
-  assert '| 94.00 | 94.00 |' in _section(page, "The paper's tables")
-  beside = page.split('### Once more, at the scale of the other models')[1]
+  row = _section(page, "The paper's tables")
+  assert '| 94.00 | 94.00 |' in row
+  assert '`python -m tasks.reproduce table3_mlp_emnist_noniid`' in row
+  beside = page.split('### Once more, at smaller scales')[1]
   beside = beside.split('\n## ')[0]
-  assert '| 94.00 | 50.00 | 1.84 | 10.00 |' in beside
-  assert '`python -m tasks.reproduce same_scale_mlp_emnist_noniid`' in beside
+  lines = [line for line in beside.splitlines() if '| MLP |' in line]
+  assert [line.split(' | ')[4] for line in lines] == ['50.00', '30.00']
+  for line, scale in zip(lines, ('same_scale', 'tiny'), strict=True):
+    command = f'`python -m tasks.reproduce {scale}_mlp_emnist_noniid`'
+    assert command in line
 
 
 def test_what_was_not_run_is_listed_with_its_command(tmp_path):
@@ -197,6 +205,28 @@ def test_model_clipping_stands_beside_what_its_noise_is(tmp_path):
   )
   assert 'at c = 9 it is 9.0 times that of CE-FedAvg' in section
   assert '| Model clipping | MNIST for EMNIST | models | 9 |' in section
+
+
+def test_model_that_table_4_lacks_has_a_table_of_its_own(tmp_path):
+  section = 'MobileNetV2 on CIFAR-10'
+  _write_row(tmp_path)
+  assert 'Not run yet' in _section(_page(tmp_path), section)
+  _write_row(
+    tmp_path,
+    model='mobilenet_v2',
+    task='cifar10',
+    partition='class_balanced',
+    examples_per_client=500,
+  )
+  found = _section(_page(tmp_path), section)
+  assert '| CIFAR-10 | CE-FedAvg | 100 | 92.00 |' in found
+  # It is in no table of the paper.
+  assert (
+    '92.00'
+    not in _section(_page(tmp_path), "The paper's tables").split('### Table 4')[
+      1
+    ]
+  )
 
 
 def test_search_shows_the_rates_and_which_is_used(tmp_path):

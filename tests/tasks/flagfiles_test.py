@@ -212,10 +212,15 @@ def test_runs_beyond_the_tables_can_be_run(path, monkeypatch):
   assert (clipped_as is None) == (
     config.algorithm in ('fed_avg', 'model_clipping_fed_avg')
   )
+  large = 'reduced/table3_alexnet_emnist_noniid_fed_avg.flags'
+  reduced = _scale(_read(_FOLDER / large, monkeypatch)[0])
   if name.startswith('same_scale'):
-    alexnet = 'reduced/table3_alexnet_emnist_noniid_fed_avg.flags'
-    like, _, _ = _read(_FOLDER / alexnet, monkeypatch)
-    assert _scale(config) == _scale(like)
+    assert _scale(config) == reduced
+  elif name.startswith('longer'):
+    assert _scale(config) == (*reduced[:3], 100)
+  elif name.startswith('paper_cohort'):
+    assert _scale(config) == (80, *reduced[1:])
+    assert config.num_clients == 1920
   elif config.task == 'mnist':
     mlp = 'table3_mlp_emnist_noniid_fed_avg.flags'
     like, _, _ = _read(_FOLDER / mlp, monkeypatch)
