@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from analysis import paper, results, run_files, tables
 
@@ -19,24 +20,28 @@ _NUM_RESAMPLES = 10_000
 
 
 class RankCorrelation(NamedTuple):
-  """Spearman's rank correlation with a bootstrap interval.
+  """Spearman's rank correlation, its interval, and a test that it is none.
 
   Attributes:
     value: The correlation, in [-1, 1].
     low: The lower end of the 95 % percentile interval.
     high: Its upper end.
+    p_value: The chance of one as far from 0, on either side, if the two had
+      nothing to do with each other: that of a permutation test. An interval
+      from a handful of pairs is too short, this is not.
     num_pairs: The number of pairs.
   """
 
   value: float
   low: float
   high: float
+  p_value: float
   num_pairs: int
 
   def __str__(self) -> str:
     return (
       f'Spearman ρ = {self.value:.2f}, 95 % interval [{self.low:.2f}, '
-      f'{self.high:.2f}], {self.num_pairs} pairs'
+      f'{self.high:.2f}], p = {self.p_value:.2g}, {self.num_pairs} pairs'
     )
 
 
@@ -107,7 +112,7 @@ def pairs(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:
 def rank_correlation(
   first: Sequence[float], second: Sequence[float], seed: int = 0
 ) -> RankCorrelation:
-  """Spearman's rank correlation with a percentile bootstrap interval.
+  """Spearman's rank correlation with its interval and its p-value.
 
   Args:
     first: One value a pair.
@@ -115,8 +120,9 @@ def rank_correlation(
     seed: Seeds the resampling, so that a report repeats.
 
   Returns:
-    The correlation. Resamples in which one side is constant have none and are
-    left out.
+    The correlation. The interval is of a percentile bootstrap; resamples in
+    which one side is constant have none and are left out. The p-value is exact
+    up to seven pairs.
 
   Raises:
     ValueError: The lengths differ, there are fewer than `MIN_PAIRS` pairs, a
@@ -140,7 +146,16 @@ def rank_correlation(
   draws = rng.integers(0, len(x), size=(_NUM_RESAMPLES, len(x)))
   resampled = np.array([_spearman(x[draw], y[draw]) for draw in draws])
   low, high = np.nanpercentile(resampled, [2.5, 97.5])
-  return RankCorrelation(value, float(low), float(high), len(x))
+  test = stats.permutation_test(
+    (x,),
+    lambda permuted: _spearman(permuted, y),
+    permutation_type='pairings',
+    n_resamples=_NUM_RESAMPLES,
+    random_state=seed,
+  )
+  return RankCorrelation(
+    value, float(low), float(high), float(test.pvalue), len(x)
+  )
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:

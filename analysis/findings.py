@@ -44,8 +44,9 @@ def concentration_section(
   return [
     heading,
     document.Paragraph(
-      f'{text}. The interval is a percentile bootstrap over the pairs; with '
-      'few pairs it is wide, and it takes the pairs to be independent.'
+      f'{text}. The interval is a percentile bootstrap over the pairs, too '
+      'short where these are few; p is of a permutation test. Both take the '
+      'pairs to be independent.'
     ),
     document.Picture(
       name, 'Spread of the update norms of FedAvg against the accuracy lost.'

@@ -68,7 +68,7 @@ def reproduction_markdown(
   blocks: list[document.Block] = []
   blocks += reproduction_sections.introduction(runs, paper_rows)
   blocks += reproduction_sections.tables_section(paper_rows)
-  blocks += reproduction_sections.findings_section(paper_rows, groups)
+  blocks += reproduction_sections.findings_section(paper_rows)
   blocks += reproduction_sections.departures_section(paper_rows)
   blocks += reproduction_sections.privacy_section(paper_rows, groups)
   blocks += reproduction_extras.model_clipping_section(groups)

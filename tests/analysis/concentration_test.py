@@ -50,6 +50,8 @@ def test_rank_correlation_of_a_textbook_example():
   found = concentration.rank_correlation([1, 2, 3, 4, 5], [10, 30, 20, 40, 50])
   assert found.value == pytest.approx(0.9)
   assert found.low <= found.value <= found.high
+  # Of the 120 orders, 5 give 0.9 or more, and as many -0.9 or less.
+  assert found.p_value == pytest.approx(10 / 120)
   assert found.num_pairs == 5
 
 

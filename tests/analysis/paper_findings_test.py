@@ -194,6 +194,64 @@ def test_rows_stand_by_the_spread_of_their_norms(tmp_path):
   assert table[column].tolist() == ['25.0', '50.0']
 
 
+def _spread_rows(root, drops, cohort=80):
+  """Rows of Table 3 by rising spread of the norms of FedAvg, with two seeds."""
+  for number, (model, drop) in enumerate(drops.items(), start=1):
+    for seed in (0, 1):
+      for algorithm, accuracy in (('fed_avg', 0.9), ('ce_fed_avg', 0.9 - drop)):
+        run_folders.write_run(
+          root / f'{model}_{algorithm}_{cohort}_{seed}',
+          algorithm=algorithm,
+          model=model,
+          seed=seed,
+          accuracies=(0.1, accuracy),
+          metrics={'update_norm_mean': 1.0, 'update_norm_std': 0.1 * number},
+          examples_per_client=125,
+          clients_per_round=cohort,
+        )
+
+
+@pytest.mark.parametrize(
+  ('sign', 'verdict'), [(1, 'holds'), (-1, 'does not hold')]
+)
+def test_correlation_over_the_rows_decides_concentration(
+  tmp_path, sign, verdict
+):
+  models = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18')
+  for number, cohort in enumerate((80, 20)):
+    _spread_rows(
+      tmp_path,
+      {
+        model: 0.5 + sign * (0.01 * place + 0.001 * number)
+        for place, model in enumerate(models)
+      },
+      cohort=cohort,
+    )
+  table = paper_findings.concentration_verdicts(_rows(tmp_path))
+  assert table['P, Q, batch, T'].tolist() == [
+    'all together',
+    '80, 32, 64, 1',
+    '20, 32, 64, 1',
+  ]
+  # Eight pairs of runs of a scale, which are four rows: 2 / 4! is too much.
+  assert table['rows'].tolist() == ['8', '4', '4']
+  assert table['verdict'].tolist() == [verdict, 'not decided', 'not decided']
+  assert table['p'].tolist()[1:] == ['0.083', '0.083']
+
+
+def test_each_scale_has_its_own_correlation(tmp_path):
+  up = {'mlp': 0.01, 'alexnet': 0.02, 'resnet18': 0.03}
+  _spread_rows(tmp_path, up)
+  _spread_rows(tmp_path, dict(zip(up, (0.3, 0.2, 0.1), strict=True)), cohort=20)
+  table = paper_findings.concentration_verdicts(_rows(tmp_path))
+  assert table['Spearman ρ'].tolist()[1:] == ['1.00', '-1.00']
+
+
+def test_two_rows_decide_nothing_on_concentration(tmp_path):
+  _spread_rows(tmp_path, {'mlp': 0.01, 'alexnet': 0.02})
+  assert len(paper_findings.concentration_verdicts(_rows(tmp_path))) == 0
+
+
 def test_harder_data_are_compared_in_table_2_alone(tmp_path):
   for task, partition, size, drop in (
     ('mnist', 'iid', 500, 0.02),
