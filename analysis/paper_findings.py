@@ -6,15 +6,16 @@ error of their difference; else it is left open.
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis import concentration, paper, results, rows, tables
+from analysis import concentration, paper, rows, tables
 
 HOLDS, FAILS, OPEN = 'holds', 'does not hold', 'not decided'
 UNLIKE, FLOOR = 'scales differ', 'at chance'
+
+CONCENTRATION = 'Concentrated update norms go with small drops (Sec. 2.2).'
 
 # In percent, of ten classes; a model below twice of it hardly knows anything.
 _CHANCE = 10.0
@@ -122,6 +123,47 @@ class Finding:
         for c in self.comparisons
       ]
     )
+
+
+def of_drops(paper_rows: Sequence[rows.Row]) -> list[Finding]:
+  """The paper's findings on drops of accuracy, in the order of the page."""
+  return [
+    iid_finding(paper_rows),
+    structure_finding(paper_rows),
+    data_finding(paper_rows),
+    size_finding(paper_rows),
+  ]
+
+
+def summary_table(
+  findings: Sequence[Finding], concentration_verdicts: pd.DataFrame
+) -> pd.DataFrame:
+  """How many comparisons decide each finding, and how.
+
+  Args:
+    findings: The findings on drops.
+    concentration_verdicts: What `concentration_verdicts` returns.
+
+  Returns:
+    Columns for a table; a row for each finding, that on concentration last.
+  """
+  lines = []
+  for claim, verdicts in [
+    *((f.claim, [c.verdict for c in f.comparisons]) for f in findings),
+    (CONCENTRATION, list(concentration_verdicts.get('verdict', []))),
+  ]:
+    lines.append(
+      {
+        'finding of the paper': f'{len(lines) + 1}. {claim}',
+        'holds in': str(verdicts.count(HOLDS)),
+        'does not hold in': str(verdicts.count(FAILS)),
+        'not decided in': str(verdicts.count(OPEN)),
+        'no test, since at chance or of other scales': str(
+          verdicts.count(FLOOR) + verdicts.count(UNLIKE)
+        ),
+      }
+    )
+  return pd.DataFrame(lines)
 
 
 def iid_finding(paper_rows: Sequence[rows.Row]) -> Finding:
@@ -271,93 +313,6 @@ def concentration_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
   )
 
 
-def half_way_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
-  """CE-FedAvg at the end beside FedAvg at half of the rounds.
-
-  A threshold of half the mean norm halves most updates, so a short run loses
-  by clipping because it gets half as far. Where CE-FedAvg ends above FedAvg at
-  half of the rounds, this alone can be all of its drop.
-
-  Args:
-    paper_rows: The rows.
-
-  Returns:
-    Columns for a table; a row for each of the paper's with both algorithms.
-  """
-  lines = []
-  seen = set()
-  for row in rows.at_all_scales(paper_rows):
-    plain, clipped = row.runs('fed_avg'), row.runs('ce_fed_avg')
-    if not plain or not clipped or plain[0].name in seen:
-      continue
-    seen.add(plain[0].name)
-    half = [_accuracy_at(run, run.num_rounds // 2) for run in plain]
-    lines.append(
-      {
-        'row': row.name,
-        'P': str(row.scale[0]),
-        'T': str(row.scale[-1]),
-        'FedAvg, half of the rounds (%)': _mean(half),
-        'CE-FedAvg, all rounds (%)': _mean([r.final_accuracy for r in clipped]),
-        'FedAvg, all rounds (%)': _mean([r.final_accuracy for r in plain]),
-        'clipped (%)': _mean(
-          [100 * r.clipped_fraction for r in clipped], '.0f'
-        ),
-      }
-    )
-  return pd.DataFrame(lines)
-
-
-def noise_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
-  """The noise on a round's mean beside the threshold, ours and the paper's.
-
-  Args:
-    paper_rows: The rows.
-
-  Returns:
-    Columns for a table; a row for each with a finished run of DP-FedAvg.
-  """
-  lines = []
-  for row in rows.at_all_scales(paper_rows):
-    for run in row.runs('dp_fed_avg')[:1]:
-      ratio = noise_over_threshold(run)
-      lines.append(
-        {
-          'row': row.name,
-          'd': f'{run.num_parameters:,}',
-          'z': f'{_multiplier(run):.3g}',
-          'P': str(run.experiment['clients_per_round']),
-          'T': str(run.num_rounds),
-          'noise / c': f'{ratio:.0f}',
-          'noise / c, with P = 80': (
-            f'{noise_over_threshold(run, clients_per_round=80):.0f}'
-          ),
-          'noise / signal, over T': f'{ratio / math.sqrt(run.num_rounds):.1f}',
-          'DP-FedAvg (%)': f'{row.accuracy("dp_fed_avg").value:.2f}',
-          'DP drop, paper': f'{row.published.dp_drop:.2f}',
-          'DP drop, ours': str(row.drop('dp_fed_avg') or tables.MISSING),
-        }
-      )
-  return pd.DataFrame(lines)
-
-
-def noise_over_threshold(
-  run: results.Run, clients_per_round: int | None = None
-) -> float:
-  """The expected norm of the noise on the mean update, over c: z √d / P.
-
-  Args:
-    run: A private run.
-    clients_per_round: P; the run's own by default.
-  """
-  cohort = clients_per_round or run.experiment['clients_per_round']
-  return _multiplier(run) * math.sqrt(run.num_parameters) / cohort
-
-
-def _multiplier(run: results.Run) -> float:
-  return tables.privacy_number(run, 'noise_multiplier')
-
-
 def _compare(
   claim: str,
   pairs: Sequence[tuple[rows.Row, rows.Row]],
@@ -420,20 +375,6 @@ def _spreads_and_drops(
 
 def _of_table(paper_rows: Sequence[rows.Row], table: int) -> list[rows.Row]:
   return [row for row in paper_rows if row.published.table == table]
-
-
-def _accuracy_at(run: results.Run, round_num: int) -> float:
-  """The accuracy of the last evaluation up to a round, in percent."""
-  evaluated = run.accuracy_by_round
-  earlier = evaluated[evaluated['round_num'] <= round_num]
-  return float(earlier['accuracy'].iloc[-1]) if len(earlier) else math.nan
-
-
-def _mean(values: Sequence[float], spec: str = '.2f') -> str:
-  finite = [value for value in values if math.isfinite(value)]
-  if not finite:
-    return tables.MISSING
-  return format(sum(finite) / len(finite), spec)
 
 
 def _join(parts: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from analysis import (
+  departures,
   document,
   reproduction_extras,
   reproduction_figures,
@@ -67,9 +68,10 @@ def reproduction_markdown(
   paper_rows = rows.paper_rows(groups)
   blocks: list[document.Block] = []
   blocks += reproduction_sections.introduction(runs, paper_rows)
+  blocks += reproduction_sections.summary_section(paper_rows)
   blocks += reproduction_sections.tables_section(paper_rows)
   blocks += reproduction_sections.findings_section(paper_rows)
-  blocks += reproduction_sections.departures_section(paper_rows)
+  blocks += departures.departures_section(paper_rows)
   blocks += reproduction_sections.privacy_section(paper_rows, groups)
   blocks += reproduction_extras.model_clipping_section(groups)
   blocks += reproduction_extras.mobilenet_section(groups)

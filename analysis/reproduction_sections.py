@@ -107,6 +107,23 @@ def introduction(
   ]
 
 
+def summary_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
+  """Which of the paper's findings our runs show, at a glance."""
+  return [
+    document.Heading('In short'),
+    document.Paragraph(
+      'The paper’s findings, and in how many comparisons of our rows each '
+      'holds; the comparisons stand below.'
+    ),
+    document.Table(
+      paper_findings.summary_table(
+        paper_findings.of_drops(paper_rows),
+        paper_findings.concentration_verdicts(paper_rows),
+      )
+    ),
+  ]
+
+
 def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
   """Tables 2, 3 and 4, the paper's beside ours."""
   blocks: list[document.Block] = [
@@ -173,15 +190,8 @@ def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
       'stands in for EMNIST; what is reduced is in the tables above.'
     ),
   ]
-  for number, finding in enumerate(
-    (
-      paper_findings.iid_finding(paper_rows),
-      paper_findings.structure_finding(paper_rows),
-      paper_findings.data_finding(paper_rows),
-      paper_findings.size_finding(paper_rows),
-    ),
-    start=1,
-  ):
+  findings = paper_findings.of_drops(paper_rows)
+  for number, finding in enumerate(findings, start=1):
     blocks.append(document.Heading(f'{number}. {finding.claim}', 3))
     blocks.append(document.Paragraph(finding.verdict))
     if finding.comparisons:
@@ -193,7 +203,7 @@ def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
         )
       )
   blocks.append(
-    document.Heading('5. Concentrated update norms go with small drops.', 3)
+    document.Heading(f'{len(findings) + 1}. {paper_findings.CONCENTRATION}', 3)
   )
   verdicts = paper_findings.concentration_verdicts(paper_rows)
   if len(verdicts) == 0:
@@ -216,75 +226,6 @@ def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
         'rounds of FedAvg; MNIST stands in for EMNIST:'
       ),
       document.Table(table),
-    ]
-  return blocks
-
-
-def departures_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
-  """Where our figures depart from the paper's, and the likely reasons."""
-  lines = []
-  for row in paper_rows:
-    accuracy = row.accuracy()
-    if accuracy is None:
-      continue
-    run = row.runs('fed_avg')[0]
-    steps = run.num_rounds * run.experiment['local_steps']
-    examples = (
-      steps * run.experiment['batch_size'] * run.experiment['clients_per_round']
-    )
-    lines.append(
-      {
-        'row': row.name,
-        'data': paper.data_name(run),
-        'FedAvg, paper (%)': f'{row.published.fed_avg:.2f}',
-        'FedAvg, ours (%)': f'{accuracy.value:.2f}',
-        'ours less paper': f'{accuracy.value - row.published.fed_avg:+.2f}',
-        'local steps T × Q': f'{steps:,}',
-        'examples seen': f'{examples:,}',
-      }
-    )
-  blocks: list[document.Block] = [
-    document.Heading('Where we depart from the paper, and why')
-  ]
-  if not lines:
-    return [*blocks, document.Paragraph('No run of FedAvg is finished.')]
-  blocks += [
-    document.Table(pd.DataFrame(lines)),
-    document.Paragraph(
-      'Accuracy: the likely reason is how little the reduced rows train. The '
-      'table has the steps and examples of each; 100 rounds at the paper’s P, '
-      'Q and batch would be 3,200 steps and 16,384,000 examples. Further '
-      'reasons, which these runs cannot tell apart: MNIST has a quarter of '
-      'EMNIST’s images and is the easier set; group norm stands in for '
-      'whatever norm layers the paper had; T and the learning rates are ours.'
-    ),
-  ]
-  half = paper_findings.half_way_table(paper_rows)
-  if len(half):
-    blocks += [
-      document.Paragraph(
-        'The drop by clipping: a threshold of half the mean norm cuts most '
-        'updates to half or less, the long ones of the first rounds most, so '
-        'that CE-FedAvg needs at least twice the rounds to get as far. In a '
-        'run in which the accuracy still rises that alone is a drop, which a '
-        'longer run would not have. Where CE-FedAvg ends above FedAvg at half '
-        'of the rounds, nothing more than this need be at work:'
-      ),
-      document.Table(half),
-    ]
-  noise = paper_findings.noise_table(paper_rows)
-  if len(noise):
-    blocks += [
-      document.Paragraph(
-        'The drop by noise: the noise on the mean update has the norm '
-        'z c √d / P. A smaller cohort P makes it larger, at the same ε and '
-        'P / N; and its sum over T rounds grows as √T, that of the updates, '
-        'at most c long, as T: noise / signal is the quotient of the two sums, '
-        'z √d / (P √T). Fewer clients and fewer rounds than the paper’s are '
-        'the likely reason for a larger drop. A model that guesses has 10 %: '
-        'where DP-FedAvg is there, the drop is all that there was to lose.'
-      ),
-      document.Table(noise),
     ]
   return blocks
 

@@ -4,42 +4,14 @@ import math
 
 import pytest
 
-from analysis import paper_findings, results, rows
+from analysis import paper_findings, rows
 from tests.analysis import run_folders
-
-
-def _runs(root, accuracies, **settings):
-  """FedAvg, CE-FedAvg and DP-FedAvg runs of one setting with these finals."""
-  for algorithm, accuracy in accuracies.items():
-    name = '_'.join(map(str, [*settings.values(), algorithm]))
-    run_folders.write_run(
-      root / name,
-      algorithm=algorithm,
-      # The last three evaluations agree: no spread of their own.
-      accuracies=(0.1, accuracy, accuracy, accuracy),
-      privacy={
-        'noise_multiplier': 1.5,
-        'target_delta': 1e-5,
-        'sampling': 'poisson',
-        'accountant': 'rdp',
-        'epsilon': 1.5,
-        'actual_epsilon': 1.5,
-      }
-      if algorithm == 'dp_fed_avg'
-      else None,
-      **settings,
-    )
-
-
-def _rows(root):
-  runs, _ = results.read_runs(sorted(root.iterdir()))
-  return rows.paper_rows(results.group_by_setting(runs))
 
 
 def _table_2(root, *, iid_drop, skew_drop, seeds=(0,)):
   for seed in seeds:
     for partition, drop in (('iid', iid_drop), ('label_skew', skew_drop)):
-      _runs(
+      run_folders.write_row(
         root,
         {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop + 0.001 * seed},
         task='mnist',
@@ -58,7 +30,7 @@ def test_clear_difference_over_seeds_is_decided(
   tmp_path, iid_drop, skew_drop, verdict
 ):
   _table_2(tmp_path, iid_drop=iid_drop, skew_drop=skew_drop, seeds=(0, 1))
-  finding = paper_findings.iid_finding(_rows(tmp_path))
+  finding = paper_findings.iid_finding(run_folders.paper_rows(tmp_path))
   assert [c.verdict for c in finding.comparisons] == [verdict]
   assert finding.verdict == f'Of 1 comparison, it {verdict} in 1.'
   assert finding.comparisons[0].published == (0.19, 3.60)
@@ -66,13 +38,13 @@ def test_clear_difference_over_seeds_is_decided(
 
 def test_difference_below_two_standard_errors_is_left_open(tmp_path):
   _table_2(tmp_path, iid_drop=0.01, skew_drop=0.0105, seeds=(0, 8))
-  finding = paper_findings.iid_finding(_rows(tmp_path))
+  finding = paper_findings.iid_finding(run_folders.paper_rows(tmp_path))
   assert [c.verdict for c in finding.comparisons] == ['not decided']
   assert finding.verdict == 'Of 1 comparison, it is not decided in 1.'
 
 
 def test_pair_with_one_half_alone_is_named_as_not_tested(tmp_path):
-  _runs(
+  run_folders.write_row(
     tmp_path,
     {'fed_avg': 0.9, 'ce_fed_avg': 0.8},
     task='mnist',
@@ -80,7 +52,7 @@ def test_pair_with_one_half_alone_is_named_as_not_tested(tmp_path):
     partition='iid',
     examples_per_client=500,
   )
-  finding = paper_findings.iid_finding(_rows(tmp_path))
+  finding = paper_findings.iid_finding(run_folders.paper_rows(tmp_path))
   assert finding.comparisons == ()
   assert finding.verdict.startswith('Not tested')
   assert len(finding.not_tested) == 4
@@ -100,7 +72,7 @@ def test_error_of_one_seed_has_the_test_set_in_it(tmp_path):
   (folder / 'config.json').write_text(
     text.replace('"task": {"name"', '"task": {"num_test_examples": 400, "name"')
   )
-  row = next(r for r in _rows(tmp_path) if r.groups)
+  row = next(r for r in run_folders.paper_rows(tmp_path) if r.groups)
   # 100 √(0.9 · 0.1 / 400) points.
   assert row.accuracy().error == pytest.approx(1.5)
   assert str(row.accuracy()) == '90.00 ± 3.00'
@@ -121,7 +93,7 @@ def test_accuracy_that_rises_is_no_error_of_the_drop(tmp_path, clipped, error):
       accuracies=accuracies,
       examples_per_client=125,
     )
-  row = next(r for r in _rows(tmp_path) if r.groups)
+  row = next(r for r in run_folders.paper_rows(tmp_path) if r.groups)
   drop = row.drop('ce_fed_avg')
   assert drop.value == pytest.approx(5.0)
   # Drops of 5, 5 or 8, and 5 points.
@@ -130,51 +102,19 @@ def test_accuracy_that_rises_is_no_error_of_the_drop(tmp_path, clipped, error):
 
 def test_larger_models_are_compared_by_their_drop_from_ce_fed_avg(tmp_path):
   for model, dp in (('mlp', 0.79), ('mobilenet_v2', 0.60)):
-    _runs(
+    run_folders.write_row(
       tmp_path,
       {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
       task='mnist',
       model=model,
       examples_per_client=125,
     )
-  finding = paper_findings.size_finding(_rows(tmp_path))
+  finding = paper_findings.size_finding(run_folders.paper_rows(tmp_path))
   (comparison,) = finding.comparisons
   assert comparison.smaller == 'Table 3: MLP, EMNIST, non-IID'
   assert comparison.larger == 'Table 3: MobileNetV2, EMNIST, non-IID'
   assert [round(e.value, 6) for e in comparison.ours] == [1.0, 20.0]
   assert comparison.verdict == 'holds'
-
-
-def test_noise_is_compared_with_the_threshold(tmp_path):
-  _runs(
-    tmp_path,
-    {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': 0.7},
-    task='mnist',
-    examples_per_client=125,
-    clients_per_round=20,
-  )
-  (line,) = paper_findings.noise_table(_rows(tmp_path)).to_dict('records')
-  # 1.5 √159,010 / 20 = 29.9, and / 80 = 7.5.
-  assert line['noise / c'] == '30'
-  assert line['noise / c, with P = 80'] == '7'
-  # 29.9 / √3, for three rounds.
-  assert line['noise / signal, over T'] == '17.3'
-
-
-def test_half_way_is_the_evaluation_up_to_half_of_the_rounds(tmp_path):
-  for algorithm, accuracies in (
-    ('fed_avg', (0.1, 0.5, 0.7, 0.8, 0.9)),
-    ('ce_fed_avg', (0.1, 0.2, 0.3, 0.4, 0.75)),
-  ):
-    run_folders.write_run(
-      tmp_path / algorithm,
-      algorithm=algorithm,
-      accuracies=accuracies,
-      examples_per_client=125,
-    )
-  (line,) = paper_findings.half_way_table(_rows(tmp_path)).to_dict('records')
-  assert line['FedAvg, half of the rounds (%)'] == '70.00'
-  assert line['CE-FedAvg, all rounds (%)'] == '75.00'
 
 
 def test_rows_stand_by_the_spread_of_their_norms(tmp_path):
@@ -188,7 +128,7 @@ def test_rows_stand_by_the_spread_of_their_norms(tmp_path):
         metrics={'update_norm_mean': 2.0, 'update_norm_std': 2.0 * spread},
         examples_per_client=125,
       )
-  table = paper_findings.concentration_table(_rows(tmp_path))
+  table = paper_findings.concentration_table(run_folders.paper_rows(tmp_path))
   assert table['row'].str.contains('AlexNet').tolist() == [True, False]
   column = 'std / mean of the norms (%)'
   assert table[column].tolist() == ['25.0', '50.0']
@@ -227,7 +167,9 @@ def test_correlation_over_the_rows_decides_concentration(
       },
       cohort=cohort,
     )
-  table = paper_findings.concentration_verdicts(_rows(tmp_path))
+  table = paper_findings.concentration_verdicts(
+    run_folders.paper_rows(tmp_path)
+  )
   assert table['P, Q, batch, T'].tolist() == [
     'all together',
     '80, 32, 64, 1',
@@ -243,13 +185,18 @@ def test_each_scale_has_its_own_correlation(tmp_path):
   up = {'mlp': 0.01, 'alexnet': 0.02, 'resnet18': 0.03}
   _spread_rows(tmp_path, up)
   _spread_rows(tmp_path, dict(zip(up, (0.3, 0.2, 0.1), strict=True)), cohort=20)
-  table = paper_findings.concentration_verdicts(_rows(tmp_path))
+  table = paper_findings.concentration_verdicts(
+    run_folders.paper_rows(tmp_path)
+  )
   assert table['Spearman ρ'].tolist()[1:] == ['1.00', '-1.00']
 
 
 def test_two_rows_decide_nothing_on_concentration(tmp_path):
   _spread_rows(tmp_path, {'mlp': 0.01, 'alexnet': 0.02})
-  assert len(paper_findings.concentration_verdicts(_rows(tmp_path))) == 0
+  assert (
+    len(paper_findings.concentration_verdicts(run_folders.paper_rows(tmp_path)))
+    == 0
+  )
 
 
 def test_harder_data_are_compared_in_table_2_alone(tmp_path):
@@ -258,7 +205,7 @@ def test_harder_data_are_compared_in_table_2_alone(tmp_path):
     ('cifar10', 'class_balanced', 500, 0.01),
     ('mnist', 'label_skew', 125, 0.5),
   ):
-    _runs(
+    run_folders.write_row(
       tmp_path,
       {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop},
       task=task,
@@ -266,7 +213,7 @@ def test_harder_data_are_compared_in_table_2_alone(tmp_path):
       partition=partition,
       examples_per_client=size,
     )
-  finding = paper_findings.data_finding(_rows(tmp_path))
+  finding = paper_findings.data_finding(run_folders.paper_rows(tmp_path))
   (comparison,) = finding.comparisons
   assert comparison.verdict == 'does not hold'
   assert comparison.published == (0.19, 4.83)
@@ -274,7 +221,7 @@ def test_harder_data_are_compared_in_table_2_alone(tmp_path):
 
 def test_rows_of_different_scales_decide_nothing(tmp_path):
   for model, dp, cohort in (('mlp', 0.79, 80), ('alexnet', 0.10, 20)):
-    _runs(
+    run_folders.write_row(
       tmp_path,
       {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
       task='mnist',
@@ -282,7 +229,7 @@ def test_rows_of_different_scales_decide_nothing(tmp_path):
       examples_per_client=125,
       clients_per_round=cohort,
     )
-  finding = paper_findings.size_finding(_rows(tmp_path))
+  finding = paper_findings.size_finding(run_folders.paper_rows(tmp_path))
   assert [c.verdict for c in finding.comparisons] == ['scales differ']
   assert finding.verdict.startswith('Of 1 comparison, it is not tested in 1')
 
@@ -295,7 +242,7 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
     ('alexnet', 0.75, 40),
     ('alexnet', 0.40, 20),
   ):
-    _runs(
+    run_folders.write_row(
       tmp_path,
       {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
       task='mnist',
@@ -303,7 +250,7 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
       examples_per_client=125,
       clients_per_round=cohort,
     )
-  found = _rows(tmp_path)
+  found = run_folders.paper_rows(tmp_path)
   finding = paper_findings.size_finding(found)
   drops = [[round(d.value) for d in c.ours] for c in finding.comparisons]
   assert drops == [[3, 5], [10, 40]]
@@ -334,7 +281,7 @@ def test_row_of_clipping_alone_is_the_one_of_most_rounds(
       )
   (row,) = [
     row
-    for row in _rows(tmp_path)
+    for row in run_folders.paper_rows(tmp_path)
     if row.groups and row.published.table == table
   ]
   assert row.scale[0] == clients_per_round
@@ -343,13 +290,26 @@ def test_row_of_clipping_alone_is_the_one_of_most_rounds(
 
 def test_models_that_guess_decide_nothing(tmp_path):
   for model, dp in (('alexnet', 0.70), ('mobilenet_v2', 0.12)):
-    _runs(
+    run_folders.write_row(
       tmp_path,
       {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': dp},
       task='mnist',
       model=model,
       examples_per_client=125,
     )
-  finding = paper_findings.size_finding(_rows(tmp_path))
+  finding = paper_findings.size_finding(run_folders.paper_rows(tmp_path))
   assert [c.verdict for c in finding.comparisons] == ['at chance']
   assert 'near chance' in finding.verdict
+
+
+def test_summary_counts_the_verdicts_of_each_finding(tmp_path):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05, seeds=(0, 1))
+  found = run_folders.paper_rows(tmp_path)
+  table = paper_findings.summary_table(
+    paper_findings.of_drops(found), paper_findings.concentration_verdicts(found)
+  )
+  first, *others = table.drop(columns='finding of the paper').to_numpy()
+  assert list(first) == ['1', '0', '0', '0']
+  assert len(others) == 4
+  assert all(list(other) == ['0'] * 4 for other in others)
+  assert table['finding of the paper'][0].startswith('1. The drop by clipping')

@@ -1,0 +1,40 @@
+"""Tests of the tables on where ours departs from the paper."""
+
+from analysis import departures
+from tests.analysis import run_folders
+
+
+def test_noise_is_compared_with_the_threshold(tmp_path):
+  run_folders.write_row(
+    tmp_path,
+    {'fed_avg': 0.9, 'ce_fed_avg': 0.8, 'dp_fed_avg': 0.7},
+    task='mnist',
+    examples_per_client=125,
+    clients_per_round=20,
+  )
+  (line,) = departures.noise_table(run_folders.paper_rows(tmp_path)).to_dict(
+    'records'
+  )
+  # 1.5 √159,010 / 20 = 29.9, and / 80 = 7.5.
+  assert line['noise / c'] == '30'
+  assert line['noise / c, with P = 80'] == '7'
+  # 29.9 / √3, for three rounds.
+  assert line['noise / signal, over T'] == '17.3'
+
+
+def test_half_way_is_the_evaluation_up_to_half_of_the_rounds(tmp_path):
+  for algorithm, accuracies in (
+    ('fed_avg', (0.1, 0.5, 0.7, 0.8, 0.9)),
+    ('ce_fed_avg', (0.1, 0.2, 0.3, 0.4, 0.75)),
+  ):
+    run_folders.write_run(
+      tmp_path / algorithm,
+      algorithm=algorithm,
+      accuracies=accuracies,
+      examples_per_client=125,
+    )
+  (line,) = departures.half_way_table(run_folders.paper_rows(tmp_path)).to_dict(
+    'records'
+  )
+  assert line['FedAvg, half of the rounds (%)'] == '70.00'
+  assert line['CE-FedAvg, all rounds (%)'] == '75.00'
