@@ -154,11 +154,11 @@ def summary_table(
   ]:
     lines.append(
       {
-        'finding of the paper': f'{len(lines) + 1}. {claim}',
+        'finding of the paper': claim,
         'holds in': str(verdicts.count(HOLDS)),
         'does not hold in': str(verdicts.count(FAILS)),
         'not decided in': str(verdicts.count(OPEN)),
-        'no test, since at chance or of other scales': str(
+        'no test: at chance, or other scales': str(
           verdicts.count(FLOOR) + verdicts.count(UNLIKE)
         ),
       }

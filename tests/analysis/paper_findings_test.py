@@ -312,4 +312,4 @@ def test_summary_counts_the_verdicts_of_each_finding(tmp_path):
   assert list(first) == ['1', '0', '0', '0']
   assert len(others) == 4
   assert all(list(other) == ['0'] * 4 for other in others)
-  assert table['finding of the paper'][0].startswith('1. The drop by clipping')
+  assert table['finding of the paper'][0].startswith('The drop by clipping')
