@@ -151,7 +151,7 @@ def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
         'For the findings below, which compare rows: a difference between two '
         'means little where P, Q, batch and T differ too.'
       ),
-      document.Table(pd.DataFrame(smaller)),
+      document.Table(_one_table(smaller)),
     ]
   blocks.append(
     document.Paragraph(
@@ -177,6 +177,12 @@ def _table_lines(
       line['repeat with'] = f'`{row.command}`'
       lines.append(line)
   return lines, absent
+
+
+def _one_table(lines: Sequence[dict[str, str]]) -> pd.DataFrame:
+  """Lines of several of the paper's tables, which have other columns."""
+  columns = max(lines, key=len)
+  return pd.DataFrame(lines, columns=columns).fillna(tables.MISSING)
 
 
 def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:

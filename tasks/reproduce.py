@@ -5,7 +5,8 @@ r"""Runs what docs/reproduction.md is made of, or a part of it.
 
 The names are those of the flag files of tasks/flagfiles/reduced and
 tasks/flagfiles/more, or beginnings of them; without one, all are run. Each run
-gets a folder in --output_dir, named after its file and its seed. The same
+gets a folder in --output_dir, named after its file and its seed; the FedAvg
+run whose norms give the threshold of another is run before it. The same
 command again skips what is finished and continues what was stopped.
 
 Exit codes: 0 all runs ended, 1 a run failed, 2 wrong flags, 130 Ctrl-C.
@@ -86,9 +87,8 @@ class PlannedRun:
       f'--sampling_seed={self.seed}',
       f'--output_dir={output_dir / self.name}',
     ]
-    clipped_as = _CLIPPED_AS.search(self.flag_file.read_text())
-    if clipped_as is not None:
-      source = _SAME.get(clipped_as[1], clipped_as[1])
+    source = _clipped_as(self.flag_file)
+    if source is not None:
       flags_of_run.append(
         f'--clipping_norm_from={output_dir / f"{source}_seed{self.seed}"}'
       )
@@ -101,6 +101,8 @@ class PlannedRun:
 
 def plan_runs(names: Sequence[str], seeds: Sequence[int]) -> list[PlannedRun]:
   """Returns the runs of some names, FedAvg before what clips as it says.
+
+  A FedAvg run that one of them takes its threshold from is among them.
 
   Args:
     names: Names of flag files without .flags, or beginnings; none for all.
@@ -126,8 +128,15 @@ def plan_runs(names: Sequence[str], seeds: Sequence[int]) -> list[PlannedRun]:
         f'beginning of one, found {name!r}.'
       )
     wanted.update(_SAME.get(stem, stem) for stem in found)
+  wanted.update([source for s in wanted if (source := _clipped_as(files[s]))])
   ordered = sorted(wanted, key=_position)
   return [PlannedRun(files[stem], seed) for seed in seeds for stem in ordered]
+
+
+def _clipped_as(flag_file: pathlib.Path) -> str | None:
+  """The name of the run whose norms give the threshold, without its seed."""
+  found = _CLIPPED_AS.search(flag_file.read_text())
+  return None if found is None else _SAME.get(found[1], found[1])
 
 
 def _position(stem: str) -> tuple[str, int, str]:

@@ -42,7 +42,7 @@ _MAY_IMPORT = {
   ),
   'analysis': (
     {'tff_clipping/theory', 'tff_clipping/privacy'},
-    {'absl', 'matplotlib', 'numpy', 'pandas', 'scipy'},
+    {'PIL', 'absl', 'matplotlib', 'numpy', 'pandas', 'scipy'},
   ),
 }
 

@@ -132,6 +132,34 @@ def test_smaller_scales_stand_beside_the_row(tmp_path):
     assert command in line
 
 
+def test_smaller_scales_of_several_tables_stand_in_one(tmp_path):
+  for size, drop in ((500, 0.02), (125, 0.01)):
+    for cohort in (80, 10):
+      root = tmp_path / f'{size}_{cohort}'
+      _write_row(
+        root,
+        model='alexnet',
+        clients_per_round=cohort,
+        examples_per_client=size,
+        accuracies=(0.94, 0.94 - drop, 0.9),
+      )
+      for path in root.iterdir():
+        path.rename(tmp_path / f'{root.name}_{path.name}')
+      root.rmdir()
+  beside = _page(tmp_path).split('### Once more, at smaller scales')[1]
+  beside = beside.split('\n## ')[0]
+  header, _, *lines = [
+    [cell.strip() for cell in line.strip('|').split('|')]
+    for line in beside.splitlines()
+    if line.startswith('|')
+  ]
+  ours = [dict(zip(header, line, strict=True)) for line in lines]
+  assert [line['clipping drop, ours'] for line in ours] == ['2.00', '1.00']
+  # Table 2 has no DP-FedAvg.
+  assert [line['DP drop, ours'] for line in ours] == ['–', '3.00']
+  assert header[-1] == 'repeat with'
+
+
 def test_what_was_not_run_is_listed_with_its_command(tmp_path):
   _write_row(tmp_path)
   section = _section(_page(tmp_path), 'What was not run, and why')

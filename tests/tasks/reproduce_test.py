@@ -31,10 +31,30 @@ def test_seeds_come_one_after_the_other():
   assert [name[-5:] for name in names] == ['seed0', 'seed0', 'seed2', 'seed2']
 
 
-def test_whole_name_is_that_run_alone():
-  name = 'table3_mlp_emnist_noniid_dp_fed_avg'
-  assert _names(name) == [f'{name}_seed0']
+def test_whole_name_is_that_run_and_the_one_that_it_clips_like():
+  row = 'table3_mlp_emnist_noniid'
+  name = f'{row}_dp_fed_avg'
+  assert _names(f'{row}_fed_avg') == [f'{row}_fed_avg_seed0']
+  assert _names(name) == [f'{row}_fed_avg_seed0', f'{name}_seed0']
   assert f'{name}_paper_seed0' in _names(f'{name}_')
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'table3_mlp_emnist_noniid_dp_fed_avg_paper',
+    'table4_alexnet_cifar10_iid_dp_fed_avg',
+  ],
+)
+def test_every_run_comes_after_what_it_needs(name):
+  first, last = reproduce.plan_runs([name], [1])
+  (source,) = [
+    flag
+    for flag in last.command(pathlib.Path('out'))
+    if flag.startswith('--clipping_norm_from')
+  ]
+  assert last.name == f'{name}_seed1'
+  assert source == f'--clipping_norm_from=out/{first.name}'
 
 
 def test_no_name_is_everything_and_every_threshold_has_its_run():
