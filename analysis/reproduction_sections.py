@@ -113,7 +113,9 @@ def summary_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
     document.Heading('In short'),
     document.Paragraph(
       'The paper’s findings, and in how many comparisons of our rows each '
-      'holds; the comparisons stand below.'
+      'holds; the comparisons stand below, each with its scale. Those of the '
+      'most rounds say the most about clipping: in a run that is cut short, '
+      'the drop is mostly of rounds lost.'
     ),
     document.Table(
       paper_findings.summary_table(

@@ -217,22 +217,25 @@ def test_calibrations_stand_side_by_side(tmp_path):
 
 def test_model_clipping_stands_beside_what_its_noise_is(tmp_path):
   _write_row(tmp_path)
-  folder = run_folders.write_run(
-    tmp_path / 'models',
-    algorithm='model_clipping_fed_avg',
-    accuracies=(0.1, 0.93),
-    clipping_norm=9.0,
-    task='mnist',
-    examples_per_client=125,
-    num_rounds=100,
-  )
-  path = folder / 'metrics.csv'
-  path.write_text(path.read_text().replace('\n1,', '\n100,'))
+  for threshold, accuracy in ((9.0, 0.93), (1.0, 0.3)):
+    folder = run_folders.write_run(
+      tmp_path / f'models_{threshold:.0f}',
+      algorithm='model_clipping_fed_avg',
+      accuracies=(0.1, accuracy),
+      clipping_norm=threshold,
+      task='mnist',
+      examples_per_client=125,
+      num_rounds=100,
+    )
+    path = folder / 'metrics.csv'
+    path.write_text(path.read_text().replace('\n1,', '\n100,'))
   section = _section(
     _page(tmp_path), 'Difference clipping against model clipping'
   )
-  assert 'at c = 9 it is 9.0 times that of CE-FedAvg' in section
+  # That of CE-FedAvg itself is no larger one.
+  assert 'models at c = 9 it is 9.0 times that of CE-FedAvg.' in section
   assert '| Model clipping | MNIST for EMNIST | models | 9 |' in section
+  assert '| Model clipping | MNIST for EMNIST | models | 1 |' in section
 
 
 def test_model_that_table_4_lacks_has_a_table_of_its_own(tmp_path):
