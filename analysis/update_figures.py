@@ -13,6 +13,7 @@ from matplotlib import axes, figure, lines
 
 from analysis import paper, results, run_files, style
 
+_ANGLE_LABEL = 'Angle to the last global update (degrees)'
 _COLUMNS = (
   'row',
   'column',
@@ -102,6 +103,8 @@ def draw_updates(
   """
   rows = list(dict.fromkeys(data['row']))
   columns = list(dict.fromkeys(data.sort_values('t', kind='stable')['column']))
+  # The paper has IID on the left.
+  columns.sort(key=lambda column: column == 'Non-IID')
   width = {1: 4.8, 2: 3.6, 3: 3.0}.get(len(columns), 2.35)
   with style.styled():
     drawing, grid = style.new_figure(
@@ -118,9 +121,15 @@ def draw_updates(
         ax.set_xlim(*limits)
         ax.set_ylim(0.0, 1.08 * top)
       axes_row[0].set_ylabel('Update norm ‖Δx$_i$‖$_2$')
-    drawing.supxlabel('Angle to the last global update (degrees)', fontsize=9)
-    # Beside the title where there is room, else below the panels.
-    place = 'upper right' if len(columns) > 2 else 'lower center'
+    # The legend stands beside the title where there is room, else below the
+    # panels, where it would cover a label of the whole figure.
+    has_room = len(columns) > 2
+    if has_room:
+      drawing.supxlabel(_ANGLE_LABEL, fontsize=9)
+    else:
+      for ax in grid[-1]:
+        ax.set_xlabel(_ANGLE_LABEL)
+    place = 'upper right' if has_room else 'lower center'
     drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
     drawing.legend(
       handles=_legend(data),

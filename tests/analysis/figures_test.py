@@ -208,3 +208,40 @@ def test_update_figures_that_are_compared_share_their_scales(tmp_path):
     limits.append((ax.get_xlim(), ax.get_ylim()))
   assert limits[0] == limits[1]
   assert limits[0][1][1] > 9.0
+
+
+@pytest.mark.parametrize('num_rounds', [1, 2, 3])
+def test_legend_covers_no_label_and_iid_stands_on_the_left(
+  tmp_path, num_rounds
+):
+  updates = {16 * t: UPDATES[16] for t in range(num_rounds)}
+  runs, groups = _read(
+    *(
+      run_folders.write_run(
+        tmp_path / f'{model}_{partition}',
+        model=model,
+        partition=partition,
+        updates=updates,
+      )
+      for model, partition in (
+        ('mlp', 'label_skew'),
+        ('alexnet', 'iid'),
+        ('alexnet', 'label_skew'),
+      )
+    )
+  )
+  by_model = update_figures.updates_by_model(runs, groups, 0)
+  by_round = update_figures.updates_by_round(runs, groups)
+  for data in (by_model, by_round):
+    drawing = update_figures.draw_updates(data, 'title')
+    if data is by_model:
+      titles = [ax.get_title() for ax in drawing.axes]
+      assert titles[:2] == ['MLP, IID', 'MLP, Non-IID']
+    drawing.draw_without_rendering()
+    (legend,) = drawing.legends
+    box = legend.get_window_extent()
+    texts = [ax.xaxis.label for ax in drawing.axes]
+    texts += [text for text in drawing.texts if text.get_text()]
+    shown = [text for text in texts if text.get_text()]
+    assert any('Angle' in text.get_text() for text in shown)
+    assert not any(box.overlaps(text.get_window_extent()) for text in shown)
