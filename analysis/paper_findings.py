@@ -80,7 +80,7 @@ class Finding:
 
   @property
   def verdict(self) -> str:
-    """One sentence on all comparisons together."""
+    """All comparisons together, in words."""
     count = len(self.comparisons)
     if count == 0:
       return 'Not tested: no pair of runs is there.'
@@ -103,7 +103,13 @@ class Finding:
         'chance, so that its drop is all that there was to lose'
       )
     noun = 'comparison' if count == 1 else 'comparisons'
-    return f'Of {count} {noun}, it {_join(parts)}.'
+    sentence = f'Of {count} {noun}, it {_join(parts)}.'
+    contrary = sum(c.published[0] > c.published[1] for c in self.comparisons)
+    if contrary:
+      sentence += (
+        f' In {contrary}, the paper’s own two drops are in the other order.'
+      )
+    return sentence
 
   def table(self) -> pd.DataFrame:
     """The comparisons, formatted."""

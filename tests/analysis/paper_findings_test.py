@@ -252,6 +252,11 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
     )
   found = run_folders.paper_rows(tmp_path)
   finding = paper_findings.size_finding(found)
+  # MLP and AlexNet lose 0.29 and 0.16 points in the paper's Table 3.
+  assert finding.verdict == (
+    'Of 2 comparisons, it holds in 2. In 2, the paper’s own two drops are in '
+    'the other order.'
+  )
   drops = [[round(d.value) for d in c.ours] for c in finding.comparisons]
   assert drops == [[3, 5], [10, 40]]
   assert [c.verdict for c in finding.comparisons] == ['holds', 'holds']
