@@ -124,6 +124,7 @@ class Finding:
           'paper (points)': f'{c.published[0]:.2f} and {c.published[1]:.2f}',
           'ours (points)': f'{c.ours[0].value:.2f} and {c.ours[1].value:.2f}',
           'our difference': str(c.difference),
+          'seeds': str(c.difference.num_seeds),
           'verdict': c.verdict,
         }
         for c in self.comparisons
@@ -154,15 +155,26 @@ def summary_table(
     Columns for a table; a row for each finding, that on concentration last.
   """
   lines = []
-  for claim, verdicts in [
-    *((f.claim, [c.verdict for c in f.comparisons]) for f in findings),
-    (CONCENTRATION, list(concentration_verdicts.get('verdict', []))),
+  for claim, verdicts, seeds in [
+    *(
+      (
+        f.claim,
+        [c.verdict for c in f.comparisons],
+        [c.difference.num_seeds for c in f.comparisons],
+      )
+      for f in findings
+    ),
+    (CONCENTRATION, list(concentration_verdicts.get('verdict', [])), []),
   ]:
+    decided = zip(verdicts, seeds, strict=False)
     lines.append(
       {
         'finding of the paper': claim,
         'holds in': str(verdicts.count(HOLDS)),
         'does not hold in': str(verdicts.count(FAILS)),
+        'of these, with one seed': str(
+          sum(v in (HOLDS, FAILS) and number == 1 for v, number in decided)
+        ),
         'not decided in': str(verdicts.count(OPEN)),
         'no test: at chance, or other scales': str(
           verdicts.count(FLOOR) + verdicts.count(UNLIKE)

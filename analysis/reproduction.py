@@ -15,6 +15,7 @@ from absl import app, flags
 from analysis import (
   departures,
   document,
+  paper_findings,
   reproduction_extras,
   reproduction_figures,
   reproduction_sections,
@@ -66,11 +67,17 @@ def reproduction_markdown(
   """
   groups = results.group_by_setting(runs)
   paper_rows = rows.paper_rows(groups)
+  findings = paper_findings.of_drops(paper_rows)
+  concentration_verdicts = paper_findings.concentration_verdicts(paper_rows)
   blocks: list[document.Block] = []
   blocks += reproduction_sections.introduction(runs, paper_rows)
-  blocks += reproduction_sections.summary_section(paper_rows)
+  blocks += reproduction_sections.summary_section(
+    findings, concentration_verdicts
+  )
   blocks += reproduction_sections.tables_section(paper_rows)
-  blocks += reproduction_sections.findings_section(paper_rows)
+  blocks += reproduction_sections.findings_section(
+    paper_rows, findings, concentration_verdicts
+  )
   blocks += departures.departures_section(paper_rows)
   blocks += reproduction_sections.privacy_section(paper_rows, groups)
   blocks += reproduction_extras.model_clipping_section(groups)

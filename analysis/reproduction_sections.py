@@ -107,7 +107,10 @@ def introduction(
   ]
 
 
-def summary_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
+def summary_section(
+  findings: Sequence[paper_findings.Finding],
+  concentration_verdicts: pd.DataFrame,
+) -> list[document.Block]:
   """Which of the paper's findings our runs show, at a glance."""
   return [
     document.Heading('In short'),
@@ -115,13 +118,11 @@ def summary_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
       'The paper’s findings, and in how many comparisons of our rows each '
       'holds; the comparisons stand below, each with its scale. Those of the '
       'most rounds say the most about clipping: in a run that is cut short, '
-      'the drop is mostly of rounds lost.'
+      'the drop is mostly of rounds lost. With one seed a verdict is a hint: '
+      'seeds can differ by more than the error that one run shows.'
     ),
     document.Table(
-      paper_findings.summary_table(
-        paper_findings.of_drops(paper_rows),
-        paper_findings.concentration_verdicts(paper_rows),
-      )
+      paper_findings.summary_table(findings, concentration_verdicts)
     ),
   ]
 
@@ -187,7 +188,11 @@ def _one_table(lines: Sequence[dict[str, str]]) -> pd.DataFrame:
   return pd.DataFrame(lines, columns=columns).fillna(tables.MISSING)
 
 
-def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
+def findings_section(
+  paper_rows: Sequence[rows.Row],
+  findings: Sequence[paper_findings.Finding],
+  concentration_verdicts: pd.DataFrame,
+) -> list[document.Block]:
   """Which findings hold, with the figures that say so."""
   blocks: list[document.Block] = [
     document.Heading("The paper's findings"),
@@ -198,7 +203,6 @@ def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
       'stands in for EMNIST; what is reduced is in the tables above.'
     ),
   ]
-  findings = paper_findings.of_drops(paper_rows)
   for number, finding in enumerate(findings, start=1):
     blocks.append(document.Heading(f'{number}. {finding.claim}', 3))
     blocks.append(document.Paragraph(finding.verdict))
@@ -213,8 +217,7 @@ def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
   blocks.append(
     document.Heading(f'{len(findings) + 1}. {paper_findings.CONCENTRATION}', 3)
   )
-  verdicts = paper_findings.concentration_verdicts(paper_rows)
-  if len(verdicts) == 0:
+  if len(concentration_verdicts) == 0:
     blocks.append(document.Paragraph('Not tested: too few rows.'))
   else:
     blocks += [
@@ -224,7 +227,7 @@ def findings_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
         'over the rows, p is of a permutation test, and both take the rows to '
         'be independent. It is decided where p is at most 0.05.'
       ),
-      document.Table(verdicts),
+      document.Table(concentration_verdicts),
     ]
   table = paper_findings.concentration_table(paper_rows)
   if len(table):

@@ -307,14 +307,17 @@ def test_models_that_guess_decide_nothing(tmp_path):
   assert 'near chance' in finding.verdict
 
 
-def test_summary_counts_the_verdicts_of_each_finding(tmp_path):
-  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05, seeds=(0, 1))
+@pytest.mark.parametrize(('seeds', 'hints'), [((0,), '1'), ((0, 1), '0')])
+def test_summary_counts_the_verdicts_of_each_finding(tmp_path, seeds, hints):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05, seeds=seeds)
   found = run_folders.paper_rows(tmp_path)
+  findings = paper_findings.of_drops(found)
   table = paper_findings.summary_table(
-    paper_findings.of_drops(found), paper_findings.concentration_verdicts(found)
+    findings, paper_findings.concentration_verdicts(found)
   )
   first, *others = table.drop(columns='finding of the paper').to_numpy()
-  assert list(first) == ['1', '0', '0', '0']
+  assert list(first) == ['1', '0', hints, '0', '0']
   assert len(others) == 4
-  assert all(list(other) == ['0'] * 4 for other in others)
+  assert all(list(other) == ['0'] * 5 for other in others)
   assert table['finding of the paper'][0].startswith('The drop by clipping')
+  assert findings[0].table()['seeds'].tolist() == [str(len(seeds))]

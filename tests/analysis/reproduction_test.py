@@ -11,14 +11,7 @@ from tests.analysis import run_folders
 _ROOT = pathlib.Path(__file__).parents[2]
 _PAGE = _ROOT / 'docs' / 'reproduction.md'
 
-_PRIVACY = {
-  'noise_multiplier': 1.5301,
-  'target_delta': 1e-5,
-  'sampling': 'poisson',
-  'accountant': 'rdp',
-  'epsilon': 1.5,
-  'actual_epsilon': 1.5,
-}
+_PRIVACY = run_folders.PRIVACY | {'noise_multiplier': 1.5301}
 _UPDATES = {16: [('a', 1.0, 60.0, 1.0), ('b', 3.0, 90.0, 0.3)]}
 
 

@@ -11,14 +11,7 @@ def test_reads_every_file_of_a_run(tmp_path):
     tmp_path / 'run',
     algorithm='dp_fed_avg',
     accuracies=(0.1, 0.5, 0.75),
-    privacy={
-      'noise_multiplier': 1.5,
-      'target_delta': 1e-5,
-      'sampling': 'poisson',
-      'accountant': 'rdp',
-      'epsilon': 1.5,
-      'actual_epsilon': 1.5,
-    },
+    privacy=run_folders.PRIVACY,
     updates={0: [('a', 2.0, '', 0.5)], 16: [('a', 1.0, 60.0, 1.0)]},
     metrics={'clipped_fraction': 0.25},
   )

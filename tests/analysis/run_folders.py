@@ -8,6 +8,16 @@ from typing import Any
 
 from analysis import results, rows
 
+# The contents of a privacy.json.
+PRIVACY = {
+  'noise_multiplier': 1.5,
+  'target_delta': 1e-5,
+  'sampling': 'poisson',
+  'accountant': 'rdp',
+  'epsilon': 1.5,
+  'actual_epsilon': 1.5,
+}
+
 METRICS = {
   'num_clients': 4,
   'round_seconds': 0.5,
@@ -126,16 +136,7 @@ def write_row(
       algorithm=algorithm,
       # The last three evaluations agree: no spread of their own.
       accuracies=(0.1, accuracy, accuracy, accuracy),
-      privacy={
-        'noise_multiplier': 1.5,
-        'target_delta': 1e-5,
-        'sampling': 'poisson',
-        'accountant': 'rdp',
-        'epsilon': 1.5,
-        'actual_epsilon': 1.5,
-      }
-      if algorithm == 'dp_fed_avg'
-      else None,
+      privacy=PRIVACY if algorithm == 'dp_fed_avg' else None,
       **settings,
     )
 
