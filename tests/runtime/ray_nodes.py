@@ -51,12 +51,13 @@ def main(scenario: str, folder: str) -> None:
 
 def lose_nodes(cluster: cluster_utils.Cluster, folder: pathlib.Path) -> None:
   """One node is lost in mid-round, and in another round the last one."""
+  _connect_to_head(cluster)
   first = _add_node(cluster, 'first', num_cpus=1)
   second = _add_node(cluster, 'second', num_cpus=1)
   comp = _slow_sum(folder)
   runtime.set_default_context(num_shards=2)
   _print(expected=float(comp(_VALUES)))
-  with runtime.set_ray_context(address=cluster.address) as context:
+  with runtime.set_ray_context() as context:
     _print(nodes=[node for node, _ in context.workers])
     with _killed_in_mid_round(second, folder):
       result = float(comp(_VALUES))
@@ -70,12 +71,13 @@ def lose_nodes(cluster: cluster_utils.Cluster, folder: pathlib.Path) -> None:
 
 def rejoin(cluster: cluster_utils.Cluster, folder: pathlib.Path) -> None:
   """A node is lost, and another one comes later."""
+  _connect_to_head(cluster)
   first = _add_node(cluster, 'first', num_cpus=1)
   _add_node(cluster, 'second', num_cpus=1)
   comp = _slow_sum(folder)
   runtime.set_default_context(num_shards=2)
   _print(expected=float(comp(_VALUES)))
-  with runtime.set_ray_context(address=cluster.address) as context:
+  with runtime.set_ray_context() as context:
     with _killed_in_mid_round(first, folder):
       _print(result=float(comp(_VALUES)))
     third = _add_node(cluster, 'third', num_cpus=1)
@@ -141,6 +143,17 @@ def _add_node(cluster: cluster_utils.Cluster, name: str, **resources):
     node_ip_address='127.0.0.1',
     include_dashboard=False,
     **resources,
+  )
+
+
+def _connect_to_head(cluster: cluster_utils.Cluster) -> None:
+  """Connects while the head is the only node, to outlive the loss of others.
+
+  Ray ends a program whose own node is lost, and takes any of the nodes that
+  have the program's IP address for that one.
+  """
+  ray.init(
+    address=cluster.address, log_to_driver=False, logging_level=logging.CRITICAL
   )
 
 

@@ -182,10 +182,7 @@ class WorkerPool:
       f'{reason}.'
     )
     self._losses.append(loss)
-    others = (
-      f'The other {len(self.warm)} go on' if self.warm else 'None is left'
-    )
-    _LOG.warning('%s %s.', loss, others)
+    _LOG.warning('%s Workers left: %d.', loss, len(self.warm))
 
   def has_room(self) -> bool:
     """Returns whether there is a node that could start a worker."""
