@@ -24,7 +24,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import tensorflow_federated as tff
 
 from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload
-from tasks import evaluation, keras_models
+from tasks import evaluation, keras_models, tff_model
 from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs import client_sampling, client_store, managers
 from tff_clipping.programs.checkpoints import Checkpoints
@@ -211,7 +211,7 @@ def write_store(
 
 def _model_fn(workload: Workload, clients) -> Callable:
   create = keras_models.MODELS[workload.model]
-  return keras_models.build_model_fn(
+  return tff_model.build_model_fn(
     lambda: create(
       workload.image_shape,
       workload.num_classes,

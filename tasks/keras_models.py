@@ -14,8 +14,8 @@ paper gives only sizes; these layers give its parameter counts exactly:
 Images of type uint8 are scaled by the model's first layer, so that clients
 keep one byte a value: one channel to [0, 1], several channels to [-1, 1].
 Floating-point images are taken as they are: `scale_images` makes them, once for
-all steps of a client. The scaling is a constant of the
-type, not a statistic of the data, so it tells nothing about any client.
+all steps of a client. The scaling is a constant of the type, not a statistic of
+the data, so it tells nothing about any client.
 
 Source: "Understanding Clipping for Federated Learning", Sec. 2.2 (AlexNet,
 ResNet-18), Sec. 4 and Tables 3 and 4 (MLP, MobileNetV2, parameter counts).
@@ -27,7 +27,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 # Departs from the paper: it names no norm layer, and the public versions of
 # these networks use batch norm. Batch norm's statistics are no part of a
@@ -265,86 +264,6 @@ def scale_images(
     scale, offset = _scale_and_offset(scaled['x'].shape)
     scaled['x'] = tf.cast(scaled['x'], tf.float32) * scale + offset
   return scaled
-
-
-def build_model_fn(
-  create_model: Callable[[], tf.keras.Model],
-  element_spec: Mapping[str, tf.TensorSpec],
-) -> Callable[[], tff.learning.models.VariableModel]:
-  """Makes the `model_fn` that TFF's algorithms take from a Keras model.
-
-  The loss is the cross-entropy of the logits, averaged over the batch. The loss
-  and the accuracy of a sequence model leave out the padding, token 0.
-
-  Example:
-    model_fn = build_model_fn(
-      lambda: create_mlp((28, 28, 1), 10), task.element_spec
-    )
-    process = tff.learning.algorithms.build_unweighted_fed_avg(model_fn, ...)
-
-  Args:
-    create_model: Returns a new, uncompiled model that gives logits.
-    element_spec: The specs `x` and `y` of one example, without the batch.
-
-  Returns:
-    A function without arguments that returns a new TFF model each time.
-  """
-  input_spec = collections.OrderedDict(
-    (key, tf.TensorSpec([None, *spec.shape], spec.dtype))
-    for key, spec in ((key, element_spec[key]) for key in ('x', 'y'))
-  )
-  is_sequence = element_spec['y'].shape.rank > 0
-
-  def model_fn() -> tff.learning.models.VariableModel:
-    return tff.learning.models.from_keras_model(
-      create_model(),
-      loss=(
-        MaskedCrossEntropy()
-        if is_sequence
-        else tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-      ),
-      input_spec=input_spec,
-      metrics=[
-        MaskedAccuracy()
-        if is_sequence
-        else tf.keras.metrics.SparseCategoricalAccuracy()
-      ],
-    )
-
-  return model_fn
-
-
-class MaskedCrossEntropy(tf.keras.losses.Loss):
-  """Mean cross-entropy of the logits over the tokens that are not padding.
-
-  A batch of nothing but padding has a loss of 0. Keras's own masks do not reach
-  the loss through `tff.learning.models.from_keras_model`.
-  """
-
-  def call(self, y_true, y_pred):
-    """Returns terms [batch, length] that have the loss as their mean."""
-    terms = tf.keras.losses.sparse_categorical_crossentropy(
-      y_true, y_pred, from_logits=True
-    )
-    weights = tf.cast(tf.not_equal(y_true, 0), terms.dtype)
-    num_tokens = tf.maximum(tf.reduce_sum(weights), 1)
-    size = tf.cast(tf.size(weights), terms.dtype)
-    return terms * weights * (size / num_tokens)
-
-
-class MaskedAccuracy(tf.keras.metrics.SparseCategoricalAccuracy):
-  """Share of right next tokens among those that are not padding (token 0)."""
-
-  def __init__(self, name: str = 'sparse_categorical_accuracy', **kwargs):
-    """Builds the metric; the arguments are those of any Keras metric."""
-    super().__init__(name=name, **kwargs)
-
-  def update_state(self, y_true, y_pred, sample_weight=None):
-    """Counts the labels other than 0, by `sample_weight` where given."""
-    weight = tf.cast(tf.not_equal(y_true, 0), tf.float32)
-    if sample_weight is not None:
-      weight *= tf.cast(sample_weight, tf.float32)
-    return super().update_state(y_true, y_pred, weight)
 
 
 def count_parameters(model: tf.keras.Model) -> int:

@@ -14,7 +14,13 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import evaluation, keras_models, partition_config, registry
+from tasks import (
+  evaluation,
+  keras_models,
+  partition_config,
+  registry,
+  tff_model,
+)
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder
@@ -281,7 +287,7 @@ def create_model_fn(config: ExperimentConfig, task: Task, element_spec=None):
     )
   build = keras_models.MODELS[config.model]
   element_spec = element_spec or task.element_spec
-  return keras_models.build_model_fn(
+  return tff_model.build_model_fn(
     lambda: build(
       task.input_shape,
       task.num_classes,
