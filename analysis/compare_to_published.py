@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from absl import app, flags
+from scipy import stats
 
 from analysis import document, paper, reproduction, results, tables
 
@@ -20,9 +21,6 @@ _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
 )
 
-# The 97.5 % point of Student's t, by degrees of freedom.
-_STUDENT_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
-_NORMAL = 1.96
 # What one published seed cannot say; in points.
 _WITHOUT_SPREAD = 1.0
 
@@ -51,7 +49,7 @@ class Comparison:
     if count < 2:
       return _WITHOUT_SPREAD
     spread = float(np.std(self.published, ddof=1))
-    factor = _STUDENT_T.get(count - 1, _NORMAL)
+    factor = float(stats.t.ppf(0.975, count - 1))
     return factor * spread * math.sqrt(1.0 + 1.0 / count)
 
   @property

@@ -73,6 +73,19 @@ def relative_spread(run: results.Run) -> float:
   return float(np.mean(from_updates)) if from_updates else math.nan
 
 
+def absolute_spread(run: results.Run) -> float:
+  """The standard deviation of the clients' update norms, the mean over rounds.
+
+  Args:
+    run: A run, usually of FedAvg.
+
+  Returns:
+    The mean of std(‖Δx_i‖) over the rounds of `metrics.csv`; NaN where it was
+    not measured.
+  """
+  return float(run.metrics['update_norm_std'].mean())
+
+
 def pairs(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:
   """The spread of norms in FedAvg against the drop of CE-FedAvg.
 

@@ -48,6 +48,9 @@ SETTING = {
 }
 TARGET_DELTA = 1e-5
 
+# Sec. 2.2: used without overlap.
+_EMNIST_DIGITS = 240_000
+
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
 FIGURE_ROUND = 16
 
@@ -82,6 +85,13 @@ class PublishedRow:
     if self.data == 'CIFAR-10':
       return 500 if self.is_iid else 50
     return 500 if self.table == 2 else 125
+
+  @property
+  def num_clients(self) -> int:
+    """N: Sec. 4; in Table 2 EMNIST's digits make 480 clients of 500."""
+    if self.data == 'EMNIST':
+      return _EMNIST_DIGITS // self.client_size
+    return SETTING['num_clients'][1]
 
   @property
   def title(self) -> str:
@@ -182,12 +192,17 @@ def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
   departures = []
   if run.task in STAND_INS:
     departures.append(f'{run.task} in place of EMNIST')
-  for key, (symbol, value) in (
-    SETTING | {'examples_per_client': ('examples a client', row.client_size)}
-  ).items():
+  of_row = {
+    'num_clients': ('N', row.num_clients),
+    'examples_per_client': ('examples a client', row.client_size),
+  }
+  for key, (symbol, value) in (SETTING | of_row).items():
     found = run.experiment.get(key)
     if found is not None and found != value:
       departures.append(f'{symbol} = {found} ({value})')
+  test_examples = run.experiment.get('test_examples')
+  if test_examples is not None:
+    departures.append(f'tested on {test_examples:,} images')
   deltas = sorted(
     {
       float(run.privacy['target_delta'])
@@ -201,6 +216,12 @@ def reductions(runs: Sequence[results.Run], row: PublishedRow) -> str:
     if delta != TARGET_DELTA
   )
   return ', '.join(departures) or 'none'
+
+
+def is_full_scale(runs: Sequence[results.Run], row: PublishedRow) -> bool:
+  """Whether N, P, Q, batch and the size of clients are all the paper's."""
+  # The paper's value stands in brackets beside each that differs.
+  return '(' not in reductions(runs, row)
 
 
 def _paper_data(run: results.Run) -> str | None:

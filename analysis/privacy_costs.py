@@ -16,35 +16,58 @@ _WAYS = {
 }
 
 
-def cost_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
+def cost_table(
+  paper_rows: Sequence[rows.Row],
+  groups: Sequence[Sequence[results.Run]] = (),
+) -> pd.DataFrame:
   """ε of each row's DP-FedAvg, as run and under other samplings.
 
   Args:
     paper_rows: The rows.
+    groups: Groups of comparable runs, for those that are of none of the rows.
 
   Returns:
-    Columns for a table; a row for each of the paper's with a finished run.
+    Columns for a table; a row for each of the paper's with a finished run of
+    DP-FedAvg with Poisson sampling, at each scale, then one for each other
+    setting.
   """
+  named = [
+    (row.name, run)
+    for row in rows.at_all_scales(paper_rows)
+    for run in row.runs('dp_fed_avg')[:1]
+  ]
+  seen = {_without_seed(run) for _, run in named}
+  for group in groups:
+    for run in group:
+      if (
+        run.algorithm == 'dp_fed_avg'
+        and run.is_complete
+        and _sampling(run) == 'poisson'
+        and _without_seed(run) not in seen
+      ):
+        seen.add(_without_seed(run))
+        named.append((f'beyond: {paper.setting_title(run)}', run))
   lines = []
-  for row in rows.at_all_scales(paper_rows):
-    for run in row.runs('dp_fed_avg')[:1]:
-      lines.append(
-        {
-          'row': row.name,
-          'data': paper.data_name(run),
-          'N': str(run.num_clients),
-          'P': str(run.experiment['clients_per_round']),
-          'T': str(run.num_rounds),
-          'δ': paper.format_delta(_number(run, 'target_delta')),
-          'z': f'{_number(run, "noise_multiplier"):.3f}',
-          'ε, Poisson (as run)': f'{epsilon_under(run, "poisson"):.2f}',
-          'ε, fixed size': f'{epsilon_under(run, "fixed_size"):.2f}',
-          'z for this ε, fixed size': (
-            f'{noise_under(run, "fixed_size", "rdp"):.3f} by RDP, '
-            f'{noise_under(run, "fixed_size", "pld"):.3f} by PLD'
-          ),
-        }
-      )
+  for name, run in named:
+    lines.append(
+      {
+        'row': name,
+        'data': paper.data_name(run),
+        'N': str(run.num_clients),
+        'P': str(run.experiment['clients_per_round']),
+        'T': str(run.num_rounds),
+        'δ': paper.format_delta(_number(run, 'target_delta')),
+        'z': f'{_number(run, "noise_multiplier"):.3f}',
+        'ε, Poisson (as run), add or remove': (
+          f'{epsilon_under(run, "poisson"):.2f}'
+        ),
+        'ε, fixed size, replace': f'{epsilon_under(run, "fixed_size"):.2f}',
+        'z for this ε, fixed size': (
+          f'{noise_under(run, "fixed_size", "rdp"):.3f} by RDP, '
+          f'{noise_under(run, "fixed_size", "pld"):.3f} by PLD'
+        ),
+      }
+    )
   return pd.DataFrame(lines)
 
 

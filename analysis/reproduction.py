@@ -72,7 +72,7 @@ def reproduction_markdown(
   blocks: list[document.Block] = []
   blocks += reproduction_sections.introduction(runs, paper_rows)
   blocks += reproduction_sections.summary_section(
-    findings, concentration_verdicts
+    paper_rows, findings, concentration_verdicts
   )
   blocks += reproduction_sections.tables_section(paper_rows)
   blocks += reproduction_sections.findings_section(

@@ -42,13 +42,20 @@ def model_clipping_section(groups: _Groups) -> list[document.Block]:
       )
   return _section(
     'Difference clipping against model clipping',
-    'The MLP of Table 3. Claim 2.1 says that a clipped model cannot reach a '
-    'minimiser whose norm is above c, however long it trains; a clipped '
-    'update can. The norm of a model is far larger than that of an update, '
-    'and so is the threshold that it needs, to which the noise of the same ε '
-    f'is proportional.{_noise_ratios(groups)}',
+    'The MLP of Table 3. Claims 2.1 and 2.2 say of an example on a line that '
+    'a clipped model comes to rest away from the minimiser, and that clipped '
+    'updates with a small enough learning rate reach it. At the same '
+    'threshold as updates, a clipped model learns next to nothing here. The '
+    'norm of a model is far larger than that of an update, and with a '
+    'threshold to match (9, half of the norm of the initial model) it loses '
+    'no more than clipped updates do; but the noise of the same ε is '
+    f'proportional to c.{_noise_ratios(groups)} DP-FedAvg with clipped models '
+    'was not run.',
     lines,
-    rows.reproduce_command('table3_mlp_emnist_noniid_model_clipping', [0]),
+    rows.reproduce_command(
+      'table3_mlp_emnist_noniid_ce table3_mlp_emnist_noniid_model_clipping',
+      [0],
+    ),
   )
 
 
@@ -125,13 +132,14 @@ def search_section(
   blocks: list[document.Block] = [
     document.Heading('The search for learning rates'),
     document.Paragraph(
-      'On unclipped FedAvg, with fewer rounds than the rows have, with the '
-      'grid files in tasks/flagfiles/search; the tables are in '
+      'On unclipped FedAvg, seed 0, for the rounds of the second column, with '
+      'the grid files in tasks/flagfiles/search; the tables are in '
       '`results/search/`. Rates are judged on test images, since the tools '
       'have no other held-out set; the accuracies of the rows are slightly '
-      'optimistic for that, for all algorithms of a row alike. '
-      'tasks/flagfiles/README.md says why where not the highest is used. MNIST '
-      'stands in for EMNIST.'
+      'optimistic for that, for all algorithms of a row alike. Where not the '
+      'highest is used, the two are within the error of the test images. '
+      'Where the rate that is used is the lowest of its search, a lower one '
+      'might be better. MNIST stands in for EMNIST.'
     ),
   ]
   lines = []

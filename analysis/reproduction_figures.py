@@ -2,7 +2,7 @@
 
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from analysis import document, paper, results, rows, sections
 
@@ -24,7 +24,7 @@ def write_figures(
   folder.mkdir(parents=True, exist_ok=True)
   for old in folder.glob('*.png'):
     old.unlink()
-  shown = _shown(groups)
+  shown = _shown(groups, _with_most_curves)
   blocks: list[document.Block] = [
     document.Heading("The paper's figures"),
     document.Paragraph(
@@ -36,7 +36,7 @@ def write_figures(
   updates = _one_skew(
     [
       group
-      for group in shown
+      for group in _shown(groups, _with_most_rounds)
       if group[0].partition != 'natural' and group[0].task != 'embedded_digits'
     ]
   )
@@ -52,10 +52,16 @@ def write_figures(
 
 def _shown(
   groups: Sequence[Sequence[results.Run]],
+  rank: Callable[[Sequence[results.Run]], tuple],
 ) -> list[list[results.Run]]:
-  """The groups of seed 0 with the paper's algorithms, finished runs alone."""
-  shown = []
-  for group in _largest_scale(groups):
+  """The groups of seed 0 with the paper's algorithms, finished runs alone.
+
+  Args:
+    groups: Groups of comparable runs.
+    rank: Which of several scales of a row is shown: that of the highest rank.
+  """
+  highest: dict[tuple, list[results.Run]] = {}
+  for group in groups:
     runs = [
       run
       for run in group
@@ -65,27 +71,22 @@ def _shown(
       and (run.privacy or {}).get('sampling') not in _LEFT_OUT_SAMPLINGS
     ]
     if runs:
-      shown.append(runs)
-  return sorted(shown, key=_order)
+      size = runs[0].experiment.get('examples_per_client')
+      place = runs[0].task, runs[0].model, runs[0].partition, size
+      highest[place] = max(highest.get(place, runs), runs, key=rank)
+  return sorted(highest.values(), key=_order)
 
 
-def _largest_scale(
-  groups: Sequence[Sequence[results.Run]],
-) -> list[Sequence[results.Run]]:
-  """Leaves out what was run at a larger scale as well."""
+def _with_most_curves(group: Sequence[results.Run]) -> tuple:
+  """Accuracy: with DP-FedAvg where it was run, then the largest scale."""
+  return len({run.algorithm for run in group}), math.prod(
+    rows.scale_of(group[0])
+  )
 
-  def place(group: Sequence[results.Run]) -> tuple:
-    run = group[0]
-    size = run.experiment.get('examples_per_client')
-    return run.task, run.model, run.partition, size
 
-  def scale(group: Sequence[results.Run]) -> int:
-    return math.prod(rows.scale_of(group[0]))
-
-  largest: dict[tuple, int] = {}
-  for group in groups:
-    largest[place(group)] = max(largest.get(place(group), 0), scale(group))
-  return [group for group in groups if scale(group) == largest[place(group)]]
+def _with_most_rounds(group: Sequence[results.Run]) -> tuple:
+  """Norms and angles: the most rounds t, so that the panels agree in scale."""
+  return group[0].num_rounds, math.prod(rows.scale_of(group[0]))
 
 
 def _one_skew(

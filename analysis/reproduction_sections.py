@@ -1,6 +1,8 @@
 """The sections of docs/reproduction.md on the paper's tables and findings."""
 
 import collections
+import math
+import statistics
 from collections.abc import Sequence
 
 import pandas as pd
@@ -55,10 +57,25 @@ _MORE = {
   'paper_cohort_alexnet_cifar10_iid_fed_avg': (
     'AlexNet on CIFAR-10 at the paper’s P, for 20 rounds'
   ),
+  'longer_table3_mlp_emnist_noniid_fed_avg': (
+    'The MLP of Table 3 at the scale of the other models, for 100 rounds'
+  ),
+  'longer_table3_alexnet_emnist_noniid_fed_avg': (
+    'AlexNet of Table 3 for 100 rounds'
+  ),
+  'longer_table3_mobilenet_v2_emnist_noniid_fed_avg': (
+    'MobileNetV2 of Table 3 for 100 rounds'
+  ),
+  'longer_table3_resnet18_emnist_noniid_fed_avg': (
+    'ResNet-18 of Table 3 for 100 rounds, an hour'
+  ),
   'mobilenet_v2_cifar10_iid_fed_avg': 'MobileNetV2 on CIFAR-10, IID',
   'mlp_mnist_writers_fed_avg': 'The natural federation',
   'mlp_embedded_digits_fed_avg': 'The smallest row',
 }
+
+# P, Q and the batch: their product is the gradients of a round.
+_GRADIENTS = ('clients_per_round', 'local_steps', 'batch_size')
 
 _Groups = Sequence[Sequence[results.Run]]
 
@@ -82,44 +99,71 @@ def introduction(
     document.BulletList(
       (
         f'{len(runs)} runs with TensorFlow Federated {version}, on 2 CPU '
-        'cores.',
-        'MNIST stands in for the EMNIST digits everywhere: EMNIST was not at '
-        'hand. Both were drawn from the same forms, and MNIST has a quarter of '
-        'the images. Where N × 125 or N × 500 needs more images than there '
-        'are, clients overlap; the summary of the split in each `config.json` '
-        'says how much.',
+        f'cores; their rounds took {_hours(runs):.1f} hours in all.',
+        'N clients, of whom P take part in each of T rounds, with Q local '
+        'steps each. FedAvg does not clip; CE-FedAvg clips updates to the '
+        'threshold c, half of the mean norm in FedAvg; DP-FedAvg does too, and '
+        'adds noise for (ε, δ)-differential privacy of clients, δ = 1e-5 '
+        'unless stated.',
+        'MNIST stands in for the EMNIST digits everywhere, also where a row is '
+        'called by the paper’s name, such as “Table 3: MLP, EMNIST”: EMNIST '
+        'was not at hand. Both were drawn from the same forms, and MNIST has a '
+        'quarter of the images. Where N × 125 or N × 500 needs more images '
+        'than there are, clients overlap; the summary of the split in each '
+        '`config.json` says how much.',
         _scale_sentence(paper_rows),
         'The paper does not state its number of rounds T, nor its learning '
         'rates. The rates were searched on FedAvg alone; the same value then '
         'serves all algorithms of a row.',
-        'Differences are given ± two standard errors. With several seeds these '
-        'are of the seeds. With one seed they are of the test set and of the '
-        'difference at the last three evaluations, which can be less than what '
-        'seeds would show.',
+        'In the tables of the paper ± is the standard deviation over seeds. '
+        'Everywhere else it is half of the 95 % interval of the mean: with '
+        'several seeds that of Student’s t, which for two seeds is wide; with '
+        'one seed that of the test set and of the last three evaluations, '
+        'which has the rise of the accuracy in it where a run is cut short, '
+        'and else can be less than what seeds would show.',
       )
     ),
     document.Paragraph(
       'Each row can be repeated with the command beside it, from the root of '
-      'the checkout, with `--output_dir=runs/reproduction` and '
-      '`--data_dir=DIR` (see docs/data.md) added; the command goes on where it '
-      'was stopped. `make reproduce-smallest` repeats one row and compares.'
+      'the checkout. Its runs go to `runs/reproduction`; `--data_dir=DIR` '
+      'takes data files that are there already (see docs/data.md). The command '
+      'goes on where it was stopped, and runs what else has the beginning of '
+      'its name. `make reproduce-smallest` repeats one row and compares.'
     ),
   ]
 
 
 def summary_section(
+  paper_rows: Sequence[rows.Row],
   findings: Sequence[paper_findings.Finding],
   concentration_verdicts: pd.DataFrame,
 ) -> list[document.Block]:
   """Which of the paper's findings our runs show, at a glance."""
+  full = [
+    f'{row.name}: FedAvg {row.accuracy()} % (paper '
+    f'{row.published.fed_avg:.2f}); the drop by clipping '
+    f'{row.drop("ce_fed_avg")} ({row.published.clipping_drop:.2f}); '
+    f'the drop by noise {row.drop("dp_fed_avg")} '
+    f'({row.published.dp_drop:.2f}). {row.drop("ce_fed_avg").num_seeds} seeds.'
+    for row in paper_rows
+    if row.drop('dp_fed_avg') is not None
+    and paper.is_full_scale(row.groups[0], row.published)
+  ]
+  blocks: list[document.Block] = [document.Heading('In short')]
+  if full:
+    blocks += [
+      document.Paragraph('At the paper’s scale, in points:'),
+      document.BulletList(tuple(full)),
+    ]
   return [
-    document.Heading('In short'),
+    *blocks,
     document.Paragraph(
       'The paper’s findings, and in how many comparisons of our rows each '
       'holds; the comparisons stand below, each with its scale. Those of the '
       'most rounds say the most about clipping: in a run that is cut short, '
-      'the drop is mostly of rounds lost. With one seed a verdict is a hint: '
-      'seeds can differ by more than the error that one run shows.'
+      'the drop can be all of rounds lost. With one seed a verdict is a hint: '
+      'seeds can differ by more than the error that one run shows. With this '
+      'many comparisons at 95 %, one in twenty would be decided by chance.'
     ),
     document.Table(
       paper_findings.summary_table(findings, concentration_verdicts)
@@ -133,9 +177,10 @@ def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
     document.Heading("The paper's tables"),
     document.Paragraph(
       'Accuracies in percent. Drops in points: of CE-FedAvg from FedAvg, and '
-      'of DP-FedAvg from CE-FedAvg. The accuracy is that of the last round, '
-      'where the paper has the best of a run. ± is the standard deviation over '
-      'n seeds; without it there is one.'
+      'of DP-FedAvg from CE-FedAvg. The accuracy is that of the last round; '
+      'the paper speaks of the best of a run for Table 2 and does not say for '
+      'Tables 3 and 4. ± is the standard deviation over n seeds; without it '
+      'there is one.'
     ),
   ]
   for table in (3, 4, 2):
@@ -146,10 +191,10 @@ def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
       blocks.append(document.Table(pd.DataFrame(lines)))
     if absent:
       blocks.append(document.Paragraph(f'Not run: {"; ".join(absent)}.'))
-  smaller, _ = _table_lines([r for row in paper_rows for r in row.smaller])
+  smaller, _ = _table_lines([r for row in paper_rows for r in row.others])
   if smaller:
     blocks += [
-      document.Heading('Once more, at smaller scales', 3),
+      document.Heading('Once more, at other scales', 3),
       document.Paragraph(
         'For the findings below, which compare rows: a difference between two '
         'means little where P, Q, batch and T differ too.'
@@ -158,9 +203,12 @@ def tables_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
     ]
   blocks.append(
     document.Paragraph(
-      'AlexNet and ResNet-18 on CIFAR-10, IID, are in Tables 2 and 4 with one '
-      'pair of runs, as they are in the paper. ε is recomputed for what was '
-      'run: the noise is that which the N, P and T of the row need.'
+      'P / N is 1/24, as in the paper. In Table 2, EMNIST has 500 examples a '
+      'client without overlap, so N is 480 there and 60 here, and P / N 1/6. '
+      'AlexNet and ResNet-18 on CIFAR-10, IID, are in Tables 2 and 4, as they '
+      'are in the paper; where both have the same scale, they share their '
+      'runs. ε is recomputed for what was run: the noise is that which the N, '
+      'P and T of the row need.'
     )
   )
   return blocks
@@ -197,9 +245,14 @@ def findings_section(
   blocks: list[document.Block] = [
     document.Heading("The paper's findings"),
     document.Paragraph(
-      'A comparison is decided where two drops differ by more than twice the '
-      'standard error of their difference, and is left open where they do '
-      'not. It is made at each scale at which both rows were run. MNIST '
+      'A comparison is decided where 0 is outside of the 95 % interval of the '
+      'difference of two drops, and is left open where it is not. It is made '
+      'at each P, Q, batch and T at which both rows were run. “Seems” is what '
+      'one seed decides. Near chance, which is '
+      f'{paper_findings.CHANCE:.0f} %, is a model below '
+      f'{2 * paper_findings.CHANCE:.0f} %, whose drop is all that there was to '
+      'lose, or a row whose FedAvg is below '
+      f'{3 * paper_findings.CHANCE:.0f} %, which has little to lose. MNIST '
       'stands in for EMNIST; what is reduced is in the tables above.'
     ),
   ]
@@ -233,6 +286,15 @@ def findings_section(
   if len(table):
     blocks += [
       document.Paragraph(
+        'What the paper sees in its figures of norms at t = 16, in our pairs '
+        'of rows of Table 2 that have one scale and differ in that alone. The '
+        'paper speaks of the variance; the norms themselves differ from model '
+        'to model, and c is a share of their mean, so that what is cut depends '
+        'on the spread over the mean. Both are the mean over the rounds of '
+        'FedAvg:'
+      ),
+      document.Table(paper_findings.spread_table(paper_rows)),
+      document.Paragraph(
         'The rows by the spread of their update norms, the mean over the '
         'rounds of FedAvg; MNIST stands in for EMNIST:'
       ),
@@ -249,17 +311,18 @@ def privacy_section(
     document.Heading('What ε the runs have'),
     document.Paragraph(
       'The paper draws a fixed P of N clients and charges that as Poisson '
-      'sampling. Our rows draw Poisson cohorts, so that their ε holds. Beside '
-      'it: what the same noise gives when cohorts are a fixed P of N, as in '
-      'the paper, whose own accounting says the ε of the Poisson column; and '
-      'the noise that a fixed P would need for the target. z is the noise on '
-      'the sum over c. The relation of the fixed size is to replace a client, '
-      'of Poisson sampling to add or remove one; the ε of the fixed size is '
-      'the smaller of what the RDP and the PLD accountant give. MNIST stands '
-      'in for EMNIST.'
+      'sampling. Our runs of DP-FedAvg draw Poisson cohorts, so that their ε '
+      'holds. Beside it: what the same noise gives when cohorts are a fixed P '
+      'of N, as in the paper, whose own accounting says the ε of the Poisson '
+      'column; and the noise that a fixed P would need for the target. z is '
+      'the noise on the sum over c. What is promised is not the same: Poisson '
+      'sampling hides that a client is added or removed, a fixed P that one is '
+      'replaced by another, which is more, and costs more by itself. The ε of '
+      'the fixed size is the smaller of what the RDP and the PLD accountant '
+      'give. MNIST stands in for EMNIST.'
     ),
   ]
-  costs = privacy_costs.cost_table(paper_rows)
+  costs = privacy_costs.cost_table(paper_rows, groups)
   if len(costs) == 0:
     return [*blocks, document.Paragraph('No run of DP-FedAvg is finished.')]
   blocks.append(document.Table(costs))
@@ -268,8 +331,10 @@ def privacy_section(
     blocks += [
       document.Paragraph(
         'What DP-FedAvg costs when its noise is calibrated for each way: the '
-        'MLP of Table 3 (MNIST for EMNIST), at the same target. ± is two '
-        'standard errors.'
+        'MLP of Table 3 (MNIST for EMNIST), at the same target. The accountant '
+        'is RDP, as in the paper; by PLD a fixed P needs less noise (above), '
+        'and would cost less than here. Repeat with `python -m tasks.reproduce '
+        'table3_mlp_emnist_noniid_dp`.'
       ),
       document.Table(variants),
     ]
@@ -303,8 +368,8 @@ def missing_section(
         'The EMNIST digits themselves: the files were not at hand. '
         '`tasks/flagfiles/table3_*` and `table2_*` are ready for them.',
         'AlexNet, MobileNetV2 and ResNet-18 at the paper’s scale: a round is '
-        '163,840 gradients of single examples, for ResNet-18 about half an '
-        'hour on 2 cores.',
+        '163,840 gradients of single examples, on 2 cores at the speed of the '
+        f'rows above (batches of 4): {_full_rounds(runs)}.',
         'TFF’s federated EMNIST, CIFAR-100 and Shakespeare: the paper does not '
         'have them.',
       )
@@ -313,15 +378,44 @@ def missing_section(
   if single:
     blocks.append(
       document.Paragraph(
-        'Fewer than three seeds, for want of time: ' + '; '.join(single) + '.'
+        'Fewer than three seeds, for want of machine time: '
+        + '; '.join(single)
+        + '.'
       )
     )
   if absent:
-    blocks.append(document.Paragraph('Not run, for want of time:'))
+    blocks.append(document.Paragraph('Not run, for the same reason:'))
     blocks.append(document.BulletList(tuple(absent)))
   else:
-    blocks.append(document.Paragraph('Every row has at least one seed.'))
+    blocks.append(
+      document.Paragraph(
+        'Every row of Tables 2, 3 and 4 has at least one seed of all of its '
+        'algorithms.'
+      )
+    )
   return blocks
+
+
+def _hours(runs: Sequence[results.Run]) -> float:
+  """How long all rounds of all runs took together, in hours."""
+  return sum(float(run.metrics['round_seconds'].sum()) for run in runs) / 3600
+
+
+def _full_rounds(runs: Sequence[results.Run]) -> str:
+  """How long a round at the paper's P, Q and batch would take, by model."""
+  full = math.prod(paper.SETTING[key][1] for key in _GRADIENTS)
+  minutes: dict[str, list[float]] = {}
+  for run in runs:
+    name = paper.model_name(run)
+    own = math.prod(run.experiment[key] for key in _GRADIENTS)
+    if run.model != 'mlp' and math.isfinite(run.median_round_seconds):
+      minutes.setdefault(name, []).append(
+        run.median_round_seconds * full / own / 60
+      )
+  return ', '.join(
+    f'about {statistics.median(minutes[name]):.0f} minutes for {name}'
+    for name in sorted(minutes, key=paper.model_rank)
+  )
 
 
 def _scale_sentence(paper_rows: Sequence[rows.Row]) -> str:
@@ -329,9 +423,8 @@ def _scale_sentence(paper_rows: Sequence[rows.Row]) -> str:
   full, reduced = [], []
   for row in paper_rows:
     for group in row.groups[:1]:
-      departures = paper.reductions(group, row.published)
-      # The paper's value stands in brackets beside each that differs.
-      (reduced if '(' in departures else full).append(row.name)
+      whole = paper.is_full_scale(group, row.published)
+      (full if whole else reduced).append(row.name)
   sentence = f'At the paper’s N, P, Q and batch: {"; ".join(full) or "no row"}.'
   if reduced:
     sentence += (

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import stats
 
 from analysis import paper, results, tables
 
@@ -34,21 +35,40 @@ class Estimate:
     value: The figure; the mean over seeds.
     error: Its standard error, in points.
     num_seeds: The number of seeds.
+    degrees: The degrees of freedom of the error; infinite where it is not
+      estimated from seeds.
   """
 
   value: float
   error: float
   num_seeds: int
+  degrees: float = math.inf
 
   def __str__(self) -> str:
-    return f'{self.value:.2f} ± {2 * self.error:.2f}'
+    return f'{tables.format_number(self.value, ".2f")} ± {self.margin:.2f}'
+
+  @property
+  def margin(self) -> float:
+    """Half of the 95 % interval, by Student's t, in points."""
+    return self.error * float(stats.t.ppf(0.975, self.degrees))
+
+  @property
+  def is_clear(self) -> bool:
+    """Whether 0 is outside of the 95 % interval."""
+    return abs(self.value) > self.margin
 
   def minus(self, other: 'Estimate') -> 'Estimate':
-    """The difference of two, as if they were independent."""
+    """The difference of two, as if they were independent.
+
+    The degrees of freedom are Welch's.
+    """
+    error = math.hypot(self.error, other.error)
+    shares = [e.error**4 / e.degrees for e in (self, other)]
     return Estimate(
       self.value - other.value,
-      math.hypot(self.error, other.error),
+      error,
       min(self.num_seeds, other.num_seeds),
+      error**4 / sum(shares) if sum(shares) > 0 else math.inf,
     )
 
 
@@ -60,12 +80,12 @@ class Row:
     published: The paper's.
     groups: Groups of comparable runs, one for each seed, of one scale. Runs of
       DP-FedAvg with other samplings than Poisson are not among them.
-    smaller: The row at smaller scales, the largest first.
+    others: The row at other scales, in the order of `paper_rows`.
   """
 
   published: paper.PublishedRow
   groups: tuple[tuple[results.Run, ...], ...]
-  smaller: tuple['Row', ...] = ()
+  others: tuple['Row', ...] = ()
 
   @property
   def name(self) -> str:
@@ -79,8 +99,8 @@ class Row:
 
   @property
   def all_scales(self) -> tuple['Row', ...]:
-    """The row and the same one at smaller scales, the largest first."""
-    return (self, *self.smaller)
+    """The row and the same one at other scales."""
+    return (self, *self.others)
 
   @property
   def stem(self) -> str:
@@ -121,6 +141,12 @@ class Row:
       for run in group
       if run.algorithm == algorithm and run.is_complete
     ]
+
+  def pairs(
+    self, algorithm: str, baseline: str = 'fed_avg'
+  ) -> list[tuple[results.Run, results.Run]]:
+    """The finished runs of an algorithm, each after its baseline."""
+    return _pairs(self.groups, algorithm, baseline)
 
   def missing(self) -> list[str]:
     """The algorithms of the row without a finished run."""
@@ -171,17 +197,11 @@ def drop_of(
     seeds, where there are several, else that of the test set and of the drops
     at the last evaluations.
   """
-  values, errors = [], []
-  for group in groups:
-    for run in group:
-      if run.algorithm != algorithm or not run.is_complete:
-        continue
-      other, _ = tables.find_baseline(run, group, baseline)
-      if other is None:
-        continue
-      values.append(other.final_accuracy - run.final_accuracy)
-      errors.append(_drop_error(other, run))
-  return estimate(values, errors)
+  found = _pairs(groups, algorithm, baseline)
+  return estimate(
+    [other.final_accuracy - run.final_accuracy for other, run in found],
+    [_drop_error(other, run) for other, run in found],
+  )
 
 
 def estimate(
@@ -202,7 +222,10 @@ def estimate(
     return Estimate(values[0], errors[0], 1)
   spread = float(np.std(values, ddof=1))
   return Estimate(
-    float(np.mean(values)), spread / math.sqrt(len(values)), len(values)
+    float(np.mean(values)),
+    spread / math.sqrt(len(values)),
+    len(values),
+    len(values) - 1,
   )
 
 
@@ -212,7 +235,7 @@ def scale_of(run: results.Run) -> tuple:
 
 
 def at_all_scales(rows: Sequence[Row]) -> list[Row]:
-  """The rows, each followed by itself at smaller scales."""
+  """The rows, each followed by itself at other scales."""
   return [scaled for row in rows for scaled in row.all_scales]
 
 
@@ -224,7 +247,7 @@ def at_each_common_scale(one: Row, two: Row) -> list[tuple[Row, Row]]:
     two: Another.
 
   Returns:
-    Pairs of rows of one scale, the largest first.
+    Pairs of rows of one scale, in the order of the first.
   """
   return [
     (first, second)
@@ -238,9 +261,9 @@ def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
   """The paper's rows, each with the groups that repeat it.
 
   A row takes runs of its own number of examples a client, so Tables 2 and 3 do
-  not mix, and of the largest scale that there is, by the examples that a run
-  sees, or by its rounds in Table 2, which is about clipping alone. The others
-  are beside it.
+  not mix, and of the scale that has the most of its algorithms, then of the
+  largest, by the examples that a run sees, or by its rounds in Table 2, which
+  is about clipping alone. The others are beside it.
 
   Args:
     groups: Groups of comparable runs.
@@ -263,19 +286,31 @@ def paper_rows(groups: Sequence[Sequence[results.Run]]) -> list[Row]:
     # The noise of DP-FedAvg depends on P. A drop by clipping depends on T: part
     # of it is that a run is cut short.
     by_rounds = published.dp_drop is None
-    largest, *others = sorted(
-      by_scale,
-      key=lambda scale: (by_rounds and scale[-1], math.prod(scale)),
+    scaled = sorted(
+      (Row(published, tuple(found)) for found in by_scale.values()),
+      key=lambda row: (
+        -len(row.missing()),
+        by_rounds and row.scale[-1],
+        math.prod(row.scale),
+      ),
       reverse=True,
-    ) or [None]
-    rows.append(
-      Row(
-        published,
-        tuple(by_scale.get(largest, ())),
-        tuple(Row(published, tuple(by_scale[scale])) for scale in others),
-      )
-    )
+    ) or [Row(published, ())]
+    rows.append(dataclasses.replace(scaled[0], others=tuple(scaled[1:])))
   return rows
+
+
+def _pairs(
+  groups: Sequence[Sequence[results.Run]], algorithm: str, baseline: str
+) -> list[tuple[results.Run, results.Run]]:
+  """The finished runs of an algorithm, each after its one baseline."""
+  found = []
+  for group in groups:
+    for run in group:
+      if run.algorithm == algorithm and run.is_complete:
+        other, _ = tables.find_baseline(run, group, baseline)
+        if other is not None:
+          found.append((other, run))
+  return found
 
 
 def _drop_error(one: results.Run, two: results.Run) -> float:

@@ -1,7 +1,6 @@
 r"""Runs what docs/reproduction.md is made of, or a part of it.
 
-  python -m tasks.reproduce table3_mlp --seeds=0,1,2 --data_dir=DIR \
-      --output_dir=runs/reproduction
+  python -m tasks.reproduce table3_mlp --seeds=0,1,2 --data_dir=DIR
 
 The names are those of the flag files of tasks/flagfiles/reduced and
 tasks/flagfiles/more, or beginnings of them; without one, all are run. Each run
@@ -153,8 +152,6 @@ def main(argv: Sequence[str]) -> int:
   """Runs what the flags name; returns the exit code."""
   output_dir = flags.FLAGS['output_dir'].value
   try:
-    if output_dir is None:
-      raise ValueError('--output_dir must be given.')
     seeds = [int(seed) for seed in flags.FLAGS['seeds'].value]
     runs = plan_runs(argv[1:], seeds)
   except ValueError as e:
@@ -193,7 +190,9 @@ def _train(command: Sequence[str]) -> int:
 def run() -> None:
   """Parses the flags, runs `main` and exits with its code."""
   flags.DEFINE_list('seeds', ['0'], 'The seeds of each run.')
-  flags.DEFINE_string('output_dir', None, 'Where the folders of the runs are.')
+  flags.DEFINE_string(
+    'output_dir', 'runs/reproduction', 'Where the folders of the runs are.'
+  )
   flags.adopt_module_key_flags(data_flags)
   app.define_help_flags()
   try:

@@ -116,7 +116,7 @@ def test_smaller_scales_stand_beside_the_row(tmp_path):
   row = _section(page, "The paper's tables")
   assert '| 94.00 | 94.00 |' in row
   assert '`python -m tasks.reproduce table3_mlp_emnist_noniid`' in row
-  beside = page.split('### Once more, at smaller scales')[1]
+  beside = page.split('### Once more, at other scales')[1]
   beside = beside.split('\n## ')[0]
   lines = [line for line in beside.splitlines() if '| MLP |' in line]
   assert [line.split(' | ')[4] for line in lines] == ['50.00', '30.00']
@@ -139,7 +139,7 @@ def test_smaller_scales_of_several_tables_stand_in_one(tmp_path):
       for path in root.iterdir():
         path.rename(tmp_path / f'{root.name}_{path.name}')
       root.rmdir()
-  beside = _page(tmp_path).split('### Once more, at smaller scales')[1]
+  beside = _page(tmp_path).split('### Once more, at other scales')[1]
   beside = beside.split('\n## ')[0]
   header, _, *lines = [
     [cell.strip() for cell in line.strip('|').split('|')]
@@ -161,7 +161,7 @@ def test_what_was_not_run_is_listed_with_its_command(tmp_path):
     '- Table 4: MLP, CIFAR-10, IID: FedAvg, CE-FedAvg, DP-FedAvg '
     '(`python -m tasks.reproduce table4_mlp_cifar10_iid`)' in section
   )
-  assert 'Fewer than three seeds, for want of time: Table 3: MLP' in section
+  assert 'three seeds, for want of machine time: Table 3: MLP' in section
 
 
 def test_scale_of_the_rows_is_said(tmp_path):
