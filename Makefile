@@ -66,7 +66,7 @@ test: $(STAMP) ## Run the tests, but for the slow ones
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## Run the slow tests
-	@$(PYTHON) -m pytest -q -n 2 -m slow $(TESTS)
+	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m slow $(TESTS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and format

@@ -8,9 +8,17 @@ the theory are tested without it too.
 import importlib.util
 import os
 
+import hypothesis
 import pytest
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+# Ray gives its processes less time to start than a busy machine may need.
+os.environ.setdefault('RAY_agent_register_timeout_ms', '300000')
+os.environ.setdefault('RAY_worker_register_timeout_seconds', '300')
+
+# A pause of the machine is no error of what is tested.
+hypothesis.settings.register_profile('without_deadline', deadline=None)
+hypothesis.settings.load_profile('without_deadline')
 
 _NEEDS_TFF = ('aggregators', 'learning', 'runtime', 'programs', 'tasks')
 

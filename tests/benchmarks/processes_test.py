@@ -1,6 +1,5 @@
 """Tests of what runs the measurements."""
 
-import os
 import sys
 
 import pytest
@@ -44,10 +43,16 @@ def test_a_program_that_hangs_is_ended():
 _ALLOCATE = """
 import json, subprocess, sys, time
 child = subprocess.Popen(
-  [sys.executable, '-c', 'import time; x = b"1" * 200_000_000; time.sleep(1)']
+  [sys.executable, '-c', 'x = b"1" * 200_000_000; print(flush=True); input()'],
+  stdin=subprocess.PIPE,
+  stdout=subprocess.PIPE,
+  text=True,
 )
+child.stdout.readline()
 x = b'1' * 300_000_000
-child.wait()
+# Both have their memory for as long as it takes to be seen.
+time.sleep(2)
+child.communicate('\\n')
 print(json.dumps({}))
 """
 
@@ -58,10 +63,19 @@ def test_the_peak_is_that_of_all_processes():
   assert 500e6 < peak < 600e6
 
 
-def test_the_memory_of_this_process_is_found():
-  with open('/proc/self/statm') as file:
-    expected = int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
-  assert processes.tree_memory(os.getpid()) == pytest.approx(expected, rel=0.05)
+_OWN_MEMORY = """
+import json, os
+from benchmarks import processes
+with open('/proc/self/statm') as file:
+  pages = int(file.read().split()[1])
+found = processes.tree_memory(os.getpid())
+print(json.dumps([found, pages * os.sysconf('SC_PAGE_SIZE')]))
+"""
+
+
+def test_the_memory_of_a_process_is_found():
+  found, expected = processes.run_python(['-c', _OWN_MEMORY])
+  assert found == pytest.approx(expected, rel=0.05)
 
 
 def test_this_is_the_interpreter():

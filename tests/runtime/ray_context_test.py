@@ -18,10 +18,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
+from tests import processes
 from tff_clipping import aggregators, learning, runtime
 from tff_clipping.programs import client_store
 
-pytestmark = pytest.mark.slow
+# One Ray at a time: several are slow to start.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 
 _NUM_WORKERS = 2
 _INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
@@ -31,7 +33,7 @@ _INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
 def context():
   with runtime.set_ray_context(num_workers=_NUM_WORKERS) as context:
     yield context
-  assert not _children(), 'Something was left running.'
+  assert not processes.descendants(os.getpid()), 'Something is left.'
 
 
 @pytest.fixture(scope='module')
@@ -165,10 +167,13 @@ def test_where_the_time_went(context):
 def test_only_the_loopback_interface_is_listened_on(context):
   del context
   sockets = set()
-  for pid in [os.getpid(), *_children()]:
-    for path in pathlib.Path(f'/proc/{pid}/fd').iterdir():
-      with contextlib.suppress(OSError):
-        sockets.add(os.readlink(path))
+  children = [process.pid for process in processes.descendants(os.getpid())]
+  for pid in [os.getpid(), *children]:
+    # One may end meanwhile, or close a file.
+    with contextlib.suppress(OSError):
+      for path in pathlib.Path(f'/proc/{pid}/fd').iterdir():
+        with contextlib.suppress(OSError):
+          sockets.add(os.readlink(path))
   found = []
   for name in ('tcp', 'tcp6'):
     for line in pathlib.Path(f'/proc/net/{name}').read_text().splitlines()[1:]:
@@ -184,7 +189,7 @@ def test_only_the_loopback_interface_is_listened_on(context):
 def test_a_worker_lost_in_a_round_changes_nothing(
   signum, context, tmp_path, caplog
 ):
-  comp, values = _slow_sum(tmp_path, seconds=0.15), _FLOATS
+  comp, values = _slow_sum(tmp_path, seconds=0.3), _FLOATS
   runtime.set_default_context(num_shards=_NUM_WORKERS)
   expected = comp(values)
   tff.framework.set_default_context(context)
@@ -222,18 +227,16 @@ def test_a_lost_spare_is_replaced(context, caplog):
   assert any('A new worker is ready' in r.getMessage() for r in caplog.records)
 
 
-def test_a_slow_client_is_not_taken_for_a_lost_worker(
-  context, tmp_path, monkeypatch
-):
+def test_a_slow_client_is_not_taken_for_a_lost_worker(context, tmp_path):
+  # Imports Ray, which `set_ray_context` must be the first to do.
   from tff_clipping.runtime import ray_workers
 
-  monkeypatch.setattr(ray_workers, 'SILENCE_SECONDS', 3.0)
   tff.framework.set_default_context(context)
   _wait_for_spare(context)
   workers = context.workers
   start = time.monotonic()
-  _slow_sum(tmp_path, seconds=6)([1.0])
-  assert time.monotonic() - start > 5
+  _slow_sum(tmp_path, seconds=ray_workers.SILENCE_SECONDS + 3)([1.0])
+  assert time.monotonic() - start > ray_workers.SILENCE_SECONDS
   assert context.last_round.num_repeated == 0
   assert context.workers == workers
 
@@ -278,13 +281,13 @@ def _slow_sum(folder: pathlib.Path, seconds: float):
 def _wait_for_spare(context, but=None):
   """Runs short rounds until all workers are warm, and the spare one too."""
   comp = _secure_sum()
-  for _ in range(300):
+
+  def is_there():
     comp([1, 2])
     pids = [pid for _, pid in context.workers]
-    if len(pids) > _NUM_WORKERS and but not in pids:
-      return
-    time.sleep(0.2)
-  raise AssertionError(f'There are only {pids}.')
+    return len(pids) > _NUM_WORKERS and but not in pids
+
+  processes.wait_for(is_there)
 
 
 @contextlib.contextmanager
@@ -300,20 +303,8 @@ def _when(condition, pid, signum):
 
   thread = threading.Thread(target=wait)
   thread.start()
-  yield
-  is_over.set()
-  thread.join()
-
-
-def _children() -> list[int]:
-  """Returns the processes that this one has started, and those of them."""
-  parents = {}
-  for folder in pathlib.Path('/proc').iterdir():
-    with contextlib.suppress(OSError, ValueError):
-      fields = (folder / 'stat').read_text().rsplit(')', 1)[1].split()
-      if fields[0] != 'Z':
-        parents[int(folder.name)] = int(fields[1])
-  found = [os.getpid()]
-  for pid in found:
-    found.extend(child for child, parent in parents.items() if parent == pid)
-  return found[1:]
+  try:
+    yield
+  finally:
+    is_over.set()
+    thread.join()

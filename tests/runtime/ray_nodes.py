@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import pathlib
-import signal
 import sys
 import threading
 import warnings
@@ -29,6 +28,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from ray import cluster_utils
 
+from tests import processes
 from tff_clipping import runtime
 
 _VALUES = [
@@ -138,12 +138,16 @@ def _print(**values) -> None:
 
 
 def _add_node(cluster: cluster_utils.Cluster, name: str, **resources):
-  return cluster.add_node(
+  node = cluster.add_node(
+    wait=False,
     node_name=name,
     node_ip_address='127.0.0.1',
     include_dashboard=False,
     **resources,
   )
+  # Longer than Ray itself would.
+  cluster._wait_for_node(node, timeout=300)
+  return node
 
 
 def _connect_to_head(cluster: cluster_utils.Cluster) -> None:
@@ -179,7 +183,7 @@ def _slow_sum(folder: pathlib.Path):
 
 @contextlib.contextmanager
 def _killed_in_mid_round(node, folder: pathlib.Path) -> Iterator[None]:
-  """Kills a node's raylet when a few clients have started in the body."""
+  """Kills a node when a few clients have started in the body."""
   for path in folder.iterdir():
     path.unlink()
   pid = node.all_processes['raylet'][0].process.pid
@@ -189,13 +193,16 @@ def _killed_in_mid_round(node, folder: pathlib.Path) -> Iterator[None]:
     while len(list(folder.iterdir())) < 4:
       if is_over.wait(0.01):
         return
-    os.kill(pid, signal.SIGKILL)
+    # With its workers: what they do after its end may still arrive, or not.
+    processes.kill_with_descendants(pid)
 
   thread = threading.Thread(target=wait)
   thread.start()
-  yield
-  is_over.set()
-  thread.join()
+  try:
+    yield
+  finally:
+    is_over.set()
+    thread.join()
 
 
 if __name__ == '__main__':

@@ -12,7 +12,10 @@ import time
 import pandas as pd
 import pytest
 
-pytestmark = pytest.mark.slow
+from tests import processes
+
+# One Ray at a time: several are slow to start.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 
 _ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -73,56 +76,19 @@ def _finish(process, code=0):
 
 
 def _wait_for_round(process, output_dir, round_num):
-  while process.poll() is None:
-    with contextlib.suppress(OSError):
-      lines = (output_dir / 'metrics.csv').read_text().splitlines()
-      if len(lines) > round_num + 1:
-        # In the midst of the next one.
-        time.sleep(0.3)
-        return
-    time.sleep(0.05)
-  raise AssertionError(process.communicate())
-
-
-def _workers(process):
-  """Returns the processes in which a run's actors are."""
-  return [pid for pid in _descendants(process.pid) if _is_worker(pid)]
+  """Waits until a round has ended, and is in the midst of the next one."""
+  path = output_dir / 'metrics.csv'
+  # The names of the columns, and round 0.
+  processes.wait_for(
+    lambda: processes.num_lines(path) >= round_num + 2, process
+  )
+  time.sleep(0.3)
 
 
 def _is_worker(pid):
+  """Whether one of a run's actors is in a process."""
   with contextlib.suppress(OSError):
     return b'ray::Worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
-  return False
-
-
-def _descendants(pid):
-  parents = {}
-  for folder in pathlib.Path('/proc').iterdir():
-    with contextlib.suppress(OSError, ValueError):
-      fields = (folder / 'stat').read_text().rsplit(')', 1)[1].split()
-      parents[int(folder.name)] = int(fields[1])
-  found = [pid]
-  for one in found:
-    found.extend(child for child, parent in parents.items() if parent == one)
-  return found[1:]
-
-
-def _assert_ended(pids):
-  """Checks that nothing is left running; the last ones end in their time."""
-  for _ in range(100):
-    left = [pid for pid in pids if _is_running(pid)]
-    if not left:
-      return
-    time.sleep(0.1)
-  raise AssertionError(
-    [pathlib.Path(f'/proc/{pid}/cmdline').read_text() for pid in left]
-  )
-
-
-def _is_running(pid):
-  with contextlib.suppress(OSError):
-    stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
-    return stat.rsplit(')', 1)[1].split()[0] != 'Z'
   return False
 
 
@@ -150,13 +116,14 @@ def _num_releases(output_dir):
 def test_a_private_run_that_loses_a_worker(tmp_path, cache_dir):
   _finish(_start(tmp_path / 'here', cache_dir, **_DP, num_shards=2))
   process = _start(tmp_path / 'ray', cache_dir, **_DP, **_RAY)
-  _wait_for_round(process, tmp_path / 'ray', 2)
-  started = _descendants(process.pid)
-  workers = _workers(process)
-  # Two, and the spare one.
-  assert len(workers) == 3
-  os.kill(workers[0], signal.SIGKILL)
-  errors = _finish(process)
+  with processes.ended_at_last(process):
+    _wait_for_round(process, tmp_path / 'ray', 1)
+    started = processes.descendants(process.pid)
+    workers = [p.pid for p in started if _is_worker(p.pid)]
+    # Two, and the spare one.
+    assert len(workers) == 3
+    os.kill(workers[0], signal.SIGKILL)
+    errors = _finish(process)
   # The same model, and each round is released and charged once.
   _assert_equal(tmp_path / 'ray', tmp_path / 'here')
   assert _num_releases(tmp_path / 'ray') == 6
@@ -165,17 +132,18 @@ def test_a_private_run_that_loses_a_worker(tmp_path, cache_dir):
   assert 'Lost a worker on node 127.0.0.1' in lines[0]
   assert f'process {workers[0]}' in lines[0]
   assert all('A new worker is ready' in line for line in lines[1:]), errors
-  _assert_ended(started)
+  processes.wait_until_ended(started)
 
 
 def test_a_run_goes_on_in_another_runtime(tmp_path, cache_dir):
   _finish(_start(tmp_path / 'here', cache_dir, **_CE, num_shards=2))
   process = _start(tmp_path / 'both', cache_dir, **_CE, **_RAY)
-  _wait_for_round(process, tmp_path / 'both', 2)
-  started = _descendants(process.pid)
-  process.send_signal(signal.SIGTERM)
-  assert _finish(process, code=143) == ''
-  _assert_ended(started)
+  with processes.ended_at_last(process):
+    _wait_for_round(process, tmp_path / 'both', 1)
+    started = processes.descendants(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert _finish(process, code=143) == ''
+  processes.wait_until_ended(started)
   # Other shards would be other bits.
   other = _start(tmp_path / 'both', cache_dir, **_CE, num_shards=3)
   assert '--num_shards must be that of the run' in _finish(other, code=2)

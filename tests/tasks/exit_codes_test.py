@@ -8,10 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
+
+from tests import processes
 
 pytestmark = pytest.mark.slow
 
@@ -122,13 +123,11 @@ def test_a_spent_budget(tmp_path, cache_dir):
 def test_sigterm_and_a_damaged_checkpoint(tmp_path, cache_dir):
   folder = tmp_path / 'run'
   process = _start(folder, cache_dir, num_rounds=400, rounds_per_checkpoint=3)
-  for _ in range(900):
-    time.sleep(0.1)
+  with processes.ended_at_last(process):
     metrics = folder / 'metrics.csv'
-    if metrics.exists() and len(pd.read_csv(metrics)) > 5:
-      break
-  process.send_signal(signal.SIGTERM)
-  output, errors = process.communicate(timeout=60)
+    processes.wait_for(lambda: processes.num_lines(metrics) > 6, process)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=300)
   assert process.returncode == 143, errors
   assert 'Stopped by SIGTERM after round' in output
   assert errors == ''

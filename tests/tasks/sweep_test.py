@@ -5,13 +5,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
 
 from tasks import sweep_table
 from tasks.run_folder import RunFolder
+from tests import processes
 
 _ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -118,19 +118,17 @@ def test_an_interrupted_sweep_is_continued(tmp_path):
   grid.write_text(_GRID)
   runs = tmp_path / 'runs'
   cache = f'--cache_dir={tmp_path / "cache"}'
-  process = _start(grid, runs, cache)
   first, second, third = (runs / f'num_rounds={t}' for t in (2, 150, 3))
-  for _ in range(1200):
-    time.sleep(0.1)
+  with processes.ended_at_last(_start(grid, runs, cache)) as process:
+    processes.wait_for(first.exists, process)
+    # Only one sweep at a time.
+    code, _, errors = _sweep(grid, runs, cache)
+    assert code == 2
+    assert 'one sweep at a time' in errors
     metrics = second / 'metrics.csv'
-    if metrics.exists() and len(pd.read_csv(metrics)) > 3:
-      break
-  # Only one sweep at a time.
-  code, _, errors = _sweep(grid, runs, cache)
-  assert code == 2
-  assert 'one sweep at a time' in errors
-  process.send_signal(signal.SIGINT)
-  output, errors = process.communicate(timeout=60)
+    processes.wait_for(lambda: processes.num_lines(metrics) > 4, process)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=300)
   assert process.returncode == 130, errors
   assert 'the same command continues' in output
   assert 'Traceback' not in errors

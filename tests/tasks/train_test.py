@@ -6,10 +6,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
+
+from tests import processes
 
 _ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -212,9 +213,10 @@ def test_ctrl_c_ends_cleanly_and_the_run_goes_on(tmp_path, cache_dir):
     stdout=subprocess.PIPE,
     text=True,
   )
-  _wait_for_round(tmp_path / 'run' / 'metrics.csv', 5)
-  process.send_signal(signal.SIGINT)
-  output, errors = process.communicate(timeout=60)
+  with processes.ended_at_last(process):
+    _wait_for_round(process, tmp_path / 'run', 5)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=300)
   assert process.returncode == 130, errors
   assert errors == ''
   assert 'the same command continues' in output
@@ -225,17 +227,14 @@ def test_ctrl_c_ends_cleanly_and_the_run_goes_on(tmp_path, cache_dir):
 
 
 def test_one_program_at_a_time(tmp_path, cache_dir):
-  command = _command(tmp_path / 'run', cache_dir, num_rounds=2000)
+  command = _command(tmp_path / 'run', cache_dir, num_rounds=100_000)
   process = subprocess.Popen(
     command, cwd=_ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
   )
-  try:
-    _wait_for_round(tmp_path / 'run' / 'metrics.csv', 1)
-    result = _train(tmp_path / 'run', cache_dir, num_rounds=2000)
+  with processes.ended_at_last(process):
+    _wait_for_round(process, tmp_path / 'run', 1)
+    result = _train(tmp_path / 'run', cache_dir, num_rounds=100_000)
     _assert_refused(result, '--output_dir', 'one program at a time')
-  finally:
-    process.kill()
-    process.wait()
 
 
 def test_help_is_short_and_complete():
@@ -250,12 +249,9 @@ def test_help_is_short_and_complete():
     assert f'--{flag}' in result.stdout.replace('--[no]', '--')
 
 
-def _wait_for_round(path, round_num):
-  """Waits until the metrics hold a round; a minute and a half at most."""
-  for _ in range(900):
-    time.sleep(0.1)
-    if path.exists():
-      rounds = pd.read_csv(path)['round_num']
-      if len(rounds) and rounds.iloc[-1] >= round_num:
-        return
-  raise TimeoutError(f'{path} has no round {round_num}.')
+def _wait_for_round(process, output_dir, round_num):
+  path = output_dir / 'metrics.csv'
+  # The names of the columns, and round 0.
+  processes.wait_for(
+    lambda: processes.num_lines(path) >= round_num + 2, process
+  )
