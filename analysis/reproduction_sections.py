@@ -333,8 +333,11 @@ def privacy_section(
         'What DP-FedAvg costs when its noise is calibrated for each way: the '
         'MLP of Table 3 (MNIST for EMNIST), at the same target. The accountant '
         'is RDP, as in the paper; by PLD a fixed P needs less noise (above), '
-        'and would cost less than here. Repeat with `python -m tasks.reproduce '
-        'table3_mlp_emnist_noniid_dp`.'
+        'and would cost less than here. Repeat with `'
+        + rows.reproduce_command(
+          'table3_mlp_emnist_noniid_ce table3_mlp_emnist_noniid_dp', [0]
+        )
+        + '`.'
       ),
       document.Table(variants),
     ]

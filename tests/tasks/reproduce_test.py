@@ -1,6 +1,7 @@
 """Tests of what is run for docs/reproduction.md."""
 
 import pathlib
+import re
 
 import pytest
 
@@ -106,3 +107,24 @@ def test_data_folder_is_for_runs_that_read_files():
   assert '--data_dir=data' not in embedded
   assert '--cache_dir=cache' in digits
   assert '--cache_dir=cache' in embedded
+
+
+def test_commands_of_the_page_make_its_runs():
+  page = pathlib.Path('docs/reproduction.md').read_text(encoding='utf-8')
+  commands = re.findall(r'`python -m tasks\.reproduce ([^`]*)`', page)
+  assert len(commands) > 20
+  made = set()
+  for command in commands:
+    words = command.split()
+    seeds = [w for w in words if w.startswith('--seeds=')]
+    made.update(
+      _names(
+        *(w for w in words if not w.startswith('--')),
+        seeds=[int(s) for s in (seeds or ['--seeds=0'])[0][8:].split(',')],
+      )
+    )
+  published = {
+    path.parent.name for path in pathlib.Path('results').glob('*/config.json')
+  }
+  assert published
+  assert published <= made
