@@ -130,11 +130,7 @@ def _key(run: results.Run) -> tuple:
     run.experiment.get('target_epsilon'),
     run.experiment.get('target_delta'),
     run.threshold if run.clips_models else None,
-    *(
-      (key, value)
-      for key, value in run.setting()
-      if key not in results.SEED_KEYS
-    ),
+    *results.setting_without_seed(run),
   )
 
 

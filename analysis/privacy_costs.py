@@ -36,16 +36,16 @@ def cost_table(
     for row in rows.at_all_scales(paper_rows)
     for run in row.runs('dp_fed_avg')[:1]
   ]
-  seen = {_without_seed(run) for _, run in named}
+  seen = {results.setting_without_seed(run) for _, run in named}
   for group in groups:
     for run in group:
       if (
         run.algorithm == 'dp_fed_avg'
         and run.is_complete
         and _sampling(run) == 'poisson'
-        and _without_seed(run) not in seen
+        and results.setting_without_seed(run) not in seen
       ):
-        seen.add(_without_seed(run))
+        seen.add(results.setting_without_seed(run))
         named.append((f'beyond: {paper.setting_title(run)}', run))
   lines = []
   for name, run in named:
@@ -71,23 +71,37 @@ def cost_table(
   return pd.DataFrame(lines)
 
 
+def variant_groups(
+  groups: Sequence[Sequence[results.Run]],
+) -> list[Sequence[results.Run]]:
+  """The groups of which DP-FedAvg was run with another sampling than Poisson.
+
+  Args:
+    groups: Groups of comparable runs.
+
+  Returns:
+    Those in which one has another sampling, and those that differ from them in
+    the seed alone.
+  """
+  return results.with_other_seeds(
+    [
+      group
+      for group in groups
+      if {'paper', 'fixed_size'} & {_sampling(run) for run in group}
+    ],
+    groups,
+  )
+
+
 def variant_table(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:
   """DP-FedAvg with its noise calibrated for each way to draw cohorts.
 
   Args:
-    groups: Groups of comparable runs; those in which one run of DP-FedAvg has
-      another sampling than Poisson are shown, and the others of their setting.
+    groups: What `variant_groups` returns.
 
   Returns:
     Columns for a table; a row for each way that was run.
   """
-  several = [
-    group
-    for group in groups
-    if {'paper', 'fixed_size'} & {_sampling(run) for run in group}
-  ]
-  settings = [_without_seed(group[0]) for group in several]
-  of_setting = [g for g in groups if _without_seed(g[0]) in settings]
   lines = []
   for sampling, way in _WAYS.items():
     chosen = [
@@ -96,7 +110,7 @@ def variant_table(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:
         for run in group
         if run.algorithm != 'dp_fed_avg' or _sampling(run) == sampling
       )
-      for group in of_setting
+      for group in groups
     ]
     drop = rows.drop_of(chosen, 'dp_fed_avg', 'ce_fed_avg')
     if drop is None:
@@ -178,9 +192,3 @@ def _number(run: results.Run, key: str) -> float:
 
 def _sampling(run: results.Run) -> str | None:
   return (run.privacy or {}).get('sampling')
-
-
-def _without_seed(run: results.Run) -> tuple:
-  return tuple(
-    (key, value) for key, value in run.setting() if key not in results.SEED_KEYS
-  )

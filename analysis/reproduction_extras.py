@@ -1,7 +1,7 @@
 """The sections of docs/reproduction.md on what the paper does not tabulate."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -15,30 +15,19 @@ _Groups = Sequence[Sequence[results.Run]]
 
 def model_clipping_section(groups: _Groups) -> list[document.Block]:
   """Difference clipping beside model clipping."""
+  chosen = results.with_other_seeds(
+    _groups_of(groups, lambda run: run.clips_models), groups
+  )
   lines = []
-  for group in _groups_of(groups, lambda run: run.clips_models):
-    for run in tables.ordered(group):
-      if run.algorithm == 'dp_fed_avg' or not run.is_complete:
-        continue
-      lines.append(
-        {
-          'algorithm': paper.algorithm_name(run),
-          'data': paper.data_name(run),
-          'clips': {
-            'fed_avg': 'nothing',
-            'ce_fed_avg': 'updates',
-            'model_clipping_fed_avg': 'models',
-          }[run.algorithm],
-          'c': tables.format_number(run.threshold, '.4g'),
-          'clipped (%)': tables.format_number(
-            100 * run.clipped_fraction, '.0f'
-          ),
-          'final accuracy (%)': f'{run.final_accuracy:.2f}',
-          'drop (points)': tables.format_number(
-            tables.accuracy_drop(run, group), '.2f'
-          ),
-          'seed': str(run.seed),
-        }
+  for algorithm, clips in (
+    ('fed_avg', 'nothing'),
+    ('ce_fed_avg', 'updates'),
+    ('model_clipping_fed_avg', 'models'),
+  ):
+    # Thresholds on models are flags; those on updates are of each seed.
+    for threshold in _thresholds(chosen) if clips == 'models' else [None]:
+      lines += _lines(
+        chosen, algorithm, threshold, {'clips': clips}, with_privacy=False
       )
   return _section(
     'Difference clipping against model clipping',
@@ -52,76 +41,54 @@ def model_clipping_section(groups: _Groups) -> list[document.Block]:
     f'proportional to c.{_noise_ratios(groups)} DP-FedAvg with clipped models '
     'was not run.',
     lines,
-    rows.reproduce_command(
-      'table3_mlp_emnist_noniid_ce table3_mlp_emnist_noniid_model_clipping',
-      [0],
-    ),
+    'table3_mlp_emnist_noniid_ce table3_mlp_emnist_noniid_model_clipping',
+    chosen,
   )
 
 
 def mobilenet_section(groups: _Groups) -> list[document.Block]:
   """MobileNetV2 on CIFAR-10, which Table 4 does not have."""
-  lines = []
-  for group in groups:
-    if (group[0].model, group[0].task) == ('mobilenet_v2', 'cifar10'):
-      lines += _plain_lines(group)
+  chosen = [
+    group
+    for group in groups
+    if (group[0].model, group[0].task) == ('mobilenet_v2', 'cifar10')
+  ]
   return _section(
     'MobileNetV2 on CIFAR-10',
     'The paper’s Table 4 does not have it. IID, with N, P, Q, batch and T of '
-    'the other large models here. The drop of DP-FedAvg is from FedAvg.',
-    lines,
-    rows.reproduce_command('mobilenet_v2_cifar10_iid', [0]),
+    'the other large models here. Drops are from FedAvg.',
+    _lines_of_all(chosen),
+    'mobilenet_v2_cifar10_iid',
+    chosen,
   )
 
 
 def writers_section(groups: _Groups) -> list[document.Block]:
   """The natural federation: a client for each writer."""
-  lines = []
-  for group in _groups_of(groups, lambda run: run.partition == 'natural'):
-    lines += _plain_lines(group)
+  chosen = _groups_of(groups, lambda run: run.partition == 'natural')
   return _section(
     'A natural federation: MNIST by its writers',
     'The paper makes its clients by label. Here a client is one of the 539 '
     'people who wrote MNIST’s training digits, 19 to 131 each; P / N is 1/24 '
-    'as in the paper, T and all else as in its MLP runs. The drop of DP-FedAvg '
-    'is from FedAvg.',
-    lines,
-    rows.reproduce_command('mlp_mnist_writers', [0]),
+    'as in the paper, T and all else as in its MLP runs. Drops are from '
+    'FedAvg.',
+    _lines_of_all(chosen),
+    'mlp_mnist_writers',
+    chosen,
   )
 
 
 def sample_section(groups: _Groups) -> list[document.Block]:
   """The row that `make reproduce-smallest` repeats."""
-  lines = []
   chosen = _groups_of(groups, lambda run: run.task == 'embedded_digits')
-  for algorithm in paper.ALGORITHM_NAMES:
-    runs = [
-      run
-      for group in chosen
-      for run in group
-      if run.algorithm == algorithm and run.is_complete
-    ]
-    if runs:
-      lines.append(
-        {
-          'algorithm': paper.algorithm_name(runs[0]),
-          'data': paper.STAND_INS['embedded_digits'],
-          'final accuracy (%)': tables.mean_and_spread(
-            [run.final_accuracy for run in runs]
-          ),
-          'ε': tables.format_number(tables.epsilon_spent(runs[0]), '.3g')
-          if runs[0].is_private
-          else tables.MISSING,
-        }
-      )
-  seeds = sorted({group[0].seed or 0 for group in chosen})
   return _section(
     'The smallest row: a sample of MNIST',
     'The MLP on the 4,000 digits that come with the package: 500 clients of 8, '
-    'P = 100, T = 60, δ = 1e-4. `make reproduce-smallest` runs it again with '
-    'seed 0 and prints its figures beside these.',
-    lines,
-    rows.reproduce_command('mlp_embedded_digits', seeds),
+    'P = 100, T = 60. `make reproduce-smallest` runs it again with seed 0 and '
+    'prints its figures beside these. Drops are from FedAvg.',
+    _lines_of_all(chosen),
+    'mlp_embedded_digits',
+    chosen,
   )
 
 
@@ -178,12 +145,82 @@ def search_section(
   return [*blocks, document.Table(pd.DataFrame(lines))]
 
 
-def _plain_lines(group: Sequence[results.Run]) -> list[dict[str, str]]:
-  table = tables.format_run_table(tables.run_table(group))
-  finished = [run.is_complete for run in tables.ordered(group)]
-  table = table[finished].drop(columns=['model', 's/round'])
-  table.insert(0, 'data', paper.data_name(group[0]))
-  return table.to_dict('records')
+def _lines_of_all(groups: _Groups) -> list[dict[str, str]]:
+  """A line for each of the paper's algorithms, over seeds."""
+  return [
+    line
+    for algorithm in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+    for line in _lines(groups, algorithm, None, {}, with_privacy=True)
+  ]
+
+
+def _lines(
+  groups: _Groups,
+  algorithm: str,
+  threshold: float | None,
+  more: Mapping[str, str],
+  *,
+  with_privacy: bool,
+) -> list[dict[str, str]]:
+  """A line on an algorithm over seeds, or none where it was not run.
+
+  Args:
+    groups: Groups of comparable runs, one for each seed.
+    algorithm: The algorithm.
+    threshold: Only runs with this threshold; None for all.
+    more: More columns.
+    with_privacy: Whether there are columns of z, ε and δ.
+  """
+  chosen = [
+    [
+      run
+      for run in group
+      if run.is_complete
+      and (
+        run.algorithm == 'fed_avg'
+        or (run.algorithm == algorithm and threshold in (None, run.threshold))
+      )
+    ]
+    for group in groups
+  ]
+  runs = [r for group in chosen for r in group if r.algorithm == algorithm]
+  if not runs:
+    return []
+  drop = rows.drop_of(chosen, algorithm, 'fed_avg')
+  private = {}
+  if with_privacy:
+    row = tables.format_run_table(tables.run_table(runs[:1])).iloc[0]
+    private = {key: row[key] for key in ('noise multiplier', 'ε', 'δ')}
+  return [
+    {
+      'algorithm': paper.algorithm_name(runs[0]),
+      'data': paper.data_name(runs[0]),
+      **more,
+      'rounds': str(runs[0].num_rounds),
+      'final accuracy (%)': tables.mean_and_spread(
+        [run.final_accuracy for run in runs]
+      ),
+      'drop (points)': (
+        tables.MISSING if drop is None or algorithm == 'fed_avg' else str(drop)
+      ),
+      'c': _mean([run.threshold for run in runs], '.3g'),
+      'clipped (%)': _mean([100 * run.clipped_fraction for run in runs], '.0f'),
+      **private,
+      'seeds': str(len(runs)),
+    }
+  ]
+
+
+def _mean(values: Sequence[float | None], spec: str) -> str:
+  if None in values:
+    return tables.MISSING
+  return tables.format_number(sum(values) / len(values), spec)
+
+
+def _thresholds(groups: _Groups) -> list[float]:
+  return sorted(
+    {run.threshold for group in groups for run in group if run.clips_models}
+  )
 
 
 def _noise_ratios(groups: _Groups) -> str:
@@ -209,14 +246,23 @@ def _groups_of(groups: _Groups, condition) -> list[Sequence[results.Run]]:
 
 
 def _section(
-  title: str, text: str, lines: Sequence[dict[str, str]], command: str
+  title: str,
+  text: str,
+  lines: Sequence[dict[str, str]],
+  stem: str,
+  groups: _Groups,
 ) -> list[document.Block]:
   heading = document.Heading(title)
+  seeds = sorted({group[0].seed or 0 for group in groups}) or [0]
+  command = rows.reproduce_command(stem, seeds)
   if not lines:
     return [heading, document.Paragraph(f'Not run yet: `{command}`.')]
   return [
     heading,
-    document.Paragraph(text),
+    document.Paragraph(
+      f'{text} ± is the standard deviation over seeds for accuracies, and half '
+      'of the 95 % interval for drops.'
+    ),
     document.Table(pd.DataFrame(lines)),
     document.Paragraph(f'Repeat with `{command}`.'),
   ]

@@ -326,8 +326,10 @@ def privacy_section(
   if len(costs) == 0:
     return [*blocks, document.Paragraph('No run of DP-FedAvg is finished.')]
   blocks.append(document.Table(costs))
-  variants = privacy_costs.variant_table(groups)
+  of_variants = privacy_costs.variant_groups(groups)
+  variants = privacy_costs.variant_table(of_variants)
   if len(variants):
+    seeds = sorted({group[0].seed or 0 for group in of_variants})
     blocks += [
       document.Paragraph(
         'What DP-FedAvg costs when its noise is calibrated for each way: the '
@@ -335,7 +337,7 @@ def privacy_section(
         'is RDP, as in the paper; by PLD a fixed P needs less noise (above), '
         'and would cost less than here. Repeat with `'
         + rows.reproduce_command(
-          'table3_mlp_emnist_noniid_ce table3_mlp_emnist_noniid_dp', [0]
+          'table3_mlp_emnist_noniid_ce table3_mlp_emnist_noniid_dp', seeds
         )
         + '`.'
       ),

@@ -274,6 +274,21 @@ def group_by_setting(runs: Sequence[Run]) -> list[list[Run]]:
   return list(groups.values())
 
 
+def setting_without_seed(run: Run) -> tuple[tuple[str, Any], ...]:
+  """What runs share that differ in the seed alone."""
+  return tuple(
+    (key, value) for key, value in run.setting() if key not in SEED_KEYS
+  )
+
+
+def with_other_seeds(
+  chosen: Sequence[Sequence[Run]], groups: Sequence[Sequence[Run]]
+) -> list[Sequence[Run]]:
+  """Those of some groups that are chosen or differ from one in the seed."""
+  settings = {setting_without_seed(group[0]) for group in chosen}
+  return [g for g in groups if setting_without_seed(g[0]) in settings]
+
+
 def differing_settings(one: Run, other: Run) -> list[str]:
   """Why two runs may not be compared, as `seed: 1 against 2`; may be empty."""
   return [

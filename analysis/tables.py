@@ -261,11 +261,7 @@ def _group_without_seed(
 ) -> list[list[Sequence[results.Run]]]:
   by_setting: dict[Any, list[Sequence[results.Run]]] = {}
   for group in groups:
-    setting = tuple(
-      (key, value)
-      for key, value in group[0].setting()
-      if key not in results.SEED_KEYS
-    )
+    setting = results.setting_without_seed(group[0])
     by_setting.setdefault(setting, []).append(group)
   return list(by_setting.values())
 
