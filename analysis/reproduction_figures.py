@@ -28,7 +28,9 @@ def write_figures(
   blocks: list[document.Block] = [
     document.Heading("The paper's figures"),
     document.Paragraph(
-      'Of seed 0. MNIST stands in for EMNIST. A panel is a row of the tables.'
+      'Of seed 0. MNIST stands in for EMNIST. A panel is a row of the tables '
+      'above at one scale: for accuracies that with all algorithms, for norms '
+      'and angles that of the most rounds.'
     ),
   ]
   blocks += sections.accuracy_section(shown, folder)[1:]
