@@ -73,17 +73,23 @@ def relative_spread(run: results.Run) -> float:
   return float(np.mean(from_updates)) if from_updates else math.nan
 
 
-def absolute_spread(run: results.Run) -> float:
-  """The standard deviation of the clients' update norms, the mean over rounds.
+def spreads_at(
+  runs: Sequence[results.Run], t: int = paper.FIGURE_ROUND
+) -> tuple[float, float]:
+  """The spread of the clients' update norms in one round.
 
   Args:
-    run: A run, usually of FedAvg.
+    runs: Runs that differ in the seed alone, usually of FedAvg.
+    t: The round, 0 being the first.
 
   Returns:
-    The mean of std(‖Δx_i‖) over the rounds of `metrics.csv`; NaN where it was
-    not measured.
+    std(‖Δx_i‖) / mean(‖Δx_i‖) and std(‖Δx_i‖), the means over the runs, from
+    `metrics.csv`; NaN where it was not measured.
   """
-  return float(run.metrics['update_norm_std'].mean())
+  found = pd.concat([run.metrics for run in runs])
+  found = found[found['round_num'] == t + 1]
+  stds = found['update_norm_std']
+  return float((stds / found['update_norm_mean']).mean()), float(stds.mean())
 
 
 def pairs(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:

@@ -31,13 +31,13 @@ def model_clipping_section(groups: _Groups) -> list[document.Block]:
       )
   return _section(
     'Difference clipping against model clipping',
-    'The MLP of Table 3. Claims 2.1 and 2.2 say of an example on a line that '
-    'a clipped model comes to rest away from the minimiser, and that clipped '
-    'updates with a small enough learning rate reach it. At the same '
-    'threshold as updates, a clipped model learns next to nothing here. The '
-    'norm of a model is far larger than that of an update, and with a '
-    'threshold to match (9, half of the norm of the initial model) it loses '
-    'no more than clipped updates do; but the noise of the same ε is '
+    'The MLP of Table 3. The paper shows that model clipping can come to rest '
+    'away from the minimiser (Claim 2.1), and that with suitable η_l and Q '
+    'difference clipping reaches it (Claim 2.2). Here, at the threshold of the '
+    'updates, clipped models learn little. The norm of a model is far larger '
+    'than that of an update, and with a threshold to match (9, half of the '
+    'norm of the initial model) they lose about as little as clipped updates '
+    'do; but the noise of the same ε is '
     f'proportional to c.{_noise_ratios(groups)} DP-FedAvg with clipped models '
     'was not run.',
     lines,
@@ -106,7 +106,8 @@ def search_section(
       'optimistic for that, for all algorithms of a row alike. Where not the '
       'highest is used, the two are within the error of the test images. '
       'Where the rate that is used is the lowest of its search, a lower one '
-      'might be better. MNIST stands in for EMNIST.'
+      'might be better. A rate at which the run diverged has the accuracy of '
+      'its last evaluation. MNIST stands in for EMNIST.'
     ),
   ]
   lines = []

@@ -29,20 +29,23 @@ _VARIANT_SAMPLINGS = ('paper', 'fixed_size')
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """A figure in points with its standard error.
+  """A figure in points with its errors.
 
   Attributes:
     value: The figure; the mean over seeds.
-    error: Its standard error, in points.
+    error: Its standard error from seed to seed, in points, or what stands in
+      for that with one seed.
     num_seeds: The number of seeds.
-    degrees: The degrees of freedom of the error; infinite where it is not
-      estimated from seeds.
+    degrees: The degrees of freedom of `error`.
+    test_error: Its standard error by the choice of the test images, in points,
+      as if each run had its own: all seeds have the same.
   """
 
   value: float
   error: float
   num_seeds: int
   degrees: float = math.inf
+  test_error: float = 0.0
 
   def __str__(self) -> str:
     return f'{tables.format_number(self.value, ".2f")} ± {self.margin:.2f}'
@@ -50,7 +53,8 @@ class Estimate:
   @property
   def margin(self) -> float:
     """Half of the 95 % interval, by Student's t, in points."""
-    return self.error * float(stats.t.ppf(0.975, self.degrees))
+    of_seeds = self.error * float(stats.t.ppf(0.975, self.degrees))
+    return math.hypot(of_seeds, self.test_error * float(stats.norm.ppf(0.975)))
 
   @property
   def is_clear(self) -> bool:
@@ -69,6 +73,7 @@ class Estimate:
       error,
       min(self.num_seeds, other.num_seeds),
       error**4 / sum(shares) if sum(shares) > 0 else math.inf,
+      math.hypot(self.test_error, other.test_error),
     )
 
 
@@ -161,7 +166,8 @@ class Row:
     runs = self.runs(algorithm)
     return estimate(
       [run.final_accuracy for run in runs],
-      [_error(run) for run in runs],
+      [run.accuracy_by_round['accuracy'] for run in runs],
+      [_test_error(run) for run in runs],
     )
 
   def drop(self, algorithm: str) -> Estimate | None:
@@ -193,40 +199,70 @@ def drop_of(
     baseline: The algorithm that it is compared with.
 
   Returns:
-    The drop in points, or None where no group has both. Its error is that of
-    seeds, where there are several, else that of the test set and of the drops
-    at the last evaluations.
+    The drop in points, or None where no group has both.
   """
-  found = _pairs(groups, algorithm, baseline)
-  return estimate(
-    [other.final_accuracy - run.final_accuracy for other, run in found],
-    [_drop_error(other, run) for other, run in found],
-  )
+  return difference(_pairs(groups, algorithm, baseline))
+
+
+def difference(
+  pairs: Sequence[tuple[results.Run, results.Run]], at: float = 1.0
+) -> Estimate | None:
+  """How much more accurate one run is than another, over seeds.
+
+  Args:
+    pairs: Two runs of each seed.
+    at: The share of the rounds of the first at which it is looked at.
+
+  Returns:
+    The accuracy of the first less that of the second at its end, in points;
+    None where there is no pair.
+  """
+  values, last = [], []
+  for one, two in pairs:
+    first = accuracy_at(one, int(at * one.num_rounds))
+    values.append(first - two.final_accuracy)
+    both = one.accuracy_by_round.merge(two.accuracy_by_round, on='round_num')
+    last.append(both['accuracy_x'] - both['accuracy_y'])
+  tests = [math.hypot(_test_error(one), _test_error(two)) for one, two in pairs]
+  return estimate(values, last, tests)
+
+
+def accuracy_at(run: results.Run, round_num: int) -> float:
+  """The accuracy of the last evaluation up to a round, in percent."""
+  evaluated = run.accuracy_by_round
+  earlier = evaluated[evaluated['round_num'] <= round_num]
+  return float(earlier['accuracy'].iloc[-1]) if len(earlier) else math.nan
 
 
 def estimate(
-  values: Sequence[float], errors: Sequence[float]
+  values: Sequence[float],
+  courses: Sequence[Sequence[float]],
+  test_errors: Sequence[float],
 ) -> Estimate | None:
-  """The mean of values with its standard error.
+  """The mean of values with its errors.
 
   Args:
     values: One a seed.
-    errors: What is known of each value's own error, used for a single one.
+    courses: The same figure at the evaluations of each run. Of a single one,
+      the spread at the last three stands in for that of seeds; where the figure
+      still rises or falls, that is in it.
+    test_errors: The error of each by the choice of the test images.
 
   Returns:
-    The estimate. From two values on, the error is that of their mean.
+    The estimate; None without a value.
   """
   if not values:
     return None
-  if len(values) == 1:
-    return Estimate(values[0], errors[0], 1)
-  spread = float(np.std(values, ddof=1))
-  return Estimate(
-    float(np.mean(values)),
-    spread / math.sqrt(len(values)),
-    len(values),
-    len(values) - 1,
-  )
+  count = len(values)
+  test_error = float(np.mean(test_errors))
+  if count > 1:
+    error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    return Estimate(float(np.mean(values)), error, count, count - 1, test_error)
+  last = np.asarray(courses[0], float)[-_LAST_EVALUATIONS:]
+  if len(last) < 2:
+    return Estimate(values[0], 0.0, 1, math.inf, test_error)
+  error = float(np.std(last, ddof=1))
+  return Estimate(values[0], error, 1, len(last) - 1, test_error)
 
 
 def scale_of(run: results.Run) -> tuple:
@@ -313,31 +349,7 @@ def _pairs(
   return found
 
 
-def _drop_error(one: results.Run, two: results.Run) -> float:
-  """The standard error of the difference of two final accuracies, in points.
-
-  That of the test set, and the spread of the difference over the last
-  evaluations that both have, which stands in for the spread over seeds. That
-  both accuracies still rise is no part of it.
-  """
-  both = one.accuracy_by_round.merge(two.accuracy_by_round, on='round_num')
-  last = (both['accuracy_x'] - both['accuracy_y'])[-_LAST_EVALUATIONS:]
-  spread = float(np.std(last)) if len(last) else 0.0
-  return math.hypot(_sampling_error(one), _sampling_error(two), spread)
-
-
-def _error(run: results.Run) -> float:
-  """The standard error of a run's final accuracy, in points.
-
-  That of the test set, and the spread of the last evaluations, which stands in
-  for the spread over seeds.
-  """
-  last = run.accuracy_by_round['accuracy'].to_numpy()[-_LAST_EVALUATIONS:]
-  spread = float(np.std(last)) if len(last) else 0.0
-  return math.hypot(_sampling_error(run), spread)
-
-
-def _sampling_error(run: results.Run) -> float:
+def _test_error(run: results.Run) -> float:
   """The error of a final accuracy by the test set, as of independent draws."""
   share = run.final_accuracy / 100.0
   count = (run.config.get('task') or {}).get('num_test_examples')

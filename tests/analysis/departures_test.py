@@ -23,26 +23,29 @@ def test_noise_is_compared_with_the_threshold(tmp_path):
 
 
 def test_half_way_is_the_evaluation_up_to_half_of_the_rounds(tmp_path):
-  for algorithm, accuracies in (
-    ('fed_avg', (0.1, 0.5, 0.7, 0.8, 0.9)),
-    ('ce_fed_avg', (0.1, 0.2, 0.3, 0.4, 0.75)),
-  ):
-    run_folders.write_run(
-      tmp_path / algorithm,
-      algorithm=algorithm,
-      accuracies=accuracies,
-      examples_per_client=125,
-    )
+  for seed in (0, 1):
+    for algorithm, accuracies in (
+      ('fed_avg', (0.1, 0.5, 0.7, 0.8, 0.9)),
+      ('ce_fed_avg', (0.1, 0.2, 0.3, 0.4, 0.75)),
+    ):
+      run_folders.write_run(
+        tmp_path / f'{algorithm}_{seed}',
+        algorithm=algorithm,
+        accuracies=accuracies,
+        examples_per_client=125,
+        seed=seed,
+      )
   (line,) = departures.half_way_table(run_folders.paper_rows(tmp_path)).to_dict(
     'records'
   )
   assert line['FedAvg, half of the rounds (%)'] == '70.00'
   assert line['CE-FedAvg, all rounds (%)'] == '75.00'
+  assert line['CE-FedAvg less FedAvg at half'] == '5.00 ± 0.00'
   assert line['CE-FedAvg ends'] == 'above'
 
 
 def test_half_way_takes_seeds_that_have_both(tmp_path):
-  for seed, accuracies in ((0, (0.1, 0.5, 0.6)), (1, (0.1, 0.8, 0.9))):
+  for seed, accuracies in ((0, (0.2, 0.5, 0.6)), (1, (0.2, 0.8, 0.9))):
     run_folders.write_run(
       tmp_path / f'fed_avg_{seed}',
       accuracies=accuracies,
@@ -52,7 +55,8 @@ def test_half_way_takes_seeds_that_have_both(tmp_path):
   run_folders.write_run(
     tmp_path / 'ce',
     algorithm='ce_fed_avg',
-    accuracies=(0.1, 0.2, 0.45),
+    # 15 points behind at all evaluations.
+    accuracies=(0.05, 0.35, 0.45),
     examples_per_client=125,
   )
   (line,) = departures.half_way_table(run_folders.paper_rows(tmp_path)).to_dict(
