@@ -62,8 +62,9 @@ def departures_section(paper_rows: Sequence[rows.Row]) -> list[document.Block]:
         'can be all of rounds lost; where it ends below, half of the rounds do '
         'not explain it, but fewer might, since the first updates are cut '
         f'most. It ends above in {ends.count("above")} of {len(ends)} rows and '
-        f'scales, below in {ends.count("below")}, and in the others that is '
-        'not decided. Rows near chance are left out:'
+        f'scales, below in {ends.count("below")}, and in the others within the '
+        'margin of where half the speed puts it. Rows near chance are left '
+        'out:'
       ),
       document.Table(half),
     ]
