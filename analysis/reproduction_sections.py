@@ -367,9 +367,11 @@ def missing_section(
   ]
   names = {run.name.rsplit('_seed', 1)[0] for run in runs if run.is_complete}
   absent += [
-    f'{title} (`{rows.reproduce_command(stem, [0])}`)'
+    # All algorithms of the row.
+    f'{title} (`{rows.reproduce_command(row, [0])}`)'
     for stem, title in _MORE.items()
     if stem not in names
+    for row in [stem.removesuffix('_fed_avg')]
   ]
   single = [
     row.name
