@@ -143,11 +143,10 @@ def half_way_table(paper_rows: Sequence[rows.Row]) -> pd.DataFrame:
   seen = set()
   for row in rows.at_all_scales(paper_rows):
     found = row.pairs('ce_fed_avg')
-    accuracy = row.accuracy()
     if not found or found[0][0].name in seen:
       continue
     seen.add(found[0][0].name)
-    if accuracy.value < 3 * paper_findings.CHANCE:
+    if paper_findings.has_little_to_lose(row):
       continue
     behind = rows.difference(found, at=0.5)
     if behind.is_clear:

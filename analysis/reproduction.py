@@ -15,9 +15,11 @@ from absl import app, flags
 from analysis import (
   departures,
   document,
+  norm_findings,
   paper_findings,
   reproduction_extras,
   reproduction_figures,
+  reproduction_missing,
   reproduction_sections,
   results,
   rows,
@@ -68,7 +70,7 @@ def reproduction_markdown(
   groups = results.group_by_setting(runs)
   paper_rows = rows.paper_rows(groups)
   findings = paper_findings.of_drops(paper_rows)
-  concentration_verdicts = paper_findings.concentration_verdicts(paper_rows)
+  concentration_verdicts = norm_findings.concentration_verdicts(paper_rows)
   blocks: list[document.Block] = []
   blocks += reproduction_sections.introduction(runs, paper_rows)
   blocks += reproduction_sections.summary_section(
@@ -87,7 +89,7 @@ def reproduction_markdown(
   blocks += reproduction_extras.search_section(
     pathlib.Path(results_dir) / 'search', runs
   )
-  blocks += reproduction_sections.missing_section(paper_rows, runs)
+  blocks += reproduction_missing.missing_section(paper_rows, runs)
   blocks += figures
   return document.to_markdown(blocks)
 
