@@ -63,14 +63,9 @@ def _at_rest(curvatures, minimisers, x, schedule, clipping_norm=1e6):
   """
   curvatures, minimisers = np.array(curvatures), np.array(minimisers)
   gradients = curvatures * (x - minimisers)
-  norms = np.abs(gradients) * (
-    (
-      1.0
-      - (1.0 - schedule.client_learning_rate * curvatures)
-      ** schedule.local_steps
-    )
-    / curvatures
-  )
+  shrink = 1.0 - schedule.client_learning_rate * curvatures
+  steps = (1.0 - shrink**schedule.local_steps) / curvatures
+  norms = steps * np.abs(gradients)
   factors = clipping_bias.clipping_factors(norms, norms, clipping_norm)
   sent = np.sign(gradients) * norms * factors.actual[0]
   assert np.mean(sent) == pytest.approx(0.0, abs=1e-12)
@@ -100,7 +95,7 @@ def test_the_term_of_the_drift_is_needed():
 
 
 def test_the_terms_of_clipping_are_needed():
-  # All three are clipped or balance: −c + 2 η_l x = 0 with c = η_l / 10.
+  # One client is clipped, two are not: −c + 2 η_l x = 0 with c = η_l / 10.
   schedule = bounds.Schedule(3, 3, 1, 10**9, 1 / 16, 1.0)
   measured, terms = _at_rest(
     [1.0, 1.0, 1.0], [10.0, 0.0, 0.0], 0.05, schedule, clipping_norm=0.1 / 16
