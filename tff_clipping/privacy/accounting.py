@@ -7,8 +7,10 @@ Every function takes the same keyword arguments:
     updates, divided by the clipping norm, whatever the relation.
   num_rounds: The paper's T.
   target_epsilon, target_delta: The paper's epsilon and delta.
-  sampling: 'poisson', 'fixed_size' or 'none', see
+  sampling: 'poisson', 'truncated_poisson', 'fixed_size' or 'none', see
     `sampled_gaussian.SampledGaussian`. It fixes the neighbouring relation.
+  min_clients_per_round, max_clients_per_round: The bounds of a cohort, for
+    'truncated_poisson' alone, which needs both. `PrivacyPlan` chooses them.
   accountant: 'rdp' (default; what TensorFlow Privacy uses) or 'pld' (tighter).
     For fixed-size cohorts also 'pld_one_sided', which is not a guarantee and no
     plan accepts: see `privacy_loss` for what holds and why.
@@ -28,6 +30,7 @@ from tff_clipping.privacy import (
   privacy_loss,
   renyi,
   sampled_gaussian,
+  truncated_poisson,
 )
 
 # The accountants whose answers are guarantees.
@@ -62,6 +65,8 @@ def compute_epsilon(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
 ) -> float:
   """Returns the epsilon that `num_rounds` rounds spend, an upper bound.
 
@@ -73,6 +78,8 @@ def compute_epsilon(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
 
   Returns:
     A finite epsilon >= 0.
@@ -88,6 +95,8 @@ def compute_epsilon(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     noise_multiplier=noise_multiplier,
+    min_clients_per_round=min_clients_per_round,
+    max_clients_per_round=max_clients_per_round,
   )
   num_rounds = arguments.check_num_rounds(num_rounds)
   target_delta = _check_delta(target_delta, mechanism.num_clients)
@@ -105,6 +114,8 @@ def compute_delta(
   target_epsilon: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
 ) -> float:
   """Returns the delta that `num_rounds` rounds spend at an epsilon, from above.
 
@@ -116,6 +127,8 @@ def compute_delta(
     target_epsilon: Epsilon, positive.
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
 
   Returns:
     A delta in [0, 1]; 1 promises nothing. By 'pld' it is never below the
@@ -131,6 +144,8 @@ def compute_delta(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     noise_multiplier=noise_multiplier,
+    min_clients_per_round=min_clients_per_round,
+    max_clients_per_round=max_clients_per_round,
   )
   num_rounds = arguments.check_num_rounds(num_rounds)
   target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
@@ -147,6 +162,8 @@ def calibrate_noise_multiplier(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
   warn: bool = True,
 ) -> float:
   """Returns the smallest noise multiplier that keeps epsilon in the target.
@@ -159,6 +176,8 @@ def calibrate_noise_multiplier(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
     warn: Whether to warn of a delta above 1/num_clients.
 
   Returns:
@@ -182,10 +201,19 @@ def calibrate_noise_multiplier(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
       noise_multiplier=noise_multiplier,
+      min_clients_per_round=min_clients_per_round,
+      max_clients_per_round=max_clients_per_round,
     )
 
-  num_clients = build_mechanism(1.0).num_clients
-  target_delta = _check_delta(target_delta, num_clients, warn=warn)
+  mechanism = build_mechanism(1.0)
+  target_delta = _check_delta(target_delta, mechanism.num_clients, warn=warn)
+  if sampling == 'truncated_poisson':
+    target_delta = truncated_poisson.compute_poisson_delta(
+      mechanism, num_rounds, target_epsilon, target_delta
+    )
+
+  def build_charged(noise_multiplier: float):
+    return build_mechanism(noise_multiplier).without_bounds()
 
   if accountant == 'rdp':
     search = _search_by_orders
@@ -193,7 +221,7 @@ def calibrate_noise_multiplier(
     search = functools.partial(
       _search_by_grids, one_sided=accountant == 'pld_one_sided'
     )
-  return search(build_mechanism, num_rounds, target_epsilon, target_delta)
+  return search(build_charged, num_rounds, target_epsilon, target_delta)
 
 
 def compute_max_rounds(
@@ -205,6 +233,8 @@ def compute_max_rounds(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
   warn: bool = True,
 ) -> int:
   """Returns the most rounds whose epsilon is not above the target.
@@ -217,6 +247,8 @@ def compute_max_rounds(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
     warn: Whether to warn of a delta above 1/num_clients.
 
   Returns:
@@ -233,6 +265,8 @@ def compute_max_rounds(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     noise_multiplier=noise_multiplier,
+    min_clients_per_round=min_clients_per_round,
+    max_clients_per_round=max_clients_per_round,
   )
   target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
   target_delta = _check_delta(target_delta, mechanism.num_clients, warn=warn)
@@ -274,6 +308,10 @@ def build_rounds(
     mechanism: One round.
     accountant: 'rdp', 'pld' or 'pld_one_sided'.
   """
+  if mechanism.sampling == 'truncated_poisson':
+    return truncated_poisson.TruncatedRounds(
+      build_rounds(mechanism.without_bounds(), accountant), mechanism
+    )
   if accountant == 'rdp':
     return renyi.RenyiRounds(mechanism)
   return privacy_loss.PrivacyLossRounds(
