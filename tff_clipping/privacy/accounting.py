@@ -100,9 +100,14 @@ def compute_epsilon(
   )
   num_rounds = arguments.check_num_rounds(num_rounds)
   target_delta = _check_delta(target_delta, mechanism.num_clients)
-  return _epsilon_of(
-    build_rounds(mechanism, accountant), num_rounds, target_delta, mechanism
+  epsilon = build_rounds(mechanism, accountant).compute_epsilon(
+    num_rounds, target_delta
   )
+  if not math.isfinite(epsilon):
+    raise ValueError(
+      explain_no_epsilon(mechanism, accountant, num_rounds, target_delta)
+    )
+  return epsilon
 
 
 def compute_delta(
@@ -319,6 +324,35 @@ def build_rounds(
   )
 
 
+def explain_no_epsilon(
+  mechanism: sampled_gaussian.SampledGaussian,
+  accountant: str,
+  num_rounds: int,
+  target_delta: float,
+) -> str:
+  """Returns why rounds have no finite epsilon.
+
+  Args:
+    mechanism: One round.
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+    num_rounds: How many rounds.
+    target_delta: The delta that was asked for.
+  """
+  if mechanism.sampling == 'truncated_poisson':
+    rounds = build_rounds(mechanism.without_bounds(), accountant)
+    epsilon = rounds.compute_epsilon(
+      num_rounds, truncated_poisson.without_tails(target_delta)
+    )
+    if math.isfinite(epsilon):
+      return truncated_poisson.describe_narrow_bounds(
+        mechanism, num_rounds, epsilon, target_delta
+      )
+  return (
+    'The accountant has no finite epsilon for `noise_multiplier` '
+    f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
+  )
+
+
 # Orders that a search starts from: sparse, and all of them cheap (between 63
 # and 512 dp_accounting takes time that is quadratic in the order).
 _FIRST_ORDERS = (
@@ -357,22 +391,6 @@ def _check_delta(
   if warn:
     arguments.warn_of_large_delta(target_delta, num_clients, stacklevel=3)
   return target_delta
-
-
-def _epsilon_of(
-  rounds: Rounds,
-  num_rounds: int,
-  target_delta: float,
-  mechanism: sampled_gaussian.SampledGaussian,
-) -> float:
-  """Returns a finite epsilon, or raises."""
-  epsilon = rounds.compute_epsilon(num_rounds, target_delta)
-  if not math.isfinite(epsilon):
-    raise ValueError(
-      'The accountant has no finite epsilon for `noise_multiplier` '
-      f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
-    )
-  return epsilon
 
 
 def _search_by_orders(

@@ -183,11 +183,10 @@ class PrivacyPlan:
       self.target_delta, self.num_clients, stacklevel=3
     )
     if not math.isfinite(self.epsilon):
-      if self.sampling == 'truncated_poisson':
-        self._check_tails()
       raise ValueError(
-        'The accountant has no finite epsilon for `noise_multiplier` '
-        f'{self.noise_multiplier:g} and `target_delta` {self.target_delta:g}.'
+        accounting.explain_no_epsilon(
+          mechanism, self.accountant, self.num_rounds, self.target_delta
+        )
       )
     if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
       raise ValueError(
@@ -348,7 +347,9 @@ class PrivacyPlan:
           clients_per_round=clients_per_round,
           noise_multiplier=noise_multiplier,
           target_epsilon=target_epsilon,
-          target_delta=_without_tails(target_delta),
+          target_delta=truncated_poisson.without_tails(
+            arguments.check_target_delta(target_delta)
+          ),
           accountant=_check_plan_accountant(accountant),
           warn=False,
         ),
@@ -645,30 +646,8 @@ class PrivacyPlan:
   def _choose_bounds(self) -> None:
     """Sets the bounds that are not given, for the plan's own epsilon."""
     bounds = [getattr(self, name) for name in _BOUNDS]
-    if None in bounds:
-      bounds = _fill_in(
-        bounds,
-        num_clients=self.num_clients,
-        clients_per_round=self.clients_per_round,
-        num_rounds=self.num_rounds,
-        epsilon=self._compute_epsilon_without_tails(),
-        target_delta=self.target_delta,
-      )
-      for name, bound in zip(_BOUNDS, bounds, strict=True):
-        object.__setattr__(self, name, bound)
-
-  def _check_tails(self) -> None:
-    """Raises if cohorts out of bounds are why there is no finite epsilon."""
-    epsilon = self._compute_epsilon_without_tails()
-    if math.isfinite(epsilon):
-      raise ValueError(
-        truncated_poisson.describe_narrow_bounds(
-          self._charged_mechanism, self.num_rounds, epsilon, self.target_delta
-        )
-      )
-
-  def _compute_epsilon_without_tails(self) -> float:
-    """Returns the epsilon where truncation costs what default bounds cost."""
+    if None not in bounds:
+      return
     mechanism = sampled_gaussian.SampledGaussian(
       sampling='poisson',
       num_clients=self.num_clients,
@@ -676,9 +655,18 @@ class PrivacyPlan:
       noise_multiplier=self.noise_multiplier,
     )
     rounds = accounting.build_rounds(mechanism, self.accountant)
-    return rounds.compute_epsilon(
-      self.num_rounds, _without_tails(self.target_delta)
+    bounds = _fill_in(
+      bounds,
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      num_rounds=self.num_rounds,
+      epsilon=rounds.compute_epsilon(
+        self.num_rounds, truncated_poisson.without_tails(self.target_delta)
+      ),
+      target_delta=self.target_delta,
     )
+    for name, bound in zip(_BOUNDS, bounds, strict=True):
+      object.__setattr__(self, name, bound)
 
   @functools.cached_property
   def _charged_mechanism(self) -> sampled_gaussian.SampledGaussian:
@@ -727,12 +715,6 @@ def _fill_in(bounds: Sequence[int | None], **question: Any) -> tuple[int, int]:
     other if bound is None else bound
     for bound, other in zip(bounds, chosen, strict=True)
   )
-
-
-def _without_tails(target_delta: float) -> float:
-  """Returns the delta that is left where default bounds spend their part."""
-  target_delta = arguments.check_target_delta(target_delta)
-  return (1 - truncated_poisson.TAIL_PART) * target_delta
 
 
 def _check_plan_accountant(accountant: str) -> str:

@@ -34,7 +34,7 @@ from scipy import stats
 from tff_clipping.privacy import arguments, sampled_gaussian
 
 # The part of delta that default bounds spend on the tails.
-TAIL_PART = 0.01
+_TAIL_PART = 0.01
 
 
 class _PoissonRounds(Protocol):
@@ -186,7 +186,7 @@ def choose_bounds(
   log_cost = math.log(arguments.check_num_rounds(num_rounds))
   log_cost += _log_one_plus_exp(epsilon)
   target_delta = arguments.check_target_delta(target_delta)
-  allowed = TAIL_PART / 2 * target_delta * math.exp(-log_cost)
+  allowed = _TAIL_PART / 2 * target_delta * math.exp(-log_cost)
   prob = expected / population
   least = bisect.bisect_right(
     range(min(expected, population - 1) + 1),
@@ -199,6 +199,11 @@ def choose_bounds(
     key=lambda bound: -_prob_above(bound, population, prob),
   )
   return least - 1, expected + largest
+
+
+def without_tails(target_delta: float) -> float:
+  """Returns the delta that is left where default bounds spend their part."""
+  return (1 - _TAIL_PART) * target_delta
 
 
 def _charge(tail_prob: float, num_rounds: int, epsilon: float) -> float:
