@@ -40,6 +40,23 @@ def run_process(*arguments, **options):
   )
 
 
+def test_truncated_poisson_has_bounds_in_its_answer(capsys):
+  question = (*ONE_ROUND, '--sampling=truncated_poisson', '--format=json')
+  code, out, _ = run_here(capsys, *question)
+  assert code == 0
+  answer = json.loads(out)
+  assert answer['relation'] == 'add_or_remove_one'
+  least, largest = (
+    answer['min_clients_per_round'],
+    answer['max_clients_per_round'],
+  )
+  assert 0 < least < 80 < largest
+  assert f'outside of {least} to {largest} clients' in answer['description']
+  code, _, err = run_here(capsys, *question, '--max_clients_per_round=90')
+  assert code == 2
+  assert '--max_clients_per_round must be wider, found' in err
+
+
 def test_command_of_the_readme():
   result = run_process(
     *PAPER,

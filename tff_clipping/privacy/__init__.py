@@ -22,6 +22,7 @@ from tff_clipping.privacy.plan import (
   AggregatorParameters,
   PrivacyPlan,
   SamplerParameters,
+  ShareParameters,
 )
 from tff_clipping.privacy.sampled_gaussian import Relation
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
@@ -37,6 +38,7 @@ __all__ = [
   'PrivacyPlan',
   'Relation',
   'SamplerParameters',
+  'ShareParameters',
   'calibrate_noise_multiplier',
   'collapse_noise_multipliers',
   'compute_delta',

@@ -524,6 +524,8 @@ class PrivacyPlan:
       clients_per_round=self.clients_per_round,
       clipping_norm=clipping_norm,
       model_size=model_size,
+      min_clients_per_round=self.min_clients_per_round,
+      max_clients_per_round=self.max_clients_per_round,
     )
 
   def describe(self) -> str:
