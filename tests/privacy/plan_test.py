@@ -155,7 +155,7 @@ def test_truncated_plan_charges_the_poisson_event_and_the_tails():
     min_clients_per_round=36,
     max_clients_per_round=135,
   )
-  assert 'cohorts outside of 36 to 135 clients are' in plan.describe()
+  assert 'a cohort outside of 36 to 135 clients is' in plan.describe()
 
 
 @pytest.mark.parametrize(

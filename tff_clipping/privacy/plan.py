@@ -546,8 +546,8 @@ class PrivacyPlan:
       'truncated_poisson': (
         f'each of the {self.num_clients} clients takes part independently with '
         f'probability {self.sampling_prob:.6g} ({self.clients_per_round} '
-        f'expected), cohorts outside of {self.min_clients_per_round} to '
-        f'{self.max_clients_per_round} clients are filled up or cut at random'
+        f'expected; a cohort outside of {self.min_clients_per_round} to '
+        f'{self.max_clients_per_round} clients is filled up or cut at random)'
       ),
       'fixed_size': (
         f'{self.clients_per_round} of the {self.num_clients} clients are drawn '
