@@ -199,7 +199,9 @@ def test_neighbouring_cohorts_differ_by_at_most_the_norm():
 def test_private_pipeline_reports_no_counts():
   for inner in (
     aggregators.gaussian_noise_factory(0.1),
-    aggregators.local_gaussian_noise_factory(0.1),
+    aggregators.local_gaussian_noise_factory(
+      0.1, min_clients_per_round=1, max_clients_per_round=9
+    ),
     aggregators.fixed_denominator_mean_factory(
       2, aggregators.gaussian_noise_factory(0.1)
     ),

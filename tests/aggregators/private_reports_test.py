@@ -40,7 +40,9 @@ def _names(type_spec):
 def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
   inner = {
     'server': aggregators.gaussian_noise_factory(1.0),
-    'client': aggregators.local_gaussian_noise_factory(1.0),
+    'client': aggregators.local_gaussian_noise_factory(
+      1.0, min_clients_per_round=1, max_clients_per_round=9
+    ),
     'theirs': tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
       1.0, 2.0, 1.0
     ),
@@ -153,6 +155,8 @@ def test_clip_of_noised_values_is_refused():
     aggregators.per_layer_clipping_factory([1.0]),
     tff.aggregators.zeroing_factory(1.0, tff.aggregators.SumFactory()),
   ):
-    factory = aggregators.local_gaussian_noise_factory(1.0, clip)
+    factory = aggregators.local_gaussian_noise_factory(
+      1.0, clip, min_clients_per_round=1, max_clients_per_round=1
+    )
     with pytest.raises(ValueError, match='must not clip'):
       factory.create(_VECTOR)

@@ -70,6 +70,7 @@ def _moved(process):
           1e-5,
           aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
           min_clients_per_round=2,
+          max_clients_per_round=2,
         ),
       ),
     ),
@@ -143,7 +144,9 @@ def test_fed_sgd_moves_at_most_the_norm():
       2, aggregators.gaussian_noise_factory(1.0)
     ),
     aggregators.add_update_norm_measurements(_dp_mean()),
-    aggregators.local_gaussian_noise_factory(1.0),
+    aggregators.local_gaussian_noise_factory(
+      1.0, min_clients_per_round=2, max_clients_per_round=2
+    ),
     aggregators.adaptive_dp_mean_factory(
       initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20
     ),

@@ -40,6 +40,23 @@ def run_process(*arguments, **options):
   )
 
 
+def test_truncated_poisson_has_bounds_in_its_answer(capsys):
+  question = (*ONE_ROUND, '--sampling=truncated_poisson', '--format=json')
+  code, out, _ = run_here(capsys, *question)
+  assert code == 0
+  answer = json.loads(out)
+  assert answer['relation'] == 'add_or_remove_one'
+  least, largest = (
+    answer['min_clients_per_round'],
+    answer['max_clients_per_round'],
+  )
+  assert 0 < least < 80 < largest
+  assert f'outside of {least} to {largest} clients' in answer['description']
+  code, _, err = run_here(capsys, *question, '--max_clients_per_round=90')
+  assert code == 2
+  assert '--max_clients_per_round must be wider, found' in err
+
+
 def test_command_of_the_readme():
   result = run_process(
     *PAPER,
@@ -233,7 +250,7 @@ WRONG = [
   ([*ONE_ROUND, '--noise_multiplier=1e99'], '--noise_multiplier must be at mo'),
   ([*ONE_ROUND, '--num_rounds=0'], '--num_rounds must be at least 1'),
   ([*ONE_ROUND, '--num_rounds=1000000000000'], '--num_rounds must be at most'),
-  ([*ONE_ROUND, '--sampling=uniform'], '--sampling must be one of poisson, fi'),
+  ([*ONE_ROUND, '--sampling=uniform'], '--sampling must be one of poisson, tr'),
   ([*ONE_ROUND, '--sampling=none'], '--clients_per_round must equal'),
   ([*ONE_ROUND, '--accountant=gdp'], '--accountant must be one of rdp, pld'),
   ([*ONE_ROUND, '--accountant=pld_one_sided'], '--accountant must be one of'),

@@ -23,6 +23,7 @@ from tff_clipping.privacy.plan import (
   AggregatorParameters,
   PrivacyPlan,
   SamplerParameters,
+  ShareParameters,
 )
 from tff_clipping.privacy.sampled_gaussian import Relation
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
@@ -39,6 +40,7 @@ __all__ = [
   'PrivacyPlan',
   'Relation',
   'SamplerParameters',
+  'ShareParameters',
   'calibrate_noise_multiplier',
   'collapse_noise_multipliers',
   'compute_delta',
