@@ -33,9 +33,6 @@ from tff_clipping.privacy import (
 # The accountants whose answers are guarantees.
 ACCOUNTANTS = ('rdp', 'pld')
 
-# The least delta that 'pld' answers for.
-MIN_PLD_DELTA = privacy_loss.MIN_DELTA
-
 _ALL_ACCOUNTANTS = (*ACCOUNTANTS, 'pld_one_sided')
 
 # Multipliers are returned with this many significant digits, rounded up, so
@@ -118,8 +115,7 @@ def compute_delta(
     accountant: How the rounds are added up.
 
   Returns:
-    A delta in [0, 1]; 1 promises nothing. By 'pld' it is never below the
-    accountant's rounding error of 1e-12.
+    A delta in [0, 1]; 1 promises nothing.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -133,7 +129,7 @@ def compute_delta(
     noise_multiplier=noise_multiplier,
   )
   num_rounds = arguments.check_num_rounds(num_rounds)
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
   rounds = build_rounds(mechanism, accountant)
   return rounds.compute_delta(num_rounds, target_epsilon)
 
@@ -174,7 +170,7 @@ def calibrate_noise_multiplier(
   """
   accountant = _check_accountant(accountant, sampling)
   num_rounds = arguments.check_num_rounds(num_rounds)
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
 
   def build_mechanism(noise_multiplier: float):
     return sampled_gaussian.SampledGaussian(
@@ -234,7 +230,7 @@ def compute_max_rounds(
     clients_per_round=clients_per_round,
     noise_multiplier=noise_multiplier,
   )
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
   target_delta = _check_delta(target_delta, mechanism.num_clients, warn=warn)
   rounds = build_rounds(mechanism, accountant)
 
