@@ -57,7 +57,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from tff_clipping.privacy import loss_composition, sampled_gaussian
 
@@ -67,7 +67,7 @@ _DEFAULT_INTERVAL = 4e-4
 
 # Cells are narrower for rounds that hardly lose more than a cell, and wider
 # where the composed distribution would have more points than this.
-_MAX_POINTS = 2**18
+_MAX_POINTS = 2**17
 
 # Cells are never wider than this: what they would give says nothing.
 _WIDEST_INTERVAL = 1.0
@@ -113,19 +113,31 @@ class PrivacyLossRounds:
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
     """Returns the epsilon of `num_rounds` rounds at `delta`; inf if unknown."""
-    epsilon = self._compute_worst(
-      num_rounds, lambda loss, times: loss.compute_epsilon(times, delta)
-    )
+    if self._mechanism.sampling_prob == 1:
+      epsilon = _compute_gaussian_epsilon(
+        self._compose_noise(num_rounds), delta
+      )
+    else:
+      epsilon = self._compute_worst(
+        num_rounds, lambda loss, times: loss.compute_epsilon(times, delta)
+      )
     return epsilon if epsilon <= _LARGEST_EPSILON else math.inf
 
   def compute_delta(self, num_rounds: int, epsilon: float) -> float:
     """Returns the delta of `num_rounds` rounds at `epsilon`, in [0, 1]."""
     if epsilon > _LARGEST_EPSILON:
       return 1.0
+    if self._mechanism.sampling_prob == 1:
+      noise = self._compose_noise(num_rounds)
+      return float(compute_gaussian_delta(noise, epsilon))
     delta = self._compute_worst(
       num_rounds, lambda loss, times: loss.compute_delta(times, epsilon)
     )
     return min(delta, 1.0)
+
+  def _compose_noise(self, num_rounds: int) -> float:
+    """Returns the noise of the one Gaussian that unsampled rounds are."""
+    return self._mechanism.noise_over_sensitivity / math.sqrt(num_rounds)
 
   def _compute_worst(
     self,
@@ -138,13 +150,7 @@ class PrivacyLossRounds:
     directions = {
       'poisson': ('remove', 'add'),
       'fixed_size': ('remove',) if self._one_sided else ('both',),
-      'none': ('both',),
     }[self._mechanism.sampling]
-    if prob == 1:
-      # Gaussian rounds without sampling compose into one, exactly.
-      noise /= math.sqrt(num_rounds)
-      num_rounds = 1
-      directions = ('both',)
     interval = _choose_interval(noise, prob, num_rounds, self._coarseness)
     while interval <= _WIDEST_INTERVAL:
       try:
@@ -176,6 +182,21 @@ def compute_gaussian_delta(
     epsilon + special.log_ndtr(-half - shift)
   )
   return np.clip(delta, np.maximum(0, -np.expm1(np.minimum(epsilon, 0))), 1)
+
+
+def _compute_gaussian_epsilon(noise: float, delta: float) -> float:
+  """Returns the least epsilon >= 0 of a Gaussian release at `delta`."""
+
+  def log_gap(epsilon: float) -> float:
+    found = float(compute_gaussian_delta(noise, epsilon))
+    return math.log(max(found, 1e-300) / delta)
+
+  if log_gap(0.0) <= 0:
+    return 0.0
+  if log_gap(_LARGEST_EPSILON) > 0:
+    return math.inf
+  root = optimize.brentq(log_gap, 0, _LARGEST_EPSILON, xtol=1e-15, rtol=1e-12)
+  return root * (1 + 1e-11)  # No smaller than the root, for all its rounding.
 
 
 def compute_sampled_delta(
