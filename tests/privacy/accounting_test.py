@@ -465,7 +465,7 @@ def test_smallest_target_of_rdp_has_the_least_multiplier():
   assert found == pytest.approx(5.1597, rel=1e-4)
 
 
-@pytest.mark.parametrize(('target', 'rounds'), [(0.001, 1000), (1e-9, 10**7)])
+@pytest.mark.parametrize(('target', 'rounds'), [(0.001, 1000), (1e-6, 10**7)])
 def test_target_out_of_reach_raises(target, rounds):
   with pytest.raises(ValueError, match='`target_epsilon` .* is out of reach'):
     accounting.calibrate_noise_multiplier(
@@ -486,7 +486,7 @@ def test_target_for_ten_million_rounds(accountant, multiplier):
 def test_target_that_all_noise_meets_raises():
   with pytest.raises(ValueError, match='`target_epsilon` must be smaller'):
     accounting.calibrate_noise_multiplier(
-      num_rounds=1, target_epsilon=1e9, **PAPER
+      num_rounds=1, target_epsilon=1e5, **PAPER
     )
 
 
@@ -534,11 +534,7 @@ EPSILON_SETTING = {**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.5}
     ({'sampling': 'none'}, ValueError, '`clients_per_round` must equal'),
     ({'accountant': 'gdp'}, ValueError, "`accountant` must be one of 'rdp'"),
     ({'accountant': 'pld_one_sided'}, ValueError, 'only where `sampling` is'),
-    (
-      {'accountant': 'pld', 'target_delta': 1e-12},
-      ValueError,
-      '`target_delta` must be at least 1e-09',
-    ),
+    ({'target_delta': 1e-21}, ValueError, '`target_delta` must be at least 1'),
   ],
 )
 def test_bad_argument_raises(change, error, message):
@@ -547,7 +543,7 @@ def test_bad_argument_raises(change, error, message):
   assert '\n' not in str(caught.value)
 
 
-@pytest.mark.parametrize('epsilon', [0, -1, math.nan, math.inf])
+@pytest.mark.parametrize('epsilon', [0, -1, math.nan, math.inf, 1e-9, 1e308])
 def test_bad_target_epsilon_raises(epsilon):
   with pytest.raises(ValueError, match='`target_epsilon` must be'):
     accounting.calibrate_noise_multiplier(

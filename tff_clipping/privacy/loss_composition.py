@@ -39,6 +39,10 @@ _LOG_LEFT_OUT = -45.0
 # are far below the epsilon in question.
 _MOST_TILT = 60.0
 
+# Losses this far from the epsilon in question count as if they were no further:
+# no exponential leaves the range of doubles, and delta is no smaller for it.
+_LARGEST_EXPONENT = 600.0
+
 
 class TooManyPointsError(Exception):
   """A sum has more points than MAX_POINTS on this grid: take wider cells."""
@@ -166,7 +170,7 @@ class DiscreteLoss:
       return start + direction * math.exp(furthest)
     if gap_at(nearest) <= 0:
       return start
-    found = optimize.brentq(gap_at, nearest, furthest, xtol=1e-3)
+    found = optimize.brentq(gap_at, nearest, furthest, xtol=0.01)
     return start + direction * math.exp(found)
 
   def _compose(self, num_rounds: int, tilt: float, center: float) -> '_Sums':
@@ -202,8 +206,9 @@ class DiscreteLoss:
     distances, masses = distances[kept], masses[kept]
     masses *= np.exp(log_bound - tilt * distances) * (1 + _ROUNDING_ERROR)
     # Each of these is a sum of positive numbers: nothing cancels.
-    exchanged = np.cumsum((masses * np.exp(-distances))[::-1])[::-1]
-    slopes = np.exp(distances) * exchanged
+    exponents = np.clip(distances, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    exchanged = np.cumsum((masses * np.exp(-exponents))[::-1])[::-1]
+    slopes = np.exp(exponents) * exchanged
     steps = -math.expm1(-self.interval) * slopes
     deltas = left_out + np.append(np.cumsum(steps[:0:-1])[::-1], 0.0)
     return _Sums(cells[kept] * self.interval, deltas, slopes)

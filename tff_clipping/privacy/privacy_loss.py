@@ -67,7 +67,7 @@ _DEFAULT_INTERVAL = 4e-4
 
 # Cells are narrower for rounds that hardly lose more than a cell, and wider
 # where the composed distribution would have more points than this.
-_MAX_POINTS = 2**17
+_MAX_POINTS = 2**16
 
 # Cells are never wider than this: what they would give says nothing.
 _WIDEST_INTERVAL = 1.0
