@@ -77,7 +77,10 @@ class DiscreteLoss:
       return math.inf
     # Chernoff's inequality gives an epsilon that is near the right one.
     tilt = self._find_tilt(
-      lambda t, moment, mean: num_rounds * (moment - t * mean) - math.log(delta)
+      lambda t, moment, mean: (
+        num_rounds * (moment - t * mean) - math.log(delta)
+      ),
+      num_rounds,
     )
     log_moment, mean = self._tilt(tilt)
     if num_rounds * log_moment <= math.log(delta):
@@ -100,7 +103,9 @@ class DiscreteLoss:
     infinity_mass = self._compute_infinity_mass(num_rounds)
     if epsilon >= num_rounds * self._highest * self.interval:
       return infinity_mass
-    tilt = self._find_tilt(lambda t, moment, mean: epsilon - num_rounds * mean)
+    tilt = self._find_tilt(
+      lambda t, moment, mean: epsilon - num_rounds * mean, num_rounds
+    )
     sums = self._compose(num_rounds, tilt, epsilon)
     above = int(np.searchsorted(sums.losses, epsilon))
     # Between two points, delta is linear in e^epsilon.
@@ -143,6 +148,7 @@ class DiscreteLoss:
   def _find_tilt(
     self,
     gap: Callable[[float, float, float], float],
+    num_rounds: int,
     start: float = 0.0,
     direction: int = 1,
   ) -> float:
@@ -153,6 +159,7 @@ class DiscreteLoss:
     Args:
       gap: Of a tilt, and of the log of the sum and the mean that it gives; it
         falls the further the tilt is from `start`.
+      num_rounds: For how many rounds: the more, the nearer the tilt.
       start: Where to begin; returned if the gap is closed there.
       direction: 1 for tilts above `start`, -1 for those below.
     """
@@ -161,16 +168,26 @@ class DiscreteLoss:
       tilt = start + direction * math.exp(log_distance)
       return gap(tilt, *self._tilt(tilt))
 
-    if gap(start, *self._tilt(start)) <= 0:
+    tilted, log_moment = self._tilt_masses(start)
+    mean = float(np.dot(tilted, self._losses))
+    if gap(start, log_moment, mean) <= 0:
       return start
-    # With the furthest tilt all mass is in the first or in the last cell.
+    # A few times what moves a bell curve by its own width; at the furthest, all
+    # mass is in the first or in the last cell.
+    variance = float(np.dot(tilted, (self._losses - mean) ** 2))
     furthest = math.log(64 / self.interval + abs(start))
-    nearest = furthest - 64
-    if gap_at(furthest) > 0:
-      return start + direction * math.exp(furthest)
-    if gap_at(nearest) <= 0:
-      return start
-    found = optimize.brentq(gap_at, nearest, furthest, xtol=0.01)
+    likely = math.log(6) - 0.5 * math.log(max(num_rounds * variance, 1e-300))
+    high = min(likely + 1, furthest)
+    while gap_at(high) > 0:
+      if high == furthest:
+        return start + direction * math.exp(furthest)
+      high = min(high + 2, furthest)
+    low = high - 2
+    while gap_at(low) <= 0:
+      high, low = low, low - 2
+      if low < furthest - 64:
+        return start
+    found = optimize.brentq(gap_at, low, high, xtol=0.02)
     return start + direction * math.exp(found)
 
   def _compose(self, num_rounds: int, tilt: float, center: float) -> '_Sums':
@@ -184,8 +201,8 @@ class DiscreteLoss:
       log_prob = num_rounds * (moment - log_moment - (other - tilt) * mean)
       return log_prob - _LOG_LEFT_OUT
 
-    upper = self._find_tilt(gap, tilt)
-    lower = self._find_tilt(gap, tilt, direction=-1)
+    upper = self._find_tilt(gap, num_rounds, tilt)
+    lower = self._find_tilt(gap, num_rounds, tilt, direction=-1)
     upper_moment, highest = self._tilt(upper)
     _, lowest = self._tilt(lower)
     first = min(num_rounds * lowest, center) / self.interval

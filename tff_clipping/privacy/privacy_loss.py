@@ -66,8 +66,9 @@ from tff_clipping.privacy import loss_composition, sampled_gaussian
 _DEFAULT_INTERVAL = 4e-4
 
 # Cells are narrower for rounds that hardly lose more than a cell, and wider
-# where the composed distribution would have more points than this.
-_MAX_POINTS = 2**16
+# where one round or all of them would have more points than this.
+_MAX_ROUND_POINTS = 2**17
+_MAX_SUM_POINTS = 2**19
 
 # Cells are never wider than this: what they would give says nothing.
 _WIDEST_INTERVAL = 1.0
@@ -265,7 +266,7 @@ def _choose_interval(
     return math.inf
   # Any width gives a bound. A width well below the spread of one round's loss
   # gives a tight one, and the number of cells bounds time and memory.
-  finest = (24 * spread + 2 * largest) / _MAX_POINTS
+  finest = max(24 * spread / _MAX_SUM_POINTS, 2 * largest / _MAX_ROUND_POINTS)
   return max(min(_DEFAULT_INTERVAL, stddev / 100), finest) * coarseness
 
 
