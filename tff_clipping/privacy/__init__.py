@@ -13,6 +13,7 @@ from tff_clipping.privacy.adaptive_clipping import (
 from tff_clipping.privacy.arguments import DeltaTooLargeWarning
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
+  ChangedReleaseError,
   DamagedLedgerError,
   LedgerInUseError,
   PrivacyLedger,
@@ -29,6 +30,7 @@ from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 __all__ = [
   'AggregatorParameters',
   'BudgetExhaustedError',
+  'ChangedReleaseError',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
   'LedgerInUseError',
