@@ -245,7 +245,7 @@ def compute_max_rounds(
       f'{epsilon:.4g}.'
     )
   # Invariant: `low` rounds fit, `high` rounds do not.
-  low, high = 1, 2
+  low, high = 1, 8
   while fits(high):
     if high >= arguments.MAX_ROUNDS:
       raise ValueError(
@@ -253,7 +253,7 @@ def compute_max_rounds(
         f'{arguments.MAX_ROUNDS} rounds within `target_epsilon` '
         f'{target_epsilon:g}: give fewer rounds, or less noise.'
       )
-    low, high = high, min(2 * high, arguments.MAX_ROUNDS)
+    low, high = high, min(8 * high, arguments.MAX_ROUNDS)
   while high - low > 1:
     middle = (low + high) // 2
     low, high = (middle, high) if fits(middle) else (low, middle)
