@@ -166,8 +166,6 @@ def test_secure_sum_of_noised_values_is_in_bounds():
   process = factory.create(_VECTOR)
   values = [np.zeros(_SIZE, np.float32)] * 4
   output = process.next(process.initialize(), values)
-  measurements = output.measurements['clipping']
-  assert measurements['secure_sum_out_of_bounds_count'] == 0
   assert _ks_statistic(output.result, 1.0) < _KS_LIMIT
 
 

@@ -36,9 +36,6 @@ from tff_clipping.privacy import (
 # The accountants whose answers are guarantees.
 ACCOUNTANTS = ('rdp', 'pld')
 
-# The least delta that 'pld' answers for.
-MIN_PLD_DELTA = privacy_loss.MIN_DELTA
-
 _ALL_ACCOUNTANTS = (*ACCOUNTANTS, 'pld_one_sided')
 
 # Multipliers are returned with this many significant digits, rounded up, so
@@ -136,8 +133,7 @@ def compute_delta(
     max_clients_per_round: The largest cohort, for 'truncated_poisson'.
 
   Returns:
-    A delta in [0, 1]; 1 promises nothing. By 'pld' it is never below the
-    accountant's rounding error of 1e-12.
+    A delta in [0, 1]; 1 promises nothing.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -153,7 +149,7 @@ def compute_delta(
     max_clients_per_round=max_clients_per_round,
   )
   num_rounds = arguments.check_num_rounds(num_rounds)
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
   rounds = build_rounds(mechanism, accountant)
   return rounds.compute_delta(num_rounds, target_epsilon)
 
@@ -198,7 +194,7 @@ def calibrate_noise_multiplier(
   """
   accountant = _check_accountant(accountant, sampling)
   num_rounds = arguments.check_num_rounds(num_rounds)
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
 
   def build_mechanism(noise_multiplier: float):
     return sampled_gaussian.SampledGaussian(
@@ -273,7 +269,7 @@ def compute_max_rounds(
     min_clients_per_round=min_clients_per_round,
     max_clients_per_round=max_clients_per_round,
   )
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
   target_delta = _check_delta(target_delta, mechanism.num_clients, warn=warn)
   rounds = build_rounds(mechanism, accountant)
 
@@ -288,7 +284,7 @@ def compute_max_rounds(
       f'{epsilon:.4g}.'
     )
   # Invariant: `low` rounds fit, `high` rounds do not.
-  low, high = 1, 2
+  low, high = 1, 8
   while fits(high):
     if high >= arguments.MAX_ROUNDS:
       raise ValueError(
@@ -296,7 +292,7 @@ def compute_max_rounds(
         f'{arguments.MAX_ROUNDS} rounds within `target_epsilon` '
         f'{target_epsilon:g}: give fewer rounds, or less noise.'
       )
-    low, high = high, min(2 * high, arguments.MAX_ROUNDS)
+    low, high = high, min(8 * high, arguments.MAX_ROUNDS)
   while high - low > 1:
     middle = (low + high) // 2
     low, high = (middle, high) if fits(middle) else (low, middle)

@@ -350,7 +350,7 @@ def _format_comparisons(answer: Answer) -> list[str]:
         str(each.num_rounds),
       )
     else:
-      figures = ('-', '-', '-')
+      figures = ('–', '–', '–')
     cells.append((each.sampling, each.accountant, each.relation, *figures))
     notes.append(_note_on(each))
   notes[1] = ', '.join(note for note in ('this plan', notes[1]) if note)

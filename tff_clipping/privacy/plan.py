@@ -174,8 +174,8 @@ class PrivacyPlan:
       'max_clients_per_round': mechanism.max_clients_per_round,
     }
     if self.target_epsilon is not None:
-      checked['target_epsilon'] = arguments.check_positive(
-        'target_epsilon', self.target_epsilon
+      checked['target_epsilon'] = arguments.check_target_epsilon(
+        self.target_epsilon
       )
     for name, value in checked.items():
       object.__setattr__(self, name, value)
@@ -417,8 +417,8 @@ class PrivacyPlan:
 
     For 'paper' it is that of fixed-size cohorts under replace-one, the relation
     under which their cost is known, by 'pld', the tightest accountant that is
-    proved for them, or by 'rdp' where 'pld' has no answer (a tiny delta, or an
-    epsilon in the hundreds).
+    proved for them, or by 'rdp' where 'pld' has no answer (an epsilon in the
+    hundreds).
     """
     return self.actual_epsilon_after(self.num_rounds)
 
@@ -698,10 +698,8 @@ class PrivacyPlan:
   def _compute_drawn(self, num_rounds: int) -> tuple[float, str]:
     """Returns the epsilon of the cohorts that 'paper' draws, and by what."""
     mechanism = self._build_mechanism('fixed_size')
-    epsilon = math.inf
-    if self.target_delta >= accounting.MIN_PLD_DELTA:
-      rounds = accounting.build_rounds(mechanism, 'pld')
-      epsilon = rounds.compute_epsilon(num_rounds, self.target_delta)
+    rounds = accounting.build_rounds(mechanism, 'pld')
+    epsilon = rounds.compute_epsilon(num_rounds, self.target_delta)
     if math.isfinite(epsilon):
       return epsilon, 'pld'
     rounds = accounting.build_rounds(mechanism, 'rdp')
