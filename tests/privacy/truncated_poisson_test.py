@@ -252,8 +252,11 @@ def test_default_bounds_are_the_narrowest_of_their_cost(
   num_clients, clients_per_round, num_rounds, epsilon
 ):
   least, largest = truncated_poisson.choose_bounds(
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
+    sampled_gaussian.CohortSampling(
+      sampling='poisson',
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+    ),
     num_rounds=num_rounds,
     epsilon=epsilon,
     target_delta=1e-6,
@@ -269,8 +272,9 @@ def test_default_bounds_are_the_narrowest_of_their_cost(
 @pytest.mark.parametrize('epsilon', [500.0, math.inf])
 def test_default_bounds_for_a_large_epsilon_are_those_of_no_cost(epsilon):
   assert truncated_poisson.choose_bounds(
-    num_clients=20,
-    clients_per_round=10,
+    sampled_gaussian.CohortSampling(
+      sampling='poisson', num_clients=20, clients_per_round=10
+    ),
     num_rounds=5,
     epsilon=epsilon,
     target_delta=1e-5,

@@ -19,9 +19,9 @@ from tff_clipping.privacy.ledger import (
   PrivacyLedger,
 )
 from tff_clipping.privacy.noise_summary import NoiseSummary, summarize_noise
-from tff_clipping.privacy.plan import (
+from tff_clipping.privacy.plan import PrivacyPlan
+from tff_clipping.privacy.plan_parameters import (
   AggregatorParameters,
-  PrivacyPlan,
   SamplerParameters,
   ShareParameters,
 )

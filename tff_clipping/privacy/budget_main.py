@@ -33,7 +33,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tff_clipping.privacy import accounting, budget_report
+from tff_clipping.privacy import accountants, budget_report
 
 _NAME = 'tff-clipping-budget'
 _HELP = ('-h', '--h', '-help', '--help', '--helpshort', '--helpfull')
@@ -121,7 +121,7 @@ def _define_flags() -> flags.FlagValues:
   flags.DEFINE_enum(
     'accountant',
     'rdp',
-    [*accounting.ACCOUNTANTS],
+    [*accountants.ACCOUNTANTS],
     'How the rounds are added up.',
     flag_values=values,
   )

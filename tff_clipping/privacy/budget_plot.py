@@ -6,7 +6,12 @@ import matplotlib
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_clipping.privacy import accounting, budget_report
+from tff_clipping.privacy import (
+  accountants,
+  budget_report,
+  calibration,
+  sampled_gaussian,
+)
 from tff_clipping.privacy import plan as plan_lib
 
 _FORMATS = ('.png', '.pdf', '.svg')
@@ -59,15 +64,15 @@ def _draw_epsilon_by_rounds(axes, plan: plan_lib.PrivacyPlan) -> None:
   most = plan.num_rounds
   rounds = np.unique(np.geomspace(1, most, num=min(most, 25)).astype(int))
   for sampling in _samplings(plan):
+    mechanism = sampled_gaussian.add_noise(
+      _sampling(plan, sampling, plan.clients_per_round), plan.noise_multiplier
+    )
     epsilons = [
-      accounting.compute_epsilon(
-        num_clients=plan.num_clients,
-        clients_per_round=plan.clients_per_round,
+      accountants.compute_epsilon(
+        mechanism,
+        plan.accountant,
         num_rounds=int(each),
-        noise_multiplier=plan.noise_multiplier,
         target_delta=plan.target_delta,
-        sampling=sampling,
-        accountant=plan.accountant,
       )
       for each in rounds
     ]
@@ -99,14 +104,12 @@ def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
     found = []
     for cohort in cohorts:
       try:
-        noise = accounting.calibrate_noise_multiplier(
-          num_clients=plan.num_clients,
-          clients_per_round=int(cohort),
+        noise = calibration.find_noise_multiplier(
+          _sampling(plan, sampling, int(cohort)),
+          plan.accountant,
           num_rounds=plan.num_rounds,
           target_epsilon=target,
           target_delta=plan.target_delta,
-          sampling=sampling,
-          accountant=plan.accountant,
         )
       except ValueError:
         continue  # Out of the accountant's range: no point there.
@@ -122,3 +125,14 @@ def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
   axes.set_title(f'epsilon {target:.4g}, {plan.num_rounds} rounds')
   axes.set_ylim(bottom=0)
   axes.legend()
+
+
+def _sampling(
+  plan: plan_lib.PrivacyPlan, sampling: str, clients_per_round: int
+) -> sampled_gaussian.CohortSampling:
+  """Returns other cohorts of the plan's population."""
+  return sampled_gaussian.CohortSampling(
+    sampling=sampling,
+    num_clients=plan.num_clients,
+    clients_per_round=clients_per_round,
+  )

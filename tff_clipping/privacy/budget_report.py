@@ -6,7 +6,12 @@ import json
 import warnings
 from typing import Any
 
-from tff_clipping.privacy import accounting, noise_summary, sampled_gaussian
+from tff_clipping.privacy import (
+  accountants,
+  calibration,
+  noise_summary,
+  sampled_gaussian,
+)
 from tff_clipping.privacy import plan as plan_lib
 from tff_clipping.theory import theorem_2
 
@@ -292,24 +297,28 @@ def _solve_charged(
   question: Question, sampling: str, accountant: str
 ) -> tuple[float, float, int]:
   """Returns noise multiplier, epsilon and rounds for one event."""
-  common = {
-    'num_clients': question.num_clients,
-    'clients_per_round': question.clients_per_round,
-    'target_delta': question.target_delta,
-    'sampling': sampling,
-    'accountant': accountant,
-  }
+  cohorts = sampled_gaussian.CohortSampling(
+    sampling=sampling,
+    num_clients=question.num_clients,
+    clients_per_round=question.clients_per_round,
+  )
+  delta, target = question.target_delta, question.target_epsilon
   noise, rounds = question.noise_multiplier, question.num_rounds
   if noise is None:
-    noise = accounting.calibrate_noise_multiplier(
-      num_rounds=rounds, target_epsilon=question.target_epsilon, **common
+    noise = calibration.find_noise_multiplier(
+      cohorts,
+      accountant,
+      num_rounds=rounds,
+      target_epsilon=target,
+      target_delta=delta,
     )
-  elif rounds is None:
-    rounds = accounting.compute_max_rounds(
-      noise_multiplier=noise, target_epsilon=question.target_epsilon, **common
+  mechanism = sampled_gaussian.add_noise(cohorts, noise)
+  if rounds is None:
+    rounds = calibration.find_max_rounds(
+      mechanism, accountant, target_epsilon=target, target_delta=delta
     )
-  epsilon = accounting.compute_epsilon(
-    num_rounds=rounds, noise_multiplier=noise, **common
+  epsilon = accountants.compute_epsilon(
+    mechanism, accountant, num_rounds=rounds, target_delta=delta
   )
   return noise, epsilon, rounds
 

@@ -2,17 +2,21 @@
 
 import dataclasses
 import functools
-import importlib.metadata
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import dp_accounting
 
 from tff_clipping.privacy import (
-  accounting,
+  accountants,
   arguments,
+  calibration,
   noise_summary,
+  plan_json,
+  plan_parameters,
+  plan_text,
+  rounds,
   sampled_gaussian,
   truncated_poisson,
 )
@@ -20,84 +24,9 @@ from tff_clipping.privacy import (
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
 SAMPLINGS = ('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper')
 
-_JSON_FORMAT = 1
-
 # The bounds of truncated cohorts: plans written before there were any have
 # none in their JSON.
 _BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
-
-
-class SamplerParameters(NamedTuple):
-  """What a sampler of clients has to do for the plan's figures to hold.
-
-  Attributes:
-    scheme: 'poisson', 'truncated_poisson', 'fixed_size' or 'none', never
-      'paper'.
-    num_clients: The population to draw from.
-    sampling_prob: Each client's chance to be in a round. Under 'poisson' the
-      clients' draws are independent and a cohort may be empty. Under
-      'truncated_poisson' it is that before a cohort is brought within bounds.
-    cohort_size: The exact size of a cohort; None under 'poisson' and
-      'truncated_poisson'.
-    min_clients_per_round: The least cohort under 'truncated_poisson'; None
-      for all others.
-    max_clients_per_round: The largest cohort under 'truncated_poisson'; None
-      for all others.
-  """
-
-  scheme: str
-  num_clients: int
-  sampling_prob: float
-  cohort_size: int | None
-  min_clients_per_round: int | None
-  max_clients_per_round: int | None
-
-
-class AggregatorParameters(NamedTuple):
-  """What an aggregator has to add and divide by, for any clipping norm.
-
-  Attributes:
-    noise_multiplier: Standard deviation of the noise on the sum of the clipped
-      updates over the clipping norm.
-    clients_per_round: The constant by which the noisy sum is divided, also when
-      a Poisson cohort is larger, smaller or empty.
-  """
-
-  noise_multiplier: float
-  clients_per_round: int
-
-
-class ShareParameters(NamedTuple):
-  """What an aggregator needs whose noise comes in shares of the clients.
-
-  The noise of m shares is what the plan charges; what is released has that of M
-  shares in every round.
-
-  Attributes:
-    noise_multiplier: z, the noise of m shares over the clipping norm.
-    clients_per_round: P, the constant by which the noisy sum is divided.
-    min_clients_per_round: m, the least cohort of the population and of its
-      neighbours.
-    max_clients_per_round: M, the largest.
-  """
-
-  noise_multiplier: float
-  clients_per_round: int
-  min_clients_per_round: int
-  max_clients_per_round: int
-
-  @property
-  def share_multiplier(self) -> float:
-    """z / sqrt(m): the noise of one client over the clipping norm.
-
-    An empty cohort sends nothing: m = 0 is as 1.
-    """
-    return self.noise_multiplier / math.sqrt(max(self.min_clients_per_round, 1))
-
-  @property
-  def release_multiplier(self) -> float:
-    """z sqrt(M / m): the noise on the sum that is released, over the norm."""
-    return self.share_multiplier * math.sqrt(self.max_clients_per_round)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,22 +79,20 @@ class PrivacyPlan:
   max_clients_per_round: int | None = None
 
   def __post_init__(self):
-    arguments.check_choice('sampling', self.sampling, SAMPLINGS)
-    if self.accountant == 'pld_one_sided':
-      raise ValueError(
-        "`accountant` must be one of 'rdp', 'pld', found 'pld_one_sided', "
-        'which is no guarantee for more than one round.'
-      )
-    arguments.check_choice(
-      'accountant', self.accountant, accounting.ACCOUNTANTS
-    )
+    _check_accountant(self.accountant)
     checked = {
       'num_rounds': arguments.check_num_rounds(self.num_rounds),
       'target_delta': arguments.check_target_delta(self.target_delta),
     }
-    if self.sampling == 'truncated_poisson':
-      self._choose_bounds()
-    mechanism = self._charged_mechanism
+    sampling = _complete(
+      self.sampling,
+      self.num_clients,
+      self.clients_per_round,
+      (self.min_clients_per_round, self.max_clients_per_round),
+      self.target_delta,
+      self._compute_poisson_cost,
+    )
+    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
     checked |= {
       'num_clients': mechanism.num_clients,
       'clients_per_round': mechanism.clients_per_round,
@@ -184,7 +111,7 @@ class PrivacyPlan:
     )
     if not math.isfinite(self.epsilon):
       raise ValueError(
-        accounting.explain_no_epsilon(
+        accountants.explain_no_epsilon(
           mechanism, self.accountant, self.num_rounds, self.target_delta
         )
       )
@@ -228,26 +155,23 @@ class PrivacyPlan:
       ValueError: If an argument is out of range, or no noise in the
         accountant's range has this epsilon.
     """
-    bounds = [min_clients_per_round, max_clients_per_round]
-    if sampling == 'truncated_poisson' and None in bounds:
-      bounds = _fill_in(
-        bounds,
-        num_clients=num_clients,
-        clients_per_round=clients_per_round,
-        num_rounds=num_rounds,
-        epsilon=arguments.check_positive('target_epsilon', target_epsilon),
-        target_delta=target_delta,
-      )
-    noise_multiplier = accounting.calibrate_noise_multiplier(
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
+    charged = _complete(
+      sampling,
+      num_clients,
+      clients_per_round,
+      (min_clients_per_round, max_clients_per_round),
+      target_delta,
+      lambda _: (
+        num_rounds,
+        arguments.check_target_epsilon(target_epsilon),
+      ),
+    )
+    noise_multiplier = calibration.find_noise_multiplier(
+      charged,
+      _check_accountant(accountant),
       num_rounds=num_rounds,
       target_epsilon=target_epsilon,
       target_delta=target_delta,
-      sampling=_charged_sampling(sampling),
-      accountant=_check_plan_accountant(accountant),
-      **dict(zip(_BOUNDS, bounds, strict=True)),
-      warn=False,
     )
     return cls(
       num_clients=num_clients,
@@ -258,7 +182,8 @@ class PrivacyPlan:
       sampling=sampling,
       accountant=accountant,
       target_epsilon=target_epsilon,
-      **dict(zip(_BOUNDS, bounds, strict=True)),
+      min_clients_per_round=charged.min_clients_per_round,
+      max_clients_per_round=charged.max_clients_per_round,
     )
 
   @classmethod
@@ -335,48 +260,39 @@ class PrivacyPlan:
       TypeError: If an argument is of the wrong kind.
       ValueError: If an argument is out of range, or not a single round fits.
     """
-    bounds = [min_clients_per_round, max_clients_per_round]
-    if sampling == 'truncated_poisson' and None in bounds:
-      bounds = _fill_in(
-        bounds,
-        num_clients=num_clients,
-        clients_per_round=clients_per_round,
-        # With these bounds, so many rounds fit, and perhaps one more.
-        num_rounds=accounting.compute_max_rounds(
-          num_clients=num_clients,
-          clients_per_round=clients_per_round,
-          noise_multiplier=noise_multiplier,
-          target_epsilon=target_epsilon,
-          target_delta=truncated_poisson.without_tails(
-            arguments.check_target_delta(target_delta)
-          ),
-          accountant=_check_plan_accountant(accountant),
-          warn=False,
-        ),
-        epsilon=target_epsilon,
-        target_delta=target_delta,
+
+    def count_rounds(
+      sampling: sampled_gaussian.CohortSampling, delta: float
+    ) -> int:
+      return calibration.find_max_rounds(
+        sampled_gaussian.add_noise(sampling, noise_multiplier),
+        _check_accountant(accountant),
+        target_epsilon=target_epsilon,
+        target_delta=delta,
       )
-    num_rounds = accounting.compute_max_rounds(
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      noise_multiplier=noise_multiplier,
-      target_epsilon=target_epsilon,
-      target_delta=target_delta,
-      sampling=_charged_sampling(sampling),
-      accountant=_check_plan_accountant(accountant),
-      **dict(zip(_BOUNDS, bounds, strict=True)),
-      warn=False,
+
+    target_delta = arguments.check_target_delta(target_delta)
+    left = truncated_poisson.without_tails(target_delta)
+    charged = _complete(
+      sampling,
+      num_clients,
+      clients_per_round,
+      (min_clients_per_round, max_clients_per_round),
+      target_delta,
+      # With the bounds for so many rounds, these fit, and perhaps one more.
+      lambda poisson: (count_rounds(poisson, left), target_epsilon),
     )
     return cls(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
-      num_rounds=num_rounds,
+      num_rounds=count_rounds(charged, target_delta),
       target_delta=target_delta,
       noise_multiplier=noise_multiplier,
       sampling=sampling,
       accountant=accountant,
       target_epsilon=target_epsilon,
-      **dict(zip(_BOUNDS, bounds, strict=True)),
+      min_clients_per_round=charged.min_clients_per_round,
+      max_clients_per_round=charged.max_clients_per_round,
     )
 
   @property
@@ -452,7 +368,7 @@ class PrivacyPlan:
     num_rounds = _check_num_releases(num_rounds)
     if num_rounds == 0:
       return 0.0
-    return self._compute_drawn(num_rounds)[0]
+    return self._account_for_drawn(num_rounds).epsilon
 
   def permits(self, num_releases: int) -> bool:
     """Returns whether so many releases stay within the plan.
@@ -476,22 +392,24 @@ class PrivacyPlan:
     return self.epsilon_after(num_releases) <= self.target_epsilon
 
   @property
-  def sampler_parameters(self) -> SamplerParameters:
+  def sampler_parameters(self) -> plan_parameters.SamplerParameters:
     """What a sampler of clients has to do."""
     scheme = 'fixed_size' if self.sampling == 'paper' else self.sampling
     size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
     bounds = [getattr(self, name) for name in _BOUNDS]
-    return SamplerParameters(
+    return plan_parameters.SamplerParameters(
       scheme, self.num_clients, self.sampling_prob, size, *bounds
     )
 
   @property
-  def aggregator_parameters(self) -> AggregatorParameters:
+  def aggregator_parameters(self) -> plan_parameters.AggregatorParameters:
     """What an aggregator has to add and divide by."""
-    return AggregatorParameters(self.noise_multiplier, self.clients_per_round)
+    return plan_parameters.AggregatorParameters(
+      self.noise_multiplier, self.clients_per_round
+    )
 
   @property
-  def share_parameters(self) -> ShareParameters:
+  def share_parameters(self) -> plan_parameters.ShareParameters:
     """What an aggregator has to add if the clients bring shares of the noise.
 
     Its bounds hold for the population and for its neighbours: where all clients
@@ -513,7 +431,9 @@ class PrivacyPlan:
       bounds = self.min_clients_per_round, self.max_clients_per_round
     if self.sampling == 'none':
       bounds = cohort - 1, cohort + 1
-    return ShareParameters(self.noise_multiplier, cohort, *bounds)
+    return plan_parameters.ShareParameters(
+      self.noise_multiplier, cohort, *bounds
+    )
 
   def summarize_noise(
     self, *, clipping_norm: float = 1.0, model_size: int | None = None
@@ -535,66 +455,13 @@ class PrivacyPlan:
       caveats: Why a run of the plan does not have its guarantee, in main
         clauses without a full stop. They come first.
     """
-    if caveats:
-      return (
-        f'Not private as it was run: {"; ".join(caveats)}. The plan: '
-        f'{self.describe()}'
-      )
-    version = importlib.metadata.version('dp-accounting')
-    relations = {
-      sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: (
-        'adding or removing one client'
-      ),
-      sampled_gaussian.Relation.REPLACE_ONE: 'replacing one client by another',
-    }
-    cohorts = {
-      'poisson': (
-        f'each of the {self.num_clients} clients takes part independently with '
-        f'probability {self.sampling_prob:.6g} '
-        f'({self.clients_per_round} expected)'
-      ),
-      'truncated_poisson': (
-        f'each of the {self.num_clients} clients takes part independently with '
-        f'probability {self.sampling_prob:.6g} ({self.clients_per_round} '
-        f'expected; a cohort outside of {self.min_clients_per_round} to '
-        f'{self.max_clients_per_round} clients is filled up or cut at random)'
-      ),
-      'fixed_size': (
-        f'{self.clients_per_round} of the {self.num_clients} clients are drawn '
-        'uniformly without replacement'
-      ),
-      'none': f'all {self.num_clients} clients take part',
-    }
-    accountants = {
-      'rdp': f'Renyi differential privacy (dp-accounting {version})',
-      'pld': f'privacy loss distributions (dp-accounting {version})',
-    }
-    rounds = '1 round' if self.num_rounds == 1 else f'{self.num_rounds} rounds'
-    noise = (
-      'Gaussian noise of standard deviation '
-      f'{self.noise_multiplier:g} times the clipping norm is added to the sum '
-      'of the clipped updates'
-    )
-    if self.sampling == 'paper':
-      _, method = self._compute_drawn(self.num_rounds)
-      return (
-        f'In each of {rounds}, {cohorts["fixed_size"]} and {noise}. Charged as '
-        f'in the paper, as if each client took part independently with '
-        f'probability {self.sampling_prob:.6g}, this is '
-        f'epsilon = {_round_up(self.epsilon)} at delta = {self.target_delta:g} '
-        f'by {accountants[self.accountant]}; that figure does not hold for '
-        'these cohorts. What holds is client-level '
-        f'({_round_up(self.actual_epsilon)}, {self.target_delta:g})-'
-        'differential privacy with respect to replacing one client by another, '
-        'by '
-        f'{accountants[method]}.'
-      )
-    return (
-      f'Training for {rounds} satisfies client-level '
-      f'({_round_up(self.epsilon)}, {self.target_delta:g})-differential '
-      f'privacy with respect to {relations[self.relation]}: in each round '
-      f'{cohorts[self.sampling]} and {noise}; accounted for by '
-      f'{accountants[self.accountant]}.'
+    is_paper = self.sampling == 'paper'
+    return plan_text.describe(
+      plan_text.Account(self._charged_mechanism, self.accountant, self.epsilon),
+      num_rounds=self.num_rounds,
+      target_delta=self.target_delta,
+      drawn=self._account_for_drawn(self.num_rounds) if is_paper else None,
+      caveats=caveats,
     )
 
   def __str__(self) -> str:
@@ -609,17 +476,16 @@ class PrivacyPlan:
       caveats: Why a run of the plan does not have its guarantee; see
         `describe`.
     """
-    return {
-      'format': _JSON_FORMAT,
-      **dataclasses.asdict(self),
-      'sampling_prob': self.sampling_prob,
-      'relation': self.relation.value,
-      'epsilon': self.epsilon,
-      'actual_epsilon': self.actual_epsilon,
-      'dp_event': repr(self.dp_event),
-      'caveats': list(caveats),
-      'description': self.describe(caveats),
-    }
+    return plan_json.write(
+      dataclasses.asdict(self),
+      sampling_prob=self.sampling_prob,
+      relation=self.relation.value,
+      epsilon=self.epsilon,
+      actual_epsilon=self.actual_epsilon,
+      dp_event=repr(self.dp_event),
+      caveats=list(caveats),
+      description=self.describe(caveats),
+    )
 
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'PrivacyPlan':
@@ -633,77 +499,44 @@ class PrivacyPlan:
       ValueError: If attributes are missing, unknown or out of range, or the
         epsilon in it is not that of the attributes: it was changed by hand.
     """
-    if not isinstance(value, Mapping):
-      raise TypeError(f'`value` must be a mapping, found {value!r}.')
-    if value.get('format') != _JSON_FORMAT:
-      raise ValueError(
-        f'`value` must be of format {_JSON_FORMAT}, found '
-        f'{value.get("format")!r}.'
-      )
     names = [field.name for field in dataclasses.fields(cls)]
-    missing = [name for name in names if name not in (*value, *_BOUNDS)]
-    if missing:
-      raise ValueError(f'`value` must hold {names}, found none of {missing}.')
-    derived = {'format', 'sampling_prob', 'relation', 'epsilon'}
-    derived |= {'actual_epsilon', 'dp_event', 'caveats', 'description'}
-    unknown = sorted(set(value) - set(names) - derived)
-    if unknown:
-      raise ValueError(f'`value` must hold only {names}, found {unknown}.')
-    plan = cls(**{name: value[name] for name in names if name in value})
-    for name in ('epsilon', 'actual_epsilon'):
-      # Versions of the accountant may differ in the last digits.
-      found, expected = value.get(name), getattr(plan, name)
-      if found is not None and not math.isclose(found, expected, rel_tol=1e-3):
-        raise ValueError(
-          f'`{name}` must be the {expected:.6g} that the plan costs, found '
-          f'{found!r}.'
-        )
+    plan = cls(**plan_json.read_attributes(value, names, optional=_BOUNDS))
+    plan_json.check_figures(
+      value, epsilon=plan.epsilon, actual_epsilon=plan.actual_epsilon
+    )
     return plan
-
-  def _choose_bounds(self) -> None:
-    """Sets the bounds that are not given, for the plan's own epsilon."""
-    bounds = [getattr(self, name) for name in _BOUNDS]
-    if None not in bounds:
-      return
-    mechanism = sampled_gaussian.SampledGaussian(
-      sampling='poisson',
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      noise_multiplier=self.noise_multiplier,
-    )
-    rounds = accounting.build_rounds(mechanism, self.accountant)
-    bounds = _fill_in(
-      bounds,
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      num_rounds=self.num_rounds,
-      epsilon=rounds.compute_epsilon(
-        self.num_rounds, truncated_poisson.without_tails(self.target_delta)
-      ),
-      target_delta=self.target_delta,
-    )
-    for name, bound in zip(_BOUNDS, bounds, strict=True):
-      object.__setattr__(self, name, bound)
 
   @functools.cached_property
   def _charged_mechanism(self) -> sampled_gaussian.SampledGaussian:
     """One round as it is charged."""
-    return self._build_mechanism(_charged_sampling(self.sampling))
+    sampling = 'poisson' if self.sampling == 'paper' else self.sampling
+    return self._build_mechanism(sampling)
 
   @functools.cached_property
-  def _charged_rounds(self) -> accounting.Rounds:
+  def _charged_rounds(self) -> rounds.Rounds:
     """Rounds as they are charged."""
-    return accounting.build_rounds(self._charged_mechanism, self.accountant)
+    return accountants.build_rounds(self._charged_mechanism, self.accountant)
 
-  def _compute_drawn(self, num_rounds: int) -> tuple[float, str]:
-    """Returns the epsilon of the cohorts that 'paper' draws, and by what."""
+  def _account_for_drawn(self, num_rounds: int) -> plan_text.Account:
+    """Returns what the cohorts that 'paper' draws cost."""
     mechanism = self._build_mechanism('fixed_size')
-    rounds = accounting.build_rounds(mechanism, 'pld')
-    epsilon = rounds.compute_epsilon(num_rounds, self.target_delta)
-    if math.isfinite(epsilon):
-      return epsilon, 'pld'
-    rounds = accounting.build_rounds(mechanism, 'rdp')
-    return rounds.compute_epsilon(num_rounds, self.target_delta), 'rdp'
+    for accountant in ('pld', 'rdp'):
+      drawn_rounds = accountants.build_rounds(mechanism, accountant)
+      epsilon = drawn_rounds.compute_epsilon(num_rounds, self.target_delta)
+      if math.isfinite(epsilon):
+        break
+    return plan_text.Account(mechanism, accountant, epsilon)
+
+  def _compute_poisson_cost(
+    self, sampling: sampled_gaussian.CohortSampling
+  ) -> tuple[int, float]:
+    """Returns the rounds, and their epsilon at the delta that tails leave."""
+    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
+    poisson_rounds = accountants.build_rounds(mechanism, self.accountant)
+    left = truncated_poisson.without_tails(self.target_delta)
+    return self.num_rounds, poisson_rounds.compute_epsilon(
+      self.num_rounds, left
+    )
 
   def _build_mechanism(self, sampling: str) -> sampled_gaussian.SampledGaussian:
     """Returns one round with this sampler."""
@@ -717,25 +550,61 @@ class PrivacyPlan:
     )
 
 
-def _charged_sampling(sampling: str) -> str:
-  """Returns the sampler whose event is charged."""
+def _complete(
+  sampling: str,
+  num_clients: int,
+  clients_per_round: int,
+  bounds: tuple[int | None, int | None],
+  target_delta: float,
+  compute_cost: Callable[[sampled_gaussian.CohortSampling], tuple[int, float]],
+) -> sampled_gaussian.CohortSampling:
+  """Returns the sampling that is charged, with bounds where they are missing.
+
+  Args:
+    sampling: One of `SAMPLINGS`.
+    num_clients: The paper's N.
+    clients_per_round: The paper's P.
+    bounds: The least and the largest cohort, or None.
+    target_delta: The delta of which chosen bounds spend a part.
+    compute_cost: Returns the rounds and the epsilon to choose bounds for, from
+      Poisson sampling; called only if some are to be chosen.
+  """
   arguments.check_choice('sampling', sampling, SAMPLINGS)
-  return 'poisson' if sampling == 'paper' else sampling
-
-
-def _fill_in(bounds: Sequence[int | None], **question: Any) -> tuple[int, int]:
-  """Returns the bounds of cohorts, chosen where they are None."""
-  chosen = truncated_poisson.choose_bounds(**question)
-  return tuple(
-    other if bound is None else bound
-    for bound, other in zip(bounds, chosen, strict=True)
+  if sampling == 'truncated_poisson' and None in bounds:
+    poisson = sampled_gaussian.CohortSampling(
+      sampling='poisson',
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+    )
+    num_rounds, epsilon = compute_cost(poisson)
+    chosen = truncated_poisson.choose_bounds(
+      poisson,
+      num_rounds=num_rounds,
+      epsilon=epsilon,
+      target_delta=target_delta,
+    )
+    bounds = tuple(
+      other if bound is None else bound
+      for bound, other in zip(bounds, chosen, strict=True)
+    )
+  return sampled_gaussian.CohortSampling(
+    sampling='poisson' if sampling == 'paper' else sampling,
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+    min_clients_per_round=bounds[0],
+    max_clients_per_round=bounds[1],
   )
 
 
-def _check_plan_accountant(accountant: str) -> str:
+def _check_accountant(accountant: str) -> str:
   """Returns an accountant whose answers are guarantees."""
+  if accountant == 'pld_one_sided':
+    raise ValueError(
+      "`accountant` must be one of 'rdp', 'pld', found 'pld_one_sided', "
+      'which is no guarantee for more than one round.'
+    )
   return arguments.check_choice(
-    'accountant', accountant, accounting.ACCOUNTANTS
+    'accountant', accountant, accountants.ACCOUNTANTS
   )
 
 
@@ -744,11 +613,3 @@ def _check_num_releases(num_rounds: int) -> int:
   return arguments.check_integer(
     'num_rounds', num_rounds, at_least=0, at_most=arguments.MAX_ROUNDS
   )
-
-
-def _round_up(epsilon: float) -> str:
-  """Returns an epsilon with 4 significant digits that it does not exceed."""
-  if epsilon == 0 or not math.isfinite(epsilon):
-    return f'{epsilon:g}'
-  unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
-  return f'{math.ceil(epsilon / unit - 1e-9) * unit:.4g}'

@@ -9,6 +9,7 @@ can pair the event of one sampler with the cohorts of another.
 
 import dataclasses
 import enum
+from typing import TypeVar
 
 import dp_accounting
 
@@ -49,9 +50,12 @@ RELATIONS = {
 }
 
 
+_Sampling = TypeVar('_Sampling', bound='CohortSampling')
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SampledGaussian:
-  """One round: a sampler and Gaussian noise on the sum of clipped updates.
+class CohortSampling:
+  """How the cohort of a round is drawn, without its noise.
 
   Attributes:
     sampling: 'poisson' (each client joins by a coin of its own, with
@@ -61,8 +65,6 @@ class SampledGaussian:
       replacement) or 'none' (all clients).
     num_clients: The paper's N.
     clients_per_round: The paper's P, for 'poisson' the expected number.
-    noise_multiplier: Standard deviation of the noise on the sum, divided by the
-      clipping norm. The same meaning under both relations.
     min_clients_per_round: The least cohort of 'truncated_poisson', from 0 to
       clients_per_round and less than num_clients; None for all others.
     max_clients_per_round: Its largest cohort, at least clients_per_round; None
@@ -78,7 +80,6 @@ class SampledGaussian:
   sampling: str
   num_clients: int
   clients_per_round: int
-  noise_multiplier: float
   min_clients_per_round: int | None = None
   max_clients_per_round: int | None = None
 
@@ -92,10 +93,8 @@ class SampledGaussian:
         '`clients_per_round` must equal `num_clients` '
         f"({num_clients}) when `sampling` is 'none', found {clients_per_round}."
       )
-    multiplier = arguments.check_noise_multiplier(self.noise_multiplier)
     object.__setattr__(self, 'num_clients', num_clients)
     object.__setattr__(self, 'clients_per_round', clients_per_round)
-    object.__setattr__(self, 'noise_multiplier', multiplier)
     self._check_bounds()
 
   @property
@@ -108,36 +107,8 @@ class SampledGaussian:
     """The paper's q = P / N: the chance of a client to be in a round."""
     return self.clients_per_round / self.num_clients
 
-  @property
-  def noise_over_sensitivity(self) -> float:
-    """Standard deviation of the noise over what one client can change.
-
-    It is what accountants call a noise multiplier: z for add or remove one, z/2
-    for replace one, where a client can move the sum from -c to c. No accountant
-    halves it by itself.
-    """
-    return self.noise_multiplier / self.relation.sensitivity_factor
-
-  @property
-  def dp_event(self) -> dp_accounting.DpEvent:
-    """The event that an accountant for `relation` charges for one round.
-
-    Of 'truncated_poisson' it is that of Poisson sampling, which is charged at
-    the delta that the tails leave.
-    """
-    gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
-    if self.sampling in ('poisson', 'truncated_poisson'):
-      return dp_accounting.PoissonSampledDpEvent(self.sampling_prob, gaussian)
-    if self.sampling == 'fixed_size':
-      return dp_accounting.SampledWithoutReplacementDpEvent(
-        source_dataset_size=self.num_clients,
-        sample_size=self.clients_per_round,
-        event=gaussian,
-      )
-    return gaussian
-
-  def without_bounds(self) -> 'SampledGaussian':
-    """Returns the round with 'poisson' for 'truncated_poisson', else itself."""
+  def without_bounds(self: _Sampling) -> _Sampling:
+    """Returns it with 'poisson' for 'truncated_poisson', else itself."""
     if self.sampling != 'truncated_poisson':
       return self
     return dataclasses.replace(
@@ -173,3 +144,70 @@ class SampledGaussian:
     )
     object.__setattr__(self, names[0], least)
     object.__setattr__(self, names[1], largest)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SampledGaussian(CohortSampling):
+  """One round: a sampler and Gaussian noise on the sum of clipped updates.
+
+  Attributes:
+    noise_multiplier: Standard deviation of the noise on the sum, divided by the
+      clipping norm. The same meaning under both relations.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range; see also `CohortSampling`.
+  """
+
+  noise_multiplier: float
+
+  def __post_init__(self):
+    super().__post_init__()
+    multiplier = arguments.check_noise_multiplier(self.noise_multiplier)
+    object.__setattr__(self, 'noise_multiplier', multiplier)
+
+  @property
+  def noise_over_sensitivity(self) -> float:
+    """Standard deviation of the noise over what one client can change.
+
+    It is what accountants call a noise multiplier: z for add or remove one, z/2
+    for replace one, where a client can move the sum from -c to c. No accountant
+    halves it by itself.
+    """
+    return self.noise_multiplier / self.relation.sensitivity_factor
+
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """The event that an accountant for `relation` charges for one round.
+
+    Of 'truncated_poisson' it is that of Poisson sampling, which is charged at
+    the delta that the tails leave.
+    """
+    gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
+    if self.sampling in ('poisson', 'truncated_poisson'):
+      return dp_accounting.PoissonSampledDpEvent(self.sampling_prob, gaussian)
+    if self.sampling == 'fixed_size':
+      return dp_accounting.SampledWithoutReplacementDpEvent(
+        source_dataset_size=self.num_clients,
+        sample_size=self.clients_per_round,
+        event=gaussian,
+      )
+    return gaussian
+
+
+def add_noise(
+  sampling: CohortSampling, noise_multiplier: float
+) -> SampledGaussian:
+  """Returns the round that draws its cohort so and adds this much noise.
+
+  Args:
+    sampling: How the cohort is drawn.
+    noise_multiplier: As the attribute of `SampledGaussian`.
+
+  Raises:
+    TypeError: If the multiplier is not a number.
+    ValueError: If it is out of range.
+  """
+  return SampledGaussian(
+    **dataclasses.asdict(sampling), noise_multiplier=noise_multiplier
+  )

@@ -27,24 +27,13 @@ this way.
 
 import bisect
 import math
-from typing import Protocol
 
 from scipy import stats
 
-from tff_clipping.privacy import arguments, sampled_gaussian
+from tff_clipping.privacy import arguments, rounds, sampled_gaussian
 
 # The part of delta that default bounds spend on the tails.
 _TAIL_PART = 0.01
-
-
-class _PoissonRounds(Protocol):
-  """Rounds of Poisson sampling without bounds, as an accountant sees them."""
-
-  def compute_epsilon(self, num_rounds: int, delta: float) -> float:
-    """Returns the epsilon of `num_rounds` rounds at `delta`."""
-
-  def compute_delta(self, num_rounds: int, epsilon: float) -> float:
-    """Returns the delta of `num_rounds` rounds at `epsilon`."""
 
 
 class TruncatedRounds:
@@ -52,7 +41,7 @@ class TruncatedRounds:
 
   def __init__(
     self,
-    poisson_rounds: _PoissonRounds,
+    poisson_rounds: rounds.Rounds,
     mechanism: sampled_gaussian.SampledGaussian,
   ):
     """Initializes the accountant.
@@ -139,8 +128,7 @@ def describe_narrow_bounds(
   """
   cost = _charge(compute_tail_prob(mechanism), num_rounds, epsilon)
   least, largest = choose_bounds(
-    num_clients=mechanism.num_clients,
-    clients_per_round=mechanism.clients_per_round,
+    mechanism,
     num_rounds=num_rounds,
     epsilon=epsilon,
     target_delta=target_delta,
@@ -155,9 +143,8 @@ def describe_narrow_bounds(
 
 
 def choose_bounds(
+  sampling: sampled_gaussian.CohortSampling,
   *,
-  num_clients: int,
-  clients_per_round: int,
   num_rounds: int,
   epsilon: float,
   target_delta: float,
@@ -165,8 +152,7 @@ def choose_bounds(
   """Returns the narrowest bounds that spend 1 % of delta, a half on each side.
 
   Args:
-    num_clients: The paper's N.
-    clients_per_round: The paper's P, the expected cohort without bounds.
+    sampling: Poisson sampling, which is to be bounded.
     num_rounds: Rounds, at least 1.
     epsilon: The epsilon that is to hold, not negative; it may be infinite.
     target_delta: The delta that is to hold.
@@ -179,15 +165,13 @@ def choose_bounds(
     TypeError: If an argument is of the wrong kind.
     ValueError: If it is out of range.
   """
-  population, expected = arguments.check_population(
-    num_clients, clients_per_round
-  )
+  population, expected = sampling.num_clients, sampling.clients_per_round
   # As in `_charge`, and so that a large epsilon does not overflow.
   log_cost = math.log(arguments.check_num_rounds(num_rounds))
   log_cost += _log_one_plus_exp(epsilon)
   target_delta = arguments.check_target_delta(target_delta)
   allowed = _TAIL_PART / 2 * target_delta * math.exp(-log_cost)
-  prob = expected / population
+  prob = sampling.sampling_prob
   least = bisect.bisect_right(
     range(min(expected, population - 1) + 1),
     allowed,

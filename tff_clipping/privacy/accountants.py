@@ -1,0 +1,129 @@
+"""The accountants: what equal rounds of one mechanism cost together."""
+
+import functools
+import math
+
+from tff_clipping.privacy import (
+  arguments,
+  privacy_loss,
+  renyi,
+  rounds,
+  sampled_gaussian,
+  truncated_poisson,
+)
+
+# The accountants whose answers are guarantees.
+ACCOUNTANTS = ('rdp', 'pld')
+
+_ALL_ACCOUNTANTS = (*ACCOUNTANTS, 'pld_one_sided')
+
+
+@functools.lru_cache(maxsize=64)
+def build_rounds(
+  mechanism: sampled_gaussian.SampledGaussian, accountant: str
+) -> rounds.Rounds:
+  """Returns what equal rounds of `mechanism` cost by an accountant.
+
+  Args:
+    mechanism: One round.
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+  """
+  if mechanism.sampling == 'truncated_poisson':
+    return truncated_poisson.TruncatedRounds(
+      build_rounds(mechanism.without_bounds(), accountant), mechanism
+    )
+  if accountant == 'rdp':
+    return renyi.RenyiRounds(mechanism)
+  return privacy_loss.PrivacyLossRounds(
+    mechanism, one_sided=accountant == 'pld_one_sided'
+  )
+
+
+def compute_epsilon(
+  mechanism: sampled_gaussian.SampledGaussian,
+  accountant: str,
+  *,
+  num_rounds: int,
+  target_delta: float,
+) -> float:
+  """Returns the epsilon of so many rounds, an upper bound.
+
+  Args:
+    mechanism: One round.
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+    num_rounds: Rounds, at least 1.
+    target_delta: Delta, in (0, 1).
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range, or there is no finite epsilon.
+  """
+  num_rounds = arguments.check_num_rounds(num_rounds)
+  target_delta = arguments.check_target_delta(target_delta)
+  epsilon = build_rounds(mechanism, accountant).compute_epsilon(
+    num_rounds, target_delta
+  )
+  if not math.isfinite(epsilon):
+    raise ValueError(
+      explain_no_epsilon(mechanism, accountant, num_rounds, target_delta)
+    )
+  return epsilon
+
+
+def explain_no_epsilon(
+  mechanism: sampled_gaussian.SampledGaussian,
+  accountant: str,
+  num_rounds: int,
+  target_delta: float,
+) -> str:
+  """Returns why rounds have no finite epsilon.
+
+  Args:
+    mechanism: One round.
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+    num_rounds: How many rounds.
+    target_delta: The delta that was asked for.
+  """
+  if mechanism.sampling == 'truncated_poisson':
+    poisson_rounds = build_rounds(mechanism.without_bounds(), accountant)
+    epsilon = poisson_rounds.compute_epsilon(
+      num_rounds, truncated_poisson.without_tails(target_delta)
+    )
+    if math.isfinite(epsilon):
+      return truncated_poisson.describe_narrow_bounds(
+        mechanism, num_rounds, epsilon, target_delta
+      )
+  return (
+    'The accountant has no finite epsilon for `noise_multiplier` '
+    f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
+  )
+
+
+def check_accountant(accountant: str, sampling: str) -> str:
+  """Returns the accountant if it has an answer for this sampling.
+
+  Args:
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+    sampling: As of `CohortSampling`. 'paper' is only for plans: it has two
+      epsilons.
+
+  Raises:
+    TypeError: If an argument is not a string.
+    ValueError: If it is none of those, or they do not go together.
+  """
+  if sampling == 'paper':
+    raise ValueError(
+      "`sampling` 'paper' has two epsilons, the paper's and the one that its "
+      "sampler really gives: build a `PrivacyPlan`, or take 'poisson' for the "
+      "first and 'fixed_size' for the second, found 'paper'."
+    )
+  arguments.check_choice('sampling', sampling, [*sampled_gaussian.RELATIONS])
+  accountant = arguments.check_choice(
+    'accountant', accountant, _ALL_ACCOUNTANTS
+  )
+  if accountant == 'pld_one_sided' and sampling != 'fixed_size':
+    raise ValueError(
+      "`accountant` can be 'pld_one_sided' only where `sampling` is "
+      f"'fixed_size', found {sampling!r}."
+    )
+  return accountant

@@ -1,0 +1,77 @@
+"""What samplers and aggregators have to do for a plan's figures to hold."""
+
+import math
+from typing import NamedTuple
+
+
+class SamplerParameters(NamedTuple):
+  """What a sampler of clients has to do for the plan's figures to hold.
+
+  Attributes:
+    scheme: 'poisson', 'truncated_poisson', 'fixed_size' or 'none', never
+      'paper'.
+    num_clients: The population to draw from.
+    sampling_prob: Each client's chance to be in a round. Under 'poisson' the
+      clients' draws are independent and a cohort may be empty. Under
+      'truncated_poisson' it is that before a cohort is brought within bounds.
+    cohort_size: The exact size of a cohort; None under 'poisson' and
+      'truncated_poisson'.
+    min_clients_per_round: The least cohort under 'truncated_poisson'; None
+      for all others.
+    max_clients_per_round: The largest cohort under 'truncated_poisson'; None
+      for all others.
+  """
+
+  scheme: str
+  num_clients: int
+  sampling_prob: float
+  cohort_size: int | None
+  min_clients_per_round: int | None
+  max_clients_per_round: int | None
+
+
+class AggregatorParameters(NamedTuple):
+  """What an aggregator has to add and divide by, for any clipping norm.
+
+  Attributes:
+    noise_multiplier: Standard deviation of the noise on the sum of the clipped
+      updates over the clipping norm.
+    clients_per_round: The constant by which the noisy sum is divided, also when
+      a Poisson cohort is larger, smaller or empty.
+  """
+
+  noise_multiplier: float
+  clients_per_round: int
+
+
+class ShareParameters(NamedTuple):
+  """What an aggregator needs whose noise comes in shares of the clients.
+
+  The noise of m shares is what the plan charges; what is released has that of M
+  shares in every round.
+
+  Attributes:
+    noise_multiplier: z, the noise of m shares over the clipping norm.
+    clients_per_round: P, the constant by which the noisy sum is divided.
+    min_clients_per_round: m, the least cohort of the population and of its
+      neighbours.
+    max_clients_per_round: M, the largest.
+  """
+
+  noise_multiplier: float
+  clients_per_round: int
+  min_clients_per_round: int
+  max_clients_per_round: int
+
+  @property
+  def share_multiplier(self) -> float:
+    """z / sqrt(m): the noise of one client over the clipping norm.
+
+    An empty cohort sends nothing: m = 0 is as 1.
+    """
+    return self.noise_multiplier / math.sqrt(max(self.min_clients_per_round, 1))
+
+  @property
+  def release_multiplier(self) -> float:
+    """z sqrt(M / m): the noise on the sum that is released, over the norm."""
+    return self.share_multiplier * math.sqrt(self.max_clients_per_round)

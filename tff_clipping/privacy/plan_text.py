@@ -1,0 +1,128 @@
+"""A privacy plan in sentences that one could put into a paper."""
+
+import importlib.metadata
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tff_clipping.privacy import sampled_gaussian
+
+_RELATIONS = {
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one client',
+  sampled_gaussian.Relation.REPLACE_ONE: 'replacing one client by another',
+}
+_ACCOUNTANTS = {
+  'rdp': 'Renyi differential privacy',
+  'pld': 'privacy loss distributions',
+}
+
+
+class Account(NamedTuple):
+  """What a plan's rounds cost.
+
+  Attributes:
+    mechanism: One round.
+    accountant: 'rdp' or 'pld'.
+    epsilon: Of all rounds, at the plan's delta.
+  """
+
+  mechanism: sampled_gaussian.SampledGaussian
+  accountant: str
+  epsilon: float
+
+
+def describe(
+  charged: Account,
+  *,
+  num_rounds: int,
+  target_delta: float,
+  drawn: Account | None = None,
+  caveats: Sequence[str] = (),
+) -> str:
+  """Returns what is done in each round, and what it guarantees.
+
+  Args:
+    charged: What is charged for.
+    num_rounds: The rounds of the plan.
+    target_delta: The delta of each epsilon.
+    drawn: What is really drawn, if that is something else.
+    caveats: Why a run does not have the guarantee, in main clauses without a
+      full stop. They come first.
+  """
+  mechanism = charged.mechanism
+  rounds = '1 round' if num_rounds == 1 else f'{num_rounds} rounds'
+  noise = (
+    'Gaussian noise of standard deviation '
+    f'{mechanism.noise_multiplier:g} times the clipping norm is added to the '
+    'sum of the clipped updates'
+  )
+  if drawn is None:
+    text = (
+      f'Training for {rounds} satisfies client-level '
+      f'{_guarantee(charged, target_delta)}: in each round '
+      f'{_describe_cohort(mechanism)} and {noise}; accounted for by '
+      f'{name_accountant(charged.accountant)}.'
+    )
+  else:
+    text = (
+      f'In each of {rounds}, {_describe_cohort(drawn.mechanism)} and {noise}. '
+      'Charged as in the paper, as if each client took part independently with '
+      f'probability {mechanism.sampling_prob:.6g}, this is epsilon = '
+      f'{round_up(charged.epsilon)} at delta = {target_delta:g} by '
+      f'{name_accountant(charged.accountant)}; that figure does not hold for '
+      'these cohorts. What holds is client-level '
+      f'{_guarantee(drawn, target_delta)}, by '
+      f'{name_accountant(drawn.accountant)}.'
+    )
+  return add_caveats(text, caveats)
+
+
+def add_caveats(text: str, caveats: Sequence[str]) -> str:
+  """Returns a plan's description after what takes its guarantee away."""
+  if not caveats:
+    return text
+  return f'Not private as it was run: {"; ".join(caveats)}. The plan: {text}'
+
+
+def name_accountant(accountant: str) -> str:
+  """Returns the name of 'rdp' or 'pld', and the version of its package."""
+  version = importlib.metadata.version('dp-accounting')
+  return f'{_ACCOUNTANTS[accountant]} (dp-accounting {version})'
+
+
+def round_up(epsilon: float) -> str:
+  """Returns an epsilon with 4 significant digits that it does not exceed."""
+  if epsilon == 0 or not math.isfinite(epsilon):
+    return f'{epsilon:g}'
+  unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+  return f'{math.ceil(epsilon / unit - 1e-9) * unit:.4g}'
+
+
+def _guarantee(account: Account, target_delta: float) -> str:
+  """Returns epsilon, delta and the neighbours that they are for."""
+  return (
+    f'({round_up(account.epsilon)}, {target_delta:g})-differential privacy '
+    f'with respect to {_RELATIONS[account.mechanism.relation]}'
+  )
+
+
+def _describe_cohort(sampling: sampled_gaussian.CohortSampling) -> str:
+  """Returns who takes part in a round."""
+  if sampling.sampling == 'none':
+    return f'all {sampling.num_clients} clients take part'
+  if sampling.sampling == 'fixed_size':
+    return (
+      f'{sampling.clients_per_round} of the {sampling.num_clients} clients are '
+      'drawn uniformly without replacement'
+    )
+  bounds = ''
+  if sampling.sampling == 'truncated_poisson':
+    bounds = (
+      f'; a cohort outside of {sampling.min_clients_per_round} to '
+      f'{sampling.max_clients_per_round} clients is filled up or cut at random'
+    )
+  return (
+    f'each of the {sampling.num_clients} clients takes part independently with '
+    f'probability {sampling.sampling_prob:.6g} ({sampling.clients_per_round} '
+    f'expected{bounds})'
+  )
