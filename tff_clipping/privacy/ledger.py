@@ -4,10 +4,12 @@ import os
 import threading
 from typing import Any
 
-from tff_clipping.privacy import arguments, ledger_file
+from tff_clipping.privacy import arguments, correlated_plan, ledger_file
 from tff_clipping.privacy import plan as plan_lib
 
 _FORMAT = 1
+
+_Plan = plan_lib.PrivacyPlan | correlated_plan.CorrelatedNoisePlan
 
 DamagedLedgerError = ledger_file.DamagedLedgerError
 LedgerInUseError = ledger_file.LedgerInUseError
@@ -32,9 +34,7 @@ class PrivacyLedger:
   Guarded against several threads; a second process is refused.
   """
 
-  def __init__(
-    self, path: str | os.PathLike, plan: plan_lib.PrivacyPlan
-  ) -> None:
+  def __init__(self, path: str | os.PathLike, plan: _Plan) -> None:
     """Opens the ledger of a run, or starts it.
 
     Args:
@@ -43,14 +43,17 @@ class PrivacyLedger:
       plan: What is charged. An existing ledger must be of the same plan.
 
     Raises:
-      TypeError: If `plan` is not a PrivacyPlan.
+      TypeError: If `plan` is no plan.
       ValueError: If the ledger is of another plan.
       DamagedLedgerError: If the file is not what was written.
       LedgerInUseError: If it is open elsewhere.
       OSError: If the file system refuses.
     """
-    if not isinstance(plan, plan_lib.PrivacyPlan):
-      raise TypeError(f'`plan` must be a PrivacyPlan, found {plan!r}.')
+    if not isinstance(plan, _Plan):
+      raise TypeError(
+        '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
+        f'{plan!r}.'
+      )
     self._plan = plan
     self._guard = threading.Lock()
     self._file = ledger_file.LedgerFile(
@@ -64,7 +67,7 @@ class PrivacyLedger:
       raise
 
   @property
-  def plan(self) -> plan_lib.PrivacyPlan:
+  def plan(self) -> _Plan:
     """What is charged."""
     return self._plan
 
@@ -166,16 +169,17 @@ class PrivacyLedger:
         'ledger.'
       )
     try:
-      found = plan_lib.PrivacyPlan.from_json(header['plan'])
+      found = _read_plan(header['plan'])
     except (KeyError, TypeError, ValueError) as error:
       raise DamagedLedgerError(
         f'Line 1 of {os.fspath(path)} is damaged: {error}'
       ) from error
     if found != self._plan:
       differences = ', '.join(
-        f'{name} {getattr(found, name)!r} against {getattr(self._plan, name)!r}'
-        for name in found.__dataclass_fields__
-        if getattr(found, name) != getattr(self._plan, name)
+        f'{name} {value!r} against {getattr(self._plan, name, None)!r}'
+        for name, value in vars(found).items()
+        if name in found.__dataclass_fields__
+        and value != getattr(self._plan, name, None)
       )
       raise ValueError(
         f'`plan` must be that of the ledger {os.fspath(path)}, found other '
@@ -191,3 +195,10 @@ class PrivacyLedger:
           f'Line {number + 1} of {os.fspath(path)} is damaged: it is not '
           f'release {number}.'
         )
+
+
+def _read_plan(value: dict[str, Any]) -> _Plan:
+  """Returns the plan that a ledger's first line holds."""
+  if value.get('mechanism') == 'correlated_noise':
+    return correlated_plan.CorrelatedNoisePlan.from_json(value)
+  return plan_lib.PrivacyPlan.from_json(value)

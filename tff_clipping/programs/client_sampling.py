@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tff_clipping.privacy import PrivacyPlan
+from tff_clipping.privacy import CorrelatedNoisePlan, PrivacyPlan
 
 
 class ClientSampler(abc.ABC):
@@ -221,7 +221,10 @@ class RoundRobinSampler(ClientSampler):
 
 
 def build_private_sampler(
-  plan: PrivacyPlan, client_ids: Sequence[str], *, seed: int
+  plan: PrivacyPlan | CorrelatedNoisePlan,
+  client_ids: Sequence[str],
+  *,
+  seed: int,
 ) -> ClientSampler:
   """Returns the sampler whose cohorts a privacy plan charges for.
 
@@ -245,6 +248,17 @@ def build_private_sampler(
   if parameters.scheme == 'poisson':
     return PoissonSampler(
       client_ids, sampling_prob=parameters.sampling_prob, seed=seed
+    )
+  if parameters.scheme == 'min_separation':
+    return RoundRobinSampler(
+      client_ids,
+      clients_per_round=parameters.cohort_size,
+      min_separation=parameters.min_separation,
+      seed=seed,
+    )
+  if parameters.scheme == 'shuffled_epochs':
+    return ShuffledEpochsSampler(
+      client_ids, clients_per_round=parameters.cohort_size, seed=seed
     )
   # Fixed-size cohorts, or all clients.
   return FixedSizeSampler(

@@ -91,9 +91,12 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
 
   def describe(self) -> str:
     """Returns what the noise is, as a part of a sentence."""
+    buffers = (
+      '1 buffer' if self.num_buffers == 1 else f'{self.num_buffers} buffers'
+    )
     return (
       'noise that is correlated between rounds by a buffered linear Toeplitz '
-      f'matrix (BLT) with {self.num_buffers} buffers'
+      f'matrix (BLT) with {buffers}'
     )
 
 

@@ -1,5 +1,6 @@
 """Strategies from what `to_json` wrote."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,7 +40,7 @@ def strategy_from_json(value: Mapping[str, Any]) -> NoiseStrategy:
   kind = arguments.check_choice('kind', attributes.pop('kind', ''), [*_CLASSES])
   if kind == 'restarted' and 'inner' in attributes:
     attributes['inner'] = strategy_from_json(attributes['inner'])
-  names = [*_CLASSES[kind].__dataclass_fields__]
+  names = [field.name for field in dataclasses.fields(_CLASSES[kind])]
   if sorted(names) != sorted(attributes):
     raise ValueError(f'`value` must hold {names}, found {[*attributes]}.')
   return _CLASSES[kind](**attributes)
