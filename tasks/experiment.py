@@ -150,6 +150,26 @@ class ExperimentConfig:
     """Whether the clients' exact updates are measured."""
     return not self.is_private or self.simulation_diagnostics
 
+  @property
+  def caveats(self) -> tuple[str, ...]:
+    """Why a private run of these settings does not have its plan's guarantee.
+
+    In main clauses, for `PrivacyPlan.describe`. Ask before
+    `RunFolder.with_sampling_seed` has drawn a seed.
+    """
+    if not self.is_private:
+      return ()
+    reasons = {
+      'the seed of the noise was given, and whoever knows it can subtract the '
+      'noise': self.noise_seed is not None,
+      'the seed of the cohorts was given, and sampling hides no client from '
+      'whoever knows it': self.sampling_seed is not None,
+      "the run's files hold exact figures of the clients": (
+        self.simulation_diagnostics
+      ),
+    }
+    return tuple(reason for reason, applies in reasons.items() if applies)
+
   def to_json(self) -> dict[str, Any]:
     """Returns the settings as they are saved in config.json."""
     settings = dataclasses.asdict(self)

@@ -114,12 +114,26 @@ class RunFolder:
       seed = secrets.randbits(128)
     return dataclasses.replace(config, sampling_seed=seed)
 
-  def write_json(self, path: pathlib.Path, content: Mapping[str, Any]) -> None:
-    """Writes a file whole or not at all."""
-    # A fixed name: what a killed program leaves is overwritten by the next one.
+  def write_json(
+    self,
+    path: pathlib.Path,
+    content: Mapping[str, Any],
+    *,
+    is_secret: bool = False,
+  ) -> None:
+    """Writes a file whole or not at all.
+
+    Args:
+      path: The file.
+      content: What `json.dump` takes.
+      is_secret: Whether its owner alone may read it.
+    """
+    # A fixed name: what a killed program leaves is removed by the next one.
     new = path.with_name(f'.{path.name}.new')
+    new.unlink(missing_ok=True)
+    mode = 0o600 if is_secret else 0o666
     try:
-      with open(new, 'w') as file:
+      with open(new, 'x', opener=lambda p, f: os.open(p, f, mode)) as file:
         json.dump(content, file, indent=2)
         file.write('\n')
         file.flush()

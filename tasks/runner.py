@@ -2,10 +2,11 @@
 
 import collections
 import contextlib
+import dataclasses
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ def run(
   execution = execution or Execution()
   # The workers of a cluster may run in other folders.
   cache_dir = os.path.abspath(cache_dir or client_store.default_cache_dir())
+  caveats = config.caveats
   config = folder.with_sampling_seed(config)
   task = create_task(config, data_dir=data_dir, cache_dir=cache_dir)
   plan = create_plan(config, task.num_clients)
@@ -93,12 +95,16 @@ def run(
         **_description(config, task, model_fn, clipping_norm_source),
         execution=where,
       ),
+      is_secret=config.is_private,  # It has the seed of the cohorts.
     )
     folder.result.unlink(missing_ok=True)
     ledger = None
     if plan is not None:
-      ledger = stack.enter_context(_open_ledger(folder, plan))
-      folder.write_json(folder.privacy, plan.to_json())
+      ledger = stack.enter_context(_open_ledger(folder, plan, caveats))
+      caveats = ledger.caveats
+      folder.write_json(folder.privacy, plan.to_json(caveats))
+      # The states have the key of the noise.
+      folder.checkpoints.mkdir(mode=0o700, exist_ok=True)
     program = TrainingProgram(
       process=process,
       sampler=sampler,
@@ -125,6 +131,12 @@ def run(
       on_round=stack.enter_context(_progress(config)),
     )
     result = program.run()
+    if caveats:
+      result = dataclasses.replace(
+        result,
+        message=f'{result.message} Not private as it was run: '
+        f'{"; ".join(caveats)}.',
+      )
     if result.interrupted is None:
       folder.write_json(
         folder.result,
@@ -252,7 +264,10 @@ def create_aggregator(
   return aggregators.dp_mean_factory(
     clipping_norm=config.clipping_norm,
     **plan.aggregator_parameters._asdict(),
-    noise_key=None if config.noise_seed is None else (0, config.noise_seed),
+    # The checkpoints keep it: a run that is resumed has the key of its states.
+    noise_key=aggregators.draw_noise_key()
+    if config.noise_seed is None
+    else (0, config.noise_seed),
   )
 
 
@@ -299,11 +314,11 @@ def create_model_fn(config: ExperimentConfig, task: Task, element_spec=None):
 
 
 def _open_ledger(
-  folder: RunFolder, plan: privacy.PrivacyPlan
+  folder: RunFolder, plan: privacy.PrivacyPlan, caveats: Sequence[str]
 ) -> privacy.PrivacyLedger:
   try:
     with storage.writing('The ledger'):
-      return privacy.PrivacyLedger(folder.ledger, plan)
+      return privacy.PrivacyLedger(folder.ledger, plan, caveats=caveats)
   except privacy.DamagedLedgerError as e:
     raise storage.StorageError(str(e)) from e
 
@@ -375,7 +390,8 @@ def _progress(config: ExperimentConfig) -> Iterator:
     def on_round(metrics) -> None:
       if not np.isnan(metrics['test_accuracy']):
         shown['accuracy'] = f'{metrics["test_accuracy"]:.1%}'
-      shown['s/round'] = f'{metrics["round_seconds"]:.2f}'
+      if not np.isnan(metrics['round_seconds']):
+        shown['s/round'] = f'{metrics["round_seconds"]:.2f}'
       bar.set_postfix(shown, refresh=False)
       bar.update(metrics['round_num'] - bar.n)
 

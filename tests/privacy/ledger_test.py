@@ -1,5 +1,6 @@
 """Tests of tff_clipping.privacy.ledger."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ SETTING = {
   'noise_multiplier': 1.5,
 }
 PLAN = privacy.PrivacyPlan(**SETTING)
+DIGEST, OTHER_DIGEST = 64 * '0', 64 * 'f'
 ROOT = pathlib.Path(privacy.__file__).parents[2]
 
 
@@ -31,7 +33,7 @@ def charge(path, rounds, plan=PLAN):
   """Charges rounds to a ledger and closes it."""
   with privacy.PrivacyLedger(path, plan) as ledger:
     for each in rounds:
-      ledger.charge(each)
+      ledger.charge(each, DIGEST)
 
 
 def test_charge_returns_the_epsilon_so_far(path):
@@ -39,14 +41,14 @@ def test_charge_returns_the_epsilon_so_far(path):
     assert ledger.num_releases == 0
     assert ledger.epsilon == 0
     for number in range(1, 4):
-      assert ledger.charge(number) == PLAN.epsilon_after(number)
+      assert ledger.charge(number, DIGEST) == PLAN.epsilon_after(number)
     assert ledger.num_releases == 3
     assert ledger.epsilon == PLAN.epsilon_after(3)
 
 
 def test_line_is_in_the_file_when_charge_returns(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(7)
+    ledger.charge(7, DIGEST)
     lines = path.read_text().splitlines()
     assert len(lines) == 2
     assert json.loads(lines[0])['plan'] == PLAN.to_json()
@@ -71,7 +73,7 @@ def test_line_is_synced_before_charge_returns(path, monkeypatch):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     monkeypatch.setattr(os, 'fsync', record_fsync)
     monkeypatch.setattr(os, 'replace', record_replace)
-    ledger.charge(0)
+    ledger.charge(0, DIGEST)
   # The line; the new seal; after its renaming, the folder.
   assert events == ['sync', 'sync', 'seal', 'sync']
 
@@ -80,15 +82,103 @@ def test_resumed_run_goes_on_counting(path):
   charge(path, [0, 1, 2])
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.num_releases == 3
-    assert ledger.charge(3) == PLAN.epsilon_after(4)
+    assert ledger.charge(3, DIGEST) == PLAN.epsilon_after(4)
     assert ledger.rounds == [0, 1, 2, 3]
 
 
-def test_repeated_round_is_charged_again(path):
-  charge(path, [0, 1, 1])
+def test_a_round_that_releases_the_same_bits_again_costs_nothing(path):
+  charge(path, [0, 1])
+  before = path.read_bytes()
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.charge(1) == PLAN.epsilon_after(4)
-    assert ledger.rounds == [0, 1, 1, 1]
+    for round_num in (0, 1):
+      assert ledger.charge(round_num, DIGEST) == PLAN.epsilon_after(2)
+    assert ledger.rounds == [0, 1]
+  assert path.read_bytes() == before
+
+
+def test_other_bits_of_the_same_cohort_are_refused_and_not_written(path):
+  charge(path, [0, 1])
+  before = path.read_bytes()
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    with pytest.raises(
+      privacy.ChangedReleaseError, match='Round 1, run again, gives another'
+    ):
+      ledger.charge(1, OTHER_DIGEST)
+    assert ledger.num_releases == 2
+  assert path.read_bytes() == before
+
+
+def test_another_draw_of_a_round_is_charged_and_takes_its_place(path):
+  charge(path, [0, 1])
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.last_draw(1) == 0
+    assert ledger.charge(1, OTHER_DIGEST, draw=1) == PLAN.epsilon_after(3)
+    assert ledger.last_draw(1) == 1
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.rounds == [0, 1, 1]
+    assert ledger.last_draw(1) == 1
+    assert ledger.charge(1, OTHER_DIGEST, draw=1) == PLAN.epsilon_after(3)
+    # The first draw is not the state that the run is in.
+    with pytest.raises(
+      ValueError, match='`draw` must be the next one of round'
+    ):
+      ledger.charge(1, DIGEST, draw=0)
+
+
+def test_a_draw_cannot_be_left_out(path):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.last_draw(3) is None
+    with pytest.raises(ValueError, match='round 3, 0, found 1'):
+      ledger.charge(3, DIGEST, draw=1)
+
+
+def test_a_line_cut_short_leaves_the_draw_of_its_round_open(path):
+  charge(path, [0])
+  with open(path, 'ab') as file:
+    file.write(b'{"draw":0')
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.last_draw(1) is None
+    assert ledger.charge(1, DIGEST) == PLAN.epsilon_after(3)
+
+
+@pytest.mark.parametrize('digest', ['', 63 * '0', 64 * 'g', 64 * 'F', 65 * '0'])
+def test_a_digest_that_is_none_raises(path, digest):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    with pytest.raises(ValueError, match='`digest` must be 64 hexadecimal'):
+      ledger.charge(0, digest)
+    with pytest.raises(TypeError, match='`digest` must be a string'):
+      ledger.charge(0, None)
+    assert ledger.num_releases == 0
+
+
+def test_caveats_are_kept_with_the_plan(path):
+  with privacy.PrivacyLedger(path, PLAN, caveats=['the noise is known']):
+    pass
+  header = json.loads(path.read_text().splitlines()[0])
+  assert header['plan']['caveats'] == ['the noise is known']
+  assert header['plan']['description'].startswith(
+    'Not private as it was run: the noise is known. The plan: Training for'
+  )
+  with privacy.PrivacyLedger(
+    path, PLAN, caveats=['so is the cohort']
+  ) as ledger:
+    assert ledger.caveats == ('the noise is known', 'so is the cohort')
+
+
+def test_a_ledger_of_the_earlier_format_is_refused_by_name(path):
+  charge(path, [])
+  line = json.loads(path.read_text())
+  line['format'] = 1
+  text = json.dumps(line, sort_keys=True, separators=(',', ':'))
+  path.write_text(text + '\n')
+  path.with_name('ledger.jsonl.seal').write_text(
+    json.dumps(
+      {'digest': hashlib.sha256(text.encode()).hexdigest(), 'lines': 1}
+    )
+    + '\n'
+  )
+  with pytest.raises(ValueError, match='is of an earlier version'):
+    privacy.PrivacyLedger(path, PLAN)
 
 
 def test_release_beyond_the_plan_is_refused_and_not_written(path):
@@ -98,7 +188,7 @@ def test_release_beyond_the_plan_is_refused_and_not_written(path):
     with pytest.raises(
       privacy.BudgetExhaustedError, match='20 releases have cost'
     ):
-      ledger.charge(20)
+      ledger.charge(20, DIGEST)
     assert ledger.num_releases == 20
   assert path.read_bytes() == before
 
@@ -107,16 +197,16 @@ def test_release_beyond_the_target_is_refused(path):
   plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 1}, target_epsilon=1)
   with privacy.PrivacyLedger(path, plan) as ledger:
     while plan.epsilon_after(ledger.num_releases + 1) <= 1:
-      assert ledger.charge(ledger.num_releases) <= 1
+      assert ledger.charge(ledger.num_releases, DIGEST) <= 1
     assert ledger.num_releases > 1
     with pytest.raises(privacy.BudgetExhaustedError, match='would pass 1'):
-      ledger.charge(ledger.num_releases)
+      ledger.charge(ledger.num_releases, DIGEST)
 
 
 def test_ledger_of_the_paper_records_what_the_sampler_gives(path):
   plan = privacy.PrivacyPlan(**SETTING, sampling='paper')
   with privacy.PrivacyLedger(path, plan) as ledger:
-    ledger.charge(0)
+    ledger.charge(0, DIGEST)
     assert ledger.actual_epsilon == plan.actual_epsilon_after(1)
   release = json.loads(path.read_text().splitlines()[1])
   assert release['actual_epsilon'] == plan.actual_epsilon_after(1)
@@ -300,24 +390,24 @@ def test_run_that_died_before_its_first_line_was_whole_starts_anew(path):
 
 def test_change_while_in_use_is_refused(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0)
+    ledger.charge(0, DIGEST)
     with open(path, 'ab') as file:
       file.write(b'{"line":3}\n')
     with pytest.raises(privacy.DamagedLedgerError, match='Line 3 of '):
-      ledger.charge(1)
+      ledger.charge(1, DIGEST)
 
 
 def test_removal_while_in_use_is_refused(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0)
+    ledger.charge(0, DIGEST)
     path.unlink()
     with pytest.raises(privacy.DamagedLedgerError, match='removed or replaced'):
-      ledger.charge(1)
+      ledger.charge(1, DIGEST)
 
 
 def test_full_disk_raises_and_the_line_counts(path, monkeypatch):
   ledger = privacy.PrivacyLedger(path, PLAN)
-  ledger.charge(0)
+  ledger.charge(0, DIGEST)
 
   def fail(descriptor):
     del descriptor
@@ -326,9 +416,9 @@ def test_full_disk_raises_and_the_line_counts(path, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(os, 'fsync', fail)
     with pytest.raises(OSError, match='No space'):
-      ledger.charge(1)
+      ledger.charge(1, DIGEST)
   with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(1)
+    ledger.charge(1, DIGEST)
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.num_releases == 2
 
@@ -337,7 +427,7 @@ def test_closed_ledger_raises(path):
   ledger = privacy.PrivacyLedger(path, PLAN)
   ledger.close()
   with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(0)
+    ledger.charge(0, DIGEST)
 
 
 def test_second_opening_is_refused(path):
@@ -349,23 +439,23 @@ def test_second_opening_is_refused(path):
 
 def test_child_of_a_fork_cannot_charge(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0)
+    ledger.charge(0, DIGEST)
     child = os.fork()
     if child == 0:
       try:
-        ledger.charge(1)
+        ledger.charge(1, DIGEST)
       except privacy.LedgerInUseError:
         os._exit(42)
       os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
-    assert ledger.charge(1) == PLAN.epsilon_after(2)
+    assert ledger.charge(1, DIGEST) == PLAN.epsilon_after(2)
 
 
 @pytest.mark.parametrize('round_num', [-1, 1.0, None, True, '3'])
 def test_bad_round_raises(path, round_num):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     with pytest.raises((TypeError, ValueError), match='`round_num` must be'):
-      ledger.charge(round_num)
+      ledger.charge(round_num, DIGEST)
     assert ledger.num_releases == 0
 
 
@@ -391,7 +481,7 @@ ledger = privacy.PrivacyLedger(sys.argv[1], plan)
 print('open', flush=True)
 number = ledger.num_releases
 while True:
-  ledger.charge(number)
+  ledger.charge(number, 64 * '0')
   print(number, flush=True)
   number += 1
 """
@@ -451,9 +541,21 @@ def test_correlated_noise_is_charged_as_a_run_up_to_a_round(path):
     assert ledger.epsilon == CORRELATED.epsilon_after(5)
     assert CORRELATED.epsilon_after(5) > CORRELATED.epsilon_after(4)
     for each in range(6, 21):
-      ledger.charge(each)
+      ledger.charge(each, DIGEST)
     with pytest.raises(privacy.BudgetExhaustedError):
-      ledger.charge(21)
+      ledger.charge(21, DIGEST)
+
+
+def test_correlated_noise_is_never_drawn_anew(path):
+  charge(path, [1], CORRELATED)
+  with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+    # The same bits cost nothing.
+    assert ledger.charge(1, DIGEST) == CORRELATED.epsilon_after(1)
+    with pytest.raises(privacy.ChangedReleaseError, match='the run ends with'):
+      ledger.charge(1, OTHER_DIGEST)
+    with pytest.raises(ValueError, match='`draw` must be 0'):
+      ledger.charge(1, OTHER_DIGEST, draw=1)
+    assert ledger.num_releases == 1
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import tensorflow_federated as tff
 import tree
 
 from tasks import experiment, run_folder, runner
-from tff_clipping import privacy, runtime
+from tff_clipping import aggregators, privacy, runtime
 from tff_clipping.programs import managers, storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import PoissonSampler
@@ -113,10 +113,12 @@ def run_experiment(run: dict) -> None:
   """Runs a whole experiment, killed at a stage of a round.
 
   Args:
-    run: `folder`; `cache_dir`; `config`, the settings; `log`; `stage` and
-      `round_num`, where to kill.
+    run: `folder`; `cache_dir`; `config`, the settings; `noise_key`, which takes
+      the place of the secret one; `log`; `stage` and `round_num`, where to
+      kill.
   """
   log = _Log(run['log'])
+  aggregators.draw_noise_key = lambda: tuple(run['noise_key'])
   if run.get('stage') is not None:
     _kill_at_stage(run['stage'], run['round_num'])
   _log_releases(log)
@@ -245,19 +247,19 @@ def _kill_at_stage(stage: str, round_num: int) -> None:
   reached = []
   charge = privacy.PrivacyLedger.charge
 
-  def note(self, number):
+  def note(self, number, *args, **kwargs):
     reached.append(number)
-    return charge(self, number)
+    return charge(self, number, *args, **kwargs)
 
   def is_there() -> bool:
     return bool(reached) and reached[-1] == round_num
 
   if name == 'charge':
 
-    def killing(self, number):
+    def killing(self, number, *args, **kwargs):
       if before and number == round_num:
         _kill()
-      charge(self, number)
+      charge(self, number, *args, **kwargs)
       if number == round_num:
         _kill()
 

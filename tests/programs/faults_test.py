@@ -123,15 +123,14 @@ def _fill(path, but):
 
 
 def test_a_killed_run_goes_on(server, expected, tmp_path):
-  released = 0
   for kill_at in (20, 30, 45):
     run = server.run_small(tmp_path / 'run', 4, kill_at=kill_at)
     assert run.status == _KILLED
-    released += len(run.released)
   run = server.run_small(tmp_path / 'run', 4)
   assert run.status == 0
   assert run.end[:2] == [4, expected[4]]
-  assert len(_charged(tmp_path / 'run')) >= released + len(run.released)
+  # The rounds that ran again gave the same bits, and were not charged again.
+  assert _charged(tmp_path / 'run') == [1, 2, 3, 4]
   _assert_in_order(tmp_path / 'run', 4)
 
 
@@ -179,39 +178,39 @@ def test_killed_at_every_step_of_a_later_round(server, expected, tmp_path):
   for kill_at in range(1, steps + 1):
     folder = tmp_path / str(kill_at)
     shutil.copytree(before, folder)
-    _assert_goes_on(server, expected, folder, kill_at, charged=3)
+    _assert_goes_on(server, expected, folder, kill_at, num_rounds=4)
 
 
-def _assert_goes_on(server, expected, folder, kill_at, charged=0):
+def _assert_goes_on(server, expected, folder, kill_at, num_rounds=1):
   """Kills a run at a step and finishes it."""
-  num_rounds = 4 if charged else 1
   killed = server.run_small(folder, num_rounds, kill_at=kill_at)
   assert killed.status == _KILLED, kill_at
   run = server.run_small(folder, num_rounds)
   assert run.status == 0, kill_at
   assert run.end[:2] == [num_rounds, expected[num_rounds]], kill_at
-  released = charged + len(killed.released) + len(run.released)
-  assert released <= len(_charged(folder)) <= num_rounds + 1, kill_at
+  # A line that the kill cut short counts as well; all others count once.
+  charged = [t for t in _charged(folder) if t is not None]
+  assert charged == list(range(1, num_rounds + 1)), kill_at
+  assert len(_charged(folder)) <= num_rounds + 1, kill_at
   _assert_in_order(folder, num_rounds)
 
 
 @pytest.mark.slow
 def test_killed_twenty_times_at_random(server, expected, tmp_path):
   rng = random.Random(0)
-  kills, released, finished = 0, 0, 0
+  kills, finished = 0, 0
   while kills < 20:
     folder = tmp_path / f'run_{finished}'
     run = server.run_small(folder, 40, kill_after=rng.uniform(0.2, 1.5))
-    released += len(run.released)
     if run.status == _KILLED:
       kills += 1
       continue
     assert run.status == 0
     finished += 1
     assert run.end[:2] == [40, expected[40]]
-    assert len(_charged(folder)) >= released
+    charged = [t for t in _charged(folder) if t is not None]
+    assert charged == list(range(1, 41))
     _assert_in_order(folder, 40)
-    released = 0
   run = server.run_small(tmp_path / f'run_{finished}', 40)
   assert run.end[:2] == [40, expected[40]]
 
@@ -235,59 +234,61 @@ _CONFIG = dict(
   target_delta=1e-3,
   sampling='poisson',
   sampling_seed=5,
-  noise_seed=3,
   rounds_per_checkpoint=1,
   update_rounds=list(range(18)),
   simulation_diagnostics=True,
 )
 
-# Where the round of the stage is charged a second time afterwards, and where it
-# is not: not charged yet, or in the checkpoint already.
-_STAGES = {
-  'before the charge': False,
-  'after the charge': True,
-  'after the round': True,
-  'after the updates': True,
-  'after the CSV file': True,
-  'after all metrics': True,
-  'before the checkpoint': True,
-  'in the checkpoint': True,
-  'after the checkpoint': False,
-}
+_STAGES = (
+  'before the charge',
+  'after the charge',
+  'after the round',
+  'after the updates',
+  'after the CSV file',
+  'after all metrics',
+  'before the checkpoint',
+  'in the checkpoint',
+  'after the checkpoint',
+)
 
 
 @pytest.mark.slow
 def test_an_experiment_killed_at_each_stage_of_a_round(server, tmp_path):
   settings = dict(config=_CONFIG, cache_dir=str(tmp_path / 'cache'))
-  whole = server.run('experiment', folder=str(tmp_path / 'whole'), **settings)
+  whole = server.run(
+    'experiment', folder=str(tmp_path / 'whole'), noise_key=[7, 8], **settings
+  )
   assert whole.end[0] == 18
   assert whole.end[2] == 'finished'
   folder = tmp_path / 'run'
-  released = 0
-  expected = []
-  for round_num, (stage, again) in enumerate(_STAGES.items(), start=1):
+  for round_num, stage in enumerate(_STAGES, start=1):
     run = server.run(
       'experiment',
       folder=str(folder),
+      # Each program draws a key of its own; that of the first one counts.
+      noise_key=[7, 7 + round_num],
       stage=stage,
       round_num=round_num,
       **settings,
     )
     assert run.status == _KILLED, stage
-    released += len(run.released)
-    expected += [round_num, round_num] if again else [round_num]
-    assert len(_charged(folder)) >= released
-  # Seven rounds were charged twice, so the budget of 18 releases is spent after
-  # 11 rounds. The run stops there, before it passes the target.
-  run = server.run('experiment', folder=str(folder), **settings)
-  assert run.end == [11, whole.saved[11], 'budget exhausted']
-  assert _charged(folder) == [*expected, 10, 11]
-  plan = json.loads((folder / 'privacy.json').read_text())
-  assert plan['epsilon'] <= 8
-  metrics = pd.read_csv(folder / 'metrics.csv')
-  assert metrics['epsilon'].max() <= 8
-  result = json.loads((folder / 'result.json').read_text())
-  assert result['reason'] == 'budget exhausted'
+  run = server.run(
+    'experiment', folder=str(folder), noise_key=[0, 0], **settings
+  )
+  # Nothing was charged twice, and the model is that of a run that never
+  # stopped, bit for bit.
+  assert run.end == whole.end
+  for name in ('ledger.jsonl', 'ledger.jsonl.seal', 'privacy.json'):
+    expected = (tmp_path / 'whole' / name).read_bytes()
+    assert (folder / name).read_bytes() == expected
+  metrics, expected = (
+    pd.read_csv(f / 'metrics.csv') for f in (folder, tmp_path / 'whole')
+  )
+  # Seconds vary, and no row shows less than was spent when it was written.
+  assert metrics.pop('epsilon').ge(expected.pop('epsilon')).all()
+  for frame in (metrics, expected):
+    frame.pop('round_seconds')
+  pd.testing.assert_frame_equal(metrics, expected)
 
 
 def test_a_cut_ledger_line_counts_and_a_changed_one_is_refused(

@@ -66,10 +66,11 @@ def _build_process(scale=1.0, fail_at=None):
 
 
 class _Ledger:
-  """Charges 1 a round, up to a budget, and writes down what it charged."""
+  """Charges 1 a release, up to a budget, and writes down what it charged."""
 
-  def __init__(self, budget=math.inf, charged=()):
-    self.charged = list(charged)
+  def __init__(self, budget=math.inf):
+    self.charged = []
+    self._digests = collections.defaultdict(list)
     self._budget = budget
 
   @property
@@ -80,10 +81,25 @@ class _Ledger:
   def num_releases(self):
     return len(self.charged)
 
-  def charge(self, round_num):
+  def last_draw(self, round_num):
+    return (
+      len(self._digests[round_num]) - 1 if self._digests[round_num] else None
+    )
+
+  def check_budget(self, round_num):
     if len(self.charged) >= self._budget:
       raise BudgetExhaustedError('The budget is spent.')
+
+  def charge(self, round_num, digest, *, draw):
+    digests = self._digests[round_num]
+    if digests and draw == len(digests) - 1:
+      if digest != digests[-1]:
+        raise privacy.ChangedReleaseError('Other bits.')
+      return
+    assert draw == len(digests)
+    self.check_budget(round_num)
     self.charged.append(round_num)
+    digests.append(digest)
 
 
 def _program(folder, *, process=None, num_rounds=6, **kwargs):
@@ -154,7 +170,7 @@ def test_a_finished_run_does_nothing_more(tmp_path):
   assert ledger.charged == [1, 2, 3, 4, 5, 6]
 
 
-def test_repeated_rounds_are_charged_again(tmp_path):
+def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
   ledger = _Ledger()
 
   def stop(metrics):
@@ -163,16 +179,36 @@ def test_repeated_rounds_are_charged_again(tmp_path):
 
   with pytest.raises(ZeroDivisionError):
     _program(tmp_path, ledger=ledger, on_round=stop).run()
-  _program(tmp_path, ledger=ledger).run()
-  assert ledger.charged == [1, 2, 3, 3, 4, 5, 6]
+  result = _program(tmp_path, ledger=ledger).run()
+  assert result.reason is StopReason.FINISHED
+  assert result.state.trainable[0] == _expected_weight(6)
+  assert ledger.charged == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_charge_is_on_record_before_the_round_runs(tmp_path):
+def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
+  ledger, released = _Ledger(), []
+
+  def evaluate(weights):
+    released.append(len(ledger.charged))
+    return dict(test_accuracy=0.0, test_loss=1.0)
+
+  _program(tmp_path, ledger=ledger, evaluate=evaluate).run()
+  assert released == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_round_that_fails_costs_nothing(tmp_path):
   ledger = _Ledger()
   process = _build_process(fail_at=_expected_weight(2))
   with pytest.raises(training.RoundError, match='Round 2 failed'):
     _program(tmp_path, process=process, ledger=ledger).run()
-  assert ledger.charged == [1, 2]
+  assert ledger.charged == [1]
+
+
+def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(tmp_path):
+  _program(tmp_path, num_rounds=2, measures_cohorts=False).run()
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['num_clients'].isna().all()
+  assert metrics['round_seconds'].isna().all()
 
 
 def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
@@ -190,6 +226,16 @@ def test_stops_when_the_budget_is_spent(tmp_path):
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['epsilon'].tolist()[1:] == [1, 2, 3]
+
+
+def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
+  program = _program(
+    tmp_path, ledger=_Ledger(budget=3), rounds_per_evaluation=2
+  )
+  assert program.run().reason is StopReason.BUDGET_EXHAUSTED
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == [0, 1, 2, 3]
+  assert metrics['test_accuracy'].iloc[-1] == _expected_weight(3)
 
 
 def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
@@ -269,14 +315,14 @@ def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   tmp_path, caplog, damage
 ):
-  _program(tmp_path).run()
+  ledger = _Ledger()
+  _program(tmp_path, ledger=ledger).run()
   _damage(tmp_path / 'checkpoints' / 'round_6', damage)
-  ledger = _Ledger(charged=range(1, 7))
   result = _program(tmp_path, num_rounds=7, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
   assert result.state.trainable[0] == _expected_weight(7)
-  # The rounds after the older checkpoint are run and charged again.
-  assert ledger.charged == [1, 2, 3, 4, 5, 6, 5, 6, 7]
+  # The rounds after the older checkpoint are run again, and have the same bits.
+  assert ledger.charged == [1, 2, 3, 4, 5, 6, 7]
   assert 'checkpoint of round 6 is damaged' in caplog.text
   assert 'Going on from the checkpoint of round 4' in caplog.text
   assert (tmp_path / 'checkpoints' / 'damaged_round_6').is_dir()
@@ -369,39 +415,6 @@ def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
     storage.StorageError, match='shows 0 releases, but the checkpoint is of ro'
   ):
     _program(tmp_path, ledger=_Ledger()).run()
-
-
-def test_a_real_ledger_stops_before_the_target_after_a_repeated_round(tmp_path):
-  plan = privacy.PrivacyPlan.from_target_epsilon(
-    num_clients=3,
-    clients_per_round=2,
-    num_rounds=6,
-    target_epsilon=3.0,
-    target_delta=1e-3,
-  )
-
-  def stop(metrics):
-    if metrics['round_num'] == 3:
-      raise ZeroDivisionError  # As a kill would: without a checkpoint.
-
-  path = tmp_path / 'ledger.jsonl'
-  with (
-    privacy.PrivacyLedger(path, plan) as ledger,
-    pytest.raises(ZeroDivisionError),
-  ):
-    _program(tmp_path, ledger=ledger, on_round=stop).run()
-  with privacy.PrivacyLedger(path, plan) as ledger:
-    result = _program(tmp_path, ledger=ledger).run()
-    assert ledger.rounds == [1, 2, 3, 3, 4, 5]
-    assert ledger.epsilon <= 3.0
-  assert result.reason is StopReason.BUDGET_EXHAUSTED
-  assert result.round_num == 5
-  assert 'The budget is spent' in result.message
-  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 5
-  # The next one stops where this one did, and charges nothing.
-  with privacy.PrivacyLedger(path, plan) as ledger:
-    assert _program(tmp_path, ledger=ledger).run().round_num == 5
-    assert ledger.num_releases == 6
 
 
 def test_the_tensorboard_log_holds_every_round(tmp_path):

@@ -19,6 +19,10 @@ from tff_clipping.aggregators.means import (
   dp_mean_factory,
   fixed_denominator_mean_factory,
 )
+from tff_clipping.aggregators.noise_keys import (
+  draw_noise_key,
+  with_noise_draw,
+)
 from tff_clipping.aggregators.per_layer_clipping import (
   combined_clipping_norm,
   per_layer_clipping_factory,
@@ -40,9 +44,11 @@ __all__ = [
   'difference_clipping_factory',
   'distributed_gaussian_mean_factory',
   'dp_mean_factory',
+  'draw_noise_key',
   'fixed_denominator_mean_factory',
   'gaussian_noise_factory',
   'local_gaussian_noise_factory',
   'per_layer_clipping_factory',
   'secure_sum_factory',
+  'with_noise_draw',
 ]

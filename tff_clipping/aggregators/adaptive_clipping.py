@@ -15,6 +15,7 @@ from tff_clipping.aggregators import (
   gaussian_draws,
   gaussian_noise,
   l2_clip,
+  noise_keys,
   private_reports,
   wide_values,
 )
@@ -48,7 +49,7 @@ def adaptive_dp_mean_factory(
     noise_stddev: z' c_t, on the sum, `float32`.
     Those of `sum_factory` that are safe to report.
 
-  State: `clipping_norm`, `privacy_noise` with the number of the round,
+  State: `clipping_norm`; `privacy_noise`, the key of the noise if it takes one;
   `inner_agg`.
 
   Args:
@@ -64,8 +65,8 @@ def adaptive_dp_mean_factory(
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`. The bounds of a `secure_sum_factory` must
       be for the largest norm that is to be expected; it counts what is beyond.
-    noise_key: `None` for fresh noise, a pair of integers for experiments that
-      can be repeated; see `gaussian_noise_factory`.
+    noise_key: `None` for fresh noise, or a pair of integers for rounds that can
+      be repeated; see `gaussian_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.
@@ -166,6 +167,7 @@ class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
     inner = self._sum_factory.create(wide.type)
     private_reports.check_estimates_are_noised(inner, 'sum_factory')
     estimate = self._estimate
+    keys = noise_keys.NoiseKeys(self._noise_key)
 
     @tff.tensorflow.computation(wide.type, np.float32)
     def clip(value, norm):
@@ -175,19 +177,18 @@ class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member,
       np.float32,
-      np.int64,
+      keys.state_type,
       inner.state_type.member,
     )
-    def finish(total, norm, round_num, inner_state):
+    def finish(total, norm, noise_state, inner_state):
       total = private_reports.after_checking_noise(total, inner_state)
       stddev = self._noise_multiplier * tf.cast(norm, tf.float64)
-      noised = gaussian_draws.add_gaussian_noise(
-        total, stddev, gaussian_draws.draw_key(self._noise_key, round_num)
-      )
+      key, next_noise = keys.next_key(noise_state)
+      noised = gaussian_draws.add_gaussian_noise(total, stddev, key)
       mean = tf.nest.map_structure(
         lambda t: t / tf.cast(self._clients_per_round, t.dtype), noised
       )
-      return wide.narrow(mean), round_num + 1, tf.cast(stddev, tf.float32)
+      return wide.narrow(mean), next_noise, tf.cast(stddev, tf.float32)
 
     @tff.federated_computation
     def initialize():
@@ -195,10 +196,7 @@ class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
         collections.OrderedDict(
           [
             ('clipping_norm', estimate.initialize()),
-            (
-              private_reports.NOISE_STATE,
-              tff.federated_value(np.int64(0), tff.SERVER),
-            ),
+            (private_reports.NOISE_STATE, keys.initialize()),
             ('inner_agg', inner.initialize()),
           ]
         )
@@ -214,7 +212,7 @@ class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
         clip, (wide.widen(value), tff.federated_broadcast(norm))
       )
       output = inner.next(state['inner_agg'], clipped)
-      mean, next_round, stddev = tff.federated_map(
+      mean, next_noise, stddev = tff.federated_map(
         finish,
         (
           output.result,
@@ -226,7 +224,7 @@ class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
       new_state = collections.OrderedDict(
         [
           ('clipping_norm', estimate.next(state['clipping_norm'], norms)),
-          (private_reports.NOISE_STATE, next_round),
+          (private_reports.NOISE_STATE, next_noise),
           ('inner_agg', output.state),
         ]
       )

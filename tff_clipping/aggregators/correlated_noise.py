@@ -153,7 +153,7 @@ class CorrelatedNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
     @tff.tensorflow.computation
     def initial_noise():
       if self._noise_key is None:
-        key = gaussian_draws.draw_key(None, 0)
+        key = gaussian_draws.fresh_key()
       else:
         key = tf.constant(self._noise_key, tf.int64)
       slots = [tf.zeros([num_slots, *shape], dtype) for shape, dtype in specs]
@@ -228,7 +228,10 @@ class CorrelatedNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
   def _draw(self, key, round_num, specs):
     """Returns a round's draws, a function of the key and the round."""
     zeros = [tf.zeros(shape, dtype) for shape, dtype in specs]
-    round_key = tf.random.experimental.stateless_fold_in(key, round_num)
+    # The second counter is that of draws anew, of which there are none here.
+    round_key = gaussian_draws.derive_key(
+      key, tf.stack([round_num, tf.zeros_like(round_num)])
+    )
     return gaussian_draws.add_gaussian_noise(
       zeros, self._noise_stddev, round_key
     )

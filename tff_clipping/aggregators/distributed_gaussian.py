@@ -211,7 +211,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation(value_type)
     def encode(vector):
-      key = gaussian_draws.draw_key(None, 0)
+      key = gaussian_draws.fresh_key()
       keys = tf.random.stateless_uniform(
         [2, 2], key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
       )
@@ -245,7 +245,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
         dim,
         grid.share_stddev,
         num_missing,
-        gaussian_draws.draw_key(None, 0),
+        gaussian_draws.fresh_key(),
         max_shares=self._min_clients,
       )
       return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)

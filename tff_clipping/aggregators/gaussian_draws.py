@@ -1,7 +1,7 @@
 """Gaussian draws for structures of tensors, from fresh or stated keys.
 
 Fresh keys are drawn when the computation runs, never when it is built: what was
-built once may run many times, and the same noise in two releases cancels in
+built once may run many times, and the same noise on two results cancels in
 their difference. TensorFlow seeds its own generator with 32 bits only, which
 can be searched, so 128 bits of the operating system's, drawn when the
 computation is built, are mixed in.
@@ -52,24 +52,12 @@ def check_noise_key(noise_key: Any) -> tuple[int, int] | None:
   return int(noise_key[0]), int(noise_key[1])
 
 
-def draw_key(
-  noise_key: tuple[int, int] | None, round_num: tf.Tensor
-) -> tf.Tensor:
-  """Returns the key of one invocation, in a graph that is being built.
-
-  Args:
-    noise_key: `None` for a key that is fresh each time that the graph runs, or
-      a pair of 64-bit integers for one that depends on it and `round_num`
-      alone.
-    round_num: An integer scalar that differs from round to round.
+def fresh_key() -> tf.Tensor:
+  """Returns a key that is fresh each time that the graph around it runs.
 
   Returns:
     An `int64` tensor of shape [2].
   """
-  if noise_key is not None:
-    return tf.random.experimental.stateless_fold_in(
-      tf.constant(noise_key, tf.int64), tf.cast(round_num, tf.int64)
-    )
   secret = np.frombuffer(secrets.token_bytes(16), np.int64)
   fresh = tf.raw_ops.NonDeterministicInts(
     shape=tf.constant([2], tf.int64), dtype=tf.int64
@@ -78,6 +66,22 @@ def draw_key(
   return tf.bitwise.bitwise_xor(
     tf.bitwise.bitwise_xor(fresh, tf.constant(secret)), tf.stack([now, now])
   )
+
+
+def derive_key(key: tf.Tensor, counters: tf.Tensor) -> tf.Tensor:
+  """Returns the key that belongs to two counters, all 128 bits of it new.
+
+  Args:
+    key: An `int64` tensor of shape [2].
+    counters: An `int64` tensor of shape [2], different for each use of `key`.
+
+  Returns:
+    An `int64` tensor of shape [2]. Without `key`, nothing tells the keys of
+    two pairs of counters from independent ones.
+  """
+  # A pair of counters has a place of its own in a range that `key` hides.
+  place = _integers(key, [2]) + counters
+  return _integers(place, [2])
 
 
 def add_gaussian_noise(
@@ -98,14 +102,7 @@ def add_gaussian_noise(
   """
   leaves = tf.nest.flatten(value)
   # A key of 128 bits for each draw of each tensor.
-  keys = tf.random.stateless_uniform(
-    [max(len(leaves), 1), num_draws, 2],
-    seed=key,
-    minval=None,
-    maxval=None,
-    dtype=tf.int64,
-    alg='philox',
-  )
+  keys = _integers(key, [max(len(leaves), 1), num_draws, 2])
 
   def add_noise(leaf, leaf_keys):
     draws = [
@@ -119,3 +116,10 @@ def add_gaussian_noise(
 
   noised = [add_noise(leaf, keys[i]) for i, leaf in enumerate(leaves)]
   return tf.nest.pack_sequence_as(value, noised)
+
+
+def _integers(key: tf.Tensor, shape: list[int]) -> tf.Tensor:
+  """Returns uniform `int64` integers, all 2^64 of them, from `key` alone."""
+  return tf.random.stateless_uniform(
+    shape, seed=key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
+  )

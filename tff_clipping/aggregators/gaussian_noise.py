@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 from tff_clipping.aggregators import (
   argument_checks,
   gaussian_draws,
+  noise_keys,
   private_reports,
   wide_values,
 )
@@ -41,19 +42,21 @@ def gaussian_noise_factory(
   this one, that do not reveal what the noise hides; docs/aggregators.md lists
   them. Exact counts of clipped updates, for example, are dropped.
 
-  State: `privacy_noise`, with the number of the round; `inner_agg`.
+  State: `privacy_noise`, the key of the noise, if it takes one; `inner_agg`.
 
   Args:
     noise_stddev: The standard deviation, positive and finite, in the unit of
       the result. No noise is another pipeline, not 0.
     inner_agg_factory: Aggregates the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
-    noise_key: `None` draws fresh noise whenever a round runs. A pair of 64-bit
-      integers makes experiments repeatable: the noise is then a function of it,
-      the round and the tensor. Whoever knows the key can subtract the noise;
-      and if a round is run twice, after a crash or from a checkpoint, both
-      releases have the same noise, so that their difference has none. Not for
-      real data.
+    noise_key: `None` draws fresh noise whenever a round runs: right for every
+      program. A pair of 64-bit integers, such as `draw_noise_key` returns, is
+      kept in the state, and noise is a function of it, the round, the draw (see
+      `with_noise_draw`) and the tensor. A round that is run again then gives
+      the same bits. Whoever knows the key, or a state, can subtract the noise;
+      and if one key noises two different results, as in a round that is run
+      again with another cohort, their difference has no noise. So it is for
+      programs that never release both, and for tests.
 
   Returns:
     An unweighted aggregation factory.
@@ -91,26 +94,25 @@ class GaussianNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
     inner = self._inner_agg_factory.create(wide.type)
     private_reports.check_estimates_are_noised(inner, 'inner_agg_factory')
 
+    keys = noise_keys.NoiseKeys(self._noise_key)
+
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member,
-      np.int64,
+      keys.state_type,
       inner.state_type.member,
     )
-    def add_noise(value, round_num, inner_state):
+    def add_noise(value, noise_state, inner_state):
       value = private_reports.after_checking_noise(value, inner_state)
-      key = gaussian_draws.draw_key(self._noise_key, round_num)
+      key, next_noise = keys.next_key(noise_state)
       noised = gaussian_draws.add_gaussian_noise(value, self._noise_stddev, key)
-      return wide.narrow(noised), round_num + 1
+      return wide.narrow(noised), next_noise
 
     @tff.federated_computation
     def initialize():
       return tff.federated_zip(
         collections.OrderedDict(
           [
-            (
-              private_reports.NOISE_STATE,
-              tff.federated_value(np.int64(0), tff.SERVER),
-            ),
+            (private_reports.NOISE_STATE, keys.initialize()),
             ('inner_agg', inner.initialize()),
           ]
         )
@@ -122,7 +124,7 @@ class GaussianNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
     )
     def next_fn(state, value):
       output = inner.next(state['inner_agg'], wide.widen(value))
-      noised, next_round = tff.federated_map(
+      noised, next_noise = tff.federated_map(
         add_noise,
         (
           output.result,
@@ -132,7 +134,7 @@ class GaussianNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
       )
       new_state = collections.OrderedDict(
         [
-          (private_reports.NOISE_STATE, next_round),
+          (private_reports.NOISE_STATE, next_noise),
           ('inner_agg', output.state),
         ]
       )

@@ -107,7 +107,7 @@ class LocalNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
       return gaussian_draws.add_gaussian_noise(
         value,
         self._noise_stddev,
-        gaussian_draws.draw_key(None, 0),
+        gaussian_draws.fresh_key(),
         # The clients' draws add up: their sum has the tails that one lacks.
         num_draws=1,
       )
@@ -121,7 +121,7 @@ class LocalNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
       noised = tf.cond(
         num_missing > 0,
         lambda: gaussian_draws.add_gaussian_noise(
-          value, stddev, gaussian_draws.draw_key(None, 0)
+          value, stddev, gaussian_draws.fresh_key()
         ),
         lambda: tf.nest.map_structure(tf.identity, value),
       )

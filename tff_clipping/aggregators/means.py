@@ -78,8 +78,8 @@ def dp_mean_factory(
       are sampled independently; positive.
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`; see also `secure_sum_factory`.
-    noise_key: `None` for fresh noise, a pair of integers for experiments that
-      can be repeated; see `gaussian_noise_factory`.
+    noise_key: `None` for fresh noise, or a pair of integers for rounds that can
+      be repeated; see `gaussian_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.

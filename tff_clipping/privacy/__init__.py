@@ -31,6 +31,7 @@ from tff_clipping.privacy.gaussian_mechanism import (
 )
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
+  ChangedReleaseError,
   DamagedLedgerError,
   LedgerInUseError,
   PrivacyLedger,
@@ -47,6 +48,7 @@ from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 __all__ = [
   'AggregatorParameters',
   'BudgetExhaustedError',
+  'ChangedReleaseError',
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',

@@ -4,8 +4,8 @@ import dataclasses
 import decimal
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import dp_accounting
 
@@ -79,6 +79,10 @@ class CorrelatedNoisePlan:
   Source: arXiv 2202.08312, Theorem 2.1 (one Gaussian mechanism, also where the
     updates depend on what was released); 2306.08153 (participation).
   """
+
+  # A round with other noise than what its successors take back is no part of
+  # the mechanism.
+  allows_new_draws: ClassVar[bool] = False
 
   num_clients: int
   clients_per_round: int
@@ -409,8 +413,17 @@ class CorrelatedNoisePlan:
       model_size=model_size,
     )
 
-  def describe(self) -> str:
-    """Returns the plan in sentences that one could put into a paper."""
+  def describe(self, caveats: Sequence[str] = ()) -> str:
+    """Returns the plan in sentences that one could put into a paper.
+
+    Args:
+      caveats: As for `PrivacyPlan.describe`.
+    """
+    if caveats:
+      return (
+        f'Not private as it was run: {"; ".join(caveats)}. The plan: '
+        f'{self.describe()}'
+      )
     rounds = '1 round' if self.num_rounds == 1 else f'{self.num_rounds} rounds'
     most = self.max_participations
     times = 'once' if most == 1 else f'{most} times'
@@ -441,10 +454,13 @@ class CorrelatedNoisePlan:
   def __str__(self) -> str:
     return self.describe()
 
-  def to_json(self) -> dict[str, Any]:
+  def to_json(self, caveats: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the plan for `json.dump`: its attributes, and what follows.
 
     `from_json` reads the attributes back; the rest is for readers of the file.
+
+    Args:
+      caveats: As for `PrivacyPlan.to_json`.
     """
     attributes = {
       field.name: getattr(self, field.name)
@@ -460,8 +476,10 @@ class CorrelatedNoisePlan:
       'accountant': self.accountant,
       'relation': self.relation.value,
       'epsilon': self.epsilon,
+      'actual_epsilon': self.actual_epsilon,
       'dp_event': repr(self.dp_event),
-      'description': self.describe(),
+      'caveats': list(caveats),
+      'description': self.describe(caveats),
     }
 
   @classmethod
@@ -488,7 +506,8 @@ class CorrelatedNoisePlan:
     if missing:
       raise ValueError(f'`value` must hold {names}, found none of {missing}.')
     derived = {'format', 'mechanism', 'max_participations', 'sensitivity'}
-    derived |= {'accountant', 'relation', 'epsilon', 'dp_event', 'description'}
+    derived |= {'accountant', 'relation', 'epsilon', 'actual_epsilon'}
+    derived |= {'dp_event', 'caveats', 'description'}
     unknown = sorted(set(value) - set(names) - derived)
     if unknown:
       raise ValueError(f'`value` must hold only {names}, found {unknown}.')

@@ -1,13 +1,16 @@
 """What a run has spent, written down before each release."""
 
 import os
+import re
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from tff_clipping.privacy import arguments, correlated_plan, ledger_file
 from tff_clipping.privacy import plan as plan_lib
 
-_FORMAT = 1
+_FORMAT = 2
+_DIGEST = re.compile('[0-9a-f]{64}')
 
 _Plan = plan_lib.PrivacyPlan | correlated_plan.CorrelatedNoisePlan
 
@@ -19,13 +22,24 @@ class BudgetExhaustedError(RuntimeError):
   """A release was refused, because it would pass the plan's target."""
 
 
+class ChangedReleaseError(RuntimeError):
+  """A round was run again and gives other bits than those that were charged."""
+
+
 class PrivacyLedger:
   """Charges each release of a plan to a file, before it is made.
 
   Call `charge` before a round's result leaves the trusted side, and make the
-  release only when it has returned: the line is on the disk by then. A round
-  that is run again is charged again, since its noise is fresh. A run that is
-  resumed opens the same file with the same plan and goes on counting.
+  release only when it has returned: the line is on the disk by then. A run that
+  is resumed opens the same file with the same plan and goes on counting.
+
+  The charge of a round holds the digest of what it releases. A round that is
+  run again costs nothing if it releases the same bits: nobody learns anything
+  new. Other bits from the same cohort must not be released, because a second
+  look at one cohort costs more than the accountant charges for a new cohort:
+  `charge` refuses them. The round is then drawn anew, with a cohort and noise
+  that are independent of those before, under the next number of its draw, and
+  charged. `tff_clipping.programs.private_rounds` does all of this.
 
   The ledger never counts for less than it held: a line cut short by a crash
   counts as a release, and a file that was changed, truncated or replaced is
@@ -34,13 +48,21 @@ class PrivacyLedger:
   Guarded against several threads; a second process is refused.
   """
 
-  def __init__(self, path: str | os.PathLike, plan: _Plan) -> None:
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    plan: _Plan,
+    *,
+    caveats: Sequence[str] = (),
+  ) -> None:
     """Opens the ledger of a run, or starts it.
 
     Args:
       path: The file, `ledger.jsonl` in the run's folder, which must exist. A
         seal, `ledger.jsonl.seal`, is kept beside it and belongs to it.
       plan: What is charged. An existing ledger must be of the same plan.
+      caveats: Why the run does not have the plan's guarantee; see
+        `PrivacyPlan.describe`. A new ledger keeps them in its first line.
 
     Raises:
       TypeError: If `plan` is no plan.
@@ -55,13 +77,14 @@ class PrivacyLedger:
         f'{plan!r}.'
       )
     self._plan = plan
+    self._caveats = tuple(caveats)
     self._guard = threading.Lock()
     self._file = ledger_file.LedgerFile(
       path, self._build_header, self._build_recovery
     )
     try:
       self._check_plan(path)
-      self._check_releases(path)
+      self._digests = self._read_releases(path)
     except BaseException:
       self._file.close()
       raise
@@ -70,6 +93,15 @@ class PrivacyLedger:
   def plan(self) -> _Plan:
     """What is charged."""
     return self._plan
+
+  @property
+  def caveats(self) -> tuple[str, ...]:
+    """Why the run does not have the plan's guarantee, as far as is known.
+
+    Those that the ledger was begun with, and those that it was opened with.
+    """
+    kept = self._file.lines[0]['plan'].get('caveats', [])
+    return tuple(dict.fromkeys([*kept, *self._caveats]))
 
   @property
   def num_releases(self) -> int:
@@ -91,18 +123,53 @@ class PrivacyLedger:
     """What the sampler really gives so far; differs under 'paper' only."""
     return self._plan.actual_epsilon_after(self.num_releases)
 
-  def charge(self, round_num: int) -> float:
+  def last_draw(self, round_num: int) -> int | None:
+    """Returns the number of the last draw of a round; None if it has none.
+
+    Args:
+      round_num: The round.
+    """
+    digests = self._digests.get(round_num)
+    return len(digests) - 1 if digests else None
+
+  def check_budget(self, round_num: int) -> None:
+    """Raises if one more release would pass the plan's target.
+
+    Args:
+      round_num: The round of the release, for the message.
+
+    Raises:
+      BudgetExhaustedError: If it would.
+    """
+    if not self._plan.permits(self.num_releases + 1):
+      limit = self._plan.target_epsilon or self._plan.epsilon
+      raise BudgetExhaustedError(
+        f'The budget is spent: {self.num_releases} releases have cost '
+        f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, would '
+        f'pass {limit:.6g}. Keep the model of the last round that was '
+        'charged; more rounds need a new plan and a new ledger, whose '
+        'epsilon adds to this one.'
+      )
+
+  def charge(self, round_num: int, digest: str, *, draw: int = 0) -> float:
     """Charges the release of a round, before it is made.
 
     Args:
-      round_num: The round, at least 0. The same round twice is charged twice.
+      round_num: The round, at least 0.
+      digest: The SHA-256 digest, in hexadecimal, of all that is released of the
+        round. The release that is charged last for this round and draw may be
+        made again with the same digest, at no cost.
+      draw: The number of the draw of the round's cohort and noise: that of its
+        last release, or one more for a new one; 0 for the first.
 
     Returns:
       The epsilon so far, this release included.
 
     Raises:
-      TypeError: If `round_num` is not an integer.
-      ValueError: If it is negative, or the ledger is closed.
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or the ledger is closed.
+      ChangedReleaseError: If this draw was charged with another digest. It must
+        not be released.
       BudgetExhaustedError: If the release would pass the plan's target. Nothing
         is written, and it must not be made.
       DamagedLedgerError: If the file was changed since it was opened.
@@ -111,19 +178,45 @@ class PrivacyLedger:
     round_num = arguments.check_integer(
       'round_num', round_num, at_least=0, at_most=2**53
     )
+    draw = arguments.check_integer('draw', draw, at_least=0, at_most=2**53)
+    if not isinstance(digest, str):
+      raise TypeError(f'`digest` must be a string, found {digest!r}.')
+    if not _DIGEST.fullmatch(digest):
+      raise ValueError(
+        f'`digest` must be 64 hexadecimal digits, found {digest!r}.'
+      )
     with self._guard:
-      charged = self.num_releases + 1
-      if not self._plan.permits(charged):
-        limit = self._plan.target_epsilon or self._plan.epsilon
-        raise BudgetExhaustedError(
-          f'The budget is spent: {self.num_releases} releases have cost '
-          f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, would '
-          f'pass {limit:.6g}. Keep the model of the last round that was '
-          'charged; more rounds need a new plan and a new ledger, whose '
-          'epsilon adds to this one.'
+      self._file.check()
+      digests = self._digests.get(round_num, [])
+      if digests and draw == len(digests) - 1:
+        if digest == digests[-1]:
+          return self.epsilon
+        advice = (
+          'Draw a new cohort and new noise.'
+          if self._plan.allows_new_draws
+          else 'Noise that is correlated between rounds cannot be drawn anew: '
+          'the run ends with the model that was released last.'
         )
+        raise ChangedReleaseError(
+          f'Round {round_num}, run again, gives another result than the one '
+          f'that was charged (draw {draw}): it must not be released. '
+          f'{advice}'
+        )
+      if draw and not self._plan.allows_new_draws:
+        raise ValueError(
+          f'`draw` must be 0 for a {type(self._plan).__name__}, found {draw}.'
+        )
+      if draw != len(digests):
+        last = f', or its last, {len(digests) - 1}' if digests else ''
+        raise ValueError(
+          f'`draw` must be the next one of round {round_num}, {len(digests)}'
+          f'{last}, found {draw}.'
+        )
+      self.check_budget(round_num)
+      charged = self.num_releases + 1
       epsilon = self._plan.epsilon_after(charged)
-      self._file.append(self._build_release(charged, round_num))
+      self._file.append(self._build_release(charged, round_num, draw, digest))
+      self._digests.setdefault(round_num, []).append(digest)
       return epsilon
 
   def close(self) -> None:
@@ -141,14 +234,22 @@ class PrivacyLedger:
     return {
       'kind': 'plan',
       'format': _FORMAT,
-      'plan': self._plan.to_json(),
+      'plan': self._plan.to_json(self._caveats),
     }
 
-  def _build_release(self, number: int, round_num: int | None):
+  def _build_release(
+    self,
+    number: int,
+    round_num: int | None,
+    draw: int | None,
+    digest: str | None,
+  ) -> dict[str, Any]:
     """A release's line."""
     line = {
       'kind': 'release',
       'round_num': round_num,
+      'draw': draw,
+      'digest': digest,
       'num_releases': number,
       'epsilon': self._plan.epsilon_after(number),
     }
@@ -158,11 +259,16 @@ class PrivacyLedger:
 
   def _build_recovery(self, line_number: int) -> dict[str, Any]:
     """The line for one that was cut short: charged, its round not known."""
-    return self._build_release(line_number - 1, None)
+    return self._build_release(line_number - 1, None, None, None)
 
   def _check_plan(self, path: str | os.PathLike) -> None:
     """Raises unless the ledger's first line is this plan."""
     header = self._file.lines[0]
+    if header.get('kind') == 'plan' and header.get('format') == 1:
+      raise ValueError(
+        f'The ledger {os.fspath(path)} is of an earlier version, which did not '
+        'keep what a round released: finish its run with that version.'
+      )
     if header.get('kind') != 'plan' or header.get('format') != _FORMAT:
       raise DamagedLedgerError(
         f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a '
@@ -187,14 +293,25 @@ class PrivacyLedger:
         'ledger.'
       )
 
-  def _check_releases(self, path: str | os.PathLike) -> None:
-    """Raises unless the other lines are releases, counted from 1."""
+  def _read_releases(self, path: str | os.PathLike) -> dict[int, list[str]]:
+    """Returns the digests of each round's draws; raises if lines are wrong."""
+    digests: dict[int, list[str]] = {}
     for number, line in enumerate(self._file.lines[1:], start=1):
-      if line.get('kind') != 'release' or line.get('num_releases') != number:
+      round_num = line.get('round_num')
+      of_round = digests.setdefault(round_num, [])
+      # A line that was cut short does not say which draw it is.
+      expected = None if round_num is None else len(of_round)
+      if (
+        line.get('kind') != 'release'
+        or line.get('num_releases') != number
+        or line.get('draw') != expected
+      ):
         raise DamagedLedgerError(
           f'Line {number + 1} of {os.fspath(path)} is damaged: it is not '
           f'release {number}.'
         )
+      of_round.append(line.get('digest'))
+    return digests
 
 
 def _read_plan(value: dict[str, Any]) -> _Plan:

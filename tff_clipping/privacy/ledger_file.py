@@ -98,6 +98,21 @@ class LedgerFile:
       OSError: If the file system refuses. The line may then be in the file: the
         ledger is closed, and opening it again finds out.
     """
+    self.check()
+    try:
+      self._write(content)
+    except BaseException:
+      self._file.close()
+      raise
+
+  def check(self) -> None:
+    """Raises unless the ledger is open here and as it was written.
+
+    Raises:
+      DamagedLedgerError: If the file was changed since it was opened.
+      LedgerInUseError: If this process was forked from the one that opened it.
+      ValueError: If the ledger is closed.
+    """
     if self._file.closed:
       raise ValueError(f'The ledger {self._path} is closed.')
     if os.getpid() != self._pid:
@@ -107,7 +122,6 @@ class LedgerFile:
       )
     try:
       self._check_unchanged()
-      self._write(content)
     except BaseException:
       self._file.close()
       raise

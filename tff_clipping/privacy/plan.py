@@ -4,8 +4,8 @@ import dataclasses
 import functools
 import importlib.metadata
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import dp_accounting
 
@@ -83,6 +83,9 @@ class PrivacyPlan:
     ValueError: If an attribute is out of range, or `num_rounds` rounds cost
       more than `target_epsilon`.
   """
+
+  # Whether a round may be run again with another cohort and other noise.
+  allows_new_draws: ClassVar[bool] = True
 
   num_clients: int
   clients_per_round: int
@@ -393,8 +396,18 @@ class PrivacyPlan:
       model_size=model_size,
     )
 
-  def describe(self) -> str:
-    """Returns the plan in sentences that one could put into a paper."""
+  def describe(self, caveats: Sequence[str] = ()) -> str:
+    """Returns the plan in sentences that one could put into a paper.
+
+    Args:
+      caveats: Why a run of the plan does not have its guarantee, in main
+        clauses without a full stop. They come first.
+    """
+    if caveats:
+      return (
+        f'Not private as it was run: {"; ".join(caveats)}. The plan: '
+        f'{self.describe()}'
+      )
     version = importlib.metadata.version('dp-accounting')
     relations = {
       sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: (
@@ -449,10 +462,14 @@ class PrivacyPlan:
   def __str__(self) -> str:
     return self.describe()
 
-  def to_json(self) -> dict[str, Any]:
+  def to_json(self, caveats: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the plan for `json.dump`: its attributes, and what follows.
 
     `from_json` reads the attributes back; the rest is for readers of the file.
+
+    Args:
+      caveats: Why a run of the plan does not have its guarantee; see
+        `describe`.
     """
     return {
       'format': _JSON_FORMAT,
@@ -462,7 +479,8 @@ class PrivacyPlan:
       'epsilon': self.epsilon,
       'actual_epsilon': self.actual_epsilon,
       'dp_event': repr(self.dp_event),
-      'description': self.describe(),
+      'caveats': list(caveats),
+      'description': self.describe(caveats),
     }
 
   @classmethod
@@ -489,7 +507,7 @@ class PrivacyPlan:
     if missing:
       raise ValueError(f'`value` must hold {names}, found none of {missing}.')
     derived = {'format', 'sampling_prob', 'relation', 'epsilon'}
-    derived |= {'actual_epsilon', 'dp_event', 'description'}
+    derived |= {'actual_epsilon', 'dp_event', 'caveats', 'description'}
     unknown = sorted(set(value) - set(names) - derived)
     if unknown:
       raise ValueError(f'`value` must hold only {names}, found {unknown}.')

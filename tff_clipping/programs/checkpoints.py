@@ -143,7 +143,7 @@ class Checkpoints:
         aside = self._folder / f'damaged_{_PREFIX}{other}'
         _LOGGER.warning(
           '%s It is kept as %s. Going on from the checkpoint of round %d: the '
-          'rounds after it are run again, and charged again in a private run.',
+          'rounds after it are run again.',
           message,
           aside.name,
           round_num,

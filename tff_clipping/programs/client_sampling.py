@@ -1,8 +1,10 @@
 """Who takes part in a round.
 
-A sampler is a function of the round alone: `sample(round_num)` is drawn from
-(seed, round) and not from what was drawn before, so a resumed run meets the
-same cohorts as one that never stopped.
+A sampler is a function of the round and the draw alone: `sample(round_num)` is
+drawn from (seed, round) and not from what was drawn before, so a resumed run
+meets the same cohorts as one that never stopped. `sample(round_num, draw)` has
+other cohorts for the same round, independent of the first one's; see
+`private_rounds` for what they are for.
 
 The privacy of a sampled run rests on an adversary not knowing the cohorts. Keep
 the seed secret wherever the data are.
@@ -49,15 +51,28 @@ class ClientSampler(abc.ABC):
     self._seed = int(seed)
 
   @abc.abstractmethod
-  def sample(self, round_num: int) -> list[str]:
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round, in a fixed order.
 
     Args:
       round_num: The number of the round, from 1.
+      draw: The number of the draw, from 0. The cohorts of two draws are
+        independent.
+
+    Raises:
+      ValueError: If the scheme has one draw alone, and `draw` is another.
     """
 
-  def _rng(self, round_num: int) -> np.random.Generator:
-    return np.random.default_rng([self._seed, round_num])
+  def _rng(self, round_num: int, draw: int = 0) -> np.random.Generator:
+    place = [round_num, draw] if draw else [round_num]
+    return np.random.default_rng([self._seed, *place])
+
+  def _check_first_draw(self, draw: int) -> None:
+    if draw != 0:
+      raise ValueError(
+        f'`draw` must be 0 for {type(self).__name__}, whose cohorts depend on '
+        f'each other, found {draw}.'
+      )
 
   def _select(self, indices) -> list[str]:
     return [self.client_ids[i] for i in np.sort(indices)]
@@ -97,9 +112,9 @@ class PoissonSampler(ClientSampler):
       )
     self._sampling_prob = float(sampling_prob)
 
-  def sample(self, round_num: int) -> list[str]:
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
-    draws = self._rng(round_num).random(len(self.client_ids))
+    draws = self._rng(round_num, draw).random(len(self.client_ids))
     return self._select(np.flatnonzero(draws < self._sampling_prob))
 
 
@@ -129,10 +144,10 @@ class FixedSizeSampler(ClientSampler):
       clients_per_round, len(self.client_ids)
     )
 
-  def sample(self, round_num: int) -> list[str]:
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     return self._select(
-      self._rng(round_num).choice(
+      self._rng(round_num, draw).choice(
         len(self.client_ids), self._clients_per_round, replace=False
       )
     )
@@ -154,8 +169,9 @@ class ShuffledEpochsSampler(ClientSampler):
       clients_per_round, len(self.client_ids)
     )
 
-  def sample(self, round_num: int) -> list[str]:
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
+    self._check_first_draw(draw)
     rounds_per_epoch = -(-len(self.client_ids) // self._clients_per_round)
     epoch, place = divmod(round_num - 1, rounds_per_epoch)
     order = self._rng(epoch).permutation(len(self.client_ids))
@@ -212,8 +228,9 @@ class RoundRobinSampler(ClientSampler):
     order = self._rng(0).permutation(len(self.client_ids))
     self._groups = np.array_split(order, int(min_separation))
 
-  def sample(self, round_num: int) -> list[str]:
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
+    self._check_first_draw(draw)
     group = self._groups[(round_num - 1) % len(self._groups)]
     return self._select(
       self._rng(round_num).choice(group, self._clients_per_round, replace=False)

@@ -17,8 +17,8 @@ import hashlib
 import json
 import os
 import pathlib
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -330,9 +330,10 @@ def _open_or_write(
   if path.exists():
     return ClientStore(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  folder = pathlib.Path(
-    tempfile.mkdtemp(prefix=f'.{path.name}-', dir=path.parent)
-  )
+  # Not by `tempfile`, whose folders nobody else can read: this one is for those
+  # that the user's umask lets in.
+  folder = path.with_name(f'.{path.name}-{secrets.token_hex(8)}')
+  folder.mkdir()
   try:
     client_ids, num_examples = [], []
     for client_id, arrays in clients():
@@ -349,7 +350,6 @@ def _open_or_write(
       num_examples=num_examples,
     )
     (folder / _MANIFEST).write_text(json.dumps(manifest))
-    folder.chmod(0o755)
     # Somebody else may have written the same store in the meantime.
     with contextlib.suppress(FileExistsError, OSError):
       os.rename(folder, path)

@@ -1,17 +1,20 @@
 """The training program: rounds, releases and checkpoints, in an order to trust.
 
-A round is: draw the cohort; charge the ledger; run the process; evaluate; write
-the metrics; write a checkpoint if one is due. What is charged is on disk before
-anything is released, so a program that is killed at any moment has charged for
-every release that it made.
+A round is: draw the cohort; run the process; charge the ledger with the digest
+of what came out; evaluate; write the metrics; write a checkpoint if one is due.
+What is charged is on disk before anything is released, so a program that is
+killed at any moment has charged for every release that it made; and a round
+that is run again releases the same bits, or is a new release (see
+`private_rounds`).
 """
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +23,11 @@ import tree
 
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
+  ChangedReleaseError,
   DamagedLedgerError,
   PrivacyLedger,
 )
-from tff_clipping.programs import coroutines, storage
+from tff_clipping.programs import coroutines, private_rounds, storage
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.programs.interruption import Interrupted, Interruption
@@ -76,12 +80,13 @@ class TrainingProgram:
     checkpoints: Where states are kept.
     rounds_per_checkpoint: Save each so many rounds, and at the end.
     release_managers: Take the metrics of every round.
-    ledger: Is charged for every round; `None` if nothing is private.
+    ledger: Is charged for every release; `None` if nothing is private. The
+      sampler must be that of its plan.
     update_records: Keep what the process measured of the updates; `None` if it
       measured nothing.
-    measures_cohorts: Whether the metrics hold the size of each cohort. Under
-      Poisson sampling it is not what the guarantee covers: off for a private
-      run.
+    measures_cohorts: Whether the metrics hold the size of each cohort, and the
+      seconds of each round, which tell it. Under Poisson sampling it is secret:
+      off for a private run.
     on_round: Is called with the metrics of every round, to show progress.
   """
 
@@ -171,26 +176,21 @@ class TrainingProgram:
     start = time.monotonic()
     done, state = progress.done
     round_num = done + 1
-    cohort = self.sampler.sample(round_num)
-    if self.ledger is not None:
-      try:
-        with interruption.shield(), storage.writing('The ledger'):
-          self.ledger.charge(round_num)
-      except BudgetExhaustedError as e:
-        return StopReason.BUDGET_EXHAUSTED, str(e)
-      except DamagedLedgerError as e:
-        raise storage.StorageError(str(e)) from e
     try:
-      output = self.process.next(state, [self.client_value(c) for c in cohort])
-    except Exception as e:
-      raise RoundError(f'Round {round_num} failed: {e}') from e
+      cohort, output = self._draw_and_run(round_num, state, interruption)
+    except BudgetExhaustedError as e:
+      self._evaluate_last(progress, interruption)
+      return StopReason.BUDGET_EXHAUSTED, str(e)
+    except ChangedReleaseError as e:
+      raise RoundError(str(e)) from e
+    except DamagedLedgerError as e:
+      raise storage.StorageError(str(e)) from e
     seconds = time.monotonic() - start
     if _is_rejected(output.metrics):
       return _diverged('The aggregate of the updates is', round_num)
     if not _is_finite(self.process.get_model_weights(output.state)):
       return _diverged('The model is', round_num)
-    num_clients = len(cohort) if self.measures_cohorts else math.nan
-    metrics = self._metrics(round_num, num_clients=num_clients, seconds=seconds)
+    metrics = self._metrics(round_num, num_clients=len(cohort), seconds=seconds)
     if (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
@@ -208,11 +208,50 @@ class TrainingProgram:
             )
           )
       self._release(metrics)
-      progress.done = round_num, output.state
+      progress.done, progress.metrics = (round_num, output.state), metrics
       if round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
     self.on_round(metrics)
     return None
+
+  def _draw_and_run(
+    self, round_num: int, state: Any, interruption: Interruption
+  ) -> tuple[list[str], Any]:
+    """Returns the cohort of a round and what came out; charges for it."""
+
+    def next_fn(state: Any, cohort: Sequence[str]) -> Any:
+      try:
+        return self.process.next(state, [self.client_value(c) for c in cohort])
+      except Exception as e:
+        raise RoundError(f'Round {round_num} failed: {e}') from e
+
+    if self.ledger is None:
+      cohort = self.sampler.sample(round_num)
+      return cohort, next_fn(state, cohort)
+
+    @contextlib.contextmanager
+    def shield() -> Iterator[None]:
+      with interruption.shield(), storage.writing('The ledger'):
+        yield
+
+    return private_rounds.run_private_round(
+      next_fn,
+      self.sampler,
+      self.ledger,
+      state=state,
+      round_num=round_num,
+      shield=shield,
+    )
+
+  def _evaluate_last(
+    self, progress: '_Progress', interruption: Interruption
+  ) -> None:
+    """Evaluates the last model, if the run ends before that was due."""
+    metrics = progress.metrics
+    if metrics is not None and math.isnan(metrics['test_loss']):
+      metrics.update(self._evaluate(progress.state, progress.round_num))
+      with interruption.shield():
+        self._release(metrics)
 
   def _estimate(self, round_num: int, cohort: Sequence[str], state: Any) -> Any:
     """Returns what the update records estimate of a round from its model."""
@@ -241,10 +280,11 @@ class TrainingProgram:
     self, round_num: int, *, num_clients: float, seconds: float
   ) -> collections.OrderedDict:
     """Returns the metrics of a round, NaN where nothing was measured."""
+    is_measured = self.measures_cohorts
     metrics = collections.OrderedDict(
       round_num=round_num,
-      num_clients=num_clients,
-      round_seconds=seconds,
+      num_clients=num_clients if is_measured else math.nan,
+      round_seconds=seconds if is_measured else math.nan,
       epsilon=self.ledger.epsilon if self.ledger is not None else math.nan,
       test_accuracy=math.nan,
       test_loss=math.nan,
@@ -277,9 +317,11 @@ class _Progress:
   Attributes:
     done: The number of rounds done, and the state after them. One attribute,
       because a signal may arrive between any two assignments.
+    metrics: Those of the last round, if this program ran it.
   """
 
   done: tuple[int, Any] | None = None
+  metrics: collections.OrderedDict | None = None
 
   @property
   def round_num(self) -> int:

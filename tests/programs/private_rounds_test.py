@@ -1,0 +1,363 @@
+"""Tests of rounds that are run again, with the exact cost of what is released.
+
+In the runs here client 0 sends the clipping norm and all others send zeros, so
+the exact privacy loss of what a program released is known: it is that of
+Poisson-sampled Gaussians, one for each cohort that was looked at, whose noise
+is divided by the root of the number of looks.
+"""
+
+import collections
+import functools
+
+import dp_accounting
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from dp_accounting import pld
+
+from tff_clipping import aggregators, privacy
+from tff_clipping.programs import managers, private_rounds
+from tff_clipping.programs.checkpoints import Checkpoints
+from tff_clipping.programs.client_sampling import (
+  RoundRobinSampler,
+  ShuffledEpochsSampler,
+  build_private_sampler,
+)
+from tff_clipping.programs.training import StopReason, TrainingProgram
+
+_IDS = tuple(str(i) for i in range(24))
+_DELTA = 1e-3
+
+
+@functools.cache
+def _plan(num_rounds=12, **kwargs):
+  return privacy.PrivacyPlan.from_target_epsilon(
+    num_clients=24,
+    clients_per_round=8,
+    num_rounds=num_rounds,
+    target_epsilon=2.0,
+    target_delta=_DELTA,
+    accountant='pld',
+    **kwargs,
+  )
+
+
+@functools.cache
+def _build_process(plan, noise_key):
+  """Returns a process that adds the noised mean of scalars to its weight."""
+  aggregator = aggregators.dp_mean_factory(
+    clipping_norm=1.0,
+    **plan.aggregator_parameters._asdict(),
+    noise_key=noise_key,
+  ).create(tff.TensorType(np.float32))
+  weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
+  state_type = tff.to_type(
+    collections.OrderedDict(
+      weights=weights_type, aggregator=aggregator.state_type.member
+    )
+  )
+
+  @tff.tensorflow.computation
+  def initial():
+    return tff.learning.models.ModelWeights([tf.constant(0.0)], [])
+
+  @tff.tensorflow.computation(weights_type, np.float32)
+  def add(weights, mean):
+    value = weights.trainable[0] + mean
+    return tff.learning.models.ModelWeights([value], [])
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_zip(
+      collections.OrderedDict(
+        weights=tff.federated_eval(initial, tff.SERVER),
+        aggregator=aggregator.initialize(),
+      )
+    )
+
+  @tff.federated_computation(
+    tff.FederatedType(state_type, tff.SERVER),
+    tff.FederatedType(np.float32, tff.CLIENTS),
+  )
+  def next_fn(state, values):
+    output = aggregator.next(state['aggregator'], values)
+    weights = tff.federated_map(add, (state['weights'], output.result))
+    return tff.learning.templates.LearningProcessOutput(
+      tff.federated_zip(
+        collections.OrderedDict(weights=weights, aggregator=output.state)
+      ),
+      output.measurements,
+    )
+
+  @tff.tensorflow.computation(state_type)
+  def get_model_weights(state):
+    return state['weights']
+
+  @tff.tensorflow.computation(state_type, weights_type)
+  def set_model_weights(state, weights):
+    return collections.OrderedDict(
+      weights=weights, aggregator=state['aggregator']
+    )
+
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_model_weights, set_model_weights
+  )
+
+
+class _Killed(BaseException):  # noqa: N818
+  """Stands for a kill: nothing is saved on the way out."""
+
+
+class _Run:
+  """A run in a folder, killed and started again, and all that it released."""
+
+  def __init__(self, folder, plan, noise_key='secret'):
+    self._folder = folder
+    self.plan = plan
+    if noise_key == 'secret':
+      noise_key = aggregators.draw_noise_key()
+    self._process = _build_process(plan, noise_key)
+    # The weights that left the trusted side, by the cohort they came from.
+    self.released = collections.defaultdict(set)
+
+  def run(self, kill_after=None, num_rounds=None, noise_key=None):
+    """Runs until the end, or until a round has released its weights."""
+    sampler = _Recorded(build_private_sampler(self.plan, _IDS, seed=3))
+    rounds = []
+
+    def evaluate(weights):
+      if sampler.last is not None:
+        weight = np.float32(weights.trainable[0])
+        self.released[sampler.last].add(weight.tobytes())
+        rounds.append(sampler.last)
+        if sampler.last[0] == kill_after:
+          raise _Killed
+      return dict(test_accuracy=0.0, test_loss=1.0)
+
+    process = self._process
+    if noise_key is not None:
+      process = _build_process(self.plan, noise_key)
+    with privacy.PrivacyLedger(
+      self._folder / 'ledger.jsonl', self.plan
+    ) as ledger:
+      program = TrainingProgram(
+        process=process,
+        sampler=sampler,
+        client_value=lambda c: np.float32(c == '0'),
+        num_rounds=num_rounds or self.plan.num_rounds,
+        evaluate=evaluate,
+        checkpoints=Checkpoints(self._folder / 'checkpoints', keep=2),
+        rounds_per_checkpoint=5,
+        release_managers=managers.create_release_managers(
+          metrics_path=self._folder / 'metrics.csv',
+          tensorboard_dir=self._folder / 'tensorboard',
+        ),
+        ledger=ledger,
+        measures_cohorts=False,
+      )
+      try:
+        return program.run()
+      except _Killed:
+        return None
+      finally:
+        self.ledger_lines = (self._folder / 'ledger.jsonl').read_bytes()
+        self.charged = ledger.rounds
+        self.epsilon = ledger.epsilon
+
+  def exact_epsilon(self):
+    """The cost of what was released, for client 0 present or absent."""
+    accountant = pld.PLDAccountant(
+      dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    )
+    cohorts = collections.Counter(
+      len(looks) for looks in self.released.values()
+    )
+    for looks, count in cohorts.items():
+      noise = dp_accounting.GaussianDpEvent(
+        self.plan.noise_multiplier / looks**0.5
+      )
+      accountant.compose(
+        dp_accounting.PoissonSampledDpEvent(self.plan.sampling_prob, noise),
+        count,
+      )
+    return accountant.get_epsilon(_DELTA)
+
+
+class _Recorded:
+  """A sampler that knows what it drew last."""
+
+  def __init__(self, sampler):
+    self._sampler = sampler
+    self.last = None
+
+  def sample(self, round_num, *draw):
+    self.last = (round_num, *(draw or (0,)))
+    return self._sampler.sample(round_num, *draw)
+
+
+def _assert_charged(run):
+  """Every release is charged, and the charge is at least its exact cost."""
+  assert sum(len(looks) for looks in run.released.values()) == len(run.charged)
+  assert run.exact_epsilon() <= run.epsilon * (1 + 1e-3)
+
+
+def test_a_killed_run_ends_as_one_that_never_stopped_at_the_same_cost(tmp_path):
+  plan, key = _plan(), aggregators.draw_noise_key()
+  runs = []
+  for name, kills in (('whole', ()), ('killed', (1, 4, 4, 7, 9, 12))):
+    (tmp_path / name).mkdir()
+    run = _Run(tmp_path / name, plan, key)
+    for kill_after in kills:
+      assert run.run(kill_after) is None
+    result = run.run()
+    assert result.reason is StopReason.FINISHED
+    _assert_charged(run)
+    runs.append((run, result.state))
+  (whole, state), (killed, killed_state) = runs
+  tf.nest.map_structure(
+    np.testing.assert_array_equal, dict(state), dict(killed_state)
+  )
+  assert killed.ledger_lines == whole.ledger_lines
+  assert killed.released == whole.released
+  metrics = [
+    pd.read_csv(tmp_path / n / 'metrics.csv') for n in ('whole', 'killed')
+  ]
+  # What was spent is never shown as less, so a row that is written again has
+  # the releases after it in its epsilon.
+  epsilons = [m.pop('epsilon') for m in metrics]
+  assert epsilons[1].ge(epsilons[0]).all()
+  assert epsilons[1].iloc[-1] == epsilons[0].iloc[-1] <= 2.0
+  pd.testing.assert_frame_equal(*metrics)
+
+
+def test_the_key_is_that_of_the_checkpoint_not_of_the_new_program(tmp_path):
+  run = _Run(tmp_path, _plan())
+  run.run(kill_after=7)
+  result = run.run(noise_key=aggregators.draw_noise_key())
+  assert result.reason is StopReason.FINISHED
+  assert run.charged == list(range(1, 13))
+  _assert_charged(run)
+
+
+def test_fresh_noise_makes_a_repeated_round_a_new_draw_that_is_charged(
+  tmp_path,
+):
+  run = _Run(tmp_path, _plan(), noise_key=None)
+  run.run(kill_after=7)
+  result = run.run()
+  # Rounds 6 and 7 are drawn anew, and the plan has no release left for them.
+  assert run.charged == [1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9, 10]
+  assert result.reason is StopReason.BUDGET_EXHAUSTED
+  assert result.round_num == 10
+  assert {k for k in run.released if k[0] in (6, 7)} == {
+    (6, 0), (7, 0), (6, 1), (7, 1)
+  }  # fmt: skip
+  _assert_charged(run)
+
+
+def test_what_the_first_draw_of_a_round_was_is_never_released_again(tmp_path):
+  run = _Run(tmp_path, _plan(num_rounds=20), noise_key=None)
+  for kill_after in (7, 6, 7, 6):
+    run.run(kill_after)
+  result = run.run()
+  assert result.reason is StopReason.BUDGET_EXHAUSTED
+  assert all(len(looks) == 1 for looks in run.released.values())
+  _assert_charged(run)
+
+
+def test_a_damaged_checkpoint_costs_nothing_either(tmp_path):
+  run = _Run(tmp_path, _plan())
+  run.run(num_rounds=11)
+  path = tmp_path / 'checkpoints' / 'round_11' / 'sha256.json'
+  path.write_text('{}')
+  assert run.run().reason is StopReason.FINISHED
+  assert run.charged == list(range(1, 13))
+  _assert_charged(run)
+
+
+def test_without_any_checkpoint_all_rounds_are_drawn_anew(tmp_path):
+  run = _Run(tmp_path, _plan())
+  run.run(kill_after=3)
+  for path in (tmp_path / 'checkpoints').iterdir():
+    path.rename(tmp_path / path.name)
+  # The key is gone with the states: a program draws another one.
+  run.run(noise_key=aggregators.draw_noise_key())
+  assert run.charged == [1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+  _assert_charged(run)
+
+
+def test_one_cohort_looked_at_twice_would_cost_more_than_two_draws(tmp_path):
+  """The cost that the rules above are for; it also shows that it is seen."""
+  run = _Run(tmp_path, _plan())
+  for round_num in range(1, 7):
+    run.released[round_num, 0] = {b'1', b'2'}
+  assert run.exact_epsilon() > 1.1 * run.plan.epsilon_after(12)
+
+
+def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
+  plan = _plan()
+  sampler = build_private_sampler(plan, _IDS, seed=3)
+  noise = iter(range(100))
+  seen = []
+
+  def next_fn(state, cohort):
+    seen.append(tuple(cohort))
+    return tff.learning.templates.LearningProcessOutput(
+      np.float32(next(noise)), ()
+    )
+
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    for _ in range(3):
+      cohort, output = private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=np.float32(0), round_num=1
+      )
+      assert seen[-1] == tuple(cohort)
+    assert ledger.num_releases == 3
+  # Each repeat first tried the cohort that was charged last.
+  assert len(seen) == 5
+  assert len({seen[0], seen[2], seen[4]}) == 3
+  assert (seen[1], seen[3]) == (seen[0], seen[2])
+  assert output.state == 4
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_draws_of_a_round_are_independent_cohorts(sampling):
+  sampler = build_private_sampler(_plan(sampling=sampling), _IDS, seed=3)
+  draws = [set(sampler.sample(1, d)) for d in range(400)]
+  assert sampler.sample(1) == sampler.sample(1, 0)
+  pairs = zip(draws[::2], draws[1::2], strict=True)
+  together = sum('0' in a and '0' in b for a, b in pairs)
+  # P / N squared is 1/9 of 200 pairs; five standard deviations.
+  assert abs(together - 200 / 9) < 5 * (200 * 8 / 81) ** 0.5
+
+
+def test_samplers_whose_cohorts_depend_on_each_other_have_one_draw():
+  for sampler in (
+    ShuffledEpochsSampler(_IDS, clients_per_round=8, seed=0),
+    RoundRobinSampler(_IDS, clients_per_round=4, min_separation=3, seed=0),
+  ):
+    assert sampler.sample(1, 0) == sampler.sample(1)
+    with pytest.raises(ValueError, match='`draw` must be 0 for'):
+      sampler.sample(1, 1)
+
+
+@pytest.mark.parametrize(
+  'other',
+  [
+    dict(a=np.float32(1.5), b=['x', 2]),
+    dict(a=np.float64(1), b=['x', 2]),
+    dict(a=np.ones(1, np.float32), b=['x', 2]),
+    dict(a=np.float32(1), b=['y', 2]),
+    dict(a=np.float32(1), c=['x', 2]),
+    dict(a=np.float32(1), b=['x', np.array([], np.int64)]),
+    dict(a=tf.constant(1.0, tf.bfloat16).numpy(), b=['x', 2]),
+  ],
+)
+def test_the_digest_tells_values_from_others(other):
+  value = dict(a=np.float32(1), b=['x', 2])
+  same = dict(a=tf.constant(1.0), b=['x', np.int64(2)])
+  digest = private_rounds.compute_digest(value)
+  assert private_rounds.compute_digest(same) == digest
+  assert private_rounds.compute_digest(other) != digest

@@ -1,0 +1,109 @@
+"""Where the key of a round's noise comes from: fresh, or kept in the state.
+
+A key in the state makes a round repeatable: run again from the same state with
+the same updates, it has the same noise, and so gives the same result. That is
+for programs that see to it that one key never noises two different results,
+such as `tff_clipping.programs.training`: the difference of the two would have
+no noise. Without a program of that kind, fresh noise is the safe choice.
+"""
+
+import collections
+import secrets
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+import tree
+
+from tff_clipping.aggregators import gaussian_draws, private_reports
+
+_KEY, _ROUND, _DRAW = 'key', 'round_num', 'draw'
+
+
+def draw_noise_key() -> tuple[int, int]:
+  """Returns a secret `noise_key` of 128 bits from the system's entropy."""
+  low, high = np.frombuffer(secrets.token_bytes(16), np.int64)
+  return int(low), int(high)
+
+
+def with_noise_draw(state: Any, draw: int) -> Any:
+  """Returns `state` with another draw of the next round's noise.
+
+  Each draw has noise that is independent of the others'. The number counts for
+  the next round alone: the state after it has draw 0 again.
+
+  Args:
+    state: The state of a process, or of one that holds it, as its `initialize`
+      or `next` returned it.
+    draw: The number of the draw, from 0, which is what a state has.
+
+  Returns:
+    The state. Where noise is fresh in each round, it is as it was.
+  """
+
+  def replace(path: tuple, leaf: Any) -> Any:
+    in_noise = private_reports.NOISE_STATE in path
+    return np.int64(draw) if in_noise and path[-1] == _DRAW else leaf
+
+  return tree.map_structure_with_path(replace, state)
+
+
+class NoiseKeys:
+  """The keys of one process that adds noise at the server.
+
+  The state is a structure at SERVER: empty without a `noise_key`; with one,
+  `key` (`int64[2]`, as secret as the noise), `round_num` and `draw` (`int64`).
+
+  Attributes:
+    state_type: The type of the state, without its placement.
+  """
+
+  def __init__(self, noise_key: tuple[int, int] | None):
+    """Initializes the keys.
+
+    Args:
+      noise_key: `None` for a fresh key whenever a round runs, or a pair of
+        64-bit integers, from which every round and draw has a key of its own.
+
+    Raises:
+      TypeError: If `noise_key` is neither.
+      ValueError: If one of the integers does not fit.
+    """
+    self._noise_key = gaussian_draws.check_noise_key(noise_key)
+    # A state that is built each time that the process is initialized.
+    self._initial = tff.tensorflow.computation(self._build_initial)
+    self.state_type = self._initial.type_signature.result
+
+  def initialize(self) -> tff.Value:
+    """Returns the state before the first round, in a federated computation."""
+    return tff.federated_eval(self._initial, tff.SERVER)
+
+  def next_key(self, state: Any) -> tuple[tf.Tensor, Any]:
+    """Returns the key of a round and the state after it; in a graph.
+
+    Args:
+      state: The state before the round.
+
+    Returns:
+      An `int64` tensor of shape [2], which no other round and draw has, and the
+      state.
+    """
+    if self._noise_key is None:
+      return gaussian_draws.fresh_key(), state
+    key = gaussian_draws.derive_key(
+      state[_KEY], tf.stack([state[_ROUND], state[_DRAW]])
+    )
+    return key, _state(state[_KEY], state[_ROUND] + 1)
+
+  def _build_initial(self) -> Any:
+    if self._noise_key is None:
+      return ()
+    key = tf.constant(self._noise_key, tf.int64)
+    return _state(key, tf.constant(0, tf.int64))
+
+
+def _state(key: tf.Tensor, round_num: tf.Tensor) -> collections.OrderedDict:
+  return collections.OrderedDict(
+    [(_KEY, key), (_ROUND, round_num), (_DRAW, tf.constant(0, tf.int64))]
+  )

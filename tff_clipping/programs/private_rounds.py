@@ -1,0 +1,102 @@
+"""A round that is run again releases the same bits, or is a new release.
+
+A program that is killed runs the rounds since its last checkpoint again. Under
+subsampling, a second release of the same cohort with fresh noise is no second
+sample: k of them are one sampled Gaussian mechanism with noise z / sqrt(k),
+whose cost is far above that of k independent draws. So a repeated round must
+give the bits that were charged, which tell nobody anything new, or it is drawn
+anew: another cohort, other noise, another charge.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tree
+
+from tff_clipping import aggregators
+from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
+from tff_clipping.programs.client_sampling import ClientSampler
+
+
+def run_private_round(
+  next_fn: Callable[[Any, Sequence[str]], Any],
+  sampler: ClientSampler,
+  ledger: PrivacyLedger,
+  *,
+  state: Any,
+  round_num: int,
+  shield: Callable[[], contextlib.AbstractContextManager] = (
+    contextlib.nullcontext
+  ),
+) -> tuple[list[str], Any]:
+  """Runs a round, and charges for its release before it returns it.
+
+  The cohort, and the noise if it comes from a key in the state, are functions
+  of the round and the number of its draw. A round that the ledger has is run
+  with the draw that was charged last. If it gives the same bits it is released
+  at no cost; if not, because threads, machine or data differ, what it gave is
+  dropped, and it is run and charged with a draw of its own, if the plan allows
+  that.
+
+  Args:
+    next_fn: Runs a state and the ids of a cohort; returns an output of a
+      `tff.learning.templates.LearningProcess`, with `state` and `metrics`.
+    sampler: Draws the cohorts; the sampler of the ledger's plan.
+    ledger: What is charged.
+    state: The state before the round.
+    round_num: The number of the round, from 1.
+    shield: Gives a context that holds back signals while the ledger is written.
+
+  Returns:
+    The cohort and the output. Both may leave the trusted side as far as the
+    plan covers them: the model, and what the aggregator measured.
+
+  Raises:
+    ChangedReleaseError: If a repeated round gives other bits, and the plan has
+      noise that is correlated between rounds: no other draw would fit in.
+    BudgetExhaustedError: If the release would pass the plan's target. The round
+      may have been run; it must not be released.
+    DamagedLedgerError: If the ledger is not as it was written.
+    OSError: If the ledger could not be written.
+  """
+  last_draw = ledger.last_draw(round_num)
+  draw = 0 if last_draw is None else last_draw
+  if last_draw is None:
+    ledger.check_budget(round_num)
+  while True:
+    cohort = sampler.sample(round_num, draw)
+    output = next_fn(aggregators.with_noise_draw(state, draw), cohort)
+    digest = compute_digest((output.state, output.metrics))
+    try:
+      with shield():
+        ledger.charge(round_num, digest, draw=draw)
+    except ChangedReleaseError:
+      if not ledger.plan.allows_new_draws:
+        raise
+      draw += 1
+      ledger.check_budget(round_num)
+      continue
+    return cohort, output
+
+
+def compute_digest(value: Any) -> str:
+  """Returns the SHA-256 digest of a structure of arrays, in hexadecimal.
+
+  Equal digests mean equal names, types, shapes and bits.
+
+  Args:
+    value: A structure of tensors, arrays, numbers and strings.
+  """
+  digest = hashlib.sha256()
+  for path, leaf in tree.flatten_with_path(value):
+    array = np.ascontiguousarray(leaf)
+    digest.update(f'{path} {array.dtype} {np.shape(leaf)};'.encode())
+    if array.dtype.hasobject:
+      for element in array.flat:
+        digest.update(f'{element!r};'.encode())
+    else:
+      digest.update(array.view(np.uint8).data)
+  return digest.hexdigest()
