@@ -167,6 +167,70 @@ def test_description_says_what_holds():
   assert 'once in each epoch of 24 rounds, in a shuffled order' in epochs
 
 
+BANDS = privacy.banded_strategy(
+  num_rounds=100,
+  participation=privacy.Participation(min_separation=6, max_participations=1),
+  num_bands=6,
+)
+GROUPED = {'min_separation': 6, 'sampling': 'grouped_poisson'}
+
+
+def test_banded_noise_is_amplified_by_sampling_within_groups():
+  # arXiv 2306.08153, Theorem 4: as 17 rounds of Poisson sampling, with the
+  # probability 80 * 6 / 1920.
+  plan = build_plan(strategy=BANDS, **GROUPED)
+  norm = sum(c**2 for c in BANDS.coefficients) ** 0.5
+  assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
+    dp_accounting.PoissonSampledDpEvent(
+      0.25, dp_accounting.GaussianDpEvent(plan.noise_multiplier / norm)
+    ),
+    17,
+  )
+  assert plan.relation is privacy.Relation.ZERO_OUT
+  expected = privacy.compute_epsilon(
+    num_clients=1920,
+    clients_per_round=480,
+    num_rounds=17,
+    noise_multiplier=3.0 / norm,
+    target_delta=1e-5,
+    accountant='pld',
+  )
+  assert plan.epsilon == pytest.approx(expected, rel=1e-9)
+  assert plan.epsilon < build_plan(strategy=BANDS, min_separation=6).epsilon
+  text = plan.describe()
+  assert 'independently with probability 0.25 (80 expected), in secret' in text
+  assert '17 Poisson-sampled Gaussian mechanisms' in text
+  value = json.loads(json.dumps(plan.to_json()))
+  assert privacy.CorrelatedNoisePlan.from_json(value) == plan
+
+
+@pytest.mark.parametrize('target_epsilon', [1.5, 5.0])
+def test_one_group_of_independent_noise_is_poisson_sampling(target_epsilon):
+  plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
+    **PAPER,
+    strategy=privacy.identity_strategy(num_rounds=100),
+    target_epsilon=target_epsilon,
+    sampling='grouped_poisson',
+  )
+  poisson = privacy.PrivacyPlan.from_target_epsilon(
+    **PAPER, num_rounds=100, target_epsilon=target_epsilon, accountant='pld'
+  )
+  assert plan.noise_multiplier == pytest.approx(
+    poisson.noise_multiplier, rel=1e-5
+  )
+  assert plan.epsilon <= target_epsilon
+
+
+@pytest.mark.parametrize('strategy', [TREE, STRATEGIES[2], STRATEGIES[3]])
+def test_only_few_bands_are_amplified(strategy):
+  with pytest.raises(ValueError, match='`strategy` must be banded, with at mo'):
+    build_plan(strategy=strategy, **GROUPED)
+  with pytest.raises(ValueError, match='`strategy` must be banded, with at mo'):
+    privacy.CorrelatedNoisePlan.from_target_epsilon(
+      **PAPER, strategy=strategy, target_epsilon=2.0, **GROUPED
+    )
+
+
 @pytest.mark.parametrize('strategy', STRATEGIES)
 def test_json_round_trip(strategy):
   plan = build_plan(strategy=strategy, num_rounds=90, target_epsilon=50)

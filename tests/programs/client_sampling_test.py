@@ -136,6 +136,30 @@ def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it(
   assert max(map(len, rounds.values())) == plan.max_participations
 
 
+def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=100,
+    clients_per_round=10,
+    num_rounds=2000,
+    target_delta=1e-3,
+    noise_multiplier=9.0,
+    strategy=privacy.identity_strategy(num_rounds=2000),
+    min_separation=4,
+    sampling='grouped_poisson',
+  )
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  cohorts = [set(sampler.sample(t)) for t in range(1, 2001)]
+  for client in _IDS:
+    came = [t for t, cohort in enumerate(cohorts) if client in cohort]
+    # Only in the turns of its group, and in 0.4 of these 500: five deviations.
+    assert len({t % 4 for t in came}) == 1
+    assert abs(len(came) - 200) < 5 * (500 * 0.4 * 0.6) ** 0.5
+  sizes = [len(cohort) for cohort in cohorts]
+  # Of 25 coins each; the standard error of the mean is 0.055.
+  assert abs(np.mean(sizes) - 10) < 0.3
+  assert abs(np.var(sizes) - 25 * 0.4 * 0.6) < 1
+
+
 @pytest.mark.parametrize(
   ('make', 'error', 'message'),
   [

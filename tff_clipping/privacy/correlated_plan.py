@@ -3,6 +3,7 @@
 import dataclasses
 import decimal
 import functools
+import importlib.metadata
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import dp_accounting
 
 from tff_clipping.privacy import (
+  accounting,
   arguments,
   correlated_noise,
   gaussian_mechanism,
@@ -19,8 +21,9 @@ from tff_clipping.privacy import (
 )
 
 # Samplers that hold a client to what is charged: at most once in so many rounds
-# (fixed groups that take turns), or at most once in an epoch.
-SAMPLINGS = ('min_separation', 'shuffled_epochs')
+# (fixed groups that take turns, without or with a secret draw from the group
+# whose turn it is), or at most once in an epoch.
+SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 
 _JSON_FORMAT = 1
 
@@ -29,9 +32,10 @@ class SeparatedSamplerParameters(NamedTuple):
   """What a sampler of clients has to do for the plan's figures to hold.
 
   Attributes:
-    scheme: 'min_separation' or 'shuffled_epochs'.
+    scheme: 'min_separation', 'grouped_poisson' or 'shuffled_epochs'.
     num_clients: The population to draw from.
-    cohort_size: The most clients in a cohort.
+    cohort_size: The most clients in a cohort, for 'grouped_poisson' the
+      expected number.
     min_separation: The least number of rounds from one participation of a
       client to its next.
   """
@@ -51,9 +55,14 @@ class CorrelatedNoisePlan:
   them in all rounds in which it takes part. Who takes part when is public, and
   nothing is amplified by sampling. The cohorts must not depend on the updates.
 
+  With one exception: under 'grouped_poisson' the draws are secret, and banded
+  noise costs as much as so many rounds of Poisson sampling as a group has
+  turns, from a population of the size of a group.
+
   Attributes:
     num_clients: The paper's N, the population.
-    clients_per_round: The paper's P, the most clients in a cohort.
+    clients_per_round: The paper's P, the most clients in a cohort; the expected
+      number under 'grouped_poisson'.
     num_rounds: The paper's T, the rounds that the plan is made for, at most
       those of `strategy`.
     target_delta: The paper's delta. A value above 1/num_clients is warned of.
@@ -64,9 +73,11 @@ class CorrelatedNoisePlan:
     min_separation: b. From one participation of a client to its next there are
       at least so many rounds. 1 with 'shuffled_epochs'.
     sampling: 'min_separation': the population is split into b groups, which
-      take turns. 'shuffled_epochs': everybody comes once in each epoch of
-      ceil(N / P) rounds, in a new order in each; two participations may be next
-      to each other.
+      take turns. 'grouped_poisson': the same, and each client of the group
+      whose turn it is joins by a coin of its own, with probability P b / N, for
+      strategies of at most b bands alone. 'shuffled_epochs': everybody comes
+      once in each epoch of ceil(N / P) rounds, in a new order in each; two
+      participations may be next to each other.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
 
@@ -74,10 +85,12 @@ class CorrelatedNoisePlan:
     TypeError: If an attribute is of the wrong kind.
     ValueError: If an attribute is out of range, the population is too small for
       the cohorts and the separation, the sensitivity of the strategy is not
-      known, or `num_rounds` rounds cost more than `target_epsilon`.
+      known, it is no banded one under 'grouped_poisson', or `num_rounds` rounds
+      cost more than `target_epsilon`.
 
   Source: arXiv 2202.08312, Theorem 2.1 (one Gaussian mechanism, also where the
-    updates depend on what was released); 2306.08153 (participation).
+    updates depend on what was released); 2306.08153 (participation, and its
+    Theorem 4 for 'grouped_poisson').
   """
 
   # A round with other noise than what its successors take back is no part of
@@ -102,6 +115,7 @@ class CorrelatedNoisePlan:
       self.sampling,
     )
     _check_strategy(self.strategy)
+    _check_amplified(self.strategy, self.min_separation, self.sampling)
     checked = {
       'num_clients': int(self.num_clients),
       'clients_per_round': int(self.clients_per_round),
@@ -167,10 +181,25 @@ class CorrelatedNoisePlan:
     participation = _check_participation(
       num_clients, clients_per_round, min_separation, sampling
     )
-    sensitivity = _check_strategy(strategy).compute_sensitivity(participation)
-    multiplier = sensitivity * gaussian_mechanism.gaussian_noise_multiplier(
-      target_epsilon, target_delta
-    )
+    _check_strategy(strategy)
+    if sampling == 'grouped_poisson':
+      _check_amplified(strategy, min_separation, sampling)
+      sensitivity = _sensitivity_of_one_round(strategy)
+      over_sensitivity = accounting.calibrate_noise_multiplier(
+        num_clients=num_clients,
+        clients_per_round=clients_per_round * participation.min_separation,
+        num_rounds=participation.count(strategy.num_rounds),
+        target_epsilon=target_epsilon,
+        target_delta=target_delta,
+        accountant='pld',
+        warn=False,
+      )
+    else:
+      sensitivity = strategy.compute_sensitivity(participation)
+      over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
+        target_epsilon, target_delta
+      )
+    multiplier = sensitivity * over_sensitivity
     return cls(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
@@ -295,8 +324,11 @@ class CorrelatedNoisePlan:
 
   @property
   def accountant(self) -> str:
-    """'gaussian': the exact curve of one Gaussian mechanism, not a bound."""
-    return 'gaussian'
+    """'gaussian', the exact curve of one Gaussian mechanism, or 'pld'.
+
+    The second is for 'grouped_poisson', where rounds are composed.
+    """
+    return 'pld' if self._is_amplified else 'gaussian'
 
   @property
   def relation(self) -> sampled_gaussian.Relation:
@@ -310,7 +342,12 @@ class CorrelatedNoisePlan:
 
   @property
   def sensitivity(self) -> float:
-    """By how many clipping norms a client can change what is noised."""
+    """By how many clipping norms a client can change what is noised.
+
+    In the whole run, or by one participation under 'grouped_poisson'.
+    """
+    if self._is_amplified:
+      return _sensitivity_of_one_round(self.strategy)
     return self.strategy.compute_sensitivity(
       self.participation, self.num_rounds
     )
@@ -319,10 +356,17 @@ class CorrelatedNoisePlan:
   def dp_event(self) -> dp_accounting.DpEvent:
     """What is charged for `num_rounds` rounds, for an accountant of `relation`.
 
-    It is one Gaussian event for the whole run.
+    It is one Gaussian event for the whole run, or under 'grouped_poisson' a
+    Poisson-sampled one for each turn of a group.
     """
-    return dp_accounting.GaussianDpEvent(
+    gaussian = dp_accounting.GaussianDpEvent(
       self.noise_multiplier / self.sensitivity
+    )
+    if not self._is_amplified:
+      return gaussian
+    return dp_accounting.SelfComposedDpEvent(
+      dp_accounting.PoissonSampledDpEvent(self._turn.sampling_prob, gaussian),
+      self.max_participations,
     )
 
   @functools.cached_property
@@ -352,6 +396,11 @@ class CorrelatedNoisePlan:
     )
     if num_rounds == 0:
       return 0.0
+    if self._is_amplified:
+      turns = accounting.build_rounds(self._turn, self.accountant)
+      return turns.compute_epsilon(
+        self.participation.count(num_rounds), self.target_delta
+      )
     sensitivity = self.strategy.compute_sensitivity(
       self.participation, num_rounds
     )
@@ -424,6 +473,8 @@ class CorrelatedNoisePlan:
         f'Not private as it was run: {"; ".join(caveats)}. The plan: '
         f'{self.describe()}'
       )
+    if self._is_amplified:
+      return self._describe_amplified()
     rounds = '1 round' if self.num_rounds == 1 else f'{self.num_rounds} rounds'
     most = self.max_participations
     times = 'once' if most == 1 else f'{most} times'
@@ -482,6 +533,40 @@ class CorrelatedNoisePlan:
       'description': self.describe(caveats),
     }
 
+  @property
+  def _is_amplified(self) -> bool:
+    """Whether the draws from a group are secret, and lower the cost."""
+    return self.sampling == 'grouped_poisson'
+
+  @property
+  def _turn(self) -> sampled_gaussian.SampledGaussian:
+    """One turn of a group under 'grouped_poisson', as it is charged."""
+    return sampled_gaussian.SampledGaussian(
+      sampling='poisson',
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round * self.min_separation,
+      noise_multiplier=self.noise_multiplier / self.sensitivity,
+    )
+
+  def _describe_amplified(self) -> str:
+    """Returns the description under 'grouped_poisson'."""
+    version = importlib.metadata.version('dp-accounting')
+    return (
+      f'Training for {self.num_rounds} rounds satisfies client-level '
+      f'({_round_up(self.epsilon, digits=4):g}, {self.target_delta:g})-'
+      'differential privacy with respect to zeroing out one client: the '
+      f'{self.num_clients} clients are in {self.min_separation} fixed groups '
+      'that take turns, each client of a group takes part in its turn '
+      f'independently with probability {self._turn.sampling_prob:.6g} '
+      f'({self.clients_per_round} expected), in secret, and the sum of the '
+      f'clipped updates has {self.strategy.describe()}, whose draws have a '
+      f'standard deviation of {self.noise_multiplier:g} times the clipping '
+      f'norm; accounted for as {self.max_participations} Poisson-sampled '
+      'Gaussian mechanisms, which one client changes by '
+      f'{_round_up(self.sensitivity, digits=4):g} times the clipping norm, by '
+      f'privacy loss distributions (dp-accounting {version}).'
+    )
+
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'CorrelatedNoisePlan':
     """Returns the plan that `to_json` wrote.
@@ -523,6 +608,32 @@ class CorrelatedNoisePlan:
         f'{found!r}.'
       )
     return found_plan
+
+
+def _check_amplified(
+  strategy: correlated_noise.NoiseStrategy, min_separation: int, sampling: str
+) -> None:
+  """Raises where no amplification by sampling is known."""
+  if sampling != 'grouped_poisson':
+    return
+  bands = getattr(strategy, 'num_bands', None)
+  if bands is None or bands > min_separation:
+    raise ValueError(
+      '`strategy` must be banded, with at most `min_separation` = '
+      f"{min_separation} bands, where `sampling` is 'grouped_poisson', found "
+      f'{strategy}: no other is known to gain from sampling.'
+    )
+
+
+def _sensitivity_of_one_round(
+  strategy: correlated_noise.NoiseStrategy,
+) -> float:
+  """Returns by how much a client that comes once can change C x."""
+  return strategy.compute_sensitivity(
+    correlated_noise.Participation(
+      min_separation=strategy.num_rounds, max_participations=1
+    )
+  )
 
 
 def _check_strategy(strategy: Any) -> correlated_noise.NoiseStrategy:
