@@ -87,8 +87,8 @@ clean: ## Remove everything that make made
 	@rm -rf $(VENV) $(UV_VENV) .peers $(DEMO) build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: build-file
-build-file: ## Write BUILD from the files and their imports
+.PHONY: build-files
+build-files: ## Write the BUILD files from the files and their imports
 	@$(PYTHON) scripts/write_build.py
 
 .PHONY: bench

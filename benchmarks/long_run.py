@@ -33,6 +33,8 @@ _TRAIN_FLAGS = (
   '--num_clients=100',
   '--model=mlp',
   '--algorithm=dp_fed_avg',
+  # For the seconds of each round, which a private run does not tell.
+  '--simulation_diagnostics',
   '--clients_per_round=20',
   '--local_steps=4',
   '--batch_size=32',

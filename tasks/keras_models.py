@@ -2,7 +2,7 @@
 
 All of them are plain stacks of Keras layers that end in logits, without
 non-trainable variables, with initial weights that the seed alone decides. The
-paper gives only sizes; these layers give its parameter counts exactly:
+paper prints only sizes, with two or three digits; these layers have them:
 
 | model          | 28×28×1    | 32×32×3    |
 |----------------|------------|------------|

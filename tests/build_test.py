@@ -1,11 +1,15 @@
-"""Holds BUILD and the rules of who may import what against the real imports."""
+"""Holds the BUILD files and the rules of who may import what to the imports."""
 
 import ast
 import collections
+import functools
+import graphlib
 import pathlib
 import sys
 
 import pytest
+
+from scripts import write_build
 
 _ROOT = pathlib.Path(__file__).parent.parent
 _FOLDERS = (
@@ -85,41 +89,69 @@ def _imports(path):
   return files - {None, path}
 
 
-def _build_rules():
-  """Returns the keyword arguments of the py_* rules in BUILD, with the kind."""
-  rules = []
-  for statement in ast.parse((_ROOT / 'BUILD').read_text()).body:
-    call = statement.value
-    if isinstance(call, ast.Call) and call.func.id.startswith('py_'):
-      arguments = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-      rules.append({'kind': call.func.id, **arguments})
-  return rules
+@functools.cache
+def _targets():
+  """Returns the py_* rules of all BUILD files by label, with their folders."""
+  targets = {}
+  for folder in sorted({str(path.parent) for path in _python_files()}):
+    for statement in ast.parse((_ROOT / folder / 'BUILD').read_text()).body:
+      call = statement.value
+      if isinstance(call, ast.Call) and call.func.id.startswith('py_'):
+        rule = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+        label = f'//{folder}:{rule["name"]}'
+        assert label not in targets, label
+        targets[label] = {'kind': call.func.id, 'folder': folder, **rule}
+  return targets
+
+
+def _absolute(label, folder):
+  """Returns a label of this repository as it is written outside its folder."""
+  if label.startswith(':'):
+    return f'//{folder}{label}'
+  return label if ':' in label else f'{label}:{label.split("/")[-1]}'
+
+
+def _dependencies(target):
+  return [
+    _absolute(dep, target['folder'])
+    for dep in target.get('deps', [])
+    if not dep.startswith('@')
+  ]
+
+
+def test_build_files_are_what_is_written_anew():
+  tree = write_build.Tree(_ROOT)
+  for path, text in tree.build_files().items():
+    assert (_ROOT / path).read_text() == text, f'{path}: `make build-files`.'
+  assert tree.stale() == []
 
 
 def test_every_file_is_in_just_one_rule():
   sources = collections.Counter(
-    source for rule in _build_rules() for source in rule['srcs']
+    f'{target["folder"]}/{target["srcs"][0]}' for target in _targets().values()
   )
-  expected = collections.Counter(map(str, _python_files()))
-  assert sources == expected, 'Run `make build-file`.'
+  assert sources == collections.Counter(map(str, _python_files()))
 
 
-def test_names_are_unique_and_tests_are_tests():
-  rules = _build_rules()
-  assert len({rule['name'] for rule in rules}) == len(rules)
-  for rule in rules:
-    is_test = rule['srcs'][0].endswith('_test.py')
-    assert (rule['kind'] == 'py_test') == is_test, rule
-
-
-def test_deps_are_the_imports():
-  source_of = {f':{rule["name"]}': rule['srcs'][0] for rule in _build_rules()}
-  for rule in _build_rules():
-    deps = {source_of[dep] for dep in rule.get('deps', [])}
-    imports = {
-      str(file) for source in rule['srcs'] for file in _imports(source)
+def test_deps_are_the_imports_and_for_tests_their_settings():
+  targets = _targets()
+  for label, target in targets.items():
+    source = pathlib.PurePath(target['folder'], target['srcs'][0])
+    deps = {
+      pathlib.PurePath(targets[dep]['folder'], targets[dep]['srcs'][0])
+      for dep in _dependencies(target)
     }
-    assert deps == imports, f'{rule["name"]}: run `make build-file`.'
+    imports = _imports(source)
+    if target['kind'] == 'py_test':
+      imports.add(pathlib.PurePath('tests/conftest.py'))
+    assert deps == imports, label
+
+
+def test_no_target_depends_on_itself():
+  targets = _targets()
+  graph = {label: _dependencies(target) for label, target in targets.items()}
+  # Raises with the circle.
+  list(graphlib.TopologicalSorter(graph).static_order())
 
 
 def _part(path):

@@ -86,11 +86,9 @@ def test_terms_need_the_constants(tmp_path):
   assert bound.term_data(_group(folder)).empty
   (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
   (row,) = bound.term_data(_group(folder)).to_dict('records')
-  # 4 G² (1/3), and 6 η_g η_l L Q G² N/P (1/9).
+  # 4 G² (1/3), and 6 η_g η_l L Q G² (1/9).
   assert row['clipping_bias'] == pytest.approx(12.0)
-  assert row['clipping_variance'] == pytest.approx(
-    6 * 0.1 * 2 * 32 * 9 * 24 / 9
-  )
+  assert row['clipping_variance'] == pytest.approx(6 * 0.1 * 2 * 32 * 9 / 9)
   assert row['privacy_noise'] == 0.0
 
 
@@ -100,9 +98,9 @@ def test_fed_avg_has_no_clipping_terms(tmp_path):
   (row,) = bound.term_data(_group(folder)).to_dict('records')
   assert row['clipping_bias'] == 0.0
   assert row['clipping_variance'] == 0.0
-  # 12.5 η_l² L Q (σ_l² + 6 Q σ_g²), at ᾱ = 1.
+  # η_l² L² (Q − 1) (3 σ_l² + 2 Q σ_g²), at ᾱ = 1.
   assert row['client_drift'] == pytest.approx(
-    12.5 * 0.01 * 2 * 32 * (0.25 + 6 * 32 * 0.0625)
+    0.01 * 4 * 31 * (3 * 0.25 + 2 * 32 * 0.0625)
   )
 
 
@@ -161,12 +159,12 @@ def test_broken_conditions_are_named(tmp_path):
   group = _group(folder)
   assert bound.broken_conditions(group) == []
   (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
-  # η_l = 0.1 against 1 / (√60 Q L) = 1 / (7.746 * 32 * 2) = 0.00202, and
-  # η_g η_l = 0.1 against 80 / (48 * 32) = 0.052 and 80 / (6 * 32 * 2 * 79).
+  # η_l = 0.1 against 1 / (4 Q L) = 1 / (4 * 32 * 2), and
+  # η_g η_l = 0.1 against 1 / (16 Q L) = 1 / (16 * 32 * 2).
   (sentence,) = bound.broken_conditions(_group(folder))
   assert sentence.startswith('ce: ')
-  assert 'η_l <= 1 / (√60 Q L) (0.1 against 0.00202)' in sentence
-  assert 'η_g η_l <= P / (48 Q) (0.1 against 0.0521)' in sentence
+  assert 'η_l <= 1 / (4 Q L) (0.1 against 0.00391)' in sentence
+  assert 'η_g η_l <= 1 / (16 Q L) (0.1 against 0.000977)' in sentence
 
 
 def test_the_bound_is_not_of_clipped_models(tmp_path):

@@ -29,9 +29,50 @@ FACTORS = clipping_bias.clipping_factors(
 )
 
 
-def test_theorem_1_terms_of_the_statement_by_hand():
+def test_corrected_terms_by_hand():
   terms = bounds.theorem_1_terms(
     PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS
+  )
+  # 4 * 1.5 / (2 * 0.01 * 4 * 50)
+  assert terms.initial_gap == pytest.approx(1.5)
+  # 1e-4 * 4 * 3 * (3 * 0.25 + 2 * 4 * 0.0625) * γ_1, γ_1 = 0.875
+  assert terms.client_drift == pytest.approx(0.0013125)
+  # 12 * 0.02 * 2 * 0.25 / 10 * γ_2, γ_2 = (1 + 0.5625) / 2
+  assert terms.sampling_noise == pytest.approx(0.009375)
+  # 12 * 30/39 * 0.02 * 2 * 4 * 0.0625 / 10 * γ_2
+  assert terms.client_sampling == pytest.approx(0.009375 * 30 / 39)
+  # 2 * 2 * 2 * 100 * 0.01 / (0.01 * 10 * 4)
+  assert terms.privacy_noise == pytest.approx(20.0)
+  # 4 * 9 * ((0.25 + 0) + (0.125 + 0.25)) / 2
+  assert terms.clipping_bias == pytest.approx(11.25)
+  # 6 * 0.02 * 2 * 4 * 9 * ((0.125 + 0) + (0.03125 + 0.0625)) / 2
+  assert terms.clipping_variance == pytest.approx(0.945)
+  assert terms.total == pytest.approx(sum(terms))
+  assert terms.standard == pytest.approx(sum(terms[:4]))
+
+
+def test_corrected_terms_of_other_samplings_by_hand():
+  fixed, poisson, replaced = (
+    bounds.theorem_1_terms(
+      PROBLEM,
+      dataclasses.replace(SCHEDULE, sampling=sampling),
+      factors=FACTORS,
+    )
+    for sampling in ('fixed_size', 'poisson', 'with_replacement')
+  )
+  assert replaced.client_sampling == pytest.approx(0.009375)
+  assert poisson.client_sampling == pytest.approx(0.009375 * 0.75)
+  # κ = 1 + 0.75 / 10
+  assert poisson.clipping_variance == pytest.approx(0.945 * 1.075)
+  assert replaced.clipping_variance == pytest.approx(0.945)
+  everybody = dataclasses.replace(SCHEDULE, clients_per_round=40)
+  assert bounds.theorem_1_terms(PROBLEM, everybody).client_sampling == 0.0
+  assert fixed.client_drift == poisson.client_drift == replaced.client_drift
+
+
+def test_theorem_1_terms_of_the_statement_by_hand():
+  terms = bounds.theorem_1_terms(
+    PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS, constants='statement'
   )
   # 4 * 1.5 / (2 * 0.01 * 4 * 50)
   assert terms.initial_gap == pytest.approx(1.5)
@@ -84,8 +125,19 @@ def test_clipping_terms_are_zero_from_the_largest_norm_on(clipping_norm, norms):
   assert bounds.theorem_1_terms(PROBLEM, SCHEDULE, factors=below).clipping >= 0
 
 
+def test_corrected_conditions_by_hand():
+  # 1 / (16 * 4 * 2), 1 / (4 * 4 * 2)
+  fixed = bounds.theorem_1_conditions(PROBLEM, SCHEDULE)
+  assert [c.value for c in fixed] == [0.02, 0.01]
+  assert [c.limit for c in fixed] == [1 / 128, 1 / 32]
+  assert [c.holds for c in fixed] == [False, True]
+  schedule = dataclasses.replace(SCHEDULE, sampling='poisson')
+  poisson = bounds.theorem_1_conditions(PROBLEM, schedule)
+  assert poisson[0].limit == pytest.approx(1 / (128 * 1.075))
+
+
 def test_conditions_of_statement_and_proof_by_hand():
-  stated = bounds.theorem_1_conditions(PROBLEM, SCHEDULE)
+  stated = bounds.theorem_1_conditions(PROBLEM, SCHEDULE, 'statement')
   assert [c.value for c in stated] == pytest.approx([0.02, 0.02, 0.01])
   # 10 / 192, 10 / (6 * 4 * 2 * 9), 1 / (√60 * 8)
   assert [c.limit for c in stated] == pytest.approx(
@@ -95,22 +147,68 @@ def test_conditions_of_statement_and_proof_by_hand():
   proved = bounds.theorem_1_conditions(PROBLEM, SCHEDULE, 'proof')
   # √(10 / 192) / 4
   assert proved[0].limit == pytest.approx(0.0570544, rel=1e-5)
-  bounds.check_theorem_1(PROBLEM, SCHEDULE)
+  bounds.check_theorem_1(PROBLEM, SCHEDULE, 'statement')
 
 
-def test_one_client_a_round_has_no_second_condition():
+def test_one_client_a_round_has_no_second_condition_in_the_paper():
   schedule = dataclasses.replace(SCHEDULE, clients_per_round=1)
-  assert bounds.theorem_1_conditions(PROBLEM, schedule)[1].limit == math.inf
+  conditions = bounds.theorem_1_conditions(PROBLEM, schedule, 'statement')
+  assert conditions[1].limit == math.inf
 
 
 def test_broken_condition_is_named():
   schedule = dataclasses.replace(SCHEDULE, client_learning_rate=0.02)
   with pytest.raises(ValueError, match=r'P / \(6 Q L \(P − 1\)\) = 0.0231481'):
+    bounds.check_theorem_1(PROBLEM, schedule, 'statement')
+  with pytest.raises(ValueError, match=r'1 / \(16 Q L\) = 0.0078125'):
     bounds.check_theorem_1(PROBLEM, schedule)
 
 
-def test_standard_learning_rates_give_the_standard_rate():
-  # 1/√(PQT), up to the terms of order 1/T: exponent −1/2 in T.
+def _terms_by_local_steps(server_rate_steps, **change):
+  """The terms at T = 10¹² with the paper's η_l, for Q = 4 and 400."""
+  terms = []
+  for local_steps in (4, 400):
+    eta_l, eta_g = bounds.standard_learning_rates(
+      smoothness=2.0,
+      clients_per_round=10,
+      local_steps=local_steps,
+      num_rounds=10**12,
+    )
+    schedule = dataclasses.replace(
+      SCHEDULE,
+      local_steps=local_steps,
+      num_rounds=10**12,
+      client_learning_rate=eta_l,
+      server_learning_rate=eta_g * math.sqrt(server_rate_steps / local_steps)
+      if server_rate_steps
+      else eta_g,
+      **change,
+    )
+    bounds.check_theorem_1(PROBLEM, schedule)
+    terms.append(bounds.theorem_1_terms(PROBLEM, schedule))
+  return terms
+
+
+def test_in_full_participation_local_steps_improve_the_rate_by_their_root():
+  few, many = _terms_by_local_steps(None, num_clients=10)
+  assert few.total / many.total == pytest.approx(10.0, rel=0.01)
+
+
+def test_in_partial_participation_local_steps_worsen_the_rate_by_their_root():
+  few, many = _terms_by_local_steps(None)
+  assert many.client_sampling / few.client_sampling == pytest.approx(10.0)
+  assert few.sampling_noise / many.sampling_noise == pytest.approx(10.0)
+  assert many.total > few.total
+
+
+def test_with_the_smaller_server_rate_local_steps_do_no_harm():
+  # η_g = √P.
+  few, many = _terms_by_local_steps(1)
+  assert many.client_sampling == pytest.approx(few.client_sampling)
+  assert many.total < few.total
+
+
+def test_bound_falls_with_the_root_of_the_rounds():
   totals = []
   for num_rounds in (10**8, 10**10):
     eta_l, eta_g = bounds.standard_learning_rates(
@@ -146,6 +244,7 @@ def test_bad_problems_are_refused(change, message):
     ({'clients_per_round': 41}, '`clients_per_round` must be at most 40'),
     ({'num_rounds': 0}, '`num_rounds` must be at least 1'),
     ({'server_learning_rate': math.inf}, '`server_learning_rate` must be'),
+    ({'sampling': 'paper'}, "`sampling` must be .* found 'paper'"),
   ],
 )
 def test_bad_schedules_are_refused(change, message):

@@ -309,6 +309,33 @@ def test_learning_rate_of_the_proof_of_claim_2_2_can_miss_the_minimiser():
   assert float(value[0]) == pytest.approx(-0.1)
 
 
+@pytest.mark.parametrize('local_steps', [1, 2, 32])
+def test_balanced_learning_rates_make_the_operators_equal_and_keep_x_star(
+  local_steps,
+):
+  clients = claims.TABLE_1_CLIENTS
+  rates = claims.balancing_learning_rates(
+    clients, local_steps=local_steps, common_rate=1 / 40
+  )
+  problem = clients.to_linear_regression()
+  operators = [
+    quadratics.local_operators(
+      problem, local_steps=local_steps, client_learning_rate=rate
+    )[client, 0, 0]
+    for client, rate in enumerate(rates)
+  ]
+  np.testing.assert_allclose(operators, 1 / 40)
+  # x* = 0, which one η_l for all clients misses for Q > 1.
+  assert operators @ problem.gradients(0.0) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_balanced_learning_rates_refuse_a_step_beyond_a_minimiser():
+  with pytest.raises(ValueError, match='`common_rate` must be at most 1/36'):
+    claims.balancing_learning_rates(
+      claims.TABLE_1_CLIENTS, local_steps=2, common_rate=1.0
+    )
+
+
 def test_clipping_can_beat_fed_avg():
   setting = {'local_steps': math.inf, 'client_learning_rate': Fraction(1, 36)}
   clients = claims.TABLE_1_CLIENTS

@@ -85,8 +85,8 @@ def test_best_bound_reaches_the_limit():
 
 
 def test_few_rounds_are_held_back_by_the_conditions():
-  # η_g η_l <= P / (48 Q), so one round gets at most a = 80/48 of the step that
-  # the best a, here 22, asks for.
+  # η_g η_l <= 1 / (16 Q L), so one round gets at most a = 1/32, far less than
+  # the best a asks for.
   few = dataclasses.replace(PROBLEM, dimension=100)
   best = _best(problem=few, max_rounds=1)
   limit = corollary.corollary_1_limit(few, 1920, BUDGET)

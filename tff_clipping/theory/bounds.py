@@ -3,18 +3,25 @@
 Here f is the mean of the clients' losses, as the proof of Theorem 1 takes it
 (the paper's eq. (1) has the sum), and `noise_stddev` is σ of the noise that
 each client adds.
+
+Departs from the paper: the theorem is false as it is printed. Its proof loses
+the variance of client sampling. `constants='corrected'`, the default, is a
+bound that holds; docs/theory.md has its proof.
 """
 
 import dataclasses
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from tff_clipping.theory import clipping_bias, validation
 
-# Theorem 1 as it is stated, or with what its proof arrives at.
-Constants = Literal['statement', 'proof']
+# The bound that holds, Theorem 1 as printed, or what its proof arrives at.
+Constants = Literal['corrected', 'statement', 'proof']
+# How a cohort is drawn: P clients without replacement, each client by a coin of
+# its own with probability P / N, or P independent draws (the paper's proof).
+Sampling = Literal['fixed_size', 'poisson', 'with_replacement']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +32,8 @@ class Problem:
     smoothness: L, the Lipschitz constant of every ∇f_i.
     gradient_bound: G, at least every ||g_i||.
     local_stddev: σ_l, the root of the bound on E||g_i − ∇f_i||².
-    global_stddev: σ_g, the root of the bound on ||∇f_i − ∇f||².
+    global_stddev: σ_g, the root of the bound on ||∇f_i − ∇f||². The corrected
+      bound needs it for the mean over clients only.
     initial_gap: f(x⁰) − f*.
     dimension: d, the number of the model's parameters.
   """
@@ -52,11 +60,15 @@ class Schedule:
 
   Attributes:
     num_clients: N.
-    clients_per_round: P, at most N.
+    clients_per_round: P, at most N; with 'poisson', the expected number. The
+      sum of a cohort's updates is divided by P in either case.
     local_steps: Q.
     num_rounds: T.
     client_learning_rate: η_l.
     server_learning_rate: η_g.
+    sampling: How a cohort is drawn. Full participation is 'fixed_size' with
+      P = N. With 'with_replacement' a client that is drawn twice works twice,
+      each time with examples of its own.
   """
 
   num_clients: int
@@ -65,6 +77,7 @@ class Schedule:
   num_rounds: int
   client_learning_rate: float
   server_learning_rate: float
+  sampling: Sampling = 'fixed_size'
 
   def __post_init__(self):
     for name in (
@@ -80,6 +93,11 @@ class Schedule:
       raise ValueError(
         f'`clients_per_round` must be at most {self.num_clients}, found '
         f'{self.clients_per_round}.'
+      )
+    if self.sampling not in get_args(Sampling):
+      raise ValueError(
+        "`sampling` must be 'fixed_size', 'poisson' or 'with_replacement', "
+        f'found {self.sampling!r}.'
       )
 
 
@@ -102,6 +120,8 @@ class Theorem1Terms(NamedTuple):
     initial_gap: 4 (f(x⁰) − f*) / (η_g η_l Q T).
     client_drift: What Q local steps on differing clients cost.
     sampling_noise: What the gradients' variance at P clients costs.
+    client_sampling: What it costs that P of N differing clients take part; 0 in
+      the printed theorem.
     privacy_noise: What the clients' noise costs.
     clipping_bias: G² times the mean deviation of the α.
     clipping_variance: The same in squares, times η_g η_l L Q.
@@ -110,6 +130,7 @@ class Theorem1Terms(NamedTuple):
   initial_gap: float
   client_drift: float
   sampling_noise: float
+  client_sampling: float
   privacy_noise: float
   clipping_bias: float
   clipping_variance: float
@@ -117,7 +138,12 @@ class Theorem1Terms(NamedTuple):
   @property
   def standard(self) -> float:
     """The terms that FedAvg has too."""
-    return self.initial_gap + self.client_drift + self.sampling_noise
+    return (
+      self.initial_gap
+      + self.client_drift
+      + self.sampling_noise
+      + self.client_sampling
+    )
 
   @property
   def clipping(self) -> float:
@@ -131,31 +157,49 @@ class Theorem1Terms(NamedTuple):
 
 
 def theorem_1_conditions(
-  problem: Problem, schedule: Schedule, constants: Constants = 'statement'
+  problem: Problem, schedule: Schedule, constants: Constants = 'corrected'
 ) -> list[Condition]:
   """The conditions on the step sizes, with the value and the limit of each.
 
-  η_g η_l <= P / (48 Q), or √P / (√(48 Q) Q) in the proof;
-  η_g η_l <= P / (6 Q L (P − 1)), which is nothing for P = 1;
-  η_l <= 1 / (√60 Q L).
+  Of the corrected bound, with ρ from `sampling_factor`:
 
-  Neither form of the first scales with 1/L as a product of two step sizes must;
-  the term that it is to absorb, 12/P η_l² η_g² Q³ ||∇f||², lost a factor L on
-  its way into the proof. And at η_l = 1 / (√60 Q L) the drift alone uses up all
-  that the proof's −1/4 η_g η_l Q ||∇f||² leaves, so that the bound is only
-  proved for smaller η_l.
+    η_g η_l <= 1 / (16 Q L), with 'poisson' 1 / (16 Q L (1 + ρ/P));
+    η_l <= 1 / (4 Q L).
+
+  Of the paper:
+
+    η_g η_l <= P / (48 Q), in the proof √P / (√(48 Q) Q);
+    η_g η_l <= P / (6 Q L (P − 1)), which is nothing for P = 1;
+    η_l <= 1 / (√60 Q L).
+
+  The paper's first condition lost a factor L, and the Q³ under its proof's form
+  must be Q²: with both put right, what it is to absorb asks for
+  η_g η_l <= P / (48 Q L).
 
   Args:
     problem: The losses.
     schedule: The step sizes and sizes.
-    constants: Whose first condition to take.
+    constants: Whose conditions to take.
 
-  Source: Theorem 1 and, for 'proof', the last steps of its proof.
+  Source: Theorem 1, the last steps of its proof, and docs/theory.md.
   """
   _check_constants(constants)
   p, q = schedule.clients_per_round, schedule.local_steps
   smoothness = problem.smoothness
-  product = schedule.server_learning_rate * schedule.client_learning_rate
+  eta_l = schedule.client_learning_rate
+  product = schedule.server_learning_rate * eta_l
+  if constants == 'corrected':
+    excess = _cohort_excess(schedule)
+    return [
+      Condition(
+        'η_g η_l <= 1 / (16 Q L)'
+        if excess == 1.0
+        else 'η_g η_l <= 1 / (16 Q L (1 + ρ/P))',
+        product,
+        1.0 / (16 * q * smoothness * excess),
+      ),
+      Condition('η_l <= 1 / (4 Q L)', eta_l, 1.0 / (4 * q * smoothness)),
+    ]
   if constants == 'statement':
     first = Condition('η_g η_l <= P / (48 Q)', product, p / (48 * q))
   else:
@@ -170,15 +214,13 @@ def theorem_1_conditions(
       p / (6 * q * smoothness * (p - 1)) if p > 1 else math.inf,
     ),
     Condition(
-      'η_l <= 1 / (√60 Q L)',
-      schedule.client_learning_rate,
-      1.0 / (math.sqrt(60) * q * smoothness),
+      'η_l <= 1 / (√60 Q L)', eta_l, 1.0 / (math.sqrt(60) * q * smoothness)
     ),
   ]
 
 
 def check_theorem_1(
-  problem: Problem, schedule: Schedule, constants: Constants = 'statement'
+  problem: Problem, schedule: Schedule, constants: Constants = 'corrected'
 ) -> None:
   """Raises ValueError with the first condition that does not hold."""
   for condition in theorem_1_conditions(problem, schedule, constants):
@@ -189,26 +231,56 @@ def check_theorem_1(
       )
 
 
+def sampling_factor(
+  num_clients: int, clients_per_round: int, sampling: Sampling = 'fixed_size'
+) -> float:
+  """ρ: P times the variance of a cohort's mean over that of the clients.
+
+  (N − P) / (N − 1) with 'fixed_size', so 0 if all take part; 1 − P / N with
+  'poisson', where it multiplies the clients' mean square, not their variance;
+  1 with 'with_replacement'.
+
+  Args:
+    num_clients: N.
+    clients_per_round: P, at most N.
+    sampling: How a cohort is drawn.
+
+  Source: docs/theory.md, step 1 of the proof.
+  """
+  if sampling == 'with_replacement':
+    return 1.0
+  absent = num_clients - clients_per_round
+  if sampling == 'poisson':
+    return absent / num_clients
+  return absent / max(num_clients - 1, 1)
+
+
 def theorem_1_terms(
   problem: Problem,
   schedule: Schedule,
   *,
   noise_stddev: float = 0.0,
   factors: clipping_bias.ClippingFactors | None = None,
-  constants: Constants = 'statement',
+  constants: Constants = 'corrected',
 ) -> Theorem1Terms:
-  """The bound of Theorem 1 on 1/T Σ_t E[ᾱ^t ||∇f(x^t)||²], term by term.
+  """The bound on 1/T Σ_t E[ᾱ^t ||∇f(x^t)||²], t = 0, ..., T − 1, term by term.
 
     4 (f(x⁰) − f*) / (η_g η_l Q T)
-    + 25/2 η_l² L Q (σ_l² + 6 Q σ_g²) γ_1 + 6 η_g η_l L σ_l² γ_2 / P
+    + η_l² L² (Q − 1) (3 σ_l² + 2 Q σ_g²) γ_1
+    + 12 η_g η_l L σ_l² γ_2 / P
+    + 12 ρ η_g η_l L Q σ_g² γ_2 / P
     + 2 η_g L d σ² / (η_l P Q)
     + 4 G² 1/T Σ_t 1/N Σ_i (|α_i − α̃_i| + |α̃_i − ᾱ|)
-    + 6 η_g η_l L Q G² 1/T Σ_t 1/P Σ_i (|α_i − α̃_i|² + |α̃_i − ᾱ|²)
+    + 6 κ η_g η_l L Q G² 1/T Σ_t 1/N Σ_i (|α_i − α̃_i|² + |α̃_i − ᾱ|²)
 
-  with γ_1 and γ_2 the means of ᾱ and ᾱ² over rounds. The proof arrives at
-  10 η_l² L² Q (1 + 12 η_l η_g / P) in place of 25/2 η_l² L Q, at 12 in place of
-  the 6 of the variance, and at 1/N in place of the 1/P of the last sum, which
-  runs over all N clients: `constants='proof'`.
+  with γ_1 and γ_2 the means of ᾱ and ᾱ² over rounds, ρ from `sampling_factor`,
+  and κ = 1, with 'poisson' 1 + ρ/P.
+
+  Departs from the paper: its statement, `constants='statement'`, has
+  25/2 η_l² L Q (σ_l² + 6 Q σ_g²) γ_1 in the second line, 6 in the third, no
+  fourth, and 1/P for 1/N in the last. Its proof, `constants='proof'`, has
+  10 η_l² L² Q (1 + 12 η_l η_g / P) (σ_l² + 6 Q σ_g²) γ_1 in the second, and no
+  fourth. Both are false: two clients of which one takes part break them.
 
   The conditions are not checked here: see `theorem_1_conditions`.
 
@@ -217,18 +289,15 @@ def theorem_1_terms(
     schedule: The step sizes and sizes.
     noise_stddev: σ of the noise of each client, in the unit of the update.
     factors: The α. None if nothing is ever clipped: all are 1.
-    constants: Those of the statement or of the proof.
+    constants: Of the bound that holds, of the printed one or of its proof.
 
-  Source: Theorem 1.
+  Source: Theorem 1, and docs/theory.md for the corrected bound.
   """
   _check_constants(constants)
   validation.check_non_negative('noise_stddev', noise_stddev)
-  stated = constants == 'statement'
-  n, p = schedule.num_clients, schedule.clients_per_round
   q, t = schedule.local_steps, schedule.num_rounds
   eta_l, eta_g = schedule.client_learning_rate, schedule.server_learning_rate
   smoothness, bound = problem.smoothness, problem.gradient_bound
-  local, between = problem.local_stddev**2, problem.global_stddev**2
 
   gamma_1 = gamma_2 = 1.0
   first_order = second_order = 0.0
@@ -245,23 +314,19 @@ def theorem_1_terms(
       for k in (1, 2)
     )
 
-  if stated:
-    drift = 12.5 * eta_l**2 * smoothness * q
-  else:
-    drift = 10 * eta_l**2 * smoothness**2 * q * (1 + 12 * eta_l * eta_g / p)
+  differing = _DIFFERING_TERMS[constants](problem, schedule)
   return Theorem1Terms(
     initial_gap=4 * problem.initial_gap / (eta_g * eta_l * q * t),
-    client_drift=drift * (local + 6 * q * between) * gamma_1,
-    sampling_noise=(
-      (6 if stated else 12) * eta_g * eta_l * smoothness * local * gamma_2 / p
-    ),
+    client_drift=differing.client_drift * gamma_1,
+    sampling_noise=differing.sampling_noise * gamma_2,
+    client_sampling=differing.client_sampling * gamma_2,
     privacy_noise=(
       2
       * eta_g
       * smoothness
       * problem.dimension
       * noise_stddev**2
-      / (eta_l * p * q)
+      / (eta_l * schedule.clients_per_round * q)
     ),
     clipping_bias=4 * bound**2 * first_order,
     clipping_variance=(
@@ -272,7 +337,7 @@ def theorem_1_terms(
       * q
       * bound**2
       * second_order
-      * (n / p if stated else 1.0)
+      * differing.clipping_variance
     ),
   )
 
@@ -284,7 +349,11 @@ def standard_learning_rates(
   local_steps: int,
   num_rounds: int,
 ) -> tuple[float, float]:
-  """η_l = 1 / (√T Q L) and η_g = √(Q P), for O(1/√(P Q T) + 1/T).
+  """The paper's η_l = 1 / (√T Q L) and η_g = √(Q P).
+
+  Departs from the paper: they give O(1/√(P Q T) + 1/T) in full participation or
+  with σ_g = 0 only. Otherwise the term of client sampling makes it
+  O(√(Q / (P T)) + 1/T); with η_g = √P in place of √(Q P) it is O(1/√(P T)).
 
   Args:
     smoothness: L.
@@ -301,8 +370,69 @@ def standard_learning_rates(
   return eta_l, math.sqrt(local_steps * clients_per_round)
 
 
+class _Differing(NamedTuple):
+  """Where the three forms differ: three terms, less the γ, and a factor."""
+
+  client_drift: float
+  sampling_noise: float
+  client_sampling: float
+  clipping_variance: float
+
+
+def _corrected(problem: Problem, schedule: Schedule) -> _Differing:
+  p, q = schedule.clients_per_round, schedule.local_steps
+  eta_l, eta_g = schedule.client_learning_rate, schedule.server_learning_rate
+  smoothness = problem.smoothness
+  local, between = problem.local_stddev**2, problem.global_stddev**2
+  drift = eta_l**2 * smoothness**2 * (q - 1) * (3 * local + 2 * q * between)
+  factor = sampling_factor(schedule.num_clients, p, schedule.sampling)
+  cohort = 12 * eta_g * eta_l * smoothness / p
+  return _Differing(
+    client_drift=drift,
+    sampling_noise=cohort * local,
+    client_sampling=cohort * factor * q * between,
+    clipping_variance=_cohort_excess(schedule),
+  )
+
+
+def _statement(problem: Problem, schedule: Schedule) -> _Differing:
+  n, p = schedule.num_clients, schedule.clients_per_round
+  q, eta_l = schedule.local_steps, schedule.client_learning_rate
+  smoothness = problem.smoothness
+  local, between = problem.local_stddev**2, problem.global_stddev**2
+  drift = 12.5 * eta_l**2 * smoothness * q * (local + 6 * q * between)
+  noise = 6 * schedule.server_learning_rate * eta_l * smoothness * local / p
+  return _Differing(drift, noise, 0.0, n / p)
+
+
+def _proof(problem: Problem, schedule: Schedule) -> _Differing:
+  p, q = schedule.clients_per_round, schedule.local_steps
+  eta_l, eta_g = schedule.client_learning_rate, schedule.server_learning_rate
+  smoothness = problem.smoothness
+  local, between = problem.local_stddev**2, problem.global_stddev**2
+  drift = 10 * eta_l**2 * smoothness**2 * q * (1 + 12 * eta_l * eta_g / p)
+  noise = 12 * eta_g * eta_l * smoothness * local / p
+  return _Differing(drift * (local + 6 * q * between), noise, 0.0, 1.0)
+
+
+_DIFFERING_TERMS = {
+  'corrected': _corrected,
+  'statement': _statement,
+  'proof': _proof,
+}
+
+
+def _cohort_excess(schedule: Schedule) -> float:
+  """κ: how far the square of a cohort's mean can exceed the mean square."""
+  if schedule.sampling != 'poisson':
+    return 1.0
+  p = schedule.clients_per_round
+  return 1.0 + sampling_factor(schedule.num_clients, p, 'poisson') / p
+
+
 def _check_constants(constants: str) -> None:
-  if constants not in ('statement', 'proof'):
+  if constants not in get_args(Constants):
     raise ValueError(
-      f"`constants` must be 'statement' or 'proof', found {constants!r}."
+      "`constants` must be 'corrected', 'statement' or 'proof', found "
+      f'{constants!r}.'
     )

@@ -329,6 +329,38 @@ def preserving_learning_rate(
   return min(0.5 * clipping_norm / largest, stable) if largest else stable
 
 
+def balancing_learning_rates(
+  clients: ScalarClients, *, local_steps: int, common_rate: float
+) -> tuple[float, ...]:
+  """An η_l for each client with which all Λ_i are one η, and x* is kept.
+
+  η_i = (1 − (1 − η h_i)^(1/Q)) / h_i solves 1 − (1 − η_i h_i)^Q = η h_i. The
+  updates are then −η ∇f_i(x), as if each client took one step, and sum to 0 at
+  x*: without clipping, and with it if c >= η max_i |f_i'(x*)|.
+
+  It is for clients on a line. In more dimensions Λ_i is a matrix, and no choice
+  of step sizes makes matrices with different eigenvectors equal for Q > 1.
+
+  Args:
+    clients: The clients' losses.
+    local_steps: Q.
+    common_rate: η, positive and at most 1 / max h_i.
+
+  Source: Remark 1.
+  """
+  validation.check_count('local_steps', local_steps)
+  validation.check_positive('common_rate', common_rate)
+  limit = 1 / max(clients.curvatures)
+  if common_rate > limit:
+    raise ValueError(
+      f'`common_rate` must be at most {limit}, found {common_rate}.'
+    )
+  return tuple(
+    float((1 - (1 - common_rate * h) ** (1 / local_steps)) / h)
+    for h in clients.curvatures
+  )
+
+
 def _weights(
   clients: ScalarClients, local_steps: float, client_learning_rate: Number
 ) -> list[Number]:

@@ -23,6 +23,7 @@ class RoundTerms(NamedTuple):
 
   client_drift: np.ndarray
   sampling_noise: np.ndarray
+  client_sampling: np.ndarray
   privacy_noise: np.ndarray
   clipping_bias: np.ndarray
   clipping_variance: np.ndarray
@@ -89,7 +90,7 @@ def round_terms(
   factors: clipping_bias.ClippingFactors,
   *,
   noise_stddev: float = 0.0,
-  constants: bounds.Constants = 'statement',
+  constants: bounds.Constants = 'corrected',
 ) -> RoundTerms:
   """Theorem 1's terms of each round that was measured.
 
@@ -98,7 +99,7 @@ def round_terms(
     schedule: The step sizes and sizes.
     factors: The α of the rounds that were measured.
     noise_stddev: σ of the noise of each client.
-    constants: Those of the statement or of the proof.
+    constants: Of the bound that holds, of the printed one or of its proof.
 
   Source: Theorem 1, before the mean over rounds.
   """

@@ -113,8 +113,8 @@ def theorem_2_least_u(
 ) -> float:
   """ε / (q² T), q = P/N: the u with which ε <= u q² T just holds.
 
-  At N = 1920, P = 80, T = 100 and ε = 1.5 it would have to be 8.64, so that the
-  paper's own figures rest on an accountant and not on this theorem.
+  At N = 1920, P = 80, T = 100 and ε = 1.5 it would have to be 8.64. The paper
+  gives no u, and does not say how its noise was calibrated.
 
   Source: Theorem 2.
   """

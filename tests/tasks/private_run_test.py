@@ -1,0 +1,106 @@
+"""Tests of what the files of a private run say, and who can read them."""
+
+import json
+import os
+
+import pandas as pd
+import pytest
+
+from tasks import experiment, run_folder, runner
+
+_CONFIG = dict(
+  task='embedded_digits',
+  partition='label_skew',
+  num_clients=40,
+  examples_per_client=10,
+  model='mlp',
+  algorithm='dp_fed_avg',
+  clients_per_round=8,
+  num_rounds=2,
+  local_steps=1,
+  batch_size=5,
+  client_learning_rate=0.1,
+  clipping_norm=1.0,
+  target_epsilon=8.0,
+  target_delta=1e-3,
+  sampling='poisson',
+)
+
+
+@pytest.fixture(name='cache_dir', scope='module')
+def _cache_dir(tmp_path_factory):
+  return tmp_path_factory.mktemp('cache')
+
+
+def _run(folder, cache_dir, **changes):
+  return runner.run(
+    experiment.ExperimentConfig(**{**_CONFIG, **changes}),
+    run_folder.RunFolder(folder),
+    cache_dir=str(cache_dir),
+  )
+
+
+def _json(path):
+  return json.loads(path.read_text())
+
+
+def _mode(path):
+  return path.stat().st_mode & 0o777
+
+
+def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
+  tmp_path, cache_dir
+):
+  result = _run(tmp_path / 'run', cache_dir)
+  assert result.message == 'Finished 2 rounds.'
+  plan = _json(tmp_path / 'run' / 'privacy.json')
+  assert plan['caveats'] == []
+  assert plan['description'].startswith('Training for 2 rounds satisfies')
+  # The seed of the cohorts, and the key of the noise.
+  assert _mode(tmp_path / 'run' / 'config.json') == 0o600
+  assert _mode(tmp_path / 'run' / 'checkpoints') == 0o700
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  for secret in ('num_clients', 'round_seconds', 'update_norm_mean'):
+    assert metrics[secret].isna().all()
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(noise_seed=1), 'the seed of the noise was given'),
+    (dict(sampling_seed=1), 'the seed of the cohorts was given'),
+    (dict(simulation_diagnostics=True), 'hold exact figures of the clients'),
+  ],
+)
+def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
+  tmp_path, cache_dir, changes, words
+):
+  result = _run(tmp_path / 'run', cache_dir, num_rounds=1, **changes)
+  assert 'Not private as it was run: ' in result.message
+  assert words in result.message
+  header = (tmp_path / 'run' / 'ledger.jsonl').read_text().splitlines()[0]
+  for plan in (
+    _json(tmp_path / 'run' / 'privacy.json'),
+    json.loads(header)['plan'],
+  ):
+    assert words in plan['caveats'][0]
+    assert plan['description'].startswith('Not private as it was run: ')
+    assert words in plan['description']
+  assert words in _json(tmp_path / 'run' / 'result.json')['message']
+
+
+def test_what_was_said_once_is_said_by_the_resumed_run(tmp_path, cache_dir):
+  _run(tmp_path / 'run', cache_dir, num_rounds=1, sampling_seed=1)
+  # The seed is in the folder: the same command without it goes on.
+  result = _run(tmp_path / 'run', cache_dir, num_rounds=1)
+  assert 'the seed of the cohorts was given' in result.message
+
+
+def test_the_client_store_is_for_those_whom_the_umask_lets_in(tmp_path):
+  before = os.umask(0o077)
+  try:
+    _run(tmp_path / 'run', tmp_path / 'cache', num_rounds=1)
+  finally:
+    os.umask(before)
+  for path in (tmp_path / 'cache').rglob('*'):
+    assert not _mode(path) & 0o077, path
