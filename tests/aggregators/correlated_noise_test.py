@@ -279,3 +279,44 @@ def test_mean_over_a_secure_sum():
   values = [np.array(v, np.float32) for v in ([0.5, 0], [0, 0.5])]
   results, _ = _run(process, 3, values)
   np.testing.assert_allclose(results, [[0.25, 0.25]] * 3, atol=1e-3)
+
+
+def test_one_client_changes_the_mechanism_by_at_most_its_sensitivity(strategy):
+  # With the same key, the difference of two releases has no noise: that of the
+  # neighbours is what C is applied to.
+  clipping_norm, rng = 0.7, np.random.default_rng(0)
+  process = aggregators.correlated_dp_mean_factory(
+    clipping_norm=clipping_norm,
+    noise_multiplier=1e-3,
+    clients_per_round=1,
+    strategy=strategy,
+    noise_key=(1, 2),
+  ).create(tff.TensorType(np.float32, [3]))
+  matrix = np.linalg.inv(_matrix(strategy))
+  participation = privacy.Participation(min_separation=2)
+  allowed = clipping_norm * strategy.compute_sensitivity(participation)
+  others = rng.normal(size=(6, 2, 3)).astype(np.float32)
+  updates = [
+    *rng.normal(size=(6, 3)) * 10.0 ** rng.integers(-2, 5, (6, 1)),
+    [np.nan] * 3,
+    [1e30, 0, 0],
+    [1, 1, 1],
+  ]
+  largest = 0.0
+  for start, update in [(s, u) for s in (0, 1) for u in updates]:
+    released = []
+    for sends in (np.array(update, np.float32), np.zeros(3, np.float32)):
+      state, results = process.initialize(), []
+      for round_num, cohort in enumerate(others):
+        comes = round_num % 2 == start
+        output = process.next(state, [*cohort, *[sends] * comes])
+        state = output.state
+        results.append(output.result.astype(np.float64))
+      released.append(np.array(results))
+    change = np.linalg.norm(matrix @ (released[0] - released[1]))
+    # The sums of float32 are rounded.
+    assert change <= allowed * (1 + 1e-5)
+    largest = max(largest, change)
+  # It is not far below: some client makes use of it. A tree's is reached by
+  # its rows alone, of which there are more than rounds.
+  assert largest > 0.5 * allowed
