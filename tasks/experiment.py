@@ -6,6 +6,8 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
+from tff_clipping.privacy import arguments
+
 ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg', 'model_clipping_fed_avg')
 PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
@@ -217,20 +219,17 @@ class ExperimentConfig:
     _check_choice('sampling', self.sampling, PRIVATE_SAMPLINGS)
     if self.target_delta is None:
       raise ValueError('`target_delta` must be given for dp_fed_avg.')
-    if not 0 < self.target_delta < 1:
-      raise ValueError(
-        '`target_delta` must be between 0 and 1, both excluded, found '
-        f'{self.target_delta}.'
-      )
+    arguments.check_target_delta(self.target_delta)
     if (self.target_epsilon is None) == (self.noise_multiplier is None):
       raise ValueError(
         'dp_fed_avg takes one of `target_epsilon` and `noise_multiplier`, '
         'found '
         f'{self.target_epsilon} and {self.noise_multiplier}.'
       )
-    for name in ('target_epsilon', 'noise_multiplier'):
-      if getattr(self, name) is not None:
-        _check_positive(name, getattr(self, name))
+    if self.target_epsilon is not None:
+      arguments.check_target_epsilon(self.target_epsilon)
+    else:
+      arguments.check_noise_multiplier(self.noise_multiplier)
 
   def _check_estimates(self) -> None:
     _check_integer('estimate_repeats', self.estimate_repeats, at_least=0)

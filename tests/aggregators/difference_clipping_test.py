@@ -199,7 +199,9 @@ def test_neighbouring_cohorts_differ_by_at_most_the_norm():
 def test_private_pipeline_reports_no_counts():
   for inner in (
     aggregators.gaussian_noise_factory(0.1),
-    aggregators.local_gaussian_noise_factory(0.1),
+    aggregators.local_gaussian_noise_factory(
+      0.1, min_clients_per_round=1, max_clients_per_round=9
+    ),
     aggregators.fixed_denominator_mean_factory(
       2, aggregators.gaussian_noise_factory(0.1)
     ),
@@ -228,17 +230,15 @@ def test_weights_are_refused_where_noise_is_added():
     factory.create(_VECTOR, tff.TensorType(np.float32))
 
 
-def test_counts_can_be_summed_securely_in_a_private_pipeline():
-  output = _run(
-    aggregators.difference_clipping_factory(
-      1.0,
-      aggregators.gaussian_noise_factory(0.1),
-      count_sum_factory=tff.aggregators.SecureSumFactory(1, 0),
-    ),
-    _vectors([3, 4], [0, 0]),
+def test_counts_are_refused_where_noise_is_added():
+  # A secure summation hides who was clipped, not that somebody was.
+  factory = aggregators.difference_clipping_factory(
+    1.0,
+    aggregators.gaussian_noise_factory(0.1),
+    count_sum_factory=tff.aggregators.SecureSumFactory(1, 0),
   )
-  assert output.measurements['clipped_count'] == 1
-  assert output.measurements['zeroed_count'] == 0
+  with pytest.raises(ValueError, match='`count_sum_factory` must be `None`'):
+    factory.create(_VECTOR)
 
 
 def test_exact_estimate_is_refused_where_noise_follows():

@@ -41,9 +41,9 @@ def test_mean_of_clipped_values_in_their_containers():
   value_type = tff.to_type(
     collections.OrderedDict(b=(np.float32, [2]), a=[(np.float64, [])])
   )
-  process = _factory(noise_multiplier=1e-5, clients_per_round=2).create(
-    value_type
-  )
+  process = _factory(
+    noise_multiplier=1e-5, clients_per_round=2, max_clients_per_round=3
+  ).create(value_type)
   # (3, 4, 0) becomes (0.6, 0.8, 0), the NaN zero.
   values = [
     collections.OrderedDict(b=np.array([3, 4], 'f4'), a=[np.float64(0)]),
@@ -56,21 +56,51 @@ def test_mean_of_clipped_values_in_their_containers():
   assert result['a'][0].dtype == np.float64
 
 
-@pytest.mark.parametrize('num_clients', [0, 1, 4, 9])
-def test_noise_is_that_of_the_least_cohort_or_more(num_clients):
-  process = _factory().create(_VECTOR)
+@pytest.mark.parametrize(
+  ('num_clients', 'least', 'largest'),
+  [(4, 4, 4), (4, 4, 9), (6, 4, 9), (9, 4, 9), (0, 0, 2), (2, 0, 2)],
+)
+def test_release_has_the_noise_of_the_largest_cohort(
+  num_clients, least, largest
+):
+  process = _factory(
+    min_clients_per_round=least, max_clients_per_round=largest
+  ).create(_VECTOR)
   values = [np.zeros(_SIZE, np.float32)] * num_clients
   output = process.next(process.initialize(), values)
-  # On the sum z c; rounding and its sensitivity add about 1 %.
-  assert output.measurements['noise_stddev'] == pytest.approx(1.0, rel=0.011)
-  stddev = math.sqrt(max(num_clients, 4) / 4) / 4
-  assert _ks_statistic(output.result, stddev) < _KS_LIMIT
-  assert _ks_statistic(output.result, stddev / 1.5) > _KS_LIMIT
-  assert _ks_statistic(output.result, stddev * 1.5) > _KS_LIMIT
+  # The shares of the least cohort, or of one client, are z c; rounding and its
+  # sensitivity add about 1 %.
+  stddev = math.sqrt(largest / max(least, 1))
+  assert output.measurements['noise_stddev'] == pytest.approx(stddev, rel=0.011)
+  assert _ks_statistic(output.result, stddev / 4) < _KS_LIMIT
+  assert _ks_statistic(output.result, stddev / 4 / 1.5) > _KS_LIMIT
+  assert _ks_statistic(output.result, stddev / 4 * 1.5) > _KS_LIMIT
+
+
+def test_variance_does_not_tell_how_many_clients_took_part():
+  # The attack: all clients send zeros, and who sees the release estimates their
+  # number from its variance. Shares alone would give 2 +- 0.05 and 9 +- 0.2.
+  process = _factory(
+    clients_per_round=1, min_clients_per_round=2, max_clients_per_round=9
+  ).create(_VECTOR)
+  state = process.initialize()
+  outputs = [
+    process.next(state, [np.zeros(_SIZE, np.float32)] * cohort)
+    for cohort in [2, 9] * 10
+  ]
+  estimates = [np.var(each.result, dtype=np.float64) for each in outputs]
+  # Six standard errors.
+  expected = outputs[0].measurements['noise_stddev'] ** 2
+  np.testing.assert_allclose(estimates, expected, rtol=6 * math.sqrt(2 / _SIZE))
+  # To order the 20 rounds by chance such that all of the small cohorts come
+  # first, or last, has a probability of 2 / 184,756.
+  small, large = estimates[::2], estimates[1::2]
+  assert max(small) > min(large)
+  assert max(large) > min(small)
 
 
 def test_rounds_and_clients_have_noise_of_their_own():
-  process = _factory().create(_VECTOR)
+  process = _factory(min_clients_per_round=0).create(_VECTOR)
   state = process.initialize()
   draws = [process.next(state, []).result for _ in range(2)]
   draws.append(process.next(process.next(state, []).state, []).result)
@@ -90,15 +120,34 @@ def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
   ]
 
 
-def test_cohort_that_could_wrap_is_an_error():
-  process = _factory(max_clients_per_round=4).create(
+@pytest.mark.parametrize(
+  ('num_clients', 'bound'),
+  [(1, 'min_clients_per_round'), (5, 'max_clients_per_round')],
+)
+def test_cohort_out_of_bounds_is_not_released(num_clients, bound):
+  process = _factory(min_clients_per_round=2).create(
     tff.TensorType(np.float32, [2])
   )
   state = process.initialize()
-  values = [np.zeros(2, np.float32)] * 5
-  process.next(state, values[:4])
-  with pytest.raises(Exception, match='max_clients_per_round'):
+  values = [np.zeros(2, np.float32)] * num_clients
+  with pytest.raises(Exception, match=f'`{bound}`: nothing is released'):
     process.next(state, values)
+
+
+def test_cohorts_have_a_fixed_size_by_default():
+  process = _factory().create(tff.TensorType(np.float32, [2]))
+  state = process.initialize()
+  process.next(state, [np.zeros(2, np.float32)] * 4)
+  for num_clients in (3, 5):
+    with pytest.raises(Exception, match='nothing is released'):
+      process.next(state, [np.zeros(2, np.float32)] * num_clients)
+
+
+def test_fraction_of_a_client_is_no_bound():
+  with pytest.raises(
+    ValueError, match='`min_clients_per_round` must be given where'
+  ):
+    _factory(clients_per_round=4.5)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +156,12 @@ def test_cohort_that_could_wrap_is_an_error():
     ('clipping_norm', -1.0),
     ('noise_multiplier', 0.0),
     ('clients_per_round', math.nan),
-    ('min_clients_per_round', 0),
+    ('min_clients_per_round', -1),
     ('max_clients_per_round', -3),
   ],
 )
 def test_argument_out_of_range_raises(name, value):
-  with pytest.raises(ValueError, match=f'`{name}` must be'):
+  with pytest.raises(ValueError, match=f'`{name}` must'):
     _factory(**{name: value})
 
 

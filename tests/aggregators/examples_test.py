@@ -38,9 +38,8 @@ _EXPECTED = {
     "measurements ['clipping', 'clipping_norm']",
   ],
   'local_gaussian_noise.py': [
-    '0 clients: standard deviation of the sum 1.0',
-    '2 clients: standard deviation of the sum 1.0',
-    '4 clients: standard deviation of the sum 1.0',
+    '4 clients: standard deviation of the sum 2.0',
+    '9 clients: standard deviation of the sum 2.0',
     '16 clients: standard deviation of the sum 2.0',
   ],
   'per_layer_clipping.py': [

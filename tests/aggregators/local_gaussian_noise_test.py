@@ -28,6 +28,15 @@ def _ks_statistic(samples, stddev):
   return math.sqrt(n) * max(above, below)
 
 
+def _factory(noise_stddev, least, largest, inner=None):
+  return aggregators.local_gaussian_noise_factory(
+    noise_stddev,
+    inner,
+    min_clients_per_round=least,
+    max_clients_per_round=largest,
+  )
+
+
 def _noise(factory, num_clients):
   process = factory.create(_VECTOR)
   values = [np.zeros(_SIZE, np.float32)] * num_clients
@@ -35,27 +44,73 @@ def _noise(factory, num_clients):
 
 
 @pytest.mark.parametrize(
-  ('num_clients', 'min_clients', 'shares'),
-  [(4, 4, 4), (9, 4, 9), (1, 1, 1), (2, 6, 6), (0, 3, 3), (0, 1, 1)],
+  ('num_clients', 'least', 'largest'),
+  [(4, 4, 4), (2, 2, 9), (5, 2, 9), (9, 2, 9), (0, 0, 3), (1, 1, 1)],
 )
-def test_sum_has_at_least_the_shares_of_the_least_cohort(
-  num_clients, min_clients, shares
+def test_release_has_the_noise_of_the_largest_cohort(
+  num_clients, least, largest
 ):
-  factory = aggregators.local_gaussian_noise_factory(
-    0.5, min_clients_per_round=min_clients
-  )
-  noise = _noise(factory, num_clients)
-  stddev = 0.5 * math.sqrt(shares)
+  noise = _noise(_factory(0.5, least, largest), num_clients)
+  stddev = 0.5 * math.sqrt(largest)
   assert _ks_statistic(noise, stddev) < _KS_LIMIT
   assert _ks_statistic(noise, stddev / 1.5) > _KS_LIMIT
   assert _ks_statistic(noise, stddev * 1.5) > _KS_LIMIT
 
 
+def test_variance_does_not_tell_how_many_clients_took_part():
+  # The attack: all clients send zeros, and who sees the release estimates their
+  # number from its variance. Shares alone would give 2 +- 0.03 and 16 +- 0.2.
+  process = _factory(1.0, 2, 16).create(_VECTOR)
+  state = process.initialize()
+  cohorts = [2, 16] * 10
+  estimates = [
+    np.var(
+      process.next(state, [np.zeros(_SIZE, np.float32)] * cohort).result,
+      dtype=np.float64,
+    )
+    for cohort in cohorts
+  ]
+  # Six standard errors.
+  np.testing.assert_allclose(estimates, 16, rtol=6 * math.sqrt(2 / _SIZE))
+  # To order the 20 rounds by chance such that all of the small cohorts come
+  # first, or last, has a probability of 2 / 184,756.
+  small, large = estimates[::2], estimates[1::2]
+  assert max(small) > min(large)
+  assert max(large) > min(small)
+
+
+@pytest.mark.parametrize(
+  ('num_clients', 'bound'),
+  [
+    (0, 'min_clients_per_round'),
+    (1, 'min_clients_per_round'),
+    (5, 'max_clients_per_round'),
+  ],
+)
+def test_cohort_out_of_bounds_is_not_released(num_clients, bound):
+  process = _factory(1.0, 2, 4).create(tff.TensorType(np.float32, [2]))
+  values = [np.zeros(2, np.float32)] * num_clients
+  with pytest.raises(Exception, match=f'`{bound}`: nothing is released'):
+    process.next(process.initialize(), values)
+
+
+def test_release_of_a_full_cohort_is_not_on_the_grid_of_a_secure_sum():
+  # Integers times a step would tell that the server had no share to add.
+  inner = aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5)
+  process = _factory(0.5, 2, 4, inner).create(
+    tff.TensorType(np.float64, [_SIZE])
+  )
+  output = process.next(process.initialize(), [np.zeros(_SIZE)] * 4)
+  steps = output.result / (5.0 / (2**31 - 1 - 2**10))
+  is_integer = np.abs(steps - np.round(steps)) < 0.01
+  # One of 50 by chance, with a standard deviation of 0.0014.
+  assert np.mean(is_integer) == pytest.approx(0.02, abs=0.01)
+
+
 def test_noise_at_clients_and_at_the_server_have_one_distribution():
   clip, num_clients, multiplier = 2.0, 5, 1.5
-  local = aggregators.local_gaussian_noise_factory(
-    multiplier * clip / math.sqrt(num_clients),
-    min_clients_per_round=num_clients,
+  local = _factory(
+    multiplier * clip / math.sqrt(num_clients), num_clients, num_clients
   )
   server = aggregators.gaussian_noise_factory(multiplier * clip)
   left, right = np.sort(_noise(local, num_clients)), np.sort(_noise(server, 1))
@@ -73,7 +128,7 @@ def test_noise_at_clients_and_at_the_server_have_one_distribution():
 
 def test_clients_have_noise_of_their_own():
   # Equal shares would add up to n sigma, not sqrt(n) sigma.
-  noise = _noise(aggregators.local_gaussian_noise_factory(1.0), 16)
+  noise = _noise(_factory(1.0, 16, 16), 16)
   assert _ks_statistic(noise, 4.0) < _KS_LIMIT
 
 
@@ -81,7 +136,7 @@ def test_rounds_and_tensors_have_noise_of_their_own():
   value_type = tff.to_type(
     collections.OrderedDict(b=(np.float32, [_SIZE]), a=(np.float32, [_SIZE]))
   )
-  process = aggregators.local_gaussian_noise_factory(1.0).create(value_type)
+  process = _factory(1.0, 1, 1).create(value_type)
   state = process.initialize()
   zero = collections.OrderedDict(
     b=np.zeros(_SIZE, np.float32), a=np.zeros(_SIZE, np.float32)
@@ -95,9 +150,7 @@ def test_rounds_and_tensors_have_noise_of_their_own():
 
 
 def test_values_are_summed_with_the_noise():
-  process = aggregators.local_gaussian_noise_factory(
-    1e-5, min_clients_per_round=4
-  ).create(tff.TensorType(np.float32, [2]))
+  process = _factory(1e-5, 2, 4).create(tff.TensorType(np.float32, [2]))
   values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
   output = process.next(process.initialize(), values)
   # Ten standard deviations.
@@ -108,33 +161,45 @@ def test_values_are_summed_with_the_noise():
 def test_secure_sum_of_noised_values_is_in_bounds():
   inner = aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5)
   factory = aggregators.difference_clipping_factory(
-    1.0, aggregators.local_gaussian_noise_factory(0.5, inner)
+    1.0, _factory(0.5, 4, 4, inner)
   )
   process = factory.create(_VECTOR)
   values = [np.zeros(_SIZE, np.float32)] * 4
   output = process.next(process.initialize(), values)
-  measurements = output.measurements['clipping']
-  assert measurements['secure_sum_out_of_bounds_count'] == 0
   assert _ks_statistic(output.result, 1.0) < _KS_LIMIT
 
 
-@pytest.mark.parametrize('least', [0, -1])
-def test_least_cohort_out_of_range_raises(least):
-  with pytest.raises(ValueError, match='`min_clients_per_round` must be'):
-    aggregators.local_gaussian_noise_factory(1.0, min_clients_per_round=least)
+@pytest.mark.parametrize(
+  ('least', 'largest', 'message'),
+  [
+    (-1, 4, '`min_clients_per_round` must not be negative, found -1'),
+    (0, 0, '`max_clients_per_round` must be positive, found 0'),
+    (5, 4, 'must be at most `max_clients_per_round`, found 5 and 4'),
+  ],
+)
+def test_bounds_out_of_range_raise(least, largest, message):
+  with pytest.raises(ValueError, match=message):
+    _factory(1.0, least, largest)
 
 
-@pytest.mark.parametrize('least', [1.0, True, None])
-def test_least_cohort_of_the_wrong_kind_raises(least):
+@pytest.mark.parametrize('bound', [1.0, True, None])
+def test_bounds_of_the_wrong_kind_raise(bound):
   with pytest.raises(TypeError, match='`min_clients_per_round` must be'):
-    aggregators.local_gaussian_noise_factory(1.0, min_clients_per_round=least)
+    _factory(1.0, bound, 4)
+  with pytest.raises(TypeError, match='`max_clients_per_round` must be'):
+    _factory(1.0, 1, bound)
+
+
+def test_shares_without_bounds_are_refused():
+  with pytest.raises(TypeError, match='max_clients_per_round'):
+    aggregators.local_gaussian_noise_factory(1.0, min_clients_per_round=1)
 
 
 def test_zero_stddev_raises():
   with pytest.raises(ValueError, match='`noise_stddev` must be positive'):
-    aggregators.local_gaussian_noise_factory(0.0)
+    _factory(0.0, 1, 1)
 
 
 def test_weighted_inner_factory_is_refused_with_a_reason():
   with pytest.raises(TypeError, match='how much one client can move'):
-    aggregators.local_gaussian_noise_factory(1.0, tff.aggregators.MeanFactory())
+    _factory(1.0, 1, 1, tff.aggregators.MeanFactory())

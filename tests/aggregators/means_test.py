@@ -117,7 +117,7 @@ def test_dp_mean_uses_its_sum_factory():
   )
   np.testing.assert_allclose(output.result, [0.3, 0.9], rtol=1e-4)
   measurements = output.measurements['clipping']['mean_value']
-  assert measurements['secure_sum_out_of_bounds_count'] == 0
+  assert measurements['secure_sum_bound'] == 1
 
 
 def test_dp_mean_with_a_key_repeats():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
@@ -9,7 +10,62 @@ from tff_clipping import aggregators
 from tff_clipping.aggregators import private_reports
 
 _VECTOR = tff.TensorType(np.float32, [2])
-_EXACT = ('clipped_count', 'zeroed_count', 'clipped_counts', 'mean_count')
+_EXACT = (
+  'clipped_count',
+  'zeroed_count',
+  'clipped_counts',
+  'mean_count',
+  'secure_sum_out_of_bounds_count',
+  'secure_lower_clipped_count',
+  'secure_upper_clipped_count',
+)
+
+# Every sum that a private factory may have inside. Their bounds are below what
+# the clients send without a clip, and with one.
+_SUMS = {
+  'sum': tff.aggregators.SumFactory,
+  'secure sum': lambda: aggregators.secure_sum_factory(0.25),
+  'secure sum of TFF': lambda: tff.aggregators.SecureSumFactory(0.25),
+}
+
+# Every way to put a sum into a factory that adds noise to it.
+_NOISES = {
+  'server': lambda inner: aggregators.gaussian_noise_factory(1.0, inner),
+  'clients': lambda inner: aggregators.local_gaussian_noise_factory(1.0, inner),
+  'dp mean': lambda inner: aggregators.dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=2,
+    sum_factory=inner,
+  ),
+  'adaptive dp mean': lambda inner: aggregators.adaptive_dp_mean_factory(
+    initial_clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=2,
+    below_count_stddev=1.0,
+    sum_factory=inner,
+  ),
+}
+
+# Every factory that takes another one.
+_WRAPPERS = {
+  'nothing': lambda inner: inner,
+  'clip': lambda inner: aggregators.difference_clipping_factory(1.0, inner),
+  'clip of layers': lambda inner: aggregators.per_layer_clipping_factory(
+    [1.0], inner
+  ),
+  'mean': lambda inner: aggregators.fixed_denominator_mean_factory(2, inner),
+}
+
+# What a client may be: shorter than the bounds, longer, beyond `float32`, no
+# number. Each is compared with a client that stays away.
+_CLIENTS = {
+  'normal': [0.1, -0.1],
+  'long': [3.0, -4.0],
+  'huge': [3e19, 3e19],
+  'infinite': [np.inf, 0.0],
+  'not a number': [np.nan, 0.2],
+}
 
 
 def _median(stddev):
@@ -40,7 +96,9 @@ def _names(type_spec):
 def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
   inner = {
     'server': aggregators.gaussian_noise_factory(1.0),
-    'client': aggregators.local_gaussian_noise_factory(1.0),
+    'client': aggregators.local_gaussian_noise_factory(
+      1.0, min_clients_per_round=1, max_clients_per_round=9
+    ),
     'theirs': tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
       1.0, 2.0, 1.0
     ),
@@ -85,6 +143,49 @@ def test_noise_around_a_clip_reports_nothing_exact(clip):
   measurements = process.next.type_signature.result.measurements.member
   hidden = set(_EXACT) | set(aggregators.SIMULATION_ONLY_MEASUREMENTS)
   assert not _names(measurements) & hidden
+
+
+@pytest.mark.parametrize('noise', _NOISES)
+@pytest.mark.parametrize('sum_name', _SUMS)
+def test_neighbouring_cohorts_report_the_same(noise, sum_name):
+  _check_neighbours_report_the_same(_NOISES[noise](_SUMS[sum_name]()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('outer', _WRAPPERS)
+@pytest.mark.parametrize('noise', _NOISES)
+@pytest.mark.parametrize('inner', _WRAPPERS)
+def test_neighbouring_cohorts_report_the_same_in_any_order(outer, noise, inner):
+  if noise == 'clients' and inner.startswith('clip'):
+    pytest.skip('A clip inside noise at the clients is refused.')
+  for make_sum in _SUMS.values():
+    inside = _WRAPPERS[inner](make_sum())
+    _check_neighbours_report_the_same(_WRAPPERS[outer](_NOISES[noise](inside)))
+
+
+@pytest.mark.parametrize('outer', _WRAPPERS)
+def test_neighbouring_cohorts_of_integers_report_the_same(outer):
+  _check_neighbours_report_the_same(
+    _WRAPPERS[outer](
+      aggregators.distributed_gaussian_mean_factory(
+        clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
+      )
+    )
+  )
+
+
+def _check_neighbours_report_the_same(factory):
+  process = factory.create(_VECTOR)
+  state = process.initialize()
+  cohort = [np.array(x, np.float32) for x in ([0.1, 0.2], [-0.2, 0.1])]
+  # The first round's clipping norm, if it adapts, is a constant; the later ones
+  # come from noised bits.
+  without = tf.nest.flatten(process.next(state, cohort).measurements)
+  assert without
+  for client in _CLIENTS.values():
+    added = [*cohort, np.array(client, np.float32)]
+    measurements = process.next(state, added).measurements
+    assert tf.nest.flatten(measurements) == without
 
 
 def test_processes_without_noise_are_told_from_those_with():
@@ -153,6 +254,8 @@ def test_clip_of_noised_values_is_refused():
     aggregators.per_layer_clipping_factory([1.0]),
     tff.aggregators.zeroing_factory(1.0, tff.aggregators.SumFactory()),
   ):
-    factory = aggregators.local_gaussian_noise_factory(1.0, clip)
+    factory = aggregators.local_gaussian_noise_factory(
+      1.0, clip, min_clients_per_round=1, max_clients_per_round=1
+    )
     with pytest.raises(ValueError, match='must not clip'):
       factory.create(_VECTOR)

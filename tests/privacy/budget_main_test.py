@@ -1,15 +1,18 @@
 """Tests of tff_clipping.privacy.budget_main."""
 
+import dataclasses
 import json
+import math
 import os
 import pathlib
+import random
 import subprocess
 import sys
 
 import pytest
 
 from tff_clipping import privacy
-from tff_clipping.privacy import budget_main
+from tff_clipping.privacy import budget_main, budget_report
 
 ROOT = pathlib.Path(privacy.__file__).parents[2]
 PAPER = (
@@ -28,16 +31,46 @@ def run_here(capsys, *arguments):
   return code, captured.out, captured.err
 
 
-def run_process(*arguments, **options):
+# Runs the command and prints the most memory that it had, in KB.
+PEAK = """
+import resource, sys
+from tff_clipping.privacy import budget_main
+code = budget_main.run()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+sys.exit(code)
+"""
+
+
+def run_process(*arguments, reports_peak=False, **options):
   """Runs the command as a user does."""
+  program = ['-m', 'tff_clipping.privacy.budget_main']
+  if reports_peak:
+    program = ['-c', PEAK]
   return subprocess.run(
-    [sys.executable, '-m', 'tff_clipping.privacy.budget_main', *arguments],
+    [sys.executable, *program, *arguments],
     capture_output=True,
     text=True,
     env={**os.environ, 'PYTHONPATH': str(ROOT)},
     check=False,
     **options,
   )
+
+
+def test_truncated_poisson_has_bounds_in_its_answer(capsys):
+  question = (*ONE_ROUND, '--sampling=truncated_poisson', '--format=json')
+  code, out, _ = run_here(capsys, *question)
+  assert code == 0
+  answer = json.loads(out)
+  assert answer['relation'] == 'add_or_remove_one'
+  least, largest = (
+    answer['min_clients_per_round'],
+    answer['max_clients_per_round'],
+  )
+  assert 0 < least < 80 < largest
+  assert f'outside of {least} to {largest} clients' in answer['description']
+  code, _, err = run_here(capsys, *question, '--max_clients_per_round=90')
+  assert code == 2
+  assert '--max_clients_per_round must be wider, found' in err
 
 
 def test_command_of_the_readme():
@@ -233,7 +266,7 @@ WRONG = [
   ([*ONE_ROUND, '--noise_multiplier=1e99'], '--noise_multiplier must be at mo'),
   ([*ONE_ROUND, '--num_rounds=0'], '--num_rounds must be at least 1'),
   ([*ONE_ROUND, '--num_rounds=1000000000000'], '--num_rounds must be at most'),
-  ([*ONE_ROUND, '--sampling=uniform'], '--sampling must be one of poisson, fi'),
+  ([*ONE_ROUND, '--sampling=uniform'], '--sampling must be one of poisson, tr'),
   ([*ONE_ROUND, '--sampling=none'], '--clients_per_round must equal'),
   ([*ONE_ROUND, '--accountant=gdp'], '--accountant must be one of rdp, pld'),
   ([*ONE_ROUND, '--accountant=pld_one_sided'], '--accountant must be one of'),
@@ -249,21 +282,26 @@ WRONG = [
     '--target_epsilon must be positive',
   ),
   (
-    [*PAPER, '--num_rounds=1', '--target_epsilon=1e12'],
+    [*PAPER, '--num_rounds=1', '--target_epsilon=1e5'],
     '--target_epsilon must be smaller',
   ),
   (
-    [*PAPER, '--num_rounds=10000000', '--target_epsilon=1e-9'],
-    '--target_epsilon 1e-09 is out of reach',
+    [*PAPER, '--num_rounds=100', '--target_epsilon=1e308'],
+    '--target_epsilon must be at most',
+  ),
+  (
+    [*PAPER, '--num_rounds=10000000', '--target_epsilon=1e-6'],
+    '--target_epsilon 1e-06 is out of reach',
   ),
   (
     [*PAPER, '--noise_multiplier=0.5', '--target_epsilon=0.1'],
     '--target_epsilon 0.1 does not allow a single round',
   ),
   (
-    [*ONE_ROUND, '--accountant=pld', '--target_delta=1e-11'],
-    '--target_delta must be at least 1e-09',
+    [*PAPER, '--noise_multiplier=0.3', '--target_epsilon=1.5'],
+    '--target_epsilon 1.5 does not allow a single round',
   ),
+  ([*ONE_ROUND, '--target_delta=1e-300'], '--target_delta must be at least 1'),
 ]
 
 
@@ -275,6 +313,111 @@ def test_wrong_input_is_one_line_and_exit_code_2(capsys, arguments, message):
   assert err.startswith('tff-clipping-budget: ')
   assert len(err.splitlines()) == 1
   assert '`' not in err
+
+
+# Fair questions at the accountants' edges: all clients in a million rounds, one
+# of a billion clients, a delta that the rounding of doubles would hide.
+EDGES = [
+  (
+    ('--num_clients=100', '--clients_per_round=100', '--target_delta=1e-5'),
+    ('--num_rounds=1000000', '--target_epsilon=1'),
+  ),
+  (
+    ('--num_clients=1000000000', '--clients_per_round=1'),
+    ('--target_delta=1e-9', '--num_rounds=1000000', '--noise_multiplier=30'),
+  ),
+  (
+    ('--num_clients=1000', '--clients_per_round=500', '--target_delta=1e-10'),
+    ('--num_rounds=100', '--noise_multiplier=2', '--accountant=pld'),
+  ),
+]
+
+
+@pytest.mark.parametrize(('population', 'rounds'), EDGES)
+def test_question_at_the_edge_is_answered_in_little_memory(population, rounds):
+  result = run_process(*population, *rounds, '--format=json', reports_peak=True)
+  assert result.returncode == 0, result.stderr
+  assert result.stderr == ''
+  *answer, peak = result.stdout.splitlines()
+  assert int(peak) < 500_000  # KB, of which 100 MB are Python's modules.
+  answer = json.loads('\n'.join(answer))
+  assert answer['epsilon'] > 0
+  for row in answer['comparisons']:
+    assert (row['epsilon'] is None) == (row['error'] is not None)
+
+
+def draw_question(seed):
+  """Returns a question from the whole range that the calculator takes."""
+  generator = random.Random(seed)
+
+  def draw(low, high):
+    return math.exp(generator.uniform(math.log(low), math.log(high)))
+
+  num_clients = int(draw(1, 1e9))
+  sampling = generator.choice(['poisson', 'fixed_size', 'paper', 'none'])
+  cohort = num_clients if sampling == 'none' else int(draw(1, num_clients))
+  values = {
+    'target_epsilon': draw(1e-3, 1e3),
+    'noise_multiplier': draw(0.05, 1e3),
+    'num_rounds': int(draw(1, 1e7)),
+  }
+  values[generator.choice([*values])] = None
+  return budget_report.Question(
+    num_clients=num_clients,
+    clients_per_round=max(cohort, 1),
+    target_delta=draw(1e-15, 0.1),
+    sampling=sampling,
+    accountant=generator.choice(['rdp', 'pld']),
+    clipping_norm=1.0,
+    model_size=None,
+    **values,
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', range(40))
+def test_any_question_has_an_answer_or_one_line(seed):
+  question = draw_question(seed)
+  try:
+    answer = budget_report.compute_answer(question)
+  except ValueError as error:
+    lines = str(error).splitlines()
+  else:
+    lines = ['']
+  assert len(lines) == 1
+  if lines != ['']:
+    return
+  budget_report.format_table(answer)
+  budget_report.format_json(answer)
+  plan = answer.plan
+  if question.target_epsilon is not None:
+    assert plan.epsilon <= question.target_epsilon
+  # More rounds and less noise cost more.
+  worse = dataclasses.replace(
+    plan,
+    target_epsilon=None,
+    num_rounds=min(2 * plan.num_rounds, 10**7),
+    noise_multiplier=max(0.9 * plan.noise_multiplier, 0.01),
+  )
+  assert worse.epsilon >= plan.epsilon * (1 - 1e-3)
+
+
+def test_row_without_answer_says_why(capsys):
+  arguments = (*PAPER, '--num_rounds=100', '--noise_multiplier=0.02')
+  code, out, err = run_here(capsys, *arguments)
+  assert (code, err) == (0, '')
+  (row,) = [x for x in out.splitlines() if x.startswith('  poisson     pld')]
+  assert row.count('–') == 3
+  assert 'no answer: The accountant has no finite epsilon' in row
+  code, out, _ = run_here(capsys, *arguments, '--format=json')
+  assert code == 0
+  (row,) = [
+    x
+    for x in json.loads(out)['comparisons']
+    if (x['sampling'], x['accountant']) == ('poisson', 'pld')
+  ]
+  assert row['noise_multiplier'] is row['epsilon'] is row['num_rounds'] is None
+  assert 'no finite epsilon' in row['error']
 
 
 def test_wrong_input_of_a_process():

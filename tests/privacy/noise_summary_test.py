@@ -19,6 +19,7 @@ def test_figures_by_hand():
     model_size=100,
     sum_stddev=1.0,
     client_stddev=0.25,
+    shares_stddev=1.0,
     mean_stddev=0.0625,
     mean_noise_norm=0.625,
     relative_noise_norm=1.25,
@@ -34,6 +35,19 @@ def test_shares_of_the_clients_add_up_to_the_noise_on_the_sum():
   )
   assert summary.mean_noise_norm is None
   assert summary.relative_noise_norm is None
+
+
+def test_shares_of_cohorts_that_vary():
+  # z c = 2 by the shares of 4 clients, and those of 36 are released.
+  summary = noise_summary.summarize_noise(
+    noise_multiplier=2,
+    clients_per_round=16,
+    min_clients_per_round=4,
+    max_clients_per_round=36,
+  )
+  assert summary.client_stddev == 1
+  assert summary.shares_stddev == 6
+  assert summary.sum_stddev == 2
 
 
 def test_norm_is_that_of_drawn_noise():

@@ -68,15 +68,19 @@ def test_plan_of_all_clients_charges_gaussians():
   assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
     dp_accounting.GaussianDpEvent(40.0), 100
   )
-  assert plan.sampler_parameters == ('none', 1920, 1.0, 1920)
+  assert plan.sampler_parameters == ('none', 1920, 1.0, 1920, None, None)
 
 
 @pytest.mark.parametrize(
   ('sampling', 'parameters'),
   [
-    ('poisson', ('poisson', 1920, 80 / 1920, None)),
-    ('fixed_size', ('fixed_size', 1920, 80 / 1920, 80)),
-    ('paper', ('fixed_size', 1920, 80 / 1920, 80)),
+    ('poisson', ('poisson', 1920, 80 / 1920, None, None, None)),
+    (
+      'truncated_poisson',
+      ('truncated_poisson', 1920, 80 / 1920, None, 31, 141),
+    ),
+    ('fixed_size', ('fixed_size', 1920, 80 / 1920, 80, None, None)),
+    ('paper', ('fixed_size', 1920, 80 / 1920, 80, None, None)),
   ],
 )
 def test_sampler_and_aggregator_parameters(sampling, parameters):
@@ -87,6 +91,134 @@ def test_sampler_and_aggregator_parameters(sampling, parameters):
     'noise_multiplier': 1.6,
     'clients_per_round': 80,
   }
+
+
+@pytest.mark.parametrize(
+  ('setting', 'least', 'largest'),
+  [
+    ({'sampling': 'truncated_poisson'}, 31, 141),
+    ({'sampling': 'fixed_size'}, 80, 80),
+    ({'sampling': 'paper'}, 80, 80),
+    # A neighbour has a client less, or one more.
+    (
+      {**ALL_CLIENTS, 'sampling': 'none', 'noise_multiplier': 40},
+      1919,
+      1921,
+    ),
+  ],
+)
+def test_shares_have_the_bounds_of_all_neighbours(setting, least, largest):
+  plan = build_plan(**setting)
+  shares = plan.share_parameters
+  assert shares == (
+    plan.noise_multiplier,
+    plan.clients_per_round,
+    least,
+    largest,
+  )
+  # The least cohort's shares are what is charged.
+  assert shares.share_multiplier * least**0.5 == pytest.approx(
+    plan.noise_multiplier
+  )
+  assert shares.release_multiplier == pytest.approx(
+    shares.share_multiplier * largest**0.5
+  )
+  assert shares.release_multiplier >= plan.noise_multiplier * (1 - 1e-12)
+
+
+def test_shares_of_one_client_where_cohorts_may_be_empty():
+  shares = privacy.ShareParameters(2.0, 3, 0, 9)
+  assert shares.share_multiplier == 2
+  assert shares.release_multiplier == 6
+
+
+def test_shares_of_cohorts_without_bounds_are_refused():
+  with pytest.raises(ValueError, match="`sampling` must be 'truncated_poisson"):
+    build_plan(sampling='poisson').share_parameters  # noqa: B018
+
+
+def test_truncated_plan_charges_the_poisson_event_and_the_tails():
+  plan = build_plan(
+    sampling='truncated_poisson',
+    min_clients_per_round=36,
+    max_clients_per_round=135,
+  )
+  poisson = build_plan(sampling='poisson')
+  assert plan.dp_event == poisson.dp_event
+  assert plan.relation is privacy.Relation.ADD_OR_REMOVE_ONE
+  assert plan.epsilon > 1.01 * poisson.epsilon
+  assert plan.epsilon == accounting.compute_epsilon(
+    **PAPER,
+    num_rounds=100,
+    noise_multiplier=1.6,
+    sampling='truncated_poisson',
+    min_clients_per_round=36,
+    max_clients_per_round=135,
+  )
+  assert 'a cohort outside of 36 to 135 clients is' in plan.describe()
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    lambda: build_plan(sampling='truncated_poisson'),
+    lambda: privacy.PrivacyPlan.from_target_epsilon(
+      num_rounds=100,
+      target_epsilon=1.5,
+      sampling='truncated_poisson',
+      **PAPER,
+    ),
+    lambda: privacy.PrivacyPlan.from_max_rounds(
+      noise_multiplier=1.6,
+      target_epsilon=1.5,
+      sampling='truncated_poisson',
+      **PAPER,
+    ),
+  ],
+)
+def test_default_bounds_cost_a_hundredth_of_delta(build):
+  plan = build()
+  # Poisson sampling at 99 % of delta costs no less.
+  assert plan.epsilon <= accounting.compute_epsilon(
+    num_clients=1920,
+    clients_per_round=80,
+    num_rounds=plan.num_rounds,
+    noise_multiplier=plan.noise_multiplier,
+    target_delta=0.99e-5,
+  ) * (1 + 1e-9)
+  if plan.target_epsilon is not None:
+    assert plan.epsilon <= 1.5
+    assert plan.epsilon_after(plan.num_rounds + 1) > 1.4999
+  assert 28 <= plan.min_clients_per_round <= 34
+  assert 137 <= plan.max_clients_per_round <= 145
+
+
+def test_one_bound_may_be_given():
+  plan = build_plan(sampling='truncated_poisson', max_clients_per_round=200)
+  assert plan.min_clients_per_round == 31
+  assert plan.max_clients_per_round == 200
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'paper'])
+def test_bounds_of_other_samplings_are_refused(sampling):
+  with pytest.raises(ValueError, match="only where `sampling` is 'truncated_"):
+    build_plan(sampling=sampling, max_clients_per_round=200)
+
+
+def test_bounds_that_use_up_delta_are_refused_with_others_that_would_do():
+  with pytest.raises(ValueError, match='must be wider.* 31 and 141 would do'):
+    build_plan(
+      sampling='truncated_poisson',
+      min_clients_per_round=60,
+      max_clients_per_round=100,
+    )
+
+
+def test_json_of_a_plan_without_bounds_is_read():
+  plan = build_plan()
+  value = plan.to_json()
+  del value['min_clients_per_round'], value['max_clients_per_round']
+  assert privacy.PrivacyPlan.from_json(value) == plan
 
 
 def test_from_target_epsilon_keeps_the_target():
@@ -211,7 +343,17 @@ def test_noise_is_that_of_the_summary():
   assert noise.relative_noise_norm == pytest.approx(159010**0.5 * 0.02)
 
 
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'paper'])
+def test_noise_of_shares_is_that_of_the_share_parameters():
+  plan = build_plan(sampling='truncated_poisson')
+  noise = plan.summarize_noise(clipping_norm=0.5)
+  shares = plan.share_parameters
+  assert noise.client_stddev == pytest.approx(0.5 * shares.share_multiplier)
+  assert noise.shares_stddev == pytest.approx(0.5 * shares.release_multiplier)
+
+
+@pytest.mark.parametrize(
+  'sampling', ['poisson', 'truncated_poisson', 'fixed_size', 'paper']
+)
 @pytest.mark.parametrize('target', [None, 20.0])
 def test_json_round_trip(sampling, target):
   plan = build_plan(sampling=sampling, target_epsilon=target)
@@ -301,6 +443,7 @@ def test_large_delta_is_warned_of_once(build):
 def test_mechanism_never_pairs_a_sampler_with_another_relation():
   assert sampled_gaussian.RELATIONS == {
     'poisson': privacy.Relation.ADD_OR_REMOVE_ONE,
+    'truncated_poisson': privacy.Relation.ADD_OR_REMOVE_ONE,
     'fixed_size': privacy.Relation.REPLACE_ONE,
     'none': privacy.Relation.ADD_OR_REMOVE_ONE,
   }

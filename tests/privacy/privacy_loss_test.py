@@ -6,8 +6,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld
-from dp_accounting.pld import privacy_loss_distribution
-from scipy import stats
+from scipy import signal, stats
 
 from tff_clipping.privacy import privacy_loss, sampled_gaussian
 
@@ -123,16 +122,17 @@ def test_proved_figure_bounds_alternating_neighbours():
   # direction of the worst pair, in turn.
   mechanism = build_mechanism('fixed_size', 100, 60, 2.0)
   noise, prob = mechanism.noise_over_sensitivity, mechanism.sampling_prob
-  removal, addition = (
-    privacy_loss_distribution.PrivacyLossDistribution(
-      privacy_loss._build_pmf(noise, prob, 1e-3, direction)
-    )
-    for direction in ('remove', 'add')
-  )
-  turns = removal.self_compose(3).compose(addition.self_compose(3))
+  turns = np.ones(1)
+  lowest = 0
+  for direction in 3 * ('remove', 'add'):
+    loss = privacy_loss._build_loss(noise, prob, 1e-3, direction)
+    turns = signal.fftconvolve(turns, loss.masses)
+    lowest += loss.lowest
+  losses = np.arange(lowest, lowest + len(turns)) * 1e-3
   for epsilon in (0.5, 2.0, 5.0):
     bound = privacy_loss.PrivacyLossRounds(mechanism).compute_delta(6, epsilon)
-    assert turns.get_delta_for_epsilon(epsilon) < bound
+    beyond = np.maximum(-np.expm1(epsilon - losses), 0)
+    assert 0 < np.dot(turns, beyond) < bound
 
 
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
@@ -147,12 +147,27 @@ def test_coarse_grid_is_a_bound_too(sampling):
   assert fine < coarse < 1.1 * fine
 
 
-def test_delta_in_the_rounding_errors_raises():
-  rounds = privacy_loss.PrivacyLossRounds(
-    build_mechanism('poisson', 1920, 80, 2.0)
+@pytest.mark.parametrize('delta', [1e-3, 1e-10, 1e-20])
+@pytest.mark.parametrize('rounds', [1, 30, 10**4])
+def test_composition_has_the_closed_form_of_gaussian_rounds(rounds, delta):
+  # 0.7 over the rounds together; also at deltas below the rounding of doubles.
+  noise = 0.7 * math.sqrt(rounds)
+  interval = privacy_loss._choose_interval(noise, 1, rounds, 1)
+  loss = privacy_loss._build_loss(noise, 1, interval, 'both')
+  epsilon = loss.compute_epsilon(rounds, delta)
+  exact = float(privacy_loss.compute_gaussian_delta(0.7, epsilon))
+  assert 0.995 * delta < exact <= delta
+  assert loss.compute_delta(rounds, epsilon) == pytest.approx(delta, rel=1e-6)
+
+
+def test_curve_of_an_addition_is_that_of_a_removal_exchanged():
+  epsilons = np.array([0.0, 1e-6, 0.01, 0.05, 0.2, 3.0])
+  removal = privacy_loss.compute_sampled_delta(0.8, 0.1, -epsilons)
+  np.testing.assert_allclose(
+    privacy_loss._compute_exchanged_delta(0.8, 0.1, epsilons),
+    1 - np.exp(epsilons) + np.exp(epsilons) * removal,
+    atol=1e-15,
   )
-  with pytest.raises(ValueError, match='`target_delta` must be at least 1e-09'):
-    rounds.compute_epsilon(10, 1e-10)
 
 
 def test_one_sided_poisson_raises():

@@ -1,5 +1,8 @@
 """Tests of the client samplers."""
 
+import collections
+import itertools
+
 import numpy as np
 import pytest
 
@@ -19,10 +22,17 @@ def _samplers(seed=0):
     client_sampling.RoundRobinSampler(
       _IDS, clients_per_round=10, min_separation=4, seed=seed
     ),
+    client_sampling.TruncatedPoissonSampler(
+      _IDS,
+      sampling_prob=0.1,
+      min_clients_per_round=8,
+      max_clients_per_round=12,
+      seed=seed,
+    ),
   ]
 
 
-@pytest.mark.parametrize('index', range(4))
+@pytest.mark.parametrize('index', range(5))
 def test_cohorts_depend_on_seed_and_round_alone(index):
   first, second = _samplers()[index], _samplers()[index]
   forward = [first.sample(t) for t in range(1, 20)]
@@ -33,7 +43,7 @@ def test_cohorts_depend_on_seed_and_round_alone(index):
   assert len({tuple(cohort) for cohort in forward}) > 1
 
 
-@pytest.mark.parametrize('index', range(4))
+@pytest.mark.parametrize('index', range(5))
 def test_cohorts_are_clients_without_repetition(index):
   sampler = _samplers()[index]
   for t in range(1, 50):
@@ -71,6 +81,58 @@ def test_poisson_cohorts_can_be_empty():
 def test_poisson_with_probability_one_takes_everybody():
   sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=1, seed=0)
   assert sampler.sample(1) == list(_IDS)
+
+
+def test_truncated_cohorts_are_poisson_cohorts_brought_within_bounds():
+  truncated = _samplers()[4]
+  poisson = _samplers()[0]
+  kept = 0
+  for t in range(1, 500):
+    drawn, cohort = set(poisson.sample(t)), set(truncated.sample(t))
+    if len(drawn) > 12:
+      assert len(cohort) == 12
+      assert cohort < drawn
+    elif len(drawn) < 8:
+      assert len(cohort) == 8
+      assert cohort > drawn
+    else:
+      assert cohort == drawn
+      kept += 1
+  # 298 are expected, with a standard deviation of 11.
+  assert 240 < kept < 360
+
+
+def test_truncated_cohorts_have_their_law():
+  # 4 clients with probability 0.6, at least 1 and at most 2 of them. By hand:
+  # one client alone is drawn, or fills up an empty cohort; two are drawn, or
+  # are left of three or four.
+  sampler = client_sampling.TruncatedPoissonSampler(
+    _IDS[:4],
+    sampling_prob=0.6,
+    min_clients_per_round=1,
+    max_clients_per_round=2,
+    seed=5,
+  )
+  empty, three, four = 0.4**4, 4 * 0.6**3 * 0.4, 0.6**4
+  law = {(i,): 0.6 * 0.4**3 + empty / 4 for i in range(4)}
+  law |= {
+    pair: 0.6**2 * 0.4**2 + (three + four) / 6
+    for pair in itertools.combinations(range(4), 2)
+  }
+  assert sum(law.values()) == pytest.approx(1)
+  num_rounds = 20_000
+  counts = collections.Counter(
+    tuple(int(client_id[1:]) for client_id in sampler.sample(t))
+    for t in range(1, num_rounds + 1)
+  )
+  assert set(counts) == set(law)
+  statistic = sum(
+    (counts[cohort] - num_rounds * chance) ** 2 / (num_rounds * chance)
+    for cohort, chance in law.items()
+  )
+  # Chi-squared with 9 degrees of freedom passes 44.8 in one of a million seeds,
+  # and the seed is fixed.
+  assert statistic < 44.8
 
 
 def test_fixed_size_cohorts_have_the_size():
@@ -201,6 +263,39 @@ def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
       ),
       ValueError,
       '`clients_per_round` must be from 1 to the 1 clients',
+    ),
+    (
+      lambda: client_sampling.TruncatedPoissonSampler(
+        ['a', 'b'],
+        sampling_prob=0.5,
+        min_clients_per_round=3,
+        max_clients_per_round=4,
+        seed=0,
+      ),
+      ValueError,
+      '`min_clients_per_round` must be at most 2, found 3',
+    ),
+    (
+      lambda: client_sampling.TruncatedPoissonSampler(
+        ['a', 'b'],
+        sampling_prob=0.5,
+        min_clients_per_round=2,
+        max_clients_per_round=1,
+        seed=0,
+      ),
+      ValueError,
+      '`max_clients_per_round` must be at least 2, found 1',
+    ),
+    (
+      lambda: client_sampling.TruncatedPoissonSampler(
+        ['a', 'b'],
+        sampling_prob=2,
+        min_clients_per_round=0,
+        max_clients_per_round=1,
+        seed=0,
+      ),
+      ValueError,
+      '`sampling_prob` must be above 0 and at most 1, found 2',
     ),
     (
       lambda: client_sampling.RoundRobinSampler(

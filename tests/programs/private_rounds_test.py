@@ -322,7 +322,9 @@ def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
   assert output.state == 4
 
 
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+@pytest.mark.parametrize(
+  'sampling', ['poisson', 'truncated_poisson', 'fixed_size']
+)
 def test_draws_of_a_round_are_independent_cohorts(sampling):
   sampler = build_private_sampler(_plan(sampling=sampling), _IDS, seed=3)
   draws = [set(sampler.sample(1, d)) for d in range(400)]

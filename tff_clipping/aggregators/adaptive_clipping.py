@@ -64,7 +64,7 @@ def adaptive_dp_mean_factory(
       z must be below 2 s.
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`. The bounds of a `secure_sum_factory` must
-      be for the largest norm that is to be expected; it counts what is beyond.
+      be for the largest norm that is to be expected; what is beyond is clamped.
     noise_key: `None` for fresh noise, or a pair of integers for rounds that can
       be repeated; see `gaussian_noise_factory`.
 

@@ -53,6 +53,26 @@ def check_positive_int(value: Any, name: str) -> int:
   return int(value)
 
 
+def check_nonnegative_int(value: Any, name: str) -> int:
+  """Returns `value` as an `int` if it is an integer and not negative.
+
+  Args:
+    value: What the user passed; NumPy integers are integers.
+    name: The argument's name in the message.
+
+  Raises:
+    TypeError: If `value` is not an integer. A `bool` is not one.
+    ValueError: If it is negative.
+  """
+  if isinstance(value, (bool, np.bool_)) or not isinstance(
+    value, numbers.Integral
+  ):
+    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
+  if value < 0:
+    raise ValueError(f'`{name}` must not be negative, found {value!r}.')
+  return int(value)
+
+
 def check_probability(value: Any, name: str) -> float:
   """Returns `value` as a `float` if it lies strictly between 0 and 1.
 

@@ -52,7 +52,8 @@ def clipping_wrapper(
 
   Returns:
     A factory, weighted if `inner_agg_factory` is. Its `create` raises a
-    `TypeError` if that is both weighted and adds noise.
+    `TypeError` if that is both weighted and adds noise, and a `ValueError` if
+    `count_sum_factory` is given where that adds noise.
   """
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedClippingFactory(
@@ -136,9 +137,11 @@ class _Parts:
     self._clip = clip
     self._inner = inner
     self._is_private = private_reports.adds_noise(inner)
-    if self._is_private and clip.is_estimated:
-      private_reports.check_estimate_is_noised(clip.norm, clip.norm_name)
-    if count_sum_factory is None and not self._is_private:
+    if self._is_private:
+      private_reports.check_counts_are_hidden(count_sum_factory)
+      if clip.is_estimated:
+        private_reports.check_estimate_is_noised(clip.norm, clip.norm_name)
+    elif count_sum_factory is None:
       count_sum_factory = tff.aggregators.SumFactory()
     self._counts = None
     if count_sum_factory is not None:

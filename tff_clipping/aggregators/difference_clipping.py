@@ -35,9 +35,8 @@ def difference_clipping_factory(
     clipped_count: How many updates were longer than it.
     zeroed_count: How many updates were not finite or too long, and so zero.
 
-  The two counts are exact. They are left out, unless `count_sum_factory` is
-  given, if anything inside `inner_agg_factory` adds noise: a private pipeline
-  reports nothing exact.
+  The two counts are exact. They are left out if anything inside
+  `inner_agg_factory` adds noise: a private pipeline reports nothing exact.
 
   State: `clipping_norm`, `inner_agg`, `count_agg`.
 
@@ -62,7 +61,7 @@ def difference_clipping_factory(
     count_sum_factory: Sums the counts, two `int32` scalars in an `OrderedDict`
       from each client: for example `tff.aggregators.SecureSumFactory(1, 0)`.
       `None` is `tff.aggregators.SumFactory()`, or nothing in a private
-      pipeline.
+      pipeline, where nothing else is allowed.
 
   Returns:
     An aggregation factory.
@@ -70,8 +69,9 @@ def difference_clipping_factory(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If `clipping_norm` is a number that is not finite or too small.
-      By `create`, if it is a process without noise and `inner_agg_factory` adds
-      noise: the norm would leak what the noise hides.
+      By `create`, if `inner_agg_factory` adds noise and `clipping_norm` is a
+      process without noise or `count_sum_factory` is given: the norm and the
+      counts would leak what the noise hides.
 
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """

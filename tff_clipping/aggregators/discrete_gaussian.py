@@ -218,7 +218,7 @@ def draw_shares(
     stddev: The parameter of one share, at least 8.
     num_shares: How many, an `int32` scalar; 0 gives zeros.
     key: An `int64` tensor of shape [2].
-    max_shares: `num_shares` is at most this; positive.
+    max_shares: `num_shares` is at most this; not negative.
 
   Returns:
     An `int64` tensor of shape [size].

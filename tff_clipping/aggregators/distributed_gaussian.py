@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
   argument_checks,
+  cohort_bounds,
   difference_clipping,
   discrete_gaussian,
   gaussian_draws,
@@ -31,41 +32,46 @@ def distributed_gaussian_mean_factory(
   At CLIENTS: clip to c; rotate by a random Hadamard matrix, which spreads the
   update over all elements; multiply by a scale; round at random to integers,
   again until the norm is below a bound Delta; add a share of discrete Gaussian
-  noise; reduce by the modulus. By `tff.aggregators.SecureModularSumFactory`,
-  the sum. At SERVER: the shares that are missing if fewer than m clients took
-  part; divide by the scale; rotate back; divide by P.
+  noise of standard deviation s = z * Delta / sqrt(m); reduce by the modulus. By
+  `tff.aggregators.SecureModularSumFactory`, the sum. At SERVER: the M - n
+  shares that are missing if n clients took part; divide by the scale; rotate
+  back; divide by P.
 
-  Guarantee: the sum of the integers is a discrete Gaussian mechanism of
-  sensitivity Delta and standard deviation z * Delta at least. Without sampling
-  of the clients, its Renyi divergences are those of the Gaussian mechanism with
-  noise multiplier z (under adding or removing one client; z / 2 under replacing
-  one). Amplification by sampling must use a bound that holds for every
-  mechanism with these divergences; bounds for the Gaussian in particular are
-  the usual approximation. A cohort above `max_clients_per_round` is an error,
-  since its sum could wrap; below that nothing wraps. Nothing rests on
-  floating-point numbers: the norms are checked in integers and the noise is
-  drawn from integer tables, to within 2^-63 * 12 * sigma in total variation for
-  each element.
+  Guarantee: the sum of the integers that is released is a discrete Gaussian
+  mechanism of sensitivity Delta and standard deviation s * sqrt(M), whatever n
+  is, so that it does not tell n; the sum of the clients' integers alone has
+  s * sqrt(n). Both are z * Delta at least. Without sampling of the clients, the
+  Renyi divergences are those of the Gaussian mechanism with noise multiplier z
+  (under adding or removing one client; z / 2 under replacing one).
+  Amplification by sampling must use a bound that holds for every mechanism with
+  these divergences; bounds for the Gaussian in particular are the usual
+  approximation. A round of fewer than m or more than M clients fails and
+  releases nothing; see `local_gaussian_noise_factory` for who draws cohorts
+  within the bounds. Nothing wraps. Nothing rests on floating-point numbers: the
+  norms are checked in integers and the noise is drawn from integer tables, to
+  within 2^-63 * 12 * sigma in total variation for each element and draw.
 
   The server of simulations (`tff_clipping.runtime`, `tff.backends.test`) adds
-  in the clear. Against a real server, the secure summation must refuse cohorts
-  below `min_clients_per_round`.
+  in the clear. Against a real server, which counts its clients, the secure
+  summation must refuse cohorts below `min_clients_per_round`.
 
   It is slower than `dp_mean_factory` by far, and adds 1 % more noise for the
   rounding. Elements are padded to a power of 2.
 
   Measurements:
     clipping_norm: c, `float32`.
-    noise_stddev: That of the sum of m shares, in the unit of the updates.
+    noise_stddev: That of the sum, M shares, in the unit of the updates.
 
   Args:
     clipping_norm: c, at least 1e-12, in the unit of the updates.
     noise_multiplier: z, the standard deviation over the sensitivity; positive.
     clients_per_round: P, the size of a cohort or its expectation; positive.
-    min_clients_per_round: m, the least cohort whose own noise suffices, at most
-      P. `None` is P, rounded down, or 1.
-    max_clients_per_round: The largest cohort. `None` is 2 P + 100, which a
-      cohort of Poisson sampling does not pass.
+    min_clients_per_round: m, the least cohort, whose own noise suffices; not
+      negative. 0 allows a round without clients, and is as 1 for s. `None` is
+      P, which must be an integer then.
+    max_clients_per_round: M, the largest cohort, positive and at least m.
+      `None` is P, which must be an integer then. Both are P for cohorts of a
+      fixed size; a plan's `share_parameters` has them for the others.
 
   Returns:
     An unweighted aggregation factory.
@@ -86,27 +92,16 @@ def distributed_gaussian_mean_factory(
   clients_per_round = argument_checks.check_positive(
     clients_per_round, 'clients_per_round'
   )
-  if min_clients_per_round is None:
-    min_clients_per_round = max(1, math.floor(clients_per_round))
-  if max_clients_per_round is None:
-    max_clients_per_round = 2 * math.ceil(clients_per_round) + 100
-  min_clients_per_round = argument_checks.check_positive_int(
-    min_clients_per_round, 'min_clients_per_round'
+  bounds = cohort_bounds.check_cohort_bounds(
+    _default_to_cohort(
+      min_clients_per_round, 'min_clients_per_round', clients_per_round
+    ),
+    _default_to_cohort(
+      max_clients_per_round, 'max_clients_per_round', clients_per_round
+    ),
   )
-  max_clients_per_round = argument_checks.check_positive_int(
-    max_clients_per_round, 'max_clients_per_round'
-  )
-  if min_clients_per_round > max_clients_per_round:
-    raise ValueError(
-      '`min_clients_per_round` must be at most `max_clients_per_round`, found '
-      f'{min_clients_per_round} and {max_clients_per_round}.'
-    )
   return DistributedMeanNeedsUniformWeights(
-    clipping_norm,
-    noise_multiplier,
-    clients_per_round,
-    min_clients_per_round,
-    max_clients_per_round,
+    clipping_norm, noise_multiplier, clients_per_round, *bounds
   )
 
 
@@ -118,15 +113,15 @@ class DistributedMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
     clipping_norm,
     noise_multiplier,
     clients_per_round,
-    min_clients_per_round,
-    max_clients_per_round,
+    min_clients,
+    max_clients,
   ):
     """Initializes the factory; see `distributed_gaussian_mean_factory`."""
     self._clipping_norm = clipping_norm
     self._noise_multiplier = noise_multiplier
     self._clients_per_round = clients_per_round
-    self._min_clients = min_clients_per_round
-    self._max_clients = max_clients_per_round
+    self._min_clients = min_clients
+    self._max_clients = max_clients
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
@@ -152,7 +147,8 @@ class DistributedMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
       dim=dim,
       clipping_norm=self._clipping_norm,
       noise_multiplier=self._noise_multiplier,
-      min_clients=self._min_clients,
+      # An empty cohort has nothing to hide: one client has all the noise.
+      min_clients=max(self._min_clients, 1),
       max_clients=self._max_clients,
     )
     # One vector, flat: TFF's own aggregator for this nests a dozen factories,
@@ -180,7 +176,7 @@ class DistributedMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
     )
     def next_fn(state, value):
       output = inner.next(state, tff.federated_map(clip_and_join, value))
-      stddev = math.sqrt(self._min_clients) * grid.share_stddev / grid.scale
+      stddev = math.sqrt(self._max_clients) * grid.share_stddev / grid.scale
       measurements = collections.OrderedDict(
         clipping_norm=tff.federated_value(
           np.float32(self._clipping_norm), tff.SERVER
@@ -230,13 +226,9 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation(encode.type_signature.result, np.int32)
     def decode(total, num_clients):
-      fits = tf.debugging.assert_less_equal(
-        num_clients,
-        self._max_clients,
-        message='More clients than `max_clients_per_round`: the sum may wrap.',
+      num_missing = cohort_bounds.count_missing_shares(
+        num_clients, self._min_clients, self._max_clients
       )
-      with tf.control_dependencies([fits]):
-        num_missing = tf.maximum(self._min_clients - num_clients, 0)
       # The sum itself is in (-modulus / 2, modulus / 2).
       centered = tf.where(
         total < grid.modulus // 2, total, total - grid.modulus
@@ -246,7 +238,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
         grid.share_stddev,
         num_missing,
         gaussian_draws.fresh_key(),
-        max_shares=self._min_clients,
+        max_shares=self._max_clients - self._min_clients,
       )
       return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)
 
@@ -286,3 +278,15 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       )
 
     return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _default_to_cohort(bound, name, clients_per_round):
+  """Returns a bound of the cohort; P, if it is not given."""
+  if bound is not None:
+    return bound
+  if not clients_per_round.is_integer():
+    raise ValueError(
+      f'`{name}` must be given where `clients_per_round` is not an integer, '
+      f'found None and {clients_per_round}.'
+    )
+  return int(clients_per_round)

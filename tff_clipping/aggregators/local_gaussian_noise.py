@@ -9,35 +9,45 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
   argument_checks,
+  cohort_bounds,
   gaussian_draws,
   private_reports,
   wide_values,
 )
+
+# What the server adds to every sum beside the missing shares, as a part of one
+# share's variance. Fixed-point sums lie on a grid, which would tell that a full
+# cohort got no noise at the server.
+_LEAST_SHARES = 2.0**-10
 
 
 def local_gaussian_noise_factory(
   noise_stddev: float,
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
   *,
-  min_clients_per_round: int = 1,
+  min_clients_per_round: int,
+  max_clients_per_round: int,
 ) -> tff.aggregators.UnweightedAggregationFactory:
-  """Adds z_i ~ N(0, `noise_stddev`^2) at each client, before the aggregation.
+  """Adds noise in shares: one at each client, the missing ones at the server.
 
-  At CLIENTS, x_i + z_i, then `inner_agg_factory`, a sum, on these. At SERVER,
-  the shares that are missing: if n clients took part and n < m, for m =
-  `min_clients_per_round`, noise of variance (m - n) `noise_stddev`^2 is added
-  to the sum.
+  At CLIENTS, x_i + N(0, s^2), for s = `noise_stddev`; then `inner_agg_factory`,
+  a sum, on these. At SERVER, + N(0, (M - n) s^2), if n clients took part, for
+  M = `max_clients_per_round`.
 
-  Guarantee: the noise on the sum of n clients has a standard deviation of
-  `noise_stddev` * sqrt(max(n, m)), and so at least `noise_stddev` * sqrt(m),
-  which is what a plan may charge, also in a round that lost clients or had
-  none. For a noise multiplier z with clips to c, use `noise_stddev` = z * c /
-  sqrt(m); then m = P is Alg. DP-FedAvg in a round of P clients, and more
-  clients than that add more noise than needed.
+  Guarantee: what is released has noise of standard deviation s * sqrt(M) in
+  every round, so that it does not tell n. (It is more by a factor of less than
+  1.0005, the same in every round: see `_LEAST_SHARES`.) A round of fewer than
+  m = `min_clients_per_round` or more than M clients fails and releases
+  nothing. That a round fails is seen, so who takes part must be drawn within
+  the bounds: in cohorts of exactly m = M = P clients, or by a plan's
+  'truncated_poisson'.
 
-  The missing shares protect what the server publishes. Against the server
-  itself only noise of the clients counts: a secure summation that hides the
-  single values must then also refuse cohorts below m.
+  Somebody who sees the sum of the clients' shares alone, the server behind a
+  secure summation, finds noise of s * sqrt(n), and so of s * sqrt(m) at least.
+  For a noise multiplier z with clips to c, use s = z * c / sqrt(m): then a plan
+  with z charges enough for both, and m = M = P is Alg. DP-FedAvg. The server
+  counts its clients, and so n is no secret from it; a secure summation that
+  hides the single values must also refuse cohorts below m.
 
   It does not clip; put it inside a clip. Noise of its own for each client,
   tensor and round comes from fresh entropy; there is no key for repeatable
@@ -45,7 +55,7 @@ def local_gaussian_noise_factory(
   by `gaussian_noise_factory`, has the same distribution and takes a key.
 
   Measurements:
-    noise_stddev: That of one client's share, `float32`.
+    noise_stddev: s, that of one client's share, `float32`.
 
   Of the measurements of `inner_agg_factory`, only those are reported, beside
   this one, that do not reveal what the noise hides; see
@@ -54,46 +64,46 @@ def local_gaussian_noise_factory(
   State: `privacy_noise` (empty), `inner_agg`.
 
   Args:
-    noise_stddev: The standard deviation of one client's share, positive and
-      finite, in the unit of the values.
+    noise_stddev: s, positive and finite, in the unit of the values.
     inner_agg_factory: Sums the noised values; unweighted. `None` is
       `tff.aggregators.SumFactory()`. With
       `secure_sum_factory(c, local_noise_stddev=noise_stddev)` the server sees
       the sum alone.
-    min_clients_per_round: m, a positive integer.
+    min_clients_per_round: m, the least cohort, not negative. 0 allows a round
+      without clients, and is as 1 for s.
+    max_clients_per_round: M, the largest cohort, positive and at least m.
 
   Returns:
     An unweighted aggregation factory.
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If a number is not positive and finite. By `create`, if
-      `inner_agg_factory` clips: it would clip the noise.
+    ValueError: If a number is out of range. By `create`, if `inner_agg_factory`
+      clips: it would clip the noise.
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
   noise_stddev = argument_checks.check_positive(noise_stddev, 'noise_stddev')
-  min_clients_per_round = argument_checks.check_positive_int(
-    min_clients_per_round, 'min_clients_per_round'
+  bounds = cohort_bounds.check_cohort_bounds(
+    min_clients_per_round, max_clients_per_round
   )
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()
   argument_checks.check_unweighted_factory(
     inner_agg_factory, 'inner_agg_factory'
   )
-  return LocalNoiseNeedsUniformWeights(
-    noise_stddev, inner_agg_factory, min_clients_per_round
-  )
+  return LocalNoiseNeedsUniformWeights(noise_stddev, inner_agg_factory, *bounds)
 
 
 class LocalNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
   """The factory that `local_gaussian_noise_factory` returns."""
 
-  def __init__(self, noise_stddev, inner_agg_factory, min_clients_per_round):
+  def __init__(self, noise_stddev, inner_agg_factory, min_clients, max_clients):
     """Initializes the factory; see `local_gaussian_noise_factory`."""
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
-    self._min_clients_per_round = min_clients_per_round
+    self._min_clients = min_clients
+    self._max_clients = max_clients
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
@@ -116,14 +126,14 @@ class LocalNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
       inner.next.type_signature.result.result.member, np.int32
     )
     def add_missing_shares(value, num_clients):
-      num_missing = tf.maximum(self._min_clients_per_round - num_clients, 0)
-      stddev = self._noise_stddev * tf.sqrt(tf.cast(num_missing, tf.float64))
-      noised = tf.cond(
-        num_missing > 0,
-        lambda: gaussian_draws.add_gaussian_noise(
-          value, stddev, gaussian_draws.fresh_key()
-        ),
-        lambda: tf.nest.map_structure(tf.identity, value),
+      num_missing = cohort_bounds.count_missing_shares(
+        num_clients, self._min_clients, self._max_clients
+      )
+      num_shares = tf.cast(num_missing, tf.float64) + _LEAST_SHARES
+      noised = gaussian_draws.add_gaussian_noise(
+        value,
+        self._noise_stddev * tf.sqrt(num_shares),
+        gaussian_draws.fresh_key(),
       )
       return wide.narrow(noised)
 

@@ -43,8 +43,8 @@ def per_layer_clipping_factory(
       shape [K].
     zeroed_count: How many updates became zero.
 
-  The counts are exact, and left out, unless `count_sum_factory` is given, if
-  anything inside `inner_agg_factory` adds noise.
+  The counts are exact, and left out if anything inside `inner_agg_factory` adds
+  noise.
 
   State: `clipping_norms` (empty), `inner_agg`, `count_agg`.
 
@@ -55,7 +55,7 @@ def per_layer_clipping_factory(
       `tff.aggregators.SumFactory()`.
     count_sum_factory: Sums the counts, an `OrderedDict` of `int32` tensors.
       `None` is `tff.aggregators.SumFactory()`, or nothing in a private
-      pipeline.
+      pipeline, where nothing else is allowed.
 
   Returns:
     An aggregation factory.
@@ -63,7 +63,8 @@ def per_layer_clipping_factory(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a norm is not finite or too small, or there are none. By
-      `create`, if the value type has another number of tensors.
+      `create`, if the value type has another number of tensors, or
+      `count_sum_factory` is given and `inner_agg_factory` adds noise.
 
   Source: McMahan et al. 2018, "Learning differentially private recurrent
     language models", Sec. 2. The paper clips the update as a whole.

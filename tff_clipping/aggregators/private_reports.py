@@ -24,17 +24,15 @@ _QUANTILE = 'below_estimate_state'
 _STDDEV = 'stddev'
 _NOISED_ESTIMATE = frozenset({_STDDEV, NOISE_STATE})
 
-# Measurements that may leave a private pipeline: they are constants, results of
-# noised data, or counts that came by secure summation.
+# Measurements that may leave a private pipeline: they are constants, or results
+# of noised data. No count of clients is among them: a secure summation hides
+# whose update was out of bounds, not that one was.
 _PUBLIC_MEASUREMENTS = frozenset(
   {
     'clipping_norm',
     'clipping_norms',
     'noise_stddev',
     'secure_sum_bound',
-    'secure_sum_out_of_bounds_count',
-    'secure_lower_clipped_count',
-    'secure_upper_clipped_count',
   }
 )
 
@@ -94,6 +92,22 @@ def check_estimate_is_noised(
   """
   state_type = process.initialize.type_signature.result.member
   _check_estimate(state_type, name, is_constant=False)
+
+
+def check_counts_are_hidden(count_sum_factory: Any) -> None:
+  """Raises if counts of clients would leave a pipeline that adds noise.
+
+  Args:
+    count_sum_factory: What sums the counts, or `None` if nothing does.
+
+  Raises:
+    ValueError: If it is not `None`.
+  """
+  if count_sum_factory is not None:
+    raise ValueError(
+      '`count_sum_factory` must be `None` where noise is added, since the '
+      f'counts are exact, found {count_sum_factory!r}.'
+    )
 
 
 def check_does_not_clip(

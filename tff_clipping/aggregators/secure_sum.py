@@ -50,7 +50,7 @@ def secure_sum_factory(
   Measurements:
     secure_sum_bound: B, `float32`.
     secure_sum_out_of_bounds_count: `int32`, how many clients had an element
-      that was clamped or was no number; summed securely.
+      that was clamped or was no number; exact, and dropped by what adds noise.
 
   Args:
     clipping_norm: c, the norm that the values are clipped to, at least 1e-12.

@@ -41,6 +41,7 @@ from tff_clipping.privacy.plan import (
   AggregatorParameters,
   PrivacyPlan,
   SamplerParameters,
+  ShareParameters,
 )
 from tff_clipping.privacy.sampled_gaussian import Relation
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
@@ -62,6 +63,7 @@ __all__ = [
   'RestartedStrategy',
   'SamplerParameters',
   'SeparatedSamplerParameters',
+  'ShareParameters',
   'TreeStrategy',
   'banded_strategy',
   'blt_strategy',

@@ -7,8 +7,10 @@ Every function takes the same keyword arguments:
     updates, divided by the clipping norm, whatever the relation.
   num_rounds: The paper's T.
   target_epsilon, target_delta: The paper's epsilon and delta.
-  sampling: 'poisson', 'fixed_size' or 'none', see
+  sampling: 'poisson', 'truncated_poisson', 'fixed_size' or 'none', see
     `sampled_gaussian.SampledGaussian`. It fixes the neighbouring relation.
+  min_clients_per_round, max_clients_per_round: The bounds of a cohort, for
+    'truncated_poisson' alone, which needs both. `PrivacyPlan` chooses them.
   accountant: 'rdp' (default; what TensorFlow Privacy uses) or 'pld' (tighter).
     For fixed-size cohorts also 'pld_one_sided', which is not a guarantee and no
     plan accepts: see `privacy_loss` for what holds and why.
@@ -28,13 +30,11 @@ from tff_clipping.privacy import (
   privacy_loss,
   renyi,
   sampled_gaussian,
+  truncated_poisson,
 )
 
 # The accountants whose answers are guarantees.
 ACCOUNTANTS = ('rdp', 'pld')
-
-# The least delta that 'pld' answers for.
-MIN_PLD_DELTA = privacy_loss.MIN_DELTA
 
 _ALL_ACCOUNTANTS = (*ACCOUNTANTS, 'pld_one_sided')
 
@@ -62,6 +62,8 @@ def compute_epsilon(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
 ) -> float:
   """Returns the epsilon that `num_rounds` rounds spend, an upper bound.
 
@@ -73,6 +75,8 @@ def compute_epsilon(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
 
   Returns:
     A finite epsilon >= 0.
@@ -88,12 +92,19 @@ def compute_epsilon(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     noise_multiplier=noise_multiplier,
+    min_clients_per_round=min_clients_per_round,
+    max_clients_per_round=max_clients_per_round,
   )
   num_rounds = arguments.check_num_rounds(num_rounds)
   target_delta = _check_delta(target_delta, mechanism.num_clients)
-  return _epsilon_of(
-    build_rounds(mechanism, accountant), num_rounds, target_delta, mechanism
+  epsilon = build_rounds(mechanism, accountant).compute_epsilon(
+    num_rounds, target_delta
   )
+  if not math.isfinite(epsilon):
+    raise ValueError(
+      explain_no_epsilon(mechanism, accountant, num_rounds, target_delta)
+    )
+  return epsilon
 
 
 def compute_delta(
@@ -105,6 +116,8 @@ def compute_delta(
   target_epsilon: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
 ) -> float:
   """Returns the delta that `num_rounds` rounds spend at an epsilon, from above.
 
@@ -116,10 +129,11 @@ def compute_delta(
     target_epsilon: Epsilon, positive.
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
 
   Returns:
-    A delta in [0, 1]; 1 promises nothing. By 'pld' it is never below the
-    accountant's rounding error of 1e-12.
+    A delta in [0, 1]; 1 promises nothing.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -131,9 +145,11 @@ def compute_delta(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     noise_multiplier=noise_multiplier,
+    min_clients_per_round=min_clients_per_round,
+    max_clients_per_round=max_clients_per_round,
   )
   num_rounds = arguments.check_num_rounds(num_rounds)
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
   rounds = build_rounds(mechanism, accountant)
   return rounds.compute_delta(num_rounds, target_epsilon)
 
@@ -147,6 +163,8 @@ def calibrate_noise_multiplier(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
   warn: bool = True,
 ) -> float:
   """Returns the smallest noise multiplier that keeps epsilon in the target.
@@ -159,6 +177,8 @@ def calibrate_noise_multiplier(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
     warn: Whether to warn of a delta above 1/num_clients.
 
   Returns:
@@ -174,7 +194,7 @@ def calibrate_noise_multiplier(
   """
   accountant = _check_accountant(accountant, sampling)
   num_rounds = arguments.check_num_rounds(num_rounds)
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
 
   def build_mechanism(noise_multiplier: float):
     return sampled_gaussian.SampledGaussian(
@@ -182,10 +202,19 @@ def calibrate_noise_multiplier(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
       noise_multiplier=noise_multiplier,
+      min_clients_per_round=min_clients_per_round,
+      max_clients_per_round=max_clients_per_round,
     )
 
-  num_clients = build_mechanism(1.0).num_clients
-  target_delta = _check_delta(target_delta, num_clients, warn=warn)
+  mechanism = build_mechanism(1.0)
+  target_delta = _check_delta(target_delta, mechanism.num_clients, warn=warn)
+  if sampling == 'truncated_poisson':
+    target_delta = truncated_poisson.compute_poisson_delta(
+      mechanism, num_rounds, target_epsilon, target_delta
+    )
+
+  def build_charged(noise_multiplier: float):
+    return build_mechanism(noise_multiplier).without_bounds()
 
   if accountant == 'rdp':
     search = _search_by_orders
@@ -193,7 +222,7 @@ def calibrate_noise_multiplier(
     search = functools.partial(
       _search_by_grids, one_sided=accountant == 'pld_one_sided'
     )
-  return search(build_mechanism, num_rounds, target_epsilon, target_delta)
+  return search(build_charged, num_rounds, target_epsilon, target_delta)
 
 
 def compute_max_rounds(
@@ -205,6 +234,8 @@ def compute_max_rounds(
   target_delta: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
   warn: bool = True,
 ) -> int:
   """Returns the most rounds whose epsilon is not above the target.
@@ -217,6 +248,8 @@ def compute_max_rounds(
     target_delta: Delta, in (0, 1).
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
     warn: Whether to warn of a delta above 1/num_clients.
 
   Returns:
@@ -233,8 +266,10 @@ def compute_max_rounds(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     noise_multiplier=noise_multiplier,
+    min_clients_per_round=min_clients_per_round,
+    max_clients_per_round=max_clients_per_round,
   )
-  target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
   target_delta = _check_delta(target_delta, mechanism.num_clients, warn=warn)
   rounds = build_rounds(mechanism, accountant)
 
@@ -249,7 +284,7 @@ def compute_max_rounds(
       f'{epsilon:.4g}.'
     )
   # Invariant: `low` rounds fit, `high` rounds do not.
-  low, high = 1, 2
+  low, high = 1, 8
   while fits(high):
     if high >= arguments.MAX_ROUNDS:
       raise ValueError(
@@ -257,7 +292,7 @@ def compute_max_rounds(
         f'{arguments.MAX_ROUNDS} rounds within `target_epsilon` '
         f'{target_epsilon:g}: give fewer rounds, or less noise.'
       )
-    low, high = high, min(2 * high, arguments.MAX_ROUNDS)
+    low, high = high, min(8 * high, arguments.MAX_ROUNDS)
   while high - low > 1:
     middle = (low + high) // 2
     low, high = (middle, high) if fits(middle) else (low, middle)
@@ -274,10 +309,43 @@ def build_rounds(
     mechanism: One round.
     accountant: 'rdp', 'pld' or 'pld_one_sided'.
   """
+  if mechanism.sampling == 'truncated_poisson':
+    return truncated_poisson.TruncatedRounds(
+      build_rounds(mechanism.without_bounds(), accountant), mechanism
+    )
   if accountant == 'rdp':
     return renyi.RenyiRounds(mechanism)
   return privacy_loss.PrivacyLossRounds(
     mechanism, one_sided=accountant == 'pld_one_sided'
+  )
+
+
+def explain_no_epsilon(
+  mechanism: sampled_gaussian.SampledGaussian,
+  accountant: str,
+  num_rounds: int,
+  target_delta: float,
+) -> str:
+  """Returns why rounds have no finite epsilon.
+
+  Args:
+    mechanism: One round.
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+    num_rounds: How many rounds.
+    target_delta: The delta that was asked for.
+  """
+  if mechanism.sampling == 'truncated_poisson':
+    rounds = build_rounds(mechanism.without_bounds(), accountant)
+    epsilon = rounds.compute_epsilon(
+      num_rounds, truncated_poisson.without_tails(target_delta)
+    )
+    if math.isfinite(epsilon):
+      return truncated_poisson.describe_narrow_bounds(
+        mechanism, num_rounds, epsilon, target_delta
+      )
+  return (
+    'The accountant has no finite epsilon for `noise_multiplier` '
+    f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
   )
 
 
@@ -319,22 +387,6 @@ def _check_delta(
   if warn:
     arguments.warn_of_large_delta(target_delta, num_clients, stacklevel=3)
   return target_delta
-
-
-def _epsilon_of(
-  rounds: Rounds,
-  num_rounds: int,
-  target_delta: float,
-  mechanism: sampled_gaussian.SampledGaussian,
-) -> float:
-  """Returns a finite epsilon, or raises."""
-  epsilon = rounds.compute_epsilon(num_rounds, target_delta)
-  if not math.isfinite(epsilon):
-    raise ValueError(
-      'The accountant has no finite epsilon for `noise_multiplier` '
-      f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
-    )
-  return epsilon
 
 
 def _search_by_orders(

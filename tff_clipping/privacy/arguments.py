@@ -21,6 +21,12 @@ MAX_NOISE_MULTIPLIER = 1e5
 # enough that rounding errors, which grow with the rounds, stay negligible.
 MAX_ROUNDS = 10**7
 
+# The targets that are accounted for. Smaller ones are of no use, and near what
+# the accountants can still tell from 0; a larger epsilon promises nothing.
+MIN_TARGET_DELTA = 1e-20
+MIN_TARGET_EPSILON = 1e-6
+MAX_TARGET_EPSILON = 1e6
+
 # The most clients: keeps num_clients exact as a double.
 MAX_CLIENTS = 10**12
 
@@ -159,17 +165,43 @@ def check_num_rounds(value: Any) -> int:
   return check_integer('num_rounds', value, at_least=1, at_most=MAX_ROUNDS)
 
 
-def check_target_delta(value: Any) -> float:
-  """Returns a delta in (0, 1).
+def check_target_epsilon(value: Any) -> float:
+  """Returns an epsilon in [MIN_TARGET_EPSILON, MAX_TARGET_EPSILON].
 
   Raises:
     TypeError: If it is not a number.
-    ValueError: If it is not in (0, 1).
+    ValueError: If it is out of range.
+  """
+  number = check_positive('target_epsilon', value)
+  if number < MIN_TARGET_EPSILON:
+    raise ValueError(
+      f'`target_epsilon` must be at least {MIN_TARGET_EPSILON:g}, below which '
+      f'the accountants have no answer, found {number:g}.'
+    )
+  if number > MAX_TARGET_EPSILON:
+    raise ValueError(
+      f'`target_epsilon` must be at most {MAX_TARGET_EPSILON:g}, above which '
+      f'it promises nothing, found {number:g}.'
+    )
+  return number
+
+
+def check_target_delta(value: Any) -> float:
+  """Returns a delta in [MIN_TARGET_DELTA, 1).
+
+  Raises:
+    TypeError: If it is not a number.
+    ValueError: If it is out of range.
   """
   number = check_number('target_delta', value)
   if not 0 < number < 1:
     raise ValueError(
       f'`target_delta` must be above 0 and below 1, found {number:g}.'
+    )
+  if number < MIN_TARGET_DELTA:
+    raise ValueError(
+      f'`target_delta` must be at least {MIN_TARGET_DELTA:g}, below which the '
+      f'accountants have no answer, found {number:g}.'
     )
   return number
 

@@ -12,6 +12,8 @@ clipped updates, divided by the clipping norm, for all samplings.
 
 Samplings:
   poisson     each client joins a round independently; add or remove one client
+  truncated_poisson
+              the same, brought within bounds, for noise in the clients' shares
   fixed_size  exactly clients_per_round are drawn; replace one client
   none        all clients join every round; add or remove one client
   paper       draws like fixed_size and charges like poisson, as the paper does;
@@ -90,6 +92,9 @@ def _define_flags() -> flags.FlagValues:
     'num_clients': 'Clients in the population (N).',
     'clients_per_round': 'Clients in a round (P); the expected number for '
     'poisson.',
+    'min_clients_per_round': 'The least cohort of truncated_poisson. Chosen if '
+    'not given.',
+    'max_clients_per_round': 'Its largest cohort. Chosen if not given.',
     'num_rounds': 'Rounds (T). Solved for if not given.',
     'model_size': "Number of the model's parameters: adds the noise norm.",
   }
@@ -109,7 +114,7 @@ def _define_flags() -> flags.FlagValues:
   flags.DEFINE_enum(
     'sampling',
     'poisson',
-    ['poisson', 'fixed_size', 'paper', 'none'],
+    ['poisson', 'truncated_poisson', 'fixed_size', 'paper', 'none'],
     'How the clients of a round are drawn.',
     flag_values=values,
   )
@@ -163,6 +168,8 @@ def _parse(
     accountant=values.accountant,
     clipping_norm=values.clipping_norm,
     model_size=values.model_size,
+    min_clients_per_round=values.min_clients_per_round,
+    max_clients_per_round=values.max_clients_per_round,
   )
 
 

@@ -28,6 +28,8 @@ class Question:
     accountant: As in `PrivacyPlan`.
     clipping_norm: The paper's c, for the noise in its unit.
     model_size: The number of parameters, or None.
+    min_clients_per_round: As in `PrivacyPlan`.
+    max_clients_per_round: As in `PrivacyPlan`.
   """
 
   num_clients: int
@@ -40,6 +42,8 @@ class Question:
   accountant: str
   clipping_norm: float
   model_size: int | None
+  min_clients_per_round: int | None = None
+  max_clients_per_round: int | None = None
 
   def __post_init__(self):
     given = [name for name in SOLVABLE if getattr(self, name) is not None]
@@ -161,6 +165,8 @@ def format_json(answer: Answer) -> str:
     'solved_for': _solved_name(answer.question),
     'num_clients': plan.num_clients,
     'clients_per_round': plan.clients_per_round,
+    'min_clients_per_round': plan.min_clients_per_round,
+    'max_clients_per_round': plan.max_clients_per_round,
     'sampling_prob': plan.sampling_prob,
     'target_delta': plan.target_delta,
     'target_epsilon': plan.target_epsilon,
@@ -239,6 +245,8 @@ def _solve(question: Question) -> plan_lib.PrivacyPlan:
     target_delta=question.target_delta,
     sampling=question.sampling,
     accountant=question.accountant,
+    min_clients_per_round=question.min_clients_per_round,
+    max_clients_per_round=question.max_clients_per_round,
     **given,
   )
 
@@ -342,7 +350,7 @@ def _format_comparisons(answer: Answer) -> list[str]:
         str(each.num_rounds),
       )
     else:
-      figures = ('-', '-', '-')
+      figures = ('–', '–', '–')
     cells.append((each.sampling, each.accountant, each.relation, *figures))
     notes.append(_note_on(each))
   notes[1] = ', '.join(note for note in ('this plan', notes[1]) if note)

@@ -16,8 +16,9 @@ class NoiseSummary:
     clipping_norm: The paper's c: no clipped update is longer.
     model_size: The paper's d, the number of parameters; None if not given.
     sum_stddev: z c, on the sum of the clipped updates.
-    client_stddev: z c / sqrt(P), the paper's sigma: each client's share, when
-      the clients add the noise.
+    client_stddev: z c / sqrt(m), each client's share, when the clients add the
+      noise to cohorts of m to M; with m = M = P the paper's sigma.
+    shares_stddev: z c sqrt(M / m), on the sum that is then released.
     mean_stddev: z c / P, on the mean that moves the model.
     mean_noise_norm: sqrt(d) z c / P, the length of the noise on the mean (root
       mean square; the mean length is less by a share of 1/(4 d)). None without
@@ -30,6 +31,7 @@ class NoiseSummary:
   model_size: int | None
   sum_stddev: float
   client_stddev: float
+  shares_stddev: float
   mean_stddev: float
   mean_noise_norm: float | None
   relative_noise_norm: float | None
@@ -41,6 +43,8 @@ def summarize_noise(
   clients_per_round: int,
   clipping_norm: float = 1.0,
   model_size: int | None = None,
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
 ) -> NoiseSummary:
   """Returns how large the noise of a round is.
 
@@ -51,6 +55,8 @@ def summarize_noise(
     clipping_norm: The paper's c, positive. With the default of 1, all figures
       are in units of the clipping norm.
     model_size: The number of the model's parameters, at least 1.
+    min_clients_per_round: m, the least cohort; None is P. 0 is as 1.
+    max_clients_per_round: M, the largest cohort; None is P.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -67,6 +73,18 @@ def summarize_noise(
     at_most=arguments.MAX_CLIENTS,
   )
   norm = arguments.check_positive('clipping_norm', clipping_norm)
+  least, largest = (
+    cohort
+    if bound is None
+    else arguments.check_integer(
+      name, bound, at_least=0, at_most=arguments.MAX_CLIENTS
+    )
+    for name, bound in (
+      ('min_clients_per_round', min_clients_per_round),
+      ('max_clients_per_round', max_clients_per_round),
+    )
+  )
+  share = z * norm / math.sqrt(max(least, 1))
   relative = None
   if model_size is not None:
     model_size = arguments.check_integer(
@@ -77,7 +95,8 @@ def summarize_noise(
     clipping_norm=norm,
     model_size=model_size,
     sum_stddev=z * norm,
-    client_stddev=z * norm / math.sqrt(cohort),
+    client_stddev=share,
+    shares_stddev=share * math.sqrt(largest),
     mean_stddev=z * norm / cohort,
     mean_noise_norm=None if relative is None else relative * norm,
     relative_noise_norm=relative,

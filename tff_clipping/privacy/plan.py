@@ -14,29 +14,43 @@ from tff_clipping.privacy import (
   arguments,
   noise_summary,
   sampled_gaussian,
+  truncated_poisson,
 )
 
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
-SAMPLINGS = ('poisson', 'fixed_size', 'none', 'paper')
+SAMPLINGS = ('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper')
 
 _JSON_FORMAT = 1
+
+# The bounds of truncated cohorts: plans written before there were any have
+# none in their JSON.
+_BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
 
 
 class SamplerParameters(NamedTuple):
   """What a sampler of clients has to do for the plan's figures to hold.
 
   Attributes:
-    scheme: 'poisson', 'fixed_size' or 'none', never 'paper'.
+    scheme: 'poisson', 'truncated_poisson', 'fixed_size' or 'none', never
+      'paper'.
     num_clients: The population to draw from.
     sampling_prob: Each client's chance to be in a round. Under 'poisson' the
-      clients' draws are independent and a cohort may be empty.
-    cohort_size: The exact size of a cohort; None under 'poisson'.
+      clients' draws are independent and a cohort may be empty. Under
+      'truncated_poisson' it is that before a cohort is brought within bounds.
+    cohort_size: The exact size of a cohort; None under 'poisson' and
+      'truncated_poisson'.
+    min_clients_per_round: The least cohort under 'truncated_poisson'; None
+      for all others.
+    max_clients_per_round: The largest cohort under 'truncated_poisson'; None
+      for all others.
   """
 
   scheme: str
   num_clients: int
   sampling_prob: float
   cohort_size: int | None
+  min_clients_per_round: int | None
+  max_clients_per_round: int | None
 
 
 class AggregatorParameters(NamedTuple):
@@ -51,6 +65,39 @@ class AggregatorParameters(NamedTuple):
 
   noise_multiplier: float
   clients_per_round: int
+
+
+class ShareParameters(NamedTuple):
+  """What an aggregator needs whose noise comes in shares of the clients.
+
+  The noise of m shares is what the plan charges; what is released has that of M
+  shares in every round.
+
+  Attributes:
+    noise_multiplier: z, the noise of m shares over the clipping norm.
+    clients_per_round: P, the constant by which the noisy sum is divided.
+    min_clients_per_round: m, the least cohort of the population and of its
+      neighbours.
+    max_clients_per_round: M, the largest.
+  """
+
+  noise_multiplier: float
+  clients_per_round: int
+  min_clients_per_round: int
+  max_clients_per_round: int
+
+  @property
+  def share_multiplier(self) -> float:
+    """z / sqrt(m): the noise of one client over the clipping norm.
+
+    An empty cohort sends nothing: m = 0 is as 1.
+    """
+    return self.noise_multiplier / math.sqrt(max(self.min_clients_per_round, 1))
+
+  @property
+  def release_multiplier(self) -> float:
+    """z sqrt(M / m): the noise on the sum that is released, over the norm."""
+    return self.share_multiplier * math.sqrt(self.max_clients_per_round)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,15 +120,22 @@ class PrivacyPlan:
       updates over the clipping norm c, whatever the relation: sigma_sum =
       noise_multiplier * c. The accountant of the replace-one relation, where a
       client changes the sum by up to 2c, is given half of it.
-    sampling: 'poisson', 'fixed_size', 'none' or 'paper'.
+    sampling: 'poisson', 'truncated_poisson', 'fixed_size', 'none' or 'paper'.
     accountant: 'rdp' or 'pld'.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
+    min_clients_per_round: The least cohort of 'truncated_poisson', where a
+      smaller one is filled up; None for all others. If it is not given, the
+      largest that costs 0.5 % of `target_delta`.
+    max_clients_per_round: The largest cohort of 'truncated_poisson', to which a
+      larger one is cut; None for all others. If it is not given, the least
+      that costs 0.5 % of `target_delta`.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
-    ValueError: If an attribute is out of range, or `num_rounds` rounds cost
-      more than `target_epsilon`.
+    ValueError: If an attribute is out of range, `num_rounds` rounds cost more
+      than `target_epsilon`, or cohorts out of bounds cost all of
+      `target_delta`.
   """
 
   # Whether a round may be run again with another cohort and other noise.
@@ -95,6 +149,8 @@ class PrivacyPlan:
   sampling: str = 'poisson'
   accountant: str = 'rdp'
   target_epsilon: float | None = None
+  min_clients_per_round: int | None = None
+  max_clients_per_round: int | None = None
 
   def __post_init__(self):
     arguments.check_choice('sampling', self.sampling, SAMPLINGS)
@@ -106,22 +162,23 @@ class PrivacyPlan:
     arguments.check_choice(
       'accountant', self.accountant, accounting.ACCOUNTANTS
     )
-    mechanism = sampled_gaussian.SampledGaussian(
-      sampling='poisson' if self.sampling == 'paper' else self.sampling,
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      noise_multiplier=self.noise_multiplier,
-    )
     checked = {
-      'num_clients': mechanism.num_clients,
-      'clients_per_round': mechanism.clients_per_round,
       'num_rounds': arguments.check_num_rounds(self.num_rounds),
       'target_delta': arguments.check_target_delta(self.target_delta),
+    }
+    if self.sampling == 'truncated_poisson':
+      self._choose_bounds()
+    mechanism = self._charged_mechanism
+    checked |= {
+      'num_clients': mechanism.num_clients,
+      'clients_per_round': mechanism.clients_per_round,
       'noise_multiplier': mechanism.noise_multiplier,
+      'min_clients_per_round': mechanism.min_clients_per_round,
+      'max_clients_per_round': mechanism.max_clients_per_round,
     }
     if self.target_epsilon is not None:
-      checked['target_epsilon'] = arguments.check_positive(
-        'target_epsilon', self.target_epsilon
+      checked['target_epsilon'] = arguments.check_target_epsilon(
+        self.target_epsilon
       )
     for name, value in checked.items():
       object.__setattr__(self, name, value)
@@ -130,8 +187,9 @@ class PrivacyPlan:
     )
     if not math.isfinite(self.epsilon):
       raise ValueError(
-        'The accountant has no finite epsilon for `noise_multiplier` '
-        f'{self.noise_multiplier:g} and `target_delta` {self.target_delta:g}.'
+        accounting.explain_no_epsilon(
+          mechanism, self.accountant, self.num_rounds, self.target_delta
+        )
       )
     if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
       raise ValueError(
@@ -151,6 +209,8 @@ class PrivacyPlan:
     target_delta: float,
     sampling: str = 'poisson',
     accountant: str = 'rdp',
+    min_clients_per_round: int | None = None,
+    max_clients_per_round: int | None = None,
   ) -> 'PrivacyPlan':
     """Returns the plan with the least noise that stays within an epsilon.
 
@@ -163,12 +223,24 @@ class PrivacyPlan:
       sampling: As the attribute. For 'paper' it is the paper's epsilon that
         stays within the target; the actual one is larger.
       accountant: As the attribute.
+      min_clients_per_round: As the attribute.
+      max_clients_per_round: As the attribute.
 
     Raises:
       TypeError: If an argument is of the wrong kind.
       ValueError: If an argument is out of range, or no noise in the
         accountant's range has this epsilon.
     """
+    bounds = [min_clients_per_round, max_clients_per_round]
+    if sampling == 'truncated_poisson' and None in bounds:
+      bounds = _fill_in(
+        bounds,
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        num_rounds=num_rounds,
+        epsilon=arguments.check_positive('target_epsilon', target_epsilon),
+        target_delta=target_delta,
+      )
     noise_multiplier = accounting.calibrate_noise_multiplier(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
@@ -177,6 +249,7 @@ class PrivacyPlan:
       target_delta=target_delta,
       sampling=_charged_sampling(sampling),
       accountant=_check_plan_accountant(accountant),
+      **dict(zip(_BOUNDS, bounds, strict=True)),
       warn=False,
     )
     return cls(
@@ -188,6 +261,7 @@ class PrivacyPlan:
       sampling=sampling,
       accountant=accountant,
       target_epsilon=target_epsilon,
+      **dict(zip(_BOUNDS, bounds, strict=True)),
     )
 
   @classmethod
@@ -201,6 +275,8 @@ class PrivacyPlan:
     target_delta: float,
     sampling: str = 'poisson',
     accountant: str = 'rdp',
+    min_clients_per_round: int | None = None,
+    max_clients_per_round: int | None = None,
   ) -> 'PrivacyPlan':
     """Returns the plan with this noise; its epsilon is that of `num_rounds`.
 
@@ -212,6 +288,8 @@ class PrivacyPlan:
       target_delta: The paper's delta, in (0, 1).
       sampling: As the attribute.
       accountant: As the attribute.
+      min_clients_per_round: As the attribute.
+      max_clients_per_round: As the attribute.
 
     Raises:
       TypeError: If an argument is of the wrong kind.
@@ -225,6 +303,8 @@ class PrivacyPlan:
       noise_multiplier=noise_multiplier,
       sampling=sampling,
       accountant=accountant,
+      min_clients_per_round=min_clients_per_round,
+      max_clients_per_round=max_clients_per_round,
     )
 
   @classmethod
@@ -238,6 +318,8 @@ class PrivacyPlan:
     target_delta: float,
     sampling: str = 'poisson',
     accountant: str = 'rdp',
+    min_clients_per_round: int | None = None,
+    max_clients_per_round: int | None = None,
   ) -> 'PrivacyPlan':
     """Returns the plan with the most rounds that stay within an epsilon.
 
@@ -249,11 +331,34 @@ class PrivacyPlan:
       target_delta: The paper's delta, in (0, 1).
       sampling: As the attribute.
       accountant: As the attribute.
+      min_clients_per_round: As the attribute.
+      max_clients_per_round: As the attribute.
 
     Raises:
       TypeError: If an argument is of the wrong kind.
       ValueError: If an argument is out of range, or not a single round fits.
     """
+    bounds = [min_clients_per_round, max_clients_per_round]
+    if sampling == 'truncated_poisson' and None in bounds:
+      bounds = _fill_in(
+        bounds,
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        # With these bounds, so many rounds fit, and perhaps one more.
+        num_rounds=accounting.compute_max_rounds(
+          num_clients=num_clients,
+          clients_per_round=clients_per_round,
+          noise_multiplier=noise_multiplier,
+          target_epsilon=target_epsilon,
+          target_delta=truncated_poisson.without_tails(
+            arguments.check_target_delta(target_delta)
+          ),
+          accountant=_check_plan_accountant(accountant),
+          warn=False,
+        ),
+        epsilon=target_epsilon,
+        target_delta=target_delta,
+      )
     num_rounds = accounting.compute_max_rounds(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
@@ -262,6 +367,7 @@ class PrivacyPlan:
       target_delta=target_delta,
       sampling=_charged_sampling(sampling),
       accountant=_check_plan_accountant(accountant),
+      **dict(zip(_BOUNDS, bounds, strict=True)),
       warn=False,
     )
     return cls(
@@ -273,6 +379,7 @@ class PrivacyPlan:
       sampling=sampling,
       accountant=accountant,
       target_epsilon=target_epsilon,
+      **dict(zip(_BOUNDS, bounds, strict=True)),
     )
 
   @property
@@ -295,6 +402,8 @@ class PrivacyPlan:
     """What is charged for `num_rounds` rounds, for an accountant of `relation`.
 
     Under 'paper' it is the paper's Poisson event, not that of the sampler.
+    Under 'truncated_poisson' it is the Poisson event, which is charged at the
+    delta that cohorts out of bounds leave.
     """
     return dp_accounting.SelfComposedDpEvent(
       self._charged_mechanism.dp_event, self.num_rounds
@@ -311,8 +420,8 @@ class PrivacyPlan:
 
     For 'paper' it is that of fixed-size cohorts under replace-one, the relation
     under which their cost is known, by 'pld', the tightest accountant that is
-    proved for them, or by 'rdp' where 'pld' has no answer (a tiny delta, or an
-    epsilon in the hundreds).
+    proved for them, or by 'rdp' where 'pld' has no answer (an epsilon in the
+    hundreds).
     """
     return self.actual_epsilon_after(self.num_rounds)
 
@@ -373,17 +482,41 @@ class PrivacyPlan:
   def sampler_parameters(self) -> SamplerParameters:
     """What a sampler of clients has to do."""
     scheme = 'fixed_size' if self.sampling == 'paper' else self.sampling
+    size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
+    bounds = [getattr(self, name) for name in _BOUNDS]
     return SamplerParameters(
-      scheme=scheme,
-      num_clients=self.num_clients,
-      sampling_prob=self.sampling_prob,
-      cohort_size=None if scheme == 'poisson' else self.clients_per_round,
+      scheme, self.num_clients, self.sampling_prob, size, *bounds
     )
 
   @property
   def aggregator_parameters(self) -> AggregatorParameters:
     """What an aggregator has to add and divide by."""
     return AggregatorParameters(self.noise_multiplier, self.clients_per_round)
+
+  @property
+  def share_parameters(self) -> ShareParameters:
+    """What an aggregator has to add if the clients bring shares of the noise.
+
+    Its bounds hold for the population and for its neighbours: where all clients
+    take part, one client less and one more.
+
+    Raises:
+      ValueError: If `sampling` is 'poisson', whose cohorts have no bounds: the
+        shares of a cohort would tell its size.
+    """
+    if self.sampling == 'poisson':
+      raise ValueError(
+        "`sampling` must be 'truncated_poisson' or 'fixed_size' where the "
+        "noise comes in shares, found 'poisson': without a largest cohort the "
+        'noise tells how many clients took part.'
+      )
+    cohort = self.clients_per_round
+    bounds = cohort, cohort
+    if self.sampling == 'truncated_poisson':
+      bounds = self.min_clients_per_round, self.max_clients_per_round
+    if self.sampling == 'none':
+      bounds = cohort - 1, cohort + 1
+    return ShareParameters(self.noise_multiplier, cohort, *bounds)
 
   def summarize_noise(
     self, *, clipping_norm: float = 1.0, model_size: int | None = None
@@ -394,6 +527,8 @@ class PrivacyPlan:
       clients_per_round=self.clients_per_round,
       clipping_norm=clipping_norm,
       model_size=model_size,
+      min_clients_per_round=self.min_clients_per_round,
+      max_clients_per_round=self.max_clients_per_round,
     )
 
   def describe(self, caveats: Sequence[str] = ()) -> str:
@@ -420,6 +555,12 @@ class PrivacyPlan:
         f'each of the {self.num_clients} clients takes part independently with '
         f'probability {self.sampling_prob:.6g} '
         f'({self.clients_per_round} expected)'
+      ),
+      'truncated_poisson': (
+        f'each of the {self.num_clients} clients takes part independently with '
+        f'probability {self.sampling_prob:.6g} ({self.clients_per_round} '
+        f'expected; a cohort outside of {self.min_clients_per_round} to '
+        f'{self.max_clients_per_round} clients is filled up or cut at random)'
       ),
       'fixed_size': (
         f'{self.clients_per_round} of the {self.num_clients} clients are drawn '
@@ -503,7 +644,7 @@ class PrivacyPlan:
         f'{value.get("format")!r}.'
       )
     names = [field.name for field in dataclasses.fields(cls)]
-    missing = [name for name in names if name not in value]
+    missing = [name for name in names if name not in (*value, *_BOUNDS)]
     if missing:
       raise ValueError(f'`value` must hold {names}, found none of {missing}.')
     derived = {'format', 'sampling_prob', 'relation', 'epsilon'}
@@ -511,7 +652,7 @@ class PrivacyPlan:
     unknown = sorted(set(value) - set(names) - derived)
     if unknown:
       raise ValueError(f'`value` must hold only {names}, found {unknown}.')
-    plan = cls(**{name: value[name] for name in names})
+    plan = cls(**{name: value[name] for name in names if name in value})
     for name in ('epsilon', 'actual_epsilon'):
       # Versions of the accountant may differ in the last digits.
       found, expected = value.get(name), getattr(plan, name)
@@ -521,6 +662,31 @@ class PrivacyPlan:
           f'{found!r}.'
         )
     return plan
+
+  def _choose_bounds(self) -> None:
+    """Sets the bounds that are not given, for the plan's own epsilon."""
+    bounds = [getattr(self, name) for name in _BOUNDS]
+    if None not in bounds:
+      return
+    mechanism = sampled_gaussian.SampledGaussian(
+      sampling='poisson',
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      noise_multiplier=self.noise_multiplier,
+    )
+    rounds = accounting.build_rounds(mechanism, self.accountant)
+    bounds = _fill_in(
+      bounds,
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      num_rounds=self.num_rounds,
+      epsilon=rounds.compute_epsilon(
+        self.num_rounds, truncated_poisson.without_tails(self.target_delta)
+      ),
+      target_delta=self.target_delta,
+    )
+    for name, bound in zip(_BOUNDS, bounds, strict=True):
+      object.__setattr__(self, name, bound)
 
   @functools.cached_property
   def _charged_mechanism(self) -> sampled_gaussian.SampledGaussian:
@@ -535,22 +701,22 @@ class PrivacyPlan:
   def _compute_drawn(self, num_rounds: int) -> tuple[float, str]:
     """Returns the epsilon of the cohorts that 'paper' draws, and by what."""
     mechanism = self._build_mechanism('fixed_size')
-    epsilon = math.inf
-    if self.target_delta >= accounting.MIN_PLD_DELTA:
-      rounds = accounting.build_rounds(mechanism, 'pld')
-      epsilon = rounds.compute_epsilon(num_rounds, self.target_delta)
+    rounds = accounting.build_rounds(mechanism, 'pld')
+    epsilon = rounds.compute_epsilon(num_rounds, self.target_delta)
     if math.isfinite(epsilon):
       return epsilon, 'pld'
     rounds = accounting.build_rounds(mechanism, 'rdp')
     return rounds.compute_epsilon(num_rounds, self.target_delta), 'rdp'
 
   def _build_mechanism(self, sampling: str) -> sampled_gaussian.SampledGaussian:
-    """Returns one round with another sampler."""
+    """Returns one round with this sampler."""
     return sampled_gaussian.SampledGaussian(
       sampling=sampling,
       num_clients=self.num_clients,
       clients_per_round=self.clients_per_round,
       noise_multiplier=self.noise_multiplier,
+      min_clients_per_round=self.min_clients_per_round,
+      max_clients_per_round=self.max_clients_per_round,
     )
 
 
@@ -558,6 +724,15 @@ def _charged_sampling(sampling: str) -> str:
   """Returns the sampler whose event is charged."""
   arguments.check_choice('sampling', sampling, SAMPLINGS)
   return 'poisson' if sampling == 'paper' else sampling
+
+
+def _fill_in(bounds: Sequence[int | None], **question: Any) -> tuple[int, int]:
+  """Returns the bounds of cohorts, chosen where they are None."""
+  chosen = truncated_poisson.choose_bounds(**question)
+  return tuple(
+    other if bound is None else bound
+    for bound, other in zip(bounds, chosen, strict=True)
+  )
 
 
 def _check_plan_accountant(accountant: str) -> str:

@@ -8,7 +8,7 @@ depend on earlier ones (Zhu, Dong, Wang, "Optimal Accounting of Differential
 Privacy via Characteristic Function", AISTATS 2022, Theorem 10). So each sampler
 needs the curve H of one round; from there on, "Connect the Dots" (Doroshenko et
 al., PETS 2022) turns it into a discrete pair that still dominates, and
-dp_accounting composes that.
+`loss_composition` composes that.
 
 With s = noise over sensitivity and q the sampling probability, a Gaussian round
 without sampling has, for every real epsilon (Balle and Wang, "Improving the
@@ -54,36 +54,31 @@ Fixed-size cohorts, replace one: what holds, and why.
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-from scipy import special
+from scipy import optimize, special
 
-from tff_clipping.privacy import sampled_gaussian
+from tff_clipping.privacy import loss_composition, sampled_gaussian
 
 # The widest grid cell. The epsilons are about 1e-5 of them larger than with the
 # 1e-4 of dp_accounting, and come four times as fast.
 _DEFAULT_INTERVAL = 4e-4
 
 # Cells are narrower for rounds that hardly lose more than a cell, and wider
-# where the composed distribution would have more points than this.
-_MAX_POINTS = 2**18
+# where one round or all of them would have more points than this.
+_MAX_ROUND_POINTS = 2**17
+_MAX_SUM_POINTS = 2**19
 
-# The composition is a Fourier transform of doubles: each delta comes out wrong
-# by up to about 1e-12. It is counted against the user, and deltas that it could
-# swamp are refused.
-_ROUNDING_ERROR = 1e-12
-MIN_DELTA = 1e-9
-
-# The least mass of a grid cell.
-_LEAST_MASS = 1e-30
+# Cells are never wider than this: what they would give says nothing.
+_WIDEST_INTERVAL = 1.0
 
 # Larger epsilons are not told apart from infinity: their exponentials are near
 # the end of the range of doubles. They promise nothing anyway.
 _LARGEST_EPSILON = 600.0
 
 # Log of the probability beyond which a loss counts as infinite, per round.
-_LOG_TAIL_MASS = -50.0
+_LOG_TAIL_MASS = -80.0
 
 
 class PrivacyLossRounds:
@@ -118,59 +113,55 @@ class PrivacyLossRounds:
     self._coarseness = coarseness
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
-    """Returns the epsilon of `num_rounds` rounds at `delta`; inf if unknown.
-
-    Raises:
-      ValueError: If `delta` is below MIN_DELTA.
-    """
-    if delta < MIN_DELTA:
-      raise ValueError(
-        f'`target_delta` must be at least {MIN_DELTA:g} for `accountant` '
-        f"'pld', whose rounding errors are near, found {delta:g}: use 'rdp'."
+    """Returns the epsilon of `num_rounds` rounds at `delta`; inf if unknown."""
+    if self._mechanism.sampling_prob == 1:
+      epsilon = _compute_gaussian_epsilon(
+        self._compose_noise(num_rounds), delta
       )
-    distribution = self._compose(num_rounds)
-    if distribution is None:
-      return math.inf
-    epsilon = distribution.get_epsilon_for_delta(delta - _ROUNDING_ERROR)
-    return float(epsilon) if epsilon <= _LARGEST_EPSILON else math.inf
+    else:
+      epsilon = self._compute_worst(
+        num_rounds, lambda loss, times: loss.compute_epsilon(times, delta)
+      )
+    return epsilon if epsilon <= _LARGEST_EPSILON else math.inf
 
   def compute_delta(self, num_rounds: int, epsilon: float) -> float:
     """Returns the delta of `num_rounds` rounds at `epsilon`, in [0, 1]."""
-    distribution = self._compose(num_rounds)
-    if distribution is None or epsilon > _LARGEST_EPSILON:
+    if epsilon > _LARGEST_EPSILON:
       return 1.0
-    delta = distribution.get_delta_for_epsilon(epsilon)
-    return float(np.clip(delta + _ROUNDING_ERROR, 0, 1))
+    if self._mechanism.sampling_prob == 1:
+      noise = self._compose_noise(num_rounds)
+      return float(compute_gaussian_delta(noise, epsilon))
+    delta = self._compute_worst(
+      num_rounds, lambda loss, times: loss.compute_delta(times, epsilon)
+    )
+    return min(delta, 1.0)
 
-  @functools.lru_cache(maxsize=2)  # noqa: B019 (the instance is small)
-  def _compose(
-    self, num_rounds: int
-  ) -> privacy_loss_distribution.PrivacyLossDistribution | None:
-    """Returns the loss of all rounds, None if it is too large for a grid."""
+  def _compose_noise(self, num_rounds: int) -> float:
+    """Returns the noise of the one Gaussian that unsampled rounds are."""
+    return self._mechanism.noise_over_sensitivity / math.sqrt(num_rounds)
+
+  def _compute_worst(
+    self,
+    num_rounds: int,
+    compute: Callable[[loss_composition.DiscreteLoss, int], float],
+  ) -> float:
+    """Returns the largest figure of the pairs; inf if losses are too large."""
     noise = self._mechanism.noise_over_sensitivity
     prob = self._mechanism.sampling_prob
-    if prob == 1:
-      # Gaussian rounds without sampling compose into one, exactly.
-      noise /= math.sqrt(num_rounds)
-      num_rounds = 1
-    grid = _choose_grid(noise, prob, num_rounds, self._coarseness)
-    if grid is None:
-      return None
-    interval, least_size = grid
     directions = {
       'poisson': ('remove', 'add'),
       'fixed_size': ('remove',) if self._one_sided else ('both',),
-      'none': ('both',),
     }[self._mechanism.sampling]
-    if prob == 1:
-      directions = ('both',)
-    one_round = privacy_loss_distribution.PrivacyLossDistribution(
-      *(
-        _build_pmf(noise, prob, interval, each, least_size)
-        for each in directions
-      )
-    )
-    return one_round.self_compose(num_rounds)
+    interval = _choose_interval(noise, prob, num_rounds, self._coarseness)
+    while interval <= _WIDEST_INTERVAL:
+      try:
+        return max(
+          compute(_build_loss(noise, prob, interval, each), num_rounds)
+          for each in directions
+        )
+      except loss_composition.TooManyPointsError:
+        interval *= 2  # Any width gives a bound.
+    return math.inf
 
 
 def compute_gaussian_delta(
@@ -192,6 +183,21 @@ def compute_gaussian_delta(
     epsilon + special.log_ndtr(-half - shift)
   )
   return np.clip(delta, np.maximum(0, -np.expm1(np.minimum(epsilon, 0))), 1)
+
+
+def _compute_gaussian_epsilon(noise: float, delta: float) -> float:
+  """Returns the least epsilon >= 0 of a Gaussian release at `delta`."""
+
+  def log_gap(epsilon: float) -> float:
+    found = float(compute_gaussian_delta(noise, epsilon))
+    return math.log(max(found, 1e-300) / delta)
+
+  if log_gap(0.0) <= 0:
+    return 0.0
+  if log_gap(_LARGEST_EPSILON) > 0:
+    return math.inf
+  root = optimize.brentq(log_gap, 0, _LARGEST_EPSILON, xtol=1e-15, rtol=1e-12)
+  return root * (1 + 1e-11)  # No smaller than the root, for all its rounding.
 
 
 def compute_sampled_delta(
@@ -232,50 +238,36 @@ def compute_sampled_delta(
 def _compute_exchanged_delta(
   noise: float, prob: float, epsilon: np.ndarray
 ) -> np.ndarray:
-  """Returns H of N(0, s^2) against (1-q) N(0, s^2) + q N(1, s^2)."""
-  # Not 1 - e^epsilon + e^epsilon H(-epsilon), which cancels in the tail. The
-  # loss at x is -log(1-q + q e^((x - 1/2)/s^2)): above epsilon left of a cut.
-  least = np.maximum(0, -np.expm1(np.minimum(epsilon, 0)))
-  with np.errstate(divide='ignore', invalid='ignore'):
-    log_ratio = np.where(
-      -epsilon > 1,
-      -epsilon
-      + np.log1p(-(1 - prob) * np.exp(-np.maximum(-epsilon, 1)))
-      - math.log(prob),
-      np.log1p(np.expm1(np.minimum(-epsilon, 1)) / prob),
-    )
-  reachable = np.isfinite(log_ratio)
-  cut = 0.5 + noise**2 * np.where(reachable, log_ratio, 0)
-  upper = special.ndtr(cut / noise)
-  log_lower = np.logaddexp(
-    special.log_ndtr(cut / noise) + math.log1p(-prob),
-    special.log_ndtr((cut - 1) / noise) + math.log(prob),
-  )
-  with np.errstate(over='ignore'):
-    delta = upper - np.exp(epsilon + log_lower)
-  return np.clip(np.where(reachable, delta, least), least, 1)
+  """Returns H of N(0, s^2) against (1-q) N(0, s^2) + q N(1, s^2).
 
-
-def _choose_grid(
-  noise: float, prob: float, num_rounds: int, coarseness: float
-) -> tuple[float, int] | None:
-  """Returns the width of a grid cell, and the least cells of one round.
-
-  None where the losses are too large for any grid.
+  For epsilon >= 0, without the cancellation of 1 - e^epsilon + e^epsilon
+  H(-epsilon): the loss at x is -log(1-q + q e^((x - 1/2)/s^2)), which is above
+  epsilon left of a cut, and the integral up to there is a Gaussian's.
   """
+  # log((e^-epsilon - (1-q))/q): the log ratio of the Gaussians at the cut.
+  with np.errstate(divide='ignore', invalid='ignore'):
+    log_ratio = np.log1p(np.expm1(-epsilon) / prob)
+  reachable = np.isfinite(log_ratio)
+  log_ratio = np.where(reachable, log_ratio, 0)
+  delta = (prob - np.expm1(epsilon) * (1 - prob)) * compute_gaussian_delta(
+    noise, -log_ratio
+  )
+  return np.where(reachable, np.clip(delta, 0, 1), 0)
+
+
+def _choose_interval(
+  noise: float, prob: float, num_rounds: int, coarseness: float
+) -> float:
+  """Returns the width of a grid cell; inf if losses are too large for any."""
   mean, stddev = _measure_losses(noise, prob)
   _, largest = _bound_losses(noise, prob, 'both')
   spread = math.sqrt(num_rounds) * stddev
   if num_rounds * mean - 12 * spread > _LARGEST_EPSILON:
-    return None
+    return math.inf
   # Any width gives a bound. A width well below the spread of one round's loss
   # gives a tight one, and the number of cells bounds time and memory.
-  finest = (24 * spread + 2 * largest) / _MAX_POINTS
-  interval = max(min(_DEFAULT_INTERVAL, stddev / 100), finest) * coarseness
-  # dp_accounting bounds the length of the result by Chernoff bounds whose
-  # orders are 1 to 20 over the length of one round: empty cells around a short
-  # one save it from a result a hundred times too long.
-  return interval, min(int(spread / interval), 2 * _MAX_POINTS)
+  finest = max(24 * spread / _MAX_SUM_POINTS, 2 * largest / _MAX_ROUND_POINTS)
+  return max(min(_DEFAULT_INTERVAL, stddev / 100), finest) * coarseness
 
 
 def _measure_losses(noise: float, prob: float) -> tuple[float, float]:
@@ -283,18 +275,17 @@ def _measure_losses(noise: float, prob: float) -> tuple[float, float]:
 
   Only to choose a grid: the larger ones of removal and addition, by a sum.
   """
-  outputs = np.linspace(-10 * noise, 1 + 10 * noise, 4001)
-  gaussian = np.exp(-0.5 * (outputs / noise) ** 2)
-  shifted = np.exp(-0.5 * ((outputs - 1) / noise) ** 2)
-  log_ratio = (outputs - 0.5) / noise**2
-  losses = np.logaddexp(
-    math.log1p(-prob) if prob < 1 else -np.inf, math.log(prob) + log_ratio
+  outputs = np.linspace(-10, 10, 2001)
+  weights = np.exp(-0.5 * outputs**2)
+  # With the client left out, and with it in the cohort.
+  log_ratios = [(noise * outputs + x - 0.5) / noise**2 for x in (0, 1)]
+  losses = [_compute_loss(prob, each) for each in log_ratios]
+  out_mean, in_mean = (np.average(each, weights=weights) for each in losses)
+  out_square, in_square = (
+    np.average(each**2, weights=weights) for each in losses
   )
-  mixture = (1 - prob) * gaussian + prob * shifted
-  mean = np.average(losses, weights=mixture)
-  square = max(
-    np.average(losses**2, weights=weights) for weights in (mixture, gaussian)
-  )
+  mean = (1 - prob) * out_mean + prob * in_mean
+  square = max((1 - prob) * out_square + prob * in_square, out_square)
   return float(mean), math.sqrt(square)
 
 
@@ -304,12 +295,8 @@ def _bound_losses(
   """Returns the losses that one round exceeds with negligible probability."""
   tail = -noise * special.ndtri_exp(_LOG_TAIL_MASS - math.log(2))
   log_ratio = (tail + 0.5) / noise**2
-  largest = math.log(prob) + np.logaddexp(
-    math.log1p(-prob) - math.log(prob) if prob < 1 else -np.inf, log_ratio
-  )
-  smallest = np.logaddexp(
-    math.log1p(-prob) if prob < 1 else -np.inf, math.log(prob) - log_ratio
-  )
+  largest = float(_compute_loss(prob, log_ratio))
+  smallest = float(_compute_loss(prob, -log_ratio))
   if direction == 'remove':
     return smallest, largest
   if direction == 'add':
@@ -317,13 +304,21 @@ def _bound_losses(
   return -largest, largest
 
 
-def _build_pmf(
-  noise: float,
-  prob: float,
-  interval: float,
-  direction: str,
-  least_size: int = 2,
-) -> pld_pmf.PLDPmf:
+def _compute_loss(prob: float, log_ratio: float | np.ndarray) -> np.ndarray:
+  """Returns log(1 - q + q e^log_ratio), without overflow."""
+  log_ratio = np.asarray(log_ratio, dtype=float)
+  large = np.maximum(log_ratio, 1)
+  return np.where(
+    log_ratio > 1,
+    large + np.log(prob + (1 - prob) * np.exp(-large)),
+    np.log1p(prob * np.expm1(np.minimum(log_ratio, 1))),
+  )
+
+
+@functools.lru_cache(maxsize=4)
+def _build_loss(
+  noise: float, prob: float, interval: float, direction: str
+) -> loss_composition.DiscreteLoss:
   """Returns a discrete pair that dominates one round, as its losses.
 
   Args:
@@ -332,50 +327,45 @@ def _build_pmf(
     interval: Width of a grid cell.
     direction: 'remove' (mixture against Gaussian), 'add' (the same exchanged),
       or 'both' (the symmetric curve that holds for either).
-    least_size: The least number of cells; those beyond the losses stay empty.
   """
   smallest, largest = _bound_losses(noise, prob, direction)
-  low = math.floor(smallest / interval)
-  high = max(math.ceil(largest / interval), low + 1)
-  padding = max(0, least_size - (high - low) + 1) // 2
-  low, high = low - padding, high + padding
-  epsilons = np.arange(low, high + 1) * interval
-  if direction == 'remove':
-    deltas = compute_sampled_delta(noise, prob, epsilons)
-  elif direction == 'add':
-    deltas = _compute_exchanged_delta(noise, prob, epsilons)
-  else:
-    deltas = compute_sampled_delta(noise, prob, np.abs(epsilons))
-    below = np.exp(np.minimum(epsilons, 0))
-    deltas = np.where(epsilons < 0, 1 - below * (1 - deltas), deltas)
-  # Rounding may break the order by an ulp; a larger delta keeps the bound.
-  deltas = np.clip(np.maximum.accumulate(deltas[::-1])[::-1], 0, 1)
-  # Dense at once: dp_accounting's builder makes short ones sparse, and those
-  # raise their size to the power of the rounds to see whether to become dense.
-  return pld_pmf.DensePLDPmf(
-    interval,
-    low,
-    _connect_dots(deltas, interval),
-    infinity_mass=deltas[-1],
-    pessimistic_estimate=True,
+  low = min(math.floor(smallest / interval), -1)
+  high = max(math.ceil(largest / interval), 1)
+  sampled = functools.partial(compute_sampled_delta, noise, prob)
+  exchanged = functools.partial(_compute_exchanged_delta, noise, prob)
+  above, below = {
+    'remove': (sampled, exchanged),
+    'add': (exchanged, sampled),
+    'both': (sampled, sampled),
+  }[direction]
+  upper, infinity_mass = _connect_dots(above, high, interval)
+  # A loss below 0 is one above 0 of the exchanged pair, where it is likelier.
+  lower, _ = _connect_dots(below, -low, interval)
+  lower *= np.exp(-np.arange(1, -low + 1) * interval)
+  rest = max(1 - upper.sum() - lower.sum() - infinity_mass, 0.0)
+  return loss_composition.DiscreteLoss(
+    interval, low, np.concatenate([lower[::-1], [rest], upper]), infinity_mass
   )
 
 
-def _connect_dots(deltas: np.ndarray, interval: float) -> np.ndarray:
-  """Returns the masses of the pair whose curve is linear between the dots.
+def _connect_dots(
+  curve: Callable[[np.ndarray], np.ndarray], size: int, interval: float
+) -> tuple[np.ndarray, float]:
+  """Returns the masses above 0 of the pair whose curve is linear between dots.
 
-  Linear in e^epsilon, through `deltas` at epsilons that are `interval` apart.
+  Linear in e^epsilon, through `curve` at 0 and at `size` epsilons above it that
+  are `interval` apart.
 
   Source: Doroshenko et al., PETS 2022, Algorithm 1.
   """
+  deltas = np.clip(curve(np.arange(size + 1) * interval), 0, 1)
+  # Rounding may break the order by an ulp; a larger delta keeps the bound.
+  deltas = np.maximum.accumulate(deltas[::-1])[::-1]
   steps = np.diff(deltas)
-  masses = np.empty_like(deltas)
-  masses[0] = 1 - deltas[0] + steps[0] / math.expm1(interval)
-  masses[1:-1] = (steps[1:] - math.exp(interval) * steps[:-1]) / math.expm1(
+  masses = np.empty(size)
+  masses[:-1] = (steps[1:] - math.exp(interval) * steps[:-1]) / math.expm1(
     interval
   )
   masses[-1] = steps[-1] / math.expm1(-interval)
-  # More mass is on the safe side. Without it, masses of 0 or near the least
-  # double make SciPy's logsumexp, with which the result's length is bounded,
-  # overflow in some of its versions.
-  return np.maximum(masses, _LEAST_MASS)
+  # So may the convexity.
+  return np.maximum(masses, 0.0), float(deltas[-1])

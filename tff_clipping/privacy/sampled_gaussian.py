@@ -47,6 +47,7 @@ class Relation(enum.Enum):
 # 'none': every client takes part in every round.
 RELATIONS = {
   'poisson': Relation.ADD_OR_REMOVE_ONE,
+  'truncated_poisson': Relation.ADD_OR_REMOVE_ONE,
   'fixed_size': Relation.REPLACE_ONE,
   'none': Relation.ADD_OR_REMOVE_ONE,
 }
@@ -58,24 +59,32 @@ class SampledGaussian:
 
   Attributes:
     sampling: 'poisson' (each client joins by a coin of its own, with
-      probability clients_per_round / num_clients), 'fixed_size' (a uniformly
-      random set of exactly clients_per_round clients, without replacement) or
-      'none' (all clients).
+      probability clients_per_round / num_clients), 'truncated_poisson' (the
+      same, brought within bounds, see `truncated_poisson`), 'fixed_size' (a
+      uniformly random set of exactly clients_per_round clients, without
+      replacement) or 'none' (all clients).
     num_clients: The paper's N.
     clients_per_round: The paper's P, for 'poisson' the expected number.
     noise_multiplier: Standard deviation of the noise on the sum, divided by the
       clipping norm. The same meaning under both relations.
+    min_clients_per_round: The least cohort of 'truncated_poisson', from 0 to
+      clients_per_round and less than num_clients; None for all others.
+    max_clients_per_round: Its largest cohort, at least clients_per_round; None
+      for all others.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
     ValueError: If an attribute is out of range, the cohort is larger than the
-      population, or smaller though sampling is 'none'.
+      population, or smaller though sampling is 'none'; if a bound is missing,
+      or is given to a sampler that has none.
   """
 
   sampling: str
   num_clients: int
   clients_per_round: int
   noise_multiplier: float
+  min_clients_per_round: int | None = None
+  max_clients_per_round: int | None = None
 
   def __post_init__(self):
     sampling = arguments.check_choice('sampling', self.sampling, [*RELATIONS])
@@ -91,6 +100,7 @@ class SampledGaussian:
     object.__setattr__(self, 'num_clients', num_clients)
     object.__setattr__(self, 'clients_per_round', clients_per_round)
     object.__setattr__(self, 'noise_multiplier', multiplier)
+    self._check_bounds()
 
   @property
   def relation(self) -> Relation:
@@ -114,9 +124,13 @@ class SampledGaussian:
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
-    """The event that an accountant for `relation` charges for one round."""
+    """The event that an accountant for `relation` charges for one round.
+
+    Of 'truncated_poisson' it is that of Poisson sampling, which is charged at
+    the delta that the tails leave.
+    """
     gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
-    if self.sampling == 'poisson':
+    if self.sampling in ('poisson', 'truncated_poisson'):
       return dp_accounting.PoissonSampledDpEvent(self.sampling_prob, gaussian)
     if self.sampling == 'fixed_size':
       return dp_accounting.SampledWithoutReplacementDpEvent(
@@ -125,3 +139,41 @@ class SampledGaussian:
         event=gaussian,
       )
     return gaussian
+
+  def without_bounds(self) -> 'SampledGaussian':
+    """Returns the round with 'poisson' for 'truncated_poisson', else itself."""
+    if self.sampling != 'truncated_poisson':
+      return self
+    return dataclasses.replace(
+      self,
+      sampling='poisson',
+      min_clients_per_round=None,
+      max_clients_per_round=None,
+    )
+
+  def _check_bounds(self) -> None:
+    """Checks the least and the largest cohort."""
+    names = ('min_clients_per_round', 'max_clients_per_round')
+    least, largest = (getattr(self, name) for name in names)
+    if self.sampling != 'truncated_poisson':
+      for name, value in zip(names, (least, largest), strict=True):
+        if value is not None:
+          raise ValueError(
+            f'`{name}` can be given only where `sampling` is '
+            f"'truncated_poisson', found {value!r} for {self.sampling!r}."
+          )
+      return
+    least = arguments.check_integer(
+      names[0],
+      least,
+      at_least=0,
+      at_most=min(self.clients_per_round, self.num_clients - 1),
+    )
+    largest = arguments.check_integer(
+      names[1],
+      largest,
+      at_least=self.clients_per_round,
+      at_most=arguments.MAX_CLIENTS,
+    )
+    object.__setattr__(self, names[0], least)
+    object.__setattr__(self, names[1], largest)

@@ -17,7 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tff_clipping.privacy import CorrelatedNoisePlan, PrivacyPlan
+from tff_clipping.privacy import (
+  CorrelatedNoisePlan,
+  PrivacyPlan,
+  arguments,
+)
 
 
 class ClientSampler(abc.ABC):
@@ -100,22 +104,73 @@ class PoissonSampler(ClientSampler):
       ValueError: If a number is out of range.
     """
     super().__init__(client_ids, seed=seed)
-    if isinstance(sampling_prob, bool) or not isinstance(
-      sampling_prob, numbers.Real
-    ):
-      raise TypeError(
-        f'`sampling_prob` must be a number, found {sampling_prob!r}.'
-      )
-    if not (math.isfinite(sampling_prob) and 0 < sampling_prob <= 1):
-      raise ValueError(
-        f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
-      )
-    self._sampling_prob = float(sampling_prob)
+    self._sampling_prob = _checked_prob(sampling_prob)
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     draws = self._rng(round_num, draw).random(len(self.client_ids))
     return self._select(np.flatnonzero(draws < self._sampling_prob))
+
+
+class TruncatedPoissonSampler(ClientSampler):
+  """Poisson cohorts that are brought within bounds.
+
+  A cohort is drawn as by `PoissonSampler`, from the same coins. Of more than
+  `max_clients_per_round` clients a uniform part stays; to fewer than
+  `min_clients_per_round`, uniformly drawn clients are added. For noise that
+  comes in shares, which need bounds of the cohort.
+  """
+
+  def __init__(
+    self,
+    client_ids: Sequence[str],
+    *,
+    sampling_prob: float,
+    min_clients_per_round: int,
+    max_clients_per_round: int,
+    seed: int,
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      sampling_prob: The probability, above 0 and at most 1.
+      min_clients_per_round: The least cohort, from 0 to the population.
+      max_clients_per_round: The largest cohort, positive and not below the
+        least. It may be above the population.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range.
+    """
+    super().__init__(client_ids, seed=seed)
+    self._sampling_prob = _checked_prob(sampling_prob)
+    self._least = arguments.check_integer(
+      'min_clients_per_round',
+      min_clients_per_round,
+      at_least=0,
+      at_most=len(self.client_ids),
+    )
+    self._largest = arguments.check_integer(
+      'max_clients_per_round',
+      max_clients_per_round,
+      at_least=max(self._least, 1),
+      at_most=arguments.MAX_CLIENTS,
+    )
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    rng = self._rng(round_num, draw)
+    joins = rng.random(len(self.client_ids)) < self._sampling_prob
+    cohort = np.flatnonzero(joins)
+    if len(cohort) > self._largest:
+      cohort = rng.choice(cohort, self._largest, replace=False)
+    elif len(cohort) < self._least:
+      num_missing = self._least - len(cohort)
+      added = rng.choice(np.flatnonzero(~joins), num_missing, replace=False)
+      cohort = np.concatenate([cohort, added])
+    return self._select(cohort)
 
 
 class FixedSizeSampler(ClientSampler):
@@ -301,10 +356,32 @@ def build_private_sampler(
     return ShuffledEpochsSampler(
       client_ids, clients_per_round=parameters.cohort_size, seed=seed
     )
+  if parameters.scheme == 'truncated_poisson':
+    return TruncatedPoissonSampler(
+      client_ids,
+      sampling_prob=parameters.sampling_prob,
+      min_clients_per_round=parameters.min_clients_per_round,
+      max_clients_per_round=parameters.max_clients_per_round,
+      seed=seed,
+    )
   # Fixed-size cohorts, or all clients.
   return FixedSizeSampler(
     client_ids, clients_per_round=parameters.cohort_size, seed=seed
   )
+
+
+def _checked_prob(sampling_prob) -> float:
+  if isinstance(sampling_prob, bool) or not isinstance(
+    sampling_prob, numbers.Real
+  ):
+    raise TypeError(
+      f'`sampling_prob` must be a number, found {sampling_prob!r}.'
+    )
+  if not (math.isfinite(sampling_prob) and 0 < sampling_prob <= 1):
+    raise ValueError(
+      f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
+    )
+  return float(sampling_prob)
 
 
 def _checked_cohort_size(clients_per_round, population: int) -> int:

@@ -1,0 +1,68 @@
+"""How many clients a round may have when they bring the noise in shares.
+
+The shares of n clients add up to noise that tells n, and so whether a client
+was there. Two public numbers prevent that: the noise that is released is that
+of the largest cohort, whatever n is, and a cohort outside of the bounds is an
+error and no release.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tff_clipping.aggregators import argument_checks
+
+
+def check_cohort_bounds(
+  min_clients_per_round: Any, max_clients_per_round: Any
+) -> tuple[int, int]:
+  """Returns the least and the largest cohort, 0 <= least <= largest.
+
+  Args:
+    min_clients_per_round: What the user passed. 0 allows an empty cohort.
+    max_clients_per_round: What the user passed.
+
+  Raises:
+    TypeError: If one of them is not an integer.
+    ValueError: If one is out of range, or the least is above the largest.
+  """
+  least = argument_checks.check_nonnegative_int(
+    min_clients_per_round, 'min_clients_per_round'
+  )
+  largest = argument_checks.check_positive_int(
+    max_clients_per_round, 'max_clients_per_round'
+  )
+  if least > largest:
+    raise ValueError(
+      '`min_clients_per_round` must be at most `max_clients_per_round`, found '
+      f'{least} and {largest}.'
+    )
+  return least, largest
+
+
+def count_missing_shares(
+  num_clients: tf.Tensor, least: int, largest: int
+) -> tf.Tensor:
+  """Returns how many shares the server has to add, in a graph.
+
+  The graph fails if the cohort is out of bounds.
+
+  Args:
+    num_clients: The clients that took part, an `int32` scalar.
+    least: The least cohort.
+    largest: The largest cohort, whose noise every release has.
+  """
+  checks = [
+    tf.debugging.assert_greater_equal(
+      num_clients,
+      least,
+      message='A cohort below `min_clients_per_round`: nothing is released.',
+    ),
+    tf.debugging.assert_less_equal(
+      num_clients,
+      largest,
+      message='A cohort above `max_clients_per_round`: nothing is released.',
+    ),
+  ]
+  with tf.control_dependencies(checks):
+    return largest - num_clients
