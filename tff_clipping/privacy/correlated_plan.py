@@ -132,14 +132,19 @@ class CorrelatedNoisePlan:
       'min_separation': participation.min_separation,
     }
     if self.target_epsilon is not None:
-      checked['target_epsilon'] = arguments.check_positive(
-        'target_epsilon', self.target_epsilon
+      checked['target_epsilon'] = arguments.check_target_epsilon(
+        self.target_epsilon
       )
     for name, value in checked.items():
       object.__setattr__(self, name, value)
     arguments.warn_of_large_delta(
       self.target_delta, self.num_clients, stacklevel=3
     )
+    if not math.isfinite(self.epsilon):
+      raise ValueError(
+        'The accountant has no finite epsilon for `noise_multiplier` '
+        f'{self.noise_multiplier:g} and `target_delta` {self.target_delta:g}.'
+      )
     if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
       raise ValueError(
         f'`target_epsilon` must be at least the {self.epsilon:.6g} that '
@@ -281,7 +286,7 @@ class CorrelatedNoisePlan:
       TypeError: If an argument is of the wrong kind.
       ValueError: If an argument is out of range, or not a single round fits.
     """
-    target_epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+    target_epsilon = arguments.check_target_epsilon(target_epsilon)
     whole = cls.from_noise_multiplier(
       num_clients=num_clients,
       clients_per_round=clients_per_round,

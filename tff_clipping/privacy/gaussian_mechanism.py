@@ -80,7 +80,7 @@ def gaussian_noise_multiplier(
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range.
   """
-  epsilon = arguments.check_positive('target_epsilon', target_epsilon)
+  epsilon = arguments.check_target_epsilon(target_epsilon)
   log_delta = math.log(arguments.check_target_delta(target_delta))
   low, high = 1.0, 1.0
   while _log_delta(1 / low, epsilon) < log_delta:
