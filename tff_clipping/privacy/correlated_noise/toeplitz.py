@@ -43,8 +43,9 @@ class ToeplitzStrategy(NoiseStrategy):
         that comes in other rounds than 1, b + 1, ... might then change C x by
         more, and only heuristics are known.
 
-    Source: arXiv 2306.08153, Theorem 2 (coefficients that end); arXiv
-    2405.13763, Theorem 2 (coefficients that do not increase).
+    Source: arXiv 2306.08153 (coefficients that end: two rounds of a client have
+    no element of C x in common); arXiv 2405.13763, Theorem 2 (coefficients that
+    do not increase).
     """
     num_rounds = self._check_released(num_rounds)
     column = self.compute_coefficients()[:num_rounds]
