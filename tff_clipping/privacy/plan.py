@@ -5,7 +5,7 @@ import functools
 import importlib.metadata
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import dp_accounting
 
@@ -137,6 +137,9 @@ class PrivacyPlan:
       than `target_epsilon`, or cohorts out of bounds cost all of
       `target_delta`.
   """
+
+  # Whether a round may be run again with another cohort and other noise.
+  allows_new_draws: ClassVar[bool] = True
 
   num_clients: int
   clients_per_round: int

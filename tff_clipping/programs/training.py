@@ -23,6 +23,7 @@ import tree
 
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
+  ChangedReleaseError,
   DamagedLedgerError,
   PrivacyLedger,
 )
@@ -180,6 +181,8 @@ class TrainingProgram:
     except BudgetExhaustedError as e:
       self._evaluate_last(progress, interruption)
       return StopReason.BUDGET_EXHAUSTED, str(e)
+    except ChangedReleaseError as e:
+      raise RoundError(str(e)) from e
     except DamagedLedgerError as e:
       raise storage.StorageError(str(e)) from e
     seconds = time.monotonic() - start
