@@ -68,8 +68,7 @@ class _CanaryProductsFactory(tff.aggregators.UnweightedAggregationFactory):
     """Creates the process for values of `value_type`; see the base class."""
     argument_checks.check_float_leaves(value_type)
     found = sum(
-      math.prod(leaf.shape)
-      for leaf in argument_checks.leaf_types(value_type)
+      math.prod(leaf.shape) for leaf in argument_checks.leaf_types(value_type)
     )
     if found != self._canaries.num_parameters:
       raise ValueError(

@@ -154,9 +154,7 @@ class _CanaryModel(tff.learning.models.VariableModel):
       ]
       return -self._gradient_norm * tf.add_n(products), tf.constant(1)
 
-    loss, num_examples = tf.cond(
-      tf.equal(mark, 0), train_client, train_canary
-    )
+    loss, num_examples = tf.cond(tf.equal(mark, 0), train_client, train_canary)
     return tff.learning.models.BatchOutput(
       loss=loss, predictions=(), num_examples=num_examples
     )

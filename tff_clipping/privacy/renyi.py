@@ -92,3 +92,7 @@ class RenyiRounds:
       self._orders[finite], divergences[finite], epsilon
     )
     return float(delta) if math.isfinite(delta) else 1.0
+
+  def compute_deltas(self, num_rounds: int, epsilons: np.ndarray) -> np.ndarray:
+    """Returns the deltas of `num_rounds` rounds at epsilons, at most 1."""
+    return np.array([self.compute_delta(num_rounds, e) for e in epsilons])

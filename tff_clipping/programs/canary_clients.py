@@ -126,4 +126,3 @@ class CanaryClients:
       )
 
     return tf.cond(is_canary, read_canary, read_client)
-

@@ -86,9 +86,7 @@ class RunAudit:
     """
     self._write(f'release_{round_num:05d}.npy', products)
 
-  def record_model(
-    self, round_num: int, weights: Sequence[np.ndarray]
-  ) -> None:
+  def record_model(self, round_num: int, weights: Sequence[np.ndarray]) -> None:
     """Keeps the model of round 0, or of the last round.
 
     Args:

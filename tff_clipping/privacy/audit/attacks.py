@@ -4,8 +4,8 @@ The releases come as products with the canaries' directions, in the unit of one
 clipped client on the sum: a canary that took part in a round adds 1 to its
 product, and the noise of the plan has the standard deviation z.
 
-Any function of the releases is a valid attack. A better one gives a larger lower
-bound, and one that looks for a certain fault finds it.
+Any function of the releases is a valid attack. A better one gives a larger
+lower bound, and one that looks for a certain fault finds it.
 """
 
 from collections.abc import Mapping

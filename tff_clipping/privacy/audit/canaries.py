@@ -1,4 +1,4 @@
-"""Canaries: directions that no client has, to be looked for in what is released.
+"""Canaries: directions that are looked for in what is released.
 
 A canary is a client whose update points into a direction of its own. The signs
 of a direction are the product of one random vector of signs, the same for all
@@ -66,7 +66,9 @@ class Canaries:
     )
     arguments.check_integer('seed', self.seed, at_least=0, at_most=2**63)
     if not isinstance(self.relation, Relation):
-      raise TypeError(f'`relation` must be a Relation, found {self.relation!r}.')
+      raise TypeError(
+        f'`relation` must be a Relation, found {self.relation!r}.'
+      )
 
   @functools.cached_property
   def is_in(self) -> np.ndarray:
@@ -76,7 +78,7 @@ class Canaries:
 
   @functools.cached_property
   def packed_signs(self) -> np.ndarray:
-    """The random signs, 8 in a byte, 1 for a minus; `uint8` of [ceil(d / 8)]."""
+    """The random signs, 8 in a byte, 1 for a minus; [d / 8], rounded up."""
     rng = np.random.default_rng([self.seed, 1])
     return rng.integers(256, size=-(-self.num_parameters // 8), dtype=np.uint8)
 

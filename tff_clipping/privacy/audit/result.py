@@ -229,9 +229,7 @@ def _judge(
   )
 
 
-def _estimate(
-  taken: np.ndarray, held_out: np.ndarray, delta: float
-) -> float:
+def _estimate(taken: np.ndarray, held_out: np.ndarray, delta: float) -> float:
   """Returns the one-shot estimate, NaN where no normal can be fitted."""
   if min(len(taken), len(held_out)) < 2 or not (
     np.isfinite(taken).all() and np.isfinite(held_out).all()

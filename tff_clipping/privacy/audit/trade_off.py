@@ -18,14 +18,19 @@ import dataclasses
 import numpy as np
 from scipy import optimize, special
 
-from tff_clipping.privacy import accounting, arguments, privacy_loss
+from tff_clipping.privacy import (
+  accounting,
+  arguments,
+  privacy_loss,
+  sampled_gaussian,
+)
 from tff_clipping.privacy.plan import PrivacyPlan
 
 # The epsilons at which a plan's delta is asked for. Any of them is a valid
 # constraint; more of them make the curve tighter.
 _EPSILONS = np.geomspace(0.02, 24, 33)
 
-# The range of mu: from no privacy loss that one could see to epsilons near 1000.
+# The range of mu: from no loss that one could see to epsilons near 1000.
 _LEAST_MU = 1e-9
 _LARGEST_MU = 40.0
 
@@ -86,19 +91,16 @@ def compute_trade_off(plan: PrivacyPlan) -> TradeOff:
     plan: The plan.
   """
   is_paper = plan.sampling == 'paper'
-  deltas = [
-    accounting.compute_delta(
-      num_clients=plan.num_clients,
-      clients_per_round=plan.clients_per_round,
-      num_rounds=plan.num_rounds,
-      noise_multiplier=plan.noise_multiplier,
-      target_epsilon=float(epsilon),
-      sampling='fixed_size' if is_paper else plan.sampling,
-      accountant='pld' if is_paper else plan.accountant,
-    )
-    for epsilon in _EPSILONS
-  ]
-  return TradeOff(_EPSILONS, np.array(deltas))
+  mechanism = sampled_gaussian.SampledGaussian(
+    sampling='fixed_size' if is_paper else plan.sampling,
+    num_clients=plan.num_clients,
+    clients_per_round=plan.clients_per_round,
+    noise_multiplier=plan.noise_multiplier,
+  )
+  rounds = accounting.build_rounds(
+    mechanism, 'pld' if is_paper else plan.accountant
+  )
+  return TradeOff(_EPSILONS, rounds.compute_deltas(plan.num_rounds, _EPSILONS))
 
 
 def compute_gaussian_epsilon(mu: float, delta: float) -> float:
