@@ -147,12 +147,10 @@ class _ClippedSum(tff.aggregators.UnweightedAggregationFactory):
 
 def _dp_mean(plan, **kwargs):
   return aggregators.dp_mean_factory(
-    **dict(
-      clipping_norm=_CLIP,
-      noise_multiplier=plan.noise_multiplier,
-      clients_per_round=plan.clients_per_round,
-      **kwargs,
-    )
+    clipping_norm=_CLIP,
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+    **kwargs,
   )
 
 
