@@ -87,6 +87,11 @@ class AuditResult:
     return max(a.epsilon_lower_bound for a in self.attacks.values())
 
   @property
+  def gaussian_epsilon_lower_bound(self) -> float:
+    """The largest among Gaussian mechanisms, at the confidence."""
+    return max(a.gaussian_epsilon_lower_bound for a in self.attacks.values())
+
+  @property
   def is_refuted(self) -> bool:
     """Whether an attack refutes the plan."""
     return any(a.is_refuted for a in self.attacks.values())
@@ -95,6 +100,7 @@ class AuditResult:
     """Returns the content of an audit.json; what has no number is null."""
     fields: dict[str, Any] = {'note': _NOTE, 'is_refuted': self.is_refuted}
     fields['epsilon_lower_bound'] = self.epsilon_lower_bound
+    fields['gaussian_epsilon_lower_bound'] = self.gaussian_epsilon_lower_bound
     fields.update(dataclasses.asdict(self))
     for attack in fields['attacks'].values():
       for name, value in attack.items():
