@@ -5,14 +5,18 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
+from tff_clipping import aggregators, learning
 from tff_clipping.privacy import PrivacyPlan, Relation, audit
 from tff_clipping.programs import (
   canary_clients,
   client_sampling,
   client_store,
   run_audit,
+  training,
 )
+from tff_clipping.programs.checkpoints import Checkpoints
 
 
 def _plan(sampling='poisson', num_clients=300, noise_multiplier=1.0):
@@ -155,3 +159,74 @@ def test_missing_release_raises(tmp_path):
   run.record_release(2, np.zeros(256))
   with pytest.raises(ValueError, match=r'found those of \[2\]'):
     run.write()
+
+
+def _model_fn():
+  inputs = tf.keras.Input((15,))
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, tf.keras.layers.Dense(4)(inputs)),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec={
+      'x': tf.TensorSpec([None, 15]),
+      'y': tf.TensorSpec([None], tf.int32),
+    },
+  )
+
+
+@pytest.mark.parametrize('has_noise', [True, False])
+def test_training_program_is_audited(tmp_path, has_noise):
+  # 64 parameters, 64 canaries and 8 clients, two rounds of half of them.
+  rng = np.random.default_rng(3)
+  store = client_store.write_client_store(
+    tmp_path / 'clients',
+    'test',
+    examples=dict(
+      x=rng.normal(size=[16, 15]).astype(np.float32),
+      y=rng.integers(4, size=16).astype(np.int32),
+    ),
+    partition=np.split(np.arange(16), 8),
+  )
+  plan = PrivacyPlan(
+    num_clients=72,
+    clients_per_round=36,
+    num_rounds=2,
+    target_delta=1e-3,
+    noise_multiplier=20.0,
+  )
+  canaries = audit.Canaries(num_canaries=64, num_parameters=64, seed=0)
+  run = run_audit.RunAudit(
+    tmp_path / 'audit',
+    plan=plan,
+    canaries=canaries,
+    release_unit=0.5 / plan.clients_per_round,
+  )
+  process = learning.build_fed_avg(
+    learning.add_canaries(_model_fn, canaries, gradient_norm=250.0),
+    local_steps=2,
+    batch_size=2,
+    client_learning_rate=0.1,
+    model_aggregator=aggregators.add_canary_products(
+      aggregators.dp_mean_factory(
+        clipping_norm=0.5,
+        noise_multiplier=plan.noise_multiplier if has_noise else 1e-6,
+        clients_per_round=plan.clients_per_round,
+      ),
+      canaries,
+    ),
+    client_store=canary_clients.CanaryClients(store, canaries),
+  )
+  result = training.TrainingProgram(
+    process=process,
+    sampler=run.build_sampler(store.client_ids, seed=1),
+    num_rounds=2,
+    evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
+    checkpoints=Checkpoints(tmp_path / 'checkpoints', keep=1),
+    run_audit=run,
+  ).run()
+  run.record_model(
+    result.round_num, process.get_model_weights(result.state).trainable
+  )
+  found = run.write(confidence=0.999)
+  assert found.num_releases == 2
+  assert list(found.attacks)[-1] == 'final_model'
+  assert found.is_refuted != has_noise
