@@ -1,4 +1,4 @@
-"""Rounds on several machines: what there is without Ray being installed."""
+"""Sets the context of a cluster; looks first whether there is one, and Ray."""
 
 import importlib.util
 import os
@@ -7,19 +7,17 @@ from collections.abc import Sequence
 
 import tensorflow_federated as tff
 
+from tff_clipping.runtime.ray.cluster_error import ClusterError
+
 _CONNECT_SECONDS = 5.0
 
 # Read by Ray when it is imported. Nothing is sent to Ray's makers, and nothing
-# is printed: what a user must know, `ray_workers` says in one line.
+# is printed: what a user must know, `worker_pool` says in one line.
 _QUIET = {
   'RAY_USAGE_STATS_ENABLED': '0',
   'RAY_DEDUP_LOGS_SKIP_REGEX': '.*',
   'RAY_BACKEND_LOG_LEVEL': 'fatal',
 }
-
-
-class ClusterError(RuntimeError):
-  """The cluster cannot run a round; the message says why, and what to do."""
 
 
 def set_ray_context(
@@ -60,9 +58,9 @@ def set_ray_context(
     os.environ.setdefault('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
   for name, value in _QUIET.items():
     os.environ.setdefault(name, value)
-  from tff_clipping.runtime import ray_context
+  from tff_clipping.runtime.ray.context import RayContext
 
-  context = ray_context.RayContext(
+  context = RayContext(
     address=address,
     num_workers=num_workers,
     threads_per_worker=threads_per_worker,

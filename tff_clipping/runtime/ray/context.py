@@ -21,13 +21,14 @@ from collections.abc import Sequence
 import ray
 import tensorflow_federated as tff
 
-from tff_clipping.runtime import ray_session, shards
-from tff_clipping.runtime.cluster import ClusterError
+from tff_clipping.runtime import shards
 from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import MapReduceRound
-from tff_clipping.runtime.ray_round import ShardRun
-from tff_clipping.runtime.ray_worker import MAX_COMPUTATIONS
-from tff_clipping.runtime.ray_workers import WorkerPool
+from tff_clipping.runtime.ray import connection
+from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray.shard_run import ShardRun
+from tff_clipping.runtime.ray.shard_worker import MAX_COMPUTATIONS
+from tff_clipping.runtime.ray.worker_pool import WorkerPool
 from tff_clipping.runtime.tensorflow_computation import (
   TensorFlowComputation,
   portable,
@@ -113,7 +114,7 @@ class RayContext(tff.framework.SyncContext):
     )
     self._is_closed = False
     with contextlib.ExitStack() as stack:
-      stack.enter_context(ray_session.connect(address, num_cpus=num_cpus))
+      stack.enter_context(connection.connect(address, num_cpus=num_cpus))
       self._pool = WorkerPool(
         num_workers=num_workers,
         threads_per_worker=threads_per_worker,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import ray
 
-from tff_clipping.runtime.cluster import ClusterError
 from tff_clipping.runtime.in_process import ClientError
-from tff_clipping.runtime.ray_worker import ShardResult
-from tff_clipping.runtime.ray_workers import WorkerHandle, WorkerPool
+from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray.shard_worker import ShardResult
+from tff_clipping.runtime.ray.worker_pool import WorkerHandle, WorkerPool
 
 _WAIT_SECONDS = 1.0
 # A shard that has ended so many workers would end all others too.

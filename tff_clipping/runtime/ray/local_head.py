@@ -1,6 +1,6 @@
 """A Ray for one program on this machine, which ends when that program does.
 
-  python tff_clipping/runtime/ray_head.py NUM_CPUS
+  python tff_clipping/runtime/ray/local_head.py NUM_CPUS
 
 Prints its address, and ends with the standard input, so also when the program
 is killed. A process of its own, because Ray forks when it starts, which may

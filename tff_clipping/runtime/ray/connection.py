@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import ray
 
-from tff_clipping.runtime.cluster import ClusterError
+from tff_clipping.runtime.ray.cluster_error import ClusterError
 
-_HEAD = pathlib.Path(__file__).with_name('ray_head.py')
+_HEAD = pathlib.Path(__file__).with_name('local_head.py')
 _END_SECONDS = 30.0
 
 
@@ -57,7 +57,7 @@ def connect(address: str | None, *, num_cpus: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_head(num_cpus: int) -> Iterator[str]:
-  """Yields the address of a Ray of this program's own; see `ray_head`."""
+  """Yields the address of a Ray of this program's own; see `local_head`."""
   if ray.util.get_node_ip_address() != '127.0.0.1':
     raise ClusterError(
       'Ray was imported before it was known that it is to stay on this '

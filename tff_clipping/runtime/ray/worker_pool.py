@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import ray
 
-from tff_clipping.runtime import ray_worker
-from tff_clipping.runtime.cluster import ClusterError
+from tff_clipping.runtime.ray import shard_worker
+from tff_clipping.runtime.ray.cluster_error import ClusterError
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class WorkerHandle:
   """
 
   actor: ray.actor.ActorHandle
-  greeting: ray_worker.Greeting | None = None
+  greeting: shard_worker.Greeting | None = None
   node: str = ''
   _ping: ray.ObjectRef | None = None
   _last_ping: float = 0.0
@@ -214,7 +214,7 @@ class WorkerPool:
           node_id, soft=False
         )
       )
-    actor = ray.remote(**options)(ray_worker.Worker).remote(self._threads)
+    actor = ray.remote(**options)(shard_worker.Worker).remote(self._threads)
     greeting = actor.greet.remote(self._required_paths)
     self._starting[greeting] = WorkerHandle(actor)
 
@@ -260,7 +260,7 @@ class WorkerPool:
     lacking = [w for w in self.warm if w.greeting.missing_paths]
     if lacking:
       raise ClusterError(_missing_paths_text(lacking))
-    here = ray_worker.versions()
+    here = shard_worker.versions()
     for worker in self.warm:
       differences = [
         f'{name} {version} (here {here[name]})'

@@ -229,14 +229,14 @@ def test_a_lost_spare_is_replaced(context, caplog):
 
 def test_a_slow_client_is_not_taken_for_a_lost_worker(context, tmp_path):
   # Imports Ray, which `set_ray_context` must be the first to do.
-  from tff_clipping.runtime import ray_workers
+  from tff_clipping.runtime.ray import worker_pool
 
   tff.framework.set_default_context(context)
   _wait_for_spare(context)
   workers = context.workers
   start = time.monotonic()
-  _slow_sum(tmp_path, seconds=ray_workers.SILENCE_SECONDS + 3)([1.0])
-  assert time.monotonic() - start > ray_workers.SILENCE_SECONDS
+  _slow_sum(tmp_path, seconds=worker_pool.SILENCE_SECONDS + 3)([1.0])
+  assert time.monotonic() - start > worker_pool.SILENCE_SECONDS
   assert context.last_round.num_repeated == 0
   assert context.workers == workers
 
