@@ -16,7 +16,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ray
 import tensorflow_federated as tff
@@ -33,6 +33,9 @@ from tff_clipping.runtime.tensorflow_computation import (
   TensorFlowComputation,
   portable,
 )
+
+# Between two looks at whether Ray still answers.
+_WATCH_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,18 +112,17 @@ class RayContext(tff.framework.SyncContext):
     self._keys = itertools.count()
     self._rounds = itertools.count()
     self._last_round = None
-    self._thread = concurrent.futures.ThreadPoolExecutor(
-      1, thread_name_prefix='ray'
-    )
     self._is_closed = False
     with contextlib.ExitStack() as stack:
-      stack.enter_context(connection.connect(address, num_cpus=num_cpus))
+      self._connection = stack.enter_context(
+        connection.connect(address, num_cpus=num_cpus)
+      )
       self._pool = WorkerPool(
         num_workers=num_workers,
         threads_per_worker=threads_per_worker,
         required_paths=paths,
       )
-      stack.callback(self._pool.close)
+      stack.callback(self._connection.close, self._pool.close)
       self._open = stack.pop_all()
     self._num_shards = num_shards or self._pool.size
     atexit.register(self.close)
@@ -171,16 +173,22 @@ class RayContext(tff.framework.SyncContext):
     clients = [[portable(leaf) for leaf in client] for client in clients]
     stop = threading.Event()
     # Not in the main thread: Ray does not let through what a signal's handler
-    # raises in the midst of its work.
-    result = self._thread.submit(
-      self._run_round, comp, compiled, server, clients, stop
-    )
+    # raises in the midst of its work, nor does it come back where it is lost.
+    result = _in_thread(self._run_round, comp, compiled, server, clients, stop)
     try:
-      return result.result()
+      return self._wait(result)
     except BaseException:
       stop.set()
-      concurrent.futures.wait([result])
+      with contextlib.suppress(Exception):
+        self._wait(result)
       raise
+
+  def _wait(self, result: concurrent.futures.Future):
+    """Returns the result of a round, or raises if Ray does not answer."""
+    while not result.done():
+      self._connection.check()
+      concurrent.futures.wait([result], _WATCH_SECONDS)
+    return result.result()
 
   def _run_round(
     self,
@@ -193,8 +201,10 @@ class RayContext(tff.framework.SyncContext):
     """Returns what `comp`, which is `compiled`, makes of its argument."""
     start = time.time()
     round_num = next(self._rounds)
-    key, computation = self._computation(comp)
-    broadcast = ray.put(compiled.prepare(server))
+    prepared = compiled.prepare(server)
+    with self._connection.call():
+      key, computation = self._computation(comp)
+      broadcast = ray.put(prepared)
 
     def submit(actor: ray.actor.ActorHandle, shard: range) -> ray.ObjectRef:
       return actor.run.remote(
@@ -212,6 +222,7 @@ class RayContext(tff.framework.SyncContext):
       round_num,
       shards.split(len(clients), self._num_shards),
       submit,
+      self._connection,
       stop,
     )
     accumulator, started, ended = None, [], []
@@ -251,6 +262,20 @@ class RayContext(tff.framework.SyncContext):
       _, (key, _) = self._computations.popitem(last=False)
       self._pool.remove_computation(key)
     return sent
+
+
+def _in_thread(function: Callable, *args) -> concurrent.futures.Future:
+  """Runs a function in a thread that does not keep the program from ending."""
+  future = concurrent.futures.Future()
+
+  def run():
+    try:
+      future.set_result(function(*args))
+    except BaseException as e:
+      future.set_exception(e)
+
+  threading.Thread(target=run, name='ray', daemon=True).start()
+  return future
 
 
 def _num_local_cpus() -> int:
