@@ -135,6 +135,17 @@ def test_client_values_of_all_kinds(context):
   np.testing.assert_array_equal(result, [36 + 4 + 3, 36 + 4 + 1.5])
 
 
+def test_what_has_no_map_reduce_form_runs_in_the_program(context):
+  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+  def comp(values):
+    return values, tff.federated_sum(values)
+
+  tff.framework.set_default_context(context)
+  found = comp(_FLOATS)
+  runtime.set_default_context()
+  assert found == comp(_FLOATS)
+
+
 def test_no_clients_and_fewer_than_shards(context):
   tff.framework.set_default_context(context)
   comp = _secure_sum()

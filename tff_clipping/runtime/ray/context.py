@@ -13,6 +13,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
+import numbers
 import os
 import threading
 import time
@@ -29,10 +30,7 @@ from tff_clipping.runtime.ray.cluster_error import ClusterError
 from tff_clipping.runtime.ray.shard_run import ShardRun
 from tff_clipping.runtime.ray.shard_worker import MAX_COMPUTATIONS
 from tff_clipping.runtime.ray.worker_pool import WorkerPool
-from tff_clipping.runtime.tensorflow_computation import (
-  TensorFlowComputation,
-  portable,
-)
+from tff_clipping.runtime.tensorflow_computation import portable
 
 # Between two looks at whether Ray still answers.
 _WATCH_SECONDS = 1.0
@@ -67,6 +65,7 @@ class RayContext(tff.framework.SyncContext):
     threads_per_worker: int = 1,
     num_shards: int | None = None,
     required_paths: Sequence[str | os.PathLike] = (),
+    max_client_seconds: float = 3600.0,
   ):
     """Connects to a cluster, and starts the workers.
 
@@ -83,9 +82,13 @@ class RayContext(tff.framework.SyncContext):
         decides about the bits; `None` is the number of workers.
       required_paths: Files or folders, such as client stores, that each node
         must have.
+      max_client_seconds: How long a client may work. A worker in which one
+        takes longer, such as one that reads from a network disk that is gone,
+        is given up, and the clients are run again in another one. `math.inf`
+        is no limit.
 
     Raises:
-      TypeError: If a number is not an integer.
+      TypeError: If a number is of another kind.
       ValueError: If a number is not positive, or a path is not absolute.
       ClusterError: If there is no such cluster, it has no room for the workers,
         has other versions of TensorFlow, TFF, NumPy, Python or this package, or
@@ -97,6 +100,16 @@ class RayContext(tff.framework.SyncContext):
     ).items():
       if value is not None:
         shards.check_count(name, value)
+    if isinstance(max_client_seconds, bool) or not isinstance(
+      max_client_seconds, numbers.Real
+    ):
+      raise TypeError(
+        f'`max_client_seconds` must be a number, found {max_client_seconds!r}.'
+      )
+    if not max_client_seconds > 0:
+      raise ValueError(
+        f'`max_client_seconds` must be positive, found {max_client_seconds}.'
+      )
     paths = [os.fspath(path) for path in required_paths]
     for path in paths:
       if not os.path.isabs(path):
@@ -121,6 +134,7 @@ class RayContext(tff.framework.SyncContext):
         num_workers=num_workers,
         threads_per_worker=threads_per_worker,
         required_paths=paths,
+        max_client_seconds=max_client_seconds,
       )
       stack.callback(self._connection.close, self._pool.close)
       self._open = stack.pop_all()
@@ -158,14 +172,14 @@ class RayContext(tff.framework.SyncContext):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
     Raises:
-      UnsupportedComputationError: If `comp` has no MapReduce form.
+      UnsupportedComputationError: If nothing here runs a part of `comp`.
       ClientError: If the work of a client fails.
       ClusterError: If no worker is left that could run the clients.
     """
     if self._is_closed:
       raise ClusterError('The context is closed: no cluster runs it any more.')
     compiled = self._server.compile(comp)
-    if isinstance(compiled, TensorFlowComputation):
+    if not isinstance(compiled, MapReduceRound):
       return self._server.invoke(comp, arg)
     server, clients = compiled.split_argument(arg)
     if not clients:

@@ -63,6 +63,8 @@ def wait(num_cpus: str, errors: str) -> None:
 def run(num_cpus: str, folder: str) -> None:
   """Runs Ray until the standard input ends."""
   os.environ['RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'] = '0'
+  # What TensorFlow writes in the workers, and leaves where they are killed.
+  os.environ['TMPDIR'] = folder
   import ray
 
   group = str(os.getpid())

@@ -27,6 +27,7 @@ def set_ray_context(
   threads_per_worker: int = 1,
   num_shards: int | None = None,
   required_paths: Sequence[str | os.PathLike] = (),
+  max_client_seconds: float = 3600.0,
 ):
   """Makes a `RayContext` the one that runs every TFF computation.
 
@@ -36,6 +37,8 @@ def set_ray_context(
     threads_per_worker: The clients that work at the same time in each.
     num_shards: The number of parts in which the clients are added up.
     required_paths: What each node must be able to read.
+    max_client_seconds: How long a client may work before its worker is given
+      up.
 
   Returns:
     The context. Close it, or use it in a `with` statement, when the last
@@ -43,7 +46,7 @@ def set_ray_context(
 
   Raises:
     ModuleNotFoundError: If Ray is not installed.
-    TypeError: If a number is not an integer.
+    TypeError: If a number is of another kind.
     ValueError: If an argument is out of range.
     ClusterError: If there is no such cluster, or it cannot run the rounds.
   """
@@ -66,6 +69,7 @@ def set_ray_context(
     threads_per_worker=threads_per_worker,
     num_shards=num_shards,
     required_paths=required_paths,
+    max_client_seconds=max_client_seconds,
   )
   tff.framework.set_default_context(context)
   return context
