@@ -153,7 +153,7 @@ def test_every_kind_of_aggregation():
     4,
     248,
   )
-  with pytest.raises(ValueError, match='from 0 to 9'):
+  with pytest.raises(runtime.ClientError, match='Client 0 .* from 0 to 9'):
     comp([1.0], [1.0], [10])
 
 

@@ -21,12 +21,6 @@ from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 # Runs a function on what each client has; returns what it has given, in order.
 RunClients = Callable[[Callable, Sequence], list]
 
-_SECURE_SUMS = {
-  'federated_secure_sum': 'max_input',
-  'federated_secure_sum_bitwidth': 'bitwidth',
-  'federated_secure_modular_sum': 'modulus',
-}
-
 
 class UnsupportedComputationError(TypeError):
   """No part of this runtime runs the computation."""
@@ -68,9 +62,7 @@ class InterpretedComputation:
       elif isinstance(block, tff.framework.Data):
         raise _unsupported('it has data of a kind that is unknown here')
       elif isinstance(block, tff.framework.Intrinsic):
-        if block.uri not in _SECURE_SUMS and not hasattr(
-          _Run, block.uri.removeprefix('_')
-        ):
+        if not hasattr(_Run, block.uri):
           raise _unsupported(f'it uses {block.uri!r}')
     if tff.types.contains(
       self._type.parameter or tff.to_type(()),
@@ -160,10 +152,7 @@ class _Run:
     if isinstance(block, f.Literal):
       return np.asarray(block.value)
     if isinstance(block, f.Intrinsic):
-      if block.uri in _SECURE_SUMS:
-        intrinsic = functools.partial(self._secure_sum, block.uri)
-      else:
-        intrinsic = getattr(self, block.uri)
+      intrinsic = getattr(self, block.uri)
       if not isinstance(block.type_signature, tff.FunctionType):
         return intrinsic(block.type_signature)
       return functools.partial(intrinsic, block.type_signature)
@@ -256,6 +245,15 @@ class _Run:
   def federated_max(self, type_spec, value):
     return self._extreme(np.maximum, type_spec, value)
 
+  def federated_secure_sum(self, type_spec, argument):
+    return self._secure_sum('max_input', type_spec, argument)
+
+  def federated_secure_sum_bitwidth(self, type_spec, argument):
+    return self._secure_sum('bitwidth', type_spec, argument)
+
+  def federated_secure_modular_sum(self, type_spec, argument):
+    return self._secure_sum('modulus', type_spec, argument)
+
   def federated_select(self, type_spec, argument):
     """Returns for each client what it has selected, as a list of elements."""
     del type_spec
@@ -313,20 +311,24 @@ class _Run:
       *argument,
     )
 
-  def _secure_sum(self, uri, type_spec, argument):
-    value_type, bounds_type = (
-      type_spec.parameter[0].member,
-      type_spec.parameter[1],
-    )
+  def _secure_sum(self, kind: str, type_spec, argument):
+    value_type, bounds_type = type_spec.parameter
+    value_type = value_type.member
     value, bounds = argument
     secure_sum = SecureSum(
-      _SECURE_SUMS[uri], value_type, _leaves(bounds, bounds_type), bounds_type
+      kind, value_type, _leaves(bounds, bounds_type), bounds_type
     )
-    total = secure_sum.zero()
-    for client in self._each(value):
+
+    def contribute(client):
       contribution = _leaves(client, value_type)
       secure_sum.check(contribution)
-      total = secure_sum.add(total, contribution)
+      return contribution
+
+    total = functools.reduce(
+      secure_sum.add,
+      self._run_clients(contribute, self._each(value)),
+      secure_sum.zero(),
+    )
     return _nested(iter(total), value_type)
 
   def _run_graph(self, block, argument):

@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 _ROOT = pathlib.Path(__file__).parents[3]
 # What the command line of each part has in it.
 _PARTS = {
-  'raylet': r'/raylet\0',
-  'gcs': r'/gcs_server\0',
+  'raylet': r'^[^\0]*/raylet\0',
+  'gcs': r'^[^\0]*/gcs_server\0',
   'what_started_ray': r'local_head\.py\0run\0',
   'what_waits_for_it': r'local_head\.py\0\d',
 }
@@ -34,7 +34,8 @@ _PARTS = {
   [
     ('raylet', signal.SIGSTOP, 'has not answered for 60 seconds'),
     ('raylet', signal.SIGKILL, 'Ray on this machine has ended'),
-    ('gcs', signal.SIGKILL, 'Ray on this machine has ended'),
+    # Ray ends the program and what started it at the same time.
+    ('gcs', signal.SIGKILL, ''),
     ('what_started_ray', signal.SIGKILL, 'Ray on this machine has ended'),
     ('what_waits_for_it', signal.SIGKILL, ''),
   ],
