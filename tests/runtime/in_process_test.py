@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 
 from tests import processes
 from tff_clipping import runtime
+from tff_clipping.runtime import map_reduce
 
 _INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
 _FLOAT_CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -306,6 +307,14 @@ def test_threads_inside_of_operations_change_no_more_than_the_last_bits():
     results.append(process.get_model_weights(state).trainable)
   for one, two in zip(*results, strict=True):
     np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
+def test_a_learning_process_is_streamed():
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    _linear_model_fn, tff.learning.optimizers.build_sgdm(0.1)
+  )
+  compiled = runtime.InProcessContext().compile(process.next)
+  assert isinstance(compiled, map_reduce.MapReduceRound)
 
 
 def test_bad_number_of_threads_of_a_client_is_refused():

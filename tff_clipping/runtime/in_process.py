@@ -10,6 +10,7 @@ import collections
 import concurrent.futures
 import contextlib
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 
@@ -23,6 +24,8 @@ from tff_clipping.runtime.map_reduce import (
   NoMapReduceFormError,
 )
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
+
+_LOG = logging.getLogger(__name__)
 
 # Compiled computations are kept; a program has a few, a test suite has many.
 _MAX_COMPILED = 64
@@ -124,7 +127,8 @@ class InProcessContext(tff.framework.SyncContext):
       return TensorFlowComputation(comp, intra_op_threads=self._num_threads)
     try:
       return MapReduceRound(comp, threads_per_client=self._threads_per_client)
-    except NoMapReduceFormError:
+    except NoMapReduceFormError as e:
+      _LOG.info('A computation has no MapReduce form, and needs memory: %s', e)
       return InterpretedComputation(
         comp, threads_per_client=self._threads_per_client
       )
