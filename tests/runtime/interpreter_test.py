@@ -121,6 +121,33 @@ def test_select():
     comp(model, [keys[0], np.array([0, 4], np.int32)])
 
 
+def test_select_of_strings():
+  @tff.tensorflow.computation(tff.TensorType(np.str_, [3]), np.int32)
+  def pick(words, key):
+    return tf.gather(words, key)
+
+  @tff.tensorflow.computation(tff.SequenceType(np.str_))
+  def join(words):
+    return words.reduce('', lambda a, b: tf.strings.join([a, b]))
+
+  @tff.tensorflow.computation
+  def num_keys():
+    return 3
+
+  @tff.federated_computation(
+    tff.FederatedType(tff.TensorType(np.str_, [3]), tff.SERVER),
+    tff.FederatedType(tff.TensorType(np.int32, [2]), tff.CLIENTS),
+  )
+  def comp(words, keys):
+    max_key = tff.federated_eval(num_keys, tff.SERVER)
+    return tff.federated_map(
+      join, tff.federated_select(keys, max_key, words, pick)
+    )
+
+  keys = [np.array(k, np.int32) for k in ([2, 0], [1, 1])]
+  assert comp(['a', 'b\0', 'c'], keys) == [b'ca', b'b\0b\0']
+
+
 def test_every_kind_of_aggregation():
   @tff.federated_computation(_FLOATS, _FLOATS, _INTS)
   def comp(floats, weights, ints):

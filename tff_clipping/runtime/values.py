@@ -200,12 +200,12 @@ def dataset_of_rows(
   joined = None
   # A data set for each run of elements of the same shapes.
   for _, run in itertools.groupby(
-    rows, key=lambda row: [leaf.shape for leaf in row]
+    rows, key=lambda row: [np.shape(leaf) for leaf in row]
   ):
     columns = zip(*run, strict=True)
     dataset = tf.data.Dataset.from_tensor_slices(
       tuple(
-        tf.constant(np.stack(column), tf.as_dtype(t.dtype))
+        _stacked(column, tf.as_dtype(t.dtype))
         for column, t in zip(columns, flat_types, strict=True)
       )
     )
@@ -352,6 +352,14 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     for i, element in enumerate(value)
   ]
   return dataset_of_rows(rows, element_type)
+
+
+def _stacked(column: Sequence, dtype: tf.DType) -> tf.Tensor:
+  """Returns values of one shape as a tensor."""
+  array_dtype = object if dtype == tf.string else None
+  return tf.constant(
+    np.stack([np.asarray(value, array_dtype) for value in column]), dtype
+  )
 
 
 def _tensor_types(type_spec: tff.Type) -> list[tff.TensorType]:

@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import logging
 import os
-import pathlib
 import subprocess
 import sys
 import threading
@@ -14,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import ray
 
+from tff_clipping.runtime.ray import local_head
 from tff_clipping.runtime.ray.cluster_error import ClusterError
 
-_HEAD = pathlib.Path(__file__).with_name('local_head.py')
 # A call takes milliseconds, and that for the sum of a very large model seconds.
 CALL_SECONDS = 60.0
 _END_SECONDS = 30.0
@@ -129,7 +128,7 @@ def _own_head(num_cpus: int, connection: Connection) -> Iterator[str]:
     )
   errors = os.dup(2)
   process = subprocess.Popen(
-    [sys.executable, str(_HEAD), str(num_cpus), str(errors)],
+    [sys.executable, local_head.__file__, str(num_cpus), str(errors)],
     pass_fds=[errors],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
@@ -153,7 +152,7 @@ def _own_head(num_cpus: int, connection: Connection) -> Iterator[str]:
     # still connected would end with it: then it ends after the program.
     if not connection.is_lost:
       try:
-        process.communicate(timeout=_END_SECONDS)
+        process.communicate(local_head.END, timeout=_END_SECONDS)
       except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

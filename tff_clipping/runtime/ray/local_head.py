@@ -26,10 +26,14 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 
+# What a program says that ends by itself, and not because Ray is lost.
+END = 'end'
 _LOOPBACK = '127.0.0.1'
 _LOST = b'Error: Ray on this machine has ended, which ends the program.\n'
 _END_SECONDS = 20.0
+_LAST_SECONDS = 3.0
 
 
 def wait(num_cpus: str, errors: str) -> None:
@@ -45,16 +49,21 @@ def wait(num_cpus: str, errors: str) -> None:
     # A group of processes with all that Ray starts.
     start_new_session=True,
   )
-  has_ended = threading.Event()
+  is_over = threading.Event()
 
-  def end_head():
-    has_ended.set()
-    _kill(head.pid)
+  def end_head(word: str) -> None:
+    if word != END:
+      # Where Ray has ended the program, it ends what has started it as well.
+      with contextlib.suppress(subprocess.TimeoutExpired):
+        head.wait(_LAST_SECONDS)
+    if head.poll() is None:
+      is_over.set()
+      _kill(head.pid)
 
   _when_input_ends(end_head)
   try:
     head.wait()
-    if not has_ended.is_set():
+    if not is_over.is_set():
       os.write(int(errors), _LOST)
   finally:
     end(head.pid, folder)
@@ -70,7 +79,7 @@ def run(num_cpus: str, folder: str) -> None:
   group = str(os.getpid())
   _when_input_ends(
     # This process is of the group too.
-    lambda: subprocess.Popen(
+    lambda _: subprocess.Popen(
       [sys.executable, __file__, 'end', group, folder], start_new_session=True
     )
   )
@@ -98,12 +107,11 @@ def end(group: int | str, folder: str) -> None:
     time.sleep(0.1)
 
 
-def _when_input_ends(action) -> None:
-  """Does something, in a thread, when the standard input ends."""
+def _when_input_ends(action: Callable[[str], object]) -> None:
+  """Does something, in a thread, with what the standard input has said."""
 
   def read_and_act():
-    sys.stdin.read()
-    action()
+    action(sys.stdin.read())
 
   threading.Thread(target=read_and_act, daemon=True).start()
 
