@@ -97,8 +97,7 @@ def run_file(root: str, path: str, context: str, names: str) -> None:
 
   flags.FLAGS(['tff_tests', f'--checkout={root}'])
   module = importlib.import_module(_module_name(pathlib.Path(path)))
-  # As one of TFF's files sets it, and with the secure sums, which TFF has in its
-  # test contexts alone.
+  # As the files of TFF set it, with one client where no argument says how many.
   tff.backends.test.set_sync_test_cpp_execution_context(default_num_clients=1)
   if context == _IN_PROCESS:
     runtime.set_default_context()
