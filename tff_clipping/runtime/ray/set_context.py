@@ -1,4 +1,4 @@
-"""Rounds on several machines: what there is without Ray being installed."""
+"""Sets the context of a cluster; looks first whether there is one, and Ray."""
 
 import importlib.util
 import os
@@ -7,19 +7,17 @@ from collections.abc import Sequence
 
 import tensorflow_federated as tff
 
+from tff_clipping.runtime.ray.cluster_error import ClusterError
+
 _CONNECT_SECONDS = 5.0
 
 # Read by Ray when it is imported. Nothing is sent to Ray's makers, and nothing
-# is printed: what a user must know, `ray_workers` says in one line.
+# is printed: what a user must know, `worker_pool` says in one line.
 _QUIET = {
   'RAY_USAGE_STATS_ENABLED': '0',
   'RAY_DEDUP_LOGS_SKIP_REGEX': '.*',
   'RAY_BACKEND_LOG_LEVEL': 'fatal',
 }
-
-
-class ClusterError(RuntimeError):
-  """The cluster cannot run a round; the message says why, and what to do."""
 
 
 def set_ray_context(
@@ -29,6 +27,7 @@ def set_ray_context(
   threads_per_worker: int = 1,
   num_shards: int | None = None,
   required_paths: Sequence[str | os.PathLike] = (),
+  max_client_seconds: float = 3600.0,
 ):
   """Makes a `RayContext` the one that runs every TFF computation.
 
@@ -38,6 +37,8 @@ def set_ray_context(
     threads_per_worker: The clients that work at the same time in each.
     num_shards: The number of parts in which the clients are added up.
     required_paths: What each node must be able to read.
+    max_client_seconds: How long a client may work before its worker is given
+      up.
 
   Returns:
     The context. Close it, or use it in a `with` statement, when the last
@@ -45,7 +46,7 @@ def set_ray_context(
 
   Raises:
     ModuleNotFoundError: If Ray is not installed.
-    TypeError: If a number is not an integer.
+    TypeError: If a number is of another kind.
     ValueError: If an argument is out of range.
     ClusterError: If there is no such cluster, or it cannot run the rounds.
   """
@@ -60,14 +61,15 @@ def set_ray_context(
     os.environ.setdefault('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
   for name, value in _QUIET.items():
     os.environ.setdefault(name, value)
-  from tff_clipping.runtime import ray_context
+  from tff_clipping.runtime.ray.context import RayContext
 
-  context = ray_context.RayContext(
+  context = RayContext(
     address=address,
     num_workers=num_workers,
     threads_per_worker=threads_per_worker,
     num_shards=num_shards,
     required_paths=required_paths,
+    max_client_seconds=max_client_seconds,
   )
   tff.framework.set_default_context(context)
   return context

@@ -48,6 +48,15 @@ def test_bad_counts_are_refused(name, value, error):
     runtime.set_ray_context(**{name: value})
 
 
+@pytest.mark.parametrize(
+  ('value', 'error'),
+  [(0, ValueError), (float('nan'), ValueError), ('1', TypeError)],
+)
+def test_a_bad_limit_of_a_client_is_refused(value, error):
+  with pytest.raises(error, match='`max_client_seconds`'):
+    runtime.set_ray_context(max_client_seconds=value)
+
+
 def test_a_relative_path_is_refused():
   with pytest.raises(ValueError, match='`required_paths` must be absolute'):
     runtime.set_ray_context(required_paths=['store'])

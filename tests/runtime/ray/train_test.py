@@ -17,7 +17,7 @@ from tests import processes
 # One Ray at a time: several are slow to start.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 
-_ROOT = pathlib.Path(__file__).parent.parent.parent
+_ROOT = pathlib.Path(__file__).parents[3]
 
 _FLAGS = {
   'task': 'embedded_digits',

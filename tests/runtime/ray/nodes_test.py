@@ -11,13 +11,13 @@ import pytest
 # One Ray at a time: several are slow to start.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 
-_ROOT = pathlib.Path(__file__).parent.parent.parent
+_ROOT = pathlib.Path(__file__).parents[3]
 
 
 def _run(scenario, folder):
-  """Returns what `ray_nodes` prints of a scenario."""
+  """Returns what `nodes` prints of a scenario."""
   result = subprocess.run(
-    [sys.executable, '-m', 'tests.runtime.ray_nodes', scenario, folder],
+    [sys.executable, '-m', 'tests.runtime.ray.nodes', scenario, folder],
     cwd=_ROOT,
     capture_output=True,
     text=True,

@@ -1,6 +1,6 @@
 """Rounds on a cluster of several nodes, which are raylets of this machine.
 
-  python -m tests.runtime.ray_nodes SCENARIO FOLDER
+  python -m tests.runtime.ray.nodes SCENARIO FOLDER
 
 Prints what has happened as JSON, a line each. A program of its own, since Ray
 is told when it is imported to stay on the loopback interface.

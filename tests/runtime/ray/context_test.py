@@ -135,6 +135,17 @@ def test_client_values_of_all_kinds(context):
   np.testing.assert_array_equal(result, [36 + 4 + 3, 36 + 4 + 1.5])
 
 
+def test_what_has_no_map_reduce_form_runs_in_the_program(context):
+  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+  def comp(values):
+    return values, tff.federated_sum(values)
+
+  tff.framework.set_default_context(context)
+  found = comp(_FLOATS)
+  runtime.set_default_context()
+  assert found == comp(_FLOATS)
+
+
 def test_no_clients_and_fewer_than_shards(context):
   tff.framework.set_default_context(context)
   comp = _secure_sum()
@@ -229,14 +240,14 @@ def test_a_lost_spare_is_replaced(context, caplog):
 
 def test_a_slow_client_is_not_taken_for_a_lost_worker(context, tmp_path):
   # Imports Ray, which `set_ray_context` must be the first to do.
-  from tff_clipping.runtime import ray_workers
+  from tff_clipping.runtime.ray import worker_pool
 
   tff.framework.set_default_context(context)
   _wait_for_spare(context)
   workers = context.workers
   start = time.monotonic()
-  _slow_sum(tmp_path, seconds=ray_workers.SILENCE_SECONDS + 3)([1.0])
-  assert time.monotonic() - start > ray_workers.SILENCE_SECONDS
+  _slow_sum(tmp_path, seconds=worker_pool.SILENCE_SECONDS + 3)([1.0])
+  assert time.monotonic() - start > worker_pool.SILENCE_SECONDS
   assert context.last_round.num_repeated == 0
   assert context.workers == workers
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import ray
 
-from tff_clipping.runtime.cluster import ClusterError
 from tff_clipping.runtime.in_process import ClientError
-from tff_clipping.runtime.ray_worker import ShardResult
-from tff_clipping.runtime.ray_workers import WorkerHandle, WorkerPool
+from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray.connection import Connection
+from tff_clipping.runtime.ray.shard_worker import ShardResult
+from tff_clipping.runtime.ray.worker_pool import WorkerHandle, WorkerPool
 
 _WAIT_SECONDS = 1.0
 # A shard that has ended so many workers would end all others too.
@@ -32,6 +33,7 @@ class ShardRun:
     round_num: int,
     shards: Sequence[range],
     submit: Callable[[ray.actor.ActorHandle, range], ray.ObjectRef],
+    connection: Connection,
     stop: threading.Event,
   ):
     """Initializes the run.
@@ -42,12 +44,14 @@ class ShardRun:
       shards: The shards to run.
       submit: Gives a shard to a worker; returns the reference of a
         `ShardResult`.
+      connection: Is told of each call of Ray.
       stop: Ends the run when it is set.
     """
     self._pool = pool
     self._round_num = round_num
     self._shards = shards
     self._submit = submit
+    self._connection = connection
     self._stop = stop
     self._todo = collections.deque(range(len(shards)))
     self._running = {}
@@ -69,13 +73,15 @@ class ShardRun:
         while index not in done:
           if self._stop.is_set():
             raise ClusterError('The round was stopped.')
-          self._assign()
-          done.update(self._collect())
+          with self._connection.call():
+            self._assign()
+            done.update(self._collect())
         yield done.pop(index)
     finally:
       # After an error or Ctrl-C: no client starts, and those at work finish.
-      for worker, _ in self._running.values():
-        worker.actor.stop.remote(self._round_num)
+      with self._connection.call():
+        for worker, _ in self._running.values():
+          worker.actor.stop.remote(self._round_num)
 
   def _assign(self) -> None:
     """Gives shards to workers that have none."""

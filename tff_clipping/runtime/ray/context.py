@@ -13,25 +13,27 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
+import numbers
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ray
 import tensorflow_federated as tff
 
-from tff_clipping.runtime import ray_session, shards
-from tff_clipping.runtime.cluster import ClusterError
+from tff_clipping.runtime import shards
 from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import MapReduceRound
-from tff_clipping.runtime.ray_round import ShardRun
-from tff_clipping.runtime.ray_worker import MAX_COMPUTATIONS
-from tff_clipping.runtime.ray_workers import WorkerPool
-from tff_clipping.runtime.tensorflow_computation import (
-  TensorFlowComputation,
-  portable,
-)
+from tff_clipping.runtime.ray import connection
+from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray.shard_run import ShardRun
+from tff_clipping.runtime.ray.shard_worker import MAX_COMPUTATIONS
+from tff_clipping.runtime.ray.worker_pool import WorkerPool
+from tff_clipping.runtime.tensorflow_computation import portable
+
+# Between two looks at whether Ray still answers.
+_WATCH_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +65,7 @@ class RayContext(tff.framework.SyncContext):
     threads_per_worker: int = 1,
     num_shards: int | None = None,
     required_paths: Sequence[str | os.PathLike] = (),
+    max_client_seconds: float = 3600.0,
   ):
     """Connects to a cluster, and starts the workers.
 
@@ -79,9 +82,13 @@ class RayContext(tff.framework.SyncContext):
         decides about the bits; `None` is the number of workers.
       required_paths: Files or folders, such as client stores, that each node
         must have.
+      max_client_seconds: How long a client may work. A worker in which one
+        takes longer, such as one that reads from a network disk that is gone,
+        is given up, and the clients are run again in another one. `math.inf`
+        is no limit.
 
     Raises:
-      TypeError: If a number is not an integer.
+      TypeError: If a number is of another kind.
       ValueError: If a number is not positive, or a path is not absolute.
       ClusterError: If there is no such cluster, it has no room for the workers,
         has other versions of TensorFlow, TFF, NumPy, Python or this package, or
@@ -93,6 +100,16 @@ class RayContext(tff.framework.SyncContext):
     ).items():
       if value is not None:
         shards.check_count(name, value)
+    if isinstance(max_client_seconds, bool) or not isinstance(
+      max_client_seconds, numbers.Real
+    ):
+      raise TypeError(
+        f'`max_client_seconds` must be a number, found {max_client_seconds!r}.'
+      )
+    if not max_client_seconds > 0:
+      raise ValueError(
+        f'`max_client_seconds` must be positive, found {max_client_seconds}.'
+      )
     paths = [os.fspath(path) for path in required_paths]
     for path in paths:
       if not os.path.isabs(path):
@@ -108,18 +125,18 @@ class RayContext(tff.framework.SyncContext):
     self._keys = itertools.count()
     self._rounds = itertools.count()
     self._last_round = None
-    self._thread = concurrent.futures.ThreadPoolExecutor(
-      1, thread_name_prefix='ray'
-    )
     self._is_closed = False
     with contextlib.ExitStack() as stack:
-      stack.enter_context(ray_session.connect(address, num_cpus=num_cpus))
+      self._connection = stack.enter_context(
+        connection.connect(address, num_cpus=num_cpus)
+      )
       self._pool = WorkerPool(
         num_workers=num_workers,
         threads_per_worker=threads_per_worker,
         required_paths=paths,
+        max_client_seconds=max_client_seconds,
       )
-      stack.callback(self._pool.close)
+      stack.callback(self._connection.close, self._pool.close)
       self._open = stack.pop_all()
     self._num_shards = num_shards or self._pool.size
     atexit.register(self.close)
@@ -155,14 +172,14 @@ class RayContext(tff.framework.SyncContext):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
     Raises:
-      UnsupportedComputationError: If `comp` has no MapReduce form.
+      UnsupportedComputationError: If nothing here runs a part of `comp`.
       ClientError: If the work of a client fails.
       ClusterError: If no worker is left that could run the clients.
     """
     if self._is_closed:
       raise ClusterError('The context is closed: no cluster runs it any more.')
     compiled = self._server.compile(comp)
-    if isinstance(compiled, TensorFlowComputation):
+    if not isinstance(compiled, MapReduceRound):
       return self._server.invoke(comp, arg)
     server, clients = compiled.split_argument(arg)
     if not clients:
@@ -170,16 +187,22 @@ class RayContext(tff.framework.SyncContext):
     clients = [[portable(leaf) for leaf in client] for client in clients]
     stop = threading.Event()
     # Not in the main thread: Ray does not let through what a signal's handler
-    # raises in the midst of its work.
-    result = self._thread.submit(
-      self._run_round, comp, compiled, server, clients, stop
-    )
+    # raises in the midst of its work, nor does it come back where it is lost.
+    result = _in_thread(self._run_round, comp, compiled, server, clients, stop)
     try:
-      return result.result()
+      return self._wait(result)
     except BaseException:
       stop.set()
-      concurrent.futures.wait([result])
+      with contextlib.suppress(Exception):
+        self._wait(result)
       raise
+
+  def _wait(self, result: concurrent.futures.Future):
+    """Returns the result of a round, or raises if Ray does not answer."""
+    while not result.done():
+      self._connection.check()
+      concurrent.futures.wait([result], _WATCH_SECONDS)
+    return result.result()
 
   def _run_round(
     self,
@@ -192,8 +215,10 @@ class RayContext(tff.framework.SyncContext):
     """Returns what `comp`, which is `compiled`, makes of its argument."""
     start = time.time()
     round_num = next(self._rounds)
-    key, computation = self._computation(comp)
-    broadcast = ray.put(compiled.prepare(server))
+    prepared = compiled.prepare(server)
+    with self._connection.call():
+      key, computation = self._computation(comp)
+      broadcast = ray.put(prepared)
 
     def submit(actor: ray.actor.ActorHandle, shard: range) -> ray.ObjectRef:
       return actor.run.remote(
@@ -211,6 +236,7 @@ class RayContext(tff.framework.SyncContext):
       round_num,
       shards.split(len(clients), self._num_shards),
       submit,
+      self._connection,
       stop,
     )
     accumulator, started, ended = None, [], []
@@ -250,6 +276,20 @@ class RayContext(tff.framework.SyncContext):
       _, (key, _) = self._computations.popitem(last=False)
       self._pool.remove_computation(key)
     return sent
+
+
+def _in_thread(function: Callable, *args) -> concurrent.futures.Future:
+  """Runs a function in a thread that does not keep the program from ending."""
+  future = concurrent.futures.Future()
+
+  def run():
+    try:
+      future.set_result(function(*args))
+    except BaseException as e:
+      future.set_exception(e)
+
+  threading.Thread(target=run, name='ray', daemon=True).start()
+  return future
 
 
 def _num_local_cpus() -> int:

@@ -1,12 +1,14 @@
 """What runs in a worker process of the cluster: shards of clients."""
 
 import collections
+import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import ray
@@ -15,7 +17,7 @@ import tensorflow_federated as tff
 
 import tff_clipping
 from tff_clipping.runtime.in_process import ClientError, InProcessContext
-from tff_clipping.runtime.map_reduce import Accumulator
+from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 
 # Computations that are kept, here and in the program that drives the workers.
 MAX_COMPUTATIONS = 64
@@ -68,6 +70,7 @@ class Worker:
     self._context = InProcessContext(num_threads=num_threads)
     self._computations = collections.OrderedDict()
     self._stopped_round = -1
+    self._clock = _Clock()
 
   def compile(self, key: int, computation: Sequence[ray.ObjectRef]) -> None:
     """Makes a computation ready to run.
@@ -105,7 +108,7 @@ class Worker:
     accumulator = client_error = None
     try:
       accumulator = self._context.run_shard(
-        compiled,
+        _TimedRound(compiled, self._clock),
         _ShardClients(
           clients, shard, num_clients, lambda: round_num <= self._stopped_round
         ),
@@ -132,8 +135,9 @@ class Worker:
     )
 
   @ray.method(concurrency_group='control')
-  def ping(self) -> None:
-    """Returns: a sign of life."""
+  def ping(self) -> float:
+    """Returns for how many seconds the client has worked that began first."""
+    return self._clock.longest()
 
   @ray.method(concurrency_group='control')
   def stop(self, round_num: int) -> None:
@@ -164,6 +168,43 @@ def versions() -> dict[str, str]:
 
 class _Stopped(Exception):  # noqa: N818
   """The round was stopped."""
+
+
+class _Clock:
+  """Looks how long clients work, in several threads."""
+
+  def __init__(self):
+    self._keys = itertools.count()
+    self._started = {}
+
+  @contextlib.contextmanager
+  def running(self) -> Iterator[None]:
+    """Takes the time of the body."""
+    key = next(self._keys)
+    self._started[key] = time.monotonic()
+    try:
+      yield
+    finally:
+      del self._started[key]
+
+  def longest(self) -> float:
+    """Returns the seconds since the first of those that run has begun."""
+    now = time.monotonic()
+    return now - min(self._started.copy().values(), default=now)
+
+
+class _TimedRound:
+  """A round of which the work of the clients is timed."""
+
+  def __init__(self, compiled: MapReduceRound, clock: _Clock):
+    self.zero = compiled.zero
+    self.accumulate = compiled.accumulate
+    self._compiled = compiled
+    self._clock = clock
+
+  def work(self, client: Sequence, broadcast: Sequence) -> Sequence:
+    with self._clock.running():
+      return self._compiled.work(client, broadcast)
 
 
 class _ShardClients(Sequence):

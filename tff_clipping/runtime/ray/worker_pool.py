@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import ray
 
-from tff_clipping.runtime import ray_worker
-from tff_clipping.runtime.cluster import ClusterError
+from tff_clipping.runtime.ray import shard_worker
+from tff_clipping.runtime.ray.cluster_error import ClusterError
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class WorkerHandle:
   """
 
   actor: ray.actor.ActorHandle
-  greeting: ray_worker.Greeting | None = None
+  greeting: shard_worker.Greeting | None = None
   node: str = ''
   _ping: ray.ObjectRef | None = None
   _last_ping: float = 0.0
@@ -63,6 +63,7 @@ class WorkerPool:
     num_workers: int | None,
     threads_per_worker: int,
     required_paths: Sequence[str],
+    max_client_seconds: float,
   ):
     """Starts the workers, and waits until all are ready.
 
@@ -72,6 +73,8 @@ class WorkerPool:
       threads_per_worker: The clients that work at the same time in each; it
         takes so many CPUs.
       required_paths: What each node must be able to read.
+      max_client_seconds: How long a client may work: a worker in which one
+        takes longer is lost.
 
     Raises:
       ClusterError: If the cluster has no room, a worker does not start, its
@@ -79,6 +82,7 @@ class WorkerPool:
     """
     self._threads = threads_per_worker
     self._required_paths = tuple(required_paths)
+    self._max_client_seconds = max_client_seconds
     self._computations = collections.OrderedDict()
     self._starting = {}
     self._losses = []
@@ -153,8 +157,13 @@ class WorkerPool:
     for ping, worker in pings.items():
       if ping in ready:
         worker._ping, worker._silence = None, 0.0
-        if not _is_alive(ping):
+        seconds = _client_seconds(ping)
+        if seconds is None:
           lost.append((worker, 'it has died'))
+        elif seconds > self._max_client_seconds:
+          lost.append(
+            (worker, f'a client has worked for {seconds:.0f} seconds')
+          )
         continue
       worker._silence += elapsed
       if worker._silence > SILENCE_SECONDS:
@@ -214,7 +223,7 @@ class WorkerPool:
           node_id, soft=False
         )
       )
-    actor = ray.remote(**options)(ray_worker.Worker).remote(self._threads)
+    actor = ray.remote(**options)(shard_worker.Worker).remote(self._threads)
     greeting = actor.greet.remote(self._required_paths)
     self._starting[greeting] = WorkerHandle(actor)
 
@@ -260,7 +269,7 @@ class WorkerPool:
     lacking = [w for w in self.warm if w.greeting.missing_paths]
     if lacking:
       raise ClusterError(_missing_paths_text(lacking))
-    here = ray_worker.versions()
+    here = shard_worker.versions()
     for worker in self.warm:
       differences = [
         f'{name} {version} (here {here[name]})'
@@ -312,12 +321,12 @@ def _slots(nodes: Sequence[dict], threads: int) -> list[tuple[str, float]]:
   return [slot for _, slot in sorted(sum(columns, []), key=lambda s: s[0])]
 
 
-def _is_alive(ping: ray.ObjectRef) -> bool:
+def _client_seconds(ping: ray.ObjectRef) -> float | None:
+  """Returns what a worker has answered; `None` if it has died."""
   try:
-    ray.get(ping)
-    return True
+    return ray.get(ping)
   except ray.exceptions.RayError:
-    return False
+    return None
 
 
 def _node_name(node_id: str) -> str:
