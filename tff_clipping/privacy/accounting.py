@@ -25,8 +25,6 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-import numpy as np
-
 from tff_clipping.privacy import (
   arguments,
   privacy_loss,
@@ -53,9 +51,6 @@ class Rounds(Protocol):
 
   def compute_delta(self, num_rounds: int, epsilon: float) -> float:
     """Returns the delta of `num_rounds` rounds at `epsilon`."""
-
-  def compute_deltas(self, num_rounds: int, epsilons: np.ndarray) -> np.ndarray:
-    """Returns the deltas of `num_rounds` rounds at `epsilons`."""
 
 
 def compute_epsilon(

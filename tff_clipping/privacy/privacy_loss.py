@@ -136,10 +136,6 @@ class PrivacyLossRounds:
     )
     return min(delta, 1.0)
 
-  def compute_deltas(self, num_rounds: int, epsilons: np.ndarray) -> np.ndarray:
-    """Returns the deltas of `num_rounds` rounds at epsilons, at most 1."""
-    return np.array([self.compute_delta(num_rounds, e) for e in epsilons])
-
   def _compose_noise(self, num_rounds: int) -> float:
     """Returns the noise of the one Gaussian that unsampled rounds are."""
     return self._mechanism.noise_over_sensitivity / math.sqrt(num_rounds)

@@ -98,10 +98,6 @@ class RenyiRounds:
     )
     return float(delta) if math.isfinite(delta) else 1.0
 
-  def compute_deltas(self, num_rounds: int, epsilons: np.ndarray) -> np.ndarray:
-    """Returns the deltas of `num_rounds` rounds at epsilons, at most 1."""
-    return np.array([self.compute_delta(num_rounds, e) for e in epsilons])
-
 
 def compute_poisson_divergences(
   noise_over_sensitivity: float, sampling_prob: float, orders: Sequence[float]

@@ -96,11 +96,14 @@ def compute_trade_off(plan: PrivacyPlan) -> TradeOff:
     num_clients=plan.num_clients,
     clients_per_round=plan.clients_per_round,
     noise_multiplier=plan.noise_multiplier,
+    min_clients_per_round=plan.min_clients_per_round,
+    max_clients_per_round=plan.max_clients_per_round,
   )
   rounds = accounting.build_rounds(
     mechanism, 'pld' if is_paper else plan.accountant
   )
-  return TradeOff(_EPSILONS, rounds.compute_deltas(plan.num_rounds, _EPSILONS))
+  deltas = [rounds.compute_delta(plan.num_rounds, e) for e in _EPSILONS]
+  return TradeOff(_EPSILONS, np.array(deltas))
 
 
 def compute_gaussian_epsilon(mu: float, delta: float) -> float:
