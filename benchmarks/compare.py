@@ -3,9 +3,9 @@
   python -m benchmarks.compare --output=bench.json
 
 Each figure comes from a program of its own on an otherwise idle machine: the
-bare limit, ours and stock TFF one after the other, twice, and the median of all
-rounds. Then the peak of the memory of a round with 80 updates of 11.1M
-parameters. Asserts nothing.
+bare limit, ours, ours with correlated noise and stock TFF one after the other,
+twice, and the median of all rounds. Then the peak of the memory of a round with
+80 updates of 11.1M parameters. Asserts nothing.
 """
 
 import json
@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
 
 def _time(name: str) -> dict[str, Any]:
   commands = dict(bare=['-m', 'benchmarks.bare', name])
-  modes = ['ours', 'stock'] if _STOCK.value else ['ours']
+  modes = ['ours', 'ours_correlated', *(['stock'] if _STOCK.value else [])]
   for mode in modes:
     commands[mode] = ['-m', 'benchmarks.federated', mode, name]
   seconds: dict[str, list[float]] = {mode: [] for mode in commands}

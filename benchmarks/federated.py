@@ -8,6 +8,7 @@ program of its own, since TFF's native context leaves a worker behind, which
 this ends.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -49,6 +50,7 @@ def run_ours(
   *,
   private: bool = True,
   secure: bool = False,
+  correlated: bool = False,
 ) -> dict[str, Any]:
   """Everything that a run does: sampler, ledger, metrics, files.
 
@@ -57,6 +59,7 @@ def run_ours(
     folder: Where the files go.
     private: DP-FedAvg; FedAvg with an evaluation at the end if not.
     secure: Sum the updates by secure summation.
+    correlated: With the noise of a BLT with 3 buffers.
   """
   store = write_store(workload, folder)
   runtime.set_default_context()
@@ -70,7 +73,9 @@ def run_ours(
   )
   plan = _plan(workload) if private else None
   process = build_fed_avg(
-    workload, store, None if plan is None else _aggregator(plan, secure)
+    workload,
+    store,
+    None if plan is None else _aggregator(plan, secure, correlated),
   )
   ends, rows = [], []
 
@@ -193,6 +198,7 @@ def run_stock(
 MODES: Mapping[str, Callable[[Workload, pathlib.Path], dict[str, Any]]] = {
   'ours': run_ours,
   'ours_secure': lambda *args: run_ours(*args, secure=True),
+  'ours_correlated': lambda *args: run_ours(*args, correlated=True),
   'ours_fed_avg': lambda *args: run_ours(*args, private=False),
   'stock': run_stock,
   'stock_secure': lambda *args: run_stock(*args, secure=True),
@@ -234,9 +240,19 @@ def _plan(workload: Workload) -> privacy.PrivacyPlan:
 
 
 def _aggregator(
-  plan: privacy.PrivacyPlan, secure: bool
+  plan: privacy.PrivacyPlan, secure: bool, correlated: bool = False
 ) -> tff.aggregators.UnweightedAggregationFactory:
-  return aggregators.dp_mean_factory(
+  factory = aggregators.dp_mean_factory
+  if correlated:
+    strategy = privacy.blt_strategy(
+      num_rounds=plan.num_rounds,
+      participation=privacy.Participation(min_separation=plan.num_rounds),
+      num_buffers=3,
+    )
+    factory = functools.partial(
+      aggregators.correlated_dp_mean_factory, strategy=strategy
+    )
+  return factory(
     clipping_norm=_CLIPPING_NORM,
     sum_factory=(
       aggregators.secure_sum_factory(_CLIPPING_NORM) if secure else None

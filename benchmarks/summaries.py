@@ -35,7 +35,7 @@ def time_lines(name: str, result: dict[str, Any]) -> list[str]:
   lines = [f'\n{name}, {result["workload"]}']
   for mode, median in medians.items():
     line = (
-      f'  {mode:<6} {median:7.3f} s a round, '
+      f'  {mode:<15} {median:7.3f} s a round, '
       f'{median / medians["bare"]:5.2f} of bare'
     )
     if 'stock' in medians:

@@ -41,7 +41,13 @@ _MAY_IMPORT = {
   ),
   'tff_clipping/runtime': ({'tff_clipping'}, _TENSORFLOW | {'ray'}),
   'tff_clipping/programs': (
-    {'tff_clipping', 'tff_clipping/runtime', 'tff_clipping/privacy'},
+    {
+      'tff_clipping',
+      # The draws of the noise that a state has a key for.
+      'tff_clipping/aggregators',
+      'tff_clipping/runtime',
+      'tff_clipping/privacy',
+    },
     _TENSORFLOW,
   ),
   'analysis': (

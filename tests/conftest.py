@@ -7,6 +7,7 @@ the theory are tested without it too.
 
 import importlib.util
 import os
+import pathlib
 
 import hypothesis
 import pytest
@@ -26,7 +27,7 @@ _NEEDS_TFF = ('aggregators', 'learning', 'runtime', 'programs', 'tasks')
 @pytest.fixture(autouse=True)
 def in_process_context(request):
   """Makes the in-process context the default for tests that need TFF."""
-  folder = request.path.parent.name
+  folder = request.path.relative_to(pathlib.Path(__file__).parent).parts[0]
   if folder in _NEEDS_TFF and importlib.util.find_spec('tensorflow_federated'):
     from tff_clipping import runtime
 

@@ -11,6 +11,16 @@ _FOLDER = pathlib.Path(__file__).parents[2] / 'examples' / 'aggregators'
 _EXPECTED = {
   'adaptive_dp_mean.py': ['near the median: True'],
   'clipped_mean.py': ['mean [0.2 0.5]', 'clipped_count 1', 'zeroed_count 1'],
+  'correlated_dp_mean.py': [
+    'participations of a client 2',
+    'epsilon after half of the rounds 498',
+    'weights [ 1. -2.]',
+  ],
+  'correlated_noise.py': [
+    'independent noise: error of the running sums 4.0',
+    'tree noise: error of the running sums 2.9',
+    'blt noise: error of the running sums 2.0',
+  ],
   'difference_clipping.py': [
     'clipping_norm 1.0 clipped_count 3 mean [1. 0.]',
     'clipping_norm 1.65 clipped_count 3 mean [1.65 0.  ]',

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators
+from tff_clipping import aggregators, privacy
 
 _SPEC = collections.OrderedDict(
   x=tf.TensorSpec([None, 2], tf.float32), y=tf.TensorSpec([None, 1], tf.float32)
@@ -77,6 +77,12 @@ def _moved(process):
     aggregators.distributed_gaussian_mean_factory(
       clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
     ),
+    aggregators.correlated_dp_mean_factory(
+      clipping_norm=0.1,
+      noise_multiplier=1e-3,
+      clients_per_round=2,
+      strategy=privacy.TreeStrategy(num_rounds=2),
+    ),
     pytest.param(
       aggregators.clipped_mean_factory(clipping_norm=0.1),
       marks=pytest.mark.slow,
@@ -102,6 +108,7 @@ def _moved(process):
     'dp_mean',
     'local_noise',
     'distributed',
+    'correlated',
     'clipped_mean',
     'norms',
     'adaptive',
@@ -146,6 +153,9 @@ def test_fed_sgd_moves_at_most_the_norm():
     aggregators.add_update_norm_measurements(_dp_mean()),
     aggregators.local_gaussian_noise_factory(
       1.0, min_clients_per_round=2, max_clients_per_round=2
+    ),
+    aggregators.correlated_noise_factory(
+      privacy.TreeStrategy(num_rounds=2), 1.0
     ),
     aggregators.adaptive_dp_mean_factory(
       initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20

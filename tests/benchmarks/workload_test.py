@@ -30,7 +30,9 @@ def test_a_client_has_different_examples_and_the_test_has_others():
   assert examples['x'].shape[1:] == test['x'].shape[1:] == (28, 28, 1)
 
 
-@pytest.mark.parametrize('mode', ['ours', 'ours_secure', 'ours_fed_avg'])
+@pytest.mark.parametrize(
+  'mode', ['ours', 'ours_secure', 'ours_correlated', 'ours_fed_avg']
+)
 def test_rounds_after_the_warm_up_are_timed(mode, tmp_path):
   result = federated.MODES[mode](_SMALL, tmp_path)
   assert len(result['seconds']) == 2

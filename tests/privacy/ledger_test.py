@@ -526,3 +526,42 @@ def test_running_process_keeps_others_out(path):
   finally:
     run.kill()
     run.communicate()
+
+
+CORRELATED = privacy.CorrelatedNoisePlan(
+  **SETTING, strategy=privacy.TreeStrategy(num_rounds=20), min_separation=4
+)
+
+
+def test_correlated_noise_is_charged_as_a_run_up_to_a_round(path):
+  charge(path, range(1, 6), CORRELATED)
+  with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+    assert ledger.num_releases == 5
+    # The fifth round is the second that a client may be in.
+    assert ledger.epsilon == CORRELATED.epsilon_after(5)
+    assert CORRELATED.epsilon_after(5) > CORRELATED.epsilon_after(4)
+    for each in range(6, 21):
+      ledger.charge(each, DIGEST)
+    with pytest.raises(privacy.BudgetExhaustedError):
+      ledger.charge(21, DIGEST)
+
+
+def test_correlated_noise_is_never_drawn_anew(path):
+  charge(path, [1], CORRELATED)
+  with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+    # The same bits cost nothing.
+    assert ledger.charge(1, DIGEST) == CORRELATED.epsilon_after(1)
+    with pytest.raises(privacy.ChangedReleaseError, match='the run ends with'):
+      ledger.charge(1, OTHER_DIGEST)
+    with pytest.raises(ValueError, match='`draw` must be 0'):
+      ledger.charge(1, OTHER_DIGEST, draw=1)
+    assert ledger.num_releases == 1
+
+
+@pytest.mark.parametrize(
+  ('first', 'second'), [(PLAN, CORRELATED), (CORRELATED, PLAN)]
+)
+def test_ledger_of_another_mechanism_is_refused(path, first, second):
+  charge(path, [1], first)
+  with pytest.raises(ValueError, match='must be that of the ledger'):
+    charge(path, [2], second)

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tff_clipping import privacy
 from tff_clipping.programs import client_sampling
 
 _IDS = tuple(f'c{i:03d}' for i in range(100))
@@ -160,6 +161,65 @@ def test_round_robin_keeps_its_separation():
       assert t - last.get(client_id, -99) >= 4
       last[client_id] = t
   assert set(last) == set(_IDS)
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'min_separation'),
+  [('min_separation', 7), ('shuffled_epochs', 1)],
+)
+def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it(
+  sampling, min_separation
+):
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=100,
+    clients_per_round=12,
+    num_rounds=50,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+    strategy=privacy.TreeStrategy(num_rounds=50),
+    min_separation=min_separation,
+    sampling=sampling,
+  )
+  participation = plan.participation
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  rounds = {client: [] for client in _IDS}
+  for round_num in range(1, plan.num_rounds + 1):
+    cohort = sampler.sample(round_num)
+    assert len(cohort) <= plan.clients_per_round
+    for client in cohort:
+      rounds[client].append(round_num)
+  for came in rounds.values():
+    assert len(came) <= plan.max_participations
+    assert all(np.diff(came) >= participation.min_separation)
+    if participation.rounds_per_epoch:
+      epochs = [(t - 1) // participation.rounds_per_epoch for t in came]
+      assert len(set(epochs)) == len(epochs)
+  # The limit is reached: the charge is no larger than it has to be.
+  assert max(map(len, rounds.values())) == plan.max_participations
+
+
+def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=100,
+    clients_per_round=10,
+    num_rounds=2000,
+    target_delta=1e-3,
+    noise_multiplier=9.0,
+    strategy=privacy.identity_strategy(num_rounds=2000),
+    min_separation=4,
+    sampling='grouped_poisson',
+  )
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  cohorts = [set(sampler.sample(t)) for t in range(1, 2001)]
+  for client in _IDS:
+    came = [t for t, cohort in enumerate(cohorts) if client in cohort]
+    # Only in the turns of its group, and in 0.4 of these 500: five deviations.
+    assert len({t % 4 for t in came}) == 1
+    assert abs(len(came) - 200) < 5 * (500 * 0.4 * 0.6) ** 0.5
+  sizes = [len(cohort) for cohort in cohorts]
+  # Of 25 coins each; the standard error of the mean is 0.055.
+  assert abs(np.mean(sizes) - 10) < 0.3
+  assert abs(np.var(sizes) - 25 * 0.4 * 0.6) < 1
 
 
 @pytest.mark.parametrize(

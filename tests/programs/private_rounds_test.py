@@ -8,6 +8,7 @@ is divided by the root of the number of looks.
 
 import collections
 import functools
+import signal
 
 import dp_accounting
 import numpy as np
@@ -230,6 +231,32 @@ def test_a_killed_run_ends_as_one_that_never_stopped_at_the_same_cost(tmp_path):
   assert epsilons[1].ge(epsilons[0]).all()
   assert epsilons[1].iloc[-1] == epsilons[0].iloc[-1] <= 2.0
   pd.testing.assert_frame_equal(*metrics)
+
+
+def test_a_stopped_run_ends_at_its_last_round_with_every_row_evaluated(
+  tmp_path, monkeypatch
+):
+  run = _Run(tmp_path, _plan())
+  charge = privacy.PrivacyLedger.charge
+
+  def stop(self, round_num, *args, **kwargs):
+    epsilon = charge(self, round_num, *args, **kwargs)
+    if round_num == 8:
+      # Ctrl-C at the worst moment: charged, and nothing written yet.
+      signal.raise_signal(signal.SIGTERM)
+    return epsilon
+
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy.PrivacyLedger, 'charge', stop)
+    assert run.run().reason is StopReason.INTERRUPTED
+  assert run.charged == list(range(1, 9))
+  result = run.run()
+  assert result.reason is StopReason.FINISHED
+  assert run.charged == list(range(1, 13))
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == list(range(13))
+  assert metrics['test_loss'].notna().all()
+  _assert_charged(run)
 
 
 def test_the_key_is_that_of_the_checkpoint_not_of_the_new_program(tmp_path):

@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 
 from tests import processes
 from tff_clipping import runtime
+from tff_clipping.runtime import map_reduce
 
 _INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
 _FLOAT_CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -243,27 +244,44 @@ def test_parts_of_different_numbers_of_clients_are_refused():
     comp([1], [1, 2])
 
 
-def test_what_has_no_map_reduce_form_names_the_native_context():
-  @tff.federated_computation(_INT_CLIENTS)
-  def values_at_clients(values):
-    return values
+def test_variables_that_start_from_the_argument():
+  @tff.tensorflow.computation(np.int32)
+  def count(x):
+    return tf.Variable(initial_value=x, dtype=tf.int32).read_value() + 1
 
   @tff.federated_computation(_INT_CLIENTS)
-  def two_broadcasts(values):
-    total = tff.federated_sum(values)
-    again = tff.federated_map(_add, (values, tff.federated_broadcast(total)))
-    return tff.federated_sum(again)
+  def comp(values):
+    return tff.federated_sum(tff.federated_map(count, values))
 
-  for comp in (values_at_clients, two_broadcasts):
-    with pytest.raises(
-      runtime.UnsupportedComputationError, match='set_sync_local_cpp'
-    ):
-      comp([1, 2])
+  assert count(3) == 4
+  assert comp([1, 2, 3]) == 9
 
 
-@tff.tensorflow.computation(np.int32, np.int32)
-def _add(x, y):
-  return x + y
+def test_a_structure_without_names_as_an_argument():
+  @tff.tensorflow.computation(tff.to_type((np.int32, (np.int32, np.int32))))
+  def weigh(value):
+    return value[0] + 10 * value[1][0] + 100 * value[1][1]
+
+  unnamed = tff.structure.Struct.unnamed
+  assert weigh(unnamed(1, unnamed(2, 3))) == 321
+
+
+def test_a_structure_of_other_names_is_refused():
+  @tff.tensorflow.computation(tff.to_type(collections.OrderedDict(a=np.int32)))
+  def take(value):
+    return value['a']
+
+  assert take(tff.structure.Struct.named(a=3)) == 3
+  with pytest.raises(TypeError):
+    take(tff.structure.Struct.named(b=3))
+
+
+def test_a_data_set_as_the_result():
+  @tff.tensorflow.computation(np.int64)
+  def count_to(x):
+    return tf.data.Dataset.range(x).map(lambda i: {'b': i, 'a': 2 * i})
+
+  assert count_to(np.int64(3)) == [dict(b=i, a=2 * i) for i in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +307,14 @@ def test_threads_inside_of_operations_change_no_more_than_the_last_bits():
     results.append(process.get_model_weights(state).trainable)
   for one, two in zip(*results, strict=True):
     np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
+def test_a_learning_process_is_streamed():
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    _linear_model_fn, tff.learning.optimizers.build_sgdm(0.1)
+  )
+  compiled = runtime.InProcessContext().compile(process.next)
+  assert isinstance(compiled, map_reduce.MapReduceRound)
 
 
 def test_bad_number_of_threads_of_a_client_is_refused():

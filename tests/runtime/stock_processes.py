@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import aggregators, runtime
+from tff_clipping import aggregators, privacy, runtime
 
 
 def main(context: str, path: str) -> None:
@@ -108,6 +108,16 @@ PROCESSES = {
   'dp_mean': _unweighted(
     aggregators.dp_mean_factory(
       clipping_norm=0.05, noise_multiplier=1e-9, clients_per_round=5
+    )
+  ),
+  # Its noise is repeatable, and the same in both.
+  'correlated_dp_mean': _unweighted(
+    aggregators.correlated_dp_mean_factory(
+      clipping_norm=0.05,
+      noise_multiplier=1.0,
+      clients_per_round=5,
+      strategy=privacy.TreeStrategy(num_rounds=2),
+      noise_key=(1, 2),
     )
   ),
 }

@@ -2,6 +2,8 @@
 
 from tff_clipping import tff_extra  # noqa: F401
 from tff_clipping.aggregators.adaptive_clipping import adaptive_dp_mean_factory
+from tff_clipping.aggregators.canary_products import add_canary_products
+from tff_clipping.aggregators.correlated_noise import correlated_noise_factory
 from tff_clipping.aggregators.difference_clipping import (
   difference_clipping_factory,
 )
@@ -14,6 +16,7 @@ from tff_clipping.aggregators.local_gaussian_noise import (
 )
 from tff_clipping.aggregators.means import (
   clipped_mean_factory,
+  correlated_dp_mean_factory,
   dp_mean_factory,
   fixed_denominator_mean_factory,
 )
@@ -34,9 +37,12 @@ from tff_clipping.aggregators.update_norms import (
 __all__ = [
   'SIMULATION_ONLY_MEASUREMENTS',
   'adaptive_dp_mean_factory',
+  'add_canary_products',
   'add_update_norm_measurements',
   'clipped_mean_factory',
   'combined_clipping_norm',
+  'correlated_dp_mean_factory',
+  'correlated_noise_factory',
   'difference_clipping_factory',
   'distributed_gaussian_mean_factory',
   'dp_mean_factory',

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
   argument_checks,
+  correlated_noise,
   difference_clipping,
   gaussian_noise,
   private_reports,
@@ -106,6 +107,62 @@ def dp_mean_factory(
   )
 
 
+def correlated_dp_mean_factory(
+  *,
+  clipping_norm: float,
+  noise_multiplier: float,
+  clients_per_round: float,
+  strategy: correlated_noise.NoiseStrategy,
+  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  noise_key: tuple[int, int] | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Clips, sums, adds noise that is correlated between rounds, divides by P.
+
+  At CLIENTS, clip(x_i, c). At SERVER, (sum of them + the round's row of C^{-1}
+  Z) / P, where Z has independent elements of standard deviation z c; see
+  `correlated_noise_factory`, and `dp_mean_factory` for what both have alike.
+
+  Guarantee: all rounds together are one Gaussian mechanism with noise
+  multiplier z / `strategy.compute_sensitivity(participation)`, under zeroing
+  out one client, as `privacy.CorrelatedNoisePlan` charges it.
+
+  Measurements: those of `dp_mean_factory`.
+
+  Args:
+    clipping_norm: c, at least 1e-12, in the unit of the updates.
+    noise_multiplier: z, the standard deviation of a draw over c.
+    clients_per_round: P, the size of a cohort; positive.
+    strategy: How the noise of a round depends on those before.
+    sum_factory: Sums the clipped updates. `None` is
+      `tff.aggregators.SumFactory()`; see also `secure_sum_factory`.
+    noise_key: `None` for a key from fresh entropy, a pair of integers for
+      experiments that can be repeated; see `correlated_noise_factory`.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a number is not positive and finite, or c is too small.
+  """
+  clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
+  noise_multiplier = argument_checks.check_positive(
+    noise_multiplier, 'noise_multiplier'
+  )
+  noised_sum = correlated_noise.correlated_noise_factory(
+    strategy,
+    noise_multiplier * clipping_norm,
+    sum_factory,
+    noise_key=noise_key,
+  )
+  return DpMeanNeedsUniformWeights(
+    difference_clipping.difference_clipping_factory(
+      clipping_norm,
+      fixed_denominator_mean_factory(clients_per_round, noised_sum),
+    )
+  )
+
+
 def fixed_denominator_mean_factory(
   clients_per_round: float,
   sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
@@ -140,7 +197,7 @@ def fixed_denominator_mean_factory(
 
 
 class DpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
-  """The factory that `dp_mean_factory` returns."""
+  """What `dp_mean_factory` and `correlated_dp_mean_factory` return."""
 
   def __init__(self, factory: tff.aggregators.UnweightedAggregationFactory):
     """Initializes the factory with the one that does the work."""

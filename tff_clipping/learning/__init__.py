@@ -1,6 +1,11 @@
 """Learning processes: what clients and server do in a round."""
 
 from tff_clipping import tff_extra  # noqa: F401
+from tff_clipping.learning.canary_model import (
+  add_canaries,
+  canary_dataset,
+  mark_dataset,
+)
 from tff_clipping.learning.fed_avg import build_fed_avg
 from tff_clipping.learning.gradient_estimates import (
   GradientEstimates,
@@ -11,8 +16,11 @@ from tff_clipping.learning.update_estimates import build_update_estimates
 
 __all__ = [
   'GradientEstimates',
+  'add_canaries',
   'build_fed_avg',
   'build_gradient_estimates',
   'build_model_clipping_fed_avg',
   'build_update_estimates',
+  'canary_dataset',
+  'mark_dataset',
 ]

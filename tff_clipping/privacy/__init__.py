@@ -11,6 +11,24 @@ from tff_clipping.privacy.adaptive_clipping import (
   split_noise_multiplier,
 )
 from tff_clipping.privacy.arguments import DeltaTooLargeWarning
+from tff_clipping.privacy.correlated_noise import (
+  NoiseStrategy,
+  Participation,
+  RestartedStrategy,
+  TreeStrategy,
+  banded_strategy,
+  blt_strategy,
+  identity_strategy,
+)
+from tff_clipping.privacy.correlated_plan import (
+  CorrelatedNoisePlan,
+  SeparatedSamplerParameters,
+)
+from tff_clipping.privacy.gaussian_mechanism import (
+  gaussian_delta,
+  gaussian_epsilon,
+  gaussian_noise_multiplier,
+)
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
@@ -32,20 +50,32 @@ __all__ = [
   'AggregatorParameters',
   'BudgetExhaustedError',
   'ChangedReleaseError',
+  'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
   'LedgerInUseError',
+  'NoiseStrategy',
   'NoiseSummary',
+  'Participation',
   'PrivacyLedger',
   'PrivacyPlan',
   'Relation',
+  'RestartedStrategy',
   'SamplerParameters',
+  'SeparatedSamplerParameters',
   'ShareParameters',
+  'TreeStrategy',
+  'banded_strategy',
+  'blt_strategy',
   'calibrate_noise_multiplier',
   'collapse_noise_multipliers',
   'compute_delta',
   'compute_epsilon',
   'compute_max_rounds',
+  'gaussian_delta',
+  'gaussian_epsilon',
+  'gaussian_noise_multiplier',
+  'identity_strategy',
   'split_noise_multiplier',
   'summarize_noise',
   'theorem_2_constant',

@@ -12,6 +12,7 @@ from tff_clipping.privacy import (
   arguments,
   privacy_loss,
   renyi,
+  rounding,
   sampled_gaussian,
   truncated_poisson,
 )
@@ -272,16 +273,11 @@ def _find_multiplier(
     log_gap, math.log(low), math.log(high), xtol=tolerance / 2
   )
   # The target is met above the root, which may be off by half the tolerance.
-  multiplier = _round_up(math.exp(root) * (1 + tolerance / 2))
+  multiplier = rounding.round_up(
+    math.exp(root) * (1 + tolerance / 2), digits=_MULTIPLIER_DIGITS
+  )
   while epsilon_at(multiplier) > target:
-    multiplier = _round_up(multiplier * (1 + 10.0**-_MULTIPLIER_DIGITS))
+    multiplier = rounding.round_up(
+      multiplier * (1 + 10.0**-_MULTIPLIER_DIGITS), digits=_MULTIPLIER_DIGITS
+    )
   return multiplier
-
-
-def _round_up(value: float) -> float:
-  """Returns the least number of 6 significant digits that is not below."""
-  exponent = math.floor(math.log10(value)) - _MULTIPLIER_DIGITS + 1
-  digits = math.floor(value / 10.0**exponent)
-  while float(f'{digits}e{exponent}') < value:
-    digits += 1
-  return float(f'{digits}e{exponent}')

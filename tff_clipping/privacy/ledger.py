@@ -6,11 +6,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from tff_clipping.privacy import arguments, ledger_file
+from tff_clipping.privacy import arguments, correlated_plan, ledger_file
 from tff_clipping.privacy import plan as plan_lib
 
 _FORMAT = 2
 _DIGEST = re.compile('[0-9a-f]{64}')
+
+_Plan = plan_lib.PrivacyPlan | correlated_plan.CorrelatedNoisePlan
 
 DamagedLedgerError = ledger_file.DamagedLedgerError
 LedgerInUseError = ledger_file.LedgerInUseError
@@ -49,7 +51,7 @@ class PrivacyLedger:
   def __init__(
     self,
     path: str | os.PathLike,
-    plan: plan_lib.PrivacyPlan,
+    plan: _Plan,
     *,
     caveats: Sequence[str] = (),
   ) -> None:
@@ -63,14 +65,17 @@ class PrivacyLedger:
         `PrivacyPlan.describe`. A new ledger keeps them in its first line.
 
     Raises:
-      TypeError: If `plan` is not a PrivacyPlan.
+      TypeError: If `plan` is no plan.
       ValueError: If the ledger is of another plan.
       DamagedLedgerError: If the file is not what was written.
       LedgerInUseError: If it is open elsewhere.
       OSError: If the file system refuses.
     """
-    if not isinstance(plan, plan_lib.PrivacyPlan):
-      raise TypeError(f'`plan` must be a PrivacyPlan, found {plan!r}.')
+    if not isinstance(plan, _Plan):
+      raise TypeError(
+        '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
+        f'{plan!r}.'
+      )
     self._plan = plan
     self._caveats = tuple(caveats)
     self._guard = threading.Lock()
@@ -85,7 +90,7 @@ class PrivacyLedger:
       raise
 
   @property
-  def plan(self) -> plan_lib.PrivacyPlan:
+  def plan(self) -> _Plan:
     """What is charged."""
     return self._plan
 
@@ -186,10 +191,20 @@ class PrivacyLedger:
       if digests and draw == len(digests) - 1:
         if digest == digests[-1]:
           return self.epsilon
+        advice = (
+          'Draw a new cohort and new noise.'
+          if self._plan.allows_new_draws
+          else 'Noise that is correlated between rounds cannot be drawn anew: '
+          'the run ends with the model that was released last.'
+        )
         raise ChangedReleaseError(
           f'Round {round_num}, run again, gives another result than the one '
-          f'that was charged (draw {draw}): it must not be released. Draw a '
-          'new cohort and new noise.'
+          f'that was charged (draw {draw}): it must not be released. '
+          f'{advice}'
+        )
+      if draw and not self._plan.allows_new_draws:
+        raise ValueError(
+          f'`draw` must be 0 for a {type(self._plan).__name__}, found {draw}.'
         )
       if draw != len(digests):
         last = f', or its last, {len(digests) - 1}' if digests else ''
@@ -260,16 +275,17 @@ class PrivacyLedger:
         'ledger.'
       )
     try:
-      found = plan_lib.PrivacyPlan.from_json(header['plan'])
+      found = _read_plan(header['plan'])
     except (KeyError, TypeError, ValueError) as error:
       raise DamagedLedgerError(
         f'Line 1 of {os.fspath(path)} is damaged: {error}'
       ) from error
     if found != self._plan:
       differences = ', '.join(
-        f'{name} {getattr(found, name)!r} against {getattr(self._plan, name)!r}'
-        for name in found.__dataclass_fields__
-        if getattr(found, name) != getattr(self._plan, name)
+        f'{name} {value!r} against {getattr(self._plan, name, None)!r}'
+        for name, value in vars(found).items()
+        if name in found.__dataclass_fields__
+        and value != getattr(self._plan, name, None)
       )
       raise ValueError(
         f'`plan` must be that of the ledger {os.fspath(path)}, found other '
@@ -296,3 +312,10 @@ class PrivacyLedger:
         )
       of_round.append(line.get('digest'))
     return digests
+
+
+def _read_plan(value: dict[str, Any]) -> _Plan:
+  """Returns the plan that a ledger's first line holds."""
+  if value.get('mechanism') == 'correlated_noise':
+    return correlated_plan.CorrelatedNoisePlan.from_json(value)
+  return plan_lib.PrivacyPlan.from_json(value)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import dp_accounting
 
@@ -27,6 +27,12 @@ SAMPLINGS = ('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper')
 # The bounds of truncated cohorts: plans written before there were any have
 # none in their JSON.
 _BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
+
+# What stands in a plan's JSON for whoever reads it.
+_DERIVED = (
+  *('sampling_prob', 'relation', 'epsilon', 'actual_epsilon', 'dp_event'),
+  *('caveats', 'description'),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +72,9 @@ class PrivacyPlan:
       than `target_epsilon`, or cohorts out of bounds cost all of
       `target_delta`.
   """
+
+  # Whether a round may be run again with another cohort and other noise.
+  allows_new_draws: ClassVar[bool] = True
 
   num_clients: int
   clients_per_round: int
@@ -500,7 +509,11 @@ class PrivacyPlan:
         epsilon in it is not that of the attributes: it was changed by hand.
     """
     names = [field.name for field in dataclasses.fields(cls)]
-    plan = cls(**plan_json.read_attributes(value, names, optional=_BOUNDS))
+    plan = cls(
+      **plan_json.read_attributes(
+        value, names, derived=_DERIVED, optional=_BOUNDS
+      )
+    )
     plan_json.check_figures(
       value, epsilon=plan.epsilon, actual_epsilon=plan.actual_epsilon
     )

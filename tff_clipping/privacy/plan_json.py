@@ -6,12 +6,6 @@ from typing import Any
 
 _FORMAT = 1
 
-# For whoever reads the file; `read_attributes` does not need them.
-_DERIVED = (
-  *('sampling_prob', 'relation', 'epsilon', 'actual_epsilon', 'dp_event'),
-  *('caveats', 'description'),
-)
-
 
 def write(attributes: Mapping[str, Any], **derived: Any) -> dict[str, Any]:
   """Returns a plan for `json.dump`.
@@ -24,13 +18,18 @@ def write(attributes: Mapping[str, Any], **derived: Any) -> dict[str, Any]:
 
 
 def read_attributes(
-  value: Any, names: Sequence[str], *, optional: Sequence[str] = ()
+  value: Any,
+  names: Sequence[str],
+  *,
+  derived: Sequence[str],
+  optional: Sequence[str] = (),
 ) -> dict[str, Any]:
   """Returns the attributes in what `write` returned.
 
   Args:
     value: What `json.load` returned.
     names: The attributes.
+    derived: What else may be in it.
     optional: Those of them that may be missing.
 
   Raises:
@@ -47,7 +46,7 @@ def read_attributes(
   missing = [name for name in names if name not in (*value, *optional)]
   if missing:
     raise ValueError(f'`value` must hold {names}, found none of {missing}.')
-  unknown = sorted({*value} - {*names, *_DERIVED, 'format'})
+  unknown = sorted({*value} - {*names, *derived, 'format'})
   if unknown:
     raise ValueError(f'`value` must hold only {names}, found {unknown}.')
   return {name: value[name] for name in names if name in value}

@@ -1,11 +1,10 @@
 """A privacy plan in sentences that one could put into a paper."""
 
 import importlib.metadata
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tff_clipping.privacy import sampled_gaussian
+from tff_clipping.privacy import rounding, sampled_gaussian
 
 _RELATIONS = {
   sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one client',
@@ -92,10 +91,7 @@ def name_accountant(accountant: str) -> str:
 
 def round_up(epsilon: float) -> str:
   """Returns an epsilon with 4 significant digits that it does not exceed."""
-  if epsilon == 0 or not math.isfinite(epsilon):
-    return f'{epsilon:g}'
-  unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
-  return f'{math.ceil(epsilon / unit - 1e-9) * unit:.4g}'
+  return f'{rounding.round_up(epsilon, digits=4):g}'
 
 
 def _guarantee(account: Account, target_delta: float) -> str:

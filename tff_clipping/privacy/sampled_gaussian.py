@@ -24,10 +24,13 @@ class Relation(enum.Enum):
   REPLACE_ONE: One client is exchanged for another. The sum changes by at most
     2 c. It is the stronger relation: an epsilon for it protects against more
     than the same epsilon for the other.
+  ZERO_OUT: One client sends zeros in place of its updates. The sum changes by
+    at most c. The number of clients, and who comes when, are public.
   """
 
   ADD_OR_REMOVE_ONE = 'add_or_remove_one'
   REPLACE_ONE = 'replace_one'
+  ZERO_OUT = 'zero_out'
 
   @property
   def sensitivity_factor(self) -> int:
@@ -37,7 +40,8 @@ class Relation(enum.Enum):
   @property
   def accountant_relation(self) -> dp_accounting.NeighboringRelation:
     """The name that dp_accounting has for this relation."""
-    return dp_accounting.NeighboringRelation[self.name]
+    name = 'REPLACE_SPECIAL' if self is Relation.ZERO_OUT else self.name
+    return dp_accounting.NeighboringRelation[name]
 
 
 # The samplers whose cost is known, and the relation for which it is.

@@ -17,7 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tff_clipping.privacy import PrivacyPlan, arguments
+from tff_clipping.privacy import (
+  CorrelatedNoisePlan,
+  PrivacyPlan,
+  arguments,
+)
 
 
 class ClientSampler(abc.ABC):
@@ -288,8 +292,30 @@ class RoundRobinSampler(ClientSampler):
     )
 
 
+class GroupedPoissonSampler(RoundRobinSampler):
+  """Groups that take turns, and a secret draw from the one whose turn it is.
+
+  The groups are those of a `RoundRobinSampler`. Each client of the group whose
+  turn it is takes part with probability `clients_per_round` * `min_separation`
+  / population, independently: `clients_per_round` of them are expected.
+  """
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    self._check_first_draw(draw)
+    sampling_prob = (
+      self._clients_per_round * len(self._groups) / len(self.client_ids)
+    )
+    group = self._groups[(round_num - 1) % len(self._groups)]
+    draws = self._rng(round_num).random(len(group))
+    return self._select(group[draws < sampling_prob])
+
+
 def build_private_sampler(
-  plan: PrivacyPlan, client_ids: Sequence[str], *, seed: int
+  plan: PrivacyPlan | CorrelatedNoisePlan,
+  client_ids: Sequence[str],
+  *,
+  seed: int,
 ) -> ClientSampler:
   """Returns the sampler whose cohorts a privacy plan charges for.
 
@@ -313,6 +339,22 @@ def build_private_sampler(
   if parameters.scheme == 'poisson':
     return PoissonSampler(
       client_ids, sampling_prob=parameters.sampling_prob, seed=seed
+    )
+  if parameters.scheme in ('min_separation', 'grouped_poisson'):
+    build = (
+      RoundRobinSampler
+      if parameters.scheme == 'min_separation'
+      else GroupedPoissonSampler
+    )
+    return build(
+      client_ids,
+      clients_per_round=parameters.cohort_size,
+      min_separation=parameters.min_separation,
+      seed=seed,
+    )
+  if parameters.scheme == 'shuffled_epochs':
+    return ShuffledEpochsSampler(
+      client_ids, clients_per_round=parameters.cohort_size, seed=seed
     )
   if parameters.scheme == 'truncated_poisson':
     return TruncatedPoissonSampler(

@@ -38,7 +38,8 @@ def run_private_round(
   of the round and the number of its draw. A round that the ledger has is run
   with the draw that was charged last. If it gives the same bits it is released
   at no cost; if not, because threads, machine or data differ, what it gave is
-  dropped, and it is run and charged with a draw of its own.
+  dropped, and it is run and charged with a draw of its own, if the plan allows
+  that.
 
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a
@@ -54,6 +55,8 @@ def run_private_round(
     plan covers them: the model, and what the aggregator measured.
 
   Raises:
+    ChangedReleaseError: If a repeated round gives other bits, and the plan has
+      noise that is correlated between rounds: no other draw would fit in.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -71,6 +74,8 @@ def run_private_round(
       with shield():
         ledger.charge(round_num, digest, draw=draw)
     except ChangedReleaseError:
+      if not ledger.plan.allows_new_draws:
+        raise
       draw += 1
       ledger.check_budget(round_num)
       continue

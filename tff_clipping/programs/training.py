@@ -23,6 +23,7 @@ import tree
 
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
+  ChangedReleaseError,
   DamagedLedgerError,
   PrivacyLedger,
 )
@@ -30,6 +31,7 @@ from tff_clipping.programs import coroutines, private_rounds, storage
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.programs.interruption import Interrupted, Interruption
+from tff_clipping.programs.run_audit import RunAudit
 from tff_clipping.programs.update_records import SUMMARY_FIELDS, UpdateRecords
 
 EvaluateFn = Callable[[Any], dict[str, float]]
@@ -83,6 +85,9 @@ class TrainingProgram:
       sampler must be that of its plan.
     update_records: Keep what the process measured of the updates; `None` if it
       measured nothing.
+    run_audit: Keeps what each release shows of the canaries among the clients;
+      `None` for a run that is not audited. The process has a model aggregator
+      of `add_canary_products`.
     measures_cohorts: Whether the metrics hold the size of each cohort, and the
       seconds of each round, which tell it. Under Poisson sampling it is secret:
       off for a private run.
@@ -100,6 +105,7 @@ class TrainingProgram:
   rounds_per_checkpoint: int = 10
   ledger: PrivacyLedger | None = None
   update_records: UpdateRecords | None = None
+  run_audit: RunAudit | None = None
   measures_cohorts: bool = True
   on_round: Callable[[collections.OrderedDict], None] = lambda metrics: None
 
@@ -163,6 +169,9 @@ class TrainingProgram:
         f'{metrics["test_loss"]}.',
       )
     with interruption.shield():
+      if self.run_audit is not None:
+        weights = self.process.get_model_weights(state)
+        self.run_audit.record_model(0, weights.trainable)
       self._release(metrics)
       progress.done = 0, state
       self._save(progress)
@@ -180,6 +189,8 @@ class TrainingProgram:
     except BudgetExhaustedError as e:
       self._evaluate_last(progress, interruption)
       return StopReason.BUDGET_EXHAUSTED, str(e)
+    except ChangedReleaseError as e:
+      raise RoundError(str(e)) from e
     except DamagedLedgerError as e:
       raise storage.StorageError(str(e)) from e
     seconds = time.monotonic() - start
@@ -204,6 +215,10 @@ class TrainingProgram:
               round_num, cohort, output.metrics, expected_norms
             )
           )
+      if self.run_audit is not None:
+        self.run_audit.record_release(
+          round_num, output.metrics['aggregator']['canary_products']
+        )
       self._release(metrics)
       progress.done, progress.metrics = (round_num, output.state), metrics
       if round_num % self.rounds_per_checkpoint == 0:

@@ -1,13 +1,14 @@
 """Execution contexts: where and how TFF computations run."""
 
 from tff_clipping import tff_extra  # noqa: F401
-from tff_clipping.runtime.cluster import ClusterError, set_ray_context
 from tff_clipping.runtime.in_process import (
   ClientError,
   InProcessContext,
   set_default_context,
 )
-from tff_clipping.runtime.map_reduce import UnsupportedComputationError
+from tff_clipping.runtime.interpreter import UnsupportedComputationError
+from tff_clipping.runtime.ray.cluster_error import ClusterError
+from tff_clipping.runtime.ray.set_context import set_ray_context
 
 __all__ = [
   'ClientError',

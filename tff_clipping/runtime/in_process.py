@@ -8,15 +8,24 @@ does not grow with the number of clients, and no worker process starts.
 
 import collections
 import concurrent.futures
+import contextlib
 import functools
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow_federated as tff
 
 from tff_clipping.runtime import shards, values
-from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
+from tff_clipping.runtime.interpreter import InterpretedComputation
+from tff_clipping.runtime.map_reduce import (
+  Accumulator,
+  MapReduceRound,
+  NoMapReduceFormError,
+)
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
+
+_LOG = logging.getLogger(__name__)
 
 # Compiled computations are kept; a program has a few, a test suite has many.
 _MAX_COMPILED = 64
@@ -72,7 +81,7 @@ class InProcessContext(tff.framework.SyncContext):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
     Raises:
-      UnsupportedComputationError: If `comp` has no MapReduce form.
+      UnsupportedComputationError: If nothing here runs a part of `comp`.
       ClientError: If the work of a client fails.
     """
     compiled = self.compile(comp)
@@ -80,6 +89,8 @@ class InProcessContext(tff.framework.SyncContext):
       parameter_type = comp.type_signature.parameter
       leaves = values.flatten(arg, parameter_type) if parameter_type else []
       return values.unflatten(compiled(*leaves), comp.type_signature.result)
+    if isinstance(compiled, InterpretedComputation):
+      return compiled(arg, self._run_clients)
     server, clients = compiled.split_argument(arg)
     broadcast = compiled.prepare(server)
     accumulators = (
@@ -91,11 +102,11 @@ class InProcessContext(tff.framework.SyncContext):
 
   def compile(
     self, comp: tff.framework.ConcreteComputation
-  ) -> MapReduceRound | TensorFlowComputation:
+  ) -> MapReduceRound | TensorFlowComputation | InterpretedComputation:
     """Returns `comp` compiled, from the cache if it has been seen.
 
     Raises:
-      UnsupportedComputationError: If `comp` has no MapReduce form.
+      UnsupportedComputationError: If nothing here runs a part of `comp`.
     """
     # Most rounds are of the same process as the one before. To look it up takes
     # as long as its graph is large, since it is hashed in serialized form.
@@ -110,13 +121,17 @@ class InProcessContext(tff.framework.SyncContext):
 
   def _compile(
     self, comp: tff.framework.ConcreteComputation
-  ) -> MapReduceRound | TensorFlowComputation:
+  ) -> MapReduceRound | TensorFlowComputation | InterpretedComputation:
     kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
     if kind == 'tensorflow':
       return TensorFlowComputation(comp, intra_op_threads=self._num_threads)
-    return MapReduceRound(
-      _placed(comp), threads_per_client=self._threads_per_client
-    )
+    try:
+      return MapReduceRound(comp, threads_per_client=self._threads_per_client)
+    except NoMapReduceFormError as e:
+      _LOG.info('A computation has no MapReduce form, and needs memory: %s', e)
+      return InterpretedComputation(
+        comp, threads_per_client=self._threads_per_client
+      )
 
   def run_shard(
     self,
@@ -137,33 +152,49 @@ class InProcessContext(tff.framework.SyncContext):
       ClientError: If the work of a client fails.
     """
     accumulator = compiled.zero()
+    with contextlib.closing(
+      self._futures(
+        lambda client: compiled.work(client, broadcast), clients, shard
+      )
+    ) as futures:
+      for position, future in futures:
+        with _client_named(clients, position):
+          accumulator = compiled.accumulate(accumulator, future.result())
+    return accumulator
+
+  def _run_clients(self, work: Callable, clients: Sequence) -> list:
+    """Returns what `work` makes of each client, in order."""
+    results = []
+    with contextlib.closing(
+      self._futures(work, clients, range(len(clients)))
+    ) as futures:
+      for position, future in futures:
+        with _client_named(clients, position):
+          results.append(future.result())
+    return results
+
+  def _futures(
+    self, work: Callable, clients: Sequence, positions: range
+  ) -> Iterator[tuple[int, concurrent.futures.Future]]:
+    """Yields positions, and what `work` makes of the clients, in order."""
     pending = collections.deque()
-    waiting = iter(shard)
+    waiting = iter(positions)
     try:
-      for index in shard:
-        # A few clients ahead of the one that is added up: the threads never
+      for index in positions:
+        # A few clients ahead of the one whose turn it is: the threads never
         # wait, and only as many results are in memory.
         while len(pending) <= 2 * self._num_threads:
           position = next(waiting, None)
           if position is None:
             break
-          pending.append(
-            self._pool.submit(compiled.work, clients[position], broadcast)
-          )
-        try:
-          contribution = pending.popleft().result()
-          accumulator = compiled.accumulate(accumulator, contribution)
-        except Exception as e:
-          raise ClientError(
-            f'Client {index} of {len(clients)} failed '
-            f'({_description(clients[index])}): {e}'
-          ) from e
+          pending.append(self._pool.submit(work, clients[position]))
+        yield index, pending[0]
+        pending.popleft()
     finally:
       # After an error or Ctrl-C: no client starts, and those at work finish.
       for future in pending:
         future.cancel()
       concurrent.futures.wait(pending)
-    return accumulator
 
 
 def set_default_context(
@@ -188,30 +219,20 @@ def set_default_context(
   )
 
 
-def _placed(comp):
-  """Returns `comp` with its values placed at the server, if they are not."""
-  result_type = comp.type_signature.result
+@contextlib.contextmanager
+def _client_named(clients: Sequence, position: int) -> Iterator[None]:
+  """Names the client in an error of the body."""
   try:
-    values.federated_leaves(result_type)
-    return comp
-  except TypeError:
-    pass
-  parameter_type = comp.type_signature.parameter
-  if parameter_type is None:
-
-    @tff.federated_computation
-    def placed():
-      return tff.federated_eval(comp, tff.SERVER)
-  else:
-
-    @tff.federated_computation(tff.FederatedType(parameter_type, tff.SERVER))
-    def placed(value):
-      return tff.federated_map(comp, value)
-
-  return placed
+    yield
+  except Exception as e:
+    raise ClientError(
+      f'Client {position} of {len(clients)} failed '
+      f'({_description(clients[position])}): {e}'
+    ) from e
 
 
-def _description(client: Sequence) -> str:
+def _description(client) -> str:
   """Returns the client's values, shortened, to recognise it by."""
-  text = ', '.join(str(leaf) for leaf in client)
+  leaves = client if isinstance(client, (list, tuple)) else [client]
+  text = ', '.join(str(leaf) for leaf in leaves)
   return text if len(text) <= 80 else text[:77] + '...'

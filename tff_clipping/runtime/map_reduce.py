@@ -23,7 +23,7 @@ from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 _NOTHING = (np.zeros([], np.int32),)
 
 
-class UnsupportedComputationError(TypeError):
+class NoMapReduceFormError(TypeError):
   """The computation has no MapReduce form."""
 
 
@@ -62,11 +62,11 @@ class MapReduceRound:
         `work`.
 
     Raises:
-      UnsupportedComputationError: If it has no MapReduce form.
+      NoMapReduceFormError: If it has no MapReduce form.
     """
     self._parameter_type = computation.type_signature.parameter
     self._result_type = computation.type_signature.result
-    self._check_supported()
+    self._check_placements()
     leaves = values.federated_leaves(self._parameter_type)
     self._server_types = [t for t in leaves if t.placement is tff.SERVER]
     self._client_types = [t for t in leaves if t.placement is tff.CLIENTS]
@@ -74,8 +74,8 @@ class MapReduceRound:
       form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
         self._to_one_round(computation), _optimizations()
       )
-    except (TypeError, ValueError) as e:
-      raise _unsupported(str(e)) from e
+    except (TypeError, ValueError, NotImplementedError) as e:
+      raise NoMapReduceFormError(str(e)) from e
     self._prepare = TensorFlowComputation(form.prepare)
     self._work = TensorFlowComputation(
       form.work, intra_op_threads=threads_per_client
@@ -123,20 +123,18 @@ class MapReduceRound:
     parts = values.federated_values(argument, self._parameter_type)
     types = values.federated_leaves(self._parameter_type)
     server, clients = [], []
-    for part, part_type in zip(parts, types, strict=True):
+    for (path, part), part_type in zip(parts, types, strict=True):
+      member_type = part_type.member
       if part_type.placement is tff.SERVER:
-        server.extend(values.flatten(part, part_type.member))
-      elif isinstance(part, (list, tuple)):
-        clients.append([values.flatten(v, part_type.member) for v in part])
-      else:
-        raise TypeError(
-          f'Expected a list with a value for each client, found {type(part)}.'
-        )
-    if len({len(c) for c in clients}) > 1:
-      raise ValueError(
-        'Expected values for the same number of clients, found '
-        f'{[len(c) for c in clients]}.'
+        server.extend(values.flatten(part, member_type, path))
+        continue
+      clients.append(
+        [
+          values.flatten(value, member_type, (*path, i))
+          for i, value in enumerate(values.client_values(part, path))
+        ]
       )
+    values.check_numbers_of_clients([len(c) for c in clients])
     return server, [sum(c, []) for c in zip(*clients, strict=True)]
 
   def prepare(self, server: Sequence) -> Sequence:
@@ -189,13 +187,18 @@ class MapReduceRound:
   def _server_leaves(self, server: Sequence) -> Sequence:
     return server if self._server_types else _NOTHING
 
-  def _check_supported(self) -> None:
-    for leaf in values.federated_leaves(self._parameter_type):
+  def _check_placements(self) -> None:
+    try:
+      taken = values.federated_leaves(self._parameter_type)
+      returned = values.federated_leaves(self._result_type)
+    except TypeError as e:
+      raise NoMapReduceFormError(str(e)) from e
+    for leaf in taken:
       if leaf.placement is tff.CLIENTS and leaf.all_equal:
-        raise _unsupported(f'it takes a value equal at all clients, {leaf}')
-    for leaf in values.federated_leaves(self._result_type):
+        raise NoMapReduceFormError(f'It takes what all clients have, {leaf}.')
+    for leaf in returned:
       if leaf.placement is not tff.SERVER:
-        raise _unsupported(f'it returns a value at the clients, {leaf}')
+        raise NoMapReduceFormError(f'It returns values at clients, {leaf}.')
 
   def _to_one_round(
     self, computation: tff.framework.ConcreteComputation
@@ -272,11 +275,3 @@ def _federated_parts(value: tff.Value) -> list[tff.Value]:
     for i in range(len(value.type_signature))
     for part in _federated_parts(value[i])
   ]
-
-
-def _unsupported(reason: str) -> UnsupportedComputationError:
-  return UnsupportedComputationError(
-    'This computation cannot be run in MapReduce form: '
-    f"{reason.rstrip('.')}. TFF's native context runs it: "
-    '`tff.backends.native.set_sync_local_cpp_execution_context()`.'
-  )

@@ -28,8 +28,9 @@ class TensorFlowComputation:
   """A TFF TensorFlow computation as a callable on flat lists of arrays.
 
   The parameter is the list of the leaves of the parameter's type, in order: a
-  NumPy array or scalar for a tensor, a `tf.data.Dataset` for a sequence. The
-  result is the list of NumPy arrays of the leaves of the result's type.
+  NumPy array or scalar for a tensor, a `tf.data.Dataset` or its serialized
+  graph for a sequence. The result is the list of the leaves of the result's
+  type: NumPy arrays, and serialized graphs of data sets.
 
   Variables, tables and iterators of the graph are new in each call, as TFF has
   it, so nothing leaks from one client to the next. Calls from several threads
@@ -56,8 +57,7 @@ class TensorFlowComputation:
       intra_op_threads: The number of threads inside an operation.
 
     Raises:
-      TypeError: If `computation` is not plain TensorFlow, or has a result that
-        is a sequence.
+      TypeError: If `computation` is not plain TensorFlow.
     """
     proto = tff.framework.serialize_computation(computation)
     kind = proto.WhichOneof('computation')
@@ -68,12 +68,6 @@ class TensorFlowComputation:
     proto = proto.tensorflow
     parameter = _leaf_bindings(proto.parameter)
     result = _leaf_bindings(proto.result)
-    if any(b.WhichOneof('binding') == 'sequence' for b in result):
-      raise TypeError(
-        'A computation that returns a `tff.SequenceType` cannot be run here; '
-        "use TFF's native context "
-        '(`tff.backends.native.set_sync_local_cpp_execution_context`).'
-      )
     if num_results is not None:
       result = result[len(result) - num_results :]
     self.num_parameters = len(parameter)
@@ -85,7 +79,7 @@ class TensorFlowComputation:
       proto.graph_def.Unpack(graph_def)
       self._feeds, input_map = _sequence_inputs(parameter)
       tf.graph_util.import_graph_def(graph_def, input_map=input_map, name='')
-    self._fetches = [b.tensor.tensor_name for b in result]
+      self._fetches = _sequence_outputs(self._graph, result)
     self._token = proto.session_token_tensor_name
     self._initialize_op = proto.initialize_op
     self._config = tf.compat.v1.ConfigProto(
@@ -107,7 +101,7 @@ class TensorFlowComputation:
       *leaves: The leaves of the parameter, `num_parameters` of them.
 
     Returns:
-      A list of `num_results` NumPy arrays.
+      A list of `num_results` NumPy arrays, or bytes for sequences.
     """
     feeds = [portable(x) for x in leaves]
     if self._token:
@@ -121,15 +115,16 @@ class TensorFlowComputation:
   def _open_session(self):
     """Returns a callable on a new session."""
     session = tf.compat.v1.Session(graph=self._graph, config=self._config)
-    token = [self._token] if self._token else []
-    run = _callable(session, self._feeds + token, self._fetches)
+    feeds = self._feeds + ([self._token] if self._token else [])
+    run = _callable(session, feeds, self._fetches)
     if not self._initialize_op:
       return run
-    initialize = _callable(session, token, targets=[self._initialize_op])
+    # A variable may start from the parameter.
+    initialize = _callable(session, feeds, targets=[self._initialize_op])
 
-    def initialize_and_run(*feeds):
-      initialize(*feeds[-1:] if self._token else ())
-      return run(*feeds)
+    def initialize_and_run(*leaves):
+      initialize(*leaves)
+      return run(*leaves)
 
     return initialize_and_run
 
@@ -211,6 +206,18 @@ def _sequence_inputs(bindings):
     )
     feeds.append(serialized.name)
   return feeds, input_map
+
+
+def _sequence_outputs(graph: tf.Graph, bindings) -> list[str]:
+  """Returns the names to fetch: of a data set, that of its serialized graph."""
+  fetches = []
+  for binding in bindings:
+    if binding.WhichOneof('binding') == 'tensor':
+      fetches.append(binding.tensor.tensor_name)
+      continue
+    variant = graph.get_tensor_by_name(binding.sequence.variant_tensor_name)
+    fetches.append(tf.raw_ops.DatasetToGraphV2(input_dataset=variant).name)
+  return fetches
 
 
 def _is_dataset(value) -> bool:

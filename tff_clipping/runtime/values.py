@@ -1,11 +1,20 @@
-"""Converts between Python values and flat lists of arrays, by TFF type."""
+"""Converts between Python values and flat lists of arrays, by TFF type.
 
+A value is checked and never changed in silence: it has the kind and the shape
+of its type, and fits in it. Errors are `TypeError`s, as TFF raises them, also
+for a number that is out of range.
+"""
+
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+# Where a value is in the argument of a computation: names and positions.
+Path = tuple[str | int, ...]
 
 
 def federated_leaves(type_spec: tff.Type | None) -> list[tff.FederatedType]:
@@ -26,20 +35,58 @@ def federated_leaves(type_spec: tff.Type | None) -> list[tff.FederatedType]:
   raise TypeError(f'Expected a federated type, found {type_spec}.')
 
 
-def federated_values(value, type_spec: tff.Type) -> list:
-  """Returns the part of `value` for each of `federated_leaves(type_spec)`."""
+def federated_values(
+  value, type_spec: tff.Type, path: Path = ()
+) -> list[tuple[Path, object]]:
+  """Returns the part of `value` for each of `federated_leaves(type_spec)`.
+
+  Args:
+    value: A Python structure.
+    type_spec: A federated type, or a structure of them.
+    path: Where `value` is in the argument.
+
+  Raises:
+    TypeError: If `value` is not of the structure of `type_spec`.
+  """
   if isinstance(type_spec, tff.FederatedType):
-    return [value]
+    return [(path, value)]
   return [
     leaf
-    for element, element_type in zip(
-      _elements(value, type_spec), type_spec, strict=True
-    )
-    for leaf in federated_values(element, element_type)
+    for key, element, element_type in struct_elements(value, type_spec, path)
+    for leaf in federated_values(element, element_type, (*path, key))
   ]
 
 
-def flatten(value, type_spec: tff.Type) -> list:
+def client_values(value, path: Path) -> Sequence:
+  """Returns `value`, which must have an element for each client.
+
+  Raises:
+    TypeError: If it is no list.
+  """
+  if not isinstance(value, (list, tuple)):
+    raise TypeError(
+      f'{_name(path)} must be a list with a value for each client, found one '
+      f'of type {type(value).__name__}.'
+    )
+  return value
+
+
+def check_numbers_of_clients(numbers: Sequence[int]) -> None:
+  """Raises unless all numbers are the same.
+
+  Args:
+    numbers: The number of clients in each part of an argument.
+
+  Raises:
+    ValueError: If they differ.
+  """
+  if len(set(numbers)) > 1:
+    raise ValueError(
+      f'Expected values for the same number of clients, found {list(numbers)}.'
+    )
+
+
+def flatten(value, type_spec: tff.Type, path: Path = ()) -> list:
   """Returns the leaves of `value`, checked and converted to `type_spec`.
 
   Args:
@@ -47,35 +94,25 @@ def flatten(value, type_spec: tff.Type) -> list:
       `type_spec` (`tff.structure.Struct`, mappings, named tuples, attrs
       classes, sequences).
     type_spec: An unplaced TFF type.
+    path: Where `value` is in the argument, for messages.
 
   Returns:
     A list with a NumPy array for each tensor and a `tf.data.Dataset` for each
     sequence of `type_spec`, in order.
 
   Raises:
-    TypeError: If `value` is not of the structure, dtypes and shapes of
-      `type_spec`.
+    TypeError: If `value` is not of the structure, kinds and shapes of
+      `type_spec`, or does not fit in it.
   """
-  if isinstance(type_spec, tff.TensorType):
-    return [_to_array(value, type_spec)]
-  if isinstance(type_spec, tff.SequenceType):
-    return [_to_dataset(value, type_spec)]
-  if isinstance(type_spec, tff.StructType):
-    return [
-      leaf
-      for element, element_type in zip(
-        _elements(value, type_spec), type_spec, strict=True
-      )
-      for leaf in flatten(element, element_type)
-    ]
-  raise TypeError(f'A value of type {type_spec} cannot be passed in.')
+  return _flatten(value, type_spec, path, by_value=False)
 
 
 def unflatten(leaves: Sequence, type_spec: tff.Type):
   """Returns `leaves` in the Python containers of `type_spec`.
 
   Args:
-    leaves: One array for each tensor of `type_spec`, in order.
+    leaves: One array for each tensor of `type_spec`, and what `elements` takes
+      for each sequence, in order.
     type_spec: A TFF type; federated types in it are placed at the server.
 
   Returns:
@@ -87,6 +124,102 @@ def unflatten(leaves: Sequence, type_spec: tff.Type):
   return tff.types.type_to_py_container(value, type_spec)
 
 
+def elements(sequence, element_type: tff.Type) -> list:
+  """Returns the elements of a sequence, as Python structures.
+
+  Args:
+    sequence: A `tf.data.Dataset`, or its serialized graph.
+    element_type: The type of its elements.
+  """
+  if not isinstance(sequence, tf.data.Dataset):
+    with tf.init_scope():
+      sequence = tf.data.experimental.from_variant(
+        tf.raw_ops.DatasetFromGraph(graph_def=sequence),
+        structure=tff.types.type_to_tf_tensor_specs(element_type),
+      )
+  return list(sequence.as_numpy_iterator())
+
+
+def struct_elements(
+  value, type_spec: tff.StructType, path: Path
+) -> list[tuple[str | int, object, tff.Type]]:
+  """Returns the name or position, the value and the type of each element.
+
+  Args:
+    value: A Python structure, as `flatten` takes it.
+    type_spec: Its type.
+    path: Where it is in the argument.
+
+  Raises:
+    TypeError: If it has other elements than `type_spec`.
+  """
+  types = list(tff.structure.iter_elements(type_spec))
+  names = [name for name, _ in types]
+  # First: such a structure has an `_asdict` too, which needs all names.
+  if isinstance(value, tff.structure.Struct):
+    found = list(tff.structure.iter_elements(value))
+    if len(found) != len(names) or any(
+      f is not None and f != n for (f, _), n in zip(found, names, strict=True)
+    ):
+      raise _wrong(path, type_spec, value)
+    parts = [v for _, v in found]
+  else:
+    if attrs.has(type(value)):
+      value = attrs.asdict(value, recurse=False)
+    elif hasattr(value, '_asdict'):
+      value = value._asdict()
+    if isinstance(value, Mapping):
+      if set(value) != set(names):
+        raise TypeError(
+          f'{_name(path)} must have the fields {names}, found {list(value)}.'
+        )
+      parts = [value[name] for name in names]
+    elif isinstance(value, (list, tuple)) and len(value) == len(names):
+      parts = list(value)
+    else:
+      raise _wrong(path, type_spec, value)
+  return [
+    (i if name is None else name, part, element_type)
+    for i, ((name, element_type), part) in enumerate(
+      zip(types, parts, strict=True)
+    )
+  ]
+
+
+def dataset_of_rows(
+  rows: Sequence[Sequence[np.ndarray]], element_type: tff.Type
+) -> tf.data.Dataset:
+  """Returns the data set of some elements, which may differ in shape.
+
+  Args:
+    rows: The arrays of each element.
+    element_type: Its type, without sequences.
+  """
+  specs = tff.types.type_to_tf_tensor_specs(element_type)
+  flat_types = _tensor_types(element_type)
+  joined = None
+  # A data set for each run of elements of the same shapes.
+  for _, run in itertools.groupby(
+    rows, key=lambda row: [np.shape(leaf) for leaf in row]
+  ):
+    columns = zip(*run, strict=True)
+    dataset = tf.data.Dataset.from_tensor_slices(
+      tuple(
+        _stacked(column, tf.as_dtype(t.dtype))
+        for column, t in zip(columns, flat_types, strict=True)
+      )
+    )
+    joined = dataset if joined is None else joined.concatenate(dataset)
+  if joined is None:
+    joined = tf.data.Dataset.from_tensors(
+      tuple(
+        tf.zeros([d or 0 for d in t.shape], tf.as_dtype(t.dtype))
+        for t in flat_types
+      )
+    ).take(0)
+  return joined.map(lambda *leaves: _packed(iter(leaves), specs))
+
+
 def num_tensors(type_spec: tff.Type) -> int:
   """Returns the number of tensors in `type_spec`."""
   if isinstance(type_spec, tff.FederatedType):
@@ -94,6 +227,23 @@ def num_tensors(type_spec: tff.Type) -> int:
   if isinstance(type_spec, tff.StructType):
     return sum(num_tensors(t) for t in type_spec)
   return 1
+
+
+def _flatten(value, type_spec: tff.Type, path: Path, by_value: bool) -> list:
+  """Like `flatten`; see `_to_array` for `by_value`."""
+  if isinstance(type_spec, tff.TensorType):
+    return [_to_array(value, type_spec, path, by_value)]
+  if isinstance(type_spec, tff.SequenceType):
+    return [_to_dataset(value, type_spec, path)]
+  if isinstance(type_spec, tff.StructType):
+    return [
+      leaf
+      for key, element, element_type in struct_elements(value, type_spec, path)
+      for leaf in _flatten(element, element_type, (*path, key), by_value)
+    ]
+  raise TypeError(
+    f'{_name(path)} must be of a type with values, found {type_spec}.'
+  )
 
 
 def _unflatten(leaves: Iterator, type_spec: tff.Type):
@@ -107,103 +257,149 @@ def _unflatten(leaves: Iterator, type_spec: tff.Type):
         for name, element_type in tff.structure.iter_elements(type_spec)
       ]
     )
+  if isinstance(type_spec, tff.SequenceType):
+    return elements(next(leaves), type_spec.element)
   return next(leaves)
 
 
-def _elements(value, type_spec: tff.StructType) -> list:
-  """Returns the elements of the container `value`, in the type's order."""
-  names = [name for name, _ in tff.structure.iter_elements(type_spec)]
-  if attrs.has(type(value)):
-    value = attrs.asdict(value, recurse=False)
-  elif hasattr(value, '_asdict'):
-    value = value._asdict()
-  if isinstance(value, tff.structure.Struct):
-    found = list(tff.structure.iter_elements(value))
-    if len(found) != len(names) or any(
-      f is not None and f != n for (f, _), n in zip(found, names, strict=True)
-    ):
-      raise TypeError(f'Expected a value of type {type_spec}, found {value}.')
-    return [v for _, v in found]
-  if isinstance(value, Mapping):
-    if set(value) != set(names):
-      raise TypeError(
-        f'Expected a structure with the fields {names}, found {list(value)}.'
-      )
-    return [value[name] for name in names]
-  if isinstance(value, (list, tuple)) and len(value) == len(names):
-    return list(value)
-  raise TypeError(
-    f'Expected a value of type {type_spec}, found one of {type(value)}.'
-  )
+def _to_array(value, type_spec: tff.TensorType, path: Path, by_value: bool):
+  """Returns `value` as an array, or raises if that would change it.
 
-
-def _to_array(value, type_spec: tff.TensorType):
-  """Returns `value` as an array, or raises if that would change it."""
-  if isinstance(value, tf.Tensor):
+  Python's numbers have no dtype: they take that of the type, where they fit,
+  and an integer is a good float. An array keeps its own, and must be of that of
+  the type or a smaller one; `by_value` takes it for a list of numbers, as TFF
+  does inside of sequences. Floats are rounded.
+  """
+  if isinstance(value, (tf.Tensor, tf.Variable)):
     value = value.numpy()
-  dtype = tf.as_dtype(type_spec.dtype).as_numpy_dtype
-  if dtype is np.str_ or dtype is np.bytes_:
-    dtype = object
-  if not isinstance(value, (np.ndarray, np.generic)):
-    # A Python number, string or nested list takes the dtype of the type, as
-    # long as it is of that kind.
-    found = np.asarray(value)
-    if dtype is not object and not np.can_cast(found.dtype, dtype, 'same_kind'):
-      raise TypeError(f'Expected a value of type {type_spec}, found {value!r}.')
-    array = found if dtype is object else found.astype(dtype)
+  dtype = tf.as_dtype(type_spec.dtype)
+  by_value = by_value or not isinstance(value, (np.ndarray, np.generic))
+  if dtype == tf.string:
+    # Not as NumPy's own strings, which lose zero bytes at their end.
+    array = np.asarray(value, object)
+    if not all(isinstance(x, (str, bytes)) for x in array.flat):
+      raise _wrong(path, type_spec, value)
   else:
-    array = np.asarray(value)
-    is_string = array.dtype.kind in 'OSU'
-    if is_string != (dtype is object) or not (
-      is_string or array.dtype == dtype
-    ):
-      raise TypeError(
-        f'Expected a value of type {type_spec}, found an array of dtype '
-        f'{array.dtype}.'
-      )
+    try:
+      array = np.asarray(value)
+      found = tf.as_dtype(array.dtype)
+    except (TypeError, ValueError) as e:
+      raise _wrong(path, type_spec, value) from e
+    if found != dtype:
+      array = _cast(array, dtype, by_value)
+      if array is None:
+        raise _wrong(path, type_spec, value)
   if not tf.TensorShape(type_spec.shape).is_compatible_with(array.shape):
     raise TypeError(
-      f'Expected a value of type {type_spec}, found an array of shape '
+      f'{_name(path)} must be of type {type_spec}, found a value of shape '
       f'{array.shape}.'
     )
   return array
 
 
-def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
+def _cast(array: np.ndarray, dtype: tf.DType, by_value: bool):
+  """Returns `array` with another dtype, or `None` if it does not fit."""
+  target = dtype.as_numpy_dtype
+  if array.dtype == object:
+    # Integers beyond 64 bits, and what is no number.
+    return None
+  kinds = _kind(tf.as_dtype(array.dtype)), _kind(dtype)
+  if not by_value:
+    is_safe = np.can_cast(array.dtype, target, 'safe')
+    return array.astype(target) if kinds[0] == kinds[1] and is_safe else None
+  if kinds not in (
+    ('integer', 'integer'),
+    ('integer', 'float'),
+    ('float', 'float'),
+    ('float', 'complex'),
+    ('complex', 'complex'),
+  ):
+    # An empty list has no kind.
+    return array.astype(target) if not array.size else None
+  with np.errstate(over='ignore'):
+    cast = array.astype(target)
+  if kinds[0] == 'integer':
+    # Wide enough for every integer.
+    fits = np.array_equal(cast.astype(np.longdouble), array)
+  else:
+    fits = np.array_equal(np.isfinite(cast), np.isfinite(array))
+  return cast if fits else None
+
+
+def _kind(dtype: tf.DType) -> str:
+  if dtype.is_integer:
+    return 'integer'
+  if dtype.is_floating:
+    return 'float'
+  return 'complex' if dtype.is_complex else dtype.name
+
+
+def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
   """Returns `value` as a data set with elements of the sequence's type."""
   element_type = type_spec.element
-  if not isinstance(value, tf.data.Dataset):
-    return _dataset_from_elements(value, element_type)
-  found = tff.types.tensorflow_to_type(value.element_spec)
-  if not element_type.is_assignable_from(found):
-    raise TypeError(
-      f'Expected a data set of elements of type {element_type}, found '
-      f'elements of type {found}.'
-    )
-  return value
-
-
-def _dataset_from_elements(
-  elements: Sequence, element_type: tff.Type
-) -> tf.data.Dataset:
-  """Returns a data set of a list of elements, which may differ in shape."""
-  specs = tff.types.type_to_tf_tensor_specs(element_type)
-  flat_specs = tf.nest.flatten(specs)
-  rows = [flatten(element, element_type) for element in elements]
-  datasets = [
-    tf.data.Dataset.from_tensors(tuple(tf.constant(leaf) for leaf in row))
-    for row in rows
+  if isinstance(value, tf.data.Dataset):
+    found = tff.types.tensorflow_to_type(value.element_spec)
+    if not element_type.is_assignable_from(found):
+      raise TypeError(
+        f'{_name(path)} must be a data set of elements of type {element_type}, '
+        f'found elements of type {found}.'
+      )
+    return value
+  if not isinstance(value, (list, tuple)):
+    raise _wrong(path, type_spec, value)
+  rows = [
+    _flatten(element, element_type, (*path, i), by_value=True)
+    for i, element in enumerate(value)
   ]
-  if not datasets:
-    datasets = [
-      tf.data.Dataset.from_tensors(
-        tuple(
-          tf.zeros([d or 0 for d in spec.shape], spec.dtype)
-          for spec in flat_specs
-        )
-      ).take(0)
-    ]
-  joined = datasets[0]
-  for dataset in datasets[1:]:
-    joined = joined.concatenate(dataset)
-  return joined.map(lambda *leaves: tf.nest.pack_sequence_as(specs, leaves))
+  return dataset_of_rows(rows, element_type)
+
+
+def _stacked(column: Sequence, dtype: tf.DType) -> tf.Tensor:
+  """Returns values of one shape as a tensor."""
+  array_dtype = object if dtype == tf.string else None
+  return tf.constant(
+    np.stack([np.asarray(value, array_dtype) for value in column]), dtype
+  )
+
+
+def _tensor_types(type_spec: tff.Type) -> list[tff.TensorType]:
+  if isinstance(type_spec, tff.StructType):
+    return [leaf for t in type_spec for leaf in _tensor_types(t)]
+  return [type_spec]
+
+
+def _packed(leaves: Iterator, specs):
+  """Returns leaves in a structure of TensorFlow's, in its own order.
+
+  `tf.nest` takes those of a dictionary in the order of the sorted names.
+  """
+  if isinstance(specs, Mapping):
+    return type(specs)((k, _packed(leaves, v)) for k, v in specs.items())
+  if attrs.has(type(specs)):
+    fields = [f.name for f in attrs.fields(type(specs))]
+    return type(specs)(*[_packed(leaves, getattr(specs, f)) for f in fields])
+  if isinstance(specs, tuple) and hasattr(specs, '_fields'):
+    return type(specs)(*[_packed(leaves, v) for v in specs])
+  if isinstance(specs, (list, tuple)):
+    return type(specs)([_packed(leaves, v) for v in specs])
+  return next(leaves)
+
+
+def _wrong(path: Path, type_spec: tff.Type, value) -> TypeError:
+  """Returns the error of a value that is not of its type."""
+  text = repr(value)
+  text = text if len(text) <= 80 else text[:77] + '...'
+  kind = getattr(value, 'dtype', None)
+  return TypeError(
+    f'{_name(path)} must be of type {type_spec} and fit in it, found {text}'
+    f'{f" of type {kind}" if kind is not None else ""}.'
+  )
+
+
+def _name(path: Path) -> str:
+  """Returns the name of a part of an argument: `clients[2].size`."""
+  root, steps = ('argument', path)
+  if path and isinstance(path[0], str):
+    root, steps = path[0], path[1:]
+  text = ''.join(f'.{s}' if isinstance(s, str) else f'[{s}]' for s in steps)
+  return f'`{root}{text}`'

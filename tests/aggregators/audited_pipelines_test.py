@@ -1,0 +1,349 @@
+"""Audits of whole pipelines: broken ones are caught, sound ones never refuted.
+
+Every audit here has a confidence of 1 - 1e-6: a sound pipeline is refuted, and
+its test fails, once in a million times at most. The canaries and cohorts of the
+tests are fixed; the noise is drawn anew in each run.
+"""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+from tff_clipping.aggregators import l2_clip
+from tff_clipping.privacy import PrivacyPlan, audit
+from tff_clipping.privacy.audit import thresholds
+from tff_clipping.programs import canary_clients, client_sampling
+
+_CONFIDENCE = 1 - 1e-6
+_CLIP = 0.5
+
+
+def _plan(sampling, *, num_canaries, noise_multiplier, num_rounds=4):
+  """Returns a plan for the canaries and a quarter as many clients."""
+  num_clients = num_canaries * 5 // 4
+  return PrivacyPlan(
+    num_clients=num_clients,
+    clients_per_round=num_clients if sampling == 'none' else num_clients // 2,
+    num_rounds=num_rounds,
+    target_delta=1e-4,
+    noise_multiplier=noise_multiplier,
+    sampling=sampling,
+    accountant='pld' if sampling == 'fixed_size' else 'rdp',
+  )
+
+
+def _canaries(plan, num_parameters=1024):
+  return audit.Canaries(
+    num_canaries=plan.num_clients * 4 // 5,
+    num_parameters=num_parameters,
+    seed=7,
+    relation=audit.audited_relation(plan),
+  )
+
+
+def _run(plan, canaries, factory, *, keep_state=True):
+  """Returns the products of the releases, in units of a clipped client.
+
+  Canaries send their direction, 100 times as long as the clipping norm; clients
+  send random vectors of that norm.
+  """
+  clients = [f'client {i}' for i in range(plan.num_clients // 5)]
+  sampler = canary_clients.CanarySampler(
+    client_sampling.build_private_sampler(
+      plan, clients + canary_clients.canary_ids(canaries), seed=3
+    ),
+    canaries,
+  )
+  rng = np.random.default_rng(5)
+  d = canaries.num_parameters
+  values = {c: _CLIP * rng.normal(size=d) / math.sqrt(d) for c in clients}
+  for name, mark in zip(
+    canary_clients.canary_ids(canaries), canaries.marks, strict=True
+  ):
+    values[name] = 100 * _CLIP * canaries.direction(mark)
+  process = aggregators.add_canary_products(factory, canaries).create(
+    tff.to_type(
+      collections.OrderedDict(
+        a=tff.TensorType(np.float32, [d // 2]),
+        b=tff.TensorType(np.float32, [d // 2]),
+      )
+    )
+  )
+  initial = state = process.initialize()
+  products = []
+  for round_num in range(1, plan.num_rounds + 1):
+    halves = [
+      np.split(values[name].astype(np.float32), 2)
+      for name in sampler.sample(round_num)
+    ]
+    output = process.next(
+      state, [collections.OrderedDict(a=a, b=b) for a, b in halves]
+    )
+    state = output.state if keep_state else initial
+    unit = float(_find(output.measurements, 'clipping_norm', _CLIP))
+    products.append(
+      output.measurements['canary_products'] * plan.clients_per_round / unit
+    )
+  return np.stack(products)
+
+
+def _find(measurements, name, default):
+  """Returns a measurement by its name, in any depth."""
+  for key, value in measurements.items():
+    if key == name:
+      return value
+    if isinstance(value, collections.abc.Mapping):
+      found = _find(value, name, None)
+      if found is not None:
+        return found
+  return default
+
+
+def _audit(plan, canaries, products):
+  scores = dict(
+    audit.score_releases(
+      products,
+      sampling_prob=plan.sampling_prob,
+      noise_multiplier=plan.noise_multiplier,
+      relation=canaries.relation,
+    )
+  )
+  scores['final_model'] = products.sum(axis=0)
+  return audit.audit_plan(plan, canaries, scores, confidence=_CONFIDENCE)
+
+
+class _ClippedSum(tff.aggregators.UnweightedAggregationFactory):
+  """Clips the result of another factory, in place of clients' values."""
+
+  def __init__(self, clipping_norm, inner):
+    self._clipping_norm = clipping_norm
+    self._inner = inner
+
+  def create(self, value_type):
+    inner = self._inner.create(value_type)
+
+    @tff.tensorflow.computation(value_type)
+    def clip(value):
+      return l2_clip.clip_by_l2_norm(value, self._clipping_norm).value
+
+    @tff.federated_computation(
+      inner.initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      output = inner.next(state, value)
+      return tff.templates.MeasuredProcessOutput(
+        state=output.state,
+        result=tff.federated_map(clip, output.result),
+        measurements=output.measurements,
+      )
+
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+
+
+def _dp_mean(plan, **kwargs):
+  return aggregators.dp_mean_factory(
+    clipping_norm=_CLIP,
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+    **kwargs,
+  )
+
+
+def _without_noise(plan):
+  return aggregators.difference_clipping_factory(
+    _CLIP, aggregators.fixed_denominator_mean_factory(plan.clients_per_round)
+  )
+
+
+def _tenth_of_noise(plan):
+  return aggregators.dp_mean_factory(
+    clipping_norm=_CLIP,
+    noise_multiplier=plan.noise_multiplier / 10,
+    clients_per_round=plan.clients_per_round,
+  )
+
+
+def _without_clip(plan):
+  return aggregators.fixed_denominator_mean_factory(
+    plan.clients_per_round,
+    aggregators.gaussian_noise_factory(plan.noise_multiplier * _CLIP),
+  )
+
+
+def _clip_of_mean(plan):
+  return aggregators.gaussian_noise_factory(
+    plan.noise_multiplier * _CLIP / plan.clients_per_round,
+    _ClippedSum(
+      _CLIP,
+      aggregators.fixed_denominator_mean_factory(plan.clients_per_round),
+    ),
+  )
+
+
+@pytest.mark.parametrize(
+  'broken', [_without_noise, _tenth_of_noise, _without_clip, _clip_of_mean]
+)
+def test_broken_pipeline_is_caught(broken):
+  plan = _plan('poisson', num_canaries=512, noise_multiplier=4.0)
+  canaries = _canaries(plan)
+  result = _audit(plan, canaries, _run(plan, canaries, broken(plan)))
+  assert result.is_refuted
+
+
+def test_noise_with_a_key_used_twice_is_caught():
+  # The state, with the number of the round in it, is not kept, and so each
+  # round has the noise of the first one.
+  plan = _plan('poisson', num_canaries=512, noise_multiplier=4.0)
+  canaries = _canaries(plan)
+  products = _run(
+    plan, canaries, _dp_mean(plan, noise_key=(1, 2)), keep_state=False
+  )
+  result = _audit(plan, canaries, products)
+  assert result.attacks['successive_releases'].is_refuted
+  # The releases one by one have all the noise that they should have.
+  assert not result.attacks['final_model'].is_refuted
+
+
+def test_what_the_broken_pipelines_have_broken_is_sound():
+  plan = _plan('poisson', num_canaries=512, noise_multiplier=4.0)
+  canaries = _canaries(plan)
+  products = _run(plan, canaries, _dp_mean(plan))
+  assert not _audit(plan, canaries, products).is_refuted
+
+
+def _local_noise(plan):
+  # Calibrated for half a cohort; the server adds what is missing.
+  least = plan.clients_per_round // 2
+  stddev = plan.noise_multiplier * _CLIP / math.sqrt(least)
+  return aggregators.difference_clipping_factory(
+    _CLIP,
+    aggregators.fixed_denominator_mean_factory(
+      plan.clients_per_round,
+      aggregators.local_gaussian_noise_factory(
+        stddev,
+        aggregators.secure_sum_factory(_CLIP, local_noise_stddev=stddev),
+        min_clients_per_round=least,
+      ),
+    ),
+  )
+
+
+def _distributed(plan):
+  return aggregators.distributed_gaussian_mean_factory(
+    clipping_norm=_CLIP,
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+    max_clients_per_round=plan.num_clients,
+  )
+
+
+def _adaptive(plan):
+  return aggregators.adaptive_dp_mean_factory(
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+    initial_clipping_norm=_CLIP,
+  )
+
+
+def _per_layer(plan):
+  # 0.3 and 0.4 are 0.5 together.
+  return aggregators.per_layer_clipping_factory(
+    [0.3, 0.4],
+    aggregators.fixed_denominator_mean_factory(
+      plan.clients_per_round,
+      aggregators.gaussian_noise_factory(plan.noise_multiplier * _CLIP),
+    ),
+  )
+
+
+def _secure_sum(plan):
+  return _dp_mean(plan, sum_factory=aggregators.secure_sum_factory(_CLIP))
+
+
+def _of_tff(plan):
+  return tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+    plan.noise_multiplier, plan.clients_per_round, _CLIP
+  )
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'none'])
+@pytest.mark.parametrize(
+  'sound',
+  [
+    _dp_mean,
+    _secure_sum,
+    _local_noise,
+    _per_layer,
+    _adaptive,
+    _of_tff,
+    pytest.param(_distributed, marks=pytest.mark.slow),
+  ],
+)
+def test_sound_pipeline_is_not_refuted(sound, sampling):
+  plan = _plan(sampling, num_canaries=256, noise_multiplier=1.0)
+  canaries = _canaries(plan, num_parameters=512)
+  products = _run(plan, canaries, sound(plan))
+  assert not _audit(plan, canaries, products).is_refuted
+  # The canaries are there to be seen: those that are in stand out by 7 standard
+  # deviations of the difference of the means.
+  total = products.sum(axis=0)
+  assert total[canaries.is_in].mean() > total[~canaries.is_in].mean()
+
+
+# One canary in a population whose other clients all send the opposite. A cohort
+# of a fixed size that takes the canary up leaves out one of the others, so that
+# the sum moves by 2 c.
+_NUM_GAMES = 400
+_NUM_CLIENTS = 20
+
+
+def _scores_of_games(plan, sampler_of):
+  process = _dp_mean(plan).create(tff.TensorType(np.float32, [1]))
+  initial = process.initialize()
+  scores = {True: [], False: []}
+  for is_in in (True, False):
+    for seed in range(_NUM_GAMES):
+      ids = [f'client {i}' for i in range(_NUM_CLIENTS - 1)]
+      ids += ['canary'] if is_in else []
+      values = [
+        np.array([_CLIP if c == 'canary' else -_CLIP], np.float32)
+        for c in sampler_of(ids, 2 * seed + is_in).sample(1)
+      ]
+      scores[is_in].append(float(process.next(initial, values).result[0]))
+  return np.array(scores[True]), np.array(scores[False])
+
+
+@pytest.mark.parametrize('is_charged_as_drawn', [True, False])
+def test_fixed_size_cohorts_charged_as_poisson_are_caught(is_charged_as_drawn):
+  plan = PrivacyPlan(
+    num_clients=_NUM_CLIENTS,
+    clients_per_round=_NUM_CLIENTS - 1,
+    num_rounds=1,
+    target_delta=1e-2,
+    noise_multiplier=1.0,
+    sampling='poisson',
+    accountant='pld',
+  )
+
+  def fixed_size(ids, seed):
+    return client_sampling.FixedSizeSampler(
+      ids, clients_per_round=plan.clients_per_round, seed=seed
+    )
+
+  def poisson(ids, seed):
+    return client_sampling.PoissonSampler(
+      ids, sampling_prob=plan.sampling_prob, seed=seed
+    )
+
+  scores = _scores_of_games(
+    plan, poisson if is_charged_as_drawn else fixed_size
+  )
+  is_refuted = thresholds.is_refuted(
+    audit.compute_trade_off(plan), *scores, confidence=_CONFIDENCE
+  )
+  assert is_refuted == (not is_charged_as_drawn)

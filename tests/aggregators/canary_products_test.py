@@ -1,0 +1,102 @@
+"""Tests of the canaries' directions in TensorFlow, and of their products."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+from tff_clipping.aggregators import canary_directions
+from tff_clipping.privacy.audit import Canaries
+
+_CANARIES = Canaries(num_canaries=50, num_parameters=268, seed=0)
+_TYPE = tff.to_type(
+  collections.OrderedDict(
+    w=tff.TensorType(np.float32, [66, 4]), b=tff.TensorType(np.float32, [4])
+  )
+)
+
+
+def _value(seed):
+  rng = np.random.default_rng(seed)
+  return collections.OrderedDict(
+    w=rng.normal(size=[66, 4]).astype(np.float32),
+    b=rng.normal(size=4).astype(np.float32),
+  )
+
+
+@pytest.mark.parametrize('mark', [1, 7, -9, 50])
+def test_direction_is_that_of_numpy(mark):
+  leaves = canary_directions.draw_direction(
+    _CANARIES, tf.constant(mark), [tf.zeros([66, 4]), tf.zeros([4])]
+  )
+  assert [leaf.shape.as_list() for leaf in leaves] == [[66, 4], [4]]
+  np.testing.assert_allclose(
+    np.concatenate([np.ravel(leaf) for leaf in leaves]),
+    _CANARIES.direction(mark),
+    rtol=1e-6,
+  )
+
+
+def test_products_are_those_of_numpy():
+  update = np.random.default_rng(1).normal(size=268)
+  np.testing.assert_allclose(
+    canary_directions.project(_CANARIES, [update[:200], update[200:]]),
+    _CANARIES.project(update),
+    rtol=1e-9,
+  )
+
+
+def test_measures_the_result_and_changes_nothing_else():
+  inner = aggregators.clipped_mean_factory(clipping_norm=2.0)
+  values = [_value(seed) for seed in range(3)]
+  outputs = []
+  for factory in (inner, aggregators.add_canary_products(inner, _CANARIES)):
+    process = factory.create(_TYPE)
+    outputs.append(process.next(process.initialize(), values))
+  plain, measured = outputs
+  for name in ('w', 'b'):
+    np.testing.assert_array_equal(plain.result[name], measured.result[name])
+  assert measured.state == plain.state
+  found = dict(measured.measurements)
+  products = found.pop('canary_products')
+  np.testing.assert_allclose(
+    products,
+    _CANARIES.project(tf.nest.flatten(plain.result)),
+    rtol=1e-6,
+    atol=1e-9,
+  )
+  assert found == dict(plain.measurements)
+
+
+def test_unnamed_measurements_are_kept():
+  process = aggregators.add_canary_products(
+    tff.aggregators.SumFactory(), _CANARIES
+  ).create(_TYPE)
+  output = process.next(process.initialize(), [_value(0)])
+  assert list(output.measurements) == ['canary_products']
+
+
+def test_private_factory_stays_without_weights():
+  factory = aggregators.add_canary_products(
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
+    ),
+    _CANARIES,
+  )
+  assert 'NeedsUniformWeights' in type(factory).__name__
+
+
+def test_another_number_of_parameters_raises():
+  factory = aggregators.add_canary_products(
+    tff.aggregators.SumFactory(), _CANARIES
+  )
+  with pytest.raises(ValueError, match='have 3 elements, found 268'):
+    factory.create(tff.TensorType(np.float32, [3]))
+
+
+def test_weighted_factory_raises():
+  with pytest.raises(TypeError, match='`inner_agg_factory` must be unweighted'):
+    aggregators.add_canary_products(tff.aggregators.MeanFactory(), _CANARIES)

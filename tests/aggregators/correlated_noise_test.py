@@ -1,0 +1,322 @@
+"""Tests of `correlated_noise_factory` and the mean with it."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from scipy import stats
+
+from tff_clipping import aggregators, privacy
+from tff_clipping.privacy import correlated_noise
+
+_SIZE = 20_000
+_VECTOR = tff.TensorType(np.float32, [_SIZE])
+_STDDEV = 0.5
+
+_STRATEGIES = {
+  'identity': privacy.identity_strategy(num_rounds=6),
+  'banded': correlated_noise.BandedStrategy(
+    num_rounds=6, coefficients=(1.0, 0.6, 0.4)
+  ),
+  'blt': correlated_noise.BufferedToeplitzStrategy(
+    num_rounds=6, scales=(0.4, 0.2), decays=(0.95, 0.4)
+  ),
+  'tree': privacy.TreeStrategy(num_rounds=6),
+  'restarted': privacy.RestartedStrategy(
+    num_rounds=6, inner=privacy.TreeStrategy(num_rounds=3)
+  ),
+}
+
+
+@pytest.fixture(name='strategy', params=_STRATEGIES)
+def _strategy(request):
+  return _STRATEGIES[request.param]
+
+
+def _matrix(strategy):
+  """Returns the matrix C^{-1}, by which the draws become noise."""
+  draws = np.eye(strategy.num_rounds)
+  return np.array(list(strategy.recurrence.stream(draws)))
+
+
+def _run(process, num_rounds, values=()):
+  """Returns the results of so many rounds, and the state after them."""
+  state, results = process.initialize(), []
+  for _ in range(num_rounds):
+    output = process.next(state, list(values))
+    state = output.state
+    results.append(output.result)
+  return results, state
+
+
+def test_type_signature():
+  process = aggregators.correlated_noise_factory(
+    _STRATEGIES['banded'], 1.0
+  ).create(tff.TensorType(np.float32, [3]))
+  state = (
+    '<privacy_noise=<key=int64[2],round_num=int64,slots=<float32[2,3]>>,'
+    'inner_agg=<>>@SERVER'
+  )
+  assert process.next.type_signature.compact_representation() == (
+    f'(<state={state},value={{float32[3]}}@CLIENTS> -> '
+    f'<state={state},result=float32[3]@SERVER,'
+    'measurements=<noise_stddev=float32>@SERVER>)'
+  )
+
+
+@pytest.mark.parametrize('num_clients', [0, 3])
+def test_covariance_over_the_rounds_is_as_intended(strategy, num_clients):
+  process = aggregators.correlated_noise_factory(strategy, _STDDEV).create(
+    _VECTOR
+  )
+  zeros = [np.zeros(_SIZE, np.float32)] * num_clients
+  noise = np.array(_run(process, 6, zeros)[0], np.float64)
+  # C noise / stddev is white: its sample covariance is that of independent
+  # draws, each element of which is Gaussian around 0, or 1 on the diagonal.
+  white = np.linalg.solve(_matrix(strategy), noise) / _STDDEV
+  errors = (white @ white.T / _SIZE - np.eye(6)) * math.sqrt(_SIZE)
+  errors[np.diag_indices(6)] /= math.sqrt(2)
+  # Over 21 Gaussians, exceeded once in a million runs.
+  assert np.max(np.abs(errors)) < 5.5
+  # What would be there with the noise of another strategy.
+  other = noise / _STDDEV if strategy.recurrence.num_slots else white * 1.1
+  errors = (other @ other.T / _SIZE - np.eye(6)) * math.sqrt(_SIZE)
+  assert np.max(np.abs(errors)) > 5.5
+
+
+def test_draws_are_gaussian(strategy):
+  process = aggregators.correlated_noise_factory(strategy, _STDDEV).create(
+    _VECTOR
+  )
+  noise = np.array(_run(process, 6)[0], np.float64)
+  white = np.linalg.solve(_matrix(strategy), noise).ravel()
+  # P(sqrt(n) D > 2.9) is 1e-7 (Kolmogorov).
+  limit = 2.9 / math.sqrt(white.size)
+  assert stats.kstest(white, stats.norm(0, _STDDEV).cdf).statistic < limit
+  assert stats.kstest(white, stats.norm(0, 0.9 * _STDDEV).cdf).statistic > limit
+
+
+def test_identity_is_gaussian_noise_bit_for_bit():
+  key = (7, -8)
+  value_type = tff.to_type(
+    collections.OrderedDict(b=(np.float32, [50]), a=(np.float64, [2, 3]))
+  )
+  runs = [
+    _run(factory.create(value_type), 3)[0]
+    for factory in (
+      aggregators.gaussian_noise_factory(0.3, noise_key=key),
+      aggregators.correlated_noise_factory(
+        _STRATEGIES['identity'], 0.3, noise_key=key
+      ),
+    )
+  ]
+  for expected, found in zip(*runs, strict=True):
+    for name in 'ab':
+      np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_tensors_have_noise_of_their_own():
+  value_type = tff.to_type(
+    collections.OrderedDict(b=(np.float32, [5000]), a=(np.float64, [100, 50]))
+  )
+  process = aggregators.correlated_noise_factory(
+    _STRATEGIES['blt'], 1.0
+  ).create(value_type)
+  for noise in _run(process, 3)[0]:
+    assert noise['a'].dtype == np.float64
+    assert noise['a'].shape == (100, 50)
+    assert abs(np.corrcoef(noise['a'].ravel(), noise['b'])[0, 1]) < 0.1
+
+
+def test_a_round_that_is_run_again_releases_the_same_bits(strategy):
+  process = aggregators.correlated_noise_factory(strategy, 1.0).create(_VECTOR)
+  _, state = _run(process, 2)
+  first, again = process.next(state, []), process.next(state, [])
+  np.testing.assert_array_equal(first.result, again.result)
+  tf.nest.map_structure(np.testing.assert_array_equal, first.state, again.state)
+
+
+def test_a_run_goes_on_from_a_state_that_was_kept(strategy):
+  process = aggregators.correlated_noise_factory(
+    strategy, 1.0, noise_key=(1, 2)
+  ).create(_VECTOR)
+  whole, _ = _run(process, 5)
+  _, state = _run(process, 3)
+  # As a checkpoint does: plain arrays, and a process that is built anew.
+  state = tf.nest.map_structure(np.array, state)
+  rebuilt = aggregators.correlated_noise_factory(strategy, 1.0).create(_VECTOR)
+  np.testing.assert_array_equal(rebuilt.next(state, []).result, whole[3])
+
+
+def test_keys_are_fresh_whenever_a_process_is_initialized():
+  process = aggregators.correlated_noise_factory(
+    _STRATEGIES['blt'], 1.0
+  ).create(_VECTOR)
+  first, second = _run(process, 1)[0][0], _run(process, 1)[0][0]
+  # The correlation of independent draws has a standard deviation of 0.007.
+  assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
+
+
+def test_other_key_gives_other_noise():
+  noise = [
+    _run(
+      aggregators.correlated_noise_factory(
+        _STRATEGIES['blt'], 1.0, noise_key=key
+      ).create(_VECTOR),
+      1,
+    )[0][0]
+    for key in ((1, 2), (2, 1), (1, 3))
+  ]
+  assert np.max(np.abs(np.corrcoef(noise) - np.eye(3))) < 0.05
+
+
+def test_one_round_more_than_planned_is_refused(strategy):
+  process = aggregators.correlated_noise_factory(strategy, 1.0).create(
+    tff.TensorType(np.float32, [2])
+  )
+  _, state = _run(process, 6)
+  with pytest.raises(tf.errors.InvalidArgumentError, match='is for 6 rounds'):
+    process.next(state, [])
+
+
+def test_noise_is_added_to_the_result_of_the_inner_factory():
+  factory = aggregators.correlated_noise_factory(
+    _STRATEGIES['tree'], 1e-4, tff.aggregators.UnweightedMeanFactory()
+  )
+  process = factory.create(tff.TensorType(np.float32, [2]))
+  values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
+  results, _ = _run(process, 4, values)
+  # The noise of a round is at most that of three nodes: six standard
+  # deviations of their sum.
+  np.testing.assert_allclose(results, [[2, 4]] * 4, atol=12e-4)
+
+
+def test_16_bit_values_are_summed_and_noised_in_32_bits():
+  bfloat16 = tf.bfloat16.as_numpy_dtype
+  process = aggregators.correlated_noise_factory(
+    _STRATEGIES['banded'], 1e-6
+  ).create(tff.TensorType(bfloat16, [1]))
+  values = [np.array([v], bfloat16) for v in (256, 1, 1)]
+  output = process.next(process.initialize(), values)
+  assert output.result.dtype == bfloat16
+  assert float(output.result[0]) == 258.0
+  assert output.state['privacy_noise']['slots'][0].dtype == np.float32
+
+
+def test_exact_measurements_inside_are_dropped():
+  process = aggregators.correlated_noise_factory(
+    _STRATEGIES['tree'], 0.1, aggregators.clipped_mean_factory(clipping_norm=1)
+  ).create(tff.TensorType(np.float32, [2]))
+  measurements = process.next.type_signature.result.measurements.member
+  assert tff.structure.name_list(measurements) == [
+    'noise_stddev',
+    'clipping_norm',
+  ]
+
+
+def test_exact_estimate_inside_is_refused():
+  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+    1.0, 0.5, 0.2
+  )
+  clip = aggregators.difference_clipping_factory(estimate)
+  with pytest.raises(ValueError, match='must not adapt a norm'):
+    aggregators.correlated_noise_factory(_STRATEGIES['tree'], 1.0, clip).create(
+      _VECTOR
+    )
+
+
+def test_bad_arguments_raise():
+  strategy = _STRATEGIES['tree']
+  with pytest.raises(TypeError, match='`strategy` must be a noise strategy'):
+    aggregators.correlated_noise_factory('blt', 1.0)
+  with pytest.raises(ValueError, match='`noise_stddev` must be positive'):
+    aggregators.correlated_noise_factory(strategy, 0.0)
+  with pytest.raises(TypeError, match='`noise_key` must be a pair'):
+    aggregators.correlated_noise_factory(strategy, 1.0, noise_key=3)
+  with pytest.raises(TypeError, match='how much one client can move'):
+    aggregators.correlated_noise_factory(
+      strategy, 1.0, tff.aggregators.MeanFactory()
+    )
+
+
+def test_mean_clips_sums_noises_and_divides():
+  factory = aggregators.correlated_dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1e-4,
+    clients_per_round=4,
+    strategy=_STRATEGIES['banded'],
+  )
+  process = factory.create(tff.TensorType(np.float32, [2]))
+  values = [np.array(v, np.float32) for v in ([3, 4], [0, 1])]
+  output = process.next(process.initialize(), values)
+  # (3, 4) becomes (0.6, 0.8); the sum (0.6, 1.8) is divided by 4. Six standard
+  # deviations of the noise: 1.5e-4.
+  np.testing.assert_allclose(output.result, [0.15, 0.45], atol=1.5e-4)
+  found = output.measurements
+  assert found['clipping_norm'] == 1.0
+  assert found['clipping']['mean_value']['noise_stddev'] == np.float32(1e-4)
+  with pytest.raises(ValueError, match='`noise_multiplier` must be positive'):
+    aggregators.correlated_dp_mean_factory(
+      clipping_norm=1.0,
+      noise_multiplier=0.0,
+      clients_per_round=4,
+      strategy=_STRATEGIES['banded'],
+    )
+
+
+def test_mean_over_a_secure_sum():
+  factory = aggregators.correlated_dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1e-4,
+    clients_per_round=2,
+    strategy=_STRATEGIES['tree'],
+    sum_factory=aggregators.secure_sum_factory(1.0),
+  )
+  process = factory.create(tff.TensorType(np.float32, [2]))
+  values = [np.array(v, np.float32) for v in ([0.5, 0], [0, 0.5])]
+  results, _ = _run(process, 3, values)
+  np.testing.assert_allclose(results, [[0.25, 0.25]] * 3, atol=1e-3)
+
+
+def test_one_client_changes_the_mechanism_by_at_most_its_sensitivity(strategy):
+  # With the same key, the difference of two releases has no noise: that of the
+  # neighbours is what C is applied to.
+  clipping_norm, rng = 0.7, np.random.default_rng(0)
+  process = aggregators.correlated_dp_mean_factory(
+    clipping_norm=clipping_norm,
+    noise_multiplier=1e-3,
+    clients_per_round=1,
+    strategy=strategy,
+    noise_key=(1, 2),
+  ).create(tff.TensorType(np.float32, [3]))
+  matrix = np.linalg.inv(_matrix(strategy))
+  participation = privacy.Participation(min_separation=2)
+  allowed = clipping_norm * strategy.compute_sensitivity(participation)
+  others = rng.normal(size=(6, 2, 3)).astype(np.float32)
+  updates = [
+    *rng.normal(size=(6, 3)) * 10.0 ** rng.integers(-2, 5, (6, 1)),
+    [np.nan] * 3,
+    [1e30, 0, 0],
+    [1, 1, 1],
+  ]
+  largest = 0.0
+  for start, update in [(s, u) for s in (0, 1) for u in updates]:
+    released = []
+    for sends in (np.array(update, np.float32), np.zeros(3, np.float32)):
+      state, results = process.initialize(), []
+      for round_num, cohort in enumerate(others):
+        comes = round_num % 2 == start
+        output = process.next(state, [*cohort, *[sends] * comes])
+        state = output.state
+        results.append(output.result.astype(np.float64))
+      released.append(np.array(results))
+    change = np.linalg.norm(matrix @ (released[0] - released[1]))
+    # The sums of float32 are rounded.
+    assert change <= allowed * (1 + 1e-5)
+    largest = max(largest, change)
+  # It is not far below: some client makes use of it. A tree's is reached by
+  # its rows alone, of which there are more than rounds.
+  assert largest > 0.5 * allowed

@@ -1,0 +1,158 @@
+"""Tests of canaries as clients of learning processes."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators, learning
+from tff_clipping.privacy.audit import Canaries
+
+_NUM_FEATURES, _NUM_CLASSES = 32, 4
+_CANARIES = Canaries(num_canaries=16, num_parameters=33 * 4, seed=0)
+
+
+def _model_fn():
+  inputs = tf.keras.Input((_NUM_FEATURES,))
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, tf.keras.layers.Dense(_NUM_CLASSES)(inputs)),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec=(
+      tf.TensorSpec([None, _NUM_FEATURES]),
+      tf.TensorSpec([None], tf.int32),
+    ),
+    metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
+  )
+
+
+def _dataset(seed, num_examples=8):
+  rng = np.random.default_rng(seed)
+  return tf.data.Dataset.from_tensor_slices(
+    (
+      rng.normal(size=[num_examples, _NUM_FEATURES]).astype(np.float32),
+      rng.integers(_NUM_CLASSES, size=num_examples).astype(np.int32),
+    )
+  ).batch(4)
+
+
+def _canary(mark, num_batches=2):
+  return learning.canary_dataset(_model_fn, mark, num_batches=num_batches)
+
+
+def _build(model_fn, optimizer=None, model_aggregator=None):
+  return tff.learning.algorithms.build_unweighted_fed_avg(
+    model_fn,
+    optimizer or tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=model_aggregator,
+  )
+
+
+def _audited(gradient_norm=100.0):
+  return learning.add_canaries(
+    _model_fn, _CANARIES, gradient_norm=gradient_norm
+  )
+
+
+def _step(process, data):
+  """Returns by what a round moves the model, and its metrics."""
+  state = process.initialize()
+  before = process.get_model_weights(state).trainable
+  output = process.next(state, data)
+  after = process.get_model_weights(output.state).trainable
+  return np.concatenate(
+    [np.ravel(b - a) for a, b in zip(before, after, strict=True)]
+  ), output.metrics
+
+
+@pytest.mark.parametrize('mark', [3, -8])
+def test_update_of_a_canary_is_its_direction(mark):
+  # Two steps of 0.1 with a gradient of norm 100.
+  update, _ = _step(_build(_audited()), [_canary(mark)])
+  np.testing.assert_allclose(update, 20 * _CANARIES.direction(mark), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    tff.learning.optimizers.build_sgdm(0.1, momentum=0.9),
+    tff.learning.optimizers.build_adam(0.1),
+    tff.learning.optimizers.build_yogi(0.1),
+  ],
+)
+def test_other_optimizers_go_into_the_direction_too(optimizer):
+  update, _ = _step(_build(_audited(), optimizer), [_canary(5)])
+  cosine = update @ _CANARIES.direction(5) / np.linalg.norm(update)
+  assert cosine == pytest.approx(1, abs=1e-4)
+
+
+def test_canary_goes_through_the_clip_of_clients():
+  update, metrics = _step(
+    _build(
+      _audited(),
+      model_aggregator=aggregators.clipped_mean_factory(clipping_norm=0.5),
+    ),
+    [_canary(3)],
+  )
+  np.testing.assert_allclose(update, _CANARIES.direction(3) / 2, atol=1e-5)
+  assert metrics['aggregator']['clipped_count'] == 1
+
+
+def test_clients_train_as_without_canaries():
+  plain = _build(_model_fn)
+  audited = _build(_audited())
+  weights = plain.get_model_weights(plain.initialize())
+  results = []
+  for process, data in (
+    (plain, [_dataset(0), _dataset(1)]),
+    (audited, [learning.mark_dataset(_dataset(seed)) for seed in (0, 1)]),
+  ):
+    state = process.set_model_weights(process.initialize(), weights)
+    output = process.next(state, data)
+    results.append(
+      (
+        process.get_model_weights(output.state).trainable,
+        output.metrics['client_work'],
+      )
+    )
+  for one, other in zip(results[0][0], results[1][0], strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+  for name, value in results[0][1]['train'].items():
+    assert results[1][1]['train'][name] == pytest.approx(value)
+
+
+def test_metrics_are_of_clients_alone():
+  _, metrics = _step(
+    _build(_audited()), [learning.mark_dataset(_dataset(0)), _canary(3)]
+  )
+  assert metrics['client_work']['train']['num_examples'] == 8
+
+
+def test_runs_in_our_fed_avg():
+  process = learning.build_fed_avg(
+    _audited(), local_steps=2, batch_size=4, client_learning_rate=0.1
+  )
+  update, _ = _step(process, [_canary(-2).unbatch()])
+  np.testing.assert_allclose(update, 20 * _CANARIES.direction(-2), atol=1e-4)
+
+
+def test_marks_data_sets_of_named_features():
+  dataset = tf.data.Dataset.from_tensors(
+    collections.OrderedDict(x=tf.zeros([3, 2]), y=tf.zeros([3]))
+  )
+  (batch,) = learning.mark_dataset(dataset)
+  assert list(batch) == ['examples', 'canary']
+  assert list(batch['examples']) == ['x', 'y']
+  np.testing.assert_array_equal(batch['canary'], [0, 0, 0])
+
+
+def test_another_number_of_parameters_raises():
+  canaries = Canaries(num_canaries=16, num_parameters=131, seed=0)
+  with pytest.raises(ValueError, match='model, which has 132, found 131'):
+    learning.add_canaries(_model_fn, canaries, gradient_norm=1.0)()
+
+
+def test_wrong_gradient_norm_raises():
+  with pytest.raises(ValueError, match='`gradient_norm` must be positive'):
+    learning.add_canaries(_model_fn, _CANARIES, gradient_norm=0)

@@ -1,0 +1,101 @@
+"""Tests of the canaries' directions and coins."""
+
+import numpy as np
+import pytest
+
+from tff_clipping.privacy import Relation, audit
+
+
+def _canaries(**kwargs):
+  return audit.Canaries(
+    **{**dict(num_canaries=50, num_parameters=1000, seed=3), **kwargs}
+  )
+
+
+def _matrix(canaries):
+  return np.stack(
+    [canaries.direction(i + 1) for i in range(canaries.num_canaries)]
+  )
+
+
+def test_directions_are_signs_of_norm_one():
+  directions = _matrix(_canaries())
+  np.testing.assert_allclose(np.abs(directions), 1000**-0.5, rtol=1e-6)
+
+
+def test_directions_are_orthogonal_where_they_repeat_in_full():
+  products = _matrix(_canaries(num_parameters=1024)) @ (
+    _matrix(_canaries(num_parameters=1024)).T
+  )
+  np.testing.assert_allclose(products, np.eye(50), atol=1e-6)
+
+
+def test_directions_are_nearly_orthogonal_otherwise():
+  # Beyond the last full period of 64, at most 32 of 1000 signs are left over.
+  directions = _matrix(_canaries())
+  products = directions @ directions.T - np.eye(50)
+  assert np.abs(products).max() <= 0.0321
+
+
+def test_another_seed_has_unrelated_directions():
+  products = _matrix(_canaries(seed=3)) @ _matrix(_canaries(seed=4)).T
+  # Products of random directions have a deviation of 1000^-0.5 = 0.032.
+  assert np.abs(products).max() < 0.2
+  assert np.std(products) == pytest.approx(0.032, rel=0.5)
+
+
+def test_project_is_the_matrix_of_directions_times_the_update():
+  canaries = _canaries()
+  update = np.random.default_rng(0).normal(size=1000)
+  expected = _matrix(canaries) @ update
+  np.testing.assert_allclose(canaries.project(update), expected, atol=1e-6)
+  leaves = [update[:600].reshape(20, 30), update[600:]]
+  np.testing.assert_allclose(canaries.project(leaves), expected, atol=1e-6)
+
+
+def test_about_half_are_in_and_by_the_seed():
+  canaries = _canaries(num_canaries=512)
+  # Six standard deviations.
+  assert abs(canaries.is_in.sum() - 256) < 68
+  np.testing.assert_array_equal(
+    canaries.is_in, _canaries(num_canaries=512).is_in
+  )
+  assert np.any(canaries.is_in != _canaries(num_canaries=512, seed=4).is_in)
+
+
+def test_held_out_canary_is_absent_or_pulls_the_other_way():
+  absent = _canaries()
+  opposite = _canaries(relation=Relation.REPLACE_ONE)
+  numbers = np.arange(1, 51)
+  np.testing.assert_array_equal(absent.marks, numbers * absent.is_in)
+  np.testing.assert_array_equal(
+    opposite.marks, np.where(opposite.is_in, numbers, -numbers)
+  )
+  np.testing.assert_array_equal(opposite.direction(-7), -opposite.direction(7))
+  np.testing.assert_array_equal(absent.direction(0), np.zeros(1000))
+
+
+@pytest.mark.parametrize(
+  ('kwargs', 'error', 'message'),
+  [
+    (dict(num_canaries=1), ValueError, '`num_canaries` must be at least 2'),
+    (dict(num_canaries=513), ValueError, '`num_canaries` must be at most 512'),
+    (
+      dict(num_parameters=2.5),
+      TypeError,
+      '`num_parameters` must be an integer',
+    ),
+    (dict(seed=-1), ValueError, '`seed` must be at least 0'),
+    (dict(relation='replace_one'), TypeError, '`relation` must be a Relation'),
+  ],
+)
+def test_wrong_arguments_raise(kwargs, error, message):
+  with pytest.raises(error, match=message):
+    _canaries(**kwargs)
+
+
+def test_wrong_updates_and_marks_raise():
+  with pytest.raises(ValueError, match='`update` must have 1000 parameters'):
+    _canaries().project(np.zeros(999))
+  with pytest.raises(ValueError, match='`mark` must be at most 50, found 51'):
+    _canaries().direction(51)

@@ -1,0 +1,178 @@
+"""Tests of the lower bounds that hold for the canaries of one run."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tff_clipping.privacy import audit
+from tff_clipping.privacy.audit import one_run
+from tff_clipping.privacy.audit.one_run import Guesses
+
+# Source: google-deepmind/jax_privacy, tests/auditing_test.py (2026): epsilon at
+# delta = 1e-6 with confidence 95 % from 10,000 scores in and as many out, at
+# the quantiles of N(shift, 1) and N(0, 1). It divides 5 % by the number of
+# corners of the upper hull of the ROC curve, and takes the best of them.
+_JAX_PRIVACY = [
+  # shift, epsilon, epsilon by f-DP
+  (1, 1.13346, 2.164749),
+  (2, 2.311945, 4.7218075),
+  (4, 4.395568, 9.133752),
+]
+_NUM_SCORES = 10_000
+
+
+def _hull_of_roc_curve(shift):
+  """Returns the guesses at the corners of the upper hull."""
+  out = stats.norm.ppf((np.arange(_NUM_SCORES) + 0.5) / _NUM_SCORES)
+  thresholds = np.append(np.union1d(out, out + shift), np.inf)
+  found = _NUM_SCORES - np.searchsorted(out + shift, thresholds)
+  false = _NUM_SCORES - np.searchsorted(out, thresholds)
+  corners = []
+  for point in zip(false[::-1].tolist(), found[::-1].tolist(), strict=True):
+    while len(corners) > 1 and _turns_left(*corners[-2:], point):
+      corners.pop()
+    corners.append(point)
+  return [Guesses(fp + tp, tp) for fp, tp in corners]
+
+
+def _turns_left(first, second, third):
+  return (second[1] - first[1]) * (third[0] - second[0]) <= (
+    third[1] - second[1]
+  ) * (second[0] - first[0])
+
+
+@pytest.mark.parametrize(('shift', 'epsilon', '_'), _JAX_PRIVACY)
+def test_epsilon_is_that_of_jax_privacy(shift, epsilon, _):
+  corners = _hull_of_roc_curve(shift)
+
+  def is_refuted(value):
+    return any(
+      one_run.one_run_p_value(2 * _NUM_SCORES, guesses, value, 1e-6)
+      <= 0.05 / len(corners)
+      for guesses in corners
+      # Cheap, and necessary.
+      if one_run.one_run_p_value(2 * _NUM_SCORES, guesses, value, 0)
+      <= 0.05 / len(corners)
+    )
+
+  assert is_refuted(epsilon * (1 - 1e-5))
+  assert not is_refuted(epsilon * (1 + 1e-5))
+
+
+@pytest.mark.parametrize(('shift', '_', 'epsilon'), _JAX_PRIVACY)
+def test_gaussian_epsilon_is_that_of_jax_privacy(shift, _, epsilon):
+  corners = _hull_of_roc_curve(shift)
+
+  def is_refuted(value):
+    curve = audit.GaussianTradeOff(audit.compute_gaussian_mu(value, 1e-6))
+    return any(
+      one_run.refutes_curve(
+        curve, 2 * _NUM_SCORES, guesses, 0.05 / len(corners)
+      )
+      for guesses in corners
+    )
+
+  assert is_refuted(epsilon * (1 - 1e-5))
+  assert not is_refuted(epsilon * (1 + 1e-5))
+
+
+def test_epsilon_without_delta_inverts_a_power():
+  # 20 of 20 right has the probability p^20: 5 % at p = 0.8609, whose odds are
+  # 6.187.
+  bound = one_run.bound_epsilon_of_guesses(
+    40, Guesses(20, 20), delta=0.0, confidence=0.95
+  )
+  p = 0.05 ** (1 / 20)
+  assert bound == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
+
+
+def test_delta_makes_right_guesses_less_surprising():
+  without, with_delta = (
+    one_run.one_run_p_value(100, Guesses(20, 18), 1.0, delta)
+    for delta in (0.0, 1e-4)
+  )
+  assert without < with_delta
+
+
+def test_p_value_adds_the_largest_move_by_delta():
+  # By Theorem 5.2, summed by hand: 3 guesses, all right, epsilon = 0.
+  # P[3] = 1/8; moves of 1, 2, 3 reach 3/8, 6/8 / 2, 7/8 / 3: 3/8 at most.
+  p_value = one_run.one_run_p_value(10, Guesses(3, 3), 0.0, 0.01)
+  assert p_value == pytest.approx(1 / 8 + 2 * 10 * 0.01 * 3 / 8)
+
+
+@pytest.mark.parametrize('delta', [0.0, 1e-5])
+def test_bound_is_rarely_above_the_truth(delta):
+  # Randomised response of epsilon = 1, the mechanism that the bound is made
+  # for. It may be exceeded in 10 % of the runs; 200 runs exceed it 35 times
+  # with a probability of 1e-4.
+  rng = np.random.default_rng(0)
+  truth, num_canaries, exceeded = 1.0, 64, 0
+  for _ in range(200):
+    is_in = rng.integers(2, size=num_canaries).astype(bool)
+    is_right = rng.random(num_canaries) < 1 / (1 + np.exp(-truth))
+    scores = np.where(is_in == is_right, 1.0, -1.0)
+    scores += 0.1 * rng.random(num_canaries)
+    exceeded += truth < one_run.bound_epsilon(
+      scores, is_in, delta=delta, confidence=0.9
+    )
+  assert exceeded <= 35
+
+
+def test_gaussian_bound_is_near_the_truth_and_below():
+  # 4000 canaries of mu = 2, a fixed seed.
+  rng = np.random.default_rng(1)
+  is_in = rng.integers(2, size=4000).astype(bool)
+  scores = rng.normal(size=4000) + 2 * is_in
+  bound = one_run.bound_mu(scores, is_in, confidence=0.95)
+  assert 0.6 < bound < 2
+
+
+def test_scores_that_say_nothing_bound_nothing():
+  rng = np.random.default_rng(2)
+  is_in = rng.integers(2, size=200).astype(bool)
+  scores = rng.normal(size=200)
+  assert one_run.bound_epsilon(scores, is_in, delta=0, confidence=0.95) == 0
+  assert one_run.bound_mu(scores, is_in, confidence=0.95) == 0
+
+
+def test_equal_scores_bound_nothing():
+  is_in = np.random.default_rng(3).integers(2, size=256).astype(bool)
+  scores = np.zeros(256)
+  assert one_run.bound_epsilon(scores, is_in, delta=0, confidence=0.95) == 0
+
+
+def test_more_confidence_gives_less():
+  is_in = np.arange(128) % 2 == 0
+  bounds = [
+    one_run.bound_epsilon(
+      is_in.astype(float), is_in, delta=0, confidence=confidence
+    )
+    for confidence in (0.5, 0.95, 0.9999)
+  ]
+  assert bounds[0] > bounds[1] > bounds[2] > 0
+
+
+def test_curve_is_refuted_where_its_mu_is_exceeded():
+  is_in = np.arange(512) % 2 == 0
+  scores = is_in + 0.0
+  bound = one_run.bound_mu(scores, is_in, confidence=0.95)
+  for mu, expected in ((bound - 1e-3, True), (bound + 1e-3, False)):
+    curve = audit.GaussianTradeOff(mu)
+    refuted = one_run.is_refuted(curve, scores, is_in, confidence=0.95)
+    assert refuted == expected
+
+
+@pytest.mark.parametrize(
+  ('scores', 'is_in', 'confidence', 'error', 'message'),
+  [
+    ([1.0], [True], 0.95, ValueError, 'at least 2, found'),
+    ([1.0, 2.0], [True], 0.95, ValueError, 'vectors of one length'),
+    ([1.0, np.nan], [True, False], 0.95, ValueError, 'must not be NaN'),
+    ([1.0, 2.0], [True, False], 1.0, ValueError, '`confidence` must be above'),
+    ([1.0, 2.0], [True, False], 'high', TypeError, '`confidence` must be a'),
+  ],
+)
+def test_wrong_arguments_raise(scores, is_in, confidence, error, message):
+  with pytest.raises(error, match=message):
+    one_run.bound_epsilon(scores, is_in, delta=0, confidence=confidence)

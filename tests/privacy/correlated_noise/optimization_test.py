@@ -1,0 +1,166 @@
+"""Tests of the optimal strategies."""
+
+import numpy as np
+import pytest
+
+from tff_clipping.privacy import correlated_noise, gaussian_mechanism
+
+_ONCE = correlated_noise.Participation(min_separation=1, max_participations=1)
+_EPOCHS = correlated_noise.Participation(min_separation=24)
+
+
+def _error(strategy, participation=_EPOCHS):
+  return strategy.mean_error * strategy.compute_sensitivity(participation)
+
+
+def test_published_buffers():
+  # jax_privacy, tests/matrix_factorization/buffered_toeplitz_test.py.
+  strategy = correlated_noise.blt_strategy(
+    num_rounds=100_000, participation=_ONCE, num_buffers=2, error='max'
+  )
+  order = np.argsort(strategy.scales)
+  np.testing.assert_allclose(
+    np.array(strategy.scales)[order], [0.0122853238, 0.1878393665], rtol=1e-5
+  )
+  np.testing.assert_allclose(
+    np.array(strategy.decays)[order], [0.9999528892, 0.9857068667], rtol=1e-5
+  )
+
+
+@pytest.mark.parametrize(
+  ('epsilon', 'banded', 'blt'), [(5.0, 4.8, 5.2), (1.5, 13.9, 14.9)]
+)
+def test_estimated_errors_at_the_scale_of_the_paper(epsilon, banded, blt):
+  # 80 of 1920 clients for 100 rounds at delta 1e-5: every client at most once
+  # in 24 rounds. Estimated beforehand; the buffers for the worst running sum.
+  multiplier = gaussian_mechanism.gaussian_noise_multiplier(epsilon, 1e-5)
+  found = correlated_noise.banded_strategy(
+    num_rounds=100, participation=_EPOCHS
+  )
+  assert round(multiplier * _error(found), 1) == banded
+  found = correlated_noise.blt_strategy(
+    num_rounds=100, participation=_EPOCHS, error='max'
+  )
+  assert round(multiplier * _error(found), 1) == blt
+
+
+def test_all_bands_for_one_participation_are_near_the_square_root():
+  # The coefficients of (1 - x)^(-1/2) are the best for one participation and
+  # long runs (arXiv 2202.11205).
+  num_rounds = 64
+  whole = correlated_noise.Participation(min_separation=num_rounds)
+  strategy = correlated_noise.banded_strategy(
+    num_rounds=num_rounds,
+    participation=whole,
+    num_bands=num_rounds,
+    error='max',
+  )
+  lags = np.arange(1, num_rounds)
+  root = correlated_noise.BandedStrategy(
+    num_rounds=num_rounds,
+    coefficients=(1.0, *np.cumprod(1 - 1 / (2 * lags)).tolist()),
+  )
+
+  def loss(found):
+    return found.max_error * found.compute_sensitivity(whole)
+
+  assert loss(strategy) <= loss(root)
+  assert loss(strategy) > loss(root) * 0.95
+
+
+@pytest.mark.parametrize('error', ['mean', 'max'])
+@pytest.mark.parametrize('num_bands', [2, 6])
+def test_no_change_of_a_band_has_a_smaller_error(error, num_bands):
+  participation = correlated_noise.Participation(
+    min_separation=6, max_participations=3
+  )
+  found = correlated_noise.banded_strategy(
+    num_rounds=40, participation=participation, num_bands=num_bands, error=error
+  )
+
+  def loss(strategy):
+    of = strategy.mean_error if error == 'mean' else strategy.max_error
+    return of * strategy.compute_sensitivity(participation)
+
+  for band in range(1, num_bands):
+    for step in (-1e-3, 1e-3):
+      changed = list(found.coefficients)
+      changed[band] += step
+      other = correlated_noise.BandedStrategy(
+        num_rounds=40, coefficients=tuple(changed)
+      )
+      assert loss(other) > loss(found)
+
+
+def test_more_bands_or_buffers_are_never_worse():
+  banded = [
+    _error(
+      correlated_noise.banded_strategy(
+        num_rounds=100, participation=_EPOCHS, num_bands=n
+      )
+    )
+    for n in (1, 2, 4, 8, 16, 24)
+  ]
+  assert banded == sorted(banded, reverse=True)
+  blt = [
+    _error(
+      correlated_noise.blt_strategy(
+        num_rounds=100, participation=_EPOCHS, num_buffers=n
+      )
+    )
+    for n in range(5)
+  ]
+  assert all(b <= a * (1 + 1e-6) for a, b in zip(blt, blt[1:], strict=False))
+  # One band, or no buffer, is independent noise: z sqrt(k (T + 1) / 2).
+  assert banded[0] == pytest.approx(np.sqrt(5 * 101 / 2))
+  assert blt[0] == banded[0]
+
+
+@pytest.mark.parametrize(
+  'build', [correlated_noise.banded_strategy, correlated_noise.blt_strategy]
+)
+def test_clients_in_every_round_need_independent_noise(build):
+  always = correlated_noise.Participation(min_separation=1)
+  strategy = build(num_rounds=50, participation=always)
+  assert strategy.recurrence.num_slots == 0
+
+
+def test_long_runs_get_more_buffers():
+  buffers = [
+    correlated_noise.blt_strategy(
+      num_rounds=num_rounds, participation=_ONCE
+    ).num_buffers
+    for num_rounds in (2, 10_000)
+  ]
+  assert buffers[0] < buffers[1]
+
+
+@pytest.mark.parametrize('min_separation', [24, 400])
+def test_ten_thousand_rounds(min_separation):
+  participation = correlated_noise.Participation(min_separation=min_separation)
+  tree = correlated_noise.TreeStrategy(num_rounds=10_000)
+  for build in (
+    correlated_noise.banded_strategy,
+    correlated_noise.blt_strategy,
+  ):
+    strategy = build(num_rounds=10_000, participation=participation)
+    assert _error(strategy, participation) < _error(tree, participation) / 2
+
+
+@pytest.mark.parametrize('num_bands', [0, 25])
+def test_bands_out_of_range_raise(num_bands):
+  with pytest.raises(ValueError, match='`num_bands` must be at'):
+    correlated_noise.banded_strategy(
+      num_rounds=100, participation=_EPOCHS, num_bands=num_bands
+    )
+
+
+def test_other_arguments_out_of_range_raise():
+  with pytest.raises(ValueError, match="`error` must be one of 'mean', 'max'"):
+    correlated_noise.blt_strategy(
+      num_rounds=100, participation=_EPOCHS, error='least'
+    )
+  with pytest.raises(ValueError, match='`num_buffers` must be at most 6'):
+    correlated_noise.blt_strategy(
+      num_rounds=100, participation=_EPOCHS, num_buffers=7
+    )

@@ -1,0 +1,120 @@
+"""Tests of rounds with correlated noise that are run again after a crash."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators, privacy
+from tff_clipping.programs import private_rounds
+from tff_clipping.programs.client_sampling import build_private_sampler
+
+_IDS = tuple(str(i) for i in range(12))
+_NUM_ROUNDS = 9
+_ROUNDS_PER_CHECKPOINT = 3
+
+_STRATEGIES = {
+  'banded': privacy.banded_strategy(
+    num_rounds=_NUM_ROUNDS,
+    participation=privacy.Participation(min_separation=4),
+  ),
+  'blt': privacy.blt_strategy(
+    num_rounds=_NUM_ROUNDS,
+    participation=privacy.Participation(min_separation=4),
+    num_buffers=2,
+  ),
+  'tree': privacy.TreeStrategy(num_rounds=_NUM_ROUNDS),
+}
+
+
+@pytest.fixture(name='plan', params=_STRATEGIES)
+def _plan(request):
+  return privacy.CorrelatedNoisePlan.from_target_epsilon(
+    num_clients=12,
+    clients_per_round=3,
+    strategy=_STRATEGIES[request.param],
+    target_epsilon=2.0,
+    target_delta=1e-3,
+    min_separation=4,
+  )
+
+
+class _Run:
+  """A run that is killed and started again, and all that it released."""
+
+  def __init__(self, folder, plan, noise_key=None):
+    self.plan = plan
+    self._path = folder / 'ledger.jsonl'
+    self._process = aggregators.correlated_dp_mean_factory(
+      clipping_norm=1.0,
+      strategy=plan.strategy,
+      noise_key=noise_key,
+      **plan.aggregator_parameters._asdict(),
+    ).create(tff.TensorType(np.float32, [5]))
+    self._kept = 0, self._process.initialize()
+    self.released = collections.defaultdict(set)
+
+  def run(self, *, until=_NUM_ROUNDS, update=0.2):
+    """Runs from the last checkpoint until a round, after which it is killed."""
+    round_num, state = self._kept
+    sampler = build_private_sampler(self.plan, _IDS, seed=3)
+
+    def next_fn(state, cohort):
+      updates = [np.full(5, update, np.float32)] * len(cohort)
+      output = self._process.next(state, updates)
+      return tff.learning.templates.LearningProcessOutput(
+        output.state, collections.OrderedDict(mean=output.result)
+      )
+
+    with privacy.PrivacyLedger(self._path, self.plan) as ledger:
+      try:
+        while round_num < until:
+          round_num += 1
+          _, output = private_rounds.run_private_round(
+            next_fn, sampler, ledger, state=state, round_num=round_num
+          )
+          state = output.state
+          self.released[round_num].add(output.metrics['mean'].tobytes())
+          if round_num % _ROUNDS_PER_CHECKPOINT == 0:
+            self._kept = round_num, state
+      finally:
+        self.charged, self.epsilon = ledger.rounds, ledger.epsilon
+
+  def lose_states(self):
+    """Forgets all checkpoints, and with them the key of the noise."""
+    self._kept = 0, self._process.initialize()
+
+
+def test_a_killed_run_releases_what_one_that_never_stopped_does(tmp_path, plan):
+  runs = []
+  for name, kills in (('whole', ()), ('killed', (1, 2, 5, 5, 7, 8))):
+    (tmp_path / name).mkdir()
+    run = _Run(tmp_path / name, plan, noise_key=(1, 2))
+    for until in kills:
+      run.run(until=until)
+    run.run()
+    assert run.charged == [*range(1, _NUM_ROUNDS + 1)]
+    assert run.epsilon == plan.epsilon <= 2.0
+    runs.append(run.released)
+  assert runs[0] == runs[1]
+  assert all(len(looks) == 1 for looks in runs[1].values())
+
+
+def test_other_updates_in_a_repeated_round_end_the_run(tmp_path, plan):
+  run = _Run(tmp_path, plan)
+  run.run(until=5)
+  with pytest.raises(privacy.ChangedReleaseError, match='the run ends'):
+    run.run(update=0.1)
+  assert run.charged == [1, 2, 3, 4, 5]
+  assert all(len(looks) == 1 for looks in run.released.values())
+
+
+def test_a_lost_key_ends_the_run(tmp_path, plan):
+  run = _Run(tmp_path, plan)
+  run.run(until=4)
+  run.lose_states()
+  with pytest.raises(privacy.ChangedReleaseError, match='the run ends'):
+    run.run()
+  assert run.charged == [1, 2, 3, 4]
+  assert all(len(looks) == 1 for looks in run.released.values())

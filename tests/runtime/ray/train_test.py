@@ -1,0 +1,168 @@
+"""Tests of `tasks.train --runtime=ray`, as a user runs it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from tests import processes
+
+# One Ray at a time: several are slow to start.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
+
+_ROOT = pathlib.Path(__file__).parents[3]
+
+_FLAGS = {
+  'task': 'embedded_digits',
+  'partition': 'label_skew',
+  'num_clients': 40,
+  'examples_per_client': 10,
+  'model': 'mlp',
+  'clients_per_round': 8,
+  'num_rounds': 6,
+  # About a second for each round, to be killed in.
+  'local_steps': 400,
+  'batch_size': 10,
+  'client_learning_rate': 0.01,
+  'rounds_per_checkpoint': 2,
+  'sampling_seed': 3,
+}
+_DP = {
+  'algorithm': 'dp_fed_avg',
+  'clipping_norm': 0.3,
+  'target_epsilon': 8,
+  'target_delta': 1e-3,
+  'noise_seed': 1,
+}
+_CE = {'algorithm': 'ce_fed_avg', 'clipping_norm': 0.3}
+_RAY = {'runtime': 'ray', 'num_workers': 2}
+
+
+@pytest.fixture(scope='module')
+def cache_dir(tmp_path_factory):
+  return tmp_path_factory.mktemp('cache')
+
+
+def _start(output_dir, cache_dir, **settings):
+  settings = {**_FLAGS, **settings, 'cache_dir': cache_dir}
+  flags = [f'--{name}={value}' for name, value in settings.items()]
+  return subprocess.Popen(
+    [
+      sys.executable,
+      '-m',
+      'tasks.train',
+      f'--output_dir={output_dir}',
+      *flags,
+    ],
+    cwd=_ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def _finish(process, code=0):
+  """Returns what a run has printed on the standard error."""
+  output, errors = process.communicate(timeout=300)
+  assert process.returncode == code, output + errors
+  return errors
+
+
+def _wait_for_round(process, output_dir, round_num):
+  """Waits until a round has ended, and is in the midst of the next one."""
+  path = output_dir / 'metrics.csv'
+  # The names of the columns, and round 0.
+  processes.wait_for(
+    lambda: processes.num_lines(path) >= round_num + 2, process
+  )
+  time.sleep(0.3)
+
+
+def _is_worker(pid):
+  """Whether one of a run's actors is in a process."""
+  with contextlib.suppress(OSError):
+    return b'ray::Worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
+  return False
+
+
+def _metrics(output_dir):
+  return pd.read_csv(output_dir / 'metrics.csv').drop(columns='round_seconds')
+
+
+def _model(output_dir):
+  folder = output_dir / 'checkpoints' / 'round_6' / 'variables'
+  return (folder / 'variables.data-00000-of-00001').read_bytes()
+
+
+def _assert_equal(folder, other):
+  pd.testing.assert_frame_equal(
+    _metrics(folder), _metrics(other), check_exact=True
+  )
+  assert _model(folder) == _model(other)
+
+
+def _num_releases(output_dir):
+  lines = (output_dir / 'ledger.jsonl').read_text().splitlines()
+  return [json.loads(x)['kind'] for x in lines].count('release')
+
+
+def test_a_private_run_that_loses_a_worker(tmp_path, cache_dir):
+  _finish(_start(tmp_path / 'here', cache_dir, **_DP, num_shards=2))
+  process = _start(tmp_path / 'ray', cache_dir, **_DP, **_RAY)
+  with processes.ended_at_last(process):
+    _wait_for_round(process, tmp_path / 'ray', 1)
+    started = processes.descendants(process.pid)
+    workers = [p.pid for p in started if _is_worker(p.pid)]
+    # Two, and the spare one.
+    assert len(workers) == 3
+    os.kill(workers[0], signal.SIGKILL)
+    errors = _finish(process)
+  # The same model, and each round is released and charged once.
+  _assert_equal(tmp_path / 'ray', tmp_path / 'here')
+  assert _num_releases(tmp_path / 'ray') == 6
+  # The warning names the node; Ray itself prints nothing.
+  lines = errors.strip().splitlines()
+  assert 'Lost a worker on node 127.0.0.1' in lines[0]
+  assert f'process {workers[0]}' in lines[0]
+  assert all('A new worker is ready' in line for line in lines[1:]), errors
+  processes.wait_until_ended(started)
+
+
+def test_a_run_goes_on_in_another_runtime(tmp_path, cache_dir):
+  _finish(_start(tmp_path / 'here', cache_dir, **_CE, num_shards=2))
+  process = _start(tmp_path / 'both', cache_dir, **_CE, **_RAY)
+  with processes.ended_at_last(process):
+    _wait_for_round(process, tmp_path / 'both', 1)
+    started = processes.descendants(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert _finish(process, code=143) == ''
+  processes.wait_until_ended(started)
+  # Other shards would be other bits.
+  other = _start(tmp_path / 'both', cache_dir, **_CE, num_shards=3)
+  assert '--num_shards must be that of the run' in _finish(other, code=2)
+  # In one process, with the shards that the run has.
+  _finish(_start(tmp_path / 'both', cache_dir, **_CE))
+  _assert_equal(tmp_path / 'both', tmp_path / 'here')
+
+
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path, cache_dir):
+  process = _start(
+    tmp_path / 'run', cache_dir, **_CE, **_RAY, ray_address='127.0.0.1:1'
+  )
+  errors = _finish(process, code=1).strip().splitlines()
+  assert len(errors) == 1
+  assert 'No Ray cluster answers at 127.0.0.1:1' in errors[0]
+
+
+def test_flags_of_ray_without_it_are_refused(tmp_path, cache_dir):
+  process = _start(tmp_path / 'run', cache_dir, **_CE, ray_address='auto')
+  assert '--ray_address must be given with --runtime ray only' in _finish(
+    process, code=2
+  )

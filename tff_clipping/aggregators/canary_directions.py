@@ -1,0 +1,94 @@
+"""The directions of an audit's canaries, as TensorFlow functions.
+
+The same as `tff_clipping.privacy.audit.Canaries` makes in NumPy, without a
+matrix of canaries times parameters.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+
+class Canaries(Protocol):
+  """What is taken of `tff_clipping.privacy.audit.Canaries`.
+
+  Attributes:
+    num_canaries: m.
+    num_parameters: d.
+    period: After how many parameters the row of a canary repeats.
+    packed_signs: The random signs of all directions, 8 in a byte.
+  """
+
+  num_canaries: int
+  num_parameters: int
+  period: int
+  packed_signs: np.ndarray
+
+
+def draw_direction(
+  canaries: Canaries, mark: tf.Tensor, like: Sequence[Any]
+) -> list[tf.Tensor]:
+  """Returns the unit vector that a canary sends, in the model's tensors.
+
+  Args:
+    canaries: The canaries.
+    mark: Which canary it is, from 1, negative for the opposite direction; an
+      integer scalar, not 0.
+    like: Tensors or variables of the shapes and dtypes to return, d elements
+      together.
+  """
+  number = tf.cast(tf.abs(mark) - 1, tf.int32)
+  common = tf.bitwise.bitwise_and(tf.range(canaries.period), number)
+  ones = tf.cast(tf.raw_ops.PopulationCount(x=common), tf.int32)
+  row = tf.cast(1 - 2 * (ones % 2), tf.float32)
+  length = canaries.num_parameters**-0.5 * tf.cast(tf.sign(mark), tf.float32)
+  signs = tf.reshape(_padded_signs(canaries), [-1, canaries.period])
+  flat = tf.reshape(signs * row * length, [-1])[: canaries.num_parameters]
+  parts = tf.split(flat, [leaf.shape.num_elements() for leaf in like])
+  return [
+    tf.cast(tf.reshape(part, leaf.shape), leaf.dtype)
+    for part, leaf in zip(parts, like, strict=True)
+  ]
+
+
+def project(canaries: Canaries, value: Any) -> tf.Tensor:
+  """Returns the products of a value with all unit directions.
+
+  Args:
+    canaries: The canaries.
+    value: A structure of floating-point tensors with d elements together.
+
+  Returns:
+    `float64` of shape [m], in the unit of `value`.
+  """
+  flat = tf.concat(
+    [
+      tf.reshape(tf.cast(leaf, tf.float64), [-1])
+      for leaf in tf.nest.flatten(value)
+    ],
+    axis=0,
+  )
+  flat = tf.pad(flat, [[0, -canaries.num_parameters % canaries.period]])
+  signed = flat * tf.cast(_padded_signs(canaries), tf.float64)
+  products = tf.reduce_sum(tf.reshape(signed, [-1, canaries.period]), axis=0)
+  size = 1
+  while size < canaries.period:  # A fast Walsh-Hadamard transform.
+    pairs = tf.reshape(products, [-1, 2, size])
+    first, second = pairs[:, 0], pairs[:, 1]
+    products = tf.reshape(
+      tf.stack([first + second, first - second], axis=1), [-1]
+    )
+    size *= 2
+  return products[: canaries.num_canaries] * canaries.num_parameters**-0.5
+
+
+def _padded_signs(canaries: Canaries) -> tf.Tensor:
+  """Returns the random signs as 1 and -1, up to a multiple of the period."""
+  packed = tf.constant(canaries.packed_signs)[:, tf.newaxis]
+  places = tf.range(7, -1, -1)
+  bits = tf.bitwise.right_shift(packed, tf.cast(places, tf.uint8)) & 1
+  signs = 1 - 2 * tf.cast(tf.reshape(bits, [-1]), tf.float32)
+  padding = -canaries.num_parameters % canaries.period
+  return tf.pad(signs[: canaries.num_parameters], [[0, padding]])

@@ -1,0 +1,313 @@
+"""Adds noise to an aggregate that is correlated between rounds."""
+
+import collections
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators import (
+  argument_checks,
+  gaussian_draws,
+  private_reports,
+  wide_values,
+)
+
+_KEY, _ROUND, _SLOTS = 'key', 'round_num', 'slots'
+
+
+class NoiseRecurrence(Protocol):
+  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`.
+
+  Attributes:
+    phases: The row of the tables for each round, of shape [num_rounds].
+    draw_weights: Of shape [num_phases].
+    read_weights: Of shape [num_phases, num_slots], as the others.
+    release_weights: What a round takes back.
+    keep_weights: The share of each slot that stays.
+    write_weights: How much of what is new goes to each slot.
+  """
+
+  phases: np.ndarray
+  draw_weights: np.ndarray
+  read_weights: np.ndarray
+  release_weights: np.ndarray
+  keep_weights: np.ndarray
+  write_weights: np.ndarray
+
+
+class NoiseStrategy(Protocol):
+  """What says how noise is correlated, as `privacy.blt_strategy` returns."""
+
+  @property
+  def recurrence(self) -> NoiseRecurrence:
+    """The noise as a stream, for a standard deviation of 1."""
+
+
+def correlated_noise_factory(
+  strategy: NoiseStrategy,
+  noise_stddev: float,
+  inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+  *,
+  noise_key: tuple[int, int] | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Adds noise that later rounds' noise partly takes back, at the SERVER.
+
+  At SERVER, `inner_agg_factory`'s result + the round's row of C^{-1} Z, where C
+  is the matrix of `strategy` and Z has a row of independent N(0,
+  `noise_stddev`^2) for each round. The rows come one by one, from one draw a
+  round and a few arrays of the size of the result: the bands of a banded
+  strategy less one, the buffers of a BLT, log2(T) for a tree.
+
+  Guarantee: if one client moves the result of `inner_agg_factory` by at most
+  `s` in L2 in the rounds in which it takes part, all rounds together are one
+  Gaussian mechanism with noise multiplier `noise_stddev` / (`s` *
+  `strategy.compute_sensitivity(participation)`), under zeroing out one client.
+  What holds clients to `participation` is the sampler; what bounds `s` is a
+  clip, outside or inside. An empty cohort gives 0 + noise.
+
+  A round that is run again from the same state has the same noise, because the
+  key of the noise is in the state: fresh noise would break what C is made for.
+  Whoever has a state can subtract the noise of later rounds: keep it secret.
+  And a round must not be run again with another cohort, or other updates, once
+  its result has been released: the difference of the two results would have no
+  noise at all.
+
+  The draws are ordinary floating-point noise; see `gaussian_draws`. 16-bit
+  values are summed and noised in `float32`.
+
+  Measurements:
+    noise_stddev: That of one draw, `float32`.
+
+  Of the measurements of `inner_agg_factory`, only those are reported, beside
+  this one, that do not reveal what the noise hides, as for
+  `gaussian_noise_factory`.
+
+  State: `privacy_noise`, with `key` (`int64[2]`, as secret as the noise),
+  `round_num` (`int64`) and `slots`, what is kept of the noises before, with a
+  dimension for them before those of each tensor; `inner_agg`.
+
+  Args:
+    strategy: How the noise of a round depends on those before, for so many
+      rounds as the program runs: the round after the last is an error when it
+      is run. A `privacy.RestartedStrategy` begins anew instead.
+    noise_stddev: The standard deviation of a draw, positive and finite, in the
+      unit of the result.
+    inner_agg_factory: Aggregates the values; unweighted. `None` is
+      `tff.aggregators.SumFactory()`.
+    noise_key: `None` draws a key from fresh entropy whenever the process is
+      initialized. A pair of 64-bit integers makes experiments repeatable.
+      Whoever knows it can subtract the noise, and two processes with the same
+      key have the same draws.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind, or the factory is weighted.
+    ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
+      clipping norm is estimated without noise inside `inner_agg_factory`.
+
+  Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
+    `tff_clipping.privacy.correlated_noise`.
+  """
+  recurrence = getattr(strategy, 'recurrence', None)
+  if recurrence is None:
+    raise TypeError(
+      '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
+      f'returns, found {strategy!r}.'
+    )
+  noise_stddev = argument_checks.check_positive(noise_stddev, 'noise_stddev')
+  noise_key = gaussian_draws.check_noise_key(noise_key)
+  if inner_agg_factory is None:
+    inner_agg_factory = tff.aggregators.SumFactory()
+  argument_checks.check_unweighted_factory(
+    inner_agg_factory, 'inner_agg_factory'
+  )
+  return CorrelatedNoiseNeedsUniformWeights(
+    recurrence, noise_stddev, inner_agg_factory, noise_key
+  )
+
+
+class CorrelatedNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
+  """The factory that `correlated_noise_factory` returns."""
+
+  def __init__(self, recurrence, noise_stddev, inner_agg_factory, noise_key):
+    """Initializes the factory; see `correlated_noise_factory`."""
+    self._recurrence = recurrence
+    self._noise_stddev = noise_stddev
+    self._inner_agg_factory = inner_agg_factory
+    self._noise_key = noise_key
+
+  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
+    """Creates the process for values of `value_type`; see the base class."""
+    argument_checks.check_float_leaves(value_type)
+    wide = wide_values.WideValues(value_type)
+    inner = self._inner_agg_factory.create(wide.type)
+    private_reports.check_estimates_are_noised(inner, 'inner_agg_factory')
+    sum_type = inner.next.type_signature.result.result.member
+    num_slots = self._recurrence.read_weights.shape[1]
+    specs = _leaf_specs(sum_type)
+
+    @tff.tensorflow.computation
+    def initial_noise():
+      if self._noise_key is None:
+        key = gaussian_draws.fresh_key()
+      else:
+        key = tf.constant(self._noise_key, tf.int64)
+      slots = [tf.zeros([num_slots, *shape], dtype) for shape, dtype in specs]
+      return _noise_state(key, tf.constant(0, tf.int64), slots)
+
+    @tff.tensorflow.computation(
+      sum_type,
+      initial_noise.type_signature.result,
+      inner.state_type.member,
+    )
+    def add_noise(value, state, inner_state):
+      value = private_reports.after_checking_noise(value, inner_state)
+      noises, slots = next_noise(
+        self._recurrence,
+        self._draw(state[_KEY], state[_ROUND], specs),
+        list(state[_SLOTS]),
+        state[_ROUND],
+      )
+      noised = [
+        leaf + noise
+        for leaf, noise in zip(tf.nest.flatten(value), noises, strict=True)
+      ]
+      return (
+        wide.narrow(tf.nest.pack_sequence_as(value, noised)),
+        _noise_state(state[_KEY], state[_ROUND] + 1, slots),
+      )
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_zip(
+        collections.OrderedDict(
+          [
+            (
+              private_reports.NOISE_STATE,
+              tff.federated_eval(initial_noise, tff.SERVER),
+            ),
+            ('inner_agg', inner.initialize()),
+          ]
+        )
+      )
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      output = inner.next(state['inner_agg'], wide.widen(value))
+      noised, noise_state = tff.federated_map(
+        add_noise,
+        (
+          output.result,
+          state[private_reports.NOISE_STATE],
+          state['inner_agg'],
+        ),
+      )
+      new_state = collections.OrderedDict(
+        [
+          (private_reports.NOISE_STATE, noise_state),
+          ('inner_agg', output.state),
+        ]
+      )
+      return tff.templates.MeasuredProcessOutput(
+        state=tff.federated_zip(new_state),
+        result=noised,
+        measurements=private_reports.with_public(
+          output.measurements, noise_stddev=np.float32(self._noise_stddev)
+        ),
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+  def _draw(self, key, round_num, specs):
+    """Returns a round's draws, a function of the key and the round."""
+    zeros = [tf.zeros(shape, dtype) for shape, dtype in specs]
+    # The second counter is that of draws anew, of which there are none here.
+    round_key = gaussian_draws.derive_key(
+      key, tf.stack([round_num, tf.zeros_like(round_num)])
+    )
+    return gaussian_draws.add_gaussian_noise(
+      zeros, self._noise_stddev, round_key
+    )
+
+
+def next_noise(
+  recurrence: NoiseRecurrence,
+  draws: list[tf.Tensor],
+  slots: list[tf.Tensor],
+  round_num: tf.Tensor,
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+  """Returns the noise of a round and what is kept after it.
+
+  Args:
+    recurrence: How they follow from the draws.
+    draws: A tensor of Gaussian draws for each tensor that is noised.
+    slots: For each of them, what is kept, of shape [num_slots, ...].
+    round_num: The round, from 0. In a graph, a round that `recurrence` has no
+      noise for fails.
+
+  Returns:
+    Noises like `draws`, and slots like `slots`.
+  """
+  num_rounds = len(recurrence.phases)
+  check = tf.debugging.assert_less(
+    round_num,
+    tf.constant(num_rounds, tf.int64),
+    message=f'The noise strategy is for {num_rounds} rounds, and all of them '
+    'were run: what was released is private as planned, one more round is not. '
+    'A RestartedStrategy has more.',
+  )
+  with tf.control_dependencies([check] if check is not None else []):
+    phase = tf.gather(tf.constant(recurrence.phases, tf.int64), round_num)
+
+  def row(table):
+    return tf.gather(tf.constant(table, tf.float64), phase)
+
+  draw_weight = row(recurrence.draw_weights)
+  if not recurrence.read_weights.shape[1]:
+    return [tf.cast(draw_weight, draw.dtype) * draw for draw in draws], slots
+  read, release = row(recurrence.read_weights), row(recurrence.release_weights)
+  keep, write = row(recurrence.keep_weights), row(recurrence.write_weights)
+
+  def next_of_tensor(draw, slot):
+
+    def column(weights):
+      weights = tf.cast(weights, draw.dtype)
+      return tf.reshape(weights, [-1] + [1] * draw.shape.rank)
+
+    new = tf.cast(draw_weight, draw.dtype) * draw + tf.reduce_sum(
+      column(read) * slot, axis=0
+    )
+    noise = new + tf.reduce_sum(column(release) * slot, axis=0)
+    return noise, column(keep) * slot + column(write) * new
+
+  pairs = [next_of_tensor(*pair) for pair in zip(draws, slots, strict=True)]
+  return [noise for noise, _ in pairs], [slot for _, slot in pairs]
+
+
+def _leaf_specs(value_type: tff.Type) -> list[tuple[tf.TensorShape, tf.DType]]:
+  """Returns the shapes and dtypes of a value's tensors, as a graph has them."""
+  specs = []
+
+  @tff.tensorflow.computation(value_type)
+  def record(value):
+    specs.extend((t.shape, t.dtype) for t in tf.nest.flatten(value))
+    return value
+
+  del record  # It has been traced, which was all.
+  return specs
+
+
+def _noise_state(
+  key: tf.Tensor, round_num: tf.Tensor, slots: list[tf.Tensor]
+) -> collections.OrderedDict:
+  """Returns the state of the noise."""
+  return collections.OrderedDict(
+    [(_KEY, key), (_ROUND, round_num), (_SLOTS, slots)]
+  )

@@ -1,0 +1,246 @@
+"""The audit of a run: what its plan claims, against what its releases show."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tff_clipping.privacy import arguments
+from tff_clipping.privacy.audit import one_run, one_shot, thresholds, trade_off
+from tff_clipping.privacy.audit.canaries import Canaries
+from tff_clipping.privacy.plan import PrivacyPlan
+from tff_clipping.privacy.sampled_gaussian import Relation
+
+# The rate at which true-positive rates are shown.
+_FALSE_POSITIVE_RATE = 0.01
+
+_NOTE = (
+  'An audited run is no private release: canaries took the place of clients, '
+  'and whoever has this file knows which of them took part.'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AttackResult:
+  """What one attack shows.
+
+  Attributes:
+    epsilon_lower_bound: Proved for one run, at the audit's confidence.
+    mu_lower_bound: The same among Gaussian mechanisms.
+    gaussian_epsilon_lower_bound: The epsilon of `mu_lower_bound` at delta.
+    threshold_epsilon_lower_bound: By Clopper and Pearson's limits, which take
+      the canaries' scores for independent.
+    epsilon_estimate: The one-shot estimate, no bound; NaN if it has none.
+    true_positive_rate: The share of the canaries that were in above all but 1 %
+      of those that were out.
+    is_refuted: Whether the plan's curve does not hold, at the audit's
+      confidence.
+  """
+
+  epsilon_lower_bound: float
+  mu_lower_bound: float
+  gaussian_epsilon_lower_bound: float
+  threshold_epsilon_lower_bound: float
+  epsilon_estimate: float
+  true_positive_rate: float
+  is_refuted: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditResult:
+  """The claim of a plan against what attacks show.
+
+  Attributes:
+    relation: The neighbouring relation of the audit.
+    num_releases: Releases that were attacked.
+    num_canaries_in: Canaries that were in.
+    num_canaries_out: Canaries that were held out.
+    delta: The plan's.
+    confidence: That all lower bounds of one kind hold, and that a plan that
+      holds is not refuted.
+    claimed_epsilon: The plan's; under 'paper' a figure that does not hold.
+    actual_epsilon: That of the sampler; differs under 'paper' only.
+    allowed_mu: The mu whose Gaussian has the actual epsilon at delta.
+    allowed_true_positive_rate: What the plan allows at a false-positive rate of
+      1 %.
+    attacks: By their names.
+  """
+
+  relation: str
+  num_releases: int
+  num_canaries_in: int
+  num_canaries_out: int
+  delta: float
+  confidence: float
+  claimed_epsilon: float
+  actual_epsilon: float
+  allowed_mu: float
+  allowed_true_positive_rate: float
+  attacks: Mapping[str, AttackResult]
+
+  @property
+  def epsilon_lower_bound(self) -> float:
+    """The largest that is proved for one run, at the confidence."""
+    return max(a.epsilon_lower_bound for a in self.attacks.values())
+
+  @property
+  def gaussian_epsilon_lower_bound(self) -> float:
+    """The largest among Gaussian mechanisms, at the confidence."""
+    return max(a.gaussian_epsilon_lower_bound for a in self.attacks.values())
+
+  @property
+  def is_refuted(self) -> bool:
+    """Whether an attack refutes the plan."""
+    return any(a.is_refuted for a in self.attacks.values())
+
+  def to_json(self) -> str:
+    """Returns the content of an audit.json; what has no number is null."""
+    fields: dict[str, Any] = {'note': _NOTE, 'is_refuted': self.is_refuted}
+    fields['epsilon_lower_bound'] = self.epsilon_lower_bound
+    fields['gaussian_epsilon_lower_bound'] = self.gaussian_epsilon_lower_bound
+    fields.update(dataclasses.asdict(self))
+    for attack in fields['attacks'].values():
+      for name, value in attack.items():
+        if isinstance(value, float) and not math.isfinite(value):
+          attack[name] = None
+    return json.dumps(fields, indent=2, allow_nan=False) + '\n'
+
+
+def audited_relation(plan: PrivacyPlan) -> Relation:
+  """Returns the relation under which a plan's sampler is audited.
+
+  It is the plan's own, but for 'paper', whose cohorts are of a fixed size.
+
+  Args:
+    plan: The plan.
+  """
+  if plan.sampler_parameters.scheme == 'fixed_size':
+    return Relation.REPLACE_ONE
+  return plan.relation
+
+
+def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
+  """Returns a plan's like for a population that canaries have joined.
+
+  Its rounds, its noise and its sampler are those of `plan`, and its cohorts
+  grow with the population: the chance of a client to be in a round is the same,
+  or less by as little as whole clients allow.
+
+  Args:
+    plan: The plan of the run without canaries.
+    num_canaries: How many join, held out or not.
+
+  Raises:
+    TypeError: If `num_canaries` is not an integer.
+    ValueError: If it is not positive.
+  """
+  num_canaries = arguments.check_integer(
+    'num_canaries', num_canaries, at_least=1, at_most=arguments.MAX_CLIENTS
+  )
+  num_clients = plan.num_clients + num_canaries
+  return dataclasses.replace(
+    plan,
+    num_clients=num_clients,
+    clients_per_round=(
+      plan.clients_per_round * num_clients // plan.num_clients
+    ),
+  )
+
+
+def audit_plan(
+  plan: PrivacyPlan,
+  canaries: Canaries,
+  scores: Mapping[str, np.ndarray],
+  *,
+  confidence: float = 0.95,
+) -> AuditResult:
+  """Holds a plan against the scores of canaries in a run of it.
+
+  What may go wrong with probability 1 - `confidence` is shared out among the
+  attacks, so that all of them count.
+
+  Args:
+    plan: What is claimed; for as many rounds as were released.
+    canaries: Who was in.
+    scores: A score for each canary by attack, higher where it looks as if it
+      was in; each of shape [num_canaries]. See `attacks`.
+    confidence: In (0, 1).
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If it is out of range, the canaries' relation is not that of the
+      plan, all of them are in or all are out, or there are no scores.
+  """
+  confidence = arguments.check_number('confidence', confidence)
+  relation = audited_relation(plan)
+  if canaries.relation is not relation:
+    raise ValueError(
+      f'`canaries` must be of the relation {relation.value} of the plan, found '
+      f'{canaries.relation.value}.'
+    )
+  if not scores:
+    raise ValueError('`scores` must have an attack, found none.')
+  curve = trade_off.compute_trade_off(plan)
+  each = 1 - (1 - confidence) / len(scores)
+  return AuditResult(
+    relation=relation.value,
+    num_releases=plan.num_rounds,
+    num_canaries_in=int(canaries.is_in.sum()),
+    num_canaries_out=int((~canaries.is_in).sum()),
+    delta=plan.target_delta,
+    confidence=confidence,
+    claimed_epsilon=plan.epsilon,
+    actual_epsilon=plan.actual_epsilon,
+    allowed_mu=trade_off.compute_gaussian_mu(
+      plan.actual_epsilon, plan.target_delta
+    ),
+    allowed_true_positive_rate=curve.max_true_positive_rate(
+      _FALSE_POSITIVE_RATE
+    ),
+    attacks={
+      name: _judge(curve, each_scores, canaries.is_in, plan.target_delta, each)
+      for name, each_scores in scores.items()
+    },
+  )
+
+
+def _judge(
+  curve: trade_off.TradeOff,
+  scores: np.ndarray,
+  is_in: np.ndarray,
+  delta: float,
+  confidence: float,
+) -> AttackResult:
+  """Returns what the scores of one attack show."""
+  scores = np.asarray(scores, float)
+  taken, held_out = scores[is_in], scores[~is_in]
+  mu = one_run.bound_mu(scores, is_in, confidence=confidence)
+  return AttackResult(
+    epsilon_lower_bound=one_run.bound_epsilon(
+      scores, is_in, delta=delta, confidence=confidence
+    ),
+    mu_lower_bound=mu,
+    gaussian_epsilon_lower_bound=trade_off.compute_gaussian_epsilon(mu, delta),
+    threshold_epsilon_lower_bound=thresholds.bound_epsilon(
+      taken, held_out, delta=delta, confidence=confidence
+    ),
+    epsilon_estimate=_estimate(taken, held_out, delta),
+    true_positive_rate=thresholds.measure_true_positive_rate(
+      taken, held_out, _FALSE_POSITIVE_RATE
+    ),
+    is_refuted=one_run.is_refuted(curve, scores, is_in, confidence=confidence),
+  )
+
+
+def _estimate(taken: np.ndarray, held_out: np.ndarray, delta: float) -> float:
+  """Returns the one-shot estimate, NaN where no normal can be fitted."""
+  if min(len(taken), len(held_out)) < 2 or not (
+    np.isfinite(taken).all() and np.isfinite(held_out).all()
+  ):
+    return math.nan
+  return one_shot.estimate_epsilon(
+    *one_shot.fit_pair(taken, held_out), delta=delta
+  )

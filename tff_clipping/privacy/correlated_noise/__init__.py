@@ -1,0 +1,37 @@
+"""Strategies of noise that is correlated between rounds, in NumPy and SciPy."""
+
+from tff_clipping.privacy.correlated_noise.buffered_toeplitz import (
+  BufferedToeplitzStrategy,
+)
+from tff_clipping.privacy.correlated_noise.noise_recurrence import (
+  NoiseRecurrence,
+)
+from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
+from tff_clipping.privacy.correlated_noise.optimization import (
+  banded_strategy,
+  blt_strategy,
+)
+from tff_clipping.privacy.correlated_noise.participation import Participation
+from tff_clipping.privacy.correlated_noise.restarted import RestartedStrategy
+from tff_clipping.privacy.correlated_noise.strategy_files import (
+  strategy_from_json,
+)
+from tff_clipping.privacy.correlated_noise.toeplitz import (
+  BandedStrategy,
+  identity_strategy,
+)
+from tff_clipping.privacy.correlated_noise.tree import TreeStrategy
+
+__all__ = [
+  'BandedStrategy',
+  'BufferedToeplitzStrategy',
+  'NoiseRecurrence',
+  'NoiseStrategy',
+  'Participation',
+  'RestartedStrategy',
+  'TreeStrategy',
+  'banded_strategy',
+  'blt_strategy',
+  'identity_strategy',
+  'strategy_from_json',
+]

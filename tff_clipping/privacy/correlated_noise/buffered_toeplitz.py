@@ -1,0 +1,136 @@
+"""Buffered linear Toeplitz strategies (BLT)."""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from tff_clipping.privacy import arguments
+from tff_clipping.privacy.correlated_noise.noise_recurrence import (
+  NoiseRecurrence,
+)
+from tff_clipping.privacy.correlated_noise.toeplitz import ToeplitzStrategy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BufferedToeplitzStrategy(ToeplitzStrategy):
+  """A Toeplitz matrix whose coefficients are a sum of few geometric sequences.
+
+  The coefficient of lag i >= 1 is sum_j scales[j] * decays[j]^(i - 1), that of
+  lag 0 is 1. One array of the size of the model is kept for each of them. Its
+  coefficients are never negative and never increase, so that its sensitivity
+  is exact.
+
+  Attributes:
+    num_rounds: T.
+    scales: The paper's theta or `output_scale`: >= 0, at most 1 together.
+    decays: The paper's lambda or `buf_decay`: >= 0 and below 1.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If a number is out of range, or they are not as many.
+
+  Source: arXiv 2404.16706 and, for several participations, 2408.08868.
+  """
+
+  kind: ClassVar[str] = 'blt'
+
+  scales: tuple[float, ...]
+  decays: tuple[float, ...]
+
+  def __post_init__(self):
+    super().__post_init__()
+    for name in ('scales', 'decays'):
+      values = getattr(self, name)
+      if not isinstance(values, (tuple, list)):
+        raise TypeError(f'`{name}` must be a tuple of numbers, found {values}.')
+      values = tuple(arguments.check_number(name, v) for v in values)
+      if not all(v >= 0 for v in values):
+        raise ValueError(f'`{name}` must not be negative, found {values}.')
+      object.__setattr__(self, name, values)
+    if len(self.scales) != len(self.decays):
+      raise ValueError(
+        f'`scales` must be as many as `decays` ({len(self.decays)}), found '
+        f'{len(self.scales)}.'
+      )
+    if sum(self.scales) > 1:
+      raise ValueError(
+        f'`scales` must be at most 1 together, found {sum(self.scales):g}: '
+        'the coefficients would increase, and the sensitivity is not known.'
+      )
+    if not all(v < 1 for v in self.decays):
+      raise ValueError(f'`decays` must be below 1, found {self.decays}.')
+
+  @property
+  def num_buffers(self) -> int:
+    """The arrays of the size of the model that are kept."""
+    return len(self.scales)
+
+  @property
+  def recurrence(self) -> NoiseRecurrence:
+    """The noise as a stream; see the base class."""
+    return NoiseRecurrence(
+      phases=np.zeros(self.num_rounds, np.int64),
+      draw_weights=np.ones(1),
+      read_weights=-np.array([self.scales]),
+      release_weights=np.zeros([1, self.num_buffers]),
+      keep_weights=np.array([self.decays]),
+      write_weights=np.ones([1, self.num_buffers]),
+    )
+
+  def compute_coefficients(self) -> np.ndarray:
+    """Returns the first column of C; see the base class."""
+    return geometric_column(self.scales, self.decays, self.num_rounds)
+
+  def compute_inverse_coefficients(self) -> np.ndarray:
+    """Returns the first column of C^{-1}; see the base class."""
+    scales, decays = invert_geometric(
+      np.array(self.scales), np.array(self.decays)
+    )
+    return geometric_column(scales, decays, self.num_rounds)
+
+  def describe(self) -> str:
+    """Returns what the noise is, as a part of a sentence."""
+    buffers = (
+      '1 buffer' if self.num_buffers == 1 else f'{self.num_buffers} buffers'
+    )
+    return (
+      'noise that is correlated between rounds by a buffered linear Toeplitz '
+      f'matrix (BLT) with {buffers}'
+    )
+
+
+def geometric_column(
+  scales: np.ndarray, decays: np.ndarray, num_rounds: int
+) -> np.ndarray:
+  """Returns 1, then sum_j scales[j] * decays[j]^(i - 1) for each lag i.
+
+  Args:
+    scales: Of shape [num_buffers].
+    decays: Of shape [num_buffers].
+    num_rounds: The length of what is returned.
+  """
+  column = np.ones(num_rounds)
+  lags = np.arange(num_rounds - 1.0)
+  column[1:] = np.asarray(scales) @ np.power.outer(np.asarray(decays), lags)
+  return column
+
+
+def invert_geometric(
+  scales: np.ndarray, decays: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the scales and decays of the inverse, which is of the same form.
+
+  The state of a round's noise follows the matrix diag(decays) - 1 scales^T. It
+  is similar to a symmetric one, whose eigenvalues are the inverse's decays.
+
+  Args:
+    scales: Of shape [num_buffers], >= 0.
+    decays: Of shape [num_buffers].
+
+  Returns:
+    The scales, all <= 0, and the decays.
+  """
+  root = np.sqrt(scales)
+  values, vectors = np.linalg.eigh(np.diag(decays) - np.outer(root, root))
+  return -((root @ vectors) ** 2), values

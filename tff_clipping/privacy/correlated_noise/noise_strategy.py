@@ -1,0 +1,108 @@
+"""What every strategy of correlated noise can do."""
+
+import abc
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tff_clipping.privacy import arguments
+from tff_clipping.privacy.correlated_noise.noise_recurrence import (
+  NoiseRecurrence,
+)
+from tff_clipping.privacy.correlated_noise.participation import Participation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NoiseStrategy(abc.ABC):
+  """How the noise of one round depends on that of the rounds before.
+
+  A strategy is a matrix C, lower triangular, with a column for each round. The
+  rounds' sums x_1, ..., x_T are released as x + C^{-1} z, where z is Gaussian
+  of standard deviation `noise_stddev`, independent from round to round. The
+  release is computed from C x + z alone, which is one Gaussian mechanism for
+  the whole run, whose sensitivity is that of C x; this holds also where each
+  sum depends on the releases before it (Denisov et al. 2022, Theorem 2.1).
+
+  A model that adds up what is released sees the running sums of x, with errors
+  that partly cancel. They are what strategies are compared by.
+
+  Attributes:
+    num_rounds: T, the rounds that there is noise for.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range.
+  """
+
+  # The name in files.
+  kind: ClassVar[str]
+
+  num_rounds: int
+
+  def __post_init__(self):
+    object.__setattr__(
+      self, 'num_rounds', arguments.check_num_rounds(self.num_rounds)
+    )
+
+  @property
+  @abc.abstractmethod
+  def recurrence(self) -> NoiseRecurrence:
+    """The noise as a stream, for `noise_stddev` 1."""
+
+  @abc.abstractmethod
+  def compute_sensitivity(
+    self, participation: Participation, num_rounds: int | None = None
+  ) -> float:
+    """Returns by how much one client can change C x.
+
+    Args:
+      participation: The rounds that a client may take part in, with a
+        contribution of L2 norm at most 1 in each, nothing in the others.
+      num_rounds: How many rounds are released; None means all. The first
+        rounds of a run are a mechanism of their own.
+
+    Returns:
+      The largest L2 norm over all such rounds and contributions, or a bound
+      above it where a strategy says so.
+
+    Raises:
+      TypeError: If `num_rounds` is not an integer.
+      ValueError: If it is not from 1 to the strategy's, or the sensitivity is
+        not known.
+    """
+
+  @abc.abstractmethod
+  def compute_prefix_variances(self) -> np.ndarray:
+    """Returns the variance of the noise in each running sum.
+
+    Returns:
+      `float64` of shape [num_rounds], for `noise_stddev` 1.
+    """
+
+  @abc.abstractmethod
+  def describe(self) -> str:
+    """Returns what the noise is, as a part of a sentence."""
+
+  @property
+  def max_error(self) -> float:
+    """Standard deviation of the noise in the worst running sum."""
+    return math.sqrt(np.max(self.compute_prefix_variances()))
+
+  @property
+  def mean_error(self) -> float:
+    """Root of the mean variance of the noise in the running sums."""
+    return math.sqrt(np.mean(self.compute_prefix_variances()))
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns the strategy for `json.dump`; see `strategy_from_json`."""
+    return {'kind': self.kind, **dataclasses.asdict(self)}
+
+  def _check_released(self, num_rounds: int | None) -> int:
+    """Returns how many rounds are released."""
+    if num_rounds is None:
+      return self.num_rounds
+    return arguments.check_integer(
+      'num_rounds', num_rounds, at_least=1, at_most=self.num_rounds
+    )

@@ -1,0 +1,195 @@
+"""Toeplitz strategies: each round's noise treats those before it alike."""
+
+import abc
+import dataclasses
+import math
+from typing import ClassVar
+
+import numpy as np
+from scipy import signal
+
+from tff_clipping.privacy import arguments
+from tff_clipping.privacy.correlated_noise.noise_recurrence import (
+  NoiseRecurrence,
+)
+from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
+from tff_clipping.privacy.correlated_noise.participation import Participation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToeplitzStrategy(NoiseStrategy):
+  """C[i, j] depends on i - j alone, and is 1 on the diagonal."""
+
+  @abc.abstractmethod
+  def compute_coefficients(self) -> np.ndarray:
+    """Returns the first column of C, `float64` of shape [num_rounds]."""
+
+  @abc.abstractmethod
+  def compute_inverse_coefficients(self) -> np.ndarray:
+    """Returns the first column of C^{-1}, `float64` of shape [num_rounds]."""
+
+  def compute_sensitivity(
+    self, participation: Participation, num_rounds: int | None = None
+  ) -> float:
+    """Returns the sensitivity; see `NoiseStrategy.compute_sensitivity`.
+
+    It is exact but for `rounds_per_epoch`: what that forbids beyond the other
+    two limits is not used, and the result is a bound above.
+
+    Raises:
+      TypeError: If `num_rounds` is not an integer.
+      ValueError: If it is out of range, or the coefficients neither end before
+        the least separation nor are all >= 0 and never increase. A client
+        that comes in other rounds than 1, b + 1, ... might then change C x by
+        more, and only heuristics are known.
+
+    Source: arXiv 2306.08153 (coefficients that end: two rounds of a client have
+    no element of C x in common); arXiv 2405.13763, Theorem 2 (coefficients that
+    do not increase).
+    """
+    num_rounds = self._check_released(num_rounds)
+    column = self.compute_coefficients()[:num_rounds]
+    separation = participation.min_separation
+    ends = not np.any(column[separation:])
+    if not ends and (np.min(column) < 0 or np.any(np.diff(column) > 0)):
+      raise ValueError(
+        'The sensitivity is not known: the coefficients of a Toeplitz strategy '
+        f'must end within `min_separation` = {separation} rounds, or be all '
+        '>= 0 and never increase.'
+      )
+    return math.sqrt(
+      np.sum(
+        sum_of_columns(column, separation, participation.count(num_rounds)) ** 2
+      )
+    )
+
+  def compute_prefix_variances(self) -> np.ndarray:
+    """Returns the variances; see the base class."""
+    return np.cumsum(np.cumsum(self.compute_inverse_coefficients()) ** 2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BandedStrategy(ToeplitzStrategy):
+  """A Toeplitz matrix with few bands; one band is independent noise.
+
+  A round's noise is its draw, less the last `num_bands` - 1 rounds' noises
+  times the coefficients: so many arrays of the size of the model are kept.
+
+  Attributes:
+    num_rounds: T.
+    coefficients: The diagonal of C, which must be 1, and the bands below it.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If there are no coefficients, more than rounds, one that is not
+      finite, or the first is not 1.
+  """
+
+  kind: ClassVar[str] = 'banded'
+
+  coefficients: tuple[float, ...]
+
+  def __post_init__(self):
+    super().__post_init__()
+    if not isinstance(self.coefficients, (tuple, list)):
+      raise TypeError(
+        '`coefficients` must be a tuple of numbers, found '
+        f'{self.coefficients!r}.'
+      )
+    coefficients = tuple(
+      arguments.check_number('coefficients', c) for c in self.coefficients
+    )
+    if not 1 <= len(coefficients) <= self.num_rounds:
+      raise ValueError(
+        f'`coefficients` must be from 1 to {self.num_rounds} numbers, found '
+        f'{len(coefficients)}.'
+      )
+    if coefficients[0] != 1:
+      raise ValueError(
+        f'`coefficients` must begin with 1, found {coefficients[0]:g}: scale '
+        'the noise by its standard deviation.'
+      )
+    object.__setattr__(self, 'coefficients', coefficients)
+
+  @property
+  def num_bands(self) -> int:
+    """The bands, with the diagonal."""
+    return len(self.coefficients)
+
+  @property
+  def recurrence(self) -> NoiseRecurrence:
+    """The noise as a stream; see the base class."""
+    # Slots are a ring: in phase p, slot p holds the oldest noise and takes the
+    # newest, and the slot before it holds that of the last round.
+    size = self.num_bands - 1
+    num_phases = max(size, 1)
+    place = np.arange(num_phases)
+    age = (place[:, np.newaxis] - place[np.newaxis, :size] - 1) % num_phases
+    newest = np.eye(num_phases)[:, :size]
+    return NoiseRecurrence(
+      phases=np.arange(self.num_rounds) % num_phases,
+      draw_weights=np.ones(num_phases),
+      read_weights=-np.array(self.coefficients)[1:][age]
+      if size
+      else np.zeros([1, 0]),
+      release_weights=np.zeros([num_phases, size]),
+      keep_weights=1 - newest,
+      write_weights=newest,
+    )
+
+  def compute_coefficients(self) -> np.ndarray:
+    """Returns the first column of C; see the base class."""
+    column = np.zeros(self.num_rounds)
+    column[: self.num_bands] = self.coefficients
+    return column
+
+  def compute_inverse_coefficients(self) -> np.ndarray:
+    """Returns the first column of C^{-1}; see the base class."""
+    impulse = np.zeros(self.num_rounds)
+    impulse[0] = 1
+    return signal.lfilter([1.0], self.coefficients, impulse)
+
+  def describe(self) -> str:
+    """Returns what the noise is, as a part of a sentence."""
+    if self.num_bands == 1:
+      return 'noise that is independent from round to round'
+    return (
+      'noise that is correlated between rounds by a Toeplitz matrix with '
+      f'{self.num_bands} bands'
+    )
+
+
+def identity_strategy(*, num_rounds: int) -> BandedStrategy:
+  """Returns noise that is independent from round to round: C is the identity.
+
+  Args:
+    num_rounds: T.
+
+  Raises:
+    TypeError: If `num_rounds` is not an integer.
+    ValueError: If it is out of range.
+  """
+  return BandedStrategy(num_rounds=num_rounds, coefficients=(1.0,))
+
+
+def sum_of_columns(
+  column: np.ndarray, separation: int, count: int
+) -> np.ndarray:
+  """Returns what a client adds to C x that comes as early as it may.
+
+  Args:
+    column: The first column of C, of shape [num_rounds].
+    separation: The rounds from one participation to the next.
+    count: The participations, with a contribution of 1 each; at most
+      ceil(num_rounds / separation).
+
+  Returns:
+    The sum of columns 0, separation, 2 * separation, ..., of the same shape.
+  """
+  num_rows = -(-len(column) // separation)
+  padded = np.zeros(num_rows * separation)
+  padded[: len(column)] = column
+  sums = np.cumsum(padded.reshape(num_rows, separation), axis=0)
+  if count < num_rows:
+    sums[count:] -= sums[:-count].copy()
+  return sums.reshape(-1)[: len(column)]
