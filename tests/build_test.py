@@ -26,9 +26,10 @@ _FOLDERS = (
 # itself, and the other packages.
 _TENSORFLOW = {'tensorflow', 'tensorflow_federated', 'numpy', 'attrs', 'tree'}
 _MAY_IMPORT = {
-  'tff_clipping/theory': (set(), {'numpy'}),
+  'tff_clipping': (set(), set()),
+  'tff_clipping/theory': ({'tff_clipping'}, {'numpy'}),
   'tff_clipping/privacy': (
-    {'tff_clipping/theory'},
+    {'tff_clipping', 'tff_clipping/theory'},
     {'absl', 'dp_accounting', 'matplotlib', 'numpy', 'scipy'},
   ),
   'tff_clipping/aggregators': (

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators
-from tff_clipping.aggregators import adaptive_clipping
+from tff_clipping import adaptive_noise, aggregators
 
 _VECTOR = tff.TensorType(np.float32, [2])
 
@@ -21,22 +20,15 @@ def _factory(**arguments):
   return aggregators.adaptive_dp_mean_factory(**(defaults | arguments))
 
 
-def test_value_noise_makes_up_for_the_noise_of_the_bits():
-  # 1 / 0.6^2 - 1 / (2 * 0.375)^2 = 2.778 - 1.778 = 1.
-  multiplier = adaptive_clipping.value_noise_multiplier(0.6, 0.375)
-  assert multiplier == pytest.approx(1.0)
-  # Together: z^-2 = z'^-2 + (2 s)^-2.
-  multiplier = adaptive_clipping.value_noise_multiplier(1.3, 4.0)
-  assert multiplier**-2 + 8.0**-2 == pytest.approx(1.3**-2)
-
-
 def test_noise_follows_the_clipping_norm():
   output_type = tff.TensorType(np.float32, [20_000])
   process = _factory(initial_clipping_norm=0.5, clients_per_round=100).create(
     output_type
   )
   state = process.initialize()
-  expected = adaptive_clipping.value_noise_multiplier(1.0, 5.0)
+  expected = adaptive_noise.split_noise_multiplier(
+    noise_multiplier=1.0, below_count_stddev=5.0
+  )
   for _ in range(2):
     output = process.next(state, [])
     state = output.state
@@ -122,7 +114,7 @@ def test_nothing_exact_is_reported():
 
 
 def test_bits_with_too_little_noise_raise():
-  with pytest.raises(ValueError, match='above half the `noise_multiplier`'):
+  with pytest.raises(ValueError, match='above half of `noise_multiplier`'):
     _factory(noise_multiplier=1.0, below_count_stddev=0.5)
 
 

@@ -1,7 +1,6 @@
 """Clips to a quantile of the norms that is estimated under privacy."""
 
 import collections
-import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
+from tff_clipping import adaptive_noise
 from tff_clipping.aggregators import (
   argument_checks,
   difference_clipping,
@@ -117,34 +117,13 @@ def adaptive_dp_mean_factory(
   )
   return AdaptiveDpMeanNeedsUniformWeights(
     estimate,
-    value_noise_multiplier(noise_multiplier, below_count_stddev),
+    adaptive_noise.split_noise_multiplier(
+      noise_multiplier=noise_multiplier, below_count_stddev=below_count_stddev
+    ),
     clients_per_round,
     sum_factory,
     noise_key,
   )
-
-
-def value_noise_multiplier(
-  noise_multiplier: float, below_count_stddev: float
-) -> float:
-  """Returns z' = (z^-2 - (2 s)^-2)^(-1/2), the noise that the values need.
-
-  Args:
-    noise_multiplier: z, of the values and the bits together; positive.
-    below_count_stddev: s, the noise on the sum of the bits; above z / 2.
-
-  Raises:
-    ValueError: If the bits alone use up what z allows.
-
-  Source: Andrew et al. 2021, Theorem 1.
-  """
-  if noise_multiplier >= 2 * below_count_stddev:
-    raise ValueError(
-      '`below_count_stddev` must be above half the `noise_multiplier`, found '
-      f'{below_count_stddev} and {noise_multiplier}: noise the bits more, or '
-      'use more clients a round.'
-    )
-  return 1 / math.sqrt(noise_multiplier**-2 - (2 * below_count_stddev) ** -2)
 
 
 class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):

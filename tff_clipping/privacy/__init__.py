@@ -1,14 +1,14 @@
 """Privacy plans, accountants and ledgers. Needs no TensorFlow."""
 
+from tff_clipping.adaptive_noise import (
+  collapse_noise_multipliers,
+  split_noise_multiplier,
+)
 from tff_clipping.privacy.accounting import (
   calibrate_noise_multiplier,
   compute_delta,
   compute_epsilon,
   compute_max_rounds,
-)
-from tff_clipping.privacy.adaptive_clipping import (
-  collapse_noise_multipliers,
-  split_noise_multiplier,
 )
 from tff_clipping.privacy.arguments import DeltaTooLargeWarning
 from tff_clipping.privacy.correlated_noise import (

@@ -91,7 +91,7 @@ def name_accountant(accountant: str) -> str:
 
 def round_up(epsilon: float) -> str:
   """Returns an epsilon with 4 significant digits that it does not exceed."""
-  return f'{rounding.round_up(epsilon, digits=4):g}'
+  return f'{rounding.round_up(epsilon, digits=4):.4g}'
 
 
 def _guarantee(account: Account, target_delta: float) -> str:

@@ -1,4 +1,4 @@
-"""Adaptive clipping's two Gaussian mechanisms as one.
+"""The noise of adaptive clipping: two Gaussian mechanisms as one.
 
 Adaptive clipping releases two noisy sums of the same cohort in each round: the
 clipped updates, and the bits that say whose update was within the clipping
@@ -17,41 +17,43 @@ with Adaptive Clipping", NeurIPS 2021, Theorem 1.
 
 import math
 
-from tff_clipping.privacy import arguments
+from tff_clipping import argument_checks
 
 
 def collapse_noise_multipliers(
-  *, sum_noise_multiplier: float, quantile_noise_stddev: float
+  *, sum_noise_multiplier: float, below_count_stddev: float
 ) -> float:
   """Returns the noise multiplier z that an accountant is to be given.
 
   Args:
     sum_noise_multiplier: z_sum: noise on the sum of clipped updates over the
       clipping norm, positive.
-    quantile_noise_stddev: sigma_b: standard deviation of the noise on the sum
-      of the centred bits, in clients, positive. Without noise on the bits there
-      is no privacy, whatever the noise on the updates.
+    below_count_stddev: sigma_b: standard deviation of the noise on the sum of
+      the centred bits, in clients, positive. Without noise on the bits there is
+      no privacy, whatever the noise on the updates.
 
   Raises:
     TypeError: If an argument is not a number.
     ValueError: If an argument is not positive and finite.
   """
-  z_sum = arguments.check_positive('sum_noise_multiplier', sum_noise_multiplier)
-  sigma_b = arguments.check_positive(
-    'quantile_noise_stddev', quantile_noise_stddev
+  z_sum = argument_checks.check_positive(
+    'sum_noise_multiplier', sum_noise_multiplier
+  )
+  sigma_b = argument_checks.check_positive(
+    'below_count_stddev', below_count_stddev
   )
   # Not the sum of inverse squares, which overflows for tiny arguments.
   return z_sum / math.hypot(1, z_sum / (2 * sigma_b))
 
 
 def split_noise_multiplier(
-  *, noise_multiplier: float, quantile_noise_stddev: float
+  *, noise_multiplier: float, below_count_stddev: float
 ) -> float:
   """Returns the z_sum that, with these noisy bits, costs `noise_multiplier`.
 
   Args:
     noise_multiplier: z, which the plan has paid for, positive.
-    quantile_noise_stddev: sigma_b, in clients, above z/2. Andrew et al. use a
+    below_count_stddev: sigma_b, in clients, above z/2. Andrew et al. use a
       twentieth of the cohort.
 
   Returns:
@@ -62,14 +64,15 @@ def split_noise_multiplier(
     ValueError: If an argument is not positive and finite, or the bits alone
       cost more than the plan has paid for.
   """
-  z = arguments.check_positive('noise_multiplier', noise_multiplier)
-  sigma_b = arguments.check_positive(
-    'quantile_noise_stddev', quantile_noise_stddev
+  z = argument_checks.check_positive('noise_multiplier', noise_multiplier)
+  sigma_b = argument_checks.check_positive(
+    'below_count_stddev', below_count_stddev
   )
   if 2 * sigma_b <= z:
     raise ValueError(
-      '`quantile_noise_stddev` must be above half of `noise_multiplier` '
-      f'({z / 2:g}), or the bits alone spend the budget, found {sigma_b:g}.'
+      '`below_count_stddev` must be above half of `noise_multiplier` '
+      f'({z / 2:g}), found {sigma_b:g}: the bits alone spend the budget. Noise '
+      'them more, or use more clients a round.'
     )
   ratio = z / (2 * sigma_b)
   return z / math.sqrt((1 - ratio) * (1 + ratio))
