@@ -115,7 +115,7 @@ def adaptive_dp_mean_factory(
       below_count_stddev, noise_key=_other_key(noise_key)
     ),
   )
-  return AdaptiveDpMeanNeedsUniformWeights(
+  return AdaptiveDpMeanFactory(
     estimate,
     adaptive_noise.split_noise_multiplier(
       noise_multiplier=noise_multiplier, below_count_stddev=below_count_stddev
@@ -126,7 +126,7 @@ def adaptive_dp_mean_factory(
   )
 
 
-class AdaptiveDpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
+class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
   """The factory that `adaptive_dp_mean_factory` returns."""
 
   def __init__(

@@ -52,8 +52,8 @@ def add_canary_products(
   argument_checks.check_unweighted_factory(
     inner_agg_factory, 'inner_agg_factory'
   )
-  if isinstance(inner_agg_factory, private_reports.NeedsUniformWeights):
-    return AuditedNeedsUniformWeights(inner_agg_factory, canaries)
+  if isinstance(inner_agg_factory, private_reports.PrivateFactory):
+    return PrivateCanaryProductsFactory(inner_agg_factory, canaries)
   return _CanaryProductsFactory(inner_agg_factory, canaries)
 
 
@@ -110,7 +110,7 @@ class _CanaryProductsFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
 
 
-class AuditedNeedsUniformWeights(
-  _CanaryProductsFactory, private_reports.NeedsUniformWeights
+class PrivateCanaryProductsFactory(
+  _CanaryProductsFactory, private_reports.PrivateFactory
 ):
   """What `add_canary_products` returns around a private factory."""

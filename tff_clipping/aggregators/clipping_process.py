@@ -60,8 +60,8 @@ def clipping_wrapper(
       inner_agg_factory, make_clip, count_sum_factory
     )
   factory = _UnweightedClippingFactory
-  if isinstance(inner_agg_factory, private_reports.NeedsUniformWeights):
-    factory = ClippingNeedsUniformWeights
+  if isinstance(inner_agg_factory, private_reports.PrivateFactory):
+    factory = PrivateClippingFactory
   return factory(inner_agg_factory, make_clip, count_sum_factory)
 
 
@@ -90,8 +90,8 @@ class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(initialize, next_fn)
 
 
-class ClippingNeedsUniformWeights(
-  _UnweightedClippingFactory, private_reports.NeedsUniformWeights
+class PrivateClippingFactory(
+  _UnweightedClippingFactory, private_reports.PrivateFactory
 ):
   """Clips, then aggregates privately."""
 

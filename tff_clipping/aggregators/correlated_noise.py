@@ -125,12 +125,12 @@ def correlated_noise_factory(
   argument_checks.check_unweighted_factory(
     inner_agg_factory, 'inner_agg_factory'
   )
-  return CorrelatedNoiseNeedsUniformWeights(
+  return CorrelatedNoiseFactory(
     recurrence, noise_stddev, inner_agg_factory, noise_key
   )
 
 
-class CorrelatedNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
+class CorrelatedNoiseFactory(private_reports.PrivateFactory):
   """The factory that `correlated_noise_factory` returns."""
 
   def __init__(self, recurrence, noise_stddev, inner_agg_factory, noise_key):

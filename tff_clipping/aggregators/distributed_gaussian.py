@@ -100,12 +100,12 @@ def distributed_gaussian_mean_factory(
       max_clients_per_round, 'max_clients_per_round', clients_per_round
     ),
   )
-  return DistributedMeanNeedsUniformWeights(
+  return DistributedGaussianMeanFactory(
     clipping_norm, noise_multiplier, clients_per_round, *bounds
   )
 
 
-class DistributedMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
+class DistributedGaussianMeanFactory(private_reports.PrivateFactory):
   """The factory that `distributed_gaussian_mean_factory` returns."""
 
   def __init__(

@@ -73,12 +73,10 @@ def gaussian_noise_factory(
   argument_checks.check_unweighted_factory(
     inner_agg_factory, 'inner_agg_factory'
   )
-  return GaussianNoiseNeedsUniformWeights(
-    noise_stddev, inner_agg_factory, noise_key
-  )
+  return GaussianNoiseFactory(noise_stddev, inner_agg_factory, noise_key)
 
 
-class GaussianNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
+class GaussianNoiseFactory(private_reports.PrivateFactory):
   """The factory that `gaussian_noise_factory` returns."""
 
   def __init__(self, noise_stddev, inner_agg_factory, noise_key):

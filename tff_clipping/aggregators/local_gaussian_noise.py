@@ -92,10 +92,10 @@ def local_gaussian_noise_factory(
   argument_checks.check_unweighted_factory(
     inner_agg_factory, 'inner_agg_factory'
   )
-  return LocalNoiseNeedsUniformWeights(noise_stddev, inner_agg_factory, *bounds)
+  return LocalGaussianNoiseFactory(noise_stddev, inner_agg_factory, *bounds)
 
 
-class LocalNoiseNeedsUniformWeights(private_reports.NeedsUniformWeights):
+class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
   """The factory that `local_gaussian_noise_factory` returns."""
 
   def __init__(self, noise_stddev, inner_agg_factory, min_clients, max_clients):

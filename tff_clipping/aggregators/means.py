@@ -99,7 +99,7 @@ def dp_mean_factory(
   noised_sum = gaussian_noise.gaussian_noise_factory(
     noise_multiplier * clipping_norm, sum_factory, noise_key=noise_key
   )
-  return DpMeanNeedsUniformWeights(
+  return DpMeanFactory(
     difference_clipping.difference_clipping_factory(
       clipping_norm,
       fixed_denominator_mean_factory(clients_per_round, noised_sum),
@@ -155,7 +155,7 @@ def correlated_dp_mean_factory(
     sum_factory,
     noise_key=noise_key,
   )
-  return DpMeanNeedsUniformWeights(
+  return DpMeanFactory(
     difference_clipping.difference_clipping_factory(
       clipping_norm,
       fixed_denominator_mean_factory(clients_per_round, noised_sum),
@@ -191,12 +191,12 @@ def fixed_denominator_mean_factory(
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   argument_checks.check_unweighted_factory(sum_factory, 'sum_factory')
-  if isinstance(sum_factory, private_reports.NeedsUniformWeights):
-    return FixedMeanNeedsUniformWeights(clients_per_round, sum_factory)
+  if isinstance(sum_factory, private_reports.PrivateFactory):
+    return PrivateFixedDenominatorMeanFactory(clients_per_round, sum_factory)
   return _FixedDenominatorMeanFactory(clients_per_round, sum_factory)
 
 
-class DpMeanNeedsUniformWeights(private_reports.NeedsUniformWeights):
+class DpMeanFactory(private_reports.PrivateFactory):
   """What `dp_mean_factory` and `correlated_dp_mean_factory` return."""
 
   def __init__(self, factory: tff.aggregators.UnweightedAggregationFactory):
@@ -245,8 +245,8 @@ class _FixedDenominatorMeanFactory(
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
 
 
-class FixedMeanNeedsUniformWeights(
-  _FixedDenominatorMeanFactory, private_reports.NeedsUniformWeights
+class PrivateFixedDenominatorMeanFactory(
+  _FixedDenominatorMeanFactory, private_reports.PrivateFactory
 ):
   """What `fixed_denominator_mean_factory` returns around a private sum."""
 

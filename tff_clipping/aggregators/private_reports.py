@@ -37,14 +37,13 @@ _PUBLIC_MEASUREMENTS = frozenset(
 )
 
 
-class NeedsUniformWeights(tff.aggregators.UnweightedAggregationFactory):
-  """A private factory, which has no weighted form.
+class PrivateFactory(tff.aggregators.UnweightedAggregationFactory):
+  """A factory that adds noise, or holds one that does. It takes no weights.
 
   A client's weight, such as its number of examples, changes how much the client
   moves the result, so that noise for a given sensitivity would not hide it; and
-  the sum of the weights would be released without noise. The classes of private
-  factories are named after this, because TFF's message to who passes one as a
-  weighted aggregator is the name of its class.
+  the sum of the weights would be released without noise. TFF's weighted
+  algorithms refuse what is not a `tff.aggregators.WeightedAggregationFactory`.
   """
 
 

@@ -75,8 +75,8 @@ def add_update_norm_measurements(
     clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedNormsFactory(inner_agg_factory, clipping_norm)
-  if isinstance(inner_agg_factory, private_reports.NeedsUniformWeights):
-    return NormsOfDpNeedsUniformWeights(inner_agg_factory, clipping_norm)
+  if isinstance(inner_agg_factory, private_reports.PrivateFactory):
+    return PrivateNormsFactory(inner_agg_factory, clipping_norm)
   return _UnweightedNormsFactory(inner_agg_factory, clipping_norm)
 
 
@@ -103,8 +103,8 @@ class _UnweightedNormsFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
 
 
-class NormsOfDpNeedsUniformWeights(
-  _UnweightedNormsFactory, private_reports.NeedsUniformWeights
+class PrivateNormsFactory(
+  _UnweightedNormsFactory, private_reports.PrivateFactory
 ):
   """Measures norms around a private factory."""
 
