@@ -1,14 +1,18 @@
 """Tests of the flags that describe a run."""
 
+import dataclasses
 import json
+import pathlib
 
 import pytest
 from absl import flags
 
-from tasks import train, train_flags
+from tasks import experiment_table, train, train_flags
 from tasks.experiment import ExperimentConfig
 from tasks.named_runs import get_run
 
+_ROOT = pathlib.Path(__file__).parents[2]
+_SEARCHES = pathlib.Path('tasks/flagfiles/search')
 _ROW = ['--row=table3_mlp_mnist_noniid', '--scale=paper']
 
 
@@ -99,6 +103,55 @@ def test_settings_are_shown_with_their_sources_before_anything_has_run():
   assert lines['target_epsilon'] == '1.5 Table 3'
   assert 'mlp-paper-fed_avg-seed0-num_rounds=7' in lines['clipping_norm']
   assert set(ExperimentConfig.__dataclass_fields__) <= set(lines)
+
+
+@pytest.mark.parametrize('algorithm', ['fed_avg', 'ce_fed_avg', 'dp_fed_avg'])
+def test_the_demo_is_the_smallest_row(algorithm, monkeypatch):
+  # Flag files name each other from the root of the checkout.
+  monkeypatch.chdir(_ROOT)
+  clip = [] if algorithm == 'fed_avg' else ['--clipping_norm=1']
+  demo = _config(
+    f'--flagfile=tasks/flagfiles/demo/{algorithm}.flags',
+    '--output_dir=x',
+    *clip,
+  )
+  row = _config(
+    '--row=mlp_embedded_digits',
+    '--scale=demo',
+    f'--algorithm={algorithm}',
+    *clip,
+  )
+  demo = dataclasses.replace(
+    demo,
+    # The demo's figures are of exact updates, and its cohorts are drawn.
+    simulation_diagnostics=False,
+    sampling_seed=0,
+  )
+  assert demo == row
+
+
+@pytest.mark.parametrize(
+  'name', sorted(path.name for path in (_ROOT / _SEARCHES).glob('*.grid'))
+)
+def test_a_search_is_of_fed_avg_alone_and_of_its_rate_alone(name):
+  lines = (_ROOT / _SEARCHES / name).read_text().splitlines()
+  flags_of_search = [line for line in lines if not line.startswith('#')]
+  swept = [line for line in flags_of_search[:-1] if ',' in line]
+  assert not swept
+  rate, _, values = flags_of_search[-1].partition('=')
+  assert rate == '--client_learning_rate'
+  configs = [
+    _config(*flags_of_search[:-1], f'{rate}={value}')
+    for value in values.split(',')
+  ]
+  assert len(configs) > 1
+  # The rate that the table has is among those that were tried.
+  model, _, task = name.removesuffix('.grid').rpartition('_')
+  assert {(c.algorithm, c.model, c.task) for c in configs} == {
+    ('fed_avg', model, task)
+  }
+  tried = [config.client_learning_rate for config in configs]
+  assert experiment_table.RATES[model][task] in tried
 
 
 @pytest.mark.parametrize(
