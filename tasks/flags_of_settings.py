@@ -2,7 +2,6 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
@@ -50,17 +49,17 @@ def read_flags(settings: type, *, given_only: bool = False) -> dict[str, Any]:
       continue
     value = flag.value
     if typing.get_origin(field.type) is tuple:
-      value = _integers(field.name, value)
+      value = tuple(_integer(field.name, text) for text in value)
     values[field.name] = value
   return values
 
 
-def _integers(name: str, texts: Iterable[str]) -> tuple[int, ...]:
+def _integer(name: str, text: str) -> int:
   try:
-    return tuple(int(text) for text in texts)
+    return int(text)
   except ValueError:
     raise ValueError(
-      f'`{name}` must be integers with commas, found {",".join(texts)!r}.'
+      f'`{name}` must be integers with commas, found {text!r}.'
     ) from None
 
 
