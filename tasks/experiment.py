@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import partition_config, registry
+from tasks import registry
+from tasks.partitions import partition_config
 from tasks.settings import at_least, check_settings, one_of, positive, setting
 
 ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg', 'model_clipping_fed_avg')

@@ -14,12 +14,7 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import (
-  evaluation,
-  keras_models,
-  registry,
-  tff_model,
-)
+from tasks import evaluation, keras_models, registry, tff_model
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder

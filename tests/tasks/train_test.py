@@ -239,7 +239,10 @@ def test_one_program_at_a_time(tmp_path, cache_dir):
 
 def test_settings_are_printed_without_training(tmp_path, cache_dir):
   result = _train(
-    tmp_path / 'run', cache_dir, row='mlp_embedded_digits', scale='demo',
+    tmp_path / 'run',
+    cache_dir,
+    row='mlp_embedded_digits',
+    scale='demo',
     print_settings=True,
   )
   assert result.returncode == 0, result.stderr

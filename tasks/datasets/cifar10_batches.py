@@ -11,7 +11,7 @@ import pickle
 
 import numpy as np
 
-from tasks import data_files
+from tasks.datasets import data_files
 
 _IMAGE_BYTES = 3 * 32 * 32
 _NUM_CLASSES = 10
@@ -42,7 +42,7 @@ def read_batch(
     Images uint8 [images, 32, 32, 3] and labels int32 [images].
 
   Raises:
-    tasks.data_files.DataError: If the file is not such a batch.
+    data_files.DataError: If the file is not such a batch.
   """
   read = _read_binary if path.suffix == '.bin' else _read_python
   rows, labels = read(path, is_test)

@@ -1,11 +1,11 @@
-"""Tests for tasks.class_quotas."""
+"""Tests for tasks.partitions.class_quotas."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import class_quotas
+from tasks.partitions import class_quotas
 
 
 @pytest.mark.parametrize(

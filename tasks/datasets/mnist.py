@@ -7,7 +7,9 @@ import pathlib
 import numpy as np
 from absl import logging
 
-from tasks import data_files, downloads, idx, partition_config, task
+from tasks import task
+from tasks.datasets import data_files, downloads, idx
+from tasks.partitions import partition_config
 
 FILES = (
   'train-images-idx3-ubyte',
@@ -48,7 +50,7 @@ def create_mnist_task(
     The task, with images uint8 [28, 28, 1] and 10 classes.
 
   Raises:
-    tasks.data_files.DataError: If files are missing or refused.
+    data_files.DataError: If files are missing or refused.
   """
   writers = None
   if data_dir is None:

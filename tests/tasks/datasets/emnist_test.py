@@ -1,4 +1,4 @@
-"""Tests for tasks.emnist."""
+"""Tests for tasks.datasets.emnist."""
 
 import hashlib
 import io
@@ -7,8 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from tasks import data_files, downloads, emnist, partition_config
-from tests.tasks import idx_files
+from tasks.datasets import data_files, downloads, emnist
+from tasks.partitions import partition_config
+from tests.tasks.datasets import idx_files
 
 _IID = partition_config.PartitionConfig('iid', num_clients=6)
 

@@ -1,12 +1,13 @@
-"""Tests for tasks.mnist."""
+"""Tests for tasks.datasets.mnist."""
 
 import gzip
 
 import numpy as np
 import pytest
 
-from tasks import data_files, mnist, partition_config
-from tests.tasks import idx_files
+from tasks.datasets import data_files, mnist
+from tasks.partitions import partition_config
+from tests.tasks.datasets import idx_files
 
 _IID = partition_config.PartitionConfig('iid', num_clients=6)
 _NATURAL = partition_config.PartitionConfig('natural')

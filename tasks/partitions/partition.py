@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tasks import class_draws, class_quotas
+from tasks.partitions import class_draws, class_quotas
 
 # Sec. 2.2 of the paper: of 500 examples of a client, 230 are of each of two
 # classes and about 5 of each of the other eight.

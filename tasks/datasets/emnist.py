@@ -10,7 +10,9 @@ import pathlib
 import numpy as np
 from absl import logging
 
-from tasks import data_files, downloads, idx, partition_config, task
+from tasks import task
+from tasks.datasets import data_files, downloads, idx
+from tasks.partitions import partition_config
 
 FILES = (
   'emnist-digits-train-images-idx3-ubyte',
@@ -46,7 +48,7 @@ def create_emnist_digits_task(
     The task, with upright images uint8 [28, 28, 1] and 10 classes.
 
   Raises:
-    tasks.data_files.DataError: If files are missing or refused.
+    data_files.DataError: If files are missing or refused.
   """
   paths = (
     data_files.find_files(data_dir, FILES, subfolders=_SUBFOLDERS)

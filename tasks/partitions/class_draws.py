@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tasks import class_quotas
+from tasks.partitions import class_quotas
 
 # Below this, one class has all of the share but for odds of 1e-3, and drawing
 # takes the longer the smaller the concentration is.

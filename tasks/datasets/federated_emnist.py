@@ -10,7 +10,9 @@ import collections
 
 import numpy as np
 
-from tasks import data_files, partition_config, task, tff_sqlite
+from tasks import task
+from tasks.datasets import data_files, tff_sqlite
+from tasks.partitions import partition_config
 
 FILE = 'emnist_all.sqlite'
 
@@ -34,7 +36,7 @@ def create_federated_emnist_task(
     and lowercase letters.
 
   Raises:
-    tasks.data_files.DataError: If the file is missing or refused.
+    data_files.DataError: If the file is missing or refused.
   """
   return _create('federated_emnist', 'all', 62, split, data_dir, cache_dir)
 
@@ -57,7 +59,7 @@ def create_federated_emnist_digits_task(
     The task, with images uint8 [28, 28, 1] and 10 classes.
 
   Raises:
-    tasks.data_files.DataError: If the file is missing or refused.
+    data_files.DataError: If the file is missing or refused.
   """
   return _create(
     'federated_emnist_digits', 'digits_only', 10, split, data_dir, cache_dir

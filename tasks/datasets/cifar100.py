@@ -8,7 +8,9 @@ import collections
 
 import numpy as np
 
-from tasks import data_files, partition_config, task, tff_sqlite
+from tasks import task
+from tasks.datasets import data_files, tff_sqlite
+from tasks.partitions import partition_config
 
 FILE = 'cifar100.sqlite'
 
@@ -33,7 +35,7 @@ def create_cifar100_task(
     The task, with images uint8 [32, 32, 3] and 100 classes.
 
   Raises:
-    tasks.data_files.DataError: If the file is missing or refused.
+    data_files.DataError: If the file is missing or refused.
   """
   import tensorflow as tf
   import tensorflow_federated as tff

@@ -10,13 +10,9 @@ import pathlib
 import numpy as np
 from absl import logging
 
-from tasks import (
-  cifar10_batches,
-  data_files,
-  downloads,
-  partition_config,
-  task,
-)
+from tasks import task
+from tasks.datasets import cifar10_batches, data_files, downloads
+from tasks.partitions import partition_config
 
 PYTHON_FILES = (*(f'data_batch_{i}' for i in range(1, 6)), 'test_batch')
 BINARY_FILES = tuple(f'{name}.bin' for name in PYTHON_FILES)
@@ -51,7 +47,7 @@ def create_cifar10_task(
     The task, with images uint8 [32, 32, 3] and 10 classes.
 
   Raises:
-    tasks.data_files.DataError: If files are missing or refused.
+    data_files.DataError: If files are missing or refused.
   """
   paths = _find(data_dir) if data_dir is not None else _download(cache_dir)
   batches = [

@@ -1,4 +1,4 @@
-"""Tests for tasks.partition."""
+"""Tests for tasks.partitions.partition."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tasks import partition
+from tasks.partitions import partition
 
 _BY_LABEL = {
   'iid': partition.iid,

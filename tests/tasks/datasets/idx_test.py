@@ -1,4 +1,4 @@
-"""Tests for tasks.idx."""
+"""Tests for tasks.datasets.idx."""
 
 import gzip
 import re
@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from tasks import data_files, idx
-from tests.tasks import idx_files
+from tasks.datasets import data_files, idx
+from tests.tasks.datasets import idx_files
 
 _IMAGES = np.arange(2 * 28 * 28, dtype=np.uint16).astype(np.uint8)
 _IMAGES = _IMAGES.reshape(2, 28, 28)

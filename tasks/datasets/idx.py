@@ -12,7 +12,7 @@ import struct
 
 import numpy as np
 
-from tasks import data_files
+from tasks.datasets import data_files
 
 _UNSIGNED_BYTE = 0x08
 _KINDS = {1: 'labels', 3: 'images'}
@@ -29,7 +29,7 @@ def read_images(path: pathlib.Path, side: int = 28) -> np.ndarray:
     uint8 [images, side, side, 1].
 
   Raises:
-    tasks.data_files.DataError: If the file is not such a file.
+    data_files.DataError: If the file is not such a file.
   """
   images = _read(path, 3)
   if images.shape[1:] != (side, side):
@@ -51,7 +51,7 @@ def read_labels(path: pathlib.Path, num_classes: int) -> np.ndarray:
     int32 [labels].
 
   Raises:
-    tasks.data_files.DataError: If the file is not such a file.
+    data_files.DataError: If the file is not such a file.
   """
   labels = _read(path, 1)
   data_files.check_labels(path, labels, num_classes)
@@ -73,7 +73,7 @@ def check_pair(
     labels: [labels].
 
   Raises:
-    tasks.data_files.DataError: If there are more of one than of the other.
+    data_files.DataError: If there are more of one than of the other.
   """
   if len(images) != len(labels):
     raise data_files.DataError(
@@ -97,7 +97,7 @@ def check_not_swapped(
     num_test: How many they are.
 
   Raises:
-    tasks.data_files.DataError: If there are more to test than to train.
+    data_files.DataError: If there are more to test than to train.
   """
   if num_test > num_train:
     raise data_files.DataError(

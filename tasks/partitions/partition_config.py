@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks import partition
+from tasks.partitions import partition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +13,7 @@ class PartitionConfig:
   """A partition by name, with its settings.
 
   Attributes:
-    name: One of `tasks.partition.PARTITIONS`.
+    name: One of `tasks.partitions.partition.PARTITIONS`.
     num_clients: Number of clients N. None only for 'natural': all of them.
     examples_per_client: Size of every client; None for as many as there are
       without overlap. Not for 'natural'.
