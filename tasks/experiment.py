@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks import registry
+from tasks.experiment_table import ALGORITHMS
 from tasks.partitions import partition_config
 from tasks.settings import at_least, check_settings, one_of, positive, setting
 
-ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg', 'model_clipping_fed_avg')
 # The names of `keras_models.MODELS`, which takes seconds to import.
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
 PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
@@ -35,10 +35,7 @@ class ExperimentConfig:
     'The split over clients: iid, class_balanced, label_skew (the paper), '
     'dirichlet, shards or natural.'
   )
-  model: str = setting(
-    'mlp, alexnet, mobilenet_v2, resnet18 or shakespeare_lstm.',
-    check=one_of(*MODELS),
-  )
+  model: str = setting(f'{", ".join(MODELS)}.', check=one_of(*MODELS))
   algorithm: str = setting(
     'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (and adds noise) '
     'or model_clipping_fed_avg (clips models).',

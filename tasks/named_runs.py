@@ -1,4 +1,7 @@
-"""Runs by their names in `experiment_table`: settings, folders and order."""
+"""Runs by their names in `experiment_table`: settings, folders and order.
+
+`python -m tasks.named_runs` lists the names.
+"""
 
 import dataclasses
 import fractions
@@ -7,6 +10,7 @@ from typing import Any
 
 from tasks import experiment_table as table
 from tasks.experiment_table import Row, Scale, Value, Variant
+from tasks.settings import one_of
 
 # How a run is watched: these settings do not make it another experiment.
 _WATCHING = (
@@ -37,7 +41,7 @@ class NamedRun:
   variants: tuple[Variant, ...] = ()
 
   def __post_init__(self):
-    _check_name('algorithm', self.algorithm, table.ALGORITHMS)
+    one_of(*table.ALGORITHMS)('algorithm', self.algorithm)
     for variant in self.variants:
       if self.algorithm not in variant.algorithms:
         raise ValueError(
@@ -144,10 +148,10 @@ def get_run(
     ValueError: If there is no such row, scale, algorithm or variant, or a
       variant is not of the algorithm.
   """
-  _check_name('row', row, table.ROWS)
-  _check_name('scale', scale, table.SCALES)
+  one_of(*table.ROWS)('row', row)
+  one_of(*table.SCALES)('scale', scale)
   for variant in variants:
-    _check_name('variants', variant, table.VARIANTS)
+    one_of(*table.VARIANTS)('variants', variant)
   return NamedRun(
     table.ROWS[row],
     table.SCALES[scale],
@@ -235,8 +239,18 @@ def _share(value: Value, share: fractions.Fraction) -> Value:
   )
 
 
-def _check_name(argument: str, name: str, choices) -> None:
-  if name not in choices:
-    raise ValueError(
-      f'`{argument}` must be one of {", ".join(choices)}, found {name!r}.'
+def _print_names() -> None:
+  for row in table.ROWS.values():
+    print(f'--row={row.name:34} {row.model} on {row.split.task}')
+  for scale in table.SCALES.values():
+    print(f'--scale={scale.name:32} {scale.description}')
+  for variant in table.VARIANTS.values():
+    changes = '; '.join(
+      f'{name} = {value.value}: {value.source}'
+      for name, value in variant.settings.items()
     )
+    print(f'--variants={variant.name:29} {changes}')
+
+
+if __name__ == '__main__':
+  _print_names()
