@@ -102,7 +102,9 @@ class NamedRun:
     for variant in self.variants:
       values |= variant.settings
     for name in _SEEDS:
-      values[name] = Value(self.seed, 'the same for all three')
+      values[name] = Value(
+        self.seed, 'one for all three; the run can be repeated'
+      )
     return values
 
   @property

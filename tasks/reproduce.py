@@ -37,8 +37,6 @@ _ALGORITHMS = flags.DEFINE_list(
 _SEEDS = flags.DEFINE_list(
   'seeds', [], 'The seeds of each run; else 0, or those of the reproduction.'
 )
-# What the queue gives to each run itself.
-_OF_A_RUN = ('row', 'scale', 'algorithm', 'seed', 'variants')
 
 
 @dataclasses.dataclass(frozen=True)
