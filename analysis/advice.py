@@ -48,7 +48,7 @@ def advise(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
   ]
   name = find_source(frames, group)
   source = None if name is None else group.loc[name]
-  if source is None or not (source['num_parameters'] and source['num_clients']):
+  if source is None or source[['num_parameters', 'num_clients']].isna().any():
     return pd.DataFrame(columns=columns)
   norms = _finite_rounds(frames, name)
   mean_norm = float(np.mean(np.concatenate(norms)))

@@ -264,7 +264,7 @@ def _factors(
 def _mechanism(run: pd.Series) -> estimates.Mechanism | None:
   """The noise of a private run; None where it is not known."""
   multiplier = run['privacy_noise_multiplier']
-  if math.isnan(multiplier) or not run['num_parameters']:
+  if math.isnan(multiplier * run['num_parameters']):
     return None
   return estimates.Mechanism(
     multiplier,
@@ -295,7 +295,7 @@ def _schedule(run: pd.Series) -> bounds.Schedule:
 
 def _problem(run: pd.Series) -> bounds.Problem | None:
   """The constants of the run's problem; None where they do not apply."""
-  unknown = not run['has_constants'] or not run['num_parameters']
+  unknown = not run['has_constants'] or math.isnan(run['num_parameters'])
   if unknown or run['clips'] == 'models':
     return None
   constants = {key: run[f'constant_{key}'] for key in run_files.CONSTANT_KEYS}

@@ -229,10 +229,8 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     'clipped_fraction': clipped['clipped_fraction'].mean(),
     **{
       key: noise.get(f'privacy_{key}', math.nan)
-      for key in ('noise_multiplier', 'epsilon', 'target_delta')
+      for key in ('noise_multiplier', 'target_delta')
     },
-    'target_epsilon': noise.get('target_epsilon', math.nan),
-    'accountant': noise.get('privacy_accountant'),
   }
 
 

@@ -273,15 +273,16 @@ def _run_row(
     'model_name': MODEL_NAMES.get(
       config['model']['name'], config['model']['name']
     ),
-    'num_parameters': config['model'].get('num_parameters'),
+    'num_parameters': _number(config['model'].get('num_parameters')),
     'data': DATA_NAMES.get(flags['task'], flags['task']),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
-    # A natural partition has N from the task.
-    'num_clients': flags.get('num_clients') or task.get('num_clients'),
-    'num_test_examples': task.get('num_test_examples'),
+    # A natural partition has N from the task alone.
+    'num_clients': _number(flags.get('num_clients') or task.get('num_clients')),
+    'num_test_examples': _number(task.get('num_test_examples')),
     'partition_summary': task.get('partition'),
     'tff_version': (config.get('versions') or {}).get('tensorflow_federated'),
+    'target_epsilon': _number(flags.get('target_epsilon')),
     # What may be compared, and what differs in the seed alone.
     'setting': json.dumps(values),
     'series': json.dumps(without_seed),

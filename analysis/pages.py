@@ -16,7 +16,11 @@ import markdown
 import pandas as pd
 
 _TEMPLATES = pathlib.Path(__file__).parent / 'templates'
-_SECTION = re.compile(r'\{\{([#^])(\w+)\}\}\n?(.*?)\{\{/\2\}\}\n?', re.DOTALL)
+# A line that holds nothing but the end of a section goes with it.
+_SECTION = re.compile(
+  r'\{\{([#^])(\w+)\}\}\n?(.*?)(?:(?<=\n)\{\{/\2\}\}\n?|\{\{/\2\}\})',
+  re.DOTALL,
+)
 _MARKER = re.compile(r'\{\{(\w+)\}\}')
 _IMAGE = re.compile(r'src="([^":]*\.png)"')
 
@@ -138,8 +142,9 @@ def _filled(template: str, values: Mapping[str, Any], name: str) -> str:
 
   def marker(match: re.Match) -> str:
     value = _value(values, match[1], name)
-    is_table = isinstance(value, pd.DataFrame)
-    return markdown_table(value) if is_table else str(value)
+    if not isinstance(value, pd.DataFrame):
+      return str(value)
+    return markdown_table(value) if len(value) else ''
 
   return _MARKER.sub(marker, _SECTION.sub(section, template))
 

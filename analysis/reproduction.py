@@ -50,12 +50,17 @@ def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
     The number of runs.
 
   Raises:
-    ValueError: There is no run in the folder, or one that cannot be read.
+    ValueError: There is a run that cannot be read, or none of a row of the
+      paper.
   """
   frames = frame.read_results(results_dir)
   lines = evidence.paper_lines(frames)
-  if len(lines):
-    lines = lines[lines['table'].notna()]
+  if lines.empty or lines['table'].isna().all():
+    raise ValueError(
+      '`results_dir` must hold a finished run of a row of the paper, found '
+      f'none in {results_dir}.'
+    )
+  lines = lines[lines['table'].notna()]
   folder = docs / _FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   for old in folder.glob('*.png'):

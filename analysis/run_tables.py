@@ -41,7 +41,7 @@ def setting_sentence(run: pd.Series) -> str:
     for key, symbol in _SETTING.items()
     if run[key] is not None and not math.isnan(run[key])
   ]
-  if run['num_parameters']:
+  if run['num_parameters'] > 0:
     values.append(f'd = {run["num_parameters"]:,.0f} parameters')
   summary = run['partition_summary']
   partition = f' Partition: {summary.rstrip(".")}.' if summary else ''

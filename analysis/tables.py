@@ -92,7 +92,9 @@ def clipping_table(lines: pd.DataFrame) -> pd.DataFrame:
       'row': lines['row'],
       'scale': lines['scale_name'],
       'seeds': lines['num_seeds'],
-      'test images': lines['num_test_examples'].map('{:,.0f}'.format),
+      'test images': lines['num_test_examples'].map(
+        lambda count: margins.number(count, ',.0f')
+      ),
       'FedAvg (%)': lines['fed_avg'].map(cell),
       'CE-FedAvg (%)': lines['ce_fed_avg'].map(cell),
       'drop, paper': lines['paper_clipping_drop'].map('{:.2f}'.format),

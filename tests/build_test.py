@@ -51,7 +51,7 @@ _MAY_IMPORT = {
   _TABLE: (set(), set()),
   'analysis': (
     {'tff_clipping/theory', 'tff_clipping/privacy', _TABLE},
-    {'PIL', 'absl', 'matplotlib', 'numpy', 'pandas', 'scipy'},
+    {'PIL', 'absl', 'markdown', 'matplotlib', 'numpy', 'pandas', 'scipy'},
   ),
 }
 
