@@ -1,7 +1,11 @@
 """Tests of what is run for docs/reproduction.md."""
 
+import json
 import pathlib
+import subprocess
+import sys
 
+import pandas as pd
 import pytest
 
 from tasks import reproduce
@@ -83,3 +87,58 @@ def test_algorithms_are_those_that_a_row_compares_if_none_is_named():
   # Table 2 has no noise.
   assert len(_names('table2_resnet18_mnist_iid')) == 2
   assert reproduce.ROWS['table2_resnet18_mnist_iid'].epsilon is None
+
+
+@pytest.mark.slow
+def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
+  command = [
+    sys.executable,
+    '-m',
+    'tasks.reproduce',
+    '--rows=mlp_embedded_digits',
+    '--scales=demo',
+    '--algorithms=ce_fed_avg',
+    # Any flag is for all runs, and in the names of their folders.
+    '--num_rounds=1',
+    f'--output_dir={tmp_path / "runs"}',
+    f'--cache_dir={tmp_path / "cache"}',
+    # It reads no files.
+    '--data_dir=nowhere',
+  ]
+  names = [
+    f'embedded_digits-label_skew_8-mlp-demo-{algorithm}-seed0-num_rounds=1'
+    for algorithm in ('fed_avg', 'ce_fed_avg')
+  ]
+  for status in ('', ': done before'):
+    result = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    for number, name in enumerate(names, start=1):
+      assert f'[{number}/2] {name}{status}\n' in result.stdout
+  first = pd.read_csv(tmp_path / 'runs' / names[0] / 'metrics.csv')
+  second = json.loads(
+    (tmp_path / 'runs' / names[1] / 'config.json').read_text()
+  )
+  # c is half of the mean norm of FedAvg's updates.
+  assert second['experiment']['clipping_norm'] == pytest.approx(
+    0.5 * first['update_norm_mean'][1]
+  )
+
+
+def test_wrong_flags_are_refused_before_the_first_run(tmp_path):
+  result = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'tasks.reproduce',
+      '--rows=mlp_embedded_digits',
+      '--scales=demo',
+      '--seeds=-1',
+      f'--output_dir={tmp_path / "runs"}',
+    ],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode == 2
+  assert result.stderr == 'Error: --seed must be at least 0, found -1.\n'
+  assert not (tmp_path / 'runs').exists()
