@@ -71,7 +71,7 @@ def config_from_flags() -> ExperimentConfig:
     ValueError: If a flag is missing, out of range or does not fit another.
   """
   settings = {name: value.value for name, value in _values().items()}
-  output_dir()
+  output_dir()  # Raises if there is none.
   for field in _FIELDS:
     if field.default is dataclasses.MISSING and settings[field.name] is None:
       raise ValueError(f'`{field.name}` must be given.')
@@ -83,6 +83,7 @@ def config_from_flags() -> ExperimentConfig:
         'whose threshold is on models and not on updates, found '
         f'{source!r}.'
       )
+    _check_there(source)
     settings['clipping_norm'] = _clipping_norm_from(
       source, _CLIPPING_FACTOR.value
     )
@@ -254,6 +255,15 @@ def _clipping_norm_run() -> str | None:
     return None
   name = run.threshold_run.name + _changes(_IN_NAME + _NOT_OF_THRESHOLD)
   return str(output_dir().parent / name)
+
+
+def _check_there(run_dir: str) -> None:
+  """Raises unless the run that a row takes c from by default is there."""
+  if not _CLIPPING_NORM_FROM.value and not pathlib.Path(run_dir).is_dir():
+    raise ValueError(
+      '`clipping_norm_from` must be given, or the row be run before with '
+      f'`algorithm` fed_avg, found no {run_dir}.'
+    )
 
 
 def _clipping_norm_from(run_dir: str, factor: float) -> float:
