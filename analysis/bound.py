@@ -233,17 +233,7 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
       ax.set_title(run, loc='left')
     for row in grid:
       row[0].set_ylabel('Term of the bound on ᾱ ‖∇f‖²')
-    shown = {}
-    for ax in panels:
-      for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-        shown.setdefault(label, handle)
-    labels = [look[0] for look in looks.values() if look[0] in shown]
-    drawing.legend(
-      [shown[label] for label in labels],
-      labels,
-      loc='outside lower center',
-      ncols=3,
-    )
+    style.add_legend(drawing, loc='outside lower center', ncols=3)
     drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
   return drawing
 

@@ -92,7 +92,13 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
       ax.xaxis.set_major_locator(ticker.MaxNLocator('auto', integer=True))
       ax.set_xlim(left=0)
       ax.set_ylim(*_limits(data[data['panel'] == panel]))
-      ax.legend(loc='best', fontsize=7.5)
+      # Below the axes, where no line can run through it.
+      ax.legend(
+        loc='upper center',
+        bbox_to_anchor=(0.5, -0.17),
+        ncols=2,
+        fontsize=7.5,
+      )
     for row in grid:
       row[0].set_ylabel('Test accuracy (%)')
     for ax in all_axes[len(panels) :]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib import axes, figure, lines
+from matplotlib import axes, figure
 
 from analysis import frame, style
 
@@ -108,8 +108,8 @@ def draw_updates(
         ax.set_xlabel(_ANGLE_LABEL)
     place = 'upper right' if has_room else 'lower center'
     drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
-    drawing.legend(
-      handles=_legend(data),
+    style.add_legend(
+      drawing,
       loc=f'outside {place}',
       ncols=3,
       handletextpad=0.4,
@@ -154,6 +154,7 @@ def _draw_panel(
     markeredgewidth=0.0,
     alpha=0.6,
     color=style.BLUE,
+    label='one client',
   )
   clipping_norm = float(panel['clipping_norm'].iloc[0])
   if math.isfinite(clipping_norm):
@@ -162,6 +163,7 @@ def _draw_panel(
       color=style.VERMILION,
       linestyle=style.DASHES[1],
       linewidth=1.3,
+      label='threshold c',
     )
   if len(mean):
     angle = float(mean['angle_degrees'].iloc[0])
@@ -172,37 +174,11 @@ def _draw_panel(
       marker='o',
       markersize=6.5,
       color=style.BLACK,
+      label='average',
       # Whole at 0 and 180 degrees too.
       clip_on=False,
       zorder=3,
     )
-
-
-def _legend(data: pd.DataFrame) -> list[lines.Line2D]:
-  dot = {'linestyle': '', 'marker': 'o'}
-  handles = [
-    lines.Line2D(
-      [], [], color=style.BLUE, markersize=4.5, label='one client', **dot
-    )
-  ]
-  if data['is_mean'].any():
-    handles.append(
-      lines.Line2D(
-        [], [], color=style.BLACK, markersize=6.5, label='average', **dot
-      )
-    )
-  if data['clipping_norm'].notna().any():
-    handles.append(
-      lines.Line2D(
-        [],
-        [],
-        color=style.VERMILION,
-        linestyle=style.DASHES[1],
-        linewidth=1.3,
-        label='threshold c',
-      )
-    )
-  return handles
 
 
 def _angle_limits(angles: pd.Series) -> tuple[float, float]:
