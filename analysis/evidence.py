@@ -7,7 +7,7 @@ import math
 
 import pandas as pd
 
-from analysis import frame, margins
+from analysis import frame, margins, titles
 from tasks import experiment_table
 
 _PUBLISHED = {row.name: row for row in experiment_table.PUBLISHED_ROWS}
@@ -32,9 +32,9 @@ def paper_lines(frames: frame.Frames) -> pd.DataFrame:
   """Each row with published figures at each scale at which it was run.
 
   A run repeats a row where model, data, split and examples a client are the
-  row's; rows on data that stand in for the paper's have its figures. Of
-  DP-FedAvg with several ways to draw its cohorts, that with Poisson sampling
-  counts. Runs that are not finished do not count.
+  row's; rows on data that stand in for the paper's have its figures. Of several
+  runs of DP-FedAvg, those with Poisson cohorts count, and of these those with
+  the ε of the row. Runs that are not finished do not count.
 
   Args:
     frames: The runs.
@@ -82,11 +82,11 @@ def once(lines: pd.DataFrame) -> pd.DataFrame:
 
 def not_run(table: int, lines: pd.DataFrame) -> list[str]:
   """The titles of those rows of a table of the paper that were not run."""
-  titles = set() if lines.empty else set(lines['title'])
+  shown = set() if lines.empty else set(lines['title'])
   return [
     _title(row)
     for row in _PUBLISHED.values()
-    if row.table == table and _title(row) not in titles
+    if row.table == table and _title(row) not in shown
   ]
 
 
@@ -171,7 +171,7 @@ def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     'data': any_run['data'],
     'split': any_run['split'],
     'is_iid': any_run['is_iid'],
-    'paper_data': frame.DATA_NAMES[published.split.task],
+    'paper_data': titles.DATA_NAMES[published.split.task],
     'paper_fed_avg': published.fed_avg,
     'paper_clipping_drop': published.clipping_drop,
     'paper_dp_drop': published.dp_drop,
@@ -206,11 +206,14 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     part[part['algorithm'] == name]
     for name in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
   )
-  poisson = private['privacy_sampling'] == 'poisson'
   if row.dp_drop is None:
     private = private[:0]
-  elif poisson.any():
-    private = private[poisson]
+  for column, value in (
+    ('privacy_sampling', 'poisson'),
+    ('target_epsilon', row.epsilon),
+  ):
+    preferred = private[private[column] == value]
+    private = preferred if len(preferred) else private
   noise = private.iloc[0] if len(private) else pd.Series(dtype=object)
   seeds = sorted(set(plain['seed']) | set(clipped['seed']))
   return {
@@ -243,6 +246,6 @@ def _estimate(runs: pd.DataFrame, column: str) -> margins.Estimate | str | None:
 
 def _title(row: experiment_table.Row) -> str:
   """Model, data and split of a published row, by the paper's names."""
-  model = frame.MODEL_NAMES[row.model]
+  model = titles.MODEL_NAMES[row.model]
   split = 'IID' if row.split.is_iid else 'non-IID'
-  return f'{model}, {frame.DATA_NAMES[row.split.task]}, {split}'
+  return f'{model}, {titles.DATA_NAMES[row.split.task]}, {split}'

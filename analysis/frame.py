@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import run_files
+from analysis import baselines, run_files, titles
 
 SEED_KEYS = ('seed', 'model_seed')
 
@@ -44,25 +44,6 @@ SETTING_KEYS = (
 # ones are not compared.
 SCALE = ('clients_per_round', 'local_steps', 'batch_size', 'num_rounds')
 
-ALGORITHM_NAMES = {
-  'fed_avg': 'FedAvg',
-  'ce_fed_avg': 'CE-FedAvg',
-  'dp_fed_avg': 'DP-FedAvg',
-  'model_clipping_fed_avg': 'Model clipping',
-}
-MODEL_NAMES = {
-  'mlp': 'MLP',
-  'alexnet': 'AlexNet',
-  'mobilenet_v2': 'MobileNetV2',
-  'resnet18': 'ResNet-18',
-}
-DATA_NAMES = {
-  'emnist_digits': 'EMNIST',
-  'mnist': 'MNIST',
-  'embedded_digits': 'sample of MNIST',
-  'cifar10': 'CIFAR-10',
-}
-
 # The paper's quantity skew: 5 examples of each of 10 classes a client.
 _QUANTITY_SKEW_EXAMPLES = 50
 
@@ -74,8 +55,8 @@ class Frames:
   Attributes:
     runs: A row for each run, with its name as index: every flag of
       `config.json`; every key of `privacy.json` after `privacy_` and of
-      `constants.json` after `constant_`; and what `_run_row`, `_with_drops`
-      and `_with_shown_norms` name. NaN or None is what is missing.
+      `constants.json` after `constant_`; and what `_run_row` and
+      `baselines.with_baselines` name. NaN or None is what is missing.
     rounds: A row for each run and round: `run`, the columns of `metrics.csv`,
       and `accuracy` in percent.
     updates: A row for each recorded update: `run`, `t` (0 is the first round,
@@ -137,7 +118,7 @@ def read_frames(directories: Sequence[str | os.PathLike[str]]) -> Frames:
       table.insert(0, 'run', name)
   runs = pd.DataFrame(rows, index=pd.Index(names, name='run'))
   return Frames(
-    _with_shown_norms(_with_drops(runs)) if rows else runs,
+    baselines.with_baselines(runs) if rows else runs,
     _concatenated(rounds),
     _concatenated(updates),
     tuple(left_out),
@@ -165,7 +146,7 @@ def read_results(results_dir: str | os.PathLike[str]) -> Frames:
 
 def ordered(runs: pd.DataFrame) -> pd.DataFrame:
   """Runs in the paper's order of algorithms, by falling ε, by name."""
-  known = list(ALGORITHM_NAMES)[:3]
+  known = list(titles.ALGORITHM_NAMES)[:3]
 
   def place(name: str) -> tuple[int, float, str]:
     run = runs.loc[name]
@@ -174,36 +155,6 @@ def ordered(runs: pd.DataFrame) -> pd.DataFrame:
     return rank, 0.0 if math.isnan(epsilon) else -epsilon, name
 
   return runs.loc[sorted(runs.index, key=place)]
-
-
-def find_baseline(
-  run: pd.Series, group: pd.DataFrame, algorithm: str
-) -> tuple[str | None, str]:
-  """The one run of a group that another's accuracy is compared with.
-
-  Args:
-    run: The row of the run to compare.
-    group: The rows of the runs of its setting.
-    algorithm: The algorithm to compare with. Where this is 'ce_fed_avg', its
-      threshold must be the run's own.
-
-  Returns:
-    The name of the run to compare with and '', or None and the reason why there
-    is none. Two that could both be meant are never averaged nor chosen from.
-  """
-  found = group[group['algorithm'] == algorithm]
-  if algorithm != 'fed_avg':
-    found = found[found['clipping_norm'] == run['clipping_norm']]
-  name = ALGORITHM_NAMES[algorithm]
-  if found.empty:
-    return None, f'no {name} run of the same setting'
-  if len(found) > 1:
-    names = ', '.join(sorted(found.index))
-    return None, f'more than one {name} run of the same setting: {names}'
-  for partial in (found.iloc[0], run):
-    if not partial['is_complete']:
-      return None, f'{partial.name} is not finished'
-  return found.index[0], ''
 
 
 def differing_settings(one: pd.Series, other: pd.Series) -> list[str]:
@@ -268,13 +219,13 @@ def _run_row(
   return dict.fromkeys((*SETTING_KEYS, 'test_examples')) | {
     **flags,
     'algorithm': algorithm,
-    'algorithm_name': ALGORITHM_NAMES.get(algorithm, algorithm),
+    'algorithm_name': titles.ALGORITHM_NAMES.get(algorithm, algorithm),
     'model': config['model']['name'],
-    'model_name': MODEL_NAMES.get(
+    'model_name': titles.MODEL_NAMES.get(
       config['model']['name'], config['model']['name']
     ),
     'num_parameters': _number(config['model'].get('num_parameters')),
-    'data': DATA_NAMES.get(flags['task'], flags['task']),
+    'data': titles.DATA_NAMES.get(flags['task'], flags['task']),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
     # A natural partition has N from the task alone.
@@ -307,7 +258,7 @@ def _run_row(
     # The mean share of clipped updates of a round.
     'clipped_fraction': rounds['clipped_fraction'].mean(),
     'relative_spread': _relative_spread(rounds, updates),
-    'median_round_seconds': rounds['round_seconds'].median(),
+    'median_round_seconds': rounds['round_seconds'].dropna().median(),
     'seconds': rounds['round_seconds'].sum(),
     # The ε of the rounds that were run, by the plan's accounting.
     'epsilon_spent': (
@@ -368,48 +319,6 @@ def _number(value: Any) -> float:
   """A number of a JSON file; NaN where it is none."""
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
   return float(value) if is_number else math.nan
-
-
-def _with_drops(runs: pd.DataFrame) -> pd.DataFrame:
-  """Adds how much accuracy each run lost, in points, by its own seed's runs.
-
-  The columns are `fed_avg_run` (the run that it is compared with), `drop`
-  (FedAvg's final accuracy less its own), `dp_drop` (CE-FedAvg's, with the same
-  threshold, less its own) and `no_drop`, why there is no `drop`.
-  """
-  found: dict[str, list] = {
-    key: [] for key in ('fed_avg_run', 'drop', 'dp_drop', 'no_drop')
-  }
-  groups = {key: group for key, group in runs.groupby('setting')}
-  for _, run in runs.iterrows():
-    group = groups[run['setting']]
-    plain, reason = None, ''
-    if run['algorithm'] != 'fed_avg':
-      plain, reason = find_baseline(run, group, 'fed_avg')
-    clipped = None
-    if run['algorithm'] == 'dp_fed_avg':
-      clipped, _ = find_baseline(run, group, 'ce_fed_avg')
-    found['fed_avg_run'].append(plain)
-    found['no_drop'].append(reason)
-    for column, name in (('drop', plain), ('dp_drop', clipped)):
-      base = runs.at[name, 'final_accuracy'] if name else math.nan
-      found[column].append(base - run['final_accuracy'])
-  return runs.assign(**found)
-
-
-def _with_shown_norms(runs: pd.DataFrame) -> pd.DataFrame:
-  """Adds `shown_norm`, the threshold on updates with which a run is shown.
-
-  That is its own c or, where it does not clip, the one c with which all others
-  of its setting clip updates; NaN where there is none, and for clipped models.
-  """
-  norms = runs['clipping_norm'].where(runs['clips'] == 'updates')
-  of_setting = norms.groupby(runs['setting'])
-  is_one = of_setting.transform('nunique') == 1
-  common = of_setting.transform('max').where(
-    is_one & (runs['clips'] != 'models')
-  )
-  return runs.assign(shown_norm=norms.fillna(common))
 
 
 def _distinct_names(directories: Sequence[pathlib.Path]) -> list[str]:

@@ -4,7 +4,15 @@ import pathlib
 
 import pandas as pd
 
-from analysis import evidence, figures, frame, run_tables, style, update_figures
+from analysis import (
+  evidence,
+  figures,
+  frame,
+  run_tables,
+  style,
+  titles,
+  update_figures,
+)
 
 
 def draw_accuracies(
@@ -75,7 +83,7 @@ def draw_updates(
 
 def _in_order(runs: pd.DataFrame) -> pd.DataFrame:
   """Models in the paper's order, IID before non-IID."""
-  names = list(frame.MODEL_NAMES.values())
+  names = list(titles.MODEL_NAMES.values())
 
   def place(run: str) -> tuple[int, bool]:
     model = runs.at[run, 'model_name']

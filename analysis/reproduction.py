@@ -93,6 +93,8 @@ def _page_values(frames: frame.Frames, lines: pd.DataFrame) -> dict[str, Any]:
   runs = frames.runs
   best = evidence.headlines(lines)
   full = best[best['is_paper_scale']]
+  # Of two rows that share their runs, the one with DP-FedAvg.
+  listed = full[~full['runs'].duplicated(keep='last')]
   compared = verdicts.comparisons(lines)
   by_finding = compared.groupby('finding')['verdict']
   return {
@@ -106,9 +108,13 @@ def _page_values(frames: frame.Frames, lines: pd.DataFrame) -> dict[str, Any]:
         'title': f'{line["model"]} on {line["data"]}, {line["split"]}',
         'seeds': line['num_seeds'],
         **{key: tables.cell(line[key]) for key in _FIGURES},
-        **{f'paper_{key}': f'{line[f"paper_{key}"]:.2f}' for key in _FIGURES},
+        **{
+          f'paper_{key}': margins.number(line[f'paper_{key}'], '.2f')
+          for key in _FIGURES
+        },
+        'has_noise': line['dp_drop'] is not None,
       }
-      for line in full.to_dict('records')
+      for line in listed.to_dict('records')
     ],
     **{
       finding: verdicts.in_words(

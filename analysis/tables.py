@@ -123,13 +123,18 @@ def half_way_counts(lines: pd.DataFrame) -> dict[str, int]:
     margins.sign(line['half_way_lead'])
     for line in lines.to_dict('records')
     if isinstance(line['half_way_lead'], margins.Estimate)
-    and line['fed_avg'].mean >= 3 * CHANCE
+    and not has_little_to_lose(line['fed_avg'])
   ]
   return {
     'half_way_above': signs.count(1),
     'half_way_below': signs.count(-1),
     'half_way_within': signs.count(0),
   }
+
+
+def has_little_to_lose(fed_avg: margins.Estimate | str | None) -> bool:
+  """Whether FedAvg itself is near chance."""
+  return isinstance(fed_avg, margins.Estimate) and fed_avg.mean < 3 * CHANCE
 
 
 def noise_table(lines: pd.DataFrame) -> pd.DataFrame:

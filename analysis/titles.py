@@ -1,9 +1,28 @@
-"""What settings and lines of runs are called in headings and figures."""
+"""What algorithms, models, data, settings and lines of runs are called."""
 
 import math
 from collections.abc import Callable
 
 import pandas as pd
+
+ALGORITHM_NAMES = {
+  'fed_avg': 'FedAvg',
+  'ce_fed_avg': 'CE-FedAvg',
+  'dp_fed_avg': 'DP-FedAvg',
+  'model_clipping_fed_avg': 'Model clipping',
+}
+MODEL_NAMES = {
+  'mlp': 'MLP',
+  'alexnet': 'AlexNet',
+  'mobilenet_v2': 'MobileNetV2',
+  'resnet18': 'ResNet-18',
+}
+DATA_NAMES = {
+  'emnist_digits': 'EMNIST',
+  'mnist': 'MNIST',
+  'embedded_digits': 'sample of MNIST',
+  'cifar10': 'CIFAR-10',
+}
 
 
 def setting_titles(runs: list[pd.Series]) -> list[str]:

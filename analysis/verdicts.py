@@ -206,7 +206,7 @@ def _verdict(
   lost = 'ce_fed_avg' if drop == 'clipping_drop' else 'dp_fed_avg'
   if any(
     line[lost].mean < 2 * tables.CHANCE
-    or line['fed_avg'].mean < 3 * tables.CHANCE
+    or tables.has_little_to_lose(line['fed_avg'])
     for line in (smaller, larger)
   ):
     return CHANCE

@@ -95,6 +95,20 @@ def test_of_several_samplings_that_of_poisson_counts(tmp_path):
   assert str(line['dp_drop']) == '1.00'
 
 
+def test_of_several_budgets_that_of_the_row_counts(tmp_path):
+  for epsilon, accuracy in ((1.5, 0.91), (5.0, 0.918)):
+    run_folders.write_run(
+      tmp_path / f'dp_{epsilon}',
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, accuracy),
+      privacy=run_folders.PRIVACY,
+      target_epsilon=epsilon,
+      **_TABLE_3,
+    )
+  (line,) = run_folders.paper_lines(tmp_path).to_dict('records')
+  assert str(line['dp_fed_avg']) == '91.00'
+
+
 def test_missing_algorithm_is_shown_as_not_run(tmp_path):
   run_folders.write_row(tmp_path, {'fed_avg': 0.9}, **_TABLE_3)
   table = tables.published_table(run_folders.paper_lines(tmp_path))
