@@ -216,7 +216,7 @@ def _run_row(
     for key, value in zip(SETTING_KEYS, values, strict=True)
   ]
   is_iid = _is_iid(flags)
-  return dict.fromkeys((*SETTING_KEYS, 'test_examples')) | {
+  return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,
     'algorithm_name': titles.ALGORITHM_NAMES.get(algorithm, algorithm),
