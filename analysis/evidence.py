@@ -234,6 +234,7 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
       key: noise.get(f'privacy_{key}', math.nan)
       for key in ('noise_multiplier', 'target_delta')
     },
+    'epsilon': noise.get('epsilon_spent', math.nan),
   }
 
 

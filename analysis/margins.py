@@ -24,7 +24,7 @@ class Estimate(NamedTuple):
 
   Attributes:
     values: One a seed, at least one. Those of a drop are differences of two
-      runs with the same seed, which share split, model and cohorts.
+      runs with the same seed, which share the split and the initial model.
   """
 
   values: tuple[float, ...]

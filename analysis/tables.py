@@ -55,7 +55,8 @@ def published_table(lines: pd.DataFrame) -> pd.DataFrame:
   if lines['paper_dp_drop'].notna().any():
     table['DP drop, paper'] = lines['paper_dp_drop'].map('{:.2f}'.format)
     table['DP drop, ours'] = lines['dp_drop'].map(cell)
-    table['ε'] = lines['paper_epsilon'].map('{:g}'.format)
+    table['ε, paper'] = lines['paper_epsilon'].map('{:g}'.format)
+    table['ε, ours'] = lines['epsilon'].map(_epsilon)
   return table.assign(
     **{'P': lines['P'], 'Q': lines['Q'], 'batch': lines['batch']},
     T=lines['T'],
@@ -78,8 +79,9 @@ def headline_table(table: int, lines: pd.DataFrame) -> pd.DataFrame:
       others = own[own['dp_drop'].notna()].sort_values('examples')
       if line['dp_drop'] is None and len(others):
         other = others.iloc[-1]
-        formatted.loc[place, 'DP drop, ours'] = (
-          f'{cell(other["dp_drop"])} (P = {other["P"]}, T = {other["T"]})'
+        formatted.loc[place, ['DP drop, ours', 'ε, ours']] = (
+          f'{cell(other["dp_drop"])} (P = {other["P"]}, T = {other["T"]})',
+          _epsilon(other['epsilon']),
         )
   return formatted
 
@@ -179,3 +181,7 @@ def num_seeds(figure: margins.Estimate | str | None) -> str:
   """The number of seeds of a figure in a table."""
   is_figure = isinstance(figure, margins.Estimate)
   return str(figure.num_seeds) if is_figure else margins.MISSING
+
+
+def _epsilon(epsilon: float) -> str:
+  return 'not run' if math.isnan(epsilon) else f'{epsilon:.3g}'

@@ -104,7 +104,7 @@ def test_row_has_the_mean_over_seeds_and_its_margin(tmp_path, pages):
     _write_row(tmp_path / 'runs', seed, (plain, plain - 0.02, plain - 0.03))
   page, _ = pages(tmp_path / 'runs')
   row = '| MLP | MNIST | non-IID | 94.00 | 94.00 ± 2.48 | 1.84 | 2.00 ± 0.00 |'
-  assert f'{row} 0.29 | 1.00 ± 0.00 | 1.5 | 80 |' in page
+  assert f'{row} 0.29 | 1.00 ± 0.00 | 1.5 | 1.5 | 80 |' in page
   assert '- MLP on MNIST, non-IID, at the paper' in page
   assert 'as have 1 of our 1 rows' in page
   assert 'not run: Table 2: AlexNet, EMNIST, IID;' in page

@@ -27,7 +27,8 @@ def test_published_figures_stand_beside_ours(tmp_path):
   assert line['clipping drop, ours'] == '2.00'
   assert line['DP drop, paper'] == '0.29'
   assert line['DP drop, ours'] == '1.00'
-  assert line['ε'] == '1.5'
+  assert line['ε, paper'] == '1.5'
+  assert line['ε, ours'] == '1.5'
 
 
 def test_missing_algorithm_is_shown_as_not_run(tmp_path):
@@ -35,6 +36,7 @@ def test_missing_algorithm_is_shown_as_not_run(tmp_path):
   table = tables.published_table(run_folders.paper_lines(tmp_path))
   assert table['clipping drop, ours'].to_list() == ['not run']
   assert table['DP drop, ours'].to_list() == ['not run']
+  assert table['ε, ours'].to_list() == ['not run']
 
 
 def test_drop_by_noise_of_another_scale_is_marked(tmp_path):
