@@ -45,20 +45,10 @@ def with_baselines(runs: pd.DataFrame) -> pd.DataFrame:
 def _find_baseline(
   run: pd.Series, group: pd.DataFrame, algorithm: str
 ) -> tuple[str | None, str]:
-  """The one run of a group that another's accuracy is compared with.
-
-  Args:
-    run: The row of the run to compare.
-    group: The rows of the runs of its setting.
-    algorithm: The algorithm to compare with. Where this is 'ce_fed_avg', its
-      threshold must be the run's own.
-
-  Returns:
-    The name of the run to compare with and '', or None and the reason why there
-    is none. Two that could both be meant are never averaged nor chosen from.
-  """
+  """Returns the one run of an algorithm in a group, or None and the reason."""
+  # Two that could both be meant are never averaged nor chosen from.
   found = group[group['algorithm'] == algorithm]
-  if algorithm != 'fed_avg':
+  if algorithm == 'ce_fed_avg':
     found = found[found['clipping_norm'] == run['clipping_norm']]
   name = titles.ALGORITHM_NAMES[algorithm]
   if found.empty:
