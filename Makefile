@@ -16,8 +16,14 @@ RUNTIME := in_process
 REPRODUCTION := runs/reproduction
 # DATA_DIR=DIR names the files of MNIST and CIFAR-10; without it, the smallest
 # row is one of the digits that the package's dependencies ship.
-DATA_FLAG := $(if $(DATA_DIR),--data_dir=$(DATA_DIR))
-SMALLEST := $(if $(DATA_DIR),table3_mlp_emnist_noniid,mlp_embedded_digits)
+ifdef DATA_DIR
+DATA_FLAG := --data_dir=$(DATA_DIR)
+SMALLEST := --rows=table3_mlp_mnist_noniid --scales=paper
+SMALLEST_RUN := mnist-label_skew_125-mlp-paper
+else
+SMALLEST := --rows=mlp_embedded_digits --scales=demo
+SMALLEST_RUN := embedded_digits-label_skew_8-mlp-demo
+endif
 TRAIN := $(PYTHON) -m tasks.train
 TESTS := tests
 
@@ -51,10 +57,9 @@ demo: $(STAMP) ## Train FedAvg, CE-FedAvg and DP-FedAvg on real digits (90 secon
 
 .PHONY: reproduce-smallest
 reproduce-smallest: $(STAMP) ## Repeat one row of docs/reproduction.md and compare (2 minutes)
-	@$(PYTHON) -m tasks.reproduce $(SMALLEST)_fed_avg $(SMALLEST)_ce_fed_avg $(SMALLEST)_dp_fed_avg \
-	  $(DATA_FLAG) --output_dir=$(REPRODUCTION)
-	@$(PYTHON) -m analysis.compare_to_published $(REPRODUCTION)/$(SMALLEST)_fed_avg_seed0 \
-	  $(REPRODUCTION)/$(SMALLEST)_ce_fed_avg_seed0 $(REPRODUCTION)/$(SMALLEST)_dp_fed_avg_seed0
+	@$(PYTHON) -m tasks.reproduce $(SMALLEST) $(DATA_FLAG) --output_dir=$(REPRODUCTION)
+	@$(PYTHON) -m analysis.compare_to_published \
+	  $(foreach run,fed_avg ce_fed_avg dp_fed_avg,$(REPRODUCTION)/$(SMALLEST_RUN)-$(run)-seed0)
 
 .PHONY: reproduce
 reproduce: $(STAMP) ## Run all of docs/reproduction.md into runs/reproduction (DATA_DIR=...; hours)

@@ -2,21 +2,23 @@
 
 import functools
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis import bound, paper, results, tables
+from analysis import frame
 from tff_clipping.privacy import accounting
 from tff_clipping.theory import estimates
+
+# Of the paper (Sec. 4).
+_TARGET_DELTA = 1e-5
 
 # The budgets that are compared.
 EPSILONS = (0.5, 1.0, 1.5, 3.0, 5.0, 10.0)
 
 
-def advise(group: Sequence[results.Run]) -> pd.DataFrame:
+def advise(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
   """For each ε, the threshold with the least estimated error of the update.
 
   The norms are those of the group's FedAvg run or, without one, of its first
@@ -25,7 +27,8 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
   sampling, RDP and δ = 1e-5 without one.
 
   Args:
-    group: Runs of one setting.
+    frames: Where the updates are.
+    group: The rows of the runs of one setting.
 
   Returns:
     Columns epsilon, noise_multiplier, clipping_norm, share_of_mean_norm,
@@ -43,10 +46,11 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
     'averaged_noise',
     'total',
   ]
-  source = find_source(group)
-  if source is None or not source.num_parameters or not source.num_clients:
+  name = find_source(frames, group)
+  source = None if name is None else group.loc[name]
+  if source is None or source[['num_parameters', 'num_clients']].isna().any():
     return pd.DataFrame(columns=columns)
-  norms = _finite_rounds(source)
+  norms = _finite_rounds(frames, name)
   mean_norm = float(np.mean(np.concatenate(norms)))
   rows = []
   for epsilon in EPSILONS:
@@ -55,9 +59,9 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
       continue
     mechanism = estimates.Mechanism(
       multiplier,
-      int(source.experiment['clients_per_round']),
-      source.num_parameters,
-      source.num_rounds,
+      int(source['clients_per_round']),
+      int(source['num_parameters']),
+      int(source['num_rounds']),
     )
     norm, error = estimates.best_clipping_norm(norms, mechanism)
     rows.append(
@@ -76,11 +80,10 @@ def advise(group: Sequence[results.Run]) -> pd.DataFrame:
   return pd.DataFrame(rows, columns=columns)
 
 
-def find_source(group: Sequence[results.Run]) -> results.Run | None:
+def find_source(frames: frame.Frames, group: pd.DataFrame) -> str | None:
   """The run whose norms `advise` takes, None where no run has any."""
-  return next(
-    (run for run in tables.ordered(group) if _finite_rounds(run)), None
-  )
+  names = frame.ordered(group).index
+  return next((name for name in names if _finite_rounds(frames, name)), None)
 
 
 def format_advice(table: pd.DataFrame) -> pd.DataFrame:
@@ -103,33 +106,33 @@ def format_advice(table: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def _finite_rounds(run: results.Run) -> list[np.ndarray]:
+def _finite_rounds(frames: frame.Frames, run: str) -> list[np.ndarray]:
   """The norms of the rounds in which all are finite and one is positive."""
-  rounds = [bound.update_norms(run, t) for t in sorted(run.updates)]
+  rounds = [
+    clients['update_norm'].to_numpy()
+    for _, clients in frames.client_rounds(run)
+  ]
   return [
-    norms
-    for norms in rounds
-    if norms.size and np.isfinite(norms).all() and norms.max() > 0.0
+    norms for norms in rounds if np.isfinite(norms).all() and norms.max() > 0.0
   ]
 
 
 def _calibrated(
-  group: Sequence[results.Run], source: results.Run, epsilon: float
+  group: pd.DataFrame, source: pd.Series, epsilon: float
 ) -> float | None:
   """The noise multiplier for an ε; None where there is none in range."""
-  privacy: dict[str, Any] = next(
-    (dict(run.privacy) for run in group if run.privacy), {}
-  )
-  sampling = privacy.get('sampling', 'poisson')
+  private = group[group['privacy_sampling'].notna()]
+  privacy = private.iloc[0] if len(private) else pd.Series(dtype=object)
+  sampling = privacy.get('privacy_sampling', 'poisson')
   return _calibrate(
-    num_clients=int(source.num_clients),
-    clients_per_round=int(source.experiment['clients_per_round']),
-    num_rounds=source.num_rounds,
+    num_clients=int(source['num_clients']),
+    clients_per_round=int(source['clients_per_round']),
+    num_rounds=int(source['num_rounds']),
     target_epsilon=epsilon,
-    target_delta=float(privacy.get('target_delta', paper.TARGET_DELTA)),
+    target_delta=privacy.get('privacy_target_delta', _TARGET_DELTA),
     # The paper's accounting takes its cohorts for Poisson samples.
     sampling='poisson' if sampling == 'paper' else sampling,
-    accountant=privacy.get('accountant', 'rdp'),
+    accountant=privacy.get('privacy_accountant', 'rdp'),
   )
 
 

@@ -6,20 +6,19 @@ units of G², and the rest relative to the measured updates.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib import figure
 
-from analysis import paper, results, run_files, style, tables, update_figures
+from analysis import frame, run_files, style
 from tff_clipping.theory import bounds, clipping_bias, estimates
 
 _COLUMNS = (
   'run',
   'algorithm',
   't',
-  'threshold',
+  'clipping_norm',
   'between_clients',
   'within_clients',
   'bias',
@@ -32,16 +31,17 @@ _LEAST_SHARE = 1e-8
 _TERM_COLUMNS = ('run', 't', 'initial_gap', *estimates.RoundTerms._fields)
 
 
-def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
+def deviation_data(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
   """What clipping and noise do in each recorded round of comparable runs.
 
   Args:
-    group: Runs of one setting. A run that does not clip is looked at with the
-      threshold of the others, if they share one. Runs that clip models are left
-      out: the theorem is on clipped updates.
+    frames: Where the updates are.
+    group: The rows of the runs of one setting. A run that does not clip is
+      looked at with the threshold of the others, if they share one. Runs that
+      clip models are left out: the theorem is on clipped updates.
 
   Returns:
-    Columns run, algorithm, t, threshold (c), between_clients (the mean of
+    Columns run, algorithm, t, clipping_norm (c), between_clients (the mean of
     |α̃_i − ᾱ|; of |α_i − ᾱ| where ||E[Δx_i]|| was not measured),
     within_clients (the mean of |α_i − α̃_i|; NaN where not measured), bias and
     noise (relative to the mean update, see `estimates.UpdateError`; the noise
@@ -49,30 +49,30 @@ def deviation_data(group: Sequence[results.Run]) -> pd.DataFrame:
     are not finite are left out.
   """
   rows = []
-  for run in tables.ordered(group):
-    norm = update_figures.find_threshold(run, [list(group)])
-    if run.clips_models or not math.isfinite(norm):
+  for name, run in frame.ordered(group).iterrows():
+    norm = run['shown_norm']
+    if math.isnan(norm):
       continue
     mechanism = _mechanism(run)
-    for t in sorted(run.updates):
-      factors = _factors(run, t, norm)
+    for t, clients in frames.client_rounds(name):
+      factors = _factors(clients, norm)
       if factors is None:
         continue
-      norms = update_norms(run, t)
-      measured = run_files.EXPECTED_NORM in run.updates[t]
       error = estimates.update_error(
-        [norms], norm, mechanism or estimates.Mechanism(0.0, 1, 1)
+        [clients['update_norm'].to_numpy()],
+        norm,
+        mechanism or estimates.Mechanism(0.0, 1, 1),
       )
       rows.append(
         {
-          'run': run.name,
-          'algorithm': paper.algorithm_name(run),
+          'run': name,
+          'algorithm': run['algorithm_name'],
           't': t,
-          'threshold': norm,
+          'clipping_norm': norm,
           'between_clients': float(clipping_bias.client_deviation(factors)[0]),
           'within_clients': (
             float(clipping_bias.local_deviation(factors)[0])
-            if measured
+            if clients['expected_norm'].notna().any()
             else math.nan
           ),
           'bias': error.bias,
@@ -127,11 +127,13 @@ def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
   return drawing
 
 
-def term_data(group: Sequence[results.Run]) -> pd.DataFrame:
+def term_data(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
   """Theorem 1's terms by round, of the runs that have their constants.
 
   Args:
-    group: Runs of one setting. Runs that clip models are left out.
+    frames: Where the updates are.
+    group: The rows of the runs of one setting. Runs that clip models are left
+      out.
 
   Returns:
     Columns run, t, initial_gap (that term of the whole run, the same in every
@@ -140,42 +142,43 @@ def term_data(group: Sequence[results.Run]) -> pd.DataFrame:
     estimates of L, G, σ_l and σ_g.
   """
   rows = []
-  for run in tables.ordered(group):
+  for name, run in frame.ordered(group).iterrows():
     problem = _problem(run)
-    if problem is None or run.clips_models:
+    if problem is None:
       continue
     gap = bounds.theorem_1_terms(problem, _schedule(run)).initial_gap
-    for t in sorted(run.updates):
-      factors = _factors(run, t, run.clipping_norm or 1.0)
+    clips = run['clips'] == 'updates'
+    for t, clients in frames.client_rounds(name):
+      factors = _factors(clients, run['clipping_norm'] if clips else 1.0)
       if factors is None:
         continue
-      if run.clipping_norm is None:
+      if not clips:
         factors = clipping_bias.ClippingFactors(
-          *(np.ones_like(a) for a in factors)
+          *(np.ones_like(factor) for factor in factors)
         )
       terms = estimates.round_terms(
         problem, _schedule(run), factors, noise_stddev=_client_stddev(run)
       )
       rows.append(
-        {'run': run.name, 't': t, 'initial_gap': gap}
-        | {name: float(value[0]) for name, value in terms._asdict().items()}
+        {'run': name, 't': t, 'initial_gap': gap}
+        | {key: float(value[0]) for key, value in terms._asdict().items()}
       )
   return pd.DataFrame(rows, columns=list(_TERM_COLUMNS))
 
 
-def broken_conditions(group: Sequence[results.Run]) -> list[str]:
+def broken_conditions(group: pd.DataFrame) -> list[str]:
   """Which of Theorem 1's conditions do not hold, a sentence for each run.
 
   Args:
-    group: Runs of one setting.
+    group: The rows of the runs of one setting.
 
   Returns:
     Sentences on the runs of `term_data`; none where all conditions hold.
   """
   sentences = []
-  for run in tables.ordered(group):
+  for name, run in frame.ordered(group).iterrows():
     problem = _problem(run)
-    if problem is None or run.clips_models:
+    if problem is None:
       continue
     broken = [
       f'{condition.name} ({condition.value:.3g} against {condition.limit:.3g})'
@@ -183,7 +186,7 @@ def broken_conditions(group: Sequence[results.Run]) -> list[str]:
       if not condition.holds
     ]
     if broken:
-      sentences.append(f'{run.name}: {", ".join(broken)}')
+      sentences.append(f'{name}: {", ".join(broken)}')
   return sentences
 
 
@@ -198,6 +201,7 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
     'initial_gap': ('f(x⁰) − f* at the start', style.GREY, None),
     'client_drift': ('heterogeneity and local steps', style.BLUE, 'o'),
     'sampling_noise': ('variance of gradients', style.SKY_BLUE, 's'),
+    'client_sampling': ('variance of client sampling', style.PURPLE, 'p'),
     'privacy_noise': ('privacy noise', style.GREEN, '^'),
     'clipping_bias': ('clipping, first term', style.VERMILION, 'D'),
     'clipping_variance': ('clipping, second term', style.ORANGE, 'v'),
@@ -230,78 +234,62 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
       ax.set_title(run, loc='left')
     for row in grid:
       row[0].set_ylabel('Term of the bound on ᾱ ‖∇f‖²')
-    shown = {}
-    for ax in panels:
-      for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-        shown.setdefault(label, handle)
-    labels = [look[0] for look in looks.values() if look[0] in shown]
-    drawing.legend(
-      [shown[label] for label in labels],
-      labels,
-      loc='outside lower center',
-      ncols=3,
-    )
+    style.add_legend(drawing, loc='outside lower center', ncols=3)
     drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
   return drawing
 
 
-def update_norms(
-  run: results.Run, t: int, column: str = 'update_norm'
-) -> np.ndarray:
-  """The clients' values of a recorded round, without the averaged update."""
-  table = run.updates[t]
-  clients = table[table['client_id'] != run_files.MEAN_UPDATE_ID]
-  return clients[column].to_numpy(float)
-
-
 def _factors(
-  run: results.Run, t: int, clipping_norm: float
+  clients: pd.DataFrame, clipping_norm: float
 ) -> clipping_bias.ClippingFactors | None:
-  norms = update_norms(run, t)
-  expected = norms
-  if run_files.EXPECTED_NORM in run.updates[t]:
-    expected = update_norms(run, t, run_files.EXPECTED_NORM)
+  norms = clients['update_norm'].to_numpy()
+  expected = clients['expected_norm'].to_numpy()
+  if np.isnan(expected).all():
+    expected = norms
   both = np.concatenate([norms, expected])
   if not (norms.size and np.isfinite(both).all() and norms.max() > 0.0):
     return None
   return clipping_bias.clipping_factors(norms, expected, clipping_norm)
 
 
-def _mechanism(run: results.Run) -> estimates.Mechanism | None:
+def _mechanism(run: pd.Series) -> estimates.Mechanism | None:
   """The noise of a private run; None where it is not known."""
-  multiplier = tables.privacy_number(run, 'noise_multiplier')
-  if not math.isfinite(multiplier) or not run.num_parameters:
+  multiplier = run['privacy_noise_multiplier']
+  if math.isnan(multiplier * run['num_parameters']):
     return None
   return estimates.Mechanism(
     multiplier,
-    int(run.experiment['clients_per_round']),
-    run.num_parameters,
-    run.num_rounds,
+    int(run['clients_per_round']),
+    int(run['num_parameters']),
+    int(run['num_rounds']),
   )
 
 
-def _client_stddev(run: results.Run) -> float:
+def _client_stddev(run: pd.Series) -> float:
   """σ of the noise of each client, its share of z c on the sum."""
-  multiplier = tables.privacy_number(run, 'noise_multiplier')
-  if not math.isfinite(multiplier) or run.clipping_norm is None:
+  stddev = run['privacy_noise_multiplier'] * run['clipping_norm']
+  if math.isnan(stddev):
     return 0.0
-  clients = int(run.experiment['clients_per_round'])
-  return multiplier * run.clipping_norm / math.sqrt(clients)
+  return stddev / math.sqrt(run['clients_per_round'])
 
 
-def _schedule(run: results.Run) -> bounds.Schedule:
-  experiment = run.experiment
+def _schedule(run: pd.Series) -> bounds.Schedule:
   return bounds.Schedule(
-    num_clients=run.num_clients,
-    clients_per_round=experiment['clients_per_round'],
-    local_steps=experiment['local_steps'],
-    num_rounds=run.num_rounds,
-    client_learning_rate=experiment['client_learning_rate'],
-    server_learning_rate=experiment['server_learning_rate'],
+    num_clients=int(run['num_clients']),
+    clients_per_round=int(run['clients_per_round']),
+    local_steps=int(run['local_steps']),
+    num_rounds=int(run['num_rounds']),
+    client_learning_rate=run['client_learning_rate'],
+    server_learning_rate=run['server_learning_rate'],
+    # All others draw a fixed number of clients.
+    sampling='poisson' if run['sampling'] == 'poisson' else 'fixed_size',
   )
 
 
-def _problem(run: results.Run) -> bounds.Problem | None:
-  if run.constants is None or not run.num_parameters:
+def _problem(run: pd.Series) -> bounds.Problem | None:
+  """The constants of the run's problem; None where they do not apply."""
+  unknown = not run['has_constants'] or math.isnan(run['num_parameters'])
+  if unknown or run['clips'] == 'models':
     return None
-  return bounds.Problem(dimension=run.num_parameters, **run.constants)
+  constants = {key: run[f'constant_{key}'] for key in run_files.CONSTANT_KEYS}
+  return bounds.Problem(dimension=int(run['num_parameters']), **constants)

@@ -5,17 +5,14 @@ where a figure is outside of what the spread of the published seeds allows, or
 nothing is published of a run's setting.
 """
 
-import dataclasses
 import math
 import sys
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 from absl import app, flags
-from scipy import stats
 
-from analysis import document, paper, reproduction, results, tables
+from analysis import frame, margins, pages
 
 _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
@@ -24,113 +21,97 @@ _PUBLISHED = flags.DEFINE_string(
 # What one published seed cannot say; in points.
 _WITHOUT_SPREAD = 1.0
 
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-  """One run beside what is published.
-
-  Attributes:
-    run: The run.
-    published: The final accuracies, in percent, of the published runs of its
-      setting and algorithm, one for each seed.
-  """
-
-  run: results.Run
-  published: tuple[float, ...]
-
-  @property
-  def limit(self) -> float:
-    """How far a new seed may be from the published mean, in points.
-
-    The 95 % prediction interval of a normal distribution; from one published
-    seed there is none, and it is one point.
-    """
-    count = len(self.published)
-    if count < 2:
-      return _WITHOUT_SPREAD
-    spread = float(np.std(self.published, ddof=1))
-    factor = float(stats.t.ppf(0.975, count - 1))
-    return factor * spread * math.sqrt(1.0 + 1.0 / count)
-
-  @property
-  def is_within(self) -> bool:
-    """Whether the run is finished and within the limit."""
-    if not self.published or not self.run.is_complete:
-      return False
-    mean = sum(self.published) / len(self.published)
-    # A figure is printed with two decimals.
-    return abs(self.run.final_accuracy - mean) <= self.limit + 0.005
+# What two runs share that differ in the seed alone. The threshold on updates is
+# no part of it: it is taken from the FedAvg run of its seed.
+_KEYS = ['series', 'algorithm', 'privacy_sampling', 'target_epsilon']
+_KEYS += ['target_delta', 'model_norm']
 
 
-def compare(
-  runs: Sequence[results.Run], published: Sequence[results.Run]
-) -> list[Comparison]:
+def compare(runs: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
   """Returns each run beside the published runs of its setting.
 
   Args:
-    runs: The runs to compare.
-    published: The published runs; those that are not finished do not count.
+    runs: The rows of the runs to compare.
+    published: The rows of the published runs; those that are not finished do
+      not count.
+
+  Returns:
+    With the names of the runs as index, columns algorithm, accuracy (percent),
+    published (an `Estimate`, or None), limit (how far a new seed may be from
+    the published mean, in points: the 95 % prediction interval, and one point
+    from one published seed) and is_within (whether it is finished and within
+    the limit).
   """
-  return [
-    Comparison(
-      run,
-      tuple(
-        other.final_accuracy
-        for other in published
-        if other.is_complete and _key(other) == _key(run)
-      ),
-    )
-    for run in runs
-  ]
-
-
-def comparison_table(comparisons: Sequence[Comparison]) -> pd.DataFrame:
-  """The comparisons, formatted."""
-  return pd.DataFrame(
-    [
+  finished = published[published['is_complete']]
+  keys = _keys(finished)
+  lines = []
+  for key, (_, run) in zip(_keys(runs), runs.iterrows(), strict=True):
+    same = [found == key for found in keys]
+    found = margins.estimate(finished.loc[same, 'final_accuracy'])
+    limit = math.nan
+    if found is not None:
+      limit = margins.prediction_margin(found)
+      limit = _WITHOUT_SPREAD if math.isnan(limit) else limit
+    accuracy = run['final_accuracy']
+    mean = math.nan if found is None else found.mean
+    lines.append(
       {
-        'run': c.run.name,
-        'algorithm': paper.algorithm_name(c.run),
-        'this run (%)': tables.format_number(c.run.final_accuracy, '.2f'),
-        'published (%)': tables.mean_and_spread(c.published),
-        'may differ by': f'{c.limit:.2f}' if c.published else tables.MISSING,
-        'within': 'yes' if c.is_within else 'NO',
+        'algorithm': run['algorithm_name'],
+        'accuracy': accuracy,
+        'published': found,
+        'limit': limit,
+        # A figure is printed with two decimals.
+        'is_within': bool(
+          run['is_complete'] and abs(accuracy - mean) <= limit + 0.005
+        ),
       }
-      for c in comparisons
-    ]
-  )
+    )
+  return pd.DataFrame(lines, index=runs.index)
 
 
 def main(argv: Sequence[str]) -> None:
   if len(argv) < 2:
     raise app.UsageError('Give at least one run folder.')
   try:
-    runs, left_out = results.read_runs(argv[1:])
-    published = reproduction.read_results(_PUBLISHED.value)
+    frames = frame.read_frames(argv[1:])
+    published = frame.read_results(_PUBLISHED.value).runs
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
-  comparisons = compare(runs, published)
-  if comparisons:
-    print(document.to_text(comparison_table(comparisons)))
-  for name, reason in left_out:
+  is_within = False
+  if len(frames.runs):
+    compared = compare(frames.runs, published)
+    print(pages.text_table(_formatted(compared)))
+    is_within = compared['is_within'].all()
+  for name, reason in frames.left_out:
     print(f'left out: {name}: {reason}')
-  if left_out or not all(c.is_within for c in comparisons):
+  if frames.left_out or not is_within:
     sys.exit(1)
 
 
-def _key(run: results.Run) -> tuple:
-  """What two runs share that differ in the seed alone.
+def _keys(runs: pd.DataFrame) -> list[tuple]:
+  is_model = runs['clips'] == 'models'
+  keyed = runs.assign(model_norm=runs['clipping_norm'].where(is_model))
+  keyed = keyed.reindex(columns=_KEYS).astype(object)
+  return list(keyed.where(keyed.notna(), None).itertuples(index=False))
 
-  The threshold is no part of it: it is taken from the FedAvg run of its seed.
-  """
-  return (
-    run.algorithm,
-    (run.privacy or {}).get('sampling'),
-    run.experiment.get('target_epsilon'),
-    run.experiment.get('target_delta'),
-    run.threshold if run.clips_models else None,
-    *results.setting_without_seed(run),
+
+def _formatted(compared: pd.DataFrame) -> pd.DataFrame:
+  return pd.DataFrame(
+    {
+      'run': compared.index,
+      'algorithm': compared['algorithm'],
+      'this run (%)': [
+        margins.number(value, '.2f') for value in compared['accuracy']
+      ],
+      'published (%)': [
+        str(found or margins.MISSING) for found in compared['published']
+      ],
+      'may differ by': [
+        margins.number(limit, '.2f') for limit in compared['limit']
+      ],
+      'within': ['yes' if yes else 'NO' for yes in compared['is_within']],
+    }
   )
 
 

@@ -5,52 +5,52 @@ numbers and not by its pixels.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib import figure, ticker
 
-from analysis import paper, results, style, tables
+from analysis import frame, style, titles
 
 _MAX_COLUMNS = 3
 
 
-def accuracy_data(groups: Sequence[Sequence[results.Run]]) -> pd.DataFrame:
-  """Test accuracy by round.
+def accuracy_data(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
+  """Test accuracy by round, over seeds.
 
   Args:
-    groups: Groups of comparable runs; each is a panel.
+    frames: Where the rounds are.
+    runs: The rows of the runs to show.
 
   Returns:
-    Columns panel, line, algorithm, variant (the number of the line among those
-    of its algorithm in the panel), round_num, accuracy (percent).
+    Columns panel, line, algorithm, round_num, accuracy (percent, the mean over
+    seeds), low and high (the range of seeds).
   """
-  frames = []
-  titles = panel_titles(groups)
-  for title, group in zip(titles, groups, strict=True):
-    seen: dict[str, int] = {}
-    for run in tables.ordered(group):
-      algorithm = paper.algorithm_name(run)
-      variant = seen.get(algorithm, 0)
-      seen[algorithm] = variant + 1
-      data = run.accuracy_by_round
-      frames.append(
-        data.assign(
-          panel=title,
-          line=line_label(run, group),
-          algorithm=algorithm,
-          variant=variant,
-        )
-      )
-  columns = ['panel', 'line', 'algorithm', 'variant', 'round_num', 'accuracy']
-  if not frames:
+  series = [
+    frame.ordered(part) for _, part in runs.groupby('series', sort=False)
+  ]
+  parts = []
+  names = titles.setting_titles([part.iloc[0] for part in series])
+  for title, part in zip(names, series, strict=True):
+    own = part.assign(line=titles.line_labels(part))
+    own = own[['line', 'algorithm_name']].reset_index()
+    rounds = own.merge(frames.rounds.dropna(subset=['accuracy']), on='run')
+    by_line = rounds.groupby(['line', 'round_num'], sort=False)
+    data = by_line.agg(
+      algorithm=('algorithm_name', 'first'),
+      accuracy=('accuracy', 'mean'),
+      low=('accuracy', 'min'),
+      high=('accuracy', 'max'),
+    )
+    parts.append(data.reset_index().assign(panel=title))
+  columns = 'panel line algorithm round_num accuracy low high'.split()
+  if not parts:
     return pd.DataFrame(columns=columns)
-  return pd.concat(frames, ignore_index=True)[columns]
+  return pd.concat(parts, ignore_index=True)[columns]
 
 
 def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
-  """Draws `accuracy_data`: a panel a setting, all on one scale of accuracy."""
+  """Draws `accuracy_data`: a panel a setting, a band over its seeds."""
   panels = list(dict.fromkeys(data['panel']))
   columns = min(len(panels), _MAX_COLUMNS)
   rows = math.ceil(len(panels) / columns)
@@ -60,26 +60,45 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
       rows, columns, width, height, share_scales=False
     )
     all_axes = [ax for row in grid for ax in row]
-    low, high = _padded(data['accuracy'], 0.04)
     for ax, panel in zip(all_axes, panels, strict=False):
-      panel_data = data[data['panel'] == panel]
-      for label, line in panel_data.groupby('line', sort=False):
+      seen: dict[str, int] = {}
+      for label, line in data[data['panel'] == panel].groupby(
+        'line', sort=False
+      ):
         algorithm = line['algorithm'].iloc[0]
+        variant = seen.setdefault(algorithm, 0)
+        seen[algorithm] += 1
+        colour = style.ALGORITHM_COLOURS.get(algorithm, style.OTHER_COLOUR)
         ax.plot(
           line['round_num'],
           line['accuracy'],
           label=f'{label}: {line["accuracy"].iloc[-1]:.1f} %',
-          color=style.ALGORITHM_COLOURS.get(algorithm, style.OTHER_COLOUR),
-          linestyle=style.line_dash(algorithm, int(line['variant'].iloc[0])),
+          color=colour,
+          linestyle=style.line_dash(algorithm, variant),
           marker='o' if len(line) <= 12 else None,
           markersize=3.5,
         )
-      ax.set_title(panel, loc='left')
+        if (line['high'] > line['low']).any():
+          ax.fill_between(
+            line['round_num'],
+            line['low'],
+            line['high'],
+            color=colour,
+            alpha=0.2,
+            linewidth=0,
+          )
+      ax.set_title(panel, loc='left', fontsize=8.5)
       ax.set_xlabel('Round')
       ax.xaxis.set_major_locator(ticker.MaxNLocator('auto', integer=True))
-      ax.set_ylim(max(low, 0.0), min(high, 101.0))
       ax.set_xlim(left=0)
-      ax.legend(loc='best')
+      ax.set_ylim(*_limits(data[data['panel'] == panel]))
+      # Below the axes, where no line can run through it.
+      ax.legend(
+        loc='upper center',
+        bbox_to_anchor=(0.5, -0.17),
+        ncols=2,
+        fontsize=7.5,
+      )
     for row in grid:
       row[0].set_ylabel('Test accuracy (%)')
     for ax in all_axes[len(panels) :]:
@@ -87,34 +106,28 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
   return drawing
 
 
-def epsilon_data(group: Sequence[results.Run]) -> pd.DataFrame:
-  """Final accuracy by ε, for the private runs of a group of comparable runs.
+def epsilon_data(group: pd.DataFrame) -> pd.DataFrame:
+  """Final accuracy by ε, for the finished private runs of one setting.
 
   Args:
-    group: Runs of one setting.
+    group: The rows of the runs.
 
   Returns:
-    Columns run, sampling, epsilon (by the plan's accounting), sampler_epsilon
-    (what the sampler really gives, NaN where this is the same), accuracy
-    (percent), by rising epsilon. Runs that are not finished are left out.
+    Columns sampling, epsilon (by the plan's accounting), sampler_epsilon (what
+    the sampler really gives, NaN where this is the same) and accuracy
+    (percent), by rising epsilon, with the names of the runs as index.
   """
-  rows = [
-    {
-      'run': run.name,
-      'sampling': str((run.privacy or {}).get('sampling', 'not known')),
-      'epsilon': tables.epsilon_spent(run),
-      'sampler_epsilon': tables.sampler_epsilon(run),
-      'accuracy': run.final_accuracy,
-    }
-    for run in group
-    if run.is_private and run.is_complete
-  ]
+  private = group[group['is_private'] & group['is_complete']]
+  actual = private['privacy_actual_epsilon']
   data = pd.DataFrame(
-    rows,
-    columns=['run', 'sampling', 'epsilon', 'sampler_epsilon', 'accuracy'],
+    {
+      'sampling': private['privacy_sampling'].fillna('not known'),
+      'epsilon': private['epsilon_spent'],
+      'sampler_epsilon': actual.where(actual != private['privacy_epsilon']),
+      'accuracy': private['final_accuracy'],
+    }
   )
-  data = data[np.isfinite(data['epsilon'].astype(float))]
-  return data.sort_values(['sampling', 'epsilon'], ignore_index=True)
+  return data[np.isfinite(data['epsilon'])].sort_values(['sampling', 'epsilon'])
 
 
 def draw_epsilon(
@@ -182,8 +195,9 @@ def draw_concentration(pairs: pd.DataFrame, correlation: str) -> figure.Figure:
   """Draws the spread of norms against the drop in accuracy by clipping.
 
   Args:
-    pairs: From `concentration.pairs`.
-    correlation: The rank correlation and its interval in words.
+    pairs: Rows of runs of CE-FedAvg, with the `relative_spread` of the run of
+      FedAvg that each is compared with.
+    correlation: The rank correlation in words.
   """
   with style.styled():
     drawing, grid = style.new_figure(1, 1, 6.2, 4.2)
@@ -206,7 +220,7 @@ def draw_concentration(pairs: pd.DataFrame, correlation: str) -> figure.Figure:
     ordered = pairs.sort_values('relative_spread')
     for index, (_, pair) in enumerate(ordered.iterrows()):
       ax.annotate(
-        pair['label'],
+        f'{pair["model_name"]}, {pair["data"]}',
         (100.0 * pair['relative_spread'], pair['drop']),
         xytext=(5, 5 if index % 2 == 0 else -11),
         textcoords='offset points',
@@ -224,52 +238,12 @@ def draw_concentration(pairs: pd.DataFrame, correlation: str) -> figure.Figure:
   return drawing
 
 
-def line_label(run: results.Run, group: Sequence[results.Run]) -> str:
-  """The algorithm, with what tells the run from others of its algorithm."""
-  name = paper.algorithm_name(run)
-  same = [other for other in group if other.algorithm == run.algorithm]
-  epsilon = tables.epsilon_spent(run) if run.is_private else math.nan
-  private = f', ε = {epsilon:.3g}' if math.isfinite(epsilon) else ''
-  label = name + private
-  if len(same) > 1:
-    others = [tables.epsilon_spent(other) for other in same if other is not run]
-    if not private or epsilon in others:
-      label += f' ({run.name})'
-  if not run.is_complete:
-    label += f', {run.rounds_done} of {run.num_rounds} rounds'
-  return label
+def _limits(panel: pd.DataFrame) -> tuple[float, float]:
+  """Limits of accuracy, by all but the first tenth of the rounds.
 
-
-def panel_titles(groups: Sequence[Sequence[results.Run]]) -> list[str]:
-  """A title for each group, with what tells apart two that would be equal.
-
-  That is the number of examples a client, the seed, or else a number.
+  A model that has learnt nothing would flatten what comes after.
   """
-  titles = [paper.setting_title(group[0]) for group in groups]
-  sizes = [group[0].experiment.get('examples_per_client') for group in groups]
-  pairs = set(zip(titles, sizes, strict=True))
-  titles = [
-    f'{title}, {size} a client'
-    if size and sum(other == title for other, _ in pairs) > 1
-    else title
-    for title, size in zip(titles, sizes, strict=True)
-  ]
-  if len(set(titles)) < len(titles):
-    titles = [
-      f'{title}, seed {group[0].seed}' if titles.count(title) > 1 else title
-      for title, group in zip(titles, groups, strict=True)
-    ]
-  return [
-    f'{title} ({titles[: index + 1].count(title)})'
-    if titles.count(title) > 1
-    else title
-    for index, title in enumerate(titles)
-  ]
-
-
-def _padded(values: pd.Series, share: float) -> tuple[float, float]:
-  if values.dropna().empty:
-    return 0.0, 100.0
-  low, high = float(values.min()), float(values.max())
-  pad = share * max(high - low, 1.0)
-  return low - pad, high + pad
+  late = panel[panel['round_num'] >= 0.1 * panel['round_num'].max()]
+  low, high = late['low'].min(), panel['high'].max()
+  pad = 0.05 * max(high - low, 1.0)
+  return max(low - pad, 0.0), min(high + pad, 101.0)

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from analysis import document, figures, findings, results, sections, tables
+from analysis import (
+  frame,
+  margins,
+  pages,
+  report_values,
+  run_tables,
+  titles,
+)
 
 _OUTPUT = flags.DEFINE_string(
   'output', None, 'Folder for report.md, report.html and the figures.'
@@ -25,43 +32,62 @@ _SHORT_HEADINGS = {
   'noise multiplier': 'noise mult.',
 }
 
-RunLike = str | os.PathLike[str] | results.Run
-
 
 def write_report(
-  run_dirs: Sequence[RunLike], output_dir: str | os.PathLike[str]
+  frames: frame.Frames, output_dir: str | os.PathLike[str]
 ) -> pathlib.Path:
-  """Reads runs and writes `report.md`, `report.html` and the figures.
+  """Writes `report.md`, `report.html` and the figures.
 
   The same runs give the same bytes. Folders that are no runs are named in the
   report and left out. Runs whose settings differ (other data, other seed) stand
   in tables of their own.
 
   Args:
-    run_dirs: Run folders, or runs that were read already.
+    frames: The runs.
     output_dir: Where to write; made if it is not there.
 
   Returns:
     The path of `report.md`.
 
   Raises:
-    ValueError: None of the folders is a run.
+    ValueError: There is no run.
   """
-  runs, left_out = results.read_runs(run_dirs)
-  return _write(runs, left_out, pathlib.Path(output_dir))
+  if frames.runs.empty:
+    reasons = '; '.join(f'{name}: {reason}' for name, reason in frames.left_out)
+    raise ValueError(
+      f'`frames` must hold at least one run, found none ({reasons or "empty"}).'
+    )
+  output = pathlib.Path(output_dir)
+  output.mkdir(parents=True, exist_ok=True)
+  text = pages.fill_template(
+    'report.md', report_values.report_values(frames, output)
+  )
+  report = output / 'report.md'
+  report.write_text(text, encoding='utf-8')
+  report.with_suffix('.html').write_text(
+    pages.to_html(text, output), encoding='utf-8'
+  )
+  return report
 
 
-def summary_table(runs: Sequence[RunLike]) -> str:
-  """The table of runs as text for a terminal.
-
-  Args:
-    runs: Run folders, or runs that were read already.
+def summary(frames: frame.Frames) -> str:
+  """The tables of runs as text for a terminal.
 
   Returns:
     One table for each group of comparable runs, then a line for each folder
     that was left out and for each thing that is missing.
   """
-  return _summary(*results.read_runs(runs))
+  groups = frames.groups()
+  names = titles.setting_titles([group.iloc[0] for group in groups])
+  parts = []
+  for title, group in zip(names, groups, strict=True):
+    table = run_tables.run_table(group).drop(columns='model')
+    empty = table.columns[(table == margins.MISSING).all()]
+    table = table.drop(columns=empty).rename(columns=_SHORT_HEADINGS)
+    parts.append(f'{title}\n{pages.text_table(table)}')
+    if group['has_simulation_figures'].any():
+      parts.append(f'{run_tables.SIMULATION_MARK} {run_tables.SIMULATION_NOTE}')
+  return '\n\n'.join([*parts, *report_values.notes(frames)])
 
 
 def main(argv: Sequence[str]) -> None:
@@ -71,68 +97,13 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError('Give --output=DIR, the folder for the report.')
   try:
     # Read once: a run may be going on.
-    runs, left_out = results.read_runs(argv[1:])
-    path = _write(runs, left_out, pathlib.Path(_OUTPUT.value))
+    frames = frame.read_frames(argv[1:])
+    path = write_report(frames, _OUTPUT.value)
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
-  print(_summary(runs, left_out))
+  print(summary(frames))
   print(f'\nReport: {path}\n        {path.with_suffix(".html")}')
-
-
-def _write(
-  runs: Sequence[results.Run],
-  left_out: Sequence[tuple[str, str]],
-  output: pathlib.Path,
-) -> pathlib.Path:
-  if not runs:
-    reasons = '; '.join(f'{name}: {reason}' for name, reason in left_out)
-    raise ValueError(
-      f'`run_dirs` must hold at least one run, found none ({reasons or "empty"}'
-      ').'
-    )
-  output.mkdir(parents=True, exist_ok=True)
-  groups = results.group_by_setting(runs)
-  blocks: list[document.Block] = [
-    document.Heading('Clipping in federated learning: report', 1)
-  ]
-  blocks += sections.runs_section(runs, groups, left_out)
-  blocks += sections.accuracy_section(groups, output)
-  blocks += sections.updates_section(runs, groups, output)
-  blocks += sections.paper_section(groups)
-  blocks += findings.concentration_section(groups, output)
-  blocks += findings.epsilon_section(groups, output)
-  blocks += findings.bound_section(groups, output)
-  blocks += findings.advice_section(groups)
-  report = output / 'report.md'
-  report.write_text(document.to_markdown(blocks), encoding='utf-8')
-  (output / 'report.html').write_text(
-    document.to_html(blocks, output), encoding='utf-8'
-  )
-  return report
-
-
-def _summary(
-  runs: Sequence[results.Run], left_out: Sequence[tuple[str, str]]
-) -> str:
-  groups = results.group_by_setting(runs)
-  parts = []
-  titles = figures.panel_titles(groups)
-  for title, group in zip(titles, groups, strict=True):
-    table = tables.format_run_table(tables.run_table(group))
-    table = table.drop(columns=['model']).rename(columns=_SHORT_HEADINGS)
-    empty = [
-      column
-      for column in table.columns
-      if (table[column] == tables.MISSING).all()
-    ]
-    text = document.to_text(table.drop(columns=empty))
-    parts.append(f'{title}\n{text}')
-    if any(run.has_simulation_figures for run in group):
-      parts.append(f'{tables.SIMULATION_MARK} {sections.SIMULATION_NOTE}')
-  parts += [f'{run.name}: {note}' for run in runs for note in run.notes]
-  parts += [f'left out: {name}: {reason}' for name, reason in left_out]
-  return '\n\n'.join(parts)
 
 
 if __name__ == '__main__':

@@ -38,11 +38,8 @@ CLIENT_METRICS = (
 
 UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
 
-# ||E[Δx_i]||, the norm of the mean of repeated local runs; may be absent.
-EXPECTED_NORM = 'expected_norm'
-
 # The `client_id` of the row that holds the averaged update, where one is there.
-MEAN_UPDATE_ID = 'mean'
+_MEAN_UPDATE_ID = 'mean'
 
 # What `constants.json` holds, where somebody estimated it: L, G, σ_l, σ_g and
 # f(x⁰) − f*.
@@ -177,10 +174,10 @@ def read_privacy(
   return privacy
 
 
-def read_updates(
-  directory: pathlib.Path, notes: list[str]
-) -> dict[int, pd.DataFrame]:
-  updates = {}
+def read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  """All recorded rounds in one table: `t`, `UPDATE_COLUMNS` and `is_mean`."""
+  columns = (*UPDATE_COLUMNS, 'expected_norm')
+  tables = []
   for path in sorted(directory.glob('*.csv')):
     match = _UPDATE_FILE.fullmatch(path.name)
     if match is None:
@@ -188,9 +185,7 @@ def read_updates(
       continue
     file_notes: list[str] = []
     try:
-      table = _read_csv(
-        path, file_notes, ('update_norm', 'angle_degrees', EXPECTED_NORM)
-      )
+      table = _read_csv(path, file_notes, columns[1:])
       absent = [column for column in UPDATE_COLUMNS if column not in table]
       if absent:
         raise NotARunError(f'{path.name} has no column `{absent[0]}`')
@@ -198,8 +193,16 @@ def read_updates(
       notes.append(f'updates/{error}: left out')
       continue
     notes.extend(f'updates/{note}' for note in file_notes)
-    updates[int(match.group(1))] = table
-  return updates
+    table = table.reindex(columns=columns)
+    table.insert(0, 't', int(match.group(1)))
+    tables.append(table)
+  found = pd.DataFrame(columns=['t', *columns])
+  if tables:
+    found = pd.concat(tables, ignore_index=True)
+  # ||E[Δx_i]|| takes repeated local runs, and may be absent.
+  found['expected_norm'] = found['expected_norm'].astype(float)
+  found['is_mean'] = (found['client_id'] == _MEAN_UPDATE_ID).astype(bool)
+  return found
 
 
 def read_constants(

@@ -90,6 +90,15 @@ def new_figure(
   return drawing, [list(row) for row in grid]
 
 
+def add_legend(drawing: figure.Figure, **settings) -> None:
+  """One legend for all panels, each label once, in the order of drawing."""
+  shown = {}
+  for ax in drawing.axes:
+    for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+      shown.setdefault(label, handle)
+  drawing.legend(shown.values(), shown.keys(), **settings)
+
+
 def file_part(text: str) -> str:
   """Text as a part of a file name."""
   return '_'.join(re.findall('[a-z0-9]+', text.lower()))

@@ -5,98 +5,71 @@ and not by its pixels.
 """
 
 import math
-from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib import axes, figure, lines
+from matplotlib import axes, figure
 
-from analysis import paper, results, run_files, style
+from analysis import frame, style
 
 _ANGLE_LABEL = 'Angle to the last global update (degrees)'
-_COLUMNS = (
-  'row',
-  'column',
-  't',
-  'client_id',
-  'update_norm',
-  'angle_degrees',
-  'is_mean',
-  'threshold',
-)
 
 
-def updates_by_round(
-  runs: Sequence[results.Run], groups: Sequence[Sequence[results.Run]]
-) -> pd.DataFrame:
+def updates_by_round(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
   """Norm and angle of each update: a row for each run, a column for each round.
 
   Source: the figures of the appendix, IID above non-IID.
 
   Args:
-    runs: The runs to show, in the order of the rows.
-    groups: Groups of comparable runs, in which a threshold is looked up for
-      runs that do not clip.
+    frames: Where the updates are.
+    runs: The rows of the runs to show, in the order of the rows.
 
   Returns:
-    Columns row, column (the panel), t, client_id, update_norm, angle_degrees
-    (NaN in round 0), is_mean (whether this is the averaged update), threshold
-    (c, NaN where there is none).
+    The columns of `Frames.updates`, with row and column (the panel) and
+    clipping_norm (c, that of the runs beside it where the run does not clip;
+    NaN where there is none).
   """
-  labels = ['IID' if run.is_iid else 'Non-IID' for run in runs]
-  rows = [
-    label if labels.count(label) == 1 else run.name
-    for run, label in zip(runs, labels, strict=True)
-  ]
-  frames = [
-    _panel(run, groups, t, row, f't = {t}')
-    for run, row in zip(runs, rows, strict=True)
-    for t in sorted(run.updates)
-  ]
-  return _concatenated(frames)
+  labels = runs['algorithm_name'] + ', ' + runs['split']
+  labels = labels.where(~labels.duplicated(keep=False), runs.index)
+  data = _of_runs(frames, runs, labels)
+  return data.assign(column='t = ' + data['t'].astype(str))
 
 
 def updates_by_model(
-  runs: Sequence[results.Run], groups: Sequence[Sequence[results.Run]], t: int
+  frames: frame.Frames, runs: pd.DataFrame, t: int
 ) -> pd.DataFrame:
   """Norm and angle of each update at one round: a row a model.
 
   Source: Figs. 1 and 2, IID beside non-IID.
 
   Args:
-    runs: The runs to show, in the order of the rows and columns.
-    groups: As in `updates_by_round`.
+    frames: Where the updates are.
+    runs: The rows of the runs to show.
     t: The round, 0 being the first.
 
   Returns:
     The columns of `updates_by_round`. Runs without the round are left out.
   """
-  frames = []
-  places: set[tuple[str, str]] = set()
-  for run in runs:
-    if t not in run.updates:
-      continue
-    place = (paper.model_name(run), 'IID' if run.is_iid else 'Non-IID')
-    if place in places:
-      place = (f'{place[0]} ({run.name})', place[1])
-    places.add(place)
-    frames.append(_panel(run, groups, t, *place))
-  return _concatenated(frames)
+  places = runs[['model_name', 'split']]
+  again = places.duplicated()
+  names = runs['model_name'].where(~again, runs['model_name'] + ' (other)')
+  data = _of_runs(frames, runs, names).query('t == @t')
+  return data.assign(column=data['run'].map(runs['split']))
 
 
 def draw_updates(
-  data: pd.DataFrame, title: str, compared: pd.DataFrame | None = None
+  data: pd.DataFrame, title: str, same_norms: Literal['row', 'column']
 ) -> figure.Figure:
   """Draws the panels of `updates_by_round` or `updates_by_model`.
 
-  Every panel has the same scales. In round 0 there is no last update: the dots
+  All panels have the same angles. In round 0 there is no last update: the dots
   stand side by side in the order of the clients.
 
   Args:
     data: What to draw, not empty.
     title: What stands above the panels.
-    compared: What sets the scales, where several figures are to have the same:
-      the data of all of them. By default `data`.
+    same_norms: Which panels have one scale of norms, to be compared.
 
   Returns:
     The figure. A panel without data says so.
@@ -104,22 +77,26 @@ def draw_updates(
   rows = list(dict.fromkeys(data['row']))
   columns = list(dict.fromkeys(data.sort_values('t', kind='stable')['column']))
   # The paper has IID on the left.
-  columns.sort(key=lambda column: column == 'Non-IID')
-  width = {1: 4.8, 2: 3.6, 3: 3.0}.get(len(columns), 2.35)
+  columns.sort(key=lambda column: column == 'non-IID')
+  width = {1: 4.8, 2: 3.6, 3: 3.0}.get(len(columns), 2.5)
   with style.styled():
     drawing, grid = style.new_figure(
-      len(rows), len(columns), width, 2.5 + 0.5 / len(rows)
+      *(len(rows), len(columns), width, 2.4 + 0.5 / len(rows)),
+      share_scales=False,
     )
-    scale = data if compared is None else compared
-    limits = _angle_limits(scale['angle_degrees'])
-    top = _largest(pd.concat([scale['update_norm'], scale['threshold']]))
+    limits = _angle_limits(data['angle_degrees'])
     for row, axes_row in zip(rows, grid, strict=True):
       for column, ax in zip(columns, axes_row, strict=True):
         panel = data[(data['row'] == row) & (data['column'] == column)]
         _draw_panel(ax, panel, limits)
-        ax.set_title(f'{row}, {column}')
+        ax.set_title(f'{row}, {column}', fontsize=8.5)
         ax.set_xlim(*limits)
-        ax.set_ylim(0.0, 1.08 * top)
+        same = data[
+          data[same_norms] == (row if same_norms == 'row' else column)
+        ]
+        ax.set_ylim(
+          0.0, 1.08 * _largest(same[['update_norm', 'clipping_norm']].stack())
+        )
       axes_row[0].set_ylabel('Update norm ‖Δx$_i$‖$_2$')
     # The legend stands beside the title where there is room, else below the
     # panels, where it would cover a label of the whole figure.
@@ -131,8 +108,8 @@ def draw_updates(
         ax.set_xlabel(_ANGLE_LABEL)
     place = 'upper right' if has_room else 'lower center'
     drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
-    drawing.legend(
-      handles=_legend(data),
+    style.add_legend(
+      drawing,
       loc=f'outside {place}',
       ncols=3,
       handletextpad=0.4,
@@ -141,48 +118,15 @@ def draw_updates(
   return drawing
 
 
-def find_threshold(
-  run: results.Run, groups: Sequence[Sequence[results.Run]]
-) -> float:
-  """The run's c, or the one c with which all others of its setting clip.
-
-  NaN where there is none, and for a run that clips models.
-  """
-  if run.clips_models:
-    return math.nan
-  if run.clipping_norm is not None:
-    return float(run.clipping_norm)
-  group = next((group for group in groups if run in group), [run])
-  norms = {other.clipping_norm for other in group} - {None}
-  return float(norms.pop()) if len(norms) == 1 else math.nan
-
-
-def _panel(
-  run: results.Run,
-  groups: Sequence[Sequence[results.Run]],
-  t: int,
-  row: str,
-  column: str,
+def _of_runs(
+  frames: frame.Frames, runs: pd.DataFrame, rows: pd.Series
 ) -> pd.DataFrame:
-  table = run.updates[t]
-  return pd.DataFrame(
-    {
-      'row': row,
-      'column': column,
-      't': t,
-      'client_id': table['client_id'],
-      'update_norm': table['update_norm'],
-      'angle_degrees': table['angle_degrees'],
-      'is_mean': table['client_id'] == run_files.MEAN_UPDATE_ID,
-      'threshold': find_threshold(run, groups),
-    }
+  """The updates of runs in their order, each with its row of panels."""
+  data = frames.updates[frames.updates['run'].isin(runs.index)]
+  data = data.sort_values('run', key=runs.index.get_indexer, kind='stable')
+  return data.assign(
+    row=data['run'].map(rows), clipping_norm=data['run'].map(runs['shown_norm'])
   )
-
-
-def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  if not frames:
-    return pd.DataFrame(columns=list(_COLUMNS))
-  return pd.concat(frames, ignore_index=True)
 
 
 def _draw_panel(
@@ -191,6 +135,7 @@ def _draw_panel(
   middle = 0.5 * (limits[0] + limits[1])
   if panel.empty:
     ax.text(0.5, 0.5, 'not recorded', transform=ax.transAxes, ha='center')
+    ax.set_axis_off()
     return
   clients, mean = panel[~panel['is_mean']], panel[panel['is_mean']]
   angles = clients['angle_degrees'].to_numpy(float)
@@ -209,11 +154,16 @@ def _draw_panel(
     markeredgewidth=0.0,
     alpha=0.6,
     color=style.BLUE,
+    label='one client',
   )
-  threshold = float(panel['threshold'].iloc[0])
-  if math.isfinite(threshold):
+  clipping_norm = float(panel['clipping_norm'].iloc[0])
+  if math.isfinite(clipping_norm):
     ax.axhline(
-      threshold, color=style.VERMILION, linestyle=style.DASHES[1], linewidth=1.3
+      clipping_norm,
+      color=style.VERMILION,
+      linestyle=style.DASHES[1],
+      linewidth=1.3,
+      label='threshold c',
     )
   if len(mean):
     angle = float(mean['angle_degrees'].iloc[0])
@@ -224,37 +174,11 @@ def _draw_panel(
       marker='o',
       markersize=6.5,
       color=style.BLACK,
+      label='average',
       # Whole at 0 and 180 degrees too.
       clip_on=False,
       zorder=3,
     )
-
-
-def _legend(data: pd.DataFrame) -> list[lines.Line2D]:
-  dot = {'linestyle': '', 'marker': 'o'}
-  handles = [
-    lines.Line2D(
-      [], [], color=style.BLUE, markersize=4.5, label='one client', **dot
-    )
-  ]
-  if data['is_mean'].any():
-    handles.append(
-      lines.Line2D(
-        [], [], color=style.BLACK, markersize=6.5, label='average', **dot
-      )
-    )
-  if data['threshold'].notna().any():
-    handles.append(
-      lines.Line2D(
-        [],
-        [],
-        color=style.VERMILION,
-        linestyle=style.DASHES[1],
-        linewidth=1.3,
-        label='threshold c',
-      )
-    )
-  return handles
 
 
 def _angle_limits(angles: pd.Series) -> tuple[float, float]:

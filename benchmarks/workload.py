@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from tasks import digits
+from tasks.datasets import digits
 
 
 @dataclasses.dataclass(frozen=True)

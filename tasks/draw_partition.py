@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from tasks import data_flags, partition_config, partition_figure, registry
+from tasks import data_flags, registry
+from tasks.partitions import partition_config, partition_figure
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)

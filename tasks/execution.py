@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tasks.run_folder import RunFolder
-from tff_clipping import runtime
-from tff_clipping.runtime import shards
+from tasks.settings import at_least, check_settings, one_of, setting
 
 RUNTIMES = ('in_process', 'ray')
 
@@ -23,32 +22,36 @@ RUNTIMES = ('in_process', 'ray')
 class Execution:
   """How the rounds of a run are computed; each is a flag of `tasks.train`.
 
-  Attributes:
-    runtime: 'in_process' or 'ray'.
-    ray_address: 'host:port' of the head of a cluster; `None` for this machine.
-    num_workers: The number of Ray's worker processes; `None` for as many as
-      there is room for.
-    threads_per_worker: The clients that work at the same time in each.
-    num_shards: The number of parts in which the clients are added up; `None`
-      for what the run has, or for a new one 1 in this process and the number of
-      workers on a cluster.
+  Raises:
+    TypeError: If one is of the wrong kind.
+    ValueError: If one is out of range or does not fit the runtime.
   """
 
-  runtime: str = 'in_process'
-  ray_address: str | None = None
-  num_workers: int | None = None
-  threads_per_worker: int = 1
-  num_shards: int | None = None
+  runtime: str = setting(
+    'in_process, or ray for several; docs/cluster.md.',
+    'in_process',
+    check=one_of(*RUNTIMES),
+  )
+  ray_address: str | None = setting(
+    "The 'host:port' of a running Ray cluster's head; else one is started on "
+    'this machine.',
+    None,
+  )
+  num_workers: int | None = setting(
+    "Ray's worker processes; else one for each CPU.", None, check=at_least(1)
+  )
+  threads_per_worker: int = setting(
+    'Clients at a time in each worker.', 1, check=at_least(1)
+  )
+  num_shards: int | None = setting(
+    'The parts in which clients are added up, which decides about the last '
+    'bits; else 1, or the number of workers. A run keeps it.',
+    None,
+    check=at_least(1),
+  )
 
   def __post_init__(self):
-    if self.runtime not in RUNTIMES:
-      raise ValueError(
-        f'`runtime` must be one of {", ".join(RUNTIMES)}, found '
-        f'{self.runtime!r}.'
-      )
-    for name in ('num_workers', 'threads_per_worker', 'num_shards'):
-      if getattr(self, name) is not None:
-        shards.check_count(name, getattr(self, name))
+    check_settings(self)
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
       if (
@@ -79,6 +82,9 @@ class Execution:
       ModuleNotFoundError: If Ray is needed and not installed.
       ClusterError: If the cluster cannot be used.
     """
+    # TensorFlow takes seconds to import: wrong flags are found before that.
+    from tff_clipping import runtime
+
     num_shards = self._num_shards(folder)
     if self.runtime == 'in_process':
       num_shards = num_shards or 1

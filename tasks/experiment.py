@@ -1,136 +1,148 @@
 """What a training run is asked to do, checked before anything is built."""
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
+from tasks import registry
+from tasks.experiment_table import ALGORITHMS
+from tasks.partitions import partition_config
+from tasks.settings import at_least, check_settings, one_of, positive, setting
 from tff_clipping.privacy import arguments
 
-ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg', 'model_clipping_fed_avg')
+# The names of `keras_models.MODELS`, which takes seconds to import.
+MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
 PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ExperimentConfig:
-  """The settings of a run; each is a flag of `tasks.train`.
+  """The settings of a run; each is a flag of `tasks.train`, with its help here.
 
-  Attributes:
-    task: The name of the data set.
-    partition: The name of the split over clients.
-    model: The name of the model.
-    algorithm: 'fed_avg' (Alg. 1), 'ce_fed_avg' (clips updates), 'dp_fed_avg'
-      (clips updates and adds noise) or 'model_clipping_fed_avg' (clips models).
-    num_clients: N; `None` for as many as a natural partition has.
-    examples_per_client: The number of examples of each client; `None` for as
-      many as there are without overlap.
-    dirichlet_alpha: The concentration of the 'dirichlet' partition.
-    shards_per_client: The number of shards of the 'shards' partition.
-    clients_per_round: P: the cohort, or its expected size under Poisson
-      sampling.
-    num_rounds: T.
-    local_steps: Q.
-    batch_size: The number of examples in each local step.
-    client_learning_rate: eta_l.
-    server_learning_rate: eta_g.
-    server_optimizer: What applies the aggregate; 'sgd' is the paper's step.
-    clipping_norm: c; `None` for 'fed_avg'. A threshold on the norm of updates,
-      or of whole models for 'model_clipping_fed_avg'.
-    sampling: How cohorts are drawn.
-    min_separation: The rounds between two participations, for 'round_robin'.
-    target_epsilon: The budget; sets the noise. `None` if the noise is given.
-    target_delta: The delta of the budget.
-    noise_multiplier: sigma / c on the sum; `None` if the budget is given.
-    accountant: 'rdp' or 'pld'.
-    seed: The seed of the split and of the clients' shuffling.
-    model_seed: The seed of the initial model.
-    sampling_seed: The seed of the cohorts. `None` is 0, and in a private run
-      fresh entropy, since sampling hides nobody from who knows its seed; the
-      run keeps it (`RunFolder.with_sampling_seed`).
-    noise_seed: Makes the noise repeatable, which is for tests alone; `None` for
-      fresh entropy.
-    rounds_per_evaluation: Evaluate each so many rounds.
-    test_examples: Evaluate on so many examples of the test set, evenly spaced
-      in it; `None` for all.
-    rounds_per_checkpoint: Save each so many rounds.
-    update_rounds: The rounds t, from 0, whose updates are written in full.
-    estimate_repeats: The number of repeated local runs in these rounds, from
-      which the norms of the clients' expected updates are estimated; 0 for
-      none.
-    simulation_diagnostics: Whether a private run measures its clients' exact
-      updates as well. They are no part of the guarantee.
+  A `None` is 'not given'.
+
+  Raises:
+    TypeError: If a setting is of the wrong kind.
+    ValueError: If it is out of range or does not fit another.
   """
 
-  task: str
-  partition: str
-  model: str
-  algorithm: str
-  clients_per_round: int
-  num_rounds: int
-  local_steps: int
-  batch_size: int
-  client_learning_rate: float
-  num_clients: int | None = None
-  examples_per_client: int | None = None
-  dirichlet_alpha: float = 0.5
-  shards_per_client: int = 2
-  server_learning_rate: float = 1.0
-  server_optimizer: str = 'sgd'
-  clipping_norm: float | None = None
-  sampling: str = 'fixed_size'
-  min_separation: int = 1
-  target_epsilon: float | None = None
-  target_delta: float | None = None
-  noise_multiplier: float | None = None
-  accountant: str = 'rdp'
-  seed: int = 0
-  model_seed: int = 0
-  sampling_seed: int | None = None
-  noise_seed: int | None = None
-  rounds_per_evaluation: int = 1
-  test_examples: int | None = None
-  rounds_per_checkpoint: int = 10
-  update_rounds: tuple[int, ...] = ()
-  estimate_repeats: int = 0
-  simulation_diagnostics: bool = False
+  task: str = setting(
+    'The data set; see docs/data.md.', check=one_of(*registry.TASKS)
+  )
+  partition: str = setting(
+    'The split over clients: iid, class_balanced, label_skew (the paper), '
+    'dirichlet, shards or natural.'
+  )
+  model: str = setting(f'{", ".join(MODELS)}.', check=one_of(*MODELS))
+  algorithm: str = setting(
+    'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (and adds noise) '
+    'or model_clipping_fed_avg (clips models).',
+    check=one_of(*ALGORITHMS),
+  )
+  clients_per_round: int = setting(
+    'P, the size of a cohort; the expected size for --sampling=poisson.',
+    check=at_least(1),
+  )
+  num_rounds: int = setting('T.', check=at_least(1))
+  local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
+  batch_size: int = setting('Examples in a local step.', check=at_least(1))
+  client_learning_rate: float = setting('eta_l.', check=positive)
+  num_clients: int | None = setting(
+    'N; else as many as a natural partition has.', None, check=at_least(1)
+  )
+  examples_per_client: int | None = setting(
+    "A client's examples; else as many as there are without overlap.",
+    None,
+    check=at_least(1),
+  )
+  dirichlet_alpha: float = setting(
+    'The concentration of --partition=dirichlet.', 0.5, check=positive
+  )
+  shards_per_client: int = setting(
+    'For --partition=shards.', 2, check=at_least(1)
+  )
+  server_learning_rate: float = setting('eta_g.', 1.0, check=positive)
+  server_optimizer: str = setting(
+    "What applies the aggregate: sgd (the paper's step), momentum, adam, yogi "
+    'or adagrad.',
+    'sgd',
+    check=one_of(*SERVER_OPTIMIZERS),
+  )
+  clipping_norm: float | None = setting(
+    'c, the threshold on the norms of updates, or of whole models for '
+    'model_clipping_fed_avg.',
+    None,
+    check=positive,
+  )
+  sampling: str = setting(
+    'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
+    "poisson, fixed_size or paper (the paper's accounting).",
+    'fixed_size',
+  )
+  min_separation: int = setting(
+    'Rounds between two participations, for --sampling=round_robin.',
+    1,
+    check=at_least(1),
+  )
+  target_epsilon: float | None = setting(
+    'The budget, which sets the noise.', None, check=positive
+  )
+  target_delta: float | None = setting("The budget's delta.", None)
+  noise_multiplier: float | None = setting(
+    'Noise on the sum over c, in place of --target_epsilon.',
+    None,
+    check=positive,
+  )
+  accountant: str = setting('rdp or pld.', 'rdp', check=one_of(*ACCOUNTANTS))
+  seed: int = setting(
+    'For the split and local shuffling.', 0, check=at_least(0)
+  )
+  model_seed: int = setting('For the initial model.', 0, check=at_least(0))
+  # Sampling hides nobody from those who know its seed. The run keeps what it
+  # draws: `RunFolder.with_sampling_seed`.
+  sampling_seed: int | None = setting(
+    'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
+    'config.json keeps.',
+    None,
+    check=at_least(0),
+  )
+  noise_seed: int | None = setting(
+    'Repeatable noise, for tests alone; else fresh entropy.',
+    None,
+    check=at_least(0),
+  )
+  rounds_per_evaluation: int = setting(
+    'Evaluate how often.', 1, check=at_least(1)
+  )
+  test_examples: int | None = setting(
+    'Evaluate on so many test examples, evenly spaced; all by default.',
+    None,
+    check=at_least(1),
+  )
+  rounds_per_checkpoint: int = setting('Save how often.', 10, check=at_least(1))
+  update_rounds: tuple[int, ...] = setting(
+    'The rounds t, from 0, whose updates are written to updates/.',
+    (),
+    check=at_least(0),
+  )
+  estimate_repeats: int = setting(
+    'Repeat the local work of --update_rounds so often, to estimate the norms '
+    'of expected updates (alpha~ of Theorem 1); 0 not to.',
+    0,
+    check=at_least(0),
+  )
+  simulation_diagnostics: bool = setting(
+    "Measure the clients' exact updates in a private run too. Not private.",
+    False,
+  )
 
   def __post_init__(self):
-    for name in (
-      'clients_per_round',
-      'num_rounds',
-      'local_steps',
-      'batch_size',
-      'shards_per_client',
-      'min_separation',
-      'rounds_per_evaluation',
-      'rounds_per_checkpoint',
-    ):
-      _check_integer(name, getattr(self, name), at_least=1)
-    for name in ('num_clients', 'examples_per_client', 'test_examples'):
-      if getattr(self, name) is not None:
-        _check_integer(name, getattr(self, name), at_least=1)
     if self.sampling_seed is None and not self.is_private:
       object.__setattr__(self, 'sampling_seed', 0)
-    for name in ('seed', 'model_seed'):
-      _check_integer(name, getattr(self, name), at_least=0)
-    for name in ('sampling_seed', 'noise_seed'):
-      if getattr(self, name) is not None:
-        _check_integer(name, getattr(self, name), at_least=0)
-    for t in self.update_rounds:
-      _check_integer('update_rounds', t, at_least=0)
-    for name in (
-      'client_learning_rate',
-      'server_learning_rate',
-      'dirichlet_alpha',
-    ):
-      _check_positive(name, getattr(self, name))
-    _check_choice('algorithm', self.algorithm, ALGORITHMS)
-    _check_choice('server_optimizer', self.server_optimizer, SERVER_OPTIMIZERS)
-    _check_choice('accountant', self.accountant, ACCOUNTANTS)
+    check_settings(self)
     if (
       self.num_clients is not None and self.clients_per_round > self.num_clients
     ):
@@ -138,6 +150,7 @@ class ExperimentConfig:
         f'`clients_per_round` must be at most the {self.num_clients} clients '
         f'that there are, found {self.clients_per_round}.'
       )
+    self.partition_config()  # Raises for one that cannot be.
     self._check_clipping()
     self._check_privacy()
     self._check_estimates()
@@ -172,6 +185,17 @@ class ExperimentConfig:
     }
     return tuple(reason for reason, applies in reasons.items() if applies)
 
+  def partition_config(self) -> partition_config.PartitionConfig:
+    """Returns how the training examples are split over the clients."""
+    return partition_config.PartitionConfig(
+      name=self.partition,
+      num_clients=self.num_clients,
+      examples_per_client=self.examples_per_client,
+      dirichlet_alpha=self.dirichlet_alpha,
+      shards_per_client=self.shards_per_client,
+      seed=self.seed,
+    )
+
   def to_json(self) -> dict[str, Any]:
     """Returns the settings as they are saved in config.json."""
     settings = dataclasses.asdict(self)
@@ -197,26 +221,23 @@ class ExperimentConfig:
           '`clipping_norm` must not be given for fed_avg, which does not clip, '
           f'found {self.clipping_norm}; ce_fed_avg does.'
         )
-      return
-    if self.clipping_norm is None:
+    elif self.clipping_norm is None:
       raise ValueError(
         f'`clipping_norm` must be given for {self.algorithm}, or taken from a '
         'run of fed_avg by `clipping_norm_from`.'
       )
-    _check_positive('clipping_norm', self.clipping_norm)
 
   def _check_privacy(self) -> None:
-    budget = ('target_epsilon', 'target_delta', 'noise_multiplier')
+    samplings = PRIVATE_SAMPLINGS if self.is_private else SAMPLINGS
+    one_of(*samplings)('sampling', self.sampling)
     if not self.is_private:
-      for name in budget:
+      for name in ('target_epsilon', 'target_delta', 'noise_multiplier'):
         if getattr(self, name) is not None:
           raise ValueError(
             f'`{name}` must not be given for {self.algorithm}, which adds no '
             f'noise, found {getattr(self, name)}; dp_fed_avg does.'
           )
-      _check_choice('sampling', self.sampling, SAMPLINGS)
       return
-    _check_choice('sampling', self.sampling, PRIVATE_SAMPLINGS)
     if self.target_delta is None:
       raise ValueError('`target_delta` must be given for dp_fed_avg.')
     arguments.check_target_delta(self.target_delta)
@@ -232,7 +253,6 @@ class ExperimentConfig:
       arguments.check_noise_multiplier(self.noise_multiplier)
 
   def _check_estimates(self) -> None:
-    _check_integer('estimate_repeats', self.estimate_repeats, at_least=0)
     if self.estimate_repeats == 0:
       return
     if self.estimate_repeats == 1:
@@ -250,24 +270,3 @@ class ExperimentConfig:
         "`simulation_diagnostics`: it measures the clients' exact updates; "
         f'found {self.estimate_repeats} without.'
       )
-
-
-def _check_integer(name: str, value, *, at_least: int) -> None:
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-  if value < at_least:
-    raise ValueError(f'`{name}` must be at least {at_least}, found {value}.')
-
-
-def _check_positive(name: str, value) -> None:
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'`{name}` must be a number, found {value!r}.')
-  if not (value > 0 and math.isfinite(value)):
-    raise ValueError(f'`{name}` must be positive and finite, found {value}.')
-
-
-def _check_choice(name: str, value, choices: tuple[str, ...]) -> None:
-  if value not in choices:
-    raise ValueError(
-      f'`{name}` must be one of {", ".join(choices)}, found {value!r}.'
-    )

@@ -7,37 +7,19 @@ import re
 from collections.abc import Sequence
 
 from absl import flags
-from absl.testing import flagsaver
 
-from tasks import data_flags, train
+from tasks import data_flags, execution, registry, run_queue, train_flags
 from tasks.experiment import ExperimentConfig
+from tasks.flags_of_settings import read_flags
+from tasks.run_queue import QueuedRun
 
 _LINE = re.compile(r'--(?P<name>\w+)(=(?P<values>.*))?')
 # Their values have commas themselves.
-_LISTS = ('update_rounds',)
-# The sweep decides these.
-_NOT_IN_A_GRID = ('output_dir', 'resume')
+_LISTS = ('update_rounds', 'variants')
 
 
 class GridError(ValueError):
   """A grid file cannot be used; the message names its line."""
-
-
-@dataclasses.dataclass(frozen=True)
-class GridRun:
-  """One run of a grid.
-
-  Attributes:
-    name: The values that tell it from the others; its folder's name.
-    values: The same, by flag.
-    flags: All flags of `tasks.train` but the folder.
-    config: What they describe.
-  """
-
-  name: str
-  values: dict[str, str]
-  flags: tuple[str, ...]
-  config: ExperimentConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +34,9 @@ class _Line:
     return f'--{self.name}' if value is None else f'--{self.name}={value}'
 
 
-def read_grid(path: str, *, common_flags: Sequence[str] = ()) -> list[GridRun]:
+def read_grid(
+  path: str, *, common_flags: Sequence[str] = ()
+) -> list[QueuedRun]:
   """Returns the runs of a grid file, the last line's values changing fastest.
 
   Each line is a flag of `tasks.train`, with one value or several with commas
@@ -70,6 +54,7 @@ def read_grid(path: str, *, common_flags: Sequence[str] = ()) -> list[GridRun]:
   lines = _read_lines(path)
   swept = [line for line in lines if len(line.values) > 1]
   runs = []
+  seen = set()
   for combination in itertools.product(*(line.values for line in lines)):
     chosen = dict(zip(lines, combination, strict=True))
     values = {line.name: _short(line.name, chosen[line]) for line in swept}
@@ -79,21 +64,30 @@ def read_grid(path: str, *, common_flags: Sequence[str] = ()) -> list[GridRun]:
       *(line.flag(value) for line, value in chosen.items()),
     )
     try:
-      config = _parse(arguments)
+      with train_flags.parsed([*arguments, '--output_dir=.']):
+        _check(train_flags.config_from_flags(), seen)
     except (ValueError, TypeError, OSError, flags.Error) as e:
       raise GridError(f'{path}{_where(lines, str(e))}: {e}') from e
-    runs.append(GridRun(name, values, arguments, config))
+    runs.append(QueuedRun(name, values, arguments))
   return runs
 
 
-def train_flags() -> list[str]:
-  """Returns the flags of `tasks.train` that a grid may hold."""
-  return [
-    flag.name
-    for module in (train, data_flags)
-    for flag in flags.FLAGS.get_flags_for_module(module)
-    if flag.name not in _NOT_IN_A_GRID
-  ]
+def _check(config: ExperimentConfig, seen: set) -> None:
+  """Raises for what a run would find only when it has begun.
+
+  Args:
+    config: The run.
+    seen: The data that were read before; those of this run are added.
+  """
+  execution.Execution(**read_flags(execution.Execution))
+  data = (config.task, config.partition_config(), data_flags.DATA_DIR.value)
+  if data not in seen:
+    registry.create_task(
+      *data[:2],
+      data_dir=data_flags.DATA_DIR.value,
+      cache_dir=data_flags.CACHE_DIR.value,
+    )
+    seen.add(data)
 
 
 def _read_lines(path: str) -> list[_Line]:
@@ -142,7 +136,8 @@ def _read_line(number: int, content: str) -> _Line:
   if values is None:
     positive = name.removeprefix('no')
     if not any(
-      n in train_flags() and flags.FLAGS[n].boolean for n in (name, positive)
+      n in run_queue.flags_of_runs() and flags.FLAGS[n].boolean
+      for n in (name, positive)
     ):
       raise ValueError(f'--{name} must be a switch or have a value.')
     return _Line(number, name, (None,))
@@ -165,7 +160,7 @@ def _check_value(name: str, value: str) -> None:
     if not pathlib.Path(value).is_file():
       raise ValueError(f'--flagfile must be a file, found {value!r}.')
     return
-  if name not in train_flags():
+  if name not in run_queue.flags_of_runs():
     raise ValueError(f'--{name} must be a flag of tasks.train that may vary.')
   if not value:
     raise ValueError(f'--{name} must have a value.')
@@ -180,12 +175,3 @@ def _short(name: str, value: str) -> str:
   if name == 'flagfile':
     return pathlib.Path(value).stem
   return value.replace('/', '-')
-
-
-def _parse(arguments: Sequence[str]) -> ExperimentConfig:
-  """Returns what `tasks.train` would run with these flags."""
-  with flagsaver.flagsaver():
-    for name in train_flags():
-      flags.FLAGS[name].unparse()
-    flags.FLAGS(['tasks.train', *arguments, '--output_dir=.'])
-    return train.config_from_flags()

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping
 
-from tasks import (
+from tasks import task
+from tasks.datasets import (
   cifar10,
   cifar100,
   digits,
   emnist,
   federated_emnist,
   mnist,
-  partition_config,
   shakespeare,
-  task,
 )
+from tasks.partitions import partition_config
 
 TASKS: Mapping[str, Callable[..., task.Task]] = {
   'embedded_digits': digits.create_embedded_digits_task,
@@ -49,7 +49,7 @@ def create_task(
 
   Raises:
     ValueError: If there is no such task.
-    tasks.data_files.DataError: If files are missing or refused.
+    tasks.datasets.data_files.DataError: If files are missing or refused.
   """
   if name not in TASKS:
     raise ValueError(

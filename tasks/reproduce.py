@@ -1,207 +1,220 @@
-r"""Runs what docs/reproduction.md is made of, or a part of it.
+r"""Runs what docs/reproduction.md is made of, or other runs of the table.
 
-  python -m tasks.reproduce table3_mlp --seeds=0,1,2 --data_dir=DIR
+  python -m tasks.reproduce --data_dir=DIR
+  python -m tasks.reproduce --rows=table3_alexnet_mnist_noniid \
+      --scales=reduced --seeds=0,1 --data_dir=DIR
 
-The names are those of the flag files of tasks/flagfiles/reduced and
-tasks/flagfiles/more, or beginnings of them; without one, all are run. Each run
-gets a folder in --output_dir, named after its file and its seed; the FedAvg
-run whose norms give the threshold of another is run before it. The same
-command again skips what is finished and continues what was stopped.
+The first runs all of `REPRODUCTION`. The second runs the rows of
+`tasks/experiment_table.py` that it names (* stands for any letters) at each
+scale, with their algorithms. The run of FedAvg that gives the threshold of
+another one is run before it. Any other flag of `tasks.train` is for all runs.
 
-Exit codes: 0 all runs ended, 1 a run failed, 2 wrong flags, 130 Ctrl-C.
+Each run gets a folder in --output_dir that is named after its data, split,
+model, scale, algorithm and seed. The same command again skips what is finished
+and continues what was stopped. sweep.csv and sweep.md there hold a table.
+
+Exit codes: 0 all runs ended, 1 a run failed, 2 wrong flags, 5 a file cannot be
+written, 130 Ctrl-C, 143 SIGTERM.
 """
 
 import dataclasses
+import fnmatch
+import itertools
 import pathlib
-import re
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from absl import app, flags
+from absl import flags
 
-from tasks import data_flags
+from tasks import run_queue, train_flags
+from tasks.experiment_table import ROWS
+from tasks.named_runs import NamedRun, get_run
 
-FLAG_FILES = pathlib.Path('tasks/flagfiles')
-FOLDERS = ('reduced', 'more')
-
-# FedAvg comes first: the others take their threshold from it.
-_ALGORITHMS = (
-  'fed_avg',
-  'ce_fed_avg',
-  'dp_fed_avg',
-  'model_clipping_fed_avg',
+_ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
+_SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')
+_ALGORITHMS = flags.DEFINE_list(
+  'algorithms', [], 'The algorithms; else those that a row compares.'
 )
-# Table 4 repeats these two rows of Table 2, so FedAvg and CE-FedAvg are the
-# same runs.
-_SAME = {
-  f'table4_{model}_cifar10_iid_{algorithm}': (
-    f'table2_{model}_cifar10_iid_{algorithm}'
-  )
-  for model in ('alexnet', 'resnet18')
-  for algorithm in ('fed_avg', 'ce_fed_avg')
-}
-_CLIPPED_AS = re.compile(r'^--clipping_norm_from=.*?([^/\s]+)$', re.MULTILINE)
-# A task that takes no --data_dir.
-_WITHOUT_FILES = 'embedded_digits'
-# The run ended: finished, diverged, or its budget is spent.
-_ENDED = (0, 3, 4)
+_SEEDS = flags.DEFINE_list(
+  'seeds', [], 'The seeds of each run; else 0, or those of the reproduction.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class PlannedRun:
-  """One run: a flag file with a seed.
+class Part:
+  """Runs of several rows, scales, algorithms and seeds: every combination.
 
   Attributes:
-    flag_file: The file.
-    seed: The seed of the split, of the initial model and of the cohorts.
+    rows: Rows of the table; * stands for any letters.
+    scales: Their scales.
+    seeds: Their seeds.
+    algorithms: The algorithms; those that each row compares if there are none.
+    variants: The variants of all.
   """
 
-  flag_file: pathlib.Path
-  seed: int
-
-  @property
-  def name(self) -> str:
-    """The name of the run's folder."""
-    return f'{self.flag_file.stem}_seed{self.seed}'
-
-  def command(
-    self,
-    output_dir: pathlib.Path,
-    *,
-    data_dir: str | None = None,
-    cache_dir: str | None = None,
-  ) -> list[str]:
-    """Returns the command of the run.
-
-    Args:
-      output_dir: Where its folder is, and that of the run that it clips like.
-      data_dir: See `tasks.train`; not for the digits that need no files.
-      cache_dir: See `tasks.train`.
-    """
-    flags_of_run = [
-      f'--flagfile={self.flag_file}',
-      f'--seed={self.seed}',
-      f'--model_seed={self.seed}',
-      f'--sampling_seed={self.seed}',
-      f'--output_dir={output_dir / self.name}',
-    ]
-    source = _clipped_as(self.flag_file)
-    if source is not None:
-      flags_of_run.append(
-        f'--clipping_norm_from={output_dir / f"{source}_seed{self.seed}"}'
-      )
-    if data_dir is not None and _WITHOUT_FILES not in self.flag_file.stem:
-      flags_of_run.append(f'--data_dir={data_dir}')
-    if cache_dir is not None:
-      flags_of_run.append(f'--cache_dir={cache_dir}')
-    return [sys.executable, '-m', 'tasks.train', *flags_of_run]
+  rows: tuple[str, ...]
+  scales: tuple[str, ...]
+  seeds: tuple[int, ...] = (0,)
+  algorithms: tuple[str, ...] = ()
+  variants: tuple[str, ...] = ()
 
 
-def plan_runs(names: Sequence[str], seeds: Sequence[int]) -> list[PlannedRun]:
-  """Returns the runs of some names, FedAvg before what clips as it says.
+_MLP_ON_MNIST = ('table3_mlp_mnist_noniid',)
+_MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
 
-  A FedAvg run that one of them takes its threshold from is among them.
+REPRODUCTION = (
+  # The rows of the perceptron at the paper's scale, with other samplings and
+  # with model clipping.
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2)),
+  Part(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2)),
+  *(
+    Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), (algorithm,), (variant,))
+    for algorithm, variant in (
+      ('dp_fed_avg', 'fixed_size'),
+      ('dp_fed_avg', 'paper_sampling'),
+      ('model_clipping_fed_avg', 'half_model_norm'),
+      ('model_clipping_fed_avg', 'same_threshold'),
+    )
+  ),
+  # Natural clients, and what needs no files.
+  Part(('mlp_mnist_writers',), ('paper',), (0, 1, 2)),
+  Part(('mlp_embedded_digits',), ('demo',), (0, 1, 2)),
+  # The other rows, reduced, and the perceptron to compare them with.
+  Part(
+    ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*'), ('reduced',), (0, 1)
+  ),
+  Part(
+    (
+      'table2_resnet18_mnist_*',
+      'table2_resnet18_cifar10_*',
+      'table3_alexnet_mnist_noniid',
+      'table3_mobilenet_v2_mnist_noniid',
+      'table3_resnet18_mnist_noniid',
+      'table4_alexnet_cifar10_iid',
+      'table4_resnet18_cifar10_iid',
+      'mobilenet_v2_cifar10_iid',
+    ),
+    ('reduced',),
+  ),
+  Part(_MLPS, ('reduced', 'reduced_paper_cohort'), (0, 1, 2)),
+  Part(('table3_alexnet_mnist_noniid',), ('reduced_paper_cohort',), (0, 1)),
+  Part(('table4_alexnet_cifar10_iid',), ('reduced_paper_cohort',)),
+  # For longer.
+  Part(
+    ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*'),
+    ('reduced_100_rounds',),
+    (0, 1, 2),
+  ),
+  *(
+    Part((row,), ('reduced_100_rounds',), seeds, ('fed_avg', 'ce_fed_avg'))
+    for row, seeds in (
+      ('table3_mlp_mnist_noniid', (0, 1, 2)),
+      ('table3_alexnet_mnist_noniid', (0,)),
+      ('table3_mobilenet_v2_mnist_noniid', (0,)),
+    )
+  ),
+)
+
+
+def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
+  """Returns the runs that the flags name, and where their folders go."""
+  runs = plan_runs(_parts(), seeds=[_seed(seed) for seed in _SEEDS.value])
+  output_dir = flags.FLAGS['output_dir'].value or 'runs/reproduction'
+  return [_queued(run) for run in runs], pathlib.Path(output_dir)
+
+
+def plan_runs(
+  parts: Iterable[Part], *, seeds: Sequence[int] = ()
+) -> list[NamedRun]:
+  """Returns the runs of some parts, each after the one that gives its c.
 
   Args:
-    names: Names of flag files without .flags, or beginnings; none for all.
-    seeds: The seeds of each.
+    parts: What to run. A run of several of them is there once, and a run that
+      gives the c of one of them is there too.
+    seeds: The seeds of all; those of the parts if there are none.
 
   Raises:
-    ValueError: If a name is none of a file.
+    ValueError: If a row, a scale, an algorithm or a variant does not exist.
   """
-  files = {
-    path.stem: path
-    for folder in FOLDERS
-    for path in sorted((FLAG_FILES / folder).glob('*.flags'))
-  }
-  wanted = set()
-  for name in names or ('',):
-    # A whole name can be the beginning of another.
-    found = (
-      [name] if name in files else [s for s in files if s.startswith(name)]
-    )
-    if not found:
+  runs: dict[str, NamedRun] = {}
+  for part in parts:
+    for seed, scale, row in itertools.product(
+      seeds or part.seeds, part.scales, _rows(part.rows)
+    ):
+      for algorithm in part.algorithms or ROWS[row].algorithms:
+        run = get_run(row, scale, algorithm, seed, part.variants)
+        for needed in (run.threshold_run, run):
+          if needed is not None:
+            runs.setdefault(needed.name, needed)
+  return list(runs.values())
+
+
+def _rows(patterns: Sequence[str]) -> list[str]:
+  """The rows that patterns stand for."""
+  found = []
+  for pattern in patterns:
+    matching = fnmatch.filter(ROWS, pattern)
+    if not matching:
       raise ValueError(
-        f'A name must be a flag file of {" or ".join(FOLDERS)}, or the '
-        f'beginning of one, found {name!r}.'
+        f'`rows` must be among {", ".join(ROWS)}, found {pattern!r}.'
       )
-    wanted.update(_SAME.get(stem, stem) for stem in found)
-  wanted.update([source for s in wanted if (source := _clipped_as(files[s]))])
-  ordered = sorted(wanted, key=_position)
-  return [PlannedRun(files[stem], seed) for seed in seeds for stem in ordered]
+    found += matching
+  return found
 
 
-def _clipped_as(flag_file: pathlib.Path) -> str | None:
-  """The name of the run whose norms give the threshold, without its seed."""
-  found = _CLIPPED_AS.search(flag_file.read_text())
-  return None if found is None else _SAME.get(found[1], found[1])
-
-
-def _position(stem: str) -> tuple[str, int, str]:
-  """The row of a flag file, then the algorithm."""
-  # 'fed_avg' is part of all others' names.
-  for rank in (1, 2, 3, 0):
-    row, found, _ = stem.partition('_' + _ALGORITHMS[rank])
-    if found:
-      return row, rank, stem
-  return stem, len(_ALGORITHMS), stem
-
-
-def main(argv: Sequence[str]) -> int:
-  """Runs what the flags name; returns the exit code."""
-  output_dir = flags.FLAGS['output_dir'].value
-  try:
-    seeds = [int(seed) for seed in flags.FLAGS['seeds'].value]
-    runs = plan_runs(argv[1:], seeds)
-  except ValueError as e:
-    print(f'Error: {e}', file=sys.stderr)
-    return 2
-  failed = []
-  try:
-    for number, run in enumerate(runs, start=1):
-      print(f'[{number}/{len(runs)}] {run.name}', flush=True)
-      command = run.command(
-        pathlib.Path(output_dir),
-        data_dir=data_flags.DATA_DIR.value,
-        cache_dir=data_flags.CACHE_DIR.value,
-      )
-      if _train(command) not in _ENDED:
-        failed.append(run.name)
-  except KeyboardInterrupt:
-    print('Stopped; the same command continues.', file=sys.stderr)
-    return 130
-  if failed:
-    print(f'Failed: {", ".join(failed)}.', file=sys.stderr)
-  return 1 if failed else 0
-
-
-def _train(command: Sequence[str]) -> int:
-  """Runs `tasks.train`; returns its exit code."""
-  process = subprocess.Popen(command)
-  try:
-    return process.wait()
-  except KeyboardInterrupt:
-    # Ctrl-C has reached it too, and it writes a checkpoint.
-    process.wait()
-    raise
-
-
-def run() -> None:
-  """Parses the flags, runs `main` and exits with its code."""
-  flags.DEFINE_list('seeds', ['0'], 'The seeds of each run.')
-  flags.DEFINE_string(
-    'output_dir', 'runs/reproduction', 'Where the folders of the runs are.'
+def _queued(run: NamedRun) -> run_queue.QueuedRun:
+  """The run with the flags of this command."""
+  names = dict(
+    row=run.row.name,
+    scale=run.scale.name,
+    algorithm=run.algorithm,
+    variants=','.join(variant.name for variant in run.variants),
+    seed=str(run.seed),
   )
-  flags.adopt_module_key_flags(data_flags)
-  app.define_help_flags()
+  common = run_queue.given_flags(
+    # It reads no files.
+    but=('data_dir',) if run.row.split.task == 'embedded_digits' else ()
+  )
+  arguments = (*common, *(f'--{k}={v}' for k, v in names.items()))
+  with train_flags.parsed(arguments):
+    name = train_flags.output_dir().name
+    if run.threshold_run is None:
+      train_flags.config_from_flags()  # Raises for a wrong one.
+  return run_queue.QueuedRun(name, names, arguments)
+
+
+def _parts() -> tuple[Part, ...]:
+  """What the flags name, or all of the reproduction."""
+  for name in ('row', 'scale', 'algorithm', 'seed'):
+    if flags.FLAGS[name].present:
+      raise ValueError(f'`{name}` must be given as `{name}s` here.')
+  variants = tuple(flags.FLAGS['variants'].value)
+  if not _ROWS.value:
+    for flag in (_SCALES, _ALGORITHMS):
+      if flag.value:
+        raise ValueError(f'`{flag.name}` must be given with `rows`.')
+    if variants:
+      raise ValueError('`variants` must be given with `rows`.')
+    return REPRODUCTION
+  if not _SCALES.value:
+    raise ValueError('`scales` must be given with `rows`.')
+  return (
+    Part(
+      rows=tuple(_ROWS.value),
+      scales=tuple(_SCALES.value),
+      algorithms=tuple(_ALGORITHMS.value),
+      variants=variants,
+    ),
+  )
+
+
+def _seed(text: str) -> int:
   try:
-    argv = flags.FLAGS(sys.argv)
-  except flags.Error as e:
-    print(f'Error: {e}', file=sys.stderr)
-    sys.exit(2)
-  sys.exit(main(argv))
+    return int(text)
+  except ValueError:
+    raise ValueError(
+      f'`seeds` must be integers with commas, found {text!r}.'
+    ) from None
 
 
 if __name__ == '__main__':
-  run()
+  run_queue.run_planned(plan)

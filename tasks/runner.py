@@ -15,13 +15,7 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import (
-  evaluation,
-  keras_models,
-  partition_config,
-  registry,
-  tff_model,
-)
+from tasks import evaluation, keras_models, registry, tff_model
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder
@@ -155,14 +149,7 @@ def create_task(
   """Returns the data of a run, split over its clients; see `run`."""
   task = registry.create_task(
     config.task,
-    partition_config.PartitionConfig(
-      name=config.partition,
-      num_clients=config.num_clients,
-      examples_per_client=config.examples_per_client,
-      dirichlet_alpha=config.dirichlet_alpha,
-      shards_per_client=config.shards_per_client,
-      seed=config.seed,
-    ),
+    config.partition_config(),
     data_dir=data_dir,
     cache_dir=cache_dir,
   )
@@ -295,11 +282,6 @@ def create_model_fn(config: ExperimentConfig, task: Task, element_spec=None):
     element_spec: The specs `x` and `y` of what the model is called with; those
       of `task` if not given.
   """
-  if config.model not in keras_models.MODELS:
-    raise ValueError(
-      f'`model` must be one of {", ".join(keras_models.MODELS)}, found '
-      f'{config.model!r}.'
-    )
   build = keras_models.MODELS[config.model]
   element_spec = element_spec or task.element_spec
   return tff_model.build_model_fn(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks import partition as partition_lib
+from tasks.partitions import partition as partition_lib
 
 # TensorFlow takes seconds to import, and looking at data needs none of it.
 if TYPE_CHECKING:

@@ -2,6 +2,11 @@ r"""Trains one model with one algorithm: the binary of every experiment.
 
   python -m tasks.train --flagfile=tasks/flagfiles/demo/fed_avg.flags \
       --output_dir=runs/fed_avg
+  python -m tasks.train --row=table3_mlp_mnist_noniid --scale=paper \
+      --algorithm=fed_avg --data_dir=DIR
+
+The second is an experiment of `tasks/experiment_table.py`; any other flag
+overrides what the table says of it, and --print_settings shows what that is.
 
 A run folder holds config.json, metrics.csv, TensorBoard logs, checkpoints, and
 for private runs privacy.json and ledger.jsonl. The same command continues a run
@@ -11,7 +16,6 @@ Exit codes: 0 finished, 2 wrong flags, 3 diverged, 4 budget exhausted, 5 a file
 cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM; 1 is a failure.
 """
 
-import json
 import os
 import sys
 import traceback
@@ -19,166 +23,33 @@ from collections.abc import Sequence
 
 from absl import app, flags, logging
 
-from tasks import data_flags, experiment, run_folder
+from tasks import (
+  data_flags,
+  execution,
+  flags_of_settings,
+  run_folder,
+  train_flags,
+)
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
+flags.adopt_module_key_flags(train_flags)
 
 # TensorFlow's start-up messages are not about the user's run.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 
-_OUTPUT_DIR = flags.DEFINE_string('output_dir', None, 'The folder of the run.')
 _RESUME = flags.DEFINE_bool(
   'resume', True, 'Go on with a run of the same settings in --output_dir.'
 )
 _CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
   'checkpoints_to_keep', 2, 'How many checkpoints to keep.', lower_bound=1
 )
-_CLIPPING_NORM_FROM = flags.DEFINE_string(
-  'clipping_norm_from',
-  None,
-  'A finished run of fed_avg: c is --clipping_factor times the mean norm of '
-  'its updates.',
+_PRINT_SETTINGS = flags.DEFINE_bool(
+  'print_settings', False, 'Print every setting with its source; do not train.'
 )
-_CLIPPING_FACTOR = flags.DEFINE_float(
-  'clipping_factor', 0.5, 'See --clipping_norm_from; the paper has 0.5.'
-)
-
-# The flags that are the fields of `Execution`.
-_EXECUTION = (
-  flags.DEFINE_string(
-    'runtime', 'in_process', 'in_process, or ray for several; docs/cluster.md.'
-  ),
-  flags.DEFINE_string(
-    'ray_address',
-    None,
-    "The 'host:port' of a running Ray cluster's head; else one is started on "
-    'this machine.',
-  ),
-  flags.DEFINE_integer(
-    'num_workers', None, "Ray's worker processes; else one for each CPU."
-  ),
-  flags.DEFINE_integer(
-    'threads_per_worker', 1, 'Clients at a time in each worker.'
-  ),
-  flags.DEFINE_integer(
-    'num_shards',
-    None,
-    'The parts in which clients are added up, which decides about the last '
-    'bits; else 1, or the number of workers. A run keeps it.',
-  ),
-)
-
-# The flags that are the fields of `ExperimentConfig`.
-_SETTINGS = {
-  'task': (flags.DEFINE_string, None, 'The data set; see docs/data.md.'),
-  'partition': (
-    flags.DEFINE_string,
-    None,
-    'The split over clients: iid, class_balanced, label_skew (the paper), '
-    'dirichlet, shards or natural.',
-  ),
-  'num_clients': (flags.DEFINE_integer, None, 'N.'),
-  'examples_per_client': (flags.DEFINE_integer, None, "A client's examples."),
-  'dirichlet_alpha': (flags.DEFINE_float, 0.5, 'For --partition=dirichlet.'),
-  'shards_per_client': (flags.DEFINE_integer, 2, 'For --partition=shards.'),
-  'model': (
-    flags.DEFINE_string,
-    None,
-    'mlp, alexnet, mobilenet_v2, resnet18 or shakespeare_lstm.',
-  ),
-  'algorithm': (
-    flags.DEFINE_string,
-    None,
-    'fed_avg, ce_fed_avg (clips updates), dp_fed_avg (and adds noise) or '
-    'model_clipping_fed_avg (clips models).',
-  ),
-  'clients_per_round': (
-    flags.DEFINE_integer,
-    None,
-    'P, the size of a cohort; the expected size for --sampling=poisson.',
-  ),
-  'num_rounds': (flags.DEFINE_integer, None, 'T.'),
-  'local_steps': (flags.DEFINE_integer, None, 'Q, the SGD steps of a client.'),
-  'batch_size': (flags.DEFINE_integer, None, 'Examples in a local step.'),
-  'client_learning_rate': (flags.DEFINE_float, None, 'eta_l.'),
-  'server_learning_rate': (flags.DEFINE_float, 1.0, 'eta_g.'),
-  'server_optimizer': (
-    flags.DEFINE_string,
-    'sgd',
-    "sgd (the paper's step), momentum, adam, yogi or adagrad.",
-  ),
-  'clipping_norm': (flags.DEFINE_float, None, 'c.'),
-  'sampling': (
-    flags.DEFINE_string,
-    'fixed_size',
-    'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
-    'poisson, '
-    "fixed_size or paper (the paper's accounting).",
-  ),
-  'min_separation': (flags.DEFINE_integer, 1, 'For --sampling=round_robin.'),
-  'target_epsilon': (flags.DEFINE_float, None, 'Sets the noise.'),
-  'target_delta': (flags.DEFINE_float, None, "The budget's delta."),
-  'noise_multiplier': (
-    flags.DEFINE_float,
-    None,
-    'Noise on the sum over c, in place of --target_epsilon.',
-  ),
-  'accountant': (flags.DEFINE_string, 'rdp', 'rdp or pld.'),
-  'seed': (flags.DEFINE_integer, 0, 'For the split and local shuffling.'),
-  'model_seed': (flags.DEFINE_integer, 0, 'For the initial model.'),
-  'sampling_seed': (
-    flags.DEFINE_integer,
-    None,
-    'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
-    'config.json keeps.',
-  ),
-  'noise_seed': (
-    flags.DEFINE_integer,
-    None,
-    'Repeatable noise, for tests alone; else fresh entropy.',
-  ),
-  'rounds_per_evaluation': (flags.DEFINE_integer, 1, 'Evaluate how often.'),
-  'test_examples': (
-    flags.DEFINE_integer,
-    None,
-    'Evaluate on so many test examples, evenly spaced; all by default.',
-  ),
-  'rounds_per_checkpoint': (flags.DEFINE_integer, 10, 'Save how often.'),
-  'update_rounds': (
-    flags.DEFINE_list,
-    [],
-    'The rounds t, from 0, whose updates are written to updates/.',
-  ),
-  'estimate_repeats': (
-    flags.DEFINE_integer,
-    0,
-    'Repeat the local work of --update_rounds so often, to estimate the norms '
-    'of expected updates (alpha~ of Theorem 1); 0 not to.',
-  ),
-  'simulation_diagnostics': (
-    flags.DEFINE_bool,
-    False,
-    "Measure the clients' exact updates in a private run too. Not private.",
-  ),
-}
-_FLAGS = {
-  name: define(name, default, text)
-  for name, (define, default, text) in _SETTINGS.items()
-}
-_REQUIRED = (
-  'task',
-  'partition',
-  'model',
-  'algorithm',
-  'clients_per_round',
-  'num_rounds',
-  'local_steps',
-  'batch_size',
-  'client_learning_rate',
-)
+flags_of_settings.define_flags(execution.Execution)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -186,10 +57,16 @@ def main(argv: Sequence[str]) -> int:
   try:
     if len(argv) > 1:
       raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
-    config = config_from_flags()
-    folder = run_folder.RunFolder(_OUTPUT_DIR.value)
+    if _PRINT_SETTINGS.value:
+      print(train_flags.settings_text(), end='')
+      return 0
+    config = train_flags.config_from_flags()
+    folder = run_folder.RunFolder(train_flags.output_dir())
+    where = execution.Execution(
+      **flags_of_settings.read_flags(execution.Execution)
+    )
     # TensorFlow takes seconds to import: wrong flags are found before that.
-    from tasks import execution, runner
+    from tasks import runner
 
     result = runner.run(
       config,
@@ -198,8 +75,8 @@ def main(argv: Sequence[str]) -> int:
       data_dir=data_flags.DATA_DIR.value,
       cache_dir=data_flags.CACHE_DIR.value,
       checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
-      clipping_norm_source=_clipping_norm_source(),
-      execution=execution.Execution(**{f.name: f.value for f in _EXECUTION}),
+      clipping_norm_source=train_flags.clipping_norm_source(),
+      execution=where,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     print_error(e)
@@ -237,91 +114,6 @@ def run() -> None:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   sys.exit(main(argv))
-
-
-def config_from_flags() -> experiment.ExperimentConfig:
-  """Returns the settings that the flags describe.
-
-  Raises:
-    TypeError: If a flag is of the wrong kind.
-    ValueError: If a flag is missing, out of range or does not fit another.
-  """
-  for name in ('output_dir', *_REQUIRED):
-    if flags.FLAGS[name].value is None:
-      raise ValueError(f'`{name}` must be given.')
-  settings = {name: flag.value for name, flag in _FLAGS.items()}
-  settings['update_rounds'] = tuple(map(_integer, settings['update_rounds']))
-  if _CLIPPING_NORM_FROM.value:
-    if settings['clipping_norm'] is not None:
-      raise ValueError(
-        '`clipping_norm` and `clipping_norm_from` exclude each other, found '
-        'both.'
-      )
-    if settings['algorithm'] == 'model_clipping_fed_avg':
-      raise ValueError(
-        '`clipping_norm_from` must not be given for model_clipping_fed_avg, '
-        'whose threshold is on models and not on updates, found '
-        f'{_CLIPPING_NORM_FROM.value!r}.'
-      )
-    settings['clipping_norm'] = _clipping_norm_from(
-      _CLIPPING_NORM_FROM.value, _CLIPPING_FACTOR.value
-    )
-  return experiment.ExperimentConfig(**settings)
-
-
-def _integer(text: str) -> int:
-  try:
-    return int(text)
-  except ValueError:
-    raise ValueError(
-      f'`update_rounds` must be integers with commas, found {text!r}.'
-    ) from None
-
-
-def _clipping_norm_source() -> str:
-  """Returns where c comes from.
-
-  The paper takes it from the clients' data, and does not count its cost.
-  """
-  if not _CLIPPING_NORM_FROM.value:
-    return 'given'
-  return (
-    f'{_CLIPPING_FACTOR.value:g} times the mean norm of the updates of a run '
-    "of fed_avg: a figure of the clients' data, whose cost is not in any "
-    'epsilon'
-  )
-
-
-def _clipping_norm_from(run_dir: str, factor: float) -> float:
-  """Returns c as the paper sets it, from a run of FedAvg.
-
-  Source: Sec. 2.2: half of the mean, over clients and rounds, of the norms of
-  the updates of an unclipped run.
-  """
-  import numpy as np
-  import pandas as pd
-
-  folder = run_folder.RunFolder(run_dir)
-  if not factor > 0:
-    raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
-  try:
-    config = json.loads(folder.config.read_text())
-    metrics = pd.read_csv(folder.metrics)
-    rounds = metrics[metrics['round_num'] > 0]
-    algorithm = config['algorithm']
-    num_rounds = config['experiment']['num_rounds']
-    norms, sizes = rounds['update_norm_mean'], rounds['num_clients']
-  except (OSError, ValueError, KeyError) as e:
-    raise ValueError(
-      f'`clipping_norm_from` must be the folder of a run, found {run_dir!r}: '
-      f'{e}'
-    ) from e
-  if algorithm != 'fed_avg' or len(rounds) < num_rounds:
-    raise ValueError(
-      '`clipping_norm_from` must be a finished run of fed_avg, found '
-      f'{len(rounds)} of {num_rounds} rounds of {algorithm} in {run_dir!r}.'
-    )
-  return float(factor * np.average(norms, weights=sizes))
 
 
 def _is_explained(error: Exception) -> bool:

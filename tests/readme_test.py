@@ -51,18 +51,3 @@ def test_every_linked_file_exists():
   for link in re.findall(r'\]\(([^)#]+)\)', (_ROOT / 'README.md').read_text()):
     if not link.startswith('http'):
       assert (_ROOT / link).exists(), link
-
-
-def test_figures_of_the_papers_tables_are_those_of_the_page():
-  page = (_ROOT / 'docs' / 'reproduction.md').read_text().splitlines()
-  lines = [
-    [cell.strip() for cell in line.strip('|').split('|')]
-    for line in (_ROOT / 'README.md').read_text().splitlines()
-    if line.startswith('|') and ' ± ' in line
-  ]
-  assert len(lines) == 2
-  for setting, *figures in lines:
-    data, split = setting.split(', ')
-    row = next(r for r in page if r.startswith(f'| MLP | {data} | {split} |'))
-    shown = [f'{f} (n = 3)' if '±' in f else f for f in figures]
-    assert f'| {" | ".join(shown)} |' in row

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from analysis import advice, bound, results
+from analysis import advice, bound, frame
 from tests.analysis import run_folders
 
 PRIVACY = {
@@ -28,7 +28,9 @@ UPDATES = {
 
 
 def _group(*folders):
-  return results.read_runs(folders)[0]
+  """The frames and the rows of the runs of one setting."""
+  frames = frame.read_frames(folders)
+  return frames, frames.runs
 
 
 def test_deviation_by_hand(tmp_path):
@@ -41,9 +43,9 @@ def test_deviation_by_hand(tmp_path):
       accuracies=(0.1,) * 17,
     )
   )
-  (row,) = bound.deviation_data(group).to_dict('records')
+  (row,) = bound.deviation_data(*group).to_dict('records')
   assert row['t'] == 2
-  assert row['threshold'] == 1.0
+  assert row['clipping_norm'] == 1.0
   # ᾱ = 2/3; the averaged update is no client.
   assert row['between_clients'] == pytest.approx(1 / 3)
   assert math.isnan(row['within_clients'])
@@ -63,7 +65,7 @@ def test_expected_norms_give_the_deviation_within_clients(tmp_path):
     'a,2,60,0.5,1\n'
     'b,4,60,0.25,2\n'
   )
-  (row,) = bound.deviation_data(_group(folder)).to_dict('records')
+  (row,) = bound.deviation_data(*_group(folder)).to_dict('records')
   # α = 1/2, 1/4; α̃ = 1, 1/2; ᾱ = 3/4.
   assert row['within_clients'] == pytest.approx(0.375)
   assert row['between_clients'] == pytest.approx(0.25)
@@ -76,16 +78,16 @@ def test_rounds_with_norms_that_are_not_finite_are_left_out(tmp_path):
     algorithm='ce_fed_avg',
     updates={0: [('a', 'nan', '', 1.0)], 2: UPDATES[2]},
   )
-  assert bound.deviation_data(_group(folder))['t'].to_list() == [2]
+  assert bound.deviation_data(*_group(folder))['t'].to_list() == [2]
 
 
 def test_terms_need_the_constants(tmp_path):
   folder = run_folders.write_run(
     tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES
   )
-  assert bound.term_data(_group(folder)).empty
+  assert bound.term_data(*_group(folder)).empty
   (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
-  (row,) = bound.term_data(_group(folder)).to_dict('records')
+  (row,) = bound.term_data(*_group(folder)).to_dict('records')
   # 4 G² (1/3), and 6 η_g η_l L Q G² (1/9).
   assert row['clipping_bias'] == pytest.approx(12.0)
   assert row['clipping_variance'] == pytest.approx(6 * 0.1 * 2 * 32 * 9 / 9)
@@ -95,7 +97,7 @@ def test_terms_need_the_constants(tmp_path):
 def test_fed_avg_has_no_clipping_terms(tmp_path):
   folder = run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES)
   (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
-  (row,) = bound.term_data(_group(folder)).to_dict('records')
+  (row,) = bound.term_data(*_group(folder)).to_dict('records')
   assert row['clipping_bias'] == 0.0
   assert row['clipping_variance'] == 0.0
   # η_l² L² (Q − 1) (3 σ_l² + 2 Q σ_g²), at ᾱ = 1.
@@ -108,9 +110,11 @@ def test_constants_that_are_no_numbers_are_left_out_by_name(tmp_path):
   folder = run_folders.write_run(tmp_path / 'run')
   path = folder / 'constants.json'
   path.write_text(json.dumps(CONSTANTS | {'smoothness': 'large'}))
-  run = results.read_run(folder)
-  assert run.constants is None
-  assert run.notes == ('constants.json has no number `smoothness`: left out',)
+  run = _group(folder)[1].iloc[0]
+  assert not run['has_constants']
+  assert run['notes'] == (
+    'constants.json has no number `smoothness`: left out',
+  )
 
 
 def test_drawings_show_the_data(tmp_path):
@@ -119,7 +123,7 @@ def test_drawings_show_the_data(tmp_path):
   )
   (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
   group = _group(folder)
-  deviation = bound.deviation_data(group)
+  deviation = bound.deviation_data(*group)
   left, right = bound.draw_deviation(deviation, 'title').axes
   assert [line.get_label() for line in left.get_lines()] == [
     'DP-FedAvg: between clients'
@@ -127,12 +131,12 @@ def test_drawings_show_the_data(tmp_path):
   bias, noise = (line.get_ydata()[0] for line in right.get_lines())
   assert bias == pytest.approx(100 * deviation['bias'][0])
   assert noise == pytest.approx(100 * deviation['noise'][0])
-  terms = bound.term_data(group)
+  terms = bound.term_data(*group)
   (ax,) = bound.draw_terms(terms, 'title').axes
   drawn = {line.get_label(): line.get_ydata()[0] for line in ax.get_lines()}
   assert drawn['privacy noise'] == pytest.approx(terms['privacy_noise'][0])
-  # The variance of gradients is there, since it is not 0.
-  assert len(drawn) == 6
+  # The variances of gradients and of client sampling are not 0.
+  assert len(drawn) == 7
   # 4 (f(x⁰) − f*) / (η_g η_l Q T) = 4 * 1.5 / (0.1 * 32 * 2)
   assert drawn['f(x⁰) − f* at the start'] == pytest.approx(0.9375)
 
@@ -144,7 +148,7 @@ def test_terms_that_are_zero_but_for_rounding_are_not_drawn(tmp_path):
   (folder / 'constants.json').write_text(
     json.dumps(CONSTANTS | {'local_stddev': 1e-7})
   )
-  terms = bound.term_data(_group(folder))
+  terms = bound.term_data(*_group(folder))
   assert 0.0 < terms['sampling_noise'][0] < 1e-15
   (ax,) = bound.draw_terms(terms, 'title').axes
   labels = [line.get_label() for line in ax.get_lines()]
@@ -157,11 +161,11 @@ def test_broken_conditions_are_named(tmp_path):
     tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES
   )
   group = _group(folder)
-  assert bound.broken_conditions(group) == []
+  assert bound.broken_conditions(group[1]) == []
   (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
   # η_l = 0.1 against 1 / (4 Q L) = 1 / (4 * 32 * 2), and
   # η_g η_l = 0.1 against 1 / (16 Q L) = 1 / (16 * 32 * 2).
-  (sentence,) = bound.broken_conditions(_group(folder))
+  (sentence,) = bound.broken_conditions(_group(folder)[1])
   assert sentence.startswith('ce: ')
   assert 'η_l <= 1 / (4 Q L) (0.1 against 0.00391)' in sentence
   assert 'η_g η_l <= 1 / (16 Q L) (0.1 against 0.000977)' in sentence
@@ -173,11 +177,10 @@ def test_the_bound_is_not_of_clipped_models(tmp_path):
   )
   (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
   group = _group(folder)
-  assert group[0].clipping_norm is None
-  assert group[0].threshold == 1.0
-  assert bound.deviation_data(group).empty
-  assert bound.term_data(group).empty
-  assert bound.broken_conditions(group) == []
+  assert group[1]['clips'].to_list() == ['models']
+  assert bound.deviation_data(*group).empty
+  assert bound.term_data(*group).empty
+  assert bound.broken_conditions(group[1]) == []
 
 
 def test_no_smoothness_is_no_constant(tmp_path):
@@ -185,9 +188,9 @@ def test_no_smoothness_is_no_constant(tmp_path):
   (folder / 'constants.json').write_text(
     json.dumps(CONSTANTS | {'smoothness': 0})
   )
-  run = results.read_run(folder)
-  assert run.constants is None
-  assert run.notes == ('constants.json: `smoothness` is 0: left out',)
+  run = _group(folder)[1].iloc[0]
+  assert not run['has_constants']
+  assert run['notes'] == ('constants.json: `smoothness` is 0: left out',)
 
 
 def test_advice_costs_more_for_less_epsilon(tmp_path, monkeypatch):
@@ -198,7 +201,7 @@ def test_advice_costs_more_for_less_epsilon(tmp_path, monkeypatch):
       tmp_path / 'fed_avg', updates=updates, accuracies=(0.1,) * 101
     )
   )
-  table = advice.advise(group)
+  table = advice.advise(*group)
   assert table['epsilon'].to_list() == [1.5, 5.0]
   # N = 1920, P = 80, T = 100, δ = 1e-5, Poisson sampling, RDP.
   assert table['noise_multiplier'].to_list() == pytest.approx(
@@ -209,4 +212,4 @@ def test_advice_costs_more_for_less_epsilon(tmp_path, monkeypatch):
 
 
 def test_no_advice_without_recorded_updates(tmp_path):
-  assert advice.advise(_group(run_folders.write_run(tmp_path / 'run'))).empty
+  assert advice.advise(*_group(run_folders.write_run(tmp_path / 'run'))).empty

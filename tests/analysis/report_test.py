@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from analysis import report
+from analysis import frame, report
 from tests.analysis import run_folders
 
 UPDATES = {
@@ -31,25 +31,28 @@ def _write_runs(root):
   ]
 
 
+def _write(folders, output):
+  return report.write_report(frame.read_frames(folders), output)
+
+
 def test_report_refers_to_figures_that_are_there(tmp_path):
-  path = report.write_report(_write_runs(tmp_path), tmp_path / 'out')
+  path = _write(_write_runs(tmp_path), tmp_path / 'out')
   assert path == tmp_path / 'out' / 'report.md'
   pictures = re.findall(r'!\[[^\]]*\]\(([^)]*)\)', path.read_text())
   assert pictures == [
-    'accuracy_emnist_digits.png',
-    'updates_mlp_on_emnist_digits_fedavg.png',
-    'updates_mlp_on_emnist_digits_ce_fedavg.png',
-    'deviation_mlp_on_emnist_digits_non_iid_label_skew.png',
+    'accuracy_emnist.png',
+    'updates_mlp_on_emnist.png',
+    'deviation_mlp_on_emnist_non_iid_label_skew.png',
   ]
   for picture in pictures:
     assert (path.parent / picture).read_bytes().startswith(b'\x89PNG')
 
 
 def test_html_refers_to_nothing_outside_itself(tmp_path):
-  path = report.write_report(_write_runs(tmp_path), tmp_path / 'out')
+  path = _write(_write_runs(tmp_path), tmp_path / 'out')
   text = path.with_suffix('.html').read_text()
   sources = re.findall(r'(?:src|href)="([^"]*)"', text)
-  assert len(sources) == 4
+  assert len(sources) == 3
   assert all(s.startswith('data:image/png;base64,') for s in sources)
   assert '://' not in text
 
@@ -57,9 +60,9 @@ def test_html_refers_to_nothing_outside_itself(tmp_path):
 def test_same_runs_give_the_same_bytes(tmp_path):
   folders = _write_runs(tmp_path)
   for name in ('one', 'two'):
-    report.write_report(folders, tmp_path / name)
+    _write(folders, tmp_path / name)
   files = sorted(path.name for path in (tmp_path / 'one').iterdir())
-  assert len(files) == 6
+  assert len(files) == 5
   for file in files:
     first = (tmp_path / 'one' / file).read_bytes()
     assert first == (tmp_path / 'two' / file).read_bytes()
@@ -69,9 +72,7 @@ def test_what_is_missing_is_named(tmp_path):
   folders = _write_runs(tmp_path)
   path = folders[1] / 'metrics.csv'
   path.write_text(path.read_text()[:-5])
-  text = report.write_report(
-    [*folders, tmp_path / 'absent'], tmp_path / 'out'
-  ).read_text()
+  text = _write([*folders, tmp_path / 'absent'], tmp_path / 'out').read_text()
   assert 'ce_fed_avg: metrics.csv is cut off' in text
   assert 'ce_fed_avg: 1 of 2 rounds' in text
   assert f'{tmp_path / "absent"}: left out: no such folder' in text
@@ -82,22 +83,22 @@ def test_what_is_missing_is_named(tmp_path):
 def test_runs_of_other_seeds_are_in_other_tables_with_the_reason(tmp_path):
   folders = _write_runs(tmp_path)
   folders.append(run_folders.write_run(tmp_path / 'other', seed=7))
-  text = report.write_report(folders, tmp_path / 'out').read_text()
+  text = _write(folders, tmp_path / 'out').read_text()
   assert '- other and fed_avg: seed: 7 against 0' in text
   runs = text[text.index('## Runs') : text.index('## Accuracy by round')]
-  assert runs.count('### MLP on emnist_digits') == 2
+  assert runs.count('### MLP on EMNIST') == 2
 
 
 def test_report_of_no_run_is_refused(tmp_path):
   with pytest.raises(ValueError, match='found none .*: no such folder'):
-    report.write_report([tmp_path / 'absent'], tmp_path / 'out')
+    _write([tmp_path / 'absent'], tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
 
 def test_summary_table_has_a_line_for_each_run(tmp_path):
-  text = report.summary_table(_write_runs(tmp_path))
+  text = report.summary(frame.read_frames(_write_runs(tmp_path)))
   lines = text.splitlines()
-  assert lines[0] == 'MLP on emnist_digits, Non-IID (label skew)'
+  assert lines[0] == 'MLP on EMNIST, non-IID (label skew)'
   assert [line.split()[0] for line in lines[3:6]] == [
     'FedAvg',
     'CE-FedAvg',
@@ -120,7 +121,7 @@ def test_several_pairs_give_the_rank_correlation(tmp_path):
           metrics={'update_norm_std': 0.1 * (index + 1)},
         )
       )
-  text = report.write_report(folders, tmp_path / 'out').read_text()
+  text = _write(folders, tmp_path / 'out').read_text()
   assert 'Spearman ρ = 1.00' in text
   assert (tmp_path / 'out' / 'concentration.png').is_file()
 
@@ -134,8 +135,8 @@ def test_several_budgets_give_accuracy_by_epsilon(tmp_path):
       privacy=PRIVACY | {'epsilon': 5.0, 'actual_epsilon': 5.0},
     )
   )
-  text = report.write_report(folders, tmp_path / 'out').read_text()
-  assert '(epsilon_mlp_on_emnist_digits_non_iid_label_skew.png)' in text
+  text = _write(folders, tmp_path / 'out').read_text()
+  assert '(epsilon_mlp_on_emnist_non_iid_label_skew.png)' in text
 
 
 def test_exact_figures_of_a_private_run_are_labelled(tmp_path):
@@ -151,7 +152,7 @@ def test_exact_figures_of_a_private_run_are_labelled(tmp_path):
       metrics={'clipped_fraction': 0.75},
     ),
   ]
-  text = report.write_report(folders, tmp_path / 'out').read_text()
+  text = _write(folders, tmp_path / 'out').read_text()
   note = 'for simulation only: no part of the private release'
   assert '| 75† |' in text
   assert f"† exact figures of the clients' updates, {note}" in text
@@ -162,11 +163,8 @@ def test_exact_figures_of_a_private_run_are_labelled(tmp_path):
   ]
   labelled = [line for line in captions if 'dp_fed_avg: exact' in line]
   assert all(note in line for line in labelled)
-  # The scatter of DP-FedAvg, and the deviations, where it stands beside others.
+  # The scatter and the deviations, where it stands beside others.
   assert len(labelled) == 2
-  assert not any(
-    'exact' in line for line in captions if 'digits, CE-FedAvg' in line
-  )
 
 
 def test_a_private_run_without_diagnostics_needs_no_label(tmp_path):
@@ -180,7 +178,7 @@ def test_a_private_run_without_diagnostics_needs_no_label(tmp_path):
       'update_norm_max': '',
     },
   )
-  text = report.write_report([folder], tmp_path / 'out').read_text()
+  text = _write([folder], tmp_path / 'out').read_text()
   assert 'simulation' not in text
 
 
@@ -194,7 +192,7 @@ def test_model_clipping_stands_beside_difference_clipping(tmp_path):
       updates=UPDATES,
     )
   )
-  text = report.write_report(folders, tmp_path / 'out').read_text()
+  text = _write(folders, tmp_path / 'out').read_text()
   assert '| Model clipping |' in text
   assert '| 7.5 |' in text
   assert 'c is a threshold on the norm of whole models' in text
@@ -207,7 +205,27 @@ def test_runs_without_constants_are_named_beside_those_with(tmp_path):
     '{"smoothness": 2.0, "gradient_bound": 3.0, "local_stddev": 0.5,'
     ' "global_stddev": 0.25, "initial_gap": 1.5}'
   )
-  text = report.write_report(folders, tmp_path / 'out').read_text()
-  assert '(bound_mlp_on_emnist_digits_non_iid_label_skew.png)' in text
+  text = _write(folders, tmp_path / 'out').read_text()
+  assert '(bound_mlp_on_emnist_non_iid_label_skew.png)' in text
   assert 'Not estimated for: fed_avg.' in text
   assert '- ce_fed_avg: η_g η_l <= ' in text
+
+
+def test_epsilon_of_the_sampler_stands_beside_the_papers(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'dp',
+    algorithm='dp_fed_avg',
+    privacy=PRIVACY | {'sampling': 'paper', 'actual_epsilon': 6.5},
+  )
+  text = _write([folder], tmp_path / 'out').read_text()
+  assert '| 1.5 (sampler: 6.5) |' in text
+
+
+def test_unfinished_run_says_how_far_it_is_and_has_no_drop(tmp_path):
+  folders = [
+    run_folders.write_run(tmp_path / name, algorithm=name, num_rounds=5)
+    for name in ('fed_avg', 'ce_fed_avg')
+  ]
+  text = _write(folders, tmp_path / 'out').read_text()
+  assert '| CE-FedAvg | MLP | 2 of 5 | 90.00 | 90.00 | – |' in text
+  assert 'No drop is given: fed_avg is not finished.' in text

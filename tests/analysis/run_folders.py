@@ -6,7 +6,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis import results, rows
+import pandas as pd
+
+from analysis import evidence, frame
 
 # The contents of a privacy.json.
 PRIVACY = {
@@ -65,6 +67,7 @@ def write_run(
     'client_learning_rate': 0.1,
     'server_learning_rate': 1.0,
     'clipping_norm': None if algorithm == 'fed_avg' else 1.0,
+    'sampling': 'fixed_size',
     'seed': 0,
   }
   config = {
@@ -141,7 +144,11 @@ def write_row(
     )
 
 
-def paper_rows(root: pathlib.Path) -> list[rows.Row]:
+def read(root: pathlib.Path) -> frame.Frames:
+  """The frames of the run folders in a folder."""
+  return frame.read_frames(sorted(root.iterdir()))
+
+
+def paper_lines(root: pathlib.Path) -> pd.DataFrame:
   """The paper's rows of the run folders in a folder."""
-  runs, _ = results.read_runs(sorted(root.iterdir()))
-  return rows.paper_rows(results.group_by_setting(runs))
+  return evidence.paper_lines(read(root))

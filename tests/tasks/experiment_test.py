@@ -28,7 +28,7 @@ def test_budget_is_refused_with_the_words_of_a_plan(budget):
     build(**population, **budget)
   with pytest.raises(ValueError) as by_config:
     experiment.ExperimentConfig(
-      task='digits',
+      task='embedded_digits',
       partition='iid',
       model='mlp',
       algorithm='dp_fed_avg',
@@ -36,6 +36,7 @@ def test_budget_is_refused_with_the_words_of_a_plan(budget):
       batch_size=1,
       client_learning_rate=0.1,
       clipping_norm=0.5,
+      sampling='poisson',
       **population,
       **budget,
     )

@@ -3,7 +3,7 @@
 import pytest
 from absl import flags
 
-from tasks import grid
+from tasks import grid, run_queue, train_flags
 
 _BASE = """
 --task=embedded_digits
@@ -35,6 +35,11 @@ def _read(tmp_path, *lines, **kwargs):
   return grid.read_grid(str(path), **kwargs)
 
 
+def _config(run):
+  with train_flags.parsed([*run.flags, '--output_dir=.']):
+    return train_flags.config_from_flags()
+
+
 def test_every_combination_is_a_run_in_a_fixed_order(tmp_path, base):
   runs = _read(
     tmp_path,
@@ -52,7 +57,7 @@ def test_every_combination_is_a_run_in_a_fixed_order(tmp_path, base):
     'client_learning_rate=0.3_seed=0',
     'client_learning_rate=0.3_seed=1',
   ]
-  configs = [run.config for run in runs]
+  configs = [_config(run) for run in runs]
   assert [c.client_learning_rate for c in configs] == [0.1, 0.1, 0.3, 0.3]
   assert [c.seed for c in configs] == [0, 1, 0, 1]
   # A list is one value.
@@ -76,7 +81,7 @@ def test_flag_files_are_values_named_by_their_stems(tmp_path, base):
     'flagfile=ce_fed_avg',
   ]
   # Nothing of one run is left in the next.
-  assert [run.config.clipping_norm for run in runs] == [None, 2.0]
+  assert [_config(run).clipping_norm for run in runs] == [None, 2.0]
 
 
 def test_flags_of_the_command_line_come_first(tmp_path, base):
@@ -87,8 +92,8 @@ def test_flags_of_the_command_line_come_first(tmp_path, base):
     common_flags=[f'--flagfile={base}', '--client_learning_rate=9', '--seed=5'],
   )
   assert run.name == 'run'
-  assert run.config.seed == 5
-  assert run.config.client_learning_rate == 0.1
+  assert _config(run).seed == 5
+  assert _config(run).client_learning_rate == 0.1
 
 
 def test_reading_leaves_the_flags_as_they_were(tmp_path, base):
@@ -117,6 +122,12 @@ def test_reading_leaves_the_flags_as_they_were(tmp_path, base):
     ('--algorithm=ce_fed_avg', 'line 3: --algorithm must be on one line'),
     ('--local_steps=3,0', 'line 3: `local_steps` must be at least 1, found 0'),
     ('--clients_per_round=8,41', 'line 3: `clients_per_round` must be at most'),
+    ('--threads_per_worker=1,2', 'line 3: `threads_per_worker` must be given'),
+    (
+      '--server_optimizer=sgd,lion',
+      'line 3: `server_optimizer` must be one of',
+    ),
+    ('--data_dir=/nowhere', '`data_dir`'),
   ],
 )
 def test_a_bad_line_is_named(tmp_path, base, line, message):
@@ -128,6 +139,29 @@ def test_a_bad_line_is_named(tmp_path, base, line, message):
       line,
       '--client_learning_rate=0.1',
     )
+
+
+def test_data_that_cannot_be_split_so_are_refused(tmp_path, base):
+  with pytest.raises(grid.GridError, match='line 2: .*`num_clients`'):
+    _read(
+      tmp_path,
+      f'--flagfile={base}',
+      '--num_clients=40,5000',
+      '--algorithm=fed_avg',
+      '--client_learning_rate=0.1',
+    )
+
+
+def test_rows_of_the_table_are_swept_as_well(tmp_path):
+  runs = _read(
+    tmp_path,
+    '--row=mlp_embedded_digits',
+    '--scale=demo',
+    '--algorithm=fed_avg',
+    '--client_learning_rate=0.1,0.3',
+  )
+  assert [_config(run).client_learning_rate for run in runs] == [0.1, 0.3]
+  assert {_config(run).num_clients for run in runs} == {500}
 
 
 def test_what_is_missing_is_named(tmp_path, base):
@@ -143,4 +177,4 @@ def test_an_empty_grid_and_no_grid_are_refused(tmp_path):
 
 
 def test_flags_of_the_data_are_flags_of_a_grid():
-  assert {'data_dir', 'cache_dir', 'seed'} <= set(grid.train_flags())
+  assert {'data_dir', 'cache_dir', 'seed'} <= set(run_queue.flags_of_runs())

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import digits, partition, partition_config, registry, task
+from tasks import registry, task
+from tasks.datasets import digits
+from tasks.partitions import partition, partition_config
 
 
 def test_embedded_digits_are_split_4000_to_1000_by_class():

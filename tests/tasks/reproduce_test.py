@@ -1,130 +1,144 @@
 """Tests of what is run for docs/reproduction.md."""
 
+import json
 import pathlib
-import re
+import subprocess
+import sys
 
+import pandas as pd
 import pytest
 
 from tasks import reproduce
+from tasks.reproduce import REPRODUCTION, Part, plan_runs
 
 _ROOT = pathlib.Path(__file__).parents[2]
+_ALEXNET = 'table3_alexnet_mnist_noniid'
 
 
-@pytest.fixture(autouse=True)
-def _in_the_checkout(monkeypatch):
-  monkeypatch.chdir(_ROOT)
-
-
-def _names(*names, seeds=(0,)):
-  return [run.name for run in reproduce.plan_runs(names, seeds)]
+def _names(*rows, **kwargs):
+  part = Part(rows, **{'scales': ('reduced',), **kwargs})
+  return [run.name for run in plan_runs([part])]
 
 
 def test_fed_avg_comes_before_what_takes_its_threshold_from_it():
-  assert _names('table3_alexnet') == [
-    'table3_alexnet_emnist_noniid_fed_avg_seed0',
-    'table3_alexnet_emnist_noniid_ce_fed_avg_seed0',
-    'table3_alexnet_emnist_noniid_dp_fed_avg_seed0',
+  assert _names(_ALEXNET) == [
+    f'mnist-label_skew_125-alexnet-reduced-{algorithm}-seed0'
+    for algorithm in ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
   ]
+
+
+def test_one_algorithm_is_that_run_and_the_one_that_it_clips_like():
+  names = _names(_ALEXNET, algorithms=('dp_fed_avg',))
+  assert names == [
+    f'mnist-label_skew_125-alexnet-reduced-{algorithm}-seed0'
+    for algorithm in ('fed_avg', 'dp_fed_avg')
+  ]
+  assert len(_names(_ALEXNET, algorithms=('fed_avg',))) == 1
 
 
 def test_seeds_come_one_after_the_other():
-  names = _names('table2_alexnet_emnist_iid', seeds=(0, 2))
+  names = _names('table2_alexnet_mnist_iid', seeds=(0, 2))
   assert [name[-5:] for name in names] == ['seed0', 'seed0', 'seed2', 'seed2']
 
 
-def test_whole_name_is_that_run_and_the_one_that_it_clips_like():
-  row = 'table3_mlp_emnist_noniid'
-  name = f'{row}_dp_fed_avg'
-  assert _names(f'{row}_fed_avg') == [f'{row}_fed_avg_seed0']
-  assert _names(name) == [f'{row}_fed_avg_seed0', f'{name}_seed0']
-  assert f'{name}_paper_seed0' in _names(f'{name}_')
+def test_given_seeds_take_the_place_of_those_of_the_parts():
+  runs = plan_runs(REPRODUCTION, seeds=(7,))
+  assert {run.seed for run in runs} == {7}
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    'table3_mlp_emnist_noniid_dp_fed_avg_paper',
-    'table4_alexnet_cifar10_iid_dp_fed_avg',
-  ],
-)
-def test_every_run_comes_after_what_it_needs(name):
-  first, last = reproduce.plan_runs([name], [1])
-  (source,) = [
-    flag
-    for flag in last.command(pathlib.Path('out'))
-    if flag.startswith('--clipping_norm_from')
+def test_a_star_stands_for_any_letters():
+  assert _names('table2_alexnet_mnist_*') == [
+    name
+    for row in ('table2_alexnet_mnist_iid', 'table2_alexnet_mnist_noniid')
+    for name in _names(row)
   ]
-  assert last.name == f'{name}_seed1'
-  assert source == f'--clipping_norm_from=out/{first.name}'
 
 
-def test_no_name_is_everything_and_every_threshold_has_its_run():
-  runs = reproduce.plan_runs([], [0])
-  names = [run.name for run in runs]
+def test_every_threshold_has_its_run_before_it():
+  names = []
+  for run in plan_runs(REPRODUCTION):
+    assert run.threshold_run is None or run.threshold_run.name in names
+    names.append(run.name)
   assert len(set(names)) == len(names)
-  for index, run in enumerate(runs):
-    for flag in run.command(pathlib.Path('out')):
-      if flag.startswith('--clipping_norm_from=out/'):
-        assert flag.rpartition('/')[2] in names[:index]
 
 
 def test_rows_that_table_4_shares_with_table_2_are_run_once():
-  names = _names('table4_alexnet')
-  assert names == [
-    'table2_alexnet_cifar10_iid_fed_avg_seed0',
-    'table2_alexnet_cifar10_iid_ce_fed_avg_seed0',
-    'table4_alexnet_cifar10_iid_dp_fed_avg_seed0',
+  names = _names('table2_alexnet_cifar10_iid', 'table4_alexnet_cifar10_iid')
+  assert [name.split('-')[4] for name in names] == [
+    'fed_avg',
+    'ce_fed_avg',
+    'dp_fed_avg',
   ]
-  command = reproduce.plan_runs(['table4_alexnet'], [0])[2].command(
-    pathlib.Path('out')
-  )
-  assert (
-    '--clipping_norm_from=out/table2_alexnet_cifar10_iid_fed_avg_seed0'
-    in command
-  )
 
 
-def test_a_seed_is_that_of_the_split_the_model_and_the_cohorts():
-  command = reproduce.plan_runs(['table3_alexnet'], [3])[0].command(
-    pathlib.Path('out')
-  )
-  assert {'--seed=3', '--model_seed=3', '--sampling_seed=3'} <= set(command)
+def test_unknown_row_is_refused():
+  with pytest.raises(ValueError, match="`rows` must be .*, found 'table9'"):
+    _names('table9')
 
 
-def test_unknown_name_is_refused():
-  with pytest.raises(ValueError, match="found 'table9'"):
-    reproduce.plan_runs(['table9'], [0])
-
-
-def test_data_folder_is_for_runs_that_read_files():
-  digits, embedded = (
-    reproduce.plan_runs([name], [0])[0].command(
-      pathlib.Path('out'), data_dir='data', cache_dir='cache'
-    )
-    for name in ('table3_alexnet', 'mlp_embedded_digits')
-  )
-  assert '--data_dir=data' in digits
-  assert '--data_dir=data' not in embedded
-  assert '--cache_dir=cache' in digits
-  assert '--cache_dir=cache' in embedded
-
-
-def test_commands_of_the_page_make_its_runs():
-  page = pathlib.Path('docs/reproduction.md').read_text(encoding='utf-8')
-  commands = re.findall(r'`python -m tasks\.reproduce ([^`]*)`', page)
-  assert len(commands) > 20
-  made = set()
-  for command in commands:
-    words = command.split()
-    seeds = [w for w in words if w.startswith('--seeds=')]
-    made.update(
-      _names(
-        *(w for w in words if not w.startswith('--')),
-        seeds=[int(s) for s in (seeds or ['--seeds=0'])[0][8:].split(',')],
-      )
-    )
-  published = {
-    path.parent.name for path in pathlib.Path('results').glob('*/config.json')
-  }
+def test_the_reproduction_makes_what_is_published():
+  made = {run.name for run in plan_runs(REPRODUCTION)}
+  published = {path.parent.name for path in _ROOT.glob('results/*/config.json')}
   assert published
   assert published <= made
+
+
+def test_algorithms_are_those_that_a_row_compares_if_none_is_named():
+  # Table 2 has no noise.
+  assert len(_names('table2_resnet18_mnist_iid')) == 2
+  assert reproduce.ROWS['table2_resnet18_mnist_iid'].epsilon is None
+
+
+@pytest.mark.slow
+def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
+  command = [
+    sys.executable,
+    '-m',
+    'tasks.reproduce',
+    '--rows=mlp_embedded_digits',
+    '--scales=demo',
+    '--algorithms=ce_fed_avg',
+    # Any flag is for all runs, and in the names of their folders.
+    '--num_rounds=1',
+    f'--output_dir={tmp_path / "runs"}',
+    f'--cache_dir={tmp_path / "cache"}',
+    # It reads no files.
+    '--data_dir=nowhere',
+  ]
+  names = [
+    f'embedded_digits-label_skew_8-mlp-demo-{algorithm}-seed0-num_rounds=1'
+    for algorithm in ('fed_avg', 'ce_fed_avg')
+  ]
+  for status in ('', ': done before'):
+    result = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    for number, name in enumerate(names, start=1):
+      assert f'[{number}/2] {name}{status}\n' in result.stdout
+  first = pd.read_csv(tmp_path / 'runs' / names[0] / 'metrics.csv')
+  second = json.loads(
+    (tmp_path / 'runs' / names[1] / 'config.json').read_text()
+  )
+  # c is half of the mean norm of FedAvg's updates.
+  assert second['experiment']['clipping_norm'] == pytest.approx(
+    0.5 * first['update_norm_mean'][1]
+  )
+
+
+def test_wrong_flags_are_refused_before_the_first_run(tmp_path):
+  result = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'tasks.reproduce',
+      '--rows=mlp_embedded_digits',
+      '--scales=demo',
+      '--seeds=-1',
+      f'--output_dir={tmp_path / "runs"}',
+    ],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode == 2
+  assert result.stderr == 'Error: --seed must be at least 0, found -1.\n'
+  assert not (tmp_path / 'runs').exists()

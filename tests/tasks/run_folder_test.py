@@ -12,6 +12,7 @@ _PUBLIC = ExperimentConfig(
   partition='iid',
   model='mlp',
   algorithm='fed_avg',
+  num_clients=20,
   clients_per_round=2,
   num_rounds=3,
   local_steps=1,

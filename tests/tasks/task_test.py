@@ -5,7 +5,8 @@ import collections
 import numpy as np
 import pytest
 
-from tasks import partition, task
+from tasks import task
+from tasks.partitions import partition
 
 
 def _task(num_test):

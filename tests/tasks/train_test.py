@@ -237,6 +237,19 @@ def test_one_program_at_a_time(tmp_path, cache_dir):
     _assert_refused(result, '--output_dir', 'one program at a time')
 
 
+def test_settings_are_printed_without_training(tmp_path, cache_dir):
+  result = _train(
+    tmp_path / 'run',
+    cache_dir,
+    row='mlp_embedded_digits',
+    scale='demo',
+    print_settings=True,
+  )
+  assert result.returncode == 0, result.stderr
+  assert 'local_steps' in result.stdout
+  assert not (tmp_path / 'run').exists()
+
+
 def test_help_is_short_and_complete():
   result = subprocess.run(
     [sys.executable, '-m', 'tasks.train', '--helpshort'],

@@ -1,0 +1,118 @@
+"""The ε of private runs under other ways to draw cohorts, and what it costs."""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis import evidence, margins
+from tff_clipping import privacy
+
+# By `privacy_sampling`: how cohorts are drawn, and what is charged.
+_WAYS = {
+  'poisson': 'Poisson cohorts, charged as such',
+  'paper': 'fixed P of N, charged as Poisson (the paper)',
+  'fixed_size': 'fixed P of N, charged as such',
+}
+
+
+def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
+  """ε of the runs with Poisson cohorts, and of cohorts of a fixed size.
+
+  Both accountants hold for cohorts of a fixed size, so that their ε is the
+  smaller of the two.
+
+  Args:
+    runs: Runs of one δ or several, private or not.
+
+  Returns:
+    Columns for a table; a row for each N, P, T, δ and target ε.
+  """
+  private = runs[runs['privacy_sampling'] == 'poisson']
+  keys = ['num_clients', 'clients_per_round', 'num_rounds']
+  keys += ['privacy_target_delta', 'privacy_noise_multiplier']
+  lines = []
+  for run in private.drop_duplicates(keys).to_dict('records'):
+    lines.append(
+      {
+        'N': f'{run["num_clients"]:.0f}',
+        'P': run['clients_per_round'],
+        'T': run['num_rounds'],
+        'δ': evidence.format_delta(run['privacy_target_delta']),
+        'z': f'{run["privacy_noise_multiplier"]:.3f}',
+        'ε, Poisson (as run), add or remove': (
+          f'{_epsilon(run, "poisson", run["privacy_accountant"]):.2f}'
+        ),
+        'ε, fixed size, replace': '{:.2f}'.format(
+          min(_epsilon(run, 'fixed_size', name) for name in ('rdp', 'pld'))
+        ),
+        'z for this ε, fixed size': ', '.join(
+          f'{_noise(run, name):.3f} by {name.upper()}'
+          for name in ('rdp', 'pld')
+        ),
+      }
+    )
+  return pd.DataFrame(lines)
+
+
+def calibration_table(runs: pd.DataFrame) -> pd.DataFrame:
+  """DP-FedAvg with its noise calibrated for each way to draw cohorts.
+
+  Args:
+    runs: The finished runs of settings that differ in the seed alone.
+
+  Returns:
+    Columns for a table; a row for each way that was run, none where it was one.
+  """
+  ways = runs[runs['privacy_sampling'].notna()].groupby('privacy_sampling')
+  lines = [
+    {
+      'cohorts': way,
+      'z': f'{part["privacy_noise_multiplier"].iloc[0]:.3f}',
+      'ε that is charged': f'{part["privacy_epsilon"].iloc[0]:.2f}',
+      'ε that holds': f'{part["privacy_actual_epsilon"].iloc[0]:.2f}',
+      'drop from CE-FedAvg': str(
+        margins.estimate(part['dp_drop']) or margins.MISSING
+      ),
+      'seeds': len(part),
+    }
+    for sampling, way in _WAYS.items()
+    for found, part in ways
+    if found == sampling
+  ]
+  return pd.DataFrame(lines if len(lines) > 1 else [])
+
+
+def _epsilon(run: Mapping[str, Any], sampling: str, accountant: str) -> float:
+  """The ε that the noise of a run gives under a sampling."""
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', privacy.DeltaTooLargeWarning)
+    return privacy.compute_epsilon(
+      noise_multiplier=run['privacy_noise_multiplier'],
+      sampling=sampling,
+      accountant=accountant,
+      **_setting(run),
+    )
+
+
+def _noise(run: Mapping[str, Any], accountant: str) -> float:
+  """The noise multiplier that a fixed P needs for the ε of a run."""
+  target = run['target_epsilon']
+  return privacy.calibrate_noise_multiplier(
+    target_epsilon=run['privacy_epsilon'] if math.isnan(target) else target,
+    sampling='fixed_size',
+    accountant=accountant,
+    warn=False,
+    **_setting(run),
+  )
+
+
+def _setting(run: Mapping[str, Any]) -> dict[str, Any]:
+  return {
+    'num_clients': int(run['num_clients']),
+    'clients_per_round': run['clients_per_round'],
+    'num_rounds': run['num_rounds'],
+    'target_delta': run['privacy_target_delta'],
+  }

@@ -1,0 +1,212 @@
+"""What fills the markers of templates/report.md; draws its figures."""
+
+import pathlib
+from typing import Any
+
+import pandas as pd
+
+from analysis import (
+  advice,
+  bound,
+  evidence,
+  figures,
+  frame,
+  margins,
+  pages,
+  pictures,
+  run_tables,
+  style,
+  tables,
+  titles,
+)
+
+
+def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
+  """Returns the values by marker, and writes the figures.
+
+  Args:
+    frames: At least one run.
+    output: The folder of the report.
+  """
+  runs, groups = frames.runs, frames.groups()
+  names = titles.setting_titles([group.iloc[0] for group in groups])
+  titled = list(zip(names, groups, strict=True))
+  evaluated = runs['final_accuracy'].notna()
+  recorded = runs.index.isin(frames.updates.get('run', []))
+  lines = evidence.paper_lines(frames)
+  return {
+    'groups': [_group_values(title, group) for title, group in titled],
+    'differences': pages.bullets(
+      [
+        f'{group.index[0]} and {groups[0].index[0]}: '
+        + ', '.join(frame.differing_settings(group.iloc[0], groups[0].iloc[0]))
+        for group in groups[1:]
+      ]
+    ),
+    'notes': pages.bullets(notes(frames)),
+    'accuracy': pages.pictures(
+      pictures.draw_accuracies(frames, runs[evaluated], output)
+    ),
+    'not_evaluated': ', '.join(runs.index[~evaluated]),
+    'updates': pages.pictures(
+      pictures.draw_updates(frames, runs[recorded], output)
+    ),
+    'not_recorded': ', '.join(runs.index[~recorded]),
+    'table_1': tables.table_1(),
+    'paper_tables': [_paper_values(number, lines) for number in (2, 3, 4)],
+    **_concentration_values(runs, output),
+    'epsilon': _epsilon_pictures(titled, output),
+    'bounds': [
+      values
+      for title, group in titled
+      if (values := _bound_values(frames, title, group, output))
+    ],
+    'advice': [
+      values
+      for title, group in titled
+      if (values := _advice_values(frames, title, group))
+    ],
+  }
+
+
+def notes(frames: frame.Frames) -> list[str]:
+  """What is missing, damaged or left out, a sentence each."""
+  runs = frames.runs
+  return [
+    *(f'{name}: {note}' for name, own in runs['notes'].items() for note in own),
+    *(
+      f'{name}: {run["rounds_done"]} of {run["num_rounds"]} rounds; it is '
+      'shown, but not compared'
+      for name, run in runs[~runs['is_complete']].iterrows()
+    ),
+    *(f'{name}: left out: {reason}' for name, reason in frames.left_out),
+  ]
+
+
+def _group_values(title: str, group: pd.DataFrame) -> dict[str, Any]:
+  described = group['privacy_description'].dropna()
+  return {
+    'title': title,
+    'setting': run_tables.setting_sentence(group.iloc[0]),
+    'table': run_tables.run_table(group),
+    'has_simulation_figures': group['has_simulation_figures'].any(),
+    'simulation_note': run_tables.SIMULATION_NOTE,
+    'clips_models': (group['clips'] == 'models').any(),
+    'descriptions': '\n\n'.join(f'{n}: {d}' for n, d in described.items()),
+    'no_drop': '; '.join(sorted(set(group['no_drop']) - {''})),
+  }
+
+
+def _paper_values(number: int, lines: pd.DataFrame) -> dict[str, Any]:
+  own = lines
+  if len(lines):
+    numbers = [evidence.table_of(row) for row in lines['row']]
+    own = lines[[found == number for found in numbers]]
+  rows = pd.DataFrame()
+  if len(own):
+    reduced = [evidence.reductions(line) for _, line in own.iterrows()]
+    rows = tables.published_table(own).assign(**{'reduced (paper)': reduced})
+  return {
+    'number': number,
+    'rows': rows if len(rows) else '',
+    'not_run': '; '.join(evidence.not_run(number, lines)),
+  }
+
+
+def _concentration_values(
+  runs: pd.DataFrame, output: pathlib.Path
+) -> dict[str, str]:
+  clipped = runs[(runs['algorithm'] == 'ce_fed_avg') & runs['drop'].notna()]
+  spread = clipped['fed_avg_run'].map(runs['relative_spread'])
+  pairs = clipped.assign(relative_spread=spread)[spread.notna()]
+  values = {'correlation': '', 'concentration': '', 'no_correlation': ''}
+  try:
+    correlation = str(
+      margins.rank_correlation(pairs['relative_spread'], pairs['drop'])
+    )
+  except ValueError:
+    return values | {
+      'no_correlation': (
+        f'it needs at least {margins.MIN_PAIRS} pairs of a FedAvg and a '
+        f'CE-FedAvg run that differ, found {len(pairs)}.'
+      )
+    }
+  name = 'concentration.png'
+  style.save(figures.draw_concentration(pairs, correlation), output / name)
+  caption = 'Spread of the update norms of FedAvg against the accuracy lost.'
+  return values | {
+    'correlation': correlation,
+    'concentration': pages.pictures([(name, caption)]),
+  }
+
+
+def _epsilon_pictures(
+  titled: list[tuple[str, pd.DataFrame]], output: pathlib.Path
+) -> str:
+  drawn = []
+  for title, group in titled:
+    data = figures.epsilon_data(group)
+    if data['epsilon'].nunique() < 2:
+      continue
+    without = group[group['algorithm'].isin(['fed_avg', 'ce_fed_avg'])]
+    without = without[without['is_complete']].set_index('algorithm_name')
+    name = f'epsilon_{style.file_part(title)}.png'
+    references = without['final_accuracy'].to_dict()
+    style.save(figures.draw_epsilon(data, references, title), output / name)
+    caption = f'Final accuracy by privacy budget: {title}.'
+    drawn.append((name, caption))
+  return pages.pictures(drawn)
+
+
+def _bound_values(
+  frames: frame.Frames, title: str, group: pd.DataFrame, output: pathlib.Path
+) -> dict[str, Any]:
+  data = bound.deviation_data(frames, group)
+  if data.empty:
+    return {}
+  caption = run_tables.simulation_caption(group)
+  name = f'deviation_{style.file_part(title)}.png'
+  style.save(bound.draw_deviation(data, title), output / name)
+  values = {
+    'deviation': pages.pictures(
+      [(name, f'Clipping and noise by round: {title}.{caption}')]
+    ),
+    'only_between': data['within_clients'].isna().all(),
+    'terms': '',
+    'not_estimated': '',
+    'broken': '',
+  }
+  terms = bound.term_data(frames, group)
+  if len(terms):
+    name = f'bound_{style.file_part(title)}.png'
+    style.save(bound.draw_terms(terms, title), output / name)
+    absent = ~group['has_constants'] & (group['clips'] != 'models')
+    absent &= group.index.isin(frames.updates['run'])
+    values |= {
+      'terms': pages.pictures(
+        [(name, f'The terms of Theorem 1 by round: {title}.{caption}')]
+      ),
+      'not_estimated': ', '.join(frame.ordered(group[absent]).index),
+      'broken': pages.bullets(bound.broken_conditions(group)),
+    }
+  return values
+
+
+def _advice_values(
+  frames: frame.Frames, title: str, group: pd.DataFrame
+) -> dict[str, Any]:
+  table = advice.advise(frames, group)
+  if table.empty:
+    return {}
+  source = advice.find_source(frames, group)
+  usable = table.loc[table['averaged_noise'] <= 1.0, 'epsilon']
+  used = group.loc[group['clips'] == 'updates', 'clipping_norm'].dropna()
+  exact = group.at[source, 'has_simulation_figures']
+  return {
+    'title': title,
+    'table': advice.format_advice(table),
+    'exact_source': source if exact else '',
+    'simulation_note': run_tables.SIMULATION_NOTE,
+    'used': ', '.join(f'{norm:.4g}' for norm in sorted(set(used))),
+    'least_epsilon': f'{usable.iloc[0]:g}' if len(usable) else '',
+  }

@@ -1,0 +1,85 @@
+"""The table of comparable runs, and what it cannot say in its cells."""
+
+import math
+
+import pandas as pd
+
+from analysis import evidence, frame, margins
+
+# What is said wherever exact figures of a private run's clients stand.
+SIMULATION_NOTE = (
+  "exact figures of the clients' updates, for simulation only: no part of the "
+  'private release, and not covered by ε.'
+)
+SIMULATION_MARK = '†'
+
+_SETTING = {
+  'num_clients': 'N',
+  'clients_per_round': 'P',
+  'local_steps': 'Q',
+  'batch_size': 'batch',
+  'num_rounds': 'T',
+  'client_learning_rate': 'η_l',
+  'server_learning_rate': 'η_g',
+  'seed': 'seed',
+}
+
+
+def run_table(group: pd.DataFrame) -> pd.DataFrame:
+  """The numbers of comparable runs, a row for each, in the paper's order."""
+  lines = [_line(run) for _, run in frame.ordered(group).iterrows()]
+  table = pd.DataFrame(lines)
+  if group['algorithm'].duplicated().any():
+    table.insert(0, 'run', frame.ordered(group).index)
+  return table
+
+
+def setting_sentence(run: pd.Series) -> str:
+  """The setting that the runs of a group share."""
+  values = [
+    f'{symbol} = {run[key]:g}'
+    for key, symbol in _SETTING.items()
+    if run[key] is not None and not math.isnan(run[key])
+  ]
+  if run['num_parameters'] > 0:
+    values.append(f'd = {run["num_parameters"]:,.0f} parameters')
+  summary = run['partition_summary']
+  partition = f' Partition: {summary.rstrip(".")}.' if summary else ''
+  return ', '.join(values) + '.' + partition
+
+
+def simulation_caption(runs: pd.DataFrame) -> str:
+  """What is added to the caption of a figure of these runs' clients."""
+  names = runs.index[runs['has_simulation_figures']]
+  return f' {", ".join(names)}: {SIMULATION_NOTE}' if len(names) else ''
+
+
+def _line(run: pd.Series) -> dict[str, str]:
+  rounds = str(run['rounds_done'])
+  if not run['is_complete']:
+    rounds += f' of {run["num_rounds"]}'
+  clipped = margins.number(100 * run['clipped_fraction'], '.0f')
+  if run['has_simulation_figures'] and clipped != margins.MISSING:
+    clipped += SIMULATION_MARK
+  epsilon = margins.MISSING
+  if run['is_private']:
+    epsilon = margins.number(run['epsilon_spent'], '.3g')
+    if run['privacy_actual_epsilon'] != run['privacy_epsilon']:
+      actual = margins.number(run['privacy_actual_epsilon'], '.3g')
+      epsilon += '' if actual == margins.MISSING else f' (sampler: {actual})'
+  delta = run['privacy_target_delta']
+  return {
+    'algorithm': run['algorithm_name'],
+    'model': run['model_name'],
+    'rounds': rounds,
+    'final accuracy (%)': margins.number(run['final_accuracy'], '.2f'),
+    'best (%)': margins.number(run['best_accuracy'], '.2f'),
+    'drop (points)': margins.number(run['drop'], '.2f'),
+    'c': margins.number(run['clipping_norm'], '.4g'),
+    'clipped (%)': clipped,
+    'noise multiplier': margins.number(run['privacy_noise_multiplier'], '.4g'),
+    'ε': epsilon,
+    'δ': evidence.format_delta(delta) if delta > 0 else margins.MISSING,
+    'sampling': run['privacy_sampling'] or margins.MISSING,
+    's/round': margins.number(run['median_round_seconds'], '.2f'),
+  }

@@ -1,0 +1,86 @@
+"""What algorithms, models, data, settings and lines of runs are called."""
+
+import math
+from collections.abc import Callable
+
+import pandas as pd
+
+ALGORITHM_NAMES = {
+  'fed_avg': 'FedAvg',
+  'ce_fed_avg': 'CE-FedAvg',
+  'dp_fed_avg': 'DP-FedAvg',
+  'model_clipping_fed_avg': 'Model clipping',
+}
+MODEL_NAMES = {
+  'mlp': 'MLP',
+  'alexnet': 'AlexNet',
+  'mobilenet_v2': 'MobileNetV2',
+  'resnet18': 'ResNet-18',
+}
+DATA_NAMES = {
+  'emnist_digits': 'EMNIST',
+  'mnist': 'MNIST',
+  'embedded_digits': 'sample of MNIST',
+  'cifar10': 'CIFAR-10',
+}
+
+
+def setting_titles(runs: list[pd.Series]) -> list[str]:
+  """A title for each of some settings, of one run each.
+
+  Returns:
+    Model, data and split, with what tells apart those that would be equal: the
+    examples a client, P and T, the seed, or else a number.
+  """
+  titles = [_title(run) for run in runs]
+  details: tuple[Callable[[pd.Series], str], ...] = (
+    lambda run: f'{run["examples_per_client"] or math.nan:.0f} a client',
+    lambda run: f'P = {run["clients_per_round"]}, T = {run["num_rounds"]}',
+    lambda run: f'seed {run["seed"]:.0f}',
+  )
+  for detail in details:
+    told = [
+      (title, detail(run)) for title, run in zip(titles, runs, strict=True)
+    ]
+    titles = [
+      f'{title}, {text}'
+      if len({other for same, other in told if same == title}) > 1
+      else title
+      for title, text in told
+    ]
+  return [
+    f'{title} ({titles[: place + 1].count(title)})'
+    if titles.count(title) > 1
+    else title
+    for place, title in enumerate(titles)
+  ]
+
+
+def line_labels(runs: pd.DataFrame) -> pd.Series:
+  """A label for each run, the same for runs that differ in the seed alone.
+
+  Args:
+    runs: Runs of settings that differ in the seed alone.
+  """
+  labels = runs['algorithm_name'].copy()
+  several_samplings = runs['privacy_sampling'].nunique() > 1
+  for name, run in runs.iterrows():
+    if run['is_private'] and math.isfinite(run['epsilon_spent']):
+      labels[name] += f', ε = {run["epsilon_spent"]:.3g}'
+      if several_samplings:
+        labels[name] += f', {run["privacy_sampling"]}'
+    if run['clips'] == 'models':
+      labels[name] += f', c = {run["clipping_norm"]:.3g}'
+  same = pd.DataFrame({'label': labels, 'seed': runs['seed']})
+  for name in runs.index[same.duplicated(keep=False)]:
+    labels[name] += f' ({name})'
+  for name, run in runs[~runs['is_complete']].iterrows():
+    labels[name] += f', {run["rounds_done"]} of {run["num_rounds"]} rounds'
+  return labels
+
+
+def _title(run: pd.Series) -> str:
+  title = f'{run["model_name"]} on {run["data"]}, {run["split"]}'
+  if run['is_iid'] or run['partition'] == 'class_balanced':
+    return title
+  return f'{title} ({run["partition"].replace("_", " ")})'

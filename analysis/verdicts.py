@@ -1,0 +1,224 @@
+"""Which of the paper's findings our runs show, decided by their figures alone.
+
+A comparison of two drops is decided where 0 is outside of the 95 % interval of
+their difference, with three seeds of each; else it is left open.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+
+import pandas as pd
+
+from analysis import evidence, margins, tables
+
+HOLDS, FAILS, OPEN = 'holds', 'does not hold', 'not decided'
+DECIDED = (HOLDS, FAILS)
+# No test, and why.
+CHANCE, CONTRARY = 'near chance', 'contrary in the paper'
+FEW_SEEDS = 'too few seeds'
+
+# Models with skip connections and norms, which the paper calls structured.
+_STRUCTURED = ('MobileNetV2', 'ResNet-18')
+
+_Line = Mapping[str, object]
+
+# By name: the drop that a finding of the paper is on, and whether a pair of
+# lines tests it, the first with the drop that it calls smaller.
+FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
+  # Clipping costs more on non-IID data (Sec. 2.2, Table 2).
+  'split': (
+    'clipping_drop',
+    lambda one, two: (
+      _same(one, two, 'table', 'model', 'data')
+      and one['table'] == 2
+      and one['is_iid'] > two['is_iid']
+    ),
+  ),
+  # Clipping costs more on the harder data (Sec. 2.2, Table 2).
+  'data': (
+    'clipping_drop',
+    lambda one, two: (
+      _same(one, two, 'table', 'model', 'is_iid')
+      and one['table'] == 2
+      and (one['paper_data'], two['paper_data']) == ('EMNIST', 'CIFAR-10')
+    ),
+  ),
+  # Structured models lose less by clipping (Sec. 2.2 and 4); Table 4 repeats
+  # AlexNet and ResNet-18 of Table 2.
+  'structure': (
+    'clipping_drop',
+    lambda one, two: (
+      _same(one, two, 'table', 'data', 'is_iid')
+      and one['model'] in _STRUCTURED
+      and two['model'] not in _STRUCTURED
+      and (two['table'], two['model']) != (4, 'AlexNet')
+    ),
+  ),
+  # Larger models lose more by the noise (Sec. 4, Tables 3 and 4).
+  'size': (
+    'dp_drop',
+    lambda one, two: (
+      _same(one, two, 'table')
+      and one['table'] in (3, 4)
+      and one['num_parameters'] < two['num_parameters']
+    ),
+  ),
+}
+
+
+def comparisons(lines: pd.DataFrame) -> pd.DataFrame:
+  """Every pair of drops that tests a finding, at each scale that both have.
+
+  Args:
+    lines: From `evidence.paper_lines`.
+
+  Returns:
+    Columns finding, smaller and larger (rows; smaller is the one whose drop is
+    the smaller by the finding), scale, paper and ours (the two drops),
+    difference (larger less smaller) and verdict.
+  """
+  found = []
+  records = lines.to_dict('records')
+  for finding, (drop, tests) in FINDINGS.items():
+    for smaller, larger in itertools.product(records, repeat=2):
+      drops = [line[drop] for line in (smaller, larger)]
+      if (
+        smaller['scale'] == larger['scale']
+        and tests(smaller, larger)
+        and all(isinstance(value, margins.Estimate) for value in drops)
+      ):
+        difference = margins.difference(drops[1], drops[0])
+        found.append(
+          {
+            'finding': finding,
+            'smaller': smaller['row'],
+            'larger': larger['row'],
+            'scale': smaller['scale_name'],
+            'paper': (smaller[f'paper_{drop}'], larger[f'paper_{drop}']),
+            'ours': (drops[0].mean, drops[1].mean),
+            'difference': difference,
+            'verdict': _verdict(smaller, larger, drop, difference),
+          }
+        )
+  columns = 'finding smaller larger scale paper ours difference verdict'
+  return pd.DataFrame(found, columns=columns.split())
+
+
+def comparison_table(compared: pd.DataFrame, finding: str) -> pd.DataFrame:
+  """The comparisons of a finding, formatted."""
+  of_finding = compared[compared['finding'] == finding]
+  return pd.DataFrame(
+    {
+      'smaller drop, by the finding': of_finding['smaller'],
+      'larger drop': of_finding['larger'],
+      'scale': of_finding['scale'],
+      'paper': of_finding['paper'].map(_pair),
+      'ours': of_finding['ours'].map(_pair),
+      'difference': of_finding['difference'].map(str),
+      'verdict': of_finding['verdict'],
+    }
+  )
+
+
+def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
+  """Whether concentrated norms go with small drops (Sec. 2.2), by scale.
+
+  Seeds are averaged first: those of one row are no rows of their own. Runs of
+  a row at another T can begin with the same rounds, so that scales are not put
+  together.
+
+  Returns:
+    Columns for a table; a row for each scale with at least `margins.MIN_PAIRS`
+    rows.
+  """
+  found = []
+  lines = evidence.once(lines[lines['clipping_drop'].notna()])
+  lines = lines[lines['spread'].notna()]
+  for _, part in lines.groupby('scale_name', sort=False):
+    drops = part['clipping_drop'].map(lambda drop: drop.mean)
+    try:
+      correlation = margins.rank_correlation(part['spread'], drops)
+    except ValueError:
+      # Too few rows, or all spreads, or all drops, are the same.
+      continue
+    decided = correlation.p_value <= 0.05
+    verdict = HOLDS if correlation.value > 0 else FAILS
+    found.append(
+      {
+        'scale': part['scale_name'].iloc[0],
+        'rows': correlation.num_pairs,
+        'Spearman ρ': f'{correlation.value:.2f}',
+        'p': f'{correlation.p_value:.2g}',
+        'verdict': verdict if decided else OPEN,
+      }
+    )
+  return pd.DataFrame(found)
+
+
+def norm_table(lines: pd.DataFrame) -> pd.DataFrame:
+  """What the paper says of the norms at t = 16 (Sec. 2.2), by pairs of rows.
+
+  Returns:
+    Columns for a table; a row for each statement, with the number of pairs of
+    our rows of Table 2, at one scale, which differ in nothing else.
+  """
+  of_table = lines[(lines['table'] == 2) & lines['clipping_drop'].notna()]
+  records = of_table.to_dict('records')
+  found = []
+  for statement, name, smaller in (
+    ('less on EMNIST (here MNIST) than on CIFAR-10', 'paper_data', 'EMNIST'),
+    ('less on IID data than on non-IID data', 'is_iid', True),
+    ('less with ResNet-18 than with AlexNet', 'model', 'ResNet-18'),
+  ):
+    keys = {'model', 'paper_data', 'is_iid', 'scale'} - {name}
+    pairs = [
+      (one, two)
+      for one, two in itertools.product(records, repeat=2)
+      if one[name] == smaller != two[name] and _same(one, two, *keys)
+    ]
+    found.append(
+      {
+        'the norms spread, in the paper': statement,
+        'pairs of rows': len(pairs),
+        **{
+          f'so by {what} in': sum(a[key] < b[key] for a, b in pairs)
+          for what, key in (('std / mean', 'spread_at'), ('std', 'std_at'))
+        },
+      }
+    )
+  return pd.DataFrame(found)
+
+
+def in_words(verdicts: Iterable[str]) -> str:
+  """How many comparisons came to which verdict."""
+  counts = pd.Series(list(verdicts), dtype=object).value_counts()
+  if counts.empty:
+    return 'no comparison'
+  known = (HOLDS, FAILS, OPEN, FEW_SEEDS, CHANCE, CONTRARY)
+  parts = [f'{name} in {counts[name]}' for name in known if name in counts]
+  return f'{", ".join(parts)} of {counts.sum()}'
+
+
+def _verdict(
+  smaller: _Line, larger: _Line, drop: str, difference: margins.Difference
+) -> str:
+  """What a comparison says of the finding, or why it says nothing."""
+  lost = 'ce_fed_avg' if drop == 'clipping_drop' else 'dp_fed_avg'
+  if any(
+    line[lost].mean < 2 * tables.CHANCE
+    or tables.has_little_to_lose(line['fed_avg'])
+    for line in (smaller, larger)
+  ):
+    return CHANCE
+  if smaller[f'paper_{drop}'] > larger[f'paper_{drop}']:
+    return CONTRARY
+  sign = margins.sign(difference)
+  return {None: FEW_SEEDS, 0: OPEN, 1: HOLDS, -1: FAILS}[sign]
+
+
+def _same(one: _Line, other: _Line, *keys: str) -> bool:
+  return all(one[key] == other[key] for key in keys)
+
+
+def _pair(values: tuple[float, float]) -> str:
+  return f'{values[0]:.2f} and {values[1]:.2f}'

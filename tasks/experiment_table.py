@@ -1,0 +1,372 @@
+"""The paper's experiments as data: rows, scales and variants, with sources.
+
+A run is a row of the paper, or one of ours, at a scale, with an algorithm and a
+seed; a variant changes some settings of it. A new row, scale or variant is one
+entry here; `named_runs` makes settings, names and an order of them.
+
+Sections, tables and figures are those of Zhang et al. (ICML 2022).
+"""
+
+import dataclasses
+import fractions
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg', 'model_clipping_fed_avg')
+
+
+class Value(NamedTuple):
+  """The value of a setting, and where it comes from in words."""
+
+  value: Any
+  source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """Data and how they are split over the clients.
+
+  Attributes:
+    task: As in `--task`.
+    partition: As in `--partition`.
+    is_iid: Whether the paper calls it IID.
+    num_clients: N at full scale; `None` for as many as the data have.
+    examples_per_client: A client's examples; `None` for as many as it has.
+    source: Where all that comes from.
+  """
+
+  task: str
+  partition: str
+  is_iid: bool
+  num_clients: int | None
+  examples_per_client: int | None
+  source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One row, or one half of a row, of Tables 2 to 4, or one of ours.
+
+  Attributes:
+    name: How it is called, such as 'table3_mlp_emnist_noniid'.
+    table: The number of the paper's table; `None` for a row of ours.
+    model: As in `--model`.
+    split: The data and how they are split.
+    fed_avg: The published test accuracy of FedAvg, in percent.
+    clipping_drop: The published accuracy of FedAvg less that of CE-FedAvg, in
+      points.
+    dp_drop: The published accuracy of CE-FedAvg less that of DP-FedAvg, in
+      points; `None` in Table 2.
+    epsilon: The privacy budget; `None` in Table 2.
+    delta: The delta of the budget.
+    clients_per_round: P at full scale.
+    stands_for: The name of the paper's row that has these published figures,
+      where other data take the place of its own; else `None`.
+  """
+
+  name: str
+  table: int | None
+  model: str
+  split: Split
+  fed_avg: float | None = None
+  clipping_drop: float | None = None
+  dp_drop: float | None = None
+  epsilon: float | None = None
+  delta: Value = Value(1e-5, 'Sec. 4')
+  clients_per_round: Value = Value(80, 'Sec. 4')
+  stands_for: str | None = None
+
+  @property
+  def algorithms(self) -> tuple[str, ...]:
+    """The algorithms that the row compares."""
+    return ALGORITHMS[:2] if self.epsilon is None else ALGORITHMS[:3]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+  """How large runs are.
+
+  Attributes:
+    name: How it is called.
+    description: What it is, in a sentence.
+    settings: Settings with their sources.
+    client_share: The share of a row's N and P.
+  """
+
+  name: str
+  description: str
+  settings: Mapping[str, Value]
+  client_share: fractions.Fraction = fractions.Fraction(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+  """A change to an experiment.
+
+  Attributes:
+    name: How it is called.
+    algorithms: Those that have it.
+    settings: What it changes, with sources.
+  """
+
+  name: str
+  algorithms: tuple[str, ...]
+  settings: Mapping[str, Value]
+
+
+_EMNIST_IID = Split('emnist_digits', 'iid', True, 480, 500, 'Sec. 2.2')
+_EMNIST_500 = Split('emnist_digits', 'label_skew', False, 480, 500, 'Sec. 2.2')
+_EMNIST_125 = Split(
+  *('emnist_digits', 'label_skew', False, 1920, 125),
+  'Sec. 4, with the shares of classes of Sec. 2.2',
+)
+_CIFAR10_IID = Split(
+  *('cifar10', 'class_balanced', True, 1920, 500),
+  'Sec. 2.2, clients overlap; N of Sec. 4',
+)
+# A skew of quantity, which the paper calls non-IID.
+_CIFAR10_50 = dataclasses.replace(
+  _CIFAR10_IID, is_iid=False, examples_per_client=50
+)
+
+# Table, model, split; FedAvg, clipping drop, DP drop, epsilon.
+_PUBLISHED = {
+  'table2_alexnet_emnist_iid': (2, 'alexnet', _EMNIST_IID, 98.20, 0.19),
+  'table2_alexnet_emnist_noniid': (2, 'alexnet', _EMNIST_500, 95.60, 3.60),
+  'table2_alexnet_cifar10_iid': (2, 'alexnet', _CIFAR10_IID, 66.01, 4.83),
+  'table2_alexnet_cifar10_noniid': (2, 'alexnet', _CIFAR10_50, 57.14, 7.30),
+  'table2_resnet18_emnist_iid': (2, 'resnet18', _EMNIST_IID, 99.61, 0.02),
+  'table2_resnet18_emnist_noniid': (2, 'resnet18', _EMNIST_500, 95.43, 0.10),
+  'table2_resnet18_cifar10_iid': (2, 'resnet18', _CIFAR10_IID, 76.36, 0.53),
+  'table2_resnet18_cifar10_noniid': (2, 'resnet18', _CIFAR10_50, 59.46, 1.55),
+  'table3_mlp_emnist_noniid': (
+    *(3, 'mlp', _EMNIST_125),
+    *(94.0, 1.84, 0.29, 1.5),
+  ),
+  'table3_alexnet_emnist_noniid': (
+    *(3, 'alexnet', _EMNIST_125),
+    *(96.4, 1.47, 0.16, 1.5),
+  ),
+  'table3_mobilenet_v2_emnist_noniid': (
+    *(3, 'mobilenet_v2', _EMNIST_125),
+    *(97.8, 0.35, 1.62, 1.5),
+  ),
+  'table3_resnet18_emnist_noniid': (
+    *(3, 'resnet18', _EMNIST_125),
+    *(95.2, -0.15, 3.76, 5.0),
+  ),
+  'table4_mlp_cifar10_iid': (
+    *(4, 'mlp', _CIFAR10_IID),
+    *(51.90, 7.39, 0.90, 1.5),
+  ),
+  'table4_alexnet_cifar10_iid': (
+    *(4, 'alexnet', _CIFAR10_IID),
+    *(66.01, 4.83, -0.18, 1.5),
+  ),
+  'table4_resnet18_cifar10_iid': (
+    *(4, 'resnet18', _CIFAR10_IID),
+    *(76.36, 0.53, 5.15, 1.5),
+  ),
+}
+PUBLISHED_ROWS = tuple(Row(name, *row) for name, row in _PUBLISHED.items())
+
+# MNIST, drawn from the same forms, in place of the EMNIST digits.
+_ON_MNIST = tuple(
+  dataclasses.replace(
+    row,
+    name=row.name.replace('emnist', 'mnist'),
+    split=dataclasses.replace(
+      row.split,
+      task='mnist',
+      source=f'{row.split.source}; MNIST in place of EMNIST',
+    ),
+    stands_for=row.name,
+  )
+  for row in PUBLISHED_ROWS
+  if row.split.task == 'emnist_digits'
+)
+
+_OURS = (
+  # The smallest row, which needs no files.
+  Row(
+    'mlp_embedded_digits',
+    None,
+    'mlp',
+    Split(
+      *('embedded_digits', 'label_skew', False, 500, 8),
+      'the 4,000 MNIST digits that a dependency ships, each used once',
+    ),
+    *_PUBLISHED['table3_mlp_emnist_noniid'][3:6],
+    epsilon=5.0,
+    delta=Value(1e-4, 'below 1 / N = 0.002'),
+    clients_per_round=Value(
+      100, 'with 500 clients, the noise of fewer would hide what is learnt'
+    ),
+    stands_for='table3_mlp_emnist_noniid',
+  ),
+  # Clients as nature made them.
+  Row(
+    'mlp_mnist_writers',
+    None,
+    'mlp',
+    Split(
+      *('mnist', 'natural', False, None, None),
+      'a client for each of the 539 people who wrote MNIST; needs writers.npz',
+    ),
+    epsilon=1.5,
+    clients_per_round=Value(22, '1/24 of N, as in the paper'),
+  ),
+  # What Table 4 lacks.
+  Row(
+    'mobilenet_v2_cifar10_iid', None, 'mobilenet_v2', _CIFAR10_IID, epsilon=1.5
+  ),
+)
+
+ROWS: Mapping[str, Row] = {
+  row.name: row for row in (*PUBLISHED_ROWS, *_ON_MNIST, *_OURS)
+}
+
+# eta_l by model and task. The paper does not state it: from small searches on
+# FedAvg, whose tables are in results/search. EMNIST's are those of MNIST.
+RATES: Mapping[str, Mapping[str, float]] = {
+  'mlp': {'mnist': 0.3, 'cifar10': 0.1, 'embedded_digits': 0.1},
+  'alexnet': {'mnist': 0.03, 'cifar10': 0.01},
+  'mobilenet_v2': {'mnist': 0.01, 'cifar10': 0.01},
+  'resnet18': {'mnist': 0.01, 'cifar10': 0.01},
+}
+
+# What all runs have, unless a scale, an algorithm or a variant changes it.
+COMMON: Mapping[str, Value] = {
+  'server_learning_rate': Value(
+    1.0, 'not in the paper; with 1, FedAvg averages models'
+  ),
+  'sampling': Value('fixed_size', 'Sec. 4: a fixed P of N'),
+}
+
+# What an algorithm adds. c, epsilon and delta are not here: c is that of
+# `NamedRun.threshold_run`, the others are the row's.
+OF_ALGORITHM: Mapping[str, Mapping[str, Value]] = {
+  'fed_avg': {},
+  'ce_fed_avg': {},
+  'dp_fed_avg': {
+    'accountant': Value('rdp', 'the accountant of Theorem 2'),
+    # Departs from the paper: it draws a fixed P of N and charges that as
+    # Poisson sampling. With Poisson samples the epsilon holds, and the noise is
+    # the same.
+    'sampling': Value(
+      'poisson', 'departs from Sec. 4, so that the epsilon holds'
+    ),
+  },
+  'model_clipping_fed_avg': {},
+}
+
+_ROUNDS = (0, 2, 8, 16, 32, 64)
+_SHORTER = 'takes a small share of the time'
+_PAPER = {
+  'local_steps': Value(32, 'Sec. 4'),
+  'batch_size': Value(64, 'Sec. 4'),
+  'num_rounds': Value(100, 'not in the paper, whose figures go to t = 64'),
+  'update_rounds': Value(_ROUNDS, 'Figs. 1 and 2, and the appendix'),
+  'rounds_per_evaluation': Value(2, 'an evaluation costs about a round'),
+}
+_REDUCED = {
+  'local_steps': Value(16, "half of the paper's 32"),
+  'batch_size': Value(4, "a sixteenth of the paper's 64"),
+  'num_rounds': Value(20, 'a fifth of that at full scale'),
+  'update_rounds': Value(_ROUNDS[:4], 'those of the figures, as far as T'),
+  'rounds_per_evaluation': Value(5, _SHORTER),
+  'test_examples': Value(2000, _SHORTER),
+}
+_REDUCED_100_ROUNDS = _REDUCED | {
+  'num_rounds': Value(100, 'as at full scale'),
+  'update_rounds': _PAPER['update_rounds'],
+  'rounds_per_evaluation': Value(10, _SHORTER),
+  'test_examples': Value(5000, _SHORTER),
+}
+_DEMO = {
+  'local_steps': Value(8, 'not 32: these clients have 8 digits'),
+  'batch_size': Value(8, 'not 64: these clients have 8 digits'),
+  'num_rounds': Value(60, 'a minute for three algorithms'),
+  'server_learning_rate': Value(2.0, 'a small search on FedAvg'),
+  'sampling': Value('poisson', 'the same cohorts for all algorithms'),
+  'update_rounds': Value((*_ROUNDS[:5], 59), 'those of the figures, to T'),
+  'rounds_per_evaluation': Value(1, 'an evaluation costs little'),
+  'rounds_per_checkpoint': Value(20, 'a checkpoint costs little'),
+}
+_EIGHTH = fractions.Fraction(1, 8)
+
+SCALES: Mapping[str, Scale] = {
+  scale.name: scale
+  for scale in (
+    Scale('paper', "The paper's N, P, Q and batch.", _PAPER),
+    Scale(
+      'paper_40_rounds',
+      "The paper's N, P, Q and batch, for 40 rounds.",
+      _PAPER
+      | {
+        'num_rounds': Value(40, 'not 100: a round of CIFAR-10 takes seconds'),
+        'update_rounds': Value(_ROUNDS[:5], 'those of the figures, to T'),
+      },
+    ),
+    Scale(
+      'reduced',
+      'Few short rounds of few clients, the same for all models.',
+      _REDUCED,
+      _EIGHTH,
+    ),
+    Scale(
+      'reduced_100_rounds',
+      'As reduced, until the accuracy rises little.',
+      _REDUCED_100_ROUNDS,
+      _EIGHTH,
+    ),
+    Scale(
+      'reduced_paper_cohort',
+      "As reduced, with the paper's N and P, by which noise is divided.",
+      _REDUCED | {'test_examples': Value(5000, _SHORTER)},
+    ),
+    Scale('demo', 'That of `make demo`.', _DEMO),
+  )
+}
+
+VARIANTS: Mapping[str, Variant] = {
+  variant.name: variant
+  for variant in (
+    Variant(
+      'fixed_size',
+      ('dp_fed_avg',),
+      {
+        'sampling': Value(
+          'fixed_size', 'a fixed P of N, and the noise that it needs'
+        )
+      },
+    ),
+    Variant(
+      'paper_sampling',
+      ('dp_fed_avg',),
+      {
+        'sampling': Value(
+          'paper', 'Sec. 4: a fixed P of N, charged as Poisson sampling'
+        )
+      },
+    ),
+    Variant(
+      'half_model_norm',
+      ('model_clipping_fed_avg',),
+      {
+        'clipping_norm': Value(
+          9.0, 'half of the norm of the initial MLP for digits, about 18'
+        )
+      },
+    ),
+    Variant(
+      'same_threshold',
+      ('model_clipping_fed_avg',),
+      {
+        'clipping_norm': Value(
+          0.446, "that of CE-FedAvg, of Table 3's MLP on MNIST with seed 0"
+        )
+      },
+    ),
+  )
+}

@@ -1,0 +1,298 @@
+"""The flags that describe a run, and the settings that they make.
+
+A run is named by a row of `experiment_table`, its scale and its algorithm, or
+described by flags alone; any flag overrides what the row says.
+"""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+from absl.testing import flagsaver
+
+from tasks import experiment_table, named_runs, run_folder
+from tasks.experiment import ExperimentConfig
+from tasks.experiment_table import Value
+from tasks.flags_of_settings import define_flags, read_flags
+
+_ROW = flags.DEFINE_string(
+  'row',
+  None,
+  'A row of the table of experiments, such as table3_mlp_mnist_noniid, which '
+  'gives the settings that are not given as flags.',
+)
+_SCALE = flags.DEFINE_string(
+  'scale', None, f'How large, with --row: {", ".join(experiment_table.SCALES)}.'
+)
+_VARIANTS = flags.DEFINE_list(
+  'variants',
+  [],
+  f'What is changed, with --row: {", ".join(experiment_table.VARIANTS)}.',
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+  'output_dir', None, 'The folder of the run; of a row in runs/ by default.'
+)
+_CLIPPING_NORM_FROM = flags.DEFINE_string(
+  'clipping_norm_from',
+  None,
+  'A finished run of fed_avg: c is --clipping_factor times the mean norm of '
+  "its updates. Of a row, the row's run beside --output_dir by default.",
+)
+_CLIPPING_FACTOR = flags.DEFINE_float(
+  'clipping_factor', 0.5, 'See --clipping_norm_from; the paper has 0.5.'
+)
+define_flags(ExperimentConfig)
+
+_FIELDS = dataclasses.fields(ExperimentConfig)
+# What the name of a row's run says already.
+_IN_NAME = ('algorithm', 'seed')
+# What the run that gives c does not have.
+_NOT_OF_THRESHOLD = (
+  'clipping_norm',
+  'sampling',
+  'target_epsilon',
+  'target_delta',
+  'noise_multiplier',
+  'accountant',
+  'noise_seed',
+  'simulation_diagnostics',
+)
+
+
+def config_from_flags() -> ExperimentConfig:
+  """Returns the settings that the flags describe.
+
+  Raises:
+    TypeError: If a flag is of the wrong kind.
+    ValueError: If a flag is missing, out of range or does not fit another.
+  """
+  settings = {name: value.value for name, value in _values().items()}
+  output_dir()  # Raises if there is none.
+  for field in _FIELDS:
+    if field.default is dataclasses.MISSING and settings[field.name] is None:
+      raise ValueError(f'`{field.name}` must be given.')
+  source = _clipping_norm_run()
+  if source is not None:
+    if settings['algorithm'] == 'model_clipping_fed_avg':
+      raise ValueError(
+        '`clipping_norm_from` must not be given for model_clipping_fed_avg, '
+        'whose threshold is on models and not on updates, found '
+        f'{source!r}.'
+      )
+    _check_there(source)
+    settings['clipping_norm'] = _clipping_norm_from(
+      source, _CLIPPING_FACTOR.value
+    )
+  return ExperimentConfig(**settings)
+
+
+def output_dir() -> pathlib.Path:
+  """Returns the folder of the run.
+
+  Raises:
+    ValueError: If it is not given, and there is no row to name it.
+  """
+  if _OUTPUT_DIR.value is not None:
+    return pathlib.Path(_OUTPUT_DIR.value)
+  run = _named_run()
+  if run is None:
+    raise ValueError('`output_dir` must be given.')
+  return pathlib.Path('runs') / (run.name + _changes(_IN_NAME))
+
+
+def clipping_norm_source() -> str:
+  """Returns where c comes from.
+
+  The paper takes it from the clients' data, and does not count its cost.
+  """
+  if _clipping_norm_run() is None:
+    return 'given'
+  return (
+    f'{_CLIPPING_FACTOR.value:g} times the mean norm of the updates of a run '
+    "of fed_avg: a figure of the clients' data, whose cost is not in any "
+    'epsilon'
+  )
+
+
+def settings_text() -> str:
+  """Returns the settings as text: a line each, with its source.
+
+  Raises:
+    ValueError: If there is no such row, scale or variant.
+  """
+  values = _values()
+  source = _clipping_norm_run()
+  if source is not None:
+    values['clipping_norm'] = Value(
+      '?', f'{_CLIPPING_FACTOR.value:g} of the mean norm of updates in {source}'
+    )
+  cells = [
+    (name, 'not given' if value.value is None else str(value.value), value[1])
+    for name, value in values.items()
+  ]
+  names, texts, _ = zip(*cells, strict=True)
+  widths = max(map(len, names)), max(map(len, texts))
+  lines = [
+    f'{name:{widths[0]}}  {text:{widths[1]}}  {source}'
+    for name, text, source in cells
+  ]
+  return '\n'.join([*_title(), *lines]) + '\n'
+
+
+@contextlib.contextmanager
+def parsed(arguments: Sequence[str]) -> Iterator[None]:
+  """Makes the flags be these, and no others, until the body ends.
+
+  Args:
+    arguments: Flags, as on a command line of `tasks.train`.
+  """
+  with flagsaver.flagsaver():
+    for flag in flags.FLAGS.get_key_flags_for_module(__name__):
+      flag.unparse()
+    flags.FLAGS(['tasks.train', *arguments])
+    yield
+
+
+def _values() -> dict[str, Value]:
+  """Every setting with where it comes from; `None` for what is missing."""
+  values = {
+    field.name: Value(
+      None if field.default is dataclasses.MISSING else field.default, 'default'
+    )
+    for field in _FIELDS
+  }
+  given = read_flags(ExperimentConfig, given_only=True)
+  run = _named_run()
+  if run is not None:
+    values |= run.values
+    # One of the two sets the noise.
+    if 'noise_multiplier' in given and 'target_epsilon' not in given:
+      values['target_epsilon'] = Value(None, 'not with --noise_multiplier')
+    given = {k: v for k, v in given.items() if k not in _IN_NAME}
+  return values | {name: Value(value, 'given') for name, value in given.items()}
+
+
+def _named_run() -> named_runs.NamedRun | None:
+  """The run of the table that the flags name; `None` without --row."""
+  if _ROW.value is None:
+    for flag in (_SCALE, _VARIANTS):
+      if flag.value:
+        raise ValueError(
+          f'`{flag.name}` must be given with `row`, found {flag.value!r} '
+          'without.'
+        )
+    return None
+  given = read_flags(ExperimentConfig, given_only=True)
+  for name, value in (
+    ('scale', _SCALE.value),
+    ('algorithm', given.get('algorithm')),
+  ):
+    if value is None:
+      raise ValueError(f'`{name}` must be given with `row`.')
+  return named_runs.get_run(
+    _ROW.value,
+    _SCALE.value,
+    given['algorithm'],
+    given.get('seed', 0),
+    _VARIANTS.value,
+  )
+
+
+def _changes(left_out: tuple[str, ...]) -> str:
+  """What the name of a run's folder says of flags that override its row's."""
+  given = read_flags(ExperimentConfig, given_only=True)
+  return ''.join(
+    f'-{name}={_text(value)}'
+    for name, value in given.items()
+    if name not in left_out
+  )
+
+
+def _text(value: Any) -> str:
+  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _title() -> list[str]:
+  """What a row is, and what the paper says of it; nothing without a row."""
+  run = _named_run()
+  if run is None:
+    return []
+  row = run.row
+  published = ', '.join(
+    f'{name} {value:g} {unit}'
+    for name, value, unit in (
+      ('FedAvg', row.fed_avg, '%'),
+      ('clipping drop', row.clipping_drop, 'points'),
+      ('DP drop', row.dp_drop, 'points'),
+    )
+    if value is not None
+  )
+  stands_for = f' in place of {row.stands_for}' if row.stands_for else ''
+  return [
+    f'{run.name}{_changes(_IN_NAME)}',
+    f'row: {row.name}{stands_for}; published: {published or "nothing"}',
+    f'scale: {run.scale.name}. {run.scale.description}',
+    '',
+  ]
+
+
+def _clipping_norm_run() -> str | None:
+  """The folder of the run that gives c; `None` if c is not from a run."""
+  given = read_flags(ExperimentConfig, given_only=True)
+  if _CLIPPING_NORM_FROM.value:
+    if 'clipping_norm' in given:
+      raise ValueError(
+        '`clipping_norm` and `clipping_norm_from` exclude each other, found '
+        'both.'
+      )
+    return _CLIPPING_NORM_FROM.value
+  run = _named_run()
+  if run is None or run.threshold_run is None or 'clipping_norm' in given:
+    return None
+  name = run.threshold_run.name + _changes(_IN_NAME + _NOT_OF_THRESHOLD)
+  return str(output_dir().parent / name)
+
+
+def _check_there(run_dir: str) -> None:
+  """Raises unless the run that a row takes c from by default is there."""
+  if not _CLIPPING_NORM_FROM.value and not pathlib.Path(run_dir).is_dir():
+    raise ValueError(
+      '`clipping_norm_from` must be given, or the row be run before with '
+      f'`algorithm` fed_avg, found no {run_dir}.'
+    )
+
+
+def _clipping_norm_from(run_dir: str, factor: float) -> float:
+  """Returns c as the paper sets it, from a run of FedAvg.
+
+  Source: Sec. 2.2: half of the mean, over clients and rounds, of the norms of
+  the updates of an unclipped run.
+  """
+  import numpy as np
+  import pandas as pd
+
+  folder = run_folder.RunFolder(run_dir)
+  if not factor > 0:
+    raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
+  try:
+    config: Mapping[str, Any] = json.loads(folder.config.read_text())
+    metrics = pd.read_csv(folder.metrics)
+    rounds = metrics[metrics['round_num'] > 0]
+    algorithm = config['algorithm']
+    num_rounds = config['experiment']['num_rounds']
+    norms, sizes = rounds['update_norm_mean'], rounds['num_clients']
+  except (OSError, ValueError, KeyError) as e:
+    raise ValueError(
+      f'`clipping_norm_from` must be the folder of a run, found {run_dir!r}: '
+      f'{e}'
+    ) from e
+  if algorithm != 'fed_avg' or len(rounds) < num_rounds:
+    raise ValueError(
+      '`clipping_norm_from` must be a finished run of fed_avg, found '
+      f'{len(rounds)} of {num_rounds} rounds of {algorithm} in {run_dir!r}.'
+    )
+  return float(factor * np.average(norms, weights=sizes))

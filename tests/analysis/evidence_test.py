@@ -1,0 +1,130 @@
+"""Tests of the paper's rows with our figures."""
+
+import pytest
+
+from analysis import evidence
+from tests.analysis import run_folders
+
+_TABLE_3 = dict(task='mnist', examples_per_client=125)
+_THREE = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+
+
+def _write_three(root, final=(0.94, 0.92, 0.91), **settings):
+  """Runs of the MLP of Table 3, or of what the settings say."""
+  run_folders.write_row(
+    root, dict(zip(_THREE, final, strict=True)), **_TABLE_3 | settings
+  )
+
+
+def test_rows_without_a_run_are_named(tmp_path):
+  _write_three(tmp_path)
+  assert evidence.not_run(3, run_folders.paper_lines(tmp_path)) == [
+    'AlexNet, EMNIST, non-IID',
+    'MobileNetV2, EMNIST, non-IID',
+    'ResNet-18, EMNIST, non-IID',
+  ]
+
+
+def test_reductions_are_named_with_the_papers_values(tmp_path):
+  _write_three(tmp_path, num_clients=40, clients_per_round=10)
+  (line,) = run_folders.paper_lines(tmp_path).to_dict('records')
+  assert not line['is_paper_scale']
+  assert evidence.reductions(line) == (
+    'MNIST for EMNIST, N = 40 (1920), P = 10 (80)'
+  )
+
+
+def test_seeds_make_one_line_of_paired_drops(tmp_path):
+  for seed, (plain, clipped) in enumerate(
+    [(0.90, 0.89), (0.94, 0.92), (0.98, 0.95)]
+  ):
+    _write_three(tmp_path, (plain, clipped, clipped - 0.01), seed=seed)
+  (line,) = run_folders.paper_lines(tmp_path).to_dict('records')
+  assert line['seeds'] == [0, 1, 2]
+  assert str(line['fed_avg']) == '94.00 ± 9.94'
+  # Of 1, 2 and 3 points, whatever the accuracies are.
+  assert str(line['clipping_drop']) == '2.00 ± 2.48'
+  assert str(line['dp_drop']) == '1.00 ± 0.00'
+
+
+def test_other_learning_rates_are_another_line(tmp_path):
+  _write_three(tmp_path)
+  _write_three(tmp_path, client_learning_rate=0.3)
+  assert len(run_folders.paper_lines(tmp_path)) == 2
+
+
+def test_several_budgets_of_a_seed_are_not_averaged(tmp_path):
+  _write_three(tmp_path)
+  run_folders.write_run(
+    tmp_path / 'dp5',
+    algorithm='dp_fed_avg',
+    accuracies=(0.1, 0.9, 0.9, 0.918),
+    privacy=run_folders.PRIVACY | {'epsilon': 5.0},
+    **_TABLE_3,
+  )
+  (line,) = run_folders.paper_lines(tmp_path).to_dict('records')
+  assert line['dp_drop'] == evidence.SEVERAL
+
+
+def test_of_several_samplings_that_of_poisson_counts(tmp_path):
+  _write_three(tmp_path)
+  run_folders.write_run(
+    tmp_path / 'fixed',
+    algorithm='dp_fed_avg',
+    accuracies=(0.1, 0.8, 0.8, 0.8),
+    privacy=run_folders.PRIVACY | {'sampling': 'fixed_size'},
+    **_TABLE_3,
+  )
+  (line,) = run_folders.paper_lines(tmp_path).to_dict('records')
+  assert str(line['dp_drop']) == '1.00'
+
+
+def test_of_several_budgets_that_of_the_row_counts(tmp_path):
+  for epsilon, accuracy in ((1.5, 0.91), (5.0, 0.918)):
+    run_folders.write_run(
+      tmp_path / f'dp_{epsilon}',
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, accuracy),
+      privacy=run_folders.PRIVACY,
+      target_epsilon=epsilon,
+      **_TABLE_3,
+    )
+  (line,) = run_folders.paper_lines(tmp_path).to_dict('records')
+  assert str(line['dp_fed_avg']) == '91.00'
+
+
+@pytest.mark.parametrize(
+  'settings', [{'partition': 'iid'}, {'examples_per_client': 60}]
+)
+def test_other_splits_are_beside_no_row(tmp_path, settings):
+  _write_three(tmp_path, **settings)
+  assert run_folders.paper_lines(tmp_path).empty
+
+
+def test_rows_follow_the_size_of_the_clients(tmp_path):
+  for size in (500, 50):
+    run_folders.write_row(
+      tmp_path,
+      {'fed_avg': 0.6, 'ce_fed_avg': 0.5},
+      task='cifar10',
+      partition='class_balanced',
+      model='alexnet',
+      examples_per_client=size,
+    )
+  lines = run_folders.paper_lines(tmp_path)
+  assert lines['row'].to_list() == [
+    'table2_alexnet_cifar10_iid',
+    'table2_alexnet_cifar10_noniid',
+    'table4_alexnet_cifar10_iid',
+  ]
+  # The first and the last share their runs.
+  assert len(evidence.once(lines)) == 2
+
+
+def test_headline_has_the_most_seeds_and_then_the_largest_scale(tmp_path):
+  for cohort, seeds in ((80, (0,)), (40, (0, 1)), (20, (0, 1))):
+    for seed in seeds:
+      _write_three(tmp_path, clients_per_round=cohort, seed=seed)
+  lines = run_folders.paper_lines(tmp_path)
+  assert lines['P'].to_list() == [40, 20, 80]
+  assert evidence.headlines(lines)['P'].to_list() == [40]

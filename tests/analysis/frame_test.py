@@ -1,0 +1,322 @@
+import math
+
+import pytest
+
+from analysis import frame
+from tests.analysis import run_folders
+
+
+def _read(folder):
+  """The row of the run in a folder, which is one."""
+  frames = frame.read_frames([folder])
+  assert frames.left_out == ()
+  return frames.runs.iloc[0]
+
+
+def _reason(folder):
+  frames = frame.read_frames([folder])
+  assert frames.runs.empty
+  ((_, reason),) = frames.left_out
+  return reason
+
+
+def test_reads_every_file_of_a_run(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run',
+    algorithm='dp_fed_avg',
+    accuracies=(0.1, 0.5, 0.75),
+    privacy=run_folders.PRIVACY,
+    updates={0: [('a', 2.0, '', 0.5)], 16: [('a', 1.0, 60.0, 1.0)]},
+    metrics={'clipped_fraction': 0.25},
+  )
+  frames = frame.read_frames([folder])
+  run = frames.runs.loc['run']
+  assert run['final_accuracy'] == 75.0
+  assert run['best_accuracy'] == 75.0
+  assert run['clipped_fraction'] == 0.25
+  assert run['median_round_seconds'] == 0.5
+  assert run['clients_per_round'] == 80
+  assert run['privacy_noise_multiplier'] == 1.5
+  assert run['is_complete']
+  assert run['notes'] == ()
+  assert frames.rounds['accuracy'].to_list() == [10.0, 50.0, 75.0]
+  assert frames.updates['t'].to_list() == [0, 16]
+  assert math.isnan(frames.updates['angle_degrees'][0])
+
+
+def test_final_accuracy_is_the_last_evaluated_and_best_the_highest(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run', accuracies=(0.1, 0.9, 0.8, '')
+  )
+  run = _read(folder)
+  assert run['final_accuracy'] == 80.0
+  assert run['best_accuracy'] == 90.0
+  assert run['rounds_done'] == 3
+
+
+@pytest.mark.parametrize(
+  ('files', 'reason'),
+  [
+    ({}, 'no config.json'),
+    ({'config.json': '{"experiment": '}, 'cannot be read'),
+    ({'config.json': '[]'}, 'one JSON object'),
+    ({'config.json': '{"experiment": {}}'}, 'no `algorithm`'),
+    (
+      {'config.json': '{"experiment": {}, "algorithm": "x", "model": {}}'},
+      'no `experiment.task`',
+    ),
+  ],
+)
+def test_folder_that_is_no_run_is_refused_with_the_reason(
+  tmp_path, files, reason
+):
+  for name, text in files.items():
+    (tmp_path / name).write_text(text)
+  assert reason in _reason(tmp_path)
+
+
+def test_absent_folder_is_refused(tmp_path):
+  assert _reason(tmp_path / 'absent') == 'no such folder'
+
+
+def test_cut_off_metrics_lose_their_last_line_and_say_so(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 0.5, 0.9))
+  path = folder / 'metrics.csv'
+  path.write_text(path.read_text()[:-9])
+  run = _read(folder)
+  assert run['rounds_done'] == 1
+  assert run['final_accuracy'] == 50.0
+  assert not run['is_complete']
+  assert run['notes'] == ('metrics.csv is cut off: its last line was left out',)
+
+
+def test_line_that_only_lacks_its_end_is_not_trusted(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 0.5))
+  path = folder / 'metrics.csv'
+  path.write_text(path.read_text().rstrip())
+  assert _read(folder)['rounds_done'] == 0
+
+
+def test_broken_line_inside_the_metrics_is_refused_with_its_number(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run')
+  path = folder / 'metrics.csv'
+  lines = path.read_text().splitlines()
+  lines[2] = lines[2].rsplit(',', 3)[0]
+  path.write_text('\n'.join(lines) + '\n')
+  assert 'line 3: 10 values' in _reason(folder)
+
+
+def test_text_in_place_of_a_number_is_refused_with_its_line(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 'high'))
+  reason = _reason(folder)
+  assert 'line 3: `test_accuracy`' in reason
+  assert "found 'high'" in reason
+
+
+def test_accuracy_in_percent_is_refused(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 93.0))
+  assert 'between 0 and 1, found 93' in _reason(folder)
+
+
+def test_round_that_was_written_twice_counts_once_and_is_named(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 0.5))
+  path = folder / 'metrics.csv'
+  last = path.read_text().splitlines()[-1]
+  with path.open('a') as file:
+    file.write(last.replace('0.5', '0.6', 2) + '\n')
+  run = _read(folder)
+  assert run['final_accuracy'] == 60.0
+  assert 'twice' in run['notes'][0]
+
+
+def test_missing_metrics_give_a_run_without_rounds(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run')
+  (folder / 'metrics.csv').unlink()
+  run = _read(folder)
+  assert run['rounds_done'] == 0
+  assert math.isnan(run['final_accuracy'])
+  assert 'metrics.csv is missing' in run['notes'][0]
+
+
+def test_private_run_without_privacy_file_is_named(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', algorithm='dp_fed_avg')
+  assert 'privacy.json is missing' in _read(folder)['notes'][0]
+
+
+def test_missing_keys_of_the_privacy_file_are_named(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run',
+    algorithm='dp_fed_avg',
+    privacy={'epsilon': 1.5, 'sampling': 'poisson', 'accountant': 'rdp'},
+  )
+  assert _read(folder)['notes'] == (
+    'privacy.json does not say noise_multiplier, target_delta, actual_epsilon',
+  )
+
+
+def test_damaged_update_file_is_left_out_by_name(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run', updates={2: [('a', 2.0, 60.0, 0.5)]}
+  )
+  (folder / 'updates' / 'round_00008.csv').write_text('client_id\na\n')
+  (folder / 'updates' / 'notes.csv').write_text('x\n')
+  run = _read(folder)
+  assert set(frame.read_frames([folder]).updates['t']) == {2}
+  assert run['notes'] == (
+    'updates/notes.csv is no round_XXXXX.csv: left out',
+    'updates/round_00008.csv has no column `update_norm`: left out',
+  )
+
+
+def test_folders_that_are_no_runs_are_left_out_by_name(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run')
+  empty = tmp_path / 'empty'
+  empty.mkdir()
+  frames = frame.read_frames([empty, folder, folder])
+  assert frames.runs.index.to_list() == ['run']
+  assert frames.left_out == (
+    (str(empty), 'not a run folder: it has no config.json'),
+    (str(folder), 'given twice, read once'),
+  )
+
+
+def test_runs_of_one_name_get_their_parents_names(tmp_path):
+  first = run_folders.write_run(tmp_path / 'a' / 'run')
+  second = run_folders.write_run(tmp_path / 'b' / 'run')
+  runs = frame.read_frames([first, second]).runs
+  assert runs.index.to_list() == ['a/run', 'b/run']
+
+
+@pytest.mark.parametrize(
+  'difference',
+  [
+    {'seed': 1},
+    {'task': 'cifar10'},
+    {'partition': 'iid'},
+    {'num_rounds': 9},
+    {'client_learning_rate': 0.2},
+  ],
+)
+def test_runs_of_different_settings_are_not_in_one_group(tmp_path, difference):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / 'a'),
+      run_folders.write_run(tmp_path / 'b', algorithm='ce_fed_avg'),
+      run_folders.write_run(tmp_path / 'c', **difference),
+    ]
+  )
+  groups = [group.index.to_list() for group in frames.groups()]
+  assert groups == [['a', 'b'], ['c']]
+  (key,) = difference
+  (text,) = frame.differing_settings(frames.runs.loc['a'], frames.runs.loc['c'])
+  assert text.startswith(f'{key}: ')
+
+
+@pytest.mark.parametrize(
+  ('experiment', 'is_iid'),
+  [
+    ({'partition': 'iid'}, True),
+    ({'partition': 'label_skew'}, False),
+    ({'partition': 'class_balanced', 'examples_per_client': 500}, True),
+    ({'partition': 'class_balanced', 'examples_per_client': 50}, False),
+  ],
+)
+def test_iid_is_what_the_paper_calls_so(tmp_path, experiment, is_iid):
+  folder = run_folders.write_run(tmp_path / 'run', **experiment)
+  assert _read(folder)['is_iid'] == is_iid
+
+
+def test_folder_without_runs_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='`results_dir` .* found none'):
+    frame.read_results(tmp_path)
+
+
+def _write_three(root, *, final=(0.94, 0.92, 0.915), **experiment):
+  """Folders of FedAvg, CE-FedAvg and DP-FedAvg of one setting."""
+  run_folders.write_row(
+    root,
+    dict(zip(('fed_avg', 'ce_fed_avg', 'dp_fed_avg'), final, strict=True)),
+    **experiment,
+  )
+
+
+def _by_algorithm(root):
+  return run_folders.read(root).runs.reset_index().set_index('algorithm')
+
+
+def test_drops_are_in_points_below_the_runs_of_the_same_seed(tmp_path):
+  _write_three(tmp_path, seed=0)
+  _write_three(tmp_path, seed=1, final=(0.96, 0.91, 0.90))
+  runs = _by_algorithm(tmp_path).sort_values('seed')
+  assert runs['drop'].dropna().round(6).to_list() == [2.0, 2.5, 5.0, 6.0]
+  assert runs['dp_drop'].dropna().round(6).to_list() == [0.5, 1.0]
+
+
+def test_drop_of_dp_is_below_the_clipped_run_of_the_same_threshold(tmp_path):
+  _write_three(tmp_path, seed=0)
+  run_folders.write_run(
+    tmp_path / 'other',
+    algorithm='ce_fed_avg',
+    accuracies=(0.1, 0.5, 0.5, 0.5),
+    clipping_norm=0.1,
+  )
+  runs = _by_algorithm(tmp_path)
+  assert runs.at['dp_fed_avg', 'dp_drop'] == pytest.approx(0.5)
+
+
+def test_missing_baseline_gives_no_drop_and_a_reason(tmp_path):
+  run_folders.write_run(tmp_path / 'ce', algorithm='ce_fed_avg')
+  run = _read(tmp_path / 'ce')
+  assert math.isnan(run['drop'])
+  assert run['no_drop'] == 'no FedAvg run of the same setting'
+
+
+def test_two_baselines_are_named_and_not_averaged(tmp_path):
+  _write_three(tmp_path, seed=0)
+  run_folders.write_run(tmp_path / 'again', accuracies=(0.1, 0.9, 0.9, 0.96))
+  run = _by_algorithm(tmp_path).loc['ce_fed_avg']
+  assert math.isnan(run['drop'])
+  assert run['no_drop'] == (
+    'more than one FedAvg run of the same setting: 0_fed_avg, again'
+  )
+
+
+def test_unfinished_run_is_not_compared(tmp_path):
+  _write_three(tmp_path, num_rounds=5)
+  run = _by_algorithm(tmp_path).loc['ce_fed_avg']
+  assert math.isnan(run['drop'])
+  assert run['no_drop'] == '5_fed_avg is not finished'
+
+
+def test_epsilon_is_that_of_the_rounds_that_were_run(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'dp',
+    algorithm='dp_fed_avg',
+    privacy=run_folders.PRIVACY,
+    metrics={'epsilon': 0.7},
+  )
+  assert _read(folder)['epsilon_spent'] == 0.7
+
+
+def test_relative_spread_is_the_mean_ratio_of_the_rounds(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run', metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0}
+  )
+  assert _read(folder)['relative_spread'] == 0.25
+
+
+def test_relative_spread_falls_back_to_the_recorded_updates(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run',
+    metrics={'update_norm_mean': '', 'update_norm_std': ''},
+    updates={2: [('a', 1.0, 60, 1), ('b', 3.0, 60, 1), ('mean', 9.0, 60, '')]},
+  )
+  # Mean 2, standard deviation 1; the averaged update is no client.
+  assert _read(folder)['relative_spread'] == 0.5
+
+
+def test_half_way_is_the_evaluation_up_to_half_of_the_rounds(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run', accuracies=(0.1, 0.5, 0.7, 0.8, 0.9, 0.95)
+  )
+  assert _read(folder)['half_way_accuracy'] == 70.0

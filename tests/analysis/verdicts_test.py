@@ -1,0 +1,213 @@
+"""Tests of the verdicts on the paper's findings."""
+
+import pytest
+
+from analysis import verdicts
+from tests.analysis import run_folders
+
+_TABLE_3 = dict(task='mnist', examples_per_client=125)
+_TABLE_4 = dict(
+  task='cifar10', partition='class_balanced', examples_per_client=500
+)
+
+
+def _table_2(root, *, iid_drop, skew_drop, num_seeds=3, noise=0.001):
+  for seed in range(num_seeds):
+    for partition, drop in (('iid', iid_drop), ('label_skew', skew_drop)):
+      run_folders.write_row(
+        root,
+        {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop + noise * seed},
+        task='mnist',
+        model='alexnet',
+        partition=partition,
+        examples_per_client=500,
+        seed=seed,
+      )
+
+
+def _compared(root, finding):
+  found = verdicts.comparisons(run_folders.paper_lines(root))
+  return found[found['finding'] == finding]
+
+
+@pytest.mark.parametrize(
+  ('iid_drop', 'skew_drop', 'verdict'),
+  [
+    (0.01, 0.05, 'holds'),
+    (0.05, 0.01, 'does not hold'),
+    (0.01, 0.0105, 'not decided'),
+  ],
+)
+def test_difference_over_three_seeds_is_decided_where_it_is_clear(
+  tmp_path, iid_drop, skew_drop, verdict
+):
+  _table_2(tmp_path, iid_drop=iid_drop, skew_drop=skew_drop)
+  (found,) = _compared(tmp_path, 'split').to_dict('records')
+  assert found['verdict'] == verdict
+  assert found['paper'] == (0.19, 3.60)
+
+
+def test_fewer_seeds_decide_nothing(tmp_path):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.5, num_seeds=2)
+  found = _compared(tmp_path, 'split')
+  assert found['verdict'].to_list() == ['too few seeds']
+  table = verdicts.comparison_table(found, 'split')
+  # No margin of one that says nothing.
+  assert table['difference'].to_list() == ['49.00']
+
+
+def test_pair_with_one_half_alone_is_not_compared(tmp_path):
+  run_folders.write_row(
+    tmp_path,
+    {'fed_avg': 0.9, 'ce_fed_avg': 0.8},
+    task='mnist',
+    model='alexnet',
+    partition='iid',
+    examples_per_client=500,
+  )
+  assert _compared(tmp_path, 'split').empty
+
+
+def _dp_row(root, model, final, cohort=80):
+  run_folders.write_row(
+    root,
+    dict(zip(('fed_avg', 'ce_fed_avg', 'dp_fed_avg'), final, strict=True)),
+    model=model,
+    clients_per_round=cohort,
+    **_TABLE_3,
+  )
+
+
+def _set_parameters(root, model, count):
+  for path in root.glob(f'*{model}*/config.json'):
+    path.write_text(path.read_text().replace('159010', str(count)))
+
+
+def test_larger_models_are_compared_by_their_drop_from_ce_fed_avg(tmp_path):
+  _dp_row(tmp_path, 'mlp', (0.9, 0.8, 0.79))
+  _dp_row(tmp_path, 'mobilenet_v2', (0.9, 0.8, 0.60))
+  _set_parameters(tmp_path, 'mobilenet_v2', 2_000_000)
+  (found,) = _compared(tmp_path, 'size').to_dict('records')
+  assert found['smaller'] == 'table3_mlp_mnist_noniid'
+  assert found['larger'] == 'table3_mobilenet_v2_mnist_noniid'
+  assert found['ours'] == pytest.approx((1.0, 20.0))
+
+
+def test_harder_data_are_compared_in_table_2_alone(tmp_path):
+  for task, partition, size, drop in (
+    ('mnist', 'iid', 500, 0.02),
+    ('cifar10', 'class_balanced', 500, 0.01),
+    ('mnist', 'label_skew', 125, 0.5),
+  ):
+    run_folders.write_row(
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop},
+      task=task,
+      model='alexnet',
+      partition=partition,
+      examples_per_client=size,
+    )
+  (found,) = _compared(tmp_path, 'data').to_dict('records')
+  assert found['paper'] == (0.19, 4.83)
+
+
+def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
+  for model, dp, cohort in (
+    ('mlp', 0.79, 80),
+    ('mlp', 0.77, 40),
+    ('mlp', 0.70, 20),
+    ('alexnet', 0.75, 40),
+    ('alexnet', 0.40, 20),
+    ('resnet18', 0.40, 10),
+  ):
+    _dp_row(tmp_path, model, (0.9, 0.8, dp), cohort)
+  _set_parameters(tmp_path, 'alexnet', 3_000_000)
+  found = _compared(tmp_path, 'size')
+  drops = [[round(drop) for drop in pair] for pair in found['ours']]
+  assert drops == [[3, 5], [10, 40]]
+  # MLP and AlexNet lose 0.29 and 0.16 points in the paper's Table 3.
+  assert set(found['verdict']) == {'contrary in the paper'}
+  assert (
+    verdicts.in_words(found['verdict']) == 'contrary in the paper in 2 of 2'
+  )
+
+
+@pytest.mark.parametrize(('plain', 'private'), [(0.9, 0.12), (0.29, 0.21)])
+def test_models_that_guess_decide_nothing(tmp_path, plain, private):
+  _dp_row(tmp_path, 'alexnet', (0.9, 0.85, 0.70))
+  _dp_row(tmp_path, 'mobilenet_v2', (plain, plain - 0.05, private))
+  _set_parameters(tmp_path, 'alexnet', 3_000_000)
+  assert _compared(tmp_path, 'size')['verdict'].to_list() == ['near chance']
+
+
+def test_spread_of_norms_is_compared_as_in_the_paper(tmp_path):
+  for partition, std in (('iid', 0.5), ('label_skew', 0.4)):
+    for algorithm in ('fed_avg', 'ce_fed_avg'):
+      run_folders.write_run(
+        tmp_path / f'{partition}_{algorithm}',
+        algorithm=algorithm,
+        model='alexnet',
+        task='mnist',
+        partition=partition,
+        # By std / mean the other way: 0.05 and 0.4, in all rounds.
+        accuracies=(0.1,) * 18,
+        metrics={
+          'update_norm_mean': 10.0 if partition == 'iid' else 1.0,
+          'update_norm_std': std,
+        },
+        examples_per_client=500,
+      )
+  table = verdicts.norm_table(run_folders.paper_lines(tmp_path))
+  counts = table.drop(columns='the norms spread, in the paper').to_numpy()
+  assert counts.tolist() == [[0] * 3, [1, 1, 0], [0] * 3]
+
+
+def _spread_rows(root, drops, cohort=80, first=1, table=_TABLE_3):
+  """Rows of a table by rising spread of the norms of FedAvg, with two seeds."""
+  for number, (model, drop) in enumerate(drops.items(), start=first):
+    for seed in (0, 1):
+      for algorithm, accuracy in (('fed_avg', 0.9), ('ce_fed_avg', 0.9 - drop)):
+        run_folders.write_run(
+          root / f'{model}_{algorithm}_{cohort}_{seed}_{table["task"]}',
+          algorithm=algorithm,
+          model=model,
+          seed=seed,
+          accuracies=(0.1, accuracy),
+          metrics={'update_norm_mean': 1.0, 'update_norm_std': 0.1 * number},
+          clients_per_round=cohort,
+          **table,
+        )
+
+
+@pytest.mark.parametrize(
+  ('sign', 'verdict'), [(1, 'holds'), (-1, 'does not hold')]
+)
+def test_correlation_over_the_rows_decides_concentration(
+  tmp_path, sign, verdict
+):
+  models = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18')
+  drops = {m: 0.5 + sign * 0.01 * place for place, m in enumerate(models)}
+  _spread_rows(tmp_path, drops)
+  _spread_rows(tmp_path, drops, cohort=20)
+  drops = {m: 0.5 + sign * 0.02 * place for place, m in enumerate(models)}
+  del drops['mobilenet_v2']
+  _spread_rows(tmp_path, drops, first=3, table=_TABLE_4)
+  table = verdicts.spread_verdicts(run_folders.paper_lines(tmp_path))
+  table = table.sort_values('rows', ascending=False)
+  # Eight pairs of runs of a scale, which are four rows: 2 / 4! is too much.
+  assert table['rows'].to_list() == [7, 4]
+  assert table['verdict'].to_list() == [verdict, 'not decided']
+  assert table['p'].iloc[1] == '0.083'
+
+
+def test_each_scale_has_its_own_correlation(tmp_path):
+  up = {'mlp': 0.01, 'alexnet': 0.02, 'resnet18': 0.03}
+  _spread_rows(tmp_path, up)
+  _spread_rows(tmp_path, dict(zip(up, (0.3, 0.2, 0.1), strict=True)), cohort=20)
+  table = verdicts.spread_verdicts(run_folders.paper_lines(tmp_path))
+  assert sorted(table['Spearman ρ']) == ['-1.00', '1.00']
+
+
+def test_two_rows_decide_nothing_on_concentration(tmp_path):
+  _spread_rows(tmp_path, {'mlp': 0.01, 'alexnet': 0.02})
+  assert verdicts.spread_verdicts(run_folders.paper_lines(tmp_path)).empty

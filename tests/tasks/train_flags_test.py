@@ -1,0 +1,169 @@
+"""Tests of the flags that describe a run."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+from absl import flags
+
+from tasks import experiment_table, train, train_flags
+from tasks.experiment import ExperimentConfig
+from tasks.named_runs import get_run
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_SEARCHES = pathlib.Path('tasks/flagfiles/search')
+_ROW = ['--row=table3_mlp_mnist_noniid', '--scale=paper']
+
+
+@pytest.fixture(autouse=True)
+def parsed_flags():
+  assert train  # Defines the flags.
+  flags.FLAGS.mark_as_parsed()
+
+
+def _config(*arguments):
+  with train_flags.parsed(arguments):
+    return train_flags.config_from_flags()
+
+
+def _text(*arguments):
+  with train_flags.parsed(arguments):
+    return train_flags.settings_text()
+
+
+def _write_fed_avg(folder):
+  folder.mkdir()
+  (folder / 'config.json').write_text(
+    json.dumps(dict(algorithm='fed_avg', experiment=dict(num_rounds=2)))
+  )
+  (folder / 'metrics.csv').write_text(
+    'round_num,update_norm_mean,num_clients\n0,nan,nan\n1,1.0,1\n2,4.0,2\n'
+  )
+
+
+def test_a_row_gives_all_settings():
+  settings = get_run('table3_mlp_mnist_noniid', 'paper', 'fed_avg').settings
+  assert _config(*_ROW, '--algorithm=fed_avg') == ExperimentConfig(**settings)
+
+
+def test_any_flag_overrides_the_row():
+  config = _config(
+    *_ROW, '--algorithm=fed_avg', '--num_rounds=3', '--update_rounds=1,2'
+  )
+  assert config.num_rounds == 3
+  assert config.update_rounds == (1, 2)
+  assert config.local_steps == 32
+
+
+def test_a_seed_of_a_row_is_that_of_all_three():
+  config = _config(*_ROW, '--algorithm=fed_avg', '--seed=4', '--model_seed=1')
+  assert (config.seed, config.model_seed, config.sampling_seed) == (4, 1, 4)
+
+
+def test_the_threshold_of_a_row_comes_from_its_own_run_of_fed_avg(tmp_path):
+  _write_fed_avg(tmp_path / 'mnist-label_skew_125-mlp-paper-fed_avg-seed0')
+  arguments = [*_ROW, '--algorithm=ce_fed_avg', f'--output_dir={tmp_path}/run']
+  # Half of (1 + 2 * 4) / 3.
+  assert _config(*arguments).clipping_norm == 1.5
+  assert _config(*arguments, '--clipping_norm=7').clipping_norm == 7
+  # Of other settings, it is a run of these settings.
+  with pytest.raises(ValueError, match='fed_avg-seed0-num_rounds=9'):
+    _config(*arguments, '--num_rounds=9')
+
+
+def test_a_given_noise_takes_the_place_of_the_rows_budget():
+  config = _config(
+    *_ROW,
+    '--algorithm=dp_fed_avg',
+    '--clipping_norm=1',
+    '--noise_multiplier=2',
+  )
+  assert (config.noise_multiplier, config.target_epsilon) == (2, None)
+
+
+def test_folder_of_a_row_is_called_what_runs():
+  with train_flags.parsed([*_ROW, '--algorithm=fed_avg', '--batch_size=4']):
+    assert str(train_flags.output_dir()) == (
+      'runs/mnist-label_skew_125-mlp-paper-fed_avg-seed0-batch_size=4'
+    )
+
+
+def test_settings_are_shown_with_their_sources_before_anything_has_run():
+  text = _text(*_ROW, '--algorithm=dp_fed_avg', '--num_rounds=7')
+  lines = {
+    line.split()[0]: ' '.join(line.split()[1:])
+    for line in text.splitlines()
+    if line
+  }
+  assert 'in place of table3_mlp_emnist_noniid' in lines['row:']
+  assert lines['clients_per_round'] == '80 Sec. 4'
+  assert lines['num_rounds'] == '7 given'
+  assert lines['shards_per_client'] == '2 default'
+  assert lines['target_epsilon'] == '1.5 Table 3'
+  assert 'mlp-paper-fed_avg-seed0-num_rounds=7' in lines['clipping_norm']
+  assert set(ExperimentConfig.__dataclass_fields__) <= set(lines)
+
+
+@pytest.mark.parametrize('algorithm', ['fed_avg', 'ce_fed_avg', 'dp_fed_avg'])
+def test_the_demo_is_the_smallest_row(algorithm, monkeypatch):
+  # Flag files name each other from the root of the checkout.
+  monkeypatch.chdir(_ROOT)
+  clip = [] if algorithm == 'fed_avg' else ['--clipping_norm=1']
+  demo = _config(
+    f'--flagfile=tasks/flagfiles/demo/{algorithm}.flags',
+    '--output_dir=x',
+    *clip,
+  )
+  row = _config(
+    '--row=mlp_embedded_digits',
+    '--scale=demo',
+    f'--algorithm={algorithm}',
+    *clip,
+  )
+  demo = dataclasses.replace(
+    demo,
+    # The demo's figures are of exact updates, and its cohorts are drawn.
+    simulation_diagnostics=False,
+    sampling_seed=0,
+  )
+  assert demo == row
+
+
+@pytest.mark.parametrize(
+  'name', sorted(path.name for path in (_ROOT / _SEARCHES).glob('*.grid'))
+)
+def test_a_search_is_of_fed_avg_alone_and_of_its_rate_alone(name):
+  lines = (_ROOT / _SEARCHES / name).read_text().splitlines()
+  flags_of_search = [line for line in lines if not line.startswith('#')]
+  swept = [line for line in flags_of_search[:-1] if ',' in line]
+  assert not swept
+  rate, _, values = flags_of_search[-1].partition('=')
+  assert rate == '--client_learning_rate'
+  configs = [
+    _config(*flags_of_search[:-1], f'{rate}={value}')
+    for value in values.split(',')
+  ]
+  assert len(configs) > 1
+  # The rate that the table has is among those that were tried.
+  model, _, task = name.removesuffix('.grid').rpartition('_')
+  assert {(c.algorithm, c.model, c.task) for c in configs} == {
+    ('fed_avg', model, task)
+  }
+  tried = [config.client_learning_rate for config in configs]
+  assert experiment_table.RATES[model][task] in tried
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--scale=paper'], '`scale` must be given with `row`'),
+    (['--row=x'], '`scale` must be given with `row`'),
+    (_ROW, '`algorithm` must be given with `row`'),
+    (['--algorithm=fed_avg'], '`output_dir` must be given'),
+    (['--output_dir=x'], '`task` must be given'),
+  ],
+)
+def test_what_is_missing_is_named(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    _config(*arguments)
