@@ -236,7 +236,7 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(store):
   before = process.get_model_weights(state).trainable
   output = process.next(state, list(_COHORTS[0]))
   measured = output.metrics['client_work']
-  assert np.all(np.isnan(measured['update_angle']))
+  assert np.all(np.isnan(measured['angle_degrees']))
   after = process.get_model_weights(output.state).trainable
   step = np.concatenate(
     [(a - b).ravel() for a, b in zip(after, before, strict=True)]
@@ -250,14 +250,14 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(store):
   )
   several = process.next(output.state, ['00003', '00004', '00005'])
   norms = several.metrics['client_work']['update_norm']
-  angles = several.metrics['client_work']['update_angle']
+  angles = several.metrics['client_work']['angle_degrees']
   cosine = update @ step / np.linalg.norm(update) / np.linalg.norm(step)
   np.testing.assert_allclose(norms[1], np.linalg.norm(update), rtol=1e-5)
   np.testing.assert_allclose(angles[1], np.degrees(np.arccos(cosine)), 1e-4)
   assert len(norms) == len(angles) == 3
   aggregate = alone.metrics['aggregate']
   np.testing.assert_allclose(aggregate['update_norm'], norms[1], rtol=1e-5)
-  np.testing.assert_allclose(aggregate['update_angle'], angles[1], rtol=1e-4)
+  np.testing.assert_allclose(aggregate['angle_degrees'], angles[1], rtol=1e-4)
 
 
 def test_datasets_as_client_values(store):

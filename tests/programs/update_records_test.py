@@ -12,9 +12,9 @@ def _metrics(norms, angles):
   return dict(
     client_work=dict(
       update_norm=np.array(norms, np.float32),
-      update_angle=np.array(angles, np.float32),
+      angle_degrees=np.array(angles, np.float32),
     ),
-    aggregate=dict(update_norm=np.float32(0.5), update_angle=np.float32(7)),
+    aggregate=dict(update_norm=np.float32(0.5), angle_degrees=np.float32(7)),
   )
 
 

@@ -83,7 +83,7 @@ def build_client_work(
     client_store: Reads a client's examples by its id, or `None`: see
       `build_fed_avg`.
     seed: The seed of the run.
-    measure_updates: Whether to report `update_norm` and `update_angle` of the
+    measure_updates: Whether to report `update_norm` and `angle_degrees` of the
       update, and what the sender measures.
     sender: What a client sends; its update if not given.
 

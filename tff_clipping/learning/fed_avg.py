@@ -62,7 +62,7 @@ def build_fed_avg(
     seed: The seed of the clients' shuffling.
     measure_updates: Whether the metrics hold, under `client_work`, the norm
       `update_norm` of each client's update before aggregation and its angle
-      `update_angle` in degrees to the last global update (NaN in the first
+      `angle_degrees` to the last global update (NaN in the first
       round), both in the order of the cohort; and under `aggregate` the same
       two of the aggregate. The clients' are exact: for simulations only, never
       for a private deployment.

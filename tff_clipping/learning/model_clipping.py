@@ -44,7 +44,7 @@ def build_model_clipping_fed_avg(
 
   Args:
     model_fn: See `build_fed_avg`, as for all arguments but `clipping_norm`.
-    clipping_norm: c, the threshold on the L2 norm of the whole model; so in
+    clipping_norm: c, the bound on the L2 norm of the whole model; so in
       general far larger than one on updates.
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 # What the numbers of `norm_and_angle` are called in the metrics.
-NAMES = ('update_norm', 'update_angle')
+NAMES = ('update_norm', 'angle_degrees')
 
 
 def last_direction(
@@ -64,7 +64,7 @@ def norm_and_angle(
 def measure_at_server(
   aggregate: tff.Value, weights: tff.Value, client_work_state: tff.Value
 ) -> tff.Value:
-  """Returns `update_norm` and `update_angle` of the aggregate, at the server.
+  """Returns `update_norm` and `angle_degrees` of the aggregate, at the server.
 
   Args:
     aggregate: The aggregate of the updates.

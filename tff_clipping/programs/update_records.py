@@ -52,7 +52,7 @@ class UpdateRecords:
     Args:
       folder: Where the files are; made when the first is written.
       rounds: The rounds t to write, from 0.
-      clipping_norm: The clipping threshold c, `None` without clipping.
+      clipping_norm: The clipping norm c, `None` without clipping.
       expected_norms: Returns the `expected_norm` of each client of a cohort, in
         its order, from the model weights x^t, t and the ids; for example by
         `tff_clipping.learning.build_update_estimates`. `None` for no estimates.
@@ -94,8 +94,8 @@ class UpdateRecords:
     Args:
       round_num: The number of the round, from 1: the paper's t + 1.
       cohort: The ids of the clients, in the order of the measurements.
-      metrics: The metrics of the process, with `update_norm` and `update_angle`
-        under `client_work` and `aggregate`.
+      metrics: The metrics of the process, with `update_norm` and
+        `angle_degrees` under `client_work` and `aggregate`.
       expected_norms: What `estimate` returned for the round.
 
     Returns:
@@ -111,7 +111,7 @@ class UpdateRecords:
       columns = collections.OrderedDict(
         client_id=cohort,
         update_norm=norms,
-        angle_degrees=measured['update_angle'],
+        angle_degrees=measured['angle_degrees'],
         clip_factor=self._clip_factors(to_clip),
       )
       if expected_norms is not None:
@@ -151,5 +151,5 @@ class UpdateRecords:
       writer.writerow(columns)
       for row in zip(*columns.values(), strict=True):
         writer.writerow(row)
-      mean = ['mean', aggregate['update_norm'], aggregate['update_angle']]
+      mean = ['mean', aggregate['update_norm'], aggregate['angle_degrees']]
       writer.writerow(mean + [''] * (len(columns) - len(mean)))

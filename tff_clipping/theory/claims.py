@@ -229,7 +229,7 @@ def table_1() -> dict[tuple[float, float], Fraction]:
 
   The table does not give η_l, and no single η_l gives all four cells. Infinite
   Q needs η_l < 1/18 (then the point does not depend on it), but at Q = 1 and
-  such η_l the threshold 1 cuts nothing at x* = 0, where the largest update is
+  such η_l the norm c = 1 cuts nothing at x* = 0, where the largest update is
   6 η_l: the point 1/2 needs η_l >= 2/7, and between 1/6 and 2/7 it is
   (6 − 1/η_l)/5. The caption speaks of 'gradient clipping', and so read the
   cell is right for every η_l: the gradient is cut to 1, and so the update
@@ -247,11 +247,11 @@ def table_1() -> dict[tuple[float, float], Fraction]:
   return {
     (norm, steps): stationary_point(
       TABLE_1_CLIENTS,
-      clipping_norm=threshold,
+      clipping_norm=clipping_norm,
       local_steps=steps,
       client_learning_rate=rate,
     )
-    for (norm, steps), threshold in cells.items()
+    for (norm, steps), clipping_norm in cells.items()
   }
 
 

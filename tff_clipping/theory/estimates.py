@@ -1,4 +1,4 @@
-"""What a run's update norms say: the bound by round, and which threshold.
+"""What a run's update norms say: the bound by round, and which norm to clip to.
 
 Theorem 1 bounds a client's update by η_l Q G. A run has the norms themselves,
 so the estimates here put ||Δx_i|| in its place and need neither G nor L.
@@ -31,10 +31,10 @@ class RoundTerms(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Mechanism:
-  """What the noise on the averaged update depends on, beside the threshold.
+  """What the noise on the averaged update depends on, beside c.
 
   Attributes:
-    noise_multiplier: z, the noise on the sum over the threshold.
+    noise_multiplier: z, the noise on the sum over the clipping norm.
     clients_per_round: P, the denominator of the mean.
     dimension: d, the number of the model's parameters.
     num_rounds: T, over how many rounds the noise averages out.
@@ -126,7 +126,7 @@ def round_terms(
 def update_error(
   update_norms: Sequence[ArrayLike], clipping_norm: float, mechanism: Mechanism
 ) -> UpdateError:
-  """Bias and noise of the averaged update with a threshold c.
+  """Bias and noise of the averaged update with a clipping norm c.
 
   Clipping turns the mean of Δx_i into that of α_i Δx_i, which is ᾱ times the
   mean and a rest of norm at most 1/P Σ_i |α_i − ᾱ| ||Δx_i||. ᾱ is a step size,
@@ -169,7 +169,7 @@ def update_error(
 def best_clipping_norm(
   update_norms: Sequence[ArrayLike], mechanism: Mechanism, num_points: int = 400
 ) -> tuple[float, UpdateError]:
-  """The threshold with the least `update_error`.
+  """The clipping norm with the least `update_error`.
 
   It is looked for between the smallest positive norm, below which all updates
   are clipped and bias and noise stand in one proportion, and the largest, above
@@ -178,10 +178,10 @@ def best_clipping_norm(
   Args:
     update_norms: As for `update_error`.
     mechanism: The noise.
-    num_points: How many thresholds to try.
+    num_points: How many norms to try.
 
   Returns:
-    The threshold and its error.
+    The norm and its error.
   """
   validation.check_count('num_points', num_points)
   every = np.concatenate([np.ravel(norms) for norms in update_norms])

@@ -199,7 +199,7 @@ def difference_clipping_step(
 ) -> np.ndarray:
   """x⁺ = x + η_g/N Σ_i clip(x_i^Q − x, c), [d]: one round of CE-FedAvg.
 
-  With the default threshold it is a round of FedAvg.
+  With the default norm, infinity, it is a round of FedAvg.
 
   Args:
     problem: The clients' losses.
@@ -319,7 +319,7 @@ def clipped_sum(
 ) -> np.ndarray:
   """Σ_i clip(Λ_i ∇f_i(x), c), [d]: zero where CE-FedAvg comes to rest.
 
-  Args: as for `local_operators`, with the model x, [d], and the threshold c.
+  Args: as for `local_operators`, with the model x, [d], and the norm c.
 
   Source: proof of Claim 2.2.
   """

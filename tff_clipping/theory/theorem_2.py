@@ -77,8 +77,8 @@ def theorem_2_constant(
   The noise of P clients is σ √P = z c, so v = z² ε² / (q² T ln(1/δ)).
 
   Args:
-    noise_multiplier: z, the noise on the sum over the threshold, for instance
-      the one that an accountant gives for the other arguments.
+    noise_multiplier: z, the noise on the sum over the clipping norm, for
+      instance the one that an accountant gives for the other arguments.
     num_clients: N.
     clients_per_round: P, at most N.
     num_rounds: T.
