@@ -28,6 +28,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from tff_clipping import argument_checks
+
 # Departs from the paper: it names no norm layer, and the public versions of
 # these networks use batch norm. Batch norm's statistics are no part of a
 # client's update, so they would stay at 0 and 1 for ever, and they fail under
@@ -211,7 +213,7 @@ def create_shakespeare_lstm(
       '`input_shape` of a sequence model must be [characters], found '
       f'{tuple(input_shape)}.'
     )
-  _check_num_classes(num_classes)
+  argument_checks.check_integer('num_classes', num_classes, at_least=2)
   layers = _SeededLayers(seed)
   inputs = tf.keras.Input(tuple(input_shape), dtype=input_dtype)
   x = tf.keras.layers.Embedding(
@@ -279,12 +281,7 @@ class _SeededLayers:
   num_drawn: int = 0
 
   def __post_init__(self):
-    if isinstance(self.seed, bool) or not isinstance(
-      self.seed, int | np.integer
-    ):
-      raise TypeError(f'`seed` must be an integer, found {self.seed!r}.')
-    if self.seed < 0:
-      raise ValueError(f'`seed` must not be negative, found {self.seed}.')
+    argument_checks.check_integer('seed', self.seed, at_least=0)
 
   def next_seed(self) -> int:
     # One seed a layer: equal seeds would give layers of one shape, such as the
@@ -336,14 +333,8 @@ def _image_input(
       '`input_shape` of an image model must be [height, width, channels], '
       f'found {tuple(input_shape)}.'
     )
-  _check_num_classes(num_classes)
+  argument_checks.check_integer('num_classes', num_classes, at_least=2)
   return tf.keras.Input(tuple(input_shape), dtype=input_dtype)
-
-
-def _check_num_classes(num_classes: int) -> None:
-  """Refuses fewer than two classes."""
-  if num_classes < 2:
-    raise ValueError(f'`num_classes` must be at least 2, found {num_classes}.')
 
 
 def _scale_image(x: tf.Tensor) -> tf.Tensor:

@@ -11,10 +11,10 @@
 """
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Callable
 from typing import Any
+
+from tff_clipping import argument_checks
 
 Check = Callable[[str, Any], None]
 
@@ -54,29 +54,20 @@ def at_least(smallest: int) -> Check:
   """Returns the check of an integer; of a tuple, it is that of each."""
 
   def check(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-      raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-    if value < smallest:
-      raise ValueError(f'`{name}` must be at least {smallest}, found {value}.')
+    argument_checks.check_integer(name, value, at_least=smallest)
 
   return check
 
 
 def positive(name: str, value: Any) -> None:
   """The check of a positive, finite number."""
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'`{name}` must be a number, found {value!r}.')
-  if not (value > 0 and math.isfinite(value)):
-    raise ValueError(f'`{name}` must be positive and finite, found {value}.')
+  argument_checks.check_positive(name, value)
 
 
 def one_of(*choices: str) -> Check:
   """Returns the check of a name."""
 
   def check(name: str, value: Any) -> None:
-    if value not in choices:
-      raise ValueError(
-        f'`{name}` must be one of {", ".join(choices)}, found {value!r}.'
-      )
+    argument_checks.check_choice(name, value, choices)
 
   return check

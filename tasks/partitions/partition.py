@@ -7,12 +7,12 @@ the summary says so.
 """
 
 import dataclasses
-import operator
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from tasks.partitions import class_draws, class_quotas
+from tff_clipping import argument_checks
 
 # Sec. 2.2 of the paper: of 500 examples of a client, 230 are of each of two
 # classes and about 5 of each of the other eight.
@@ -251,10 +251,7 @@ def dirichlet(
     for Federated Visual Classification" (2019), Sec. 2.
   """
   labels, size = _check(labels, num_clients, examples_per_client, seed)
-  if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
-    raise TypeError(f'`alpha` must be a number, found {alpha!r}.')
-  if not (np.isfinite(alpha) and alpha > 0):
-    raise ValueError(f'`alpha` must be positive and finite, found {alpha}.')
+  argument_checks.check_positive('alpha', alpha)
   rng = np.random.default_rng([seed, 4])
   supply = np.bincount(labels)
   present = supply > 0
@@ -298,9 +295,14 @@ def shards(
   Source: McMahan et al., "Communication-Efficient Learning of Deep Networks
     from Decentralized Data" (AISTATS 2017), Sec. 3, pathological non-IID.
   """
-  _check_positive('shards_per_client', shards_per_client)
+  argument_checks.check_integer(
+    'shards_per_client', shards_per_client, at_least=1
+  )
   if examples_per_client is None:
-    num_shards = _check_positive('num_clients', num_clients) * shards_per_client
+    num_shards = (
+      argument_checks.check_integer('num_clients', num_clients, at_least=1)
+      * shards_per_client
+    )
     if num_shards > len(labels):
       raise ValueError(
         '`num_clients` × `shards_per_client` must be at most the '
@@ -349,7 +351,7 @@ def natural(
   Returns:
     The partition, with the owners as client ids in sorted order.
   """
-  _check_seed(seed)
+  argument_checks.check_integer('seed', seed, at_least=0)
   names, inverse = np.unique(np.asarray(owners), return_inverse=True)
   if not len(names):
     raise ValueError('`owners` must name at least one owner, found none.')
@@ -357,7 +359,7 @@ def natural(
   groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1])
   taken = np.arange(len(names))
   if num_clients is not None:
-    _check_positive('num_clients', num_clients)
+    argument_checks.check_integer('num_clients', num_clients, at_least=1)
     if num_clients > len(names):
       raise ValueError(
         f'`num_clients` must be at most the {len(names)} natural clients of '
@@ -401,27 +403,6 @@ def _partition(
   )
 
 
-def _check_positive(name: str, value: int) -> int:
-  """Returns a whole number of at least 1."""
-  if isinstance(value, bool):
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-  try:
-    value = operator.index(value)
-  except TypeError:
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.') from None
-  if value < 1:
-    raise ValueError(f'`{name}` must be at least 1, found {value}.')
-  return value
-
-
-def _check_seed(seed: int) -> None:
-  """Refuses what is not a seed."""
-  if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-    raise TypeError(f'`seed` must be an integer, found {seed!r}.')
-  if seed < 0:
-    raise ValueError(f'`seed` must not be negative, found {seed}.')
-
-
 def _check(
   labels: np.ndarray, num_clients: int, size: int | None, seed: int
 ) -> tuple[np.ndarray, int]:
@@ -432,8 +413,8 @@ def _check(
       '`labels` must be a vector of integers that is not empty, found '
       f'{labels.dtype} {list(labels.shape)}.'
     )
-  _check_seed(seed)
-  _check_positive('num_clients', num_clients)
+  argument_checks.check_integer('seed', seed, at_least=0)
+  argument_checks.check_integer('num_clients', num_clients, at_least=1)
   if size is None:
     size = len(labels) // num_clients
     if size < 1:
@@ -441,7 +422,9 @@ def _check(
         f'`num_clients` must be at most the {len(labels)} examples where '
         f'`examples_per_client` is not given, found {num_clients}.'
       )
-  return labels, _check_positive('examples_per_client', size)
+  return labels, argument_checks.check_integer(
+    'examples_per_client', size, at_least=1
+  )
 
 
 def _shuffled_key(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -8,15 +8,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tff_clipping import adaptive_noise
+from tff_clipping import adaptive_noise, argument_checks
 from tff_clipping.aggregators import (
-  argument_checks,
   difference_clipping,
   gaussian_draws,
   gaussian_noise,
   l2_clip,
   noise_keys,
   private_reports,
+  type_checks,
   wide_values,
 )
 
@@ -80,27 +80,27 @@ def adaptive_dp_mean_factory(
     clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
   """
   difference_clipping.check_clipping_norm(
-    initial_clipping_norm, 'initial_clipping_norm'
+    'initial_clipping_norm', initial_clipping_norm
   )
   noise_multiplier = argument_checks.check_positive(
-    noise_multiplier, 'noise_multiplier'
+    'noise_multiplier', noise_multiplier
   )
   clients_per_round = argument_checks.check_positive(
-    clients_per_round, 'clients_per_round'
+    'clients_per_round', clients_per_round
   )
   target_quantile = argument_checks.check_probability(
-    target_quantile, 'target_quantile'
+    'target_quantile', target_quantile
   )
-  learning_rate = argument_checks.check_positive(learning_rate, 'learning_rate')
+  learning_rate = argument_checks.check_positive('learning_rate', learning_rate)
   if below_count_stddev is None:
     below_count_stddev = clients_per_round / 20
   below_count_stddev = argument_checks.check_positive(
-    below_count_stddev, 'below_count_stddev'
+    'below_count_stddev', below_count_stddev
   )
   noise_key = gaussian_draws.check_noise_key(noise_key)
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
-  argument_checks.check_unweighted_factory(sum_factory, 'sum_factory')
+  type_checks.check_unweighted_factory('sum_factory', sum_factory)
   estimate = tff.aggregators.PrivateQuantileEstimationProcess(
     tfp.QuantileEstimatorQuery(
       initial_estimate=float(initial_clipping_norm),
@@ -141,10 +141,10 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._sum_factory.create(wide.type)
-    private_reports.check_estimates_are_noised(inner, 'sum_factory')
+    private_reports.check_estimates_are_noised('sum_factory', inner)
     estimate = self._estimate
     keys = noise_keys.NoiseKeys(self._noise_key)
 

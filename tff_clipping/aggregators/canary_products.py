@@ -8,9 +8,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
-  argument_checks,
   canary_directions,
   private_reports,
+  type_checks,
 )
 
 
@@ -49,9 +49,7 @@ def add_canary_products(
     ValueError: By `create`, if the values have another number of elements than
       the canaries' directions.
   """
-  argument_checks.check_unweighted_factory(
-    inner_agg_factory, 'inner_agg_factory'
-  )
+  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
   if isinstance(inner_agg_factory, private_reports.PrivateFactory):
     return PrivateCanaryProductsFactory(inner_agg_factory, canaries)
   return _CanaryProductsFactory(inner_agg_factory, canaries)
@@ -66,9 +64,9 @@ class _CanaryProductsFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     found = sum(
-      math.prod(leaf.shape) for leaf in argument_checks.leaf_types(value_type)
+      math.prod(leaf.shape) for leaf in type_checks.leaf_types(value_type)
     )
     if found != self._canaries.num_parameters:
       raise ValueError(

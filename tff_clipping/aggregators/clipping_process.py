@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import argument_checks, private_reports
+from tff_clipping.aggregators import private_reports, type_checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type)
     parts = _Parts(self._make_clip(value_type), inner, self._count_sum_factory)
     initialize = parts.initialize_computation()
@@ -108,7 +108,7 @@ class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
     self, value_type: Any, weight_type: Any
   ) -> tff.templates.AggregationProcess:
     """Creates the process for `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type, weight_type)
     if private_reports.adds_noise(inner):
       raise TypeError(
@@ -140,7 +140,7 @@ class _Parts:
     if self._is_private:
       private_reports.check_counts_are_hidden(count_sum_factory)
       if clip.is_estimated:
-        private_reports.check_estimate_is_noised(clip.norm, clip.norm_name)
+        private_reports.check_estimate_is_noised(clip.norm_name, clip.norm)
     elif count_sum_factory is None:
       count_sum_factory = tff.aggregators.SumFactory()
     self._counts = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_clipping.aggregators import argument_checks
+from tff_clipping import argument_checks
 
 
 def check_cohort_bounds(
@@ -26,11 +26,11 @@ def check_cohort_bounds(
     TypeError: If one of them is not an integer.
     ValueError: If one is out of range, or the least is above the largest.
   """
-  least = argument_checks.check_nonnegative_int(
-    min_clients_per_round, 'min_clients_per_round'
+  least = argument_checks.check_integer(
+    'min_clients_per_round', min_clients_per_round, at_least=0
   )
-  largest = argument_checks.check_positive_int(
-    max_clients_per_round, 'max_clients_per_round'
+  largest = argument_checks.check_integer(
+    'max_clients_per_round', max_clients_per_round, at_least=1
   )
   if least > largest:
     raise ValueError(

@@ -7,10 +7,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
-  argument_checks,
   gaussian_draws,
   private_reports,
+  type_checks,
   wide_values,
 )
 
@@ -118,13 +119,11 @@ def correlated_noise_factory(
       '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
       f'returns, found {strategy!r}.'
     )
-  noise_stddev = argument_checks.check_positive(noise_stddev, 'noise_stddev')
+  noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()
-  argument_checks.check_unweighted_factory(
-    inner_agg_factory, 'inner_agg_factory'
-  )
+  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
   return CorrelatedNoiseFactory(
     recurrence, noise_stddev, inner_agg_factory, noise_key
   )
@@ -142,10 +141,10 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._inner_agg_factory.create(wide.type)
-    private_reports.check_estimates_are_noised(inner, 'inner_agg_factory')
+    private_reports.check_estimates_are_noised('inner_agg_factory', inner)
     sum_type = inner.next.type_signature.result.result.member
     num_slots = self._recurrence.read_weights.shape[1]
     specs = _leaf_specs(sum_type)

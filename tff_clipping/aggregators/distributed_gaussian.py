@@ -8,14 +8,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
-  argument_checks,
   cohort_bounds,
   difference_clipping,
   discrete_gaussian,
   gaussian_draws,
   l2_clip,
   private_reports,
+  type_checks,
 )
 
 
@@ -85,12 +86,14 @@ def distributed_gaussian_mean_factory(
     federated learning with secure aggregation", Algs. 1 and 2. The paper of
     this package adds continuous noise.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
+  clipping_norm = difference_clipping.check_clipping_norm(
+    'clipping_norm', clipping_norm
+  )
   noise_multiplier = argument_checks.check_positive(
-    noise_multiplier, 'noise_multiplier'
+    'noise_multiplier', noise_multiplier
   )
   clients_per_round = argument_checks.check_positive(
-    clients_per_round, 'clients_per_round'
+    'clients_per_round', clients_per_round
   )
   bounds = cohort_bounds.check_cohort_bounds(
     _default_to_cohort(
@@ -125,7 +128,7 @@ class DistributedGaussianMeanFactory(private_reports.PrivateFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     structures = []
 
     @tff.tensorflow.computation(value_type)

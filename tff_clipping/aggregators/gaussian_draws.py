@@ -39,7 +39,7 @@ def check_noise_key(noise_key: Any) -> tuple[int, int] | None:
       f'`noise_key` must be a pair of integers or None, found {noise_key!r}.'
     )
   if any(
-    isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer))
+    isinstance(k, bool) or not isinstance(k, (int, np.integer))
     for k in noise_key
   ):
     raise TypeError(

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
-  argument_checks,
   gaussian_draws,
   noise_keys,
   private_reports,
+  type_checks,
   wide_values,
 )
 
@@ -66,13 +67,11 @@ def gaussian_noise_factory(
     ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
       clipping norm is estimated without noise inside `inner_agg_factory`.
   """
-  noise_stddev = argument_checks.check_positive(noise_stddev, 'noise_stddev')
+  noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()
-  argument_checks.check_unweighted_factory(
-    inner_agg_factory, 'inner_agg_factory'
-  )
+  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
   return GaussianNoiseFactory(noise_stddev, inner_agg_factory, noise_key)
 
 
@@ -87,10 +86,10 @@ class GaussianNoiseFactory(private_reports.PrivateFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._inner_agg_factory.create(wide.type)
-    private_reports.check_estimates_are_noised(inner, 'inner_agg_factory')
+    private_reports.check_estimates_are_noised('inner_agg_factory', inner)
 
     keys = noise_keys.NoiseKeys(self._noise_key)
 

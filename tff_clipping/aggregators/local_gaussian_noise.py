@@ -7,11 +7,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
-  argument_checks,
   cohort_bounds,
   gaussian_draws,
   private_reports,
+  type_checks,
   wide_values,
 )
 
@@ -83,15 +84,13 @@ def local_gaussian_noise_factory(
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
-  noise_stddev = argument_checks.check_positive(noise_stddev, 'noise_stddev')
+  noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
   bounds = cohort_bounds.check_cohort_bounds(
     min_clients_per_round, max_clients_per_round
   )
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()
-  argument_checks.check_unweighted_factory(
-    inner_agg_factory, 'inner_agg_factory'
-  )
+  type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
   return LocalGaussianNoiseFactory(noise_stddev, inner_agg_factory, *bounds)
 
 
@@ -107,10 +106,10 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._inner_agg_factory.create(wide.type)
-    private_reports.check_does_not_clip(inner, 'inner_agg_factory')
+    private_reports.check_does_not_clip('inner_agg_factory', inner)
 
     @tff.tensorflow.computation(wide.type)
     def add_share(value):

@@ -7,12 +7,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
-  argument_checks,
   correlated_noise,
   difference_clipping,
   gaussian_noise,
   private_reports,
+  type_checks,
 )
 
 
@@ -92,9 +93,11 @@ def dp_mean_factory(
     which has the same distribution. Departs from it in dividing by P in every
     round.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
+  clipping_norm = difference_clipping.check_clipping_norm(
+    'clipping_norm', clipping_norm
+  )
   noise_multiplier = argument_checks.check_positive(
-    noise_multiplier, 'noise_multiplier'
+    'noise_multiplier', noise_multiplier
   )
   noised_sum = gaussian_noise.gaussian_noise_factory(
     noise_multiplier * clipping_norm, sum_factory, noise_key=noise_key
@@ -145,9 +148,11 @@ def correlated_dp_mean_factory(
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is not positive and finite, or c is too small.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
+  clipping_norm = difference_clipping.check_clipping_norm(
+    'clipping_norm', clipping_norm
+  )
   noise_multiplier = argument_checks.check_positive(
-    noise_multiplier, 'noise_multiplier'
+    'noise_multiplier', noise_multiplier
   )
   noised_sum = correlated_noise.correlated_noise_factory(
     strategy,
@@ -186,11 +191,11 @@ def fixed_denominator_mean_factory(
     ValueError: If `clients_per_round` is not positive and finite.
   """
   clients_per_round = argument_checks.check_positive(
-    clients_per_round, 'clients_per_round'
+    'clients_per_round', clients_per_round
   )
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
-  argument_checks.check_unweighted_factory(sum_factory, 'sum_factory')
+  type_checks.check_unweighted_factory('sum_factory', sum_factory)
   if isinstance(sum_factory, private_reports.PrivateFactory):
     return PrivateFixedDenominatorMeanFactory(clients_per_round, sum_factory)
   return _FixedDenominatorMeanFactory(clients_per_round, sum_factory)
@@ -219,7 +224,7 @@ class _FixedDenominatorMeanFactory(
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     inner = self._sum_factory.create(value_type)
     sum_type = inner.next.type_signature.result.result.member
 
@@ -256,7 +261,7 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
 
     @tff.tensorflow.computation(value_type, np.int32)
     def divide(total, count):

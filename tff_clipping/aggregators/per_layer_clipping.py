@@ -9,10 +9,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
-  argument_checks,
   clipping_process,
   difference_clipping,
   l2_clip,
+  type_checks,
 )
 
 
@@ -72,11 +72,9 @@ def per_layer_clipping_factory(
   clipping_norms = _check_clipping_norms(clipping_norms)
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()
-  argument_checks.check_factory(inner_agg_factory, 'inner_agg_factory')
+  type_checks.check_factory('inner_agg_factory', inner_agg_factory)
   if count_sum_factory is not None:
-    argument_checks.check_unweighted_factory(
-      count_sum_factory, 'count_sum_factory'
-    )
+    type_checks.check_unweighted_factory('count_sum_factory', count_sum_factory)
   return clipping_process.clipping_wrapper(
     inner_agg_factory,
     lambda value_type: _make_clip(value_type, clipping_norms),
@@ -111,14 +109,14 @@ def _check_clipping_norms(clipping_norms):
   if len(clipping_norms) == 0:
     raise ValueError('`clipping_norms` must not be empty.')
   return [
-    difference_clipping.check_clipping_norm(norm, f'clipping_norms[{k}]')
+    difference_clipping.check_clipping_norm(f'clipping_norms[{k}]', norm)
     for k, norm in enumerate(clipping_norms)
   ]
 
 
 def _make_clip(value_type, clipping_norms):
   """Returns the clip of values of `value_type`."""
-  num_tensors = len(argument_checks.leaf_types(value_type))
+  num_tensors = len(type_checks.leaf_types(value_type))
   if num_tensors != len(clipping_norms):
     raise ValueError(
       f'`clipping_norms` must have a norm for each of the {num_tensors} '

@@ -59,13 +59,13 @@ def adds_noise(process: tff.templates.AggregationProcess) -> bool:
 
 
 def check_estimates_are_noised(
-  process: tff.templates.MeasuredProcess, name: str
+  name: str, process: tff.templates.MeasuredProcess
 ) -> None:
   """Raises unless every norm estimated in the state of `process` has noise.
 
   Args:
+    name: The argument that brought the process, for the message.
     process: A process whose result is noised.
-    name: The argument that brought it, for the message.
 
   Raises:
     ValueError: If the state of an adaptive clipping or zeroing norm has no
@@ -74,23 +74,23 @@ def check_estimates_are_noised(
   for field, field_type in _named_types(process.state_type):
     if field in _CLIPS or field == _QUANTILE:
       is_constant = field in _CLIPS and _is_empty(field_type)
-      _check_estimate(field_type, name, is_constant)
+      _check_estimate(name, field_type, is_constant)
 
 
 def check_estimate_is_noised(
-  process: tff.templates.EstimationProcess, name: str
+  name: str, process: tff.templates.EstimationProcess
 ) -> None:
   """Raises unless the estimate of `process` has noise.
 
   Args:
+    name: The argument that brought the process, for the message.
     process: The process that estimates a clipping norm from clients' norms.
-    name: The argument that brought it, for the message.
 
   Raises:
     ValueError: If its state has no noise.
   """
   state_type = process.initialize.type_signature.result.member
-  _check_estimate(state_type, name, is_constant=False)
+  _check_estimate(name, state_type, is_constant=False)
 
 
 def check_counts_are_hidden(count_sum_factory: Any) -> None:
@@ -110,13 +110,13 @@ def check_counts_are_hidden(count_sum_factory: Any) -> None:
 
 
 def check_does_not_clip(
-  process: tff.templates.MeasuredProcess, name: str
+  name: str, process: tff.templates.MeasuredProcess
 ) -> None:
   """Raises if `process` clips or zeroes what it aggregates.
 
   Args:
+    name: The argument that brought the process, for the message.
     process: A process that aggregates values with noise on them.
-    name: The argument that brought it, for the message.
 
   Raises:
     ValueError: If it has the state of a clip.
@@ -245,7 +245,7 @@ def _is_empty(state_type):
   return isinstance(state_type, tff.StructType) and not len(state_type)
 
 
-def _check_estimate(state_type, name, is_constant):
+def _check_estimate(name, state_type, is_constant):
   """Raises if the state of an estimate has no noise in it."""
   fields = {field for field, _ in _named_types(state_type)}
   if not is_constant and not fields & _NOISED_ESTIMATE:

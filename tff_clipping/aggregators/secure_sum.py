@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import argument_checks, difference_clipping
+from tff_clipping import argument_checks
+from tff_clipping.aggregators import difference_clipping, type_checks
 
 # Clients send integers of 32 bits, which are summed in 64: more than 2^31
 # clients would be needed for the sum to wrap.
@@ -66,10 +67,12 @@ def secure_sum_factory(
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is not positive and finite.
   """
-  bound = difference_clipping.check_clipping_norm(clipping_norm)
+  bound = difference_clipping.check_clipping_norm(
+    'clipping_norm', clipping_norm
+  )
   if local_noise_stddev is not None:
     bound += _NOISE_STDDEVS * argument_checks.check_positive(
-      local_noise_stddev, 'local_noise_stddev'
+      'local_noise_stddev', local_noise_stddev
     )
   return _SecureSumFactory(bound)
 
@@ -82,7 +85,7 @@ class _SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     bound = self._bound
     dtypes = []
 

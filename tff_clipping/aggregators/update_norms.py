@@ -8,10 +8,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
-  argument_checks,
   difference_clipping,
   l2_clip,
   private_reports,
+  type_checks,
 )
 
 # What `add_update_norm_measurements` adds. These are exact functions of
@@ -70,9 +70,11 @@ def add_update_norm_measurements(
   Source: Sec. 2.2, where the clipping norm is half the mean norm of the updates
     of an unclipped run, and Figs. 1 and 2.
   """
-  argument_checks.check_factory(inner_agg_factory, 'inner_agg_factory')
+  type_checks.check_factory('inner_agg_factory', inner_agg_factory)
   if clipping_norm is not None:
-    clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
+    clipping_norm = difference_clipping.check_clipping_norm(
+      'clipping_norm', clipping_norm
+    )
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedNormsFactory(inner_agg_factory, clipping_norm)
   if isinstance(inner_agg_factory, private_reports.PrivateFactory):
@@ -89,7 +91,7 @@ class _UnweightedNormsFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type)
 
     @tff.federated_computation(
@@ -120,7 +122,7 @@ class _WeightedNormsFactory(tff.aggregators.WeightedAggregationFactory):
     self, value_type: Any, weight_type: Any
   ) -> tff.templates.AggregationProcess:
     """Creates the process for `value_type`; see the base class."""
-    argument_checks.check_float_leaves(value_type)
+    type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type, weight_type)
 
     @tff.federated_computation(

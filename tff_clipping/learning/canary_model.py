@@ -17,8 +17,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.aggregators import canary_directions
-from tff_clipping.learning import argument_checks
 
 _EXAMPLES = 'examples'
 _MARK = 'canary'
@@ -55,7 +55,7 @@ def add_canaries(
       returned, if the model has another number of elements than the canaries'
       directions.
   """
-  argument_checks.check_positive_number('gradient_norm', gradient_norm)
+  argument_checks.check_positive('gradient_norm', gradient_norm)
   return lambda: _CanaryModel(model_fn(), canaries, float(gradient_norm))
 
 
@@ -91,7 +91,7 @@ def canary_dataset(
     TypeError: If a number is not an integer.
     ValueError: If `num_batches` is not positive.
   """
-  argument_checks.check_integer('num_batches', num_batches)
+  argument_checks.check_integer('num_batches', num_batches, at_least=1)
   with tf.Graph().as_default():
     spec = model_fn().input_spec
   zeros = tf.nest.map_structure(

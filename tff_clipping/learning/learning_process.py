@@ -9,8 +9,9 @@ import collections
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.learning import argument_checks, update_measurements
+from tff_clipping import argument_checks
 from tff_clipping.learning import client_work as client_work_lib
+from tff_clipping.learning import model_checks, update_measurements
 from tff_clipping.learning.client_work import ModelFn, Sender
 
 AggregationFactory = (
@@ -56,12 +57,10 @@ def build_learning_process(
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of range, or arguments do not fit together.
   """
-  argument_checks.check_integer('local_steps', local_steps)
-  argument_checks.check_integer('batch_size', batch_size)
-  argument_checks.check_positive_number(
-    'client_learning_rate', client_learning_rate
-  )
-  argument_checks.check_seed(seed)
+  argument_checks.check_integer('local_steps', local_steps, at_least=1)
+  argument_checks.check_integer('batch_size', batch_size, at_least=1)
+  argument_checks.check_positive('client_learning_rate', client_learning_rate)
+  argument_checks.check_seed('seed', seed)
   if server_learning_rate is not None and server_optimizer is not None:
     raise ValueError(
       '`server_learning_rate` and `server_optimizer` exclude each other: give '
@@ -70,9 +69,7 @@ def build_learning_process(
   if server_optimizer is None:
     if server_learning_rate is None:
       server_learning_rate = 1.0
-    argument_checks.check_positive_number(
-      'server_learning_rate', server_learning_rate
-    )
+    argument_checks.check_positive('server_learning_rate', server_learning_rate)
     server_optimizer = tff.learning.optimizers.build_sgdm(
       float(server_learning_rate)
     )
@@ -82,7 +79,7 @@ def build_learning_process(
       f'{server_optimizer!r}.'
     )
   factory = _weighted(model_aggregator)
-  argument_checks.check_model(model_fn, client_store)
+  model_checks.check_model(model_fn, client_store)
 
   @tff.tensorflow.computation
   def initial_weights():

@@ -6,11 +6,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.learning import (
-  argument_checks,
   client_rows,
   client_work,
   local_sgd,
+  model_checks,
 )
 from tff_clipping.learning.client_work import ModelFn
 
@@ -69,13 +70,11 @@ def build_update_estimates(
   Source: Theorem 1, the definition of alpha~_i^t.
   """
   argument_checks.check_integer('num_repeats', num_repeats, at_least=2)
-  argument_checks.check_integer('local_steps', local_steps)
-  argument_checks.check_integer('batch_size', batch_size)
-  argument_checks.check_positive_number(
-    'client_learning_rate', client_learning_rate
-  )
-  argument_checks.check_seed(seed)
-  argument_checks.check_model(model_fn, client_store)
+  argument_checks.check_integer('local_steps', local_steps, at_least=1)
+  argument_checks.check_integer('batch_size', batch_size, at_least=1)
+  argument_checks.check_positive('client_learning_rate', client_learning_rate)
+  argument_checks.check_seed('seed', seed)
+  model_checks.check_model(model_fn, client_store)
   weights_type = client_work.model_weights_type(model_fn)
 
   @tff.tensorflow.computation(np.str_, weights_type, np.int32)

@@ -3,6 +3,7 @@
 import functools
 import math
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   arguments,
   privacy_loss,
@@ -117,8 +118,10 @@ def check_accountant(accountant: str, sampling: str) -> str:
       "sampler really gives: build a `PrivacyPlan`, or take 'poisson' for the "
       "first and 'fixed_size' for the second, found 'paper'."
     )
-  arguments.check_choice('sampling', sampling, [*sampled_gaussian.RELATIONS])
-  accountant = arguments.check_choice(
+  argument_checks.check_choice(
+    'sampling', sampling, [*sampled_gaussian.RELATIONS]
+  )
+  accountant = argument_checks.check_choice(
     'accountant', accountant, _ALL_ACCOUNTANTS
   )
   if accountant == 'pld_one_sided' and sampling != 'fixed_size':

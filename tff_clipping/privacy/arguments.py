@@ -1,15 +1,9 @@
-"""The rules that every argument of `tff_clipping.privacy` has to keep.
+"""The arguments of the accountants, and the ranges that they answer for."""
 
-Each check returns the value as a plain Python number, so that what is stored,
-hashed and written to JSON does not depend on who passed it (an `int`, a NumPy
-scalar). Each error is one line that names the argument, the rule and the value.
-"""
-
-import math
-import numbers
 import warnings
-from collections.abc import Sequence
 from typing import Any
+
+from tff_clipping import argument_checks
 
 # Noise multipliers that the accountants can answer for. Below, epsilon is in
 # the thousands for a single round and the accountants' arithmetic leaves the
@@ -35,78 +29,6 @@ class DeltaTooLargeWarning(UserWarning):
   """A delta above 1/num_clients, which gives almost no protection."""
 
 
-def check_integer(name: str, value: Any, *, at_least: int, at_most: int) -> int:
-  """Returns `value` as an int in [at_least, at_most].
-
-  Args:
-    name: The argument's name, for the error.
-    value: What was given. A bool is not an integer; NumPy integers are.
-    at_least: The smallest value allowed.
-    at_most: The largest value allowed.
-
-  Raises:
-    TypeError: If `value` is not an integer.
-    ValueError: If it is out of range.
-  """
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-  if value < at_least:
-    raise ValueError(f'`{name}` must be at least {at_least}, found {value}.')
-  if value > at_most:
-    raise ValueError(f'`{name}` must be at most {at_most}, found {value}.')
-  return int(value)
-
-
-def check_number(name: str, value: Any) -> float:
-  """Returns `value` as a finite float.
-
-  Args:
-    name: The argument's name, for the error.
-    value: What was given. An int is a good float, a bool is not.
-
-  Raises:
-    TypeError: If `value` is not a real number.
-    ValueError: If it is NaN or infinite.
-  """
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'`{name}` must be a number, found {value!r}.')
-  try:
-    number = float(value)
-  except OverflowError:
-    number = math.inf
-  if not math.isfinite(number):
-    raise ValueError(f'`{name}` must be finite, found {number}.')
-  return number
-
-
-def check_positive(name: str, value: Any) -> float:
-  """Returns `value` as a finite float above 0; errors as in `check_number`."""
-  number = check_number(name, value)
-  if number <= 0:
-    raise ValueError(f'`{name}` must be positive, found {number:g}.')
-  return number
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-  """Returns `value` if it is one of `choices`.
-
-  Args:
-    name: The argument's name, for the error.
-    value: What was given.
-    choices: The strings allowed.
-
-  Raises:
-    TypeError: If `value` is not a string.
-    ValueError: If it is none of `choices`.
-  """
-  if not isinstance(value, str):
-    raise TypeError(f'`{name}` must be a string, found {value!r}.')
-  if value not in choices:
-    listed = ', '.join(repr(choice) for choice in choices)
-    raise ValueError(f'`{name}` must be one of {listed}, found {value!r}.')
-  return value
-
-
 def check_population(
   num_clients: Any, clients_per_round: Any
 ) -> tuple[int, int]:
@@ -121,10 +43,10 @@ def check_population(
     TypeError: If one of them is not an integer.
     ValueError: If one is below 1, or the cohort is larger than the population.
   """
-  num_clients = check_integer(
+  num_clients = argument_checks.check_integer(
     'num_clients', num_clients, at_least=1, at_most=MAX_CLIENTS
   )
-  clients_per_round = check_integer(
+  clients_per_round = argument_checks.check_integer(
     'clients_per_round', clients_per_round, at_least=1, at_most=MAX_CLIENTS
   )
   if clients_per_round > num_clients:
@@ -146,7 +68,7 @@ def check_noise_multiplier(value: Any) -> float:
     ValueError: If it is not finite, not positive, or out of the range
       [MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER].
   """
-  number = check_positive('noise_multiplier', value)
+  number = argument_checks.check_positive('noise_multiplier', value)
   if number < MIN_NOISE_MULTIPLIER:
     raise ValueError(
       f'`noise_multiplier` must be at least {MIN_NOISE_MULTIPLIER:g}, below '
@@ -162,7 +84,9 @@ def check_noise_multiplier(value: Any) -> float:
 
 def check_num_rounds(value: Any) -> int:
   """Returns an int in [1, MAX_ROUNDS]; errors as in `check_integer`."""
-  return check_integer('num_rounds', value, at_least=1, at_most=MAX_ROUNDS)
+  return argument_checks.check_integer(
+    'num_rounds', value, at_least=1, at_most=MAX_ROUNDS
+  )
 
 
 def check_target_epsilon(value: Any) -> float:
@@ -172,7 +96,7 @@ def check_target_epsilon(value: Any) -> float:
     TypeError: If it is not a number.
     ValueError: If it is out of range.
   """
-  number = check_positive('target_epsilon', value)
+  number = argument_checks.check_positive('target_epsilon', value)
   if number < MIN_TARGET_EPSILON:
     raise ValueError(
       f'`target_epsilon` must be at least {MIN_TARGET_EPSILON:g}, below which '
@@ -193,7 +117,7 @@ def check_target_delta(value: Any) -> float:
     TypeError: If it is not a number.
     ValueError: If it is out of range.
   """
-  number = check_number('target_delta', value)
+  number = argument_checks.check_number('target_delta', value)
   if not 0 < number < 1:
     raise ValueError(
       f'`target_delta` must be above 0 and below 1, found {number:g}.'

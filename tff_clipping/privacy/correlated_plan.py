@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import dp_accounting
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   accountants,
   arguments,
@@ -125,7 +126,7 @@ class CorrelatedNoisePlan:
     checked = {
       'num_clients': int(self.num_clients),
       'clients_per_round': int(self.clients_per_round),
-      'num_rounds': arguments.check_integer(
+      'num_rounds': argument_checks.check_integer(
         'num_rounds',
         self.num_rounds,
         at_least=1,
@@ -400,7 +401,7 @@ class CorrelatedNoisePlan:
       TypeError: If `num_rounds` is not an integer.
       ValueError: If it is out of range.
     """
-    num_rounds = arguments.check_integer(
+    num_rounds = argument_checks.check_integer(
       'num_rounds', num_rounds, at_least=0, at_most=self.strategy.num_rounds
     )
     if num_rounds == 0:
@@ -434,7 +435,7 @@ class CorrelatedNoisePlan:
       TypeError: If `num_releases` is not an integer.
       ValueError: If it is negative.
     """
-    num_releases = arguments.check_integer(
+    num_releases = argument_checks.check_integer(
       'num_releases', num_releases, at_least=0, at_most=2**63
     )
     if num_releases <= self.num_rounds:
@@ -648,11 +649,11 @@ def _check_participation(
   num_clients: int, clients_per_round: int, min_separation: int, sampling: str
 ) -> correlated_noise.Participation:
   """Returns the rounds in which a sampler lets one client take part."""
-  arguments.check_choice('sampling', sampling, SAMPLINGS)
+  argument_checks.check_choice('sampling', sampling, SAMPLINGS)
   num_clients, clients_per_round = arguments.check_population(
     num_clients, clients_per_round
   )
-  min_separation = arguments.check_integer(
+  min_separation = argument_checks.check_integer(
     'min_separation', min_separation, at_least=1, at_most=arguments.MAX_ROUNDS
   )
   if sampling == 'shuffled_epochs':

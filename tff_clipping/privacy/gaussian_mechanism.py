@@ -13,6 +13,7 @@ import math
 
 from scipy import optimize, special
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 
 # Far beyond what doubles tell apart in what follows.
@@ -30,8 +31,10 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range.
   """
-  shift = 1 / arguments.check_positive('noise_multiplier', noise_multiplier)
-  epsilon = arguments.check_number('epsilon', epsilon)
+  shift = 1 / argument_checks.check_positive(
+    'noise_multiplier', noise_multiplier
+  )
+  epsilon = argument_checks.check_number('epsilon', epsilon)
   if epsilon < 0:
     raise ValueError(f'`epsilon` must not be negative, found {epsilon:g}.')
   return math.exp(_log_delta(shift, epsilon))
@@ -51,7 +54,9 @@ def gaussian_epsilon(noise_multiplier: float, target_delta: float) -> float:
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range.
   """
-  shift = 1 / arguments.check_positive('noise_multiplier', noise_multiplier)
+  shift = 1 / argument_checks.check_positive(
+    'noise_multiplier', noise_multiplier
+  )
   log_delta = math.log(arguments.check_target_delta(target_delta))
   if _log_delta(shift, 0.0) <= log_delta:
     return 0.0

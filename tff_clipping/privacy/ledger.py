@@ -6,7 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from tff_clipping.privacy import arguments, correlated_plan, ledger_file
+from tff_clipping import argument_checks
+from tff_clipping.privacy import correlated_plan, ledger_file
 from tff_clipping.privacy import plan as plan_lib
 
 _FORMAT = 2
@@ -175,10 +176,12 @@ class PrivacyLedger:
       DamagedLedgerError: If the file was changed since it was opened.
       OSError: If the line could not be written. The release must not be made.
     """
-    round_num = arguments.check_integer(
+    round_num = argument_checks.check_integer(
       'round_num', round_num, at_least=0, at_most=2**53
     )
-    draw = arguments.check_integer('draw', draw, at_least=0, at_most=2**53)
+    draw = argument_checks.check_integer(
+      'draw', draw, at_least=0, at_most=2**53
+    )
     if not isinstance(digest, str):
       raise TypeError(f'`digest` must be a string, found {digest!r}.')
     if not _DIGEST.fullmatch(digest):

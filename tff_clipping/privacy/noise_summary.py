@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 
 
@@ -66,17 +67,17 @@ def summarize_noise(
   and falls with P).
   """
   z = arguments.check_noise_multiplier(noise_multiplier)
-  cohort = arguments.check_integer(
+  cohort = argument_checks.check_integer(
     'clients_per_round',
     clients_per_round,
     at_least=1,
     at_most=arguments.MAX_CLIENTS,
   )
-  norm = arguments.check_positive('clipping_norm', clipping_norm)
+  norm = argument_checks.check_positive('clipping_norm', clipping_norm)
   least, largest = (
     cohort
     if bound is None
-    else arguments.check_integer(
+    else argument_checks.check_integer(
       name, bound, at_least=0, at_most=arguments.MAX_CLIENTS
     )
     for name, bound in (
@@ -87,7 +88,7 @@ def summarize_noise(
   share = z * norm / math.sqrt(max(least, 1))
   relative = None
   if model_size is not None:
-    model_size = arguments.check_integer(
+    model_size = argument_checks.check_integer(
       'model_size', model_size, at_least=1, at_most=10**15
     )
     relative = z * math.sqrt(model_size) / cohort

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import dp_accounting
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   accountants,
   arguments,
@@ -391,7 +392,7 @@ class PrivacyPlan:
       TypeError: If `num_releases` is not an integer.
       ValueError: If it is negative.
     """
-    num_releases = arguments.check_integer(
+    num_releases = argument_checks.check_integer(
       'num_releases', num_releases, at_least=0, at_most=2**63
     )
     if num_releases <= self.num_rounds:
@@ -582,7 +583,7 @@ def _complete(
     compute_cost: Returns the rounds and the epsilon to choose bounds for, from
       Poisson sampling; called only if some are to be chosen.
   """
-  arguments.check_choice('sampling', sampling, SAMPLINGS)
+  argument_checks.check_choice('sampling', sampling, SAMPLINGS)
   if sampling == 'truncated_poisson' and None in bounds:
     poisson = sampled_gaussian.CohortSampling(
       sampling='poisson',
@@ -616,13 +617,13 @@ def _check_accountant(accountant: str) -> str:
       "`accountant` must be one of 'rdp', 'pld', found 'pld_one_sided', "
       'which is no guarantee for more than one round.'
     )
-  return arguments.check_choice(
+  return argument_checks.check_choice(
     'accountant', accountant, accountants.ACCOUNTANTS
   )
 
 
 def _check_num_releases(num_rounds: int) -> int:
   """Returns a number of rounds in [0, MAX_ROUNDS]."""
-  return arguments.check_integer(
+  return argument_checks.check_integer(
     'num_rounds', num_rounds, at_least=0, at_most=arguments.MAX_ROUNDS
   )

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import dp_accounting
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 
 
@@ -88,7 +89,9 @@ class CohortSampling:
   max_clients_per_round: int | None = None
 
   def __post_init__(self):
-    sampling = arguments.check_choice('sampling', self.sampling, [*RELATIONS])
+    sampling = argument_checks.check_choice(
+      'sampling', self.sampling, [*RELATIONS]
+    )
     num_clients, clients_per_round = arguments.check_population(
       self.num_clients, self.clients_per_round
     )
@@ -134,13 +137,13 @@ class CohortSampling:
             f"'truncated_poisson', found {value!r} for {self.sampling!r}."
           )
       return
-    least = arguments.check_integer(
+    least = argument_checks.check_integer(
       names[0],
       least,
       at_least=0,
       at_most=min(self.clients_per_round, self.num_clients - 1),
     )
-    largest = arguments.check_integer(
+    largest = argument_checks.check_integer(
       names[1],
       largest,
       at_least=self.clients_per_round,

@@ -5,7 +5,6 @@ import gc
 import hashlib
 import json
 import logging
-import numbers
 import os
 import pathlib
 import shutil
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
+from tff_clipping import argument_checks
 from tff_clipping.programs import coroutines, storage
 
 _LOGGER = logging.getLogger(__name__)
@@ -49,12 +49,8 @@ class Checkpoints:
       TypeError: If `keep` is not an integer.
       ValueError: If `keep` is less than 1.
     """
-    if isinstance(keep, bool) or not isinstance(keep, numbers.Integral):
-      raise TypeError(f'`keep` must be an integer, found {keep!r}.')
-    if keep < 1:
-      raise ValueError(f'`keep` must be at least 1, found {keep}.')
     self._folder = pathlib.Path(folder)
-    self._keep = int(keep)
+    self._keep = argument_checks.check_integer('keep', keep, at_least=1)
     with storage.writing('The folder of the checkpoints'):
       self._manager = _create_manager(self._folder)
 

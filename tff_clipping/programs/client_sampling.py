@@ -11,12 +11,11 @@ the seed secret wherever the data are.
 """
 
 import abc
-import math
-import numbers
 from collections.abc import Sequence
 
 import numpy as np
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   CorrelatedNoisePlan,
   PrivacyPlan,
@@ -48,11 +47,7 @@ class ClientSampler(abc.ABC):
       raise ValueError('`client_ids` must not be empty.')
     if len(set(self.client_ids)) != len(self.client_ids):
       raise ValueError('`client_ids` must be all different.')
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-      raise TypeError(f'`seed` must be an integer, found {seed!r}.')
-    if seed < 0:
-      raise ValueError(f'`seed` must not be negative, found {seed}.')
-    self._seed = int(seed)
+    self._seed = argument_checks.check_integer('seed', seed, at_least=0)
 
   @abc.abstractmethod
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
@@ -146,13 +141,13 @@ class TruncatedPoissonSampler(ClientSampler):
     """
     super().__init__(client_ids, seed=seed)
     self._sampling_prob = _checked_prob(sampling_prob)
-    self._least = arguments.check_integer(
+    self._least = argument_checks.check_integer(
       'min_clients_per_round',
       min_clients_per_round,
       at_least=0,
       at_most=len(self.client_ids),
     )
-    self._largest = arguments.check_integer(
+    self._largest = argument_checks.check_integer(
       'max_clients_per_round',
       max_clients_per_round,
       at_least=max(self._least, 1),
@@ -264,12 +259,7 @@ class RoundRobinSampler(ClientSampler):
         for the cohorts and the separation.
     """
     super().__init__(client_ids, seed=seed)
-    if isinstance(min_separation, bool) or not isinstance(
-      min_separation, numbers.Integral
-    ):
-      raise TypeError(
-        f'`min_separation` must be an integer, found {min_separation!r}.'
-      )
+    argument_checks.check_integer('min_separation', min_separation)
     largest = len(self.client_ids) // max(int(clients_per_round), 1)
     if not 1 <= min_separation <= largest:
       raise ValueError(
@@ -371,29 +361,15 @@ def build_private_sampler(
 
 
 def _checked_prob(sampling_prob) -> float:
-  if isinstance(sampling_prob, bool) or not isinstance(
-    sampling_prob, numbers.Real
-  ):
-    raise TypeError(
-      f'`sampling_prob` must be a number, found {sampling_prob!r}.'
-    )
-  if not (math.isfinite(sampling_prob) and 0 < sampling_prob <= 1):
+  prob = argument_checks.check_number('sampling_prob', sampling_prob)
+  if not 0 < prob <= 1:
     raise ValueError(
       f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
     )
-  return float(sampling_prob)
+  return prob
 
 
 def _checked_cohort_size(clients_per_round, population: int) -> int:
-  if isinstance(clients_per_round, bool) or not isinstance(
-    clients_per_round, numbers.Integral
-  ):
-    raise TypeError(
-      f'`clients_per_round` must be an integer, found {clients_per_round!r}.'
-    )
-  if not 1 <= clients_per_round <= population:
-    raise ValueError(
-      f'`clients_per_round` must be from 1 to the {population} clients that '
-      f'there are, found {clients_per_round}.'
-    )
-  return int(clients_per_round)
+  return argument_checks.check_integer(
+    'clients_per_round', clients_per_round, at_least=1, at_most=population
+  )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.runtime import shards, values
 from tff_clipping.runtime.interpreter import InterpretedComputation
 from tff_clipping.runtime.map_reduce import (
@@ -61,12 +62,14 @@ class InProcessContext(tff.framework.SyncContext):
       TypeError: If an argument is not an integer.
       ValueError: If an argument is not positive.
     """
-    shards.check_count('threads_per_client', threads_per_client)
-    shards.check_count('num_shards', num_shards)
+    argument_checks.check_integer(
+      'threads_per_client', threads_per_client, at_least=1
+    )
+    argument_checks.check_integer('num_shards', num_shards, at_least=1)
     if num_threads is None:
       num_cores = len(os.sched_getaffinity(0))
       num_threads = max(1, num_cores // threads_per_client)
-    shards.check_count('num_threads', num_threads)
+    argument_checks.check_integer('num_threads', num_threads, at_least=1)
     self._threads_per_client = threads_per_client
     self._num_threads = num_threads
     self._num_shards = num_shards

@@ -2,10 +2,8 @@
 
 A sum of floats depends on the order of its additions. Every runtime adds up the
 clients of a shard one after the other, from zero, and then the shards one after
-the other: so the number of shards, and nothing else, decides about the bits.
+the other: so the bits of a sum depend on the number of shards alone.
 """
-
-import numbers
 
 
 def split(num_clients: int, num_shards: int) -> list[range]:
@@ -26,20 +24,3 @@ def split(num_clients: int, num_shards: int) -> list[range]:
     range(start, stop)
     for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
   ]
-
-
-def check_count(name: str, value: int) -> None:
-  """Raises unless an argument is a positive integer.
-
-  Args:
-    name: The name of the argument.
-    value: Its value.
-
-  Raises:
-    TypeError: If `value` is not an integer.
-    ValueError: If `value` is not positive.
-  """
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-  if value < 1:
-    raise ValueError(f'`{name}` must be positive, found {value}.')

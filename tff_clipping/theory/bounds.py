@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from tff_clipping.theory import clipping_bias, validation
+from tff_clipping import argument_checks
+from tff_clipping.theory import clipping_bias
 
 # The bound that holds, Theorem 1 as printed, or what its proof arrives at.
 Constants = Literal['corrected', 'statement', 'proof']
@@ -46,12 +47,12 @@ class Problem:
   dimension: int
 
   def __post_init__(self):
-    validation.check_positive('smoothness', self.smoothness)
-    validation.check_non_negative('gradient_bound', self.gradient_bound)
-    validation.check_non_negative('local_stddev', self.local_stddev)
-    validation.check_non_negative('global_stddev', self.global_stddev)
-    validation.check_non_negative('initial_gap', self.initial_gap)
-    validation.check_count('dimension', self.dimension)
+    argument_checks.check_positive('smoothness', self.smoothness)
+    argument_checks.check_non_negative('gradient_bound', self.gradient_bound)
+    argument_checks.check_non_negative('local_stddev', self.local_stddev)
+    argument_checks.check_non_negative('global_stddev', self.global_stddev)
+    argument_checks.check_non_negative('initial_gap', self.initial_gap)
+    argument_checks.check_integer('dimension', self.dimension, at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +87,9 @@ class Schedule:
       'local_steps',
       'num_rounds',
     ):
-      validation.check_count(name, getattr(self, name))
+      argument_checks.check_integer(name, getattr(self, name), at_least=1)
     for name in ('client_learning_rate', 'server_learning_rate'):
-      validation.check_positive(name, getattr(self, name))
+      argument_checks.check_positive(name, getattr(self, name))
     if self.clients_per_round > self.num_clients:
       raise ValueError(
         f'`clients_per_round` must be at most {self.num_clients}, found '
@@ -294,7 +295,7 @@ def theorem_1_terms(
   Source: Theorem 1, and docs/theory.md for the corrected bound.
   """
   _check_constants(constants)
-  validation.check_non_negative('noise_stddev', noise_stddev)
+  argument_checks.check_non_negative('noise_stddev', noise_stddev)
   q, t = schedule.local_steps, schedule.num_rounds
   eta_l, eta_g = schedule.client_learning_rate, schedule.server_learning_rate
   smoothness, bound = problem.smoothness, problem.gradient_bound

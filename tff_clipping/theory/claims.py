@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tff_clipping.theory import quadratics, validation
+from tff_clipping import argument_checks
+from tff_clipping.theory import quadratics
 
 Number = TypeVar('Number', float, Fraction)
 
@@ -60,7 +61,7 @@ def claim_2_1_clients(clipping_norm: Number, k: Number) -> ScalarClients:
 
   Source: proof of Claim 2.1.
   """
-  validation.check_positive('clipping_norm', clipping_norm)
+  argument_checks.check_positive('clipping_norm', clipping_norm)
   one = clipping_norm / clipping_norm
   half = -clipping_norm / 2
   return ScalarClients((one,) * 3, (half, half, k * clipping_norm))
@@ -103,7 +104,7 @@ def claim_2_1_fixed_point(
 
   Source: eq. (5), proof of Claim 2.1.
   """
-  validation.check_positive('clipping_norm', clipping_norm)
+  argument_checks.check_positive('clipping_norm', clipping_norm)
   if k >= claim_2_1_least_k(shrinkage):
     return shrinkage * clipping_norm / (3 - 2 * shrinkage)
   if k <= -(3 - shrinkage) / (3 - 2 * shrinkage):
@@ -140,7 +141,7 @@ def stationary_interval(
 
   Source: proof of Claim 2.2.
   """
-  validation.check_positive('clipping_norm', clipping_norm, allow_inf=True)
+  argument_checks.check_positive('clipping_norm', clipping_norm, allow_inf=True)
   weights = _weights(clients, local_steps, client_learning_rate)
   minimisers = clients.minimisers
   if math.isinf(clipping_norm):
@@ -286,7 +287,7 @@ def huberised_loss(
 
   Source: eq. (7).
   """
-  validation.check_positive('clipping_norm', clipping_norm)
+  argument_checks.check_positive('clipping_norm', clipping_norm)
   clients = ScalarClients((float(curvature),), (float(minimiser),))
   (weight,) = _weights(clients, local_steps, client_learning_rate)
   distance = np.abs(np.asarray(x, float) - minimiser)
@@ -319,7 +320,7 @@ def preserving_learning_rate(
 
   Source: proof of Claim 2.2.
   """
-  validation.check_positive('clipping_norm', clipping_norm)
+  argument_checks.check_positive('clipping_norm', clipping_norm)
   gradients = problem.gradients(problem.minimiser())
   largest = float(np.max(np.linalg.norm(gradients, axis=1)))
   curvature = float(np.linalg.norm(problem.hessians.sum(axis=0), 2))
@@ -348,8 +349,8 @@ def balancing_learning_rates(
 
   Source: Remark 1.
   """
-  validation.check_count('local_steps', local_steps)
-  validation.check_positive('common_rate', common_rate)
+  argument_checks.check_integer('local_steps', local_steps, at_least=1)
+  argument_checks.check_positive('common_rate', common_rate)
   limit = 1 / max(clients.curvatures)
   if common_rate > limit:
     raise ValueError(
@@ -365,10 +366,11 @@ def _weights(
   clients: ScalarClients, local_steps: float, client_learning_rate: Number
 ) -> list[Number]:
   """w_i = 1 − (1 − η_l h_i)^Q, each positive."""
-  validation.check_count('local_steps', local_steps, allow_inf=True)
-  validation.check_positive('client_learning_rate', client_learning_rate)
+  if local_steps != math.inf:
+    argument_checks.check_integer('local_steps', local_steps, at_least=1)
+  argument_checks.check_positive('client_learning_rate', client_learning_rate)
   for curvature in clients.curvatures:
-    validation.check_positive('curvatures', curvature)
+    argument_checks.check_positive('curvatures', curvature)
   largest = max(clients.curvatures)
   odd = not math.isinf(local_steps) and local_steps % 2 == 1
   if not odd and client_learning_rate * largest >= 2:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tff_clipping.theory import validation
+from tff_clipping import argument_checks
 
 
 class ClippingFactors(NamedTuple):
@@ -35,7 +35,7 @@ def clip_factor(update_norms: ArrayLike, clipping_norm: float) -> np.ndarray:
 
   Source: Theorem 1.
   """
-  validation.check_positive('clipping_norm', clipping_norm)
+  argument_checks.check_positive('clipping_norm', clipping_norm)
   norms = np.asarray(update_norms, float)
   if not (np.isfinite(norms).all() and (norms >= 0).all()):
     raise ValueError('`update_norms` must be finite and at least 0, found not.')

@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_clipping.theory import bounds, theorem_2, validation
+from tff_clipping import argument_checks
+from tff_clipping.theory import bounds, theorem_2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +44,12 @@ class Budget:
   v: float = 1.0
 
   def __post_init__(self):
-    validation.check_positive('target_epsilon', self.target_epsilon)
-    validation.check_probability('target_delta', self.target_delta)
-    validation.check_positive(
+    argument_checks.check_positive('target_epsilon', self.target_epsilon)
+    argument_checks.check_probability('target_delta', self.target_delta)
+    argument_checks.check_positive(
       'relative_clipping_norm', self.relative_clipping_norm
     )
-    validation.check_positive('v', self.v)
+    argument_checks.check_positive('v', self.v)
 
 
 class Optimum(NamedTuple):
@@ -155,7 +156,7 @@ def best_parameters(
     ('max_rounds', max_rounds),
     ('max_local_steps', max_local_steps),
   ):
-    validation.check_count(name, value)
+    argument_checks.check_integer(name, value, at_least=1)
   bound = _bound_over_server_rates(
     problem, budget, num_clients, clients_per_round
   )

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tff_clipping.theory import bounds, clipping_bias, validation
+from tff_clipping import argument_checks
+from tff_clipping.theory import bounds, clipping_bias
 
 
 class RoundTerms(NamedTuple):
@@ -46,10 +47,14 @@ class Mechanism:
   num_rounds: int = 1
 
   def __post_init__(self):
-    validation.check_non_negative('noise_multiplier', self.noise_multiplier)
-    validation.check_count('clients_per_round', self.clients_per_round)
-    validation.check_count('dimension', self.dimension)
-    validation.check_count('num_rounds', self.num_rounds)
+    argument_checks.check_non_negative(
+      'noise_multiplier', self.noise_multiplier
+    )
+    argument_checks.check_integer(
+      'clients_per_round', self.clients_per_round, at_least=1
+    )
+    argument_checks.check_integer('dimension', self.dimension, at_least=1)
+    argument_checks.check_integer('num_rounds', self.num_rounds, at_least=1)
 
   def noise_norm(self, clipping_norm: float) -> float:
     """√(E||noise on the mean||²) = z c √d / P, in the unit of the update."""
@@ -183,7 +188,7 @@ def best_clipping_norm(
   Returns:
     The norm and its error.
   """
-  validation.check_count('num_points', num_points)
+  argument_checks.check_integer('num_points', num_points, at_least=1)
   every = np.concatenate([np.ravel(norms) for norms in update_norms])
   positive = every[every > 0]
   if not len(positive):

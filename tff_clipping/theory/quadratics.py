@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tff_clipping.theory import validation
+from tff_clipping import argument_checks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def clip(vectors: np.ndarray, clipping_norm: float) -> np.ndarray:
 
   Source: eq. (3).
   """
-  validation.check_positive('clipping_norm', clipping_norm, allow_inf=True)
+  argument_checks.check_positive('clipping_norm', clipping_norm, allow_inf=True)
   norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
   if math.isinf(clipping_norm):
     return np.array(vectors)
@@ -211,7 +211,7 @@ def difference_clipping_step(
 
   Source: eq. (4), Algorithm CE-FedAvg.
   """
-  validation.check_positive('server_learning_rate', server_learning_rate)
+  argument_checks.check_positive('server_learning_rate', server_learning_rate)
   x = problem._point(x)
   models = local_models(
     problem,
@@ -333,5 +333,6 @@ def clipped_sum(
 def _check_local(
   local_steps: float, client_learning_rate: float, allow_inf: bool = False
 ) -> None:
-  validation.check_count('local_steps', local_steps, allow_inf=allow_inf)
-  validation.check_positive('client_learning_rate', client_learning_rate)
+  if not (allow_inf and local_steps == math.inf):
+    argument_checks.check_integer('local_steps', local_steps, at_least=1)
+  argument_checks.check_positive('client_learning_rate', client_learning_rate)

@@ -12,7 +12,7 @@ Its σ is the noise of ONE client. The sum of P clipped updates then carries
 
 import math
 
-from tff_clipping.theory import validation
+from tff_clipping import argument_checks
 
 
 def theorem_2_stddev(
@@ -47,13 +47,15 @@ def theorem_2_stddev(
 
   Source: Theorem 2.
   """
-  validation.check_positive('clipping_norm', clipping_norm)
-  validation.check_positive('v', v)
-  validation.check_count('num_clients', num_clients)
-  validation.check_count('clients_per_round', clients_per_round)
-  validation.check_count('num_rounds', num_rounds)
-  validation.check_positive('target_epsilon', target_epsilon)
-  validation.check_probability('target_delta', target_delta)
+  argument_checks.check_positive('clipping_norm', clipping_norm)
+  argument_checks.check_positive('v', v)
+  argument_checks.check_integer('num_clients', num_clients, at_least=1)
+  argument_checks.check_integer(
+    'clients_per_round', clients_per_round, at_least=1
+  )
+  argument_checks.check_integer('num_rounds', num_rounds, at_least=1)
+  argument_checks.check_positive('target_epsilon', target_epsilon)
+  argument_checks.check_probability('target_delta', target_delta)
   if clients_per_round > num_clients:
     raise ValueError(
       f'`clients_per_round` must be at most {num_clients}, found '
@@ -91,7 +93,7 @@ def theorem_2_constant(
 
   Source: Theorem 2.
   """
-  validation.check_positive('noise_multiplier', noise_multiplier)
+  argument_checks.check_positive('noise_multiplier', noise_multiplier)
   unit = theorem_2_stddev(
     clipping_norm=1.0,
     num_clients=num_clients,

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tff_clipping.privacy import arguments
+from tff_clipping import argument_checks
 from tff_clipping.privacy.sampled_gaussian import Relation
 
 # The largest model, and with it the most canaries.
@@ -52,19 +52,19 @@ class Canaries:
   relation: Relation = Relation.ADD_OR_REMOVE_ONE
 
   def __post_init__(self):
-    arguments.check_integer(
+    argument_checks.check_integer(
       'num_parameters',
       self.num_parameters,
       at_least=2,
       at_most=_MAX_PARAMETERS,
     )
-    arguments.check_integer(
+    argument_checks.check_integer(
       'num_canaries',
       self.num_canaries,
       at_least=2,
       at_most=2 ** int(math.log2(self.num_parameters)),
     )
-    arguments.check_integer('seed', self.seed, at_least=0, at_most=2**63)
+    argument_checks.check_integer('seed', self.seed, at_least=0, at_most=2**63)
     if not isinstance(self.relation, Relation):
       raise TypeError(
         f'`relation` must be a Relation, found {self.relation!r}.'
@@ -107,7 +107,7 @@ class Canaries:
       TypeError: If `mark` is not an integer.
       ValueError: If there is no such canary.
     """
-    mark = arguments.check_integer(
+    mark = argument_checks.check_integer(
       'mark', mark, at_least=-self.num_canaries, at_most=self.num_canaries
     )
     if mark == 0:

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy import optimize, special
 
-from tff_clipping.privacy import arguments
+from tff_clipping import argument_checks
 from tff_clipping.privacy.audit import trade_off
 
 # Bounds are found to within this.
@@ -274,7 +274,7 @@ def _best_bound(
 
 def _check_confidence(confidence: float) -> float:
   """Returns a confidence in (0, 1)."""
-  confidence = arguments.check_number('confidence', confidence)
+  confidence = argument_checks.check_number('confidence', confidence)
   if not 0 < confidence < 1:
     raise ValueError(
       f'`confidence` must be above 0 and below 1, found {confidence:g}.'

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 from tff_clipping.privacy.audit import one_run, one_shot, thresholds, trade_off
 from tff_clipping.privacy.audit.canaries import Canaries
@@ -137,7 +138,7 @@ def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
     TypeError: If `num_canaries` is not an integer.
     ValueError: If it is not positive.
   """
-  num_canaries = arguments.check_integer(
+  num_canaries = argument_checks.check_integer(
     'num_canaries', num_canaries, at_least=1, at_most=arguments.MAX_CLIENTS
   )
   num_clients = plan.num_clients + num_canaries
@@ -174,7 +175,7 @@ def audit_plan(
     ValueError: If it is out of range, the canaries' relation is not that of the
       plan, all of them are in or all are out, or there are no scores.
   """
-  confidence = arguments.check_number('confidence', confidence)
+  confidence = argument_checks.check_number('confidence', confidence)
   relation = audited_relation(plan)
   if canaries.relation is not relation:
     raise ValueError(

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from tff_clipping.privacy import arguments
+from tff_clipping import argument_checks
 from tff_clipping.privacy.audit import trade_off
 
 
@@ -64,7 +64,7 @@ def bound_rates(
   """
   in_scores = _check_scores('in_scores', in_scores)
   out_scores = _check_scores('out_scores', out_scores)
-  confidence = arguments.check_number('confidence', confidence)
+  confidence = argument_checks.check_number('confidence', confidence)
   if not 0 < confidence < 1:
     raise ValueError(
       f'`confidence` must be above 0 and below 1, found {confidence:g}.'
@@ -74,7 +74,9 @@ def bound_rates(
     thresholds = np.sort(out_scores)[::-1][ranks - 1]
     false_positives = ranks - 1
   else:
-    thresholds = np.array([arguments.check_number('threshold', threshold)])
+    thresholds = np.array(
+      [argument_checks.check_number('threshold', threshold)]
+    )
     false_positives = np.sum(out_scores > thresholds[:, None], axis=1)
   true_positives = np.sum(in_scores > thresholds[:, None], axis=1)
   significance = (1 - confidence) / (2 * len(thresholds))

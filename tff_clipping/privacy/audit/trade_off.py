@@ -18,6 +18,7 @@ import dataclasses
 import numpy as np
 from scipy import optimize, special
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   accountants,
   arguments,
@@ -118,7 +119,7 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
     TypeError: If an argument is not a number.
     ValueError: If it is out of range.
   """
-  mu = arguments.check_number('mu', mu)
+  mu = argument_checks.check_number('mu', mu)
   if mu < 0:
     raise ValueError(f'`mu` must not be negative, found {mu:g}.')
   delta = arguments.check_target_delta(delta)
@@ -146,7 +147,7 @@ def compute_gaussian_mu(epsilon: float, delta: float) -> float:
     TypeError: If an argument is not a number.
     ValueError: If it is out of range.
   """
-  epsilon = arguments.check_number('epsilon', epsilon)
+  epsilon = argument_checks.check_number('epsilon', epsilon)
   if epsilon < 0:
     raise ValueError(f'`epsilon` must not be negative, found {epsilon:g}.')
   delta = arguments.check_target_delta(delta)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tff_clipping.privacy import arguments
+from tff_clipping import argument_checks
 from tff_clipping.privacy.correlated_noise.noise_recurrence import (
   NoiseRecurrence,
 )
@@ -44,7 +44,7 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
       values = getattr(self, name)
       if not isinstance(values, (tuple, list)):
         raise TypeError(f'`{name}` must be a tuple of numbers, found {values}.')
-      values = tuple(arguments.check_number(name, v) for v in values)
+      values = tuple(argument_checks.check_number(name, v) for v in values)
       if not all(v >= 0 for v in values):
         raise ValueError(f'`{name}` must not be negative, found {values}.')
       object.__setattr__(self, name, values)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 from tff_clipping.privacy.correlated_noise.noise_recurrence import (
   NoiseRecurrence,
@@ -103,6 +104,6 @@ class NoiseStrategy(abc.ABC):
     """Returns how many rounds are released."""
     if num_rounds is None:
       return self.num_rounds
-    return arguments.check_integer(
+    return argument_checks.check_integer(
       'num_rounds', num_rounds, at_least=1, at_most=self.num_rounds
     )

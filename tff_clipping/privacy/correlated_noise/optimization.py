@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import fft, optimize, special
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 from tff_clipping.privacy.correlated_noise import buffered_toeplitz, toeplitz
 from tff_clipping.privacy.correlated_noise.participation import Participation
@@ -55,7 +56,7 @@ def banded_strategy(
   most = min(participation.min_separation, num_rounds)
   weights = _error_weights(num_rounds, error)
   if num_bands is not None:
-    num_bands = arguments.check_integer(
+    num_bands = argument_checks.check_integer(
       'num_bands', num_bands, at_least=1, at_most=most
     )
     strategy, _ = _optimize_bands(num_rounds, participation, num_bands, weights)
@@ -97,7 +98,7 @@ def blt_strategy(
   num_rounds = arguments.check_num_rounds(num_rounds)
   weights = _error_weights(num_rounds, error)
   if num_buffers is not None:
-    num_buffers = arguments.check_integer(
+    num_buffers = argument_checks.check_integer(
       'num_buffers', num_buffers, at_least=0, at_most=_MAX_BUFFERS
     )
     return _optimize_buffers(num_rounds, participation, num_buffers, weights)[0]
@@ -114,7 +115,7 @@ def blt_strategy(
 
 def _error_weights(num_rounds: int, error: str) -> np.ndarray:
   """Returns how much each squared coefficient of a running sum counts."""
-  arguments.check_choice('error', error, ERRORS)
+  argument_checks.check_choice('error', error, ERRORS)
   if error == 'max':
     return np.ones(num_rounds)
   return np.arange(num_rounds, 0, -1) / num_rounds

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 
 
@@ -29,7 +30,7 @@ class Participation:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
       if value is not None or field.name == 'min_separation':
-        value = arguments.check_integer(
+        value = argument_checks.check_integer(
           field.name, value, at_least=1, at_most=arguments.MAX_ROUNDS
         )
         object.__setattr__(self, field.name, value)

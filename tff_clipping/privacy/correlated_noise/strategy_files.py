@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tff_clipping.privacy import arguments
+from tff_clipping import argument_checks
 from tff_clipping.privacy.correlated_noise.buffered_toeplitz import (
   BufferedToeplitzStrategy,
 )
@@ -37,7 +37,9 @@ def strategy_from_json(value: Mapping[str, Any]) -> NoiseStrategy:
   if not isinstance(value, Mapping):
     raise TypeError(f'`value` must be a mapping, found {value!r}.')
   attributes = dict(value)
-  kind = arguments.check_choice('kind', attributes.pop('kind', ''), [*_CLASSES])
+  kind = argument_checks.check_choice(
+    'kind', attributes.pop('kind', ''), [*_CLASSES]
+  )
   if kind == 'restarted' and 'inner' in attributes:
     attributes['inner'] = strategy_from_json(attributes['inner'])
   names = [field.name for field in dataclasses.fields(_CLASSES[kind])]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import signal
 
-from tff_clipping.privacy import arguments
+from tff_clipping import argument_checks
 from tff_clipping.privacy.correlated_noise.noise_recurrence import (
   NoiseRecurrence,
 )
@@ -97,7 +97,7 @@ class BandedStrategy(ToeplitzStrategy):
         f'{self.coefficients!r}.'
       )
     coefficients = tuple(
-      arguments.check_number('coefficients', c) for c in self.coefficients
+      argument_checks.check_number('coefficients', c) for c in self.coefficients
     )
     if not 1 <= len(coefficients) <= self.num_rounds:
       raise ValueError(

@@ -13,7 +13,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
-import numbers
 import os
 import threading
 import time
@@ -22,6 +21,7 @@ from collections.abc import Callable, Sequence
 import ray
 import tensorflow_federated as tff
 
+from tff_clipping import argument_checks
 from tff_clipping.runtime import shards
 from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import MapReduceRound
@@ -94,22 +94,17 @@ class RayContext(tff.framework.SyncContext):
         has other versions of TensorFlow, TFF, NumPy, Python or this package, or
         a node lacks a path.
     """
-    shards.check_count('threads_per_worker', threads_per_worker)
-    for name, value in dict(
-      num_workers=num_workers, num_shards=num_shards
-    ).items():
+    counts = dict(
+      threads_per_worker=threads_per_worker,
+      num_workers=num_workers,
+      num_shards=num_shards,
+    )
+    for name, value in counts.items():
       if value is not None:
-        shards.check_count(name, value)
-    if isinstance(max_client_seconds, bool) or not isinstance(
-      max_client_seconds, numbers.Real
-    ):
-      raise TypeError(
-        f'`max_client_seconds` must be a number, found {max_client_seconds!r}.'
-      )
-    if not max_client_seconds > 0:
-      raise ValueError(
-        f'`max_client_seconds` must be positive, found {max_client_seconds}.'
-      )
+        argument_checks.check_integer(name, value, at_least=1)
+    argument_checks.check_positive(
+      'max_client_seconds', max_client_seconds, allow_inf=True
+    )
     paths = [os.fspath(path) for path in required_paths]
     for path in paths:
       if not os.path.isabs(path):

@@ -1,7 +1,5 @@
-"""Checks of the arguments that the processes and the estimates share."""
+"""The check of a model that is to be trained."""
 
-import math
-import numbers
 from typing import Any
 
 import tensorflow as tf
@@ -53,27 +51,3 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`client_store` must hold the examples that the model takes, found '
       f'{client_store.element_spec} for a model of {model.input_spec}.'
     )
-
-
-def check_integer(name: str, value: Any, *, at_least: int = 1) -> None:
-  """Raises `TypeError` or `ValueError` unless it is such an integer."""
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-  if value < at_least:
-    raise ValueError(f'`{name}` must be at least {at_least}, found {value}.')
-
-
-def check_positive_number(name: str, value: Any) -> None:
-  """Raises `TypeError` or `ValueError` unless it is positive and finite."""
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'`{name}` must be a number, found {value!r}.')
-  if not (value > 0 and math.isfinite(value)):
-    raise ValueError(f'`{name}` must be positive and finite, found {value}.')
-
-
-def check_seed(seed: Any) -> None:
-  """Raises `TypeError` or `ValueError` unless it is the seed of a run."""
-  if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-    raise TypeError(f'`seed` must be an integer, found {seed!r}.')
-  if not 0 <= seed < 2**62:
-    raise ValueError(f'`seed` must be from 0 to 2**62 - 1, found {seed}.')

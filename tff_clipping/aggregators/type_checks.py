@@ -1,7 +1,5 @@
-"""Checks of the arguments that the factories share."""
+"""Checks of factories, and of the types of the values that they aggregate."""
 
-import math
-import numbers
 from typing import Any
 
 import numpy as np
@@ -14,89 +12,12 @@ _FLOAT_DTYPES = tuple(
 )
 
 
-def check_positive(value: Any, name: str) -> float:
-  """Returns `value` as a `float` if it is a positive finite number.
-
-  Args:
-    value: What the user passed; NumPy scalars and integers are numbers.
-    name: The argument's name in the message.
-
-  Raises:
-    TypeError: If `value` is not a number. A `bool` is not one.
-    ValueError: If it is not positive and finite.
-  """
-  if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-    raise TypeError(f'`{name}` must be a number, found {value!r}.')
-  number = float(value)
-  if not (math.isfinite(number) and number > 0):
-    raise ValueError(f'`{name}` must be positive and finite, found {value!r}.')
-  return number
-
-
-def check_positive_int(value: Any, name: str) -> int:
-  """Returns `value` as an `int` if it is a positive integer.
-
-  Args:
-    value: What the user passed; NumPy integers are integers.
-    name: The argument's name in the message.
-
-  Raises:
-    TypeError: If `value` is not an integer. A `bool` is not one.
-    ValueError: If it is not positive.
-  """
-  if isinstance(value, (bool, np.bool_)) or not isinstance(
-    value, numbers.Integral
-  ):
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-  if value < 1:
-    raise ValueError(f'`{name}` must be positive, found {value!r}.')
-  return int(value)
-
-
-def check_nonnegative_int(value: Any, name: str) -> int:
-  """Returns `value` as an `int` if it is an integer and not negative.
-
-  Args:
-    value: What the user passed; NumPy integers are integers.
-    name: The argument's name in the message.
-
-  Raises:
-    TypeError: If `value` is not an integer. A `bool` is not one.
-    ValueError: If it is negative.
-  """
-  if isinstance(value, (bool, np.bool_)) or not isinstance(
-    value, numbers.Integral
-  ):
-    raise TypeError(f'`{name}` must be an integer, found {value!r}.')
-  if value < 0:
-    raise ValueError(f'`{name}` must not be negative, found {value!r}.')
-  return int(value)
-
-
-def check_probability(value: Any, name: str) -> float:
-  """Returns `value` as a `float` if it lies strictly between 0 and 1.
-
-  Args:
-    value: What the user passed.
-    name: The argument's name in the message.
-
-  Raises:
-    TypeError: If `value` is not a number. A `bool` is not one.
-    ValueError: If it is outside (0, 1).
-  """
-  if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-    raise TypeError(f'`{name}` must be a number, found {value!r}.')
-  if not 0 < float(value) < 1:
-    raise ValueError(f'`{name}` must be between 0 and 1, found {value!r}.')
-  return float(value)
-
-
-def check_factory(value: Any, name: str) -> tff.aggregators.AggregationFactory:
+def check_factory(name: str, value: Any) -> tff.aggregators.AggregationFactory:
   """Returns `value` if it is an aggregation factory, weighted or not.
 
   Args:
-    value: What the user passed.
     name: The argument's name in the message.
+    value: What the user passed.
 
   Raises:
     TypeError: If `value` is not a factory.
@@ -116,13 +37,13 @@ def check_factory(value: Any, name: str) -> tff.aggregators.AggregationFactory:
 
 
 def check_unweighted_factory(
-  value: Any, name: str
+  name: str, value: Any
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Returns `value` if it is an unweighted aggregation factory.
 
   Args:
-    value: What the user passed.
     name: The argument's name in the message.
+    value: What the user passed.
 
   Raises:
     TypeError: If `value` is not an unweighted factory. The message says why
