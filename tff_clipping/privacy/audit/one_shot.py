@@ -57,8 +57,8 @@ def fit_pair(
 
   The Gaussian mechanism has the same noise with a canary and without.
   `fit_normal` of each by itself finds deviations that differ by about 2 % for
-  1000 canaries, which adds 0.5 to an epsilon of 1 at a delta of 1e-6, and never
-  takes away.
+  1000 canaries, which adds 0.5 on average to an epsilon of 1 at a delta of
+  1e-6.
 
   Args:
     in_scores: Scores of canaries that took part.

@@ -58,9 +58,13 @@ class Connection:
     )
 
   def give_up(self) -> None:
-    """Leaves Ray alone, which the end of the program would wait for."""
+    """Leaves Ray alone, which the end of the program would wait for.
+
+    The program will end with exit code 1, as where Ray itself ends it.
+    """
     self._is_lost = True
     atexit.unregister(ray.shutdown)
+    atexit.register(_end)
 
   @property
   def is_lost(self) -> bool:
@@ -156,6 +160,16 @@ def _own_head(num_cpus: int, connection: Connection) -> Iterator[str]:
       except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
+
+
+def _end() -> None:
+  """Ends the program; what Python does then makes the lost Ray crash."""
+  atexit.unregister(_end)
+  # What else was to be done at the end.
+  atexit._run_exitfuncs()
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(1)
 
 
 @contextlib.contextmanager
