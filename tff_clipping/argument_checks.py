@@ -118,4 +118,4 @@ def _to_float(name: str, value: Any) -> float:
   try:
     return float(value)
   except OverflowError:
-    return math.copysign(math.inf, value)
+    return math.inf if value > 0 else -math.inf

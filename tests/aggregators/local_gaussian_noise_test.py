@@ -172,8 +172,8 @@ def test_secure_sum_of_noised_values_is_in_bounds():
 @pytest.mark.parametrize(
   ('least', 'largest', 'message'),
   [
-    (-1, 4, '`min_clients_per_round` must not be negative, found -1'),
-    (0, 0, '`max_clients_per_round` must be positive, found 0'),
+    (-1, 4, '`min_clients_per_round` must be at least 0, found -1'),
+    (0, 0, '`max_clients_per_round` must be at least 1, found 0'),
     (5, 4, 'must be at most `max_clients_per_round`, found 5 and 4'),
   ],
 )

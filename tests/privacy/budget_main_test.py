@@ -273,7 +273,7 @@ WRONG = [
   ([*ONE_ROUND, '--format=xml'], '--format must be one of table, json'),
   ([*ONE_ROUND, '--model_size=0'], '--model_size must be at least 1'),
   ([*ONE_ROUND, '--clipping_norm=-1'], '--clipping_norm must be positive'),
-  ([*ONE_ROUND, '--clipping_norm=inf'], '--clipping_norm must be finite'),
+  ([*ONE_ROUND, '--clipping_norm=inf'], '--clipping_norm must be positive'),
   ([*ONE_ROUND, '--epsilom=3'], "'epsilom'"),
   ([*ONE_ROUND, 'json'], "every argument must be a --flag, found 'json'"),
   ([*ONE_ROUND, '--flagfile=/missing'], '/missing'),

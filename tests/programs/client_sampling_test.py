@@ -250,7 +250,7 @@ def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
     (
       lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=-1),
       ValueError,
-      '`seed` must not be negative',
+      '`seed` must be at least 0',
     ),
     (
       lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=0.5),
@@ -262,7 +262,7 @@ def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
         ['a'], clients_per_round=2, seed=0
       ),
       ValueError,
-      '`clients_per_round` must be from 1 to the 1 clients',
+      '`clients_per_round` must be at most 1',
     ),
     (
       lambda: client_sampling.TruncatedPoissonSampler(

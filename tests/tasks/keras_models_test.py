@@ -155,7 +155,7 @@ def test_what_are_no_bytes_is_not_scaled():
     ),
     (
       lambda: keras_models.create_mlp(_DIGITS, 10, seed=-1),
-      '`seed` must not be negative, found -1',
+      '`seed` must be at least 0, found -1',
     ),
   ],
 )

@@ -34,7 +34,7 @@ def test_a_value_in_range_and_one_that_is_not_given_pass():
     (dict(rate=float('nan')), ValueError, '`rate` must be positive and finite'),
     (dict(rate='x'), TypeError, "`rate` must be a number, found 'x'"),
     (dict(rounds=(1, -1)), ValueError, '`rounds` must be at least 0, found -1'),
-    (dict(name='c'), ValueError, "`name` must be one of a, b, found 'c'"),
+    (dict(name='c'), ValueError, "`name` must be one of 'a', 'b', found 'c'"),
   ],
 )
 def test_any_other_value_is_refused(changes, error, message):

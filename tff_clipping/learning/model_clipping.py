@@ -65,7 +65,9 @@ def build_model_clipping_fed_avg(
     ValueError: If a number is out of range, or arguments do not fit together,
       as for `build_fed_avg`.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(clipping_norm)
+  clipping_norm = difference_clipping.check_clipping_norm(
+    'clipping_norm', clipping_norm
+  )
   return learning_process.build_learning_process(
     model_fn,
     local_steps=local_steps,

@@ -246,7 +246,7 @@ def test_client_ids_sort_as_the_clients_do():
     (
       'iid',
       dict(num_clients=2, seed=-1),
-      '`seed` must not be negative, found -1.',
+      '`seed` must be at least 0, found -1.',
     ),
     (
       'label_skew',
