@@ -59,7 +59,7 @@ _MAY_IMPORT = {
     },
     _TENSORFLOW,
   ),
-  _TABLE: (set(), set()),
+  _TABLE: ({'tff_clipping'}, set()),
   'analysis': (
     {'tff_clipping/theory', 'tff_clipping/privacy', _TABLE},
     {'PIL', 'absl', 'markdown', 'matplotlib', 'numpy', 'pandas', 'scipy'},
