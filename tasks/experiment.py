@@ -101,8 +101,8 @@ class ExperimentConfig:
     'For the split and local shuffling.', 0, check=at_least(0)
   )
   model_seed: int = setting('For the initial model.', 0, check=at_least(0))
-  # Sampling hides nobody from those who know its seed. The run keeps what it
-  # draws: `RunFolder.with_sampling_seed`.
+  # Whoever knows the seed of the sampling knows who takes part. The run keeps
+  # what it draws: `RunFolder.with_sampling_seed`.
   sampling_seed: int | None = setting(
     'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
     'config.json keeps.',

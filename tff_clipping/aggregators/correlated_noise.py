@@ -227,7 +227,7 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
   def _draw(self, key, round_num, specs):
     """Returns a round's draws, a function of the key and the round."""
     zeros = [tf.zeros(shape, dtype) for shape, dtype in specs]
-    # The second counter is that of draws anew, of which there are none here.
+    # The second counter numbers the draws of a round, of which there is one.
     round_key = gaussian_draws.derive_key(
       key, tf.stack([round_num, tf.zeros_like(round_num)])
     )

@@ -41,7 +41,7 @@ def distributed_gaussian_mean_factory(
   Guarantee: the sum of the integers that is released is a discrete Gaussian
   mechanism of sensitivity Delta and standard deviation s * sqrt(M), whatever n
   is, so that it does not tell n; the sum of the clients' integers alone has
-  s * sqrt(n). Both are z * Delta at least. Without sampling of the clients, the
+  s * sqrt(n). Both are at least z * Delta. Without sampling of the clients, the
   Renyi divergences are those of the Gaussian mechanism with noise multiplier z
   (under adding or removing one client; z / 2 under replacing one).
   Amplification by sampling must use a bound that holds for every mechanism with

@@ -265,7 +265,7 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation(value_type, np.int32)
     def divide(total, count):
-      # A sum over no clients is 0, and stays it.
+      # A sum over no clients is 0, and so is its mean.
       return tf.nest.map_structure(
         lambda t: _divide(t, tf.maximum(count, 1)), total
       )

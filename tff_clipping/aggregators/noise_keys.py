@@ -2,7 +2,7 @@
 
 A key in the state makes a round repeatable: run again from the same state with
 the same updates, it has the same noise, and so gives the same result. That is
-for programs that see to it that one key never noises two different results,
+for programs in which one key never noises two different results,
 such as `tff_clipping.programs.training`: the difference of the two would have
 no noise. Without a program of that kind, fresh noise is the safe choice.
 """

@@ -17,7 +17,7 @@ _OFFSET = 2 ** (_BITS - 1) - 1
 # The largest magnitude that is sent. The products are rounded in float32, by up
 # to 2^7 here, and must not pass `_OFFSET` then.
 _LARGEST = _OFFSET - 2**10
-# No normal draw is beyond this many standard deviations, but once in 10^15.
+# A normal draw is beyond this many standard deviations once in 10^15.
 _NOISE_STDDEVS = 8.0
 
 
@@ -51,7 +51,7 @@ def secure_sum_factory(
   Measurements:
     secure_sum_bound: B, `float32`.
     secure_sum_out_of_bounds_count: `int32`, how many clients had an element
-      that was clamped or was no number; exact, and dropped by what adds noise.
+      that was clamped or not a number; exact, and dropped by what adds noise.
 
   Args:
     clipping_norm: c, the norm that the values are clipped to, at least 1e-12.

@@ -1,7 +1,7 @@
 """Sums 16-bit values in 32 bits.
 
 A sum of `float16` or `bfloat16` values is rounded by up to 1/256 of itself at
-every addition: with a few dozen clients that is more than one client
+every addition: with a few dozen clients the error exceeds what one client
 contributes, and the sensitivity of the sum is no longer that of the real
 numbers. So whatever is to be noised is summed in `float32` and returned in the
 type that it had.

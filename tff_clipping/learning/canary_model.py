@@ -1,4 +1,4 @@
-"""A model that clients train, and canaries turn into their direction.
+"""A model that clients train, and canaries push in their direction.
 
 An audit wants canaries to go through everything that a pipeline does to a
 client: its local training, its clip, its noise, its sums. So they are clients

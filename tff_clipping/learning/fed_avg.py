@@ -43,8 +43,8 @@ def build_fed_avg(
 
   Args:
     model_fn: Returns a new `tff.learning.models.VariableModel`, as for the
-      algorithms of `tff.learning.algorithms`. It may have no non-trainable
-      variables.
+      algorithms of `tff.learning.algorithms`. It must not have
+      non-trainable variables.
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.

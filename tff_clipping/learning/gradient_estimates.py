@@ -55,8 +55,8 @@ def build_gradient_estimates(
   """Builds what measures the gradients of clients at and around a model.
 
   f_i is the mean loss of client i's examples, and f = 1/N sum_i f_i the MEAN of
-  the clients' losses, each with the same weight: so the proof of Theorem 1 has
-  it, while Eq. (1) has the sum. Along the Q local steps x_i^q from x, with
+  the clients' losses, each with the same weight: the proof of Theorem 1 takes
+  it so, while Eq. (1) has the sum. Along the Q local steps x_i^q from x, with
   stochastic gradients g_i^q, a client measures
 
       loss                   f_i(x)

@@ -37,8 +37,8 @@ def build_model_clipping_fed_avg(
 
   What crosses to the server is clip(x_i^{t,Q}, c) - x^t: the server knows x^t,
   so this says neither more nor less, and a cohort without clients changes
-  nothing. A model that is not finite is sent as zeros, as every clip of this
-  package has it. A client without examples sends clip(x^t, c).
+  nothing. A model that is not finite is sent as zeros, as by every clip of
+  this package. A client without examples sends clip(x^t, c).
 
   Source: Sec. 2.1, "Model clipping", and the proof of Claim 2.1.
 

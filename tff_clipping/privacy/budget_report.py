@@ -259,7 +259,7 @@ def _solve(question: Question) -> plan_lib.PrivacyPlan:
 def _compare(question: Question, sampling: str, accountant: str) -> Comparison:
   """Returns the answer for another sampler or accountant, or why there is none.
 
-  With the functions and not with plans, since no plan takes 'pld_one_sided'.
+  By the accountants and not by plans: no plan takes 'pld_one_sided'.
   """
   charged = 'poisson' if sampling == 'paper' else sampling
   row = {

@@ -92,7 +92,7 @@ class CorrelatedNoisePlan:
     TypeError: If an attribute is of the wrong kind.
     ValueError: If an attribute is out of range, the population is too small for
       the cohorts and the separation, the sensitivity of the strategy is not
-      known, it is no banded one under 'grouped_poisson', or `num_rounds` rounds
+      known, it is not banded under 'grouped_poisson', or `num_rounds` rounds
       cost more than `target_epsilon`.
 
   Source: arXiv 2202.08312, Theorem 2.1 (one Gaussian mechanism, also where the
@@ -100,8 +100,8 @@ class CorrelatedNoisePlan:
     Theorem 4 for 'grouped_poisson').
   """
 
-  # A round with other noise than what its successors take back is no part of
-  # the mechanism.
+  # Later rounds take back the noise that a round had: with a new draw of it,
+  # they would not be the mechanism that is charged.
   allows_new_draws: ClassVar[bool] = False
 
   num_clients: int
@@ -392,7 +392,7 @@ class CorrelatedNoisePlan:
   def epsilon_after(self, num_rounds: int) -> float:
     """Returns the epsilon of the first so many rounds; 0 for none.
 
-    A round that is run again is none of its own: it releases the same bits.
+    A round that is run again does not count twice: it releases the same bits.
 
     Args:
       num_rounds: At most the rounds of the strategy.

@@ -66,7 +66,7 @@ class PrivacyLedger:
         `PrivacyPlan.describe`. A new ledger keeps them in its first line.
 
     Raises:
-      TypeError: If `plan` is no plan.
+      TypeError: If `plan` is not a plan.
       ValueError: If the ledger is of another plan.
       DamagedLedgerError: If the file is not what was written.
       LedgerInUseError: If it is open elsewhere.

@@ -205,7 +205,7 @@ class SampledGaussian(CohortSampling):
 def add_noise(
   sampling: CohortSampling, noise_multiplier: float
 ) -> SampledGaussian:
-  """Returns the round that draws its cohort so and adds this much noise.
+  """Returns the round with this sampling and this much noise.
 
   Args:
     sampling: How the cohort is drawn.

@@ -50,8 +50,8 @@ class ClientStore:
       path: The folder, as `write_client_store` made it.
 
     Raises:
-      ClientStoreError: If the folder is no store, or a client's file is missing
-        or not of the size that was written.
+      ClientStoreError: If the folder is not a store, or a client's file is
+        missing or not of the size that was written.
     """
     self.path = pathlib.Path(path)
     try:

@@ -24,7 +24,7 @@ def create_release_managers(
   the metrics from the verbosity of INFO on.
 
   Args:
-    metrics_path: The CSV file; a run that is resumed goes on with it.
+    metrics_path: The CSV file; a run that is resumed adds to it.
     tensorboard_dir: The folder of TensorBoard's files.
 
   Raises:

@@ -1,11 +1,11 @@
 """A round that is run again releases the same bits, or is a new release.
 
 A program that is killed runs the rounds since its last checkpoint again. Under
-subsampling, a second release of the same cohort with fresh noise is no second
-sample: k of them are one sampled Gaussian mechanism with noise z / sqrt(k),
-whose cost is far above that of k independent draws. So a repeated round must
-give the bits that were charged, which tell nobody anything new, or it is drawn
-anew: another cohort, other noise, another charge.
+subsampling, a second release of the same cohort with fresh noise is not a
+second sample: k of them are one sampled Gaussian mechanism with noise
+z / sqrt(k), whose cost is far above that of k independent draws. So a repeated
+round must give the bits that were charged, which tell nobody anything new, or
+it is drawn anew: another cohort, other noise, another charge.
 """
 
 import contextlib

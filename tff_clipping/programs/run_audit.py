@@ -1,6 +1,6 @@
 """The audit of a run: what its releases show of the canaries, in its folder.
 
-An audited run is no private release: canaries are among its clients, and its
+An audited run is not a private release: canaries are among its clients, and its
 folder says which.
 """
 

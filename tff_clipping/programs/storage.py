@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and errors that say which could not be.
+"""Files that are whole or not there, and errors that say what failed.
 
 A program that runs for days meets kill -9, power cuts and full disks. What it
 writes goes beside its place first, is synced, and is renamed.

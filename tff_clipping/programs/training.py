@@ -1,4 +1,4 @@
-"""The training program: rounds, releases and checkpoints, in an order to trust.
+"""The training program: rounds, releases and checkpoints, in a safe order.
 
 A round is: draw the cohort; run the process; charge the ledger with the digest
 of what came out; evaluate; write the metrics; write a checkpoint if one is due.

@@ -35,8 +35,8 @@ class UpdateRecords:
   factor alpha = min(1, c / norm) that clipping scales it by. Where the process
   clips models and so measures `model_norm`, the factor is that of the model.
   With estimates there is one more column, `expected_norm`: ||E[Delta x_i]||, of
-  which the theorem's alpha~ is made. A last row, with the id 'mean' and neither
-  factor nor expected norm, is of the aggregate.
+  which the theorem's alpha~ is made. The last row, with the id 'mean', is that
+  of the aggregate; it has neither factor nor expected norm.
   """
 
   def __init__(

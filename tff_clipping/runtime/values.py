@@ -61,7 +61,7 @@ def client_values(value, path: Path) -> Sequence:
   """Returns `value`, which must have an element for each client.
 
   Raises:
-    TypeError: If it is no list.
+    TypeError: If it is not a list.
   """
   if not isinstance(value, (list, tuple)):
     raise TypeError(
@@ -301,7 +301,7 @@ def _cast(array: np.ndarray, dtype: tf.DType, by_value: bool):
   """Returns `array` with another dtype, or `None` if it does not fit."""
   target = dtype.as_numpy_dtype
   if array.dtype == object:
-    # Integers beyond 64 bits, and what is no number.
+    # Integers beyond 64 bits, and what is not a number.
     return None
   kinds = _kind(tf.as_dtype(array.dtype)), _kind(dtype)
   if not by_value:

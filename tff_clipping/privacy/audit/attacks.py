@@ -59,7 +59,7 @@ def log_likelihood_ratios(
   """Returns how much more likely the releases are with a canary in than out.
 
   Under the claimed sampler and noise it is the best attack there is (Neyman and
-  Pearson), but for what other clients add. With the canary in, a product is
+  Pearson), where other clients add nothing. With the canary in, a product is
   (1-q) N(0, z^2) + q N(1, z^2); with it out, N(0, z^2), or the mirror image
   where another client pulls the other way.
 

@@ -35,8 +35,8 @@ class Canaries:
     num_canaries: m, at least 2; about half of them are in, the others are held
       out.
     num_parameters: d, of the model; at least m, rounded up to a power of two.
-    seed: The seed of directions and coins, not negative. Who knows it knows who
-      is in.
+    seed: The seed of directions and coins, not negative. Whoever knows it knows
+      which canaries are in.
     relation: What a canary that is held out does. Under add-or-remove-one it is
       not there. Under replace-one another client has its place, which pulls the
       other way: the sum differs by 2 c.

@@ -13,9 +13,9 @@ as rare as 1 - confidence is refuted; the bound is the largest that is.
     what is known of the mechanism, and so gives more.
 
 How many guesses to make is set before the scores are seen: the 1, 2, 4, 8, ...
-highest scores are guessed in; or as many of the lowest are guessed out besides.
-The confidence is divided by the number of these attempts, so that the best of
-them may be taken.
+highest scores are guessed in; or, in addition, as many of the lowest are
+guessed out. The confidence is divided by the number of these attempts, so that
+the best of them may be taken.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from tff_clipping.privacy.audit import trade_off
 # Bounds are found to within this.
 _TOLERANCE = 1e-7
 
-# Bounds beyond are given as this: no number of canaries that fits a machine
+# Larger bounds are given as this: no number of canaries that fits a machine
 # shows more.
 _LARGEST_BOUND = 64.0
 
@@ -208,12 +208,12 @@ def refutes_curve(
   """Returns whether such guesses are rarer than `significance` under a curve.
 
   Suppose that they are not. Let p_i be the probability of i right guesses, and
-  pick a canary at random. `right` is the probability that it is guessed
-  rightly, and there are i or more right guesses; `wrong` that it is guessed
-  wrongly, and so. With its coin turned, the first event becomes the second for
-  i - 1, so that the curve bounds `wrong` for i - 1 from below, by `right` for
-  i; what it rises is due to p_{i-1}, which adds to `right` for i - 1. At the
-  end there are more guesses than were made: a contradiction.
+  pick a canary at random. `right` is the probability that it is guessed rightly
+  and at least i guesses are right; `wrong`, that it is guessed wrongly and at
+  least i guesses are right. With its coin turned, the first event becomes the
+  second for i - 1, so that the curve bounds `wrong` for i - 1 from below, by
+  `right` for i. The rise of `wrong` is due to p_{i-1}, which adds to `right`
+  for i - 1. At the end there are more guesses than were made: a contradiction.
 
   Args:
     curve: The guarantee.

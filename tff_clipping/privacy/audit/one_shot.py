@@ -16,7 +16,7 @@ from scipy import optimize, special
 
 from tff_clipping.privacy import arguments
 
-# Estimates beyond are given as this.
+# Larger estimates are given as this.
 _LARGEST_EPSILON = 600.0
 
 

@@ -19,8 +19,8 @@ from tff_clipping.privacy.sampled_gaussian import Relation
 _FALSE_POSITIVE_RATE = 0.01
 
 _NOTE = (
-  'An audited run is no private release: canaries took the place of clients, '
-  'and whoever has this file knows which of them took part.'
+  'An audited run is not a private release: canaries took the place of '
+  'clients, and whoever has this file knows which of them took part.'
 )
 
 
@@ -98,7 +98,7 @@ class AuditResult:
     return any(a.is_refuted for a in self.attacks.values())
 
   def to_json(self) -> str:
-    """Returns the content of an audit.json; what has no number is null."""
+    """Returns the content of an audit.json; what is not a number is null."""
     fields: dict[str, Any] = {'note': _NOTE, 'is_refuted': self.is_refuted}
     fields['epsilon_lower_bound'] = self.epsilon_lower_bound
     fields['gaussian_epsilon_lower_bound'] = self.gaussian_epsilon_lower_bound
@@ -124,7 +124,7 @@ def audited_relation(plan: PrivacyPlan) -> Relation:
 
 
 def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
-  """Returns a plan's like for a population that canaries have joined.
+  """Returns a plan's equal for a population that canaries have joined.
 
   Its rounds, its noise and its sampler are those of `plan`, and its cohorts
   grow with the population: the chance of a client to be in a round is the same,

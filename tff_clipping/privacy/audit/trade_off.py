@@ -3,7 +3,7 @@
 An attacker says of a client whether it took part. Of the clients that did, the
 share that the attacker finds is the true-positive rate; of those that did not,
 the share that it names is the false-positive rate. (epsilon, delta) holds for a
-mechanism just if, for every attack,
+mechanism if and only if, for every attack,
 
   tpr <= e^epsilon fpr + delta   and   1 - fpr <= e^epsilon (1 - tpr) + delta
 

@@ -22,10 +22,11 @@ _END_SECONDS = 30.0
 
 
 class Connection:
-  """A connection to Ray, which may come to be lost.
+  """A connection to Ray, which may be lost.
 
   Ray has no limit to what it waits for where its process on this host, the
-  raylet, is stopped. What calls Ray says so, and others look how long it takes.
+  raylet, is stopped. Whatever calls Ray says so, and other threads see how long
+  it takes.
   """
 
   def __init__(self):
@@ -58,7 +59,7 @@ class Connection:
     )
 
   def give_up(self) -> None:
-    """Leaves Ray alone, which the end of the program would wait for.
+    """Leaves Ray alone: the end of the program would wait for it.
 
     The program will end with exit code 1, as where Ray itself ends it.
     """

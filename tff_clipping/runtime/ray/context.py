@@ -78,8 +78,8 @@ class RayContext(tff.framework.SyncContext):
         has some.
       threads_per_worker: The number of clients that work at the same time in
         each.
-      num_shards: The number of parts in which the clients are added up, which
-        decides about the bits; `None` is the number of workers.
+      num_shards: The number of parts in which the clients are added up, on
+        which the bits of a result depend; `None` is the number of workers.
       required_paths: Files or folders, such as client stores, that each node
         must have.
       max_client_seconds: How long a client may work. A worker in which one

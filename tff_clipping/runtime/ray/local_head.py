@@ -3,10 +3,10 @@
   python tff_clipping/runtime/ray/local_head.py NUM_CPUS ERRORS
 
 Prints its address, and ends with the standard input, so also when the program
-is killed. Where Ray ends before, which ends the program without a word, that is
-said to the program's standard error, the open file of the number ERRORS.
+is killed. If Ray ends first, it ends the program without a word: then this is
+said on the program's standard error, the open file of number ERRORS.
 
-There are two processes: one starts Ray, which ends it where a part of Ray is
+There are two processes: one starts Ray, and ends it if a part of Ray is
 lost; the other one waits. Whichever is killed, the other one ends all that Ray
 has started, and deletes its folder. They are not of the program, since Ray
 forks when it starts, which may hang in a process that has the threads of

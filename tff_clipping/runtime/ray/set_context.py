@@ -79,7 +79,7 @@ def _is_loopback(address: str) -> bool:
   """Returns whether a cluster is on the loopback interface alone.
 
   Raises:
-    ValueError: If `address` is none.
+    ValueError: If `address` is not an address.
     ClusterError: If nobody listens there; Ray itself would try for minutes.
   """
   if address == 'auto':

@@ -30,7 +30,7 @@ class Greeting:
   Attributes:
     node_id: Ray's name for the node.
     pid: The worker's process there.
-    versions: The versions of the packages that decide about results.
+    versions: The versions of the packages on which results depend.
     missing_paths: Which of the required paths are not there.
   """
 
@@ -136,7 +136,7 @@ class Worker:
 
   @ray.method(concurrency_group='control')
   def ping(self) -> float:
-    """Returns for how many seconds the client has worked that began first."""
+    """Returns how long the client that began first has worked, in seconds."""
     return self._clock.longest()
 
   @ray.method(concurrency_group='control')
@@ -156,7 +156,7 @@ class Worker:
 
 
 def versions() -> dict[str, str]:
-  """Returns the versions of what decides about the results of a round."""
+  """Returns the versions of what the results of a round depend on."""
   return dict(
     tff_clipping=tff_clipping.__version__,
     tensorflow_federated=tff.__version__,
@@ -194,7 +194,7 @@ class _Clock:
 
 
 class _TimedRound:
-  """A round of which the work of the clients is timed."""
+  """A round in which the clients' work is timed."""
 
   def __init__(self, compiled: MapReduceRound, clock: _Clock):
     self.zero = compiled.zero

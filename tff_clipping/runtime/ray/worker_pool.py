@@ -152,7 +152,7 @@ class WorkerPool:
       # All that is ready: `ray.wait` returns with the first.
       ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
     lost = []
-    # A pause of this program is no silence of the workers.
+    # If this program paused, the workers have not been silent.
     elapsed = min(time.monotonic() - start, seconds + _PING_SECONDS)
     for ping, worker in pings.items():
       if ping in ready:
