@@ -228,6 +228,7 @@ def _local_noise(plan):
         stddev,
         aggregators.secure_sum_factory(_CLIP, local_noise_stddev=stddev),
         min_clients_per_round=least,
+        max_clients_per_round=plan.num_clients,
       ),
     ),
   )
@@ -238,6 +239,7 @@ def _distributed(plan):
     clipping_norm=_CLIP,
     noise_multiplier=plan.noise_multiplier,
     clients_per_round=plan.clients_per_round,
+    min_clients_per_round=plan.clients_per_round // 2,
     max_clients_per_round=plan.num_clients,
   )
 
