@@ -81,7 +81,7 @@ def test_json_is_of_numbers_and_says_that_it_is_no_private_release():
   canaries = _canaries(plan, 16)
   scores = {'infinite': np.where(canaries.is_in, np.inf, 0)}
   result = json.loads(audit.audit_plan(plan, canaries, scores).to_json())
-  assert 'no private release' in result['note']
+  assert 'not a private release' in result['note']
   assert result['attacks']['infinite']['epsilon_estimate'] is None
   assert result['claimed_epsilon'] == plan.epsilon
 
