@@ -31,7 +31,9 @@ _SUMS = {
 # Every way to put a sum into a factory that adds noise to it.
 _NOISES = {
   'server': lambda inner: aggregators.gaussian_noise_factory(1.0, inner),
-  'clients': lambda inner: aggregators.local_gaussian_noise_factory(1.0, inner),
+  'clients': lambda inner: aggregators.local_gaussian_noise_factory(
+    1.0, inner, min_clients_per_round=1, max_clients_per_round=4
+  ),
   'dp mean': lambda inner: aggregators.dp_mean_factory(
     clipping_norm=1.0,
     noise_multiplier=1.0,
@@ -168,7 +170,11 @@ def test_neighbouring_cohorts_of_integers_report_the_same(outer):
   _check_neighbours_report_the_same(
     _WRAPPERS[outer](
       aggregators.distributed_gaussian_mean_factory(
-        clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
+        clipping_norm=1.0,
+        noise_multiplier=1.0,
+        clients_per_round=2,
+        min_clients_per_round=2,
+        max_clients_per_round=3,
       )
     )
   )

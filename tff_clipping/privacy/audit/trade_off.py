@@ -87,6 +87,8 @@ def compute_trade_off(plan: PrivacyPlan) -> TradeOff:
 
   It is for the plan's neighbouring relation. Under 'paper', whose epsilon does
   not hold, it is that of the cohorts that are really drawn, under replace-one.
+  Whatever accountant the plan is charged by, the curve is by 'pld', the
+  tightest that is proved: it is what the plan's mechanism allows.
 
   Args:
     plan: The plan.
@@ -100,9 +102,7 @@ def compute_trade_off(plan: PrivacyPlan) -> TradeOff:
     min_clients_per_round=plan.min_clients_per_round,
     max_clients_per_round=plan.max_clients_per_round,
   )
-  rounds = accountants.build_rounds(
-    mechanism, 'pld' if is_paper else plan.accountant
-  )
+  rounds = accountants.build_rounds(mechanism, 'pld')
   deltas = [rounds.compute_delta(plan.num_rounds, e) for e in _EPSILONS]
   return TradeOff(_EPSILONS, np.array(deltas))
 
