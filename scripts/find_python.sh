@@ -21,7 +21,7 @@ for candidate in $candidates; do
 done
 
 cat >&2 <<EOF
-Error: Python 3.10 or 3.11 with venv is needed, found ${found:-no $candidates}.
+Error: Python 3.10 or 3.11 with venv is needed, found ${found:-no command $candidates}.
 TensorFlow Federated 0.87, its newest release, has no build for Python 3.12 or newer.
 Get one with 'apt-get install python3.11 python3.11-venv' where the distribution has it,
 or with 'uv python install 3.11' or 'pyenv install 3.11', and set PYTHON_FOR_VENV to its path.
