@@ -36,12 +36,14 @@ setup: $(STAMP) ## Install the locked versions into .venv
 
 $(STAMP): requirements.lock pyproject.toml
 	@python=$$(bash scripts/find_python.sh); \
-	echo "Installing into $(VENV) with $$python (about 3 GB, a minute or two) ..."; \
+	echo "Installing into $(VENV) with $$python: about 3 GB, some minutes."; \
 	rm -rf $(VENV); "$$python" -m venv $(VENV)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check \
-	  --no-deps --require-hashes -r requirements.lock
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation -e .
+	@$(VENV)/bin/pip install --disable-pip-version-check \
+	  --no-deps --require-hashes -r requirements.lock | awk ' \
+	  /^Collecting/ && ++n % 20 == 0 { print "  " n " packages downloaded"; fflush() } \
+	  /^Installing/ { print "  " n " packages downloaded; unpacking them ..."; fflush() }'
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@echo "Installed. Use $(PYTHON), or first: source $(VENV)/bin/activate"
 	@touch $@
 
 .PHONY: demo

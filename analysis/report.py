@@ -10,14 +10,15 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from analysis import (
-  frame,
-  margins,
-  pages,
-  report_values,
-  run_tables,
-  titles,
-)
+try:
+  from analysis import frame, margins, pages, report_values, run_tables, titles
+except ModuleNotFoundError as _error:
+  if __name__ != '__main__':
+    raise
+  sys.exit(
+    f'error: a report needs {_error.name}, which is not installed: `make '
+    "setup` in a checkout, or uv pip install '.[tff,plot]'."
+  )
 
 _OUTPUT = flags.DEFINE_string(
   'output', None, 'Folder for report.md, report.html and the figures.'
@@ -27,7 +28,7 @@ _OUTPUT = flags.DEFINE_string(
 _SHORT_HEADINGS = {
   'final accuracy (%)': 'accuracy %',
   'best (%)': 'best %',
-  'drop (points)': 'drop',
+  'below FedAvg (points)': 'below FedAvg',
   'clipped (%)': 'clipped %',
   'noise multiplier': 'noise mult.',
 }

@@ -33,7 +33,12 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
   titled = list(zip(names, groups, strict=True))
   evaluated = runs['final_accuracy'].notna()
   recorded = runs.index.isin(frames.updates.get('run', []))
-  lines = evidence.paper_lines(frames)
+  paper_tables = _paper_tables(evidence.paper_lines(frames))
+  concentration = _concentration_values(runs, output)
+  epsilon = _epsilon_pictures(titled, output)
+  bounds = [_bound_values(frames, *pair, output) for pair in titled]
+  advices = [_advice_values(frames, *pair) for pair in titled]
+  bounds, advices = list(filter(None, bounds)), list(filter(None, advices))
   return {
     'groups': [_group_values(title, group) for title, group in titled],
     'differences': pages.bullets(
@@ -52,20 +57,44 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
       pictures.draw_updates(frames, runs[recorded], output)
     ),
     'not_recorded': ', '.join(runs.index[~recorded]),
-    'table_1': tables.table_1(),
-    'paper_tables': [_paper_values(number, lines) for number in (2, 3, 4)],
-    **_concentration_values(runs, output),
-    'epsilon': _epsilon_pictures(titled, output),
-    'bounds': [
-      values
-      for title, group in titled
-      if (values := _bound_values(frames, title, group, output))
-    ],
-    'advice': [
-      values
-      for title, group in titled
-      if (values := _advice_values(frames, title, group))
-    ],
+    'has_paper_tables': bool(paper_tables),
+    'paper_tables': paper_tables,
+    **concentration,
+    'epsilon': epsilon,
+    'has_bounds': bool(bounds),
+    'bounds': bounds,
+    'has_advice': bool(advices),
+    'advice': advices,
+    'not_shown': pages.bullets(
+      [
+        f'{section}: it needs {need}.'
+        for section, need, shown in (
+          (
+            "The paper's tables",
+            'runs with the model, data and split of one of their rows',
+            paper_tables,
+          ),
+          (
+            'Concentration of norms and the drop by clipping',
+            f'at least {margins.MIN_PAIRS} pairs of a FedAvg and a CE-FedAvg '
+            'run that differ',
+            concentration['correlation'],
+          ),
+          (
+            'Accuracy by ε',
+            'finished private runs of one setting at two or more values of ε',
+            epsilon,
+          ),
+          (
+            "The bound's terms by round",
+            'runs with recorded updates and a threshold',
+            bounds,
+          ),
+          ('Advice', 'a run with recorded updates', advices),
+        )
+        if not shown
+      ]
+    ),
   }
 
 
@@ -97,20 +126,16 @@ def _group_values(title: str, group: pd.DataFrame) -> dict[str, Any]:
   }
 
 
-def _paper_values(number: int, lines: pd.DataFrame) -> dict[str, Any]:
-  own = lines
-  if len(lines):
-    numbers = [evidence.table_of(row) for row in lines['row']]
-    own = lines[[found == number for found in numbers]]
-  rows = pd.DataFrame()
-  if len(own):
+def _paper_tables(lines: pd.DataFrame) -> list[dict[str, Any]]:
+  """The paper's tables that runs stand for a row of."""
+  if lines.empty:
+    return []
+  values = []
+  for number, own in lines.groupby(lines['row'].map(evidence.table_of)):
     reduced = [evidence.reductions(line) for _, line in own.iterrows()]
     rows = tables.published_table(own).assign(**{'reduced (paper)': reduced})
-  return {
-    'number': number,
-    'rows': rows if len(rows) else '',
-    'not_run': '; '.join(evidence.not_run(number, lines)),
-  }
+    values.append({'number': number, 'rows': rows})
+  return values
 
 
 def _concentration_values(
@@ -119,22 +144,16 @@ def _concentration_values(
   clipped = runs[(runs['algorithm'] == 'ce_fed_avg') & runs['drop'].notna()]
   spread = clipped['fed_avg_run'].map(runs['relative_spread'])
   pairs = clipped.assign(relative_spread=spread)[spread.notna()]
-  values = {'correlation': '', 'concentration': '', 'no_correlation': ''}
   try:
     correlation = str(
       margins.rank_correlation(pairs['relative_spread'], pairs['drop'])
     )
   except ValueError:
-    return values | {
-      'no_correlation': (
-        f'it needs at least {margins.MIN_PAIRS} pairs of a FedAvg and a '
-        f'CE-FedAvg run that differ, found {len(pairs)}.'
-      )
-    }
+    return {'correlation': '', 'concentration': ''}
   name = 'concentration.png'
   style.save(figures.draw_concentration(pairs, correlation), output / name)
   caption = 'Spread of the update norms of FedAvg against the accuracy lost.'
-  return values | {
+  return {
     'correlation': correlation,
     'concentration': pages.pictures([(name, caption)]),
   }

@@ -74,7 +74,7 @@ def _line(run: pd.Series) -> dict[str, str]:
     'rounds': rounds,
     'final accuracy (%)': margins.number(run['final_accuracy'], '.2f'),
     'best (%)': margins.number(run['best_accuracy'], '.2f'),
-    'drop (points)': margins.number(run['drop'], '.2f'),
+    'below FedAvg (points)': margins.number(run['drop'], '.2f'),
     'c': margins.number(run['clipping_norm'], '.4g'),
     'clipped (%)': clipped,
     'noise multiplier': margins.number(run['privacy_noise_multiplier'], '.4g'),

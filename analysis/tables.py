@@ -5,34 +5,11 @@ import math
 import pandas as pd
 
 from analysis import evidence, margins
-from tff_clipping.theory import claims, estimates
-
-# The stationary points of Table 1, by c and Q.
-_TABLE_1 = {
-  (math.inf, 1): '0',
-  (math.inf, math.inf): '13/9',
-  (1, 1): '1/2',
-  (1, math.inf): '2/3',
-}
+from tff_clipping.theory import estimates
 
 # In percent, of ten classes. A model below twice of it hardly knows anything,
 # and where FedAvg is below three times of it there is little to lose.
 CHANCE = 10.0
-
-
-def table_1() -> pd.DataFrame:
-  """The paper's Table 1, and the same points from the closed form."""
-  return pd.DataFrame(
-    [
-      {
-        'c': '∞' if math.isinf(norm) else f'{norm:g}',
-        'Q': '∞' if math.isinf(steps) else f'{steps:g}',
-        'x∞, paper': _TABLE_1[norm, steps],
-        'x∞, ours': str(point),
-      }
-      for (norm, steps), point in claims.table_1().items()
-    ]
-  )
 
 
 def published_table(lines: pd.DataFrame) -> pd.DataFrame:

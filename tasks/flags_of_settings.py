@@ -1,5 +1,6 @@
 """Flags of the fields of a dataclass, and their values."""
 
+import contextlib
 import dataclasses
 import typing
 from typing import Any
@@ -9,23 +10,48 @@ from absl import flags
 # The flags belong to the binary that asks for them.
 flags.disclaim_key_flags()
 
+
+class _WholeNumberParser(flags.IntegerParser):
+  """The parser of an integer, which may be written as 1e6."""
+
+  def convert(self, argument: Any) -> int:
+    try:
+      return super().convert(argument)
+    except ValueError:
+      with contextlib.suppress(ValueError):
+        if float(argument).is_integer():
+          return int(float(argument))
+      raise
+
+
+def _define_integer(name: str, default: int | None, text: str) -> None:
+  flags.DEFINE(
+    *(_WholeNumberParser(), name, default, text),
+    serializer=flags.ArgumentSerializer(),
+  )
+
+
 _DEFINE = {
-  int: flags.DEFINE_integer,
+  int: _define_integer,
   float: flags.DEFINE_float,
   str: flags.DEFINE_string,
   bool: flags.DEFINE_bool,
 }
 
 
-def define_flags(settings: type) -> None:
+def define_flags(settings: type, *, required: str = 'Required.') -> None:
   """Defines a flag for each field of a dataclass of `settings.setting`s.
 
   A field of integers, a tuple, is a list with commas.
+
+  Args:
+    settings: The dataclass.
+    required: What the help of a field without a default ends with.
   """
   for field in dataclasses.fields(settings):
-    required = field.default is dataclasses.MISSING
-    default = None if required else field.default
-    text = field.metadata['help']
+    text, default = field.metadata['help'], field.default
+    if default is dataclasses.MISSING:
+      text, default = f'{text} {required}', None
     if typing.get_origin(field.type) is tuple:
       flags.DEFINE_list(field.name, list(map(str, default)), text)
     else:

@@ -66,6 +66,9 @@ def main(argv: Sequence[str]) -> int:
       **flags_of_settings.read_flags(execution.Execution)
     )
     # TensorFlow takes seconds to import: wrong flags are found before that.
+    # As the bar of the rounds: nothing where nobody looks.
+    if sys.stderr.isatty():
+      print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
     from tasks import runner
 
     result = runner.run(
@@ -110,6 +113,9 @@ def run() -> None:
   except flags.Error as e:
     print_error(e)
     sys.exit(2)
+  except SystemExit:
+    # Only --help and its like end here, and absl calls that a failure.
+    sys.exit(0)
   logging.use_absl_handler()
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)

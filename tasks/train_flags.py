@@ -34,7 +34,10 @@ _VARIANTS = flags.DEFINE_list(
   f'What is changed, with --row: {", ".join(experiment_table.VARIANTS)}.',
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-  'output_dir', None, 'The folder of the run; of a row in runs/ by default.'
+  'output_dir',
+  None,
+  'The folder of the run; of a row in runs/ by default. Required without '
+  '--row.',
 )
 _CLIPPING_NORM_FROM = flags.DEFINE_string(
   'clipping_norm_from',
@@ -45,7 +48,7 @@ _CLIPPING_NORM_FROM = flags.DEFINE_string(
 _CLIPPING_FACTOR = flags.DEFINE_float(
   'clipping_factor', 0.5, 'See --clipping_norm_from; the paper has 0.5.'
 )
-define_flags(ExperimentConfig)
+define_flags(ExperimentConfig, required='Required without --row.')
 
 _FIELDS = dataclasses.fields(ExperimentConfig)
 # What the name of a row's run says already.
@@ -71,10 +74,14 @@ def config_from_flags() -> ExperimentConfig:
     ValueError: If a flag is missing, out of range or does not fit another.
   """
   settings = {name: value.value for name, value in _values().items()}
-  output_dir()  # Raises if there is none.
-  for field in _FIELDS:
-    if field.default is dataclasses.MISSING and settings[field.name] is None:
-      raise ValueError(f'`{field.name}` must be given.')
+  required = {
+    field.name: settings[field.name]
+    for field in _FIELDS
+    if field.default is dataclasses.MISSING
+  }
+  if _ROW.value is None:
+    required['output_dir'] = _OUTPUT_DIR.value
+  _check_given(required)
   source = _clipping_norm_run()
   if source is not None:
     if settings['algorithm'] == 'model_clipping_fed_avg':
@@ -157,6 +164,13 @@ def parsed(arguments: Sequence[str]) -> Iterator[None]:
     yield
 
 
+def _check_given(values: Mapping[str, Any], where: str = '') -> None:
+  """Raises if a value is `None`, and names all that are."""
+  missing = [f'`{name}`' for name, value in values.items() if value is None]
+  if missing:
+    raise ValueError(f'{", ".join(missing)} must be given{where}.')
+
+
 def _values() -> dict[str, Value]:
   """Every setting with where it comes from; `None` for what is missing."""
   values = {
@@ -187,12 +201,9 @@ def _named_run() -> named_runs.NamedRun | None:
         )
     return None
   given = read_flags(ExperimentConfig, given_only=True)
-  for name, value in (
-    ('scale', _SCALE.value),
-    ('algorithm', given.get('algorithm')),
-  ):
-    if value is None:
-      raise ValueError(f'`{name}` must be given with `row`.')
+  _check_given(
+    {'scale': _SCALE.value, 'algorithm': given.get('algorithm')}, ' with `row`'
+  )
   return named_runs.get_run(
     _ROW.value,
     _SCALE.value,

@@ -1,5 +1,6 @@
 """Runs what README.md shows, and compares what it prints."""
 
+import os
 import pathlib
 import re
 import shlex
@@ -22,14 +23,19 @@ def _block_after(start):
   return blocks[index][1], blocks[index + 1][1]
 
 
-def test_the_snippet_prints_what_is_shown():
+def test_the_snippet_prints_what_is_shown_and_nothing_else():
   pytest.importorskip('tensorflow_federated')
   code, expected = _block_after('import numpy')
   result = subprocess.run(
-    [sys.executable, '-c', code], capture_output=True, text=True, cwd=_ROOT
+    [sys.executable, '-c', code],
+    env={k: v for k, v in os.environ.items() if k != 'TF_CPP_MIN_LOG_LEVEL'},
+    capture_output=True,
+    text=True,
+    cwd=_ROOT,
   )
   assert result.returncode == 0, result.stderr
   assert result.stdout == expected
+  assert result.stderr == ''
 
 
 def test_the_budget_command_answers_what_is_shown():

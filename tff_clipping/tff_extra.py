@@ -3,13 +3,29 @@
 The plain installation holds the budget calculator and the theory, without
 TensorFlow. Whoever imports more than that without TensorFlow Federated learns
 here what to install, instead of meeting a bare `ModuleNotFoundError`.
+
+TensorFlow writes dozens of lines about processors and graphics cards while it
+is imported and when it first runs. They are off from here on, unless the user
+has set a level: with `TF_CPP_MIN_LOG_LEVEL=0` in the environment, all are
+shown. TensorFlow reads the level once, when it is imported: import tff_clipping
+before it.
 """
 
 import importlib.util
+import os
+import sys
 
 if importlib.util.find_spec('tensorflow_federated') is None:
-  raise ImportError(
-    'TensorFlow Federated is not installed; this part of tff_clipping needs '
-    "the extra `tff` (Python 3.10 or 3.11): pip install 'tff-clipping[tff]', "
-    'or `make setup` in a checkout, which installs the tested versions.'
+  _found = f'{sys.version_info.major}.{sys.version_info.minor}'
+  _todo = (
+    "run `uv pip install '.[tff]'` or `make setup` in a checkout of "
+    'tff_clipping; plain pip cannot install it (docs/installing.md).'
+    if sys.version_info < (3, 12)
+    else f'it has no release for Python {_found}: use Python 3.10 or 3.11.'
   )
+  raise ImportError(
+    'TensorFlow Federated 0.87 is not installed, which this part of '
+    f'tff_clipping needs: {_todo}'
+  )
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')

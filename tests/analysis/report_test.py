@@ -77,7 +77,23 @@ def test_what_is_missing_is_named(tmp_path):
   assert 'ce_fed_avg: 1 of 2 rounds' in text
   assert f'{tmp_path / "absent"}: left out: no such folder' in text
   assert 'Not recorded for: dp_fed_avg.' in text
-  assert 'Table 4\n\nNot run: MLP, CIFAR-10, IID;' in text
+
+
+def test_sections_without_runs_are_named_and_left_out(tmp_path):
+  run_folders.write_row(
+    tmp_path / 'runs',
+    {'fed_avg': 0.94, 'ce_fed_avg': 0.92},
+    task='mnist',
+    examples_per_client=125,
+  )
+  folders = sorted((tmp_path / 'runs').iterdir())
+  text = _write(folders, tmp_path / 'out').read_text()
+  headings = re.findall(r'^##+ (.*)', text, flags=re.MULTILINE)
+  assert 'Table 3' in headings
+  assert not {'Table 2', 'Table 4', 'Accuracy by ε'} & set(headings)
+  last = text[text.index('## Not shown') :]
+  assert '- Accuracy by ε: it needs finished private runs' in last
+  assert '- Concentration of norms and the drop by clipping: it needs' in last
 
 
 def test_runs_of_other_seeds_are_in_other_tables_with_the_reason(tmp_path):
@@ -228,4 +244,4 @@ def test_unfinished_run_says_how_far_it_is_and_has_no_drop(tmp_path):
   ]
   text = _write(folders, tmp_path / 'out').read_text()
   assert '| CE-FedAvg | MLP | 2 of 5 | 90.00 | 90.00 | – |' in text
-  assert 'No drop is given: fed_avg is not finished.' in text
+  assert 'Not compared with FedAvg: fed_avg is not finished.' in text

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import pathlib
+import subprocess
+import sys
 
 import pytest
 from absl import flags
@@ -158,12 +160,39 @@ def test_a_search_is_of_fed_avg_alone_and_of_its_rate_alone(name):
   ('arguments', 'message'),
   [
     (['--scale=paper'], '`scale` must be given with `row`'),
-    (['--row=x'], '`scale` must be given with `row`'),
+    (['--row=x'], '`scale`, `algorithm` must be given with `row`'),
     (_ROW, '`algorithm` must be given with `row`'),
-    (['--algorithm=fed_avg'], '`output_dir` must be given'),
-    (['--output_dir=x'], '`task` must be given'),
+    (
+      ['--algorithm=fed_avg', '--num_rounds=3', '--model=mlp'],
+      '^`task`, `partition`, `clients_per_round`, `local_steps`, `batch_size`, '
+      '`client_learning_rate`, `output_dir` must be given',
+    ),
   ],
 )
-def test_what_is_missing_is_named(arguments, message):
+def test_all_that_is_missing_is_named(arguments, message):
   with pytest.raises(ValueError, match=message):
     _config(*arguments)
+
+
+def test_a_whole_number_may_have_an_exponent():
+  assert (
+    _config(*_ROW, '--algorithm=fed_avg', '--num_rounds=1e3').num_rounds == 1000
+  )
+  for text in ('1.5', '1e-1', 'inf', 'many'):
+    with pytest.raises(flags.IllegalFlagValueError, match='num_rounds'):
+      _config(*_ROW, '--algorithm=fed_avg', f'--num_rounds={text}')
+
+
+def test_the_help_says_what_is_required_and_is_no_failure():
+  result = subprocess.run(
+    [sys.executable, '-m', 'tasks.train', '--helpshort'],
+    capture_output=True,
+    text=True,
+    cwd=_ROOT,
+  )
+  assert result.returncode == 0, result.stderr
+  text = ' '.join(result.stdout.split())
+  for name in ('num_rounds', 'output_dir'):
+    help_of_flag = text.partition(f' --{name}:')[2].partition(' --')[0]
+    assert 'Required without' in help_of_flag
+  assert 'Required' not in text.partition(' --seed:')[2].partition(' --')[0]
