@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis import (
   advice,
+  audit_tables,
   bound,
   evidence,
   figures,
@@ -56,6 +57,7 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
     'paper_tables': [_paper_values(number, lines) for number in (2, 3, 4)],
     **_concentration_values(runs, output),
     'epsilon': _epsilon_pictures(titled, output),
+    'audits': audit_tables.attack_table(frames),
     'bounds': [
       values
       for title, group in titled
