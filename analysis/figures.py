@@ -109,6 +109,8 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
 def epsilon_data(group: pd.DataFrame) -> pd.DataFrame:
   """Final accuracy by ε, for the finished private runs of one setting.
 
+  Audited runs, with canaries among their clients, are left out.
+
   Args:
     group: The rows of the runs.
 
@@ -117,7 +119,9 @@ def epsilon_data(group: pd.DataFrame) -> pd.DataFrame:
     the sampler really gives, NaN where this is the same) and accuracy
     (percent), by rising epsilon, with the names of the runs as index.
   """
-  private = group[group['is_private'] & group['is_complete']]
+  private = group[
+    group['is_private'] & group['is_complete'] & ~group['is_audited']
+  ]
   actual = private['privacy_actual_epsilon']
   data = pd.DataFrame(
     {

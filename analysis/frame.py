@@ -63,12 +63,15 @@ class Frames:
       as in the paper), `client_id`, `update_norm`, `angle_degrees`,
       `expected_norm` (NaN where not measured) and `is_mean`, whether it is the
       averaged update.
+    audits: A row for each audited run and attack: `run`, and the columns of
+      `run_files.AUDIT_COLUMNS`.
     left_out: Folder and reason of each that is no run.
   """
 
   runs: pd.DataFrame
   rounds: pd.DataFrame
   updates: pd.DataFrame
+  audits: pd.DataFrame
   left_out: tuple[tuple[str, str], ...] = ()
 
   def groups(self) -> list[pd.DataFrame]:
@@ -98,29 +101,27 @@ def read_frames(directories: Sequence[str | os.PathLike[str]]) -> Frames:
     The frames, with the runs in the order given, each under a name of its own:
     that of its folder, with the parents' where two are equal.
   """
-  rows, rounds, updates, left_out, seen = [], [], [], [], set()
+  rows, tables, left_out, seen = [], [], [], set()
   for directory in map(pathlib.Path, directories):
     if directory.resolve() in seen:
       left_out.append((str(directory), 'given twice, read once'))
       continue
     seen.add(directory.resolve())
     try:
-      row, own_rounds, own_updates = _read_run(directory)
+      row, own_tables = _read_run(directory)
     except run_files.NotARunError as error:
       left_out.append((str(directory), str(error)))
       continue
     rows.append(row)
-    rounds.append(own_rounds)
-    updates.append(own_updates)
+    tables.append(own_tables)
   names = _distinct_names([row.pop('directory') for row in rows])
-  for name, *tables in zip(names, rounds, updates, strict=True):
-    for table in tables:
+  for name, own_tables in zip(names, tables, strict=True):
+    for table in own_tables:
       table.insert(0, 'run', name)
   runs = pd.DataFrame(rows, index=pd.Index(names, name='run'))
   return Frames(
     baselines.with_baselines(runs) if rows else runs,
-    _concatenated(rounds),
-    _concatenated(updates),
+    *(_concatenated([own[place] for own in tables]) for place in range(3)),
     tuple(left_out),
   )
 
@@ -170,8 +171,8 @@ def differing_settings(one: pd.Series, other: pd.Series) -> list[str]:
 
 def _read_run(
   directory: pathlib.Path,
-) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
-  """Returns the row of a run, its rounds and its updates."""
+) -> tuple[dict[str, Any], tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]]:
+  """Returns the row of a run; and its rounds, updates and audit."""
   if not directory.is_dir():
     raise run_files.NotARunError('no such folder')
   notes: list[str] = []
@@ -181,6 +182,7 @@ def _read_run(
   rounds['accuracy'] = 100.0 * rounds['test_accuracy']
   privacy = run_files.read_privacy(directory / 'privacy.json', private, notes)
   updates = run_files.read_updates(directory / 'updates', notes)
+  audit = run_files.read_audit(directory / 'audit' / 'audit.json', notes)
   constants = run_files.read_constants(directory / 'constants.json', notes)
   row = _run_row(config, privacy or {}, rounds, updates)
   row |= {f'privacy_{key}': value for key, value in (privacy or {}).items()}
@@ -190,7 +192,7 @@ def _read_run(
     'has_constants': constants is not None,
     'notes': tuple(notes),
   }
-  return row, rounds, updates
+  return row, (rounds, updates, audit)
 
 
 def _run_row(
@@ -216,10 +218,14 @@ def _run_row(
     for key, value in zip(SETTING_KEYS, values, strict=True)
   ]
   is_iid = _is_iid(flags)
+  is_audited = flags.get('audit_canaries') is not None
+  name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
   return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,
-    'algorithm_name': titles.ALGORITHM_NAMES.get(algorithm, algorithm),
+    # Canaries are among its clients: it is no run of the algorithm alone.
+    'algorithm_name': f'{name}, audited' if is_audited else name,
+    'is_audited': is_audited,
     'model': config['model']['name'],
     'model_name': titles.MODEL_NAMES.get(
       config['model']['name'], config['model']['name']

@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis import (
   advice,
+  audit_tables,
   bound,
   evidence,
   figures,
@@ -57,6 +58,7 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
       pictures.draw_updates(frames, runs[recorded], output)
     ),
     'not_recorded': ', '.join(runs.index[~recorded]),
+<<<<<<< HEAD
     'has_paper_tables': bool(paper_tables),
     'paper_tables': paper_tables,
     **concentration,
@@ -95,6 +97,23 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
         if not shown
       ]
     ),
+=======
+    'table_1': tables.table_1(),
+    'paper_tables': [_paper_values(number, lines) for number in (2, 3, 4)],
+    **_concentration_values(runs, output),
+    'epsilon': _epsilon_pictures(titled, output),
+    'audits': audit_tables.attack_table(frames),
+    'bounds': [
+      values
+      for title, group in titled
+      if (values := _bound_values(frames, title, group, output))
+    ],
+    'advice': [
+      values
+      for title, group in titled
+      if (values := _advice_values(frames, title, group))
+    ],
+>>>>>>> audit-runs
   }
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from absl import app, flags
 
 from analysis import (
+  audit_tables,
   evidence,
   frame,
   margins,
@@ -140,7 +141,8 @@ def _page_values(frames: frame.Frames, lines: pd.DataFrame) -> dict[str, Any]:
 def _details_values(
   frames: frame.Frames, lines: pd.DataFrame, results_dir: pathlib.Path
 ) -> dict[str, Any]:
-  runs = frames.runs
+  # Audits have a table of their own.
+  runs = frames.runs[~frames.runs['is_audited']]
   finished = runs[runs['is_complete']]
   compared = verdicts.comparisons(lines)
   other_samplings = finished['privacy_sampling'].isin(['paper', 'fixed_size'])
@@ -162,6 +164,7 @@ def _details_values(
     'calibrations': privacy_tables.calibration_table(
       finished[finished['series'].isin(variants)]
     ),
+    'audits': audit_tables.attack_table(frames),
     'model_clipping': other_tables.model_clipping_table(runs),
     'beyond': other_tables.beyond_table(runs),
     'search': other_tables.search_table(results_dir / 'search', runs),

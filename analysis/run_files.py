@@ -59,6 +59,23 @@ _PRIVACY_KEYS = (
   'epsilon',
   'actual_epsilon',
 )
+_AUDIT_KEYS = (
+  'num_releases',
+  'num_canaries_in',
+  'num_canaries_out',
+  'confidence',
+  'claimed_epsilon',
+  'actual_epsilon',
+  'allowed_true_positive_rate',
+)
+_ATTACK_KEYS = (
+  'epsilon_lower_bound',
+  'gaussian_epsilon_lower_bound',
+  'epsilon_estimate',
+  'true_positive_rate',
+  'is_refuted',
+)
+AUDIT_COLUMNS = ('attack', *_AUDIT_KEYS, *_ATTACK_KEYS)
 _UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
 
 
@@ -172,6 +189,24 @@ def read_privacy(
   if absent:
     notes.append(f'privacy.json does not say {", ".join(absent)}')
   return privacy
+
+
+def read_audit(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  """A row for each attack of an audit, with `AUDIT_COLUMNS`."""
+  empty = pd.DataFrame(columns=list(AUDIT_COLUMNS))
+  if not path.is_file():
+    return empty
+  try:
+    audit = _read_json(path)
+    common = {key: audit[key] for key in _AUDIT_KEYS}
+    lines = [
+      {'attack': name, **common, **{key: attack[key] for key in _ATTACK_KEYS}}
+      for name, attack in audit['attacks'].items()
+    ]
+  except (NotARunError, KeyError, TypeError, AttributeError) as error:
+    notes.append(f'audit.json cannot be used: {error}: left out')
+    return empty
+  return pd.DataFrame(lines, columns=list(AUDIT_COLUMNS))
 
 
 def read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ FILES = (
   'result.json',
   'sweep.csv',
   'sweep.md',
+  'audit/audit.json',
 )
 
 
@@ -37,6 +38,7 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
     new.mkdir(parents=True)
     for file in FILES:
       if (folder / file).is_file():
+        (new / file).parent.mkdir(exist_ok=True)
         shutil.copyfile(folder / file, new / file)
     if (folder / 'updates').is_dir():
       shutil.copytree(folder / 'updates', new / 'updates')

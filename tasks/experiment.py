@@ -16,6 +16,11 @@ PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
+# Fewer canaries show nothing, and their coins might all fall the same way.
+MIN_AUDIT_CANARIES = 10
+# The smallest of `MODELS` has 159,010 parameters: room for the directions of
+# twice as many.
+MAX_AUDIT_CANARIES = 2**16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,8 +106,13 @@ class ExperimentConfig:
     'For the split and local shuffling.', 0, check=at_least(0)
   )
   model_seed: int = setting('For the initial model.', 0, check=at_least(0))
+<<<<<<< HEAD
   # Whoever knows the seed of the sampling knows who takes part. The run keeps
   # what it draws: `RunFolder.with_sampling_seed`.
+=======
+  # Sampling hides nobody from those who know its seed. The run keeps what it
+  # draws: `RunFolder.with_drawn_seeds`.
+>>>>>>> audit-runs
   sampling_seed: int | None = setting(
     'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
     'config.json keeps.',
@@ -138,6 +148,17 @@ class ExperimentConfig:
     "Measure the clients' exact updates in a private run too. Not private.",
     False,
   )
+  audit_canaries: int | None = setting(
+    'K: audit a dp_fed_avg run with about K canaries among its clients and as '
+    'many held out. Not private; see docs/audit.md.',
+    None,
+    check=at_least(MIN_AUDIT_CANARIES),
+  )
+  audit_seed: int | None = setting(
+    'For the canaries; else fresh entropy, which config.json keeps.',
+    None,
+    check=at_least(0),
+  )
 
   def __post_init__(self):
     if self.sampling_seed is None and not self.is_private:
@@ -154,6 +175,7 @@ class ExperimentConfig:
     self._check_clipping()
     self._check_privacy()
     self._check_estimates()
+    self._check_audit()
 
   @property
   def is_private(self) -> bool:
@@ -166,11 +188,19 @@ class ExperimentConfig:
     return not self.is_private or self.simulation_diagnostics
 
   @property
+  def seeds_to_draw(self) -> tuple[str, ...]:
+    """The seeds that were not given, and come from fresh entropy."""
+    needed = ['sampling_seed']
+    if self.audit_canaries is not None:
+      needed.append('audit_seed')
+    return tuple(name for name in needed if getattr(self, name) is None)
+
+  @property
   def caveats(self) -> tuple[str, ...]:
     """Why a private run of these settings does not have its plan's guarantee.
 
     In main clauses, for `PrivacyPlan.describe`. Ask before
-    `RunFolder.with_sampling_seed` has drawn a seed.
+    `RunFolder.with_drawn_seeds` has drawn them.
     """
     if not self.is_private:
       return ()
@@ -182,6 +212,8 @@ class ExperimentConfig:
       "the run's files hold exact figures of the clients": (
         self.simulation_diagnostics
       ),
+      'the run was audited: canaries are among its clients, and its files say '
+      'which of them took part': self.audit_canaries is not None,
     }
     return tuple(reason for reason, applies in reasons.items() if applies)
 
@@ -205,9 +237,9 @@ class ExperimentConfig:
   def differences(self, saved: Mapping[str, Any]) -> list[str]:
     """Returns what tells these settings from saved ones, a phrase each."""
     mine = self.to_json()
-    if self.sampling_seed is None:
+    for name in self.seeds_to_draw:
       # Any seed was drawn by the run itself.
-      mine['sampling_seed'] = saved.get('sampling_seed')
+      mine[name] = saved.get(name)
     return [
       f'{name} was {saved.get(name)!r} and is {mine.get(name)!r}'
       for name in {**mine, **saved}
@@ -269,4 +301,29 @@ class ExperimentConfig:
         '`estimate_repeats` must be given for a private run only with '
         "`simulation_diagnostics`: it measures the clients' exact updates; "
         f'found {self.estimate_repeats} without.'
+      )
+
+  def _check_audit(self) -> None:
+    if self.audit_canaries is None:
+      if self.audit_seed is not None:
+        raise ValueError(
+          '`audit_seed` must be given with `audit_canaries`, found '
+          f'{self.audit_seed} without.'
+        )
+      return
+    if not self.is_private:
+      raise ValueError(
+        '`audit_canaries` must be given for dp_fed_avg only: an audit holds a '
+        f'claim of privacy, which {self.algorithm} does not make; found '
+        f'{self.audit_canaries}.'
+      )
+    if self.audit_canaries > MAX_AUDIT_CANARIES:
+      raise ValueError(
+        f'`audit_canaries` must be at most {MAX_AUDIT_CANARIES}, so that each '
+        f'has a direction of its own, found {self.audit_canaries}.'
+      )
+    if self.simulation_diagnostics:
+      raise ValueError(
+        '`simulation_diagnostics` must not be given with `audit_canaries`, '
+        'whose updates would be among those of the clients.'
       )

@@ -351,6 +351,15 @@ VARIANTS: Mapping[str, Variant] = {
       },
     ),
     Variant(
+      'audited',
+      ('dp_fed_avg',),
+      {
+        'audit_canaries': Value(
+          1000, 'not in the paper; about 1,000 more are held out'
+        )
+      },
+    ),
+    Variant(
       'half_model_norm',
       ('model_clipping_fed_avg',),
       {

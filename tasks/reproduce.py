@@ -75,6 +75,15 @@ REPRODUCTION = (
       ('model_clipping_fed_avg', 'same_threshold'),
     )
   ),
+  # Audits of the perceptron, under both ways to draw cohorts.
+  *(
+    Part((row,), (scale,), (0,), ('dp_fed_avg',), variants)
+    for row, scale in (
+      ('mlp_embedded_digits', 'demo'),
+      (*_MLP_ON_MNIST, 'paper'),
+    )
+    for variants in (('audited',), ('paper_sampling', 'audited'))
+  ),
   # Natural clients, and what needs no files.
   Part(('mlp_mnist_writers',), ('paper',), (0, 1, 2)),
   Part(('mlp_embedded_digits',), ('demo',), (0, 1, 2)),

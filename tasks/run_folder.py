@@ -12,6 +12,8 @@ from typing import Any
 
 from tasks.experiment import ExperimentConfig
 
+_SEED_BITS = {'sampling_seed': 128, 'audit_seed': 63}
+
 
 class RunFolderError(ValueError):
   """The folder cannot be used for this run."""
@@ -54,6 +56,10 @@ class RunFolder:
   @property
   def updates(self) -> pathlib.Path:
     return self.path / 'updates'
+
+  @property
+  def audit(self) -> pathlib.Path:
+    return self.path / 'audit'
 
   @property
   def checkpoints(self) -> pathlib.Path:
@@ -100,19 +106,19 @@ class RunFolder:
       self._check_contents(config, resume=resume)
       yield
 
-  def with_sampling_seed(self, config: ExperimentConfig) -> ExperimentConfig:
-    """Returns `config` with the sampling seed that the run has, or a new one.
+  def with_drawn_seeds(self, config: ExperimentConfig) -> ExperimentConfig:
+    """Returns `config` with the secret seeds that the run has, or new ones.
 
     Args:
       config: What the run is asked to do. A seed that it has stays.
     """
-    if config.sampling_seed is not None:
-      return config
-    try:
-      seed = json.loads(self.config.read_text())['experiment']['sampling_seed']
-    except (OSError, ValueError, KeyError, TypeError):
-      seed = secrets.randbits(128)
-    return dataclasses.replace(config, sampling_seed=seed)
+    seeds = {}
+    for name in config.seeds_to_draw:
+      try:
+        seeds[name] = json.loads(self.config.read_text())['experiment'][name]
+      except (OSError, ValueError, KeyError, TypeError):
+        seeds[name] = secrets.randbits(_SEED_BITS[name])
+    return dataclasses.replace(config, **seeds)
 
   def write_json(
     self,

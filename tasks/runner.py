@@ -21,15 +21,20 @@ from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder
 from tasks.task import Task
 from tff_clipping import aggregators, learning, privacy
+from tff_clipping.privacy import audit
 from tff_clipping.programs import (
+  canary_clients,
   client_sampling,
   client_store,
   managers,
   storage,
 )
 from tff_clipping.programs.checkpoints import Checkpoints
+from tff_clipping.programs.run_audit import RunAudit
 from tff_clipping.programs.training import TrainingProgram, TrainingResult
 from tff_clipping.programs.update_records import EstimateFn, UpdateRecords
+
+_AUDIT_CONFIDENCE = 0.95
 
 
 def run(
@@ -69,11 +74,16 @@ def run(
   # The workers of a cluster may run in other folders.
   cache_dir = os.path.abspath(cache_dir or client_store.default_cache_dir())
   caveats = config.caveats
-  config = folder.with_sampling_seed(config)
+  config = folder.with_drawn_seeds(config)
   task = create_task(config, data_dir=data_dir, cache_dir=cache_dir)
   plan = create_plan(config, task.num_clients)
-  sampler = create_sampler(config, plan, task.client_ids)
   model_fn = create_model_fn(config, task)
+  run_audit = create_audit(config, plan, folder, model_fn)
+  sampler = (
+    create_sampler(config, plan, task.client_ids)
+    if run_audit is None
+    else run_audit.build_sampler(task.client_ids, seed=config.sampling_seed)
+  )
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
     store = task.write_client_store(cache_dir)
     where = stack.enter_context(
@@ -81,7 +91,12 @@ def run(
     )
     clients = store.preprocess(keras_models.scale_images)
     client_model_fn = create_model_fn(config, task, clients.element_spec)
-    process = create_process(config, plan, client_model_fn, clients)
+    canaries = None
+    if run_audit is not None:
+      canaries = run_audit.canaries
+      clients = canary_clients.CanaryClients(clients, canaries)
+      client_model_fn = _add_canaries(config, client_model_fn, canaries)
+    process = create_process(config, plan, client_model_fn, clients, canaries)
     # First of all files: what makes the folder that of this run.
     folder.write_json(
       folder.config,
@@ -121,16 +136,17 @@ def run(
       )
       if config.measures_updates
       else None,
+      run_audit=run_audit,
       measures_cohorts=config.measures_updates,
       on_round=stack.enter_context(_progress(config)),
     )
     result = program.run()
+    sentences = [result.message]
+    if run_audit is not None and result.interrupted is None:
+      sentences += _audit(run_audit, process, result)
     if caveats:
-      result = dataclasses.replace(
-        result,
-        message=f'{result.message} Not private as it was run: '
-        f'{"; ".join(caveats)}.',
-      )
+      sentences.append(f'Not private as it was run: {"; ".join(caveats)}.')
+    result = dataclasses.replace(result, message=' '.join(sentences))
     if result.interrupted is None:
       folder.write_json(
         folder.result,
@@ -162,9 +178,18 @@ def create_process(
   config: ExperimentConfig,
   plan: privacy.PrivacyPlan | None,
   model_fn,
-  clients: client_store.PreprocessedClients,
+  clients: client_store.PreprocessedClients | canary_clients.CanaryClients,
+  canaries: audit.Canaries | None = None,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the learning process of a run."""
+  """Returns the learning process of a run.
+
+  Args:
+    config: The experiment.
+    plan: Its plan; `None` for one that is not private.
+    model_fn: The model that clients train.
+    clients: Their data.
+    canaries: Those among the clients of an audited run.
+  """
   settings = dict(
     **local_work(config, clients),
     server_optimizer=create_server_optimizer(config),
@@ -174,13 +199,17 @@ def create_process(
     return learning.build_model_clipping_fed_avg(
       model_fn, clipping_norm=config.clipping_norm, **settings
     )
+  aggregator = create_aggregator(config, plan)
+  if canaries is not None:
+    aggregator = aggregators.add_canary_products(aggregator, canaries)
   return learning.build_fed_avg(
-    model_fn, model_aggregator=create_aggregator(config, plan), **settings
+    model_fn, model_aggregator=aggregator, **settings
   )
 
 
 def local_work(
-  config: ExperimentConfig, clients: client_store.PreprocessedClients
+  config: ExperimentConfig,
+  clients: client_store.PreprocessedClients | canary_clients.CanaryClients,
 ) -> dict[str, Any]:
   """Returns the arguments of `tff_clipping.learning` on the clients' work."""
   return dict(
@@ -195,7 +224,10 @@ def local_work(
 def create_plan(
   config: ExperimentConfig, num_clients: int
 ) -> privacy.PrivacyPlan | None:
-  """Returns the plan of a private run, `None` for any other."""
+  """Returns the plan of a private run, `None` for any other.
+
+  That of an audited run is for the clients and the canaries together.
+  """
   if not config.is_private:
     return None
   settings: dict[str, Any] = dict(
@@ -207,11 +239,37 @@ def create_plan(
     accountant=config.accountant,
   )
   if config.noise_multiplier is not None:
-    return privacy.PrivacyPlan.from_noise_multiplier(
+    plan = privacy.PrivacyPlan.from_noise_multiplier(
       noise_multiplier=config.noise_multiplier, **settings
     )
-  return privacy.PrivacyPlan.from_target_epsilon(
-    target_epsilon=config.target_epsilon, **settings
+  else:
+    plan = privacy.PrivacyPlan.from_target_epsilon(
+      target_epsilon=config.target_epsilon, **settings
+    )
+  if config.audit_canaries is None:
+    return plan
+  return audit.add_canaries_to_plan(plan, 2 * config.audit_canaries)
+
+
+def create_audit(
+  config: ExperimentConfig,
+  plan: privacy.PrivacyPlan | None,
+  folder: RunFolder,
+  model_fn,
+) -> RunAudit | None:
+  """Returns the audit of a run, `None` for one that is not audited."""
+  if config.audit_canaries is None:
+    return None
+  return RunAudit(
+    folder.audit,
+    plan=plan,
+    canaries=audit.Canaries(
+      num_canaries=2 * config.audit_canaries,
+      num_parameters=_count_parameters(model_fn),
+      seed=config.audit_seed,
+      relation=audit.audited_relation(plan),
+    ),
+    release_unit=config.clipping_norm / plan.clients_per_round,
   )
 
 
@@ -327,10 +385,6 @@ def _description(
   config: ExperimentConfig, task: Task, model_fn, clipping_norm_source: str
 ) -> dict[str, Any]:
   """Returns the contents of config.json."""
-  with tf.Graph().as_default():
-    num_parameters = sum(
-      int(np.prod(v.shape)) for v in model_fn().trainable_variables
-    )
   return dict(
     experiment=config.to_json(),
     algorithm=config.algorithm,
@@ -345,7 +399,7 @@ def _description(
       num_test_examples=len(task.test['y']),
       partition=task.summary,
     ),
-    model=dict(name=config.model, num_parameters=num_parameters),
+    model=dict(name=config.model, num_parameters=_count_parameters(model_fn)),
     versions=collections.OrderedDict(
       tff_clipping=tff_clipping.__version__,
       tensorflow_federated=tff.__version__,
@@ -354,6 +408,42 @@ def _description(
       python=platform.python_version(),
     ),
   )
+
+
+def _count_parameters(model_fn) -> int:
+  with tf.Graph().as_default():
+    return sum(int(np.prod(v.shape)) for v in model_fn().trainable_variables)
+
+
+def _add_canaries(config: ExperimentConfig, model_fn, canaries: audit.Canaries):
+  """Returns the model for clients and canaries alike."""
+  way = config.client_learning_rate * config.local_steps
+  return learning.add_canaries(
+    model_fn,
+    canaries,
+    # Far longer than c: a clip that is missing shows itself.
+    gradient_norm=100 * config.clipping_norm / way,
+  )
+
+
+def _audit(
+  run_audit: RunAudit,
+  process: tff.learning.templates.LearningProcess,
+  result: TrainingResult,
+) -> list[str]:
+  """Writes audit.json; returns what it shows, in a sentence."""
+  if result.round_num == 0:
+    return []  # Nothing was released.
+  weights = process.get_model_weights(result.state)
+  run_audit.record_model(result.round_num, weights.trainable)
+  found = run_audit.write(confidence=_AUDIT_CONFIDENCE)
+  verdict = 'refutes' if found.is_refuted else 'does not refute'
+  return [
+    f'The audit {verdict} the plan: with {found.confidence:.0%} confidence, '
+    f'epsilon is at least {found.epsilon_lower_bound:.2f} for any mechanism '
+    f'and {found.gaussian_epsilon_lower_bound:.2f} for a Gaussian one; if the '
+    f'plan holds, it is at most {found.actual_epsilon:.2f}.'
+  ]
 
 
 @contextlib.contextmanager

@@ -63,6 +63,8 @@ _NOT_OF_THRESHOLD = (
   'accountant',
   'noise_seed',
   'simulation_diagnostics',
+  'audit_canaries',
+  'audit_seed',
 )
 
 

@@ -244,4 +244,42 @@ def test_unfinished_run_says_how_far_it_is_and_has_no_drop(tmp_path):
   ]
   text = _write(folders, tmp_path / 'out').read_text()
   assert '| CE-FedAvg | MLP | 2 of 5 | 90.00 | 90.00 | – |' in text
+<<<<<<< HEAD
   assert 'Not compared with FedAvg: fed_avg is not finished.' in text
+=======
+  assert 'No drop is given: fed_avg is not finished.' in text
+
+
+def test_an_audit_stands_beside_the_claim(tmp_path):
+  folders = _write_runs(tmp_path)
+  folders.append(
+    run_folders.write_run(
+      tmp_path / 'audited',
+      algorithm='dp_fed_avg',
+      privacy=PRIVACY | {'sampling': 'paper', 'actual_epsilon': 6.5},
+      audit=run_folders.AUDIT,
+      audit_canaries=100,
+    )
+  )
+  text = _write(folders, tmp_path / 'out').read_text()
+  section = text[text.index('## Audits') :]
+  row = next(line for line in section.splitlines() if '| audited |' in line)
+  assert '| 98 + 102 | 1.50 | 6.50 | all releases | 0.25 | 0.75 | – |' in row
+  assert row.endswith('| 3.1 (20.0) | 95% | no |')
+  # Beside the run that was not audited, and not in its place.
+  assert '| DP-FedAvg | MLP |' in text
+  assert '| DP-FedAvg, audited | MLP |' in text
+
+
+def test_an_audit_that_cannot_be_used_is_named(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'audited',
+    algorithm='dp_fed_avg',
+    privacy=PRIVACY,
+    audit={'attacks': {}},
+    audit_canaries=100,
+  )
+  text = _write([folder], tmp_path / 'out').read_text()
+  assert 'audited: audit.json cannot be used' in text
+  assert 'Not shown: no run was audited.' in text
+>>>>>>> audit-runs

@@ -20,6 +20,26 @@ PRIVACY = {
   'actual_epsilon': 1.5,
 }
 
+# The contents of an audit.json.
+AUDIT = {
+  'num_releases': 2,
+  'num_canaries_in': 98,
+  'num_canaries_out': 102,
+  'confidence': 0.95,
+  'claimed_epsilon': 1.5,
+  'actual_epsilon': 6.5,
+  'allowed_true_positive_rate': 0.2,
+  'attacks': {
+    'all_releases': {
+      'epsilon_lower_bound': 0.25,
+      'gaussian_epsilon_lower_bound': 0.75,
+      'epsilon_estimate': None,
+      'true_positive_rate': 0.031,
+      'is_refuted': False,
+    }
+  },
+}
+
 METRICS = {
   'num_clients': 4,
   'round_seconds': 0.5,
@@ -36,6 +56,7 @@ def write_run(
   model: str = 'mlp',
   accuracies: Sequence[float] = (0.1, 0.5, 0.9),
   privacy: Mapping[str, Any] | None = None,
+  audit: Mapping[str, Any] | None = None,
   updates: Mapping[int, Sequence[tuple[Any, ...]]] | None = None,
   metrics: Mapping[str, float] | None = None,
   **experiment: Any,
@@ -48,6 +69,7 @@ def write_run(
     model: The name of the model.
     accuracies: Test accuracy of each round, from round 0.
     privacy: The contents of privacy.json.
+    audit: The contents of audit.json.
     updates: For each t, rows of client_id, update_norm, angle_degrees and
       clip_factor.
     metrics: Columns of metrics.csv, the same in every round, beside `METRICS`.
@@ -102,6 +124,10 @@ def write_run(
   if privacy is not None:
     path = directory / 'privacy.json'
     path.write_text(json.dumps(privacy), encoding='utf-8')
+  if audit is not None:
+    (directory / 'audit').mkdir()
+    path = directory / 'audit' / 'audit.json'
+    path.write_text(json.dumps(audit), encoding='utf-8')
   for t, clients in (updates or {}).items():
     (directory / 'updates').mkdir(exist_ok=True)
     columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']

@@ -137,6 +137,26 @@ def test_runs_in_our_fed_avg():
   np.testing.assert_allclose(update, 20 * _CANARIES.direction(-2), atol=1e-4)
 
 
+def test_clients_of_our_fed_avg_train_as_without_canaries():
+  weights, models = None, []
+  for model_fn, mark in (
+    (_model_fn, lambda dataset: dataset),
+    (_audited(), learning.mark_dataset),
+  ):
+    # All examples in each batch: the order is drawn from the data.
+    process = learning.build_fed_avg(
+      model_fn, local_steps=3, batch_size=8, client_learning_rate=0.1
+    )
+    state = process.initialize()
+    weights = weights or process.get_model_weights(state)
+    state = process.set_model_weights(state, weights)
+    state = process.next(state, [mark(_dataset(0)).unbatch()]).state
+    models.append(process.get_model_weights(state).trainable)
+  for plain, audited in zip(*models, strict=True):
+    np.testing.assert_allclose(plain, audited, rtol=1e-5, atol=1e-6)
+  assert not np.allclose(models[0][0], weights.trainable[0])
+
+
 def test_marks_data_sets_of_named_features():
   dataset = tf.data.Dataset.from_tensors(
     collections.OrderedDict(x=tf.zeros([3, 2]), y=tf.zeros([3]))

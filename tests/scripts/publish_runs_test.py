@@ -13,6 +13,8 @@ def test_small_files_of_finished_runs_alone_are_copied(tmp_path):
   for file in ('config.json', 'metrics.csv', 'result.json', 'ledger.jsonl'):
     _write(source / 'done' / file)
   _write(source / 'done' / 'updates' / 'round_00000.csv')
+  _write(source / 'done' / 'audit' / 'audit.json')
+  _write(source / 'done' / 'audit' / 'release_00001.npy')
   _write(source / 'done' / 'checkpoints' / 'round_1' / 'state')
   _write(source / 'going_on' / 'config.json')
   _write(source / 'search' / 'mlp' / 'sweep.csv')
@@ -23,6 +25,7 @@ def test_small_files_of_finished_runs_alone_are_copied(tmp_path):
     for path in target.rglob('*')
     if path.is_file()
   ) == [
+    'done/audit/audit.json',
     'done/config.json',
     'done/metrics.csv',
     'done/result.json',

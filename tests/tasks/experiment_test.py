@@ -41,3 +41,64 @@ def test_budget_is_refused_with_the_words_of_a_plan(budget):
       **budget,
     )
   assert str(by_config.value) == str(by_plan.value)
+
+
+_AUDITED = dict(
+  task='embedded_digits',
+  partition='iid',
+  model='mlp',
+  algorithm='dp_fed_avg',
+  num_clients=40,
+  clients_per_round=8,
+  num_rounds=2,
+  local_steps=1,
+  batch_size=5,
+  client_learning_rate=0.1,
+  clipping_norm=1.0,
+  target_epsilon=8.0,
+  target_delta=1e-3,
+  sampling='poisson',
+  audit_canaries=100,
+)
+
+
+def test_an_audited_run_has_the_audit_for_a_caveat():
+  caveats = experiment.ExperimentConfig(**_AUDITED).caveats
+  assert ['the run was audited' in caveat for caveat in caveats] == [True]
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    (dict(audit_canaries=0), '`audit_canaries` must be at least 10, found 0'),
+    (
+      dict(audit_canaries=100_000),
+      '`audit_canaries` must be at most 65536, .* found 100000',
+    ),
+    (
+      dict(
+        algorithm='ce_fed_avg',
+        sampling='fixed_size',
+        target_epsilon=None,
+        target_delta=None,
+      ),
+      '`audit_canaries` must be given for dp_fed_avg only.* found 100',
+    ),
+    (
+      dict(simulation_diagnostics=True),
+      '`simulation_diagnostics` must not be given with `audit_canaries`',
+    ),
+    (
+      dict(audit_canaries=None, audit_seed=1),
+      '`audit_seed` must be given with `audit_canaries`, found 1 without',
+    ),
+  ],
+)
+def test_audits_that_cannot_be_are_refused(changes, message):
+  with pytest.raises(ValueError, match=message):
+    experiment.ExperimentConfig(**{**_AUDITED, **changes})
+
+
+def test_the_number_of_canaries_is_an_integer():
+  with pytest.raises(TypeError, match='`audit_canaries` must be an integer'):
+    experiment.ExperimentConfig(**_AUDITED | {'audit_canaries': 10.5})

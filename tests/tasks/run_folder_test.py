@@ -36,13 +36,13 @@ def _begin(folder, config):
 
 def test_cohorts_of_a_run_without_privacy_can_be_repeated(tmp_path):
   assert _PUBLIC.sampling_seed == 0
-  assert RunFolder(tmp_path).with_sampling_seed(_PUBLIC) == _PUBLIC
+  assert RunFolder(tmp_path).with_drawn_seeds(_PUBLIC) == _PUBLIC
 
 
 def test_cohorts_of_a_private_run_come_from_fresh_entropy(tmp_path):
   assert _PRIVATE.sampling_seed is None
   seeds = {
-    RunFolder(tmp_path / name).with_sampling_seed(_PRIVATE).sampling_seed
+    RunFolder(tmp_path / name).with_drawn_seeds(_PRIVATE).sampling_seed
     for name in 'abc'
   }
   assert len(seeds) == 3
@@ -51,9 +51,9 @@ def test_cohorts_of_a_private_run_come_from_fresh_entropy(tmp_path):
 
 def test_a_private_run_keeps_the_seed_of_its_cohorts(tmp_path):
   folder = RunFolder(tmp_path / 'run')
-  begun = folder.with_sampling_seed(_PRIVATE)
+  begun = folder.with_drawn_seeds(_PRIVATE)
   _begin(folder, begun)
-  resumed = RunFolder(folder.path).with_sampling_seed(_PRIVATE)
+  resumed = RunFolder(folder.path).with_drawn_seeds(_PRIVATE)
   assert resumed == begun
   with folder.open(resumed, resume=True):
     pass
@@ -62,12 +62,12 @@ def test_a_private_run_keeps_the_seed_of_its_cohorts(tmp_path):
 def test_a_given_seed_stays_and_must_be_that_of_the_run(tmp_path):
   folder = RunFolder(tmp_path / 'run')
   given = dataclasses.replace(_PRIVATE, sampling_seed=7)
-  assert folder.with_sampling_seed(given) == given
+  assert folder.with_drawn_seeds(given) == given
   _begin(folder, given)
   assert folder.read_result(_PRIVATE) is None
   other = dataclasses.replace(_PRIVATE, sampling_seed=8)
   with (
     pytest.raises(RunFolderError, match='sampling_seed was 7 and is 8'),
-    folder.open(folder.with_sampling_seed(other), resume=True),
+    folder.open(folder.with_drawn_seeds(other), resume=True),
   ):
     pass

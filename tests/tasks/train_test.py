@@ -162,6 +162,8 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
       ),
       ['--sampling', 'poisson', 'round_robin'],
     ),
+    (dict(audit_canaries=100), ['--audit_canaries', 'fed_avg', '100']),
+    (dict(audit_canaries=9), ['--audit_canaries', 'at least 10', '9']),
     (dict(update_rounds='1,b'), ['--update_rounds', "'b'"]),
     (dict(sampling='all'), ['--sampling', "'all'"]),
     (dict(seed=-1), ['--seed', '-1']),

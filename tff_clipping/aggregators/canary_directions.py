@@ -45,7 +45,7 @@ def draw_direction(
   row = tf.cast(1 - 2 * (ones % 2), tf.float32)
   length = canaries.num_parameters**-0.5 * tf.cast(tf.sign(mark), tf.float32)
   signs = tf.reshape(_padded_signs(canaries), [-1, canaries.period])
-  flat = tf.reshape(signs * row * length, [-1])[: canaries.num_parameters]
+  flat = tf.reshape(signs * (row * length), [-1])[: canaries.num_parameters]
   parts = tf.split(flat, [leaf.shape.num_elements() for leaf in like])
   return [
     tf.cast(tf.reshape(part, leaf.shape), leaf.dtype)
@@ -86,9 +86,9 @@ def project(canaries: Canaries, value: Any) -> tf.Tensor:
 
 def _padded_signs(canaries: Canaries) -> tf.Tensor:
   """Returns the random signs as 1 and -1, up to a multiple of the period."""
-  packed = tf.constant(canaries.packed_signs)[:, tf.newaxis]
-  places = tf.range(7, -1, -1)
-  bits = tf.bitwise.right_shift(packed, tf.cast(places, tf.uint8)) & 1
-  signs = 1 - 2 * tf.cast(tf.reshape(bits, [-1]), tf.float32)
+  # A byte each: to unpack the bits in each local step would cost more than to
+  # use them.
+  bits = np.unpackbits(canaries.packed_signs)[: canaries.num_parameters]
   padding = -canaries.num_parameters % canaries.period
-  return tf.pad(signs[: canaries.num_parameters], [[0, padding]])
+  signs = np.pad(1 - 2 * bits.astype(np.int8), (0, padding))
+  return tf.cast(tf.constant(signs), tf.float32)

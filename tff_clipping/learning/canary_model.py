@@ -133,6 +133,10 @@ class _CanaryModel(tff.learning.models.VariableModel):
       self._model.input_spec, tf.TensorSpec([None], dtype=tf.int32)
     )
 
+  def has_linear_loss(self, batch_input) -> tf.Tensor:
+    """Returns whether it is a canary's data: all gradients are the same."""
+    return tf.reduce_any(tf.not_equal(batch_input[_MARK], 0))
+
   def forward_pass(self, batch_input, training=True):
     mark = batch_input[_MARK][0]
 

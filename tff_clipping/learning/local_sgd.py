@@ -76,7 +76,10 @@ def build_local_sgd(
   update `x_i^{t,Q} - x^t`.
 
   Args:
-    model: The model. Its trainable variables hold `x_i^{t,q}`, in place.
+    model: The model. Its trainable variables hold `x_i^{t,q}`, in place. Where
+      it has `has_linear_loss`, a function of the examples, and that is true,
+      one step that is Q times as long takes the place of the Q steps, which
+      would all have its gradient.
     local_steps: The number of steps, Q.
     batch_size: The number of examples in every batch.
     learning_rate: The local step size, eta_l.
@@ -99,6 +102,11 @@ def build_local_sgd(
       tf.maximum(num_examples, 1), local_steps, batch_size, seed
     )
     num_steps = tf.where(num_examples > 0, local_steps, 0)
+    step_size = learning_rate
+    if hasattr(model, 'has_linear_loss'):
+      is_linear = (num_examples > 0) & model.has_linear_loss(examples)
+      num_steps = tf.where(is_linear, 1, num_steps)
+      step_size = tf.where(is_linear, local_steps * step_size, step_size)
 
     def take_step(step):
       with _after([step]):
@@ -110,7 +118,7 @@ def build_local_sgd(
           loss = model.forward_pass(batch, training=True).loss
         gradients = tape.gradient(loss, variables)
         taken = [
-          _descend(variable, gradient, learning_rate)
+          _descend(variable, gradient, step_size)
           for variable, gradient in zip(variables, gradients, strict=True)
           if gradient is not None
         ]
@@ -160,12 +168,12 @@ def _after(operations: Sequence):
   return tf.control_dependencies([op for op in operations if op is not None])
 
 
-def _descend(variable: tf.Variable, gradient, learning_rate: float):
+def _descend(variable: tf.Variable, gradient, step_size: float | tf.Tensor):
   """Returns the operation that moves `variable` against `gradient`."""
   if isinstance(gradient, tf.IndexedSlices):
     gradient = tf.convert_to_tensor(gradient)
   return tf.raw_ops.ResourceApplyGradientDescent(
     var=variable.handle,
-    alpha=tf.cast(learning_rate, variable.dtype),
+    alpha=tf.cast(step_size, variable.dtype),
     delta=gradient,
   )

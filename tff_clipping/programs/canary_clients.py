@@ -51,9 +51,9 @@ class CanarySampler(ClientSampler):
       i for i, mark in zip(ids, canaries.marks, strict=True) if mark == 0
     )
 
-  def sample(self, round_num: int) -> list[str]:
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
-    cohort = self._sampler.sample(round_num)
+    cohort = self._sampler.sample(round_num, draw)
     return [i for i in cohort if i not in self._absent]
 
 

@@ -31,6 +31,9 @@ class RunAudit:
   each canary; memory and disk do not depend on the size of the model. A round
   that is repeated after a crash overwrites its file. `model_0000t.npy` is of
   the model itself, before the first round and after the last.
+
+  Attributes:
+    canaries: The canaries.
   """
 
   def __init__(
@@ -53,7 +56,7 @@ class RunAudit:
     """
     self._folder = pathlib.Path(folder)
     self._plan = plan
-    self._canaries = canaries
+    self.canaries = canaries
     self._release_unit = release_unit
 
   def build_sampler(
@@ -68,9 +71,9 @@ class RunAudit:
     Raises:
       ValueError: If clients and canaries are not as many as the plan is for.
     """
-    population = [*client_ids, *canary_ids(self._canaries)]
+    population = [*client_ids, *canary_ids(self.canaries)]
     return CanarySampler(
-      build_private_sampler(self._plan, population, seed=seed), self._canaries
+      build_private_sampler(self._plan, population, seed=seed), self.canaries
     )
 
   def record_release(self, round_num: int, products: np.ndarray) -> None:
@@ -97,7 +100,7 @@ class RunAudit:
       StorageError: If the file cannot be written.
     """
     self._write(
-      f'model_{round_num:05d}.npy', self._canaries.project(list(weights))
+      f'model_{round_num:05d}.npy', self.canaries.project(list(weights))
     )
 
   def write(self, *, confidence: float = 0.95) -> AuditResult:
@@ -124,7 +127,7 @@ class RunAudit:
         np.stack(list(releases.values())) / self._release_unit,
         sampling_prob=self._plan.sampling_prob,
         noise_multiplier=self._plan.noise_multiplier,
-        relation=self._canaries.relation,
+        relation=self.canaries.relation,
       )
     )
     models = list(self._read('model').values())
@@ -133,7 +136,7 @@ class RunAudit:
     plan = dataclasses.replace(
       self._plan, num_rounds=len(releases), target_epsilon=None
     )
-    result = audit_plan(plan, self._canaries, scores, confidence=confidence)
+    result = audit_plan(plan, self.canaries, scores, confidence=confidence)
     with (
       storage.writing('The audit'),
       storage.replacing(self._folder / 'audit.json') as new,
