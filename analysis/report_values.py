@@ -37,6 +37,7 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
   paper_tables = _paper_tables(evidence.paper_lines(frames))
   concentration = _concentration_values(runs, output)
   epsilon = _epsilon_pictures(titled, output)
+  audits = audit_tables.attack_table(frames)
   bounds = [_bound_values(frames, *pair, output) for pair in titled]
   advices = [_advice_values(frames, *pair) for pair in titled]
   bounds, advices = list(filter(None, bounds)), list(filter(None, advices))
@@ -58,11 +59,11 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
       pictures.draw_updates(frames, runs[recorded], output)
     ),
     'not_recorded': ', '.join(runs.index[~recorded]),
-<<<<<<< HEAD
     'has_paper_tables': bool(paper_tables),
     'paper_tables': paper_tables,
     **concentration,
     'epsilon': epsilon,
+    'audits': audits,
     'has_bounds': bool(bounds),
     'bounds': bounds,
     'has_advice': bool(advices),
@@ -87,6 +88,7 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
             'finished private runs of one setting at two or more values of ε',
             epsilon,
           ),
+          ('Audits', 'a run with `--audit_canaries`', len(audits)),
           (
             "The bound's terms by round",
             'runs with recorded updates and a threshold',
@@ -97,23 +99,6 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
         if not shown
       ]
     ),
-=======
-    'table_1': tables.table_1(),
-    'paper_tables': [_paper_values(number, lines) for number in (2, 3, 4)],
-    **_concentration_values(runs, output),
-    'epsilon': _epsilon_pictures(titled, output),
-    'audits': audit_tables.attack_table(frames),
-    'bounds': [
-      values
-      for title, group in titled
-      if (values := _bound_values(frames, title, group, output))
-    ],
-    'advice': [
-      values
-      for title, group in titled
-      if (values := _advice_values(frames, title, group))
-    ],
->>>>>>> audit-runs
   }
 
 

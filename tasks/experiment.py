@@ -106,13 +106,8 @@ class ExperimentConfig:
     'For the split and local shuffling.', 0, check=at_least(0)
   )
   model_seed: int = setting('For the initial model.', 0, check=at_least(0))
-<<<<<<< HEAD
   # Whoever knows the seed of the sampling knows who takes part. The run keeps
-  # what it draws: `RunFolder.with_sampling_seed`.
-=======
-  # Sampling hides nobody from those who know its seed. The run keeps what it
-  # draws: `RunFolder.with_drawn_seeds`.
->>>>>>> audit-runs
+  # what it draws: `RunFolder.with_drawn_seeds`.
   sampling_seed: int | None = setting(
     'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
     'config.json keeps.',

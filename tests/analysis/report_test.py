@@ -244,10 +244,7 @@ def test_unfinished_run_says_how_far_it_is_and_has_no_drop(tmp_path):
   ]
   text = _write(folders, tmp_path / 'out').read_text()
   assert '| CE-FedAvg | MLP | 2 of 5 | 90.00 | 90.00 | – |' in text
-<<<<<<< HEAD
   assert 'Not compared with FedAvg: fed_avg is not finished.' in text
-=======
-  assert 'No drop is given: fed_avg is not finished.' in text
 
 
 def test_an_audit_stands_beside_the_claim(tmp_path):
@@ -281,5 +278,4 @@ def test_an_audit_that_cannot_be_used_is_named(tmp_path):
   )
   text = _write([folder], tmp_path / 'out').read_text()
   assert 'audited: audit.json cannot be used' in text
-  assert 'Not shown: no run was audited.' in text
->>>>>>> audit-runs
+  assert 'Audits: it needs a run with `--audit_canaries`.' in text
