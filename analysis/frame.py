@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import baselines, run_files, titles
+from tasks.experiment_table import ALGORITHMS
 
 SEED_KEYS = ('seed', 'model_seed')
 
@@ -246,9 +247,7 @@ def _run_row(
     'scale': tuple(flags.get(key) for key in SCALE),
     # The threshold c, on updates or on models; NaN where nothing is clipped.
     'clipping_norm': _number(flags.get('clipping_norm')),
-    'clips': {'fed_avg': 'nothing', 'model_clipping_fed_avg': 'models'}.get(
-      algorithm, 'updates'
-    ),
+    'clips': getattr(ALGORITHMS.get(algorithm), 'clips', 'updates'),
     'is_private': is_private,
     # Exact figures of clients beside a private release.
     'has_simulation_figures': is_private and exact,

@@ -5,12 +5,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
-ALGORITHM_NAMES = {
-  'fed_avg': 'FedAvg',
-  'ce_fed_avg': 'CE-FedAvg',
-  'dp_fed_avg': 'DP-FedAvg',
-  'model_clipping_fed_avg': 'Model clipping',
-}
+from tasks.experiment_table import ALGORITHMS
+
+ALGORITHM_NAMES = {name: a.title for name, a in ALGORITHMS.items()}
 MODEL_NAMES = {
   'mlp': 'MLP',
   'alexnet': 'AlexNet',

@@ -175,7 +175,7 @@ class ExperimentConfig:
   @property
   def is_private(self) -> bool:
     """Whether the run has a privacy guarantee."""
-    return self.algorithm == 'dp_fed_avg'
+    return ALGORITHMS[self.algorithm].is_private
 
   @property
   def measures_updates(self) -> bool:
@@ -242,11 +242,11 @@ class ExperimentConfig:
     ]
 
   def _check_clipping(self) -> None:
-    if self.algorithm == 'fed_avg':
+    if ALGORITHMS[self.algorithm].clips == 'nothing':
       if self.clipping_norm is not None:
         raise ValueError(
-          '`clipping_norm` must not be given for fed_avg, which does not clip, '
-          f'found {self.clipping_norm}; ce_fed_avg does.'
+          f'`clipping_norm` must not be given for {self.algorithm}, which does '
+          f'not clip, found {self.clipping_norm}; ce_fed_avg does.'
         )
     elif self.clipping_norm is None:
       raise ValueError(

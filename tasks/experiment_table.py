@@ -12,14 +12,31 @@ import fractions
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-ALGORITHMS = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg', 'model_clipping_fed_avg')
-
 
 class Value(NamedTuple):
   """The value of a setting, and where it comes from in words."""
 
   value: Any
   source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+  """A way to train; `runner.create_aggregator` has what makes it.
+
+  Attributes:
+    title: How it is called in words.
+    clips: 'nothing', 'updates' or 'models'.
+    is_private: Whether it takes a privacy plan, and adds noise by it.
+    settings: What it adds to an experiment, with sources. c, epsilon and delta
+      are not here: c is that of `NamedRun.threshold_run`, the others are the
+      row's.
+  """
+
+  title: str
+  clips: str
+  is_private: bool = False
+  settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +96,8 @@ class Row:
   @property
   def algorithms(self) -> tuple[str, ...]:
     """The algorithms that the row compares."""
-    return ALGORITHMS[:2] if self.epsilon is None else ALGORITHMS[:3]
+    private = () if self.epsilon is None else ('dp_fed_avg',)
+    return ('fed_avg', 'ce_fed_avg', *private)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +131,26 @@ class Variant:
   algorithms: tuple[str, ...]
   settings: Mapping[str, Value]
 
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+  'fed_avg': Algorithm('FedAvg', 'nothing'),
+  'ce_fed_avg': Algorithm('CE-FedAvg', 'updates'),
+  'dp_fed_avg': Algorithm(
+    'DP-FedAvg',
+    'updates',
+    is_private=True,
+    settings={
+      'accountant': Value('rdp', 'the accountant of Theorem 2'),
+      # Departs from the paper: it draws a fixed P of N and charges that as
+      # Poisson sampling. With Poisson samples the epsilon holds, and the noise
+      # is the same.
+      'sampling': Value(
+        'poisson', 'departs from Sec. 4, so that the epsilon holds'
+      ),
+    },
+  ),
+  'model_clipping_fed_avg': Algorithm('Model clipping', 'models'),
+}
 
 _EMNIST_IID = Split('emnist_digits', 'iid', True, 480, 500, 'Sec. 2.2')
 _EMNIST_500 = Split('emnist_digits', 'label_skew', False, 480, 500, 'Sec. 2.2')
@@ -241,23 +279,6 @@ COMMON: Mapping[str, Value] = {
     1.0, 'not in the paper; with 1, FedAvg averages models'
   ),
   'sampling': Value('fixed_size', 'Sec. 4: a fixed P of N'),
-}
-
-# What an algorithm adds. c, epsilon and delta are not here: c is that of
-# `NamedRun.threshold_run`, the others are the row's.
-OF_ALGORITHM: Mapping[str, Mapping[str, Value]] = {
-  'fed_avg': {},
-  'ce_fed_avg': {},
-  'dp_fed_avg': {
-    'accountant': Value('rdp', 'the accountant of Theorem 2'),
-    # Departs from the paper: it draws a fixed P of N and charges that as
-    # Poisson sampling. With Poisson samples the epsilon holds, and the noise is
-    # the same.
-    'sampling': Value(
-      'poisson', 'departs from Sec. 4, so that the epsilon holds'
-    ),
-  },
-  'model_clipping_fed_avg': {},
 }
 
 _ROUNDS = (0, 2, 8, 16, 32, 64)

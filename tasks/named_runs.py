@@ -79,6 +79,7 @@ class NamedRun:
     `threshold_run`.
     """
     row, scale = self.row, self.scale
+    algorithm = table.ALGORITHMS[self.algorithm]
     split = row.split
     source = 'ours' if row.table is None else f'Table {row.table}'
     values = {
@@ -94,9 +95,9 @@ class NamedRun:
       'clients_per_round': _share(row.clients_per_round, scale.client_share),
       **table.COMMON,
       **scale.settings,
-      **table.OF_ALGORITHM[self.algorithm],
+      **algorithm.settings,
     }
-    if self.algorithm == 'dp_fed_avg':
+    if algorithm.is_private:
       values['target_epsilon'] = Value(row.epsilon, source)
       values['target_delta'] = row.delta
     for variant in self.variants:
@@ -119,7 +120,7 @@ class NamedRun:
     Source: Sec. 2.2 and 4: c is half of the mean norm of the updates of FedAvg
     with the same settings.
     """
-    if self.algorithm not in ('ce_fed_avg', 'dp_fed_avg'):
+    if table.ALGORITHMS[self.algorithm].clips != 'updates':
       return None
     if 'clipping_norm' in self.values:
       return None

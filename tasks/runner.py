@@ -18,6 +18,7 @@ import tff_clipping
 from tasks import evaluation, keras_models, registry, tff_model
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
+from tasks.experiment_table import ALGORITHMS
 from tasks.run_folder import RunFolder
 from tasks.task import Task
 from tff_clipping import aggregators, learning, privacy
@@ -195,7 +196,7 @@ def create_process(
     server_optimizer=create_server_optimizer(config),
     measure_updates=config.measures_updates,
   )
-  if config.algorithm == 'model_clipping_fed_avg':
+  if ALGORITHMS[config.algorithm].clips == 'models':
     return learning.build_model_clipping_fed_avg(
       model_fn, clipping_norm=config.clipping_norm, **settings
     )
@@ -301,19 +302,30 @@ def create_sampler(
 def create_aggregator(
   config: ExperimentConfig, plan: privacy.PrivacyPlan | None
 ) -> tff.aggregators.UnweightedAggregationFactory | None:
-  """Returns what makes the algorithm: FedAvg, CE-FedAvg or DP-FedAvg."""
-  if config.algorithm == 'fed_avg':
-    return None
-  if config.algorithm == 'ce_fed_avg':
-    return aggregators.clipped_mean_factory(clipping_norm=config.clipping_norm)
-  return aggregators.dp_mean_factory(
-    clipping_norm=config.clipping_norm,
-    **plan.aggregator_parameters._asdict(),
-    # The checkpoints keep it: a run that is resumed has the key of its states.
-    noise_key=aggregators.draw_noise_key()
-    if config.noise_seed is None
-    else (0, config.noise_seed),
-  )
+  """Returns what makes the algorithm; `None` is TFF's own mean.
+
+  Raises:
+    KeyError: If the algorithm has no aggregator.
+  """
+
+  def dp_mean():
+    return aggregators.dp_mean_factory(
+      clipping_norm=config.clipping_norm,
+      **plan.aggregator_parameters._asdict(),
+      # The checkpoints keep it: a run that is resumed has the key of its
+      # states.
+      noise_key=aggregators.draw_noise_key()
+      if config.noise_seed is None
+      else (0, config.noise_seed),
+    )
+
+  return {
+    'fed_avg': lambda: None,
+    'ce_fed_avg': lambda: aggregators.clipped_mean_factory(
+      clipping_norm=config.clipping_norm
+    ),
+    'dp_fed_avg': dp_mean,
+  }[config.algorithm]()
 
 
 def create_server_optimizer(

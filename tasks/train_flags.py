@@ -86,11 +86,12 @@ def config_from_flags() -> ExperimentConfig:
   _check_given(required)
   source = _clipping_norm_run()
   if source is not None:
-    if settings['algorithm'] == 'model_clipping_fed_avg':
+    algorithm = settings['algorithm']
+    known = experiment_table.ALGORITHMS.get(algorithm)
+    if known is not None and known.clips == 'models':
       raise ValueError(
-        '`clipping_norm_from` must not be given for model_clipping_fed_avg, '
-        'whose threshold is on models and not on updates, found '
-        f'{source!r}.'
+        f'`clipping_norm_from` must not be given for {algorithm}, whose '
+        f'clipping norm is that of models and not of updates, found {source!r}.'
       )
     _check_there(source)
     settings['clipping_norm'] = _clipping_norm_from(

@@ -278,12 +278,17 @@ def _of_tff(plan):
   'sound',
   [
     _dp_mean,
-    _secure_sum,
-    _local_noise,
-    _per_layer,
-    _adaptive,
-    _of_tff,
-    pytest.param(_distributed, marks=pytest.mark.slow),
+    *(
+      pytest.param(pipeline, marks=pytest.mark.slow)
+      for pipeline in (
+        _secure_sum,
+        _local_noise,
+        _per_layer,
+        _adaptive,
+        _of_tff,
+        _distributed,
+      )
+    ),
   ],
 )
 def test_sound_pipeline_is_not_refuted(sound, sampling):
@@ -320,6 +325,7 @@ def _scores_of_games(plan, sampler_of):
   return np.array(scores[True]), np.array(scores[False])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('is_charged_as_drawn', [True, False])
 def test_fixed_size_cohorts_charged_as_poisson_are_caught(is_charged_as_drawn):
   plan = PrivacyPlan(

@@ -66,7 +66,17 @@ def test_every_script_is_run():
   assert {path.name for path in _FOLDER.glob('*.py')} == set(_EXPECTED)
 
 
-@pytest.mark.parametrize('name', sorted(_EXPECTED))
+# Many rounds.
+_SLOW = ('correlated_dp_mean.py', 'correlated_noise.py')
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else [])
+    for name in sorted(_EXPECTED)
+  ],
+)
 def test_script_prints_what_it_should(name, capsys):
   runpy.run_path(str(_FOLDER / name), run_name='__main__')
   printed = capsys.readouterr().out.splitlines()

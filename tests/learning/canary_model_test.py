@@ -10,6 +10,8 @@ import tensorflow_federated as tff
 from tff_clipping import aggregators, learning
 from tff_clipping.privacy.audit import Canaries
 
+pytestmark = pytest.mark.slow
+
 _NUM_FEATURES, _NUM_CLASSES = 32, 4
 _CANARIES = Canaries(num_canaries=16, num_parameters=33 * 4, seed=0)
 

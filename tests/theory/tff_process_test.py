@@ -15,6 +15,8 @@ import tensorflow_federated as tff  # noqa: E402
 
 from tff_clipping import aggregators, learning, runtime  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 class _Quadratic(tf.keras.Model):
   """x ↦ Σ_j features_j x_j, with the parameters x."""
