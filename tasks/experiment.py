@@ -156,9 +156,9 @@ class ExperimentConfig:
   )
 
   def __post_init__(self):
+    check_settings(self)
     if self.sampling_seed is None and not self.is_private:
       object.__setattr__(self, 'sampling_seed', 0)
-    check_settings(self)
     if (
       self.num_clients is not None and self.clients_per_round > self.num_clients
     ):

@@ -205,7 +205,9 @@ def test_epsilon_and_delta_pay_for_the_tails(accountant):
   assert epsilon > accounting.compute_epsilon(**question, target_delta=1e-5)
 
 
-@pytest.mark.parametrize('accountant', ['rdp', 'pld'])
+@pytest.mark.parametrize(
+  'accountant', ['rdp', pytest.param('pld', marks=pytest.mark.slow)]
+)
 def test_calibrated_noise_keeps_the_target(accountant):
   question = {
     **PAPER,

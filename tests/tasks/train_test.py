@@ -68,6 +68,7 @@ def _assert_refused(result, *words):
     assert word in lines[0]
 
 
+@pytest.mark.slow
 def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   fed_avg = _train(tmp_path / 'fed_avg', cache_dir)
   assert fed_avg.returncode == 0, fed_avg.stderr
@@ -228,6 +229,7 @@ def test_ctrl_c_ends_cleanly_and_the_run_goes_on(tmp_path, cache_dir):
   assert (tmp_path / 'run' / 'checkpoints' / f'round_{done}').is_dir()
 
 
+@pytest.mark.slow
 def test_one_program_at_a_time(tmp_path, cache_dir):
   command = _command(tmp_path / 'run', cache_dir, num_rounds=100_000)
   process = subprocess.Popen(
