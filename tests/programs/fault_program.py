@@ -122,8 +122,12 @@ def run_experiment(run: dict) -> None:
   if run.get('stage') is not None:
     _kill_at_stage(run['stage'], run['round_num'])
   _log_releases(log)
+  # JSON has no tuples.
+  config = run['config'] | {
+    'update_rounds': tuple(run['config']['update_rounds'])
+  }
   result = runner.run(
-    experiment.ExperimentConfig(**run['config']),
+    experiment.ExperimentConfig(**config),
     run_folder.RunFolder(run['folder']),
     cache_dir=run['cache_dir'],
   )
