@@ -390,3 +390,30 @@ def test_the_digest_tells_values_from_others(other):
   digest = private_rounds.compute_digest(value)
   assert private_rounds.compute_digest(same) == digest
   assert private_rounds.compute_digest(other) != digest
+
+
+def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
+  tmp_path,
+):
+  """The digest is in a file: few possible values could be searched for."""
+  plan = _plan()
+  lines = []
+  for name, num_examples in (('a', 10), ('b', 11)):
+
+    def next_fn(state, cohort, num_examples=num_examples):
+      metrics = collections.OrderedDict(
+        client_work=collections.OrderedDict(num_examples=num_examples),
+        aggregator=collections.OrderedDict(clipping_norm=np.float32(1)),
+      )
+      return tff.learning.templates.LearningProcessOutput(state, metrics)
+
+    with privacy.PrivacyLedger(tmp_path / name, plan) as ledger:
+      private_rounds.run_private_round(
+        next_fn,
+        build_private_sampler(plan, _IDS, seed=3),
+        ledger,
+        state=np.float32(1),
+        round_num=1,
+      )
+    lines.append((tmp_path / name).read_bytes())
+  assert lines[0] == lines[1]

@@ -1,5 +1,6 @@
 """What a run has spent, written down before each release."""
 
+import functools
 import os
 import re
 import threading
@@ -79,6 +80,11 @@ class PrivacyLedger:
       )
     self._plan = plan
     self._caveats = tuple(caveats)
+    # A round asks several times: of its line, and of its metrics.
+    self._epsilon_after = functools.lru_cache(maxsize=2)(plan.epsilon_after)
+    self._actual_epsilon_after = functools.lru_cache(maxsize=2)(
+      plan.actual_epsilon_after
+    )
     self._guard = threading.Lock()
     self._file = ledger_file.LedgerFile(
       path, self._build_header, self._build_recovery
@@ -117,12 +123,12 @@ class PrivacyLedger:
   @property
   def epsilon(self) -> float:
     """The epsilon of the releases so far, in the plan's accounting."""
-    return self._plan.epsilon_after(self.num_releases)
+    return self._epsilon_after(self.num_releases)
 
   @property
   def actual_epsilon(self) -> float:
     """What the sampler really gives so far; differs under 'paper' only."""
-    return self._plan.actual_epsilon_after(self.num_releases)
+    return self._actual_epsilon_after(self.num_releases)
 
   def last_draw(self, round_num: int) -> int | None:
     """Returns the number of the last draw of a round; None if it has none.
@@ -217,7 +223,7 @@ class PrivacyLedger:
         )
       self.check_budget(round_num)
       charged = self.num_releases + 1
-      epsilon = self._plan.epsilon_after(charged)
+      epsilon = self._epsilon_after(charged)
       self._file.append(self._build_release(charged, round_num, draw, digest))
       self._digests.setdefault(round_num, []).append(digest)
       return epsilon
@@ -254,10 +260,10 @@ class PrivacyLedger:
       'draw': draw,
       'digest': digest,
       'num_releases': number,
-      'epsilon': self._plan.epsilon_after(number),
+      'epsilon': self._epsilon_after(number),
     }
     if self._plan.sampling == 'paper':
-      line['actual_epsilon'] = self._plan.actual_epsilon_after(number)
+      line['actual_epsilon'] = self._actual_epsilon_after(number)
     return line
 
   def _build_recovery(self, line_number: int) -> dict[str, Any]:
@@ -270,7 +276,8 @@ class PrivacyLedger:
     if header.get('kind') == 'plan' and header.get('format') == 1:
       raise ValueError(
         f'The ledger {os.fspath(path)} is of an earlier version, which did not '
-        'keep what a round released: finish its run with that version.'
+        'keep what a round released: a run that went on could not tell what it '
+        'repeats. Start a new one, whose epsilon adds to that of this ledger.'
       )
     if header.get('kind') != 'plan' or header.get('format') != _FORMAT:
       raise DamagedLedgerError(

@@ -10,7 +10,7 @@ it is drawn anew: another cohort, other noise, another charge.
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,8 @@ def run_private_round(
     shield: Gives a context that holds back signals while the ledger is written.
 
   Returns:
-    The cohort and the output. Both may leave the trusted side as far as the
-    plan covers them: the model, and what the aggregator measured.
+    The cohort, which is secret, and the output. Of the output, the plan covers
+    the model and what the aggregator measured: these may be released.
 
   Raises:
     ChangedReleaseError: If a repeated round gives other bits, and the plan has
@@ -69,7 +69,7 @@ def run_private_round(
   while True:
     cohort = sampler.sample(round_num, draw)
     output = next_fn(aggregators.with_noise_draw(state, draw), cohort)
-    digest = compute_digest((output.state, output.metrics))
+    digest = compute_digest((output.state, _private_metrics(output.metrics)))
     try:
       with shield():
         ledger.charge(round_num, digest, draw=draw)
@@ -80,6 +80,17 @@ def run_private_round(
       ledger.check_budget(round_num)
       continue
     return cohort, output
+
+
+def _private_metrics(metrics: Any) -> Any:
+  """Returns the metrics that a plan covers: all but those of the clients' work.
+
+  TFF's accuracy, loss and number of examples are exact, and never released. A
+  digest of them could be searched for what they were.
+  """
+  if not isinstance(metrics, Mapping):
+    return metrics
+  return {k: v for k, v in metrics.items() if k != 'client_work'}
 
 
 def compute_digest(value: Any) -> str:
