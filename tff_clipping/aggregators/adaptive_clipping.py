@@ -156,7 +156,7 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member,
       np.float32,
-      keys.state_type,
+      keys.initial.type_signature.result,
       inner.state_type.member,
     )
     def finish(total, norm, noise_state, inner_state):
@@ -175,7 +175,10 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
         collections.OrderedDict(
           [
             ('clipping_norm', estimate.initialize()),
-            (private_reports.NOISE_STATE, keys.initialize()),
+            (
+              private_reports.NOISE_STATE,
+              tff.federated_eval(keys.initial, tff.SERVER),
+            ),
             ('inner_agg', inner.initialize()),
           ]
         )

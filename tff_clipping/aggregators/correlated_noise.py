@@ -10,9 +10,9 @@ import tensorflow_federated as tff
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   gaussian_draws,
+  noised_process,
   private_reports,
   type_checks,
-  wide_values,
 )
 
 _KEY, _ROUND, _SLOTS = 'key', 'round_num', 'slots'
@@ -141,16 +141,20 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    wide = wide_values.WideValues(value_type)
-    inner = self._inner_agg_factory.create(wide.type)
-    private_reports.check_estimates_are_noised('inner_agg_factory', inner)
-    sum_type = inner.next.type_signature.result.result.member
+    return noised_process.build_noised_process(
+      value_type,
+      self._inner_agg_factory,
+      self._build_noise,
+      noise_stddev=self._noise_stddev,
+    )
+
+  def _build_noise(self, sum_type: tff.Type) -> noised_process.ServerNoise:
+    """Returns the stream of noise for sums of a type."""
     num_slots = self._recurrence.read_weights.shape[1]
     specs = _leaf_specs(sum_type)
 
     @tff.tensorflow.computation
-    def initial_noise():
+    def initial():
       if self._noise_key is None:
         key = gaussian_draws.fresh_key()
       else:
@@ -158,13 +162,7 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
       slots = [tf.zeros([num_slots, *shape], dtype) for shape, dtype in specs]
       return _noise_state(key, tf.constant(0, tf.int64), slots)
 
-    @tff.tensorflow.computation(
-      sum_type,
-      initial_noise.type_signature.result,
-      inner.state_type.member,
-    )
-    def add_noise(value, state, inner_state):
-      value = private_reports.after_checking_noise(value, inner_state)
+    def add(value, state):
       noises, slots = next_noise(
         self._recurrence,
         self._draw(state[_KEY], state[_ROUND], specs),
@@ -176,53 +174,11 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
         for leaf, noise in zip(tf.nest.flatten(value), noises, strict=True)
       ]
       return (
-        wide.narrow(tf.nest.pack_sequence_as(value, noised)),
+        tf.nest.pack_sequence_as(value, noised),
         _noise_state(state[_KEY], state[_ROUND] + 1, slots),
       )
 
-    @tff.federated_computation
-    def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          [
-            (
-              private_reports.NOISE_STATE,
-              tff.federated_eval(initial_noise, tff.SERVER),
-            ),
-            ('inner_agg', inner.initialize()),
-          ]
-        )
-      )
-
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
-      output = inner.next(state['inner_agg'], wide.widen(value))
-      noised, noise_state = tff.federated_map(
-        add_noise,
-        (
-          output.result,
-          state[private_reports.NOISE_STATE],
-          state['inner_agg'],
-        ),
-      )
-      new_state = collections.OrderedDict(
-        [
-          (private_reports.NOISE_STATE, noise_state),
-          ('inner_agg', output.state),
-        ]
-      )
-      return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
-        result=noised,
-        measurements=private_reports.with_public(
-          output.measurements, noise_stddev=np.float32(self._noise_stddev)
-        ),
-      )
-
-    return tff.templates.AggregationProcess(initialize, next_fn)
+    return noised_process.ServerNoise(initial, add)
 
   def _draw(self, key, round_num, specs):
     """Returns a round's draws, a function of the key and the round."""

@@ -1,18 +1,16 @@
 """Adds Gaussian noise to an aggregate, at the server."""
 
-import collections
 from typing import Any
 
-import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   gaussian_draws,
   noise_keys,
+  noised_process,
   private_reports,
   type_checks,
-  wide_values,
 )
 
 
@@ -86,61 +84,18 @@ class GaussianNoiseFactory(private_reports.PrivateFactory):
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    wide = wide_values.WideValues(value_type)
-    inner = self._inner_agg_factory.create(wide.type)
-    private_reports.check_estimates_are_noised('inner_agg_factory', inner)
-
     keys = noise_keys.NoiseKeys(self._noise_key)
 
-    @tff.tensorflow.computation(
-      inner.next.type_signature.result.result.member,
-      keys.state_type,
-      inner.state_type.member,
+    def add(value, state):
+      key, next_state = keys.next_key(state)
+      return (
+        gaussian_draws.add_gaussian_noise(value, self._noise_stddev, key),
+        next_state,
+      )
+
+    return noised_process.build_noised_process(
+      value_type,
+      self._inner_agg_factory,
+      lambda _: noised_process.ServerNoise(keys.initial, add),
+      noise_stddev=self._noise_stddev,
     )
-    def add_noise(value, noise_state, inner_state):
-      value = private_reports.after_checking_noise(value, inner_state)
-      key, next_noise = keys.next_key(noise_state)
-      noised = gaussian_draws.add_gaussian_noise(value, self._noise_stddev, key)
-      return wide.narrow(noised), next_noise
-
-    @tff.federated_computation
-    def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          [
-            (private_reports.NOISE_STATE, keys.initialize()),
-            ('inner_agg', inner.initialize()),
-          ]
-        )
-      )
-
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
-      output = inner.next(state['inner_agg'], wide.widen(value))
-      noised, next_noise = tff.federated_map(
-        add_noise,
-        (
-          output.result,
-          state[private_reports.NOISE_STATE],
-          state['inner_agg'],
-        ),
-      )
-      new_state = collections.OrderedDict(
-        [
-          (private_reports.NOISE_STATE, next_noise),
-          ('inner_agg', output.state),
-        ]
-      )
-      return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
-        result=noised,
-        measurements=private_reports.with_public(
-          output.measurements, noise_stddev=np.float32(self._noise_stddev)
-        ),
-      )
-
-    return tff.templates.AggregationProcess(initialize, next_fn)

@@ -56,7 +56,7 @@ class NoiseKeys:
   `key` (`int64[2]`, as secret as the noise), `round_num` and `draw` (`int64`).
 
   Attributes:
-    state_type: The type of the state, without its placement.
+    initial: A TensorFlow computation: the state before the first round.
   """
 
   def __init__(self, noise_key: tuple[int, int] | None):
@@ -71,13 +71,7 @@ class NoiseKeys:
       ValueError: If one of the integers does not fit.
     """
     self._noise_key = gaussian_draws.check_noise_key(noise_key)
-    # A state that is built each time that the process is initialized.
-    self._initial = tff.tensorflow.computation(self._build_initial)
-    self.state_type = self._initial.type_signature.result
-
-  def initialize(self) -> tff.Value:
-    """Returns the state before the first round, in a federated computation."""
-    return tff.federated_eval(self._initial, tff.SERVER)
+    self.initial = tff.tensorflow.computation(self._build_initial)
 
   def next_key(self, state: Any) -> tuple[tf.Tensor, Any]:
     """Returns the key of a round and the state after it; in a graph.
