@@ -27,6 +27,7 @@ this way.
 
 import bisect
 import math
+from collections.abc import Callable
 
 from scipy import stats
 
@@ -183,6 +184,43 @@ def choose_bounds(
     key=lambda bound: -_prob_above(bound, population, prob),
   )
   return least - 1, expected + largest
+
+
+def complete_bounds(
+  num_clients: int,
+  clients_per_round: int,
+  bounds: tuple[int | None, int | None],
+  target_delta: float,
+  compute_cost: Callable[[sampled_gaussian.CohortSampling], tuple[int, float]],
+) -> tuple[int, int]:
+  """Returns the bounds, chosen where they are None.
+
+  Args:
+    num_clients: The paper's N.
+    clients_per_round: The paper's P.
+    bounds: The least and the largest cohort, or None.
+    target_delta: The delta of which chosen bounds spend a part.
+    compute_cost: Returns the rounds and the epsilon to choose bounds for, from
+      Poisson sampling.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If it is out of range.
+  """
+  poisson = sampled_gaussian.CohortSampling(
+    sampling='poisson',
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+  )
+  num_rounds, epsilon = compute_cost(poisson)
+  chosen = choose_bounds(
+    poisson, num_rounds=num_rounds, epsilon=epsilon, target_delta=target_delta
+  )
+  least, largest = (
+    other if bound is None else bound
+    for bound, other in zip(bounds, chosen, strict=True)
+  )
+  return least, largest
 
 
 def without_tails(target_delta: float) -> float:
