@@ -34,6 +34,7 @@ from tff_clipping.privacy.ledger import (
   LedgerInUseError,
   PrivacyLedger,
 )
+from tff_clipping.privacy.mechanisms import MECHANISMS, build_strategy
 from tff_clipping.privacy.noise_summary import NoiseSummary, summarize_noise
 from tff_clipping.privacy.plan import PrivacyPlan
 from tff_clipping.privacy.plan_parameters import (
@@ -54,6 +55,7 @@ __all__ = [
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
   'LedgerInUseError',
+  'MECHANISMS',
   'NoiseStrategy',
   'NoiseSummary',
   'Participation',
@@ -67,6 +69,7 @@ __all__ = [
   'TreeStrategy',
   'banded_strategy',
   'blt_strategy',
+  'build_strategy',
   'calibrate_noise_multiplier',
   'collapse_noise_multipliers',
   'compute_delta',

@@ -11,6 +11,7 @@ import dp_accounting
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy import (
+  accountants,
   arguments,
   noise_summary,
   plan_json,
@@ -74,7 +75,7 @@ class BasePlan(abc.ABC):
       self.target_delta, self.num_clients, stacklevel=3
     )
     if not math.isfinite(self.epsilon):
-      raise ValueError(self._explain_no_epsilon())
+      raise accountants.NoEpsilonError(self._explain_no_epsilon())
     if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
       raise ValueError(
         f'`target_epsilon` must be at least the {self.epsilon:.6g} that '

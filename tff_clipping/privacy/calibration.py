@@ -1,4 +1,4 @@
-"""The least noise, or the most rounds, whose epsilon stays in a target."""
+"""The least noise, most rounds or fewest clients within an epsilon."""
 
 import bisect
 import functools
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from scipy import optimize
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   accountants,
   arguments,
@@ -118,6 +119,58 @@ def find_max_rounds(
       )
     low, high = high, min(8 * high, arguments.MAX_ROUNDS)
   return low + bisect.bisect_left(range(low + 1, high), True, key=passes)
+
+
+def find_clients_per_round(
+  epsilon_at: Callable[[int, float], float],
+  *,
+  noise_to_clients_ratio: float,
+  target_epsilon: float,
+  most: int,
+) -> int:
+  """Returns the fewest clients a round whose epsilon is not above the target.
+
+  The noise grows with the cohort, so that the noise on the mean stays the same.
+  The search takes epsilon to fall as cohorts grow. Should it not, there might
+  be fewer clients that do; those that are returned always do.
+
+  Args:
+    epsilon_at: Returns the epsilon of so many clients a round and of the noise
+      multiplier that goes with them.
+    noise_to_clients_ratio: The noise multiplier over the clients a round.
+    target_epsilon: The epsilon that must not be passed, positive.
+    most: The most clients in a round.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range, or no cohort is large enough.
+  """
+  ratio = argument_checks.check_positive(
+    'noise_to_clients_ratio', noise_to_clients_ratio
+  )
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
+  # Those whose noise is in the accountants' range.
+  fewest = max(1, math.ceil(arguments.MIN_NOISE_MULTIPLIER / ratio))
+  most = min(most, math.floor(arguments.MAX_NOISE_MULTIPLIER / ratio))
+  if fewest > most:
+    raise ValueError(
+      f'`noise_to_clients_ratio` {ratio:g} gives no cohort a noise multiplier '
+      f'from {arguments.MIN_NOISE_MULTIPLIER:g} to '
+      f'{arguments.MAX_NOISE_MULTIPLIER:g}, the range that is accounted for.'
+    )
+
+  def fits(clients_per_round: int) -> bool:
+    return epsilon_at(clients_per_round, ratio * clients_per_round) <= (
+      target_epsilon
+    )
+
+  if not fits(most):
+    raise ValueError(
+      f'`noise_to_clients_ratio` must be larger, found {ratio:g}: even cohorts '
+      f'of {most} clients, with a noise multiplier of {ratio * most:g}, cost '
+      f'more than `target_epsilon` {target_epsilon:g}.'
+    )
+  return fewest + bisect.bisect_left(range(fewest, most), True, key=fits)
 
 
 def _search_by_orders(

@@ -1,6 +1,8 @@
 """A privacy plan for noise that is correlated between rounds."""
 
 import dataclasses
+import math
+import warnings
 from typing import Any, ClassVar
 
 import dp_accounting
@@ -18,12 +20,8 @@ from tff_clipping.privacy import (
   plan_parameters,
   rounding,
   sampled_gaussian,
+  separated_sampling,
 )
-
-# Samplers that hold a client to what is charged: at most once in so many rounds
-# (fixed groups that take turns, without or with a secret draw from the group
-# whose turn it is), or at most once in an epoch.
-SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +113,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       ValueError: If an argument is out of range, or the sensitivity of the
         strategy is not known.
     """
-    participation = _check_participation(
+    participation = separated_sampling.build_participation(
       num_clients, clients_per_round, min_separation, sampling
     )
     _check_strategy(strategy)
@@ -244,10 +242,71 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       whole, num_rounds=low, target_epsilon=target_epsilon
     )
 
+  @classmethod
+  def from_noise_to_clients_ratio(
+    cls,
+    *,
+    num_clients: int,
+    strategy: correlated_noise.NoiseStrategy,
+    noise_to_clients_ratio: float,
+    target_epsilon: float,
+    target_delta: float,
+    min_separation: int = 1,
+    sampling: str = 'min_separation',
+  ) -> 'CorrelatedNoisePlan':
+    """Returns the plan with the fewest clients a round within an epsilon.
+
+    Args:
+      num_clients: The paper's N.
+      strategy: How noise is correlated, for all rounds that are to be run.
+      noise_to_clients_ratio: z / P, the standard deviation of a draw, divided
+        by P as the sum is, over the clipping norm.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      min_separation: As the attribute.
+      sampling: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or no cohort is large enough.
+    """
+
+    def build(clients_per_round: int, **target: float) -> 'CorrelatedNoisePlan':
+      return cls(
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        num_rounds=_check_strategy(strategy).num_rounds,
+        target_delta=target_delta,
+        noise_multiplier=noise_to_clients_ratio * clients_per_round,
+        strategy=strategy,
+        min_separation=min_separation,
+        sampling=sampling,
+        **target,
+      )
+
+    def epsilon_at(clients_per_round: int, _: float) -> float:
+      with warnings.catch_warnings():  # Of delta: the plan itself warns.
+        warnings.simplefilter('ignore', arguments.DeltaTooLargeWarning)
+        try:
+          return build(clients_per_round).epsilon
+        except accountants.NoEpsilonError:
+          return math.inf
+
+    participation = separated_sampling.build_participation(
+      num_clients, 1, min_separation, sampling
+    )
+    found = calibration.find_clients_per_round(
+      epsilon_at,
+      noise_to_clients_ratio=noise_to_clients_ratio,
+      target_epsilon=target_epsilon,
+      most=num_clients // participation.min_separation,
+    )
+    return build(found, target_epsilon=target_epsilon)
+
   @property
   def participation(self) -> correlated_noise.Participation:
     """The rounds in which the sampler lets one client take part."""
-    return _check_participation(
+    return separated_sampling.build_participation(
       self.num_clients,
       self.clients_per_round,
       self.min_separation,
@@ -317,7 +376,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     )
 
   def _check_attributes(self) -> dict[str, Any]:
-    participation = _check_participation(
+    participation = separated_sampling.build_participation(
       self.num_clients,
       self.clients_per_round,
       self.min_separation,
@@ -406,34 +465,3 @@ def _check_strategy(strategy: Any) -> correlated_noise.NoiseStrategy:
   if not isinstance(strategy, correlated_noise.NoiseStrategy):
     raise TypeError(f'`strategy` must be a NoiseStrategy, found {strategy!r}.')
   return strategy
-
-
-def _check_participation(
-  num_clients: int, clients_per_round: int, min_separation: int, sampling: str
-) -> correlated_noise.Participation:
-  """Returns the rounds in which a sampler lets one client take part."""
-  argument_checks.check_choice('sampling', sampling, SAMPLINGS)
-  num_clients, clients_per_round = arguments.check_population(
-    num_clients, clients_per_round
-  )
-  min_separation = argument_checks.check_integer(
-    'min_separation', min_separation, at_least=1, at_most=arguments.MAX_ROUNDS
-  )
-  if sampling == 'shuffled_epochs':
-    if min_separation != 1:
-      raise ValueError(
-        "`min_separation` must be 1 where `sampling` is 'shuffled_epochs', "
-        'which may draw a client last in an epoch and first in the next, '
-        f'found {min_separation}.'
-      )
-    return correlated_noise.Participation(
-      min_separation=1, rounds_per_epoch=-(-num_clients // clients_per_round)
-    )
-  most = num_clients // clients_per_round
-  if min_separation > most:
-    raise ValueError(
-      f'`min_separation` must be at most {most}, found {min_separation}: '
-      f'{num_clients} clients cannot fill cohorts of {clients_per_round} '
-      'without coming back sooner.'
-    )
-  return correlated_noise.Participation(min_separation=min_separation)

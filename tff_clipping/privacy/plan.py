@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import dp_accounting
@@ -109,8 +108,8 @@ class PrivacyPlan(base_plan.BasePlan):
       ValueError: If an argument is out of range, or no noise in the
         accountant's range has this epsilon.
     """
-    charged = _complete(
-      sampling,
+    charged = truncated_poisson.build_sampling(
+      _charge_as(sampling),
       num_clients,
       clients_per_round,
       (min_clients_per_round, max_clients_per_round),
@@ -122,7 +121,7 @@ class PrivacyPlan(base_plan.BasePlan):
     )
     noise_multiplier = calibration.find_noise_multiplier(
       charged,
-      _check_accountant(accountant),
+      accountants.check_guarantee(accountant),
       num_rounds=num_rounds,
       target_epsilon=target_epsilon,
       target_delta=target_delta,
@@ -220,15 +219,15 @@ class PrivacyPlan(base_plan.BasePlan):
     ) -> int:
       return calibration.find_max_rounds(
         sampled_gaussian.add_noise(sampling, noise_multiplier),
-        _check_accountant(accountant),
+        accountants.check_guarantee(accountant),
         target_epsilon=target_epsilon,
         target_delta=delta,
       )
 
     target_delta = arguments.check_target_delta(target_delta)
     left = truncated_poisson.without_tails(target_delta)
-    charged = _complete(
-      sampling,
+    charged = truncated_poisson.build_sampling(
+      _charge_as(sampling),
       num_clients,
       clients_per_round,
       (min_clients_per_round, max_clients_per_round),
@@ -247,6 +246,76 @@ class PrivacyPlan(base_plan.BasePlan):
       target_epsilon=target_epsilon,
       min_clients_per_round=charged.min_clients_per_round,
       max_clients_per_round=charged.max_clients_per_round,
+    )
+
+  @classmethod
+  def from_noise_to_clients_ratio(
+    cls,
+    *,
+    num_clients: int,
+    num_rounds: int,
+    noise_to_clients_ratio: float,
+    target_epsilon: float,
+    target_delta: float,
+    sampling: str = 'poisson',
+    accountant: str = 'rdp',
+  ) -> 'PrivacyPlan':
+    """Returns the plan with the fewest clients a round within an epsilon.
+
+    The noise on the mean is fixed, as a model that was found to bear it needs;
+    larger cohorts allow more noise on the sum.
+
+    Args:
+      num_clients: The paper's N.
+      num_rounds: The paper's T.
+      noise_to_clients_ratio: z / P, the standard deviation of the noise on the
+        mean over the clipping norm.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      sampling: As the attribute, but not 'none'.
+      accountant: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or no cohort is large enough.
+    """
+    charged = _charge_as(sampling)
+    if charged == 'none':
+      raise ValueError(
+        '`sampling` must be one that draws cohorts where `clients_per_round` '
+        "is to be found, found 'none'."
+      )
+    accountants.check_guarantee(accountant)
+    left = target_delta = arguments.check_target_delta(target_delta)
+    if charged == 'truncated_poisson':
+      charged, left = 'poisson', truncated_poisson.without_tails(target_delta)
+
+    def epsilon_at(clients_per_round: int, noise_multiplier: float) -> float:
+      mechanism = sampled_gaussian.SampledGaussian(
+        sampling=charged,
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        noise_multiplier=noise_multiplier,
+      )
+      return accountants.build_rounds(mechanism, accountant).compute_epsilon(
+        arguments.check_num_rounds(num_rounds), left
+      )
+
+    found = calibration.find_clients_per_round(
+      epsilon_at,
+      noise_to_clients_ratio=noise_to_clients_ratio,
+      target_epsilon=target_epsilon,
+      most=arguments.check_population(num_clients, 1)[0],
+    )
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=found,
+      num_rounds=num_rounds,
+      target_delta=target_delta,
+      noise_multiplier=noise_to_clients_ratio * found,
+      sampling=sampling,
+      accountant=accountant,
+      target_epsilon=target_epsilon,
     )
 
   @property
@@ -334,13 +403,13 @@ class PrivacyPlan(base_plan.BasePlan):
     )
 
   def _check_attributes(self) -> dict[str, Any]:
-    _check_accountant(self.accountant)
+    accountants.check_guarantee(self.accountant)
     checked = {
       'num_rounds': arguments.check_num_rounds(self.num_rounds),
       'target_delta': arguments.check_target_delta(self.target_delta),
     }
-    sampling = _complete(
-      self.sampling,
+    sampling = truncated_poisson.build_sampling(
+      _charge_as(self.sampling),
       self.num_clients,
       self.clients_per_round,
       (self.min_clients_per_round, self.max_clients_per_round),
@@ -381,8 +450,7 @@ class PrivacyPlan(base_plan.BasePlan):
   @functools.cached_property
   def _charged_mechanism(self) -> sampled_gaussian.SampledGaussian:
     """One round as it is charged."""
-    sampling = 'poisson' if self.sampling == 'paper' else self.sampling
-    return self._build_mechanism(sampling)
+    return self._build_mechanism(_charge_as(self.sampling))
 
   @functools.cached_property
   def _charged_rounds(self) -> rounds.Rounds:
@@ -422,46 +490,7 @@ class PrivacyPlan(base_plan.BasePlan):
     )
 
 
-def _complete(
-  sampling: str,
-  num_clients: int,
-  clients_per_round: int,
-  bounds: tuple[int | None, int | None],
-  target_delta: float,
-  compute_cost: Callable[[sampled_gaussian.CohortSampling], tuple[int, float]],
-) -> sampled_gaussian.CohortSampling:
-  """Returns the sampling that is charged, with bounds where they are missing.
-
-  Args:
-    sampling: One of `SAMPLINGS`.
-    num_clients: The paper's N.
-    clients_per_round: The paper's P.
-    bounds: The least and the largest cohort, or None.
-    target_delta: The delta of which chosen bounds spend a part.
-    compute_cost: Returns the rounds and the epsilon to choose bounds for, from
-      Poisson sampling; called only if some are to be chosen.
-  """
+def _charge_as(sampling: str) -> str:
+  """Returns the sampler that a plan is charged for."""
   argument_checks.check_choice('sampling', sampling, SAMPLINGS)
-  if sampling == 'truncated_poisson' and None in bounds:
-    bounds = truncated_poisson.complete_bounds(
-      num_clients, clients_per_round, bounds, target_delta, compute_cost
-    )
-  return sampled_gaussian.CohortSampling(
-    sampling='poisson' if sampling == 'paper' else sampling,
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
-    min_clients_per_round=bounds[0],
-    max_clients_per_round=bounds[1],
-  )
-
-
-def _check_accountant(accountant: str) -> str:
-  """Returns an accountant whose answers are guarantees."""
-  if accountant == 'pld_one_sided':
-    raise ValueError(
-      "`accountant` must be one of 'rdp', 'pld', found 'pld_one_sided', "
-      'which is no guarantee for more than one round.'
-    )
-  return argument_checks.check_choice(
-    'accountant', accountant, accountants.ACCOUNTANTS
-  )
+  return 'poisson' if sampling == 'paper' else sampling
