@@ -105,6 +105,27 @@ class BasePlan(abc.ABC):
 
   @property
   @abc.abstractmethod
+  def running_sum_error(self) -> float:
+    """How large the noise in the running sums is, over the clipping norm.
+
+    A model that adds up what is released sees the sums of the first 1, 2, ...,
+    `num_rounds` rounds. It is the root of the mean, over these sums, of the
+    variance of a coordinate: what mechanisms are compared by.
+    """
+
+  @abc.abstractmethod
+  def tightest_delta(self, epsilon: float) -> float:
+    """Returns the delta of `num_rounds` rounds at an epsilon of at least 0.
+
+    By the tightest accountant that is proved for what is really drawn, whatever
+    accountant the plan is charged by; under the relation that holds for it.
+
+    Args:
+      epsilon: Any epsilon, not only the plan's.
+    """
+
+  @property
+  @abc.abstractmethod
   def sampler_parameters(self) -> NamedTuple:
     """What a sampler of clients has to do."""
 

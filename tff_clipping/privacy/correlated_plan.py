@@ -6,6 +6,7 @@ import warnings
 from typing import Any, ClassVar
 
 import dp_accounting
+import numpy as np
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy import (
@@ -295,7 +296,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     participation = separated_sampling.build_participation(
       num_clients, 1, min_separation, sampling
     )
-    found = calibration.find_clients_per_round(
+    found = calibration.search_clients_per_round(
       epsilon_at,
       noise_to_clients_ratio=noise_to_clients_ratio,
       target_epsilon=target_epsilon,
@@ -364,6 +365,21 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   def max_rounds(self) -> int:
     """The rounds of the strategy: there is no noise for more."""
     return self.strategy.num_rounds
+
+  @property
+  def running_sum_error(self) -> float:
+    """Of the strategy's noise; see the base class."""
+    variances = self.strategy.compute_prefix_variances()[: self.num_rounds]
+    return self.noise_multiplier * math.sqrt(np.mean(variances))
+
+  def tightest_delta(self, epsilon: float) -> float:
+    """Returns delta by the plan's accountant; see the base class."""
+    if self._is_amplified:
+      turns = accountants.build_rounds(self._turn, self.accountant)
+      return turns.compute_delta(self.max_participations, epsilon)
+    return gaussian_mechanism.gaussian_delta(
+      self.noise_multiplier / self.sensitivity, epsilon
+    )
 
   @property
   def sampler_parameters(self) -> plan_parameters.SeparatedSamplerParameters:

@@ -13,6 +13,7 @@ from tff_clipping.privacy import (
   arguments,
   base_plan,
   calibration,
+  noise_summary,
   plan_parameters,
   plan_text,
   rounds,
@@ -290,22 +291,14 @@ class PrivacyPlan(base_plan.BasePlan):
     if charged == 'truncated_poisson':
       charged, left = 'poisson', truncated_poisson.without_tails(target_delta)
 
-    def epsilon_at(clients_per_round: int, noise_multiplier: float) -> float:
-      mechanism = sampled_gaussian.SampledGaussian(
-        sampling=charged,
-        num_clients=num_clients,
-        clients_per_round=clients_per_round,
-        noise_multiplier=noise_multiplier,
-      )
-      return accountants.build_rounds(mechanism, accountant).compute_epsilon(
-        arguments.check_num_rounds(num_rounds), left
-      )
-
     found = calibration.find_clients_per_round(
-      epsilon_at,
+      charged,
+      accountant,
+      num_clients=num_clients,
+      num_rounds=num_rounds,
       noise_to_clients_ratio=noise_to_clients_ratio,
       target_epsilon=target_epsilon,
-      most=arguments.check_population(num_clients, 1)[0],
+      target_delta=left,
     )
     return cls(
       num_clients=num_clients,
@@ -364,6 +357,24 @@ class PrivacyPlan(base_plan.BasePlan):
       return self.epsilon_after(num_rounds)
     num_rounds = self._check_num_releases(num_rounds)
     return self._account_for_drawn(num_rounds).epsilon if num_rounds else 0.0
+
+  @property
+  def running_sum_error(self) -> float:
+    """Of independent noise; see the base class."""
+    return noise_summary.independent_sum_error(
+      self.noise_multiplier, self.num_rounds
+    )
+
+  def tightest_delta(self, epsilon: float) -> float:
+    """Returns delta by 'pld', of the cohorts drawn; see the base class.
+
+    Under 'paper' it is that of fixed-size cohorts, under replace-one.
+    """
+    mechanism = self._charged_mechanism
+    if self.sampling == 'paper':
+      mechanism = self._build_mechanism('fixed_size')
+    rounds_by_pld = accountants.build_rounds(mechanism, 'pld')
+    return rounds_by_pld.compute_delta(self.num_rounds, epsilon)
 
   @property
   def sampler_parameters(self) -> plan_parameters.SamplerParameters:
