@@ -254,6 +254,16 @@ _OURS = (
     epsilon=1.5,
     clients_per_round=Value(22, '1/24 of N, as in the paper'),
   ),
+  # What the paper's figures show of the perceptron, and no table has.
+  Row(
+    'mlp_mnist_iid',
+    None,
+    'mlp',
+    dataclasses.replace(
+      _EMNIST_IID, task='mnist', source='Sec. 2.2; MNIST in place of EMNIST'
+    ),
+  ),
+  Row('mlp_cifar10_noniid', None, 'mlp', _CIFAR10_50),
   # What Table 4 lacks.
   Row(
     'mobilenet_v2_cifar10_iid', None, 'mobilenet_v2', _CIFAR10_IID, epsilon=1.5
@@ -350,9 +360,40 @@ SCALES: Mapping[str, Scale] = {
   )
 }
 
+_RATES_TRIED = (0.01, 0.03)
+_ALL = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+
 VARIANTS: Mapping[str, Variant] = {
   variant.name: variant
   for variant in (
+    *(
+      Variant(
+        f'client_rate_{rate}',
+        _ALL,
+        {
+          'client_learning_rate': Value(
+            rate, 'below that of the search; the paper does not state it'
+          )
+        },
+      )
+      for rate in _RATES_TRIED
+    ),
+    Variant(
+      'matched_steps',
+      ('ce_fed_avg',),
+      {
+        'server_learning_rate': Value(
+          2.0,
+          'undoes the shorter steps: clipping at half the mean norm about '
+          'halves an update',
+        )
+      },
+    ),
+    Variant(
+      'epsilon_5',
+      ('dp_fed_avg',),
+      {'target_epsilon': Value(5.0, 'that of ResNet-18 in Table 3')},
+    ),
     Variant(
       'fixed_size',
       ('dp_fed_avg',),
