@@ -412,6 +412,20 @@ VARIANTS: Mapping[str, Variant] = {
         )
       },
     ),
+    *(
+      Variant(
+        mechanism,
+        ('dp_fed_avg',),
+        {
+          'mechanism': Value(
+            mechanism, 'not in the paper; noise correlated between rounds'
+          ),
+          'sampling': Value('min_separation', 'groups take turns, no secret'),
+          'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
+        },
+      )
+      for mechanism in ('banded', 'blt')
+    ),
     Variant(
       'audited',
       ('dp_fed_avg',),
