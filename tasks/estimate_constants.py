@@ -140,7 +140,7 @@ def estimate(
   with folder.open(config, resume=True):
     store = task.write_client_store(cache_dir)
     clients = store.preprocess(keras_models.scale_images)
-    model_fn = run_parts.create_model_fn(config, task, clients.element_spec)
+    model_fn = run_parts.create_client_model_fn(config, task, clients)
     runtime.set_default_context()
     process = run_parts.create_process(config, plan, model_fn, clients)
     models = _load_models(folder, process)

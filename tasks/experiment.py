@@ -19,6 +19,7 @@ CORRELATED_MECHANISMS = ('tree', 'banded', 'blt')
 MECHANISMS = ('gaussian', *CORRELATED_MECHANISMS)
 CORRELATED_SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
+COMPUTE_DTYPES = ('float32', 'bfloat16')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 # Fewer canaries show nothing, and their coins might all fall the same way.
@@ -60,6 +61,12 @@ class ExperimentConfig:
   local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
   batch_size: int = setting('Examples in a local step.', check=at_least(1))
   client_learning_rate: float = setting('eta_l.', check=positive)
+  compute_dtype: str = setting(
+    'In what the layers of clients compute: float32 or bfloat16; weights, '
+    'updates, clip and noise are float32.',
+    'float32',
+    check=one_of(*COMPUTE_DTYPES),
+  )
   num_clients: int | None = setting(
     'N; else as many as a natural partition has.', None, check=at_least(1)
   )

@@ -59,6 +59,17 @@ def create_model_fn(config: ExperimentConfig, task: Task, element_spec=None):
   )
 
 
+def create_client_model_fn(
+  config: ExperimentConfig,
+  task: Task,
+  clients: client_store.PreprocessedClients,
+):
+  """Returns the `model_fn` of the clients' local steps."""
+  return learning.with_compute_dtype(
+    create_model_fn(config, task, clients.element_spec), config.compute_dtype
+  )
+
+
 def create_sampler(
   config: ExperimentConfig,
   plan: privacy.PrivacyPlan | None,

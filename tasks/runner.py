@@ -88,9 +88,7 @@ def run(
       execution.start(folder, required_paths=[store.path])
     )
     clients = store.preprocess(keras_models.scale_images)
-    client_model_fn = run_parts.create_model_fn(
-      config, task, clients.element_spec
-    )
+    client_model_fn = run_parts.create_client_model_fn(config, task, clients)
     canaries = None
     if run_audit is not None:
       canaries = run_audit.canaries
