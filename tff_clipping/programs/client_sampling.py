@@ -16,11 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import (
-  CorrelatedNoisePlan,
-  PrivacyPlan,
-  arguments,
-)
+from tff_clipping.privacy import BasePlan, arguments
 
 
 class ClientSampler(abc.ABC):
@@ -302,7 +298,7 @@ class GroupedPoissonSampler(RoundRobinSampler):
 
 
 def build_private_sampler(
-  plan: PrivacyPlan | CorrelatedNoisePlan,
+  plan: BasePlan,
   client_ids: Sequence[str],
   *,
   seed: int,
