@@ -35,6 +35,7 @@ _PACK = 'clients'
 # Of before there were packs: a file for each client, and no checksums.
 _FORMAT_OF_FILES = 1
 _FORMAT = 2
+_CLIENTS_AT_A_TIME = 100
 # One that is being written; see `_new_folder`.
 _NEW_FOLDER = re.compile(r'\..*-[0-9a-f]{16}-[0-9a-f]{16}')
 
@@ -262,40 +263,50 @@ def write_client_store(
       f'`examples` must have one number of examples, found {sorted(lengths)}.'
     )
   num_examples = lengths.pop()
-  partition = [np.asarray(indices, np.int64) for indices in partition]
-  for client, indices in enumerate(partition):
-    if len(indices) and not 0 <= indices.min() <= indices.max() < num_examples:
-      raise ValueError(
-        f'`partition` must index {num_examples} examples, found indices from '
-        f'{indices.min()} to {indices.max()} for client {client}.'
-      )
+  sizes = [len(indices) for indices in partition]
+  ends = np.cumsum([0, *sizes])
+  rows = np.concatenate([np.zeros(0, np.int64), *partition], dtype=np.int64)
+  wrong = np.flatnonzero((rows < 0) | (rows >= num_examples))
+  if wrong.size:
+    client = int(np.searchsorted(ends, wrong[0], side='right')) - 1
+    raise ValueError(
+      f'`partition` must index {num_examples} examples, found '
+      f'{rows[wrong[0]]} for client {client}.'
+    )
   if client_ids is None:
-    client_ids = [f'{client:05d}' for client in range(len(partition))]
-  if len(client_ids) != len(partition):
+    client_ids = [f'{client:05d}' for client in range(len(sizes))]
+  if len(client_ids) != len(sizes):
     raise ValueError(
       f'`client_ids` must be as many as the partition has clients, found '
-      f'{len(client_ids)} for {len(partition)}.'
+      f'{len(client_ids)} for {len(sizes)}.'
     )
   digest = hashlib.blake2b(digest_size=8)
   for feature, array in examples.items():
     digest.update(f'{feature} {array.dtype} {array.shape};'.encode())
     digest.update(np.ascontiguousarray(array).data)
-  for client_id, indices in zip(client_ids, partition, strict=True):
-    digest.update(f'{client_id} {len(indices)};'.encode())
-    digest.update(indices.data)
+  for client, client_id in enumerate(client_ids):
+    digest.update(f'{client_id} {sizes[client]};'.encode())
+    digest.update(rows[ends[client] : ends[client + 1]].data)
   path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
-  clients = (
-    (
-      client_id,
-      [np.take(array, indices, axis=0) for array in examples.values()],
-    )
-    for client_id, indices in zip(client_ids, partition, strict=True)
-  )
+
+  def clients():
+    # Many clients are picked at a time: it costs as much as to pick one.
+    for first in range(0, len(sizes), _CLIENTS_AT_A_TIME):
+      some = client_ids[first : first + _CLIENTS_AT_A_TIME]
+      start, *stops = ends[first : first + len(some) + 1] - ends[first]
+      picked = [
+        np.take(array, rows[ends[first] :][: stops[-1]], axis=0)
+        for array in examples.values()
+      ]
+      for client_id, stop in zip(some, stops, strict=True):
+        yield client_id, [array[start:stop] for array in picked]
+        start = stop
+
   features = [
     (feature, array.shape[1:], array.dtype.name)
     for feature, array in examples.items()
   ]
-  return _open_or_write(path, features, lambda: clients)
+  return _open_or_write(path, features, clients)
 
 
 def write_client_data(
