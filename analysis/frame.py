@@ -221,6 +221,8 @@ def _run_row(
   is_iid = _is_iid(flags)
   is_audited = flags.get('audit_canaries') is not None
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
+  if flags.get('aggregator'):
+    name = f'{name} by {titles.own_name(flags["aggregator"])}'
   return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,
@@ -229,10 +231,12 @@ def _run_row(
     'is_audited': is_audited,
     'model': config['model']['name'],
     'model_name': titles.MODEL_NAMES.get(
-      config['model']['name'], config['model']['name']
+      config['model']['name'], titles.own_name(config['model']['name'])
     ),
     'num_parameters': _number(config['model'].get('num_parameters')),
-    'data': titles.DATA_NAMES.get(flags['task'], flags['task']),
+    'data': titles.DATA_NAMES.get(
+      flags['task'], titles.own_name(flags['task'])
+    ),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
     # A natural partition has N from the task alone.

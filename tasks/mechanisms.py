@@ -1,12 +1,15 @@
 """What makes an algorithm private: the plan of a run, and its aggregator."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow_federated as tff
 
+from tasks import named_functions
 from tasks.experiment import ExperimentConfig
 from tff_clipping import aggregators, privacy
+from tff_clipping.aggregators import private_reports
 from tff_clipping.privacy import audit
 
 
@@ -80,6 +83,56 @@ def create_aggregator(
     ),
     'dp_fed_avg': dp_mean,
   }[config.algorithm]()
+
+
+def create_own_aggregator(
+  config: ExperimentConfig,
+  plan: privacy.PrivacyPlan | None,
+  function: Callable[..., tff.aggregators.UnweightedAggregationFactory],
+  model_fn: Callable[[], tff.learning.models.VariableModel],
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Returns an aggregator of a user's own, in place of the algorithm's.
+
+  Whether a private one adds noise is checked; whether it clips, and adds the
+  noise of the plan, is not.
+
+  Args:
+    config: The experiment.
+    plan: Its plan; `None` for one that is not private.
+    function: Returns the factory. It takes, by name, `clipping_norm` where the
+      run has one, and `plan` where it is private.
+    model_fn: The model whose updates it aggregates.
+
+  Raises:
+    TypeError: If `function` takes something else, or returns something else.
+    ValueError: If it fails, or adds no noise in a private run.
+  """
+  arguments = {}
+  if config.clipping_norm is not None:
+    arguments['clipping_norm'] = config.clipping_norm
+  if plan is not None:
+    arguments['plan'] = plan
+  name = named_functions.name_of(function)
+  factory = named_functions.call(
+    'aggregator', function, f'({", ".join(arguments)})', **arguments
+  )
+  if not isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
+    raise TypeError(
+      '`aggregator` must be a function that returns a '
+      '`tff.aggregators.UnweightedAggregationFactory`, found that '
+      f'{name} returns {type(factory).__name__}.'
+    )
+  weights_type = tff.learning.models.weights_type_from_model(model_fn)
+  process = named_functions.call(
+    'aggregator', factory.create, '(value_type)', weights_type.trainable
+  )
+  if plan is not None and not private_reports.adds_noise(process):
+    raise ValueError(
+      f'`aggregator` must add noise for {config.algorithm}, found no factory '
+      f'of ours or of TFF in that of {name} that does: it would release what '
+      "the plan's epsilon does not cover."
+    )
+  return factory
 
 
 def _create_strategy(
