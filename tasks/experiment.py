@@ -13,6 +13,11 @@ from tff_clipping.privacy import arguments
 # The names of `keras_models.MODELS`, which takes seconds to import.
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
 PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
+# Noise that is correlated between rounds, and the ways to draw cohorts that
+# hold a client to what it is charged for.
+CORRELATED_MECHANISMS = ('tree', 'banded', 'blt')
+MECHANISMS = ('gaussian', *CORRELATED_MECHANISMS)
+CORRELATED_SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
@@ -84,11 +89,14 @@ class ExperimentConfig:
   )
   sampling: str = setting(
     'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
-    "poisson, fixed_size or paper (the paper's accounting).",
+    "poisson, fixed_size or paper (the paper's accounting), and with noise "
+    'that is correlated between rounds min_separation, grouped_poisson (banded '
+    'alone) or shuffled_epochs; see docs/correlated_noise.md.',
     'fixed_size',
   )
   min_separation: int = setting(
-    'Rounds between two participations, for --sampling=round_robin.',
+    'b, the rounds from one participation of a client to its next, at least, '
+    'for --sampling=round_robin, min_separation and grouped_poisson.',
     1,
     check=at_least(1),
   )
@@ -101,7 +109,17 @@ class ExperimentConfig:
     None,
     check=positive,
   )
-  accountant: str = setting('rdp or pld.', 'rdp', check=one_of(*ACCOUNTANTS))
+  mechanism: str = setting(
+    "The noise of dp_fed_avg: gaussian (each round's own), or correlated "
+    'between rounds: tree, banded or blt.',
+    'gaussian',
+    check=one_of(*MECHANISMS),
+  )
+  accountant: str = setting(
+    'rdp or pld, for --mechanism=gaussian.',
+    'rdp',
+    check=one_of(*ACCOUNTANTS),
+  )
   seed: int = setting(
     'For the split and local shuffling.', 0, check=at_least(0)
   )
@@ -178,6 +196,11 @@ class ExperimentConfig:
     return ALGORITHMS[self.algorithm].is_private
 
   @property
+  def has_correlated_noise(self) -> bool:
+    """Whether the noise of a round depends on that of the rounds before."""
+    return self.mechanism in CORRELATED_MECHANISMS
+
+  @property
   def measures_updates(self) -> bool:
     """Whether the clients' exact updates are measured."""
     return not self.is_private or self.simulation_diagnostics
@@ -203,7 +226,8 @@ class ExperimentConfig:
       'the seed of the noise was given, and whoever knows it can subtract the '
       'noise': self.noise_seed is not None,
       'the seed of the cohorts was given, and sampling hides no client from '
-      'whoever knows it': self.sampling_seed is not None,
+      'whoever knows it': self._draws_are_secret
+      and self.sampling_seed is not None,
       "the run's files hold exact figures of the clients": (
         self.simulation_diagnostics
       ),
@@ -232,6 +256,12 @@ class ExperimentConfig:
   def differences(self, saved: Mapping[str, Any]) -> list[str]:
     """Returns what tells these settings from saved ones, a phrase each."""
     mine = self.to_json()
+    # A setting that is younger than the file.
+    saved = {
+      field.name: field.default
+      for field in dataclasses.fields(self)
+      if field.default is not dataclasses.MISSING
+    } | dict(saved)
     for name in self.seeds_to_draw:
       # Any seed was drawn by the run itself.
       mine[name] = saved.get(name)
@@ -240,6 +270,11 @@ class ExperimentConfig:
       for name in {**mine, **saved}
       if saved.get(name) != mine.get(name)
     ]
+
+  @property
+  def _draws_are_secret(self) -> bool:
+    """Whether the plan of a private run rests on who is drawn being secret."""
+    return self.sampling not in ('min_separation', 'shuffled_epochs')
 
   def _check_clipping(self) -> None:
     if ALGORITHMS[self.algorithm].clips == 'nothing':
@@ -255,8 +290,7 @@ class ExperimentConfig:
       )
 
   def _check_privacy(self) -> None:
-    samplings = PRIVATE_SAMPLINGS if self.is_private else SAMPLINGS
-    one_of(*samplings)('sampling', self.sampling)
+    self._check_sampling()
     if not self.is_private:
       for name in ('target_epsilon', 'target_delta', 'noise_multiplier'):
         if getattr(self, name) is not None:
@@ -278,6 +312,41 @@ class ExperimentConfig:
       arguments.check_target_epsilon(self.target_epsilon)
     else:
       arguments.check_noise_multiplier(self.noise_multiplier)
+
+  def _check_sampling(self) -> None:
+    if not self.is_private:
+      one_of(*SAMPLINGS)('sampling', self.sampling)
+      if self.has_correlated_noise:
+        raise ValueError(
+          f'`mechanism` must not be given for {self.algorithm}, which adds no '
+          f'noise, found {self.mechanism}; dp_fed_avg does.'
+        )
+      return
+    if not self.has_correlated_noise:
+      if self.sampling in CORRELATED_SAMPLINGS:
+        raise ValueError(
+          f'`sampling` {self.sampling} must be given with `mechanism` '
+          f'{", ".join(CORRELATED_MECHANISMS)}: it does not hide who takes '
+          f'part; found {self.mechanism}.'
+        )
+      one_of(*PRIVATE_SAMPLINGS)('sampling', self.sampling)
+      return
+    if self.sampling not in CORRELATED_SAMPLINGS:
+      raise ValueError(
+        f'`sampling` must be one of {", ".join(CORRELATED_SAMPLINGS)} for '
+        f'`mechanism` {self.mechanism}, found {self.sampling!r}.'
+      )
+    if self.sampling == 'grouped_poisson' and self.mechanism != 'banded':
+      raise ValueError(
+        '`mechanism` must be banded for `sampling` grouped_poisson: for other '
+        'noise, no exact accounting is known; found '
+        f'{self.mechanism}.'
+      )
+    if self.sampling != 'shuffled_epochs' and self.min_separation == 1:
+      raise ValueError(
+        f'`min_separation` must be at least 2 for `sampling` {self.sampling}, '
+        'and at most N / P, found 1.'
+      )
 
   def _check_estimates(self) -> None:
     if self.estimate_repeats == 0:
@@ -311,6 +380,12 @@ class ExperimentConfig:
         '`audit_canaries` must be given for dp_fed_avg only: an audit holds a '
         f'claim of privacy, which {self.algorithm} does not make; found '
         f'{self.audit_canaries}.'
+      )
+    if self.has_correlated_noise:
+      raise ValueError(
+        '`audit_canaries` must be given for `mechanism` gaussian only: the '
+        'audit takes the noises of rounds to be independent; found '
+        f'{self.mechanism}.'
       )
     if self.audit_canaries > MAX_AUDIT_CANARIES:
       raise ValueError(

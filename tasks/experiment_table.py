@@ -22,7 +22,7 @@ class Value(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-  """A way to train; `runner.create_aggregator` has what makes it.
+  """A way to train; `mechanisms.create_aggregator` has what makes it.
 
   Attributes:
     title: How it is called in words.
@@ -423,6 +423,20 @@ VARIANTS: Mapping[str, Variant] = {
           'paper', 'Sec. 4: a fixed P of N, charged as Poisson sampling'
         )
       },
+    ),
+    *(
+      Variant(
+        mechanism,
+        ('dp_fed_avg',),
+        {
+          'mechanism': Value(
+            mechanism, 'not in the paper; noise correlated between rounds'
+          ),
+          'sampling': Value('min_separation', 'groups take turns, no secret'),
+          'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
+        },
+      )
+      for mechanism in ('banded', 'blt')
     ),
     Variant(
       'audited',
