@@ -128,7 +128,7 @@ def matched_table(lines: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def matched_counts(lines: pd.DataFrame) -> dict[str, int]:
+def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
   """What is left of the drops with matched steps.
 
   Args:
@@ -137,15 +137,24 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, int]:
   Returns:
     In how many rows and scales with three seeds, of `matched_tested`, a drop is
     left (`matched_left`), CE-FedAvg is above FedAvg (`matched_above`), and 0 is
-    in the interval (`matched_none`).
+    in the interval (`matched_none`); and all of them in words, beside the drops
+    with the paper's steps (`matched_words`).
   """
-  drops = _matched_lines(lines)['matched_drop']
-  signs = [margins.sign(drop) for drop in drops]
+  lines = _matched_lines(lines)
+  lines = lines[
+    lines['matched_drop'].map(lambda drop: drop.num_seeds >= margins.MIN_SEEDS)
+  ]
+  signs = [margins.sign(drop) for drop in lines['matched_drop']]
   return {
+    'matched_words': '; '.join(
+      f'{line["model"]} on {line["data"]}, {line["split"]}: '
+      f'{line["matched_drop"]} of {line["clipping_drop"]} points'
+      for line in lines.to_dict('records')
+    ),
     'matched_left': signs.count(1),
     'matched_above': signs.count(-1),
     'matched_none': signs.count(0),
-    'matched_tested': len(signs) - signs.count(None),
+    'matched_tested': len(signs),
   }
 
 
@@ -236,8 +245,8 @@ def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
 def best_without_draw(paired: pd.DataFrame) -> str:
   """Which mechanism is best for whoever cannot draw secret cohorts.
 
-  In words, with how often its mean accuracy is the highest of those without a
-  draw; empty where none was run.
+  In words, with how often its mean accuracy is the higher one, where both were
+  run with three seeds; empty where there is no such place.
   """
   found = pd.DataFrame(
     [
@@ -247,9 +256,11 @@ def best_without_draw(paired: pd.DataFrame) -> str:
         'accuracy': f['runs']['accuracy'].mean(),
       }
       for f in _mechanisms(paired)
-      if f['way'] in _WITHOUT_DRAW
-    ]
+      if f['way'] in _WITHOUT_DRAW and len(f['runs']) >= margins.MIN_SEEDS
+    ],
+    columns=['place', 'way', 'accuracy'],
   )
+  found = found[found['place'].duplicated(keep=False)]
   if found.empty:
     return ''
   best = found.loc[found.groupby('place')['accuracy'].idxmax(), 'way']
