@@ -390,6 +390,18 @@ VARIANTS: Mapping[str, Variant] = {
       },
     ),
     Variant(
+      'expected_norms',
+      ('ce_fed_avg',),
+      {
+        'estimate_repeats': Value(
+          4, 'not in the paper; it gives the terms of Theorem 1 their α̃'
+        ),
+        'rounds_per_checkpoint': Value(
+          2, 'models for the constants of Theorem 1'
+        ),
+      },
+    ),
+    Variant(
       'epsilon_5',
       ('dp_fed_avg',),
       {'target_epsilon': Value(5.0, 'that of ResNet-18 in Table 3')},
@@ -434,6 +446,23 @@ VARIANTS: Mapping[str, Variant] = {
           1000, 'not in the paper; about 1,000 more are held out'
         )
       },
+    ),
+    *(
+      Variant(
+        f'half_averaged_norm_{data}',
+        ('ce_fed_avg', 'dp_fed_avg'),
+        {
+          'clipping_norm': Value(
+            norm,
+            "half of the mean norm of FedAvg's averaged updates, not of the "
+            f"clients': of the MLP's row on {title}, seed 0",
+          )
+        },
+      )
+      for data, title, norm in (
+        ('mnist', 'MNIST', 0.088),
+        ('cifar10', 'CIFAR-10', 0.162),
+      )
     ),
     Variant(
       'half_model_norm',

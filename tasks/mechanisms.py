@@ -1,6 +1,5 @@
 """What makes an algorithm private: the plan of a run, and its aggregator."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from tff_clipping.privacy import audit
 
 def create_plan(
   config: ExperimentConfig, num_clients: int
-) -> privacy.PrivacyPlan | privacy.CorrelatedNoisePlan | None:
+) -> privacy.BasePlan | None:
   """Returns the plan of a private run, `None` for any other.
 
   That of an audited run is for the clients and the canaries together.
@@ -30,9 +29,12 @@ def create_plan(
   )
   if config.has_correlated_noise:
     plan_type = privacy.CorrelatedNoisePlan
-    settings['strategy'] = _create_strategy(config, num_clients)
     if config.sampling != 'shuffled_epochs':
       settings['min_separation'] = config.min_separation
+    participation = {k: v for k, v in settings.items() if k != 'target_delta'}
+    settings['strategy'] = privacy.build_strategy(
+      config.mechanism, num_rounds=config.num_rounds, **participation
+    )
   else:
     plan_type = privacy.PrivacyPlan
     settings['num_rounds'] = config.num_rounds
@@ -52,7 +54,7 @@ def create_plan(
 
 def create_aggregator(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | privacy.CorrelatedNoisePlan | None,
+  plan: privacy.BasePlan | None,
 ) -> tff.aggregators.UnweightedAggregationFactory | None:
   """Returns what makes the algorithm; `None` is TFF's own mean.
 
@@ -87,7 +89,7 @@ def create_aggregator(
 
 def create_own_aggregator(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | None,
+  plan: privacy.BasePlan | None,
   function: Callable[..., tff.aggregators.UnweightedAggregationFactory],
   model_fn: Callable[[], tff.learning.models.VariableModel],
 ) -> tff.aggregators.UnweightedAggregationFactory:
@@ -133,39 +135,3 @@ def create_own_aggregator(
       "the plan's epsilon does not cover."
     )
   return factory
-
-
-def _create_strategy(
-  config: ExperimentConfig, num_clients: int
-) -> privacy.NoiseStrategy:
-  """Returns how the noise of a run is correlated between its rounds."""
-  if config.sampling == 'shuffled_epochs':
-    # Who is last in an epoch may be first in the next: the noise begins anew.
-    rounds_per_epoch = -(-num_clients // config.clients_per_round)
-    if config.num_rounds % rounds_per_epoch:
-      raise ValueError(
-        f'`num_rounds` must be a multiple of the {rounds_per_epoch} rounds of '
-        'an epoch for `mechanism` '
-        f'{config.mechanism} with `sampling` shuffled_epochs, found '
-        f'{config.num_rounds}.'
-      )
-    inner = _optimize(
-      config.mechanism,
-      rounds_per_epoch,
-      privacy.Participation(min_separation=rounds_per_epoch),
-    )
-    return privacy.RestartedStrategy(num_rounds=config.num_rounds, inner=inner)
-  participation = privacy.Participation(min_separation=config.min_separation)
-  if config.sampling == 'grouped_poisson':
-    # What is charged there is one round of a group.
-    participation = dataclasses.replace(participation, max_participations=1)
-  return _optimize(config.mechanism, config.num_rounds, participation)
-
-
-def _optimize(
-  mechanism: str, num_rounds: int, participation: privacy.Participation
-) -> privacy.NoiseStrategy:
-  if mechanism == 'tree':
-    return privacy.TreeStrategy(num_rounds=num_rounds)
-  build = {'banded': privacy.banded_strategy, 'blt': privacy.blt_strategy}
-  return build[mechanism](num_rounds=num_rounds, participation=participation)

@@ -123,7 +123,7 @@ def preprocess(
 
 def create_sampler(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | None,
+  plan: privacy.BasePlan | None,
   client_ids: tuple[str, ...],
 ) -> client_sampling.ClientSampler:
   """Returns the sampler of a run; a private one's is the plan's."""
@@ -148,7 +148,7 @@ def create_sampler(
 
 def create_process(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | None,
+  plan: privacy.BasePlan | None,
   model_fn,
   clients: client_store.PreprocessedClients | canary_clients.CanaryClients,
   canaries: audit.Canaries | None = None,
@@ -217,7 +217,7 @@ def create_server_optimizer(
 
 def create_audit(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | None,
+  plan: privacy.BasePlan | None,
   folder: RunFolder,
   model_fn,
 ) -> RunAudit | None:

@@ -174,7 +174,7 @@ def run(
 
 
 def _open_ledger(
-  folder: RunFolder, plan: privacy.PrivacyPlan, caveats: Sequence[str]
+  folder: RunFolder, plan: privacy.BasePlan, caveats: Sequence[str]
 ) -> privacy.PrivacyLedger:
   try:
     with storage.writing('The ledger'):
