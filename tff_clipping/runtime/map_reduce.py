@@ -8,6 +8,7 @@ as well as learning processes.
 """
 
 import dataclasses
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -86,7 +87,10 @@ class MapReduceRound:
     self._report = TensorFlowComputation(form.report)
     # The state that goes round unchanged (see `_to_one_round`) is not computed.
     self._update = TensorFlowComputation(
-      form.update, num_results=values.num_tensors(self._result_type)
+      form.update,
+      num_results=values.num_tensors(self._result_type),
+      # No client is at work then, and noise for a large model takes time.
+      inter_op_threads=len(os.sched_getaffinity(0)),
     )
     _, *secure_types = form.work.type_signature.result
     self._secure_sums = [

@@ -47,6 +47,7 @@ class TensorFlowComputation:
     *,
     num_results: int | None = None,
     intra_op_threads: int = 1,
+    inter_op_threads: int = 1,
   ):
     """Imports the graph of `computation`.
 
@@ -54,7 +55,10 @@ class TensorFlowComputation:
       computation: A `tff.Computation` that is plain TensorFlow.
       num_results: How many leaves of the result to compute, from the last; the
         others are not computed at all. `None` is all.
-      intra_op_threads: The number of threads inside an operation.
+      intra_op_threads: The number of threads inside an operation; how many
+        there are decides in which order it adds up, and so its last bits.
+      inter_op_threads: The number of operations at the same time, which the
+        result does not depend on.
 
     Raises:
       TypeError: If `computation` is not plain TensorFlow.
@@ -84,7 +88,7 @@ class TensorFlowComputation:
     self._initialize_op = proto.initialize_op
     self._config = tf.compat.v1.ConfigProto(
       intra_op_parallelism_threads=intra_op_threads,
-      inter_op_parallelism_threads=1,
+      inter_op_parallelism_threads=inter_op_threads,
       use_per_session_threads=True,
       # The graph was optimised when it was compiled; what is left pays here.
       allow_soft_placement=True,
