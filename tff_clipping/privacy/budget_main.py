@@ -1,10 +1,10 @@
-"""Computes the privacy budget of DP-FedAvg.
+r"""Computes the privacy budget of DP-FedAvg.
 
 Give --num_clients, --clients_per_round and --target_delta, and two of
 --target_epsilon, --noise_multiplier and --num_rounds. The answer is the third,
 with the other accountants, samplings and mechanisms beside it. Example:
 
-  tff-clipping-budget --num_clients=1920 --clients_per_round=80 \\
+  tff-clipping-budget --num_clients=1920 --clients_per_round=80 \
       --target_delta=1e-5 --num_rounds=100 --target_epsilon=1.5
 
 Or give --noise_to_clients_ratio with --target_epsilon and --num_rounds, and the
