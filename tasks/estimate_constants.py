@@ -157,7 +157,7 @@ def estimate(
   """
   # TensorFlow takes seconds to import: a wrong folder is found before that.
   config = _read_config(folder)
-  from tasks import mechanisms, run_parts
+  from tasks import plans, run_parts
   from tasks.own_parts import OURS
   from tff_clipping import learning, runtime
   from tff_clipping.programs import client_store
@@ -175,7 +175,7 @@ def estimate(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = mechanisms.create_plan(config, task.num_clients)
+  plan = plans.create_plan(config, task.num_clients)
   with folder.open(config, resume=True):
     store = task.write_client_store(cache_dir)
     clients = run_parts.preprocess(store, own)

@@ -8,7 +8,15 @@ from tasks import named_functions, registry
 from tasks.datasets import own_data
 from tasks.experiment_table import ALGORITHMS
 from tasks.partitions import partition_config
-from tasks.settings import at_least, check_settings, one_of, positive, setting
+from tasks.settings import (
+  LARGEST_SEED,
+  at_least,
+  check_settings,
+  one_of,
+  positive,
+  setting,
+)
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 
 # The names of `keras_models.MODELS`, which takes seconds to import.
@@ -23,11 +31,24 @@ SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
+# A partition is drawn client by client, in memory.
+MAX_CLIENTS = 10**7
+# Beyond, other concentrations give the same clients.
+MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6
 # Fewer canaries show nothing, and their coins might all fall the same way.
 MIN_AUDIT_CANARIES = 10
 # The smallest of `MODELS` has 159,010 parameters: room for the directions of
 # twice as many.
 MAX_AUDIT_CANARIES = 2**16
+
+
+def _check_alpha(name: str, value: Any) -> None:
+  number = argument_checks.check_number(name, value)
+  if not MIN_ALPHA <= number <= MAX_ALPHA:
+    raise ValueError(
+      f'`{name}` must be from {MIN_ALPHA:g}, where a client has one class, to '
+      f'{MAX_ALPHA:g}, where it has all alike, found {value}.'
+    )
 
 
 def _check_model_name(name: str, value: Any) -> None:
@@ -77,7 +98,7 @@ class ExperimentConfig:
     'P, the size of a cohort; the expected size for --sampling=poisson.',
     check=at_least(1),
   )
-  num_rounds: int = setting('T.', check=at_least(1))
+  num_rounds: int = setting('T.', check=at_least(1, arguments.MAX_ROUNDS))
   local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
   batch_size: int = setting('Examples in a local step.', check=at_least(1))
   client_learning_rate: float = setting('eta_l.', check=positive)
@@ -88,7 +109,9 @@ class ExperimentConfig:
     check=one_of(*COMPUTE_DTYPES),
   )
   num_clients: int | None = setting(
-    'N; else as many as a natural partition has.', None, check=at_least(1)
+    'N; else as many as a natural partition has.',
+    None,
+    check=at_least(1, MAX_CLIENTS),
   )
   examples_per_client: int | None = setting(
     "A client's examples; else as many as there are without overlap.",
@@ -96,7 +119,7 @@ class ExperimentConfig:
     check=at_least(1),
   )
   dirichlet_alpha: float = setting(
-    'The concentration of --partition=dirichlet.', 0.5, check=positive
+    'The concentration of --partition=dirichlet.', 0.5, check=_check_alpha
   )
   shards_per_client: int = setting(
     'For --partition=shards.', 2, check=at_least(1)
@@ -155,21 +178,23 @@ class ExperimentConfig:
     check=one_of(*ACCOUNTANTS),
   )
   seed: int = setting(
-    'For the split and local shuffling.', 0, check=at_least(0)
+    'For the split and local shuffling.', 0, check=argument_checks.check_seed
   )
-  model_seed: int = setting('For the initial model.', 0, check=at_least(0))
+  model_seed: int = setting(
+    'For the initial model.', 0, check=argument_checks.check_seed
+  )
   # Whoever knows the seed of the sampling knows who takes part. The run keeps
   # what it draws: `RunFolder.with_drawn_seeds`.
   sampling_seed: int | None = setting(
     'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
     'config.json keeps.',
     None,
-    check=at_least(0),
+    check=at_least(0, LARGEST_SEED),
   )
   noise_seed: int | None = setting(
     'Repeatable noise, for tests alone; else fresh entropy.',
     None,
-    check=at_least(0),
+    check=at_least(0, LARGEST_SEED),
   )
   rounds_per_evaluation: int = setting(
     'Evaluate how often.', 1, check=at_least(1)
@@ -204,7 +229,7 @@ class ExperimentConfig:
   audit_seed: int | None = setting(
     'For the canaries; else fresh entropy, which config.json keeps.',
     None,
-    check=at_least(0),
+    check=at_least(0, LARGEST_SEED),
   )
 
   def __post_init__(self):
@@ -225,6 +250,7 @@ class ExperimentConfig:
     self.partition_config()  # Raises for one that cannot be.
     self._check_clipping()
     self._check_privacy()
+    self._check_update_rounds()
     self._check_estimates()
     self._check_audit()
 
@@ -345,7 +371,12 @@ class ExperimentConfig:
   def _check_privacy(self) -> None:
     self._check_sampling()
     if not self.is_private:
-      for name in ('target_epsilon', 'target_delta', 'noise_multiplier'):
+      for name in (
+        'target_epsilon',
+        'target_delta',
+        'noise_multiplier',
+        'noise_seed',
+      ):
         if getattr(self, name) is not None:
           raise ValueError(
             f'`{name}` must not be given for {self.algorithm}, which adds no '
@@ -399,6 +430,18 @@ class ExperimentConfig:
       raise ValueError(
         f'`min_separation` must be at least 2 for `sampling` {self.sampling}, '
         'and at most N / P, found 1.'
+      )
+
+  def _check_update_rounds(self) -> None:
+    if len(set(self.update_rounds)) < len(self.update_rounds):
+      raise ValueError(
+        '`update_rounds` must be different rounds, found '
+        f'{", ".join(map(str, self.update_rounds))}.'
+      )
+    if max(self.update_rounds, default=0) >= self.num_rounds:
+      raise ValueError(
+        f'`update_rounds` must be below `num_rounds` ({self.num_rounds}): they '
+        f'count from 0; found {max(self.update_rounds)}.'
       )
 
   def _check_estimates(self) -> None:

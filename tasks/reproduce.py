@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 
 from absl import flags
 
-from tasks import run_queue, train_flags
+from tasks import early_checks, run_queue, train_flags
 from tasks.experiment_table import ROWS
 from tasks.named_runs import NamedRun, get_run
 
@@ -166,9 +166,10 @@ REPRODUCTION = (
 
 def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
   """Returns the runs that the flags name, and where their folders go."""
-  runs = plan_runs(_parts(), seeds=[_seed(seed) for seed in _SEEDS.value])
+  runs = plan_runs(_parts(), seeds=_seeds())
   output_dir = flags.FLAGS['output_dir'].value or 'runs/reproduction'
-  return [_queued(run) for run in runs], pathlib.Path(output_dir)
+  seen = {}
+  return [_queued(run, seen) for run in runs], pathlib.Path(output_dir)
 
 
 def plan_runs(
@@ -210,7 +211,7 @@ def _rows(patterns: Sequence[str]) -> list[str]:
   return found
 
 
-def _queued(run: NamedRun) -> run_queue.QueuedRun:
+def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
   """The run with the flags of this command."""
   names = dict(
     row=run.row.name,
@@ -226,8 +227,9 @@ def _queued(run: NamedRun) -> run_queue.QueuedRun:
   arguments = (*common, *(f'--{k}={v}' for k, v in names.items()))
   with train_flags.parsed(arguments):
     name = train_flags.output_dir().name
-    if run.threshold_run is None:
-      train_flags.config_from_flags()  # Raises for a wrong one.
+    # Any c stands for one that an earlier run is still to give.
+    config = train_flags.config_from_flags(missing_clipping_norm=1.0)
+    early_checks.check_cell(config, seen)
   return run_queue.QueuedRun(name, names, arguments)
 
 
@@ -256,13 +258,24 @@ def _parts() -> tuple[Part, ...]:
   )
 
 
-def _seed(text: str) -> int:
+def _seeds() -> list[int]:
+  """The seeds that are given, if any."""
+  texts = _SEEDS.value
   try:
-    return int(text)
+    seeds = list(map(int, texts))
   except ValueError:
     raise ValueError(
-      f'`seeds` must be integers with commas, found {text!r}.'
+      '`seeds` must be integers with commas between them, found '
+      f'{",".join(texts)!r}.'
     ) from None
+  if len(set(seeds)) < len(seeds) or (
+    flags.FLAGS['seeds'].present and not seeds
+  ):
+    raise ValueError(
+      '`seeds` must be different integers, at least one, found '
+      f'{",".join(texts)!r}.'
+    )
+  return seeds
 
 
 if __name__ == '__main__':

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import evaluation, mechanisms, run_parts
+from tasks import evaluation, plans, run_parts
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.own_parts import OURS, OwnParts
@@ -80,7 +80,7 @@ def run(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = mechanisms.create_plan(config, task.num_clients)
+  plan = plans.create_plan(config, task.num_clients)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (

@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from tasks import experiment, mechanisms, run_folder, run_parts, runner
+from tasks import (
+  experiment,
+  mechanisms,
+  plans,
+  run_folder,
+  run_parts,
+  runner,
+)
 from tff_clipping import aggregators
 from tff_clipping.privacy import Relation
 from tff_clipping.programs.run_audit import RunAudit
@@ -161,7 +168,7 @@ def test_the_canaries_of_a_run_are_its_own(tmp_path):
 
 def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(tmp_path):
   config = _config(sampling='paper', audit_seed=0)
-  plan = mechanisms.create_plan(config, 40)
+  plan = plans.create_plan(config, 40)
   task = run_parts.create_task(
     config, data_dir=None, cache_dir=str(tmp_path / 'cache')
   )
