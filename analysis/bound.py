@@ -28,7 +28,10 @@ _COLUMNS = (
 # rounding would stretch the scale by ten orders of magnitude.
 _LEAST_SHARE = 1e-8
 
-_TERM_COLUMNS = ('run', 't', 'initial_gap', *estimates.RoundTerms._fields)
+_TERM_COLUMNS = (
+  *('run', 't', 'left_side', 'initial_gap'),
+  *estimates.RoundTerms._fields,
+)
 
 
 def deviation_data(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
@@ -136,9 +139,10 @@ def term_data(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
       out.
 
   Returns:
-    Columns run, t, initial_gap (that term of the whole run, the same in every
-    round) and the terms of `estimates.RoundTerms`; those of clipping are 0 for
-    a run that does not clip. Empty where no run has both recorded updates and
+    Columns run, t, left_side (ᾱ ||∇f||², which is bounded; NaN where ∇f was not
+    measured), initial_gap (that term of the whole run, the same in every round)
+    and the terms of `estimates.RoundTerms`; those of clipping are 0 for a run
+    that does not clip. Empty where no run has both recorded updates and
     estimates of L, G, σ_l and σ_g.
   """
   rows = []
@@ -160,7 +164,13 @@ def term_data(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
         problem, _schedule(run), factors, noise_stddev=_client_stddev(run)
       )
       rows.append(
-        {'run': name, 't': t, 'initial_gap': gap}
+        {
+          'run': name,
+          't': t,
+          'left_side': float(factors.mean[0])
+          * run['constant_squared_gradient_norms'].get(t, math.nan),
+          'initial_gap': gap,
+        }
         | {key: float(value[0]) for key, value in terms._asdict().items()}
       )
   return pd.DataFrame(rows, columns=list(_TERM_COLUMNS))

@@ -104,10 +104,10 @@ def of_row(runs: pd.DataFrame, row: experiment_table.Row) -> pd.Series:
   return same
 
 
-def table_of(row: str) -> int:
-  """The number of the paper's table that has the figures of a row."""
+def published(row: str) -> experiment_table.Row:
+  """The row of the paper that has the figures of a row."""
   found = experiment_table.ROWS[row]
-  return _PUBLISHED[found.stands_for or found.name].table
+  return _PUBLISHED[found.stands_for or found.name]
 
 
 def reductions(line: pd.Series) -> str:
@@ -152,13 +152,13 @@ def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     row: The row.
     part: The finished runs, which differ in the seed and the algorithm.
   """
-  published = _PUBLISHED[row.stands_for or row.name]
+  of_table = published(row.name)
   any_run = part.iloc[0]
   cohort, steps, batch, rounds = any_run['scale']
   full = experiment_table.SCALES['paper'].settings
   of_paper = {
-    'N': published.split.num_clients,
-    'P': published.clients_per_round.value,
+    'N': of_table.split.num_clients,
+    'P': of_table.clients_per_round.value,
     'Q': full['local_steps'].value,
     'batch': full['batch_size'].value,
   }
@@ -167,17 +167,17 @@ def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     'row': row.name,
     # None where the row is ours.
     'table': row.table,
-    'title': _title(published),
+    'title': _title(of_table),
     'model': any_run['model_name'],
     'data': any_run['data'],
     'split': any_run['split'],
     'is_iid': any_run['is_iid'],
-    'paper_data': titles.DATA_NAMES[published.split.task],
-    'paper_fed_avg': published.fed_avg,
-    'paper_clipping_drop': published.clipping_drop,
-    'paper_dp_drop': published.dp_drop,
-    'paper_epsilon': published.epsilon,
-    'paper_delta': published.delta.value,
+    'paper_data': titles.DATA_NAMES[of_table.split.task],
+    'paper_fed_avg': of_table.fed_avg,
+    'paper_clipping_drop': of_table.clipping_drop,
+    'paper_dp_drop': of_table.dp_drop,
+    'paper_epsilon': of_table.epsilon,
+    'paper_delta': of_table.delta.value,
     'paper_scale': of_paper,
     **ours,
     'T': rounds,

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import baselines, run_files, titles
+from tasks import named_runs
 from tasks.experiment_table import ALGORITHMS
 
 SEED_KEYS = ('seed', 'model_seed')
@@ -220,19 +221,28 @@ def _run_row(
   ]
   is_iid = _is_iid(flags)
   is_audited = flags.get('audit_canaries') is not None
+  named = _named_run(flags | {'algorithm': algorithm})
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
+  if flags.get('aggregator'):
+    name = f'{name} by {titles.own_name(flags["aggregator"])}'
   return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,
     # Canaries are among its clients: it is no run of the algorithm alone.
     'algorithm_name': f'{name}, audited' if is_audited else name,
     'is_audited': is_audited,
+    # What it is in the table of experiments; None where it is none of it.
+    'named': named,
+    # The names of what changes it there, with commas.
+    'variants': ','.join(v.name for v in named.variants) if named else '',
     'model': config['model']['name'],
     'model_name': titles.MODEL_NAMES.get(
-      config['model']['name'], config['model']['name']
+      config['model']['name'], titles.own_name(config['model']['name'])
     ),
     'num_parameters': _number(config['model'].get('num_parameters')),
-    'data': titles.DATA_NAMES.get(flags['task'], flags['task']),
+    'data': titles.DATA_NAMES.get(
+      flags['task'], titles.own_name(flags['task'])
+    ),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
     # A natural partition has N from the task alone.
@@ -282,6 +292,15 @@ def _run_row(
       ('privacy_sampling', 'privacy_accountant', 'privacy_description')
     ),
   }
+
+
+def _named_run(flags: Mapping[str, Any]) -> named_runs.NamedRun | None:
+  """The run of the table of experiments with the settings of a run.
+
+  Of two rows that share it, the first.
+  """
+  found = named_runs.find_runs(dict.fromkeys(SETTING_KEYS) | flags)
+  return found[0] if found else None
 
 
 def _last(values: pd.Series) -> float:

@@ -57,11 +57,14 @@ class Difference(NamedTuple):
     mean: The difference.
     margin: Half of its 95 % interval; NaN below `MIN_SEEDS` seeds of either.
     num_seeds: The smaller number of seeds.
+    p_value: The chance of one as far from 0, on either side, if there were no
+      difference; NaN below `MIN_SEEDS` seeds of either.
   """
 
   mean: float
   margin: float
   num_seeds: int
+  p_value: float
 
   def __str__(self) -> str:
     return with_margin(self.mean, self.margin)
@@ -99,16 +102,17 @@ def difference(one: Estimate, other: Estimate) -> Difference:
   value = one.mean - other.mean
   num_seeds = min(one.num_seeds, other.num_seeds)
   if num_seeds < MIN_SEEDS:
-    return Difference(value, math.nan, num_seeds)
+    return Difference(value, math.nan, num_seeds, math.nan)
   squares = [stats.sem(e.values) ** 2 for e in (one, other)]
   shares = [
     square**2 / (e.num_seeds - 1)
     for square, e in zip(squares, (one, other), strict=True)
   ]
   if sum(shares) == 0:
-    return Difference(value, 0.0, num_seeds)
-  margin = _quantile(sum(squares) ** 2 / sum(shares)) * math.sqrt(sum(squares))
-  return Difference(value, float(margin), num_seeds)
+    return Difference(value, 0.0, num_seeds, float(value == 0))
+  degrees, error = sum(squares) ** 2 / sum(shares), math.sqrt(sum(squares))
+  p_value = 2 * stats.t.sf(abs(value) / error, degrees)
+  return Difference(value, _quantile(degrees) * error, num_seeds, p_value)
 
 
 def sign(figure: Estimate | Difference) -> int | None:

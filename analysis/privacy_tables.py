@@ -7,15 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import evidence, margins
+from analysis import evidence
 from tff_clipping import privacy
-
-# By `privacy_sampling`: how cohorts are drawn, and what is charged.
-_WAYS = {
-  'poisson': 'Poisson cohorts, charged as such',
-  'paper': 'fixed P of N, charged as Poisson (the paper)',
-  'fixed_size': 'fixed P of N, charged as such',
-}
 
 
 def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -55,34 +48,6 @@ def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
       }
     )
   return pd.DataFrame(lines)
-
-
-def calibration_table(runs: pd.DataFrame) -> pd.DataFrame:
-  """DP-FedAvg with its noise calibrated for each way to draw cohorts.
-
-  Args:
-    runs: The finished runs of settings that differ in the seed alone.
-
-  Returns:
-    Columns for a table; a row for each way that was run, none where it was one.
-  """
-  ways = runs[runs['privacy_sampling'].notna()].groupby('privacy_sampling')
-  lines = [
-    {
-      'cohorts': way,
-      'z': f'{part["privacy_noise_multiplier"].iloc[0]:.3f}',
-      'ε that is charged': f'{part["privacy_epsilon"].iloc[0]:.2f}',
-      'ε that holds': f'{part["privacy_actual_epsilon"].iloc[0]:.2f}',
-      'drop from CE-FedAvg': str(
-        margins.estimate(part['dp_drop']) or margins.MISSING
-      ),
-      'seeds': len(part),
-    }
-    for sampling, way in _WAYS.items()
-    for found, part in ways
-    if found == sampling
-  ]
-  return pd.DataFrame(lines if len(lines) > 1 else [])
 
 
 def _epsilon(run: Mapping[str, Any], sampling: str, accountant: str) -> float:

@@ -135,7 +135,8 @@ def _paper_tables(lines: pd.DataFrame) -> list[dict[str, Any]]:
   if lines.empty:
     return []
   values = []
-  for number, own in lines.groupby(lines['row'].map(evidence.table_of)):
+  numbers = lines['row'].map(lambda row: evidence.published(row).table)
+  for number, own in lines.groupby(numbers):
     reduced = [evidence.reductions(line) for _, line in own.iterrows()]
     rows = tables.published_table(own).assign(**{'reduced (paper)': reduced})
     values.append({'number': number, 'rows': rows})

@@ -5,6 +5,7 @@ Command: `python -m analysis.reproduction`, from the root of the checkout. With
 `python -m tasks.reproduce` makes the runs. The text is in analysis/templates.
 """
 
+import dataclasses
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from absl import app, flags
 
 from analysis import (
   audit_tables,
+  baselines,
+  bound,
+  bound_tables,
   evidence,
   frame,
   margins,
@@ -23,6 +27,7 @@ from analysis import (
   pictures,
   privacy_tables,
   tables,
+  variants,
   verdicts,
 )
 from tasks import experiment_table
@@ -35,6 +40,17 @@ PAGES = ('reproduction.md', 'reproduction_details.md')
 _FOLDER = 'reproduction'
 # Of a row at the paper's scale.
 _FIGURES = ('fed_avg', 'clipping_drop', 'dp_drop')
+# The paper's findings, as the page has them.
+_FINDINGS = {
+  'split': 'clipping costs more on non-IID data',
+  'data': 'clipping costs more on CIFAR-10',
+  'structure': 'structured models lose less by clipping',
+  'size': 'models with more parameters and/or layers lose more by noise',
+  'spread': 'concentrated norms go with small drops',
+}
+_MODEL_CLIPPING = ('half_model_norm', 'same_threshold')
+# What no table of the paper has, but its figures.
+_FIGURE_ROWS = ('mlp_mnist_iid', 'mlp_cifar10_noniid')
 # Of the scatter of updates; the tables have the spread over all seeds.
 _SEED = 0
 
@@ -54,28 +70,30 @@ def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
     ValueError: There is a run that cannot be read, or none of a row of the
       paper.
   """
-  frames = frame.read_results(results_dir)
+  all_frames = frame.read_results(results_dir)
+  frames = _with_variants(all_frames)
   lines = evidence.paper_lines(frames)
   if lines.empty or lines['table'].isna().all():
     raise ValueError(
       '`results_dir` must hold a finished run of a row of the paper, found '
       f'none in {results_dir}.'
     )
-  lines = lines[lines['table'].notna()]
+  paired = variants.paired_runs(all_frames.runs)
+  lines = variants.with_matched_steps(lines[lines['table'].notna()], paired)
   folder = docs / _FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   for old in folder.glob('*.png'):
     old.unlink()
   values = [
-    _page_values(frames, lines),
-    _details_values(frames, lines, results_dir),
+    _page_values(all_frames.runs, lines, paired),
+    _details_values(all_frames, lines, results_dir),
   ]
   for shown, drawn in zip(values, _figures(frames, lines, folder), strict=True):
     shown['figures'] = pages.pictures(drawn, f'{_FOLDER}/')
   for page, shown in zip(PAGES, values, strict=True):
     text = pages.fill_template(page, shown)
     (docs / page).write_text(text, encoding='utf-8')
-  return len(frames.runs)
+  return len(all_frames.runs)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -90,13 +108,24 @@ def main(argv: Sequence[str]) -> None:
   print(f'{", ".join(str(docs / page) for page in PAGES)}: {count} runs')
 
 
-def _page_values(frames: frame.Frames, lines: pd.DataFrame) -> dict[str, Any]:
-  runs = frames.runs
+def _with_variants(frames: frame.Frames, *names: str) -> frame.Frames:
+  """The runs that no variant changes, or one of some names.
+
+  Each is compared with those among them.
+  """
+  runs = frames.runs[frames.runs['variants'].isin(['', *names])]
+  return dataclasses.replace(frames, runs=baselines.with_baselines(runs))
+
+
+def _page_values(
+  runs: pd.DataFrame, lines: pd.DataFrame, paired: pd.DataFrame
+) -> dict[str, Any]:
   best = evidence.headlines(lines)
   full = best[best['is_paper_scale']]
   # Of two rows that share their runs, the one with DP-FedAvg.
   listed = full[~full['runs'].duplicated(keep='last')]
   compared = verdicts.comparisons(lines)
+  spread = verdicts.spread_verdicts(lines)
   by_finding = compared.groupby('finding')['verdict']
   return {
     'num_runs': len(runs),
@@ -123,9 +152,18 @@ def _page_values(frames: frame.Frames, lines: pd.DataFrame) -> dict[str, Any]:
       )
       for finding in verdicts.FINDINGS
     },
-    'spread': verdicts.in_words(_column(verdicts.spread_verdicts(lines))),
+    **verdicts.takes(compared),
+    'spread': verdicts.in_words(spread['verdict']) if len(spread) else '',
     'num_compared': len(compared),
+    'num_tested': verdicts.num_tested(compared),
     'num_decided': compared['verdict'].isin(verdicts.DECIDED).sum(),
+    'num_corrected': verdicts.num_after_correction(compared),
+    'matched': variants.matched_table(lines),
+    **variants.matched_counts(lines),
+    'explanations': variants.explanation_table(paired),
+    'nearest': variants.nearest_explanations(paired),
+    'mechanisms': variants.mechanism_table(paired),
+    'best_without_draw': variants.best_without_draw(paired),
     **{
       f'table_{number}': tables.headline_table(number, lines)
       for number in (2, 3, 4)
@@ -142,11 +180,11 @@ def _details_values(
   frames: frame.Frames, lines: pd.DataFrame, results_dir: pathlib.Path
 ) -> dict[str, Any]:
   # Audits have a table of their own.
-  runs = frames.runs[~frames.runs['is_audited']]
-  finished = runs[runs['is_complete']]
+  runs = _with_variants(frames).runs
+  runs = runs[~runs['is_audited']]
   compared = verdicts.comparisons(lines)
-  other_samplings = finished['privacy_sampling'].isin(['paper', 'fixed_size'])
-  variants = finished.loc[other_samplings, 'series']
+  spread = verdicts.spread_verdicts(lines)
+  measured = frames.runs[frames.runs['has_constants']]
   best = evidence.headlines(lines)
   few_seeds = best.loc[best['num_seeds'] < margins.MIN_SEEDS, 'row']
   return {
@@ -158,14 +196,17 @@ def _details_values(
       finding: verdicts.comparison_table(compared, finding)
       for finding in verdicts.FINDINGS
     },
-    'spread': verdicts.spread_verdicts(lines),
+    'spread': spread,
+    'rows': verdicts.row_table(lines, compared),
+    'findings': verdicts.finding_table(compared, spread, _FINDINGS),
     'norms': verdicts.norm_table(lines),
-    'costs': privacy_tables.cost_table(finished),
-    'calibrations': privacy_tables.calibration_table(
-      finished[finished['series'].isin(variants)]
-    ),
+    'costs': privacy_tables.cost_table(runs[runs['is_complete']]),
+    'bound': bound_tables.term_table(frames, measured),
+    'broken': pages.bullets(bound.broken_conditions(measured)),
     'audits': audit_tables.attack_table(frames),
-    'model_clipping': other_tables.model_clipping_table(runs),
+    'model_clipping': other_tables.model_clipping_table(
+      _with_variants(frames, *_MODEL_CLIPPING).runs
+    ),
     'beyond': other_tables.beyond_table(runs),
     'search': other_tables.search_table(results_dir / 'search', runs),
     'few_seeds': ', '.join(f'`{row}`' for row in few_seeds),
@@ -205,22 +246,39 @@ def _figures(
   best = evidence.once(evidence.headlines(lines))
   runs = frames.runs
   runs = runs[(runs['clips'] != 'models') & runs['is_complete']]
+  # Of a folder with no names, runs with other ways to draw cohorts.
   runs = runs[runs['privacy_sampling'].fillna('poisson') == 'poisson']
   shown = runs[runs.index.isin([name for own in best['runs'] for name in own])]
   accuracies = pictures.draw_accuracies(frames, shown, folder)
-  # Figs. 1 and 2 are of Table 2's clients, of 500 examples.
-  places = best.drop_duplicates(['model', 'data', 'split'])
-  names = [name for own in places['runs'] for name in own]
-  shown = runs[runs.index.isin(names) & ~runs['is_private']]
-  shown = shown[shown['seed'] == _SEED]
   updates = pictures.draw_updates(
-    frames, shown[shown.index.isin(frames.updates['run'])], folder
+    frames, _with_updates(frames, runs, lines), folder
   )
   return accuracies + updates[:2], updates[2:]
 
 
-def _column(table: pd.DataFrame) -> list[str]:
-  return list(table['verdict']) if len(table) else []
+def _with_updates(
+  frames: frame.Frames, runs: pd.DataFrame, lines: pd.DataFrame
+) -> pd.DataFrame:
+  """The runs in the scatter: of each model, data and split, one scale.
+
+  It is the one with the most rounds and, among those, clients.
+  """
+  runs = runs[runs.index.isin(frames.updates['run']) & ~runs['is_private']]
+  runs = runs[runs['seed'] == _SEED]
+  rows = dict.fromkeys(lines['row'])
+  shown = []
+  for row in (*rows, *_FIGURE_ROWS):
+    own = runs[evidence.of_row(runs, experiment_table.ROWS[row])]
+    if len(own):
+      largest = own.sort_values(['num_rounds', 'clients_per_round']).iloc[-1]
+      shown.append(own[own['series'] == largest['series']])
+  if not shown:
+    return runs[:0]
+  # Figs. 1 and 2 are of Table 2's clients, of 500 examples, which come first.
+  found = pd.concat(shown)
+  found = found[~found.index.duplicated()]
+  first = found.groupby(['model', 'data', 'split'])['series'].transform('first')
+  return found[found['series'] == first]
 
 
 if __name__ == '__main__':

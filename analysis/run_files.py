@@ -242,7 +242,8 @@ def read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
 
 def read_constants(
   path: pathlib.Path, notes: list[str]
-) -> dict[str, float] | None:
+) -> dict[str, Any] | None:
+  """`CONSTANT_KEYS` and, by t, `squared_gradient_norms`, which may be empty."""
   if not path.is_file():
     return None
   try:
@@ -259,4 +260,9 @@ def read_constants(
     if not 0 <= value < math.inf or (key == 'smoothness' and value == 0):
       notes.append(f'constants.json: `{key}` is {value}: left out')
       return None
-  return {key: float(contents[key]) for key in CONSTANT_KEYS}
+  squared = contents.get('squared_gradient_norms', [])
+  return {key: float(contents[key]) for key in CONSTANT_KEYS} | {
+    'squared_gradient_norms': dict(
+      zip(contents.get('rounds', []), squared, strict=False)
+    )
+  }

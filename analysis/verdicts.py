@@ -5,6 +5,7 @@ their difference, with three seeds of each; else it is left open.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
@@ -15,10 +16,20 @@ HOLDS, FAILS, OPEN = 'holds', 'does not hold', 'not decided'
 DECIDED = (HOLDS, FAILS)
 # No test, and why.
 CHANCE, CONTRARY = 'near chance', 'contrary in the paper'
-FEW_SEEDS = 'too few seeds'
+FEW_SEEDS, FEW_ROWS = 'too few seeds', 'too few rows'
+
+# The figures of a row.
+_FIGURES = {
+  'fed_avg': 'FedAvg',
+  'clipping_drop': 'clipping drop',
+  'dp_drop': 'DP drop',
+}
 
 # Models with skip connections and norms, which the paper calls structured.
 _STRUCTURED = ('MobileNetV2', 'ResNet-18')
+
+# Layers with weights, but for those of norms and of shortcuts.
+_LAYERS = {'MLP': 2, 'AlexNet': 7, 'ResNet-18': 18, 'MobileNetV2': 53}
 
 _Line = Mapping[str, object]
 
@@ -54,13 +65,16 @@ FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
       and (two['table'], two['model']) != (4, 'AlexNet')
     ),
   ),
-  # Larger models lose more by the noise (Sec. 4, Tables 3 and 4).
+  # Models with more parameters and/or layers lose more by the noise (Sec. 4,
+  # Tables 3 and 4). Of a pair with more of one and less of the other it says
+  # nothing.
   'size': (
     'dp_drop',
     lambda one, two: (
       _same(one, two, 'table')
       and one['table'] in (3, 4)
       and one['num_parameters'] < two['num_parameters']
+      and _LAYERS[one['model']] < _LAYERS[two['model']]
     ),
   ),
 }
@@ -120,36 +134,142 @@ def comparison_table(compared: pd.DataFrame, finding: str) -> pd.DataFrame:
   )
 
 
+def num_tested(compared: pd.DataFrame) -> int:
+  """How many comparisons could be decided: with seeds, and not near chance."""
+  return int(compared['verdict'].isin([*DECIDED, OPEN]).sum())
+
+
+def num_after_correction(compared: pd.DataFrame) -> int:
+  """How many are decided if 5 % is the chance of one error in all of them.
+
+  By Bonferroni: each at 0.05 over the number of those that could be decided.
+  """
+  p_values = pd.Series([found.p_value for found in compared['difference']])
+  decided = compared['verdict'].isin(DECIDED).to_numpy()
+  return int((p_values[decided] <= 0.05 / max(num_tested(compared), 1)).sum())
+
+
+def takes(compared: pd.DataFrame) -> dict[str, str]:
+  """What is decided of each finding, for the sentence on what to take from it.
+
+  Returns:
+    By `<finding>_holds` and `<finding>_fails`, the differences in points of the
+    comparisons that are decided so, larger drop less smaller one by the
+    finding; empty where there is none.
+  """
+  return {
+    f'{name}_{key}': ' and '.join(
+      compared.loc[
+        (compared['finding'] == name) & (compared['verdict'] == verdict),
+        'difference',
+      ].map(str)
+    )
+    for name in FINDINGS
+    for key, verdict in (('holds', HOLDS), ('fails', FAILS))
+  }
+
+
+def finding_table(
+  compared: pd.DataFrame, spread: pd.DataFrame, titles: Mapping[str, str]
+) -> pd.DataFrame:
+  """For each finding, how many comparisons there are and decide it.
+
+  Args:
+    compared: From `comparisons`.
+    spread: From `spread_verdicts`.
+    titles: Findings in words, by name; 'spread' is that on the norms.
+  """
+  lines = []
+  for name, title in titles.items():
+    verdicts = (
+      spread.get('verdict', pd.Series(dtype=object))
+      if name == 'spread'
+      else compared.loc[compared['finding'] == name, 'verdict']
+    )
+    lines.append(
+      {
+        'finding': title,
+        'comparisons': len(verdicts),
+        'could be decided': verdicts.isin([*DECIDED, OPEN]).sum(),
+        **{verdict: (verdicts == verdict).sum() for verdict in DECIDED},
+      }
+    )
+  return pd.DataFrame(lines)
+
+
+def row_table(lines: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
+  """What each row of the paper came to, at the scale with the best evidence.
+
+  Args:
+    lines: From `evidence.paper_lines`.
+    compared: From `comparisons`.
+
+  Returns:
+    Columns for a table; a row for each row of the paper that was run.
+  """
+  found = []
+  for line in evidence.headlines(lines).to_dict('records'):
+    own = compared[
+      (compared['smaller'] == line['row']) | (compared['larger'] == line['row'])
+    ]
+    found.append(
+      {
+        'row': line['row'],
+        'scale': line['scale_name'],
+        'seeds': line['num_seeds'],
+        **{
+          title: f'{tables.cell(line[key])} ({line[f"paper_{key}"]:.2f})'
+          if not pd.isna(line[f'paper_{key}'])
+          else margins.MISSING
+          for key, title in _FIGURES.items()
+        },
+        'beside the paper': _row_verdict(line),
+        'comparisons it decides': '{} of {}'.format(
+          own['verdict'].isin(DECIDED).sum(), len(own)
+        ),
+      }
+    )
+  return pd.DataFrame(found)
+
+
 def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   """Whether concentrated norms go with small drops (Sec. 2.2), by scale.
 
-  Seeds are averaged first: those of one row are no rows of their own. Runs of
-  a row at another T can begin with the same rounds, so that scales are not put
-  together.
+  The drops are those with matched steps: with shorter ones, a part of a drop is
+  speed, which is no matter of how concentrated the norms are. Seeds are
+  averaged first: those of one row are no rows of their own. Runs of a row at
+  another T can begin with the same rounds, so that scales are not put together.
+
+  Args:
+    lines: From `variants.with_matched_steps`.
 
   Returns:
     Columns for a table; a row for each scale with at least `margins.MIN_PAIRS`
     rows.
   """
   found = []
-  lines = evidence.once(lines[lines['clipping_drop'].notna()])
+  lines = evidence.once(lines[lines['matched_drop'].notna()])
   lines = lines[lines['spread'].notna()]
   for _, part in lines.groupby('scale_name', sort=False):
-    drops = part['clipping_drop'].map(lambda drop: drop.mean)
+    drops = part['matched_drop'].map(lambda drop: drop.mean)
     try:
       correlation = margins.rank_correlation(part['spread'], drops)
     except ValueError:
       # Too few rows, or all spreads, or all drops, are the same.
       continue
-    decided = correlation.p_value <= 0.05
+    # Of all orders of the rows, one on either side is the most extreme.
+    least = 2 / math.factorial(correlation.num_pairs)
     verdict = HOLDS if correlation.value > 0 else FAILS
+    if correlation.p_value > 0.05:
+      verdict = FEW_ROWS if least > 0.05 else OPEN
     found.append(
       {
         'scale': part['scale_name'].iloc[0],
         'rows': correlation.num_pairs,
         'Spearman ρ': f'{correlation.value:.2f}',
         'p': f'{correlation.p_value:.2g}',
-        'verdict': verdict if decided else OPEN,
+        'least p of so many rows': f'{least:.2g}',
+        'verdict': verdict,
       }
     )
   return pd.DataFrame(found)
@@ -194,7 +314,7 @@ def in_words(verdicts: Iterable[str]) -> str:
   counts = pd.Series(list(verdicts), dtype=object).value_counts()
   if counts.empty:
     return 'no comparison'
-  known = (HOLDS, FAILS, OPEN, FEW_SEEDS, CHANCE, CONTRARY)
+  known = (HOLDS, FAILS, OPEN, FEW_SEEDS, FEW_ROWS, CHANCE, CONTRARY)
   parts = [f'{name} in {counts[name]}' for name in known if name in counts]
   return f'{", ".join(parts)} of {counts.sum()}'
 
@@ -214,6 +334,25 @@ def _verdict(
     return CONTRARY
   sign = margins.sign(difference)
   return {None: FEW_SEEDS, 0: OPEN, 1: HOLDS, -1: FAILS}[sign]
+
+
+def _row_verdict(line: _Line) -> str:
+  """Whether the paper's figures are in our intervals, or why we do not say."""
+  if not line['is_paper_scale']:
+    return 'another scale'
+  if line['num_seeds'] < margins.MIN_SEEDS:
+    return FEW_SEEDS
+  words = []
+  for key, title in _FIGURES.items():
+    if isinstance(line[key], margins.Estimate):
+      sign = margins.sign(
+        margins.Estimate(
+          tuple(v - line[f'paper_{key}'] for v in line[key].values)
+        )
+      )
+      if sign is not None:
+        words.append(f'{title} {("as there", "higher", "lower")[sign]}')
+  return '; '.join(words)
 
 
 def _same(one: _Line, other: _Line, *keys: str) -> bool:

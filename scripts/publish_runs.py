@@ -13,6 +13,7 @@ FILES = (
   'config.json',
   'metrics.csv',
   'privacy.json',
+  'constants.json',
   'result.json',
   'sweep.csv',
   'sweep.md',

@@ -16,6 +16,10 @@ them:
   global_stddev   sigma_g, the largest ||grad f_i - grad f||
   initial_gap     f(x^0) - f*, with 0 for f*, below which no cross-entropy is
 
+and squared_gradient_norms, ||grad f||^2 at each of these models, whose mean
+over rounds is what the theorem bounds; without the variance that comes from
+measuring some clients of all.
+
 The theorem wants bounds for all models and clients, so the first four are lower
 estimates, and the last is an upper one. As in the theorem's proof f is the MEAN
 of the clients' losses f_i, each with the same weight, and not their sum as in
@@ -44,6 +48,9 @@ flags.adopt_module_key_flags(data_flags)
 # TensorFlow's start-up messages are not about the user's run.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
+_ROUNDS = flags.DEFINE_list(
+  'rounds', [], 'Measure at the checkpoints of these rounds; else at all.'
+)
 _MAX_CLIENTS = flags.DEFINE_integer(
   'max_clients', 200, 'Measure so many clients, drawn at random; at least 1.'
 )
@@ -70,6 +77,31 @@ class Constants:
   initial_gap: float
   root_mean_square_local_stddev: float
   root_mean_square_global_stddev: float
+
+
+def squared_gradient_norm(
+  mean_gradient: Sequence[np.ndarray],
+  global_deviation: np.ndarray,
+  num_clients: int,
+) -> float:
+  """Returns ||grad f||^2, estimated from some clients without bias.
+
+  The mean of n gradients that are drawn from N without replacement is longer
+  than grad f on average, by the variance of that mean.
+
+  Args:
+    mean_gradient: The mean of the gradients of the n clients.
+    global_deviation: How far each of their gradients is from that, [n].
+    num_clients: N, at least n.
+
+  Returns:
+    The estimate, and 0 where it would be less.
+  """
+  squared = sum(float(np.sum(np.square(g, dtype=float))) for g in mean_gradient)
+  deviations = np.asarray(global_deviation, float)
+  count = len(deviations)
+  variance = np.sum(deviations**2) / max(count - 1, 1) / count
+  return max(squared - (1 - count / num_clients) * float(variance), 0.0)
 
 
 def combine(measured: Sequence[Mapping[str, np.ndarray]]) -> Constants:
@@ -101,6 +133,7 @@ def combine(measured: Sequence[Mapping[str, np.ndarray]]) -> Constants:
 def estimate(
   folder: run_folder.RunFolder,
   *,
+  rounds: Sequence[int] = (),
   max_clients: int = 200,
   data_dir: str | None = None,
   cache_dir: str | None = None,
@@ -109,6 +142,8 @@ def estimate(
 
   Args:
     folder: The folder of a run with a checkpoint.
+    rounds: Those of the checkpoints to measure at, beside x^0; all if there are
+      none.
     max_clients: How many clients to measure at most.
     data_dir: The folder of the data's official files, `None` to download them.
     cache_dir: The folder of downloads and client stores, `None` for the user's
@@ -122,7 +157,8 @@ def estimate(
   """
   # TensorFlow takes seconds to import: a wrong folder is found before that.
   config = _read_config(folder)
-  from tasks import keras_models, runner
+  from tasks import mechanisms, run_parts
+  from tasks.own_parts import OURS
   from tff_clipping import learning, runtime
   from tff_clipping.programs import client_store
 
@@ -135,20 +171,23 @@ def estimate(
   if max_clients < 1:
     raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')
   cache_dir = cache_dir or str(client_store.default_cache_dir())
-  task = runner.create_task(config, data_dir=data_dir, cache_dir=cache_dir)
-  plan = runner.create_plan(config, task.num_clients)
+  own = OURS.with_named(config)
+  task = run_parts.create_task(
+    config, data_dir=data_dir, cache_dir=cache_dir, own=own
+  )
+  plan = mechanisms.create_plan(config, task.num_clients)
   with folder.open(config, resume=True):
     store = task.write_client_store(cache_dir)
-    clients = store.preprocess(keras_models.scale_images)
-    model_fn = runner.create_model_fn(config, task, clients.element_spec)
+    clients = run_parts.preprocess(store, own)
+    model_fn = run_parts.create_client_model_fn(config, task, clients, own)
     runtime.set_default_context()
-    process = runner.create_process(config, plan, model_fn, clients)
-    models = _load_models(folder, process)
+    process = run_parts.create_process(config, plan, model_fn, clients, own=own)
+    models = _load_models(folder, process, rounds)
     client_ids = _draw_clients(store, max_clients)
     computations = learning.build_gradient_estimates(
-      model_fn, **runner.local_work(config, clients)
+      model_fn, **run_parts.local_work(config, clients)
     )
-    measured = []
+    measured, squared_norms = [], []
     previous = None
     for round_num, model in models.items():
       mean_gradient = computations.mean_gradient(model, client_ids)
@@ -161,9 +200,17 @@ def estimate(
           client_ids,
         )
       )
+      squared_norms.append(
+        squared_gradient_norm(
+          mean_gradient,
+          measured[-1]['global_deviation'],
+          np.count_nonzero(store.num_examples),
+        )
+      )
       previous = model
     contents = dataclasses.asdict(combine(measured)) | dict(
       rounds=list(models),
+      squared_gradient_norms=squared_norms,
       num_clients=len(client_ids),
       objective='f is the mean of the f_i of all clients, f* is taken to be 0',
       estimated='Lower estimates, from exact gradients of the clients, but for '
@@ -183,6 +230,7 @@ def main(argv: Sequence[str]) -> int:
     folder = run_folder.RunFolder(argv[1])
     contents = estimate(
       folder,
+      rounds=[_round(text) for text in _ROUNDS.value],
       max_clients=_MAX_CLIENTS.value,
       data_dir=data_flags.DATA_DIR.value,
       cache_dir=data_flags.CACHE_DIR.value,
@@ -231,7 +279,18 @@ def _read_config(folder: run_folder.RunFolder) -> experiment.ExperimentConfig:
     ) from e
 
 
-def _load_models(folder: run_folder.RunFolder, process) -> dict[int, Any]:
+def _round(text: str) -> int:
+  try:
+    return int(text)
+  except ValueError:
+    raise ValueError(
+      f'`rounds` must be integers with commas, found {text!r}.'
+    ) from None
+
+
+def _load_models(
+  folder: run_folder.RunFolder, process, wanted: Sequence[int]
+) -> dict[int, Any]:
   """Returns x^0 and the models of the checkpoints, by their rounds."""
   from tff_clipping.programs.checkpoints import Checkpoints
 
@@ -242,6 +301,13 @@ def _load_models(folder: run_folder.RunFolder, process) -> dict[int, Any]:
     raise ValueError(
       f'`run_dir` must be a run with a checkpoint, found none in {folder.path}.'
     )
+  absent = sorted(set(wanted) - {0, *rounds})
+  if absent:
+    raise ValueError(
+      f'`rounds` must be among those of the checkpoints, {rounds}, found '
+      f'{absent[0]}.'
+    )
+  rounds = [number for number in rounds if not wanted or number in wanted]
   models = {0: process.get_model_weights(initial)}
   for round_num in rounds:
     if round_num:

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import registry
+from tasks import named_functions, registry
+from tasks.datasets import own_data
 from tasks.experiment_table import ALGORITHMS
 from tasks.partitions import partition_config
 from tasks.settings import at_least, check_settings, one_of, positive, setting
@@ -13,7 +14,13 @@ from tff_clipping.privacy import arguments
 # The names of `keras_models.MODELS`, which takes seconds to import.
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
 PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
+# Noise that is correlated between rounds, and the ways to draw cohorts that
+# hold a client to what it is charged for.
+CORRELATED_MECHANISMS = ('tree', 'banded', 'blt')
+MECHANISMS = ('gaussian', *CORRELATED_MECHANISMS)
+CORRELATED_SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
+COMPUTE_DTYPES = ('float32', 'bfloat16')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 # Fewer canaries show nothing, and their coins might all fall the same way.
@@ -21,6 +28,18 @@ MIN_AUDIT_CANARIES = 10
 # The smallest of `MODELS` has 159,010 parameters: room for the directions of
 # twice as many.
 MAX_AUDIT_CANARIES = 2**16
+
+
+def _check_model_name(name: str, value: Any) -> None:
+  if not (isinstance(value, str) and named_functions.is_function_name(value)):
+    one_of(*MODELS)(name, value)
+
+
+def _check_aggregator_name(name: str, value: Any) -> None:
+  if not (isinstance(value, str) and named_functions.is_function_name(value)):
+    raise ValueError(
+      f'`{name}` must be module:function or FILE.py:function, found {value!r}.'
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,13 +54,20 @@ class ExperimentConfig:
   """
 
   task: str = setting(
-    'The data set; see docs/data.md.', check=one_of(*registry.TASKS)
+    f'The data set: {", ".join(registry.TASKS)}; or your own: FILE.npz, '
+    'FILE.csv, module:function or FILE.py:function; see docs/data.md.',
+    check=registry.check_task_name,
   )
-  partition: str = setting(
+  partition: str | None = setting(
     'The split over clients: iid, class_balanced, label_skew (the paper), '
-    'dirichlet, shards or natural.'
+    'dirichlet, shards or natural, which is the default for data of your own.',
+    None,
   )
-  model: str = setting(f'{", ".join(MODELS)}.', check=one_of(*MODELS))
+  model: str = setting(
+    f'{", ".join(MODELS)}; or your own: module:function or FILE.py:function, '
+    'which returns a Keras model.',
+    check=_check_model_name,
+  )
   algorithm: str = setting(
     'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (and adds noise) '
     'or model_clipping_fed_avg (clips models).',
@@ -55,6 +81,12 @@ class ExperimentConfig:
   local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
   batch_size: int = setting('Examples in a local step.', check=at_least(1))
   client_learning_rate: float = setting('eta_l.', check=positive)
+  compute_dtype: str = setting(
+    'In what the layers of clients compute: float32 or bfloat16; weights, '
+    'updates, clip and noise are float32.',
+    'float32',
+    check=one_of(*COMPUTE_DTYPES),
+  )
   num_clients: int | None = setting(
     'N; else as many as a natural partition has.', None, check=at_least(1)
   )
@@ -82,13 +114,23 @@ class ExperimentConfig:
     None,
     check=positive,
   )
+  aggregator: str | None = setting(
+    "Your own in place of the algorithm's: module:function or "
+    'FILE.py:function, which returns an unweighted aggregation factory of TFF, '
+    'and of dp_fed_avg takes the plan; see docs/your_own.md.',
+    None,
+    check=_check_aggregator_name,
+  )
   sampling: str = setting(
     'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
-    "poisson, fixed_size or paper (the paper's accounting).",
+    "poisson, fixed_size or paper (the paper's accounting), and with noise "
+    'that is correlated between rounds min_separation, grouped_poisson (banded '
+    'alone) or shuffled_epochs; see docs/correlated_noise.md.',
     'fixed_size',
   )
   min_separation: int = setting(
-    'Rounds between two participations, for --sampling=round_robin.',
+    'b, the rounds from one participation of a client to its next, at least, '
+    'for --sampling=round_robin, min_separation and grouped_poisson.',
     1,
     check=at_least(1),
   )
@@ -101,7 +143,17 @@ class ExperimentConfig:
     None,
     check=positive,
   )
-  accountant: str = setting('rdp or pld.', 'rdp', check=one_of(*ACCOUNTANTS))
+  mechanism: str = setting(
+    "The noise of dp_fed_avg: gaussian (each round's own), or correlated "
+    'between rounds: tree, banded or blt.',
+    'gaussian',
+    check=one_of(*MECHANISMS),
+  )
+  accountant: str = setting(
+    'rdp or pld, for --mechanism=gaussian.',
+    'rdp',
+    check=one_of(*ACCOUNTANTS),
+  )
   seed: int = setting(
     'For the split and local shuffling.', 0, check=at_least(0)
   )
@@ -166,6 +218,10 @@ class ExperimentConfig:
         f'`clients_per_round` must be at most the {self.num_clients} clients '
         f'that there are, found {self.clients_per_round}.'
       )
+    if self.partition is None:
+      if not own_data.is_own(self.task):
+        raise ValueError(f'`partition` must be given for {self.task}.')
+      object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.
     self._check_clipping()
     self._check_privacy()
@@ -176,6 +232,11 @@ class ExperimentConfig:
   def is_private(self) -> bool:
     """Whether the run has a privacy guarantee."""
     return ALGORITHMS[self.algorithm].is_private
+
+  @property
+  def has_correlated_noise(self) -> bool:
+    """Whether the noise of a round depends on that of the rounds before."""
+    return self.mechanism in CORRELATED_MECHANISMS
 
   @property
   def measures_updates(self) -> bool:
@@ -203,7 +264,8 @@ class ExperimentConfig:
       'the seed of the noise was given, and whoever knows it can subtract the '
       'noise': self.noise_seed is not None,
       'the seed of the cohorts was given, and sampling hides no client from '
-      'whoever knows it': self.sampling_seed is not None,
+      'whoever knows it': self._draws_are_secret
+      and self.sampling_seed is not None,
       "the run's files hold exact figures of the clients": (
         self.simulation_diagnostics
       ),
@@ -232,6 +294,12 @@ class ExperimentConfig:
   def differences(self, saved: Mapping[str, Any]) -> list[str]:
     """Returns what tells these settings from saved ones, a phrase each."""
     mine = self.to_json()
+    # A setting that is younger than the file.
+    saved = {
+      field.name: field.default
+      for field in dataclasses.fields(self)
+      if field.default is not dataclasses.MISSING
+    } | dict(saved)
     for name in self.seeds_to_draw:
       # Any seed was drawn by the run itself.
       mine[name] = saved.get(name)
@@ -241,6 +309,11 @@ class ExperimentConfig:
       if saved.get(name) != mine.get(name)
     ]
 
+  @property
+  def _draws_are_secret(self) -> bool:
+    """Whether the plan of a private run rests on who is drawn being secret."""
+    return self.sampling not in ('min_separation', 'shuffled_epochs')
+
   def _check_clipping(self) -> None:
     if ALGORITHMS[self.algorithm].clips == 'nothing':
       if self.clipping_norm is not None:
@@ -248,15 +321,29 @@ class ExperimentConfig:
           f'`clipping_norm` must not be given for {self.algorithm}, which does '
           f'not clip, found {self.clipping_norm}; ce_fed_avg does.'
         )
-    elif self.clipping_norm is None:
+    elif self.clipping_norm is None and self.aggregator is None:
       raise ValueError(
         f'`clipping_norm` must be given for {self.algorithm}, or taken from a '
         'run of fed_avg by `clipping_norm_from`.'
       )
+    self._check_aggregator()
+
+  def _check_aggregator(self) -> None:
+    if self.aggregator is None:
+      return
+    if ALGORITHMS[self.algorithm].clips == 'models':
+      raise ValueError(
+        f'`aggregator` must not be given for {self.algorithm}, which takes '
+        f'the mean of clipped models, found {self.aggregator}.'
+      )
+    if self.has_correlated_noise:
+      raise ValueError(
+        '`aggregator` must be given for `mechanism` gaussian only, which is '
+        f'what its plan charges, found {self.mechanism}.'
+      )
 
   def _check_privacy(self) -> None:
-    samplings = PRIVATE_SAMPLINGS if self.is_private else SAMPLINGS
-    one_of(*samplings)('sampling', self.sampling)
+    self._check_sampling()
     if not self.is_private:
       for name in ('target_epsilon', 'target_delta', 'noise_multiplier'):
         if getattr(self, name) is not None:
@@ -278,6 +365,41 @@ class ExperimentConfig:
       arguments.check_target_epsilon(self.target_epsilon)
     else:
       arguments.check_noise_multiplier(self.noise_multiplier)
+
+  def _check_sampling(self) -> None:
+    if not self.is_private:
+      one_of(*SAMPLINGS)('sampling', self.sampling)
+      if self.has_correlated_noise:
+        raise ValueError(
+          f'`mechanism` must not be given for {self.algorithm}, which adds no '
+          f'noise, found {self.mechanism}; dp_fed_avg does.'
+        )
+      return
+    if not self.has_correlated_noise:
+      if self.sampling in CORRELATED_SAMPLINGS:
+        raise ValueError(
+          f'`sampling` {self.sampling} must be given with `mechanism` '
+          f'{", ".join(CORRELATED_MECHANISMS)}: it does not hide who takes '
+          f'part; found {self.mechanism}.'
+        )
+      one_of(*PRIVATE_SAMPLINGS)('sampling', self.sampling)
+      return
+    if self.sampling not in CORRELATED_SAMPLINGS:
+      raise ValueError(
+        f'`sampling` must be one of {", ".join(CORRELATED_SAMPLINGS)} for '
+        f'`mechanism` {self.mechanism}, found {self.sampling!r}.'
+      )
+    if self.sampling == 'grouped_poisson' and self.mechanism != 'banded':
+      raise ValueError(
+        '`mechanism` must be banded for `sampling` grouped_poisson: for other '
+        'noise, no exact accounting is known; found '
+        f'{self.mechanism}.'
+      )
+    if self.sampling != 'shuffled_epochs' and self.min_separation == 1:
+      raise ValueError(
+        f'`min_separation` must be at least 2 for `sampling` {self.sampling}, '
+        'and at most N / P, found 1.'
+      )
 
   def _check_estimates(self) -> None:
     if self.estimate_repeats == 0:
@@ -311,6 +433,17 @@ class ExperimentConfig:
         '`audit_canaries` must be given for dp_fed_avg only: an audit holds a '
         f'claim of privacy, which {self.algorithm} does not make; found '
         f'{self.audit_canaries}.'
+      )
+    if self.clipping_norm is None:
+      raise ValueError(
+        '`clipping_norm` must be given with `audit_canaries`: it is the unit '
+        f'of what a canary moves; found {self.audit_canaries} without.'
+      )
+    if self.has_correlated_noise:
+      raise ValueError(
+        '`audit_canaries` must be given for `mechanism` gaussian only: the '
+        'audit takes the noises of rounds to be independent; found '
+        f'{self.mechanism}.'
       )
     if self.audit_canaries > MAX_AUDIT_CANARIES:
       raise ValueError(

@@ -22,7 +22,7 @@ class Value(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-  """A way to train; `runner.create_aggregator` has what makes it.
+  """A way to train; `mechanisms.create_aggregator` has what makes it.
 
   Attributes:
     title: How it is called in words.
@@ -254,6 +254,16 @@ _OURS = (
     epsilon=1.5,
     clients_per_round=Value(22, '1/24 of N, as in the paper'),
   ),
+  # What the paper's figures show of the perceptron, and no table has.
+  Row(
+    'mlp_mnist_iid',
+    None,
+    'mlp',
+    dataclasses.replace(
+      _EMNIST_IID, task='mnist', source='Sec. 2.2; MNIST in place of EMNIST'
+    ),
+  ),
+  Row('mlp_cifar10_noniid', None, 'mlp', _CIFAR10_50),
   # What Table 4 lacks.
   Row(
     'mobilenet_v2_cifar10_iid', None, 'mobilenet_v2', _CIFAR10_IID, epsilon=1.5
@@ -350,9 +360,61 @@ SCALES: Mapping[str, Scale] = {
   )
 }
 
+_RATES_TRIED = (0.01, 0.03)
+_ALL = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+
 VARIANTS: Mapping[str, Variant] = {
   variant.name: variant
   for variant in (
+    *(
+      Variant(
+        f'client_rate_{rate}',
+        _ALL,
+        {
+          'client_learning_rate': Value(
+            rate, 'below that of the search; the paper does not state it'
+          )
+        },
+      )
+      for rate in _RATES_TRIED
+    ),
+    Variant(
+      'bfloat16',
+      _ALL,
+      {
+        'compute_dtype': Value(
+          'bfloat16', 'not in the paper; faster, with 8 significant bits'
+        )
+      },
+    ),
+    Variant(
+      'matched_steps',
+      ('ce_fed_avg',),
+      {
+        'server_learning_rate': Value(
+          2.0,
+          'undoes the shorter steps: clipping at half the mean norm about '
+          'halves an update',
+        )
+      },
+    ),
+    Variant(
+      'expected_norms',
+      ('ce_fed_avg',),
+      {
+        'estimate_repeats': Value(
+          4, 'not in the paper; it gives the terms of Theorem 1 their α̃'
+        ),
+        'rounds_per_checkpoint': Value(
+          2, 'models for the constants of Theorem 1'
+        ),
+      },
+    ),
+    Variant(
+      'epsilon_5',
+      ('dp_fed_avg',),
+      {'target_epsilon': Value(5.0, 'that of ResNet-18 in Table 3')},
+    ),
     Variant(
       'fixed_size',
       ('dp_fed_avg',),
@@ -371,6 +433,20 @@ VARIANTS: Mapping[str, Variant] = {
         )
       },
     ),
+    *(
+      Variant(
+        mechanism,
+        ('dp_fed_avg',),
+        {
+          'mechanism': Value(
+            mechanism, 'not in the paper; noise correlated between rounds'
+          ),
+          'sampling': Value('min_separation', 'groups take turns, no secret'),
+          'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
+        },
+      )
+      for mechanism in ('banded', 'blt')
+    ),
     Variant(
       'audited',
       ('dp_fed_avg',),
@@ -379,6 +455,23 @@ VARIANTS: Mapping[str, Variant] = {
           1000, 'not in the paper; about 1,000 more are held out'
         )
       },
+    ),
+    *(
+      Variant(
+        f'half_averaged_norm_{data}',
+        ('ce_fed_avg', 'dp_fed_avg'),
+        {
+          'clipping_norm': Value(
+            norm,
+            "half of the mean norm of FedAvg's averaged updates, not of the "
+            f"clients': of the MLP's row on {title}, seed 0",
+          )
+        },
+      )
+      for data, title, norm in (
+        ('mnist', 'MNIST', 0.088),
+        ('cifar10', 'CIFAR-10', 0.162),
+      )
     ),
     Variant(
       'half_model_norm',

@@ -124,10 +124,18 @@ class NamedRun:
       return None
     if 'clipping_norm' in self.values:
       return None
+    return self.beside('fed_avg')
+
+  def beside(self, algorithm: str) -> 'NamedRun':
+    """The run of another algorithm that it is compared with.
+
+    It has the same row, scale, seed and variants, but for the variants that the
+    algorithm does not have.
+    """
     return dataclasses.replace(
       self,
-      algorithm='fed_avg',
-      variants=tuple(v for v in self.variants if 'fed_avg' in v.algorithms),
+      algorithm=algorithm,
+      variants=tuple(v for v in self.variants if algorithm in v.algorithms),
     )
 
 
@@ -191,9 +199,11 @@ def find_runs(config: Mapping[str, Any]) -> list[NamedRun]:
       watched does not count, and of its seeds only `seed`.
 
   Returns:
-    The runs, all with one name; none if no row, scale and variants have these
-    settings.
+    The runs, all with one name; none if no row, scale, algorithm and variants
+    have these settings.
   """
+  if config['algorithm'] not in table.ALGORITHMS:
+    return []
   found = []
   for row in rows_of(config):
     for scale in table.SCALES.values():

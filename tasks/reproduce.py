@@ -60,20 +60,66 @@ class Part:
 
 _MLP_ON_MNIST = ('table3_mlp_mnist_noniid',)
 _MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
+_AT_PAPERS_SIZE = tuple(zip(_MLPS, ('paper', 'paper_40_rounds'), strict=True))
+_ALEXNETS = ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*')
 
 REPRODUCTION = (
-  # The rows of the perceptron at the paper's scale, with other samplings and
-  # with model clipping.
+  # The rows of the perceptron at the paper's scale, with the paper's sampling
+  # and with model clipping.
   Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2)),
   Part(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2)),
   *(
     Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), (algorithm,), (variant,))
     for algorithm, variant in (
-      ('dp_fed_avg', 'fixed_size'),
       ('dp_fed_avg', 'paper_sampling'),
       ('model_clipping_fed_avg', 'half_model_norm'),
       ('model_clipping_fed_avg', 'same_threshold'),
     )
+  ),
+  # DP-FedAvg by sampler, noise and epsilon.
+  *(
+    Part((row,), (scale,), (0, 1, 2), ('dp_fed_avg',), (*budget, *mechanism))
+    for row, scale in _AT_PAPERS_SIZE
+    for budget in ((), ('epsilon_5',))
+    for mechanism in ((), ('fixed_size',), ('banded',), ('blt',))
+  ),
+  # CE-FedAvg with steps as long as FedAvg's.
+  *(
+    Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
+    for rows, scale in (
+      (_MLPS[:1], 'paper'),
+      (_MLPS[1:], 'paper_40_rounds'),
+      (_ALEXNETS, 'reduced_100_rounds'),
+      (_MLPS, 'reduced_100_rounds'),
+    )
+  ),
+  # What may explain the perceptron's drops beside the paper's.
+  *(
+    Part((row,), ('paper',), (0,), variants=variants)
+    for row, variants in (
+      (_MLPS[1], ()),
+      (_MLPS[1], ('client_rate_0.01',)),
+      (_MLPS[1], ('client_rate_0.03',)),
+      (_MLPS[0], ('client_rate_0.03',)),
+    )
+  ),
+  *(
+    Part((row,), (scale,), (0,), ('ce_fed_avg', 'dp_fed_avg'), (variant,))
+    for (row, scale), variant in zip(
+      _AT_PAPERS_SIZE,
+      ('half_averaged_norm_mnist', 'half_averaged_norm_cifar10'),
+      strict=True,
+    )
+  ),
+  # The terms of Theorem 1, and the splits that the paper's figures show.
+  *(
+    Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))
+    for row, scale in _AT_PAPERS_SIZE
+  ),
+  Part(
+    ('mlp_mnist_iid', 'mlp_cifar10_noniid'),
+    ('paper',),
+    algorithms=('fed_avg',),
   ),
   # Audits of the perceptron, under both ways to draw cohorts.
   *(
@@ -88,9 +134,7 @@ REPRODUCTION = (
   Part(('mlp_mnist_writers',), ('paper',), (0, 1, 2)),
   Part(('mlp_embedded_digits',), ('demo',), (0, 1, 2)),
   # The other rows, reduced, and the perceptron to compare them with.
-  Part(
-    ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*'), ('reduced',), (0, 1)
-  ),
+  Part(_ALEXNETS, ('reduced',), (0, 1)),
   Part(
     (
       'table2_resnet18_mnist_*',
@@ -108,15 +152,11 @@ REPRODUCTION = (
   Part(('table3_alexnet_mnist_noniid',), ('reduced_paper_cohort',), (0, 1)),
   Part(('table4_alexnet_cifar10_iid',), ('reduced_paper_cohort',)),
   # For longer.
-  Part(
-    ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*'),
-    ('reduced_100_rounds',),
-    (0, 1, 2),
-  ),
+  Part(_ALEXNETS, ('reduced_100_rounds',), (0, 1, 2)),
   *(
     Part((row,), ('reduced_100_rounds',), seeds, ('fed_avg', 'ce_fed_avg'))
     for row, seeds in (
-      ('table3_mlp_mnist_noniid', (0, 1, 2)),
+      *((row, (0, 1, 2)) for row in _MLPS),
       ('table3_alexnet_mnist_noniid', (0,)),
       ('table3_mobilenet_v2_mnist_noniid', (0,)),
     )

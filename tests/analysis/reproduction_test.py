@@ -1,5 +1,6 @@
 """Tests of docs/reproduction.md, its details, and what makes them."""
 
+import json
 import pathlib
 import re
 
@@ -122,20 +123,71 @@ def test_privacy_table_has_the_figures_of_the_accountant(tmp_path, pages):
   assert '| 1.530 | 1.50 | 5.88 | 5.101 by RDP, 3.019 by PLD |' in row
 
 
-def test_calibrations_stand_side_by_side(tmp_path, pages):
-  _write_row(tmp_path / 'runs')
-  plan = _PRIVACY | {'sampling': 'fixed_size', 'noise_multiplier': 5.102}
-  _write_run(
-    tmp_path / 'runs', 'fixed', 0.85, algorithm='dp_fed_avg', privacy=plan
-  )
+def test_variants_change_no_figure_of_a_row(tmp_path, pages):
+  row = ('table3_mlp_mnist_noniid', 'paper')
+  for algorithm, accuracy, variants in (
+    ('fed_avg', 0.94, ()),
+    ('ce_fed_avg', 0.92, ()),
+    ('dp_fed_avg', 0.91, ()),
+    ('ce_fed_avg', 0.935, ('matched_steps',)),
+    ('ce_fed_avg', 0.90, ('expected_norms',)),
+    ('dp_fed_avg', 0.85, ('fixed_size',)),
+    ('dp_fed_avg', 0.915, ('epsilon_5',)),
+    ('fed_avg', 0.80, ('client_rate_0.03',)),
+    ('ce_fed_avg', 0.79, ('client_rate_0.03',)),
+  ):
+    run_folders.write_named_run(
+      tmp_path / 'runs',
+      *row,
+      algorithm,
+      accuracy,
+      variants=variants,
+      privacy={
+        'noise_multiplier': 1.5301,
+        'sampling': 'fixed_size' if variants == ('fixed_size',) else 'poisson',
+      },
+    )
   page, details = pages(tmp_path / 'runs')
-  section = _section(details, 'What ε the runs have')
-  assert '| Poisson cohorts, charged as such | 1.530 |' in section
-  assert '| fixed P of N, charged as such | 5.102 | 1.50 | 1.50 | 7.00 |' in (
+  figures = '| 94.00 | 94.00 | 1.84 | 2.00 | 0.29 | 1.00 | 1.5 | 1.5 |'
+  assert f'| MLP | MNIST | non-IID {figures} 80 |' in page
+  assert f'| {row[0]} | paper | 1.84 | 2.00 | 0.50 | 1.50 | 1 |' in page
+  # One line, of the runs that no variant changes.
+  section = _section(details, 'Clipping, at every scale')
+  assert len(re.findall(f'^[|] {row[0]} ', section, re.MULTILINE)) == 1
+
+
+def test_bound_stands_beside_what_it_bounds(tmp_path, pages):
+  _write_row(tmp_path / 'runs')
+  folder = run_folders.write_named_run(
+    tmp_path / 'runs',
+    'table3_mlp_mnist_noniid',
+    'paper',
+    'ce_fed_avg',
+    0.9,
+    variants=['expected_norms'],
+    updates={0: [('a', 1.0, 60.0, 1.0)], 50: [('a', 4.0, 60.0, 0.25)]},
+    clipping_norm=1.0,
+  )
+  constants = dict(
+    smoothness=1.0,
+    gradient_bound=3.0,
+    local_stddev=0.0,
+    global_stddev=0.0,
+    initial_gap=2.4,
+    rounds=[0, 50],
+    squared_gradient_norms=[8.0, 16.0],
+  )
+  (folder / 'constants.json').write_text(json.dumps(constants))
+  _, details = pages(tmp_path / 'runs')
+  section = _section(details, 'Theorem 1, measured')
+  # From 8 at t = 0 in a line to 16 / 4 at t = 50, and 4 to t = 99:
+  # (8 + 4) / 2 * 51 / 100 + 4 * 49 / 100 = 5.02.
+  assert '| measured: ᾱ ‖∇f‖² | (nats / length)² | 5 |' in section
+  # 4 · 2.4 / (0.3 · 32 · 100).
+  assert '| bound: f(x⁰) − f* over T rounds | (nats / length)² | 0.01 |' in (
     section
   )
-  # It is no second DP-FedAvg of the row.
-  assert '| 0.29 | 1.00 | 1.5 |' in page
+  assert 'η_l <= 1 / (4 Q L)' in section
 
 
 def test_model_clipping_stands_beside_difference_clipping(tmp_path, pages):

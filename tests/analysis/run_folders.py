@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import evidence, frame
+from tasks import named_runs
 
 # The contents of a privacy.json.
 PRIVACY = {
@@ -18,6 +19,7 @@ PRIVACY = {
   'accountant': 'rdp',
   'epsilon': 1.5,
   'actual_epsilon': 1.5,
+  'relation': 'add_or_remove_one',
 }
 
 # The contents of an audit.json.
@@ -168,6 +170,42 @@ def write_row(
       privacy=PRIVACY if algorithm == 'dp_fed_avg' else None,
       **settings,
     )
+
+
+def write_named_run(
+  root: pathlib.Path,
+  row: str,
+  scale: str,
+  algorithm: str,
+  accuracy: float,
+  *,
+  seed: int = 0,
+  variants: Sequence[str] = (),
+  privacy: Mapping[str, Any] | None = None,
+  **changes: Any,
+) -> pathlib.Path:
+  """Writes a run of the table of experiments.
+
+  Args:
+    root: Where its folder goes, under its name.
+    row: Its row.
+    scale: Its scale.
+    algorithm: Its algorithm.
+    accuracy: Its final accuracy.
+    seed: Its seed.
+    variants: What is changed.
+    privacy: What privacy.json has beside the default; only of a private run.
+    **changes: Arguments of `write_run`.
+  """
+  run = named_runs.get_run(row, scale, algorithm, seed, variants)
+  accuracies = [0.1] + [accuracy] * run.settings['num_rounds']
+  is_private = algorithm == 'dp_fed_avg'
+  return write_run(
+    root / run.name,
+    accuracies=accuracies,
+    privacy=PRIVACY | dict(privacy or {}) if is_private else None,
+    **run.settings | changes,
+  )
 
 
 def read(root: pathlib.Path) -> frame.Frames:

@@ -1,8 +1,9 @@
 """Tests of the verdicts on the paper's findings."""
 
+import pandas as pd
 import pytest
 
-from analysis import verdicts
+from analysis import margins, verdicts
 from tests.analysis import run_folders
 
 _TABLE_3 = dict(task='mnist', examples_per_client=125)
@@ -93,6 +94,13 @@ def test_larger_models_are_compared_by_their_drop_from_ce_fed_avg(tmp_path):
   assert found['ours'] == pytest.approx((1.0, 20.0))
 
 
+def test_more_parameters_and_fewer_layers_are_no_pair(tmp_path):
+  _dp_row(tmp_path, 'alexnet', (0.9, 0.8, 0.79))
+  _dp_row(tmp_path, 'mobilenet_v2', (0.9, 0.8, 0.60))
+  _set_parameters(tmp_path, 'alexnet', 3_000_000)
+  assert _compared(tmp_path, 'size').empty
+
+
 def test_harder_data_are_compared_in_table_2_alone(tmp_path):
   for task, partition, size, drop in (
     ('mnist', 'iid', 500, 0.02),
@@ -134,9 +142,9 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
 
 @pytest.mark.parametrize(('plain', 'private'), [(0.9, 0.12), (0.29, 0.21)])
 def test_models_that_guess_decide_nothing(tmp_path, plain, private):
-  _dp_row(tmp_path, 'alexnet', (0.9, 0.85, 0.70))
+  _dp_row(tmp_path, 'mlp', (0.9, 0.85, 0.70))
   _dp_row(tmp_path, 'mobilenet_v2', (plain, plain - 0.05, private))
-  _set_parameters(tmp_path, 'alexnet', 3_000_000)
+  _set_parameters(tmp_path, 'mobilenet_v2', 2_000_000)
   assert _compared(tmp_path, 'size')['verdict'].to_list() == ['near chance']
 
 
@@ -179,6 +187,14 @@ def _spread_rows(root, drops, cohort=80, first=1, table=_TABLE_3):
         )
 
 
+def _spread_verdicts(root):
+  """As if the drops were those with matched steps."""
+  lines = run_folders.paper_lines(root)
+  return verdicts.spread_verdicts(
+    lines.assign(matched_drop=lines['clipping_drop'])
+  )
+
+
 @pytest.mark.parametrize(
   ('sign', 'verdict'), [(1, 'holds'), (-1, 'does not hold')]
 )
@@ -192,11 +208,11 @@ def test_correlation_over_the_rows_decides_concentration(
   drops = {m: 0.5 + sign * 0.02 * place for place, m in enumerate(models)}
   del drops['mobilenet_v2']
   _spread_rows(tmp_path, drops, first=3, table=_TABLE_4)
-  table = verdicts.spread_verdicts(run_folders.paper_lines(tmp_path))
+  table = _spread_verdicts(tmp_path)
   table = table.sort_values('rows', ascending=False)
   # Eight pairs of runs of a scale, which are four rows: 2 / 4! is too much.
   assert table['rows'].to_list() == [7, 4]
-  assert table['verdict'].to_list() == [verdict, 'not decided']
+  assert table['verdict'].to_list() == [verdict, 'too few rows']
   assert table['p'].iloc[1] == '0.083'
 
 
@@ -204,10 +220,55 @@ def test_each_scale_has_its_own_correlation(tmp_path):
   up = {'mlp': 0.01, 'alexnet': 0.02, 'resnet18': 0.03}
   _spread_rows(tmp_path, up)
   _spread_rows(tmp_path, dict(zip(up, (0.3, 0.2, 0.1), strict=True)), cohort=20)
-  table = verdicts.spread_verdicts(run_folders.paper_lines(tmp_path))
+  table = _spread_verdicts(tmp_path)
   assert sorted(table['Spearman ρ']) == ['-1.00', '1.00']
 
 
 def test_two_rows_decide_nothing_on_concentration(tmp_path):
   _spread_rows(tmp_path, {'mlp': 0.01, 'alexnet': 0.02})
-  assert verdicts.spread_verdicts(run_folders.paper_lines(tmp_path)).empty
+  assert _spread_verdicts(tmp_path).empty
+
+
+def test_shared_chance_of_error_leaves_the_clear_ones(tmp_path):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05)
+  compared = verdicts.comparisons(run_folders.paper_lines(tmp_path))
+  assert verdicts.num_tested(compared) == 1
+  found = compared.iloc[0]['difference']
+  assert found.p_value < 0.05
+  # Of a hundred, each has a hundredth of the 5 %.
+  unclear = compared.assign(
+    difference=[margins.Difference(1.0, 2.0, 3, 0.9)], verdict='not decided'
+  )
+  many = pd.concat([compared] + 99 * [unclear], ignore_index=True)
+  assert verdicts.num_tested(many) == 100
+  expected = int(found.p_value <= 0.0005)
+  assert verdicts.num_after_correction(many) == expected
+  assert verdicts.num_after_correction(compared) == 1
+
+
+def test_what_to_take_is_by_the_verdict(tmp_path):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05)
+  takes = verdicts.takes(
+    verdicts.comparisons(run_folders.paper_lines(tmp_path))
+  )
+  assert takes['split_holds'].startswith('4.00 ± ')
+  assert takes['split_fails'] == takes['data_holds'] == ''
+
+
+def test_rows_say_where_they_stand_beside_the_paper(tmp_path):
+  for seed, dp in enumerate((0.900, 0.905, 0.910)):
+    run_folders.write_row(
+      tmp_path,
+      {'fed_avg': 0.94, 'ce_fed_avg': 0.91, 'dp_fed_avg': dp},
+      seed=seed,
+      **_TABLE_3,
+    )
+  lines = run_folders.paper_lines(tmp_path)
+  (line,) = verdicts.row_table(lines, verdicts.comparisons(lines)).to_dict(
+    'records'
+  )
+  # 94.00 (94.00), 3.00 (1.84) and 0.50 ± 1.24 (0.29).
+  assert line['beside the paper'] == (
+    'FedAvg as there; clipping drop higher; DP drop as there'
+  )
+  assert line['comparisons it decides'] == '0 of 0'

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tasks import experiment, run_folder, runner
+from tasks import experiment, mechanisms, run_folder, run_parts, runner
 from tff_clipping import aggregators
 from tff_clipping.privacy import Relation
 from tff_clipping.programs.run_audit import RunAudit
@@ -105,7 +105,7 @@ def test_an_audited_run_says_what_it_shows_and_that_it_is_not_private(
 @pytest.mark.slow
 @pytest.mark.parametrize('broken', [_without_noise, _without_clip])
 def test_a_broken_pipeline_is_refuted(tmp_path, cache_dir, monkeypatch, broken):
-  monkeypatch.setattr(runner, 'create_aggregator', broken)
+  monkeypatch.setattr(mechanisms, 'create_aggregator', broken)
   message = _run(tmp_path / 'run', cache_dir).message
   assert 'The audit refutes the plan' in message
   found = _json(tmp_path / 'run' / 'audit' / 'audit.json')
@@ -161,15 +161,15 @@ def test_the_canaries_of_a_run_are_its_own(tmp_path):
 
 def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(tmp_path):
   config = _config(sampling='paper', audit_seed=0)
-  plan = runner.create_plan(config, 40)
-  task = runner.create_task(
+  plan = mechanisms.create_plan(config, 40)
+  task = run_parts.create_task(
     config, data_dir=None, cache_dir=str(tmp_path / 'cache')
   )
-  audit = runner.create_audit(
+  audit = run_parts.create_audit(
     config,
     plan,
     run_folder.RunFolder(tmp_path),
-    runner.create_model_fn(config, task),
+    run_parts.create_model_fn(config, task),
   )
   assert audit.canaries.relation is Relation.REPLACE_ONE
   assert audit.canaries.num_canaries == 200

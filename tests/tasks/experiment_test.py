@@ -102,3 +102,80 @@ def test_audits_that_cannot_be_are_refused(changes, message):
 def test_the_number_of_canaries_is_an_integer():
   with pytest.raises(TypeError, match='`audit_canaries` must be an integer'):
     experiment.ExperimentConfig(**_AUDITED | {'audit_canaries': 10.5})
+
+
+_CORRELATED = _AUDITED | dict(
+  audit_canaries=None,
+  mechanism='blt',
+  sampling='min_separation',
+  min_separation=5,
+)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    (
+      dict(mechanism='dct'),
+      "`mechanism` must be one of 'gaussian', .* 'blt', found 'dct'",
+    ),
+    (
+      dict(sampling='poisson'),
+      '`sampling` must be one of min_separation, .* for `mechanism` blt, found '
+      "'poisson'",
+    ),
+    (
+      dict(mechanism='gaussian'),
+      '`sampling` min_separation must be given with `mechanism` .* found '
+      'gaussian',
+    ),
+    (
+      dict(sampling='grouped_poisson'),
+      '`mechanism` must be banded for `sampling` grouped_poisson.* found blt',
+    ),
+    (dict(min_separation=1), '`min_separation` must be at least 2 .* found 1'),
+    (
+      dict(audit_canaries=100),
+      '`audit_canaries` must be given for `mechanism` gaussian only.* found '
+      'blt',
+    ),
+    (
+      dict(
+        algorithm='ce_fed_avg',
+        sampling='fixed_size',
+        target_epsilon=None,
+        target_delta=None,
+      ),
+      '`mechanism` must not be given for ce_fed_avg, .* found blt',
+    ),
+  ],
+)
+def test_correlated_noise_that_cannot_be_is_refused(changes, message):
+  with pytest.raises(ValueError, match=message):
+    experiment.ExperimentConfig(**{**_CORRELATED, **changes})
+
+
+@pytest.mark.parametrize(
+  ('changes', 'is_secret'),
+  [
+    (dict(), False),
+    (dict(sampling='shuffled_epochs'), False),
+    (dict(mechanism='banded', sampling='grouped_poisson'), True),
+  ],
+)
+def test_a_given_seed_of_cohorts_is_a_caveat_where_they_are_secret(
+  changes, is_secret
+):
+  config = experiment.ExperimentConfig(
+    **{**_CORRELATED, **changes, 'sampling_seed': 1}
+  )
+  assert bool(config.caveats) == is_secret
+
+
+def test_a_setting_that_a_saved_file_lacks_has_its_default_there():
+  config = experiment.ExperimentConfig(**_AUDITED)
+  saved = config.to_json()
+  del saved['mechanism']
+  assert config.differences(saved) == []
+  changed = experiment.ExperimentConfig(**_CORRELATED)
+  assert "mechanism was 'gaussian' and is 'blt'" in changed.differences(saved)

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 import tree
 
 from tests import processes
-from tff_clipping import aggregators, learning, runtime
+from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs import client_store
 
 # One Ray at a time: several are slow to start.
@@ -77,6 +77,14 @@ _AGGREGATORS = {
   'dp_fed_avg': lambda: aggregators.dp_mean_factory(**_DP),
   'dp_fed_avg_secure': lambda: aggregators.dp_mean_factory(
     **_DP, sum_factory=aggregators.secure_sum_factory(0.1)
+  ),
+  'dp_fed_avg_correlated': lambda: aggregators.correlated_dp_mean_factory(
+    **_DP,
+    strategy=privacy.blt_strategy(
+      num_rounds=3,
+      participation=privacy.Participation(min_separation=3),
+      num_buffers=2,
+    ),
   ),
 }
 
