@@ -161,7 +161,7 @@ def create_process(
       model_fn, clipping_norm=config.clipping_norm, **settings
     )
   if own.create_aggregator is None:
-    aggregator = mechanisms.create_aggregator(config, plan)
+    aggregator = mechanisms.create_aggregator(config, plan, model_fn)
   else:
     aggregator = mechanisms.create_own_aggregator(
       config, plan, own.create_aggregator, model_fn
@@ -220,7 +220,7 @@ def create_audit(
       seed=config.audit_seed,
       relation=audit.audited_relation(plan),
     ),
-    release_unit=config.clipping_norm / plan.clients_per_round,
+    release_unit=config.sensitivity / plan.clients_per_round,
   )
 
 
@@ -231,7 +231,7 @@ def add_canaries(config: ExperimentConfig, model_fn, canaries: audit.Canaries):
     model_fn,
     canaries,
     # Far longer than c: a clip that is missing shows itself.
-    gradient_norm=100 * config.clipping_norm / way,
+    gradient_norm=100 * config.sensitivity / way,
   )
 
 

@@ -139,6 +139,7 @@ def run(
         folder.updates,
         rounds=config.update_rounds,
         clipping_norm=config.clipping_norm,
+        clips_otherwise=config.clips_otherwise,
         expected_norms=run_parts.create_update_estimate(
           config, client_model_fn, clients
         ),

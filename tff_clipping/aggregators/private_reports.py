@@ -19,7 +19,9 @@ _NOISE_FIELDS = frozenset({NOISE_STATE, 'dp_event'})
 
 # The state of a clip, in the factories here and in TFF's; of an estimate of
 # quantiles, in TFF's; and the fields that only an estimate with noise has.
-_CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'zeroing_norm'})
+_CLIPS = frozenset(
+  {'clipping_norm', 'clipping_norms', 'smoothing', 'zeroing_norm'}
+)
 _QUANTILE = 'below_estimate_state'
 _STDDEV = 'stddev'
 _NOISED_ESTIMATE = frozenset({_STDDEV, NOISE_STATE})
@@ -33,6 +35,7 @@ _PUBLIC_MEASUREMENTS = frozenset(
     'clipping_norms',
     'noise_stddev',
     'secure_sum_bound',
+    'smoothing',
   }
 )
 
