@@ -29,7 +29,7 @@ _NOISED_ESTIMATE = frozenset({_STDDEV, NOISE_STATE})
 # Measurements that may leave a private pipeline: they are constants, or results
 # of noised data. No count of clients is among them: a secure summation hides
 # whose update was out of bounds, not that one was.
-_PUBLIC_MEASUREMENTS = frozenset(
+PUBLIC_MEASUREMENTS = frozenset(
   {
     'clipping_norm',
     'clipping_norms',
@@ -190,7 +190,7 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
 def _select(value, selected):
   """Collects the public entries of nested containers into `selected`."""
   for name, element in _elements(value):
-    if name in _PUBLIC_MEASUREMENTS:
+    if name in PUBLIC_MEASUREMENTS:
       selected.setdefault(name, element)
     else:
       _select(element, selected)
