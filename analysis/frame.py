@@ -227,6 +227,10 @@ def _run_row(
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
   if flags.get('aggregator'):
     name = f'{name} by {titles.own_name(flags["aggregator"])}'
+  # What older runs do not say is as by default.
+  for key, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
+    if flags.get(key, ours) != ours:
+      name = f'{name}, {flags[key]}'.replace('_', '-')
   return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,

@@ -29,6 +29,9 @@ MECHANISMS = ('gaussian', *CORRELATED_MECHANISMS)
 CORRELATED_SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 COMPUTE_DTYPES = ('float32', 'bfloat16')
+# How updates are bounded, and how what is left of them is added up.
+CLIPPINGS = ('fixed', 'adaptive', 'per_layer', 'smooth')
+AGGREGATIONS = ('plain', 'secure', 'distributed')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 # A partition is drawn client by client, in memory.
@@ -136,6 +139,26 @@ class ExperimentConfig:
     'model_clipping_fed_avg.',
     None,
     check=positive,
+  )
+  clipping: str = setting(
+    'fixed (to c), adaptive (from c to a quantile of the norms), per_layer '
+    '(each of K tensors to c / sqrt(K)) or smooth (x / (--smoothing + ||x||)).',
+    'fixed',
+    check=one_of(*CLIPPINGS),
+  )
+  target_quantile: float | None = setting(
+    'For --clipping=adaptive: the share of updates that are not to be clipped; '
+    'else 0.5.',
+    None,
+  )
+  smoothing: float | None = setting(
+    'alpha, for --clipping=smooth, which has no c.', None, check=positive
+  )
+  aggregation: str = setting(
+    'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '
+    'distributed (noise at the clients, in integers).',
+    'plain',
+    check=one_of(*AGGREGATIONS),
   )
   aggregator: str | None = setting(
     "Your own in place of the algorithm's: module:function or "
@@ -265,6 +288,16 @@ class ExperimentConfig:
     return self.mechanism in CORRELATED_MECHANISMS
 
   @property
+  def sensitivity(self) -> float | None:
+    """What one client adds to a sum in norm, at most; `None` if unknown."""
+    return 1.0 if self.clipping == 'smooth' else self.clipping_norm
+
+  @property
+  def clips_otherwise(self) -> bool:
+    """Whether an update is not just cut to a norm of `clipping_norm`."""
+    return self.clipping != 'fixed' or self.aggregator is not None
+
+  @property
   def measures_updates(self) -> bool:
     """Whether the clients' exact updates are measured."""
     return not self.is_private or self.simulation_diagnostics
@@ -347,12 +380,86 @@ class ExperimentConfig:
           f'`clipping_norm` must not be given for {self.algorithm}, which does '
           f'not clip, found {self.clipping_norm}; ce_fed_avg does.'
         )
+    elif self.clipping == 'smooth':
+      if self.clipping_norm is not None:
+        raise ValueError(
+          '`clipping_norm` must not be given for `clipping` smooth, whose '
+          f'updates have norms below 1, found {self.clipping_norm}.'
+        )
     elif self.clipping_norm is None and self.aggregator is None:
       raise ValueError(
         f'`clipping_norm` must be given for {self.algorithm}, or taken from a '
         'run of fed_avg by `clipping_norm_from`.'
       )
+    self._check_bounds()
+    self._check_aggregation()
     self._check_aggregator()
+
+  def _check_bounds(self) -> None:
+    """Raises unless `clipping` is one that the algorithm has."""
+    if self.clipping != 'fixed':
+      if ALGORITHMS[self.algorithm].clips != 'updates':
+        raise ValueError(
+          f'`clipping` must be fixed for {self.algorithm}, which does not clip '
+          f'updates, found {self.clipping}.'
+        )
+      if self.has_correlated_noise:
+        raise ValueError(
+          f'`clipping` must be fixed for `mechanism` {self.mechanism}, found '
+          f'{self.clipping}.'
+        )
+    if (self.clipping == 'smooth') != (self.smoothing is not None):
+      raise ValueError(
+        '`smoothing` must be given with `clipping` smooth, and only then, '
+        f'found {self.smoothing} for {self.clipping}.'
+      )
+    if self.target_quantile is not None:
+      if self.clipping != 'adaptive':
+        raise ValueError(
+          '`target_quantile` must be given with `clipping` adaptive only, '
+          f'found {self.target_quantile} for {self.clipping}.'
+        )
+      argument_checks.check_probability('target_quantile', self.target_quantile)
+
+  def _check_aggregation(self) -> None:
+    if self.aggregation == 'plain':
+      return
+    if ALGORITHMS[self.algorithm].clips != 'updates':
+      raise ValueError(
+        f'`aggregation` must be plain for {self.algorithm}: without a bound of '
+        f'the updates there is none of their sum; found {self.aggregation}.'
+      )
+    if self.clipping == 'adaptive' or (
+      self.aggregation == 'distributed' and self.clipping != 'fixed'
+    ):
+      raise ValueError(
+        f'`clipping` must not be {self.clipping} for `aggregation` '
+        f'{self.aggregation}, whose bounds are those of a constant c.'
+      )
+    if self.aggregation == 'secure':
+      return
+    if not self.is_private:
+      raise ValueError(
+        f'`aggregation` must be plain or secure for {self.algorithm}, which '
+        'adds no noise, found distributed.'
+      )
+    if self.has_correlated_noise:
+      raise ValueError(
+        f'`aggregation` must be plain or secure for `mechanism` '
+        f'{self.mechanism}, whose noise is drawn at the server, found '
+        'distributed.'
+      )
+    if self.sampling == 'poisson':
+      raise ValueError(
+        '`sampling` must be fixed_size for `aggregation` distributed, found '
+        'poisson: the shares of the noise would tell how many clients took '
+        'part.'
+      )
+    if self.noise_seed is not None:
+      raise ValueError(
+        '`noise_seed` must not be given for `aggregation` distributed, whose '
+        f'clients draw the noise, found {self.noise_seed}.'
+      )
 
   def _check_aggregator(self) -> None:
     if self.aggregator is None:
@@ -362,6 +469,12 @@ class ExperimentConfig:
         f'`aggregator` must not be given for {self.algorithm}, which takes '
         f'the mean of clipped models, found {self.aggregator}.'
       )
+    for name, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
+      if getattr(self, name) != ours:
+        raise ValueError(
+          f'`{name}` must not be given with `aggregator`, which takes its '
+          f'place, found {getattr(self, name)}.'
+        )
     if self.has_correlated_noise:
       raise ValueError(
         '`aggregator` must be given for `mechanism` gaussian only, which is '
@@ -477,7 +590,13 @@ class ExperimentConfig:
         f'claim of privacy, which {self.algorithm} does not make; found '
         f'{self.audit_canaries}.'
       )
-    if self.clipping_norm is None:
+    if self.clipping == 'adaptive' or self.aggregation == 'distributed':
+      raise ValueError(
+        '`audit_canaries` must be given for a constant clipping norm and noise '
+        f'at the server only, found `clipping` {self.clipping} and '
+        f'`aggregation` {self.aggregation}.'
+      )
+    if self.sensitivity is None:
       raise ValueError(
         '`clipping_norm` must be given with `audit_canaries`: it is the unit '
         f'of what a canary moves; found {self.audit_canaries} without.'

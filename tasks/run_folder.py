@@ -51,6 +51,10 @@ class RunFolder:
     return self.path / 'result.json'
 
   @property
+  def model(self) -> pathlib.Path:
+    return self.path / 'model.weights.h5'
+
+  @property
   def constants(self) -> pathlib.Path:
     return self.path / 'constants.json'
 
@@ -120,6 +124,22 @@ class RunFolder:
       for folder in made:
         with contextlib.suppress(OSError):
           folder.rmdir()
+
+  def read_config(self) -> ExperimentConfig:
+    """Returns the settings of the run in the folder.
+
+    Raises:
+      RunFolderError: If there is none.
+    """
+    try:
+      saved = json.loads(self.config.read_text())['experiment']
+      return ExperimentConfig(
+        **{**saved, 'update_rounds': tuple(saved['update_rounds'])}
+      )
+    except (OSError, ValueError, KeyError, TypeError) as e:
+      raise RunFolderError(
+        f'`run_dir` must be the folder of a run, found {self.path}: {e}'
+      ) from e
 
   def check_unchanged(self, description: Mapping[str, Any]) -> None:
     """Raises if the run in the folder had other data, or another model.

@@ -63,6 +63,11 @@ _NOT_OF_THRESHOLD = (
   'noise_multiplier',
   'accountant',
   'noise_seed',
+  'clipping',
+  'smoothing',
+  'target_quantile',
+  'aggregation',
+  'aggregator',
   'simulation_diagnostics',
   'audit_canaries',
   'audit_seed',
@@ -83,14 +88,14 @@ def config_from_flags(
     ValueError: If a flag is missing, out of range or does not fit another.
   """
   settings = {name: value.value for name, value in _values().items()}
+  task = settings['task']
+  has_own_split = task is not None and own_data.is_own(task)
   required = {
     field.name: settings[field.name]
     for field in _FIELDS
     if field.default is dataclasses.MISSING
+    or (field.name == 'partition' and not has_own_split)
   }
-  task = settings['task']
-  if task is None or not own_data.is_own(task):
-    required['partition'] = settings['partition']
   if _ROW.value is None:
     required['output_dir'] = _OUTPUT_DIR.value
   _check_given(required)

@@ -57,7 +57,8 @@ def _json(path):
   return json.loads(path.read_text())
 
 
-def _without_noise(config, plan):
+def _without_noise(config, plan, model_fn):
+  del model_fn
   parameters = plan.aggregator_parameters._asdict() | {'noise_multiplier': 1e-6}
   return aggregators.dp_mean_factory(
     clipping_norm=config.clipping_norm,
@@ -66,7 +67,8 @@ def _without_noise(config, plan):
   )
 
 
-def _without_clip(config, plan):
+def _without_clip(config, plan, model_fn):
+  del model_fn
   parameters = plan.aggregator_parameters._asdict()
   parameters['noise_multiplier'] *= 1e-4
   return aggregators.dp_mean_factory(
