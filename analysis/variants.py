@@ -141,9 +141,10 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
     with the paper's steps (`matched_words`).
   """
   lines = _matched_lines(lines)
-  lines = lines[
-    lines['matched_drop'].map(lambda drop: drop.num_seeds >= margins.MIN_SEEDS)
+  has_margin = [
+    drop.num_seeds >= margins.MIN_SEEDS for drop in lines['matched_drop']
   ]
+  lines = lines.loc[has_margin]
   signs = [margins.sign(drop) for drop in lines['matched_drop']]
   return {
     'matched_words': '; '.join(
