@@ -164,6 +164,7 @@ def _page_values(
     'nearest': variants.nearest_explanations(paired),
     'mechanisms': variants.mechanism_table(paired),
     'best_without_draw': variants.best_without_draw(paired),
+    'is_partial': bool(variants.missing_runs(runs)),
     **{
       f'table_{number}': tables.headline_table(number, lines)
       for number in (2, 3, 4)
@@ -209,6 +210,7 @@ def _details_values(
     ),
     'beyond': other_tables.beyond_table(runs),
     'search': other_tables.search_table(results_dir / 'search', runs),
+    'missing': pages.bullets(variants.missing_runs(frames.runs)),
     'few_seeds': ', '.join(f'`{row}`' for row in few_seeds),
   }
 

@@ -164,3 +164,13 @@ def test_runs_outside_of_the_table_are_left_out(tmp_path):
   assert _paired(tmp_path).empty
   assert variants.mechanism_table(_paired(tmp_path)).empty
   assert variants.explanation_table(_paired(tmp_path)).empty
+
+
+def test_what_was_not_run_is_listed(tmp_path):
+  _write(tmp_path, _MNIST, {'dp_fed_avg': 0.9}, 1, ('banded',))
+  missing = variants.missing_runs(frame.read_results(tmp_path).runs)
+  place = '`table3_mlp_mnist_noniid`, paper'
+  assert f'{place}, banded: DP-FedAvg, seeds 0, 2' in missing
+  assert any(
+    line.startswith(f'{place}: FedAvg, seeds 0, 1, 2') for line in missing
+  )
