@@ -163,7 +163,7 @@ def _page_values(
     'explanations': variants.explanation_table(paired),
     'nearest': variants.nearest_explanations(paired),
     'mechanisms': variants.mechanism_table(paired),
-    'best_without_draw': variants.best_without_draw(paired),
+    **variants.without_draw(paired),
     'is_partial': bool(variants.missing_runs(runs)),
     **{
       f'table_{number}': tables.headline_table(number, lines)

@@ -33,6 +33,13 @@ _MECHANISMS = {
   'banded': 'clients take turns, banded noise',
   'blt': 'clients take turns, BLT noise',
 }
+_SHORT = {
+  '': 'Poisson cohorts',
+  'paper_sampling': "the paper's way",
+  'fixed_size': 'fixed cohorts',
+  'banded': 'banded noise',
+  'blt': 'BLT noise',
+}
 # Those whose ε needs no secret draw of the cohorts.
 _WITHOUT_DRAW = ('banded', 'blt')
 
@@ -244,36 +251,41 @@ def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(lines)
 
 
-def best_without_draw(paired: pd.DataFrame) -> str:
-  """Which mechanism is best for whoever cannot draw secret cohorts.
+def without_draw(paired: pd.DataFrame) -> dict[str, str]:
+  """What is there for those who cannot draw secret, uniform cohorts.
 
-  In words, with how often its mean accuracy is the higher one, where both were
-  run with three seeds; empty where there is no such place.
+  Args:
+    paired: From `paired_runs`.
+
+  Returns:
+    In words, `turns`: for each data set and ε that was run with three seeds
+    without such a draw, the drop from CE-FedAvg by every mechanism; and
+    `better_noise`: how often which of the two kinds of noise has the smaller
+    mean drop, where both were run so. Empty where there is no such thing.
   """
-  found = pd.DataFrame(
-    [
-      {
-        'place': (f['row'], f['scale'], f['epsilon']),
-        'way': f['way'],
-        'accuracy': f['runs']['accuracy'].mean(),
-      }
-      for f in _mechanisms(paired)
-      if f['way'] in _WITHOUT_DRAW and len(f['runs']) >= margins.MIN_SEEDS
-    ],
-    columns=['place', 'way', 'accuracy'],
-  )
-  found = found[found['place'].duplicated(keep=False)]
-  if found.empty:
-    return ''
-  best = found.loc[found.groupby('place')['accuracy'].idxmax(), 'way']
-  counts = best.value_counts()
-  return (
-    ', '.join(
-      f'{_MECHANISMS[way].split(", ")[1]} in {count}'
-      for way, count in counts.items()
-    )
-    + f' of {len(best)}'
-  )
+  places: dict[tuple[str, str, float], dict[str, margins.Estimate]] = {}
+  for found in _mechanisms(paired):
+    drop = margins.estimate(found['runs']['dp_drop'])
+    if drop is not None and drop.num_seeds >= margins.MIN_SEEDS:
+      place = tuple(found[key] for key in ('row', 'scale', 'epsilon'))
+      places.setdefault(place, {})[found['way']] = drop
+  turns, better = [], []
+  for (row, _, epsilon), drops in places.items():
+    if drops.keys().isdisjoint(_WITHOUT_DRAW):
+      continue
+    figures = ', '.join(f'{_SHORT[way]} {drops[way]}' for way in drops)
+    data = titles.DATA_NAMES[experiment_table.ROWS[row].split.task]
+    turns.append(f'on {data} at ε = {epsilon:g}, {figures}')
+    if drops.keys() >= set(_WITHOUT_DRAW):
+      best = min(_WITHOUT_DRAW, key=lambda way: drops[way].mean)
+      better.append(_SHORT[best])
+  return {
+    'turns': '; '.join(turns),
+    'better_noise': ', '.join(
+      f'{noise} in {better.count(noise)} of {len(better)}'
+      for noise in dict.fromkeys(better)
+    ),
+  }
 
 
 def missing_runs(runs: pd.DataFrame) -> list[str]:

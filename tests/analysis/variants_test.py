@@ -156,7 +156,29 @@ def test_mechanisms_stand_side_by_side_by_budget(tmp_path):
     '0.50',
   ]
   # None that needs no secret draw.
-  assert variants.best_without_draw(_paired(tmp_path)) == ''
+  assert variants.without_draw(_paired(tmp_path)) == {
+    'turns': '',
+    'better_noise': '',
+  }
+
+
+def test_who_cannot_draw_cohorts_sees_what_it_costs(tmp_path):
+  for seed in range(3):
+    _write(tmp_path, _MNIST, {'fed_avg': 0.95, 'ce_fed_avg': 0.93}, seed)
+    for names, accuracy in (
+      ((), 0.92),
+      (('banded',), 0.90),
+      (('blt',), 0.91),
+      (('epsilon_5', 'banded'), 0.92),
+    ):
+      _write(tmp_path, _MNIST, {'dp_fed_avg': accuracy}, seed, names)
+  found = variants.without_draw(_paired(tmp_path))
+  assert found['turns'] == (
+    'on MNIST at ε = 1.5, Poisson cohorts 1.00 ± 0.00, banded noise 3.00 ± '
+    '0.00, BLT noise 2.00 ± 0.00; on MNIST at ε = 5, banded noise 1.00 ± 0.00'
+  )
+  # At ε = 5 the other one was not run.
+  assert found['better_noise'] == 'BLT noise in 1 of 1'
 
 
 def test_runs_outside_of_the_table_are_left_out(tmp_path):
