@@ -26,6 +26,7 @@ SMALLEST_RUN := embedded_digits-label_skew_8-mlp-demo
 endif
 TRAIN := $(PYTHON) -m tasks.train
 TESTS := tests
+REFERENCE := build/reference
 
 .PHONY: help
 help: ## Show this list
@@ -80,12 +81,17 @@ lint: $(STAMP) ## Check style and format
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 
+.PHONY: docs
+docs: $(STAMP) ## Write the API reference into build/reference
+	@$(PYTHON) -m scripts.write_reference $(REFERENCE)
+	@echo "Open $(REFERENCE)/index.html"
+
 .PHONY: lock
 lock: ## Resolve the dependencies anew into requirements.lock
 	@python=$$(bash scripts/find_python.sh); \
 	test -x $(UV_VENV)/bin/uv || { "$$python" -m venv $(UV_VENV); $(UV_VENV)/bin/pip install --quiet uv; }
 	@$(UV_VENV)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.10 \
-	  --extra tff --extra cluster --extra plot --extra dev \
+	  --extra tff --extra cluster --extra plot --extra docs --extra notebooks --extra dev \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' --output-file requirements.lock
 

@@ -223,6 +223,8 @@ def _run_row(
   is_audited = flags.get('audit_canaries') is not None
   named = _named_run(flags | {'algorithm': algorithm})
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
+  if flags.get('aggregator'):
+    name = f'{name} by {titles.own_name(flags["aggregator"])}'
   return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,
@@ -235,10 +237,12 @@ def _run_row(
     'variants': ','.join(v.name for v in named.variants) if named else '',
     'model': config['model']['name'],
     'model_name': titles.MODEL_NAMES.get(
-      config['model']['name'], config['model']['name']
+      config['model']['name'], titles.own_name(config['model']['name'])
     ),
     'num_parameters': _number(config['model'].get('num_parameters')),
-    'data': titles.DATA_NAMES.get(flags['task'], flags['task']),
+    'data': titles.DATA_NAMES.get(
+      flags['task'], titles.own_name(flags['task'])
+    ),
     'is_iid': is_iid,
     'split': 'IID' if is_iid else 'non-IID',
     # A natural partition has N from the task alone.

@@ -22,6 +22,16 @@ DATA_NAMES = {
 }
 
 
+def own_name(setting: str) -> str:
+  """What data, a model or an aggregator of a user's own is called.
+
+  Args:
+    setting: As in config.json: 'folder/digits.npz', 'folder/models.py:wide', or
+      a name of ours, which stays.
+  """
+  return setting.rsplit('/', 1)[-1]
+
+
 def setting_titles(runs: list[pd.Series]) -> list[str]:
   """A title for each of some settings, of one run each.
 

@@ -3,8 +3,9 @@
   python -m benchmarks.compare --output=bench.json
 
 Each figure comes from a program of its own on an otherwise idle machine: the
-bare limit, ours, ours with correlated noise and stock TFF one after the other,
-twice, and the median of all rounds. Then the peak of the memory of a round with
+bare limit, ours, ours with correlated noise, ours in bfloat16 and stock TFF one
+after the other, twice, and the median of all rounds; beside them, which share
+of the machine's peak that is. Then the peak of the memory of a round with
 80 updates of 11.1M parameters. Asserts nothing.
 """
 
@@ -68,15 +69,19 @@ def main(argv: list[str]) -> None:
 
 def _time(name: str) -> dict[str, Any]:
   commands = dict(bare=['-m', 'benchmarks.bare', name])
-  modes = ['ours', 'ours_correlated', *(['stock'] if _STOCK.value else [])]
+  modes = ['ours', 'ours_correlated', 'ours_bfloat16']
+  if _STOCK.value:
+    modes.append('stock')
   for mode in modes:
     commands[mode] = ['-m', 'benchmarks.federated', mode, name]
+  arithmetic = processes.run_python(['-m', 'benchmarks.arithmetic', name])
   seconds: dict[str, list[float]] = {mode: [] for mode in commands}
   for _ in range(_REPEATS.value):
     for mode, command in commands.items():
       seconds[mode].extend(processes.run_python(command)['seconds'])
   return dict(
     workload=str(WORKLOADS[name]),
+    arithmetic=arithmetic,
     median_seconds={
       mode: statistics.median(found) for mode, found in seconds.items()
     },

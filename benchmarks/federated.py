@@ -51,6 +51,7 @@ def run_ours(
   private: bool = True,
   secure: bool = False,
   correlated: bool = False,
+  compute_dtype: str = 'float32',
 ) -> dict[str, Any]:
   """Everything that a run does: sampler, ledger, metrics, files.
 
@@ -60,6 +61,7 @@ def run_ours(
     private: DP-FedAvg; FedAvg with an evaluation at the end if not.
     secure: Sum the updates by secure summation.
     correlated: With the noise of a BLT with 3 buffers.
+    compute_dtype: In what the layers of clients compute.
   """
   store = write_store(workload, folder)
   runtime.set_default_context()
@@ -76,6 +78,7 @@ def run_ours(
     workload,
     store,
     None if plan is None else _aggregator(plan, secure, correlated),
+    compute_dtype=compute_dtype,
   )
   ends, rows = [], []
 
@@ -124,11 +127,12 @@ def build_fed_avg(
   model_aggregator: tff.aggregators.UnweightedAggregationFactory | None = None,
   *,
   measure_updates: bool = False,
+  compute_dtype: str = 'float32',
 ) -> tff.learning.templates.LearningProcess:
   """Returns our learning process on the clients of a store."""
   clients = store.preprocess(keras_models.scale_images)
   return learning.build_fed_avg(
-    _model_fn(workload, clients),
+    learning.with_compute_dtype(_model_fn(workload, clients), compute_dtype),
     local_steps=workload.local_steps,
     batch_size=workload.batch_size,
     client_learning_rate=workload.client_learning_rate,
@@ -199,6 +203,7 @@ MODES: Mapping[str, Callable[[Workload, pathlib.Path], dict[str, Any]]] = {
   'ours': run_ours,
   'ours_secure': lambda *args: run_ours(*args, secure=True),
   'ours_correlated': lambda *args: run_ours(*args, correlated=True),
+  'ours_bfloat16': lambda *args: run_ours(*args, compute_dtype='bfloat16'),
   'ours_fed_avg': lambda *args: run_ours(*args, private=False),
   'stock': run_stock,
   'stock_secure': lambda *args: run_stock(*args, secure=True),

@@ -29,14 +29,23 @@ def time_lines(name: str, result: dict[str, Any]) -> list[str]:
 
   Args:
     name: The workload.
-    result: `workload` in words; `median_seconds` by mode, `bare` among them.
+    result: `workload` in words; `median_seconds` by mode, `bare` among them;
+      `arithmetic`, with the `operations` of a round and by type the `peak` of
+      the machine, operations a second.
   """
-  medians = result['median_seconds']
-  lines = [f'\n{name}, {result["workload"]}']
+  medians, arithmetic = result['median_seconds'], result['arithmetic']
+  operations, peaks = arithmetic['operations'], arithmetic['peak']
+  lines = [
+    f'\n{name}, {result["workload"]}',
+    f'  {operations / 1e9:.0f} billion operations a round; the peak is '
+    + ', '.join(f'{p / 1e9:.0f} a second in {t}' for t, p in peaks.items()),
+  ]
   for mode, median in medians.items():
+    peak = peaks['bfloat16' if mode == 'ours_bfloat16' else 'float32']
     line = (
       f'  {mode:<15} {median:7.3f} s a round, '
-      f'{median / medians["bare"]:5.2f} of bare'
+      f'{median / medians["bare"]:5.2f} of bare, '
+      f'{operations / median / peak:4.0%} of the peak'
     )
     if 'stock' in medians:
       line += f', {median / medians["stock"]:5.2f} of stock'

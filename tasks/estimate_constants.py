@@ -157,7 +157,8 @@ def estimate(
   """
   # TensorFlow takes seconds to import: a wrong folder is found before that.
   config = _read_config(folder)
-  from tasks import keras_models, mechanisms, run_parts
+  from tasks import mechanisms, run_parts
+  from tasks.own_parts import OURS
   from tff_clipping import learning, runtime
   from tff_clipping.programs import client_store
 
@@ -170,14 +171,17 @@ def estimate(
   if max_clients < 1:
     raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')
   cache_dir = cache_dir or str(client_store.default_cache_dir())
-  task = run_parts.create_task(config, data_dir=data_dir, cache_dir=cache_dir)
+  own = OURS.with_named(config)
+  task = run_parts.create_task(
+    config, data_dir=data_dir, cache_dir=cache_dir, own=own
+  )
   plan = mechanisms.create_plan(config, task.num_clients)
   with folder.open(config, resume=True):
     store = task.write_client_store(cache_dir)
-    clients = store.preprocess(keras_models.scale_images)
-    model_fn = run_parts.create_model_fn(config, task, clients.element_spec)
+    clients = run_parts.preprocess(store, own)
+    model_fn = run_parts.create_client_model_fn(config, task, clients, own)
     runtime.set_default_context()
-    process = run_parts.create_process(config, plan, model_fn, clients)
+    process = run_parts.create_process(config, plan, model_fn, clients, own=own)
     models = _load_models(folder, process, rounds)
     client_ids = _draw_clients(store, max_clients)
     computations = learning.build_gradient_estimates(

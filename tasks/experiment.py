@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import registry
+from tasks import named_functions, registry
+from tasks.datasets import own_data
 from tasks.experiment_table import ALGORITHMS
 from tasks.partitions import partition_config
 from tasks.settings import at_least, check_settings, one_of, positive, setting
@@ -19,6 +20,7 @@ CORRELATED_MECHANISMS = ('tree', 'banded', 'blt')
 MECHANISMS = ('gaussian', *CORRELATED_MECHANISMS)
 CORRELATED_SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
+COMPUTE_DTYPES = ('float32', 'bfloat16')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 # Fewer canaries show nothing, and their coins might all fall the same way.
@@ -26,6 +28,18 @@ MIN_AUDIT_CANARIES = 10
 # The smallest of `MODELS` has 159,010 parameters: room for the directions of
 # twice as many.
 MAX_AUDIT_CANARIES = 2**16
+
+
+def _check_model_name(name: str, value: Any) -> None:
+  if not (isinstance(value, str) and named_functions.is_function_name(value)):
+    one_of(*MODELS)(name, value)
+
+
+def _check_aggregator_name(name: str, value: Any) -> None:
+  if not (isinstance(value, str) and named_functions.is_function_name(value)):
+    raise ValueError(
+      f'`{name}` must be module:function or FILE.py:function, found {value!r}.'
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,13 +54,20 @@ class ExperimentConfig:
   """
 
   task: str = setting(
-    'The data set; see docs/data.md.', check=one_of(*registry.TASKS)
+    f'The data set: {", ".join(registry.TASKS)}; or your own: FILE.npz, '
+    'FILE.csv, module:function or FILE.py:function; see docs/data.md.',
+    check=registry.check_task_name,
   )
-  partition: str = setting(
+  partition: str | None = setting(
     'The split over clients: iid, class_balanced, label_skew (the paper), '
-    'dirichlet, shards or natural.'
+    'dirichlet, shards or natural, which is the default for data of your own.',
+    None,
   )
-  model: str = setting(f'{", ".join(MODELS)}.', check=one_of(*MODELS))
+  model: str = setting(
+    f'{", ".join(MODELS)}; or your own: module:function or FILE.py:function, '
+    'which returns a Keras model.',
+    check=_check_model_name,
+  )
   algorithm: str = setting(
     'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (and adds noise) '
     'or model_clipping_fed_avg (clips models).',
@@ -60,6 +81,12 @@ class ExperimentConfig:
   local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
   batch_size: int = setting('Examples in a local step.', check=at_least(1))
   client_learning_rate: float = setting('eta_l.', check=positive)
+  compute_dtype: str = setting(
+    'In what the layers of clients compute: float32 or bfloat16; weights, '
+    'updates, clip and noise are float32.',
+    'float32',
+    check=one_of(*COMPUTE_DTYPES),
+  )
   num_clients: int | None = setting(
     'N; else as many as a natural partition has.', None, check=at_least(1)
   )
@@ -86,6 +113,13 @@ class ExperimentConfig:
     'model_clipping_fed_avg.',
     None,
     check=positive,
+  )
+  aggregator: str | None = setting(
+    "Your own in place of the algorithm's: module:function or "
+    'FILE.py:function, which returns an unweighted aggregation factory of TFF, '
+    'and of dp_fed_avg takes the plan; see docs/your_own.md.',
+    None,
+    check=_check_aggregator_name,
   )
   sampling: str = setting(
     'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
@@ -184,6 +218,10 @@ class ExperimentConfig:
         f'`clients_per_round` must be at most the {self.num_clients} clients '
         f'that there are, found {self.clients_per_round}.'
       )
+    if self.partition is None:
+      if not own_data.is_own(self.task):
+        raise ValueError(f'`partition` must be given for {self.task}.')
+      object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.
     self._check_clipping()
     self._check_privacy()
@@ -283,10 +321,25 @@ class ExperimentConfig:
           f'`clipping_norm` must not be given for {self.algorithm}, which does '
           f'not clip, found {self.clipping_norm}; ce_fed_avg does.'
         )
-    elif self.clipping_norm is None:
+    elif self.clipping_norm is None and self.aggregator is None:
       raise ValueError(
         f'`clipping_norm` must be given for {self.algorithm}, or taken from a '
         'run of fed_avg by `clipping_norm_from`.'
+      )
+    self._check_aggregator()
+
+  def _check_aggregator(self) -> None:
+    if self.aggregator is None:
+      return
+    if ALGORITHMS[self.algorithm].clips == 'models':
+      raise ValueError(
+        f'`aggregator` must not be given for {self.algorithm}, which takes '
+        f'the mean of clipped models, found {self.aggregator}.'
+      )
+    if self.has_correlated_noise:
+      raise ValueError(
+        '`aggregator` must be given for `mechanism` gaussian only, which is '
+        f'what its plan charges, found {self.mechanism}.'
       )
 
   def _check_privacy(self) -> None:
@@ -380,6 +433,11 @@ class ExperimentConfig:
         '`audit_canaries` must be given for dp_fed_avg only: an audit holds a '
         f'claim of privacy, which {self.algorithm} does not make; found '
         f'{self.audit_canaries}.'
+      )
+    if self.clipping_norm is None:
+      raise ValueError(
+        '`clipping_norm` must be given with `audit_canaries`: it is the unit '
+        f'of what a canary moves; found {self.audit_canaries} without.'
       )
     if self.has_correlated_noise:
       raise ValueError(

@@ -75,7 +75,7 @@ def create_mlp(
   inputs = _image_input(input_shape, num_classes, input_dtype)
   x = tf.keras.layers.Flatten()(_scale_image(inputs))
   x = layers.dense(200, activation='relu')(x)
-  return tf.keras.Model(inputs, layers.dense(num_classes)(x), name='mlp')
+  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='mlp')
 
 
 def create_alexnet(
@@ -108,7 +108,7 @@ def create_alexnet(
       x = tf.keras.layers.MaxPooling2D(2, padding='same')(x)
   x = tf.keras.layers.Flatten()(x)
   x = layers.dense(1024, activation='relu')(x)
-  return tf.keras.Model(inputs, layers.dense(num_classes)(x), name='alexnet')
+  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='alexnet')
 
 
 def create_mobilenet_v2(
@@ -146,7 +146,7 @@ def create_mobilenet_v2(
   x = _conv_norm(layers, x, 1280, 1)
   x = tf.keras.layers.GlobalAveragePooling2D()(x)
   return tf.keras.Model(
-    inputs, layers.dense(num_classes)(x), name='mobilenet_v2'
+    inputs, layers.logits(num_classes)(x), name='mobilenet_v2'
   )
 
 
@@ -180,7 +180,7 @@ def create_resnet18(
     x = _basic_block(layers, x, channels, 1 if stage == 0 else 2)
     x = _basic_block(layers, x, channels, 1)
   x = tf.keras.layers.GlobalAveragePooling2D()(x)
-  return tf.keras.Model(inputs, layers.dense(num_classes)(x), name='resnet18')
+  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='resnet18')
 
 
 def create_shakespeare_lstm(
@@ -234,7 +234,7 @@ def create_shakespeare_lstm(
       ),
     )(x)
   return tf.keras.Model(
-    inputs, layers.dense(num_classes)(x), name='shakespeare_lstm'
+    inputs, layers.logits(num_classes)(x), name='shakespeare_lstm'
   )
 
 
@@ -315,6 +315,10 @@ class _SeededLayers:
         stddev=(2 / 9) ** 0.5, seed=self.next_seed()
       ),
     )
+
+  def logits(self, num_classes: int) -> tf.keras.layers.Layer:
+    # The loss is in float32, whatever the other layers compute in.
+    return self.dense(num_classes, dtype='float32')
 
   def dense(self, units: int, **kwargs) -> tf.keras.layers.Layer:
     return tf.keras.layers.Dense(

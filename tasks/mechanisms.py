@@ -1,18 +1,20 @@
 """What makes an algorithm private: the plan of a run, and its aggregator."""
 
-import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow_federated as tff
 
+from tasks import named_functions
 from tasks.experiment import ExperimentConfig
 from tff_clipping import aggregators, privacy
+from tff_clipping.aggregators import private_reports
 from tff_clipping.privacy import audit
 
 
 def create_plan(
   config: ExperimentConfig, num_clients: int
-) -> privacy.PrivacyPlan | privacy.CorrelatedNoisePlan | None:
+) -> privacy.BasePlan | None:
   """Returns the plan of a private run, `None` for any other.
 
   That of an audited run is for the clients and the canaries together.
@@ -27,9 +29,12 @@ def create_plan(
   )
   if config.has_correlated_noise:
     plan_type = privacy.CorrelatedNoisePlan
-    settings['strategy'] = _create_strategy(config, num_clients)
     if config.sampling != 'shuffled_epochs':
       settings['min_separation'] = config.min_separation
+    participation = {k: v for k, v in settings.items() if k != 'target_delta'}
+    settings['strategy'] = privacy.build_strategy(
+      config.mechanism, num_rounds=config.num_rounds, **participation
+    )
   else:
     plan_type = privacy.PrivacyPlan
     settings['num_rounds'] = config.num_rounds
@@ -49,7 +54,7 @@ def create_plan(
 
 def create_aggregator(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | privacy.CorrelatedNoisePlan | None,
+  plan: privacy.BasePlan | None,
 ) -> tff.aggregators.UnweightedAggregationFactory | None:
   """Returns what makes the algorithm; `None` is TFF's own mean.
 
@@ -82,37 +87,51 @@ def create_aggregator(
   }[config.algorithm]()
 
 
-def _create_strategy(
-  config: ExperimentConfig, num_clients: int
-) -> privacy.NoiseStrategy:
-  """Returns how the noise of a run is correlated between its rounds."""
-  if config.sampling == 'shuffled_epochs':
-    # Who is last in an epoch may be first in the next: the noise begins anew.
-    rounds_per_epoch = -(-num_clients // config.clients_per_round)
-    if config.num_rounds % rounds_per_epoch:
-      raise ValueError(
-        f'`num_rounds` must be a multiple of the {rounds_per_epoch} rounds of '
-        'an epoch for `mechanism` '
-        f'{config.mechanism} with `sampling` shuffled_epochs, found '
-        f'{config.num_rounds}.'
-      )
-    inner = _optimize(
-      config.mechanism,
-      rounds_per_epoch,
-      privacy.Participation(min_separation=rounds_per_epoch),
+def create_own_aggregator(
+  config: ExperimentConfig,
+  plan: privacy.BasePlan | None,
+  function: Callable[..., tff.aggregators.UnweightedAggregationFactory],
+  model_fn: Callable[[], tff.learning.models.VariableModel],
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Returns an aggregator of a user's own, in place of the algorithm's.
+
+  Whether a private one adds noise is checked; whether it clips, and adds the
+  noise of the plan, is not.
+
+  Args:
+    config: The experiment.
+    plan: Its plan; `None` for one that is not private.
+    function: Returns the factory. It takes, by name, `clipping_norm` where the
+      run has one, and `plan` where it is private.
+    model_fn: The model whose updates it aggregates.
+
+  Raises:
+    TypeError: If `function` takes something else, or returns something else.
+    ValueError: If it fails, or adds no noise in a private run.
+  """
+  arguments = {}
+  if config.clipping_norm is not None:
+    arguments['clipping_norm'] = config.clipping_norm
+  if plan is not None:
+    arguments['plan'] = plan
+  name = named_functions.name_of(function)
+  factory = named_functions.call(
+    'aggregator', function, f'({", ".join(arguments)})', **arguments
+  )
+  if not isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
+    raise TypeError(
+      '`aggregator` must be a function that returns a '
+      '`tff.aggregators.UnweightedAggregationFactory`, found that '
+      f'{name} returns {type(factory).__name__}.'
     )
-    return privacy.RestartedStrategy(num_rounds=config.num_rounds, inner=inner)
-  participation = privacy.Participation(min_separation=config.min_separation)
-  if config.sampling == 'grouped_poisson':
-    # What is charged there is one round of a group.
-    participation = dataclasses.replace(participation, max_participations=1)
-  return _optimize(config.mechanism, config.num_rounds, participation)
-
-
-def _optimize(
-  mechanism: str, num_rounds: int, participation: privacy.Participation
-) -> privacy.NoiseStrategy:
-  if mechanism == 'tree':
-    return privacy.TreeStrategy(num_rounds=num_rounds)
-  build = {'banded': privacy.banded_strategy, 'blt': privacy.blt_strategy}
-  return build[mechanism](num_rounds=num_rounds, participation=participation)
+  weights_type = tff.learning.models.weights_type_from_model(model_fn)
+  process = named_functions.call(
+    'aggregator', factory.create, '(value_type)', weights_type.trainable
+  )
+  if plan is not None and not private_reports.adds_noise(process):
+    raise ValueError(
+      f'`aggregator` must add noise for {config.algorithm}, found no factory '
+      f'of ours or of TFF in that of {name} that does: it would release what '
+      "the plan's epsilon does not cover."
+    )
+  return factory

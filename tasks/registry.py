@@ -1,4 +1,4 @@
-"""The tasks by name, as the --task flag has them."""
+"""The tasks as the --task flag has them: ours by name, and own ones."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,6 +10,7 @@ from tasks.datasets import (
   emnist,
   federated_emnist,
   mnist,
+  own_data,
   shakespeare,
 )
 from tasks.partitions import partition_config
@@ -28,6 +29,26 @@ TASKS: Mapping[str, Callable[..., task.Task]] = {
 }
 
 
+def check_task_name(argument: str, name: str) -> None:
+  """Raises unless a setting names one of `TASKS`, a file or a function.
+
+  Args:
+    argument: The setting.
+    name: Its value.
+
+  Raises:
+    TypeError: If it is not a string.
+    ValueError: If it can be none of these. Nothing is opened or imported.
+  """
+  if not isinstance(name, str):
+    raise TypeError(f'`{argument}` must be a string, found {name!r}.')
+  if name not in TASKS and not own_data.is_own(name):
+    raise ValueError(
+      f'`{argument}` must be one of {", ".join(TASKS)}, a file '
+      f'{" or ".join(own_data.SUFFIXES)}, or module:function, found {name!r}.'
+    )
+
+
 def create_task(
   name: str,
   split: partition_config.PartitionConfig,
@@ -38,7 +59,7 @@ def create_task(
   """Creates a task by its name.
 
   Args:
-    name: One of `TASKS`.
+    name: One of `TASKS`, or what `own_data.create_named_task` takes.
     split: How to split the training examples over clients.
     data_dir: Folder that holds the official files; None to take them from the
       cache, and to download them into it if they are not there.
@@ -49,10 +70,15 @@ def create_task(
 
   Raises:
     ValueError: If there is no such task.
+    TypeError: If an own function returns something else.
     tasks.datasets.data_files.DataError: If files are missing or refused.
   """
-  if name not in TASKS:
-    raise ValueError(
-      f'`task` must be one of {", ".join(TASKS)}, found {name!r}.'
-    )
+  check_task_name('task', name)
+  if own_data.is_own(name):
+    if data_dir is not None:
+      raise ValueError(
+        f'`data_dir` must not be given for own data, found {data_dir!r} for '
+        f'{name}.'
+      )
+    return own_data.create_named_task(name, split)
   return TASKS[name](split, data_dir=data_dir, cache_dir=cache_dir)

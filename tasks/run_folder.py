@@ -106,6 +106,32 @@ class RunFolder:
       self._check_contents(config, resume=resume)
       yield
 
+  def check_unchanged(self, description: Mapping[str, Any]) -> None:
+    """Raises if the run in the folder had other data, or another model.
+
+    Settings name both; what a name of a user's own stands for may change.
+
+    Args:
+      description: What config.json is to hold.
+
+    Raises:
+      RunFolderError: If it is another run. Nothing has been written.
+    """
+    if not self.config.exists():
+      return
+    saved = json.loads(self.config.read_text())
+    for section, key, what in (
+      ('task', 'digest', 'the SHA-256 of the data'),
+      ('model', 'num_parameters', 'the number of parameters of the model'),
+    ):
+      before = saved.get(section, {}).get(key)
+      now = description[section][key]
+      if before is not None and before != now:
+        raise RunFolderError(
+          f'`output_dir` must be empty or hold this same run, found another '
+          f'one in {self.path}: {what} changed from {before} to {now}.'
+        )
+
   def with_drawn_seeds(self, config: ExperimentConfig) -> ExperimentConfig:
     """Returns `config` with the secret seeds that the run has, or new ones.
 

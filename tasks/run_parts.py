@@ -6,9 +6,17 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import keras_models, mechanisms, registry, tff_model
+from tasks import (
+  keras_models,
+  mechanisms,
+  own_models,
+  own_parts,
+  registry,
+  tff_model,
+)
 from tasks.experiment import ExperimentConfig
 from tasks.experiment_table import ALGORITHMS
+from tasks.own_parts import OURS, OwnParts
 from tasks.run_folder import RunFolder
 from tasks.task import Task
 from tff_clipping import aggregators, learning, privacy
@@ -23,21 +31,54 @@ from tff_clipping.programs.update_records import EstimateFn
 
 
 def create_task(
-  config: ExperimentConfig, *, data_dir: str | None, cache_dir: str
+  config: ExperimentConfig,
+  *,
+  data_dir: str | None,
+  cache_dir: str,
+  own: OwnParts = OURS,
 ) -> Task:
   """Returns the data of a run, split over its clients; see `run`."""
-  task = registry.create_task(
+  task = own.task or registry.create_task(
     config.task,
     config.partition_config(),
     data_dir=data_dir,
     cache_dir=cache_dir,
   )
+  own_parts.check_test_set(config, task)
   if config.test_examples is None:
     return task
   return task.with_test_examples(config.test_examples)
 
 
-def create_model_fn(config: ExperimentConfig, task: Task, element_spec=None):
+def create_model(
+  config: ExperimentConfig, task: Task, input_dtype=None, own: OwnParts = OURS
+) -> tf.keras.Model:
+  """Returns the Keras model of the run, with its initial weights.
+
+  Args:
+    config: The experiment.
+    task: The data.
+    input_dtype: The type of what the model is called with; that of the data if
+      not given.
+    own: What is not ours.
+  """
+  settings: dict[str, Any] = dict(
+    seed=config.model_seed, input_dtype=input_dtype or task.train['x'].dtype
+  )
+  shape = task.input_shape, task.num_classes
+  if own.create_model is None:
+    return keras_models.MODELS[config.model](*shape, **settings)
+  return own_models.create_own_model(
+    own.create_model, *shape, is_sequence=task.is_sequence, **settings
+  )
+
+
+def create_model_fn(
+  config: ExperimentConfig,
+  task: Task,
+  element_spec=None,
+  own: OwnParts = OURS,
+):
   """Returns the `model_fn` of the run, as TFF's algorithms take it.
 
   Args:
@@ -45,23 +86,44 @@ def create_model_fn(config: ExperimentConfig, task: Task, element_spec=None):
     task: Its data.
     element_spec: The specs `x` and `y` of what the model is called with; those
       of `task` if not given.
+    own: What is not ours.
   """
-  build = keras_models.MODELS[config.model]
   element_spec = element_spec or task.element_spec
   return tff_model.build_model_fn(
-    lambda: build(
-      task.input_shape,
-      task.num_classes,
-      seed=config.model_seed,
-      input_dtype=element_spec['x'].dtype,
-    ),
+    lambda: create_model(config, task, element_spec['x'].dtype, own),
     element_spec,
   )
 
 
+def create_client_model_fn(
+  config: ExperimentConfig,
+  task: Task,
+  clients: client_store.ClientStore | client_store.PreprocessedClients,
+  own: OwnParts = OURS,
+):
+  """Returns the `model_fn` of the clients' local steps."""
+  return learning.with_compute_dtype(
+    create_model_fn(config, task, clients.element_spec, own),
+    config.compute_dtype,
+  )
+
+
+def preprocess(
+  store: client_store.ClientStore, own: OwnParts = OURS
+) -> client_store.ClientStore | client_store.PreprocessedClients:
+  """Returns the clients with the examples that the model takes.
+
+  Our models take images as bytes or scaled, and clients scale theirs once a
+  round. A model of a user's own takes `x` as it is.
+  """
+  if own.create_model is not None:
+    return store
+  return store.preprocess(keras_models.scale_images)
+
+
 def create_sampler(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | None,
+  plan: privacy.BasePlan | None,
   client_ids: tuple[str, ...],
 ) -> client_sampling.ClientSampler:
   """Returns the sampler of a run; a private one's is the plan's."""
@@ -86,10 +148,11 @@ def create_sampler(
 
 def create_process(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | None,
+  plan: privacy.BasePlan | None,
   model_fn,
   clients: client_store.PreprocessedClients | canary_clients.CanaryClients,
   canaries: audit.Canaries | None = None,
+  own: OwnParts = OURS,
 ) -> tff.learning.templates.LearningProcess:
   """Returns the learning process of a run.
 
@@ -99,6 +162,7 @@ def create_process(
     model_fn: The model that clients train.
     clients: Their data.
     canaries: Those among the clients of an audited run.
+    own: What is not ours.
   """
   settings = dict(
     **local_work(config, clients),
@@ -109,7 +173,12 @@ def create_process(
     return learning.build_model_clipping_fed_avg(
       model_fn, clipping_norm=config.clipping_norm, **settings
     )
-  aggregator = mechanisms.create_aggregator(config, plan)
+  if own.create_aggregator is None:
+    aggregator = mechanisms.create_aggregator(config, plan)
+  else:
+    aggregator = mechanisms.create_own_aggregator(
+      config, plan, own.create_aggregator, model_fn
+    )
   if canaries is not None:
     aggregator = aggregators.add_canary_products(aggregator, canaries)
   return learning.build_fed_avg(
@@ -148,7 +217,7 @@ def create_server_optimizer(
 
 def create_audit(
   config: ExperimentConfig,
-  plan: privacy.PrivacyPlan | None,
+  plan: privacy.BasePlan | None,
   folder: RunFolder,
   model_fn,
 ) -> RunAudit | None:

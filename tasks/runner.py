@@ -15,9 +15,10 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import evaluation, keras_models, mechanisms, run_parts
+from tasks import evaluation, mechanisms, run_parts
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
+from tasks.own_parts import OURS, OwnParts
 from tasks.run_folder import RunFolder
 from tasks.task import Task
 from tff_clipping import privacy
@@ -45,6 +46,7 @@ def run(
   checkpoints_to_keep: int = 2,
   clipping_norm_source: str = 'given',
   execution: Execution | None = None,
+  own: OwnParts = OURS,
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
 
@@ -58,6 +60,7 @@ def run(
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
     clipping_norm_source: Where c comes from, for config.json.
     execution: Where the rounds are computed; `None` for this process.
+    own: What is not ours, and not to be loaded by the name in `config`.
 
   Returns:
     How the run ended.
@@ -73,23 +76,28 @@ def run(
   cache_dir = os.path.abspath(cache_dir or client_store.default_cache_dir())
   caveats = config.caveats
   config = folder.with_drawn_seeds(config)
-  task = run_parts.create_task(config, data_dir=data_dir, cache_dir=cache_dir)
+  own = own.with_named(config)
+  task = run_parts.create_task(
+    config, data_dir=data_dir, cache_dir=cache_dir, own=own
+  )
   plan = mechanisms.create_plan(config, task.num_clients)
-  model_fn = run_parts.create_model_fn(config, task)
+  model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (
     run_parts.create_sampler(config, plan, task.client_ids)
     if run_audit is None
     else run_audit.build_sampler(task.client_ids, seed=config.sampling_seed)
   )
+  description = _description(config, task, model_fn, clipping_norm_source)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
+    folder.check_unchanged(description)
     store = task.write_client_store(cache_dir)
     where = stack.enter_context(
       execution.start(folder, required_paths=[store.path])
     )
-    clients = store.preprocess(keras_models.scale_images)
-    client_model_fn = run_parts.create_model_fn(
-      config, task, clients.element_spec
+    clients = run_parts.preprocess(store, own)
+    client_model_fn = run_parts.create_client_model_fn(
+      config, task, clients, own
     )
     canaries = None
     if run_audit is not None:
@@ -99,15 +107,12 @@ def run(
         config, client_model_fn, canaries
       )
     process = run_parts.create_process(
-      config, plan, client_model_fn, clients, canaries
+      config, plan, client_model_fn, clients, canaries, own
     )
     # First of all files: what makes the folder that of this run.
     folder.write_json(
       folder.config,
-      dict(
-        **_description(config, task, model_fn, clipping_norm_source),
-        execution=where,
-      ),
+      description | dict(execution=where),
       is_secret=config.is_private,  # It has the seed of the cohorts.
     )
     folder.result.unlink(missing_ok=True)
@@ -148,6 +153,11 @@ def run(
     sentences = [result.message]
     if run_audit is not None and result.interrupted is None:
       sentences += _audit(run_audit, process, result)
+    if config.is_private and config.aggregator is not None:
+      sentences.append(
+        'The plan holds if the aggregator clips and adds the noise of it: '
+        f'that {config.aggregator} does is not checked.'
+      )
     if caveats:
       sentences.append(f'Not private as it was run: {"; ".join(caveats)}.')
     result = dataclasses.replace(result, message=' '.join(sentences))
@@ -164,7 +174,7 @@ def run(
 
 
 def _open_ledger(
-  folder: RunFolder, plan: privacy.PrivacyPlan, caveats: Sequence[str]
+  folder: RunFolder, plan: privacy.BasePlan, caveats: Sequence[str]
 ) -> privacy.PrivacyLedger:
   try:
     with storage.writing('The ledger'):
@@ -190,6 +200,7 @@ def _description(
       num_train_examples=len(task.train['y']),
       num_test_examples=len(task.test['y']),
       partition=task.summary,
+      digest=task.digest,
     ),
     model=dict(
       name=config.model, num_parameters=run_parts.count_parameters(model_fn)

@@ -30,6 +30,9 @@ class Task:
     test: `x` [m, ...] and `y` int32 [m] or [m, length].
     num_classes: Number of classes; tokens of a sequence task.
     source: One line on where the examples come from.
+    digest: Identifies data of a user's own, SHA-256; `None` for ours.
+    test_is_held_out: Whether the test set is made of clients' examples, which
+      no client has any more: evaluating on it is not free of privacy.
   """
 
   name: str
@@ -38,6 +41,8 @@ class Task:
   test: collections.OrderedDict[str, np.ndarray]
   num_classes: int
   source: str
+  digest: str | None = None
+  test_is_held_out: bool = False
 
   def __post_init__(self):
     for split, examples in (('train', self.train), ('test', self.test)):

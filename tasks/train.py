@@ -28,6 +28,7 @@ from tasks import (
   data_flags,
   execution,
   flags_of_settings,
+  own_parts,
   run_folder,
   train_flags,
 )
@@ -67,6 +68,7 @@ def main(argv: Sequence[str]) -> int:
       **flags_of_settings.read_flags(execution.Execution)
     )
     # TensorFlow takes seconds to import: wrong flags are found before that.
+    own = own_parts.read_before_tensorflow(config)
     # As the bar of the rounds: nothing where nobody looks.
     if sys.stderr.isatty():
       print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
@@ -81,6 +83,7 @@ def main(argv: Sequence[str]) -> int:
       checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
       clipping_norm_source=train_flags.clipping_norm_source(),
       execution=where,
+      own=own,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     print_error(e)

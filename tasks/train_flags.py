@@ -15,6 +15,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from tasks import experiment_table, named_runs, run_folder
+from tasks.datasets import own_data
 from tasks.experiment import ExperimentConfig
 from tasks.experiment_table import Value
 from tasks.flags_of_settings import define_flags, read_flags
@@ -81,6 +82,9 @@ def config_from_flags() -> ExperimentConfig:
     for field in _FIELDS
     if field.default is dataclasses.MISSING
   }
+  task = settings['task']
+  if task is None or not own_data.is_own(task):
+    required['partition'] = settings['partition']
   if _ROW.value is None:
     required['output_dir'] = _OUTPUT_DIR.value
   _check_given(required)
@@ -227,7 +231,9 @@ def _changes(left_out: tuple[str, ...]) -> str:
 
 
 def _text(value: Any) -> str:
-  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+  text = ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+  # It is a part of a folder's name.
+  return text.replace('/', '-')
 
 
 def _title() -> list[str]:

@@ -54,7 +54,7 @@ def _run(plan, canaries, factory, *, keep_state=True):
   clients = [f'client {i}' for i in range(plan.num_clients // 5)]
   sampler = canary_clients.CanarySampler(
     client_sampling.build_private_sampler(
-      plan, clients + canary_clients.canary_ids(canaries), seed=3
+      plan, clients + canary_clients.canary_ids(canaries), seed=4
     ),
     canaries,
   )

@@ -34,9 +34,21 @@ def test_a_peer_that_fails_has_a_row():
 def test_times_are_printed_as_ratios():
   lines = summaries.time_lines(
     'mlp',
-    dict(workload='P=80', median_seconds=dict(bare=0.5, ours=0.55, stock=2.2)),
+    dict(
+      workload='P=80',
+      arithmetic=dict(operations=11e9, peak=dict(float32=40e9, bfloat16=110e9)),
+      median_seconds=dict(bare=0.5, ours=0.55, ours_bfloat16=0.2, stock=2.2),
+    ),
   )
-  assert '0.550 s a round,  1.10 of bare,  0.25 of stock' in lines[2]
+  assert lines[1] == (
+    '  11 billion operations a round; the peak is 40 a second in float32, '
+    '110 a second in bfloat16'
+  )
+  assert (
+    '0.550 s a round,  1.10 of bare,  50% of the peak,  0.25 of stock'
+    in lines[3]
+  )
+  assert '0.200 s a round,  0.40 of bare,  50% of the peak' in lines[4]
 
 
 def test_memory_is_printed_beyond_one_client():

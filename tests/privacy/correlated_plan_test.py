@@ -295,3 +295,44 @@ def test_large_delta_is_warned_of():
 def test_plans_are_frozen():
   with pytest.raises(dataclasses.FrozenInstanceError):
     build_plan().num_rounds = 3
+
+
+@pytest.mark.parametrize(
+  ('strategy', 'setting'),
+  [
+    (TREE, {'min_separation': 24}),
+    (STRATEGIES[3], {'min_separation': 24}),
+    (BANDS, GROUPED),
+    (STRATEGIES[-1], {'sampling': 'shuffled_epochs'}),
+  ],
+)
+def test_fewest_clients_meet_the_target_and_one_less_does_not(
+  strategy, setting
+):
+  plan = privacy.CorrelatedNoisePlan.from_noise_to_clients_ratio(
+    num_clients=1920,
+    strategy=strategy,
+    noise_to_clients_ratio=0.2,
+    target_epsilon=3,
+    target_delta=1e-5,
+    **setting,
+  )
+  assert plan.noise_multiplier == 0.2 * plan.clients_per_round
+  assert plan.epsilon <= 3
+  fewer = plan.clients_per_round - 1
+  with pytest.raises(ValueError, match='`target_epsilon` must be at least the'):
+    dataclasses.replace(
+      plan, clients_per_round=fewer, noise_multiplier=0.2 * fewer
+    )
+
+
+def test_groups_that_are_too_small_raise():
+  with pytest.raises(ValueError, match='even cohorts of 80 clients, with a no'):
+    privacy.CorrelatedNoisePlan.from_noise_to_clients_ratio(
+      num_clients=1920,
+      strategy=TREE,
+      noise_to_clients_ratio=0.01,
+      target_epsilon=3,
+      target_delta=1e-5,
+      min_separation=24,
+    )

@@ -452,3 +452,74 @@ def test_mechanism_never_pairs_a_sampler_with_another_relation():
     'fixed_size': privacy.Relation.REPLACE_ONE,
     'none': privacy.Relation.ADD_OR_REMOVE_ONE,
   }
+
+
+def test_fewest_clients_of_a_published_example():
+  # TensorFlow Federated, tutorial "Differential Privacy in TFF": 3383 clients,
+  # 100 rounds and noise of 0.01 a client need 120 clients and noise 1.2.
+  plan = privacy.PrivacyPlan.from_noise_to_clients_ratio(
+    num_clients=3383,
+    num_rounds=100,
+    noise_to_clients_ratio=0.01,
+    target_epsilon=2,
+    target_delta=1e-5,
+  )
+  assert plan.clients_per_round == 120
+  assert plan.noise_multiplier == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize('accountant', ['rdp', 'pld'])
+@pytest.mark.parametrize(
+  'sampling', ['poisson', 'truncated_poisson', 'fixed_size', 'paper']
+)
+def test_fewest_clients_meet_the_target_and_one_less_does_not(
+  sampling, accountant
+):
+  plan = privacy.PrivacyPlan.from_noise_to_clients_ratio(
+    num_clients=1920,
+    num_rounds=100,
+    noise_to_clients_ratio=0.03,
+    target_epsilon=3,
+    target_delta=1e-5,
+    sampling=sampling,
+    accountant=accountant,
+  )
+  assert plan.sampling == sampling
+  assert plan.noise_multiplier == 0.03 * plan.clients_per_round
+  assert plan.epsilon <= 3
+  fewer = plan.clients_per_round - 1
+  with pytest.raises(ValueError, match='`target_epsilon` must be at least the'):
+    dataclasses.replace(
+      plan,
+      clients_per_round=fewer,
+      noise_multiplier=0.03 * fewer,
+      min_clients_per_round=None,
+      max_clients_per_round=None,
+    )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'error', 'message'),
+  [
+    ({'noise_to_clients_ratio': 1e-3}, ValueError, 'ratio` must be larger'),
+    ({'noise_to_clients_ratio': 1e9}, ValueError, 'ratio` 1e\\+09 gives no'),
+    ({'noise_to_clients_ratio': 0}, ValueError, 'ratio` must be positive'),
+    ({'noise_to_clients_ratio': '1'}, TypeError, 'ratio` must be a number'),
+    ({'sampling': 'none'}, ValueError, '`sampling` must be one that draws'),
+    ({'target_epsilon': -1}, ValueError, '`target_epsilon` must be positive'),
+    ({'num_rounds': 0}, ValueError, '`num_rounds` must be at least 1'),
+    ({'accountant': 'pld_one_sided'}, ValueError, '`accountant` must be one'),
+  ],
+)
+def test_no_cohort_is_large_enough(changes, error, message):
+  with pytest.raises(error, match=message):
+    privacy.PrivacyPlan.from_noise_to_clients_ratio(
+      **{
+        'num_clients': 1920,
+        'num_rounds': 100,
+        'noise_to_clients_ratio': 0.03,
+        'target_epsilon': 3,
+        'target_delta': 1e-5,
+        **changes,
+      }
+    )

@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tff_clipping import privacy
 from tff_clipping.programs import client_sampling
@@ -91,15 +92,36 @@ def test_truncated_cohorts_are_poisson_cohorts_brought_within_bounds():
     drawn, cohort = set(poisson.sample(t)), set(truncated.sample(t))
     if len(drawn) > 12:
       assert len(cohort) == 12
-      assert cohort < drawn
     elif len(drawn) < 8:
       assert len(cohort) == 8
-      assert cohort > drawn
     else:
       assert cohort == drawn
       kept += 1
   # 298 are expected, with a standard deviation of 11.
   assert 240 < kept < 360
+
+
+@pytest.mark.parametrize('prob', [0.02, 0.5])
+def test_sizes_of_poisson_cohorts_have_the_binomial_law(prob):
+  sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=prob, seed=7)
+  num_rounds = 5000
+  sizes = [len(sampler.sample(t)) for t in range(1, num_rounds + 1)]
+  least, largest = stats.binom.interval(0.99, len(_IDS), prob)
+  cells = [*range(int(least), int(largest) + 1)]
+  chances = stats.binom.pmf(cells, len(_IDS), prob)
+  found = np.array([sizes.count(cell) for cell in cells])
+  expected = np.append(chances, 1 - chances.sum()) * num_rounds
+  found = np.append(found, num_rounds - found.sum())
+  # One seed in 10,000 fails, and the seed is fixed.
+  assert stats.chisquare(found, expected).pvalue > 1e-4
+
+
+def test_a_cohort_costs_no_more_than_its_clients():
+  # A coin or a place for each of 10^12 clients would not fit in memory.
+  rng = np.random.default_rng(0)
+  drawn = client_sampling._draw(rng, 10**12, 60)
+  assert len(set(drawn)) == 60
+  assert 0 <= min(drawn) < max(drawn) < 10**12
 
 
 def test_truncated_cohorts_have_their_law():

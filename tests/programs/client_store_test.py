@@ -1,14 +1,19 @@
 """Tests of client stores."""
 
+import base64
 import collections
 import json
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.programs import client_store
+from tff_clipping import runtime
+from tff_clipping.programs import client_store, packed_clients
 
 
 def _examples(num_examples=10):
@@ -113,7 +118,6 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     (dict(partition=[np.array([-1])]), '`partition` must index 10 examples'),
     (dict(client_ids=['a']), '`client_ids` must be as many'),
     (dict(client_ids=['a', '', 'c']), '`client_ids` must be strings'),
-    (dict(client_ids=['a', 'b' * 200, 'c']), 'at most 190 bytes'),
     (
       dict(examples=dict(x=np.array(['a'] * 10))),
       '`examples` must be numbers',
@@ -129,12 +133,93 @@ def test_bad_arguments_are_refused(tmp_path, change, message):
     _write(tmp_path, **change)
 
 
+def test_clients_are_in_few_files(tmp_path):
+  store = _write(
+    tmp_path, partition=[np.array([i % 10]) for i in range(25_000)]
+  )
+  # Three batches, and one of what is kept of all clients; index and manifest.
+  assert len(list(store.path.iterdir())) == 6
+  for client in (0, 9_999, 10_000, 24_999):
+    found = store.read_client(tf.constant(f'{client:05d}'))
+    np.testing.assert_array_equal(found['y'], _examples()['y'][[client % 10]])
+
+
+def _data_file(store):
+  files = store.path.glob('*.data-*')
+  return max(files, key=lambda path: path.stat().st_size)
+
+
+def _flip_a_bit(path, position):
+  content = bytearray(path.read_bytes())
+  content[position] ^= 1
+  path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_found_when_the_client_is_read(tmp_path):
+  store = _write(tmp_path)
+  # The first client's content comes first.
+  _flip_a_bit(_data_file(store), 20)
+  store = client_store.ClientStore(store.path)
+  with pytest.raises(tf.errors.DataLossError, match='Checksum does not match'):
+    store.read_client(tf.constant('00000'))
+  # The others are as they were.
+  np.testing.assert_array_equal(
+    store.read_client(tf.constant('00002'))['y'], _examples()['y'][[1, 9]]
+  )
+
+
+def test_a_damaged_client_ends_the_round_with_its_name(tmp_path):
+  store = _write(tmp_path)
+  _flip_a_bit(_data_file(store), 20)
+
+  @tff.tensorflow.computation(np.str_)
+  def count(client_id):
+    return tf.shape(store.read_client(client_id)['y'])[0]
+
+  @tff.federated_computation(tff.FederatedType(np.str_, tff.CLIENTS))
+  def count_all(client_ids):
+    return tff.federated_sum(tff.federated_map(count, client_ids))
+
+  context = runtime.InProcessContext()
+  with tff.framework.get_context_stack().install(context):
+    assert count_all(['00001', '00002']) == 2
+    with pytest.raises(runtime.ClientError, match='00000.*Checksum'):
+      count_all(['00002', '00000'])
+
+
+def _content(path):
+  store = client_store.ClientStore(path)
+  examples = [store.read_client(tf.constant(i)) for i in store.client_ids]
+  return [
+    store.client_ids,
+    store.num_examples,
+    [
+      (name, values.dtype, values.numpy().tolist())
+      for client in examples
+      for name, values in client.items()
+    ],
+  ]
+
+
+def test_every_flipped_bit_is_found_or_changes_nothing(tmp_path):
+  path = _write(tmp_path).path
+  content = _content(path)
+  num_found = 0
+  for file in path.iterdir():
+    for position in range(0, file.stat().st_size, 3):
+      _flip_a_bit(file, position)
+      try:
+        assert _content(path) == content
+      except (client_store.ClientStoreError, tf.errors.DataLossError):
+        num_found += 1
+      _flip_a_bit(file, position)
+  # The index ends in a few bytes that nobody reads.
+  assert num_found > 200
+
+
 def test_a_cut_off_file_is_refused_on_opening(tmp_path):
   store = _write(tmp_path)
-  file = max(
-    store.path.iterdir(),
-    key=lambda p: p.stat().st_size * (p.name != 'manifest.json'),
-  )
+  file = _data_file(store)
   file.write_bytes(file.read_bytes()[:-1])
   with pytest.raises(client_store.ClientStoreError, match='damaged'):
     client_store.ClientStore(store.path)
@@ -142,9 +227,100 @@ def test_a_cut_off_file_is_refused_on_opening(tmp_path):
 
 def test_a_missing_file_is_refused_on_opening(tmp_path):
   store = _write(tmp_path)
-  next(p for p in store.path.iterdir() if p.name != 'manifest.json').unlink()
+  _data_file(store).unlink()
   with pytest.raises(client_store.ClientStoreError, match='damaged'):
     _write(tmp_path)
+
+
+_KILLED_WRITER = """
+import os, signal, sys
+from tff_clipping.programs import client_store, packed_clients
+import numpy as np
+import tensorflow_federated as tff
+
+packed_clients._BATCH_CLIENTS = 1
+
+def take(array, indices, axis):
+  if 9 in indices:
+    os.kill(os.getpid(), signal.SIGKILL)
+  return np_take(array, indices, axis)
+
+np_take, np.take = np.take, take
+client_store.write_client_store(
+  sys.argv[1],
+  'test',
+  dict(x=np.arange(10)),
+  [np.array([3, 1, 4]), np.array([], np.int64), np.array([1, 9])],
+)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_no_store(tmp_path):
+  killed = subprocess.run(
+    [sys.executable, '-c', _KILLED_WRITER, tmp_path], capture_output=True
+  )
+  assert killed.returncode == -signal.SIGKILL
+  (left,) = tmp_path.iterdir()
+  assert left.name.startswith('.')
+  # The next writer tidies up, whatever it writes.
+  store = _write(tmp_path)
+  assert list(tmp_path.iterdir()) == [store.path]
+
+
+def test_what_others_are_writing_is_left_alone(tmp_path, monkeypatch):
+  pack_clients = packed_clients.pack_clients
+
+  def pack(path, clients):
+    pack_clients(path, clients)
+    monkeypatch.setattr(packed_clients, 'pack_clients', pack_clients)
+    _write(tmp_path, client_ids=['a', 'b', 'c'])
+
+  monkeypatch.setattr(packed_clients, 'pack_clients', pack)
+  store = _write(tmp_path)
+  assert client_store.ClientStore(store.path).num_examples == (3, 0, 2)
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+def _write_old_format(path):
+  """Writes a store as before there were packs: a file for each client."""
+  path.mkdir()
+  examples = _examples()
+  client_ids = ['a/b', 'c', 'd']
+  for client_id, indices in zip(client_ids, _PARTITION, strict=True):
+    name = base64.urlsafe_b64encode(client_id.encode()).decode().rstrip('=')
+    (path / name).write_bytes(
+      b''.join(array[indices].tobytes() for array in examples.values())
+    )
+  manifest = dict(
+    format=1,
+    features=[
+      [name, list(array.shape[1:]), array.dtype.name]
+      for name, array in examples.items()
+    ],
+    client_ids=client_ids,
+    num_examples=[3, 0, 2],
+  )
+  (path / 'manifest.json').write_text(json.dumps(manifest))
+
+
+def test_a_store_of_the_old_format_opens(tmp_path):
+  _write_old_format(tmp_path / 'old')
+  store = client_store.ClientStore(tmp_path / 'old')
+  assert store.client_ids == ('a/b', 'c', 'd')
+  assert store.num_examples == (3, 0, 2)
+  for client_id, indices in zip(store.client_ids, _PARTITION, strict=True):
+    found = store.read_client(tf.constant(client_id))
+    for name, values in found.items():
+      np.testing.assert_array_equal(values, _examples()[name][indices])
+  with pytest.raises(KeyError, match='`client_id` must be in the store'):
+    store.create_dataset('nobody')
+
+
+def test_a_cut_off_file_of_the_old_format_is_refused_on_opening(tmp_path):
+  _write_old_format(tmp_path / 'old')
+  (tmp_path / 'old' / 'Yw').write_bytes(b'x')
+  with pytest.raises(client_store.ClientStoreError, match='has 1 bytes, not 0'):
+    client_store.ClientStore(tmp_path / 'old')
 
 
 @pytest.mark.parametrize('manifest', ['', '{', '{}', '[]', '{"format": 99}'])

@@ -175,7 +175,7 @@ def _model_fn():
 
 @pytest.mark.parametrize('has_noise', [True, False])
 def test_training_program_is_audited(tmp_path, has_noise):
-  # 64 parameters, 64 canaries and 8 clients, two rounds of half of them.
+  # 64 parameters, 64 canaries and 8 clients, four rounds of half of them.
   rng = np.random.default_rng(3)
   store = client_store.write_client_store(
     tmp_path / 'clients',
@@ -189,7 +189,7 @@ def test_training_program_is_audited(tmp_path, has_noise):
   plan = PrivacyPlan(
     num_clients=72,
     clients_per_round=36,
-    num_rounds=2,
+    num_rounds=4,
     target_delta=1e-3,
     noise_multiplier=20.0,
   )
@@ -217,8 +217,8 @@ def test_training_program_is_audited(tmp_path, has_noise):
   )
   result = training.TrainingProgram(
     process=process,
-    sampler=run.build_sampler(store.client_ids, seed=1),
-    num_rounds=2,
+    sampler=run.build_sampler(store.client_ids, seed=2),
+    num_rounds=4,
     evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
     checkpoints=Checkpoints(tmp_path / 'checkpoints', keep=1),
     run_audit=run,
@@ -227,6 +227,6 @@ def test_training_program_is_audited(tmp_path, has_noise):
     result.round_num, process.get_model_weights(result.state).trainable
   )
   found = run.write(confidence=0.999)
-  assert found.num_releases == 2
+  assert found.num_releases == 4
   assert list(found.attacks)[-1] == 'final_model'
   assert found.is_refuted != has_noise

@@ -42,7 +42,7 @@ def difference_clipping_factory(
 
   State: `clipping_norm`, `inner_agg`, `count_agg`.
 
-  Example:
+  For example:
 
   ```
   mean = tff.aggregators.UnweightedMeanFactory()

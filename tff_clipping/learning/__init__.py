@@ -6,6 +6,7 @@ from tff_clipping.learning.canary_model import (
   canary_dataset,
   mark_dataset,
 )
+from tff_clipping.learning.compute_dtype import with_compute_dtype
 from tff_clipping.learning.fed_avg import build_fed_avg
 from tff_clipping.learning.gradient_estimates import (
   GradientEstimates,
@@ -23,4 +24,5 @@ __all__ = [
   'build_update_estimates',
   'canary_dataset',
   'mark_dataset',
+  'with_compute_dtype',
 ]

@@ -11,6 +11,7 @@ from tff_clipping.privacy.accounting import (
   compute_max_rounds,
 )
 from tff_clipping.privacy.arguments import DeltaTooLargeWarning
+from tff_clipping.privacy.base_plan import BasePlan
 from tff_clipping.privacy.correlated_noise import (
   NoiseStrategy,
   Participation,
@@ -20,10 +21,7 @@ from tff_clipping.privacy.correlated_noise import (
   blt_strategy,
   identity_strategy,
 )
-from tff_clipping.privacy.correlated_plan import (
-  CorrelatedNoisePlan,
-  SeparatedSamplerParameters,
-)
+from tff_clipping.privacy.correlated_plan import CorrelatedNoisePlan
 from tff_clipping.privacy.gaussian_mechanism import (
   gaussian_delta,
   gaussian_epsilon,
@@ -36,11 +34,13 @@ from tff_clipping.privacy.ledger import (
   LedgerInUseError,
   PrivacyLedger,
 )
+from tff_clipping.privacy.mechanisms import MECHANISMS, build_strategy
 from tff_clipping.privacy.noise_summary import NoiseSummary, summarize_noise
 from tff_clipping.privacy.plan import PrivacyPlan
 from tff_clipping.privacy.plan_parameters import (
   AggregatorParameters,
   SamplerParameters,
+  SeparatedSamplerParameters,
   ShareParameters,
 )
 from tff_clipping.privacy.sampled_gaussian import Relation
@@ -48,12 +48,14 @@ from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [
   'AggregatorParameters',
+  'BasePlan',
   'BudgetExhaustedError',
   'ChangedReleaseError',
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
   'LedgerInUseError',
+  'MECHANISMS',
   'NoiseStrategy',
   'NoiseSummary',
   'Participation',
@@ -67,6 +69,7 @@ __all__ = [
   'TreeStrategy',
   'banded_strategy',
   'blt_strategy',
+  'build_strategy',
   'calibrate_noise_multiplier',
   'collapse_noise_multipliers',
   'compute_delta',

@@ -19,6 +19,10 @@ ACCOUNTANTS = ('rdp', 'pld')
 _ALL_ACCOUNTANTS = (*ACCOUNTANTS, 'pld_one_sided')
 
 
+class NoEpsilonError(ValueError):
+  """There is no finite epsilon for so little noise, or for such bounds."""
+
+
 @functools.lru_cache(maxsize=64)
 def build_rounds(
   mechanism: sampled_gaussian.SampledGaussian, accountant: str
@@ -57,7 +61,8 @@ def compute_epsilon(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If an argument is out of range, or there is no finite epsilon.
+    ValueError: If an argument is out of range.
+    NoEpsilonError: If there is no finite epsilon.
   """
   num_rounds = arguments.check_num_rounds(num_rounds)
   target_delta = arguments.check_target_delta(target_delta)
@@ -65,7 +70,7 @@ def compute_epsilon(
     num_rounds, target_delta
   )
   if not math.isfinite(epsilon):
-    raise ValueError(
+    raise NoEpsilonError(
       explain_no_epsilon(mechanism, accountant, num_rounds, target_delta)
     )
   return epsilon
@@ -98,6 +103,24 @@ def explain_no_epsilon(
     'The accountant has no finite epsilon for `noise_multiplier` '
     f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
   )
+
+
+def check_guarantee(accountant: str) -> str:
+  """Returns the accountant if its answers are guarantees.
+
+  Args:
+    accountant: 'rdp' or 'pld'.
+
+  Raises:
+    TypeError: If it is not a string.
+    ValueError: If it is neither.
+  """
+  if accountant == 'pld_one_sided':
+    raise ValueError(
+      "`accountant` must be one of 'rdp', 'pld', found 'pld_one_sided', "
+      'which is no guarantee for more than one round.'
+    )
+  return argument_checks.check_choice('accountant', accountant, ACCOUNTANTS)
 
 
 def check_accountant(accountant: str, sampling: str) -> str:

@@ -1,11 +1,14 @@
-"""Computes the privacy budget of DP-FedAvg.
+r"""Computes the privacy budget of DP-FedAvg.
 
 Give --num_clients, --clients_per_round and --target_delta, and two of
 --target_epsilon, --noise_multiplier and --num_rounds. The answer is the third,
-with the other accountants and samplings beside it. Example:
+with the other accountants, samplings and mechanisms beside it. Example:
 
-  tff-clipping-budget --num_clients=1920 --clients_per_round=80 \\
+  tff-clipping-budget --num_clients=1920 --clients_per_round=80 \
       --target_delta=1e-5 --num_rounds=100 --target_epsilon=1.5
+
+Or give --noise_to_clients_ratio with --target_epsilon and --num_rounds, and the
+answer is the fewest clients per round.
 
 The noise multiplier is the standard deviation of the noise on the sum of the
 clipped updates, divided by the clipping norm, for all samplings.
@@ -18,13 +21,28 @@ Samplings:
   none        all clients join every round; add or remove one client
   paper       draws like fixed_size and charges like poisson, as the paper does;
               the epsilon that its cohorts really give is always shown beside it
-Accountants:
+  min_separation
+              nothing is drawn: a client comes at most once in any
+              min_separation rounds; zero out one client
+  grouped_poisson
+              min_separation groups take turns, and each client of the group
+              joins independently; zero out one client
+  shuffled_epochs
+              each client comes once in an epoch; zero out one client
+Mechanisms, for the last three (the others have gaussian noise):
+  gaussian    noise that is independent in each round
+  tree        tree aggregation
+  banded      banded Toeplitz noise, optimised; for grouped_poisson too
+  blt         buffered linear Toeplitz noise, optimised; a few models of memory
+Accountants, for all but the last three:
   rdp         Renyi differential privacy, as TensorFlow Privacy
   pld         privacy loss distributions, tighter
 
 Exit codes: 0 for an answer, 2 for a wrong or impossible question.
 """
 
+import dataclasses
+import decimal
 import os
 import re
 import sys
@@ -33,10 +51,18 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tff_clipping.privacy import accountants, budget_report
+import tff_clipping
+from tff_clipping.privacy import (
+  accountants,
+  budget_question,
+  budget_report,
+  mechanisms,
+  output_file,
+)
 
 _NAME = 'tff-clipping-budget'
 _HELP = ('-h', '--h', '-help', '--help', '--helpshort', '--helpfull')
+_VERSION = ('-version', '--version')
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -54,20 +80,32 @@ def run(argv: Sequence[str] | None = None) -> int:
     if any(argument.split('=')[0] in _HELP for argument in argv[1:]):
       print(_describe_usage(values))
       return 0
+    if any(argument in _VERSION for argument in argv[1:]):
+      print(f'{_NAME} {tff_clipping.__version__}')
+      return 0
     question = _parse(values, argv)
+    # Find out now whether they can be written.
+    if values.output is not None:
+      output_file.check(values.output, 'output')
     if values.plot is not None:
-      _plot(None, values.plot)  # Find out now whether that can be done.
+      _import_plot().check_path(values.plot)
     answer = budget_report.compute_answer(question)
     if values.plot is not None:
-      with warnings.catch_warnings():
-        warnings.simplefilter('ignore')  # They are in the answer already.
-        _plot(answer, values.plot)
+      _plot(answer, values.plot)
     for warning in answer.warnings:
       print(f'{_NAME}: warning: {_name_flags(warning)}', file=sys.stderr)
-    if values.format == 'json':
-      print(budget_report.format_json(answer))
-    else:
-      print(budget_report.format_table(answer))
+    form = {
+      'json': budget_report.format_json,
+      'table': budget_report.format_table,
+    }[values.format]
+    record = budget_report.build_record([_NAME, *argv[1:]])
+    text = form(answer, record, values.plot)
+    if values.output is not None:
+      output_file.write(values.output, text, 'output')
+      text = f'The answer is in {values.output}.'
+      if values.plot is not None:
+        text += f'\nThe figure is in {values.plot}.'
+    print(text)
     sys.stdout.flush()
   except (_UsageError, TypeError, ValueError) as error:
     print(f'{_NAME}: {_name_flags(str(error))}', file=sys.stderr)
@@ -85,66 +123,100 @@ class _UsageError(Exception):
   """The command line is not a question."""
 
 
+class _IntegerParser(flags.ArgumentParser):
+  """Takes whole numbers, also as 1e6 or 80.0."""
+
+  syntactic_help = 'a whole number'
+
+  def parse(self, argument: str | int) -> int:
+    """Returns the number; see the base class."""
+    try:
+      number = decimal.Decimal(argument)
+      if number != number.to_integral_value() or abs(number) > 10**30:
+        raise ValueError
+      return int(number)
+    except (ArithmeticError, TypeError, ValueError) as error:
+      raise ValueError('it is not a whole number') from error
+
+  def flag_type(self) -> str:
+    """Returns the name of the kind; see the base class."""
+    return 'int'
+
+
 def _define_flags() -> flags.FlagValues:
   """Returns flags of our own: other programs have flags of the same names."""
   values = flags.FlagValues()
   integers = {
     'num_clients': 'Clients in the population (N).',
     'clients_per_round': 'Clients in a round (P); the expected number for '
-    'poisson.',
+    'poisson. Solved for if noise_to_clients_ratio is given.',
     'min_clients_per_round': 'The least cohort of truncated_poisson. Chosen if '
     'not given.',
     'max_clients_per_round': 'Its largest cohort. Chosen if not given.',
     'num_rounds': 'Rounds (T). Solved for if not given.',
+    'min_separation': 'The least number of rounds from one participation of a '
+    'client to its next (b).',
     'model_size': "Number of the model's parameters: adds the noise norm.",
   }
   floats = {
     'target_delta': 'Delta, below 1/num_clients.',
     'target_epsilon': 'The epsilon not to pass. Solved for if not given.',
     'noise_multiplier': 'Standard deviation of the noise on the sum over the '
-    'clipping norm. Solved for if not given.',
+    'clipping norm; of a draw, with correlated noise. Solved for if not given.',
+    'noise_to_clients_ratio': 'noise_multiplier / clients_per_round, the noise '
+    'on the mean over the clipping norm: solves for clients_per_round.',
     'clipping_norm': 'The clipping norm (c), in whose unit noise is shown.',
+    'false_positive_rate': 'Adds the largest true-positive rate of attacks '
+    'with this false-positive rate, and mu of mu-GDP.',
+  }
+  choices = {
+    'sampling': (
+      None,
+      budget_question.SAMPLINGS,
+      'How the clients of a round are drawn: poisson, or min_separation with '
+      'a mechanism or a separation.',
+    ),
+    'mechanism': (
+      'gaussian',
+      mechanisms.MECHANISMS,
+      'How the noise of a round depends on that of those before.',
+    ),
+    'accountant': (
+      None,
+      accountants.ACCOUNTANTS,
+      'How the rounds are added up: rdp if not given.',
+    ),
+    'format': ('table', ('table', 'json'), 'How the answer is printed.'),
   }
   for name, text in integers.items():
-    flags.DEFINE_integer(name, None, text, flag_values=values)
+    flags.DEFINE(_IntegerParser(), name, None, text, flag_values=values)
   for name, text in floats.items():
     flags.DEFINE_float(
       name, 1.0 if name == 'clipping_norm' else None, text, flag_values=values
     )
-  flags.DEFINE_enum(
-    'sampling',
-    'poisson',
-    ['poisson', 'truncated_poisson', 'fixed_size', 'paper', 'none'],
-    'How the clients of a round are drawn.',
-    flag_values=values,
-  )
-  flags.DEFINE_enum(
-    'accountant',
-    'rdp',
-    [*accountants.ACCOUNTANTS],
-    'How the rounds are added up.',
-    flag_values=values,
-  )
-  flags.DEFINE_enum(
-    'format',
-    'table',
-    ['table', 'json'],
-    'How the answer is printed.',
+  for name, (default, listed, text) in choices.items():
+    flags.DEFINE_enum(name, default, [*listed], text, flag_values=values)
+  flags.DEFINE_string(
+    'output',
+    None,
+    'Writes the answer to this file, which must not exist yet.',
     flag_values=values,
   )
   flags.DEFINE_string(
     'plot',
     None,
-    'Draws epsilon by rounds and the noise multiplier by cohort size into this '
-    'file (.png, .pdf or .svg). Needs matplotlib.',
+    'Draws epsilon by rounds and the noise by cohort size, or by separation, '
+    'into this file (.png, .pdf or .svg), which must not exist yet. Needs '
+    'matplotlib.',
     flag_values=values,
   )
+  flags.DEFINE_bool('version', False, 'Prints the version.', flag_values=values)
   return values
 
 
 def _parse(
   values: flags.FlagValues, argv: Sequence[str]
-) -> budget_report.Question:
+) -> budget_question.Question:
   """Returns the question on the command line."""
   try:
     rest = values(argv)[1:]
@@ -152,24 +224,20 @@ def _parse(
     raise _UsageError(_explain(values, ' '.join(str(error).split()))) from error
   if rest:
     raise _UsageError(f'every argument must be a --flag, found {rest[0]!r}.')
+  if values.sampling is None:
+    asks = values.mechanism != 'gaussian' or values.min_separation is not None
+    values.sampling = 'min_separation' if asks else 'poisson'
   if values.clients_per_round is None and values.sampling == 'none':
     values.clients_per_round = values.num_clients
-  for name in ('num_clients', 'clients_per_round', 'target_delta'):
+  needed = ['num_clients', 'clients_per_round', 'target_delta']
+  if values.noise_to_clients_ratio is not None:
+    needed.remove('clients_per_round')
+  for name in needed:
     if values[name].value is None:
       raise _UsageError(f'--{name} must be given; see --help.')
-  return budget_report.Question(
-    num_clients=values.num_clients,
-    clients_per_round=values.clients_per_round,
-    target_delta=values.target_delta,
-    target_epsilon=values.target_epsilon,
-    noise_multiplier=values.noise_multiplier,
-    num_rounds=values.num_rounds,
-    sampling=values.sampling,
-    accountant=values.accountant,
-    clipping_norm=values.clipping_norm,
-    model_size=values.model_size,
-    min_clients_per_round=values.min_clients_per_round,
-    max_clients_per_round=values.max_clients_per_round,
+  names = [field.name for field in dataclasses.fields(budget_question.Question)]
+  return budget_question.Question(
+    **{name: values[name].value for name in names}
   )
 
 
@@ -180,7 +248,7 @@ def _explain(values: flags.FlagValues, message: str) -> str:
     return message
   flag = values[found[1]]
   kind = flag.flag_type()
-  rules = {'int': 'an integer', 'float': 'a number'}
+  rules = {'int': 'a whole number', 'float': 'a number'}
   rule = rules.get(kind)
   if rule is None:
     rule = 'one of ' + ', '.join(getattr(flag.parser, 'enum_values', [kind]))
@@ -205,24 +273,22 @@ def _describe_usage(values: flags.FlagValues) -> str:
   return '\n'.join(lines)
 
 
-def _plot(answer: budget_report.Answer | None, path: str) -> None:
-  """Draws the figure, or only checks the path, or says why it cannot."""
+def _import_plot():
+  """Returns the module that draws, or says what it needs."""
   try:
     from tff_clipping.privacy import budget_plot  # Slow to import.
   except ImportError as error:
     raise _UsageError(
       f"--plot needs matplotlib: pip install 'tff-clipping[plot]' ({error})."
     ) from error
-  try:
-    if answer is None:
-      budget_plot.check_path(path)
-    else:
-      budget_plot.save_figure(answer, path)
-  except OSError as error:
-    raise _UsageError(
-      f'--plot must be a file that can be written, found {path!r} '
-      f'({error.strerror or error}).'
-    ) from error
+  return budget_plot
+
+
+def _plot(answer: budget_report.Answer, path: str) -> None:
+  """Draws the figure."""
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # They are in the answer already.
+    _import_plot().save_figure(answer, path)
 
 
 if __name__ == '__main__':

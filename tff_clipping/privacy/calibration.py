@@ -1,4 +1,4 @@
-"""The least noise, or the most rounds, whose epsilon stays in a target."""
+"""The least noise, most rounds or fewest clients within an epsilon."""
 
 import bisect
 import functools
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from scipy import optimize
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   accountants,
   arguments,
@@ -97,27 +98,141 @@ def find_max_rounds(
   target_delta = arguments.check_target_delta(target_delta)
   rounds = accountants.build_rounds(mechanism, accountant)
 
-  def passes(num_rounds: int) -> bool:
-    return rounds.compute_epsilon(num_rounds, target_delta) > target_epsilon
+  def fits(num_rounds: int) -> bool:
+    return rounds.compute_epsilon(num_rounds, target_delta) <= target_epsilon
 
-  if passes(1):
+  found = search_max_rounds(fits, arguments.MAX_ROUNDS)
+  if found == 0:
     epsilon = rounds.compute_epsilon(1, target_delta)
     raise ValueError(
       f'`target_epsilon` {target_epsilon:g} does not allow a single round: '
       f'with `noise_multiplier` {mechanism.noise_multiplier:g} one round costs '
       f'{epsilon:.4g}.'
     )
-  # Invariant: `low` rounds fit, and in the end `high` rounds do not.
-  low, high = 1, 8
-  while not passes(high):
-    if high >= arguments.MAX_ROUNDS:
-      raise ValueError(
-        f'`noise_multiplier` {mechanism.noise_multiplier:g} allows more than '
-        f'{arguments.MAX_ROUNDS} rounds within `target_epsilon` '
-        f'{target_epsilon:g}: give fewer rounds, or less noise.'
-      )
-    low, high = high, min(8 * high, arguments.MAX_ROUNDS)
-  return low + bisect.bisect_left(range(low + 1, high), True, key=passes)
+  if found == arguments.MAX_ROUNDS:
+    raise ValueError(
+      f'`noise_multiplier` {mechanism.noise_multiplier:g} allows more than '
+      f'{arguments.MAX_ROUNDS} rounds within `target_epsilon` '
+      f'{target_epsilon:g}: give fewer rounds, or less noise.'
+    )
+  return found
+
+
+def search_max_rounds(fits: Callable[[int], bool], most: int) -> int:
+  """Returns the most rounds that fit, from 0 to `most`.
+
+  Args:
+    fits: Returns whether so many rounds fit; fewer do then as well.
+    most: The most rounds that are tried.
+  """
+  # Invariant: `low` rounds fit.
+  low, high = 0, 1
+  while fits(high):
+    if high >= most:
+      return high
+    low, high = high, min(8 * high, most)
+  # And here, `high` rounds do not.
+  return low + bisect.bisect_left(
+    range(low + 1, high), True, key=lambda count: not fits(count)
+  )
+
+
+def find_clients_per_round(
+  sampling: str,
+  accountant: str,
+  *,
+  num_clients: int,
+  num_rounds: int,
+  noise_to_clients_ratio: float,
+  target_epsilon: float,
+  target_delta: float,
+) -> int:
+  """Returns the fewest clients a round whose epsilon is not above the target.
+
+  Args:
+    sampling: 'poisson' or 'fixed_size'.
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+    num_clients: The paper's N.
+    num_rounds: Rounds, at least 1.
+    noise_to_clients_ratio: The noise multiplier over the clients a round.
+    target_epsilon: The epsilon that must not be passed, positive.
+    target_delta: Delta, in (0, 1).
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range, or no cohort is large enough.
+  """
+  num_rounds = arguments.check_num_rounds(num_rounds)
+  target_delta = arguments.check_target_delta(target_delta)
+
+  def epsilon_at(clients_per_round: int, noise_multiplier: float) -> float:
+    mechanism = sampled_gaussian.SampledGaussian(
+      sampling=sampling,
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      noise_multiplier=noise_multiplier,
+    )
+    return accountants.build_rounds(mechanism, accountant).compute_epsilon(
+      num_rounds, target_delta
+    )
+
+  return search_clients_per_round(
+    epsilon_at,
+    noise_to_clients_ratio=noise_to_clients_ratio,
+    target_epsilon=target_epsilon,
+    most=arguments.check_population(num_clients, 1)[0],
+  )
+
+
+def search_clients_per_round(
+  epsilon_at: Callable[[int, float], float],
+  *,
+  noise_to_clients_ratio: float,
+  target_epsilon: float,
+  most: int,
+) -> int:
+  """Returns the fewest clients a round whose epsilon is not above the target.
+
+  The noise grows with the cohort, so that the noise on the mean stays the same.
+  The search takes epsilon to fall as cohorts grow. Should it not, there might
+  be fewer clients that do; those that are returned always do.
+
+  Args:
+    epsilon_at: Returns the epsilon of so many clients a round and of the noise
+      multiplier that goes with them.
+    noise_to_clients_ratio: The noise multiplier over the clients a round.
+    target_epsilon: The epsilon that must not be passed, positive.
+    most: The most clients in a round.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range, or no cohort is large enough.
+  """
+  ratio = argument_checks.check_positive(
+    'noise_to_clients_ratio', noise_to_clients_ratio
+  )
+  target_epsilon = arguments.check_target_epsilon(target_epsilon)
+  # Those whose noise is in the accountants' range.
+  fewest = max(1, math.ceil(arguments.MIN_NOISE_MULTIPLIER / ratio))
+  most = min(most, math.floor(arguments.MAX_NOISE_MULTIPLIER / ratio))
+  if fewest > most:
+    raise ValueError(
+      f'`noise_to_clients_ratio` {ratio:g} gives no cohort a noise multiplier '
+      f'from {arguments.MIN_NOISE_MULTIPLIER:g} to '
+      f'{arguments.MAX_NOISE_MULTIPLIER:g}, the range that is accounted for.'
+    )
+
+  def fits(clients_per_round: int) -> bool:
+    epsilon = epsilon_at(clients_per_round, ratio * clients_per_round)
+    return epsilon <= target_epsilon
+
+  if not fits(most):
+    raise ValueError(
+      f'`noise_to_clients_ratio` must be larger, found {ratio:g}: even cohorts '
+      f'of {most} clients, with a noise multiplier of {ratio * most:g}, cost '
+      f'more than `target_epsilon` {target_epsilon:g}.'
+    )
+  return fewest + bisect.bisect_left(range(fewest, most), True, key=fits)
 
 
 def _search_by_orders(

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import correlated_plan, ledger_file
-from tff_clipping.privacy import plan as plan_lib
+from tff_clipping.privacy import base_plan, ledger_file, plan_files
 
 _FORMAT = 2
 _DIGEST = re.compile('[0-9a-f]{64}')
-
-_Plan = plan_lib.PrivacyPlan | correlated_plan.CorrelatedNoisePlan
 
 DamagedLedgerError = ledger_file.DamagedLedgerError
 LedgerInUseError = ledger_file.LedgerInUseError
@@ -53,7 +50,7 @@ class PrivacyLedger:
   def __init__(
     self,
     path: str | os.PathLike,
-    plan: _Plan,
+    plan: base_plan.BasePlan,
     *,
     caveats: Sequence[str] = (),
   ) -> None:
@@ -73,7 +70,7 @@ class PrivacyLedger:
       LedgerInUseError: If it is open elsewhere.
       OSError: If the file system refuses.
     """
-    if not isinstance(plan, _Plan):
+    if not isinstance(plan, base_plan.BasePlan):
       raise TypeError(
         '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
         f'{plan!r}.'
@@ -97,7 +94,7 @@ class PrivacyLedger:
       raise
 
   @property
-  def plan(self) -> _Plan:
+  def plan(self) -> base_plan.BasePlan:
     """What is charged."""
     return self._plan
 
@@ -285,7 +282,7 @@ class PrivacyLedger:
         'ledger.'
       )
     try:
-      found = _read_plan(header['plan'])
+      found = plan_files.plan_from_json(header['plan'])
     except (KeyError, TypeError, ValueError) as error:
       raise DamagedLedgerError(
         f'Line 1 of {os.fspath(path)} is damaged: {error}'
@@ -322,10 +319,3 @@ class PrivacyLedger:
         )
       of_round.append(line.get('digest'))
     return digests
-
-
-def _read_plan(value: dict[str, Any]) -> _Plan:
-  """Returns the plan that a ledger's first line holds."""
-  if value.get('mechanism') == 'correlated_noise':
-    return correlated_plan.CorrelatedNoisePlan.from_json(value)
-  return plan_lib.PrivacyPlan.from_json(value)

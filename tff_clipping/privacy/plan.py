@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import dp_accounting
@@ -12,9 +11,9 @@ from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   accountants,
   arguments,
+  base_plan,
   calibration,
   noise_summary,
-  plan_json,
   plan_parameters,
   plan_text,
   rounds,
@@ -29,15 +28,9 @@ SAMPLINGS = ('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper')
 # none in their JSON.
 _BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
 
-# What stands in a plan's JSON for whoever reads it.
-_DERIVED = (
-  *('sampling_prob', 'relation', 'epsilon', 'actual_epsilon', 'dp_event'),
-  *('caveats', 'description'),
-)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PrivacyPlan:
+class PrivacyPlan(base_plan.BasePlan):
   """How cohorts are drawn, how much noise is added, and what that costs.
 
   A plan cannot pair a sampler with the event of another one, with one exception
@@ -74,63 +67,14 @@ class PrivacyPlan:
       `target_delta`.
   """
 
-  # Whether a round may be run again with another cohort and other noise.
   allows_new_draws: ClassVar[bool] = True
+  _DERIVED: ClassVar[tuple[str, ...]] = ('sampling_prob',)
+  _OPTIONAL: ClassVar[tuple[str, ...]] = _BOUNDS
 
-  num_clients: int
-  clients_per_round: int
-  num_rounds: int
-  target_delta: float
-  noise_multiplier: float
   sampling: str = 'poisson'
   accountant: str = 'rdp'
-  target_epsilon: float | None = None
   min_clients_per_round: int | None = None
   max_clients_per_round: int | None = None
-
-  def __post_init__(self):
-    _check_accountant(self.accountant)
-    checked = {
-      'num_rounds': arguments.check_num_rounds(self.num_rounds),
-      'target_delta': arguments.check_target_delta(self.target_delta),
-    }
-    sampling = _complete(
-      self.sampling,
-      self.num_clients,
-      self.clients_per_round,
-      (self.min_clients_per_round, self.max_clients_per_round),
-      self.target_delta,
-      self._compute_poisson_cost,
-    )
-    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
-    checked |= {
-      'num_clients': mechanism.num_clients,
-      'clients_per_round': mechanism.clients_per_round,
-      'noise_multiplier': mechanism.noise_multiplier,
-      'min_clients_per_round': mechanism.min_clients_per_round,
-      'max_clients_per_round': mechanism.max_clients_per_round,
-    }
-    if self.target_epsilon is not None:
-      checked['target_epsilon'] = arguments.check_target_epsilon(
-        self.target_epsilon
-      )
-    for name, value in checked.items():
-      object.__setattr__(self, name, value)
-    arguments.warn_of_large_delta(
-      self.target_delta, self.num_clients, stacklevel=3
-    )
-    if not math.isfinite(self.epsilon):
-      raise ValueError(
-        accountants.explain_no_epsilon(
-          mechanism, self.accountant, self.num_rounds, self.target_delta
-        )
-      )
-    if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
-      raise ValueError(
-        f'`target_epsilon` must be at least the {self.epsilon:.6g} that '
-        f'{self.num_rounds} rounds cost with a noise multiplier of '
-        f'{self.noise_multiplier:g}, found {self.target_epsilon:g}.'
-      )
 
   @classmethod
   def from_target_epsilon(
@@ -165,8 +109,8 @@ class PrivacyPlan:
       ValueError: If an argument is out of range, or no noise in the
         accountant's range has this epsilon.
     """
-    charged = _complete(
-      sampling,
+    charged = truncated_poisson.build_sampling(
+      _charge_as(sampling),
       num_clients,
       clients_per_round,
       (min_clients_per_round, max_clients_per_round),
@@ -178,7 +122,7 @@ class PrivacyPlan:
     )
     noise_multiplier = calibration.find_noise_multiplier(
       charged,
-      _check_accountant(accountant),
+      accountants.check_guarantee(accountant),
       num_rounds=num_rounds,
       target_epsilon=target_epsilon,
       target_delta=target_delta,
@@ -276,15 +220,15 @@ class PrivacyPlan:
     ) -> int:
       return calibration.find_max_rounds(
         sampled_gaussian.add_noise(sampling, noise_multiplier),
-        _check_accountant(accountant),
+        accountants.check_guarantee(accountant),
         target_epsilon=target_epsilon,
         target_delta=delta,
       )
 
     target_delta = arguments.check_target_delta(target_delta)
     left = truncated_poisson.without_tails(target_delta)
-    charged = _complete(
-      sampling,
+    charged = truncated_poisson.build_sampling(
+      _charge_as(sampling),
       num_clients,
       clients_per_round,
       (min_clients_per_round, max_clients_per_round),
@@ -305,6 +249,68 @@ class PrivacyPlan:
       max_clients_per_round=charged.max_clients_per_round,
     )
 
+  @classmethod
+  def from_noise_to_clients_ratio(
+    cls,
+    *,
+    num_clients: int,
+    num_rounds: int,
+    noise_to_clients_ratio: float,
+    target_epsilon: float,
+    target_delta: float,
+    sampling: str = 'poisson',
+    accountant: str = 'rdp',
+  ) -> 'PrivacyPlan':
+    """Returns the plan with the fewest clients a round within an epsilon.
+
+    The noise on the mean is fixed, as a model that was found to bear it needs;
+    larger cohorts allow more noise on the sum.
+
+    Args:
+      num_clients: The paper's N.
+      num_rounds: The paper's T.
+      noise_to_clients_ratio: z / P, the standard deviation of the noise on the
+        mean over the clipping norm.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      sampling: As the attribute, but not 'none'.
+      accountant: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or no cohort is large enough.
+    """
+    charged = _charge_as(sampling)
+    if charged == 'none':
+      raise ValueError(
+        '`sampling` must be one that draws cohorts where `clients_per_round` '
+        "is to be found, found 'none'."
+      )
+    accountants.check_guarantee(accountant)
+    left = target_delta = arguments.check_target_delta(target_delta)
+    if charged == 'truncated_poisson':
+      charged, left = 'poisson', truncated_poisson.without_tails(target_delta)
+
+    found = calibration.find_clients_per_round(
+      charged,
+      accountant,
+      num_clients=num_clients,
+      num_rounds=num_rounds,
+      noise_to_clients_ratio=noise_to_clients_ratio,
+      target_epsilon=target_epsilon,
+      target_delta=left,
+    )
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=found,
+      num_rounds=num_rounds,
+      target_delta=target_delta,
+      noise_multiplier=noise_to_clients_ratio * found,
+      sampling=sampling,
+      accountant=accountant,
+      target_epsilon=target_epsilon,
+    )
+
   @property
   def sampling_prob(self) -> float:
     """The paper's q = P / N: a client's chance to be in a round."""
@@ -314,11 +320,6 @@ class PrivacyPlan:
   def relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `epsilon` is for."""
     return self._charged_mechanism.relation
-
-  @property
-  def sensitivity_factor(self) -> int:
-    """By how many clipping norms a client can change the sum: 1 or 2."""
-    return self.relation.sensitivity_factor
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
@@ -332,74 +333,48 @@ class PrivacyPlan:
       self._charged_mechanism.dp_event, self.num_rounds
     )
 
-  @functools.cached_property
-  def epsilon(self) -> float:
-    """The epsilon of `num_rounds` rounds; under 'paper' the paper's figure."""
-    return self.epsilon_after(self.num_rounds)
-
-  @functools.cached_property
-  def actual_epsilon(self) -> float:
-    """The epsilon that the sampler really gives; differs under 'paper' only.
-
-    For 'paper' it is that of fixed-size cohorts under replace-one, the relation
-    under which their cost is known, by 'pld', the tightest accountant that is
-    proved for them, or by 'rdp' where 'pld' has no answer (an epsilon in the
-    hundreds).
-    """
-    return self.actual_epsilon_after(self.num_rounds)
-
-  def epsilon_after(self, num_rounds: int) -> float:
-    """Returns the epsilon of so many rounds; 0 for none.
-
-    Args:
-      num_rounds: Releases, each charged once, repeated rounds as well.
-
-    Raises:
-      TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is negative or more than are accounted for.
-    """
-    num_rounds = _check_num_releases(num_rounds)
-    if num_rounds == 0:
-      return 0.0
-    return self._charged_rounds.compute_epsilon(num_rounds, self.target_delta)
+  @property
+  def max_rounds(self) -> int:
+    """The most rounds that are accounted for."""
+    return arguments.MAX_ROUNDS
 
   def actual_epsilon_after(self, num_rounds: int) -> float:
     """Returns what the sampler really gives after so many rounds; 0 for none.
+
+    It differs from `epsilon_after` under 'paper' only. There it is that of
+    fixed-size cohorts under replace-one, the relation under which their cost is
+    known, by 'pld', the tightest accountant that is proved for them, or by
+    'rdp' where 'pld' has no answer (an epsilon in the hundreds).
 
     Args:
       num_rounds: As in `epsilon_after`.
 
     Raises:
       TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is negative or more than are accounted for.
+      ValueError: If it is negative or above `max_rounds`.
     """
     if self.sampling != 'paper':
       return self.epsilon_after(num_rounds)
-    num_rounds = _check_num_releases(num_rounds)
-    if num_rounds == 0:
-      return 0.0
-    return self._account_for_drawn(num_rounds).epsilon
+    num_rounds = self._check_num_releases(num_rounds)
+    return self._account_for_drawn(num_rounds).epsilon if num_rounds else 0.0
 
-  def permits(self, num_releases: int) -> bool:
-    """Returns whether so many releases stay within the plan.
-
-    They do if they are at most `num_rounds`, or cost at most `target_epsilon`.
-
-    Args:
-      num_releases: All releases, those already made included.
-
-    Raises:
-      TypeError: If `num_releases` is not an integer.
-      ValueError: If it is negative.
-    """
-    num_releases = argument_checks.check_integer(
-      'num_releases', num_releases, at_least=0, at_most=2**63
+  @property
+  def running_sum_error(self) -> float:
+    """Of independent noise; see the base class."""
+    return noise_summary.independent_sum_error(
+      self.noise_multiplier, self.num_rounds
     )
-    if num_releases <= self.num_rounds:
-      return True
-    if self.target_epsilon is None or num_releases > arguments.MAX_ROUNDS:
-      return False
-    return self.epsilon_after(num_releases) <= self.target_epsilon
+
+  def tightest_delta(self, epsilon: float) -> float:
+    """Returns delta by 'pld', of the cohorts drawn; see the base class.
+
+    Under 'paper' it is that of fixed-size cohorts, under replace-one.
+    """
+    mechanism = self._charged_mechanism
+    if self.sampling == 'paper':
+      mechanism = self._build_mechanism('fixed_size')
+    rounds_by_pld = accountants.build_rounds(mechanism, 'pld')
+    return rounds_by_pld.compute_delta(self.num_rounds, epsilon)
 
   @property
   def sampler_parameters(self) -> plan_parameters.SamplerParameters:
@@ -409,13 +384,6 @@ class PrivacyPlan:
     bounds = [getattr(self, name) for name in _BOUNDS]
     return plan_parameters.SamplerParameters(
       scheme, self.num_clients, self.sampling_prob, size, *bounds
-    )
-
-  @property
-  def aggregator_parameters(self) -> plan_parameters.AggregatorParameters:
-    """What an aggregator has to add and divide by."""
-    return plan_parameters.AggregatorParameters(
-      self.noise_multiplier, self.clients_per_round
     )
 
   @property
@@ -445,86 +413,55 @@ class PrivacyPlan:
       self.noise_multiplier, cohort, *bounds
     )
 
-  def summarize_noise(
-    self, *, clipping_norm: float = 1.0, model_size: int | None = None
-  ) -> noise_summary.NoiseSummary:
-    """Returns how large the noise is; see `noise_summary.summarize_noise`."""
-    return noise_summary.summarize_noise(
-      noise_multiplier=self.noise_multiplier,
-      clients_per_round=self.clients_per_round,
-      clipping_norm=clipping_norm,
-      model_size=model_size,
-      min_clients_per_round=self.min_clients_per_round,
-      max_clients_per_round=self.max_clients_per_round,
+  def _check_attributes(self) -> dict[str, Any]:
+    accountants.check_guarantee(self.accountant)
+    checked = {
+      'num_rounds': arguments.check_num_rounds(self.num_rounds),
+      'target_delta': arguments.check_target_delta(self.target_delta),
+    }
+    sampling = truncated_poisson.build_sampling(
+      _charge_as(self.sampling),
+      self.num_clients,
+      self.clients_per_round,
+      (self.min_clients_per_round, self.max_clients_per_round),
+      self.target_delta,
+      self._compute_poisson_cost,
+    )
+    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
+    names = ('num_clients', 'clients_per_round', 'noise_multiplier', *_BOUNDS)
+    return checked | {name: getattr(mechanism, name) for name in names}
+
+  def _compute_epsilon(self, num_rounds: int) -> float:
+    return self._charged_rounds.compute_epsilon(num_rounds, self.target_delta)
+
+  def _explain_no_epsilon(self) -> str:
+    return accountants.explain_no_epsilon(
+      self._charged_mechanism,
+      self.accountant,
+      self.num_rounds,
+      self.target_delta,
     )
 
-  def describe(self, caveats: Sequence[str] = ()) -> str:
-    """Returns the plan in sentences that one could put into a paper.
-
-    Args:
-      caveats: Why a run of the plan does not have its guarantee, in main
-        clauses without a full stop. They come first.
-    """
+  def _describe(self) -> str:
     is_paper = self.sampling == 'paper'
     return plan_text.describe(
       plan_text.Account(self._charged_mechanism, self.accountant, self.epsilon),
       num_rounds=self.num_rounds,
       target_delta=self.target_delta,
       drawn=self._account_for_drawn(self.num_rounds) if is_paper else None,
-      caveats=caveats,
     )
 
-  def __str__(self) -> str:
-    return self.describe()
+  def _derive(self) -> dict[str, Any]:
+    return {'sampling_prob': self.sampling_prob}
 
-  def to_json(self, caveats: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the plan for `json.dump`: its attributes, and what follows.
-
-    `from_json` reads the attributes back; the rest is for readers of the file.
-
-    Args:
-      caveats: Why a run of the plan does not have its guarantee; see
-        `describe`.
-    """
-    return plan_json.write(
-      dataclasses.asdict(self),
-      sampling_prob=self.sampling_prob,
-      relation=self.relation.value,
-      epsilon=self.epsilon,
-      actual_epsilon=self.actual_epsilon,
-      dp_event=repr(self.dp_event),
-      caveats=list(caveats),
-      description=self.describe(caveats),
-    )
-
-  @classmethod
-  def from_json(cls, value: Mapping[str, Any]) -> 'PrivacyPlan':
-    """Returns the plan that `to_json` wrote.
-
-    Args:
-      value: What `json.load` returned.
-
-    Raises:
-      TypeError: If `value` is not a mapping, or an attribute of the wrong kind.
-      ValueError: If attributes are missing, unknown or out of range, or the
-        epsilon in it is not that of the attributes: it was changed by hand.
-    """
-    names = [field.name for field in dataclasses.fields(cls)]
-    plan = cls(
-      **plan_json.read_attributes(
-        value, names, derived=_DERIVED, optional=_BOUNDS
-      )
-    )
-    plan_json.check_figures(
-      value, epsilon=plan.epsilon, actual_epsilon=plan.actual_epsilon
-    )
-    return plan
+  @property
+  def _bounds(self) -> dict[str, int]:
+    return {name: getattr(self, name) for name in _BOUNDS}
 
   @functools.cached_property
   def _charged_mechanism(self) -> sampled_gaussian.SampledGaussian:
     """One round as it is charged."""
-    sampling = 'poisson' if self.sampling == 'paper' else self.sampling
-    return self._build_mechanism(sampling)
+    return self._build_mechanism(_charge_as(self.sampling))
 
   @functools.cached_property
   def _charged_rounds(self) -> rounds.Rounds:
@@ -564,66 +501,7 @@ class PrivacyPlan:
     )
 
 
-def _complete(
-  sampling: str,
-  num_clients: int,
-  clients_per_round: int,
-  bounds: tuple[int | None, int | None],
-  target_delta: float,
-  compute_cost: Callable[[sampled_gaussian.CohortSampling], tuple[int, float]],
-) -> sampled_gaussian.CohortSampling:
-  """Returns the sampling that is charged, with bounds where they are missing.
-
-  Args:
-    sampling: One of `SAMPLINGS`.
-    num_clients: The paper's N.
-    clients_per_round: The paper's P.
-    bounds: The least and the largest cohort, or None.
-    target_delta: The delta of which chosen bounds spend a part.
-    compute_cost: Returns the rounds and the epsilon to choose bounds for, from
-      Poisson sampling; called only if some are to be chosen.
-  """
+def _charge_as(sampling: str) -> str:
+  """Returns the sampler that a plan is charged for."""
   argument_checks.check_choice('sampling', sampling, SAMPLINGS)
-  if sampling == 'truncated_poisson' and None in bounds:
-    poisson = sampled_gaussian.CohortSampling(
-      sampling='poisson',
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-    )
-    num_rounds, epsilon = compute_cost(poisson)
-    chosen = truncated_poisson.choose_bounds(
-      poisson,
-      num_rounds=num_rounds,
-      epsilon=epsilon,
-      target_delta=target_delta,
-    )
-    bounds = tuple(
-      other if bound is None else bound
-      for bound, other in zip(bounds, chosen, strict=True)
-    )
-  return sampled_gaussian.CohortSampling(
-    sampling='poisson' if sampling == 'paper' else sampling,
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
-    min_clients_per_round=bounds[0],
-    max_clients_per_round=bounds[1],
-  )
-
-
-def _check_accountant(accountant: str) -> str:
-  """Returns an accountant whose answers are guarantees."""
-  if accountant == 'pld_one_sided':
-    raise ValueError(
-      "`accountant` must be one of 'rdp', 'pld', found 'pld_one_sided', "
-      'which is no guarantee for more than one round.'
-    )
-  return argument_checks.check_choice(
-    'accountant', accountant, accountants.ACCOUNTANTS
-  )
-
-
-def _check_num_releases(num_rounds: int) -> int:
-  """Returns a number of rounds in [0, MAX_ROUNDS]."""
-  return argument_checks.check_integer(
-    'num_rounds', num_rounds, at_least=0, at_most=arguments.MAX_ROUNDS
-  )
+  return 'poisson' if sampling == 'paper' else sampling

@@ -11,10 +11,15 @@ def write(attributes: Mapping[str, Any], **derived: Any) -> dict[str, Any]:
   """Returns a plan for `json.dump`.
 
   Args:
-    attributes: What `read_attributes` is to give back.
+    attributes: What `read_attributes` is to give back. A value with a `to_json`
+      is written by that.
     **derived: What follows from them, for whoever reads the file.
   """
-  return {'format': _FORMAT, **attributes, **derived}
+  written = {
+    name: each.to_json() if hasattr(each, 'to_json') else each
+    for name, each in attributes.items()
+  }
+  return {'format': _FORMAT, **written, **derived}
 
 
 def read_attributes(

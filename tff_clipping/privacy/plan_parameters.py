@@ -30,6 +30,24 @@ class SamplerParameters(NamedTuple):
   max_clients_per_round: int | None
 
 
+class SeparatedSamplerParameters(NamedTuple):
+  """What a sampler of clients has to do for the plan's figures to hold.
+
+  Attributes:
+    scheme: 'min_separation', 'grouped_poisson' or 'shuffled_epochs'.
+    num_clients: The population to draw from.
+    cohort_size: The most clients in a cohort, for 'grouped_poisson' the
+      expected number.
+    min_separation: The least number of rounds from one participation of a
+      client to its next.
+  """
+
+  scheme: str
+  num_clients: int
+  cohort_size: int
+  min_separation: int
+
+
 class AggregatorParameters(NamedTuple):
   """What an aggregator has to add and divide by, for any clipping norm.
 

@@ -9,6 +9,7 @@ from tff_clipping.privacy import rounding, sampled_gaussian
 _RELATIONS = {
   sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one client',
   sampled_gaussian.Relation.REPLACE_ONE: 'replacing one client by another',
+  sampled_gaussian.Relation.ZERO_OUT: 'zeroing out one client',
 }
 _ACCOUNTANTS = {
   'rdp': 'Renyi differential privacy',
@@ -36,7 +37,6 @@ def describe(
   num_rounds: int,
   target_delta: float,
   drawn: Account | None = None,
-  caveats: Sequence[str] = (),
 ) -> str:
   """Returns what is done in each round, and what it guarantees.
 
@@ -45,39 +45,41 @@ def describe(
     num_rounds: The rounds of the plan.
     target_delta: The delta of each epsilon.
     drawn: What is really drawn, if that is something else.
-    caveats: Why a run does not have the guarantee, in main clauses without a
-      full stop. They come first.
   """
   mechanism = charged.mechanism
-  rounds = '1 round' if num_rounds == 1 else f'{num_rounds} rounds'
+  rounds = count_rounds(num_rounds)
   noise = (
     'Gaussian noise of standard deviation '
     f'{mechanism.noise_multiplier:g} times the clipping norm is added to the '
     'sum of the clipped updates'
   )
   if drawn is None:
-    text = (
+    return (
       f'Training for {rounds} satisfies client-level '
       f'{_guarantee(charged, target_delta)}: in each round '
       f'{_describe_cohort(mechanism)} and {noise}; accounted for by '
       f'{name_accountant(charged.accountant)}.'
     )
-  else:
-    text = (
-      f'In each of {rounds}, {_describe_cohort(drawn.mechanism)} and {noise}. '
-      'Charged as in the paper, as if each client took part independently with '
-      f'probability {mechanism.sampling_prob:.6g}, this is epsilon = '
-      f'{round_up(charged.epsilon)} at delta = {target_delta:g} by '
-      f'{name_accountant(charged.accountant)}; that figure does not hold for '
-      'these cohorts. What holds is client-level '
-      f'{_guarantee(drawn, target_delta)}, by '
-      f'{name_accountant(drawn.accountant)}.'
-    )
-  return add_caveats(text, caveats)
+  return (
+    f'In each of {rounds}, {_describe_cohort(drawn.mechanism)} and {noise}. '
+    'Charged as in the paper, as if each client took part independently with '
+    f'probability {mechanism.sampling_prob:.6g}, this is epsilon = '
+    f'{round_up(charged.epsilon)} at delta = {target_delta:g} by '
+    f'{name_accountant(charged.accountant)}; that figure does not hold for '
+    'these cohorts. What holds is client-level '
+    f'{_guarantee(drawn, target_delta)}, by '
+    f'{name_accountant(drawn.accountant)}.'
+  )
 
 
 def add_caveats(text: str, caveats: Sequence[str]) -> str:
-  """Returns a plan's description after what takes its guarantee away."""
+  """Returns a plan's description after what takes its guarantee away.
+
+  Args:
+    text: The description.
+    caveats: Why a run does not have the guarantee, in main clauses without a
+      full stop.
+  """
   if not caveats:
     return text
   return f'Not private as it was run: {"; ".join(caveats)}. The plan: {text}'
@@ -94,11 +96,25 @@ def round_up(epsilon: float) -> str:
   return f'{rounding.round_up(epsilon, digits=4):.4g}'
 
 
-def _guarantee(account: Account, target_delta: float) -> str:
+def count_rounds(num_rounds: int) -> str:
+  """Returns a number of rounds, with its noun."""
+  return '1 round' if num_rounds == 1 else f'{num_rounds} rounds'
+
+
+def state_guarantee(
+  epsilon: float, target_delta: float, relation: sampled_gaussian.Relation
+) -> str:
   """Returns epsilon, delta and the neighbours that they are for."""
   return (
-    f'({round_up(account.epsilon)}, {target_delta:g})-differential privacy '
-    f'with respect to {_RELATIONS[account.mechanism.relation]}'
+    f'({round_up(epsilon)}, {target_delta:g})-differential privacy '
+    f'with respect to {_RELATIONS[relation]}'
+  )
+
+
+def _guarantee(account: Account, target_delta: float) -> str:
+  """Returns what an account guarantees."""
+  return state_guarantee(
+    account.epsilon, target_delta, account.mechanism.relation
   )
 
 

@@ -27,6 +27,7 @@ this way.
 
 import bisect
 import math
+from collections.abc import Callable
 
 from scipy import stats
 
@@ -183,6 +184,55 @@ def choose_bounds(
     key=lambda bound: -_prob_above(bound, population, prob),
   )
   return least - 1, expected + largest
+
+
+def build_sampling(
+  sampling: str,
+  num_clients: int,
+  clients_per_round: int,
+  bounds: tuple[int | None, int | None],
+  target_delta: float,
+  compute_cost: Callable[[sampled_gaussian.CohortSampling], tuple[int, float]],
+) -> sampled_gaussian.CohortSampling:
+  """Returns the sampling, with bounds where they are missing.
+
+  Args:
+    sampling: As of `CohortSampling`.
+    num_clients: The paper's N.
+    clients_per_round: The paper's P.
+    bounds: The least and the largest cohort, or None.
+    target_delta: The delta of which chosen bounds spend a part.
+    compute_cost: Returns the rounds and the epsilon to choose bounds for, from
+      Poisson sampling; called only if some are to be chosen.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If it is out of range.
+  """
+  if sampling == 'truncated_poisson' and None in bounds:
+    poisson = sampled_gaussian.CohortSampling(
+      sampling='poisson',
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+    )
+    num_rounds, epsilon = compute_cost(poisson)
+    chosen = choose_bounds(
+      poisson,
+      num_rounds=num_rounds,
+      epsilon=epsilon,
+      target_delta=target_delta,
+    )
+    bounds = tuple(
+      other if bound is None else bound
+      for bound, other in zip(bounds, chosen, strict=True)
+    )
+  return sampled_gaussian.CohortSampling(
+    sampling=sampling,
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+    min_clients_per_round=bounds[0],
+    max_clients_per_round=bounds[1],
+  )
 
 
 def without_tails(target_delta: float) -> float:

@@ -16,11 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import (
-  CorrelatedNoisePlan,
-  PrivacyPlan,
-  arguments,
-)
+from tff_clipping.privacy import BasePlan, arguments
 
 
 class ClientSampler(abc.ABC):
@@ -103,17 +99,18 @@ class PoissonSampler(ClientSampler):
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
-    draws = self._rng(round_num, draw).random(len(self.client_ids))
-    return self._select(np.flatnonzero(draws < self._sampling_prob))
+    rng = self._rng(round_num, draw)
+    population = len(self.client_ids)
+    size = rng.binomial(population, self._sampling_prob)
+    return self._select(_draw(rng, population, size))
 
 
 class TruncatedPoissonSampler(ClientSampler):
   """Poisson cohorts that are brought within bounds.
 
-  A cohort is drawn as by `PoissonSampler`, from the same coins. Of more than
-  `max_clients_per_round` clients a uniform part stays; to fewer than
-  `min_clients_per_round`, uniformly drawn clients are added. For noise that
-  comes in shares, which need bounds of the cohort.
+  Of more than `max_clients_per_round` clients a uniform part stays; to fewer
+  than `min_clients_per_round`, uniformly drawn clients are added. For noise
+  that comes in shares, which need bounds of the cohort.
   """
 
   def __init__(
@@ -157,15 +154,12 @@ class TruncatedPoissonSampler(ClientSampler):
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     rng = self._rng(round_num, draw)
-    joins = rng.random(len(self.client_ids)) < self._sampling_prob
-    cohort = np.flatnonzero(joins)
-    if len(cohort) > self._largest:
-      cohort = rng.choice(cohort, self._largest, replace=False)
-    elif len(cohort) < self._least:
-      num_missing = self._least - len(cohort)
-      added = rng.choice(np.flatnonzero(~joins), num_missing, replace=False)
-      cohort = np.concatenate([cohort, added])
-    return self._select(cohort)
+    population = len(self.client_ids)
+    size = rng.binomial(population, self._sampling_prob)
+    # The clients of a cohort are uniform, given how many they are: so are those
+    # that stay, and those that are there and added together.
+    size = min(max(size, self._least), self._largest)
+    return self._select(_draw(rng, population, size))
 
 
 class FixedSizeSampler(ClientSampler):
@@ -197,8 +191,10 @@ class FixedSizeSampler(ClientSampler):
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     return self._select(
-      self._rng(round_num, draw).choice(
-        len(self.client_ids), self._clients_per_round, replace=False
+      _draw(
+        self._rng(round_num, draw),
+        len(self.client_ids),
+        self._clients_per_round,
       )
     )
 
@@ -218,15 +214,23 @@ class ShuffledEpochsSampler(ClientSampler):
     self._clients_per_round = _checked_cohort_size(
       clients_per_round, len(self.client_ids)
     )
+    self._latest = None
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     self._check_first_draw(draw)
     rounds_per_epoch = -(-len(self.client_ids) // self._clients_per_round)
     epoch, place = divmod(round_num - 1, rounds_per_epoch)
-    order = self._rng(epoch).permutation(len(self.client_ids))
     start = place * self._clients_per_round
+    order = self._order(epoch)
     return self._select(order[start : start + self._clients_per_round])
+
+  def _order(self, epoch: int) -> np.ndarray:
+    """Returns the order of an epoch; that of the last one asked for is kept."""
+    if self._latest is None or self._latest[0] != epoch:
+      order = self._rng(epoch).permutation(len(self.client_ids))
+      self._latest = epoch, order
+    return self._latest[1]
 
 
 class RoundRobinSampler(ClientSampler):
@@ -277,9 +281,8 @@ class RoundRobinSampler(ClientSampler):
     """Returns the cohort of a round; see `ClientSampler`."""
     self._check_first_draw(draw)
     group = self._groups[(round_num - 1) % len(self._groups)]
-    return self._select(
-      self._rng(round_num).choice(group, self._clients_per_round, replace=False)
-    )
+    places = _draw(self._rng(round_num), len(group), self._clients_per_round)
+    return self._select(group[places])
 
 
 class GroupedPoissonSampler(RoundRobinSampler):
@@ -297,12 +300,13 @@ class GroupedPoissonSampler(RoundRobinSampler):
       self._clients_per_round * len(self._groups) / len(self.client_ids)
     )
     group = self._groups[(round_num - 1) % len(self._groups)]
-    draws = self._rng(round_num).random(len(group))
-    return self._select(group[draws < sampling_prob])
+    rng = self._rng(round_num)
+    size = rng.binomial(len(group), sampling_prob)
+    return self._select(group[_draw(rng, len(group), size)])
 
 
 def build_private_sampler(
-  plan: PrivacyPlan | CorrelatedNoisePlan,
+  plan: BasePlan,
   client_ids: Sequence[str],
   *,
   seed: int,
@@ -358,6 +362,15 @@ def build_private_sampler(
   return FixedSizeSampler(
     client_ids, clients_per_round=parameters.cohort_size, seed=seed
   )
+
+
+def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:
+  """Returns a uniform subset of a size, of the numbers below `population`.
+
+  Its cost is that of the subset: a cohort is drawn by its size, which has the
+  binomial law, and not by a coin for each client of a large population.
+  """
+  return rng.choice(population, size, replace=False)
 
 
 def _checked_prob(sampling_prob) -> float:

@@ -1,32 +1,43 @@
-"""Client data sets as one file a client, read inside the client computation.
+"""Client data sets on the disk, read inside the client computation.
 
 A round then takes the ids of its clients, not their data: nothing but a short
 string crosses into a client computation, and the cost of a round does not
 depend on how many clients there are.
 
-A store is a folder with a file for each client and a manifest. A client's file
-is the bytes of each feature of all its examples, one feature after the other.
-The name of the folder ends in a hash of the content, so equal data are written
-once, and a store is never changed.
+A store is a folder with a manifest and the files of `packed_clients`. What it
+holds of a client is the bytes of each feature of all its examples, one feature
+after the other. The name of the folder ends in a hash of the content, so equal
+data are written once, and a store is never changed.
 """
 
 import base64
 import collections
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping.programs import packed_clients, storage
+
 _MANIFEST = 'manifest.json'
-_FORMAT = 1
+_PACK = 'clients'
+# Of before there were packs: a file for each client, and no checksums.
+_FORMAT_OF_FILES = 1
+_FORMAT = 2
+_CLIENTS_AT_A_TIME = 100
+# One that is being written; see `_new_folder`.
+_NEW_FOLDER = re.compile(r'\..*-[0-9a-f]{16}-[0-9a-f]{16}')
 
 
 class ClientStoreError(ValueError):
@@ -56,17 +67,28 @@ class ClientStore:
     self.path = pathlib.Path(path)
     try:
       manifest = json.loads((self.path / _MANIFEST).read_text())
-      if manifest['format'] != _FORMAT:
-        raise KeyError(f'format {manifest["format"]}')
-      self.client_ids = tuple(manifest['client_ids'])
-      self.num_examples = tuple(manifest['num_examples'])
+      self._is_packed = manifest['format'] != _FORMAT_OF_FILES
+      if self._is_packed:
+        _check_manifest(manifest)
       self.element_spec = collections.OrderedDict(
         (name, tf.TensorSpec(shape, dtype))
         for name, shape, dtype in manifest['features']
       )
+      if self._is_packed:
+        self._check_files(manifest['files'])
+        self.client_ids, self.num_examples = packed_clients.read_clients(
+          self.path / _PACK
+        )
+      else:
+        self.client_ids = tuple(manifest['client_ids'])
+        self.num_examples = tuple(manifest['num_examples'])
+        self._check_files(self._files_of_clients())
+    except packed_clients.PackedClientsError as e:
+      raise self._damaged(str(e)) from e
+    except ClientStoreError:
+      raise
     except (OSError, ValueError, KeyError, TypeError) as e:
       raise ClientStoreError(f'{self.path} is no client store: {e}') from e
-    self._check_files()
 
   def read_client(
     self, client_id: tf.Tensor
@@ -78,9 +100,17 @@ class ClientStore:
 
     Returns:
       A tensor for each feature, with a leading dimension of examples.
+
+    Raises:
+      tf.errors.NotFoundError: If there is no such client.
+      tf.errors.DataLossError: If what is read is not what was written; of a
+        store of the old format, that is not seen.
     """
-    name = tf.io.encode_base64(client_id)
-    content = tf.io.read_file(tf.strings.join([f'{self.path}/', name]))
+    if self._is_packed:
+      content = packed_clients.read_content(self.path / _PACK, client_id)
+    else:
+      name = tf.io.encode_base64(client_id)
+      content = tf.io.read_file(tf.strings.join([f'{self.path}/', name]))
     num_examples = tf.strings.length(content) // self._example_bytes()
     features = collections.OrderedDict()
     start = tf.constant(0)
@@ -99,11 +129,13 @@ class ClientStore:
     Raises:
       KeyError: If there is no such client.
     """
-    if client_id not in self.client_ids:
-      raise KeyError(f'`client_id` must be in the store, found {client_id!r}.')
-    return tf.data.Dataset.from_tensor_slices(
-      self.read_client(tf.constant(client_id))
-    )
+    try:
+      examples = self.read_client(tf.constant(client_id))
+    except tf.errors.NotFoundError:
+      raise KeyError(
+        f'`client_id` must be in the store, found {client_id!r}.'
+      ) from None
+    return tf.data.Dataset.from_tensor_slices(examples)
 
   def to_client_data(self) -> tff.simulation.datasets.ClientData:
     """Returns the store as TFF's `ClientData`, for other TFF programs."""
@@ -136,19 +168,31 @@ class ClientStore:
   def _example_bytes(self) -> int:
     return sum(_num_bytes(spec) for spec in self.element_spec.values())
 
-  def _check_files(self) -> None:
-    sizes = {e.name: e.stat().st_size for e in os.scandir(self.path)}
+  def _files_of_clients(self) -> dict[str, int]:
+    """Returns the files of a store of the old format, with their sizes."""
     example_bytes = self._example_bytes()
-    for client_id, num_examples in zip(
-      self.client_ids, self.num_examples, strict=True
-    ):
-      found = sizes.get(_file_name(client_id))
-      if found != num_examples * example_bytes:
-        raise ClientStoreError(
-          f'{self.path} is damaged: the file of client {client_id!r} has '
-          f'{found} bytes, not {num_examples * example_bytes}. Delete the '
-          'folder; it will be written again.'
+    return {
+      base64.urlsafe_b64encode(client_id.encode()).decode().rstrip('='): (
+        num_examples * example_bytes
+      )
+      for client_id, num_examples in zip(
+        self.client_ids, self.num_examples, strict=True
+      )
+    }
+
+  def _check_files(self, files: Mapping[str, int]) -> None:
+    found = {e.name: e.stat().st_size for e in os.scandir(self.path)}
+    for name, size in files.items():
+      if found.get(name) != size:
+        raise self._damaged(
+          f'the file {name} has {found.get(name)} bytes, not {size}'
         )
+
+  def _damaged(self, reason: str) -> ClientStoreError:
+    return ClientStoreError(
+      f'{self.path} is damaged: {reason.rstrip(".")}. Delete the folder; it '
+      'will be written again.'
+    )
 
 
 class PreprocessedClients:
@@ -219,40 +263,50 @@ def write_client_store(
       f'`examples` must have one number of examples, found {sorted(lengths)}.'
     )
   num_examples = lengths.pop()
-  partition = [np.asarray(indices, np.int64) for indices in partition]
-  for client, indices in enumerate(partition):
-    if len(indices) and not 0 <= indices.min() <= indices.max() < num_examples:
-      raise ValueError(
-        f'`partition` must index {num_examples} examples, found indices from '
-        f'{indices.min()} to {indices.max()} for client {client}.'
-      )
+  sizes = [len(indices) for indices in partition]
+  ends = np.cumsum([0, *sizes])
+  rows = np.concatenate([np.zeros(0, np.int64), *partition], dtype=np.int64)
+  wrong = np.flatnonzero((rows < 0) | (rows >= num_examples))
+  if wrong.size:
+    client = int(np.searchsorted(ends, wrong[0], side='right')) - 1
+    raise ValueError(
+      f'`partition` must index {num_examples} examples, found '
+      f'{rows[wrong[0]]} for client {client}.'
+    )
   if client_ids is None:
-    client_ids = [f'{client:05d}' for client in range(len(partition))]
-  if len(client_ids) != len(partition):
+    client_ids = [f'{client:05d}' for client in range(len(sizes))]
+  if len(client_ids) != len(sizes):
     raise ValueError(
       f'`client_ids` must be as many as the partition has clients, found '
-      f'{len(client_ids)} for {len(partition)}.'
+      f'{len(client_ids)} for {len(sizes)}.'
     )
   digest = hashlib.blake2b(digest_size=8)
   for feature, array in examples.items():
     digest.update(f'{feature} {array.dtype} {array.shape};'.encode())
     digest.update(np.ascontiguousarray(array).data)
-  for client_id, indices in zip(client_ids, partition, strict=True):
-    digest.update(f'{client_id} {len(indices)};'.encode())
-    digest.update(indices.data)
+  for client, client_id in enumerate(client_ids):
+    digest.update(f'{client_id} {sizes[client]};'.encode())
+    digest.update(rows[ends[client] : ends[client + 1]].data)
   path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
-  clients = (
-    (
-      client_id,
-      [np.take(array, indices, axis=0) for array in examples.values()],
-    )
-    for client_id, indices in zip(client_ids, partition, strict=True)
-  )
+
+  def clients():
+    # Many clients are picked at a time: it costs as much as to pick one.
+    for first in range(0, len(sizes), _CLIENTS_AT_A_TIME):
+      some = client_ids[first : first + _CLIENTS_AT_A_TIME]
+      start, *stops = ends[first : first + len(some) + 1] - ends[first]
+      picked = [
+        np.take(array, rows[ends[first] :][: stops[-1]], axis=0)
+        for array in examples.values()
+      ]
+      for client_id, stop in zip(some, stops, strict=True):
+        yield client_id, [array[start:stop] for array in picked]
+        start = stop
+
   features = [
     (feature, array.shape[1:], array.dtype.name)
     for feature, array in examples.items()
   ]
-  return _open_or_write(path, features, lambda: clients)
+  return _open_or_write(path, features, clients)
 
 
 def write_client_data(
@@ -329,52 +383,93 @@ def _open_or_write(
   """Opens the store at `path`, or writes it, whole or not at all."""
   if path.exists():
     return ClientStore(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  # Not by `tempfile`, whose folders nobody else can read: this one is for those
-  # that the user's umask lets in.
-  folder = path.with_name(f'.{path.name}-{secrets.token_hex(8)}')
-  folder.mkdir()
-  try:
-    client_ids, num_examples = [], []
-    for client_id, arrays in clients():
-      _check_client_id(client_id)
-      with open(folder / _file_name(client_id), 'xb') as file:
-        for array in arrays:
-          file.write(np.ascontiguousarray(array).data)
-      client_ids.append(client_id)
-      num_examples.append(len(arrays[0]))
-    manifest = dict(
-      format=_FORMAT,
-      features=[[f, list(shape), dtype] for f, shape, dtype in features],
-      client_ids=client_ids,
-      num_examples=num_examples,
-    )
-    (folder / _MANIFEST).write_text(json.dumps(manifest))
-    # Somebody else may have written the same store in the meantime.
-    with contextlib.suppress(FileExistsError, OSError):
-      os.rename(folder, path)
-  except FileExistsError as e:
-    raise ValueError(
-      f'`client_ids` must be all different, found {client_id!r} twice.'
-    ) from e
-  finally:
-    shutil.rmtree(folder, ignore_errors=True)
+  with storage.writing(f'The clients in {path}'):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _new_folder(path) as folder:
+      packed_clients.pack_clients(folder / _PACK, _contents(clients()))
+      manifest = dict(
+        format=_FORMAT,
+        features=[[f, list(shape), dtype] for f, shape, dtype in features],
+        files={e.name: e.stat().st_size for e in os.scandir(folder)},
+      )
+      manifest['digest'] = _manifest_digest(manifest)
+      (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2))
+      try:
+        os.rename(folder, path)
+      except OSError:
+        # Somebody else may have written the same store in the meantime.
+        if not path.exists():
+          raise
   return ClientStore(path)
 
 
-def _file_name(client_id: str) -> str:
-  """Returns the name of a client's file: what `tf.io.encode_base64` gives."""
-  return base64.urlsafe_b64encode(client_id.encode()).decode().rstrip('=')
+@contextlib.contextmanager
+def _new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Gives a folder beside `path`, which is deleted if it is still there.
+
+  What writers that were killed have left is deleted as well, once nobody else
+  writes.
+  """
+  # Not by `tempfile`, whose folders nobody else can read: this one is for those
+  # that the user's umask lets in.
+  folder = path.with_name(f'.{path.name}-{secrets.token_hex(8)}')
+  lock = os.open(path.parent, os.O_RDONLY)
+  try:
+    # Some network disks have no locks: there, nothing is tidied up.
+    with contextlib.suppress(OSError):
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      for other in path.parent.iterdir():
+        if _NEW_FOLDER.fullmatch(other.name):
+          shutil.rmtree(other, ignore_errors=True)
+    with contextlib.suppress(OSError):
+      fcntl.flock(lock, fcntl.LOCK_SH)
+    folder.mkdir()
+    try:
+      yield folder
+    finally:
+      shutil.rmtree(folder, ignore_errors=True)
+  finally:
+    os.close(lock)
+
+
+def _contents(
+  clients: Iterable[tuple[str, Sequence[np.ndarray]]],
+) -> Iterator[tuple[str, int, bytes]]:
+  """Yields what `pack_clients` takes.
+
+  Raises:
+    ValueError: If an id is there twice, or is none.
+  """
+  seen = set()
+  for client_id, arrays in clients:
+    _check_client_id(client_id)
+    if client_id in seen:
+      raise ValueError(
+        f'`client_ids` must be all different, found {client_id!r} twice.'
+      )
+    seen.add(client_id)
+    content = b''.join(np.ascontiguousarray(array).data for array in arrays)
+    yield client_id, len(arrays[0]), content
+
+
+def _check_manifest(manifest: Mapping[str, Any]) -> None:
+  if manifest['format'] != _FORMAT:
+    raise ValueError(f'it has the format {manifest["format"]!r}')
+  if manifest['digest'] != _manifest_digest(manifest):
+    raise ValueError('its manifest is damaged')
+
+
+def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+  content = {k: v for k, v in manifest.items() if k != 'digest'}
+  return hashlib.blake2b(
+    json.dumps(content, sort_keys=True).encode(), digest_size=8
+  ).hexdigest()
 
 
 def _check_client_id(client_id: str) -> None:
   if not isinstance(client_id, str) or not client_id:
     raise ValueError(
       f'`client_ids` must be strings that are not empty, found {client_id!r}.'
-    )
-  if len(_file_name(client_id)) > 255:
-    raise ValueError(
-      f'`client_ids` must be at most 190 bytes long, found {client_id!r}.'
     )
 
 

@@ -20,6 +20,7 @@ class Interrupted(BaseException):  # noqa: N818
   """
 
   def __init__(self, signum: int):
+    """Initializes the exception with the number of the signal."""
     self.signal = signal.Signals(signum)
     self.exit_code = 128 + signum
     super().__init__(f'Interrupted by {self.signal.name}.')
@@ -29,6 +30,7 @@ class Interruption:
   """Turns signals into `Interrupted`, but not within `shield`."""
 
   def __init__(self):
+    """Initializes it: nothing is caught, and nothing held back."""
     self._shielded = 0
     self._pending = None
 

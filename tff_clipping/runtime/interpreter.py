@@ -9,12 +9,12 @@ between two steps is in memory for all of them at once.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.runtime import values
+from tff_clipping.runtime import interpreted_values, values
+from tff_clipping.runtime.interpreted_values import AllEqual, map_leaves
 from tff_clipping.runtime.secure_sums import SecureSum
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
@@ -29,10 +29,7 @@ class UnsupportedComputationError(TypeError):
 class InterpretedComputation:
   """A TFF computation as a callable on its argument.
 
-  Values inside are: an array for a tensor, what `values.elements` takes or a
-  list of elements for a sequence, a tuple for a structure, a function for a
-  function. What is at the server is the value itself; what is at the clients is
-  a list, or an `_AllEqual`.
+  What its values are inside, `interpreted_values` says.
   """
 
   def __init__(
@@ -89,17 +86,13 @@ class InterpretedComputation:
     if self._type.parameter is None:
       value = None
     else:
-      value = _ingest(argument, self._type.parameter, (), numbers)
+      value = interpreted_values.from_argument(
+        argument, self._type.parameter, (), numbers
+      )
     values.check_numbers_of_clients(numbers)
     run = _Run(self._graphs, numbers[0] if numbers else 0, run_clients)
     function = run.evaluate(self._block, {})
-    return _contained(function(value), self._type.result)
-
-
-class _AllEqual(NamedTuple):
-  """What every client has."""
-
-  value: object
+    return interpreted_values.to_result(function(value), self._type.result)
 
 
 class _Run:
@@ -164,11 +157,11 @@ class _Run:
 
   def federated_value_at_clients(self, type_spec, value):
     del type_spec
-    return _AllEqual(value)
+    return AllEqual(value)
 
   def federated_broadcast(self, type_spec, value):
     del type_spec
-    return _AllEqual(value)
+    return AllEqual(value)
 
   def federated_eval_at_server(self, type_spec, function):
     del type_spec
@@ -192,7 +185,7 @@ class _Run:
   def federated_map_all_equal(self, type_spec, argument):
     del type_spec
     function, value = argument
-    return _AllEqual(function(value.value))
+    return AllEqual(function(value.value))
 
   def federated_zip_at_server(self, type_spec, argument):
     del type_spec
@@ -208,12 +201,12 @@ class _Run:
 
     parameter_type = type_spec.parameter
     if type_spec.result.all_equal:
-      return _AllEqual(member(argument, parameter_type, lambda v: v.value))
+      return AllEqual(member(argument, parameter_type, lambda v: v.value))
     return [
       member(
         argument,
         parameter_type,
-        lambda v, i=i: v.value if isinstance(v, _AllEqual) else v[i],
+        lambda v, i=i: v.value if isinstance(v, AllEqual) else v[i],
       )
       for i in range(self._num_clients)
     ]
@@ -278,34 +271,38 @@ class _Run:
     function, sequence = argument
     return [
       function(element)
-      for element in _elements(sequence, type_spec.parameter[1].element)
+      for element in interpreted_values.elements(
+        sequence, type_spec.parameter[1].element
+      )
     ]
 
   def sequence_reduce(self, type_spec, argument):
     sequence, total, reduce = argument
-    for element in _elements(sequence, type_spec.parameter[0].element):
+    for element in interpreted_values.elements(
+      sequence, type_spec.parameter[0].element
+    ):
       total = reduce((total, element))
     return total
 
   def sequence_sum(self, type_spec, sequence):
     element_type = type_spec.parameter.element
-    return self._sum(type_spec.result, _elements(sequence, element_type))
-
-  def generic_zero(self, type_spec):
-    return _map_leaves(lambda t: np.zeros(t.shape, t.dtype), type_spec)
-
-  def generic_plus(self, type_spec, argument):
-    return _map_leaves(
-      lambda t, a, b: np.add(a, b), type_spec.result, *argument
+    return self._sum(
+      type_spec.result, interpreted_values.elements(sequence, element_type)
     )
 
+  def generic_zero(self, type_spec):
+    return map_leaves(lambda t: np.zeros(t.shape, t.dtype), type_spec)
+
+  def generic_plus(self, type_spec, argument):
+    return map_leaves(lambda t, a, b: np.add(a, b), type_spec.result, *argument)
+
   def generic_multiply(self, type_spec, argument):
-    return _map_leaves(
+    return map_leaves(
       lambda t, a, b: np.multiply(a, b), type_spec.result, *argument
     )
 
   def generic_divide(self, type_spec, argument):
-    return _map_leaves(
+    return map_leaves(
       lambda t, a, b: np.true_divide(a, b).astype(t.dtype),
       type_spec.result,
       *argument,
@@ -316,11 +313,14 @@ class _Run:
     value_type = value_type.member
     value, bounds = argument
     secure_sum = SecureSum(
-      kind, value_type, _leaves(bounds, bounds_type), bounds_type
+      kind,
+      value_type,
+      interpreted_values.to_leaves(bounds, bounds_type),
+      bounds_type,
     )
 
     def contribute(client):
-      contribution = _leaves(client, value_type)
+      contribution = interpreted_values.to_leaves(client, value_type)
       secure_sum.check(contribution)
       return contribution
 
@@ -329,19 +329,21 @@ class _Run:
       self._run_clients(contribute, self._each(value)),
       secure_sum.zero(),
     )
-    return _nested(iter(total), value_type)
+    return interpreted_values.from_leaves(total, value_type)
 
   def _run_graph(self, block, argument):
     """Runs a TensorFlow graph."""
     type_spec = block.type_signature
     leaves = []
     if type_spec.parameter is not None:
-      leaves = _leaves(argument, type_spec.parameter)
-    return _nested(iter(self._graphs[id(block)](*leaves)), type_spec.result)
+      leaves = interpreted_values.to_leaves(argument, type_spec.parameter)
+    return interpreted_values.from_leaves(
+      self._graphs[id(block)](*leaves), type_spec.result
+    )
 
   def _each(self, value) -> list:
     """Returns what each client has."""
-    if isinstance(value, _AllEqual):
+    if isinstance(value, AllEqual):
       return [value.value] * self._num_clients
     return value
 
@@ -349,19 +351,19 @@ class _Run:
     """Returns a sum from zero on, in order: the bits do not vary."""
     total = self.generic_zero(type_spec)
     for part in parts:
-      total = _map_leaves(lambda t, a, b: np.add(a, b), type_spec, total, part)
+      total = map_leaves(lambda t, a, b: np.add(a, b), type_spec, total, part)
     return total
 
   def _weighted_mean(self, type_spec, parts: Sequence, weights: Sequence):
     weighted = [
-      _map_leaves(
+      map_leaves(
         lambda t, x, w=weight: x * np.asarray(w, t.dtype), type_spec, part
       )
       for part, weight in zip(parts, weights, strict=True)
     ]
     total_weight = sum(weights)
     with np.errstate(divide='ignore', invalid='ignore'):
-      return _map_leaves(
+      return map_leaves(
         lambda t, x: np.divide(x, np.asarray(total_weight, t.dtype)),
         type_spec,
         self._sum(type_spec, weighted),
@@ -379,9 +381,9 @@ class _Run:
     member_type = type_spec.result.member
     parts = self._each(value)
     if not parts:
-      return _map_leaves(start, member_type)
+      return map_leaves(start, member_type)
     return functools.reduce(
-      lambda a, b: _map_leaves(
+      lambda a, b: map_leaves(
         lambda t, x, y: function(x, y), member_type, a, b
       ),
       parts,
@@ -403,96 +405,6 @@ def _graph(block, threads_per_client: int) -> TensorFlowComputation:
     )
   except TypeError as e:
     raise _unsupported(str(e)) from e
-
-
-def _ingest(value, type_spec: tff.Type, path: values.Path, numbers: list[int]):
-  """Returns an argument as a value; adds the numbers of its clients."""
-  if isinstance(type_spec, tff.FederatedType):
-    if type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
-      clients = values.client_values(value, path)
-      numbers.append(len(clients))
-      return [
-        _ingest(client, type_spec.member, (*path, i), numbers)
-        for i, client in enumerate(clients)
-      ]
-    member = _ingest(value, type_spec.member, path, numbers)
-    return member if type_spec.placement is tff.SERVER else _AllEqual(member)
-  if isinstance(type_spec, tff.StructType):
-    return tuple(
-      _ingest(element, element_type, (*path, key), numbers)
-      for key, element, element_type in values.struct_elements(
-        value, type_spec, path
-      )
-    )
-  return values.flatten(value, type_spec, path)[0]
-
-
-def _contained(value, type_spec: tff.Type):
-  """Returns a result in the Python containers of its type."""
-  if isinstance(type_spec, tff.FederatedType):
-    if isinstance(value, _AllEqual):
-      value = value.value
-    elif type_spec.placement is tff.CLIENTS:
-      return [_contained(v, type_spec.member) for v in value]
-    return _contained(value, type_spec.member)
-  if isinstance(type_spec, tff.StructType):
-    types = tff.structure.iter_elements(type_spec)
-    return tff.types.type_to_py_container(
-      tff.structure.Struct(
-        [
-          (name, _contained(v, t))
-          for (name, t), v in zip(types, value, strict=True)
-        ]
-      ),
-      type_spec,
-    )
-  if isinstance(type_spec, tff.SequenceType):
-    if isinstance(value, list):
-      return [_contained(v, type_spec.element) for v in value]
-    return values.elements(value, type_spec.element)
-  # As TensorFlow returns it: a scalar of NumPy where there is no shape.
-  return value[()] if isinstance(value, np.ndarray) else value
-
-
-def _leaves(value, type_spec: tff.Type) -> list:
-  """Returns the leaves of a value, as TensorFlow takes them."""
-  if isinstance(type_spec, tff.StructType):
-    return [
-      leaf
-      for v, t in zip(value, type_spec, strict=True)
-      for leaf in _leaves(v, t)
-    ]
-  if isinstance(type_spec, tff.SequenceType) and isinstance(value, list):
-    rows = [_leaves(element, type_spec.element) for element in value]
-    return [values.dataset_of_rows(rows, type_spec.element)]
-  return [value]
-
-
-def _nested(leaves, type_spec: tff.Type):
-  """Returns leaves as a value."""
-  if isinstance(type_spec, tff.StructType):
-    return tuple(_nested(leaves, t) for t in type_spec)
-  return next(leaves)
-
-
-def _elements(sequence, element_type: tff.Type) -> list:
-  """Returns the elements of a sequence, as values."""
-  if isinstance(sequence, list):
-    return sequence
-  return [
-    _nested(iter(values.flatten(element, element_type)), element_type)
-    for element in values.elements(sequence, element_type)
-  ]
-
-
-def _map_leaves(function: Callable, type_spec: tff.Type, *parts):
-  """Returns what `function` makes of each tensor's type and its values."""
-  if isinstance(type_spec, tff.StructType):
-    return tuple(
-      _map_leaves(function, t, *[part[i] for part in parts])
-      for i, t in enumerate(type_spec)
-    )
-  return function(type_spec, *parts)
 
 
 def _unsupported(reason: str) -> UnsupportedComputationError:

@@ -39,9 +39,11 @@ class SecureSum:
 
   @property
   def num_tensors(self) -> int:
+    """The number of tensors that a client contributes."""
     return len(self._types)
 
   def zero(self) -> list[np.ndarray]:
+    """Returns the sum over no clients."""
     return [np.zeros(t.shape, t.dtype) for t in self._types]
 
   def check(self, contribution: Sequence[np.ndarray]) -> None:

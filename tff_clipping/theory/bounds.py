@@ -111,6 +111,7 @@ class Condition(NamedTuple):
 
   @property
   def holds(self) -> bool:
+    """Whether `value` is at most `limit`."""
     return self.value <= self.limit
 
 

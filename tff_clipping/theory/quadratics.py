@@ -52,10 +52,12 @@ class LinearRegression:
 
   @property
   def num_clients(self) -> int:
+    """N."""
     return len(self.matrices)
 
   @property
   def dimension(self) -> int:
+    """d, the length of x."""
     return self.matrices[0].shape[1]
 
   @property
@@ -96,7 +98,7 @@ class LinearRegression:
 
 
 def clip(vectors: np.ndarray, clipping_norm: float) -> np.ndarray:
-  """clip(v, c) = v * min(1, c / ||v||) of each row.
+  """Clips each row: v * min(1, c / ||v||).
 
   Args:
     vectors: [..., d].

@@ -19,13 +19,8 @@ import numpy as np
 from scipy import optimize, special
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import (
-  accountants,
-  arguments,
-  privacy_loss,
-  sampled_gaussian,
-)
-from tff_clipping.privacy.plan import PrivacyPlan
+from tff_clipping.privacy import arguments, privacy_loss
+from tff_clipping.privacy.base_plan import BasePlan
 
 # The epsilons at which a plan's delta is asked for. Any of them is a valid
 # constraint; more of them make the curve tighter.
@@ -82,28 +77,18 @@ class GaussianTradeOff:
     return float(special.ndtr(special.ndtri(true_positive_rate) - self.mu))
 
 
-def compute_trade_off(plan: PrivacyPlan) -> TradeOff:
+def compute_trade_off(plan: BasePlan) -> TradeOff:
   """Returns the curve that a plan allows after all of its rounds.
 
   It is for the plan's neighbouring relation. Under 'paper', whose epsilon does
   not hold, it is that of the cohorts that are really drawn, under replace-one.
-  Whatever accountant the plan is charged by, the curve is by 'pld', the
-  tightest that is proved: it is what the plan's mechanism allows.
+  Whatever accountant the plan is charged by, the curve is by the tightest that
+  is proved: it is what the plan's mechanism allows.
 
   Args:
     plan: The plan.
   """
-  is_paper = plan.sampling == 'paper'
-  mechanism = sampled_gaussian.SampledGaussian(
-    sampling='fixed_size' if is_paper else plan.sampling,
-    num_clients=plan.num_clients,
-    clients_per_round=plan.clients_per_round,
-    noise_multiplier=plan.noise_multiplier,
-    min_clients_per_round=plan.min_clients_per_round,
-    max_clients_per_round=plan.max_clients_per_round,
-  )
-  rounds = accountants.build_rounds(mechanism, 'pld')
-  deltas = [rounds.compute_delta(plan.num_rounds, e) for e in _EPSILONS]
+  deltas = [plan.tightest_delta(epsilon) for epsilon in _EPSILONS]
   return TradeOff(_EPSILONS, np.array(deltas))
 
 

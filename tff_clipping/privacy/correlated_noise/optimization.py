@@ -253,10 +253,14 @@ def _log_loss(
   def transform(values: np.ndarray) -> np.ndarray:
     return fft.rfft(values, length)
 
-  response = fft.irfft(transform(prefix) * transform(inverse), length)[:size]
-  by_error = -fft.irfft(
-    transform(weights * prefix) * np.conj(transform(response)), length
-  )[:size]
+  with np.errstate(over='ignore', invalid='ignore'):
+    response = fft.irfft(transform(prefix) * transform(inverse), length)[:size]
+  with np.errstate(over='ignore', invalid='ignore'):
+    by_error = -fft.irfft(
+      transform(weights * prefix) * np.conj(transform(response)), length
+    )[:size]
+  if not np.all(np.isfinite(by_error)):
+    return _EXPLODED, np.zeros(size)
   value = math.log(squared_sensitivity) + math.log(squared_error)
   return 0.5 * value, (
     by_sensitivity / squared_sensitivity + by_error / squared_error

@@ -30,6 +30,7 @@ class Connection:
   """
 
   def __init__(self):
+    """Initializes a connection that is not lost."""
     self._called = None
     self._is_lost = False
 

@@ -67,6 +67,7 @@ class Worker:
   """
 
   def __init__(self, num_threads: int):
+    """Initializes a worker in which so many clients work at a time."""
     self._context = InProcessContext(num_threads=num_threads)
     self._computations = collections.OrderedDict()
     self._stopped_round = -1

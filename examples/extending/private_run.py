@@ -1,0 +1,122 @@
+"""From a plan to a private run: the code of docs/private_run.md."""
+
+import pathlib
+import secrets
+
+import numpy as np
+from tff_clipping import aggregators, learning, privacy, runtime
+from tff_clipping.programs import client_sampling, client_store, managers
+from tff_clipping.programs.checkpoints import Checkpoints
+from tff_clipping.programs.private_rounds import run_private_round
+from tff_clipping.programs.training import TrainingProgram
+import tensorflow as tf
+import tensorflow_federated as tff
+
+plan = privacy.PrivacyPlan.from_target_epsilon(
+  num_clients=1000,
+  clients_per_round=100,
+  num_rounds=20,
+  target_epsilon=4.0,
+  target_delta=1e-5,
+)
+print(f'noise multiplier {plan.noise_multiplier:.4f}')
+
+run_dir = pathlib.Path('private_run')
+run_dir.mkdir(mode=0o700, exist_ok=True)
+rng = np.random.default_rng(0)
+x = rng.normal(size=[8000, 4]).astype(np.float32)
+y = (x.sum(axis=1) > 0).astype(np.int32)
+store = client_store.write_client_store(
+  run_dir, 'points', {'x': x, 'y': y}, np.split(np.arange(8000), 1000)
+)
+
+seed_file = run_dir / 'sampling_seed'
+if not seed_file.exists():
+  seed_file.touch(mode=0o600)
+  seed_file.write_text(str(secrets.randbits(62)))
+sampler = client_sampling.build_private_sampler(
+  plan, store.client_ids, seed=int(seed_file.read_text())
+)
+
+model_aggregator = aggregators.dp_mean_factory(
+  clipping_norm=0.2,
+  noise_key=aggregators.draw_noise_key(),
+  **plan.aggregator_parameters._asdict(),
+)
+
+
+def keras_model():
+  inputs = tf.keras.Input((4,))
+  return tf.keras.Model(inputs, tf.keras.layers.Dense(2)(inputs))
+
+
+def model_fn():
+  return tff.learning.models.from_keras_model(
+    keras_model(),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec={
+      'x': tf.TensorSpec([None, 4]),
+      'y': tf.TensorSpec([None], tf.int32),
+    },
+  )
+
+
+runtime.set_default_context()
+process = learning.build_fed_avg(
+  model_fn,
+  local_steps=4,
+  batch_size=8,
+  client_learning_rate=0.5,
+  model_aggregator=model_aggregator,
+  client_store=store,
+)
+
+test_x = rng.normal(size=[1000, 4]).astype(np.float32)
+test_y = (test_x.sum(axis=1) > 0).astype(np.int32)
+test_model = keras_model()
+test_model.compile(
+  loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  metrics=['accuracy'],
+)
+# Before the first round: TFF's models would otherwise break this one.
+test_model.evaluate(test_x, test_y, verbose=0)
+
+
+def evaluate(weights):
+  weights.assign_weights_to(test_model)
+  loss, accuracy = test_model.evaluate(test_x, test_y, verbose=0)
+  return {'test_loss': loss, 'test_accuracy': accuracy}
+
+
+with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
+  result = TrainingProgram(
+    process=process,
+    sampler=sampler,
+    num_rounds=15,
+    evaluate=evaluate,
+    checkpoints=Checkpoints(run_dir / 'checkpoints', keep=2),
+    release_managers=managers.create_release_managers(
+      metrics_path=run_dir / 'metrics.csv',
+      tensorboard_dir=run_dir / 'tensorboard',
+    ),
+    ledger=ledger,
+    measures_cohorts=False,
+  ).run()
+  print(result.message)
+  print(f'epsilon spent: {ledger.epsilon:.2f}')
+
+checkpoints = Checkpoints(run_dir / 'checkpoints', keep=2)
+round_num, state = result.round_num, result.state
+with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
+  while round_num < plan.num_rounds:
+    round_num += 1
+    cohort, output = run_private_round(
+      process.next, sampler, ledger, state=state, round_num=round_num
+    )
+    state = output.state
+    checkpoints.save(state, round_num)
+  print(f'{ledger.num_releases} releases, epsilon {ledger.epsilon:.2f}')
+
+model = keras_model()
+process.get_model_weights(state).assign_weights_to(model)
+model.save_weights(str(run_dir / 'model.weights.h5'))

@@ -1,0 +1,81 @@
+"""An aggregator of one's own: the code of docs/write_an_aggregator.md."""
+
+import numpy as np
+from tff_clipping import aggregators, learning, runtime
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+class LargeElementsFactory(tff.aggregators.UnweightedAggregationFactory):
+  """Sets the small elements of each update to zero, then aggregates."""
+
+  def __init__(self, smallest, inner):
+    self._smallest, self._inner = smallest, inner
+
+  def create(self, value_type):
+    inner = self._inner.create(value_type)
+
+    @tff.tensorflow.computation(value_type)
+    def drop_small(update):
+      return tf.nest.map_structure(
+        lambda x: tf.where(tf.abs(x) < self._smallest, 0.0, x), update
+      )
+
+    @tff.federated_computation(
+      inner.initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, updates):
+      return inner.next(state, tff.federated_map(drop_small, updates))
+
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+
+
+runtime.set_default_context()
+factory = LargeElementsFactory(0.1, tff.aggregators.UnweightedMeanFactory())
+process = factory.create(tff.TensorType(np.float32, [3]))
+updates = [
+  np.array([1.0, 0.05, -2.0], np.float32),
+  np.array([0.05, 0.05, 4.0], np.float32),
+]
+print(process.next(process.initialize(), updates).result)
+
+private_mean = aggregators.difference_clipping_factory(
+  0.5,
+  LargeElementsFactory(
+    0.01,
+    aggregators.fixed_denominator_mean_factory(
+      20, aggregators.gaussian_noise_factory(1.1 * 0.5)
+    ),
+  ),
+)
+process = private_mean.create(tff.TensorType(np.float32, [3]))
+output = process.next(process.initialize(), updates)
+print(output.measurements)
+
+
+def model_fn():
+  inputs = tf.keras.Input((4,))
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs)),
+    loss=tf.keras.losses.MeanSquaredError(),
+    input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])),
+  )
+
+
+process = learning.build_fed_avg(
+  model_fn,
+  local_steps=4,
+  batch_size=5,
+  client_learning_rate=0.1,
+  model_aggregator=LargeElementsFactory(
+    0.001, aggregators.clipped_mean_factory(clipping_norm=0.5)
+  ),
+)
+x = np.random.default_rng(0).normal(size=[10, 20, 4]).astype(np.float32)
+y = x @ np.array([[1.0], [-2.0], [0.0], [3.0]], np.float32)
+clients = [tf.data.Dataset.from_tensor_slices((x[i], y[i])) for i in range(10)]
+state = process.initialize()
+for _ in range(20):
+  state = process.next(state, clients).state
+print(np.round(process.get_model_weights(state).trainable[0].ravel(), 1) + 0.0)

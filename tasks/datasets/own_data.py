@@ -1,0 +1,398 @@
+"""Data of a user's own: a file of arrays, a table, or a function.
+
+A `.npz` file has the arrays of `FIELDS`, a `.csv` file a column for each of
+`y`, `client` and `is_test` and all others for the features; docs/data.md says
+it in full. Nothing here needs TensorFlow.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import pathlib
+import re
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from tasks import named_functions, task
+from tasks.datasets import data_files
+from tasks.partitions import partition_config
+
+SUFFIXES = ('.npz', '.csv')
+FIELDS = ('x', 'y', 'client', 'x_test', 'y_test')
+# Of data without a test set, the examples that are held out: one in so many.
+_HELD_OUT = 10
+_HELD_OUT_SEED = 0
+# An error that names one of these is of a flag, and not of the file.
+_SPLIT_SETTINGS = ('partition', 'num_clients', 'examples_per_client')
+_INT32 = np.iinfo(np.int32)
+
+
+def is_own(name: str) -> bool:
+  """Returns whether `--task` is a file or a function, and none of ours."""
+  return _is_file(name) or named_functions.is_function_name(name)
+
+
+def create_named_task(
+  name: str, split: partition_config.PartitionConfig
+) -> task.Task:
+  """Creates the task of a file or a function.
+
+  Args:
+    name: A path that ends in .npz or .csv; or `module:function` or
+      `FILE.py:function`, of a function that takes `split` and returns a
+      `tasks.task.Task`, for example by `create_task`.
+    split: How to split the training examples over clients.
+
+  Raises:
+    ValueError: If there is no such file or function.
+    data_files.DataError: If a file does not hold what it should.
+    TypeError: If the function returns something else.
+  """
+  if _is_file(name):
+    return _read_file(pathlib.Path(name), split)
+  function = named_functions.load_function('task', name)
+  return check_task(
+    named_functions.call('task', function, '(split)', split), split
+  )
+
+
+def create_task(
+  name: str,
+  split: partition_config.PartitionConfig,
+  *,
+  x: np.ndarray,
+  y: np.ndarray,
+  client: np.ndarray | None = None,
+  x_test: np.ndarray | None = None,
+  y_test: np.ndarray | None = None,
+  num_classes: int | None = None,
+  source: str = 'arrays',
+) -> task.Task:
+  """Makes a task of arrays.
+
+  Without a test set, a tenth of the examples, drawn at random but always the
+  same, is held out as one. They are clients' data: a private run needs a test
+  set of its own.
+
+  Args:
+    name: What the task is called.
+    split: How to split the training examples over clients; 'natural' is by
+      `client`.
+    x: [n, ...] numbers. uint8 stays as it is, other integers become int32,
+      floating-point numbers float32.
+    y: int [n], the classes from 0; or [n, length], a token for each position,
+      of which 0 is padding.
+    client: [n], whose example each is: numbers or strings.
+    x_test: [m, ...], of the shape of `x`; given with `y_test`.
+    y_test: int [m].
+    num_classes: One more than the largest label of all by default.
+    source: One line on where the examples come from.
+
+  Raises:
+    ValueError: If the arrays are not like this, or do not fit together.
+  """
+  x, y = _check_x('x', x), _check_y('y', y)
+  _check_lengths('x', x, 'y', y)
+  if client is not None:
+    client = _check_client(client)
+    _check_lengths('x', x, 'client', client)
+  if (x_test is None) != (y_test is None):
+    raise ValueError('`x_test` and `y_test` must be given together.')
+  if x_test is None:
+    train, test = _held_out_rows(len(y))
+    x_test, y_test = x[test], y[test]
+    x, y = x[train], y[train]
+    client = None if client is None else client[train]
+    is_held_out = True
+  else:
+    x_test, y_test = _check_x('x_test', x_test), _check_y('y_test', y_test)
+    _check_lengths('x_test', x_test, 'y_test', y_test)
+    is_held_out = False
+    for key, a, b in (('x', x, x_test), ('y', y, y_test)):
+      if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
+        raise ValueError(
+          f'`{key}_test` must hold examples like those of `{key}`, '
+          f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
+        )
+  largest = int(max(y.max(), y_test.max()))
+  num_classes = largest + 1 if num_classes is None else num_classes
+  if num_classes < 2 or largest >= num_classes:
+    raise ValueError(
+      f'`y` must hold labels from 0 to at least 1, and below `num_classes` '
+      f'({num_classes}), found 0 to {largest} at most.'
+    )
+  if split.name == 'natural' and client is None:
+    raise ValueError(
+      '`partition` must be given for data without `client`, which says whose '
+      'each example is: by iid, for example, with `num_clients`.'
+    )
+  return task.Task(
+    name=name,
+    train=collections.OrderedDict(x=x, y=y),
+    partition=split.split(y, client),
+    test=collections.OrderedDict(x=x_test, y=y_test),
+    num_classes=num_classes,
+    source=source,
+    test_is_held_out=is_held_out,
+  )
+
+
+def check_task(
+  found: Any, split: partition_config.PartitionConfig
+) -> task.Task:
+  """Returns what a user's function made, with a digest, if it is a task.
+
+  Args:
+    found: What it returned.
+    split: What it was asked for.
+
+  Raises:
+    TypeError: If it is no task.
+    ValueError: If its arrays cannot be trained on, or its split is another.
+  """
+  if not isinstance(found, task.Task):
+    raise TypeError(
+      '`task` must be a function that returns a `tasks.task.Task`, found '
+      f'{type(found).__name__}.'
+    )
+  for part, examples in (('train', found.train), ('test', found.test)):
+    for key, check in (('x', _check_x), ('y', _check_y)):
+      array = examples[key]
+      checked = check(f'{part}[{key!r}]', array)
+      if array.dtype != checked.dtype:
+        raise ValueError(
+          f'`{part}[{key!r}]` must be {checked.dtype}, found {array.dtype}.'
+        )
+    if examples['y'].max() >= found.num_classes:
+      raise ValueError(
+        f"`{part}['y']` must be below the {found.num_classes} classes, found "
+        f'{examples["y"].max()}.'
+      )
+  for key in ('x', 'y'):
+    a, b = found.train[key], found.test[key]
+    if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
+      raise ValueError(
+        f'`test[{key!r}]` must hold examples like those of `train`, '
+        f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
+      )
+  if split.name not in ('natural', found.partition.name):
+    raise ValueError(
+      f'`partition` must be what the task was split by, '
+      f'{found.partition.name}, found {split.name}.'
+    )
+  if split.num_clients not in (None, found.num_clients):
+    raise ValueError(
+      f'`num_clients` must be what the task has, {found.num_clients}, found '
+      f'{split.num_clients}.'
+    )
+  return dataclasses.replace(found, digest=_digest(found))
+
+
+def _is_file(name: str) -> bool:
+  return name.endswith(SUFFIXES)
+
+
+def _read_file(
+  path: pathlib.Path, split: partition_config.PartitionConfig
+) -> task.Task:
+  """Reads the task of a file; its digest is the SHA-256 of the file."""
+  if not path.is_file():
+    raise data_files.DataError(
+      f'`task` must be a file that is there, found {str(path)!r}.'
+    )
+  try:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    read = _read_npz if path.suffix == '.npz' else _read_csv
+    created = create_task(
+      # The client store's folder is called by it.
+      re.sub(r'\W+', '_', path.stem),
+      split,
+      **read(path),
+      source=f'{path.name}, SHA-256 {digest}',
+    )
+  except OSError as e:
+    raise data_files.DataError(
+      f'{path} cannot be read: {e.strerror or e}.'
+    ) from e
+  except (TypeError, ValueError) as e:
+    if any(
+      f'`{setting}`' in str(e) for setting in ('partition', 'num_clients')
+    ):
+      raise
+    raise data_files.DataError(f'{path} cannot be used: {e}') from e
+  return dataclasses.replace(created, digest=digest)
+
+
+def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the arrays of a file, by their names."""
+  if not zipfile.is_zipfile(path):
+    raise ValueError('it is no .npz file, as `numpy.savez` writes it.')
+  arrays = {}
+  with np.load(path, allow_pickle=False) as file:
+    _check_names(file.files)
+    for name in file.files:
+      try:
+        arrays[name] = file[name]
+      except (ValueError, zipfile.BadZipFile) as e:
+        raise ValueError(
+          f'`{name}` must be an array of numbers, or of strings for `client`, '
+          f'of one shape: {e}'
+        ) from e
+  return arrays
+
+
+def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the arrays of a table; `is_test` says which rows are test data."""
+  import pandas as pd
+
+  try:
+    table = pd.read_csv(path, dtype={'client': str}, skipinitialspace=True)
+  except (pd.errors.ParserError, pd.errors.EmptyDataError) as e:
+    raise ValueError(f'it is no table with a heading: {e}.') from e
+  if not isinstance(table.index, pd.RangeIndex):
+    raise ValueError('it is no table: its rows are longer than its heading.')
+  features = [c for c in table if c not in ('y', 'client', 'is_test')]
+  if 'y' not in table or not features:
+    raise ValueError(
+      'it must have the columns `y` and at least one feature, found '
+      f'{", ".join(map(str, table))}.'
+    )
+  for column in ('y', *features, 'client', 'is_test'):
+    if column not in table:
+      continue
+    if table[column].isna().any():
+      row = int(table[column].isna().to_numpy().argmax())
+      raise ValueError(
+        f'`{column}` must have a value in every row, found none in row '
+        f'{row + 1} of the data.'
+      )
+    if column != 'client' and table[column].dtype.kind not in 'biuf':
+      raise ValueError(
+        f'`{column}` must be numbers, found {table[column].iloc[0]!r}.'
+      )
+  x = table[features].to_numpy(np.float32)
+  y = table['y'].to_numpy()
+  client = table['client'].to_numpy(str) if 'client' in table else None
+  if 'is_test' not in table:
+    return dict(x=x, y=y, client=client)
+  is_test = table['is_test'].to_numpy()
+  if not np.isin(is_test, (0, 1)).all() or len(np.unique(is_test)) != 2:
+    raise ValueError(
+      '`is_test` must be 1 in the rows of the test set and 0 in the others, '
+      f'found {", ".join(map(str, np.unique(is_test)[:3]))}.'
+    )
+  test = is_test.astype(bool)
+  return dict(
+    x=x[~test],
+    y=y[~test],
+    client=None if client is None else client[~test],
+    x_test=x[test],
+    y_test=y[test],
+  )
+
+
+def _check_names(found: list[str]) -> None:
+  """Raises unless a file has arrays of `FIELDS` alone, `x` and `y` of them."""
+  wrong = [name for name in found if name not in FIELDS]
+  if wrong or not {'x', 'y'} <= set(found):
+    raise ValueError(
+      'it must have the arrays `x` and `y`, and may have '
+      f'{", ".join(FIELDS[2:])}, found {", ".join(found) or "none"}.'
+    )
+
+
+def _check_x(name: str, array: Any) -> np.ndarray:
+  array = np.asarray(array)
+  if array.ndim < 2 or not array.size or array.dtype.kind not in 'biuf':
+    raise ValueError(
+      f'`{name}` must be numbers of the shape [examples, ...], found '
+      f'{array.dtype}{list(array.shape)}.'
+    )
+  if array.dtype == np.uint8:
+    return array
+  if array.dtype.kind == 'f':
+    with np.errstate(over='ignore'):
+      array = array.astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
+      row = int(np.argwhere(~np.isfinite(array))[0][0])
+      raise ValueError(
+        f'`{name}` must be finite in float32, found otherwise in example {row}.'
+      )
+    return array
+  return _to_int32(name, array)
+
+
+def _check_y(name: str, array: Any) -> np.ndarray:
+  array = np.asarray(array)
+  if array.ndim not in (1, 2) or not array.size:
+    raise ValueError(
+      f'`{name}` must be labels [examples], or tokens [examples, length], '
+      f'found the shape {list(array.shape)}.'
+    )
+  if array.dtype.kind not in 'iu':
+    raise ValueError(
+      f'`{name}` must be integers, the classes from 0, found {array.dtype}, '
+      f'for example {array.flat[0]!r}.'
+    )
+  if array.min() < 0:
+    raise ValueError(f'`{name}` must be classes from 0, found {array.min()}.')
+  return _to_int32(name, array)
+
+
+def _to_int32(name: str, array: np.ndarray) -> np.ndarray:
+  if array.min() < _INT32.min or array.max() > _INT32.max:
+    raise ValueError(
+      f'`{name}` must fit into int32, found {array.min()} to {array.max()}.'
+    )
+  return array.astype(np.int32, copy=False)
+
+
+def _check_client(client: Any) -> np.ndarray:
+  client = np.asarray(client)
+  if client.ndim != 1 or client.dtype.kind not in 'iuUS':
+    raise ValueError(
+      '`client` must be integers or strings [examples], found '
+      f'{client.dtype}{list(client.shape)}.'
+    )
+  if client.dtype.kind == 'S':
+    client = np.char.decode(client)
+  if client.dtype.kind == 'U' and not np.char.str_len(client).all():
+    raise ValueError('`client` must not be empty, found an empty string.')
+  return client
+
+
+def _check_lengths(name: str, a: np.ndarray, other: str, b: np.ndarray) -> None:
+  if len(a) != len(b):
+    raise ValueError(
+      f'`{name}` and `{other}` must have as many examples, found {len(a)} and '
+      f'{len(b)}.'
+    )
+
+
+def _held_out_rows(num_examples: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the rows to train on, and those that are held out, in order."""
+  if num_examples < 2:
+    raise ValueError(
+      '`x` must have at least 2 examples, one of which is held out, found '
+      f'{num_examples}.'
+    )
+  order = np.random.default_rng(_HELD_OUT_SEED).permutation(num_examples)
+  num_test = max(1, num_examples // _HELD_OUT)
+  return np.sort(order[num_test:]), np.sort(order[:num_test])
+
+
+def _digest(found: task.Task) -> str:
+  """Returns the SHA-256 of all examples, and of whose they are."""
+  digest = hashlib.sha256()
+  for examples in (found.train, found.test):
+    for key, array in examples.items():
+      digest.update(f'{key} {array.dtype} {array.shape};'.encode())
+      digest.update(np.ascontiguousarray(array).data)
+  for client_id, rows in zip(
+    found.client_ids, found.partition.indices, strict=True
+  ):
+    digest.update(f'{client_id} {len(rows)};'.encode())
+    digest.update(np.ascontiguousarray(rows, np.int64).data)
+  return digest.hexdigest()

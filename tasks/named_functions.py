@@ -1,0 +1,169 @@
+"""Functions of a user's own, by name: `module:function`, `FILE.py:function`.
+
+A module is found from the current folder and from PYTHONPATH, as by any other
+import; a file is found by its path.
+"""
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import pathlib
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+
+def is_function_name(name: str) -> bool:
+  """Returns whether a setting names a function, and none of ours."""
+  return ':' in name
+
+
+def name_of(function: Callable) -> str:
+  """Returns how a function is called in config.json, `module:function`."""
+  name = getattr(function, '__qualname__', type(function).__qualname__)
+  return f'{getattr(function, "__module__", "__main__")}:{name}'
+
+
+def check_function_name(argument: str, name: str) -> None:
+  """Raises unless there is such a module or file; it is not imported.
+
+  Args:
+    argument: The setting that names the function, for the message.
+    name: `module:function` or `FILE.py:function`.
+
+  Raises:
+    ValueError: If the name is of another form, or there is nothing to import.
+  """
+  module, _, function = name.rpartition(':')
+  if not module or not function.isidentifier():
+    raise ValueError(
+      f'`{argument}` must be module:function or FILE.py:function, found '
+      f'{name!r}.'
+    )
+  if module.endswith('.py'):
+    if not pathlib.Path(module).is_file():
+      raise ValueError(
+        f'`{argument}` must name a file that is there, found {name!r}.'
+      )
+    return
+  try:
+    # A package is imported to look into it; a plain module is not.
+    found = importlib.util.find_spec(module)
+  except Exception as e:
+    raise _not_imported(argument, name, e) from e
+  if found is None:
+    raise ValueError(
+      f'`{argument}` must name a module that can be imported from the current '
+      f'folder or PYTHONPATH, found {name!r}.'
+    )
+
+
+def load_function(argument: str, name: str) -> Callable:
+  """Imports a function by its name.
+
+  Args:
+    argument: The setting that names it, for the message.
+    name: `module:function` or `FILE.py:function`.
+
+  Raises:
+    ValueError: If it cannot be imported. The message has the place in the
+      user's file.
+    TypeError: If it is no function.
+  """
+  check_function_name(argument, name)
+  module_name, _, function_name = name.rpartition(':')
+  try:
+    module = (
+      _import_file(str(pathlib.Path(module_name).resolve()))
+      if module_name.endswith('.py')
+      else importlib.import_module(module_name)
+    )
+  except Exception as e:
+    raise _not_imported(argument, name, e) from e
+  if not hasattr(module, function_name):
+    own = [k for k, v in vars(module).items() if inspect.isfunction(v)]
+    raise ValueError(
+      f'`{argument}` must name a function of {module_name}, found '
+      f'{function_name!r}, and there are {", ".join(own) or "none"}.'
+    )
+  function = getattr(module, function_name)
+  if not callable(function):
+    raise TypeError(
+      f'`{argument}` must name a function, found {function!r} for {name!r}.'
+    )
+  return function
+
+
+def call(
+  argument: str, function: Callable, signature: str, *args: Any, **kwargs: Any
+) -> Any:
+  """Calls a user's function.
+
+  Args:
+    argument: The setting that names it, for the message.
+    function: What to call.
+    signature: How it is called, for the message: '(input_shape)'.
+    *args: The arguments.
+    **kwargs: The named arguments.
+
+  Raises:
+    TypeError: If it does not take these arguments.
+    ValueError: If it fails. The message has the place in the user's file.
+  """
+  name = name_of(function)
+  try:
+    found = inspect.signature(function)
+  except ValueError:
+    found = None  # Of a builtin, which has none.
+  if found is not None:
+    try:
+      found.bind(*args, **kwargs)
+    except TypeError as e:
+      raise TypeError(
+        f'`{argument}` must be a function that takes {signature}, found {name} '
+        f'with {found}: {e}.'
+      ) from e
+  try:
+    return function(*args, **kwargs)
+  except Exception as e:
+    raise ValueError(
+      f'`{argument}` must be a function that works, found that {name} failed: '
+      f'{_describe(e)}'
+    ) from e
+
+
+@functools.cache
+def _import_file(path: str) -> types.ModuleType:
+  """Imports a file, once for all the functions that are taken from it."""
+  name = f'own_{pathlib.Path(path).stem}'
+  spec = importlib.util.spec_from_file_location(name, path)
+  module = importlib.util.module_from_spec(spec)
+  sys.modules[name] = module
+  spec.loader.exec_module(module)
+  return module
+
+
+def _not_imported(argument: str, name: str, error: Exception) -> ValueError:
+  return ValueError(
+    f'`{argument}` must name a module that can be imported, found {name!r}: '
+    f'{_describe(error)}'
+  )
+
+
+def _describe(error: Exception) -> str:
+  """Returns what went wrong, and where in the user's own files."""
+  text = f'{type(error).__name__}: {error}'
+  library = pathlib.Path(traceback.__file__).parent
+  own = [
+    frame
+    for frame in traceback.extract_tb(error.__traceback__)
+    if 'site-packages' not in frame.filename
+    and not frame.filename.startswith(('<', str(library)))
+    and frame.filename != __file__
+  ]
+  if own:
+    text += f' ({own[-1].filename}, line {own[-1].lineno})'
+  return text

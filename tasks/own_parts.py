@@ -1,0 +1,97 @@
+"""What a run takes from its user in place of ours: data, model, aggregator."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from tasks import named_functions, registry
+from tasks.datasets import own_data
+from tasks.experiment import ExperimentConfig
+from tasks.task import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnParts:
+  """The parts of a user's own; `None` is ours, by its name in the settings.
+
+  Attributes:
+    task: Data with their split. A named one is made by `registry.create_task`.
+    create_model: Returns a Keras model; see `own_models.create_own_model`.
+    create_aggregator: Returns an aggregation factory; see
+      `mechanisms.create_own_aggregator`.
+  """
+
+  task: Task | None = None
+  create_model: Callable[..., Any] | None = None
+  create_aggregator: Callable[..., Any] | None = None
+
+  def with_named(self, config: ExperimentConfig) -> 'OwnParts':
+    """Returns these and the functions that the settings name.
+
+    Args:
+      config: The settings.
+
+    Raises:
+      ValueError: If a function cannot be imported.
+      TypeError: If a name is none of a function.
+    """
+    loaded = {}
+    if self.create_model is None and named_functions.is_function_name(
+      config.model
+    ):
+      loaded['create_model'] = named_functions.load_function(
+        'model', config.model
+      )
+    if self.create_aggregator is None and config.aggregator is not None:
+      loaded['create_aggregator'] = named_functions.load_function(
+        'aggregator', config.aggregator
+      )
+    return dataclasses.replace(self, **loaded)
+
+
+# Nothing of a user's own.
+OURS = OwnParts()
+
+
+def read_before_tensorflow(config: ExperimentConfig) -> OwnParts:
+  """Reads data of a user's own from a file, and checks names of functions.
+
+  TensorFlow takes seconds to import: most mistakes are found before that.
+
+  Args:
+    config: The settings.
+
+  Returns:
+    The data, if they are from a file. Functions are not imported yet, which
+    might import TensorFlow.
+
+  Raises:
+    ValueError: If there is no such file, module or function, or the data cannot
+      be used.
+  """
+  if named_functions.is_function_name(config.model):
+    named_functions.check_function_name('model', config.model)
+  if config.aggregator is not None:
+    named_functions.check_function_name('aggregator', config.aggregator)
+  if named_functions.is_function_name(config.task):
+    named_functions.check_function_name('task', config.task)
+    return OURS
+  if not own_data.is_own(config.task):
+    return OURS
+  task = registry.create_task(config.task, config.partition_config())
+  check_test_set(config, task)
+  return OwnParts(task=task)
+
+
+def check_test_set(config: ExperimentConfig, task: Task) -> None:
+  """Refuses a private run that would be evaluated on its clients' examples.
+
+  Raises:
+    ValueError: If `task` has no test set of its own, and the run is private.
+  """
+  if config.is_private and task.test_is_held_out:
+    raise ValueError(
+      f'`task` must have a test set of its own for {config.algorithm}, found '
+      f'none in {config.task}: its accuracy on examples of the clients would '
+      'not be private.'
+    )

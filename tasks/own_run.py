@@ -1,0 +1,111 @@
+"""Trains with data, a model and an aggregator that are Python objects.
+
+  from tasks import own_run
+  from tasks.datasets import own_data
+  from tasks.partitions.partition_config import PartitionConfig
+
+  own_run.train(
+    task=own_data.create_task('mine', PartitionConfig('natural'), x=..., ...),
+    model=create_model,
+    output_dir='runs/mine',
+    algorithm='fed_avg',
+    ...
+  )
+
+What `tasks.train` does for `--task`, `--model` and `--aggregator`, for a
+notebook or a program of one's own; see docs/your_own.md.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks import named_functions, runner
+from tasks.datasets import own_data
+from tasks.execution import Execution
+from tasks.experiment import ExperimentConfig
+from tasks.own_parts import OwnParts
+from tasks.partitions import partition, partition_config
+from tasks.run_folder import RunFolder
+from tasks.task import Task
+from tff_clipping.programs.training import TrainingResult
+
+
+def train(
+  *,
+  task: Task | str,
+  model: Callable[[tuple[int, ...], int], tf.keras.Model] | str,
+  output_dir: str | os.PathLike,
+  aggregator: (
+    Callable[..., tff.aggregators.UnweightedAggregationFactory] | str | None
+  ) = None,
+  resume: bool = True,
+  cache_dir: str | None = None,
+  checkpoints_to_keep: int = 2,
+  execution: Execution | None = None,
+  **settings: Any,
+) -> TrainingResult:
+  """Runs an experiment, or goes on with it where it stopped.
+
+  Args:
+    task: The data with their split, for example by `own_data.create_task`; or
+      what `--task` takes.
+    model: Returns a Keras model from the shape of an example and the number of
+      classes; or what `--model` takes.
+    output_dir: The folder of the run.
+    aggregator: Returns what aggregates in place of the algorithm's aggregator;
+      or what `--aggregator` takes.
+    resume: Whether to go on with a run of the same settings and data.
+    cache_dir: The folder of client stores, `None` for the user's cache folder.
+    checkpoints_to_keep: How many checkpoints to keep, at least 1.
+    execution: Where the rounds are computed; `None` for this process.
+    **settings: All other settings, as `ExperimentConfig` has them. The split is
+      that of the task.
+
+  Returns:
+    How the run ended.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If one is out of range, does not fit the others, or the folder
+      holds another run. Nothing has been overwritten.
+    OSError: If a file cannot be written, or is damaged.
+  """
+  parts: dict[str, Any] = {}
+  if isinstance(task, str):
+    settings['task'] = task
+  else:
+    for name in ('partition', 'num_clients', 'examples_per_client'):
+      if name in settings:
+        raise TypeError(
+          f'`{name}` must be left to the task, found {settings[name]!r}.'
+        )
+    parts['task'] = own_data.check_task(
+      task, partition_config.PartitionConfig('natural')
+    )
+    settings['task'] = f'python:{task.name}'
+    settings['num_clients'] = task.num_clients
+    if task.partition.name in partition.PARTITIONS:
+      settings['partition'] = task.partition.name
+  for name, function in (('model', model), ('aggregator', aggregator)):
+    if function is None or isinstance(function, str):
+      settings[name] = function
+      continue
+    if not callable(function):
+      raise TypeError(
+        f'`{name}` must be a function or its name, found {function!r}.'
+      )
+    settings[name] = named_functions.name_of(function)
+    parts[f'create_{name}'] = function
+  return runner.run(
+    ExperimentConfig(**settings),
+    RunFolder(output_dir),
+    resume=resume,
+    cache_dir=cache_dir,
+    checkpoints_to_keep=checkpoints_to_keep,
+    execution=execution,
+    own=OwnParts(**parts),
+  )

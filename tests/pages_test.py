@@ -1,0 +1,77 @@
+"""Runs the Python of the pages in docs/, pasted block after block."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip('tensorflow_federated')
+
+_ROOT = pathlib.Path(__file__).parent.parent
+_SCRIPTS = _ROOT / 'examples' / 'extending'
+_BLOCK = re.compile(r'```(\w*)\n(.*?)```\n', re.DOTALL)
+# All that take no training, and start no cluster.
+_FAST = ('aggregators.md', 'correlated_noise.md', 'data.md')
+
+
+def _blocks(page):
+  """Returns the blocks of a page that are Python, and what they print."""
+  text = (_ROOT / 'docs' / page).read_text()
+  code, printed = [], []
+  end_of_code = None
+  for block in _BLOCK.finditer(text):
+    if block[1] == 'python':
+      code.append(block[2])
+      end_of_code = block.end()
+    elif (
+      end_of_code is not None and not text[end_of_code : block.start()].strip()
+    ):
+      printed.extend(block[2].splitlines())
+  return code, printed
+
+
+def _pages():
+  pages = sorted(path.name for path in (_ROOT / 'docs').glob('*.md'))
+  return [
+    pytest.param(page, marks=[] if page in _FAST else [pytest.mark.slow])
+    for page in pages
+    if _blocks(page)[0]
+  ]
+
+
+@pytest.mark.parametrize('page', _pages())
+def test_the_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path):
+  code, expected = _blocks(page)
+  result = subprocess.run(
+    [sys.executable, '-c', '\n'.join(code)],
+    env={**os.environ, 'PYTHONPATH': str(_ROOT)},
+    cwd=tmp_path,
+    # Not a pipe: what a page starts may keep it open.
+    stdout=open(tmp_path / 'printed', 'w'),
+    stderr=open(tmp_path / 'errors', 'w'),
+  )
+  assert result.returncode == 0, (tmp_path / 'errors').read_text()
+  printed = (tmp_path / 'printed').read_text().splitlines()
+  assert [line for line in printed if line in expected] == expected
+
+
+@pytest.mark.parametrize(
+  'script', sorted(_SCRIPTS.glob('*.py')), ids=lambda path: path.stem
+)
+def test_a_script_is_the_code_of_its_page(script):
+  code, _ = _blocks(f'{script.stem}.md')
+  _, _, body = script.read_text().split('"""', 2)
+
+  def lines(text):
+    return [line for line in text.splitlines() if line]
+
+  assert lines(body) == lines('\n'.join(code))
+
+
+def test_every_linked_file_exists():
+  for page in (_ROOT / 'docs').glob('*.md'):
+    for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text()):
+      assert (page.parent / link).exists(), f'{page.name}: {link}'

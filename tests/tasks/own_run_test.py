@@ -1,0 +1,250 @@
+"""Tests of runs with data, a model and an aggregator of a user's own."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks import own_run
+from tasks.datasets import own_data
+from tasks.partitions.partition_config import PartitionConfig
+from tff_clipping import aggregators
+
+_SETTINGS = dict(
+  algorithm='fed_avg',
+  clients_per_round=4,
+  num_rounds=2,
+  local_steps=1,
+  batch_size=4,
+  client_learning_rate=0.1,
+)
+_PRIVATE = dict(
+  algorithm='dp_fed_avg',
+  clipping_norm=0.5,
+  noise_multiplier=1.0,
+  target_delta=1e-2,
+  sampling='poisson',
+)
+
+
+def _create_task(seed=0, test=True):
+  rng = np.random.default_rng(seed)
+  x = rng.normal(size=(80, 3))
+  y = (x[:, 0] > 0).astype(int)
+  held_out = dict(x_test=x[:20], y_test=y[:20]) if test else {}
+  return own_data.create_task(
+    'mine',
+    PartitionConfig('natural'),
+    x=x,
+    y=y,
+    client=np.arange(80) % 10,
+    **held_out,
+  )
+
+
+def _create_model(input_shape, num_classes):
+  inputs = tf.keras.Input(input_shape)
+  return tf.keras.Model(inputs, tf.keras.layers.Dense(num_classes)(inputs))
+
+
+def _create_wide_model(input_shape, num_classes):
+  inputs = tf.keras.Input(input_shape)
+  hidden = tf.keras.layers.Dense(7)(inputs)
+  return tf.keras.Model(inputs, tf.keras.layers.Dense(num_classes)(hidden))
+
+
+def _train(folder, **changes):
+  arguments = dict(task=_create_task(), model=_create_model)
+  return own_run.train(
+    **arguments | _SETTINGS | changes,
+    output_dir=folder / 'run',
+    cache_dir=str(folder / 'cache'),
+  )
+
+
+def _read(folder, name):
+  return json.loads((folder / 'run' / name).read_text())
+
+
+def test_a_run_of_python_objects_has_the_files_of_any_run(tmp_path):
+  assert _train(tmp_path).message == 'Finished 2 rounds.'
+  config = _read(tmp_path, 'config.json')
+  assert config['experiment']['task'] == 'python:mine'
+  assert config['experiment']['partition'] == 'natural'
+  assert config['experiment']['model'].endswith(':_create_model')
+  assert config['model']['num_parameters'] == 3 * 2 + 2
+  assert config['task']['num_clients'] == 10
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  assert metrics['test_accuracy'].notna().all()
+  assert metrics['update_norm_mean'][1:].notna().all()
+  assert _read(tmp_path, 'result.json')['reason'] == 'finished'
+
+
+def test_a_run_goes_on_with_the_same_data_and_model_alone(tmp_path):
+  _train(tmp_path)
+  before = (tmp_path / 'run' / 'metrics.csv').read_bytes()
+  assert _train(tmp_path).round_num == 2
+  with pytest.raises(ValueError, match='the SHA-256 of the data changed'):
+    _train(tmp_path, task=_create_task(seed=1))
+  with pytest.raises(ValueError, match='model was .*_create_model'):
+    _train(tmp_path, model=_create_wide_model)
+  # The same name, for another model.
+  other = _create_wide_model
+  named = (other.__qualname__, other.__name__)
+  other.__qualname__ = _create_model.__qualname__
+  try:
+    with pytest.raises(ValueError, match='parameters .* from 8 to 44'):
+      _train(tmp_path, model=other)
+  finally:
+    other.__qualname__, other.__name__ = named
+  assert (tmp_path / 'run' / 'metrics.csv').read_bytes() == before
+
+
+def test_the_initial_model_is_that_of_the_seed(tmp_path):
+  def first_loss(folder, seed):
+    _train(folder, model_seed=seed, num_rounds=1)
+    return pd.read_csv(folder / 'run' / 'metrics.csv')['test_loss'][0]
+
+  losses = [
+    first_loss(tmp_path / name, seed) for name, seed in (('a', 1), ('b', 1))
+  ]
+  assert losses[0] == losses[1]
+  assert first_loss(tmp_path / 'c', 2) != losses[0]
+
+
+def test_an_own_aggregator_takes_the_clipping_norm(tmp_path):
+  found = []
+
+  def create_aggregator(clipping_norm):
+    found.append(clipping_norm)
+    return aggregators.difference_clipping_factory(
+      clipping_norm, tff.aggregators.UnweightedMeanFactory()
+    )
+
+  _train(
+    tmp_path,
+    algorithm='ce_fed_avg',
+    clipping_norm=0.25,
+    aggregator=create_aggregator,
+  )
+  assert set(found) == {0.25}
+  name = _read(tmp_path, 'config.json')['experiment']['aggregator']
+  assert name.endswith('create_aggregator')
+
+
+def test_an_own_private_aggregator_takes_the_plan(tmp_path):
+  def create_aggregator(clipping_norm, plan):
+    return aggregators.dp_mean_factory(
+      clipping_norm=clipping_norm,
+      **plan.aggregator_parameters._asdict(),
+      noise_key=aggregators.draw_noise_key(),
+    )
+
+  result = _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
+  assert 'does is not checked' in result.message
+  assert _read(tmp_path, 'privacy.json')['noise_multiplier'] == 1.0
+  assert (tmp_path / 'run' / 'ledger.jsonl').exists()
+
+
+def test_a_private_run_needs_noise_and_a_test_set_of_its_own(tmp_path):
+  def create_aggregator(clipping_norm, plan):
+    del plan
+    return aggregators.clipped_mean_factory(clipping_norm=clipping_norm)
+
+  with pytest.raises(ValueError, match='`aggregator` must add noise'):
+    _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
+  with pytest.raises(ValueError, match='`task` must have a test set of its'):
+    _train(tmp_path, **_PRIVATE, task=_create_task(test=False))
+  assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+def _compiled(input_shape, num_classes):
+  model = _create_model(input_shape, num_classes)
+  model.compile('sgd', 'mse')
+  return model
+
+
+def _softmax(input_shape, num_classes):
+  return tf.keras.Sequential(
+    [
+      tf.keras.layers.Dense(
+        num_classes, activation='softmax', input_shape=input_shape
+      )
+    ]
+  )
+
+
+def _failing(input_shape, num_classes):
+  raise OSError(f'{input_shape} {num_classes}')
+
+
+@pytest.mark.parametrize(
+  ('model', 'error', 'words'),
+  [
+    (lambda shape, n: 3, TypeError, 'returns int'),
+    (lambda: None, TypeError, r'takes \(input_shape, num_classes\)'),
+    (_failing, ValueError, r'OSError: \(3,\) 2 \(.*own_run_test.py, line'),
+    (_compiled, ValueError, 'must not be compiled'),
+    (_softmax, ValueError, 'must give logits, found probabilities'),
+    (
+      lambda shape, n: _create_model(shape, n + 1),
+      ValueError,
+      r'logits \[2, 2\] for 2 examples, found \[2, 3\]',
+    ),
+    (
+      lambda shape, n: _create_model((4,), n),
+      ValueError,
+      r'must take examples of float32\[3\]',
+    ),
+    (
+      lambda shape, n: tf.keras.Sequential([tf.keras.layers.Flatten()]),
+      ValueError,
+      'must give logits',
+    ),
+    ('vgg', ValueError, "`model` must be one of 'mlp', .*'vgg'"),
+    (3, TypeError, '`model` must be a function or its name, found 3'),
+  ],
+)
+def test_models_that_cannot_be_trained_are_refused(
+  tmp_path, model, error, words
+):
+  with pytest.raises(error, match=words):
+    _train(tmp_path, model=model)
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
+  ('aggregator', 'error', 'words'),
+  [
+    (lambda: 3, TypeError, 'returns int'),
+    (lambda: tff.aggregators.MeanFactory(), TypeError, 'returns MeanFactory'),
+    (lambda x: 3, TypeError, r'takes \(\)'),
+    (
+      lambda: aggregators.per_layer_clipping_factory([1.0]),
+      ValueError,
+      'a norm for each of the 2 tensors',
+    ),
+    ('mine', ValueError, '`aggregator` must be module:function'),
+  ],
+)
+def test_aggregators_that_cannot_be_used_are_refused(
+  tmp_path, aggregator, error, words
+):
+  with pytest.raises(error, match=words):
+    _train(tmp_path, aggregator=aggregator)
+  assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+def test_settings_of_the_task_are_left_to_it(tmp_path):
+  with pytest.raises(TypeError, match='`partition` must be left to the task'):
+    _train(tmp_path, partition='iid')
+  with pytest.raises(ValueError, match='`aggregator` must not be given for'):
+    _train(
+      tmp_path,
+      algorithm='model_clipping_fed_avg',
+      clipping_norm=1.0,
+      aggregator=lambda: None,
+    )
