@@ -45,7 +45,7 @@ _WITHOUT_DRAW = ('banded', 'blt')
 
 _COLUMNS = (
   'row scale algorithm variants seed num_rounds client_learning_rate '
-  'clipping_norm target_epsilon plain accuracy drop dp_drop gain'
+  'clipping_norm target_epsilon plain accuracy drop dp_drop gain step_ratio'
 ).split()
 
 
@@ -61,19 +61,22 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
     clipping_norm, target_epsilon, plain (the name of the run without variants),
     accuracy (percent) and, in points, drop (FedAvg's accuracy less its own),
     dp_drop (CE-FedAvg's less its own) and gain (its own less that of the run
-    without variants); NaN where the other run is not there. The columns of
+    without variants), and step_ratio (its `step_length` over FedAvg's); NaN
+    where the other run is not there. The columns of
     `privacy.json` are there as in `frame.Frames`.
   """
   known = runs[runs['is_complete'] & runs['named'].notna()]
   names = [named.name for named in known['named']]
-  accuracies = dict(zip(names, known['final_accuracy'], strict=True))
+  accuracies, steps = (
+    dict(zip(names, known[column], strict=True))
+    for column in ('final_accuracy', 'step_length')
+  )
   lines = []
   for run in known.to_dict('records'):
     named, own = run['named'], run['final_accuracy']
     plain = dataclasses.replace(named, variants=()).name
-    without, clipped = (
-      accuracies.get(named.beside(algorithm).name, math.nan)
-      for algorithm in ('fed_avg', 'ce_fed_avg')
+    fed_avg, ce_fed_avg = (
+      named.beside(algorithm).name for algorithm in ('fed_avg', 'ce_fed_avg')
     )
     lines.append(
       {key: value for key, value in run.items() if key.startswith('privacy_')}
@@ -83,9 +86,10 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
         'scale': named.scale.name,
         'plain': plain,
         'accuracy': own,
-        'drop': without - own,
-        'dp_drop': clipped - own,
+        'drop': accuracies.get(fed_avg, math.nan) - own,
+        'dp_drop': accuracies.get(ce_fed_avg, math.nan) - own,
         'gain': own - accuracies.get(plain, math.nan),
+        'step_ratio': run['step_length'] / steps.get(fed_avg, math.nan),
       }
     )
   return pd.DataFrame(lines, names, None if lines else _COLUMNS)
@@ -102,14 +106,22 @@ def with_matched_steps(
 
   Returns:
     The lines with the columns `matched_drop` and `matched_gain` (by how much
-    the longer steps raise the accuracy of CE-FedAvg, seed by seed): `Estimate`s
-    or None.
+    the longer steps raise the accuracy of CE-FedAvg, seed by seed), `Estimate`s
+    or None; and `step_ratio` and `matched_step_ratio` (CE-FedAvg's steps over
+    FedAvg's, the means over seeds), NaN where they were not recorded.
   """
-  matched = paired[paired['variants'] == _MATCHED]
-  own = [matched[matched['plain'].isin(names)] for names in lines['runs']]
+  clipped = paired[paired['algorithm'] == 'ce_fed_avg']
+  plain, matched = (
+    [same[same['plain'].isin(names)] for names in lines['runs']]
+    for same in (
+      clipped[clipped['variants'] == variants] for variants in ('', _MATCHED)
+    )
+  )
   return lines.assign(
-    matched_drop=[margins.estimate(part['drop']) for part in own],
-    matched_gain=[margins.estimate(part['gain']) for part in own],
+    matched_drop=[margins.estimate(part['drop']) for part in matched],
+    matched_gain=[margins.estimate(part['gain']) for part in matched],
+    step_ratio=[part['step_ratio'].mean() for part in plain],
+    matched_step_ratio=[part['step_ratio'].mean() for part in matched],
   )
 
 
@@ -131,6 +143,12 @@ def matched_table(lines: pd.DataFrame) -> pd.DataFrame:
       'drop, η_g = 1': lines['clipping_drop'].map(tables.cell),
       'drop, η_g = 2': lines['matched_drop'].map(tables.cell),
       'gained by η_g = 2': lines['matched_gain'].map(tables.cell),
+      "steps over FedAvg's, η_g = 1 and 2": [
+        f'{margins.number(one, ".2f")} and {margins.number(two, ".2f")}'
+        for one, two in zip(
+          lines['step_ratio'], lines['matched_step_ratio'], strict=True
+        )
+      ],
       'seeds': lines['matched_drop'].map(tables.num_seeds),
     }
   )

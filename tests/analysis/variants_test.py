@@ -85,6 +85,28 @@ def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
   }
 
 
+def test_steps_are_compared_by_the_averaged_updates(tmp_path):
+  for algorithm, names, norms in (
+    ('fed_avg', (), (1.0, 0.5)),
+    ('ce_fed_avg', (), (0.5, 0.125)),
+    ('ce_fed_avg', ('matched_steps',), (0.5, 0.125)),
+  ):
+    run_folders.write_named_run(
+      tmp_path,
+      *_CIFAR10,
+      algorithm,
+      0.5,
+      variants=names,
+      updates={
+        t: [('a', 9.0, 60.0, 1.0), ('mean', norm, 60.0, '')]
+        for t, norm in zip((0, 8), norms, strict=True)
+      },
+    )
+  (line,) = variants.matched_table(_lines(tmp_path)).to_dict('records')
+  # A half and a quarter: √(1 / 8), and twice of it.
+  assert line["steps over FedAvg's, η_g = 1 and 2"] == '0.35 and 0.71'
+
+
 def test_explanations_stand_beside_the_papers_drops(tmp_path):
   _write(
     tmp_path, _CIFAR10, dict(zip(_ALGORITHMS, (0.5, 0.48, 0.4), strict=True))
