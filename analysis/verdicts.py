@@ -245,7 +245,7 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   another T can begin with the same rounds, so that scales are not put together.
 
   Args:
-    lines: From `variants.with_matched_steps`.
+    lines: From `matched_steps.with_matched_steps`.
 
   Returns:
     Columns for a table; a row for each scale with at least `margins.MIN_PAIRS`
