@@ -23,11 +23,14 @@ import itertools
 import pathlib
 from collections.abc import Iterable, Sequence
 
-from absl import flags
+from tasks.interrupts import importing
 
-from tasks import early_checks, run_queue, train_flags
-from tasks.experiment_table import ROWS
-from tasks.named_runs import NamedRun, get_run
+with importing():
+  from absl import flags
+
+  from tasks import early_checks, run_queue, train_flags
+  from tasks.experiment_table import ROWS
+  from tasks.named_runs import NamedRun, get_run
 
 _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
 _SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')
