@@ -123,13 +123,15 @@ def run(
       folder.write_json(folder.privacy, plan.to_json(caveats))
       # The states have the key of the noise.
       folder.checkpoints.mkdir(mode=0o700, exist_ok=True)
+    checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
+    num_done = checkpoints.latest() or 0
     program = TrainingProgram(
       process=process,
       sampler=sampler,
       num_rounds=config.num_rounds,
       evaluate=evaluation.build_evaluation_fn(model_fn, task.test),
       rounds_per_evaluation=config.rounds_per_evaluation,
-      checkpoints=Checkpoints(folder.checkpoints, keep=checkpoints_to_keep),
+      checkpoints=checkpoints,
       rounds_per_checkpoint=config.rounds_per_checkpoint,
       release_managers=managers.create_release_managers(
         metrics_path=folder.metrics, tensorboard_dir=folder.tensorboard
@@ -147,7 +149,7 @@ def run(
       else None,
       run_audit=run_audit,
       measures_cohorts=config.measures_updates,
-      on_round=stack.enter_context(_progress(config)),
+      on_round=stack.enter_context(_progress(config, num_done)),
     )
     result = program.run()
     sentences = [result.message]
@@ -236,15 +238,16 @@ def _audit(
 
 
 @contextlib.contextmanager
-def _progress(config: ExperimentConfig) -> Iterator:
+def _progress(config: ExperimentConfig, num_done: int) -> Iterator:
   """Shows a bar with the round, the accuracy and the seconds a round."""
   with tqdm.tqdm(
     total=config.num_rounds,
+    initial=num_done,
     desc=config.algorithm,
     unit='round',
     file=sys.stderr,
-    # No bar where nobody looks.
-    disable=None,
+    # No bar for a finished run, nor where nobody looks.
+    disable=True if num_done >= config.num_rounds else None,
   ) as bar:
     shown = {}
 

@@ -278,10 +278,10 @@ def _search_by_orders(
       low = orders[max(place - 1, 0)]
       high = orders[min(place + 1, len(orders) - 1)]
     else:
-      rounds = accountants.build_rounds(
+      all_rounds = accountants.build_rounds(
         sampled_gaussian.add_noise(sampling, guess), 'rdp'
       )
-      _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
+      _, best = all_rounds.compute_epsilon_and_order(num_rounds, target_delta)
       if best in orders:
         return guess
       place = all_orders.index(best)

@@ -300,9 +300,11 @@ class PrivacyLedger:
         'ledger.'
       )
 
-  def _read_releases(self, path: str | os.PathLike) -> dict[int, list[str]]:
+  def _read_releases(
+    self, path: str | os.PathLike
+  ) -> dict[int | None, list[str | None]]:
     """Returns the digests of each round's draws; raises if lines are wrong."""
-    digests: dict[int, list[str]] = {}
+    digests: dict[int | None, list[str | None]] = {}
     for number, line in enumerate(self._file.lines[1:], start=1):
       round_num = line.get('round_num')
       of_round = digests.setdefault(round_num, [])
