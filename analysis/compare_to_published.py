@@ -24,7 +24,7 @@ _WITHOUT_SPREAD = 1.0
 # What two runs share that differ in the seed alone. The threshold on updates is
 # no part of it: it is taken from the FedAvg run of its seed.
 _KEYS = ['series', 'algorithm', 'privacy_sampling', 'target_epsilon']
-_KEYS += ['target_delta', 'model_norm', 'is_audited']
+_KEYS += ['target_delta', 'model_norm', 'is_audited', 'variants']
 
 
 def compare(runs: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
@@ -79,7 +79,9 @@ def main(argv: Sequence[str]) -> None:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
   is_within = False
-  if len(frames.runs):
+  if frames.runs.empty:
+    print('error: no folder of a run was given.', file=sys.stderr)
+  else:
     compared = compare(frames.runs, published)
     print(pages.text_table(_formatted(compared)))
     is_within = compared['is_within'].all()

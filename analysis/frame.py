@@ -176,7 +176,9 @@ def _read_run(
 ) -> tuple[dict[str, Any], tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]]:
   """Returns the row of a run; and its rounds, updates and audit."""
   if not directory.is_dir():
-    raise run_files.NotARunError('no such folder')
+    raise run_files.NotARunError(
+      'a file, not a folder' if directory.exists() else 'no such folder'
+    )
   notes: list[str] = []
   config = run_files.read_config(directory / 'config.json')
   private = config['algorithm'].startswith('dp_')
@@ -225,6 +227,10 @@ def _run_row(
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
   if flags.get('aggregator'):
     name = f'{name} by {titles.own_name(flags["aggregator"])}'
+  # What older runs do not say is as by default.
+  for key, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
+    if flags.get(key, ours) != ours:
+      name = f'{name}, {flags[key]}'.replace('_', '-')
   return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,
@@ -273,6 +279,7 @@ def _run_row(
     # The mean share of clipped updates of a round.
     'clipped_fraction': rounds['clipped_fraction'].mean(),
     'relative_spread': _relative_spread(rounds, updates),
+    'step_length': _step_length(updates, flags),
     'median_round_seconds': rounds['round_seconds'].dropna().median(),
     'seconds': rounds['round_seconds'].sum(),
     # The ε of the rounds that were run, by the plan's accounting.
@@ -325,6 +332,21 @@ def _relative_spread(rounds: pd.DataFrame, updates: pd.DataFrame) -> float:
     norms = updates[~updates['is_mean']].groupby('t')['update_norm']
     ratios = norms.std(ddof=0) / norms.mean()
   return float(ratios.mean())
+
+
+def _step_length(updates: pd.DataFrame, flags: Mapping[str, Any]) -> float:
+  """How far the model moves in a round: η_g times the averaged update's norm.
+
+  Returns:
+    The geometric mean over the recorded rounds, so that the ratio of two runs
+    is the mean of their rounds' ratios; NaN where nothing is recorded.
+  """
+  norms = updates.loc[updates['is_mean'], 'update_norm'].astype(float)
+  norms = norms[np.isfinite(norms) & (norms > 0)]
+  if norms.empty:
+    return math.nan
+  server_rate = _number(flags.get('server_learning_rate'))
+  return server_rate * float(np.exp(np.log(norms).mean()))
 
 
 def _is_iid(flags: Mapping[str, Any]) -> bool:

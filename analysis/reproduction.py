@@ -20,8 +20,11 @@ from analysis import (
   bound,
   bound_tables,
   evidence,
+  explanations,
   frame,
   margins,
+  matched_steps,
+  mechanisms,
   other_tables,
   pages,
   pictures,
@@ -79,7 +82,9 @@ def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
       f'none in {results_dir}.'
     )
   paired = variants.paired_runs(all_frames.runs)
-  lines = variants.with_matched_steps(lines[lines['table'].notna()], paired)
+  lines = matched_steps.with_matched_steps(
+    lines[lines['table'].notna()], paired
+  )
   folder = docs / _FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   for old in folder.glob('*.png'):
@@ -158,12 +163,13 @@ def _page_values(
     'num_tested': verdicts.num_tested(compared),
     'num_decided': compared['verdict'].isin(verdicts.DECIDED).sum(),
     'num_corrected': verdicts.num_after_correction(compared),
-    'matched': variants.matched_table(lines),
-    **variants.matched_counts(lines),
-    'explanations': variants.explanation_table(paired),
-    'nearest': variants.nearest_explanations(paired),
-    'mechanisms': variants.mechanism_table(paired),
-    'best_without_draw': variants.best_without_draw(paired),
+    'matched': matched_steps.matched_table(lines),
+    **matched_steps.matched_counts(lines),
+    'explanations': explanations.explanation_table(paired),
+    'nearest': explanations.nearest_explanations(paired),
+    'mechanisms': mechanisms.mechanism_table(paired),
+    **mechanisms.without_draw(paired),
+    'is_partial': bool(variants.missing_runs(runs)),
     **{
       f'table_{number}': tables.headline_table(number, lines)
       for number in (2, 3, 4)
@@ -209,6 +215,7 @@ def _details_values(
     ),
     'beyond': other_tables.beyond_table(runs),
     'search': other_tables.search_table(results_dir / 'search', runs),
+    'missing': pages.bullets(variants.missing_runs(frames.runs)),
     'few_seeds': ', '.join(f'`{row}`' for row in few_seeds),
   }
 

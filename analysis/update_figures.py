@@ -97,7 +97,9 @@ def draw_updates(
         ax.set_ylim(
           0.0, 1.08 * _largest(same[['update_norm', 'clipping_norm']].stack())
         )
-      axes_row[0].set_ylabel('Update norm ‖Δx$_i$‖$_2$')
+      # A panel without data has no axes.
+      first = next(ax for ax in axes_row if ax.axison)
+      first.set_ylabel('Update norm ‖Δx$_i$‖$_2$')
     # The legend stands beside the title where there is room, else below the
     # panels, where it would cover a label of the whole figure.
     has_room = len(columns) > 2

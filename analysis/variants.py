@@ -6,38 +6,15 @@ seed and variants: `NamedRun.beside`.
 
 import dataclasses
 import math
-from typing import Any
 
 import pandas as pd
 
-from analysis import evidence, margins, tables, titles
-from tasks import experiment_table
-
-_MATCHED = 'matched_steps'
-
-# Variants that may explain the drops of the perceptron, beside none.
-_EXPLANATIONS = ('client_rate_', 'half_averaged_norm_')
-
-# The scales at which a round is that of the paper.
-_FULL_SCALES = ('paper', 'paper_40_rounds')
-# Stands at a c that is half of the norm of the averaged update.
-_AVERAGE_MARK = ' *'
-
-_OTHER_BUDGET = 'epsilon_5'
-# How cohorts are drawn, and the noise, by what else is changed.
-_MECHANISMS = {
-  '': 'Poisson cohorts, independent noise',
-  'paper_sampling': 'fixed P of N, charged as Poisson (the paper)',
-  'fixed_size': 'fixed P of N, independent noise',
-  'banded': 'clients take turns, banded noise',
-  'blt': 'clients take turns, BLT noise',
-}
-# Those whose ε needs no secret draw of the cohorts.
-_WITHOUT_DRAW = ('banded', 'blt')
+from analysis import titles
+from tasks.reproduction_runs import REPRODUCTION, plan_runs
 
 _COLUMNS = (
   'row scale algorithm variants seed num_rounds client_learning_rate '
-  'clipping_norm target_epsilon plain accuracy drop dp_drop gain'
+  'clipping_norm target_epsilon plain accuracy drop dp_drop gain step_ratio'
 ).split()
 
 
@@ -53,19 +30,22 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
     clipping_norm, target_epsilon, plain (the name of the run without variants),
     accuracy (percent) and, in points, drop (FedAvg's accuracy less its own),
     dp_drop (CE-FedAvg's less its own) and gain (its own less that of the run
-    without variants); NaN where the other run is not there. The columns of
+    without variants), and step_ratio (its `step_length` over FedAvg's); NaN
+    where the other run is not there. The columns of
     `privacy.json` are there as in `frame.Frames`.
   """
   known = runs[runs['is_complete'] & runs['named'].notna()]
   names = [named.name for named in known['named']]
-  accuracies = dict(zip(names, known['final_accuracy'], strict=True))
+  accuracies, steps = (
+    dict(zip(names, known[column], strict=True))
+    for column in ('final_accuracy', 'step_length')
+  )
   lines = []
   for run in known.to_dict('records'):
     named, own = run['named'], run['final_accuracy']
     plain = dataclasses.replace(named, variants=()).name
-    without, clipped = (
-      accuracies.get(named.beside(algorithm).name, math.nan)
-      for algorithm in ('fed_avg', 'ce_fed_avg')
+    fed_avg, ce_fed_avg = (
+      named.beside(algorithm).name for algorithm in ('fed_avg', 'ce_fed_avg')
     )
     lines.append(
       {key: value for key, value in run.items() if key.startswith('privacy_')}
@@ -75,274 +55,37 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
         'scale': named.scale.name,
         'plain': plain,
         'accuracy': own,
-        'drop': without - own,
-        'dp_drop': clipped - own,
+        'drop': accuracies.get(fed_avg, math.nan) - own,
+        'dp_drop': accuracies.get(ce_fed_avg, math.nan) - own,
         'gain': own - accuracies.get(plain, math.nan),
+        'step_ratio': run['step_length'] / steps.get(fed_avg, math.nan),
       }
     )
   return pd.DataFrame(lines, names, None if lines else _COLUMNS)
 
 
-def with_matched_steps(
-  lines: pd.DataFrame, paired: pd.DataFrame
-) -> pd.DataFrame:
-  """Adds what CE-FedAvg loses where its steps are as long as FedAvg's.
-
-  Args:
-    lines: From `evidence.paper_lines`.
-    paired: From `paired_runs`.
+def missing_runs(runs: pd.DataFrame) -> list[str]:
+  """The runs of `tasks.reproduce` that are not there, or not finished.
 
   Returns:
-    The lines with the columns `matched_drop` and `matched_gain` (by how much
-    the longer steps raise the accuracy of CE-FedAvg, seed by seed): `Estimate`s
-    or None.
+    A phrase for each row, scale and variants, with their algorithms and seeds.
   """
-  matched = paired[paired['variants'] == _MATCHED]
-  own = [matched[matched['plain'].isin(names)] for names in lines['runs']]
-  return lines.assign(
-    matched_drop=[margins.estimate(part['drop']) for part in own],
-    matched_gain=[margins.estimate(part['gain']) for part in own],
-  )
-
-
-def matched_table(lines: pd.DataFrame) -> pd.DataFrame:
-  """The drops by clipping with the paper's steps and with matched ones.
-
-  Args:
-    lines: From `with_matched_steps`.
-
-  Returns:
-    Columns for a table; a row for each row and scale that was run both ways.
-  """
-  lines = _matched_lines(lines)
-  return pd.DataFrame(
-    {
-      'row': lines['row'],
-      'scale': lines['scale_name'],
-      'drop, paper': lines['paper_clipping_drop'].map('{:.2f}'.format),
-      'drop, η_g = 1': lines['clipping_drop'].map(tables.cell),
-      'drop, η_g = 2': lines['matched_drop'].map(tables.cell),
-      'gained by η_g = 2': lines['matched_gain'].map(tables.cell),
-      'seeds': lines['matched_drop'].map(tables.num_seeds),
-    }
-  )
-
-
-def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
-  """What is left of the drops with matched steps.
-
-  Args:
-    lines: From `with_matched_steps`.
-
-  Returns:
-    In how many rows and scales with three seeds, of `matched_tested`, a drop is
-    left (`matched_left`), CE-FedAvg is above FedAvg (`matched_above`), and 0 is
-    in the interval (`matched_none`); and all of them in words, beside the drops
-    with the paper's steps (`matched_words`).
-  """
-  lines = _matched_lines(lines)
-  lines = lines[
-    lines['matched_drop'].map(lambda drop: drop.num_seeds >= margins.MIN_SEEDS)
-  ]
-  signs = [margins.sign(drop) for drop in lines['matched_drop']]
-  return {
-    'matched_words': '; '.join(
-      f'{line["model"]} on {line["data"]}, {line["split"]}: '
-      f'{line["matched_drop"]} of {line["clipping_drop"]} points'
-      for line in lines.to_dict('records')
-    ),
-    'matched_left': signs.count(1),
-    'matched_above': signs.count(-1),
-    'matched_none': signs.count(0),
-    'matched_tested': len(signs),
+  done = {
+    named.name for named in runs.loc[runs['is_complete'], 'named'].dropna()
   }
-
-
-def explanation_table(paired: pd.DataFrame) -> pd.DataFrame:
-  """What other step sizes and thresholds make of the perceptron's rows.
-
-  Args:
-    paired: From `paired_runs`.
-
-  Returns:
-    Columns for a table; a row for each row of the paper, scale, η_l and way to
-    choose c; none where no explanation was run.
-  """
-  return pd.DataFrame(
-    [
-      {
-        'data': found['data'],
-        'η_l': f'{found["rate"]:g}',
-        'c': f'{found["norm"]:.3f}{found["mark"]}',
-        'T': found['T'],
-        'FedAvg (%)': str(found['fed_avg']),
-        'clipping drop, paper': f'{found["paper"][0]:.2f}',
-        'clipping drop, ours': tables.cell(found['ours'][0]),
-        'DP drop, paper': f'{found["paper"][1]:.2f}',
-        'DP drop, ours': tables.cell(found['ours'][1]),
-        'seeds': found['ours'][0].num_seeds,
-      }
-      for found in _explanations(paired)
-    ]
-  )
-
-
-def nearest_explanations(paired: pd.DataFrame) -> str:
-  """For each row of the perceptron, what comes nearest to its two drops.
-
-  Near is the sum of the distances of the two drops from the paper's. In words;
-  empty where no row has two explanations to choose from.
-  """
-  found = [f for f in _explanations(paired) if f['ours'][1] is not None]
-  words = []
-  for data in dict.fromkeys(f['data'] for f in found):
-    own = [f for f in found if f['data'] == data]
-    best = min(own, key=_distance)
-    if len(own) > 1:
-      words.append(
-        f'on {data} η_l = {best["rate"]:g} with c = {best["norm"]:.3f}'
-        f'{best["mark"]}, which is {_distance(best):.2f} points away in sum'
-      )
-  return '; '.join(words)
-
-
-def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
-  """DP-FedAvg by how cohorts are drawn, the noise, and ε.
-
-  Args:
-    paired: From `paired_runs`.
-
-  Returns:
-    Columns for a table; a row for each row of the paper, scale, ε that is aimed
-    at and way that was run. None where but one way was run.
-  """
-  lines = []
-  for found in _mechanisms(paired):
-    private = found['runs'].iloc[0]
-    lines.append(
-      {
-        'row': found['row'],
-        'T': private['num_rounds'],
-        'cohorts and noise': _MECHANISMS[found['way']],
-        'ε': f'{private["target_epsilon"]:g}',
-        'ε that holds': f'{private["privacy_actual_epsilon"]:.2f}',
-        'relation': (
-          # What the ε that holds is for, not the one that is charged.
-          'replace-one'
-          if found['way'] == 'paper_sampling'
-          else str(private['privacy_relation']).replace('_', '-')
-        ),
-        'accuracy (%)': str(margins.estimate(found['runs']['accuracy'])),
-        'drop from CE-FedAvg': tables.cell(
-          margins.estimate(found['runs']['dp_drop'])
-        ),
-        'seeds': len(found['runs']),
-      }
+  missing: dict[tuple[str, ...], dict[str, list]] = {}
+  for run in plan_runs(REPRODUCTION):
+    if run.name not in done:
+      names = ','.join(variant.name for variant in run.variants)
+      place = (run.row.name, run.scale.name, names)
+      seeds = missing.setdefault(place, {}).setdefault(run.algorithm, [])
+      seeds.append(str(run.seed))
+  return [
+    f'`{row}`, {scale}{", " if names else ""}{names}: '
+    + '; '.join(
+      f'{titles.ALGORITHM_NAMES[algorithm]}, '
+      f'seed{"s" * (len(seeds) > 1)} {", ".join(seeds)}'
+      for algorithm, seeds in algorithms.items()
     )
-  return pd.DataFrame(lines)
-
-
-def best_without_draw(paired: pd.DataFrame) -> str:
-  """Which mechanism is best for whoever cannot draw secret cohorts.
-
-  In words, with how often its mean accuracy is the higher one, where both were
-  run with three seeds; empty where there is no such place.
-  """
-  found = pd.DataFrame(
-    [
-      {
-        'place': (f['row'], f['scale'], f['epsilon']),
-        'way': f['way'],
-        'accuracy': f['runs']['accuracy'].mean(),
-      }
-      for f in _mechanisms(paired)
-      if f['way'] in _WITHOUT_DRAW and len(f['runs']) >= margins.MIN_SEEDS
-    ],
-    columns=['place', 'way', 'accuracy'],
-  )
-  found = found[found['place'].duplicated(keep=False)]
-  if found.empty:
-    return ''
-  best = found.loc[found.groupby('place')['accuracy'].idxmax(), 'way']
-  counts = best.value_counts()
-  return (
-    ', '.join(
-      f'{_MECHANISMS[way].split(", ")[1]} in {count}'
-      for way, count in counts.items()
-    )
-    + f' of {len(best)}'
-  )
-
-
-def _matched_lines(lines: pd.DataFrame) -> pd.DataFrame:
-  return evidence.once(lines[lines['matched_drop'].notna()])
-
-
-def _explanations(paired: pd.DataFrame) -> list[dict[str, Any]]:
-  """The groups of runs of `explanation_table`; `ours` are two `Estimate`s."""
-  clipped = paired[paired['algorithm'] == 'ce_fed_avg']
-  is_explanation = clipped['variants'].str.startswith(_EXPLANATIONS)
-  tried = clipped.loc[is_explanation, 'row'].unique()
-  shown = clipped[
-    clipped['row'].isin(tried)
-    & (is_explanation | (clipped['variants'] == ''))
-    & clipped['scale'].isin(_FULL_SCALES)
+    for (row, scale, names), algorithms in missing.items()
   ]
-  found = []
-  for (name, _, variants), part in shown.groupby(['row', 'scale', 'variants']):
-    row = evidence.published(name)
-    private = paired[
-      (paired['algorithm'] == 'dp_fed_avg')
-      & (paired['variants'] == variants)
-      & (paired['row'] == name)
-      & paired['scale'].isin(part['scale'])
-    ]
-    of_average = variants.startswith(_EXPLANATIONS[1])
-    found.append(
-      {
-        'data': titles.DATA_NAMES[experiment_table.ROWS[name].split.task],
-        'rate': part['client_learning_rate'].iloc[0],
-        'norm': part['clipping_norm'].mean(),
-        'mark': _AVERAGE_MARK if of_average else '',
-        'T': part['num_rounds'].iloc[0],
-        'fed_avg': margins.estimate(part['accuracy'] + part['drop']),
-        'paper': (row.clipping_drop, row.dp_drop),
-        'ours': tuple(
-          margins.estimate(drops)
-          for drops in (part['drop'], private['dp_drop'])
-        ),
-      }
-    )
-  return found
-
-
-def _distance(found: dict[str, Any]) -> float:
-  return sum(
-    abs(ours.mean - paper)
-    for ours, paper in zip(found['ours'], found['paper'], strict=True)
-  )
-
-
-def _mechanisms(paired: pd.DataFrame) -> list[dict[str, Any]]:
-  """The groups of runs of `mechanism_table`."""
-  private = paired[paired['algorithm'] == 'dp_fed_avg']
-  ways = (
-    private['variants']
-    .str.split(',')
-    .map(
-      lambda names: ','.join(name for name in names if name != _OTHER_BUDGET)
-    )
-  )
-  private = private.assign(way=ways)[ways.isin(list(_MECHANISMS))]
-  found = []
-  for place, part in private.groupby(['row', 'scale'], sort=False):
-    if part['way'].nunique() < 2:
-      continue
-    for epsilon, same in part.groupby('target_epsilon', sort=True):
-      found += [
-        dict(zip(('row', 'scale'), place, strict=True))
-        | {'epsilon': epsilon, 'way': way, 'runs': same[same['way'] == way]}
-        for way in _MECHANISMS
-        if (same['way'] == way).any()
-      ]
-  return found

@@ -28,8 +28,8 @@ _FIGURES = {
 # Models with skip connections and norms, which the paper calls structured.
 _STRUCTURED = ('MobileNetV2', 'ResNet-18')
 
-# Layers with weights, but for those of norms and of shortcuts.
-_LAYERS = {'MLP': 2, 'AlexNet': 7, 'ResNet-18': 18, 'MobileNetV2': 53}
+# Of Tables 3 and 4.
+_LAYERS = {'MLP': 2, 'AlexNet': 7, 'ResNet-18': 18, 'MobileNetV2': 24}
 
 _Line = Mapping[str, object]
 
@@ -144,9 +144,9 @@ def num_after_correction(compared: pd.DataFrame) -> int:
 
   By Bonferroni: each at 0.05 over the number of those that could be decided.
   """
-  p_values = pd.Series([found.p_value for found in compared['difference']])
-  decided = compared['verdict'].isin(DECIDED).to_numpy()
-  return int((p_values[decided] <= 0.05 / max(num_tested(compared), 1)).sum())
+  limit = 0.05 / max(num_tested(compared), 1)
+  decided = compared.loc[compared['verdict'].isin(DECIDED), 'difference']
+  return sum(found.p_value <= limit for found in decided)
 
 
 def takes(compared: pd.DataFrame) -> dict[str, str]:
@@ -155,14 +155,18 @@ def takes(compared: pd.DataFrame) -> dict[str, str]:
   Returns:
     By `<finding>_holds` and `<finding>_fails`, the differences in points of the
     comparisons that are decided so, larger drop less smaller one by the
-    finding; empty where there is none.
+    finding, and which of them stay decided by Bonferroni; empty where there is
+    none.
   """
+  limit = 0.05 / max(num_tested(compared), 1)
+  words = compared['difference'].map(
+    lambda found: (
+      f'{found}' + (' (also by Bonferroni)' if found.p_value <= limit else '')
+    )
+  )
   return {
     f'{name}_{key}': ' and '.join(
-      compared.loc[
-        (compared['finding'] == name) & (compared['verdict'] == verdict),
-        'difference',
-      ].map(str)
+      words[(compared['finding'] == name) & (compared['verdict'] == verdict)]
     )
     for name in FINDINGS
     for key, verdict in (('holds', HOLDS), ('fails', FAILS))
@@ -241,7 +245,7 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   another T can begin with the same rounds, so that scales are not put together.
 
   Args:
-    lines: From `variants.with_matched_steps`.
+    lines: From `matched_steps.with_matched_steps`.
 
   Returns:
     Columns for a table; a row for each scale with at least `margins.MIN_PAIRS`

@@ -17,17 +17,19 @@ Exit codes: 0 all runs ended, 1 a run failed, 2 wrong flags, 5 a file cannot be
 written, 130 Ctrl-C, 143 SIGTERM.
 """
 
-import dataclasses
-import fnmatch
-import itertools
 import pathlib
-from collections.abc import Iterable, Sequence
 
 from absl import flags
 
-from tasks import run_queue, train_flags
+<<<<<<< HEAD
+from tasks import early_checks, run_queue, train_flags
 from tasks.experiment_table import ROWS
 from tasks.named_runs import NamedRun, get_run
+=======
+from tasks import run_queue, train_flags
+from tasks.named_runs import NamedRun
+from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
+>>>>>>> findings
 
 _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
 _SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')
@@ -39,138 +41,15 @@ _SEEDS = flags.DEFINE_list(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-  """Runs of several rows, scales, algorithms and seeds: every combination.
-
-  Attributes:
-    rows: Rows of the table; * stands for any letters.
-    scales: Their scales.
-    seeds: Their seeds.
-    algorithms: The algorithms; those that each row compares if there are none.
-    variants: The variants of all.
-  """
-
-  rows: tuple[str, ...]
-  scales: tuple[str, ...]
-  seeds: tuple[int, ...] = (0,)
-  algorithms: tuple[str, ...] = ()
-  variants: tuple[str, ...] = ()
-
-
-_MLP_ON_MNIST = ('table3_mlp_mnist_noniid',)
-_MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
-_AT_PAPERS_SIZE = tuple(zip(_MLPS, ('paper', 'paper_40_rounds'), strict=True))
-_ALEXNETS = ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*')
-
-REPRODUCTION = (
-  # The rows of the perceptron at the paper's scale, with the paper's sampling
-  # and with model clipping.
-  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2)),
-  Part(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2)),
-  *(
-    Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), (algorithm,), (variant,))
-    for algorithm, variant in (
-      ('dp_fed_avg', 'paper_sampling'),
-      ('model_clipping_fed_avg', 'half_model_norm'),
-      ('model_clipping_fed_avg', 'same_threshold'),
-    )
-  ),
-  # DP-FedAvg by sampler, noise and epsilon.
-  *(
-    Part((row,), (scale,), (0, 1, 2), ('dp_fed_avg',), (*budget, *mechanism))
-    for row, scale in _AT_PAPERS_SIZE
-    for budget in ((), ('epsilon_5',))
-    for mechanism in ((), ('fixed_size',), ('banded',), ('blt',))
-  ),
-  # CE-FedAvg with steps as long as FedAvg's.
-  *(
-    Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
-    for rows, scale in (
-      (_MLPS[:1], 'paper'),
-      (_MLPS[1:], 'paper_40_rounds'),
-      (_ALEXNETS, 'reduced_100_rounds'),
-      (_MLPS, 'reduced_100_rounds'),
-    )
-  ),
-  # What may explain the perceptron's drops beside the paper's.
-  *(
-    Part((row,), ('paper',), (0,), variants=variants)
-    for row, variants in (
-      (_MLPS[1], ()),
-      (_MLPS[1], ('client_rate_0.01',)),
-      (_MLPS[1], ('client_rate_0.03',)),
-      (_MLPS[0], ('client_rate_0.03',)),
-    )
-  ),
-  *(
-    Part((row,), (scale,), (0,), ('ce_fed_avg', 'dp_fed_avg'), (variant,))
-    for (row, scale), variant in zip(
-      _AT_PAPERS_SIZE,
-      ('half_averaged_norm_mnist', 'half_averaged_norm_cifar10'),
-      strict=True,
-    )
-  ),
-  # The terms of Theorem 1, and the splits that the paper's figures show.
-  *(
-    Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))
-    for row, scale in _AT_PAPERS_SIZE
-  ),
-  Part(
-    ('mlp_mnist_iid', 'mlp_cifar10_noniid'),
-    ('paper',),
-    algorithms=('fed_avg',),
-  ),
-  # Audits of the perceptron, under both ways to draw cohorts.
-  *(
-    Part((row,), (scale,), (0,), ('dp_fed_avg',), variants)
-    for row, scale in (
-      ('mlp_embedded_digits', 'demo'),
-      (*_MLP_ON_MNIST, 'paper'),
-    )
-    for variants in (('audited',), ('paper_sampling', 'audited'))
-  ),
-  # Natural clients, and what needs no files.
-  Part(('mlp_mnist_writers',), ('paper',), (0, 1, 2)),
-  Part(('mlp_embedded_digits',), ('demo',), (0, 1, 2)),
-  # The other rows, reduced, and the perceptron to compare them with.
-  Part(_ALEXNETS, ('reduced',), (0, 1)),
-  Part(
-    (
-      'table2_resnet18_mnist_*',
-      'table2_resnet18_cifar10_*',
-      'table3_alexnet_mnist_noniid',
-      'table3_mobilenet_v2_mnist_noniid',
-      'table3_resnet18_mnist_noniid',
-      'table4_alexnet_cifar10_iid',
-      'table4_resnet18_cifar10_iid',
-      'mobilenet_v2_cifar10_iid',
-    ),
-    ('reduced',),
-  ),
-  Part(_MLPS, ('reduced', 'reduced_paper_cohort'), (0, 1, 2)),
-  Part(('table3_alexnet_mnist_noniid',), ('reduced_paper_cohort',), (0, 1)),
-  Part(('table4_alexnet_cifar10_iid',), ('reduced_paper_cohort',)),
-  # For longer.
-  Part(_ALEXNETS, ('reduced_100_rounds',), (0, 1, 2)),
-  *(
-    Part((row,), ('reduced_100_rounds',), seeds, ('fed_avg', 'ce_fed_avg'))
-    for row, seeds in (
-      *((row, (0, 1, 2)) for row in _MLPS),
-      ('table3_alexnet_mnist_noniid', (0,)),
-      ('table3_mobilenet_v2_mnist_noniid', (0,)),
-    )
-  ),
-)
-
-
 def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
   """Returns the runs that the flags name, and where their folders go."""
-  runs = plan_runs(_parts(), seeds=[_seed(seed) for seed in _SEEDS.value])
+  runs = plan_runs(_parts(), seeds=_seeds())
   output_dir = flags.FLAGS['output_dir'].value or 'runs/reproduction'
-  return [_queued(run) for run in runs], pathlib.Path(output_dir)
+  seen = {}
+  return [_queued(run, seen) for run in runs], pathlib.Path(output_dir)
 
 
+<<<<<<< HEAD
 def plan_runs(
   parts: Iterable[Part], *, seeds: Sequence[int] = ()
 ) -> list[NamedRun]:
@@ -210,7 +89,10 @@ def _rows(patterns: Sequence[str]) -> list[str]:
   return found
 
 
+def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
+=======
 def _queued(run: NamedRun) -> run_queue.QueuedRun:
+>>>>>>> findings
   """The run with the flags of this command."""
   names = dict(
     row=run.row.name,
@@ -226,8 +108,9 @@ def _queued(run: NamedRun) -> run_queue.QueuedRun:
   arguments = (*common, *(f'--{k}={v}' for k, v in names.items()))
   with train_flags.parsed(arguments):
     name = train_flags.output_dir().name
-    if run.threshold_run is None:
-      train_flags.config_from_flags()  # Raises for a wrong one.
+    # Any c stands for one that an earlier run is still to give.
+    config = train_flags.config_from_flags(missing_clipping_norm=1.0)
+    early_checks.check_cell(config, seen)
   return run_queue.QueuedRun(name, names, arguments)
 
 
@@ -256,13 +139,24 @@ def _parts() -> tuple[Part, ...]:
   )
 
 
-def _seed(text: str) -> int:
+def _seeds() -> list[int]:
+  """The seeds that are given, if any."""
+  texts = _SEEDS.value
   try:
-    return int(text)
+    seeds = list(map(int, texts))
   except ValueError:
     raise ValueError(
-      f'`seeds` must be integers with commas, found {text!r}.'
+      '`seeds` must be integers with commas between them, found '
+      f'{",".join(texts)!r}.'
     ) from None
+  if len(set(seeds)) < len(seeds) or (
+    flags.FLAGS['seeds'].present and not seeds
+  ):
+    raise ValueError(
+      '`seeds` must be different integers, at least one, found '
+      f'{",".join(texts)!r}.'
+    )
+  return seeds
 
 
 if __name__ == '__main__':

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import evaluation, mechanisms, run_parts
+from tasks import evaluation, plans, run_parts, trained_model
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.own_parts import OURS, OwnParts
@@ -80,7 +80,7 @@ def run(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = mechanisms.create_plan(config, task.num_clients)
+  plan = plans.create_plan(config, task.num_clients)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (
@@ -141,6 +141,7 @@ def run(
         folder.updates,
         rounds=config.update_rounds,
         clipping_norm=config.clipping_norm,
+        clips_otherwise=config.clips_otherwise,
         expected_norms=run_parts.create_update_estimate(
           config, client_model_fn, clients
         ),
@@ -164,6 +165,12 @@ def run(
       sentences.append(f'Not private as it was run: {"; ".join(caveats)}.')
     result = dataclasses.replace(result, message=' '.join(sentences))
     if result.interrupted is None:
+      if result.state is not None:
+        trained_model.write(
+          folder.model,
+          run_parts.create_task_model(config, task, own=own),
+          process.get_model_weights(result.state).trainable,
+        )
       folder.write_json(
         folder.result,
         dict(
@@ -171,6 +178,10 @@ def run(
           message=result.message,
           round_num=result.round_num,
         ),
+      )
+    if num_done >= config.num_rounds:
+      result = dataclasses.replace(
+        result, message=f'Nothing was left to do. {result.message}'
       )
     return result
 
@@ -202,6 +213,11 @@ def _description(
       num_train_examples=len(task.train['y']),
       num_test_examples=len(task.test['y']),
       partition=task.summary,
+      # What `trained_model.load` builds the model from.
+      input_shape=list(task.input_shape),
+      input_dtype=task.train['x'].dtype.name,
+      num_classes=task.num_classes,
+      is_sequence=task.is_sequence,
       digest=task.digest,
     ),
     model=dict(
@@ -239,14 +255,19 @@ def _audit(
 
 @contextlib.contextmanager
 def _progress(config: ExperimentConfig, num_done: int) -> Iterator:
-  """Shows a bar with the round, the accuracy and the seconds a round."""
+  """Shows a bar with the round, the accuracy and the seconds a round.
+
+  Args:
+    config: The experiment.
+    num_done: The rounds that were done before. If all were, there is no bar.
+  """
   with tqdm.tqdm(
     total=config.num_rounds,
     initial=num_done,
     desc=config.algorithm,
     unit='round',
     file=sys.stderr,
-    # No bar for a finished run, nor where nobody looks.
+    # No bar where nobody looks, either.
     disable=True if num_done >= config.num_rounds else None,
   ) as bar:
     shown = {}

@@ -169,6 +169,9 @@ def test_update_panels_show_the_threshold_and_share_what_is_compared(tmp_path):
   np.testing.assert_array_equal(threshold.get_ydata(), [1.0, 1.0])
   np.testing.assert_array_equal(average.get_xdata(), [45.0])
   assert drawing.axes[2].texts[0].get_text() == 'not recorded'
+  labels = [ax.get_ylabel() for ax in drawing.axes]
+  # Beside the first panel of a row that has data.
+  assert [bool(label) for label in labels] == [True, False, False, True]
 
 
 def test_models_stand_below_each_other_at_one_round(tmp_path):

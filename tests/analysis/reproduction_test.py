@@ -150,7 +150,9 @@ def test_variants_change_no_figure_of_a_row(tmp_path, pages):
   page, details = pages(tmp_path / 'runs')
   figures = '| 94.00 | 94.00 | 1.84 | 2.00 | 0.29 | 1.00 | 1.5 | 1.5 |'
   assert f'| MLP | MNIST | non-IID {figures} 80 |' in page
-  assert f'| {row[0]} | paper | 1.84 | 2.00 | 0.50 | 1.50 | 1 |' in page
+  assert (
+    f'| {row[0]} | paper | 1.84 | 2.00 | 0.50 | 1.50 | – and – | 1 |' in page
+  )
   # One line, of the runs that no variant changes.
   section = _section(details, 'Clipping, at every scale')
   assert len(re.findall(f'^[|] {row[0]} ', section, re.MULTILINE)) == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import evidence, frame
+from analysis import evidence, frame, variants
 from tasks import named_runs
 
 # The contents of a privacy.json.
@@ -208,6 +208,28 @@ def write_named_run(
   )
 
 
+def write_named_runs(
+  root: pathlib.Path,
+  place: tuple[str, str],
+  accuracies: Mapping[str, float],
+  seed: int = 0,
+  names: Sequence[str] = (),
+) -> None:
+  """Writes runs of a row and a scale.
+
+  Args:
+    root: Where their folders go.
+    place: The row and the scale.
+    accuracies: The final accuracy of each algorithm.
+    seed: Their seed.
+    names: Their variants.
+  """
+  for algorithm, accuracy in accuracies.items():
+    write_named_run(
+      root, *place, algorithm, accuracy, seed=seed, variants=names
+    )
+
+
 def read(root: pathlib.Path) -> frame.Frames:
   """The frames of the run folders in a folder."""
   return frame.read_frames(sorted(root.iterdir()))
@@ -216,3 +238,8 @@ def read(root: pathlib.Path) -> frame.Frames:
 def paper_lines(root: pathlib.Path) -> pd.DataFrame:
   """The paper's rows of the run folders in a folder."""
   return evidence.paper_lines(read(root))
+
+
+def paired_runs(root: pathlib.Path) -> pd.DataFrame:
+  """The runs of the table in a folder, with what each lost."""
+  return variants.paired_runs(read(root).runs)

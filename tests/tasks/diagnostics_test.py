@@ -68,6 +68,11 @@ def test_constants_of_a_run(finished, cache_dir):
   assert json.loads(finished.constants.read_text()) == contents
   assert contents['rounds'] == [0, 2]
   assert contents['num_clients'] == 10
+  squared_norms = contents['squared_gradient_norms']
+  assert len(squared_norms) == 2
+  assert all(
+    0 < norm < contents['gradient_bound'] ** 2 for norm in squared_norms
+  )
   # The cross-entropy of ten classes at a random model.
   assert contents['initial_gap'] == pytest.approx(math.log(10), abs=0.5)
   assert contents['gradient_bound'] > contents['local_stddev'] > 0
@@ -78,6 +83,25 @@ def test_constants_of_a_run(finished, cache_dir):
     finished, max_clients=10, cache_dir=cache_dir
   )
   assert again == contents
+
+
+def test_some_rounds_of_the_checkpoints_are_measured(finished, cache_dir):
+  contents = estimate_constants.estimate(
+    finished, rounds=[0], max_clients=3, cache_dir=cache_dir
+  )
+  assert contents['rounds'] == [0]
+  with pytest.raises(ValueError, match='`rounds` must be .*, found 1'):
+    estimate_constants.estimate(finished, rounds=[1], cache_dir=cache_dir)
+
+
+def test_gradient_norm_is_without_the_variance_of_the_clients():
+  # Of gradients +3 and +5, the mean is 4 and the variance of the mean is 1,
+  # of which sampling 2 of 4 clients leaves a half.
+  estimate = estimate_constants.squared_gradient_norm
+  assert estimate([np.array([4.0])], np.array([1.0, 1.0]), 4) == 15.5
+  # All clients: nothing was sampled.
+  assert estimate([np.array([4.0])], np.array([1.0, 1.0]), 2) == 16.0
+  assert estimate([np.array([0.1])], np.array([1.0, 1.0]), 4) == 0.0
 
 
 def test_constants_by_hand():

@@ -8,8 +8,8 @@ import sys
 import pandas as pd
 import pytest
 
-from tasks import reproduce
-from tasks.reproduce import REPRODUCTION, Part, plan_runs
+from tasks.experiment_table import ROWS
+from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _ALEXNET = 'table3_alexnet_mnist_noniid'
@@ -86,7 +86,7 @@ def test_the_reproduction_makes_what_is_published():
 def test_algorithms_are_those_that_a_row_compares_if_none_is_named():
   # Table 2 has no noise.
   assert len(_names('table2_resnet18_mnist_iid')) == 2
-  assert reproduce.ROWS['table2_resnet18_mnist_iid'].epsilon is None
+  assert ROWS['table2_resnet18_mnist_iid'].epsilon is None
 
 
 @pytest.mark.slow

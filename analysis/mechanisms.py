@@ -1,0 +1,126 @@
+"""DP-FedAvg by how cohorts are drawn, the noise, and ε."""
+
+from typing import Any
+
+import pandas as pd
+
+from analysis import margins, tables, titles
+from tasks import experiment_table
+
+_OTHER_BUDGET = 'epsilon_5'
+# How cohorts are drawn, and the noise, by what else is changed.
+_MECHANISMS = {
+  '': 'Poisson cohorts, independent noise',
+  'paper_sampling': 'fixed P of N, charged as Poisson (the paper)',
+  'fixed_size': 'fixed P of N, independent noise',
+  'banded': 'clients take turns, banded noise',
+  'blt': 'clients take turns, BLT noise',
+}
+_SHORT = {
+  '': 'Poisson cohorts',
+  'fixed_size': 'fixed cohorts',
+  'banded': 'banded noise',
+  'blt': 'BLT noise',
+}
+# Those whose ε needs no secret draw of the cohorts.
+_WITHOUT_DRAW = ('banded', 'blt')
+
+
+def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
+  """DP-FedAvg by how cohorts are drawn, the noise, and ε.
+
+  Args:
+    paired: From `variants.paired_runs`.
+
+  Returns:
+    Columns for a table; a row for each row of the paper, scale, ε that is aimed
+    at and way that was run. None where but one way was run.
+  """
+  lines = []
+  for found in _mechanisms(paired):
+    private = found['runs'].iloc[0]
+    lines.append(
+      {
+        'row': found['row'],
+        'T': private['num_rounds'],
+        'cohorts and noise': _MECHANISMS[found['way']],
+        'ε': f'{private["target_epsilon"]:g}',
+        'ε that holds': f'{private["privacy_actual_epsilon"]:.2f}',
+        'relation': (
+          # What the ε that holds is for, not the one that is charged.
+          'replace-one'
+          if found['way'] == 'paper_sampling'
+          else str(private['privacy_relation']).replace('_', '-')
+        ),
+        'accuracy (%)': str(margins.estimate(found['runs']['accuracy'])),
+        'drop from CE-FedAvg': tables.cell(
+          margins.estimate(found['runs']['dp_drop'])
+        ),
+        'seeds': len(found['runs']),
+      }
+    )
+  return pd.DataFrame(lines)
+
+
+def without_draw(paired: pd.DataFrame) -> dict[str, str]:
+  """What is there for those who cannot draw secret, uniform cohorts.
+
+  Args:
+    paired: From `variants.paired_runs`.
+
+  Returns:
+    In words, `turns`: for each data set and ε that was run with three seeds
+    without such a draw, the drop from CE-FedAvg by every mechanism; and
+    `better_noise`: how often which of the two kinds of noise has the smaller
+    mean drop, where both were run so. Empty where there is no such thing.
+  """
+  places: dict[tuple[str, str, float], dict[str, margins.Estimate]] = {}
+  for found in _mechanisms(paired):
+    drop = margins.estimate(found['runs']['dp_drop'])
+    # What the paper's way claims does not hold.
+    honest = found['way'] in _SHORT
+    if honest and drop is not None and drop.num_seeds >= margins.MIN_SEEDS:
+      place = tuple(found[key] for key in ('row', 'scale', 'epsilon'))
+      places.setdefault(place, {})[found['way']] = drop
+  turns, better = [], []
+  for (row, _, epsilon), drops in places.items():
+    if drops.keys().isdisjoint(_WITHOUT_DRAW):
+      continue
+    figures = ', '.join(f'{_SHORT[way]} {drops[way]}' for way in drops)
+    data = titles.DATA_NAMES[experiment_table.ROWS[row].split.task]
+    turns.append(f'on {data} at ε = {epsilon:g}, {figures}')
+    if drops.keys() >= set(_WITHOUT_DRAW):
+      best = min(_WITHOUT_DRAW, key=lambda way: drops[way].mean)
+      better.append(_SHORT[best])
+  return {
+    'turns': '; '.join(turns),
+    'better_noise': ', '.join(
+      f'{noise} in {better.count(noise)} of {len(better)}'
+      for noise in dict.fromkeys(better)
+    ),
+  }
+
+
+def _mechanisms(paired: pd.DataFrame) -> list[dict[str, Any]]:
+  """The groups of runs of `mechanism_table`."""
+  private = paired[paired['algorithm'] == 'dp_fed_avg']
+  ways = (
+    private['variants']
+    .str.split(',')
+    .map(
+      lambda names: ','.join(name for name in names if name != _OTHER_BUDGET)
+    )
+  )
+  private = private.assign(way=ways)[ways.isin(list(_MECHANISMS))]
+  found = []
+  for place, part in private.groupby(['row', 'scale'], sort=False):
+    if part['way'].nunique() < 2:
+      continue
+    for epsilon, same in part.groupby('target_epsilon', sort=True):
+      found += [
+        dict(zip(('row', 'scale'), place, strict=True))
+        | {'epsilon': epsilon, 'way': way, 'runs': same[same['way'] == way]}
+        for way in _MECHANISMS
+        if (same['way'] == way).any()
+      ]
+  return found

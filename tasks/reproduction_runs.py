@@ -1,0 +1,176 @@
+"""The runs of docs/reproduction.md: rows, scales, algorithms and seeds.
+
+`python -m tasks.reproduce` makes them.
+"""
+
+import dataclasses
+import fnmatch
+import itertools
+from collections.abc import Iterable, Sequence
+
+from tasks.experiment_table import ROWS
+from tasks.named_runs import NamedRun, get_run
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+  """Runs of several rows, scales, algorithms and seeds: every combination.
+
+  Attributes:
+    rows: Rows of the table; * stands for any letters.
+    scales: Their scales.
+    seeds: Their seeds.
+    algorithms: The algorithms; those that each row compares if there are none.
+    variants: The variants of all.
+  """
+
+  rows: tuple[str, ...]
+  scales: tuple[str, ...]
+  seeds: tuple[int, ...] = (0,)
+  algorithms: tuple[str, ...] = ()
+  variants: tuple[str, ...] = ()
+
+
+_MLP_ON_MNIST = ('table3_mlp_mnist_noniid',)
+_MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
+_AT_PAPERS_SIZE = tuple(zip(_MLPS, ('paper', 'paper_40_rounds'), strict=True))
+_ALEXNETS = ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*')
+
+REPRODUCTION = (
+  # The rows of the perceptron at the paper's scale, with the paper's sampling
+  # and with model clipping.
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2)),
+  Part(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2)),
+  *(
+    Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), (algorithm,), (variant,))
+    for algorithm, variant in (
+      ('dp_fed_avg', 'paper_sampling'),
+      ('model_clipping_fed_avg', 'half_model_norm'),
+      ('model_clipping_fed_avg', 'same_threshold'),
+    )
+  ),
+  # DP-FedAvg by sampler, noise and epsilon.
+  *(
+    Part((row,), (scale,), (0, 1, 2), ('dp_fed_avg',), (*budget, *mechanism))
+    for row, scale in _AT_PAPERS_SIZE
+    for budget in ((), ('epsilon_5',))
+    for mechanism in ((), ('fixed_size',), ('banded',), ('blt',))
+  ),
+  # CE-FedAvg with steps as long as FedAvg's.
+  *(
+    Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
+    for rows, scale in (
+      (_MLPS[:1], 'paper'),
+      (_MLPS[1:], 'paper_40_rounds'),
+      (_ALEXNETS, 'reduced_100_rounds'),
+      (_MLPS, 'reduced_100_rounds'),
+    )
+  ),
+  # What may explain the perceptron's drops beside the paper's.
+  *(
+    Part((row,), ('paper',), (0,), variants=variants)
+    for row, variants in (
+      (_MLPS[1], ()),
+      (_MLPS[1], ('client_rate_0.01',)),
+      (_MLPS[1], ('client_rate_0.03',)),
+      (_MLPS[0], ('client_rate_0.03',)),
+    )
+  ),
+  *(
+    Part((row,), (scale,), (0,), ('ce_fed_avg', 'dp_fed_avg'), (variant,))
+    for (row, scale), variant in zip(
+      _AT_PAPERS_SIZE,
+      ('half_averaged_norm_mnist', 'half_averaged_norm_cifar10'),
+      strict=True,
+    )
+  ),
+  # The terms of Theorem 1, and the splits that the paper's figures show.
+  *(
+    Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))
+    for row, scale in _AT_PAPERS_SIZE
+  ),
+  Part(
+    ('mlp_mnist_iid', 'mlp_cifar10_noniid'),
+    ('paper',),
+    algorithms=('fed_avg',),
+  ),
+  # Audits of the perceptron, under both ways to draw cohorts.
+  *(
+    Part((row,), (scale,), (0,), ('dp_fed_avg',), variants)
+    for row, scale in (
+      ('mlp_embedded_digits', 'demo'),
+      (*_MLP_ON_MNIST, 'paper'),
+    )
+    for variants in (('audited',), ('paper_sampling', 'audited'))
+  ),
+  # Natural clients, and what needs no files.
+  Part(('mlp_mnist_writers',), ('paper',), (0, 1, 2)),
+  Part(('mlp_embedded_digits',), ('demo',), (0, 1, 2)),
+  # The other rows, reduced, and the perceptron to compare them with.
+  Part(_ALEXNETS, ('reduced',), (0, 1)),
+  Part(
+    (
+      'table2_resnet18_mnist_*',
+      'table2_resnet18_cifar10_*',
+      'table3_alexnet_mnist_noniid',
+      'table3_mobilenet_v2_mnist_noniid',
+      'table3_resnet18_mnist_noniid',
+      'table4_alexnet_cifar10_iid',
+      'table4_resnet18_cifar10_iid',
+      'mobilenet_v2_cifar10_iid',
+    ),
+    ('reduced',),
+  ),
+  Part(_MLPS, ('reduced', 'reduced_paper_cohort'), (0, 1, 2)),
+  Part(('table3_alexnet_mnist_noniid',), ('reduced_paper_cohort',), (0, 1)),
+  Part(('table4_alexnet_cifar10_iid',), ('reduced_paper_cohort',)),
+  # For longer.
+  Part(_ALEXNETS, ('reduced_100_rounds',), (0, 1, 2)),
+  *(
+    Part((row,), ('reduced_100_rounds',), seeds, ('fed_avg', 'ce_fed_avg'))
+    for row, seeds in (
+      *((row, (0, 1, 2)) for row in _MLPS),
+      ('table3_alexnet_mnist_noniid', (0,)),
+      ('table3_mobilenet_v2_mnist_noniid', (0,)),
+    )
+  ),
+)
+
+
+def plan_runs(
+  parts: Iterable[Part], *, seeds: Sequence[int] = ()
+) -> list[NamedRun]:
+  """Returns the runs of some parts, each after the one that gives its c.
+
+  Args:
+    parts: What to run. A run of several of them is there once, and a run that
+      gives the c of one of them is there too.
+    seeds: The seeds of all; those of the parts if there are none.
+
+  Raises:
+    ValueError: If a row, a scale, an algorithm or a variant does not exist.
+  """
+  runs: dict[str, NamedRun] = {}
+  for part in parts:
+    for seed, scale, row in itertools.product(
+      seeds or part.seeds, part.scales, _rows(part.rows)
+    ):
+      for algorithm in part.algorithms or ROWS[row].algorithms:
+        run = get_run(row, scale, algorithm, seed, part.variants)
+        for needed in (run.threshold_run, run):
+          if needed is not None:
+            runs.setdefault(needed.name, needed)
+  return list(runs.values())
+
+
+def _rows(patterns: Sequence[str]) -> list[str]:
+  """The rows that patterns stand for."""
+  found = []
+  for pattern in patterns:
+    matching = fnmatch.filter(ROWS, pattern)
+    if not matching:
+      raise ValueError(
+        f'`rows` must be among {", ".join(ROWS)}, found {pattern!r}.'
+      )
+    found += matching
+  return found
