@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 from tff_clipping.privacy import (
   accountants,
@@ -117,7 +118,7 @@ def _compare_sampler(
   By the accountants and not by plans: no plan takes 'pld_one_sided'.
   """
   charged = 'poisson' if sampling == 'paper' else sampling
-  row = {
+  row: dict[str, Any] = {
     'sampling': sampling,
     'mechanism': 'gaussian',
     'accountant': accountant,
