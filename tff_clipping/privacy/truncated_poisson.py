@@ -71,7 +71,7 @@ class TruncatedRounds:
     return min(1.0, delta + _charge(self._tail_prob, num_rounds, epsilon))
 
 
-def compute_tail_prob(mechanism: sampled_gaussian.SampledGaussian) -> float:
+def compute_tail_prob(mechanism: sampled_gaussian.CohortSampling) -> float:
   """Returns the tau that is charged for one round.
 
   Args:
@@ -80,7 +80,8 @@ def compute_tail_prob(mechanism: sampled_gaussian.SampledGaussian) -> float:
   population = mechanism.num_clients, mechanism.sampling_prob
   least = mechanism.min_clients_per_round
   largest = mechanism.max_clients_per_round
-  assert least is not None and largest is not None
+  assert least is not None
+  assert largest is not None
   return float(
     _prob_below(least, *population) + _prob_above(largest, *population)
   )
@@ -112,7 +113,7 @@ def compute_poisson_delta(
 
 
 def describe_narrow_bounds(
-  mechanism: sampled_gaussian.SampledGaussian,
+  mechanism: sampled_gaussian.CohortSampling,
   num_rounds: int,
   epsilon: float,
   target_delta: float,
