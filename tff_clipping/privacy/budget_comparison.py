@@ -3,12 +3,14 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 from tff_clipping.privacy import (
   accountants,
   base_plan,
   budget_question,
   calibration,
+  correlated_plan,
   mechanisms,
   noise_summary,
   sampled_gaussian,
@@ -66,11 +68,15 @@ def describe_plan(
     plan: The plan.
     mechanism: The name of its noise.
   """
-  has_separation = plan.sampling in ('min_separation', 'grouped_poisson')
+  min_separation = None
+  if isinstance(plan, correlated_plan.CorrelatedNoisePlan) and (
+    plan.sampling in ('min_separation', 'grouped_poisson')
+  ):
+    min_separation = plan.min_separation
   return Comparison(
     sampling=plan.sampling,
     mechanism=mechanism,
-    min_separation=plan.min_separation if has_separation else None,
+    min_separation=min_separation,
     accountant=plan.accountant,
     relation=plan.relation.value,
     clients_per_round=plan.clients_per_round,
@@ -118,7 +124,7 @@ def _compare_sampler(
   By the accountants and not by plans: no plan takes 'pld_one_sided'.
   """
   charged = 'poisson' if sampling == 'paper' else sampling
-  row = {
+  row: dict[str, Any] = {
     'sampling': sampling,
     'mechanism': 'gaussian',
     'accountant': accountant,

@@ -4,6 +4,7 @@ import bisect
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 from scipy import optimize
 
@@ -294,10 +295,11 @@ def _search_by_orders(
       low = orders[max(place - 1, 0)]
       high = orders[min(place + 1, len(orders) - 1)]
     else:
-      rounds = accountants.build_rounds(
+      # Those of 'rdp' tell their best order.
+      all_rounds: Any = accountants.build_rounds(
         sampled_gaussian.add_noise(sampling, guess), 'rdp'
       )
-      _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
+      _, best = all_rounds.compute_epsilon_and_order(num_rounds, target_delta)
       if best in orders:
         return guess
       place = all_orders.index(best)

@@ -7,6 +7,7 @@ such as a list that grows with each client, is computed by TensorFlow.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -53,7 +54,7 @@ class Accumulation:
       in_place: Whether what is added up takes the place of `total`, which must
         be of no use to anybody else.
     """
-    result = [
+    result: list[Any] = [
       # A sum of scalars would be no array.
       np.asarray(np.add(a, b, out=a if in_place else None)) if is_sum else None
       for is_sum, a, b in zip(self._sums, total, addend, strict=True)
