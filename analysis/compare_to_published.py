@@ -79,7 +79,9 @@ def main(argv: Sequence[str]) -> None:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
   is_within = False
-  if len(frames.runs):
+  if frames.runs.empty:
+    print('error: no folder of a run was given.', file=sys.stderr)
+  else:
     compared = compare(frames.runs, published)
     print(pages.text_table(_formatted(compared)))
     is_within = compared['is_within'].all()

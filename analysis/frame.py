@@ -176,7 +176,9 @@ def _read_run(
 ) -> tuple[dict[str, Any], tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]]:
   """Returns the row of a run; and its rounds, updates and audit."""
   if not directory.is_dir():
-    raise run_files.NotARunError('no such folder')
+    raise run_files.NotARunError(
+      'a file, not a folder' if directory.exists() else 'no such folder'
+    )
   notes: list[str] = []
   config = run_files.read_config(directory / 'config.json')
   private = config['algorithm'].startswith('dp_')
@@ -225,6 +227,10 @@ def _run_row(
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
   if flags.get('aggregator'):
     name = f'{name} by {titles.own_name(flags["aggregator"])}'
+  # What older runs do not say is as by default.
+  for key, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
+    if flags.get(key, ours) != ours:
+      name = f'{name}, {flags[key]}'.replace('_', '-')
   return dict.fromkeys(SETTING_KEYS) | {
     **flags,
     'algorithm': algorithm,

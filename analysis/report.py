@@ -99,7 +99,15 @@ def main(argv: Sequence[str]) -> None:
   try:
     # Read once: a run may be going on.
     frames = frame.read_frames(argv[1:])
-    path = write_report(frames, _OUTPUT.value)
+    if frames.runs.empty:
+      found = '; '.join(f'{name} ({why})' for name, why in frames.left_out)
+      raise ValueError(f'A report is on folders of runs, found {found}.')
+    try:
+      path = write_report(frames, _OUTPUT.value)
+    except OSError as error:
+      raise ValueError(
+        f'--output must be a folder that can be written, found {error}.'
+      ) from error
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)

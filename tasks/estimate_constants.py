@@ -31,7 +31,6 @@ Exit codes: 0 finished, 2 wrong arguments; 1 is a failure.
 """
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ from typing import Any
 import numpy as np
 from absl import app, flags, logging
 
-from tasks import data_flags, experiment, run_folder
+from tasks import data_flags, run_folder
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -156,8 +155,8 @@ def estimate(
     ValueError: If the folder is no such run, or another program has it open.
   """
   # TensorFlow takes seconds to import: a wrong folder is found before that.
-  config = _read_config(folder)
-  from tasks import mechanisms, run_parts
+  config = folder.read_config()
+  from tasks import plans, run_parts
   from tasks.own_parts import OURS
   from tff_clipping import learning, runtime
   from tff_clipping.programs import client_store
@@ -175,7 +174,7 @@ def estimate(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = mechanisms.create_plan(config, task.num_clients)
+  plan = plans.create_plan(config, task.num_clients)
   with folder.open(config, resume=True):
     store = task.write_client_store(cache_dir)
     clients = run_parts.preprocess(store, own)
@@ -265,18 +264,6 @@ def run() -> None:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   sys.exit(main(argv))
-
-
-def _read_config(folder: run_folder.RunFolder) -> experiment.ExperimentConfig:
-  try:
-    saved = json.loads(folder.config.read_text())['experiment']
-    return experiment.ExperimentConfig(
-      **{**saved, 'update_rounds': tuple(saved['update_rounds'])}
-    )
-  except (OSError, ValueError, KeyError, TypeError) as e:
-    raise ValueError(
-      f'`run_dir` must be the folder of a run, found {folder.path}: {e}'
-    ) from e
 
 
 def _round(text: str) -> int:

@@ -13,7 +13,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tasks.run_folder import RunFolder
-from tasks.settings import at_least, check_settings, one_of, setting
+from tasks.settings import (
+  at_least,
+  check_settings,
+  one_of,
+  positive,
+  setting,
+)
 
 RUNTIMES = ('in_process', 'ray')
 
@@ -43,6 +49,11 @@ class Execution:
   threads_per_worker: int = setting(
     'Clients at a time in each worker.', 1, check=at_least(1)
   )
+  max_client_seconds: float = setting(
+    'How long a client may work before its worker is given up.',
+    3600.0,
+    check=positive,
+  )
   num_shards: int | None = setting(
     'The parts in which clients are added up, which decides about the last '
     'bits; else 1, or the number of workers. A run keeps it.',
@@ -55,7 +66,7 @@ class Execution:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
       if (
-        field.name in ('ray_address', 'num_workers', 'threads_per_worker')
+        field.name not in ('runtime', 'num_shards')
         and self.runtime != 'ray'
         and value != field.default
       ):
@@ -96,6 +107,7 @@ class Execution:
       num_workers=self.num_workers,
       threads_per_worker=self.threads_per_worker,
       num_shards=num_shards,
+      max_client_seconds=self.max_client_seconds,
       required_paths=required_paths,
     ) as context:
       yield dict(runtime=self.runtime, num_shards=context.num_shards)

@@ -8,7 +8,15 @@ from tasks import named_functions, registry
 from tasks.datasets import own_data
 from tasks.experiment_table import ALGORITHMS
 from tasks.partitions import partition_config
-from tasks.settings import at_least, check_settings, one_of, positive, setting
+from tasks.settings import (
+  LARGEST_SEED,
+  at_least,
+  check_settings,
+  one_of,
+  positive,
+  setting,
+)
+from tff_clipping import argument_checks
 from tff_clipping.privacy import arguments
 
 # The names of `keras_models.MODELS`, which takes seconds to import.
@@ -21,13 +29,29 @@ MECHANISMS = ('gaussian', *CORRELATED_MECHANISMS)
 CORRELATED_SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
 SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 COMPUTE_DTYPES = ('float32', 'bfloat16')
+# How updates are bounded, and how what is left of them is added up.
+CLIPPINGS = ('fixed', 'adaptive', 'per_layer', 'smooth')
+AGGREGATIONS = ('plain', 'secure', 'distributed')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
+# A partition is drawn client by client, in memory.
+MAX_CLIENTS = 10**7
+# Beyond, other concentrations give the same clients.
+MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6
 # Fewer canaries show nothing, and their coins might all fall the same way.
 MIN_AUDIT_CANARIES = 10
 # The smallest of `MODELS` has 159,010 parameters: room for the directions of
 # twice as many.
 MAX_AUDIT_CANARIES = 2**16
+
+
+def _check_alpha(name: str, value: Any) -> None:
+  number = argument_checks.check_number(name, value)
+  if not MIN_ALPHA <= number <= MAX_ALPHA:
+    raise ValueError(
+      f'`{name}` must be from {MIN_ALPHA:g}, where a client has one class, to '
+      f'{MAX_ALPHA:g}, where it has all alike, found {value}.'
+    )
 
 
 def _check_model_name(name: str, value: Any) -> None:
@@ -77,7 +101,7 @@ class ExperimentConfig:
     'P, the size of a cohort; the expected size for --sampling=poisson.',
     check=at_least(1),
   )
-  num_rounds: int = setting('T.', check=at_least(1))
+  num_rounds: int = setting('T.', check=at_least(1, arguments.MAX_ROUNDS))
   local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
   batch_size: int = setting('Examples in a local step.', check=at_least(1))
   client_learning_rate: float = setting('eta_l.', check=positive)
@@ -88,7 +112,9 @@ class ExperimentConfig:
     check=one_of(*COMPUTE_DTYPES),
   )
   num_clients: int | None = setting(
-    'N; else as many as a natural partition has.', None, check=at_least(1)
+    'N; else as many as a natural partition has.',
+    None,
+    check=at_least(1, MAX_CLIENTS),
   )
   examples_per_client: int | None = setting(
     "A client's examples; else as many as there are without overlap.",
@@ -96,7 +122,7 @@ class ExperimentConfig:
     check=at_least(1),
   )
   dirichlet_alpha: float = setting(
-    'The concentration of --partition=dirichlet.', 0.5, check=positive
+    'The concentration of --partition=dirichlet.', 0.5, check=_check_alpha
   )
   shards_per_client: int = setting(
     'For --partition=shards.', 2, check=at_least(1)
@@ -113,6 +139,26 @@ class ExperimentConfig:
     'model_clipping_fed_avg.',
     None,
     check=positive,
+  )
+  clipping: str = setting(
+    'fixed (to c), adaptive (from c to a quantile of the norms), per_layer '
+    '(each of K tensors to c / sqrt(K)) or smooth (x / (--smoothing + ||x||)).',
+    'fixed',
+    check=one_of(*CLIPPINGS),
+  )
+  target_quantile: float | None = setting(
+    'For --clipping=adaptive: the share of updates that are not to be clipped; '
+    'else 0.5.',
+    None,
+  )
+  smoothing: float | None = setting(
+    'alpha, for --clipping=smooth, which has no c.', None, check=positive
+  )
+  aggregation: str = setting(
+    'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '
+    'distributed (noise at the clients, in integers).',
+    'plain',
+    check=one_of(*AGGREGATIONS),
   )
   aggregator: str | None = setting(
     "Your own in place of the algorithm's: module:function or "
@@ -155,21 +201,23 @@ class ExperimentConfig:
     check=one_of(*ACCOUNTANTS),
   )
   seed: int = setting(
-    'For the split and local shuffling.', 0, check=at_least(0)
+    'For the split and local shuffling.', 0, check=argument_checks.check_seed
   )
-  model_seed: int = setting('For the initial model.', 0, check=at_least(0))
+  model_seed: int = setting(
+    'For the initial model.', 0, check=argument_checks.check_seed
+  )
   # Whoever knows the seed of the sampling knows who takes part. The run keeps
   # what it draws: `RunFolder.with_drawn_seeds`.
   sampling_seed: int | None = setting(
     'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
     'config.json keeps.',
     None,
-    check=at_least(0),
+    check=at_least(0, LARGEST_SEED),
   )
   noise_seed: int | None = setting(
     'Repeatable noise, for tests alone; else fresh entropy.',
     None,
-    check=at_least(0),
+    check=at_least(0, LARGEST_SEED),
   )
   rounds_per_evaluation: int = setting(
     'Evaluate how often.', 1, check=at_least(1)
@@ -204,7 +252,7 @@ class ExperimentConfig:
   audit_seed: int | None = setting(
     'For the canaries; else fresh entropy, which config.json keeps.',
     None,
-    check=at_least(0),
+    check=at_least(0, LARGEST_SEED),
   )
 
   def __post_init__(self):
@@ -225,6 +273,7 @@ class ExperimentConfig:
     self.partition_config()  # Raises for one that cannot be.
     self._check_clipping()
     self._check_privacy()
+    self._check_update_rounds()
     self._check_estimates()
     self._check_audit()
 
@@ -237,6 +286,16 @@ class ExperimentConfig:
   def has_correlated_noise(self) -> bool:
     """Whether the noise of a round depends on that of the rounds before."""
     return self.mechanism in CORRELATED_MECHANISMS
+
+  @property
+  def sensitivity(self) -> float | None:
+    """What one client adds to a sum in norm, at most; `None` if unknown."""
+    return 1.0 if self.clipping == 'smooth' else self.clipping_norm
+
+  @property
+  def clips_otherwise(self) -> bool:
+    """Whether an update is not just cut to a norm of `clipping_norm`."""
+    return self.clipping != 'fixed' or self.aggregator is not None
 
   @property
   def measures_updates(self) -> bool:
@@ -321,12 +380,86 @@ class ExperimentConfig:
           f'`clipping_norm` must not be given for {self.algorithm}, which does '
           f'not clip, found {self.clipping_norm}; ce_fed_avg does.'
         )
+    elif self.clipping == 'smooth':
+      if self.clipping_norm is not None:
+        raise ValueError(
+          '`clipping_norm` must not be given for `clipping` smooth, whose '
+          f'updates have norms below 1, found {self.clipping_norm}.'
+        )
     elif self.clipping_norm is None and self.aggregator is None:
       raise ValueError(
         f'`clipping_norm` must be given for {self.algorithm}, or taken from a '
         'run of fed_avg by `clipping_norm_from`.'
       )
+    self._check_bounds()
+    self._check_aggregation()
     self._check_aggregator()
+
+  def _check_bounds(self) -> None:
+    """Raises unless `clipping` is one that the algorithm has."""
+    if self.clipping != 'fixed':
+      if ALGORITHMS[self.algorithm].clips != 'updates':
+        raise ValueError(
+          f'`clipping` must be fixed for {self.algorithm}, which does not clip '
+          f'updates, found {self.clipping}.'
+        )
+      if self.has_correlated_noise:
+        raise ValueError(
+          f'`clipping` must be fixed for `mechanism` {self.mechanism}, found '
+          f'{self.clipping}.'
+        )
+    if (self.clipping == 'smooth') != (self.smoothing is not None):
+      raise ValueError(
+        '`smoothing` must be given with `clipping` smooth, and only then, '
+        f'found {self.smoothing} for {self.clipping}.'
+      )
+    if self.target_quantile is not None:
+      if self.clipping != 'adaptive':
+        raise ValueError(
+          '`target_quantile` must be given with `clipping` adaptive only, '
+          f'found {self.target_quantile} for {self.clipping}.'
+        )
+      argument_checks.check_probability('target_quantile', self.target_quantile)
+
+  def _check_aggregation(self) -> None:
+    if self.aggregation == 'plain':
+      return
+    if ALGORITHMS[self.algorithm].clips != 'updates':
+      raise ValueError(
+        f'`aggregation` must be plain for {self.algorithm}: without a bound of '
+        f'the updates there is none of their sum; found {self.aggregation}.'
+      )
+    if self.clipping == 'adaptive' or (
+      self.aggregation == 'distributed' and self.clipping != 'fixed'
+    ):
+      raise ValueError(
+        f'`clipping` must not be {self.clipping} for `aggregation` '
+        f'{self.aggregation}, whose bounds are those of a constant c.'
+      )
+    if self.aggregation == 'secure':
+      return
+    if not self.is_private:
+      raise ValueError(
+        f'`aggregation` must be plain or secure for {self.algorithm}, which '
+        'adds no noise, found distributed.'
+      )
+    if self.has_correlated_noise:
+      raise ValueError(
+        f'`aggregation` must be plain or secure for `mechanism` '
+        f'{self.mechanism}, whose noise is drawn at the server, found '
+        'distributed.'
+      )
+    if self.sampling == 'poisson':
+      raise ValueError(
+        '`sampling` must be fixed_size for `aggregation` distributed, found '
+        'poisson: the shares of the noise would tell how many clients took '
+        'part.'
+      )
+    if self.noise_seed is not None:
+      raise ValueError(
+        '`noise_seed` must not be given for `aggregation` distributed, whose '
+        f'clients draw the noise, found {self.noise_seed}.'
+      )
 
   def _check_aggregator(self) -> None:
     if self.aggregator is None:
@@ -336,6 +469,12 @@ class ExperimentConfig:
         f'`aggregator` must not be given for {self.algorithm}, which takes '
         f'the mean of clipped models, found {self.aggregator}.'
       )
+    for name, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
+      if getattr(self, name) != ours:
+        raise ValueError(
+          f'`{name}` must not be given with `aggregator`, which takes its '
+          f'place, found {getattr(self, name)}.'
+        )
     if self.has_correlated_noise:
       raise ValueError(
         '`aggregator` must be given for `mechanism` gaussian only, which is '
@@ -345,7 +484,12 @@ class ExperimentConfig:
   def _check_privacy(self) -> None:
     self._check_sampling()
     if not self.is_private:
-      for name in ('target_epsilon', 'target_delta', 'noise_multiplier'):
+      for name in (
+        'target_epsilon',
+        'target_delta',
+        'noise_multiplier',
+        'noise_seed',
+      ):
         if getattr(self, name) is not None:
           raise ValueError(
             f'`{name}` must not be given for {self.algorithm}, which adds no '
@@ -401,6 +545,18 @@ class ExperimentConfig:
         'and at most N / P, found 1.'
       )
 
+  def _check_update_rounds(self) -> None:
+    if len(set(self.update_rounds)) < len(self.update_rounds):
+      raise ValueError(
+        '`update_rounds` must be different rounds, found '
+        f'{", ".join(map(str, self.update_rounds))}.'
+      )
+    if max(self.update_rounds, default=0) >= self.num_rounds:
+      raise ValueError(
+        f'`update_rounds` must be below `num_rounds` ({self.num_rounds}): they '
+        f'count from 0; found {max(self.update_rounds)}.'
+      )
+
   def _check_estimates(self) -> None:
     if self.estimate_repeats == 0:
       return
@@ -434,7 +590,13 @@ class ExperimentConfig:
         f'claim of privacy, which {self.algorithm} does not make; found '
         f'{self.audit_canaries}.'
       )
-    if self.clipping_norm is None:
+    if self.clipping == 'adaptive' or self.aggregation == 'distributed':
+      raise ValueError(
+        '`audit_canaries` must be given for a constant clipping norm and noise '
+        f'at the server only, found `clipping` {self.clipping} and '
+        f'`aggregation` {self.aggregation}.'
+      )
+    if self.sensitivity is None:
       raise ValueError(
         '`clipping_norm` must be given with `audit_canaries`: it is the unit '
         f'of what a canary moves; found {self.audit_canaries} without.'

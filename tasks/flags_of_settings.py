@@ -20,7 +20,9 @@ class _WholeNumberParser(flags.IntegerParser):
     except ValueError:
       with contextlib.suppress(ValueError):
         if float(argument).is_integer():
-          return int(float(argument))
+          # Above, a float is no longer the number that was written.
+          if abs(float(argument)) <= 2**53:
+            return int(float(argument))
       raise
 
 

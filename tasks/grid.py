@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tasks import data_flags, execution, registry, run_queue, train_flags
-from tasks.experiment import ExperimentConfig
-from tasks.flags_of_settings import read_flags
+from tasks import early_checks, run_queue, train_flags
 from tasks.run_queue import QueuedRun
 
 _LINE = re.compile(r'--(?P<name>\w+)(=(?P<values>.*))?')
@@ -54,7 +52,7 @@ def read_grid(
   lines = _read_lines(path)
   swept = [line for line in lines if len(line.values) > 1]
   runs = []
-  seen = set()
+  seen = {}
   for combination in itertools.product(*(line.values for line in lines)):
     chosen = dict(zip(lines, combination, strict=True))
     values = {line.name: _short(line.name, chosen[line]) for line in swept}
@@ -65,29 +63,11 @@ def read_grid(
     )
     try:
       with train_flags.parsed([*arguments, '--output_dir=.']):
-        _check(train_flags.config_from_flags(), seen)
+        early_checks.check_cell(train_flags.config_from_flags(), seen)
     except (ValueError, TypeError, OSError, flags.Error) as e:
       raise GridError(f'{path}{_where(lines, str(e))}: {e}') from e
     runs.append(QueuedRun(name, values, arguments))
   return runs
-
-
-def _check(config: ExperimentConfig, seen: set) -> None:
-  """Raises for what a run would find only when it has begun.
-
-  Args:
-    config: The run.
-    seen: The data that were read before; those of this run are added.
-  """
-  execution.Execution(**read_flags(execution.Execution))
-  data = (config.task, config.partition_config(), data_flags.DATA_DIR.value)
-  if data not in seen:
-    registry.create_task(
-      *data[:2],
-      data_dir=data_flags.DATA_DIR.value,
-      cache_dir=data_flags.CACHE_DIR.value,
-    )
-    seen.add(data)
 
 
 def _read_lines(path: str) -> list[_Line]:

@@ -1,97 +1,82 @@
-"""What makes an algorithm private: the plan of a run, and its aggregator."""
+"""What makes an algorithm: its aggregator, ours or a user's own."""
 
+import functools
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import tensorflow_federated as tff
 
 from tasks import named_functions
 from tasks.experiment import ExperimentConfig
+from tasks.experiment_table import ALGORITHMS
 from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators import private_reports
-from tff_clipping.privacy import audit
 
-
-def create_plan(
-  config: ExperimentConfig, num_clients: int
-) -> privacy.BasePlan | None:
-  """Returns the plan of a private run, `None` for any other.
-
-  That of an audited run is for the clients and the canaries together.
-  """
-  if not config.is_private:
-    return None
-  settings: dict[str, Any] = dict(
-    num_clients=num_clients,
-    clients_per_round=config.clients_per_round,
-    target_delta=config.target_delta,
-    sampling=config.sampling,
-  )
-  if config.has_correlated_noise:
-    plan_type = privacy.CorrelatedNoisePlan
-    if config.sampling != 'shuffled_epochs':
-      settings['min_separation'] = config.min_separation
-    participation = {k: v for k, v in settings.items() if k != 'target_delta'}
-    settings['strategy'] = privacy.build_strategy(
-      config.mechanism, num_rounds=config.num_rounds, **participation
-    )
-  else:
-    plan_type = privacy.PrivacyPlan
-    settings['num_rounds'] = config.num_rounds
-    settings['accountant'] = config.accountant
-  if config.noise_multiplier is not None:
-    plan = plan_type.from_noise_multiplier(
-      noise_multiplier=config.noise_multiplier, **settings
-    )
-  else:
-    plan = plan_type.from_target_epsilon(
-      target_epsilon=config.target_epsilon, **settings
-    )
-  if config.audit_canaries is None:
-    return plan
-  return audit.add_canaries_to_plan(plan, 2 * config.audit_canaries)
+ModelFn = Callable[[], tff.learning.models.VariableModel]
+# As `adaptive_dp_mean_factory` has it by default.
+_NORM_LEARNING_RATE = 0.2
 
 
 def create_aggregator(
   config: ExperimentConfig,
   plan: privacy.BasePlan | None,
+  model_fn: ModelFn,
 ) -> tff.aggregators.UnweightedAggregationFactory | None:
   """Returns what makes the algorithm; `None` is TFF's own mean.
 
-  Raises:
-    KeyError: If the algorithm has no aggregator.
+  Args:
+    config: The experiment, of an algorithm that aggregates updates.
+    plan: Its plan; `None` for one that is not private.
+    model_fn: The model whose updates are aggregated.
   """
-
-  def dp_mean():
-    settings = dict(
-      clipping_norm=config.clipping_norm,
-      **plan.aggregator_parameters._asdict(),
-      # The checkpoints keep it: a run that is resumed has the key of its
-      # states.
-      noise_key=aggregators.draw_noise_key()
-      if config.noise_seed is None
-      else (0, config.noise_seed),
+  if ALGORITHMS[config.algorithm].clips == 'nothing':
+    return None
+  if plan is None:
+    return _create_mean(config, model_fn)
+  if config.aggregation == 'distributed':
+    return aggregators.distributed_gaussian_mean_factory(
+      clipping_norm=config.clipping_norm, **plan.share_parameters._asdict()
     )
-    if config.has_correlated_noise:
-      return aggregators.correlated_dp_mean_factory(
-        strategy=plan.strategy, **settings
+  settings = dict(
+    **plan.aggregator_parameters._asdict(),
+    # The checkpoints keep it: a run that is resumed has the key of its states.
+    noise_key=aggregators.draw_noise_key()
+    if config.noise_seed is None
+    else (0, config.noise_seed),
+  )
+  if config.clipping == 'adaptive':
+    return aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=config.clipping_norm,
+      target_quantile=_target_quantile(config),
+      **settings,
+    )
+  bound = _create_bound(config, model_fn)
+  sum_factory = _create_sum(config, bound)
+  if config.clipping in ('per_layer', 'smooth'):
+    noised_sum = aggregators.gaussian_noise_factory(
+      plan.noise_multiplier * bound.sensitivity,
+      sum_factory,
+      noise_key=settings['noise_key'],
+    )
+    return bound.around(
+      aggregators.fixed_denominator_mean_factory(
+        plan.clients_per_round, noised_sum
       )
-    return aggregators.dp_mean_factory(**settings)
-
-  return {
-    'fed_avg': lambda: None,
-    'ce_fed_avg': lambda: aggregators.clipped_mean_factory(
-      clipping_norm=config.clipping_norm
-    ),
-    'dp_fed_avg': dp_mean,
-  }[config.algorithm]()
+    )
+  settings |= dict(clipping_norm=config.clipping_norm, sum_factory=sum_factory)
+  if config.has_correlated_noise:
+    return aggregators.correlated_dp_mean_factory(
+      strategy=plan.strategy, **settings
+    )
+  return aggregators.dp_mean_factory(**settings)
 
 
 def create_own_aggregator(
   config: ExperimentConfig,
   plan: privacy.BasePlan | None,
   function: Callable[..., tff.aggregators.UnweightedAggregationFactory],
-  model_fn: Callable[[], tff.learning.models.VariableModel],
+  model_fn: ModelFn,
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Returns an aggregator of a user's own, in place of the algorithm's.
 
@@ -135,3 +120,76 @@ def create_own_aggregator(
       "the plan's epsilon does not cover."
     )
   return factory
+
+
+class _Bound(NamedTuple):
+  """What bounds the norm of an update before it is added up.
+
+  Attributes:
+    sensitivity: The largest norm that is left.
+    around: Returns a factory that bounds updates, and aggregates them by
+      another.
+  """
+
+  sensitivity: float
+  around: Callable[..., tff.aggregators.UnweightedAggregationFactory]
+
+
+def _create_bound(config: ExperimentConfig, model_fn: ModelFn) -> _Bound:
+  """Returns the bound of a run whose clipping norm is constant."""
+  if config.clipping == 'smooth':
+    return _Bound(
+      config.sensitivity,
+      functools.partial(
+        aggregators.smoothed_normalization_factory, config.smoothing
+      ),
+    )
+  if config.clipping == 'fixed':
+    return _Bound(
+      config.clipping_norm,
+      functools.partial(
+        aggregators.difference_clipping_factory, config.clipping_norm
+      ),
+    )
+  weights_type = tff.learning.models.weights_type_from_model(model_fn)
+  num_tensors = len(weights_type.trainable)
+  norms = [config.clipping_norm / math.sqrt(num_tensors)] * num_tensors
+  return _Bound(
+    aggregators.combined_clipping_norm(norms),
+    functools.partial(aggregators.per_layer_clipping_factory, norms),
+  )
+
+
+def _create_mean(
+  config: ExperimentConfig, model_fn: ModelFn
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Returns the mean of bounded updates, without noise."""
+  if config.clipping == 'adaptive':
+    return aggregators.clipped_mean_factory(
+      clipping_norm=tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+        initial_estimate=config.clipping_norm,
+        target_quantile=_target_quantile(config),
+        learning_rate=_NORM_LEARNING_RATE,
+      )
+    )
+  bound = _create_bound(config, model_fn)
+  return bound.around(
+    aggregators.realized_mean_factory(_create_sum(config, bound)),
+    # A secure sum is to hide who was clipped.
+    count_sum_factory=tff.aggregators.SecureSumFactory(1, 0)
+    if config.aggregation == 'secure'
+    else None,
+  )
+
+
+def _create_sum(
+  config: ExperimentConfig, bound: _Bound
+) -> tff.aggregators.UnweightedAggregationFactory | None:
+  """Returns what adds up bounded updates; `None` is a plain sum."""
+  if config.aggregation == 'plain':
+    return None
+  return aggregators.secure_sum_factory(bound.sensitivity)
+
+
+def _target_quantile(config: ExperimentConfig) -> float:
+  return 0.5 if config.target_quantile is None else config.target_quantile

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from tasks import named_functions, registry
-from tasks.datasets import own_data
+from tasks import named_functions
 from tasks.experiment import ExperimentConfig
 from tasks.task import Task
 
@@ -51,36 +50,6 @@ class OwnParts:
 
 # Nothing of a user's own.
 OURS = OwnParts()
-
-
-def read_before_tensorflow(config: ExperimentConfig) -> OwnParts:
-  """Reads data of a user's own from a file, and checks names of functions.
-
-  TensorFlow takes seconds to import: most mistakes are found before that.
-
-  Args:
-    config: The settings.
-
-  Returns:
-    The data, if they are from a file. Functions are not imported yet, which
-    might import TensorFlow.
-
-  Raises:
-    ValueError: If there is no such file, module or function, or the data cannot
-      be used.
-  """
-  if named_functions.is_function_name(config.model):
-    named_functions.check_function_name('model', config.model)
-  if config.aggregator is not None:
-    named_functions.check_function_name('aggregator', config.aggregator)
-  if named_functions.is_function_name(config.task):
-    named_functions.check_function_name('task', config.task)
-    return OURS
-  if not own_data.is_own(config.task):
-    return OURS
-  task = registry.create_task(config.task, config.partition_config())
-  check_test_set(config, task)
-  return OwnParts(task=task)
 
 
 def check_test_set(config: ExperimentConfig, task: Task) -> None:

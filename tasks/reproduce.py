@@ -21,9 +21,15 @@ import pathlib
 
 from absl import flags
 
+<<<<<<< HEAD
+from tasks import early_checks, run_queue, train_flags
+from tasks.experiment_table import ROWS
+from tasks.named_runs import NamedRun, get_run
+=======
 from tasks import run_queue, train_flags
 from tasks.named_runs import NamedRun
 from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
+>>>>>>> findings
 
 _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
 _SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')
@@ -37,12 +43,56 @@ _SEEDS = flags.DEFINE_list(
 
 def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
   """Returns the runs that the flags name, and where their folders go."""
-  runs = plan_runs(_parts(), seeds=[_seed(seed) for seed in _SEEDS.value])
+  runs = plan_runs(_parts(), seeds=_seeds())
   output_dir = flags.FLAGS['output_dir'].value or 'runs/reproduction'
-  return [_queued(run) for run in runs], pathlib.Path(output_dir)
+  seen = {}
+  return [_queued(run, seen) for run in runs], pathlib.Path(output_dir)
 
 
+<<<<<<< HEAD
+def plan_runs(
+  parts: Iterable[Part], *, seeds: Sequence[int] = ()
+) -> list[NamedRun]:
+  """Returns the runs of some parts, each after the one that gives its c.
+
+  Args:
+    parts: What to run. A run of several of them is there once, and a run that
+      gives the c of one of them is there too.
+    seeds: The seeds of all; those of the parts if there are none.
+
+  Raises:
+    ValueError: If a row, a scale, an algorithm or a variant does not exist.
+  """
+  runs: dict[str, NamedRun] = {}
+  for part in parts:
+    for seed, scale, row in itertools.product(
+      seeds or part.seeds, part.scales, _rows(part.rows)
+    ):
+      for algorithm in part.algorithms or ROWS[row].algorithms:
+        run = get_run(row, scale, algorithm, seed, part.variants)
+        for needed in (run.threshold_run, run):
+          if needed is not None:
+            runs.setdefault(needed.name, needed)
+  return list(runs.values())
+
+
+def _rows(patterns: Sequence[str]) -> list[str]:
+  """The rows that patterns stand for."""
+  found = []
+  for pattern in patterns:
+    matching = fnmatch.filter(ROWS, pattern)
+    if not matching:
+      raise ValueError(
+        f'`rows` must be among {", ".join(ROWS)}, found {pattern!r}.'
+      )
+    found += matching
+  return found
+
+
+def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
+=======
 def _queued(run: NamedRun) -> run_queue.QueuedRun:
+>>>>>>> findings
   """The run with the flags of this command."""
   names = dict(
     row=run.row.name,
@@ -58,8 +108,9 @@ def _queued(run: NamedRun) -> run_queue.QueuedRun:
   arguments = (*common, *(f'--{k}={v}' for k, v in names.items()))
   with train_flags.parsed(arguments):
     name = train_flags.output_dir().name
-    if run.threshold_run is None:
-      train_flags.config_from_flags()  # Raises for a wrong one.
+    # Any c stands for one that an earlier run is still to give.
+    config = train_flags.config_from_flags(missing_clipping_norm=1.0)
+    early_checks.check_cell(config, seen)
   return run_queue.QueuedRun(name, names, arguments)
 
 
@@ -88,13 +139,24 @@ def _parts() -> tuple[Part, ...]:
   )
 
 
-def _seed(text: str) -> int:
+def _seeds() -> list[int]:
+  """The seeds that are given, if any."""
+  texts = _SEEDS.value
   try:
-    return int(text)
+    seeds = list(map(int, texts))
   except ValueError:
     raise ValueError(
-      f'`seeds` must be integers with commas, found {text!r}.'
+      '`seeds` must be integers with commas between them, found '
+      f'{",".join(texts)!r}.'
     ) from None
+  if len(set(seeds)) < len(seeds) or (
+    flags.FLAGS['seeds'].present and not seeds
+  ):
+    raise ValueError(
+      '`seeds` must be different integers, at least one, found '
+      f'{",".join(texts)!r}.'
+    )
+  return seeds
 
 
 if __name__ == '__main__':

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -50,6 +51,10 @@ class RunFolder:
     return self.path / 'result.json'
 
   @property
+  def model(self) -> pathlib.Path:
+    return self.path / 'model.weights.h5'
+
+  @property
   def constants(self) -> pathlib.Path:
     return self.path / 'constants.json'
 
@@ -81,19 +86,12 @@ class RunFolder:
       RunFolderError: If the folder holds something else, another program has
         it open, or it cannot be written.
     """
-    if self.path.exists() and not self.path.is_dir():
-      raise RunFolderError(
-        f'`output_dir` must be a folder, found the file {self.path}.'
-      )
+    self._make()
     try:
-      self.path.mkdir(parents=True, exist_ok=True)
       self._check_contents(config, resume=resume)
       lock = open(self.path / '.lock', 'w')
     except OSError as e:
-      raise RunFolderError(
-        f'`output_dir` must be a folder that can be written, found {self.path} '
-        f'({e.strerror}).'
-      ) from e
+      raise self._unwritable(e) from e
     with lock:
       try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,6 +103,43 @@ class RunFolder:
       # Again, now that nobody else can change it.
       self._check_contents(config, resume=resume)
       yield
+
+  def check(self, config: ExperimentConfig, *, resume: bool) -> None:
+    """Raises what `open` would raise, and leaves nothing behind.
+
+    That another program has the folder open, `open` alone finds.
+
+    Args:
+      config: What the run is asked to do.
+      resume: Whether to go on with a run of the same configuration.
+
+    Raises:
+      RunFolderError: If the folder holds something else, or cannot be written.
+    """
+    made = [p for p in (self.path, *self.path.parents) if not p.exists()]
+    try:
+      self._make()
+      self._check_contents(config, resume=resume)
+    finally:
+      for folder in made:
+        with contextlib.suppress(OSError):
+          folder.rmdir()
+
+  def read_config(self) -> ExperimentConfig:
+    """Returns the settings of the run in the folder.
+
+    Raises:
+      RunFolderError: If there is none.
+    """
+    try:
+      saved = json.loads(self.config.read_text())['experiment']
+      return ExperimentConfig(
+        **{**saved, 'update_rounds': tuple(saved['update_rounds'])}
+      )
+    except (OSError, ValueError, KeyError, TypeError) as e:
+      raise RunFolderError(
+        f'`run_dir` must be the folder of a run, found {self.path}: {e}'
+      ) from e
 
   def check_unchanged(self, description: Mapping[str, Any]) -> None:
     """Raises if the run in the folder had other data, or another model.
@@ -196,6 +231,30 @@ class RunFolder:
       return {key: result[key] for key in ('reason', 'message', 'round_num')}
     except (OSError, ValueError, KeyError, TypeError):
       return None
+
+  def _make(self) -> None:
+    try:
+      if self.path.exists() and not self.path.is_dir():
+        raise RunFolderError(
+          f'`output_dir` must be a folder, found the file {self.path}.'
+        )
+      self.path.mkdir(parents=True, exist_ok=True)
+      if not os.access(self.path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as e:
+      raise self._unwritable(e) from e
+
+  def _unwritable(self, error: OSError) -> RunFolderError:
+    # As in /proc: that it is not there is no news.
+    reason = (
+      'no folder can be made there'
+      if isinstance(error, FileNotFoundError)
+      else error.strerror
+    )
+    return RunFolderError(
+      '`output_dir` must be a folder that can be written, found '
+      f'{str(self.path)!r} ({reason}).'
+    )
 
   def _check_contents(self, config: ExperimentConfig, *, resume: bool) -> None:
     found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]

@@ -1,5 +1,6 @@
 """The parts of a run, each made from its configuration."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,25 +52,32 @@ def create_task(
 
 
 def create_model(
-  config: ExperimentConfig, task: Task, input_dtype=None, own: OwnParts = OURS
+  config: ExperimentConfig,
+  *,
+  input_shape: Sequence[int],
+  num_classes: int,
+  is_sequence: bool,
+  input_dtype: tf.DType,
+  own: OwnParts = OURS,
 ) -> tf.keras.Model:
   """Returns the Keras model of the run, with its initial weights.
 
   Args:
     config: The experiment.
-    task: The data.
-    input_dtype: The type of what the model is called with; that of the data if
-      not given.
+    input_shape: Shape of one example's `x`.
+    num_classes: Number of classes; tokens of a sequence task.
+    is_sequence: Whether every position of an example has a label.
+    input_dtype: The type of what the model is called with.
     own: What is not ours.
   """
+  shape = tuple(input_shape), num_classes
   settings: dict[str, Any] = dict(
-    seed=config.model_seed, input_dtype=input_dtype or task.train['x'].dtype
+    seed=config.model_seed, input_dtype=input_dtype
   )
-  shape = task.input_shape, task.num_classes
   if own.create_model is None:
     return keras_models.MODELS[config.model](*shape, **settings)
   return own_models.create_own_model(
-    own.create_model, *shape, is_sequence=task.is_sequence, **settings
+    own.create_model, *shape, is_sequence=is_sequence, **settings
   )
 
 
@@ -90,7 +98,7 @@ def create_model_fn(
   """
   element_spec = element_spec or task.element_spec
   return tff_model.build_model_fn(
-    lambda: create_model(config, task, element_spec['x'].dtype, own),
+    lambda: create_task_model(config, task, element_spec['x'].dtype, own),
     element_spec,
   )
 
@@ -105,6 +113,31 @@ def create_client_model_fn(
   return learning.with_compute_dtype(
     create_model_fn(config, task, clients.element_spec, own),
     config.compute_dtype,
+  )
+
+
+def create_task_model(
+  config: ExperimentConfig,
+  task: Task,
+  input_dtype: tf.DType | None = None,
+  own: OwnParts = OURS,
+) -> tf.keras.Model:
+  """Returns `create_model` for the data of the run.
+
+  Args:
+    config: The experiment.
+    task: Its data.
+    input_dtype: The type of what the model is called with; that of the data if
+      not given.
+    own: What is not ours.
+  """
+  return create_model(
+    config,
+    input_shape=task.input_shape,
+    num_classes=task.num_classes,
+    is_sequence=task.is_sequence,
+    input_dtype=input_dtype or tf.as_dtype(task.train['x'].dtype),
+    own=own,
   )
 
 
@@ -174,7 +207,7 @@ def create_process(
       model_fn, clipping_norm=config.clipping_norm, **settings
     )
   if own.create_aggregator is None:
-    aggregator = mechanisms.create_aggregator(config, plan)
+    aggregator = mechanisms.create_aggregator(config, plan, model_fn)
   else:
     aggregator = mechanisms.create_own_aggregator(
       config, plan, own.create_aggregator, model_fn
@@ -233,7 +266,7 @@ def create_audit(
       seed=config.audit_seed,
       relation=audit.audited_relation(plan),
     ),
-    release_unit=config.clipping_norm / plan.clients_per_round,
+    release_unit=config.sensitivity / plan.clients_per_round,
   )
 
 
@@ -244,7 +277,7 @@ def add_canaries(config: ExperimentConfig, model_fn, canaries: audit.Canaries):
     model_fn,
     canaries,
     # Far longer than c: a clip that is missing shows itself.
-    gradient_norm=100 * config.clipping_norm / way,
+    gradient_norm=100 * config.sensitivity / way,
   )
 
 

@@ -68,10 +68,17 @@ class RunQueue:
       one failed, 5 if a file cannot be written, 130 or 143 after a signal.
 
     Raises:
-      ValueError: If another program runs runs in the folder.
+      ValueError: If another program runs runs in the folder, or it cannot be
+        made.
       OSError: If the folder cannot be written.
     """
-    self.folder.mkdir(parents=True, exist_ok=True)
+    try:
+      self.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+      raise ValueError(
+        '`output_dir` must be a folder that can be written, found '
+        f'{str(self.folder)!r}.'
+      ) from e
     with _locked(self.folder):
       with self._forward_signals():
         code = self._run_all()

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import evaluation, mechanisms, run_parts
+from tasks import evaluation, plans, run_parts, trained_model
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.own_parts import OURS, OwnParts
@@ -80,7 +80,7 @@ def run(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = mechanisms.create_plan(config, task.num_clients)
+  plan = plans.create_plan(config, task.num_clients)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (
@@ -123,13 +123,15 @@ def run(
       folder.write_json(folder.privacy, plan.to_json(caveats))
       # The states have the key of the noise.
       folder.checkpoints.mkdir(mode=0o700, exist_ok=True)
+    checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
+    num_done = checkpoints.latest() or 0
     program = TrainingProgram(
       process=process,
       sampler=sampler,
       num_rounds=config.num_rounds,
       evaluate=evaluation.build_evaluation_fn(model_fn, task.test),
       rounds_per_evaluation=config.rounds_per_evaluation,
-      checkpoints=Checkpoints(folder.checkpoints, keep=checkpoints_to_keep),
+      checkpoints=checkpoints,
       rounds_per_checkpoint=config.rounds_per_checkpoint,
       release_managers=managers.create_release_managers(
         metrics_path=folder.metrics, tensorboard_dir=folder.tensorboard
@@ -139,6 +141,7 @@ def run(
         folder.updates,
         rounds=config.update_rounds,
         clipping_norm=config.clipping_norm,
+        clips_otherwise=config.clips_otherwise,
         expected_norms=run_parts.create_update_estimate(
           config, client_model_fn, clients
         ),
@@ -147,7 +150,7 @@ def run(
       else None,
       run_audit=run_audit,
       measures_cohorts=config.measures_updates,
-      on_round=stack.enter_context(_progress(config)),
+      on_round=stack.enter_context(_progress(config, num_done)),
     )
     result = program.run()
     sentences = [result.message]
@@ -162,6 +165,12 @@ def run(
       sentences.append(f'Not private as it was run: {"; ".join(caveats)}.')
     result = dataclasses.replace(result, message=' '.join(sentences))
     if result.interrupted is None:
+      if result.state is not None:
+        trained_model.write(
+          folder.model,
+          run_parts.create_task_model(config, task, own=own),
+          process.get_model_weights(result.state).trainable,
+        )
       folder.write_json(
         folder.result,
         dict(
@@ -169,6 +178,10 @@ def run(
           message=result.message,
           round_num=result.round_num,
         ),
+      )
+    if num_done >= config.num_rounds:
+      result = dataclasses.replace(
+        result, message=f'Nothing was left to do. {result.message}'
       )
     return result
 
@@ -200,6 +213,11 @@ def _description(
       num_train_examples=len(task.train['y']),
       num_test_examples=len(task.test['y']),
       partition=task.summary,
+      # What `trained_model.load` builds the model from.
+      input_shape=list(task.input_shape),
+      input_dtype=task.train['x'].dtype.name,
+      num_classes=task.num_classes,
+      is_sequence=task.is_sequence,
       digest=task.digest,
     ),
     model=dict(
@@ -236,15 +254,21 @@ def _audit(
 
 
 @contextlib.contextmanager
-def _progress(config: ExperimentConfig) -> Iterator:
-  """Shows a bar with the round, the accuracy and the seconds a round."""
+def _progress(config: ExperimentConfig, num_done: int) -> Iterator:
+  """Shows a bar with the round, the accuracy and the seconds a round.
+
+  Args:
+    config: The experiment.
+    num_done: The rounds that were done before. If all were, there is no bar.
+  """
   with tqdm.tqdm(
     total=config.num_rounds,
+    initial=num_done,
     desc=config.algorithm,
     unit='round',
     file=sys.stderr,
-    # No bar where nobody looks.
-    disable=None,
+    # No bar where nobody looks, either.
+    disable=True if num_done >= config.num_rounds else None,
   ) as bar:
     shown = {}
 

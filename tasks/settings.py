@@ -18,6 +18,11 @@ from tff_clipping import argument_checks
 
 Check = Callable[[str, Any], None]
 
+# Of a count: far above any that can be run, and below what TensorFlow takes.
+LARGEST = 10**9
+# Of a seed: what `RunFolder` draws, at most.
+LARGEST_SEED = 2**128 - 1
+
 
 def setting(
   text: str, default: Any = dataclasses.MISSING, *, check: Check | None = None
@@ -50,11 +55,13 @@ def check_settings(settings: Any) -> None:
       check(field.name, one)
 
 
-def at_least(smallest: int) -> Check:
+def at_least(smallest: int, at_most: int = LARGEST) -> Check:
   """Returns the check of an integer; of a tuple, it is that of each."""
 
   def check(name: str, value: Any) -> None:
-    argument_checks.check_integer(name, value, at_least=smallest)
+    argument_checks.check_integer(
+      name, value, at_least=smallest, at_most=at_most
+    )
 
   return check
 

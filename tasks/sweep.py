@@ -20,9 +20,12 @@ Exit codes: 0 all runs ended (finished, diverged or with their budget spent),
 
 import pathlib
 
-from absl import flags
+from tasks.interrupts import importing
 
-from tasks import grid, run_queue
+with importing():
+  from absl import flags
+
+  from tasks import grid, run_queue
 
 _GRID = flags.DEFINE_string('grid', None, 'The grid file.')
 

@@ -22,16 +22,19 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from absl import app, flags, logging
+from tasks.interrupts import importing
 
-from tasks import (
-  data_flags,
-  execution,
-  flags_of_settings,
-  own_parts,
-  run_folder,
-  train_flags,
-)
+with importing():
+  from absl import app, flags, logging
+
+  from tasks import (
+    data_flags,
+    early_checks,
+    execution,
+    flags_of_settings,
+    run_folder,
+    train_flags,
+  )
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -68,11 +71,19 @@ def main(argv: Sequence[str]) -> int:
       **flags_of_settings.read_flags(execution.Execution)
     )
     # TensorFlow takes seconds to import: wrong flags are found before that.
-    own = own_parts.read_before_tensorflow(config)
+    folder.check(config, resume=_RESUME.value)
+    own = early_checks.read_data(
+      config,
+      data_dir=data_flags.DATA_DIR.value,
+      cache_dir=data_flags.CACHE_DIR.value,
+    )
+    if own.task is not None:
+      early_checks.check_plan(config, own.task.num_clients)
     # As the bar of the rounds: nothing where nobody looks.
     if sys.stderr.isatty():
       print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
-    from tasks import runner
+    with importing():
+      from tasks import runner
 
     result = runner.run(
       config,

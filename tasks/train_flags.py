@@ -63,28 +63,39 @@ _NOT_OF_THRESHOLD = (
   'noise_multiplier',
   'accountant',
   'noise_seed',
+  'clipping',
+  'smoothing',
+  'target_quantile',
+  'aggregation',
+  'aggregator',
   'simulation_diagnostics',
   'audit_canaries',
   'audit_seed',
 )
 
 
-def config_from_flags() -> ExperimentConfig:
+def config_from_flags(
+  *, missing_clipping_norm: float | None = None
+) -> ExperimentConfig:
   """Returns the settings that the flags describe.
+
+  Args:
+    missing_clipping_norm: What stands for c where the run that gives it has not
+      ended; `None` to refuse that.
 
   Raises:
     TypeError: If a flag is of the wrong kind.
     ValueError: If a flag is missing, out of range or does not fit another.
   """
   settings = {name: value.value for name, value in _values().items()}
+  task = settings['task']
+  has_own_split = task is not None and own_data.is_own(task)
   required = {
     field.name: settings[field.name]
     for field in _FIELDS
     if field.default is dataclasses.MISSING
+    or (field.name == 'partition' and not has_own_split)
   }
-  task = settings['task']
-  if task is None or not own_data.is_own(task):
-    required['partition'] = settings['partition']
   if _ROW.value is None:
     required['output_dir'] = _OUTPUT_DIR.value
   _check_given(required)
@@ -97,9 +108,8 @@ def config_from_flags() -> ExperimentConfig:
         f'`clipping_norm_from` must not be given for {algorithm}, whose '
         f'clipping norm is that of models and not of updates, found {source!r}.'
       )
-    _check_there(source)
-    settings['clipping_norm'] = _clipping_norm_from(
-      source, _CLIPPING_FACTOR.value
+    settings['clipping_norm'] = _given_clipping_norm(
+      source, missing_clipping_norm
     )
   return ExperimentConfig(**settings)
 
@@ -193,6 +203,11 @@ def _values() -> dict[str, Value]:
     # One of the two sets the noise.
     if 'noise_multiplier' in given and 'target_epsilon' not in given:
       values['target_epsilon'] = Value(None, 'not with --noise_multiplier')
+    if 'num_rounds' in given and 'update_rounds' not in given:
+      rounds = [
+        t for t in values['update_rounds'].value if t < given['num_rounds']
+      ]
+      values['update_rounds'] = Value(tuple(rounds), "the row's, to T")
     given = {k: v for k, v in given.items() if k not in _IN_NAME}
   return values | {name: Value(value, 'given') for name, value in given.items()}
 
@@ -275,6 +290,17 @@ def _clipping_norm_run() -> str | None:
     return None
   name = run.threshold_run.name + _changes(_IN_NAME + _NOT_OF_THRESHOLD)
   return str(output_dir().parent / name)
+
+
+def _given_clipping_norm(source: str, missing: float | None) -> float:
+  """Returns c from a run, or what stands for it."""
+  try:
+    _check_there(source)
+    return _clipping_norm_from(source, _CLIPPING_FACTOR.value)
+  except ValueError:
+    if missing is None or _CLIPPING_NORM_FROM.value:
+      raise
+    return missing
 
 
 def _check_there(run_dir: str) -> None:

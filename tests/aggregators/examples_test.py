@@ -51,6 +51,11 @@ _EXPECTED = {
     'alone [1.  1.5] out of bounds: 1',
     'clipped [0.6 1.3] out of bounds: 0',
   ],
+  'smoothed_normalization.py': [
+    'norm 0.25 becomes 0.2',
+    'norm 1.0 becomes 0.5',
+    'norm 9.0 becomes 0.9',
+  ],
   'update_norms.py': [
     'update_norm_mean 3.0',
     'update_norm_std 1.633',

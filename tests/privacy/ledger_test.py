@@ -2,38 +2,16 @@
 
 import hashlib
 import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
 
 import pytest
 
+from tests.privacy.ledgers import DIGEST, OTHER_DIGEST, PLAN, SETTING, charge
 from tff_clipping import privacy
-
-SETTING = {
-  'num_clients': 1920,
-  'clients_per_round': 80,
-  'num_rounds': 20,
-  'target_delta': 1e-5,
-  'noise_multiplier': 1.5,
-}
-PLAN = privacy.PrivacyPlan(**SETTING)
-DIGEST, OTHER_DIGEST = 64 * '0', 64 * 'f'
-ROOT = pathlib.Path(privacy.__file__).parents[2]
 
 
 @pytest.fixture(name='path')
 def _path(tmp_path):
   return tmp_path / 'ledger.jsonl'
-
-
-def charge(path, rounds, plan=PLAN):
-  """Charges rounds to a ledger and closes it."""
-  with privacy.PrivacyLedger(path, plan) as ledger:
-    for each in rounds:
-      ledger.charge(each, DIGEST)
 
 
 def test_charge_returns_the_epsilon_so_far(path):
@@ -56,26 +34,6 @@ def test_line_is_in_the_file_when_charge_returns(path):
     assert release['round_num'] == 7
     assert release['num_releases'] == 1
     assert release['epsilon'] == PLAN.epsilon_after(1)
-
-
-def test_line_is_synced_before_charge_returns(path, monkeypatch):
-  events = []
-  fsync, replace = os.fsync, os.replace
-
-  def record_fsync(descriptor):
-    fsync(descriptor)
-    events.append('sync')
-
-  def record_replace(source, target):
-    replace(source, target)
-    events.append('seal')
-
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    monkeypatch.setattr(os, 'fsync', record_fsync)
-    monkeypatch.setattr(os, 'replace', record_replace)
-    ledger.charge(0, DIGEST)
-  # The line; the new seal; after its renaming, the folder.
-  assert events == ['sync', 'sync', 'seal', 'sync']
 
 
 def test_resumed_run_goes_on_counting(path):
@@ -234,221 +192,11 @@ def test_ledger_of_another_plan_is_refused(path, change):
   charge(path, [1])  # It was left as it was.
 
 
-def damage_line(path, number, change):
-  """Applies `change` to the bytes of one line."""
-  lines = path.read_bytes().splitlines(keepends=True)
-  lines[number - 1] = change(lines[number - 1])
-  path.write_bytes(b''.join(lines))
-
-
-DAMAGE = {
-  'a digit': lambda line: line.replace(b'"round_num":1', b'"round_num":9'),
-  'epsilon': lambda line: line.replace(b'"epsilon":', b'"epsilon":0'),
-  'a space': lambda line: line.replace(b':', b': ', 1),
-  'not JSON': lambda line: b'#' + line,
-  'empty': lambda line: b'\n',
-  'removed': lambda line: b'',
-  'doubled': lambda line: line + line,
-  'NaN': lambda line: b'NaN\n',
-  'list': lambda line: b'[]\n',
-  'deep': lambda line: b'[' * 100_000 + b'\n',
-  'binary': lambda line: b'\xff\x00\n',
-  'no end': lambda line: line[:-1],
-}
-
-
-@pytest.mark.parametrize('damage', DAMAGE)
-def test_damaged_line_is_refused_with_its_number(path, damage):
-  charge(path, [0, 1, 2])
-  damage_line(path, 3, DAMAGE[damage])
-  with pytest.raises(privacy.DamagedLedgerError, match='Line [345] of '):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-@pytest.mark.parametrize('number', [1, 2, 3])
-def test_number_of_the_damaged_line_is_told(path, number):
-  charge(path, [0, 1])
-  damage_line(path, number, lambda line: b'{}\n')
-  with pytest.raises(
-    privacy.DamagedLedgerError, match=f'^Line {number} of .*ledger.jsonl is '
-  ):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-@pytest.mark.parametrize('kept', range(4))
-def test_lines_missing_at_the_end_are_noticed(path, kept):
-  charge(path, [0, 1, 2])
-  lines = path.read_bytes().splitlines(keepends=True)
-  path.write_bytes(b''.join(lines[:kept]))
-  with pytest.raises(
-    privacy.DamagedLedgerError, match=f'^Line {kept + 1} of .* is damaged'
-  ):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-def test_every_truncation_is_refused(path):
-  charge(path, [0, 1])
-  data = path.read_bytes()
-  for size in [*range(0, len(data), 97), len(data) - 1]:
-    path.write_bytes(data[:size])
-    with pytest.raises(privacy.DamagedLedgerError, match='^Line '):
-      privacy.PrivacyLedger(path, PLAN)
-  path.write_bytes(data)
-  charge(path, [2])
-
-
-@pytest.mark.parametrize(
-  'seal', [b'', b'{}', b'{"lines":-1,"digest":""}', b'{"lines":true}', b'9']
-)
-def test_damaged_seal_is_refused(path, seal):
-  charge(path, [0, 1])
-  path.with_name('ledger.jsonl.seal').write_bytes(seal)
-  with pytest.raises(privacy.DamagedLedgerError, match='Line 1 of .*seal'):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-def test_missing_seal_is_refused(path):
-  charge(path, [0, 1])
-  path.with_name('ledger.jsonl.seal').unlink()
-  with pytest.raises(privacy.DamagedLedgerError, match='seal .* is missing'):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-def test_missing_ledger_with_a_seal_is_refused(path):
-  charge(path, [0, 1])
-  path.unlink()
-  with pytest.raises(privacy.DamagedLedgerError, match='3 lines were written'):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-def test_older_copies_of_the_ledger_are_refused(path):
-  charge(path, [0])
-  ledger = path.read_bytes()
-  charge(path, [1, 2])
-  path.write_bytes(ledger)
-  with pytest.raises(privacy.DamagedLedgerError):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-def test_older_copy_of_the_seal_is_refused(path):
-  charge(path, [0])
-  seal_path = path.with_name('ledger.jsonl.seal')
-  seal = seal_path.read_bytes()
-  charge(path, [1, 2])
-  seal_path.write_bytes(seal)
-  with pytest.raises(privacy.DamagedLedgerError, match='never sealed'):
-    privacy.PrivacyLedger(path, PLAN)
-
-
-def test_file_that_is_no_ledger_is_refused_and_left_alone(path):
-  path.write_text('my notes, in one line')
-  with pytest.raises(privacy.DamagedLedgerError):
-    privacy.PrivacyLedger(path, PLAN)
-  assert path.read_text() == 'my notes, in one line'
-
-
-@pytest.mark.parametrize('torn', [b'{', b'{"line":4,"kind":"rel', b'\x00\xff'])
-def test_line_cut_short_counts_as_a_release(path, torn):
-  charge(path, [0, 1])
-  with open(path, 'ab') as file:
-    file.write(torn)
-  for _ in range(2):  # The second time, the file is whole again.
-    with privacy.PrivacyLedger(path, PLAN) as ledger:
-      assert ledger.num_releases == 3
-      assert ledger.epsilon == PLAN.epsilon_after(3)
-      assert ledger.rounds == [0, 1, None]
-  charge(path, [2])
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.rounds == [0, 1, None, 2]
-
-
-def test_every_cut_of_the_last_write_counts_as_a_release(path):
-  charge(path, [0])
-  seal_path = path.with_name('ledger.jsonl.seal')
-  seal, size = seal_path.read_bytes(), path.stat().st_size
-  charge(path, [1])
-  data = path.read_bytes()
-  for cut in [*range(size + 1, len(data), 23), len(data) - 1, len(data)]:
-    path.write_bytes(data[:cut])
-    seal_path.write_bytes(seal)
-    with privacy.PrivacyLedger(path, PLAN) as ledger:
-      assert ledger.num_releases == 2
-
-
-def test_run_that_died_before_its_first_line_was_whole_starts_anew(path):
-  charge(path, [])
-  seal_path = path.with_name('ledger.jsonl.seal')
-  seal_path.write_bytes(b'{"lines":0,"digest":""}\n')
-  header = path.read_bytes()
-  for size in (0, 1, 100, len(header) - 1, len(header)):
-    path.write_bytes(header[:size])
-    seal_path.write_bytes(b'{"lines":0,"digest":""}\n')
-    with privacy.PrivacyLedger(path, PLAN) as ledger:
-      assert ledger.num_releases == 0
-    assert path.read_bytes() == header
-
-
-def test_change_while_in_use_is_refused(path):
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0, DIGEST)
-    with open(path, 'ab') as file:
-      file.write(b'{"line":3}\n')
-    with pytest.raises(privacy.DamagedLedgerError, match='Line 3 of '):
-      ledger.charge(1, DIGEST)
-
-
-def test_removal_while_in_use_is_refused(path):
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0, DIGEST)
-    path.unlink()
-    with pytest.raises(privacy.DamagedLedgerError, match='removed or replaced'):
-      ledger.charge(1, DIGEST)
-
-
-def test_full_disk_raises_and_the_line_counts(path, monkeypatch):
-  ledger = privacy.PrivacyLedger(path, PLAN)
-  ledger.charge(0, DIGEST)
-
-  def fail(descriptor):
-    del descriptor
-    raise OSError(28, 'No space left on device')
-
-  with monkeypatch.context() as patch:
-    patch.setattr(os, 'fsync', fail)
-    with pytest.raises(OSError, match='No space'):
-      ledger.charge(1, DIGEST)
-  with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(1, DIGEST)
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.num_releases == 2
-
-
 def test_closed_ledger_raises(path):
   ledger = privacy.PrivacyLedger(path, PLAN)
   ledger.close()
   with pytest.raises(ValueError, match='is closed'):
     ledger.charge(0, DIGEST)
-
-
-def test_second_opening_is_refused(path):
-  with privacy.PrivacyLedger(path, PLAN):
-    with pytest.raises(privacy.LedgerInUseError, match='cannot share one'):
-      privacy.PrivacyLedger(path, PLAN)
-  charge(path, [0])
-
-
-def test_child_of_a_fork_cannot_charge(path):
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0, DIGEST)
-    child = os.fork()
-    if child == 0:
-      try:
-        ledger.charge(1, DIGEST)
-      except privacy.LedgerInUseError:
-        os._exit(42)
-      os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
-    assert ledger.charge(1, DIGEST) == PLAN.epsilon_after(2)
 
 
 @pytest.mark.parametrize('round_num', [-1, 1.0, None, True, '3'])
@@ -463,69 +211,6 @@ def test_bad_plan_raises(path):
   with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan'):
     privacy.PrivacyLedger(path, PLAN.to_json())
   assert not path.exists()
-
-
-def test_missing_folder_raises(tmp_path):
-  with pytest.raises(FileNotFoundError):
-    privacy.PrivacyLedger(tmp_path / 'missing' / 'ledger.jsonl', PLAN)
-
-
-# Charges round after round; says which, after each charge has returned.
-RUN = """
-import sys
-from tff_clipping import privacy
-plan = privacy.PrivacyPlan(
-  num_clients=1920, clients_per_round=80, num_rounds=10**6, target_delta=1e-5,
-  noise_multiplier=1.5)
-ledger = privacy.PrivacyLedger(sys.argv[1], plan)
-print('open', flush=True)
-number = ledger.num_releases
-while True:
-  ledger.charge(number, 64 * '0')
-  print(number, flush=True)
-  number += 1
-"""
-
-
-def start_run(path):
-  """Starts a process that charges rounds until it is killed."""
-  environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
-  return subprocess.Popen(
-    [sys.executable, '-c', RUN, str(path)],
-    stdout=subprocess.PIPE,
-    text=True,
-    env=environment,
-  )
-
-
-def test_killed_runs_never_count_for_less_than_they_released(path):
-  plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 10**6})
-  released = 0
-  for lines in (2, 5, 11):
-    run = start_run(path)
-    for _ in range(lines):
-      run.stdout.readline()
-    os.kill(run.pid, signal.SIGKILL)
-    # What it had said before it died was released, and nothing else.
-    said, _ = run.communicate()
-    assert run.returncode == -signal.SIGKILL
-    released += lines - 1 + len(said.splitlines())
-    with privacy.PrivacyLedger(path, plan) as ledger:
-      # The one charge in flight may count as well.
-      assert released <= ledger.num_releases <= released + 1
-      released = ledger.num_releases
-
-
-def test_running_process_keeps_others_out(path):
-  run = start_run(path)
-  try:
-    assert run.stdout.readline() == 'open\n'
-    plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 10**6})
-    with pytest.raises(privacy.LedgerInUseError):
-      privacy.PrivacyLedger(path, plan)
-  finally:
-    run.kill()
-    run.communicate()
 
 
 CORRELATED = privacy.CorrelatedNoisePlan(

@@ -8,7 +8,11 @@ import pytest
 from dp_accounting import pld
 from scipy import signal, stats
 
-from tff_clipping.privacy import privacy_loss, sampled_gaussian
+from tff_clipping.privacy import (
+  loss_composition,
+  privacy_loss,
+  sampled_gaussian,
+)
 
 
 def build_mechanism(sampling, num_clients, clients_per_round, noise):
@@ -152,12 +156,56 @@ def test_coarse_grid_is_a_bound_too(sampling):
 def test_composition_has_the_closed_form_of_gaussian_rounds(rounds, delta):
   # 0.7 over the rounds together; also at deltas below the rounding of doubles.
   noise = 0.7 * math.sqrt(rounds)
-  interval = privacy_loss._choose_interval(noise, 1, rounds, 1)
+  interval = privacy_loss._choose_interval([(noise, 1, rounds)], 1)
   loss = privacy_loss._build_loss(noise, 1, interval, 'both')
-  epsilon = loss.compute_epsilon(rounds, delta)
+  composed = loss_composition.ComposedLoss(((loss, rounds),))
+  epsilon = composed.compute_epsilon(delta)
   exact = float(privacy_loss.compute_gaussian_delta(0.7, epsilon))
   assert 0.995 * delta < exact <= delta
-  assert loss.compute_delta(rounds, epsilon) == pytest.approx(delta, rel=1e-6)
+  assert composed.compute_delta(epsilon) == pytest.approx(delta, rel=1e-6)
+
+
+@pytest.mark.parametrize('delta', [1e-3, 1e-10])
+def test_gaussian_rounds_of_two_kinds_have_the_closed_form(delta):
+  # 20 rounds of noise 4 and 90 of noise 12: as one of noise 0.7302.
+  rounds = [(4.0, 1, 20), (12.0, 1, 90)]
+  noise = (20 / 4.0**2 + 90 / 12.0**2) ** -0.5
+  interval = privacy_loss._choose_interval(rounds, 1)
+  composed = loss_composition.ComposedLoss(
+    tuple(
+      (privacy_loss._build_loss(each, 1, interval, 'both'), count)
+      for each, _, count in rounds
+    )
+  )
+  epsilon = composed.compute_epsilon(delta)
+  exact = float(privacy_loss.compute_gaussian_delta(noise, epsilon))
+  assert 0.995 * delta < exact <= delta
+  assert composed.compute_delta(epsilon) == pytest.approx(delta, rel=1e-6)
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'none'])
+def test_parts_of_one_kind_are_its_rounds(sampling):
+  cohort, noise = (1920, 30) if sampling == 'none' else (80, 3)
+  mechanism = build_mechanism(sampling, 1920, cohort, noise)
+  parts = privacy_loss.ComposedRounds([(mechanism, 30), (mechanism, 70)])
+  whole = privacy_loss.PrivacyLossRounds(mechanism)
+  epsilon = whole.compute_epsilon(100, 1e-5)
+  assert parts.compute_epsilon(1, 1e-5) == pytest.approx(epsilon, rel=1e-6)
+  assert parts.compute_delta(1, 2.0) == pytest.approx(
+    whole.compute_delta(100, 2.0), rel=1e-6
+  )
+
+
+def test_poisson_rounds_of_two_kinds_agree_with_dp_accounting():
+  parts = [
+    (build_mechanism('poisson', 1920, 80, 1.5), 100),
+    (build_mechanism('none', 1920, 1920, 20), 9),
+  ]
+  accountant = pld.PLDAccountant()
+  for mechanism, count in parts:
+    accountant.compose(mechanism.dp_event, count)
+  found = privacy_loss.ComposedRounds(parts).compute_epsilon(1, 1e-5)
+  assert found == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
 
 
 def test_curve_of_an_addition_is_that_of_a_removal_exchanged():

@@ -433,9 +433,13 @@ def test_the_tensorboard_log_holds_every_round(tmp_path):
         found[value.tag][event.step] = float(tf.make_ndarray(value.tensor))
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert set(found) == set(metrics.columns) - {'round_num'}
+  # What the process measures begins with the first round.
+  assert sorted(found['metrics']) == list(range(1, 7))
   for tag, values in found.items():
     np.testing.assert_allclose(
-      [values[t] for t in range(7)], metrics[tag].astype(float), rtol=1e-6
+      [values[t] for t in sorted(values)],
+      metrics.set_index('round_num').loc[sorted(values), tag].astype(float),
+      rtol=1e-6,
     )
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import processes
-from tff_clipping import runtime
+from tff_clipping import aggregators, runtime
 from tff_clipping.runtime import map_reduce
 
 _INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
@@ -185,6 +185,27 @@ def test_the_sum_does_not_depend_on_the_threads():
   assert sums == {float(expected)}
 
 
+def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
+  # Many tensors, whose noise is drawn at the same time where there are cores.
+  value_type = tff.to_type([tff.TensorType(np.float32, [50])] * 40)
+  process = aggregators.dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=1,
+    noise_key=(1, 2),
+  ).create(value_type)
+  values = [np.linspace(0, 1, 50, dtype=np.float32)] * 40
+  found = []
+  for num_cores in (1, 2, 8):
+    monkeypatch.setattr(
+      map_reduce.os, 'sched_getaffinity', lambda _, n=num_cores: range(n)
+    )
+    runtime.set_default_context(num_threads=1)
+    result = process.next(process.initialize(), [values]).result
+    found.append(np.concatenate(result).tobytes())
+  assert len(set(found)) == 1
+
+
 def _plain_float_sum():
   @tff.federated_computation(_FLOAT_CLIENTS)
   def comp(values):
@@ -343,7 +364,7 @@ def test_ctrl_c_ends_a_round_and_the_process(tmp_path):
     import sys
     import signal
     import numpy as np, tensorflow as tf, tensorflow_federated as tff
-    from tff_clipping import runtime
+    from tff_clipping import aggregators, runtime
     runtime.set_default_context(num_threads=2)
     # A shell that runs the tests in the background has it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from tasks import experiment, mechanisms, run_folder, run_parts, runner
+from tasks import (
+  experiment,
+  mechanisms,
+  plans,
+  run_folder,
+  run_parts,
+  runner,
+)
 from tff_clipping import aggregators
 from tff_clipping.privacy import Relation
 from tff_clipping.programs.run_audit import RunAudit
@@ -50,7 +57,8 @@ def _json(path):
   return json.loads(path.read_text())
 
 
-def _without_noise(config, plan):
+def _without_noise(config, plan, model_fn):
+  del model_fn
   parameters = plan.aggregator_parameters._asdict() | {'noise_multiplier': 1e-6}
   return aggregators.dp_mean_factory(
     clipping_norm=config.clipping_norm,
@@ -59,7 +67,8 @@ def _without_noise(config, plan):
   )
 
 
-def _without_clip(config, plan):
+def _without_clip(config, plan, model_fn):
+  del model_fn
   parameters = plan.aggregator_parameters._asdict()
   parameters['noise_multiplier'] *= 1e-4
   return aggregators.dp_mean_factory(
@@ -161,7 +170,7 @@ def test_the_canaries_of_a_run_are_its_own(tmp_path):
 
 def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(tmp_path):
   config = _config(sampling='paper', audit_seed=0)
-  plan = mechanisms.create_plan(config, 40)
+  plan = plans.create_plan(config, 40)
   task = run_parts.create_task(
     config, data_dir=None, cache_dir=str(tmp_path / 'cache')
   )

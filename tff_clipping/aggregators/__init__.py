@@ -19,6 +19,7 @@ from tff_clipping.aggregators.means import (
   correlated_dp_mean_factory,
   dp_mean_factory,
   fixed_denominator_mean_factory,
+  realized_mean_factory,
 )
 from tff_clipping.aggregators.noise_keys import (
   draw_noise_key,
@@ -29,6 +30,9 @@ from tff_clipping.aggregators.per_layer_clipping import (
   per_layer_clipping_factory,
 )
 from tff_clipping.aggregators.secure_sum import secure_sum_factory
+from tff_clipping.aggregators.smoothed_normalization import (
+  smoothed_normalization_factory,
+)
 from tff_clipping.aggregators.update_norms import (
   SIMULATION_ONLY_MEASUREMENTS,
   add_update_norm_measurements,
@@ -51,6 +55,8 @@ __all__ = [
   'gaussian_noise_factory',
   'local_gaussian_noise_factory',
   'per_layer_clipping_factory',
+  'realized_mean_factory',
   'secure_sum_factory',
+  'smoothed_normalization_factory',
   'with_noise_draw',
 ]

@@ -42,7 +42,7 @@ def clipped_mean_factory(
   Source: Alg. CE-FedAvg, lines "Clip" and "Global averaging".
   """
   return difference_clipping.difference_clipping_factory(
-    clipping_norm, _RealizedMeanFactory()
+    clipping_norm, realized_mean_factory()
   )
 
 
@@ -201,6 +201,39 @@ def fixed_denominator_mean_factory(
   return _FixedDenominatorMeanFactory(clients_per_round, sum_factory)
 
 
+def realized_mean_factory(
+  sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
+) -> tff.aggregators.UnweightedAggregationFactory:
+  """Divides a sum by the number of clients that took part; without privacy.
+
+  At SERVER, the result of `sum_factory` over the number of clients; 0 for an
+  empty cohort, of which `tff.aggregators.UnweightedMeanFactory` makes a NaN.
+
+  Measurements: those of `sum_factory`.
+
+  Args:
+    sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`. One
+      that adds noise is refused: the number of clients is exact.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If `sum_factory` is no unweighted factory.
+    ValueError: If it adds noise.
+  """
+  if sum_factory is None:
+    sum_factory = tff.aggregators.SumFactory()
+  type_checks.check_unweighted_factory('sum_factory', sum_factory)
+  if isinstance(sum_factory, private_reports.PrivateFactory):
+    raise ValueError(
+      '`sum_factory` must not add noise, found '
+      f'{sum_factory!r}: dividing by the number of clients would reveal it; '
+      'use `fixed_denominator_mean_factory`.'
+    )
+  return _RealizedMeanFactory(sum_factory)
+
+
 class DpMeanFactory(private_reports.PrivateFactory):
   """What `dp_mean_factory` and `correlated_dp_mean_factory` return."""
 
@@ -257,37 +290,39 @@ class PrivateFixedDenominatorMeanFactory(
 
 
 class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The mean over the clients that took part; 0 if none did."""
+  """What `realized_mean_factory` returns."""
+
+  def __init__(self, sum_factory):
+    self._sum_factory = sum_factory
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
+    inner = self._sum_factory.create(value_type)
 
-    @tff.tensorflow.computation(value_type, np.int32)
+    @tff.tensorflow.computation(
+      inner.next.type_signature.result.result.member, np.int32
+    )
     def divide(total, count):
       # A sum over no clients is 0, and so is its mean.
       return tf.nest.map_structure(
         lambda t: _divide(t, tf.maximum(count, 1)), total
       )
 
-    @tff.federated_computation
-    def initialize():
-      return tff.federated_value((), tff.SERVER)
-
     @tff.federated_computation(
-      initialize.type_signature.result,
+      inner.initialize.type_signature.result,
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      total = tff.federated_sum(value)
+      output = inner.next(state, value)
       count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       return tff.templates.MeasuredProcessOutput(
-        state=state,
-        result=tff.federated_map(divide, (total, count)),
-        measurements=tff.federated_value((), tff.SERVER),
+        state=output.state,
+        result=tff.federated_map(divide, (output.result, count)),
+        measurements=output.measurements,
       )
 
-    return tff.templates.AggregationProcess(initialize, next_fn)
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)
 
 
 def _divide(total: tf.Tensor, count: Any) -> tf.Tensor:

@@ -19,7 +19,9 @@ _NOISE_FIELDS = frozenset({NOISE_STATE, 'dp_event'})
 
 # The state of a clip, in the factories here and in TFF's; of an estimate of
 # quantiles, in TFF's; and the fields that only an estimate with noise has.
-_CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'zeroing_norm'})
+_CLIPS = frozenset(
+  {'clipping_norm', 'clipping_norms', 'smoothing', 'zeroing_norm'}
+)
 _QUANTILE = 'below_estimate_state'
 _STDDEV = 'stddev'
 _NOISED_ESTIMATE = frozenset({_STDDEV, NOISE_STATE})
@@ -27,12 +29,13 @@ _NOISED_ESTIMATE = frozenset({_STDDEV, NOISE_STATE})
 # Measurements that may leave a private pipeline: they are constants, or results
 # of noised data. No count of clients is among them: a secure summation hides
 # whose update was out of bounds, not that one was.
-_PUBLIC_MEASUREMENTS = frozenset(
+PUBLIC_MEASUREMENTS = frozenset(
   {
     'clipping_norm',
     'clipping_norms',
     'noise_stddev',
     'secure_sum_bound',
+    'smoothing',
   }
 )
 
@@ -187,7 +190,7 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
 def _select(value, selected):
   """Collects the public entries of nested containers into `selected`."""
   for name, element in _elements(value):
-    if name in _PUBLIC_MEASUREMENTS:
+    if name in PUBLIC_MEASUREMENTS:
       selected.setdefault(name, element)
     else:
       _select(element, selected)

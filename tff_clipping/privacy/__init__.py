@@ -34,6 +34,7 @@ from tff_clipping.privacy.ledger import (
   LedgerInUseError,
   PrivacyLedger,
 )
+from tff_clipping.privacy.ledger_contents import LedgerContents, read_ledger
 from tff_clipping.privacy.mechanisms import MECHANISMS, build_strategy
 from tff_clipping.privacy.noise_summary import NoiseSummary, summarize_noise
 from tff_clipping.privacy.plan import PrivacyPlan
@@ -44,6 +45,7 @@ from tff_clipping.privacy.plan_parameters import (
   ShareParameters,
 )
 from tff_clipping.privacy.sampled_gaussian import Relation
+from tff_clipping.privacy.spending import Spending, compute_spending
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
+  'LedgerContents',
   'LedgerInUseError',
   'MECHANISMS',
   'NoiseStrategy',
@@ -66,6 +69,7 @@ __all__ = [
   'SamplerParameters',
   'SeparatedSamplerParameters',
   'ShareParameters',
+  'Spending',
   'TreeStrategy',
   'banded_strategy',
   'blt_strategy',
@@ -75,10 +79,12 @@ __all__ = [
   'compute_delta',
   'compute_epsilon',
   'compute_max_rounds',
+  'compute_spending',
   'gaussian_delta',
   'gaussian_epsilon',
   'gaussian_noise_multiplier',
   'identity_strategy',
+  'read_ledger',
   'split_noise_multiplier',
   'summarize_noise',
   'theorem_2_constant',

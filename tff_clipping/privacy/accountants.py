@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy import (
@@ -35,13 +36,41 @@ def build_rounds(
   """
   if mechanism.sampling == 'truncated_poisson':
     return truncated_poisson.TruncatedRounds(
-      build_rounds(mechanism.without_bounds(), accountant), mechanism
+      build_rounds(mechanism.without_bounds(), accountant),
+      truncated_poisson.compute_tail_prob(mechanism),
     )
   if accountant == 'rdp':
     return renyi.RenyiRounds(mechanism)
   return privacy_loss.PrivacyLossRounds(
     mechanism, one_sided=accountant == 'pld_one_sided'
   )
+
+
+def compose(
+  parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]], accountant: str
+) -> rounds.Rounds:
+  """Returns what rounds of several mechanisms cost together.
+
+  Args:
+    parts: Rounds, and how many of each. All under one relation.
+    accountant: 'rdp' or 'pld'.
+
+  Returns:
+    All of them as one round.
+  """
+  build = {
+    'rdp': renyi.ComposedRounds,
+    'pld': privacy_loss.ComposedRounds,
+  }[check_guarantee(accountant)]
+  composed = build(
+    [(mechanism.without_bounds(), count) for mechanism, count in parts]
+  )
+  tail_prob = sum(
+    count * truncated_poisson.compute_tail_prob(mechanism)
+    for mechanism, count in parts
+    if mechanism.sampling == 'truncated_poisson'
+  )
+  return truncated_poisson.TruncatedRounds(composed, tail_prob)
 
 
 def compute_epsilon(

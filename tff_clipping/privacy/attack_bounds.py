@@ -15,7 +15,6 @@ Oh, Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015.
 import math
 from typing import NamedTuple
 
-import dp_accounting
 import numpy as np
 
 from tff_clipping import argument_checks
@@ -64,8 +63,9 @@ def bound_attacks(
   rate = argument_checks.check_probability(
     'false_positive_rate', false_positive_rate
   )
-  mu = _find_exact_mu(plan.dp_event)
-  if mu is not None:
+  mechanism, count = plan.drawn_after(plan.num_rounds)
+  if mechanism.sampling_prob == 1:  # One Gaussian mechanism.
+    mu = math.sqrt(count) / mechanism.noise_over_sensitivity
     curve = trade_off.GaussianTradeOff(mu)
   else:
     epsilons = np.linspace(0, plan.actual_epsilon, _NUM_EPSILONS)
@@ -73,16 +73,6 @@ def bound_attacks(
     curve = trade_off.TradeOff(epsilons, deltas)
     mu = _find_mu(curve, plan.target_delta)
   return AttackBounds(mu, rate, curve.max_true_positive_rate(rate))
-
-
-def _find_exact_mu(event: dp_accounting.DpEvent) -> float | None:
-  """Returns the mu of Gaussian releases; None of anything else."""
-  count = 1
-  if isinstance(event, dp_accounting.SelfComposedDpEvent):
-    event, count = event.event, event.count
-  if not isinstance(event, dp_accounting.GaussianDpEvent):
-    return None
-  return math.sqrt(count) / event.noise_multiplier
 
 
 def _find_mu(curve: trade_off.TradeOff, target_delta: float) -> float:

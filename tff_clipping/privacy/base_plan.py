@@ -114,20 +114,40 @@ class BasePlan(abc.ABC):
     """
 
   @abc.abstractmethod
-  def tightest_delta(self, epsilon: float) -> float:
-    """Returns the delta of `num_rounds` rounds at an epsilon of at least 0.
+  def drawn_after(
+    self, num_rounds: int
+  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
+    """Returns what the first rounds release: equal rounds of one mechanism.
 
-    By the tightest accountant that is proved for what is really drawn, whatever
-    accountant the plan is charged by; under the relation that holds for it.
+    Of the cohorts that are really drawn: under 'paper' it is not what is
+    charged. Correlated noise is one release, or one for each turn of a group.
 
     Args:
-      epsilon: Any epsilon, not only the plan's.
+      num_rounds: From 1 to `max_rounds`.
     """
 
   @property
   @abc.abstractmethod
   def sampler_parameters(self) -> NamedTuple:
     """What a sampler of clients has to do."""
+
+  @property
+  def actual_relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation that `actual_epsilon` is for."""
+    return self.relation
+
+  def tightest_delta(self, epsilon: float) -> float:
+    """Returns the delta of `num_rounds` rounds at an epsilon of at least 0.
+
+    By the tightest accountant that is proved for what is really drawn, whatever
+    accountant the plan is charged by. It is for `actual_relation`.
+
+    Args:
+      epsilon: Any epsilon, not only the plan's.
+    """
+    mechanism, count = self.drawn_after(self.num_rounds)
+    rounds_by_pld = accountants.build_rounds(mechanism, 'pld')
+    return rounds_by_pld.compute_delta(count, epsilon)
 
   @property
   def sensitivity_factor(self) -> int:

@@ -42,27 +42,20 @@ Exit codes: 0 for an answer, 2 for a wrong or impossible question.
 """
 
 import dataclasses
-import decimal
-import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
 
 from absl import flags
 
-import tff_clipping
 from tff_clipping.privacy import (
   accountants,
   budget_question,
   budget_report,
+  command_line,
+  computation_record,
   mechanisms,
-  output_file,
 )
-
-_NAME = 'tff-clipping-budget'
-_HELP = ('-h', '--h', '-help', '--help', '--helpshort', '--helpfull')
-_VERSION = ('-version', '--version')
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -74,78 +67,42 @@ def run(argv: Sequence[str] | None = None) -> int:
   Returns:
     The exit code: 0, or 2 after one line on stderr about a wrong question.
   """
-  argv = list(sys.argv if argv is None else argv)
-  values = _define_flags()
-  try:
-    if any(argument.split('=')[0] in _HELP for argument in argv[1:]):
-      print(_describe_usage(values))
-      return 0
-    if any(argument in _VERSION for argument in argv[1:]):
-      print(f'{_NAME} {tff_clipping.__version__}')
-      return 0
-    question = _parse(values, argv)
-    # Find out now whether they can be written.
-    if values.output is not None:
-      output_file.check(values.output, 'output')
-    if values.plot is not None:
-      _import_plot().check_path(values.plot)
-    answer = budget_report.compute_answer(question)
-    if values.plot is not None:
-      _plot(answer, values.plot)
-    for warning in answer.warnings:
-      print(f'{_NAME}: warning: {_name_flags(warning)}', file=sys.stderr)
-    form = {
-      'json': budget_report.format_json,
-      'table': budget_report.format_table,
-    }[values.format]
-    record = budget_report.build_record([_NAME, *argv[1:]])
-    text = form(answer, record, values.plot)
-    if values.output is not None:
-      output_file.write(values.output, text, 'output')
-      text = f'The answer is in {values.output}.'
-      if values.plot is not None:
-        text += f'\nThe figure is in {values.plot}.'
-    print(text)
-    sys.stdout.flush()
-  except (_UsageError, TypeError, ValueError) as error:
-    print(f'{_NAME}: {_name_flags(str(error))}', file=sys.stderr)
-    return 2
-  except BrokenPipeError:
-    # The reader of our output has seen enough; keep Python from complaining.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-  except KeyboardInterrupt:
-    return 130
-  return 0
+  return command_line.run(
+    'tff-clipping-budget',
+    sys.argv if argv is None else argv,
+    description=__doc__,
+    values=_define_flags(),
+    compute=_compute,
+  )
 
 
-class _UsageError(Exception):
-  """The command line is not a question."""
-
-
-class _IntegerParser(flags.ArgumentParser):
-  """Takes whole numbers, also as 1e6 or 80.0."""
-
-  syntactic_help = 'a whole number'
-
-  def parse(self, argument: str | int) -> int:
-    """Returns the number; see the base class."""
-    try:
-      number = decimal.Decimal(argument)
-      if number != number.to_integral_value() or abs(number) > 10**30:
-        raise ValueError
-      return int(number)
-    except (ArithmeticError, TypeError, ValueError) as error:
-      raise ValueError('it is not a whole number') from error
-
-  def flag_type(self) -> str:
-    """Returns the name of the kind; see the base class."""
-    return 'int'
+def _compute(
+  values: flags.FlagValues,
+  rest: Sequence[str],
+  record: computation_record.Record,
+) -> command_line.Result:
+  """Answers the question on the command line."""
+  question = _parse(values, rest)
+  if values.plot is not None:
+    # Find out now whether it can be drawn.
+    _import_plot().check_path(values.plot)
+  answer = budget_report.compute_answer(question)
+  notes = []
+  if values.plot is not None:
+    _plot(answer, values.plot)
+    notes.append(f'The figure is in {values.plot}.')
+  form = {
+    'json': budget_report.format_json,
+    'table': budget_report.format_table,
+  }[values.format]
+  return command_line.Result(
+    form(answer, record, values.plot), tuple(notes), answer.warnings
+  )
 
 
 def _define_flags() -> flags.FlagValues:
-  """Returns flags of our own: other programs have flags of the same names."""
-  values = flags.FlagValues()
+  """Returns the flags of a question."""
+  values = command_line.define_common_flags()
   integers = {
     'num_clients': 'Clients in the population (N).',
     'clients_per_round': 'Clients in a round (P); the expected number for '
@@ -186,22 +143,15 @@ def _define_flags() -> flags.FlagValues:
       accountants.ACCOUNTANTS,
       'How the rounds are added up: rdp if not given.',
     ),
-    'format': ('table', ('table', 'json'), 'How the answer is printed.'),
   }
   for name, text in integers.items():
-    flags.DEFINE(_IntegerParser(), name, None, text, flag_values=values)
+    command_line.define_integer(name, text, values)
   for name, text in floats.items():
     flags.DEFINE_float(
       name, 1.0 if name == 'clipping_norm' else None, text, flag_values=values
     )
   for name, (default, listed, text) in choices.items():
     flags.DEFINE_enum(name, default, [*listed], text, flag_values=values)
-  flags.DEFINE_string(
-    'output',
-    None,
-    'Writes the answer to this file, which must not exist yet.',
-    flag_values=values,
-  )
   flags.DEFINE_string(
     'plot',
     None,
@@ -210,20 +160,17 @@ def _define_flags() -> flags.FlagValues:
     'matplotlib.',
     flag_values=values,
   )
-  flags.DEFINE_bool('version', False, 'Prints the version.', flag_values=values)
   return values
 
 
 def _parse(
-  values: flags.FlagValues, argv: Sequence[str]
+  values: flags.FlagValues, rest: Sequence[str]
 ) -> budget_question.Question:
   """Returns the question on the command line."""
-  try:
-    rest = values(argv)[1:]
-  except flags.Error as error:
-    raise _UsageError(_explain(values, ' '.join(str(error).split()))) from error
   if rest:
-    raise _UsageError(f'every argument must be a --flag, found {rest[0]!r}.')
+    raise command_line.UsageError(
+      f'every argument must be a --flag, found {rest[0]!r}.'
+    )
   if values.sampling is None:
     asks = values.mechanism != 'gaussian' or values.min_separation is not None
     values.sampling = 'min_separation' if asks else 'poisson'
@@ -234,43 +181,11 @@ def _parse(
     needed.remove('clients_per_round')
   for name in needed:
     if values[name].value is None:
-      raise _UsageError(f'--{name} must be given; see --help.')
+      raise command_line.UsageError(f'--{name} must be given; see --help.')
   names = [field.name for field in dataclasses.fields(budget_question.Question)]
   return budget_question.Question(
     **{name: values[name].value for name in names}
   )
-
-
-def _explain(values: flags.FlagValues, message: str) -> str:
-  """Returns absl's message about a flag's value as flag, rule, value."""
-  found = re.match(r'flag --(\w+)=(.*?): ', message)
-  if not found or found[1] not in values:
-    return message
-  flag = values[found[1]]
-  kind = flag.flag_type()
-  rules = {'int': 'a whole number', 'float': 'a number'}
-  rule = rules.get(kind)
-  if rule is None:
-    rule = 'one of ' + ', '.join(getattr(flag.parser, 'enum_values', [kind]))
-  return f'--{found[1]} must be {rule}, found {found[2]!r}.'
-
-
-def _name_flags(message: str) -> str:
-  """Returns a message about arguments as one about flags, on one line."""
-  known = '|'.join(_define_flags())
-  message = re.sub(rf'`({known})`', r'--\1', ' '.join(message.split()))
-  return message.replace('`', '')
-
-
-def _describe_usage(values: flags.FlagValues) -> str:
-  """Returns the text of --help."""
-  lines = [__doc__.strip(), '', 'Flags:']
-  for name, flag in values.flag_values_dict().items():
-    del flag
-    default = values[name].default
-    lines.append(f'  --{name}' + ('' if default is None else f' ({default})'))
-    lines.append(f'      {values[name].help}')
-  return '\n'.join(lines)
 
 
 def _import_plot():
@@ -278,7 +193,7 @@ def _import_plot():
   try:
     from tff_clipping.privacy import budget_plot  # Slow to import.
   except ImportError as error:
-    raise _UsageError(
+    raise command_line.UsageError(
       f"--plot needs matplotlib: pip install 'tff-clipping[plot]' ({error})."
     ) from error
   return budget_plot

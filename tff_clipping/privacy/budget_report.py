@@ -1,22 +1,17 @@
 """What the budget calculator answers, as values, a table or JSON."""
 
 import dataclasses
-import datetime
-import importlib.metadata
 import json
 import math
-import platform
-import shlex
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
-import tff_clipping
 from tff_clipping.privacy import (
   attack_bounds,
   base_plan,
   budget_comparison,
   budget_question,
+  computation_record,
   noise_summary,
 )
 from tff_clipping.theory import theorem_2
@@ -44,47 +39,6 @@ class Answer:
   attacks: attack_bounds.AttackBounds | None
   comparisons: tuple[budget_comparison.Comparison, ...]
   warnings: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Record:
-  """When, with what and by which command something was computed.
-
-  Attributes:
-    date: The day, as YYYY-MM-DD, in UTC.
-    versions: The version of each program and library.
-    command: The command line.
-  """
-
-  date: str
-  versions: dict[str, str]
-  command: str
-
-
-def build_record(argv: Sequence[str]) -> Record:
-  """Returns the record of a command that runs now.
-
-  Args:
-    argv: The command line, the program's name first.
-  """
-  return Record(
-    date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-    versions={
-      'tff-clipping': tff_clipping.__version__,
-      **{
-        name: importlib.metadata.version(name)
-        for name in ('dp-accounting', 'numpy', 'scipy')
-      },
-      'python': platform.python_version(),
-    },
-    command=shlex.join(argv),
-  )
-
-
-def format_record(record: Record) -> str:
-  """Returns a record for a person to read."""
-  versions = ', '.join(f'{k} {v}' for k, v in record.versions.items())
-  return f'Computed on {record.date} with {versions} by\n  {record.command}'
 
 
 def compute_answer(question: budget_question.Question) -> Answer:
@@ -133,7 +87,9 @@ def compute_answer(question: budget_question.Question) -> Answer:
 
 
 def format_json(
-  answer: Answer, record: Record | None = None, plot: str | None = None
+  answer: Answer,
+  record: computation_record.Record | None = None,
+  plot: str | None = None,
 ) -> str:
   """Returns the answer as one JSON object.
 
@@ -179,7 +135,9 @@ def format_json(
 
 
 def format_table(
-  answer: Answer, record: Record | None = None, plot: str | None = None
+  answer: Answer,
+  record: computation_record.Record | None = None,
+  plot: str | None = None,
 ) -> str:
   """Returns the answer for a person to read.
 
@@ -215,7 +173,7 @@ def format_table(
   if plot is not None:
     sections.append([f'The figure is in {plot}.'])
   if record is not None:
-    sections.append([format_record(record)])
+    sections.append([computation_record.format_record(record)])
   return '\n\n'.join('\n'.join(lines) for lines in sections)
 
 

@@ -372,14 +372,22 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     variances = self.strategy.compute_prefix_variances()[: self.num_rounds]
     return self.noise_multiplier * math.sqrt(np.mean(variances))
 
-  def tightest_delta(self, epsilon: float) -> float:
-    """Returns delta by the plan's accountant; see the base class."""
+  def drawn_after(
+    self, num_rounds: int
+  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
+    """Returns one release, or a turn of a group; see the base class."""
     if self._is_amplified:
-      turns = accountants.build_rounds(self._turn, self.accountant)
-      return turns.compute_delta(self.max_participations, epsilon)
-    return gaussian_mechanism.gaussian_delta(
-      self.noise_multiplier / self.sensitivity, epsilon
+      return self._turn, self.participation.count(num_rounds)
+    sensitivity = self.strategy.compute_sensitivity(
+      self.participation, num_rounds
     )
+    release = sampled_gaussian.SampledGaussian(
+      sampling='none',
+      num_clients=self.num_clients,
+      clients_per_round=self.num_clients,
+      noise_multiplier=self.noise_multiplier / sensitivity,
+    )
+    return release, 1
 
   @property
   def sampler_parameters(self) -> plan_parameters.SeparatedSamplerParameters:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import base_plan, ledger_file, plan_files
+from tff_clipping.privacy import base_plan, ledger_contents, ledger_file
 
-_FORMAT = 2
 _DIGEST = re.compile('[0-9a-f]{64}')
 
 DamagedLedgerError = ledger_file.DamagedLedgerError
@@ -88,7 +87,7 @@ class PrivacyLedger:
     )
     try:
       self._check_plan(path)
-      self._digests = self._read_releases(path)
+      self._digests = ledger_contents.read_releases(path, self._file.lines[1:])
     except BaseException:
       self._file.close()
       raise
@@ -239,7 +238,7 @@ class PrivacyLedger:
     """The first line: the plan."""
     return {
       'kind': 'plan',
-      'format': _FORMAT,
+      'format': ledger_contents.FORMAT,
       'plan': self._plan.to_json(self._caveats),
     }
 
@@ -269,24 +268,7 @@ class PrivacyLedger:
 
   def _check_plan(self, path: str | os.PathLike) -> None:
     """Raises unless the ledger's first line is this plan."""
-    header = self._file.lines[0]
-    if header.get('kind') == 'plan' and header.get('format') == 1:
-      raise ValueError(
-        f'The ledger {os.fspath(path)} is of an earlier version, which did not '
-        'keep what a round released: a run that went on could not tell what it '
-        'repeats. Start a new one, whose epsilon adds to that of this ledger.'
-      )
-    if header.get('kind') != 'plan' or header.get('format') != _FORMAT:
-      raise DamagedLedgerError(
-        f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a '
-        'ledger.'
-      )
-    try:
-      found = plan_files.plan_from_json(header['plan'])
-    except (KeyError, TypeError, ValueError) as error:
-      raise DamagedLedgerError(
-        f'Line 1 of {os.fspath(path)} is damaged: {error}'
-      ) from error
+    found = ledger_contents.read_plan(path, self._file.lines[0])
     if found != self._plan:
       differences = ', '.join(
         f'{name} {value!r} against {getattr(self._plan, name, None)!r}'
@@ -299,23 +281,3 @@ class PrivacyLedger:
         f'values: {differences}. Resume with the same plan, or start a new '
         'ledger.'
       )
-
-  def _read_releases(self, path: str | os.PathLike) -> dict[int, list[str]]:
-    """Returns the digests of each round's draws; raises if lines are wrong."""
-    digests: dict[int, list[str]] = {}
-    for number, line in enumerate(self._file.lines[1:], start=1):
-      round_num = line.get('round_num')
-      of_round = digests.setdefault(round_num, [])
-      # A line that was cut short does not say which draw it is.
-      expected = None if round_num is None else len(of_round)
-      if (
-        line.get('kind') != 'release'
-        or line.get('num_releases') != number
-        or line.get('draw') != expected
-      ):
-        raise DamagedLedgerError(
-          f'Line {number + 1} of {os.fspath(path)} is damaged: it is not '
-          f'release {number}.'
-        )
-      of_round.append(line.get('digest'))
-    return digests

@@ -64,7 +64,6 @@ class LedgerFile:
       OSError: If the file system refuses.
     """
     self._path = pathlib.Path(path)
-    self._seal_path = self._path.with_name(self._path.name + '.seal')
     self._pid = os.getpid()
     self._lines: list[dict[str, Any]] = []
     self._digest = ''
@@ -149,35 +148,18 @@ class LedgerFile:
   ) -> None:
     """Reads what is there and brings it to a whole number of sealed lines."""
     data = self._path.read_bytes()
-    seal = self._read_seal()
-    if seal is None:
-      if data:
-        raise self._damage(1, f'its seal {self._seal_path.name} is missing')
+    seal = _read_seal(self._path)
+    if seal is None and not data:
       self._write_seal()  # Of no lines: from here on there always is one.
       seal = {'lines': 0, 'digest': ''}
-    sealed = seal['lines']
-    *complete, torn = data.split(b'\n')
-    for number, line in enumerate(complete, start=1):
-      self._accept(number, line)
-      if number == sealed and self._digest != seal['digest']:
-        raise self._damage(number, 'it is not the line that was sealed')
-    count = len(complete)
-    if count < sealed:
-      raise self._damage(
-        count + 1, f'{sealed} lines were written, {count} of them are whole'
-      )
-    # A line is sealed before the next one is begun.
-    if count + bool(torn) > sealed + 1:
-      raise self._damage(sealed + 1, 'lines follow that were never sealed')
-    if len(torn) > _MAX_TORN_BYTES:
-      raise self._damage(count + 1, f'it has {len(torn)} bytes and no end')
+    self._lines, self._digest, torn = _parse(self._path, data, seal)
     self._size = len(data) - len(torn)
-    if count == 0:
+    if not self._lines:
       # Not even the header was whole, so nothing was ever charged.
       self._file.truncate(0)
       self._write(build_header())
     elif torn:
-      self._replace_torn(torn, build_recovery(count + 1))
+      self._replace_torn(torn, build_recovery(len(self._lines) + 1))
     else:
       self._write_seal()
 
@@ -197,30 +179,6 @@ class LedgerFile:
     self._size += len(line)
     self._write_seal()
 
-  def _accept(self, number: int, line: bytes) -> None:
-    """Takes a line into account, or raises."""
-    try:
-      content = json.loads(line)
-      as_written = isinstance(content, dict) and _encode(content) == line
-    except (ValueError, RecursionError) as error:
-      raise self._damage(number, 'it is not JSON') from error
-    if not as_written:
-      raise self._damage(number, 'it is not as it was written')
-    if content.get('line') != number:
-      raise self._damage(number, f'it says that it is {content.get("line")!r}')
-    if content.get('previous') != self._digest:
-      raise self._damage(number, 'it does not follow from the line before it')
-    self._lines.append(content)
-    self._digest = hashlib.sha256(line).hexdigest()
-
-  def _damage(self, number: int, reason: str) -> DamagedLedgerError:
-    """Returns the error for a line, with what to do about it."""
-    return DamagedLedgerError(
-      f'Line {number} of {self._path} is damaged: {reason}. What was charged '
-      'is not known: restore the ledger and its seal from a copy, or count the '
-      'budget as spent.'
-    )
-
   def _check_unchanged(self) -> None:
     """Raises if somebody else wrote to the file, or moved it away."""
     opened = os.fstat(self._file.fileno())
@@ -232,9 +190,12 @@ class LedgerFile:
       opened.st_ino,
       opened.st_dev,
     ):
-      raise self._damage(1, 'the file was removed or replaced while in use')
+      raise _damage(
+        self._path, 1, 'the file was removed or replaced while in use'
+      )
     if opened.st_size != self._size:
-      raise self._damage(
+      raise _damage(
+        self._path,
         len(self._lines) + 1,
         f'the file has {opened.st_size} bytes, not the {self._size} written',
       )
@@ -261,39 +222,143 @@ class LedgerFile:
     self._digest = hashlib.sha256(line).hexdigest()
     return line + b'\n'
 
-  def _read_seal(self) -> dict[str, Any] | None:
-    """Returns the seal, or None if there is none yet."""
-    try:
-      data = self._seal_path.read_bytes()
-    except FileNotFoundError:
-      return None
-    try:
-      seal = json.loads(data)
-    except ValueError:
-      seal = None
-    if (
-      not isinstance(seal, dict)
-      or type(seal.get('lines')) is not int
-      or seal['lines'] < 0
-      or not isinstance(seal.get('digest'), str)
-    ):
-      raise DamagedLedgerError(
-        f'Line 1 of {self._seal_path} is damaged: it is not a seal. What was '
-        'charged is not known: restore the ledger and its seal from a copy, or '
-        'count the budget as spent.'
-      )
-    return seal
-
   def _write_seal(self) -> None:
     """Replaces the seal in one step."""
-    temporary = self._seal_path.with_name(self._seal_path.name + '.new')
+    seal_path = _seal_path(self._path)
+    temporary = seal_path.with_name(seal_path.name + '.new')
     seal = {'lines': len(self._lines), 'digest': self._digest}
     with open(temporary, 'wb') as file:
       file.write(_encode(seal) + b'\n')
       file.flush()
       os.fsync(file.fileno())
-    os.replace(temporary, self._seal_path)
+    os.replace(temporary, seal_path)
     _sync_folder(self._path.parent)
+
+
+def read_lines(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
+  """Returns what a ledger holds, and leaves it as it is.
+
+  Also while another process writes to it.
+
+  Args:
+    path: The file.
+
+  Returns:
+    The lines, the header first, and whether one more was cut short, which
+    counts as a release.
+
+  Raises:
+    DamagedLedgerError: If the ledger is not what was written.
+    OSError: If it cannot be read.
+  """
+  path = pathlib.Path(path)
+  while True:
+    seal = _read_seal(path)
+    data = path.read_bytes()
+    if _read_seal(path) == seal:
+      break  # Nothing was added in between, or one line that is not sealed yet.
+  lines, _, torn = _parse(path, data, seal)
+  return lines, bool(torn)
+
+
+def _parse(
+  path: pathlib.Path, data: bytes, seal: dict[str, Any] | None
+) -> tuple[list[dict[str, Any]], str, bytes]:
+  """Returns the whole lines, the digest of the last one, and what follows it.
+
+  Args:
+    path: The file, for messages.
+    data: What it holds.
+    seal: What its seal holds; None if there is none.
+
+  Raises:
+    DamagedLedgerError: If they are not what was written.
+  """
+  if seal is None:
+    raise _damage(path, 1, f'its seal {_seal_path(path).name} is missing')
+  sealed = seal['lines']
+  *complete, torn = data.split(b'\n')
+  lines, digest = [], ''
+  for number, line in enumerate(complete, start=1):
+    lines.append(_check_line(path, number, line, digest))
+    digest = hashlib.sha256(line).hexdigest()
+    if number == sealed and digest != seal['digest']:
+      raise _damage(path, number, 'it is not the line that was sealed')
+  count = len(complete)
+  if count < sealed:
+    raise _damage(
+      path, count + 1, f'{sealed} lines were written, {count} of them are whole'
+    )
+  # A line is sealed before the next one is begun.
+  if count + bool(torn) > sealed + 1:
+    raise _damage(path, sealed + 1, 'lines follow that were never sealed')
+  if len(torn) > _MAX_TORN_BYTES:
+    raise _damage(path, count + 1, f'it has {len(torn)} bytes and no end')
+  return lines, digest, torn
+
+
+def _check_line(
+  path: pathlib.Path, number: int, line: bytes, previous: str
+) -> dict[str, Any]:
+  """Returns what a line holds, or raises.
+
+  Args:
+    path: The file, for messages.
+    number: The line's.
+    line: Its bytes, without the end.
+    previous: The digest of the line before it.
+  """
+  try:
+    content = json.loads(line)
+    as_written = isinstance(content, dict) and _encode(content) == line
+  except (ValueError, RecursionError) as error:
+    raise _damage(path, number, 'it is not JSON') from error
+  if not as_written:
+    raise _damage(path, number, 'it is not as it was written')
+  if content.get('line') != number:
+    raise _damage(path, number, f'it says that it is {content.get("line")!r}')
+  if content.get('previous') != previous:
+    raise _damage(path, number, 'it does not follow from the line before it')
+  return content
+
+
+def _damage(path: pathlib.Path, number: int, reason: str) -> DamagedLedgerError:
+  """Returns the error for a line, with what to do about it."""
+  return DamagedLedgerError(
+    f'Line {number} of {path} is damaged: {reason}. What was charged is not '
+    'known: restore the ledger and its seal from a copy, or count the budget '
+    'as spent.'
+  )
+
+
+def _seal_path(path: pathlib.Path) -> pathlib.Path:
+  """Returns where the seal of a ledger is."""
+  return path.with_name(path.name + '.seal')
+
+
+def _read_seal(path: pathlib.Path) -> dict[str, Any] | None:
+  """Returns the seal of a ledger, or None if there is none yet."""
+  seal_path = _seal_path(path)
+  try:
+    data = seal_path.read_bytes()
+  except FileNotFoundError:
+    return None
+  try:
+    seal = json.loads(data)
+  except ValueError:
+    seal = None
+  if (
+    not isinstance(seal, dict)
+    or type(seal.get('lines')) is not int
+    or seal['lines'] < 0
+    or not isinstance(seal.get('digest'), str)
+  ):
+    raise DamagedLedgerError(
+      f'Line 1 of {seal_path} is damaged: it is not a seal. What was charged '
+      'is not known: restore the ledger and its seal from a copy, or count '
+      'the budget as spent.'
+    )
+  return seal
 
 
 def _encode(content: dict[str, Any]) -> bytes:

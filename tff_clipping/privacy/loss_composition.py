@@ -1,4 +1,4 @@
-"""A discrete privacy loss, and what many rounds of it cost.
+"""Discrete privacy losses, and what many rounds of them cost.
 
 The loss of T rounds is the sum of T draws, and its distribution a power of the
 Fourier transform of one round's. Taken as it stands, rounding errors of 1e-16 a
@@ -64,28 +64,65 @@ class DiscreteLoss:
   masses: np.ndarray
   infinity_mass: float
 
-  def compute_epsilon(self, num_rounds: int, delta: float) -> float:
-    """Returns the epsilon >= 0 of `num_rounds` rounds at `delta`, from above.
+  @property
+  def highest(self) -> int:
+    """The loss of the last cell, in cells."""
+    return self.lowest + len(self.masses) - 1
+
+  @functools.cached_property
+  def losses(self) -> np.ndarray:
+    """The losses of the cells."""
+    return np.arange(self.lowest, self.highest + 1) * self.interval
+
+  @functools.cached_property
+  def _log_masses(self) -> np.ndarray:
+    """The logs of the masses."""
+    with np.errstate(divide='ignore'):
+      return np.log(self.masses)
+
+  def tilt_masses(self, tilt: float) -> tuple[np.ndarray, float]:
+    """Returns the masses tilted, and the log of what they were divided by.
+
+    Args:
+      tilt: The theta of the module's docstring.
+    """
+    exponents = self._log_masses + tilt * self.losses
+    most = np.max(exponents)
+    tilted = np.exp(exponents - most)
+    total = np.sum(tilted)
+    return tilted / total, float(most + math.log(total))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ComposedLoss:
+  """The privacy loss of many rounds, of one kind or of several.
+
+  Attributes:
+    parts: Losses of a round, all on grids of one width, and how many rounds
+      there are of each.
+  """
+
+  parts: tuple[tuple[DiscreteLoss, int], ...]
+
+  def compute_epsilon(self, delta: float) -> float:
+    """Returns the epsilon >= 0 of all rounds at `delta`, from above.
 
     It is infinite if losses without bound are more likely than `delta`.
 
     Raises:
       TooManyPointsError: If the grid is too fine for so many rounds.
     """
-    delta -= self._compute_infinity_mass(num_rounds)
+    delta -= self._compute_infinity_mass()
     if delta <= 0:
       return math.inf
     # Chernoff's inequality gives an epsilon that is near the right one.
     tilt = self._find_tilt(
-      lambda t, moment, mean: (
-        num_rounds * (moment - t * mean) - math.log(delta)
-      ),
-      num_rounds,
+      lambda t, moment, mean: moment - t * mean - math.log(delta)
     )
     log_moment, mean = self._tilt(tilt)
-    if num_rounds * log_moment <= math.log(delta):
+    if log_moment <= math.log(delta):
       return 0.0
-    sums = self._compose(num_rounds, tilt, num_rounds * mean)
+    sums = self._compose(tilt, mean)
     found = int(np.argmax(sums.deltas <= delta))
     if sums.deltas[found] > delta:
       return math.inf
@@ -94,61 +131,55 @@ class DiscreteLoss:
     step = math.log1p(-missing) if found > 0 and missing < 1 else 0.0
     return max(0.0, float(sums.losses[found]) + step)
 
-  def compute_delta(self, num_rounds: int, epsilon: float) -> float:
-    """Returns the delta of `num_rounds` rounds at `epsilon` >= 0, from above.
+  def compute_delta(self, epsilon: float) -> float:
+    """Returns the delta of all rounds at `epsilon` >= 0, from above.
 
     Raises:
       TooManyPointsError: If the grid is too fine for so many rounds.
     """
-    infinity_mass = self._compute_infinity_mass(num_rounds)
-    if epsilon >= num_rounds * self._highest * self.interval:
+    infinity_mass = self._compute_infinity_mass()
+    if epsilon >= self._highest * self._interval:
       return infinity_mass
-    tilt = self._find_tilt(
-      lambda t, moment, mean: epsilon - num_rounds * mean, num_rounds
-    )
-    sums = self._compose(num_rounds, tilt, epsilon)
+    tilt = self._find_tilt(lambda t, moment, mean: epsilon - mean)
+    sums = self._compose(tilt, epsilon)
     above = int(np.searchsorted(sums.losses, epsilon))
     # Between two points, delta is linear in e^epsilon.
     within = -math.expm1(epsilon - sums.losses[above]) * sums.slopes[above]
     return min(1.0, infinity_mass + float(sums.deltas[above] + within))
 
   @property
+  def _interval(self) -> float:
+    """The width of the cells."""
+    return self.parts[0][0].interval
+
+  @property
+  def _lowest(self) -> int:
+    """The least loss, in cells."""
+    return sum(count * loss.lowest for loss, count in self.parts)
+
+  @property
   def _highest(self) -> int:
-    """The loss of the last cell, in cells."""
-    return self.lowest + len(self.masses) - 1
+    """The largest loss, in cells."""
+    return sum(count * loss.highest for loss, count in self.parts)
 
-  @functools.cached_property
-  def _losses(self) -> np.ndarray:
-    """The losses of the cells."""
-    return np.arange(self.lowest, self._highest + 1) * self.interval
-
-  @functools.cached_property
-  def _log_masses(self) -> np.ndarray:
-    """The logs of the masses."""
-    with np.errstate(divide='ignore'):
-      return np.log(self.masses)
-
-  def _compute_infinity_mass(self, num_rounds: int) -> float:
+  def _compute_infinity_mass(self) -> float:
     """Returns the chance that a round's loss has no bound."""
-    return -math.expm1(num_rounds * math.log1p(-self.infinity_mass))
-
-  def _tilt_masses(self, tilt: float) -> tuple[np.ndarray, float]:
-    """Returns the masses tilted, and the log of what they were divided by."""
-    exponents = self._log_masses + tilt * self._losses
-    most = np.max(exponents)
-    tilted = np.exp(exponents - most)
-    total = np.sum(tilted)
-    return tilted / total, float(most + math.log(total))
+    return -math.expm1(
+      sum(count * math.log1p(-loss.infinity_mass) for loss, count in self.parts)
+    )
 
   def _tilt(self, tilt: float) -> tuple[float, float]:
     """Returns the log of the tilted masses' sum, and their mean loss."""
-    tilted, log_moment = self._tilt_masses(tilt)
-    return log_moment, float(np.dot(tilted, self._losses))
+    log_moment = mean = 0.0
+    for loss, count in self.parts:
+      tilted, log_total = loss.tilt_masses(tilt)
+      log_moment += count * log_total
+      mean += count * float(np.dot(tilted, loss.losses))
+    return log_moment, mean
 
   def _find_tilt(
     self,
     gap: Callable[[float, float, float], float],
-    num_rounds: int,
     start: float = 0.0,
     direction: int = 1,
   ) -> float:
@@ -159,7 +190,6 @@ class DiscreteLoss:
     Args:
       gap: Of a tilt, and of the log of the sum and the mean that it gives; it
         falls the further the tilt is from `start`.
-      num_rounds: For how many rounds: the more, the nearer the tilt.
       start: Where to begin; returned if the gap is closed there.
       direction: 1 for tilts above `start`, -1 for those below.
     """
@@ -168,15 +198,13 @@ class DiscreteLoss:
       tilt = start + direction * math.exp(log_distance)
       return gap(tilt, *self._tilt(tilt))
 
-    tilted, log_moment = self._tilt_masses(start)
-    mean = float(np.dot(tilted, self._losses))
-    if gap(start, log_moment, mean) <= 0:
+    if gap(start, *self._tilt(start)) <= 0:
       return start
     # A few times what moves a bell curve by its own width; at the furthest, all
     # mass is in the first or in the last cell.
-    variance = float(np.dot(tilted, (self._losses - mean) ** 2))
-    furthest = math.log(64 / self.interval + abs(start))
-    likely = math.log(6) - 0.5 * math.log(max(num_rounds * variance, 1e-300))
+    variance = self._compute_variance(start)
+    furthest = math.log(64 / self._interval + abs(start))
+    likely = math.log(6) - 0.5 * math.log(max(variance, 1e-300))
     high = min(likely + 1, furthest)
     while gap_at(high) > 0:
       if high == furthest:
@@ -190,35 +218,42 @@ class DiscreteLoss:
     found = optimize.brentq(gap_at, low, high, xtol=0.02)
     return start + direction * math.exp(found)
 
-  def _compose(self, num_rounds: int, tilt: float, center: float) -> '_Sums':
+  def _compute_variance(self, tilt: float) -> float:
+    """Returns the variance of the sum of tilted losses."""
+    variance = 0.0
+    for loss, count in self.parts:
+      tilted, _ = loss.tilt_masses(tilt)
+      mean = float(np.dot(tilted, loss.losses))
+      variance += count * float(np.dot(tilted, (loss.losses - mean) ** 2))
+    return variance
+
+  def _compose(self, tilt: float, center: float) -> '_Sums':
     """Returns the sum of the rounds' losses around `center`, from above."""
-    log_moment, mean = self._tilt(tilt)
+    interval = self._interval
+    log_moment, _ = self._tilt(tilt)
     # Chernoff's bound of the probability of a loss above the center.
-    log_bound = num_rounds * log_moment - tilt * center
+    log_bound = log_moment - tilt * center
 
     # And of a sum of tilted losses beyond its mean at another tilt.
     def gap(other: float, moment: float, mean: float) -> float:
-      log_prob = num_rounds * (moment - log_moment - (other - tilt) * mean)
-      return log_prob - _LOG_LEFT_OUT
+      return moment - log_moment - (other - tilt) * mean - _LOG_LEFT_OUT
 
-    upper = self._find_tilt(gap, num_rounds, tilt)
-    lower = self._find_tilt(gap, num_rounds, tilt, direction=-1)
+    upper = self._find_tilt(gap, tilt)
+    lower = self._find_tilt(gap, tilt, direction=-1)
     upper_moment, highest = self._tilt(upper)
     _, lowest = self._tilt(lower)
-    first = min(num_rounds * lowest, center) / self.interval
-    first = max(math.floor(first) - 1, num_rounds * self.lowest)
-    last = max(num_rounds * highest, center) / self.interval
-    last = min(math.ceil(last) + 1, num_rounds * self._highest)
+    first = math.floor(min(lowest, center) / interval) - 1
+    first = max(first, self._lowest)
+    last = math.ceil(max(highest, center) / interval) + 1
+    last = min(last, self._highest)
     if last - first >= MAX_POINTS:
       raise TooManyPointsError
     left_out = 0.0
-    if last < num_rounds * self._highest:
-      left_out = math.exp(
-        num_rounds * upper_moment - upper * last * self.interval
-      )
+    if last < self._highest:
+      left_out = math.exp(upper_moment - upper * last * interval)
     cells = np.arange(first, last + 1)
-    masses = self._sum_tilted(num_rounds, tilt, mean, cells)
-    distances = cells * self.interval - center
+    masses = self._sum_tilted(tilt, cells)
+    distances = cells * interval - center
     kept = -tilt * distances <= _MOST_TILT
     distances, masses = distances[kept], masses[kept]
     masses *= np.exp(log_bound - tilt * distances) * (1 + _ROUNDING_ERROR)
@@ -226,24 +261,25 @@ class DiscreteLoss:
     exponents = np.clip(distances, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
     exchanged = np.cumsum((masses * np.exp(-exponents))[::-1])[::-1]
     slopes = np.exp(exponents) * exchanged
-    steps = -math.expm1(-self.interval) * slopes
+    steps = -math.expm1(-interval) * slopes
     deltas = left_out + np.append(np.cumsum(steps[:0:-1])[::-1], 0.0)
-    return _Sums(cells[kept] * self.interval, deltas, slopes)
+    return _Sums(cells[kept] * interval, deltas, slopes)
 
-  def _sum_tilted(
-    self, num_rounds: int, tilt: float, mean: float, cells: np.ndarray
-  ) -> np.ndarray:
+  def _sum_tilted(self, tilt: float, cells: np.ndarray) -> np.ndarray:
     """Returns the masses of the sum of tilted losses at `cells`, or more."""
-    tilted, _ = self._tilt_masses(tilt)
     size = fft.next_fast_len(len(cells), real=True)
-    # Around the mean, phases are small where the transform is large.
-    middle = round(mean / self.interval)
-    places = (np.arange(len(tilted)) + self.lowest - middle) % size
-    transform = fft.rfft(np.bincount(places, tilted, minlength=size))
-    with np.errstate(under='ignore', divide='ignore', invalid='ignore'):
-      power = np.nan_to_num(transform**num_rounds)
+    power, shift = 1.0, 0
+    for loss, count in self.parts:
+      tilted, _ = loss.tilt_masses(tilt)
+      # Around the mean, phases are small where the transform is large.
+      middle = round(float(np.dot(tilted, loss.losses)) / self._interval)
+      places = (np.arange(len(tilted)) + loss.lowest - middle) % size
+      transform = fft.rfft(np.bincount(places, tilted, minlength=size))
+      with np.errstate(under='ignore', divide='ignore', invalid='ignore'):
+        power = power * np.nan_to_num(transform**count)
+      shift += count * middle
     sums = fft.irfft(power, size)
-    return np.maximum(sums[(cells - num_rounds * middle) % size], 0.0)
+    return np.maximum(sums[(cells - shift) % size], 0.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -365,16 +365,16 @@ class PrivacyPlan(base_plan.BasePlan):
       self.noise_multiplier, self.num_rounds
     )
 
-  def tightest_delta(self, epsilon: float) -> float:
-    """Returns delta by 'pld', of the cohorts drawn; see the base class.
+  @property
+  def actual_relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation that `actual_epsilon` is for."""
+    return self._drawn_mechanism.relation
 
-    Under 'paper' it is that of fixed-size cohorts, under replace-one.
-    """
-    mechanism = self._charged_mechanism
-    if self.sampling == 'paper':
-      mechanism = self._build_mechanism('fixed_size')
-    rounds_by_pld = accountants.build_rounds(mechanism, 'pld')
-    return rounds_by_pld.compute_delta(self.num_rounds, epsilon)
+  def drawn_after(
+    self, num_rounds: int
+  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
+    """Returns one round, and how many; see the base class."""
+    return self._drawn_mechanism, num_rounds
 
   @property
   def sampler_parameters(self) -> plan_parameters.SamplerParameters:
@@ -464,13 +464,20 @@ class PrivacyPlan(base_plan.BasePlan):
     return self._build_mechanism(_charge_as(self.sampling))
 
   @functools.cached_property
+  def _drawn_mechanism(self) -> sampled_gaussian.SampledGaussian:
+    """One round as it is drawn."""
+    if self.sampling != 'paper':
+      return self._charged_mechanism
+    return self._build_mechanism('fixed_size')
+
+  @functools.cached_property
   def _charged_rounds(self) -> rounds.Rounds:
     """Rounds as they are charged."""
     return accountants.build_rounds(self._charged_mechanism, self.accountant)
 
   def _account_for_drawn(self, num_rounds: int) -> plan_text.Account:
     """Returns what the cohorts that 'paper' draws cost."""
-    mechanism = self._build_mechanism('fixed_size')
+    mechanism = self._drawn_mechanism
     for accountant in ('pld', 'rdp'):
       drawn_rounds = accountants.build_rounds(mechanism, accountant)
       epsilon = drawn_rounds.compute_epsilon(num_rounds, self.target_delta)

@@ -86,7 +86,13 @@ def add_caveats(text: str, caveats: Sequence[str]) -> str:
 
 
 def name_accountant(accountant: str) -> str:
-  """Returns the name of 'rdp' or 'pld', and the version of its package."""
+  """Returns the name of an accountant, and the version of its package.
+
+  Args:
+    accountant: 'rdp', 'pld' or 'gaussian', which is ours and exact.
+  """
+  if accountant == 'gaussian':
+    return 'the exact curve of a Gaussian mechanism'
   version = importlib.metadata.version('dp-accounting')
   return f'{_ACCOUNTANTS[accountant]} (dp-accounting {version})'
 

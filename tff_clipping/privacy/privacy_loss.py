@@ -54,7 +54,7 @@ Fixed-size cohorts, replace one: what holds, and why.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import optimize, special
@@ -81,7 +81,103 @@ _LARGEST_EPSILON = 600.0
 _LOG_TAIL_MASS = -80.0
 
 
-class PrivacyLossRounds:
+class ComposedRounds:
+  """What rounds of several mechanisms cost together, by dominating pairs.
+
+  Pairs that dominate a round each, composed, dominate them all together (see
+  the module), whatever the order.
+  """
+
+  def __init__(
+    self,
+    parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]],
+    *,
+    one_sided: bool = False,
+    coarseness: float = 1,
+  ):
+    """Prepares the accountant; the work is done for each number of rounds.
+
+    Args:
+      parts: Rounds, and how many of each. All under one relation: 'poisson' and
+        'none', or 'fixed_size'.
+      one_sided: For fixed-size cohorts: compose one direction of the worst pair
+        of a single round. It is not a guarantee, see the module's docstring.
+      coarseness: How many times wider than usual the grid's cells are. A coarse
+        grid is fast, and its epsilon is a bound too, a little larger.
+    """
+    self._parts = tuple(parts)
+    self._one_sided = one_sided
+    self._coarseness = coarseness
+
+  def compute_epsilon(self, num_rounds: int, delta: float) -> float:
+    """Returns the epsilon of so many times the parts; inf if unknown."""
+    noise = self._compose_noise(num_rounds)
+    if noise is not None:
+      epsilon = _compute_gaussian_epsilon(noise, delta)
+    else:
+      epsilon = self._compute_worst(
+        num_rounds, lambda loss: loss.compute_epsilon(delta)
+      )
+    return epsilon if epsilon <= _LARGEST_EPSILON else math.inf
+
+  def compute_delta(self, num_rounds: int, epsilon: float) -> float:
+    """Returns the delta of so many times the parts at `epsilon`, in [0, 1]."""
+    if epsilon > _LARGEST_EPSILON:
+      return 1.0
+    noise = self._compose_noise(num_rounds)
+    if noise is not None:
+      return float(compute_gaussian_delta(noise, epsilon))
+    delta = self._compute_worst(
+      num_rounds, lambda loss: loss.compute_delta(epsilon)
+    )
+    return min(delta, 1.0)
+
+  def _compose_noise(self, num_rounds: int) -> float | None:
+    """Returns the noise of the one Gaussian that unsampled rounds are."""
+    if any(mechanism.sampling_prob < 1 for mechanism, _ in self._parts):
+      return None
+    precision = sum(
+      count / mechanism.noise_over_sensitivity**2
+      for mechanism, count in self._parts
+    )
+    return 1 / math.sqrt(num_rounds * precision)
+
+  def _compute_worst(
+    self,
+    num_rounds: int,
+    compute: Callable[[loss_composition.ComposedLoss], float],
+  ) -> float:
+    """Returns the largest figure of the pairs; inf if losses are too large."""
+    directions = ('remove', 'add')
+    if any(mechanism.sampling == 'fixed_size' for mechanism, _ in self._parts):
+      directions = ('remove',) if self._one_sided else ('both',)
+    rounds = [
+      (mechanism.noise_over_sensitivity, mechanism.sampling_prob, count)
+      for mechanism, count in self._parts
+    ]
+    rounds = [
+      (noise, prob, count * num_rounds) for noise, prob, count in rounds
+    ]
+    interval = _choose_interval(rounds, self._coarseness)
+    while interval <= _WIDEST_INTERVAL:
+      try:
+        return max(
+          compute(
+            loss_composition.ComposedLoss(
+              tuple(
+                (_build_loss(noise, prob, interval, direction), count)
+                for noise, prob, count in rounds
+              )
+            )
+          )
+          for direction in directions
+        )
+      except loss_composition.TooManyPointsError:
+        interval *= 2  # Any width gives a bound.
+    return math.inf
+
+
+class PrivacyLossRounds(ComposedRounds):
   """What equal rounds cost together, by a dominating pair that is composed."""
 
   def __init__(
@@ -91,14 +187,12 @@ class PrivacyLossRounds:
     one_sided: bool = False,
     coarseness: float = 1,
   ):
-    """Prepares the accountant; the work is done for each number of rounds.
+    """Prepares the accountant; see the base class.
 
     Args:
       mechanism: One round.
-      one_sided: For fixed-size cohorts: compose one direction of the worst pair
-        of a single round. It is not a guarantee, see the module's docstring.
-      coarseness: How many times wider than usual the grid's cells are. A coarse
-        grid is fast, and its epsilon is a bound too, a little larger.
+      one_sided: As for the base class.
+      coarseness: As for the base class.
 
     Raises:
       ValueError: If `one_sided` is asked for another sampler.
@@ -108,60 +202,9 @@ class PrivacyLossRounds:
         "`accountant` can be 'pld_one_sided' only where `sampling` is "
         f"'fixed_size', found {mechanism.sampling!r}."
       )
-    self._mechanism = mechanism
-    self._one_sided = one_sided
-    self._coarseness = coarseness
-
-  def compute_epsilon(self, num_rounds: int, delta: float) -> float:
-    """Returns the epsilon of `num_rounds` rounds at `delta`; inf if unknown."""
-    if self._mechanism.sampling_prob == 1:
-      epsilon = _compute_gaussian_epsilon(
-        self._compose_noise(num_rounds), delta
-      )
-    else:
-      epsilon = self._compute_worst(
-        num_rounds, lambda loss, times: loss.compute_epsilon(times, delta)
-      )
-    return epsilon if epsilon <= _LARGEST_EPSILON else math.inf
-
-  def compute_delta(self, num_rounds: int, epsilon: float) -> float:
-    """Returns the delta of `num_rounds` rounds at `epsilon`, in [0, 1]."""
-    if epsilon > _LARGEST_EPSILON:
-      return 1.0
-    if self._mechanism.sampling_prob == 1:
-      noise = self._compose_noise(num_rounds)
-      return float(compute_gaussian_delta(noise, epsilon))
-    delta = self._compute_worst(
-      num_rounds, lambda loss, times: loss.compute_delta(times, epsilon)
+    super().__init__(
+      [(mechanism, 1)], one_sided=one_sided, coarseness=coarseness
     )
-    return min(delta, 1.0)
-
-  def _compose_noise(self, num_rounds: int) -> float:
-    """Returns the noise of the one Gaussian that unsampled rounds are."""
-    return self._mechanism.noise_over_sensitivity / math.sqrt(num_rounds)
-
-  def _compute_worst(
-    self,
-    num_rounds: int,
-    compute: Callable[[loss_composition.DiscreteLoss, int], float],
-  ) -> float:
-    """Returns the largest figure of the pairs; inf if losses are too large."""
-    noise = self._mechanism.noise_over_sensitivity
-    prob = self._mechanism.sampling_prob
-    directions = {
-      'poisson': ('remove', 'add'),
-      'fixed_size': ('remove',) if self._one_sided else ('both',),
-    }[self._mechanism.sampling]
-    interval = _choose_interval(noise, prob, num_rounds, self._coarseness)
-    while interval <= _WIDEST_INTERVAL:
-      try:
-        return max(
-          compute(_build_loss(noise, prob, interval, each), num_rounds)
-          for each in directions
-        )
-      except loss_composition.TooManyPointsError:
-        interval *= 2  # Any width gives a bound.
-    return math.inf
 
 
 def compute_gaussian_delta(
@@ -256,18 +299,30 @@ def _compute_exchanged_delta(
 
 
 def _choose_interval(
-  noise: float, prob: float, num_rounds: int, coarseness: float
+  rounds: Sequence[tuple[float, float, int]], coarseness: float
 ) -> float:
-  """Returns the width of a grid cell; inf if losses are too large for any."""
-  mean, stddev = _measure_losses(noise, prob)
-  _, largest = _bound_losses(noise, prob, 'both')
-  spread = math.sqrt(num_rounds) * stddev
-  if num_rounds * mean - 12 * spread > _LARGEST_EPSILON:
+  """Returns the width of a grid cell; inf if losses are too large for any.
+
+  Args:
+    rounds: Noise over sensitivity, sampling probability, and how many rounds.
+    coarseness: As for `ComposedRounds`.
+  """
+  mean = variance = finest = 0.0
+  narrowest = _DEFAULT_INTERVAL
+  for noise, prob, count in rounds:
+    mean_of_round, stddev = _measure_losses(noise, prob)
+    _, largest = _bound_losses(noise, prob, 'both')
+    mean += count * mean_of_round
+    variance += count * stddev**2
+    narrowest = min(narrowest, stddev / 100)
+    finest = max(finest, 2 * largest / _MAX_ROUND_POINTS)
+  spread = math.sqrt(variance)
+  if mean - 12 * spread > _LARGEST_EPSILON:
     return math.inf
   # Any width gives a bound. A width well below the spread of one round's loss
   # gives a tight one, and the number of cells bounds time and memory.
-  finest = max(24 * spread / _MAX_SUM_POINTS, 2 * largest / _MAX_ROUND_POINTS)
-  return max(min(_DEFAULT_INTERVAL, stddev / 100), finest) * coarseness
+  finest = max(24 * spread / _MAX_SUM_POINTS, finest)
+  return max(narrowest, finest) * coarseness
 
 
 def _measure_losses(noise: float, prob: float) -> tuple[float, float]:
@@ -315,7 +370,7 @@ def _compute_loss(prob: float, log_ratio: float | np.ndarray) -> np.ndarray:
   )
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def _build_loss(
   noise: float, prob: float, interval: float, direction: str
 ) -> loss_composition.DiscreteLoss:

@@ -99,6 +99,26 @@ class RenyiRounds:
     return float(delta) if math.isfinite(delta) else 1.0
 
 
+class ComposedRounds(RenyiRounds):
+  """What rounds of several mechanisms cost together: divergences add up."""
+
+  def __init__(
+    self, parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]]
+  ):
+    """Computes the divergences of all parts.
+
+    Args:
+      parts: Rounds, and how many of each. All under one relation.
+
+    Raises:
+      ValueError: If the accountant has no answer for a noise multiplier.
+    """
+    self._orders = np.array(DEFAULT_ORDERS)
+    self._divergences = sum(
+      count * RenyiRounds(mechanism)._divergences for mechanism, count in parts
+    )
+
+
 def compute_poisson_divergences(
   noise_over_sensitivity: float, sampling_prob: float, orders: Sequence[float]
 ) -> np.ndarray:

@@ -40,19 +40,15 @@ _TAIL_PART = 0.01
 class TruncatedRounds:
   """What equal rounds of truncated Poisson sampling cost together."""
 
-  def __init__(
-    self,
-    poisson_rounds: rounds.Rounds,
-    mechanism: sampled_gaussian.SampledGaussian,
-  ):
+  def __init__(self, poisson_rounds: rounds.Rounds, tail_prob: float):
     """Initializes the accountant.
 
     Args:
       poisson_rounds: The same rounds without bounds, by any accountant.
-      mechanism: One round, of 'truncated_poisson'.
+      tail_prob: The tau that is charged for one round.
     """
     self._poisson_rounds = poisson_rounds
-    self._tail_prob = compute_tail_prob(mechanism)
+    self._tail_prob = tail_prob
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
     """Returns the epsilon of `num_rounds` rounds at `delta`; inf if unknown."""

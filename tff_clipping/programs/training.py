@@ -27,7 +27,12 @@ from tff_clipping.privacy.ledger import (
   DamagedLedgerError,
   PrivacyLedger,
 )
-from tff_clipping.programs import coroutines, private_rounds, storage
+from tff_clipping.programs import (
+  coroutines,
+  private_rounds,
+  process_metrics,
+  storage,
+)
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.programs.interruption import Interrupted, Interruption
@@ -70,6 +75,11 @@ class TrainingResult:
 class TrainingProgram:
   """Everything that a run consists of.
 
+  The metrics of a round are the columns that docs/training.md lists, and each
+  number that the process measured, by its path in the process's metrics:
+  `aggregator/clipping_norm`, `client_work/train/loss`. With a ledger they are
+  the public ones alone: constants, and what comes from noised data.
+
   Attributes:
     process: Any `tff.learning.templates.LearningProcess`.
     sampler: Draws the cohorts.
@@ -83,8 +93,9 @@ class TrainingProgram:
     release_managers: Take the metrics of every round.
     ledger: Is charged for every release; `None` if nothing is private. The
       sampler must be that of its plan.
-    update_records: Keep what the process measured of the updates; `None` if it
-      measured nothing.
+    update_records: Write the updates of chosen rounds to files, and with a
+      ledger let exact figures of clients into the metrics of a run that is not
+      private then; `None` for neither.
     run_audit: Keeps what each release shows of the canaries among the clients;
       `None` for a run that is not audited. The process has a model aggregator
       of `add_canary_products`.
@@ -206,15 +217,17 @@ class TrainingProgram:
       metrics.update(self._evaluate(output.state, round_num))
       if not math.isfinite(metrics['test_loss']):
         return _diverged('The test loss is', round_num)
+    metrics.update(self._measured(output.metrics, len(cohort)))
     expected_norms = self._estimate(round_num, cohort, state)
     with interruption.shield():
       if self.update_records is not None:
         with storage.writing(f'The updates of round {round_num}'):
-          metrics.update(
-            self.update_records.record(
-              round_num, cohort, output.metrics, expected_norms
-            )
+          summary = self.update_records.record(
+            round_num, cohort, output.metrics, expected_norms
           )
+        metrics.update(
+          (name, x) for name, x in summary.items() if not math.isnan(x)
+        )
       if self.run_audit is not None:
         self.run_audit.record_release(
           round_num, output.metrics['aggregator']['canary_products']
@@ -303,6 +316,19 @@ class TrainingProgram:
     )
     metrics.update((field, math.nan) for field in SUMMARY_FIELDS)
     return metrics
+
+  def _measured(
+    self, metrics: Any, num_clients: int
+  ) -> collections.OrderedDict[str, float]:
+    """Returns what the process measured, and of a private run what is public.
+
+    Whoever gives `update_records` asks for the clients' exact figures.
+    """
+    is_private = self.ledger is not None and self.update_records is None
+    measured = process_metrics.flatten_metrics(metrics, is_private=is_private)
+    if not is_private:
+      measured |= process_metrics.summarize_updates(metrics, num_clients)
+    return measured
 
   def _evaluate(self, state: Any, round_num: int) -> dict[str, float]:
     try:

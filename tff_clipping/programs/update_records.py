@@ -45,6 +45,7 @@ class UpdateRecords:
     *,
     rounds: Collection[int],
     clipping_norm: float | None,
+    clips_otherwise: bool = False,
     expected_norms: EstimateFn | None = None,
   ):
     """Initializes the records.
@@ -53,6 +54,8 @@ class UpdateRecords:
       folder: Where the files are; made when the first is written.
       rounds: The rounds t to write, from 0.
       clipping_norm: The clipping norm c, `None` without clipping.
+      clips_otherwise: Whether the process does something else to an update than
+        cutting it to c, or nothing if there is no c. The factors are NaN then.
       expected_norms: Returns the `expected_norm` of each client of a cohort, in
         its order, from the model weights x^t, t and the ids; for example by
         `tff_clipping.learning.build_update_estimates`. `None` for no estimates.
@@ -60,6 +63,7 @@ class UpdateRecords:
     self._folder = pathlib.Path(folder)
     self._rounds = frozenset(rounds)
     self._clipping_norm = clipping_norm
+    self._clips_otherwise = clips_otherwise
     self._expected_norms = expected_norms
 
   def estimate(
@@ -119,7 +123,9 @@ class UpdateRecords:
       self._write(round_num - 1, columns, metrics['aggregate'])
     clipped = (
       np.mean(~(to_clip <= self._clipping_norm))
-      if self._clipping_norm is not None and len(norms)
+      if self._clipping_norm is not None
+      and not self._clips_otherwise
+      and len(norms)
       else np.nan
     )
     values = (
@@ -132,6 +138,8 @@ class UpdateRecords:
     )
 
   def _clip_factors(self, norms: np.ndarray) -> np.ndarray:
+    if self._clips_otherwise:
+      return np.full_like(norms, np.nan)
     if self._clipping_norm is None:
       return np.ones_like(norms)
     return np.minimum(

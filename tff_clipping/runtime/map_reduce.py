@@ -8,6 +8,7 @@ as well as learning processes.
 """
 
 import dataclasses
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ import tensorflow_federated as tff
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from tff_clipping.runtime import values
+from tff_clipping.runtime.accumulation import Accumulation
 from tff_clipping.runtime.secure_sums import SecureSum
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
@@ -81,12 +83,17 @@ class MapReduceRound:
       form.work, intra_op_threads=threads_per_client
     )
     self._zero = TensorFlowComputation(form.zero)
-    self._accumulate = TensorFlowComputation(form.accumulate)
-    self._merge = TensorFlowComputation(form.merge)
+    self._accumulate = Accumulation(form.accumulate)
+    self._merge = Accumulation(form.merge)
     self._report = TensorFlowComputation(form.report)
     # The state that goes round unchanged (see `_to_one_round`) is not computed.
+    num_leaves = values.num_tensors(form.update.type_signature.result)
+    num_results = values.num_tensors(self._result_type)
     self._update = TensorFlowComputation(
-      form.update, num_results=values.num_tensors(self._result_type)
+      form.update,
+      results=range(num_leaves - num_results, num_leaves),
+      # No client is at work then, and noise for a large model takes time.
+      inter_op_threads=len(os.sched_getaffinity(0)),
     )
     _, *secure_types = form.work.type_signature.result
     self._secure_sums = [
@@ -148,14 +155,23 @@ class MapReduceRound:
 
   def zero(self) -> Accumulator:
     """Returns the accumulator of no clients."""
-    return Accumulator(self._zero(), [s.zero() for s in self._secure_sums])
+    # Copies, since what a session returns may be a constant of the graph.
+    leaves = [np.array(leaf) for leaf in self._zero()]
+    return Accumulator(leaves, [s.zero() for s in self._secure_sums])
 
   def accumulate(
     self, accumulator: Accumulator, contribution: Sequence
   ) -> Accumulator:
-    """Returns `accumulator` with one client's `contribution` added."""
+    """Adds one client's contribution, and returns the sum.
+
+    Args:
+      accumulator: What `zero` or this has returned. It is used up.
+      contribution: What `work` has returned.
+    """
     end = len(contribution) - sum(s.num_tensors for s in self._secure_sums)
-    leaves = self._accumulate(*accumulator.leaves, *contribution[:end])
+    leaves = self._accumulate(
+      accumulator.leaves, contribution[:end], in_place=True
+    )
     secure_sums = []
     for secure_sum, total in zip(
       self._secure_sums, accumulator.secure_sums, strict=True
@@ -168,7 +184,7 @@ class MapReduceRound:
   def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
     """Returns the accumulator of the clients of both."""
     return Accumulator(
-      self._merge(*left.leaves, *right.leaves),
+      self._merge(left.leaves, right.leaves, in_place=False),
       [
         s.add(a, b)
         for s, a, b in zip(

@@ -45,46 +45,36 @@ class TensorFlowComputation:
     self,
     computation: tff.framework.ConcreteComputation,
     *,
-    num_results: int | None = None,
+    results: Sequence[int] | None = None,
     intra_op_threads: int = 1,
+    inter_op_threads: int = 1,
   ):
     """Imports the graph of `computation`.
 
     Args:
       computation: A `tff.Computation` that is plain TensorFlow.
-      num_results: How many leaves of the result to compute, from the last; the
-        others are not computed at all. `None` is all.
-      intra_op_threads: The number of threads inside an operation.
+      results: Which leaves of the result to compute, in this order; the others
+        are not computed at all. `None` is all.
+      intra_op_threads: The number of threads inside an operation; how many
+        there are decides in which order it adds up, and so its last bits.
+      inter_op_threads: The number of operations at the same time, which the
+        result does not depend on.
 
     Raises:
       TypeError: If `computation` is not plain TensorFlow.
     """
-    proto = tff.framework.serialize_computation(computation)
-    kind = proto.WhichOneof('computation')
-    if kind != 'tensorflow':
-      raise TypeError(
-        f'`computation` must be a TensorFlow computation, found a {kind}.'
-      )
-    proto = proto.tensorflow
-    parameter = _leaf_bindings(proto.parameter)
-    result = _leaf_bindings(proto.result)
-    if num_results is not None:
-      result = result[len(result) - num_results :]
-    self.num_parameters = len(parameter)
-    self.num_results = len(result)
-
-    self._graph = tf.Graph()
-    with self._graph.as_default():
-      graph_def = tf.compat.v1.GraphDef()
-      proto.graph_def.Unpack(graph_def)
-      self._feeds, input_map = _sequence_inputs(parameter)
-      tf.graph_util.import_graph_def(graph_def, input_map=input_map, name='')
-      self._fetches = _sequence_outputs(self._graph, result)
+    self._graph, self._feeds, fetches = import_computation(computation)
+    self._fetches = fetches
+    if results is not None:
+      self._fetches = [fetches[i] for i in results]
+    self.num_parameters = len(self._feeds)
+    self.num_results = len(self._fetches)
+    proto = _tensorflow_proto(computation)
     self._token = proto.session_token_tensor_name
     self._initialize_op = proto.initialize_op
     self._config = tf.compat.v1.ConfigProto(
       intra_op_parallelism_threads=intra_op_threads,
-      inter_op_parallelism_threads=1,
+      inter_op_parallelism_threads=inter_op_threads,
       use_per_session_threads=True,
       # The graph was optimised when it was compiled; what is left pays here.
       allow_soft_placement=True,
@@ -127,6 +117,38 @@ class TensorFlowComputation:
       return run(*leaves)
 
     return initialize_and_run
+
+
+def import_computation(
+  computation: tff.framework.ConcreteComputation,
+) -> tuple[tf.Graph, list[str], list[str]]:
+  """Returns a computation's graph, its tensors to feed and those to fetch.
+
+  Args:
+    computation: A `tff.Computation` that is plain TensorFlow.
+
+  Raises:
+    TypeError: If it is not plain TensorFlow.
+  """
+  proto = _tensorflow_proto(computation)
+  graph = tf.Graph()
+  with graph.as_default():
+    graph_def = tf.compat.v1.GraphDef()
+    proto.graph_def.Unpack(graph_def)
+    feeds, input_map = _sequence_inputs(_leaf_bindings(proto.parameter))
+    tf.graph_util.import_graph_def(graph_def, input_map=input_map, name='')
+    fetches = _sequence_outputs(graph, _leaf_bindings(proto.result))
+  return graph, feeds, fetches
+
+
+def _tensorflow_proto(computation: tff.framework.ConcreteComputation):
+  proto = tff.framework.serialize_computation(computation)
+  kind = proto.WhichOneof('computation')
+  if kind != 'tensorflow':
+    raise TypeError(
+      f'`computation` must be a TensorFlow computation, found a {kind}.'
+    )
+  return proto.tensorflow
 
 
 def _callable(

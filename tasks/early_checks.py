@@ -1,0 +1,97 @@
+"""What is wrong with a run, found before anything of it begins.
+
+TensorFlow takes seconds to import, and a sweep hours to come to its last run.
+"""
+
+from typing import Any
+
+from tasks import data_flags, execution, named_functions, plans, registry
+from tasks.experiment import ExperimentConfig
+from tasks.flags_of_settings import read_flags
+from tasks.own_parts import OURS, OwnParts, check_test_set
+
+
+def read_data(
+  config: ExperimentConfig,
+  *,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> OwnParts:
+  """Reads and splits the data of a run, and checks names of functions.
+
+  Args:
+    config: The settings.
+    data_dir: The folder of the data's official files, `None` to download them.
+    cache_dir: The folder of downloads, `None` for the user's cache folder.
+
+  Returns:
+    The data, so that they are read once. Those of a function of a user's own
+    are not: to import it might import TensorFlow.
+
+  Raises:
+    ValueError: If there is no such file, module or function, or the data cannot
+      be used.
+  """
+  if named_functions.is_function_name(config.model):
+    named_functions.check_function_name('model', config.model)
+  if config.aggregator is not None:
+    named_functions.check_function_name('aggregator', config.aggregator)
+  if named_functions.is_function_name(config.task):
+    named_functions.check_function_name('task', config.task)
+    return OURS
+  task = registry.create_task(
+    config.task,
+    config.partition_config(),
+    data_dir=data_dir,
+    cache_dir=cache_dir,
+  )
+  check_test_set(config, task)
+  if config.test_examples is not None:
+    task.with_test_examples(config.test_examples)  # Raises if there are fewer.
+  return OwnParts(task=task)
+
+
+def check_plan(config: ExperimentConfig, num_clients: int) -> None:
+  """Raises if a private run can have no plan.
+
+  Noise that is correlated between rounds is left out: its plan takes long.
+
+  Raises:
+    ValueError: If no noise meets the budget, or the data have too few clients.
+  """
+  if config.is_private and not config.has_correlated_noise:
+    plans.create_plan(config, num_clients)
+  elif config.clients_per_round > num_clients:
+    raise ValueError(
+      f'`clients_per_round` must be at most the {num_clients} clients that '
+      f'there are, found {config.clients_per_round}.'
+    )
+
+
+def check_cell(config: ExperimentConfig, seen: dict[Any, int | None]) -> None:
+  """Raises for a run of a sweep that would be refused when its turn comes.
+
+  Args:
+    config: The run, whose flags are parsed.
+    seen: The numbers of clients of data that were read before; those of this
+      run are added.
+
+  Raises:
+    ValueError: If a flag is wrong or does not fit the data.
+  """
+  execution.Execution(**read_flags(execution.Execution))
+  folders = dict(
+    data_dir=data_flags.DATA_DIR.value, cache_dir=data_flags.CACHE_DIR.value
+  )
+  data = (
+    config.task,
+    config.partition_config(),
+    config.test_examples,
+    config.is_private,
+    *folders.values(),
+  )
+  if data not in seen:
+    task = read_data(config, **folders).task
+    seen[data] = None if task is None else task.num_clients
+  if seen[data] is not None:
+    check_plan(config, seen[data])

@@ -1,0 +1,117 @@
+"""Tests of tff_clipping.privacy.ledger_main."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tff_clipping
+from tests.privacy.ledgers import DIGEST, PLAN, ROOT
+from tff_clipping import privacy
+from tff_clipping.privacy import ledger_main, plan_text
+
+
+@pytest.fixture(name='runs')
+def _runs(tmp_path):
+  """Returns the folders of two runs, the second with a caveat."""
+  folders = []
+  for name, caveats in (('first', []), ('second', ['a seed is known'])):
+    folder = tmp_path / name
+    folder.mkdir()
+    with privacy.PrivacyLedger(
+      folder / 'ledger.jsonl', PLAN, caveats=caveats
+    ) as ledger:
+      for round_num in range(10):
+        ledger.charge(round_num, DIGEST)
+    folders.append(str(folder))
+  return folders
+
+
+def run_here(capsys, *arguments):
+  """Runs the command in this process; returns exit code, stdout, stderr."""
+  code = ledger_main.run(['tff-clipping-ledger', *arguments])
+  captured = capsys.readouterr()
+  return code, captured.out, captured.err
+
+
+def test_tells_what_a_run_spent(capsys, runs):
+  code, out, err = run_here(capsys, runs[0])
+  assert (code, err) == (0, '')
+  assert 'releases          10 of 20 planned' in out
+  assert f'({plan_text.round_up(PLAN.epsilon_after(10))}, 1e-05)' in out
+  assert 'with respect to adding or removing one client' in out
+  assert PLAN.describe() in out
+  assert 'Together' not in out
+  assert f'tff-clipping-ledger {runs[0]}' in out
+
+
+def test_tells_what_runs_spent_together(capsys, runs):
+  code, out, err = run_here(capsys, *runs, '--format=json')
+  assert (code, err) == (0, '')
+  answer = json.loads(out)
+  assert [each['num_releases'] for each in answer['ledgers']] == [10, 10]
+  together = answer['together']
+  assert together['epsilon'] == pytest.approx(PLAN.epsilon, rel=1e-9)
+  assert together['relation'] == 'add_or_remove_one'
+  assert answer['versions']['tff-clipping'] == tff_clipping.__version__
+  code, out, _ = run_here(capsys, *runs)
+  assert 'the 20 releases of 2 runs satisfy client-level (' in out
+
+
+def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
+  _, out, _ = run_here(capsys, *runs)
+  first, second, together, _ = out.split('\n\n')
+  assert 'NOT PRIVATE' not in first
+  assert 'NOT PRIVATE as it was run: a seed is known.' in second
+  assert together.startswith('NOT PRIVATE as they were run: a seed is known.')
+
+
+def test_output_is_a_new_file(capsys, runs, tmp_path):
+  path = tmp_path / 'spent.txt'
+  code, out, _ = run_here(capsys, *runs, f'--output={path}')
+  assert (code, out) == (0, f'The answer is in {path}.\n')
+  assert 'Together' in path.read_text()
+  code, _, err = run_here(capsys, *runs, f'--output={path}')
+  assert code == 2
+  assert '--output must be a new file' in err
+
+
+def test_version_and_help(capsys):
+  expected = f'tff-clipping-ledger {tff_clipping.__version__}\n'
+  assert run_here(capsys, '--version') == (0, expected, '')
+  code, out, _ = run_here(capsys, '--help')
+  assert code == 0
+  assert '--output' in out
+
+
+def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
+  for arguments, message in (
+    ([], 'a ledger, or the folder of a run, must be given'),
+    ([str(tmp_path / 'none')], 'a ledger must be a file that can be read'),
+    ([str(tmp_path)], 'ledger.jsonl'),
+    ([runs[0], runs[0]], 'ledgers must be different ones'),
+    ([runs[0], '--formt=json'], 'formt'),
+  ):
+    code, out, err = run_here(capsys, *arguments)
+    assert (code, out) == (2, '')
+    assert message in err
+    assert len(err.splitlines()) == 1
+  ledger = tmp_path / 'first' / 'ledger.jsonl'
+  ledger.write_text(ledger.read_text().replace('"draw":0', '"draw":1', 1))
+  code, _, err = run_here(capsys, runs[0])
+  assert code == 2
+  assert 'Line 3 of' in err
+
+
+def test_command_needs_no_tensorflow(runs):
+  code = (
+    'import sys\n'
+    'from tff_clipping.privacy import ledger_main\n'
+    f'ledger_main.run(["x", {runs[0]!r}])\n'
+    'sys.exit(int("tensorflow" in sys.modules))\n'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True
+  )
+  assert (result.returncode, result.stderr) == (0, '')

@@ -1,0 +1,26 @@
+"""Ledgers for tests."""
+
+import pathlib
+
+from tff_clipping import privacy
+
+SETTING = {
+  'num_clients': 1920,
+  'clients_per_round': 80,
+  'num_rounds': 20,
+  'target_delta': 1e-5,
+  'noise_multiplier': 1.5,
+}
+
+PLAN = privacy.PrivacyPlan(**SETTING)
+
+DIGEST, OTHER_DIGEST = 64 * '0', 64 * 'f'
+
+ROOT = pathlib.Path(privacy.__file__).parents[2]
+
+
+def charge(path, rounds, plan=PLAN):
+  """Charges rounds to a ledger and closes it."""
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    for each in rounds:
+      ledger.charge(each, DIGEST)

@@ -1,0 +1,120 @@
+"""Tests of tff_clipping.privacy.spending."""
+
+import dataclasses
+
+import pytest
+
+from tests.privacy.ledgers import PLAN, charge
+from tff_clipping import privacy
+
+PLD = dataclasses.replace(PLAN, accountant='pld')
+STRATEGY = privacy.TreeStrategy(num_rounds=20)
+CORRELATED = privacy.CorrelatedNoisePlan(
+  num_clients=1920,
+  clients_per_round=80,
+  num_rounds=20,
+  target_delta=1e-5,
+  noise_multiplier=5,
+  strategy=STRATEGY,
+  min_separation=24,
+)
+
+
+@pytest.fixture(name='write')
+def _write(tmp_path):
+  """Returns a function that writes ledgers and reads them."""
+
+  def write(*runs):
+    contents = []
+    for plan, num_releases in runs:
+      path = tmp_path / f'{len([*tmp_path.iterdir()])}.jsonl'
+      charge(path, range(num_releases), plan)
+      contents.append(privacy.read_ledger(path))
+    return contents
+
+  return write
+
+
+def test_one_run_has_spent_what_its_ledger_says(write):
+  (ledger,) = write((PLAN, 7))
+  spent = privacy.compute_spending([ledger])
+  assert spent.epsilon == ledger.epsilon
+  assert spent.num_releases == 7
+  assert spent.accountant == 'rdp'
+  assert spent.relation is privacy.Relation.ADD_OR_REMOVE_ONE
+
+
+@pytest.mark.parametrize('plan', [PLAN, PLD])
+def test_parts_of_a_run_have_spent_what_the_run_does(write, plan):
+  spent = privacy.compute_spending(write((plan, 7), (plan, 13), (plan, 0)))
+  assert spent.epsilon == pytest.approx(plan.epsilon_after(20), rel=1e-6)
+  assert spent.accountant == plan.accountant
+
+
+def test_runs_of_two_accountants_are_added_up_by_the_tighter_one(write):
+  spent = privacy.compute_spending(write((PLAN, 7), (PLD, 13)))
+  assert spent.accountant == 'pld'
+  assert spent.epsilon == pytest.approx(PLD.epsilon_after(20), rel=1e-6)
+
+
+def test_runs_together_cost_more_than_any_and_less_than_their_sum(write):
+  louder = dataclasses.replace(PLD, noise_multiplier=2.5, num_rounds=200)
+  ledgers = write((PLD, 20), (louder, 200))
+  spent = privacy.compute_spending(ledgers)
+  epsilons = [each.epsilon for each in ledgers]
+  assert max(epsilons) < spent.epsilon < sum(epsilons)
+
+
+def test_gaussian_runs_add_up_exactly(write):
+  ledgers = write((CORRELATED, 20), (CORRELATED, 12))
+  spent = privacy.compute_spending(ledgers)
+  participation = privacy.Participation(min_separation=24)
+  squares = sum(
+    STRATEGY.compute_sensitivity(participation, num_rounds) ** 2
+    for num_rounds in (20, 12)
+  )
+  assert spent.accountant == 'gaussian'
+  assert spent.relation is privacy.Relation.ZERO_OUT
+  assert spent.epsilon == pytest.approx(
+    privacy.gaussian_epsilon(5 / squares**0.5, 1e-5), rel=1e-9
+  )
+
+
+def test_bounds_of_cohorts_are_paid_for_in_every_run(write):
+  plan = dataclasses.replace(
+    PLAN,
+    sampling='truncated_poisson',
+    min_clients_per_round=36,
+    max_clients_per_round=135,
+  )
+  spent = privacy.compute_spending(write((plan, 9), (plan, 11)))
+  assert spent.epsilon == pytest.approx(plan.epsilon_after(20), rel=1e-6)
+  assert spent.epsilon > PLAN.epsilon_after(20)
+
+
+def test_the_paper_is_counted_as_it_is_drawn(write):
+  paper = dataclasses.replace(PLAN, sampling='paper')
+  fixed = dataclasses.replace(PLD, sampling='fixed_size')
+  spent = privacy.compute_spending(write((paper, 9), (fixed, 11)))
+  assert spent.relation is privacy.Relation.REPLACE_ONE
+  assert spent.accountant == 'pld'
+  assert spent.epsilon == pytest.approx(fixed.epsilon_after(20), rel=1e-6)
+  with pytest.raises(ValueError, match='`relation` must be the same'):
+    privacy.compute_spending(write((paper, 1), (PLAN, 1)))
+
+
+def test_nothing_was_spent(write):
+  assert privacy.compute_spending(write((PLAN, 0), (PLAN, 0))).epsilon == 0
+
+
+def test_what_cannot_be_added_up_is_refused(write):
+  other = dataclasses.replace(PLAN, target_delta=1e-6)
+  with pytest.raises(ValueError, match='`target_delta` must be the same in al'):
+    privacy.compute_spending(write((PLAN, 1), (other, 1)))
+  with pytest.raises(ValueError, match='found add_or_remove_one in .* and zer'):
+    privacy.compute_spending(write((PLAN, 1), (CORRELATED, 1)))
+  (ledger,) = write((PLAN, 1))
+  with pytest.raises(ValueError, match='`ledgers` must be different ones'):
+    privacy.compute_spending([ledger, ledger])
+  with pytest.raises(ValueError, match='`ledgers` must be at least one'):
+    privacy.compute_spending([])

@@ -1,0 +1,131 @@
+"""What the lines of a ledger say: the plan, and what was released."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from tff_clipping.privacy import base_plan, ledger_file, plan_files
+
+FORMAT = 2
+
+_NAME = 'ledger.jsonl'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LedgerContents:
+  """What a run has spent so far.
+
+  Attributes:
+    path: The ledger.
+    plan: What is charged.
+    caveats: Why the run does not have the plan's guarantee.
+    num_releases: Releases that were charged, one that was cut short included.
+  """
+
+  path: pathlib.Path
+  plan: base_plan.BasePlan
+  caveats: tuple[str, ...]
+  num_releases: int
+
+  @property
+  def epsilon(self) -> float:
+    """The epsilon of the releases so far, in the plan's accounting."""
+    return self.plan.epsilon_after(self.num_releases)
+
+  @property
+  def actual_epsilon(self) -> float:
+    """What the sampler really gives so far; differs under 'paper' only."""
+    return self.plan.actual_epsilon_after(self.num_releases)
+
+
+def read_ledger(path: str | os.PathLike) -> LedgerContents:
+  """Returns what a ledger holds, and leaves it as it is.
+
+  Also while a run writes to it.
+
+  Args:
+    path: The ledger, or the folder of a run, which holds it as `ledger.jsonl`.
+
+  Raises:
+    DamagedLedgerError: If it is not what was written.
+    ValueError: If nothing was written yet, or by an earlier version.
+    OSError: If it cannot be read.
+  """
+  path = pathlib.Path(path)
+  if path.is_dir():
+    path = path / _NAME
+  lines, is_cut_short = ledger_file.read_lines(path)
+  if not lines:
+    raise ValueError(f'The ledger {path} is empty: nothing was charged.')
+  plan = read_plan(path, lines[0])
+  read_releases(path, lines[1:])
+  return LedgerContents(
+    path=path,
+    plan=plan,
+    caveats=tuple(lines[0]['plan'].get('caveats', [])),
+    num_releases=len(lines) - 1 + is_cut_short,
+  )
+
+
+def read_plan(
+  path: str | os.PathLike, header: dict[str, Any]
+) -> base_plan.BasePlan:
+  """Returns the plan in a ledger's first line.
+
+  Args:
+    path: The ledger, for messages.
+    header: What the line holds.
+
+  Raises:
+    DamagedLedgerError: If it is not a plan.
+    ValueError: If it is of an earlier version.
+  """
+  if header.get('kind') == 'plan' and header.get('format') == 1:
+    raise ValueError(
+      f'The ledger {os.fspath(path)} is of an earlier version, which did not '
+      'keep what a round released: a run that went on could not tell what it '
+      'repeats. Start a new one, whose epsilon adds to that of this ledger.'
+    )
+  if header.get('kind') != 'plan' or header.get('format') != FORMAT:
+    raise ledger_file.DamagedLedgerError(
+      f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a ledger.'
+    )
+  try:
+    return plan_files.plan_from_json(header['plan'])
+  except (KeyError, TypeError, ValueError) as error:
+    raise ledger_file.DamagedLedgerError(
+      f'Line 1 of {os.fspath(path)} is damaged: {error}'
+    ) from error
+
+
+def read_releases(
+  path: str | os.PathLike, lines: Sequence[dict[str, Any]]
+) -> dict[int, list[str]]:
+  """Returns the digests of each round's draws.
+
+  Args:
+    path: The ledger, for messages.
+    lines: What its lines hold, from the second.
+
+  Raises:
+    DamagedLedgerError: If a line is not the release that it should be.
+  """
+  digests: dict[int, list[str]] = {}
+  for number, line in enumerate(lines, start=1):
+    round_num = line.get('round_num')
+    of_round = digests.setdefault(round_num, [])
+    # A line that was cut short does not say which draw it is.
+    expected = None if round_num is None else len(of_round)
+    if (
+      line.get('kind') != 'release'
+      or line.get('num_releases') != number
+      or line.get('draw') != expected
+    ):
+      raise ledger_file.DamagedLedgerError(
+        f'Line {number + 1} of {os.fspath(path)} is damaged: it is not '
+        f'release {number}.'
+      )
+    of_round.append(line.get('digest'))
+  return digests

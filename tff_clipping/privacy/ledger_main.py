@@ -1,0 +1,151 @@
+"""Tells what runs have spent, from their ledgers.
+
+  tff-clipping-ledger runs/first runs/second
+
+Each argument is a ledger, or the folder of a run, which holds `ledger.jsonl`.
+Of several ledgers, the answer is also what all of them have spent together, for
+a client that is in the population of each: less than the sum of their epsilons,
+at the delta that all of them have. Ledgers of different neighbouring relations
+or deltas cannot be added up. A ledger is only read, also while its run goes on.
+
+Exit codes: 0 for an answer, 2 for a wrong question or a damaged ledger.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from tff_clipping.privacy import (
+  command_line,
+  computation_record,
+  ledger_contents,
+  plan_text,
+  spending,
+)
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+  """Reads the ledgers on the command line.
+
+  Args:
+    argv: The command line, the program's name first; by default `sys.argv`.
+
+  Returns:
+    The exit code: 0, or 2 after one line on stderr about what is wrong.
+  """
+  return command_line.run(
+    'tff-clipping-ledger',
+    sys.argv if argv is None else argv,
+    description=__doc__,
+    values=command_line.define_common_flags(),
+    compute=_compute,
+  )
+
+
+def _compute(
+  values: flags.FlagValues,
+  rest: Sequence[str],
+  record: computation_record.Record,
+) -> command_line.Result:
+  """Returns what the ledgers say."""
+  if not rest:
+    raise command_line.UsageError(
+      'a ledger, or the folder of a run, must be given; see --help.'
+    )
+  try:
+    ledgers = [ledger_contents.read_ledger(path) for path in rest]
+  except OSError as error:
+    raise command_line.UsageError(
+      f'a ledger must be a file that can be read, found {error.filename!r} '
+      f'({error.strerror}).'
+    ) from error
+  spent = spending.compute_spending(ledgers)
+  if values.format == 'json':
+    return command_line.Result(_format_json(ledgers, spent, record))
+  return command_line.Result(_format_table(ledgers, spent, record))
+
+
+def _format_json(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+  spent: spending.Spending,
+  record: computation_record.Record,
+) -> str:
+  """Returns the answer as one JSON object."""
+  value: dict[str, Any] = {
+    'ledgers': [
+      {
+        'path': str(ledger.path),
+        'num_releases': ledger.num_releases,
+        'num_rounds': ledger.plan.num_rounds,
+        'epsilon': ledger.epsilon,
+        'actual_epsilon': ledger.actual_epsilon,
+        'target_epsilon': ledger.plan.target_epsilon,
+        'caveats': list(ledger.caveats),
+        'plan': ledger.plan.to_json(),
+      }
+      for ledger in ledgers
+    ],
+    'together': {
+      **dataclasses.asdict(spent),
+      'relation': spent.relation.value,
+    },
+    **dataclasses.asdict(record),
+  }
+  return json.dumps(value, indent=2, allow_nan=False)
+
+
+def _format_table(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+  spent: spending.Spending,
+  record: computation_record.Record,
+) -> str:
+  """Returns the answer for a person to read."""
+  sections = [_describe_ledger(ledger) for ledger in ledgers]
+  if len(ledgers) > 1:
+    guarantee = plan_text.state_guarantee(
+      spent.epsilon, spent.target_delta, spent.relation
+    )
+    text = (
+      f'Together, the {spent.num_releases} releases of {len(ledgers)} runs '
+      f'satisfy client-level {guarantee}, by '
+      f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
+      'in the populations of all of them.'
+    )
+    caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
+    if caveats:
+      text = (
+        f'NOT PRIVATE as they were run: {"; ".join(dict.fromkeys(caveats))}. '
+        f'Without that: {text}'
+      )
+    sections.append(text)
+  sections.append(computation_record.format_record(record))
+  return '\n\n'.join(sections)
+
+
+def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
+  """Returns what one run has spent."""
+  plan = ledger.plan
+  guarantee = plan_text.state_guarantee(
+    ledger.actual_epsilon, plan.target_delta, plan.actual_relation
+  )
+  limit = plan.epsilon if plan.target_epsilon is None else plan.target_epsilon
+  lines = [
+    f'{ledger.path}',
+    f'  spent so far      {guarantee}',
+    f'  releases          {ledger.num_releases} of {plan.num_rounds} planned',
+    f'  epsilon           {plan_text.round_up(ledger.epsilon)} of {limit:g}',
+  ]
+  if plan.sampling == 'paper':
+    lines[-1] += ', as the paper charges; it does not hold for these cohorts'
+  if ledger.caveats:
+    lines.append(f'  NOT PRIVATE as it was run: {"; ".join(ledger.caveats)}.')
+  lines.append(f'  plan              {plan.describe()}')
+  return '\n'.join(lines)
+
+
+if __name__ == '__main__':
+  sys.exit(run())

@@ -1,0 +1,116 @@
+"""What several runs on the same clients have spent together."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from tff_clipping.privacy import accountants, ledger_contents, sampled_gaussian
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spending:
+  """What all releases of some runs cost.
+
+  Attributes:
+    epsilon: Of all of them together, for the cohorts that were really drawn.
+    target_delta: The delta of `epsilon`.
+    relation: The neighbouring relation.
+    accountant: 'rdp', 'pld', or 'gaussian', which is exact.
+    num_releases: How many releases there were.
+  """
+
+  epsilon: float
+  target_delta: float
+  relation: sampled_gaussian.Relation
+  accountant: str
+  num_releases: int
+
+
+def compute_spending(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> Spending:
+  """Returns what runs have spent together, by one accountant.
+
+  A client that is in the population of each run is protected so much against
+  who sees what all of them have released. It is more than any of them alone,
+  and less than the sum of their epsilons, which would hold for the sum of their
+  deltas. Which run came first, and what a later one took from an earlier one,
+  does not matter: the composition is adaptive.
+
+  The accountant is that of the runs if they have the same, else 'pld'.
+
+  Args:
+    ledgers: What the runs have released, at least one of them.
+
+  Raises:
+    ValueError: If there are none, they are of several relations or deltas, one
+      of them is there twice, or nothing is accounted for so little noise.
+  """
+  if not ledgers:
+    raise ValueError('`ledgers` must be at least one, found none.')
+  _check_different(ledgers)
+  relations = [each.plan.actual_relation for each in ledgers]
+  deltas = [each.plan.target_delta for each in ledgers]
+  _check_same('relation', [each.value for each in relations], ledgers)
+  _check_same('target_delta', deltas, ledgers)
+  # What the cohorts of 'paper' really cost is by 'pld'.
+  names = {
+    'pld' if each.plan.sampling == 'paper' else each.plan.accountant
+    for each in ledgers
+  }
+  parts = [
+    each.plan.drawn_after(each.num_releases)
+    for each in ledgers
+    if each.num_releases
+  ]
+  accountant = names.pop() if len(names) == 1 else 'pld'
+  if not parts:
+    epsilon = 0.0
+  elif len(ledgers) == 1:
+    (ledger,) = ledgers
+    epsilon = ledger.actual_epsilon
+  else:
+    # 'gaussian' is what 'pld' does with releases that are not sampled.
+    composed = accountants.compose(
+      parts, 'rdp' if accountant == 'rdp' else 'pld'
+    )
+    epsilon = composed.compute_epsilon(1, deltas[0])
+  if not math.isfinite(epsilon):
+    raise accountants.NoEpsilonError(
+      'The accountant has no finite epsilon for these runs together: their '
+      'noise is too small.'
+    )
+  return Spending(
+    epsilon=epsilon,
+    target_delta=deltas[0],
+    relation=relations[0],
+    accountant=accountant,
+    num_releases=sum(each.num_releases for each in ledgers),
+  )
+
+
+def _check_different(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> None:
+  """Raises if a ledger is there twice."""
+  paths = [each.path.resolve() for each in ledgers]
+  for place, path in enumerate(paths):
+    if path in paths[:place]:
+      raise ValueError(
+        f'`ledgers` must be different ones, found {ledgers[place].path} twice.'
+      )
+
+
+def _check_same(
+  name: str,
+  values: Sequence[str | float],
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> None:
+  """Raises if the ledgers differ in a value."""
+  for value, ledger in zip(values, ledgers, strict=True):
+    if value != values[0]:
+      raise ValueError(
+        f'`{name}` must be the same in all ledgers to add them up, found '
+        f'{values[0]} in {ledgers[0].path} and {value} in {ledger.path}: what '
+        'they promise is not of one kind.'
+      )
