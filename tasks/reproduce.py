@@ -21,15 +21,9 @@ import pathlib
 
 from absl import flags
 
-<<<<<<< HEAD
 from tasks import early_checks, run_queue, train_flags
-from tasks.experiment_table import ROWS
-from tasks.named_runs import NamedRun, get_run
-=======
-from tasks import run_queue, train_flags
 from tasks.named_runs import NamedRun
 from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
->>>>>>> findings
 
 _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
 _SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')
@@ -49,50 +43,7 @@ def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
   return [_queued(run, seen) for run in runs], pathlib.Path(output_dir)
 
 
-<<<<<<< HEAD
-def plan_runs(
-  parts: Iterable[Part], *, seeds: Sequence[int] = ()
-) -> list[NamedRun]:
-  """Returns the runs of some parts, each after the one that gives its c.
-
-  Args:
-    parts: What to run. A run of several of them is there once, and a run that
-      gives the c of one of them is there too.
-    seeds: The seeds of all; those of the parts if there are none.
-
-  Raises:
-    ValueError: If a row, a scale, an algorithm or a variant does not exist.
-  """
-  runs: dict[str, NamedRun] = {}
-  for part in parts:
-    for seed, scale, row in itertools.product(
-      seeds or part.seeds, part.scales, _rows(part.rows)
-    ):
-      for algorithm in part.algorithms or ROWS[row].algorithms:
-        run = get_run(row, scale, algorithm, seed, part.variants)
-        for needed in (run.threshold_run, run):
-          if needed is not None:
-            runs.setdefault(needed.name, needed)
-  return list(runs.values())
-
-
-def _rows(patterns: Sequence[str]) -> list[str]:
-  """The rows that patterns stand for."""
-  found = []
-  for pattern in patterns:
-    matching = fnmatch.filter(ROWS, pattern)
-    if not matching:
-      raise ValueError(
-        f'`rows` must be among {", ".join(ROWS)}, found {pattern!r}.'
-      )
-    found += matching
-  return found
-
-
 def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
-=======
-def _queued(run: NamedRun) -> run_queue.QueuedRun:
->>>>>>> findings
   """The run with the flags of this command."""
   names = dict(
     row=run.row.name,
