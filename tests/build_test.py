@@ -27,6 +27,7 @@ _TABLE = 'the table of experiments'
 _TABLE_FILES = (
   'tasks/experiment_table.py',
   'tasks/named_runs.py',
+  'tasks/reproduction_runs.py',
   'tasks/settings.py',
 )
 
