@@ -147,6 +147,21 @@ def test_ten_thousand_rounds(min_separation):
     assert _error(strategy, participation) < _error(tree, participation) / 2
 
 
+@pytest.mark.filterwarnings('error')
+@pytest.mark.parametrize('min_separation', [2, 3, 4])
+def test_long_runs_with_few_rounds_between_have_a_strategy(min_separation):
+  # The coefficients would increase, if they were not kept from it.
+  participation = correlated_noise.Participation(min_separation=min_separation)
+  blt, banded = (
+    _error(build(num_rounds=3000, participation=participation), participation)
+    for build in (
+      correlated_noise.blt_strategy,
+      correlated_noise.banded_strategy,
+    )
+  )
+  assert banded <= blt <= 1.02 * banded
+
+
 @pytest.mark.parametrize('num_bands', [0, 25])
 def test_bands_out_of_range_raise(num_bands):
   with pytest.raises(ValueError, match='`num_bands` must be at'):

@@ -160,7 +160,10 @@ def _optimize_buffers(
   lags = np.arange(num_rounds - 1.0)
 
   def split(point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.exp(point[:num_buffers]), special.expit(point[num_buffers:])
+    scales = np.exp(point[:num_buffers])
+    # More than 1 together would let the coefficients increase.
+    excess = max(np.sum(scales) * (1 + 1e-12), 1.0)
+    return scales / excess, special.expit(point[num_buffers:])
 
   def log_loss(point: np.ndarray) -> tuple[float, np.ndarray]:
     scales, decays = split(point)
@@ -174,6 +177,8 @@ def _optimize_buffers(
     )
     powers = np.exp(np.outer(np.log(decays), lags)) * gradient[1:]
     by_scales = scales * np.sum(powers, axis=1)
+    if np.sum(np.exp(point[:num_buffers])) * (1 + 1e-12) > 1:
+      by_scales -= scales * np.sum(by_scales)  # Their sum stays 1.
     by_decays = scales * (1 - decays) * (powers @ lags)
     return value, np.concatenate([by_scales, by_decays])
 

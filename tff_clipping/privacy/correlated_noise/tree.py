@@ -115,6 +115,7 @@ def _draw_weights(variances: np.ndarray) -> np.ndarray:
   return np.sqrt(squares)
 
 
+@functools.lru_cache(maxsize=64)  # A plan asks more than once, and it is slow.
 def _squared_sensitivity(num_rounds: int, separation: int, count: int) -> int:
   """Returns the largest sum over complete subtrees of participations squared.
 
