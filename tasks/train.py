@@ -17,7 +17,6 @@ Exit codes: 0 finished, 2 wrong flags, 3 diverged, 4 budget exhausted, 5 a file
 cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM; 1 is a failure.
 """
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -39,9 +38,6 @@ with importing():
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
 flags.adopt_module_key_flags(train_flags)
-
-# TensorFlow's start-up messages are not about the user's run.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 

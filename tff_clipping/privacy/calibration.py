@@ -64,14 +64,12 @@ def find_noise_multiplier(
     target_delta = truncated_poisson.compute_poisson_delta(
       sampling, num_rounds, target_epsilon, target_delta
     )
-  if accountant == 'rdp':
-    search = _search_by_orders
-  else:
-    search = functools.partial(
-      _search_by_grids, one_sided=accountant == 'pld_one_sided'
-    )
-  return search(
-    sampling.without_bounds(), num_rounds, target_epsilon, target_delta
+  return _search_noise_multiplier(
+    sampling.without_bounds(),
+    accountant,
+    num_rounds,
+    target_epsilon,
+    target_delta,
   )
 
 
@@ -234,6 +232,24 @@ def search_clients_per_round(
       f'more than `target_epsilon` {target_epsilon:g}.'
     )
   return fewest + bisect.bisect_left(range(fewest, most), True, key=fits)
+
+
+@functools.lru_cache(maxsize=64)  # A table asks what its plan has asked.
+def _search_noise_multiplier(
+  sampling: sampled_gaussian.CohortSampling,
+  accountant: str,
+  num_rounds: int,
+  target_epsilon: float,
+  target_delta: float,
+) -> float:
+  """Returns the least noise multiplier, from arguments that are checked."""
+  if accountant == 'rdp':
+    search = _search_by_orders
+  else:
+    search = functools.partial(
+      _search_by_grids, one_sided=accountant == 'pld_one_sided'
+    )
+  return search(sampling, num_rounds, target_epsilon, target_delta)
 
 
 def _search_by_orders(

@@ -1,0 +1,66 @@
+"""Runs docs/your_own.md as it is pasted."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_EXAMPLES = _ROOT / 'examples' / 'your_own'
+# In the order of the page.
+_FILES = ('make_data.py', 'mine.py', 'mine.flags', 'train.sh', 'in_python.py')
+
+
+def _blocks():
+  text = (_ROOT / 'docs' / 'your_own.md').read_text()
+  return re.findall(r'```\w*\n(.*?)```', text, flags=re.DOTALL)
+
+
+def _run(folder, *command):
+  result = subprocess.run(
+    command,
+    cwd=folder,
+    env={
+      **{k: v for k, v in os.environ.items() if k != 'TF_CPP_MIN_LOG_LEVEL'},
+      'PYTHONPATH': str(_ROOT),
+      'PATH': f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}',
+      'XDG_CACHE_HOME': str(folder / 'cache'),
+    },
+    capture_output=True,
+    text=True,
+    timeout=1500,
+  )
+  assert result.returncode == 0, result.stderr
+  assert result.stderr == ''
+  return result.stdout
+
+
+def test_the_files_are_those_of_the_page():
+  assert {path.name for path in _EXAMPLES.iterdir()} - {'BUILD'} == set(_FILES)
+  for name, block in zip(_FILES, _blocks(), strict=False):
+    assert (_EXAMPLES / name).read_text() == block, name
+
+
+def test_the_aggregator_has_at_most_25_lines():
+  code = (_EXAMPLES / 'mine.py').read_text()
+  (body,) = re.findall(
+    r'(class SignFactory.*?)\ndef create_private', code, re.S
+  )
+  assert len([line for line in body.splitlines() if line.strip()]) <= 25
+
+
+@pytest.mark.slow
+def test_the_page_runs_from_the_data_to_the_report(tmp_path):
+  *files, printed = _blocks()[: len(_FILES) + 1]
+  for name, content in zip(_FILES, files, strict=True):
+    (tmp_path / name).write_text(content)
+  _run(tmp_path, sys.executable, 'make_data.py')
+  output = _run(tmp_path, 'sh', '-e', 'train.sh')
+  assert output.count(': Finished 40 rounds.') == 4
+  assert 'FedAvg by mine.py:create_aggregator' in output
+  assert 'DP-FedAvg by mine.py:create_private_aggregator' in output
+  assert (tmp_path / 'report' / 'report.html').exists()
+  assert _run(tmp_path, sys.executable, 'in_python.py') == printed
