@@ -13,6 +13,15 @@ pytest.importorskip('tensorflow_federated')
 _ROOT = pathlib.Path(__file__).parent.parent
 _SCRIPTS = _ROOT / 'examples' / 'extending'
 _BLOCK = re.compile(r'```(\w*)\n(.*?)```\n', re.DOTALL)
+# Its blocks are files: tests/tasks/your_own_page_test.py.
+_OF_FILES = ('your_own.md',)
+# What a page has trained by a command before its Python begins.
+_TRAINED = {
+  'training.md': (
+    *('--flagfile=tasks/flagfiles/demo/fed_avg.flags', '--num_rounds=1'),
+    *('--update_rounds=0', '--output_dir={}/runs/fed_avg'),
+  )
+}
 # All that take no training, and start no cluster.
 _FAST = ('aggregators.md', 'correlated_noise.md', 'data.md')
 
@@ -38,13 +47,17 @@ def _pages():
   return [
     pytest.param(page, marks=[] if page in _FAST else [pytest.mark.slow])
     for page in pages
-    if _blocks(page)[0]
+    if _blocks(page)[0] and page not in _OF_FILES
   ]
 
 
 @pytest.mark.parametrize('page', _pages())
 def test_the_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path):
   code, expected = _blocks(page)
+  if page in _TRAINED:
+    flags = [flag.format(tmp_path) for flag in _TRAINED[page]]
+    command = [sys.executable, '-m', 'tasks.train', *flags]
+    subprocess.run(command, cwd=_ROOT, check=True)
   result = subprocess.run(
     [sys.executable, '-c', '\n'.join(code)],
     env={**os.environ, 'PYTHONPATH': str(_ROOT)},

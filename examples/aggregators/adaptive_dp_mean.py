@@ -1,9 +1,8 @@
 """A private mean whose clipping norm follows the median of the norms."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, runtime
+import tensorflow_federated as tff
 
 
 def main() -> None:

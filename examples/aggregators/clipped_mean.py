@@ -1,9 +1,8 @@
 """The mean of clipped updates, as CE-FedAvg takes it."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, runtime
+import tensorflow_federated as tff
 
 
 def main() -> None:

@@ -3,11 +3,10 @@
 import collections
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, privacy, runtime
 from tff_clipping.programs import client_sampling
+import tensorflow as tf
+import tensorflow_federated as tff
 
 _IDS = tuple(f'client {i}' for i in range(40))
 _SPEC = collections.OrderedDict(

@@ -1,9 +1,8 @@
 """Noise that later rounds take back, beside independent noise."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, privacy, runtime
+import tensorflow_federated as tff
 
 _NUM_ROUNDS = 31
 

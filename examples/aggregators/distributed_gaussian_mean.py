@@ -1,9 +1,8 @@
 """Distributed privacy in integers: what a secure summation really sums."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, runtime
+import tensorflow_federated as tff
 
 
 def main() -> None:

@@ -3,10 +3,9 @@
 import collections
 
 import numpy as np
+from tff_clipping import aggregators, runtime
 import tensorflow as tf
 import tensorflow_federated as tff
-
-from tff_clipping import aggregators, runtime
 
 _SPEC = collections.OrderedDict(
   x=tf.TensorSpec([None, 2], tf.float32),

@@ -1,9 +1,8 @@
 """The Gaussian mechanism from its parts: a clip, a sum, noise at the server."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, runtime
+import tensorflow_federated as tff
 
 
 def main() -> None:

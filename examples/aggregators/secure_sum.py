@@ -1,9 +1,8 @@
 """A secure sum with bounds that a clip guarantees."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, runtime
+import tensorflow_federated as tff
 
 
 def main() -> None:

@@ -1,9 +1,8 @@
 """Smoothed normalization: updates of nearly one length, without a threshold."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, runtime
+import tensorflow_federated as tff
 
 _SMOOTHING = 1.0
 

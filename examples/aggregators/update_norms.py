@@ -1,9 +1,8 @@
 """The norms of the updates of a round, for a simulation."""
 
 import numpy as np
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, runtime
+import tensorflow_federated as tff
 
 
 def main() -> None:

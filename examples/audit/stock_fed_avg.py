@@ -3,13 +3,12 @@
 import tempfile
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_federated as tff
-
 from tff_clipping import aggregators, learning, runtime
 from tff_clipping.privacy import PrivacyPlan, audit
 from tff_clipping.programs.canary_clients import canary_ids
 from tff_clipping.programs.run_audit import RunAudit
+import tensorflow as tf
+import tensorflow_federated as tff
 
 _NUM_FEATURES, _NUM_CLASSES = 66, 4
 _CLIPPING_NORM = 0.5

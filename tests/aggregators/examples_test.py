@@ -71,6 +71,12 @@ def test_every_script_is_run():
   assert {path.name for path in _FOLDER.glob('*.py')} == set(_EXPECTED)
 
 
+def test_every_script_makes_tensorflow_quiet_before_it_is_imported():
+  for path in _FOLDER.glob('*.py'):
+    text = path.read_text()
+    assert text.index('from tff_clipping') < text.index('import tensorflow')
+
+
 # Many rounds.
 _SLOW = ('correlated_dp_mean.py', 'correlated_noise.py')
 
