@@ -77,9 +77,10 @@ test-slow: $(STAMP) ## Run the slow tests
 	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m slow $(TESTS)
 
 .PHONY: lint
-lint: $(STAMP) ## Check style and format
+lint: $(STAMP) ## Check style, format and types
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
 
 .PHONY: docs
 docs: $(STAMP) ## Write the API reference into build/reference
@@ -97,7 +98,7 @@ lock: ## Resolve the dependencies anew into requirements.lock
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf $(VENV) $(UV_VENV) .peers $(DEMO) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(UV_VENV) .peers $(DEMO) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: build-files

@@ -88,8 +88,9 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
   signs = [margins.sign(drop) for drop in lines['matched_drop']]
   return {
     'matched_words': '; '.join(
-      f'{line["model"]} on {line["data"]}, {line["split"]}: '
-      f'{line["matched_drop"]} of {line["clipping_drop"]} points'
+      f'{line["model"]} on {line["data"]}, {line["split"]} '
+      f'({line["scale_name"]}), {line["matched_drop"]} of '
+      f'{line["clipping_drop"]} points'
       for line in lines.to_dict('records')
     ),
     'matched_left': signs.count(1),

@@ -22,8 +22,14 @@ _SHORT = {
   'banded': 'banded noise',
   'blt': 'BLT noise',
 }
-# Those whose ε needs no secret draw of the cohorts.
+# Those whose ε needs no secret draw of the cohorts, and which lost less, by the
+# sign of the second one's drop less the first one's.
 _WITHOUT_DRAW = ('banded', 'blt')
+_BETTER = {
+  1: _SHORT['banded'],
+  -1: _SHORT['blt'],
+  0: 'not decided',
+}
 
 
 def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +78,8 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
     In words, `turns`: for each data set and ε that was run with three seeds
     without such a draw, the drop from CE-FedAvg by every mechanism; and
     `better_noise`: how often which of the two kinds of noise has the smaller
-    mean drop, where both were run so. Empty where there is no such thing.
+    drop, seed by seed, where both were run so. Empty where there is no such
+    thing.
   """
   places: dict[tuple[str, str, float], dict[str, margins.Estimate]] = {}
   for found in _mechanisms(paired):
@@ -90,8 +97,11 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
     data = titles.DATA_NAMES[experiment_table.ROWS[row].split.task]
     turns.append(f'on {data} at ε = {epsilon:g}, {figures}')
     if drops.keys() >= set(_WITHOUT_DRAW):
-      best = min(_WITHOUT_DRAW, key=lambda way: drops[way].mean)
-      better.append(_SHORT[best])
+      banded, blt = (drops[way].values for way in _WITHOUT_DRAW)
+      lead = margins.Estimate(
+        tuple(b - a for a, b in zip(banded, blt, strict=True))
+      )
+      better.append(_BETTER[margins.sign(lead)])
   return {
     'turns': '; '.join(turns),
     'better_noise': ', '.join(

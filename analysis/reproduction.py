@@ -268,7 +268,7 @@ def _with_updates(
 ) -> pd.DataFrame:
   """The runs in the scatter: of each model, data and split, one scale.
 
-  It is the one with the most rounds and, among those, clients.
+  It is the one with the most local steps, then rounds, then clients.
   """
   runs = runs[runs.index.isin(frames.updates['run']) & ~runs['is_private']]
   runs = runs[runs['seed'] == _SEED]
@@ -277,7 +277,9 @@ def _with_updates(
   for row in (*rows, *_FIGURE_ROWS):
     own = runs[evidence.of_row(runs, experiment_table.ROWS[row])]
     if len(own):
-      largest = own.sort_values(['num_rounds', 'clients_per_round']).iloc[-1]
+      largest = own.sort_values(
+        ['local_steps', 'num_rounds', 'clients_per_round']
+      ).iloc[-1]
       shown.append(own[own['series'] == largest['series']])
   if not shown:
     return runs[:0]

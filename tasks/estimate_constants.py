@@ -175,7 +175,7 @@ def estimate(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
   plan = plans.create_plan(config, task.num_clients)
-  with folder.open(config, resume=True):
+  with folder.open(config, resume=True), folder.temporary_files():
     store = task.write_client_store(cache_dir)
     clients = run_parts.preprocess(store, own)
     model_fn = run_parts.create_client_model_fn(config, task, clients, own)

@@ -84,7 +84,8 @@ class ExperimentConfig:
   )
   partition: str | None = setting(
     'The split over clients: iid, class_balanced, label_skew (the paper), '
-    'dirichlet, shards or natural, which is the default for data of your own.',
+    'dirichlet, shards or natural, which is the default for data of your own. '
+    'Required for other data without --row.',
     None,
   )
   model: str = setting(

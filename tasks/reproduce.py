@@ -19,11 +19,14 @@ written, 130 Ctrl-C, 143 SIGTERM.
 
 import pathlib
 
-from absl import flags
+from tasks.interrupts import importing
 
-from tasks import early_checks, run_queue, train_flags
-from tasks.named_runs import NamedRun
-from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
+with importing():
+  from absl import flags
+
+  from tasks import early_checks, run_queue, train_flags
+  from tasks.named_runs import NamedRun
+  from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
 
 _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
 _SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')

@@ -8,6 +8,8 @@ import json
 import os
 import pathlib
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -103,6 +105,24 @@ class RunFolder:
       # Again, now that nobody else can change it.
       self._check_contents(config, resume=resume)
       yield
+
+  @contextlib.contextmanager
+  def temporary_files(self) -> Iterator[None]:
+    """Keeps Python's temporary files in a folder of the run, until the end.
+
+    TensorFlow writes a file for each function that it compiles, and a program
+    that is killed leaves them. Here the next one finds and deletes them. Only
+    whoever has the folder open may ask for it.
+    """
+    folder, before = self.path / '.tmp', tempfile.tempdir
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    tempfile.tempdir = str(folder.absolute())
+    try:
+      yield
+    finally:
+      tempfile.tempdir = before
+      shutil.rmtree(folder, ignore_errors=True)
 
   def check(self, config: ExperimentConfig, *, resume: bool) -> None:
     """Raises what `open` would raise, and leaves nothing behind.

@@ -96,6 +96,7 @@ def run(
   )
   description = _description(config, task, model_fn, clipping_norm_source)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
+    stack.enter_context(folder.temporary_files())
     folder.check_unchanged(description)
     store = task.write_client_store(cache_dir)
     where = stack.enter_context(

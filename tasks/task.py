@@ -118,7 +118,7 @@ class Task:
   def write_client_store(
     self, cache_dir: str | os.PathLike
   ) -> 'client_store.ClientStore':
-    """Writes a file for each client, unless they are there already.
+    """Writes the clients, unless they are there already.
 
     Args:
       cache_dir: Where the stores are; made if it is missing.

@@ -14,7 +14,7 @@ from typing import Any
 from absl import flags
 from absl.testing import flagsaver
 
-from tasks import experiment_table, named_runs, run_folder
+from tasks import data_flags, experiment_table, named_runs, run_folder
 from tasks.datasets import own_data
 from tasks.experiment import ExperimentConfig
 from tasks.experiment_table import Value
@@ -175,8 +175,9 @@ def parsed(arguments: Sequence[str]) -> Iterator[None]:
     arguments: Flags, as on a command line of `tasks.train`.
   """
   with flagsaver.flagsaver():
-    for flag in flags.FLAGS.get_key_flags_for_module(__name__):
-      flag.unparse()
+    for module in (__name__, data_flags.__name__):
+      for flag in flags.FLAGS.get_key_flags_for_module(module):
+        flag.unparse()
     flags.FLAGS(['tasks.train', *arguments])
     yield
 

@@ -8,6 +8,7 @@ the theory are tested without it too.
 import importlib.util
 import os
 import pathlib
+import tempfile
 
 import hypothesis
 import pytest
@@ -17,11 +18,21 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('RAY_agent_register_timeout_ms', '300000')
 os.environ.setdefault('RAY_worker_register_timeout_seconds', '300')
 
+# The paths of its sockets must be short.
+os.environ.setdefault('RAY_TMPDIR', '/tmp')
+
 # A pause of the machine is no error of what is tested.
 hypothesis.settings.register_profile('without_deadline', deadline=None)
 hypothesis.settings.load_profile('without_deadline')
 
 _NEEDS_TFF = ('aggregators', 'learning', 'runtime', 'programs', 'tasks')
+
+
+@pytest.fixture(autouse=True, scope='session')
+def temporary_folder(tmp_path_factory):
+  """Puts what killed programs leave where pytest deletes it some day."""
+  tempfile.tempdir = str(tmp_path_factory.mktemp('tmp'))
+  os.environ['TMPDIR'] = tempfile.tempdir
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,8 @@ def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
   assert line['gained by η_g = 2'] == '1.80 ± 0.25'
   assert matched_steps.matched_counts(lines) == {
     'matched_words': (
-      'MLP on CIFAR-10, IID: 0.20 ± 0.25 of 2.00 ± 0.00 points'
+      'MLP on CIFAR-10, IID (paper_40_rounds), 0.20 ± 0.25 of 2.00 ± 0.00 '
+      'points'
     ),
     'matched_left': 0,
     'matched_above': 0,

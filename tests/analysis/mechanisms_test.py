@@ -68,3 +68,15 @@ def test_who_cannot_draw_cohorts_sees_what_it_costs(tmp_path):
   )
   # At ε = 5 the other one was not run.
   assert found['better_noise'] == 'BLT noise in 1 of 1'
+
+
+def test_seeds_that_spread_tell_no_noise_from_the_other(tmp_path):
+  for seed, shift in enumerate((-0.02, 0.0, 0.03)):
+    accuracies = {'fed_avg': 0.95, 'ce_fed_avg': 0.93}
+    run_folders.write_named_runs(tmp_path, _MNIST, accuracies, seed)
+    for name, accuracy in (('banded', 0.90), ('blt', 0.90 + shift)):
+      run_folders.write_named_runs(
+        tmp_path, _MNIST, {'dp_fed_avg': accuracy}, seed, (name,)
+      )
+  found = mechanisms.without_draw(run_folders.paired_runs(tmp_path))
+  assert found['better_noise'] == 'not decided in 1 of 1'

@@ -296,4 +296,4 @@ def test_plot_without_matplotlib_says_what_to_install(capsys, monkeypatch):
   monkeypatch.delattr(privacy, 'budget_plot', raising=False)
   code, out, err = run_here(capsys, *ONE_ROUND, '--plot=x.png')
   assert (code, out) == (2, '')
-  assert "--plot needs matplotlib: pip install 'tff-clipping[plot]'" in err
+  assert "--plot needs matplotlib: pip install '.[plot]' in a" in err

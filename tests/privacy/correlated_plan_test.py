@@ -336,3 +336,14 @@ def test_groups_that_are_too_small_raise():
       target_delta=1e-5,
       min_separation=24,
     )
+
+
+@pytest.mark.parametrize('target_epsilon', [1e-6, 1e6])
+def test_noise_out_of_range_is_said_of_the_target(target_epsilon):
+  with pytest.raises(ValueError, match='`target_epsilon` .* needs a noise mul'):
+    privacy.CorrelatedNoisePlan.from_target_epsilon(
+      **PAPER,
+      strategy=TREE,
+      target_epsilon=target_epsilon,
+      min_separation=24,
+    )

@@ -124,6 +124,42 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
   )
 
 
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    (
+      ['--seeds=a'],
+      "--seeds must be integers with commas between them, found 'a'",
+    ),
+    (
+      ['--seeds='],
+      "--seeds must be different integers, at least one, found ''",
+    ),
+    (['--seeds=1,1'], '--seeds must be different integers, at least one, foun'),
+    (['--local_steps=0'], '--local_steps must be at least 1, found 0'),
+    # Of the private run alone, whose threshold no run has given yet.
+    (['--target_epsilon=-1'], '--target_epsilon must be positive'),
+    (
+      ['--algorithms=dp_fed_avg', '--target_delta=2'],
+      '--target_delta must not be given',
+    ),
+  ],
+)
+def test_a_wrong_flag_of_any_run_is_refused_first(tmp_path, flags, message):
+  result = subprocess.run(
+    [
+      *(sys.executable, '-m', 'tasks.reproduce', '--rows=mlp_embedded_digits'),
+      *('--scales=demo', f'--output_dir={tmp_path / "runs"}', *flags),
+    ],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode == 2, result.stdout
+  assert message in result.stderr
+  assert not (tmp_path / 'runs').exists()
+
+
 def test_wrong_flags_are_refused_before_the_first_run(tmp_path):
   result = subprocess.run(
     [
@@ -140,5 +176,7 @@ def test_wrong_flags_are_refused_before_the_first_run(tmp_path):
     text=True,
   )
   assert result.returncode == 2
-  assert result.stderr == 'Error: --seed must be at least 0, found -1.\n'
+  assert result.stderr == (
+    'Error: --seed must be from 0 to 2**62 - 1, found -1.\n'
+  )
   assert not (tmp_path / 'runs').exists()

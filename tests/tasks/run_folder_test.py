@@ -1,6 +1,8 @@
 """Tests of run folders."""
 
 import dataclasses
+import os
+import tempfile
 
 import pytest
 
@@ -71,3 +73,44 @@ def test_a_given_seed_stays_and_must_be_that_of_the_run(tmp_path):
     folder.open(folder.with_drawn_seeds(other), resume=True),
   ):
     pass
+
+
+def test_a_check_leaves_no_folder_behind(tmp_path):
+  folder = RunFolder(tmp_path / 'runs' / 'run')
+  folder.check(_PUBLIC, resume=True)
+  assert not folder.path.parent.exists()
+  folder.path.parent.mkdir()
+  folder.check(_PUBLIC, resume=True)
+  assert list(folder.path.parent.iterdir()) == []
+
+
+def test_a_check_finds_what_opening_would_find(tmp_path):
+  (tmp_path / 'file').touch()
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, _PUBLIC)
+  other = dataclasses.replace(_PUBLIC, seed=1)
+  for path, config, message in (
+    (tmp_path, _PUBLIC, 'must be empty or hold a run, found file'),
+    (tmp_path / 'file', _PUBLIC, 'must be a folder, found the file'),
+    (tmp_path / 'file' / 'run', _PUBLIC, 'must be a folder'),
+    (folder.path, other, 'seed was 0 and is 1'),
+  ):
+    with pytest.raises(RunFolderError, match=message):
+      RunFolder(path).check(config, resume=True)
+  with pytest.raises(RunFolderError, match='must be empty with --noresume'):
+    folder.check(_PUBLIC, resume=False)
+  folder.check(_PUBLIC, resume=True)
+
+
+def test_temporary_files_of_a_killed_program_are_deleted_by_the_next(tmp_path):
+  folder = RunFolder(tmp_path)
+  before = tempfile.gettempdir()
+  (tmp_path / '.tmp').mkdir()
+  (tmp_path / '.tmp' / 'left').touch()
+  with folder.temporary_files():
+    with tempfile.NamedTemporaryFile() as file:
+      assert os.path.dirname(file.name) == str(tmp_path / '.tmp')
+    assert os.listdir(tmp_path / '.tmp') == []
+    assert os.stat(tmp_path / '.tmp').st_mode & 0o077 == 0
+  assert tempfile.gettempdir() == before
+  assert os.listdir(tmp_path) == []

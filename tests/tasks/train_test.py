@@ -1,11 +1,16 @@
 """Tests of the training binary, as a user runs it."""
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 
 import pandas as pd
 import pytest
@@ -66,6 +71,38 @@ def _assert_refused(result, *words):
   assert len(lines) == 1, result.stderr
   for word in words:
     assert word in lines[0]
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_the_rounds_and_none_of_a_finished_run(
+  tmp_path, cache_dir
+):
+  def shown():
+    master, terminal = pty.openpty()
+    size = struct.pack('HHHH', 24, 80, 0, 0)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+    with (
+      open(tmp_path / 'output', 'w') as output,
+      subprocess.Popen(
+        _command(tmp_path / 'run', cache_dir),
+        cwd=_ROOT,
+        stdout=output,
+        stderr=terminal,
+      ) as program,
+    ):
+      os.close(terminal)
+      text = b''
+      # Reading fails once nobody is at the other end.
+      with contextlib.suppress(OSError):
+        while found := os.read(master, 4096):
+          text += found
+    os.close(master)
+    assert program.returncode == 0
+    assert 'Finished 2 rounds' in (tmp_path / 'output').read_text()
+    return text.decode()
+
+  assert '2/2' in shown()
+  assert '%' not in shown()
 
 
 @pytest.mark.slow

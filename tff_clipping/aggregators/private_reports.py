@@ -167,16 +167,17 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
     An `OrderedDict` at the server: `own`, then, without nesting, those of
     `measurements` whose names are known to be safe.
   """
-  placed = collections.OrderedDict(
-    (
-      name,
-      value
-      if isinstance(value, tff.Value)
-      else tff.federated_value(value, tff.SERVER),
+  placed = tff.federated_zip(
+    collections.OrderedDict(
+      (
+        name,
+        value
+        if isinstance(value, tff.Value)
+        else tff.federated_value(value, tff.SERVER),
+      )
+      for name, value in own.items()
     )
-    for name, value in own.items()
   )
-  placed = tff.federated_zip(placed)
 
   @tff.tensorflow.computation(
     measurements.type_signature.member, placed.type_signature.member

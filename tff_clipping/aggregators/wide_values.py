@@ -28,7 +28,7 @@ class WideValues:
     Args:
       value_type: A structure of floating-point tensors in Python containers.
     """
-    self._dtypes = []
+    self._dtypes: list[tf.DType] = []
 
     @tff.tensorflow.computation(value_type)
     def widen(value):

@@ -5,6 +5,7 @@ they have in common is here.
 """
 
 import collections
+from typing import TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -14,7 +15,7 @@ from tff_clipping.learning import client_work as client_work_lib
 from tff_clipping.learning import model_checks, update_measurements
 from tff_clipping.learning.client_work import ModelFn, Sender
 
-AggregationFactory = (
+AggregationFactory: TypeAlias = (
   tff.aggregators.UnweightedAggregationFactory
   | tff.aggregators.WeightedAggregationFactory
 )

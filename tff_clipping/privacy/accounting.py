@@ -162,7 +162,7 @@ def calibrate_noise_multiplier(
       accountants' range has this epsilon.
   """
   accountant = accountants.check_accountant(accountant, sampling)
-  sampling = sampled_gaussian.CohortSampling(
+  cohorts = sampled_gaussian.CohortSampling(
     sampling=sampling,
     num_clients=num_clients,
     clients_per_round=clients_per_round,
@@ -170,9 +170,9 @@ def calibrate_noise_multiplier(
     max_clients_per_round=max_clients_per_round,
   )
   if warn:
-    _check_delta(target_delta, sampling.num_clients)
+    _check_delta(target_delta, cohorts.num_clients)
   return calibration.find_noise_multiplier(
-    sampling,
+    cohorts,
     accountant,
     num_rounds=num_rounds,
     target_epsilon=target_epsilon,

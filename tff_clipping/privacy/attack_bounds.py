@@ -66,13 +66,14 @@ def bound_attacks(
   mechanism, count = plan.drawn_after(plan.num_rounds)
   if mechanism.sampling_prob == 1:  # One Gaussian mechanism.
     mu = math.sqrt(count) / mechanism.noise_over_sensitivity
-    curve = trade_off.GaussianTradeOff(mu)
+    true_positive_rate = trade_off.GaussianTradeOff(mu).max_true_positive_rate
   else:
     epsilons = np.linspace(0, plan.actual_epsilon, _NUM_EPSILONS)
     deltas = np.array([plan.tightest_delta(epsilon) for epsilon in epsilons])
     curve = trade_off.TradeOff(epsilons, deltas)
     mu = _find_mu(curve, plan.target_delta)
-  return AttackBounds(mu, rate, curve.max_true_positive_rate(rate))
+    true_positive_rate = curve.max_true_positive_rate
+  return AttackBounds(mu, rate, true_positive_rate(rate))
 
 
 def _find_mu(curve: trade_off.TradeOff, target_delta: float) -> float:

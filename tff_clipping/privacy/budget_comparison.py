@@ -3,12 +3,14 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 from tff_clipping.privacy import (
   accountants,
   base_plan,
   budget_question,
   calibration,
+  correlated_plan,
   mechanisms,
   noise_summary,
   sampled_gaussian,
@@ -66,11 +68,15 @@ def describe_plan(
     plan: The plan.
     mechanism: The name of its noise.
   """
-  has_separation = plan.sampling in ('min_separation', 'grouped_poisson')
+  min_separation = None
+  if isinstance(plan, correlated_plan.CorrelatedNoisePlan) and (
+    plan.sampling in ('min_separation', 'grouped_poisson')
+  ):
+    min_separation = plan.min_separation
   return Comparison(
     sampling=plan.sampling,
     mechanism=mechanism,
-    min_separation=plan.min_separation if has_separation else None,
+    min_separation=min_separation,
     accountant=plan.accountant,
     relation=plan.relation.value,
     clients_per_round=plan.clients_per_round,
@@ -92,19 +98,20 @@ def compare(
     question: What was asked.
     plan: Its answer, whose row is left out.
   """
-  own = (question.sampling, question.mechanism, plan.accountant)
-  rows = (*_compare_samplers(question), *_compare_mechanisms(question, plan))
-  return tuple(
-    row for row in rows if (row.sampling, row.mechanism, row.accountant) != own
+  return (
+    *_compare_samplers(question, plan),
+    *_compare_mechanisms(question, plan),
   )
 
 
 def _compare_samplers(
-  question: budget_question.Question,
+  question: budget_question.Question, plan: base_plan.BasePlan
 ) -> Iterator[Comparison]:
   """Yields the rows of independent noise and cohorts that are drawn."""
   for sampling in ('poisson', 'fixed_size', 'paper'):
     for accountant in ('rdp', 'pld', 'pld_one_sided'):
+      if (sampling, accountant) == (plan.sampling, plan.accountant):
+        continue
       if sampling == 'fixed_size' or accountant != 'pld_one_sided':
         yield _compare_sampler(question, sampling, accountant)
 
@@ -117,7 +124,7 @@ def _compare_sampler(
   By the accountants and not by plans: no plan takes 'pld_one_sided'.
   """
   charged = 'poisson' if sampling == 'paper' else sampling
-  row = {
+  row: dict[str, Any] = {
     'sampling': sampling,
     'mechanism': 'gaussian',
     'accountant': accountant,
@@ -202,16 +209,18 @@ def _compare_mechanisms(
   separation = question.min_separation
   if separation is None and question.solved_for == 'clients_per_round':
     return
+  own = (question.sampling, question.mechanism)
   for mechanism in mechanisms.MECHANISMS:
-    yield _compare_mechanism(
-      question,
-      'min_separation',
-      mechanism,
-      # By default, all clients take turns.
-      separation or plan.num_clients // plan.clients_per_round,
-    )
+    if own != ('min_separation', mechanism):
+      yield _compare_mechanism(
+        question,
+        'min_separation',
+        mechanism,
+        # By default, all clients take turns.
+        separation or plan.num_clients // plan.clients_per_round,
+      )
   # Fewer groups than that are worth a draw.
-  if separation is not None:
+  if separation is not None and own != ('grouped_poisson', 'banded'):
     yield _compare_mechanism(question, 'grouped_poisson', 'banded', separation)
 
 

@@ -194,7 +194,7 @@ def _import_plot():
     from tff_clipping.privacy import budget_plot  # Slow to import.
   except ImportError as error:
     raise command_line.UsageError(
-      f"--plot needs matplotlib: pip install 'tff-clipping[plot]' ({error})."
+      f"--plot needs matplotlib: pip install '.[plot]' in a checkout ({error})."
     ) from error
   return budget_plot
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -49,11 +50,12 @@ def save_figure(answer: budget_report.Answer, path: str) -> None:
   with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'plot'}):
     figure = figure_lib.Figure(figsize=(9, 3.6), layout='constrained')
     left, right = figure.subplots(1, 2)
+    plan: Any = answer.plan
     if answer.question.is_correlated:
-      _draw_correlated_epsilon_by_rounds(left, answer.plan)
+      _draw_correlated_epsilon_by_rounds(left, plan)
       _draw_error_by_separation(right, answer)
     else:
-      _draw_epsilon_by_rounds(left, answer.plan)
+      _draw_epsilon_by_rounds(left, plan)
       _draw_noise_by_cohort(right, answer)
     try:
       figure.savefig(path, dpi=150)
@@ -126,7 +128,7 @@ def _finish_epsilons(axes, plan: base_plan.BasePlan, name: str) -> None:
 
 def _draw_error_by_separation(axes, answer: budget_report.Answer) -> None:
   """Draws the error that the plan's epsilon needs with other separations."""
-  plan = answer.plan
+  plan: Any = answer.plan
   target = answer.question.target_epsilon or plan.epsilon
   separations = np.unique(
     np.geomspace(1, plan.num_clients // plan.clients_per_round, num=6)
@@ -168,7 +170,7 @@ def _draw_error_by_separation(axes, answer: budget_report.Answer) -> None:
 
 def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
   """Draws the noise that the plan's epsilon needs with other cohorts."""
-  plan = answer.plan
+  plan: Any = answer.plan
   target = answer.question.target_epsilon or plan.epsilon
   cohorts = np.unique(
     np.geomspace(

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy import (
@@ -230,7 +231,7 @@ def _solve_correlated(
 
 def _builder(
   plan_class: type[base_plan.BasePlan], question: Question
-) -> Callable[..., base_plan.BasePlan]:
+) -> Callable[..., Any]:
   """Returns the constructor that solves for what is not given."""
   name = {
     'noise_multiplier': 'from_target_epsilon',

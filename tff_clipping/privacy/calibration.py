@@ -4,6 +4,7 @@ import bisect
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 from scipy import optimize
 
@@ -63,14 +64,12 @@ def find_noise_multiplier(
     target_delta = truncated_poisson.compute_poisson_delta(
       sampling, num_rounds, target_epsilon, target_delta
     )
-  if accountant == 'rdp':
-    search = _search_by_orders
-  else:
-    search = functools.partial(
-      _search_by_grids, one_sided=accountant == 'pld_one_sided'
-    )
-  return search(
-    sampling.without_bounds(), num_rounds, target_epsilon, target_delta
+  return _search_noise_multiplier(
+    sampling.without_bounds(),
+    accountant,
+    num_rounds,
+    target_epsilon,
+    target_delta,
   )
 
 
@@ -235,6 +234,24 @@ def search_clients_per_round(
   return fewest + bisect.bisect_left(range(fewest, most), True, key=fits)
 
 
+@functools.lru_cache(maxsize=64)  # A table asks what its plan has asked.
+def _search_noise_multiplier(
+  sampling: sampled_gaussian.CohortSampling,
+  accountant: str,
+  num_rounds: int,
+  target_epsilon: float,
+  target_delta: float,
+) -> float:
+  """Returns the least noise multiplier, from arguments that are checked."""
+  if accountant == 'rdp':
+    search = _search_by_orders
+  else:
+    search = functools.partial(
+      _search_by_grids, one_sided=accountant == 'pld_one_sided'
+    )
+  return search(sampling, num_rounds, target_epsilon, target_delta)
+
+
 def _search_by_orders(
   sampling: sampled_gaussian.CohortSampling,
   num_rounds: int,
@@ -278,10 +295,11 @@ def _search_by_orders(
       low = orders[max(place - 1, 0)]
       high = orders[min(place + 1, len(orders) - 1)]
     else:
-      rounds = accountants.build_rounds(
+      # Those of 'rdp' tell their best order.
+      all_rounds: Any = accountants.build_rounds(
         sampled_gaussian.add_noise(sampling, guess), 'rdp'
       )
-      _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
+      _, best = all_rounds.compute_epsilon_and_order(num_rounds, target_delta)
       if best in orders:
         return guess
       place = all_orders.index(best)

@@ -135,13 +135,20 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
         target_epsilon, target_delta
       )
-    multiplier = sensitivity * over_sensitivity
+    multiplier = rounding.round_up(sensitivity * over_sensitivity, digits=6)
+    least, most = arguments.MIN_NOISE_MULTIPLIER, arguments.MAX_NOISE_MULTIPLIER
+    if not least <= multiplier <= most:
+      raise ValueError(
+        f'`target_epsilon` {target_epsilon:g} needs a noise multiplier of '
+        f'{multiplier:g}, which is not in the range that is accounted for, '
+        f'{least:g} to {most:g}.'
+      )
     return cls(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
       num_rounds=strategy.num_rounds,
       target_delta=target_delta,
-      noise_multiplier=rounding.round_up(multiplier, digits=6),
+      noise_multiplier=multiplier,
       strategy=strategy,
       min_separation=min_separation,
       sampling=sampling,

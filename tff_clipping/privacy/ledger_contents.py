@@ -102,7 +102,7 @@ def read_plan(
 
 def read_releases(
   path: str | os.PathLike, lines: Sequence[dict[str, Any]]
-) -> dict[int, list[str]]:
+) -> dict[int | None, list[str | None]]:
   """Returns the digests of each round's draws.
 
   Args:
@@ -112,7 +112,7 @@ def read_releases(
   Raises:
     DamagedLedgerError: If a line is not the release that it should be.
   """
-  digests: dict[int, list[str]] = {}
+  digests: dict[int | None, list[str | None]] = {}
   for number, line in enumerate(lines, start=1):
     round_num = line.get('round_num')
     of_round = digests.setdefault(round_num, [])

@@ -1,5 +1,7 @@
 """The noise strategy of a name, for the sampler that it is to go with."""
 
+from collections.abc import Callable
+
 from tff_clipping import argument_checks
 from tff_clipping.privacy import correlated_noise, separated_sampling
 
@@ -77,8 +79,8 @@ def _build_one(
   """Returns a strategy that is not begun anew."""
   if mechanism == 'tree':
     return correlated_noise.TreeStrategy(num_rounds=num_rounds)
-  build = {
+  builders: dict[str, Callable[..., correlated_noise.NoiseStrategy]] = {
     'banded': correlated_noise.banded_strategy,
     'blt': correlated_noise.blt_strategy,
-  }[mechanism]
-  return build(num_rounds=num_rounds, participation=participation)
+  }
+  return builders[mechanism](num_rounds=num_rounds, participation=participation)

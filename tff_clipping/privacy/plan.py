@@ -404,7 +404,7 @@ class PrivacyPlan(base_plan.BasePlan):
         'noise tells how many clients took part.'
       )
     cohort = self.clients_per_round
-    bounds = cohort, cohort
+    bounds: tuple[Any, Any] = cohort, cohort
     if self.sampling == 'truncated_poisson':
       bounds = self.min_clients_per_round, self.max_clients_per_round
     if self.sampling == 'none':

@@ -148,7 +148,7 @@ class ComposedRounds:
     compute: Callable[[loss_composition.ComposedLoss], float],
   ) -> float:
     """Returns the largest figure of the pairs; inf if losses are too large."""
-    directions = ('remove', 'add')
+    directions: tuple[str, ...] = ('remove', 'add')
     if any(mechanism.sampling == 'fixed_size' for mechanism, _ in self._parts):
       directions = ('remove',) if self._one_sided else ('both',)
     rounds = [

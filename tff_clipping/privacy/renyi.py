@@ -114,13 +114,15 @@ class ComposedRounds(RenyiRounds):
       ValueError: If the accountant has no answer for a noise multiplier.
     """
     self._orders = np.array(DEFAULT_ORDERS)
-    self._divergences = sum(
-      count * RenyiRounds(mechanism)._divergences for mechanism, count in parts
+    self._divergences = np.sum(
+      [count * RenyiRounds(one)._divergences for one, count in parts], axis=0
     )
 
 
 def compute_poisson_divergences(
-  noise_over_sensitivity: float, sampling_prob: float, orders: Sequence[float]
+  noise_over_sensitivity: float,
+  sampling_prob: float,
+  orders: Sequence[float] | np.ndarray,
 ) -> np.ndarray:
   """Returns one round's divergences under Poisson sampling, add or remove one.
 

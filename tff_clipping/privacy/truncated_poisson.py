@@ -71,21 +71,24 @@ class TruncatedRounds:
     return min(1.0, delta + _charge(self._tail_prob, num_rounds, epsilon))
 
 
-def compute_tail_prob(mechanism: sampled_gaussian.SampledGaussian) -> float:
+def compute_tail_prob(mechanism: sampled_gaussian.CohortSampling) -> float:
   """Returns the tau that is charged for one round.
 
   Args:
     mechanism: One round, of 'truncated_poisson'.
   """
   population = mechanism.num_clients, mechanism.sampling_prob
+  least = mechanism.min_clients_per_round
+  largest = mechanism.max_clients_per_round
+  assert least is not None
+  assert largest is not None
   return float(
-    _prob_below(mechanism.min_clients_per_round, *population)
-    + _prob_above(mechanism.max_clients_per_round, *population)
+    _prob_below(least, *population) + _prob_above(largest, *population)
   )
 
 
 def compute_poisson_delta(
-  mechanism: sampled_gaussian.SampledGaussian,
+  mechanism: sampled_gaussian.CohortSampling,
   num_rounds: int,
   epsilon: float,
   target_delta: float,
@@ -110,7 +113,7 @@ def compute_poisson_delta(
 
 
 def describe_narrow_bounds(
-  mechanism: sampled_gaussian.SampledGaussian,
+  mechanism: sampled_gaussian.CohortSampling,
   num_rounds: int,
   epsilon: float,
   target_delta: float,
@@ -218,9 +221,9 @@ def build_sampling(
       epsilon=epsilon,
       target_delta=target_delta,
     )
-    bounds = tuple(
-      other if bound is None else bound
-      for bound, other in zip(bounds, chosen, strict=True)
+    bounds = (
+      chosen[0] if bounds[0] is None else bounds[0],
+      chosen[1] if bounds[1] is None else bounds[1],
     )
   return sampled_gaussian.CohortSampling(
     sampling=sampling,

@@ -12,6 +12,7 @@ the seed secret wherever the data are.
 
 import abc
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -214,7 +215,7 @@ class ShuffledEpochsSampler(ClientSampler):
     self._clients_per_round = _checked_cohort_size(
       clients_per_round, len(self.client_ids)
     )
-    self._latest = None
+    self._latest: tuple[int, np.ndarray] | None = None
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
@@ -324,7 +325,8 @@ def build_private_sampler(
   Raises:
     ValueError: If the population is not of the plan's size.
   """
-  parameters = plan.sampler_parameters
+  # The scheme tells which fields there are.
+  parameters: Any = plan.sampler_parameters
   if len(client_ids) != parameters.num_clients:
     raise ValueError(
       f'`client_ids` must be the {parameters.num_clients} clients that the '

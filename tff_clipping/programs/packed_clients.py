@@ -89,7 +89,9 @@ def pack_clients(
   Raises:
     tf.errors.OpError: If a file cannot be written.
   """
-  client_ids, num_examples, parts = [], [], []
+  client_ids: list[str] = []
+  num_examples: list[int] = []
+  parts: list[str] = []
 
   def save(tensors: dict[str, tf.Tensor]) -> None:
     parts.append(f'{os.fspath(path)}-part-{len(parts)}')
@@ -102,7 +104,7 @@ def pack_clients(
 
   # One batch is prepared while the one before it is written.
   with futures.ThreadPoolExecutor(max_workers=1) as writer:
-    written = futures.Future()
+    written: futures.Future[None] = futures.Future()
     written.set_result(None)
     for batch in _batches(clients):
       ids, sizes, contents = zip(*batch, strict=True)

@@ -193,8 +193,7 @@ class TrainingProgram:
   ) -> tuple[StopReason, str] | None:
     """Goes on by a round, or stays where it is and returns why it stopped."""
     start = time.monotonic()
-    done, state = progress.done
-    round_num = done + 1
+    state, round_num = progress.state, progress.round_num + 1
     try:
       cohort, output = self._draw_and_run(round_num, state, interruption)
     except BudgetExhaustedError as e:

@@ -6,6 +6,7 @@ releases none of them.
 
 import collections
 import csv
+import math
 import os
 import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -112,7 +113,7 @@ class UpdateRecords:
     norms = measured['update_norm']
     to_clip = measured.get('model_norm', norms)
     if round_num - 1 in self._rounds:
-      columns = collections.OrderedDict(
+      columns: dict[str, Sequence[Any] | np.ndarray] = dict(
         client_id=cohort,
         update_norm=norms,
         angle_degrees=measured['angle_degrees'],
@@ -122,20 +123,18 @@ class UpdateRecords:
         columns['expected_norm'] = expected_norms
       self._write(round_num - 1, columns, metrics['aggregate'])
     clipped = (
-      np.mean(~(to_clip <= self._clipping_norm))
+      float(np.mean(~(to_clip <= self._clipping_norm)))
       if self._clipping_norm is not None
       and not self._clips_otherwise
       and len(norms)
-      else np.nan
+      else math.nan
     )
     values = (
-      (np.mean(norms), np.std(norms), np.max(norms), clipped)
+      (float(norms.mean()), float(norms.std()), float(norms.max()), clipped)
       if len(norms)
-      else (np.nan,) * 4
+      else (math.nan,) * 4
     )
-    return collections.OrderedDict(
-      zip(SUMMARY_FIELDS, map(float, values), strict=True)
-    )
+    return collections.OrderedDict(zip(SUMMARY_FIELDS, values, strict=True))
 
   def _clip_factors(self, norms: np.ndarray) -> np.ndarray:
     if self._clips_otherwise:
@@ -147,7 +146,10 @@ class UpdateRecords:
     )
 
   def _write(
-    self, t: int, columns: Mapping[str, Sequence], aggregate: Mapping[str, Any]
+    self,
+    t: int,
+    columns: Mapping[str, Sequence[Any] | np.ndarray],
+    aggregate: Mapping[str, Any],
   ) -> None:
     self._folder.mkdir(parents=True, exist_ok=True)
     path = self._folder / f'round_{t:05d}.csv'

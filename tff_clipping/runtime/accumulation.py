@@ -7,6 +7,7 @@ such as a list that grows with each client, is computed by TensorFlow.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -60,7 +61,7 @@ class Accumulation:
       if self._compute_others is None
       else self._compute_others(*total, *addend)
     )
-    result = [
+    result: list[Any] = [
       None
       if j is None
       # A sum of scalars would be no array.

@@ -12,7 +12,8 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Protocol
 
 import tensorflow_federated as tff
 
@@ -34,6 +35,24 @@ _MAX_COMPILED = 64
 
 class ClientError(RuntimeError):
   """The work of one client failed."""
+
+
+_Compiled = MapReduceRound | TensorFlowComputation | InterpretedComputation
+
+
+class ClientsPart(Protocol):
+  """The clients' part of a round; see `MapReduceRound`."""
+
+  def zero(self) -> Accumulator:
+    """Returns the accumulator of no clients."""
+
+  def work(self, client: Sequence, broadcast: Sequence) -> Sequence:
+    """Returns what one client sends."""
+
+  def accumulate(
+    self, accumulator: Accumulator, contribution: Sequence
+  ) -> Accumulator:
+    """Returns `accumulator` with one client's `contribution` added."""
 
 
 class InProcessContext(tff.framework.SyncContext):
@@ -73,8 +92,12 @@ class InProcessContext(tff.framework.SyncContext):
     self._threads_per_client = threads_per_client
     self._num_threads = num_threads
     self._num_shards = num_shards
-    self._compiled = collections.OrderedDict()
-    self._latest = None, None
+    self._compiled: collections.OrderedDict[
+      tff.framework.ConcreteComputation, _Compiled
+    ] = collections.OrderedDict()
+    self._latest: tuple[tff.framework.ConcreteComputation, _Compiled] | None = (
+      None
+    )
     # The threads stay: each keeps its sessions of what has been compiled.
     self._pool = concurrent.futures.ThreadPoolExecutor(
       num_threads, thread_name_prefix='client'
@@ -103,9 +126,7 @@ class InProcessContext(tff.framework.SyncContext):
     accumulator = functools.reduce(compiled.merge, accumulators)
     return compiled.finish(server, accumulator)
 
-  def compile(
-    self, comp: tff.framework.ConcreteComputation
-  ) -> MapReduceRound | TensorFlowComputation | InterpretedComputation:
+  def compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     """Returns `comp` compiled, from the cache if it has been seen.
 
     Raises:
@@ -113,7 +134,7 @@ class InProcessContext(tff.framework.SyncContext):
     """
     # Most rounds are of the same process as the one before. To look it up takes
     # as long as its graph is large, since it is hashed in serialized form.
-    if comp is self._latest[0]:
+    if self._latest is not None and comp is self._latest[0]:
       return self._latest[1]
     compiled = self._compiled.pop(comp, None) or self._compile(comp)
     self._compiled[comp] = compiled
@@ -122,9 +143,7 @@ class InProcessContext(tff.framework.SyncContext):
     self._latest = comp, compiled
     return compiled
 
-  def _compile(
-    self, comp: tff.framework.ConcreteComputation
-  ) -> MapReduceRound | TensorFlowComputation | InterpretedComputation:
+  def _compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
     if kind == 'tensorflow':
       return TensorFlowComputation(comp, intra_op_threads=self._num_threads)
@@ -138,7 +157,7 @@ class InProcessContext(tff.framework.SyncContext):
 
   def run_shard(
     self,
-    compiled: MapReduceRound,
+    compiled: ClientsPart,
     clients: Sequence,
     broadcast: Sequence,
     shard: range,
@@ -178,9 +197,9 @@ class InProcessContext(tff.framework.SyncContext):
 
   def _futures(
     self, work: Callable, clients: Sequence, positions: range
-  ) -> Iterator[tuple[int, concurrent.futures.Future]]:
+  ) -> Generator[tuple[int, concurrent.futures.Future], None, None]:
     """Yields positions, and what `work` makes of the clients, in order."""
-    pending = collections.deque()
+    pending: collections.deque[concurrent.futures.Future] = collections.deque()
     waiting = iter(positions)
     try:
       for index in positions:

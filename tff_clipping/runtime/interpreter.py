@@ -82,7 +82,7 @@ class InterpretedComputation:
       TypeError: If `argument` is not of the parameter's type.
       ValueError: If its parts are of different numbers of clients.
     """
-    numbers = []
+    numbers: list[int] = []
     if self._type.parameter is None:
       value = None
     else:

@@ -54,10 +54,10 @@ class SecureSum:
     """
     for value, bound in zip(contribution, self._bounds, strict=True):
       largest = {
-        'bitwidth': lambda b: 2 ** int(b) - 1,
-        'max_input': int,
-        'modulus': lambda b: int(b) - 1,
-      }[self._kind](bound)
+        'bitwidth': 2 ** int(bound) - 1,
+        'max_input': int(bound),
+        'modulus': int(bound) - 1,
+      }[self._kind]
       if np.size(value) and (np.min(value) < 0 or np.max(value) > largest):
         raise ValueError(
           f'A value in a secure sum must be from 0 to {largest} (its '

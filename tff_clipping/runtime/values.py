@@ -197,7 +197,7 @@ def dataset_of_rows(
   """
   specs = tff.types.type_to_tf_tensor_specs(element_type)
   flat_types = _tensor_types(element_type)
-  joined = None
+  joined: tf.data.Dataset | None = None
   # A data set for each run of elements of the same shapes.
   for _, run in itertools.groupby(
     rows, key=lambda row: [np.shape(leaf) for leaf in row]
@@ -373,7 +373,7 @@ def _packed(leaves: Iterator, specs):
 
   `tf.nest` takes those of a dictionary in the order of the sorted names.
   """
-  if isinstance(specs, Mapping):
+  if isinstance(specs, dict):
     return type(specs)((k, _packed(leaves, v)) for k, v in specs.items())
   if attrs.has(type(specs)):
     fields = [f.name for f in attrs.fields(type(specs))]

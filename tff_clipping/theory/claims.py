@@ -12,14 +12,14 @@ Source: Sec. 2.1.
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from tff_clipping import argument_checks
 from tff_clipping.theory import quadratics
 
-Number = TypeVar('Number', float, Fraction)
+Number = float | Fraction
 
 
 class ScalarClients(NamedTuple):
@@ -225,7 +225,7 @@ def stationary_surface(
   return surface
 
 
-def table_1() -> dict[tuple[float, float], Fraction]:
+def table_1() -> dict[tuple[float, float], Number]:
   """Table 1 as exact fractions, by (c, Q): 0, 13/9, 1/2 and 2/3.
 
   The table does not give η_l, and no single η_l gives all four cells. Infinite
@@ -239,7 +239,7 @@ def table_1() -> dict[tuple[float, float], Fraction]:
   Source: Table 1, eq. (8).
   """
   rate = Fraction(1, 36)
-  cells = {
+  cells: dict[tuple[float, float], Number] = {
     (math.inf, 1): math.inf,
     (math.inf, math.inf): math.inf,
     (1, 1): rate,

@@ -89,12 +89,12 @@ class LinearRegression:
     return np.linalg.lstsq(*stacked, rcond=None)[0]
 
   def _point(self, x: ArrayLike) -> np.ndarray:
-    x = np.atleast_1d(np.asarray(x, float))
-    if x.shape != (self.dimension,):
+    point = np.atleast_1d(np.asarray(x, float))
+    if point.shape != (self.dimension,):
       raise ValueError(
-        f'`x` must have the shape ({self.dimension},), found {x.shape}.'
+        f'`x` must have the shape ({self.dimension},), found {point.shape}.'
       )
-    return x
+    return point
 
 
 def clip(vectors: np.ndarray, clipping_norm: float) -> np.ndarray:
@@ -270,16 +270,16 @@ def iterate(
   Raises:
     ValueError: It does not come to rest.
   """
-  x = np.atleast_1d(np.asarray(x, float))
+  model = np.atleast_1d(np.asarray(x, float))
   for _ in range(max_rounds):
-    following = step(x)
+    following = step(model)
     if not np.isfinite(following).all():
       break
-    moved = np.abs(following - x) / np.maximum(1.0, np.abs(following))
+    moved = np.abs(following - model) / np.maximum(1.0, np.abs(following))
     if np.max(moved) <= tolerance:
       return following
-    x = following
-  raise ValueError(f'`step` must come to rest, found it moving at {x}.')
+    model = following
+  raise ValueError(f'`step` must come to rest, found it moving at {model}.')
 
 
 def unclipped_stationary_point(

@@ -17,7 +17,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
   )
   with pytest.raises(ModuleNotFoundError) as error:
     runtime.set_ray_context()
-  assert 'pip install "tff-clipping[cluster]"' in str(error.value)
+  assert "pip install '.[cluster]'" in str(error.value)
 
 
 @pytest.mark.parametrize(

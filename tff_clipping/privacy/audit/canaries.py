@@ -94,7 +94,8 @@ class Canaries:
     0 for one that is not there; of shape [m].
     """
     numbers = np.arange(1, self.num_canaries + 1)
-    away = 0 if self.relation is Relation.ADD_OR_REMOVE_ONE else -numbers
+    is_absent = self.relation is Relation.ADD_OR_REMOVE_ONE
+    away = np.zeros_like(numbers) if is_absent else -numbers
     return np.where(self.is_in, numbers, away)
 
   def direction(self, mark: int) -> np.ndarray:

@@ -80,7 +80,9 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
 
   def compute_coefficients(self) -> np.ndarray:
     """Returns the first column of C; see the base class."""
-    return geometric_column(self.scales, self.decays, self.num_rounds)
+    return geometric_column(
+      np.array(self.scales), np.array(self.decays), self.num_rounds
+    )
 
   def compute_inverse_coefficients(self) -> np.ndarray:
     """Returns the first column of C^{-1}; see the base class."""

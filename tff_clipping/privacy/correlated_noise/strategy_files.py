@@ -13,14 +13,11 @@ from tff_clipping.privacy.correlated_noise.restarted import RestartedStrategy
 from tff_clipping.privacy.correlated_noise.toeplitz import BandedStrategy
 from tff_clipping.privacy.correlated_noise.tree import TreeStrategy
 
-_CLASSES = {
-  cls.kind: cls
-  for cls in (
-    BandedStrategy,
-    BufferedToeplitzStrategy,
-    RestartedStrategy,
-    TreeStrategy,
-  )
+_CLASSES: dict[str, Any] = {
+  BandedStrategy.kind: BandedStrategy,
+  BufferedToeplitzStrategy.kind: BufferedToeplitzStrategy,
+  RestartedStrategy.kind: RestartedStrategy,
+  TreeStrategy.kind: TreeStrategy,
 }
 
 

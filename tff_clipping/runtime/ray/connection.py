@@ -144,6 +144,7 @@ def _own_head(num_cpus: int, connection: Connection) -> Iterator[str]:
     start_new_session=True,
   )
   os.close(errors)
+  assert process.stdout is not None  # A pipe.
   try:
     address = process.stdout.readline().strip()
     if not address:

@@ -12,11 +12,12 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import ray
 import tensorflow_federated as tff
@@ -24,11 +25,11 @@ import tensorflow_federated as tff
 from tff_clipping import argument_checks
 from tff_clipping.runtime import shards
 from tff_clipping.runtime.in_process import InProcessContext
-from tff_clipping.runtime.map_reduce import MapReduceRound
+from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 from tff_clipping.runtime.ray import connection
 from tff_clipping.runtime.ray.cluster_error import ClusterError
 from tff_clipping.runtime.ray.shard_run import ShardRun
-from tff_clipping.runtime.ray.shard_worker import MAX_COMPUTATIONS
+from tff_clipping.runtime.ray.shard_worker import MAX_COMPUTATIONS, ShardResult
 from tff_clipping.runtime.ray.worker_pool import WorkerPool
 from tff_clipping.runtime.tensorflow_computation import portable
 
@@ -116,10 +117,12 @@ class RayContext(tff.framework.SyncContext):
       num_workers or max(1, _num_local_cpus() // threads_per_worker)
     )
     self._server = InProcessContext()
-    self._computations = collections.OrderedDict()
+    self._computations: collections.OrderedDict[
+      tff.framework.ConcreteComputation, tuple[int, ray.ObjectRef]
+    ] = collections.OrderedDict()
     self._keys = itertools.count()
     self._rounds = itertools.count()
-    self._last_round = None
+    self._last_round: RoundTimes | None = None
     self._is_closed = False
     with contextlib.ExitStack() as stack:
       self._connection = stack.enter_context(
@@ -234,16 +237,17 @@ class RayContext(tff.framework.SyncContext):
       self._connection,
       stop,
     )
-    accumulator, started, ended = None, [], []
-    with contextlib.closing(run.results()) as results:
+    started, ended = [], []
+
+    def accumulators(results: Iterable[ShardResult]) -> Iterator[Accumulator]:
       for shard in results:
-        accumulator = (
-          shard.accumulator
-          if accumulator is None
-          else compiled.merge(accumulator, shard.accumulator)
-        )
+        assert shard.accumulator is not None  # `results` raises in its place.
         started.append(shard.started)
         ended.append(shard.ended)
+        yield shard.accumulator
+
+    with contextlib.closing(run.results()) as results:
+      accumulator = functools.reduce(compiled.merge, accumulators(results))
     result = compiled.finish(server, accumulator)
     all_started = max(started[: self._pool.size])
     self._last_round = RoundTimes(
@@ -275,7 +279,7 @@ class RayContext(tff.framework.SyncContext):
 
 def _in_thread(function: Callable, *args) -> concurrent.futures.Future:
   """Runs a function in a thread that does not keep the program from ending."""
-  future = concurrent.futures.Future()
+  future: concurrent.futures.Future = concurrent.futures.Future()
 
   def run():
     try:

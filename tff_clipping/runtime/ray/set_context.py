@@ -53,7 +53,7 @@ def set_ray_context(
   if importlib.util.find_spec('ray') is None:
     raise ModuleNotFoundError(
       'Ray is not installed, which runs rounds on a cluster: '
-      'pip install "tff-clipping[cluster]", or `make setup` in a checkout.'
+      "`make setup`, or pip install '.[cluster]', in a checkout."
     )
   if address is None or _is_loopback(address):
     # Ray takes a loopback address for one of a network interface, unless it is

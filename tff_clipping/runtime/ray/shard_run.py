@@ -3,7 +3,7 @@
 import collections
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import ray
 
@@ -54,12 +54,12 @@ class ShardRun:
     self._connection = connection
     self._stop = stop
     self._todo = collections.deque(range(len(shards)))
-    self._running = {}
-    self._losses = collections.Counter()
-    self._alone_since = None
+    self._running: dict[ray.ObjectRef, tuple[WorkerHandle, int]] = {}
+    self._losses: collections.Counter[int] = collections.Counter()
+    self._alone_since: float | None = None
     self.num_repeated = 0
 
-  def results(self) -> Iterator[ShardResult]:
+  def results(self) -> Generator[ShardResult, None, None]:
     """Yields the results, in the order of the shards.
 
     Raises:

@@ -9,6 +9,7 @@ import pathlib
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import ray
@@ -69,7 +70,9 @@ class Worker:
   def __init__(self, num_threads: int):
     """Initializes a worker in which so many clients work at a time."""
     self._context = InProcessContext(num_threads=num_threads)
-    self._computations = collections.OrderedDict()
+    self._computations: collections.OrderedDict[int, MapReduceRound] = (
+      collections.OrderedDict()
+    )
     self._stopped_round = -1
     self._clock = _Clock()
 
@@ -226,7 +229,7 @@ class _ShardClients(Sequence):
   def __len__(self) -> int:
     return self._num_clients
 
-  def __getitem__(self, position: int) -> Sequence:
+  def __getitem__(self, position: Any) -> Any:
     if self._is_stopped():
       raise _Stopped
     return self._clients[position - self._shard.start]

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ray
 
@@ -37,12 +38,12 @@ class WorkerHandle:
 
   Attributes:
     actor: Its handle in Ray.
-    greeting: What it said when it started; `None` before that.
+    greeting: What it said when it started; not there before that.
     node: The name of its node, for messages.
   """
 
   actor: ray.actor.ActorHandle
-  greeting: shard_worker.Greeting | None = None
+  greeting: shard_worker.Greeting = dataclasses.field(init=False, repr=False)
   node: str = ''
   _ping: ray.ObjectRef | None = None
   _last_ping: float = 0.0
@@ -83,10 +84,12 @@ class WorkerPool:
     self._threads = threads_per_worker
     self._required_paths = tuple(required_paths)
     self._max_client_seconds = max_client_seconds
-    self._computations = collections.OrderedDict()
-    self._starting = {}
-    self._losses = []
-    self._failures = []
+    self._computations: collections.OrderedDict[int, ray.ObjectRef] = (
+      collections.OrderedDict()
+    )
+    self._starting: dict[ray.ObjectRef, WorkerHandle] = {}
+    self._losses: list[str] = []
+    self._failures: list[str] = []
     self._is_started = False
     self._next_start = 0.0
     slots = _slots(ray.nodes(), threads_per_worker)
@@ -101,7 +104,7 @@ class WorkerPool:
         f'`num_workers` must be at most the {len(slots)} for which the cluster '
         f'has CPUs, and GPUs on nodes that have some, found {self.size}.'
       )
-    self.warm = []
+    self.warm: list[WorkerHandle] = []
     # The spare is where the workers are fewest, beside the CPUs of others.
     spare = slots[self.size % len(slots)]
     for node_id, num_gpus in slots[: self.size]:
@@ -157,13 +160,11 @@ class WorkerPool:
     for ping, worker in pings.items():
       if ping in ready:
         worker._ping, worker._silence = None, 0.0
-        seconds = _client_seconds(ping)
-        if seconds is None:
+        worked = _client_seconds(ping)
+        if worked is None:
           lost.append((worker, 'it has died'))
-        elif seconds > self._max_client_seconds:
-          lost.append(
-            (worker, f'a client has worked for {seconds:.0f} seconds')
-          )
+        elif worked > self._max_client_seconds:
+          lost.append((worker, f'a client has worked for {worked:.0f} seconds'))
         continue
       worker._silence += elapsed
       if worker._silence > SILENCE_SECONDS:
@@ -172,8 +173,8 @@ class WorkerPool:
       self._finish_start(ref)
     for worker, reason in lost:
       self.lose(worker, reason)
-    work = set(work)
-    return [r for r in ready if r in work], [w for w, _ in lost]
+    asked = set(work)
+    return [r for r in ready if r in asked], [w for w, _ in lost]
 
   def lose(self, worker: WorkerHandle, reason: str) -> None:
     """Gives up a worker; another one will be started in its place.
@@ -209,7 +210,7 @@ class WorkerPool:
 
   def _start(self, node_id: str | None, num_cpus: int, num_gpus: float) -> None:
     """Starts a worker without waiting for it."""
-    options = dict(
+    options: dict[str, Any] = dict(
       num_cpus=num_cpus,
       num_gpus=num_gpus,
       concurrency_groups={'control': 1},
@@ -223,7 +224,9 @@ class WorkerPool:
           node_id, soft=False
         )
       )
-    actor = ray.remote(**options)(shard_worker.Worker).remote(self._threads)
+    actor: Any = ray.remote(**options)(shard_worker.Worker).remote(
+      self._threads
+    )
     greeting = actor.greet.remote(self._required_paths)
     self._starting[greeting] = WorkerHandle(actor)
 

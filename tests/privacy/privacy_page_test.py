@@ -1,0 +1,91 @@
+"""Runs the commands of docs/privacy.md, and compares what they answer."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+from tests.privacy.ledgers import DIGEST, ROOT
+from tff_clipping import privacy
+from tff_clipping.privacy import budget_main, ledger_main
+
+_PAGE = (ROOT / 'docs' / 'privacy.md').read_text()
+_PROGRAMS = {
+  'tff-clipping-budget': budget_main.run,
+  'tff-clipping-ledger': ledger_main.run,
+}
+_BLOCKS = re.findall(
+  r'^```\w*\n(.*?)^```\n(.*?)(?=^```|\Z)', _PAGE, re.DOTALL | re.MULTILINE
+)
+
+
+def _commands():
+  """Yields each command, and the lines that the page says it answers."""
+  for index, (block, after) in enumerate(_BLOCKS):
+    command = block[block.find('tff-clipping-') :]
+    if command.startswith('tff-clipping-'):
+      leads_over = re.search(r'^answers.*\n*\Z', after, re.MULTILINE)
+      answer = _BLOCKS[index + 1][0] if leads_over else ''
+      yield shlex.split(command.replace('\\\n', ' ')), answer.splitlines()
+
+
+def _words(line):
+  """Returns a line without what only widens it."""
+  return ' '.join(line.split())
+
+
+@pytest.fixture(name='folder', scope='module')
+def _folder(tmp_path_factory):
+  """Returns a folder with two runs of one plan."""
+  folder = tmp_path_factory.mktemp('page')
+  plan = privacy.PrivacyPlan.from_target_epsilon(
+    num_clients=1920,
+    clients_per_round=80,
+    num_rounds=100,
+    target_epsilon=1.5,
+    target_delta=1e-5,
+    accountant='pld',
+  )
+  for name, num_releases in (('first', 60), ('second', 40)):
+    run = folder / 'runs' / name
+    run.mkdir(parents=True)
+    with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
+      for round_num in range(num_releases):
+        ledger.charge(round_num, DIGEST)
+  return folder
+
+
+@pytest.mark.parametrize(('command', 'answer'), [*_commands()])
+def test_command_answers_what_is_shown(
+  capsys, monkeypatch, folder, command, answer
+):
+  if any(argument.startswith('--plot') for argument in command):
+    pytest.importorskip('matplotlib')
+  monkeypatch.chdir(folder)
+  code = _PROGRAMS[command[0]](command)
+  captured = capsys.readouterr()
+  assert (code, captured.err) == (0, '')
+  found = [_words(line) for line in captured.out.splitlines()]
+  for line in answer:
+    assert any(each.startswith(_words(line)) for each in found), line
+  if '--output=budget.json' in command:
+    assert json.loads((folder / 'budget.json').read_text())['plot']
+    assert (folder / 'budget.svg').exists()
+
+
+def test_the_page_has_both_commands_and_their_answers():
+  commands = [*_commands()]
+  assert {command[0] for command, _ in commands} == {*_PROGRAMS}
+  assert sum(bool(answer) for _, answer in commands) == 5
+
+
+def test_the_matrix_has_every_sampler():
+  matrix = _PAGE.partition('### Which sampler with which noise')[2]
+  rows = re.findall(r'^\| `(\w+)`', matrix.partition('\n### ')[0], re.MULTILINE)
+  assert sorted(rows) == sorted(
+    [
+      *('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper'),
+      *('min_separation', 'grouped_poisson', 'shuffled_epochs'),
+    ]
+  )
