@@ -44,7 +44,7 @@ def check_function_name(argument: str, name: str) -> None:
       f'{name!r}.'
     )
   if module.endswith('.py'):
-    if not pathlib.Path(module).is_file():
+    if not pathlib.Path(module).expanduser().is_file():
       raise ValueError(
         f'`{argument}` must name a file that is there, found {name!r}.'
       )
@@ -77,7 +77,7 @@ def load_function(argument: str, name: str) -> Callable:
   module_name, _, function_name = name.rpartition(':')
   try:
     module = (
-      _import_file(str(pathlib.Path(module_name).resolve()))
+      _import_file(str(pathlib.Path(module_name).expanduser().resolve()))
       if module_name.endswith('.py')
       else importlib.import_module(module_name)
     )

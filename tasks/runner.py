@@ -15,7 +15,13 @@ import tensorflow_federated as tff
 import tqdm
 
 import tff_clipping
-from tasks import evaluation, plans, run_parts, trained_model
+from tasks import (
+  aggregation_text,
+  evaluation,
+  plans,
+  run_parts,
+  trained_model,
+)
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.own_parts import OURS, OwnParts
@@ -121,7 +127,13 @@ def run(
     if plan is not None:
       ledger = stack.enter_context(_open_ledger(folder, plan, caveats))
       caveats = ledger.caveats
-      folder.write_json(folder.privacy, plan.to_json(caveats))
+      folder.write_json(
+        folder.privacy,
+        {
+          **plan.to_json(caveats),
+          'aggregation': aggregation_text.describe(config),
+        },
+      )
       # The states have the key of the noise.
       folder.checkpoints.mkdir(mode=0o700, exist_ok=True)
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
@@ -158,10 +170,7 @@ def run(
     if run_audit is not None and result.interrupted is None:
       sentences += _audit(run_audit, process, result)
     if config.is_private and config.aggregator is not None:
-      sentences.append(
-        'The plan holds if the aggregator clips and adds the noise of it: '
-        f'that {config.aggregator} does is not checked.'
-      )
+      sentences.append(aggregation_text.describe(config))
     if caveats:
       sentences.append(f'Not private as it was run: {"; ".join(caveats)}.')
     result = dataclasses.replace(result, message=' '.join(sentences))

@@ -8,10 +8,12 @@ r"""Trains one model with one algorithm: the binary of every experiment.
 The second is an experiment of `tasks/experiment_table.py`; any other flag
 overrides what the table says of it, and --print_settings shows what that is.
 
-A run folder holds config.json, metrics.csv, TensorBoard logs, checkpoints, and
-for private runs privacy.json and ledger.jsonl, and for audited ones audit/. The
-same command continues a run that was stopped, and does nothing for one that is
-finished.
+--task, --model and --aggregator take your own too; see docs/your_own.md.
+
+A run folder holds config.json, metrics.csv, TensorBoard logs, checkpoints, the
+trained model, and for private runs privacy.json and ledger.jsonl, and for
+audited ones audit/. The same command continues a run that was stopped, and does
+nothing for one that is finished.
 
 Exit codes: 0 finished, 2 wrong flags, 3 diverged, 4 budget exhausted, 5 a file
 cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM; 1 is a failure.

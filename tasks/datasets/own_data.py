@@ -51,7 +51,7 @@ def create_named_task(
     TypeError: If the function returns something else.
   """
   if _is_file(name):
-    return _read_file(pathlib.Path(name), split)
+    return _read_file(pathlib.Path(name).expanduser(), split)
   function = named_functions.load_function('task', name)
   return check_task(
     named_functions.call('task', function, '(split)', split), split

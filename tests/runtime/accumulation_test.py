@@ -101,3 +101,30 @@ def test_strings_are_computed():
   left, right = np.array(b'a', object), np.array(b'b', object)
   (found,) = Accumulation(add)([left], [right], in_place=True)
   assert found == b'ab'
+
+
+def test_what_is_added_may_be_of_another_structure():
+  # A sum, a largest value that comes from the sum before, and a count.
+  total_type = tff.to_type([_VECTOR, np.float32, np.int64])
+  addend_type = tff.to_type([np.float32, _VECTOR])
+
+  @tff.tensorflow.computation(total_type, addend_type)
+  def accumulate(total, addend):
+    return [
+      total[0] + addend[1],
+      tf.reduce_max(total[0]) + addend[0],
+      total[2] + 1,
+    ]
+
+  total = [
+    np.array([1, 2, 3], np.float32),
+    np.array(0, np.float32),
+    np.array(7, np.int64),
+  ]
+  addend = [np.array(10, np.float32), np.array([1, 1, 1], np.float32)]
+  result = Accumulation(accumulate)(total, addend, in_place=True)
+  np.testing.assert_array_equal(result[0], [2, 3, 4])
+  # Of the sum as it was.
+  assert result[1] == 13
+  assert result[2] == 8
+  assert result[0] is total[0]

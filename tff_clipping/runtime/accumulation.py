@@ -22,17 +22,18 @@ _ADDED_TYPES = (tf.float32, tf.float64, tf.int32, tf.int64)
 
 
 class Accumulation:
-  """A TFF computation of two lists of n arrays that returns n arrays."""
+  """A TFF computation of n arrays and m others that returns n arrays."""
 
   def __init__(self, computation: tff.framework.ConcreteComputation):
     """Compiles `computation`, as `MapReduceForm` has it to accumulate or merge.
 
     Args:
-      computation: Plain TensorFlow, of 2 n leaves, with n of the first
-        parameter before those of the second.
+      computation: Plain TensorFlow, of n + m leaves, with n of the first
+        parameter before those of the second. What a client sends need not be
+        like what it is added to: statistics grow from a norm.
     """
-    self._sums = _find_sums(computation)
-    self._others = [i for i, is_sum in enumerate(self._sums) if not is_sum]
+    self._addends = _find_addends(computation)
+    self._others = [i for i, j in enumerate(self._addends) if j is None]
     self._compute_others = (
       TensorFlowComputation(computation, results=self._others)
       if self._others
@@ -54,42 +55,52 @@ class Accumulation:
       in_place: Whether what is added up takes the place of `total`, which must
         be of no use to anybody else.
     """
+    # First, since they may depend on what is overwritten.
+    others = (
+      []
+      if self._compute_others is None
+      else self._compute_others(*total, *addend)
+    )
     result: list[Any] = [
+      None
+      if j is None
       # A sum of scalars would be no array.
-      np.asarray(np.add(a, b, out=a if in_place else None)) if is_sum else None
-      for is_sum, a, b in zip(self._sums, total, addend, strict=True)
+      else np.asarray(np.add(a, addend[j], out=a if in_place else None))
+      for a, j in zip(total, self._addends, strict=True)
     ]
-    if self._compute_others is not None:
-      others = self._compute_others(*total, *addend)
-      for i, leaf in zip(self._others, others, strict=True):
-        result[i] = leaf
+    for i, leaf in zip(self._others, others, strict=True):
+      result[i] = leaf
     return result
 
 
-def _find_sums(
+def _find_addends(
   computation: tff.framework.ConcreteComputation,
-) -> list[bool]:
-  """Returns which of the n results only add parameters i and n + i."""
+) -> list[int | None]:
+  """Returns which of the m others each result adds to its parameter.
+
+  Returns:
+    j where result i is nothing but the sum of parameters i and n + j, `None`
+    where it is something else.
+  """
   graph, parameters, results = import_computation(computation)
   places = {name: i for i, name in enumerate(parameters)}
 
-  def place(tensor: tf.Tensor) -> int | None:
-    """Returns which parameter a tensor is, `None` if it is none."""
-    return places.get(_source(tensor).name)
-
-  def is_sum(i: int, tensor: tf.Tensor) -> bool:
+  def addend(i: int, tensor: tf.Tensor) -> int | None:
     tensor = _source(tensor)
     if tensor.op.type != 'AddV2' or tensor.dtype not in _ADDED_TYPES:
-      return False
+      return None
     left, right = tensor.op.inputs
-    return (
-      left.shape.is_fully_defined()
-      and left.shape == right.shape
-      and {place(left), place(right)} == {i, i + len(results)}
-    )
+    if not left.shape.is_fully_defined() or left.shape != right.shape:
+      return None
+    # A parameter's place; -1 for what is none.
+    found = {places.get(_source(side).name, -1) for side in (left, right)}
+    if len(found) < 2 or i not in found:
+      return None
+    (other,) = found - {i}
+    return other - len(results) if other >= len(results) else None
 
   return [
-    is_sum(i, graph.get_tensor_by_name(name)) for i, name in enumerate(results)
+    addend(i, graph.get_tensor_by_name(name)) for i, name in enumerate(results)
   ]
 
 
