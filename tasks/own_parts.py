@@ -17,7 +17,7 @@ class OwnParts:
     task: Data with their split. A named one is made by `registry.create_task`.
     create_model: Returns a Keras model; see `own_models.create_own_model`.
     create_aggregator: Returns an aggregation factory; see
-      `mechanisms.create_own_aggregator`.
+      `run_aggregators.create_own_aggregator`.
   """
 
   task: Task | None = None

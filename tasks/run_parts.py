@@ -9,10 +9,10 @@ import tensorflow_federated as tff
 
 from tasks import (
   keras_models,
-  mechanisms,
   own_models,
   own_parts,
   registry,
+  run_aggregators,
   tff_model,
 )
 from tasks.experiment import ExperimentConfig
@@ -207,9 +207,9 @@ def create_process(
       model_fn, clipping_norm=config.clipping_norm, **settings
     )
   if own.create_aggregator is None:
-    aggregator = mechanisms.create_aggregator(config, plan, model_fn)
+    aggregator = run_aggregators.create_aggregator(config, plan, model_fn)
   else:
-    aggregator = mechanisms.create_own_aggregator(
+    aggregator = run_aggregators.create_own_aggregator(
       config, plan, own.create_aggregator, model_fn
     )
   if canaries is not None:

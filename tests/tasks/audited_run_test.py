@@ -7,8 +7,8 @@ import pytest
 
 from tasks import (
   experiment,
-  mechanisms,
   plans,
+  run_aggregators,
   run_folder,
   run_parts,
   runner,
@@ -114,7 +114,7 @@ def test_an_audited_run_says_what_it_shows_and_that_it_is_not_private(
 @pytest.mark.slow
 @pytest.mark.parametrize('broken', [_without_noise, _without_clip])
 def test_a_broken_pipeline_is_refuted(tmp_path, cache_dir, monkeypatch, broken):
-  monkeypatch.setattr(mechanisms, 'create_aggregator', broken)
+  monkeypatch.setattr(run_aggregators, 'create_aggregator', broken)
   message = _run(tmp_path / 'run', cache_dir).message
   assert 'The audit refutes the plan' in message
   found = _json(tmp_path / 'run' / 'audit' / 'audit.json')

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import experiment, mechanisms, plans, tff_model
+from tasks import experiment, plans, run_aggregators, tff_model
 from tff_clipping import adaptive_noise, runtime
 
 _PUBLIC = dict(
@@ -53,7 +53,7 @@ def _process(settings):
   config = experiment.ExperimentConfig(**settings)
   plan = plans.create_plan(config, config.num_clients)
   weights_type = tff.learning.models.weights_type_from_model(_model_fn)
-  factory = mechanisms.create_aggregator(config, plan, _model_fn)
+  factory = run_aggregators.create_aggregator(config, plan, _model_fn)
   return factory.create(weights_type.trainable)
 
 
