@@ -291,9 +291,9 @@ def _cluster() -> Iterator[_Cluster]:
   try:
     with _network():
       cluster = _Cluster(pathlib.Path(folder))
-      for host in range(_NUM_HOSTS):
-        cluster.start(host)
       try:
+        for host in range(_NUM_HOSTS):
+          cluster.start(host)
         yield cluster
       finally:
         for host in range(_NUM_HOSTS):
