@@ -283,6 +283,18 @@ RATES: Mapping[str, Mapping[str, float]] = {
   'resnet18': {'mnist': 0.01, 'cifar10': 0.01},
 }
 
+# What a run has unless it is said here, of the settings that make it another
+# experiment; config.json of an older run may lack them.
+DEFAULTS: Mapping[str, Any] = {
+  'server_optimizer': 'sgd',
+  'clipping': 'fixed',
+  'aggregation': 'plain',
+  'aggregator': None,
+  'mechanism': 'gaussian',
+  'compute_dtype': 'float32',
+  'audit_canaries': None,
+}
+
 # What all runs have, unless a scale, an algorithm or a variant changes it.
 COMMON: Mapping[str, Value] = {
   'server_learning_rate': Value(

@@ -219,7 +219,12 @@ def find_runs(config: Mapping[str, Any]) -> list[NamedRun]:
           and not _is_of(plain, variant.settings)
         ),
       )
-      if _is_of(config, run.values):
+      others = {
+        name: Value(value, 'default')
+        for name, value in table.DEFAULTS.items()
+        if name not in run.values
+      }
+      if _is_of(table.DEFAULTS | dict(config), run.values | others):
         found.append(run)
   return found
 

@@ -69,6 +69,9 @@ def test_other_settings_are_of_no_run_but_may_be_of_a_row():
   changed = config | {'client_learning_rate': 0.02}
   assert named_runs.find_runs(changed) == []
   assert [row.name for row in named_runs.rows_of(changed)] == [_MLP]
+  # A run that names no default is of it, and of nothing else.
+  for name, value in {'clipping': 'smooth', 'server_optimizer': 'adam'}.items():
+    assert named_runs.find_runs(config | {name: value}) == []
   # How it is watched does not make it another run.
   assert named_runs.find_runs(config | {'test_examples': 10})
 
