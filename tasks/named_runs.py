@@ -204,6 +204,8 @@ def find_runs(config: Mapping[str, Any]) -> list[NamedRun]:
   """
   if config['algorithm'] not in table.ALGORITHMS:
     return []
+  # None is 'not given', as in an older run.
+  known = {name: x for name, x in config.items() if x is not None}
   found = []
   for row in rows_of(config):
     for scale in table.SCALES.values():
@@ -224,7 +226,7 @@ def find_runs(config: Mapping[str, Any]) -> list[NamedRun]:
         for name, value in table.DEFAULTS.items()
         if name not in run.values
       }
-      if _is_of(table.DEFAULTS | dict(config), run.values | others):
+      if _is_of(table.DEFAULTS | known, run.values | others):
         found.append(run)
   return found
 

@@ -189,8 +189,8 @@ def _clip_of_mean(plan):
   'broken', [_without_noise, _tenth_of_noise, _without_clip, _clip_of_mean]
 )
 def test_broken_pipeline_is_caught(broken):
-  plan = _plan('poisson', num_canaries=512, noise_multiplier=4.0)
-  canaries = _canaries(plan)
+  plan = _plan('poisson', num_canaries=1024, noise_multiplier=6.0)
+  canaries = _canaries(plan, num_parameters=2048)
   result = _audit(plan, canaries, _run(plan, canaries, broken(plan)))
   assert result.is_refuted
 
@@ -198,8 +198,8 @@ def test_broken_pipeline_is_caught(broken):
 def test_noise_with_a_key_used_twice_is_caught():
   # The state, with the number of the round in it, is not kept, and so each
   # round has the noise of the first one.
-  plan = _plan('poisson', num_canaries=512, noise_multiplier=4.0)
-  canaries = _canaries(plan)
+  plan = _plan('poisson', num_canaries=1024, noise_multiplier=6.0)
+  canaries = _canaries(plan, num_parameters=2048)
   products = _run(
     plan, canaries, _dp_mean(plan, noise_key=(1, 2)), keep_state=False
   )
@@ -210,8 +210,8 @@ def test_noise_with_a_key_used_twice_is_caught():
 
 
 def test_what_the_broken_pipelines_have_broken_is_sound():
-  plan = _plan('poisson', num_canaries=512, noise_multiplier=4.0)
-  canaries = _canaries(plan)
+  plan = _plan('poisson', num_canaries=1024, noise_multiplier=6.0)
+  canaries = _canaries(plan, num_parameters=2048)
   products = _run(plan, canaries, _dp_mean(plan))
   assert not _audit(plan, canaries, products).is_refuted
 

@@ -23,7 +23,8 @@ from tff_clipping.privacy import (
 # What stands in every plan's JSON for whoever reads it.
 _DERIVED = (
   *('relation', 'epsilon', 'actual_epsilon', 'dp_event', 'caveats'),
-  'description',
+  # The last is what a run adds: what its aggregator makes of the plan.
+  *('description', 'aggregation'),
 )
 
 _Plan = TypeVar('_Plan', bound='BasePlan')
