@@ -22,8 +22,8 @@ _TRAINED = {
     *('--update_rounds=0', '--output_dir={}/runs/fed_avg'),
   )
 }
-# All that take no training, and start no cluster.
-_FAST = ('aggregators.md', 'correlated_noise.md', 'data.md')
+# What takes a few seconds.
+_FAST = ('correlated_noise.md',)
 
 
 def _blocks(page):

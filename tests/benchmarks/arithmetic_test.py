@@ -19,6 +19,7 @@ def test_operations_of_the_perceptron_are_those_of_its_products():
   assert expected < found < 1.01 * expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['alexnet', 'resnet18'])
 def test_a_batch_twice_as_large_has_twice_the_operations(name):
   workload = WORKLOADS[name]

@@ -83,6 +83,7 @@ def test_float32_is_the_model_itself():
   assert learning.with_compute_dtype(_model_fn, 'float32') is _model_fn
 
 
+@pytest.mark.slow
 def test_weights_and_updates_are_float32_and_the_clip_holds():
   model_fn = learning.with_compute_dtype(_head_in_float32, 'bfloat16')
   with tf.Graph().as_default():

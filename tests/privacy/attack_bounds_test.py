@@ -77,6 +77,7 @@ def test_no_delta_is_above_that_of_mu_or_the_plans(setting):
   )
 
 
+@pytest.mark.slow
 def test_no_attack_does_better_than_the_bound():
   # The best attack on one round: a threshold on the released number.
   plan = build_plan(num_rounds=1, noise_multiplier=1.0)

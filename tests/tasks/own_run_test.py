@@ -103,6 +103,7 @@ def test_a_run_goes_on_with_the_same_data_and_model_alone(tmp_path):
   assert (tmp_path / 'run' / 'metrics.csv').read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_initial_model_is_that_of_the_seed(tmp_path):
   def first_loss(folder, seed):
     _train(folder, model_seed=seed, num_rounds=1)
