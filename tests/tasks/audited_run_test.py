@@ -1,7 +1,6 @@
 """Tests of runs with canaries among their clients."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -11,29 +10,18 @@ from tasks import (
   run_aggregators,
   run_folder,
   run_parts,
-  runner,
 )
+from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 from tff_clipping import aggregators
 from tff_clipping.privacy import Relation
 from tff_clipping.programs.run_audit import RunAudit
 
 # Canaries and clients, 240 of them, half of which are in each cohort.
-_CONFIG = dict(
-  task='embedded_digits',
-  partition='label_skew',
-  num_clients=40,
-  examples_per_client=10,
-  model='mlp',
-  algorithm='dp_fed_avg',
+_CONFIG = DP_FED_AVG | dict(
   clients_per_round=20,
-  num_rounds=2,
   local_steps=2,
-  batch_size=5,
-  client_learning_rate=0.1,
-  clipping_norm=1.0,
+  target_epsilon=None,
   noise_multiplier=20.0,
-  target_delta=1e-3,
-  sampling='poisson',
   audit_canaries=100,
 )
 
@@ -48,13 +36,7 @@ def _config(**changes):
 
 
 def _run(folder, cache_dir, **changes):
-  return runner.run(
-    _config(**changes), run_folder.RunFolder(folder), cache_dir=str(cache_dir)
-  )
-
-
-def _json(path):
-  return json.loads(path.read_text())
+  return run_small({**_CONFIG, **changes}, folder, cache_dir)
 
 
 def _without_noise(config, plan, model_fn):
@@ -90,16 +72,16 @@ def test_an_audited_run_says_what_it_shows_and_that_it_is_not_private(
   words = 'canaries are among its clients'
   for text in (
     message,
-    _json(folder / 'privacy.json')['description'],
+    read_json(folder / 'privacy.json')['description'],
     (folder / 'ledger.jsonl').read_text().splitlines()[0],
-    _json(folder / 'result.json')['message'],
+    read_json(folder / 'result.json')['message'],
   ):
     assert 'Not private as it was run: ' in text
     assert words in text
-  plan = _json(folder / 'privacy.json')
+  plan = read_json(folder / 'privacy.json')
   # The chance of a client to be in a round is that without canaries.
   assert (plan['num_clients'], plan['clients_per_round']) == (240, 120)
-  found = _json(folder / 'audit' / 'audit.json')
+  found = read_json(folder / 'audit' / 'audit.json')
   assert found['num_canaries_in'] + found['num_canaries_out'] == 200
   assert found['num_releases'] == 2
   assert set(found['attacks']) == {
@@ -117,7 +99,7 @@ def test_a_broken_pipeline_is_refuted(tmp_path, cache_dir, monkeypatch, broken):
   monkeypatch.setattr(run_aggregators, 'create_aggregator', broken)
   message = _run(tmp_path / 'run', cache_dir).message
   assert 'The audit refutes the plan' in message
-  found = _json(tmp_path / 'run' / 'audit' / 'audit.json')
+  found = read_json(tmp_path / 'run' / 'audit' / 'audit.json')
   assert found['attacks']['all_releases']['is_refuted']
   assert found['gaussian_epsilon_lower_bound'] > found['claimed_epsilon']
 
@@ -149,9 +131,9 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(
   # And once more, when there is nothing left to do.
   for _ in range(2):
     _run(tmp_path / 'stopped', cache_dir, **settings)
-    assert _json(tmp_path / 'stopped' / 'audit' / 'audit.json') == _json(
-      tmp_path / 'whole' / 'audit' / 'audit.json'
-    )
+    assert read_json(
+      tmp_path / 'stopped' / 'audit' / 'audit.json'
+    ) == read_json(tmp_path / 'whole' / 'audit' / 'audit.json')
 
 
 def test_the_canaries_of_a_run_are_its_own(tmp_path):

@@ -1,28 +1,9 @@
 """Tests of private runs whose noise is correlated between rounds."""
 
-import json
-
 import pytest
 
-from tasks import experiment, run_folder, runner
+from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 from tff_clipping import privacy
-
-_CONFIG = dict(
-  task='embedded_digits',
-  partition='label_skew',
-  num_clients=40,
-  examples_per_client=10,
-  model='mlp',
-  algorithm='dp_fed_avg',
-  clients_per_round=8,
-  num_rounds=5,
-  local_steps=1,
-  batch_size=5,
-  client_learning_rate=0.1,
-  clipping_norm=1.0,
-  target_epsilon=8.0,
-  target_delta=1e-3,
-)
 
 
 @pytest.fixture(name='cache_dir', scope='module')
@@ -31,11 +12,8 @@ def _cache_dir(tmp_path_factory):
 
 
 def _run(folder, cache_dir, **changes):
-  return runner.run(
-    experiment.ExperimentConfig(**{**_CONFIG, **changes}),
-    run_folder.RunFolder(folder),
-    cache_dir=str(cache_dir),
-  )
+  settings = {**DP_FED_AVG, 'num_rounds': 5, **changes}
+  return run_small(settings, folder, cache_dir)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +41,7 @@ def test_a_run_has_the_plan_of_its_sampler(
     min_separation=min_separation,
   )
   assert result.message == 'Finished 5 rounds.'
-  saved = json.loads((tmp_path / 'privacy.json').read_text())
+  saved = read_json(tmp_path / 'privacy.json')
   plan = privacy.CorrelatedNoisePlan.from_json(saved)
   assert plan.max_participations == max_participations
   assert plan.epsilon <= 8.0

@@ -6,25 +6,7 @@ import os
 import pandas as pd
 import pytest
 
-from tasks import experiment, run_folder, runner
-
-_CONFIG = dict(
-  task='embedded_digits',
-  partition='label_skew',
-  num_clients=40,
-  examples_per_client=10,
-  model='mlp',
-  algorithm='dp_fed_avg',
-  clients_per_round=8,
-  num_rounds=2,
-  local_steps=1,
-  batch_size=5,
-  client_learning_rate=0.1,
-  clipping_norm=1.0,
-  target_epsilon=8.0,
-  target_delta=1e-3,
-  sampling='poisson',
-)
+from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 
 
 @pytest.fixture(name='cache_dir', scope='module')
@@ -33,15 +15,7 @@ def _cache_dir(tmp_path_factory):
 
 
 def _run(folder, cache_dir, **changes):
-  return runner.run(
-    experiment.ExperimentConfig(**{**_CONFIG, **changes}),
-    run_folder.RunFolder(folder),
-    cache_dir=str(cache_dir),
-  )
-
-
-def _json(path):
-  return json.loads(path.read_text())
+  return run_small({**DP_FED_AVG, **changes}, folder, cache_dir)
 
 
 def _mode(path):
@@ -53,7 +27,7 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
 ):
   result = _run(tmp_path / 'run', cache_dir)
   assert result.message == 'Finished 2 rounds.'
-  plan = _json(tmp_path / 'run' / 'privacy.json')
+  plan = read_json(tmp_path / 'run' / 'privacy.json')
   assert plan['caveats'] == []
   assert plan['description'].startswith('Training for 2 rounds satisfies')
   # The seed of the cohorts, and the key of the noise.
@@ -80,13 +54,13 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   assert words in result.message
   header = (tmp_path / 'run' / 'ledger.jsonl').read_text().splitlines()[0]
   for plan in (
-    _json(tmp_path / 'run' / 'privacy.json'),
+    read_json(tmp_path / 'run' / 'privacy.json'),
     json.loads(header)['plan'],
   ):
     assert words in plan['caveats'][0]
     assert plan['description'].startswith('Not private as it was run: ')
     assert words in plan['description']
-  assert words in _json(tmp_path / 'run' / 'result.json')['message']
+  assert words in read_json(tmp_path / 'run' / 'result.json')['message']
 
 
 def test_what_was_said_once_is_said_by_the_resumed_run(tmp_path, cache_dir):

@@ -7,22 +7,10 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from tasks import experiment, run_folder, runner, trained_model
+from tasks import runner, trained_model
 from tasks.datasets import digits
+from tests.tasks.small_runs import FED_AVG, run_small
 
-_CONFIG = dict(
-  task='embedded_digits',
-  partition='label_skew',
-  num_clients=40,
-  examples_per_client=10,
-  model='mlp',
-  algorithm='fed_avg',
-  clients_per_round=8,
-  num_rounds=2,
-  local_steps=1,
-  batch_size=5,
-  client_learning_rate=0.1,
-)
 _MODULE = """
 import tensorflow as tf
 
@@ -48,11 +36,7 @@ def _cache_dir(tmp_path_factory):
 
 
 def _run(folder, cache_dir, **changes):
-  return runner.run(
-    experiment.ExperimentConfig(**{**_CONFIG, **changes}),
-    run_folder.RunFolder(folder),
-    cache_dir=str(cache_dir),
-  )
+  return run_small({**FED_AVG, **changes}, folder, cache_dir)
 
 
 def _accuracy(model):
