@@ -68,7 +68,7 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
         algorithm = line['algorithm'].iloc[0]
         variant = seen.setdefault(algorithm, 0)
         seen[algorithm] += 1
-        colour = style.ALGORITHM_COLOURS.get(algorithm, style.OTHER_COLOUR)
+        colour = style.algorithm_colour(algorithm)
         ax.plot(
           line['round_num'],
           line['accuracy'],
@@ -151,7 +151,7 @@ def draw_epsilon(
     for name, accuracy in references.items():
       ax.axhline(
         accuracy,
-        color=style.ALGORITHM_COLOURS.get(name, style.OTHER_COLOUR),
+        color=style.algorithm_colour(name),
         linestyle=style.DASHES[1],
         linewidth=1.3,
         label=f'{name} (no privacy)',

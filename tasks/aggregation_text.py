@@ -11,8 +11,8 @@ def describe(config: ExperimentConfig) -> str:
   """
   if config.aggregator is not None:
     return (
-      'The plan holds if the aggregator clips and adds the noise of it: that '
-      f'{config.aggregator} does is not checked.'
+      f'The plan holds only if {config.aggregator} clips each update and adds '
+      "the plan's noise. This was not checked."
     )
   clipping = {
     'fixed': f'The clipping norm is {config.clipping_norm}.',

@@ -21,10 +21,17 @@ def is_function_name(name: str) -> bool:
   return ':' in name
 
 
+# The name of a module that was imported from a file begins with it.
+_OF_FILE = 'own_file_'
+
+
 def name_of(function: Callable) -> str:
   """Returns how a function is called in config.json, `module:function`."""
   name = getattr(function, '__qualname__', type(function).__qualname__)
-  return f'{getattr(function, "__module__", "__main__")}:{name}'
+  module = getattr(function, '__module__', '__main__')
+  if module.startswith(_OF_FILE):
+    module = f'{module.removeprefix(_OF_FILE)}.py'
+  return f'{module}:{name}'
 
 
 def check_function_name(argument: str, name: str) -> None:
@@ -138,7 +145,7 @@ def call(
 @functools.cache
 def _import_file(path: str) -> types.ModuleType:
   """Imports a file, once for all the functions that are taken from it."""
-  name = f'own_{pathlib.Path(path).stem}'
+  name = f'{_OF_FILE}{pathlib.Path(path).stem}'
   spec = importlib.util.spec_from_file_location(name, path)
   module = importlib.util.module_from_spec(spec)
   sys.modules[name] = module

@@ -130,7 +130,7 @@ def test_more_rounds_than_strategies_are_made_for_raise():
     ),
     (
       {'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},
-      '`min_separation` must be given where',
+      '`min_separation` must be given with',
     ),
   ],
 )

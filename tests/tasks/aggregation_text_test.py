@@ -33,7 +33,7 @@ _CONFIG = dict(
     ),
     (dict(aggregation='secure'), 'in fixed point'),
     (dict(aggregation='distributed'), 'in shares of the clients'),
-    (dict(aggregator='mine:f'), 'that mine:f does is not checked'),
+    (dict(aggregator='mine:f'), 'only if mine:f clips each update'),
   ],
 )
 def test_what_the_plan_speaks_of_is_said(changes, words):

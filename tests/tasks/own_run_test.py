@@ -145,10 +145,10 @@ def test_an_own_private_aggregator_takes_the_plan(tmp_path):
     )
 
   result = _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
-  assert 'does is not checked' in result.message
+  assert 'This was not checked' in result.message
   plan = _read(tmp_path, 'privacy.json')
   assert plan['noise_multiplier'] == 1.0
-  assert 'does is not checked' in plan['aggregation']
+  assert 'This was not checked' in plan['aggregation']
   assert (tmp_path / 'run' / 'ledger.jsonl').exists()
 
 

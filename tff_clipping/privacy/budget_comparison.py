@@ -235,7 +235,7 @@ def _compare_mechanism(
   try:
     if (question.num_rounds or 0) > most:
       raise ValueError(
-        f'more than {most} rounds; ask with `mechanism` for this one'
+        f'more than {most} rounds, for which a table would take long'
       )
     plan = budget_question.solve(
       dataclasses.replace(

@@ -156,9 +156,9 @@ class Question:
         )
     if self.min_separation is None and self.sampling != 'shuffled_epochs':
       raise ValueError(
-        '`min_separation` must be given where `sampling` is '
-        f'{self.sampling!r}: the rounds from one participation of a client to '
-        'its next, at least.'
+        f'`min_separation` must be given with `mechanism` {self.mechanism!r} '
+        f'and `sampling` {self.sampling!r}: the rounds from one participation '
+        'of a client to its next, at least.'
       )
     if (
       self.sampling == 'shuffled_epochs'

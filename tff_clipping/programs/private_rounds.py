@@ -10,6 +10,7 @@ it is drawn anew: another cohort, other noise, another charge.
 
 import contextlib
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ import tree
 from tff_clipping import aggregators
 from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
 from tff_clipping.programs.client_sampling import ClientSampler
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def run_private_round(
@@ -78,6 +81,11 @@ def run_private_round(
         raise
       draw += 1
       ledger.check_budget(round_num)
+      _LOGGER.warning(
+        'Round %d gave other bits than those that were charged: it is drawn '
+        'anew, and charged again.',
+        round_num,
+      )
       continue
     return cohort, output
 
