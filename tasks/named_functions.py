@@ -28,7 +28,7 @@ _OF_FILE = 'own_file_'
 def name_of(function: Callable) -> str:
   """Returns how a function is called in config.json, `module:function`."""
   name = getattr(function, '__qualname__', type(function).__qualname__)
-  module = getattr(function, '__module__', '__main__')
+  module = getattr(function, '__module__', None) or '__main__'
   if module.startswith(_OF_FILE):
     module = f'{module.removeprefix(_OF_FILE)}.py'
   return f'{module}:{name}'

@@ -22,8 +22,6 @@ _TRAINED = {
     *('--update_rounds=0', '--output_dir={}/runs/fed_avg'),
   )
 }
-# What takes a few seconds.
-_FAST = ('correlated_noise.md',)
 
 
 def _blocks(page):
@@ -45,7 +43,7 @@ def _blocks(page):
 def _pages():
   pages = sorted(path.name for path in (_ROOT / 'docs').glob('*.md'))
   return [
-    pytest.param(page, marks=[] if page in _FAST else [pytest.mark.slow])
+    pytest.param(page, marks=pytest.mark.slow)
     for page in pages
     if _blocks(page)[0] and page not in _OF_FILES
   ]

@@ -96,6 +96,7 @@ def test_weights_and_updates_are_float32_and_the_clip_holds():
   assert np.linalg.norm(_vector(moved)) <= 2 * 0.125
 
 
+@pytest.mark.slow
 def test_the_policy_is_as_before_also_after_an_error():
   before = tf.keras.mixed_precision.global_policy()
 

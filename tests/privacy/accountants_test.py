@@ -245,6 +245,7 @@ def compute_quietly(**setting):
       raise
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
 @hypothesis.given(**SETTINGS)
 def test_pld_is_never_larger_than_rdp(**setting):
@@ -258,6 +259,7 @@ def test_pld_is_never_larger_than_rdp(**setting):
 MONOTONE_SLACK = {'rdp': 1e-9, 'pld': 2e-3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('accountant', ['rdp', 'pld'])
 @pytest.mark.parametrize(
   ('argument', 'larger', 'sign'),

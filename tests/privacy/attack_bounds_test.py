@@ -51,6 +51,7 @@ def test_sampling_of_almost_all_is_near_the_gaussian_release():
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'setting',
   [
@@ -90,6 +91,7 @@ def test_no_attack_does_better_than_the_bound():
     assert bounds.true_positive_rate <= found * 1.2
 
 
+@pytest.mark.slow
 def test_paper_is_bounded_by_what_is_drawn():
   paper = attack_bounds.bound_attacks(build_plan(sampling='paper'), 0.01)
   drawn = build_plan(sampling='fixed_size', accountant='pld')

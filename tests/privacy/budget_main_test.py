@@ -166,7 +166,10 @@ WRONG = [
   ),
   ([*ONE_ROUND, '--target_delta=1e-300'], '--target_delta must be at least 1'),
   ([*ONE_ROUND, '--mechanism=laplace'], '--mechanism must be one of gaussian'),
-  ([*ONE_ROUND, '--mechanism=blt'], '--min_separation must be given with --mech'),
+  (
+    [*ONE_ROUND, '--mechanism=blt'],
+    '--min_separation must be given with --mech',
+  ),
   (
     [*ONE_ROUND, '--mechanism=blt', '--sampling=poisson'],
     "--mechanism must be 'gaussian' where --sampling is none of min_separation",

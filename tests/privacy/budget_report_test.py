@@ -171,6 +171,7 @@ def test_any_question_has_an_answer_or_one_line(seed):
   assert worse.epsilon >= plan.epsilon * (1 - 1e-3)
 
 
+@pytest.mark.slow
 def test_row_without_answer_says_why(capsys):
   arguments = (*PAPER, '--num_rounds=100', '--noise_multiplier=0.02')
   code, out, err = run_here(capsys, *arguments)

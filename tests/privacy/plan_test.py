@@ -468,6 +468,7 @@ def test_fewest_clients_of_a_published_example():
   assert plan.noise_multiplier == pytest.approx(1.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('accountant', ['rdp', 'pld'])
 @pytest.mark.parametrize(
   'sampling', ['poisson', 'truncated_poisson', 'fixed_size', 'paper']

@@ -56,6 +56,7 @@ def _folder(tmp_path_factory):
   return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('command', 'answer'), [*_commands()])
 def test_command_answers_what_is_shown(
   capsys, monkeypatch, folder, command, answer

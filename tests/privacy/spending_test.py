@@ -57,6 +57,7 @@ def test_runs_of_two_accountants_are_added_up_by_the_tighter_one(write):
   assert spent.epsilon == pytest.approx(PLD.epsilon_after(20), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_runs_together_cost_more_than_any_and_less_than_their_sum(write):
   louder = dataclasses.replace(PLD, noise_multiplier=2.5, num_rounds=200)
   ledgers = write((PLD, 20), (louder, 200))

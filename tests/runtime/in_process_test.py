@@ -187,14 +187,14 @@ def test_the_sum_does_not_depend_on_the_threads():
 
 def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
   # Many tensors, whose noise is drawn at the same time where there are cores.
-  value_type = tff.to_type([tff.TensorType(np.float32, [50])] * 40)
+  value_type = tff.to_type([tff.TensorType(np.float32, [50])] * 8)
   process = aggregators.dp_mean_factory(
     clipping_norm=1.0,
     noise_multiplier=1.0,
     clients_per_round=1,
     noise_key=(1, 2),
   ).create(value_type)
-  values = [np.linspace(0, 1, 50, dtype=np.float32)] * 40
+  values = [np.linspace(0, 1, 50, dtype=np.float32)] * 8
   found = []
   for num_cores in (1, 2, 8):
     monkeypatch.setattr(

@@ -61,6 +61,7 @@ def test_a_run_with_model_clipping_and_estimates(finished):
   assert (ratios != 1.0).all()
 
 
+@pytest.mark.slow
 def test_constants_of_a_run(finished, cache_dir):
   contents = estimate_constants.estimate(
     finished, max_clients=10, cache_dir=cache_dir

@@ -83,6 +83,7 @@ def test_a_run_of_python_objects_has_the_files_of_any_run(tmp_path):
   assert _read(tmp_path, 'result.json')['reason'] == 'finished'
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_same_data_and_model_alone(tmp_path):
   _train(tmp_path)
   before = (tmp_path / 'run' / 'metrics.csv').read_bytes()

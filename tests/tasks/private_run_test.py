@@ -63,6 +63,7 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   assert words in read_json(tmp_path / 'run' / 'result.json')['message']
 
 
+@pytest.mark.slow
 def test_what_was_said_once_is_said_by_the_resumed_run(tmp_path, cache_dir):
   _run(tmp_path / 'run', cache_dir, num_rounds=1, sampling_seed=1)
   # The seed is in the folder: the same command without it goes on.
@@ -70,6 +71,7 @@ def test_what_was_said_once_is_said_by_the_resumed_run(tmp_path, cache_dir):
   assert 'the seed of the cohorts was given' in result.message
 
 
+@pytest.mark.slow
 def test_the_client_store_is_for_those_whom_the_umask_lets_in(tmp_path):
   before = os.umask(0o077)
   try:

@@ -65,6 +65,7 @@ def test_the_trained_model_is_that_of_the_last_row(
   assert last != metrics['test_accuracy'][0]
 
 
+@pytest.mark.slow
 def test_an_own_model_is_loaded_by_its_name_or_by_keras(tmp_path, cache_dir):
   path = tmp_path / 'mine.py'
   path.write_text(_MODULE)
@@ -82,6 +83,7 @@ def test_an_own_model_is_loaded_by_its_name_or_by_keras(tmp_path, cache_dir):
     trained_model.load(tmp_path / 'run', names['create_wider'])
 
 
+@pytest.mark.slow
 def test_a_run_that_was_finished_says_so(tmp_path, cache_dir, monkeypatch):
   _run(tmp_path / 'run', cache_dir)
   before = (tmp_path / 'run' / 'result.json').read_text()
