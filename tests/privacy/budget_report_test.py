@@ -115,6 +115,36 @@ def test_model_size_adds_the_noise_norm(capsys):
   assert 'on the sum        1.5\n' in out
 
 
+@pytest.mark.parametrize(
+  ('sampling', 'shares'),
+  [
+    # Shares are refused where a cohort has no bounds.
+    ('poisson', []),
+    # 3 / sqrt(100) of each of 100.
+    ('fixed_size', ['0.3 c', '3 c']),
+  ],
+)
+def test_noise_in_shares_is_told_where_there_may_be_shares(
+  capsys, sampling, shares
+):
+  _, out, _ = run_here(
+    capsys,
+    *('--num_clients=1000', '--clients_per_round=100', '--num_rounds=1'),
+    *('--target_delta=1e-5', '--noise_multiplier=3', f'--sampling={sampling}'),
+  )
+  found = [line.split()[-2:] for line in out.splitlines() if 'share' in line]
+  assert [' '.join(words) for words in found] == shares
+
+
+def test_a_warning_stands_in_the_answer_that_is_kept(capsys):
+  _, out, _ = run_here(
+    capsys,
+    *('--num_clients=1000', '--clients_per_round=100', '--num_rounds=1'),
+    *('--target_delta=0.01', '--noise_multiplier=3'),
+  )
+  assert 'Warning: `target_delta` should be below 1/`num_clients`' in out
+
+
 def draw_question(seed):
   """Returns a question from the whole range that the calculator takes."""
   generator = random.Random(seed)

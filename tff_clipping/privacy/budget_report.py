@@ -150,6 +150,7 @@ def format_table(
     [answer.plan.describe()],
     _format_solution(answer),
     _format_noise(answer),
+    *([f'Warning: {message}'] for message in answer.warnings),
   ]
   if answer.attacks is not None:
     sections.append(_format_attacks(answer))
@@ -212,11 +213,13 @@ def _format_noise(answer: Answer) -> list[str]:
   if answer.question.is_correlated:
     noises = {'of a draw': noise.sum_stddev}
   else:
-    noises = {
-      'on the sum': noise.sum_stddev,
-      'of each client': noise.client_stddev,
-      'on the mean': noise.mean_stddev,
-    }
+    noises = {'on the sum': noise.sum_stddev, 'on the mean': noise.mean_stddev}
+    # Poisson cohorts have no bounds, and so no shares.
+    if plan.sampling != 'poisson':
+      noises |= {
+        'of each share': noise.client_stddev,
+        'on sum of shares': noise.shares_stddev,
+      }
   lines = ['Noise, standard deviation of a coordinate (c = clipping norm):']
   lines += [f'  {k:<17} {_number(v)}{unit}' for k, v in noises.items()]
   error = plan.running_sum_error
