@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import named_functions, registry
+from tasks import named_functions, registry, setting_rules
 from tasks.datasets import own_data
 from tasks.experiment_table import ALGORITHMS
 from tasks.partitions import partition_config
@@ -16,18 +16,11 @@ from tasks.settings import (
   positive,
   setting,
 )
-from tff_clipping import argument_checks
+from tff_clipping import argument_checks, privacy
 from tff_clipping.privacy import arguments
 
 # The names of `keras_models.MODELS`, which takes seconds to import.
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
-PRIVATE_SAMPLINGS = ('poisson', 'fixed_size', 'paper')
-# Noise that is correlated between rounds, and the ways to draw cohorts that
-# hold a client to what it is charged for.
-CORRELATED_MECHANISMS = ('tree', 'banded', 'blt')
-MECHANISMS = ('gaussian', *CORRELATED_MECHANISMS)
-CORRELATED_SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
-SAMPLINGS = ('poisson', 'fixed_size', 'shuffled_epochs', 'round_robin')
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 # How updates are bounded, and how what is left of them is added up.
 CLIPPINGS = ('fixed', 'adaptive', 'per_layer', 'smooth')
@@ -40,9 +33,6 @@ MAX_CLIENTS = 10**7
 MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6
 # Fewer canaries show nothing, and their coins might all fall the same way.
 MIN_AUDIT_CANARIES = 10
-# The smallest of `MODELS` has 159,010 parameters: room for the directions of
-# twice as many.
-MAX_AUDIT_CANARIES = 2**16
 
 
 def _check_alpha(name: str, value: Any) -> None:
@@ -194,7 +184,7 @@ class ExperimentConfig:
     "The noise of dp_fed_avg: gaussian (each round's own), or correlated "
     'between rounds: tree, banded or blt.',
     'gaussian',
-    check=one_of(*MECHANISMS),
+    check=one_of(*privacy.MECHANISMS),
   )
   accountant: str = setting(
     'rdp or pld, for --mechanism=gaussian.',
@@ -272,11 +262,7 @@ class ExperimentConfig:
         raise ValueError(f'`partition` must be given for {self.task}.')
       object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.
-    self._check_clipping()
-    self._check_privacy()
-    self._check_update_rounds()
-    self._check_estimates()
-    self._check_audit()
+    setting_rules.check_together(self)
 
   @property
   def is_private(self) -> bool:
@@ -286,7 +272,7 @@ class ExperimentConfig:
   @property
   def has_correlated_noise(self) -> bool:
     """Whether the noise of a round depends on that of the rounds before."""
-    return self.mechanism in CORRELATED_MECHANISMS
+    return self.mechanism != 'gaussian'
 
   @property
   def sensitivity(self) -> float | None:
@@ -373,248 +359,3 @@ class ExperimentConfig:
   def _draws_are_secret(self) -> bool:
     """Whether the plan of a private run rests on who is drawn being secret."""
     return self.sampling not in ('min_separation', 'shuffled_epochs')
-
-  def _check_clipping(self) -> None:
-    if ALGORITHMS[self.algorithm].clips == 'nothing':
-      if self.clipping_norm is not None:
-        raise ValueError(
-          f'`clipping_norm` must not be given for {self.algorithm}, which does '
-          f'not clip, found {self.clipping_norm}; ce_fed_avg does.'
-        )
-    elif self.clipping == 'smooth':
-      if self.clipping_norm is not None:
-        raise ValueError(
-          '`clipping_norm` must not be given for `clipping` smooth, whose '
-          f'updates have norms below 1, found {self.clipping_norm}.'
-        )
-    elif self.clipping_norm is None and self.aggregator is None:
-      raise ValueError(
-        f'`clipping_norm` must be given for {self.algorithm}, or taken from a '
-        'run of fed_avg by `clipping_norm_from`.'
-      )
-    self._check_bounds()
-    self._check_aggregation()
-    self._check_aggregator()
-
-  def _check_bounds(self) -> None:
-    """Raises unless `clipping` is one that the algorithm has."""
-    if self.clipping != 'fixed':
-      if ALGORITHMS[self.algorithm].clips != 'updates':
-        raise ValueError(
-          f'`clipping` must be fixed for {self.algorithm}, which does not clip '
-          f'updates, found {self.clipping}.'
-        )
-      if self.has_correlated_noise:
-        raise ValueError(
-          f'`clipping` must be fixed for `mechanism` {self.mechanism}, found '
-          f'{self.clipping}.'
-        )
-    if (self.clipping == 'smooth') != (self.smoothing is not None):
-      raise ValueError(
-        '`smoothing` must be given with `clipping` smooth, and only then, '
-        f'found {self.smoothing} for {self.clipping}.'
-      )
-    if self.target_quantile is not None:
-      if self.clipping != 'adaptive':
-        raise ValueError(
-          '`target_quantile` must be given with `clipping` adaptive only, '
-          f'found {self.target_quantile} for {self.clipping}.'
-        )
-      argument_checks.check_probability('target_quantile', self.target_quantile)
-
-  def _check_aggregation(self) -> None:
-    if self.aggregation == 'plain':
-      return
-    if ALGORITHMS[self.algorithm].clips != 'updates':
-      raise ValueError(
-        f'`aggregation` must be plain for {self.algorithm}: without a bound of '
-        f'the updates there is none of their sum; found {self.aggregation}.'
-      )
-    if self.clipping == 'adaptive' or (
-      self.aggregation == 'distributed' and self.clipping != 'fixed'
-    ):
-      raise ValueError(
-        f'`clipping` must not be {self.clipping} for `aggregation` '
-        f'{self.aggregation}, whose bounds are those of a constant c.'
-      )
-    if self.aggregation == 'secure':
-      return
-    if not self.is_private:
-      raise ValueError(
-        f'`aggregation` must be plain or secure for {self.algorithm}, which '
-        'adds no noise, found distributed.'
-      )
-    if self.has_correlated_noise:
-      raise ValueError(
-        f'`aggregation` must be plain or secure for `mechanism` '
-        f'{self.mechanism}, whose noise is drawn at the server, found '
-        'distributed.'
-      )
-    if self.sampling == 'poisson':
-      raise ValueError(
-        '`sampling` must be fixed_size for `aggregation` distributed, found '
-        'poisson: the shares of the noise would tell how many clients took '
-        'part.'
-      )
-    if self.noise_seed is not None:
-      raise ValueError(
-        '`noise_seed` must not be given for `aggregation` distributed, whose '
-        f'clients draw the noise, found {self.noise_seed}.'
-      )
-
-  def _check_aggregator(self) -> None:
-    if self.aggregator is None:
-      return
-    if ALGORITHMS[self.algorithm].clips == 'models':
-      raise ValueError(
-        f'`aggregator` must not be given for {self.algorithm}, which takes '
-        f'the mean of clipped models, found {self.aggregator}.'
-      )
-    for name, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
-      if getattr(self, name) != ours:
-        raise ValueError(
-          f'`{name}` must not be given with `aggregator`, which takes its '
-          f'place, found {getattr(self, name)}.'
-        )
-    if self.has_correlated_noise:
-      raise ValueError(
-        '`aggregator` must be given for `mechanism` gaussian only, which is '
-        f'what its plan charges, found {self.mechanism}.'
-      )
-
-  def _check_privacy(self) -> None:
-    self._check_sampling()
-    if not self.is_private:
-      for name in (
-        'target_epsilon',
-        'target_delta',
-        'noise_multiplier',
-        'noise_seed',
-      ):
-        if getattr(self, name) is not None:
-          raise ValueError(
-            f'`{name}` must not be given for {self.algorithm}, which adds no '
-            f'noise, found {getattr(self, name)}; dp_fed_avg does.'
-          )
-      return
-    if self.target_delta is None:
-      raise ValueError('`target_delta` must be given for dp_fed_avg.')
-    arguments.check_target_delta(self.target_delta)
-    if (self.target_epsilon is None) == (self.noise_multiplier is None):
-      raise ValueError(
-        'dp_fed_avg takes one of `target_epsilon` and `noise_multiplier`, '
-        'found '
-        f'{self.target_epsilon} and {self.noise_multiplier}.'
-      )
-    if self.target_epsilon is not None:
-      arguments.check_target_epsilon(self.target_epsilon)
-    else:
-      arguments.check_noise_multiplier(self.noise_multiplier)
-
-  def _check_sampling(self) -> None:
-    if not self.is_private:
-      one_of(*SAMPLINGS)('sampling', self.sampling)
-      if self.has_correlated_noise:
-        raise ValueError(
-          f'`mechanism` must not be given for {self.algorithm}, which adds no '
-          f'noise, found {self.mechanism}; dp_fed_avg does.'
-        )
-      return
-    if not self.has_correlated_noise:
-      if self.sampling in CORRELATED_SAMPLINGS:
-        raise ValueError(
-          f'`sampling` {self.sampling} must be given with `mechanism` '
-          f'{", ".join(CORRELATED_MECHANISMS)}: it does not hide who takes '
-          f'part; found {self.mechanism}.'
-        )
-      one_of(*PRIVATE_SAMPLINGS)('sampling', self.sampling)
-      return
-    if self.sampling not in CORRELATED_SAMPLINGS:
-      raise ValueError(
-        f'`sampling` must be one of {", ".join(CORRELATED_SAMPLINGS)} for '
-        f'`mechanism` {self.mechanism}, found {self.sampling!r}.'
-      )
-    if self.sampling == 'grouped_poisson' and self.mechanism != 'banded':
-      raise ValueError(
-        '`mechanism` must be banded for `sampling` grouped_poisson: for other '
-        'noise, no exact accounting is known; found '
-        f'{self.mechanism}.'
-      )
-    if self.sampling != 'shuffled_epochs' and self.min_separation == 1:
-      raise ValueError(
-        f'`min_separation` must be at least 2 for `sampling` {self.sampling}, '
-        'and at most N / P, found 1.'
-      )
-
-  def _check_update_rounds(self) -> None:
-    if len(set(self.update_rounds)) < len(self.update_rounds):
-      raise ValueError(
-        '`update_rounds` must be different rounds, found '
-        f'{", ".join(map(str, self.update_rounds))}.'
-      )
-    if max(self.update_rounds, default=0) >= self.num_rounds:
-      raise ValueError(
-        f'`update_rounds` must be below `num_rounds` ({self.num_rounds}): they '
-        f'count from 0; found {max(self.update_rounds)}.'
-      )
-
-  def _check_estimates(self) -> None:
-    if self.estimate_repeats == 0:
-      return
-    if self.estimate_repeats == 1:
-      raise ValueError(
-        '`estimate_repeats` must be 0 for no estimates, or at least 2, found 1.'
-      )
-    if not self.update_rounds:
-      raise ValueError(
-        '`estimate_repeats` must be given with `update_rounds`, the rounds '
-        f'that are estimated, found {self.estimate_repeats} without.'
-      )
-    if not self.measures_updates:
-      raise ValueError(
-        '`estimate_repeats` must be given for a private run only with '
-        "`simulation_diagnostics`: it measures the clients' exact updates; "
-        f'found {self.estimate_repeats} without.'
-      )
-
-  def _check_audit(self) -> None:
-    if self.audit_canaries is None:
-      if self.audit_seed is not None:
-        raise ValueError(
-          '`audit_seed` must be given with `audit_canaries`, found '
-          f'{self.audit_seed} without.'
-        )
-      return
-    if not self.is_private:
-      raise ValueError(
-        '`audit_canaries` must be given for dp_fed_avg only: an audit holds a '
-        f'claim of privacy, which {self.algorithm} does not make; found '
-        f'{self.audit_canaries}.'
-      )
-    if self.clipping == 'adaptive' or self.aggregation == 'distributed':
-      raise ValueError(
-        '`audit_canaries` must be given for a constant clipping norm and noise '
-        f'at the server only, found `clipping` {self.clipping} and '
-        f'`aggregation` {self.aggregation}.'
-      )
-    if self.sensitivity is None:
-      raise ValueError(
-        '`clipping_norm` must be given with `audit_canaries`: it is the unit '
-        f'of what a canary moves; found {self.audit_canaries} without.'
-      )
-    if self.has_correlated_noise:
-      raise ValueError(
-        '`audit_canaries` must be given for `mechanism` gaussian only: the '
-        'audit takes the noises of rounds to be independent; found '
-        f'{self.mechanism}.'
-      )
-    if self.audit_canaries > MAX_AUDIT_CANARIES:
-      raise ValueError(
-        f'`audit_canaries` must be at most {MAX_AUDIT_CANARIES}, so that each '
-        f'has a direction of its own, found {self.audit_canaries}.'
-      )
-    if self.simulation_diagnostics:
-      raise ValueError(
-        '`simulation_diagnostics` must not be given with `audit_canaries`, '
-        'whose updates would be among those of the clients.'
-      )
