@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from tasks import group_norm
 from tff_clipping import argument_checks
 
 # Departs from the paper: it names no norm layer, and the public versions of
@@ -356,7 +357,7 @@ def _scale_and_offset(shape: Sequence[int]) -> tuple[float, float]:
 
 def _norm() -> tf.keras.layers.Layer:
   """Returns the norm layer of all models."""
-  return tf.keras.layers.GroupNormalization(_NORM_GROUPS)
+  return group_norm.GroupNorm(_NORM_GROUPS)
 
 
 def _conv_norm(

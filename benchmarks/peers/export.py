@@ -17,13 +17,13 @@ import tensorflow as tf
 
 from benchmarks.peers import work_file
 from benchmarks.workload import WORKLOADS, Workload
-from tasks import keras_models
+from tasks import group_norm, keras_models
 
 _KINDS = {
   tf.keras.layers.Conv2D: 'conv',
   tf.keras.layers.DepthwiseConv2D: 'depthwise',
   tf.keras.layers.Dense: 'dense',
-  tf.keras.layers.GroupNormalization: 'norm',
+  group_norm.GroupNorm: 'norm',
 }
 
 
