@@ -19,8 +19,8 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # ruff: noqa: E402
 import tensorflow as tf
 
+from benchmarks import local_step
 from benchmarks.workload import WORKLOADS, Workload
-from tasks import keras_models
 
 _SIZE = 2048
 _REPEATS = 10
@@ -40,20 +40,7 @@ def main(name: str) -> None:
 def count_operations(workload: Workload) -> int:
   """Returns the floating-point operations of all local steps of a round."""
   with tf.Graph().as_default() as graph:
-    model = keras_models.MODELS[workload.model](
-      workload.image_shape, workload.num_classes, input_dtype=tf.float32
-    )
-    images = tf.zeros([workload.batch_size, *workload.image_shape])
-    labels = tf.zeros([workload.batch_size], tf.int32)
-    # Unlike `tf.gradients`, it leaves out what no gradient needs, such as that
-    # by the images.
-    with tf.GradientTape() as tape:
-      loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(
-          labels, model(images, training=True)
-        )
-      )
-    tape.gradient(loss, model.trainable_variables)
+    local_step.build(workload)
   profiler = tf.compat.v1.profiler
   options = profiler.ProfileOptionBuilder.float_operation()
   options['output'] = 'none'
