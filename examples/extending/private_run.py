@@ -104,6 +104,8 @@ with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
   ).run()
   print(result.message)
   print(f'epsilon spent: {ledger.epsilon:.2f}')
+if result.interrupted is not None:
+  raise SystemExit(result.interrupted.exit_code)
 
 checkpoints = Checkpoints(run_dir / 'checkpoints', keep=2)
 round_num, state = result.round_num, result.state
