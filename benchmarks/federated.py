@@ -86,13 +86,17 @@ def run_ours(
     ends.append(time.monotonic())
     rows.append(metrics)
 
+  sampler = client_sampling.FixedSizeSampler(
+    store.client_ids, clients_per_round=workload.clients_per_round, seed=0
+  )
+  if plan is not None:
+    # As it says: these rounds are only timed.
+    sampler.charged_as = plan.sampler_parameters
   # One round more, whose end is that of the evaluation and the checkpoint.
   num_rounds = workload.total_rounds
   result = TrainingProgram(
     process=process,
-    sampler=client_sampling.FixedSizeSampler(
-      store.client_ids, clients_per_round=workload.clients_per_round, seed=0
-    ),
+    sampler=sampler,
     num_rounds=num_rounds,
     evaluate=evaluate,
     rounds_per_evaluation=num_rounds,

@@ -317,6 +317,8 @@ class ExperimentConfig:
       ),
       'the run was audited: canaries are among its clients, and its files say '
       'which of them took part': self.audit_canaries is not None,
+      "nobody has checked that the run's own aggregator clips each update and "
+      "adds the plan's noise": self.aggregator is not None,
     }
     return tuple(reason for reason, applies in reasons.items() if applies)
 

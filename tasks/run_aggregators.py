@@ -92,7 +92,8 @@ def create_own_aggregator(
 
   Raises:
     TypeError: If `function` takes something else, or returns something else.
-    ValueError: If it fails, or adds no noise in a private run.
+    ValueError: If it fails, or in a private run adds no noise, or follows the
+      exact norms of updates.
   """
   arguments = {}
   if config.clipping_norm is not None:
@@ -119,6 +120,8 @@ def create_own_aggregator(
       f'of ours or of TFF in that of {name} that does: it would release what '
       "the plan's epsilon does not cover."
     )
+  if plan is not None:
+    private_reports.check_estimates_are_noised('aggregator', process)
   return factory
 
 

@@ -28,6 +28,7 @@ from tasks.own_parts import OURS, OwnParts
 from tasks.run_folder import RunFolder
 from tasks.task import Task
 from tff_clipping import privacy
+from tff_clipping.privacy import plan_text
 from tff_clipping.programs import (
   canary_clients,
   client_store,
@@ -50,7 +51,7 @@ def run(
   data_dir: str | None = None,
   cache_dir: str | None = None,
   checkpoints_to_keep: int = 2,
-  clipping_norm_source: str = 'given',
+  clipping_norm_source: str | None = None,
   execution: Execution | None = None,
   own: OwnParts = OURS,
 ) -> TrainingResult:
@@ -64,7 +65,8 @@ def run(
     cache_dir: The folder of downloads and client stores, `None` for the user's
       cache folder.
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
-    clipping_norm_source: Where c comes from, for config.json.
+    clipping_norm_source: From what data of the clients c comes; `None` if it
+      was given.
     execution: Where the rounds are computed; `None` for this process.
     own: What is not ours, and not to be loaded by the name in `config`.
 
@@ -86,6 +88,8 @@ def run(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
+  if config.is_private:
+    caveats += _caveats_of_data(task, clipping_norm_source)
   plan = plans.create_plan(config, task.num_clients)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
@@ -169,10 +173,8 @@ def run(
     sentences = [result.message]
     if run_audit is not None and result.interrupted is None:
       sentences += _audit(run_audit, process, result)
-    if config.is_private and config.aggregator is not None:
-      sentences.append(aggregation_text.describe(config))
     if caveats:
-      sentences.append(f'Not private as it was run: {"; ".join(caveats)}.')
+      sentences.append(plan_text.state_caveats(caveats))
     result = dataclasses.replace(result, message=' '.join(sentences))
     if result.interrupted is None:
       if result.state is not None:
@@ -196,6 +198,20 @@ def run(
     return result
 
 
+def _caveats_of_data(
+  task: Task, clipping_norm_source: str | None
+) -> tuple[str, ...]:
+  """Returns what exact figures of the clients a private run rests on."""
+  reasons = {
+    "the clipping norm is an exact figure of the clients' data": (
+      clipping_norm_source is not None
+    ),
+    'the test set has examples of the clients, and what the model does on it '
+    'is measured exactly': task.test_is_of_clients,
+  }
+  return tuple(reason for reason, applies in reasons.items() if applies)
+
+
 def _open_ledger(
   folder: RunFolder, plan: privacy.BasePlan, caveats: Sequence[str]
 ) -> privacy.PrivacyLedger:
@@ -207,14 +223,17 @@ def _open_ledger(
 
 
 def _description(
-  config: ExperimentConfig, task: Task, model_fn, clipping_norm_source: str
+  config: ExperimentConfig,
+  task: Task,
+  model_fn,
+  clipping_norm_source: str | None,
 ) -> dict[str, Any]:
   """Returns the contents of config.json."""
   return dict(
     experiment=config.to_json(),
     algorithm=config.algorithm,
     clipping_norm_source=(
-      None if config.clipping_norm is None else clipping_norm_source
+      None if config.clipping_norm is None else clipping_norm_source or 'given'
     ),
     task=dict(
       name=task.name,

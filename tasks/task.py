@@ -33,6 +33,8 @@ class Task:
     digest: Identifies data of a user's own, SHA-256; `None` for ours.
     test_is_held_out: Whether the test set is made of clients' examples, which
       no client has any more: evaluating on it is not free of privacy.
+    test_is_of_clients: Whether clients have examples of their own in the test
+      set: evaluating on it is not free of privacy either.
   """
 
   name: str
@@ -43,6 +45,7 @@ class Task:
   source: str
   digest: str | None = None
   test_is_held_out: bool = False
+  test_is_of_clients: bool = False
 
   def __post_init__(self):
     for split, examples in (('train', self.train), ('test', self.test)):

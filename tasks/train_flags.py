@@ -128,13 +128,13 @@ def output_dir() -> pathlib.Path:
   return pathlib.Path('runs') / (run.name + _changes(_IN_NAME))
 
 
-def clipping_norm_source() -> str:
-  """Returns where c comes from.
+def clipping_norm_source() -> str | None:
+  """Returns where c comes from, `None` if it is given.
 
   The paper takes it from the clients' data, and does not count its cost.
   """
   if _clipping_norm_run() is None:
-    return 'given'
+    return None
   return (
     f'{_CLIPPING_FACTOR.value:g} times the mean norm of the updates of a run '
     "of fed_avg: a figure of the clients' data, whose cost is not in any "

@@ -100,7 +100,6 @@ with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
       tensorboard_dir=run_dir / 'tensorboard',
     ),
     ledger=ledger,
-    measures_cohorts=False,
   ).run()
   print(result.message)
   print(f'epsilon spent: {ledger.epsilon:.2f}')

@@ -20,7 +20,7 @@ from tasks.datasets import data_files
 from tasks.partitions import partition_config
 
 SUFFIXES = ('.npz', '.csv')
-FIELDS = ('x', 'y', 'client', 'x_test', 'y_test')
+FIELDS = ('x', 'y', 'client', 'x_test', 'y_test', 'client_test')
 # Of data without a test set, the examples that are held out: one in so many.
 _HELD_OUT = 10
 _HELD_OUT_SEED = 0
@@ -67,6 +67,7 @@ def create_task(
   client: np.ndarray | None = None,
   x_test: np.ndarray | None = None,
   y_test: np.ndarray | None = None,
+  client_test: np.ndarray | None = None,
   num_classes: int | None = None,
   source: str = 'arrays',
 ) -> task.Task:
@@ -87,6 +88,8 @@ def create_task(
     client: [n], whose example each is: numbers or strings.
     x_test: [m, ...], of the shape of `x`; given with `y_test`.
     y_test: int [m].
+    client_test: [m], whose example each is, as `client`; not given where they
+      are nobody's of these clients.
     num_classes: One more than the largest label of all by default.
     source: One line on where the examples come from.
 
@@ -116,6 +119,11 @@ def create_task(
           f'`{key}_test` must hold examples like those of `{key}`, '
           f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
         )
+  is_of_clients = client_test is not None and client is not None
+  if is_of_clients:
+    client_test = _check_client(client_test)
+    _check_lengths('x_test', x_test, 'client_test', client_test)
+    is_of_clients = bool(np.isin(client_test, client).any())
   largest = int(max(y.max(), y_test.max()))
   num_classes = largest + 1 if num_classes is None else num_classes
   if num_classes < 2 or largest >= num_classes:
@@ -136,6 +144,7 @@ def create_task(
     num_classes=num_classes,
     source=source,
     test_is_held_out=is_held_out,
+    test_is_of_clients=is_of_clients,
   )
 
 
@@ -290,6 +299,7 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     client=None if client is None else client[~test],
     x_test=x[test],
     y_test=y[test],
+    client_test=None if client is None else client[test],
   )
 
 

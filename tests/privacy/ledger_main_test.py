@@ -63,8 +63,8 @@ def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
   _, out, _ = run_here(capsys, *runs)
   first, second, together, _ = out.split('\n\n')
   assert 'NOT PRIVATE' not in first
-  assert 'NOT PRIVATE as it was run: a seed is known.' in second
-  assert together.startswith('NOT PRIVATE as they were run: a seed is known.')
+  assert 'No guarantee as it was run: a seed is known.' in second
+  assert together.startswith('No guarantee as it was run: a seed is known.')
 
 
 def test_output_is_a_new_file(capsys, runs, tmp_path):

@@ -115,7 +115,7 @@ def test_caveats_are_kept_with_the_plan(path):
   header = json.loads(path.read_text().splitlines()[0])
   assert header['plan']['caveats'] == ['the noise is known']
   assert header['plan']['description'].startswith(
-    'Not private as it was run: the noise is known. The plan: Training for'
+    'No guarantee as it was run: the noise is known. The plan: Training for'
   )
   with privacy.PrivacyLedger(
     path, PLAN, caveats=['so is the cohort']

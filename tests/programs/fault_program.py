@@ -26,7 +26,7 @@ from tasks import experiment, run_folder, runner
 from tff_clipping import aggregators, privacy, runtime
 from tff_clipping.programs import managers, storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.client_sampling import PoissonSampler
+from tff_clipping.programs.client_sampling import build_private_sampler
 from tff_clipping.programs.update_records import UpdateRecords
 
 
@@ -88,11 +88,7 @@ def run_small(run: dict) -> None:
   with ledger:
     program = training.TrainingProgram(
       process=process,
-      sampler=PoissonSampler(
-        [str(i) for i in range(8)],
-        sampling_prob=plan.sampling_prob,
-        seed=1,
-      ),
+      sampler=build_private_sampler(plan, [str(i) for i in range(8)], seed=1),
       client_value=float,
       num_rounds=run['num_rounds'],
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
@@ -140,23 +136,23 @@ def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
     [tff.TensorType(np.float32, [3])], []
   )
   state_type = tff.to_type(
-    collections.OrderedDict(weights=weights_type, round_num=np.int32)
+    collections.OrderedDict(weights=weights_type, privacy_noise=np.int32)
   )
 
   @tff.tensorflow.computation
   def initial():
     return collections.OrderedDict(
       weights=tff.learning.models.ModelWeights([tf.zeros([3])], []),
-      round_num=tf.constant(0),
+      privacy_noise=tf.constant(0),
     )
 
   @tff.tensorflow.computation(state_type, np.float32)
   def add(state, total):
-    noise = tf.random.stateless_normal([3], [9, state['round_num']])
+    noise = tf.random.stateless_normal([3], [9, state['privacy_noise']])
     value = state['weights'].trainable[0] * 0.9 + total + noise
     return collections.OrderedDict(
       weights=tff.learning.models.ModelWeights([value], []),
-      round_num=state['round_num'] + 1,
+      privacy_noise=state['privacy_noise'] + 1,
     )
 
   @tff.federated_computation
@@ -180,7 +176,7 @@ def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
   @tff.tensorflow.computation(state_type, state_type['weights'])
   def set_model_weights(state, weights):
     return collections.OrderedDict(
-      weights=weights, round_num=state['round_num']
+      weights=weights, privacy_noise=state['privacy_noise']
     )
 
   return tff.learning.templates.LearningProcess(

@@ -191,6 +191,7 @@ class _Recorded:
 
   def __init__(self, sampler):
     self._sampler = sampler
+    self.charged_as = sampler.charged_as
     self.last = None
 
   def sample(self, round_num, *draw):

@@ -1,9 +1,11 @@
 """Tests of the training program, on a process that is small and real."""
 
 import collections
+import dataclasses
 import math
 import os
 import signal
+import types
 
 import numpy as np
 import pandas as pd
@@ -12,11 +14,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl import logging
 
-from tff_clipping import privacy
+from tff_clipping import aggregators, privacy
 from tff_clipping.privacy.ledger import BudgetExhaustedError
 from tff_clipping.programs import managers, storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.client_sampling import FixedSizeSampler
+from tff_clipping.programs.client_sampling import (
+  FixedSizeSampler,
+  build_private_sampler,
+)
 from tff_clipping.programs.training import StopReason, TrainingProgram
 
 _IDS = ('1', '2', '3')
@@ -24,25 +29,33 @@ _IDS = ('1', '2', '3')
 
 def _build_process(scale=1.0, fail_at=None):
   weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
+  # That of a process which adds noise.
+  state_type = tff.to_type(
+    collections.OrderedDict(weights=weights_type, privacy_noise=())
+  )
+
+  def state_of(value):
+    weights = tff.learning.models.ModelWeights([value], [])
+    return collections.OrderedDict(weights=weights, privacy_noise=())
 
   @tff.tensorflow.computation
   def initial():
-    return tff.learning.models.ModelWeights([tf.constant(0.0)], [])
+    return state_of(tf.constant(0.0))
 
-  @tff.tensorflow.computation(weights_type, np.float32)
-  def add(weights, total):
-    value = weights.trainable[0] + total * scale
+  @tff.tensorflow.computation(state_type, np.float32)
+  def add(state, total):
+    value = state['weights'].trainable[0] + total * scale
     if fail_at is not None:
       with tf.control_dependencies([tf.debugging.assert_less(value, fail_at)]):
         value = tf.identity(value)
-    return tff.learning.models.ModelWeights([value], [])
+    return state_of(value)
 
   @tff.federated_computation
   def initialize():
     return tff.federated_eval(initial, tff.SERVER)
 
   @tff.federated_computation(
-    tff.FederatedType(weights_type, tff.SERVER),
+    tff.FederatedType(state_type, tff.SERVER),
     tff.FederatedType(np.float32, tff.CLIENTS),
   )
   def next_fn(state, values):
@@ -51,14 +64,13 @@ def _build_process(scale=1.0, fail_at=None):
       tff.federated_map(add, (state, total)), total
     )
 
-  @tff.tensorflow.computation(weights_type)
+  @tff.tensorflow.computation(state_type)
   def get_model_weights(state):
-    return state
+    return state['weights']
 
-  @tff.tensorflow.computation(weights_type, weights_type)
+  @tff.tensorflow.computation(state_type, weights_type)
   def set_model_weights(state, weights):
-    del state
-    return weights
+    return collections.OrderedDict(state, weights=weights)
 
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_model_weights, set_model_weights
@@ -67,6 +79,10 @@ def _build_process(scale=1.0, fail_at=None):
 
 class _Ledger:
   """Charges 1 a release, up to a budget, and writes down what it charged."""
+
+  plan = types.SimpleNamespace(
+    sampler_parameters=('a plan',), sampling='poisson'
+  )
 
   def __init__(self, budget=math.inf):
     self.charged = []
@@ -103,9 +119,11 @@ class _Ledger:
 
 
 def _program(folder, *, process=None, num_rounds=6, **kwargs):
+  sampler = FixedSizeSampler(_IDS, clients_per_round=2, seed=0)
+  sampler.charged_as = _Ledger.plan.sampler_parameters
   settings = dict(
     process=process or _build_process(),
-    sampler=FixedSizeSampler(_IDS, clients_per_round=2, seed=0),
+    sampler=sampler,
     client_value=float,
     num_rounds=num_rounds,
     evaluate=lambda w: dict(test_accuracy=float(w.trainable[0]), test_loss=1.0),
@@ -130,7 +148,7 @@ def _expected_weight(num_rounds):
 def test_runs_all_rounds_and_releases_each(tmp_path):
   result = _program(tmp_path).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state.trainable[0] == _expected_weight(6)
+  assert result.state['weights'].trainable[0] == _expected_weight(6)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(7))
   assert metrics['test_accuracy'].tolist() == [
@@ -157,7 +175,7 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
   assert first.interrupted.exit_code == 143
   second = _program(tmp_path).run()
   assert second.reason is StopReason.FINISHED
-  assert second.state.trainable[0] == _expected_weight(6)
+  assert second.state['weights'].trainable[0] == _expected_weight(6)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(7))
 
@@ -181,7 +199,7 @@ def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
     _program(tmp_path, ledger=ledger, on_round=stop).run()
   result = _program(tmp_path, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state.trainable[0] == _expected_weight(6)
+  assert result.state['weights'].trainable[0] == _expected_weight(6)
   assert ledger.charged == [1, 2, 3, 4, 5, 6]
 
 
@@ -204,8 +222,13 @@ def test_a_round_that_fails_costs_nothing(tmp_path):
   assert ledger.charged == [1]
 
 
-def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(tmp_path):
-  _program(tmp_path, num_rounds=2, measures_cohorts=False).run()
+@pytest.mark.parametrize(
+  'settings', [dict(measures_cohorts=False), dict(ledger=_Ledger())]
+)
+def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
+  tmp_path, settings
+):
+  _program(tmp_path, num_rounds=2, **settings).run()
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['num_clients'].isna().all()
   assert metrics['round_seconds'].isna().all()
@@ -218,11 +241,66 @@ def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
 
 
+def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
+  plan = privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=3,
+    clients_per_round=2,
+    num_rounds=6,
+    noise_multiplier=1.0,
+    target_delta=1e-2,
+  )
+  other = dataclasses.replace(plan, sampling='fixed_size', num_rounds=6)
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    for sampler in (
+      FixedSizeSampler(_IDS, clients_per_round=2, seed=0),
+      build_private_sampler(other, _IDS, seed=0),
+    ):
+      with pytest.raises(ValueError, match='`sampler` must be that of the led'):
+        _program(tmp_path, ledger=ledger, sampler=sampler)
+    sampler = build_private_sampler(plan, _IDS, seed=0)
+    _program(tmp_path, ledger=ledger, sampler=sampler)
+    assert ledger.num_releases == 0
+
+
+def test_a_process_without_noise_is_refused_where_a_ledger_is_charged(tmp_path):
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    lambda: tff.learning.models.from_keras_model(
+      tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
+    ),
+    tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=aggregators.clipped_mean_factory(clipping_norm=1.0),
+  )
+  with pytest.raises(ValueError, match='`process` must add noise'):
+    _program(tmp_path, process=process, ledger=_Ledger())
+
+
+def test_what_really_holds_stands_beside_the_papers_epsilon(tmp_path):
+  plan = privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=3,
+    clients_per_round=2,
+    num_rounds=6,
+    noise_multiplier=1.0,
+    target_delta=1e-2,
+    sampling='paper',
+  )
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    sampler = build_private_sampler(plan, _IDS, seed=0)
+    _program(tmp_path, ledger=ledger, sampler=sampler).run()
+    metrics = pd.read_csv(tmp_path / 'metrics.csv')
+    assert metrics['epsilon'].iloc[-1] == ledger.epsilon
+    assert metrics['actual_epsilon'].iloc[-1] == ledger.actual_epsilon
+    assert ledger.actual_epsilon > ledger.epsilon
+    with pytest.raises(BudgetExhaustedError, match='as the paper charges'):
+      ledger.check_budget(7)
+
+
 def test_stops_when_the_budget_is_spent(tmp_path):
   result = _program(tmp_path, ledger=_Ledger(budget=3)).run()
   assert result.reason is StopReason.BUDGET_EXHAUSTED
   assert result.round_num == 3
-  assert result.state.trainable[0] == _expected_weight(3)
+  assert result.state['weights'].trainable[0] == _expected_weight(3)
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['epsilon'].tolist()[1:] == [1, 2, 3]
@@ -241,7 +319,7 @@ def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
 def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
   result = _program(tmp_path, process=_build_process(scale=1e38)).run()
   assert result.reason is StopReason.DIVERGED
-  assert np.isfinite(result.state.trainable[0])
+  assert np.isfinite(result.state['weights'].trainable[0])
   assert 'not finite after round' in result.message
 
 
@@ -264,7 +342,7 @@ def test_stops_on_an_update_that_tff_does_not_apply(tmp_path):
   result = _program(tmp_path, process=Rejecting()).run()
   assert result.reason is StopReason.DIVERGED
   assert 'updates is not finite after round 3' in result.message
-  assert result.state.trainable[0] == _expected_weight(2)
+  assert result.state['weights'].trainable[0] == _expected_weight(2)
 
 
 @pytest.mark.parametrize('loss', [math.nan, math.inf])
@@ -278,7 +356,7 @@ def test_stops_on_a_loss_that_is_not_finite(tmp_path, loss):
   assert result.reason is StopReason.DIVERGED
   assert 'The test loss is not finite after round 3' in result.message
   assert result.round_num == 2
-  assert result.state.trainable[0] == _expected_weight(2)
+  assert result.state['weights'].trainable[0] == _expected_weight(2)
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 2
 
 
@@ -306,7 +384,7 @@ def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
   ).run()
   assert result.reason is StopReason.INTERRUPTED
   assert result.round_num == 3
-  assert result.state.trainable[0] == _expected_weight(3)
+  assert result.state['weights'].trainable[0] == _expected_weight(3)
   assert checkpoints.rounds() == [2, 3]
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 3
 
@@ -320,7 +398,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   _damage(tmp_path / 'checkpoints' / 'round_6', damage)
   result = _program(tmp_path, num_rounds=7, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state.trainable[0] == _expected_weight(7)
+  assert result.state['weights'].trainable[0] == _expected_weight(7)
   # The rounds after the older checkpoint are run again, and have the same bits.
   assert ledger.charged == [1, 2, 3, 4, 5, 6, 7]
   assert 'checkpoint of round 6 is damaged' in caplog.text

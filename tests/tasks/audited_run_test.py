@@ -76,7 +76,7 @@ def test_an_audited_run_says_what_it_shows_and_that_it_is_not_private(
     (folder / 'ledger.jsonl').read_text().splitlines()[0],
     read_json(folder / 'result.json')['message'],
   ):
-    assert 'Not private as it was run: ' in text
+    assert 'No guarantee as it was run: ' in text
     assert words in text
   plan = read_json(folder / 'privacy.json')
   # The chance of a client to be in a round is that without canaries.

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+import tensorflow_privacy as tfp
 
 from tasks import own_run
 from tasks.datasets import own_data
@@ -146,11 +147,13 @@ def test_an_own_private_aggregator_takes_the_plan(tmp_path):
     )
 
   result = _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
-  assert 'This was not checked' in result.message
+  assert 'nobody has checked that the run' in result.message
   plan = _read(tmp_path, 'privacy.json')
   assert plan['noise_multiplier'] == 1.0
   assert 'This was not checked' in plan['aggregation']
-  assert (tmp_path / 'run' / 'ledger.jsonl').exists()
+  assert 'nobody has checked' in plan['caveats'][0]
+  ledger = (tmp_path / 'run' / 'ledger.jsonl').read_text()
+  assert 'nobody has checked' in ledger
 
 
 def test_a_private_run_needs_noise_and_a_test_set_of_its_own(tmp_path):
@@ -163,6 +166,65 @@ def test_a_private_run_needs_noise_and_a_test_set_of_its_own(tmp_path):
   with pytest.raises(ValueError, match='`task` must have a test set of its'):
     _train(tmp_path, **_PRIVATE, task=_create_task(test=False))
   assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+def _zeroing_by_exact_norms(clipping_norm, plan):
+  # As `tff.learning.dp_aggregator` zeroes.
+  norm = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+    initial_estimate=10.0, target_quantile=0.98, learning_rate=1.0
+  )
+  noised = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+    plan.noise_multiplier, plan.clients_per_round, clipping_norm
+  )
+  return tff.aggregators.zeroing_factory(norm, noised)
+
+
+def _noise_on_a_threshold(clipping_norm, plan):
+  del plan
+  threshold = tff.aggregators.PrivateQuantileEstimationProcess(
+    tfp.NoPrivacyQuantileEstimatorQuery(
+      initial_estimate=clipping_norm,
+      target_quantile=0.5,
+      learning_rate=1.0,
+      geometric_update=True,
+    ),
+    aggregators.gaussian_noise_factory(1.0),
+  )
+  return aggregators.clipped_mean_factory(clipping_norm=threshold)
+
+
+@pytest.mark.parametrize(
+  ('create_aggregator', 'words'),
+  [
+    (_zeroing_by_exact_norms, 'must not adapt a norm to exact values'),
+    (_noise_on_a_threshold, 'must add noise'),
+  ],
+)
+def test_an_own_aggregator_whose_sum_or_threshold_has_no_noise_is_refused(
+  tmp_path, create_aggregator, words
+):
+  with pytest.raises(ValueError, match=f'`aggregator` {words}'):
+    _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
+
+
+def test_a_test_set_of_the_clients_is_named_where_epsilon_is(tmp_path):
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(80, 3))
+  task = own_data.create_task(
+    'mine',
+    PartitionConfig('natural'),
+    x=x,
+    y=(x[:, 0] > 0).astype(int),
+    client=np.arange(80) % 10,
+    x_test=x[:20],
+    y_test=(x[:20, 0] > 0).astype(int),
+    client_test=np.arange(20) % 2,
+  )
+  assert task.test_is_of_clients
+  result = _train(tmp_path, **_PRIVATE, task=task)
+  assert 'the test set has examples of the clients' in result.message
+  caveats = _read(tmp_path, 'privacy.json')['caveats']
+  assert 'the test set has examples of the clients' in caveats[0]
 
 
 def _compiled(input_shape, num_classes):

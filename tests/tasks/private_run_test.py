@@ -50,7 +50,7 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   tmp_path, cache_dir, changes, words
 ):
   result = _run(tmp_path / 'run', cache_dir, num_rounds=1, **changes)
-  assert 'Not private as it was run: ' in result.message
+  assert 'No guarantee as it was run: ' in result.message
   assert words in result.message
   header = (tmp_path / 'run' / 'ledger.jsonl').read_text().splitlines()[0]
   for plan in (
@@ -58,7 +58,7 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
     json.loads(header)['plan'],
   ):
     assert words in plan['caveats'][0]
-    assert plan['description'].startswith('Not private as it was run: ')
+    assert plan['description'].startswith('No guarantee as it was run: ')
     assert words in plan['description']
   assert words in read_json(tmp_path / 'run' / 'result.json')['message']
 

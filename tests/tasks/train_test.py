@@ -147,6 +147,7 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   plan = json.loads((tmp_path / 'dp' / 'privacy.json').read_text())
   assert plan['noise_multiplier'] > 0
   assert plan['epsilon'] <= 8
+  assert "exact figure of the clients' data" in plan['caveats'][0]
   private = pd.read_csv(tmp_path / 'dp' / 'metrics.csv')
   # Nothing exact of the clients leaves a private run.
   assert private['update_norm_mean'].isna().all()

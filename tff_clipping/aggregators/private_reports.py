@@ -53,11 +53,15 @@ class PrivateFactory(tff.aggregators.UnweightedAggregationFactory):
 def adds_noise(process: tff.templates.AggregationProcess) -> bool:
   """Returns whether `process`, or a process inside it, adds noise.
 
+  Noise of the estimate of a clipping norm alone is none: it does not cover what
+  is clipped.
+
   Args:
-    process: An aggregation process.
+    process: An aggregation process, or any other that holds one in its state.
   """
   return any(
-    name in _NOISE_FIELDS for name, _ in _named_types(process.state_type)
+    name in _NOISE_FIELDS
+    for name, _ in _named_types(process.state_type, but=_CLIPS)
   )
 
 
@@ -209,15 +213,21 @@ def _elements(value):
   return []
 
 
-def _named_types(type_spec):
-  """Yields every named field below `type_spec` with its type."""
+def _named_types(type_spec, but=()):
+  """Yields every named field below `type_spec` with its type.
+
+  Args:
+    type_spec: A type.
+    but: Names of fields below which nothing is looked for.
+  """
   if isinstance(type_spec, tff.FederatedType):
-    yield from _named_types(type_spec.member)
+    yield from _named_types(type_spec.member, but)
   elif isinstance(type_spec, tff.StructType):
     for name, element in tff.structure.iter_elements(type_spec):
       if name is not None:
         yield name, element
-      yield from _named_types(element)
+      if name not in but:
+        yield from _named_types(element, but)
 
 
 def _quantile_stddevs(state):

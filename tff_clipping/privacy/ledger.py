@@ -146,9 +146,14 @@ class PrivacyLedger:
     """
     if not self._plan.permits(self.num_releases + 1):
       limit = self._plan.target_epsilon or self._plan.epsilon
+      really = (
+        f' as the paper charges, and really {self.actual_epsilon:.6g}'
+        if self._plan.sampling == 'paper'
+        else ''
+      )
       raise BudgetExhaustedError(
-        f'The budget is spent: {self.num_releases} releases have cost '
-        f'epsilon {self.epsilon:.6g}; one more, of round {round_num}, would '
+        f'The budget is spent: {self.num_releases} releases have cost epsilon '
+        f'{self.epsilon:.6g}{really}; one more, of round {round_num}, would '
         f'pass {limit:.6g}. Keep the model of the last round that was '
         'charged; more rounds need a new plan and a new ledger, whose '
         'epsilon adds to this one.'

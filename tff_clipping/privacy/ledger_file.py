@@ -326,8 +326,8 @@ def _damage(path: pathlib.Path, number: int, reason: str) -> DamagedLedgerError:
   """Returns the error for a line, with what to do about it."""
   return DamagedLedgerError(
     f'Line {number} of {path} is damaged: {reason}. What was charged is not '
-    'known: restore the ledger and its seal from a copy, or count the budget '
-    'as spent.'
+    'known: restore the ledger and its seal from a copy that is as new as the '
+    'last release, or count the budget as spent.'
   )
 
 
@@ -355,8 +355,8 @@ def _read_seal(path: pathlib.Path) -> dict[str, Any] | None:
   ):
     raise DamagedLedgerError(
       f'Line 1 of {seal_path} is damaged: it is not a seal. What was charged '
-      'is not known: restore the ledger and its seal from a copy, or count '
-      'the budget as spent.'
+      'is not known: restore the ledger and its seal from a copy that is as '
+      'new as the last release, or count the budget as spent.'
     )
   return seal
 

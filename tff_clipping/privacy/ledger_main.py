@@ -117,10 +117,8 @@ def _format_table(
     )
     caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
     if caveats:
-      text = (
-        f'NOT PRIVATE as they were run: {"; ".join(dict.fromkeys(caveats))}. '
-        f'Without that: {text}'
-      )
+      stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
+      text = f'{stated} Without that: {text}'
     sections.append(text)
   sections.append(computation_record.format_record(record))
   return '\n\n'.join(sections)
@@ -142,7 +140,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   if plan.sampling == 'paper':
     lines[-1] += ', as the paper charges; it does not hold for these cohorts'
   if ledger.caveats:
-    lines.append(f'  NOT PRIVATE as it was run: {"; ".join(ledger.caveats)}.')
+    lines.append(f'  {plan_text.state_caveats(ledger.caveats)}')
   lines.append(f'  plan              {plan.describe()}')
   return '\n'.join(lines)
 

@@ -80,9 +80,12 @@ def add_caveats(text: str, caveats: Sequence[str]) -> str:
     caveats: Why a run does not have the guarantee, in main clauses without a
       full stop.
   """
-  if not caveats:
-    return text
-  return f'Not private as it was run: {"; ".join(caveats)}. The plan: {text}'
+  return f'{state_caveats(caveats)} The plan: {text}' if caveats else text
+
+
+def state_caveats(caveats: Sequence[str]) -> str:
+  """Returns what takes a guarantee away, as a sentence."""
+  return f'No guarantee as it was run: {"; ".join(caveats)}.'
 
 
 def name_accountant(accountant: str) -> str:

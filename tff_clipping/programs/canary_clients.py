@@ -46,6 +46,7 @@ class CanarySampler(ClientSampler):
         f'{len(set(ids) & set(sampler.client_ids))} of {len(ids)} canaries.'
       )
     self.client_ids = sampler.client_ids
+    self.charged_as = sampler.charged_as
     self._sampler = sampler
     self._absent = frozenset(
       i for i, mark in zip(ids, canaries.marks, strict=True) if mark == 0

@@ -25,7 +25,11 @@ class ClientSampler(abc.ABC):
 
   Attributes:
     client_ids: The population.
+    charged_as: The `sampler_parameters` of the plan that charges for these
+      cohorts; `None` for a sampler that was not made for a plan.
   """
+
+  charged_as: tuple | None = None
 
   def __init__(self, client_ids: Sequence[str], *, seed: int):
     """Initializes the sampler.
@@ -325,8 +329,17 @@ def build_private_sampler(
   Raises:
     ValueError: If the population is not of the plan's size.
   """
+  sampler = _build_sampler(plan.sampler_parameters, client_ids, seed)
+  sampler.charged_as = plan.sampler_parameters
+  return sampler
+
+
+def _build_sampler(
   # The scheme tells which fields there are.
-  parameters: Any = plan.sampler_parameters
+  parameters: Any,
+  client_ids: Sequence[str],
+  seed: int,
+) -> ClientSampler:
   if len(client_ids) != parameters.num_clients:
     raise ValueError(
       f'`client_ids` must be the {parameters.num_clients} clients that the '

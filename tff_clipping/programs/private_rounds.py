@@ -47,7 +47,9 @@ def run_private_round(
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a
       `tff.learning.templates.LearningProcess`, with `state` and `metrics`.
-    sampler: Draws the cohorts; the sampler of the ledger's plan.
+    sampler: Draws the cohorts: what `build_private_sampler` returns for the
+      ledger's plan, or a sampler of your own with the same law that says so in
+      its `charged_as`.
     ledger: What is charged.
     state: The state before the round.
     round_num: The number of the round, from 1.
@@ -58,6 +60,7 @@ def run_private_round(
     the model and what the aggregator measured: these may be released.
 
   Raises:
+    ValueError: If the sampler is not that of the ledger's plan.
     ChangedReleaseError: If a repeated round gives other bits, and the plan has
       noise that is correlated between rounds: no other draw would fit in.
     BudgetExhaustedError: If the release would pass the plan's target. The round
@@ -65,6 +68,7 @@ def run_private_round(
     DamagedLedgerError: If the ledger is not as it was written.
     OSError: If the ledger could not be written.
   """
+  check_sampler(sampler, ledger)
   last_draw = ledger.last_draw(round_num)
   draw = 0 if last_draw is None else last_draw
   if last_draw is None:
@@ -88,6 +92,21 @@ def run_private_round(
       )
       continue
     return cohort, output
+
+
+def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
+  """Raises if a ledger does not charge for the cohorts of a sampler.
+
+  Raises:
+    ValueError: If the sampler is that of another plan, or of none.
+  """
+  expected = ledger.plan.sampler_parameters
+  if sampler.charged_as != expected:
+    raise ValueError(
+      "`sampler` must be that of the ledger's plan, made by "
+      f'`build_private_sampler`: {expected}; found {type(sampler).__name__} '
+      f'for {sampler.charged_as or "no plan"}.'
+    )
 
 
 def _private_metrics(metrics: Any) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
+from tff_clipping.aggregators import private_reports
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
@@ -92,7 +93,7 @@ class TrainingProgram:
     rounds_per_checkpoint: Save each so many rounds, and at the end.
     release_managers: Take the metrics of every round.
     ledger: Is charged for every release; `None` if nothing is private. The
-      sampler must be that of its plan.
+      sampler must be that of its plan, and the process one that adds noise.
     update_records: Write the updates of chosen rounds to files, and with a
       ledger let exact figures of clients into the metrics of a run that is not
       private then; `None` for neither.
@@ -101,7 +102,7 @@ class TrainingProgram:
       of `add_canary_products`.
     measures_cohorts: Whether the metrics hold the size of each cohort, and the
       seconds of each round, which tell it. Under Poisson sampling it is secret:
-      off for a private run.
+      by default (`None`) they do without a ledger alone.
     on_round: Is called with the metrics of every round, to show progress.
   """
 
@@ -117,8 +118,20 @@ class TrainingProgram:
   ledger: PrivacyLedger | None = None
   update_records: UpdateRecords | None = None
   run_audit: RunAudit | None = None
-  measures_cohorts: bool = True
+  measures_cohorts: bool | None = None
   on_round: Callable[[collections.OrderedDict], None] = lambda metrics: None
+
+  def __post_init__(self):
+    if self.ledger is None:
+      return
+    private_rounds.check_sampler(self.sampler, self.ledger)
+    if not private_reports.adds_noise(self.process):
+      raise ValueError(
+        '`process` must add noise where a ledger is charged, found the state '
+        f'{self.process.state_type}. It has the state of no factory of ours or '
+        'of TFF that does; one of your own has a field `privacy_noise`, which '
+        'may be empty.'
+      )
 
   def run(self) -> TrainingResult:
     """Runs all rounds that are not done yet.
@@ -293,7 +306,8 @@ class TrainingProgram:
       raise storage.StorageError(
         f'The ledger shows {self.ledger.num_releases} releases, but the '
         f'checkpoint is of round {round_num}: it is not the ledger of this '
-        'run, and what was charged is not known. Restore it from a copy.'
+        'run, and what was charged is not known. Restore it from a copy that '
+        'is as new as the last release.'
       )
 
   def _save(self, progress: '_Progress') -> None:
@@ -305,6 +319,8 @@ class TrainingProgram:
   ) -> collections.OrderedDict:
     """Returns the metrics of a round, NaN where nothing was measured."""
     is_measured = self.measures_cohorts
+    if is_measured is None:
+      is_measured = self.ledger is None
     metrics = collections.OrderedDict(
       round_num=round_num,
       num_clients=num_clients if is_measured else math.nan,
@@ -313,6 +329,9 @@ class TrainingProgram:
       test_accuracy=math.nan,
       test_loss=math.nan,
     )
+    if self.ledger is not None and self.ledger.plan.sampling == 'paper':
+      # `epsilon` does not hold for these cohorts.
+      metrics['actual_epsilon'] = self.ledger.actual_epsilon
     metrics.update((field, math.nan) for field in SUMMARY_FIELDS)
     return metrics
 

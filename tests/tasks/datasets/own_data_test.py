@@ -74,7 +74,10 @@ def test_without_a_test_set_a_tenth_is_held_out(tmp_path):
   ('changes', 'words'),
   [
     (dict(x=None), 'must have the arrays `x` and `y`'),
-    (dict(X=np.zeros(3)), 'may have client, x_test, y_test, found .*X'),
+    (
+      dict(X=np.zeros(3)),
+      'may have client, x_test, y_test, client_test, found .*X',
+    ),
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
     (dict(y=np.zeros(40, int), y_test=np.zeros(8, int)), 'at least 1'),
