@@ -1,6 +1,6 @@
 """Runs rounds on a cluster without end, for `benchmarks.hosts`.
 
-  python -m benchmarks.hosts_program HOST:PORT
+  python -m benchmarks.hosts_program HOST:PORT [WORKERS]
 
 Prints for each round, as JSON, its seconds and whether its result is that of
 one process, to the last bit. Exits with 1 where the cluster is lost.
@@ -41,13 +41,17 @@ def _total(model, seeds):
   )
 
 
-def main(address: str) -> int:
+def main(address: str, num_workers: str = '') -> int:
   """Runs the rounds; returns the exit code."""
   model, seeds = np.ones(_SIZE, np.float32), list(range(8))
   runtime.set_default_context(num_shards=_NUM_SHARDS)
   expected = _total(model, seeds)
   try:
-    with runtime.set_ray_context(address=address, num_shards=_NUM_SHARDS):
+    with runtime.set_ray_context(
+      address=address,
+      num_workers=int(num_workers) if num_workers else None,
+      num_shards=_NUM_SHARDS,
+    ):
       while True:
         start = time.monotonic()
         is_equal = bool(np.array_equal(_total(model, seeds), expected))

@@ -76,10 +76,10 @@ WORKLOADS = {
   # The paper's round on EMNIST digits.
   'mlp': Workload('mlp', 80, 32, 64, 7, 0.1),
   # Fractions of the paper's round: these models take 20 to 1000 times as long.
-  'alexnet': Workload('alexnet', 8, 4, 64, 7, 0.05),
-  'mobilenet_v2': Workload('mobilenet_v2', 4, 8, 32, 7, 0.05),
-  'resnet18': Workload('resnet18', 4, 4, 32, 7, 0.05),
+  'alexnet': Workload('alexnet', 8, 4, 64, 7, 0.03),
+  'mobilenet_v2': Workload('mobilenet_v2', 4, 8, 32, 7, 0.01),
+  'resnet18': Workload('resnet18', 4, 4, 32, 7, 0.01),
   # As many updates of 11.1M parameters as the paper's round has, each after as
   # little training as there is: for memory.
-  'resnet18_memory': Workload('resnet18', 80, 1, 4, 0, 0.05),
+  'resnet18_memory': Workload('resnet18', 80, 1, 4, 0, 0.01),
 }
