@@ -64,7 +64,8 @@ def main(argv: Sequence[str]) -> None:
     name = scenario.__name__.removeprefix('_')
     if _SCENARIOS.value and name not in _SCENARIOS.value:
       continue
-    with _cluster() as cluster:
+    # A worker waits for its own host: each must have room for both runs.
+    with _cluster(num_cpus=2 if scenario is _two_runs else 1) as cluster:
       found[name] = scenario(cluster)
     print(f'{name:16} {found[name]}', flush=True)
   if _OUTPUT.value:
@@ -76,8 +77,9 @@ def main(argv: Sequence[str]) -> None:
 class _Cluster:
   """The hosts; number 0 is the head, and where the program runs."""
 
-  def __init__(self, folder: pathlib.Path):
+  def __init__(self, folder: pathlib.Path, num_cpus: int):
     self._folder = folder
+    self._num_cpus = num_cpus
 
   def command(self, host: int, *command: str) -> list[str]:
     """Returns a command as it is run on a host, which has a /tmp of its own."""
@@ -89,7 +91,7 @@ class _Cluster:
       *command,
     ]
 
-  def start(self, host: int, num_cpus: int = 1) -> None:
+  def start(self, host: int) -> None:
     """Starts Ray on a host."""
     where = (
       ['--head', f'--port={_PORT}', '--include-dashboard=false']
@@ -102,7 +104,7 @@ class _Cluster:
         *(sys.executable, '-m', 'ray.scripts.scripts', 'start', *where),
         f'--node-ip-address={_address(host)}',
         # The head runs no clients, so that the others matter.
-        f'--num-cpus={0 if host == 0 else num_cpus}',
+        f'--num-cpus={0 if host == 0 else self._num_cpus}',
         *('--object-store-memory=100000000', '--disable-usage-stats'),
       )
     )
@@ -220,10 +222,6 @@ def _loss(cluster: _Cluster) -> str:
 
 
 def _two_runs(cluster: _Cluster) -> str:
-  # Each host has room for both: a worker waits for a host, and not for any.
-  for host in range(1, _NUM_HOSTS):
-    cluster.signal(host, signal.SIGKILL)
-    cluster.start(host, num_cpus=2)
   programs = [cluster.program(0, '2') for _ in range(2)]
   return ' and '.join(_median(program.rounds(10)) for program in programs)
 
@@ -293,12 +291,12 @@ def _since(start: float) -> str:
 
 
 @contextlib.contextmanager
-def _cluster() -> Iterator[_Cluster]:
+def _cluster(num_cpus: int) -> Iterator[_Cluster]:
   """Makes the hosts, starts Ray on them, and removes all of it."""
   folder = tempfile.mkdtemp(prefix='hosts-')
   try:
     with _network():
-      cluster = _Cluster(pathlib.Path(folder))
+      cluster = _Cluster(pathlib.Path(folder), num_cpus)
       try:
         for host in range(_NUM_HOSTS):
           cluster.start(host)

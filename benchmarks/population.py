@@ -123,13 +123,12 @@ def _train(
       _model_fn,
       local_steps=1,
       batch_size=_EXAMPLES_PER_CLIENT,
-      client_learning_rate=0.1,
+      # Small: a wide model must not diverge.
+      client_learning_rate=1e-4,
       client_store=store,
     ),
-    sampler=client_sampling.PoissonSampler(
-      store.client_ids,
-      sampling_prob=min(1.0, _CLIENTS_PER_ROUND.value / len(store.client_ids)),
-      seed=0,
+    sampler=client_sampling.FixedSizeSampler(
+      store.client_ids, clients_per_round=_CLIENTS_PER_ROUND.value, seed=0
     ),
     num_rounds=_ROUNDS.value,
     evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
