@@ -105,6 +105,6 @@ def _create(
     test=test,
     num_classes=num_classes,
     source="TFF's federated EMNIST",
-    # Each client's examples are split over both.
-    test_is_of_clients=True,
+    # Each writer's examples are split over both.
+    test_is_of_clients=split.name == 'natural',
   )

@@ -103,6 +103,14 @@ def create_task(
     _check_lengths('x', x, 'client', client)
   if (x_test is None) != (y_test is None):
     raise ValueError('`x_test` and `y_test` must be given together.')
+  if client_test is not None:
+    if client is None or x_test is None:
+      raise ValueError(
+        '`client_test` must be given with `client` and `x_test`, found it '
+        'without.'
+      )
+    client_test = _check_client(client_test, 'client_test')
+    _check_lengths('x_test', np.asarray(x_test), 'client_test', client_test)
   if x_test is None:
     train, test = _held_out_rows(len(y))
     x_test, y_test = x[test], y[test]
@@ -119,11 +127,6 @@ def create_task(
           f'`{key}_test` must hold examples like those of `{key}`, '
           f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
         )
-  is_of_clients = client_test is not None and client is not None
-  if is_of_clients:
-    client_test = _check_client(client_test)
-    _check_lengths('x_test', x_test, 'client_test', client_test)
-    is_of_clients = bool(np.isin(client_test, client).any())
   largest = int(max(y.max(), y_test.max()))
   num_classes = largest + 1 if num_classes is None else num_classes
   if num_classes < 2 or largest >= num_classes:
@@ -144,7 +147,10 @@ def create_task(
     num_classes=num_classes,
     source=source,
     test_is_held_out=is_held_out,
-    test_is_of_clients=is_of_clients,
+    # Of another split, no client is one of those who are named.
+    test_is_of_clients=split.name == 'natural'
+    and client_test is not None
+    and bool(np.isin(client_test.astype(str), client.astype(str)).any()),
   )
 
 
@@ -359,17 +365,17 @@ def _to_int32(name: str, array: np.ndarray) -> np.ndarray:
   return array.astype(np.int32, copy=False)
 
 
-def _check_client(client: Any) -> np.ndarray:
+def _check_client(client: Any, name: str = 'client') -> np.ndarray:
   client = np.asarray(client)
   if client.ndim != 1 or client.dtype.kind not in 'iuUS':
     raise ValueError(
-      '`client` must be integers or strings [examples], found '
+      f'`{name}` must be integers or strings [examples], found '
       f'{client.dtype}{list(client.shape)}.'
     )
   if client.dtype.kind == 'S':
     client = np.char.decode(client)
   if client.dtype.kind == 'U' and not np.char.str_len(client).all():
-    raise ValueError('`client` must not be empty, found an empty string.')
+    raise ValueError(f'`{name}` must not be empty, found an empty string.')
   return client
 
 

@@ -81,8 +81,8 @@ def create_shakespeare_task(
     test=test,
     num_classes=VOCAB_SIZE,
     source="TFF's Shakespeare",
-    # Each client's examples are split over both.
-    test_is_of_clients=True,
+    # Each role's snippets are split over both.
+    test_is_of_clients=split.name == 'natural',
   )
 
 

@@ -1,7 +1,6 @@
 """Tests of the training program, on a process that is small and real."""
 
 import collections
-import dataclasses
 import math
 import os
 import signal
@@ -116,6 +115,17 @@ class _Ledger:
     self.check_budget(round_num)
     self.charged.append(round_num)
     digests.append(digest)
+
+
+def _plan(sampling):
+  return privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=3,
+    clients_per_round=2,
+    num_rounds=6,
+    noise_multiplier=1.0,
+    target_delta=1e-2,
+    sampling=sampling,
+  )
 
 
 def _program(folder, *, process=None, num_rounds=6, **kwargs):
@@ -242,14 +252,7 @@ def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
 
 
 def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
-  plan = privacy.PrivacyPlan.from_noise_multiplier(
-    num_clients=3,
-    clients_per_round=2,
-    num_rounds=6,
-    noise_multiplier=1.0,
-    target_delta=1e-2,
-  )
-  other = dataclasses.replace(plan, sampling='fixed_size', num_rounds=6)
+  plan, other = _plan('poisson'), _plan('fixed_size')
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
     for sampler in (
       FixedSizeSampler(_IDS, clients_per_round=2, seed=0),
@@ -277,14 +280,7 @@ def test_a_process_without_noise_is_refused_where_a_ledger_is_charged(tmp_path):
 
 
 def test_what_really_holds_stands_beside_the_papers_epsilon(tmp_path):
-  plan = privacy.PrivacyPlan.from_noise_multiplier(
-    num_clients=3,
-    clients_per_round=2,
-    num_rounds=6,
-    noise_multiplier=1.0,
-    target_delta=1e-2,
-    sampling='paper',
-  )
+  plan = _plan('paper')
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
     sampler = build_private_sampler(plan, _IDS, seed=0)
     _program(tmp_path, ledger=ledger, sampler=sampler).run()

@@ -71,6 +71,25 @@ def test_without_a_test_set_a_tenth_is_held_out(tmp_path):
 
 
 @pytest.mark.parametrize(
+  ('client_test', 'split', 'expected'),
+  [
+    (None, _NATURAL, False),
+    (np.arange(8), _NATURAL, True),
+    (np.arange(8).astype(str), _NATURAL, True),
+    (np.arange(5, 13), _NATURAL, False),
+    # Of another split, the clients are not those who are named.
+    (np.arange(8), PartitionConfig('iid', num_clients=8), False),
+  ],
+)
+def test_a_test_set_with_examples_of_the_clients_is_known(
+  tmp_path, client_test, split, expected
+):
+  path = _save(tmp_path, client_test=client_test)
+  created = registry.create_task(str(path), split)
+  assert created.test_is_of_clients == expected
+
+
+@pytest.mark.parametrize(
   ('changes', 'words'),
   [
     (dict(x=None), 'must have the arrays `x` and `y`'),
@@ -92,6 +111,13 @@ def test_without_a_test_set_a_tenth_is_held_out(tmp_path):
     (dict(x=np.full([40, 3], 'a')), '`x` must be numbers'),
     (dict(x=np.full([40, 3], 2**40)), '`x` must fit into int32'),
     (dict(x=np.full([40, 3], None)), '`x` must be an array of numbers'),
+    (dict(client_test=np.arange(7)), '`x_test` and `client_test` must have'),
+    (dict(client_test=np.arange(8.0)), '`client_test` must be integers'),
+    (dict(client_test=np.arange(8), client=None), 'given with `client` and'),
+    (
+      dict(client_test=np.arange(8), x_test=None, y_test=None),
+      '`client_test` must be given with',
+    ),
     (dict(y_test=None), '`x_test` and `y_test` must be given together'),
     (dict(x_test=np.zeros([8, 2])), r'`x_test` must hold .* \w*\[3\], found'),
     (dict(x_test=np.zeros([8, 3], int)), '`x_test` must hold .* found int32'),

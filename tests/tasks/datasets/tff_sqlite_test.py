@@ -56,6 +56,7 @@ def test_digits_come_by_writer(emnist):
   )
   assert task.num_classes == 10
   assert task.client_ids == ('f0001_02', 'f0002_01')
+  assert task.test_is_of_clients
   assert task.train['x'].dtype == np.uint8
   for client, expected, labels in (
     (0, images[3:], [0, 2]),
@@ -138,6 +139,7 @@ def test_shakespeare_has_the_tokens_of_tffs_baseline(plays):
   task = shakespeare.create_shakespeare_task(_NATURAL, data_dir=str(folder))
   assert list(task.client_ids) == sorted(data.client_ids)
   assert task.is_sequence
+  assert task.test_is_of_clients
   assert (
     task.num_classes == tff.simulation.baselines.shakespeare.VOCAB_LENGTH == 90
   )
