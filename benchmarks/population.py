@@ -123,7 +123,6 @@ def _train(
       _model_fn,
       local_steps=1,
       batch_size=_EXAMPLES_PER_CLIENT,
-      # Small: a wide model must not diverge.
       client_learning_rate=1e-4,
       client_store=store,
     ),
