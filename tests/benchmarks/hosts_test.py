@@ -7,21 +7,21 @@ import pytest
 
 # In a program of its own: benchmarks have flags of the same names.
 _PROGRAM = """
-import signal
 import subprocess
 
-from benchmarks import hosts
+from absl import app
+from benchmarks import host_network, hosts
 
 
-def refuse(*command):
+def refuse(*command, environment=None):
   raise subprocess.CalledProcessError(
     1, command, stderr='Operation not permitted\\n'
   )
 
 
-hosts.shutil.which = lambda name: {has_programs} or None
-hosts._run = refuse
-hosts.main([])
+host_network.shutil.which = lambda name: {has_programs} or None
+host_network.run = refuse
+app.run(hosts.main)
 """
 
 
@@ -38,3 +38,17 @@ def test_it_is_skipped_with_a_word(has_programs, reason):
     [sys.executable, '-c', program], capture_output=True, text=True, check=True
   )
   assert result.stdout.startswith(reason)
+
+
+def test_a_scenario_that_there_is_not_is_named():
+  program = (
+    'from absl import app; from benchmarks import hosts; app.run(hosts.main)'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', program, '--scenarios=flood,latency'],
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode != 0
+  assert 'must be of undisturbed, ' in result.stderr + result.stdout
+  assert 'got flood.' in result.stderr + result.stdout
