@@ -4,8 +4,10 @@ import pathlib
 
 import pandas as pd
 
-from analysis import evidence, frame, margins
+from analysis import evidence, frame, margins, tables, titles
 from tasks import experiment_table
+
+_BFLOAT16 = 'bfloat16'
 
 
 def algorithm_table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -62,6 +64,37 @@ def model_clipping_table(runs: pd.DataFrame) -> pd.DataFrame:
   without = runs['privacy_sampling'].isna()
   table = algorithm_table(runs[beside & without])
   return table.drop(columns=['z', 'ε', 'δ']) if len(table) else table
+
+
+def bfloat16_table(paired: pd.DataFrame) -> pd.DataFrame:
+  """What local steps in bfloat16 change of the accuracy, seed by seed.
+
+  Args:
+    paired: From `variants.paired_runs`.
+
+  Returns:
+    Columns for a table; a row for each row, scale and algorithm that was run in
+    both.
+  """
+  found = paired[(paired['variants'] == _BFLOAT16) & paired['gain'].notna()]
+  return pd.DataFrame(
+    [
+      {
+        'row': row,
+        'scale': scale,
+        'algorithm': titles.ALGORITHM_NAMES[algorithm],
+        'float32 (%)': tables.cell(
+          margins.estimate(part['accuracy'] - part['gain'])
+        ),
+        'bfloat16 (%)': tables.cell(margins.estimate(part['accuracy'])),
+        'difference (points)': tables.cell(margins.estimate(part['gain'])),
+        'seeds': len(part),
+      }
+      for (row, scale, algorithm), part in found.groupby(
+        ['row', 'scale', 'algorithm'], sort=False
+      )
+    ]
+  )
 
 
 def search_table(folder: pathlib.Path, runs: pd.DataFrame) -> pd.DataFrame:

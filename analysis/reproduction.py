@@ -91,7 +91,7 @@ def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
     old.unlink()
   values = [
     _page_values(all_frames.runs, lines, paired),
-    _details_values(all_frames, lines, results_dir),
+    _details_values(all_frames, lines, paired, results_dir),
   ]
   for shown, drawn in zip(values, _figures(frames, lines, folder), strict=True):
     shown['figures'] = pages.pictures(drawn, f'{_FOLDER}/')
@@ -183,7 +183,10 @@ def _page_values(
 
 
 def _details_values(
-  frames: frame.Frames, lines: pd.DataFrame, results_dir: pathlib.Path
+  frames: frame.Frames,
+  lines: pd.DataFrame,
+  paired: pd.DataFrame,
+  results_dir: pathlib.Path,
 ) -> dict[str, Any]:
   # Audits have a table of their own.
   runs = _with_variants(frames).runs
@@ -214,6 +217,7 @@ def _details_values(
       _with_variants(frames, *_MODEL_CLIPPING).runs
     ),
     'beyond': other_tables.beyond_table(runs),
+    'bfloat16': other_tables.bfloat16_table(paired),
     'search': other_tables.search_table(results_dir / 'search', runs),
     'missing': pages.bullets(variants.missing_runs(frames.runs)),
     'few_seeds': ', '.join(f'`{row}`' for row in few_seeds),

@@ -94,6 +94,14 @@ REPRODUCTION = (
     ('paper',),
     algorithms=('fed_avg',),
   ),
+  # The same steps in bfloat16.
+  *(
+    Part((row,), (scale,), (0, 1, 2), ('fed_avg',), ('bfloat16',))
+    for row, scale in (
+      *_AT_PAPERS_SIZE,
+      ('table2_alexnet_cifar10_iid', 'reduced_100_rounds'),
+    )
+  ),
   # Audits of the perceptron, under both ways to draw cohorts.
   *(
     Part((row,), (scale,), (0,), ('dp_fed_avg',), variants)
