@@ -326,6 +326,11 @@ _REDUCED_100_ROUNDS = _REDUCED | {
   'rounds_per_evaluation': Value(10, _SHORTER),
   'test_examples': Value(5000, _SHORTER),
 }
+_PAPER_STEPS = _PAPER | {
+  'num_rounds': Value(65, 'the figures go to t = 64'),
+  'rounds_per_evaluation': Value(8, _SHORTER),
+  'rounds_per_checkpoint': Value(5, 'a round of AlexNet takes 20 seconds'),
+}
 _DEMO = {
   'local_steps': Value(8, 'not 32: these clients have 8 digits'),
   'batch_size': Value(8, 'not 64: these clients have 8 digits'),
@@ -350,6 +355,12 @@ SCALES: Mapping[str, Scale] = {
         'num_rounds': Value(40, 'not 100: a round of CIFAR-10 takes seconds'),
         'update_rounds': Value(_ROUNDS[:5], 'those of the figures, to T'),
       },
+    ),
+    Scale(
+      'paper_steps',
+      "The paper's Q and batch, by which clients drift apart; fewer clients.",
+      _PAPER_STEPS,
+      _EIGHTH,
     ),
     Scale(
       'reduced',
@@ -426,6 +437,19 @@ VARIANTS: Mapping[str, Variant] = {
       'epsilon_5',
       ('dp_fed_avg',),
       {'target_epsilon': Value(5.0, 'that of ResNet-18 in Table 3')},
+    ),
+    # A study of noise, with the large epsilon that it has.
+    Variant(
+      'paper_noise',
+      ('dp_fed_avg',),
+      {
+        'target_epsilon': Value(None, 'that of its noise multiplier'),
+        'noise_multiplier': Value(
+          0.17272,
+          "1.38176 / 8: at the scale 'paper_steps', whose P is an eighth, the "
+          'mean update has the noise of P = 80 and ε = 1.5',
+        ),
+      },
     ),
     Variant(
       'fixed_size',

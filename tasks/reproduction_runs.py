@@ -35,6 +35,8 @@ _MLP_ON_MNIST = ('table3_mlp_mnist_noniid',)
 _MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
 _AT_PAPERS_SIZE = tuple(zip(_MLPS, ('paper', 'paper_40_rounds'), strict=True))
 _ALEXNETS = ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*')
+_ALEXNET_ON_MNIST = ('table3_alexnet_mnist_noniid',)
+_WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
 
 REPRODUCTION = (
   # The rows of the perceptron at the paper's scale, with the paper's sampling
@@ -94,6 +96,16 @@ REPRODUCTION = (
     ('paper',),
     algorithms=('fed_avg',),
   ),
+  # With fewer clients, the paper's local steps and its noise on the mean.
+  Part((*_MLPS, *_ALEXNETS), ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
+  Part(_ALEXNET_ON_MNIST, ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
+  Part(
+    (*_MLPS, *_ALEXNET_ON_MNIST, 'table4_alexnet_cifar10_iid'),
+    ('paper_steps',),
+    (0, 1, 2),
+    ('dp_fed_avg',),
+    ('paper_noise',),
+  ),
   # The same steps in bfloat16.
   *(
     Part((row,), (scale,), (0, 1, 2), ('fed_avg',), ('bfloat16',))
@@ -130,15 +142,15 @@ REPRODUCTION = (
     ('reduced',),
   ),
   Part(_MLPS, ('reduced', 'reduced_paper_cohort'), (0, 1, 2)),
-  Part(('table3_alexnet_mnist_noniid',), ('reduced_paper_cohort',), (0, 1)),
+  Part(_ALEXNET_ON_MNIST, ('reduced_paper_cohort',), (0, 1)),
   Part(('table4_alexnet_cifar10_iid',), ('reduced_paper_cohort',)),
   # For longer.
   Part(_ALEXNETS, ('reduced_100_rounds',), (0, 1, 2)),
   *(
-    Part((row,), ('reduced_100_rounds',), seeds, ('fed_avg', 'ce_fed_avg'))
+    Part((row,), ('reduced_100_rounds',), seeds, _WITHOUT_NOISE)
     for row, seeds in (
       *((row, (0, 1, 2)) for row in _MLPS),
-      ('table3_alexnet_mnist_noniid', (0,)),
+      (*_ALEXNET_ON_MNIST, (0,)),
       ('table3_mobilenet_v2_mnist_noniid', (0,)),
     )
   ),

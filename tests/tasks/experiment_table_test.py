@@ -5,6 +5,7 @@ import pytest
 from tasks import experiment, experiment_table, keras_models, registry
 from tasks.experiment_table import ROWS, SCALES, VARIANTS
 from tasks.named_runs import NamedRun
+from tff_clipping import privacy
 
 _PAPERS = experiment_table.PUBLISHED_ROWS
 
@@ -105,6 +106,25 @@ def test_the_share_of_clients_in_a_round_is_the_papers(scale):
       settings['clients_per_round'] * full['num_clients']
       == settings['num_clients'] * full['clients_per_round']
     )
+
+
+def test_the_papers_noise_on_the_mean_is_that_of_its_cohort():
+  row = ROWS['table4_mlp_cifar10_iid']
+  run = NamedRun(
+    row, SCALES['paper_steps'], 'dp_fed_avg', 0, (VARIANTS['paper_noise'],)
+  )
+  full = NamedRun(row, SCALES['paper'], 'dp_fed_avg').settings
+  config = _config(run)
+  noise_multiplier = privacy.calibrate_noise_multiplier(
+    **{name: full[name] for name in ('num_clients', 'clients_per_round')},
+    num_rounds=config.num_rounds,
+    target_epsilon=row.epsilon,
+    target_delta=row.delta.value,
+  )
+  assert config.noise_multiplier / config.clients_per_round == pytest.approx(
+    noise_multiplier / full['clients_per_round'], rel=1e-4
+  )
+  assert config.target_epsilon is None
 
 
 @pytest.mark.parametrize('run', _runs(), ids=lambda run: run.name)
