@@ -28,7 +28,7 @@ def main(name: str, what: str = 'round') -> None:
   """Prints the seconds of every round, or trains one client."""
   workload = WORKLOADS[name]
   if what == 'one_client':
-    _build(workload)(*_clients(workload)[0])
+    build(workload)(*clients(workload)[0])
     print(json.dumps({}))
   else:
     print(json.dumps(dict(seconds=list(round_seconds(workload)))))
@@ -59,23 +59,24 @@ def round_seconds(workload: Workload) -> Iterator[float]:
 
 def _run(workload: Workload, share: int, num_shares: int, barrier) -> None:
   """Runs the local steps of every `num_shares`-th client."""
-  call = _build(workload)
-  clients = _clients(workload)[share::num_shares]
+  call = build(workload)
+  own = clients(workload)[share::num_shares]
   for _ in range(workload.total_rounds):
     barrier.wait()
-    for x, y in clients:
+    for x, y in own:
       call(x, y)
     barrier.wait()
 
 
-def _clients(workload: Workload) -> list[tuple]:
+def clients(workload: Workload) -> list[tuple]:
+  """Returns the images and the labels of each client."""
   examples = workload.examples()
   return [
     (examples['x'][rows], examples['y'][rows]) for rows in workload.partition()
   ]
 
 
-def _build(workload: Workload) -> Callable:
+def build(workload: Workload) -> Callable:
   """Returns what trains on a client's examples, and returns the steps taken."""
   os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
   # What the session asks for below is not enough: the threads inside of an

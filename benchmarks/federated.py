@@ -73,11 +73,15 @@ def run_ours(
       _model_fn(workload, store), workload.test_examples()
     )
   )
-  plan = _plan(workload) if private else None
+  plan = private_plan(workload) if private else None
   process = build_fed_avg(
     workload,
     store,
-    None if plan is None else _aggregator(plan, secure, correlated),
+    (
+      None
+      if plan is None
+      else private_aggregator(plan, secure=secure, correlated=correlated)
+    ),
     compute_dtype=compute_dtype,
   )
   ends, rows = [], []
@@ -224,19 +228,8 @@ def write_store(
   )
 
 
-def _model_fn(workload: Workload, clients) -> Callable:
-  create = keras_models.MODELS[workload.model]
-  return tff_model.build_model_fn(
-    lambda: create(
-      workload.image_shape,
-      workload.num_classes,
-      input_dtype=clients.element_spec['x'].dtype,
-    ),
-    clients.element_spec,
-  )
-
-
-def _plan(workload: Workload) -> privacy.PrivacyPlan:
+def private_plan(workload: Workload) -> privacy.PrivacyPlan:
+  """Returns the plan of a workload's DP-FedAvg."""
   # All clients take part in each round, so that each round is the same work;
   # the accounting is that of a larger population.
   return privacy.PrivacyPlan.from_noise_multiplier(
@@ -248,9 +241,10 @@ def _plan(workload: Workload) -> privacy.PrivacyPlan:
   )
 
 
-def _aggregator(
-  plan: privacy.PrivacyPlan, secure: bool, correlated: bool = False
+def private_aggregator(
+  plan: privacy.PrivacyPlan, *, secure: bool = False, correlated: bool = False
 ) -> tff.aggregators.UnweightedAggregationFactory:
+  """Returns the aggregator of a plan, whose noise destroys no model."""
   factory = aggregators.dp_mean_factory
   if correlated:
     strategy = privacy.blt_strategy(
@@ -267,6 +261,18 @@ def _aggregator(
       aggregators.secure_sum_factory(_CLIPPING_NORM) if secure else None
     ),
     **plan.aggregator_parameters._asdict(),
+  )
+
+
+def _model_fn(workload: Workload, clients) -> Callable:
+  create = keras_models.MODELS[workload.model]
+  return tff_model.build_model_fn(
+    lambda: create(
+      workload.image_shape,
+      workload.num_classes,
+      input_dtype=clients.element_spec['x'].dtype,
+    ),
+    clients.element_spec,
   )
 
 
