@@ -384,6 +384,9 @@ SCALES: Mapping[str, Scale] = {
 }
 
 _RATES_TRIED = (0.01, 0.03)
+# Noise multipliers, and the epsilon and T at which the paper's N and P take
+# eight times as much.
+PAPERS_NOISE = ((0.147, 1.5, 20), (0.0881, 5.0, 20), (0.1727, 1.5, 65))
 _ALL = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
 
 VARIANTS: Mapping[str, Variant] = {
@@ -438,18 +441,21 @@ VARIANTS: Mapping[str, Variant] = {
       ('dp_fed_avg',),
       {'target_epsilon': Value(5.0, 'that of ResNet-18 in Table 3')},
     ),
-    # A study of noise, with the large epsilon that it has.
-    Variant(
-      'paper_noise',
-      ('dp_fed_avg',),
-      {
-        'target_epsilon': Value(None, 'that of its noise multiplier'),
-        'noise_multiplier': Value(
-          0.17272,
-          "1.38176 / 8: at the scale 'paper_steps', whose P is an eighth, the "
-          'mean update has the noise of P = 80 and ε = 1.5',
-        ),
-      },
+    # Studies of noise, with the large epsilon that it has.
+    *(
+      Variant(
+        f'noise_{noise_multiplier}',
+        ('dp_fed_avg',),
+        {
+          'target_epsilon': Value(None, 'that of its noise multiplier'),
+          'noise_multiplier': Value(
+            noise_multiplier,
+            f'an eighth of that of ε = {epsilon:g} and T = {num_rounds}: with '
+            "an eighth of the paper's P, its noise on the mean update",
+          ),
+        },
+      )
+      for noise_multiplier, epsilon, num_rounds in PAPERS_NOISE
     ),
     Variant(
       'fixed_size',

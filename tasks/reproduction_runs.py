@@ -36,6 +36,12 @@ _MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
 _AT_PAPERS_SIZE = tuple(zip(_MLPS, ('paper', 'paper_40_rounds'), strict=True))
 _ALEXNETS = ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*')
 _ALEXNET_ON_MNIST = ('table3_alexnet_mnist_noniid',)
+_RESNET_ON_MNIST = ('table3_resnet18_mnist_noniid',)
+_NOISY = (
+  *_MLP_ON_MNIST,
+  *_ALEXNET_ON_MNIST,
+  'table3_mobilenet_v2_mnist_noniid',
+)
 _WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
 
 REPRODUCTION = (
@@ -99,12 +105,13 @@ REPRODUCTION = (
   # With fewer clients, the paper's local steps and its noise on the mean.
   Part((*_MLPS, *_ALEXNETS), ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
   Part(_ALEXNET_ON_MNIST, ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
-  Part(
-    (*_MLPS, *_ALEXNET_ON_MNIST, 'table4_alexnet_cifar10_iid'),
-    ('paper_steps',),
-    (0, 1, 2),
-    ('dp_fed_avg',),
-    ('paper_noise',),
+  *(
+    Part(rows, (scale,), (0, 1, 2), ('dp_fed_avg',), (variant,))
+    for rows, scale, variant in (
+      (_MLPS, 'paper_steps', 'noise_0.1727'),
+      (_NOISY, 'reduced', 'noise_0.147'),
+      (_RESNET_ON_MNIST, 'reduced', 'noise_0.0881'),
+    )
   ),
   # The same steps in bfloat16.
   *(
@@ -129,12 +136,14 @@ REPRODUCTION = (
   # The other rows, reduced, and the perceptron to compare them with.
   Part(_ALEXNETS, ('reduced',), (0, 1)),
   Part(
+    (*_NOISY[1:], *_RESNET_ON_MNIST), ('reduced',), (0, 1, 2), _WITHOUT_NOISE
+  ),
+  Part(
     (
       'table2_resnet18_mnist_*',
       'table2_resnet18_cifar10_*',
-      'table3_alexnet_mnist_noniid',
-      'table3_mobilenet_v2_mnist_noniid',
-      'table3_resnet18_mnist_noniid',
+      *_NOISY[1:],
+      *_RESNET_ON_MNIST,
       'table4_alexnet_cifar10_iid',
       'table4_resnet18_cifar10_iid',
       'mobilenet_v2_cifar10_iid',
