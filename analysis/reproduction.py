@@ -25,6 +25,7 @@ from analysis import (
   margins,
   matched_steps,
   mechanisms,
+  noise_studies,
   other_tables,
   pages,
   pictures,
@@ -51,11 +52,32 @@ _FINDINGS = {
   'size': 'models with more parameters and/or layers lose more by noise',
   'spread': 'concentrated norms go with small drops',
 }
+# The one on what noise costs.
+_OF_NOISE = ('size',)
 _MODEL_CLIPPING = ('half_model_norm', 'same_threshold')
 # What no table of the paper has, but its figures.
 _FIGURE_ROWS = ('mlp_mnist_iid', 'mlp_cifar10_noniid')
 # Of the scatter of updates; the tables have the spread over all seeds.
 _SEED = 0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Evidence:
+  """What the pages are made of.
+
+  Attributes:
+    frames: All runs.
+    paired: From `variants.paired_runs`.
+    lines: From `matched_steps.with_matched_steps`, of runs without variants.
+    noisy: From `noise_studies.noise_lines`.
+    compared: From `verdicts.comparisons`, of both.
+  """
+
+  frames: frame.Frames
+  paired: pd.DataFrame
+  lines: pd.DataFrame
+  noisy: pd.DataFrame
+  compared: pd.DataFrame
 
 
 def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
@@ -73,32 +95,18 @@ def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
     ValueError: There is a run that cannot be read, or none of a row of the
       paper.
   """
-  all_frames = frame.read_results(results_dir)
-  frames = _with_variants(all_frames)
-  lines = evidence.paper_lines(frames)
-  if lines.empty or lines['table'].isna().all():
-    raise ValueError(
-      '`results_dir` must hold a finished run of a row of the paper, found '
-      f'none in {results_dir}.'
-    )
-  paired = variants.paired_runs(all_frames.runs)
-  lines = matched_steps.with_matched_steps(
-    lines[lines['table'].notna()], paired
-  )
+  found = _read_evidence(results_dir)
   folder = docs / _FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   for old in folder.glob('*.png'):
     old.unlink()
-  values = [
-    _page_values(all_frames.runs, lines, paired),
-    _details_values(all_frames, lines, paired, results_dir),
-  ]
-  for shown, drawn in zip(values, _figures(frames, lines, folder), strict=True):
+  values = [_page_values(found), _details_values(found, results_dir)]
+  for shown, drawn in zip(values, _figures(found, folder), strict=True):
     shown['figures'] = pages.pictures(drawn, f'{_FOLDER}/')
   for page, shown in zip(PAGES, values, strict=True):
     text = pages.fill_template(page, shown)
     (docs / page).write_text(text, encoding='utf-8')
-  return len(all_frames.runs)
+  return len(found.frames.runs)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -113,6 +121,26 @@ def main(argv: Sequence[str]) -> None:
   print(f'{", ".join(str(docs / page) for page in PAGES)}: {count} runs')
 
 
+def _read_evidence(results_dir: pathlib.Path) -> _Evidence:
+  frames = frame.read_results(results_dir)
+  lines = evidence.paper_lines(_with_variants(frames))
+  if lines.empty or lines['table'].isna().all():
+    raise ValueError(
+      '`results_dir` must hold a finished run of a row of the paper, found '
+      f'none in {results_dir}.'
+    )
+  paired = variants.paired_runs(frames.runs)
+  lines = matched_steps.with_matched_steps(
+    lines[lines['table'].notna()], paired
+  )
+  noisy = noise_studies.noise_lines(frames)
+  compared = pd.concat(
+    [verdicts.comparisons(lines), verdicts.comparisons(noisy, _OF_NOISE)],
+    ignore_index=True,
+  )
+  return _Evidence(frames, paired, lines, noisy, compared)
+
+
 def _with_variants(frames: frame.Frames, *names: str) -> frame.Frames:
   """The runs that no variant changes, or one of some names.
 
@@ -122,14 +150,12 @@ def _with_variants(frames: frame.Frames, *names: str) -> frame.Frames:
   return dataclasses.replace(frames, runs=baselines.with_baselines(runs))
 
 
-def _page_values(
-  runs: pd.DataFrame, lines: pd.DataFrame, paired: pd.DataFrame
-) -> dict[str, Any]:
+def _page_values(found: _Evidence) -> dict[str, Any]:
+  runs, lines, compared = found.frames.runs, found.lines, found.compared
   best = evidence.headlines(lines)
   full = best[best['is_paper_scale']]
   # Of two rows that share their runs, the one with DP-FedAvg.
   listed = full[~full['runs'].duplicated(keep='last')]
-  compared = verdicts.comparisons(lines)
   spread = verdicts.spread_verdicts(lines)
   by_finding = compared.groupby('finding')['verdict']
   return {
@@ -165,10 +191,10 @@ def _page_values(
     'num_corrected': verdicts.num_after_correction(compared),
     'matched': matched_steps.matched_table(lines),
     **matched_steps.matched_counts(lines),
-    'explanations': explanations.explanation_table(paired),
-    'nearest': explanations.nearest_explanations(paired),
-    'mechanisms': mechanisms.mechanism_table(paired),
-    **mechanisms.without_draw(paired),
+    'explanations': explanations.explanation_table(found.paired),
+    'nearest': explanations.nearest_explanations(found.paired),
+    'mechanisms': mechanisms.mechanism_table(found.paired),
+    **mechanisms.without_draw(found.paired),
     'is_partial': bool(variants.missing_runs(runs)),
     **{
       f'table_{number}': tables.headline_table(number, lines)
@@ -183,15 +209,12 @@ def _page_values(
 
 
 def _details_values(
-  frames: frame.Frames,
-  lines: pd.DataFrame,
-  paired: pd.DataFrame,
-  results_dir: pathlib.Path,
+  found: _Evidence, results_dir: pathlib.Path
 ) -> dict[str, Any]:
+  frames, lines, compared = found.frames, found.lines, found.compared
   # Audits have a table of their own.
   runs = _with_variants(frames).runs
   runs = runs[~runs['is_audited']]
-  compared = verdicts.comparisons(lines)
   spread = verdicts.spread_verdicts(lines)
   measured = frames.runs[frames.runs['has_constants']]
   best = evidence.headlines(lines)
@@ -199,7 +222,7 @@ def _details_values(
   return {
     'scales': _scale_table(),
     'clipping': tables.clipping_table(lines),
-    'noise': tables.noise_table(lines),
+    'noise': tables.noise_table(pd.concat([lines, found.noisy])),
     **tables.half_way_counts(lines),
     **{
       finding: verdicts.comparison_table(compared, finding)
@@ -217,7 +240,7 @@ def _details_values(
       _with_variants(frames, *_MODEL_CLIPPING).runs
     ),
     'beyond': other_tables.beyond_table(runs),
-    'bfloat16': other_tables.bfloat16_table(paired),
+    'bfloat16': other_tables.bfloat16_table(found.paired),
     'search': other_tables.search_table(results_dir / 'search', runs),
     'missing': pages.bullets(variants.missing_runs(frames.runs)),
     'few_seeds': ', '.join(f'`{row}`' for row in few_seeds),
@@ -247,13 +270,14 @@ def _scale_table() -> pd.DataFrame:
 
 
 def _figures(
-  frames: frame.Frames, lines: pd.DataFrame, folder: pathlib.Path
+  found: _Evidence, folder: pathlib.Path
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
   """Draws the figures of the first and of the second page.
 
   A panel is the best evidence of a row. Other ways to draw cohorts and model
   clipping have tables of their own.
   """
+  frames, lines = _with_variants(found.frames), found.lines
   best = evidence.once(evidence.headlines(lines))
   runs = frames.runs
   runs = runs[(runs['clips'] != 'models') & runs['is_complete']]

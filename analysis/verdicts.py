@@ -80,11 +80,14 @@ FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
 }
 
 
-def comparisons(lines: pd.DataFrame) -> pd.DataFrame:
+def comparisons(
+  lines: pd.DataFrame, findings: Iterable[str] = tuple(FINDINGS)
+) -> pd.DataFrame:
   """Every pair of drops that tests a finding, at each scale that both have.
 
   Args:
     lines: From `evidence.paper_lines`.
+    findings: The findings.
 
   Returns:
     Columns finding, smaller and larger (rows; smaller is the one whose drop is
@@ -93,7 +96,8 @@ def comparisons(lines: pd.DataFrame) -> pd.DataFrame:
   """
   found = []
   records = lines.to_dict('records')
-  for finding, (drop, tests) in FINDINGS.items():
+  for finding in findings:
+    drop, tests = FINDINGS[finding]
     for smaller, larger in itertools.product(records, repeat=2):
       drops = [line[drop] for line in (smaller, larger)]
       if (

@@ -89,6 +89,8 @@ def run_file(root: str, path: str, context: str, names: str) -> None:
   # Tests write to the standard output too.
   lines = os.fdopen(os.dup(1), 'w')
   os.dup2(2, 1)
+  # By it TFF ends its workers, and waits; a shell's background jobs ignore it.
+  signal.signal(signal.SIGINT, signal.default_int_handler)
   # Only what the installed TFF lacks comes from the checkout.
   sys.meta_path.append(_CheckoutFinder(pathlib.Path(root)))
   import tensorflow_federated as tff
