@@ -338,15 +338,21 @@ def _step_length(updates: pd.DataFrame, flags: Mapping[str, Any]) -> float:
   """How far the model moves in a round: η_g times the averaged update's norm.
 
   Returns:
-    The geometric mean over the recorded rounds, so that the ratio of two runs
-    is the mean of their rounds' ratios; NaN where nothing is recorded.
+    The geometric mean over all rounds, with logarithms that are linear between
+    the recorded ones, most of which are early; NaN where nothing is recorded.
   """
-  norms = updates.loc[updates['is_mean'], 'update_norm'].astype(float)
-  norms = norms[np.isfinite(norms) & (norms > 0)]
-  if norms.empty:
+  means = updates[updates['is_mean']].sort_values('t')
+  norms = means['update_norm'].astype(float)
+  usable = np.isfinite(norms) & (norms > 0)
+  if not usable.any():
     return math.nan
+  logs = np.interp(
+    np.arange(flags['num_rounds']),
+    means.loc[usable, 't'],
+    np.log(norms[usable]),
+  )
   server_rate = _number(flags.get('server_learning_rate'))
-  return server_rate * float(np.exp(np.log(norms).mean()))
+  return server_rate * float(np.exp(logs.mean()))
 
 
 def _is_iid(flags: Mapping[str, Any]) -> bool:

@@ -77,8 +77,8 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
   Returns:
     In how many rows and scales with three seeds, of `matched_tested`, a drop is
     left (`matched_left`), CE-FedAvg is above FedAvg (`matched_above`), and 0 is
-    in the interval (`matched_none`); and all of them in words, beside the drops
-    with the paper's steps (`matched_words`).
+    in the interval (`matched_none`); and those that have a drop with the
+    paper's steps in words, beside that drop (`matched_words`).
   """
   lines = _matched_lines(lines)
   has_margin = [
@@ -88,10 +88,11 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
   signs = [margins.sign(drop) for drop in lines['matched_drop']]
   return {
     'matched_words': '; '.join(
-      f'{line["model"]} on {line["data"]}, {line["split"]} '
-      f'({line["scale_name"]}), {line["matched_drop"]} of '
-      f'{line["clipping_drop"]} points'
+      f'{line["model"]} on {line["data"]}, {line["split"]}, P = {line["P"]}, '
+      f'T = {line["T"]}, {line["matched_drop"]} of {line["clipping_drop"]} '
+      'points'
       for line in lines.to_dict('records')
+      if margins.sign(line['clipping_drop']) == 1
     ),
     'matched_left': signs.count(1),
     'matched_above': signs.count(-1),

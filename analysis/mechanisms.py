@@ -13,12 +13,14 @@ _MECHANISMS = {
   '': 'Poisson cohorts, independent noise',
   'paper_sampling': 'fixed P of N, charged as Poisson (the paper)',
   'fixed_size': 'fixed P of N, independent noise',
+  'fixed_size,pld': 'fixed P of N, independent noise',
   'banded': 'clients take turns, banded noise',
   'blt': 'clients take turns, BLT noise',
 }
 _SHORT = {
-  '': 'Poisson cohorts',
-  'fixed_size': 'fixed cohorts',
+  '': 'Poisson cohorts (RDP)',
+  'fixed_size': 'fixed cohorts (RDP)',
+  'fixed_size,pld': 'fixed cohorts (PLD)',
   'banded': 'banded noise',
   'blt': 'BLT noise',
 }
@@ -58,6 +60,8 @@ def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
           if found['way'] == 'paper_sampling'
           else str(private['privacy_relation']).replace('_', '-')
         ),
+        'accountant': str(private['privacy_accountant']),
+        'z': margins.number(private['privacy_noise_multiplier'], '.3f'),
         'accuracy (%)': str(margins.estimate(found['runs']['accuracy'])),
         'drop from CE-FedAvg': tables.cell(
           margins.estimate(found['runs']['dp_drop'])

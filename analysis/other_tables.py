@@ -8,6 +8,8 @@ from analysis import evidence, frame, margins, tables, titles
 from tasks import experiment_table
 
 _BFLOAT16 = 'bfloat16'
+# Model clipping at half of the norm of the initial model.
+_LARGER_THRESHOLD = 'half_model_norm'
 
 
 def algorithm_table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -64,6 +66,32 @@ def model_clipping_table(runs: pd.DataFrame) -> pd.DataFrame:
   without = runs['privacy_sampling'].isna()
   table = algorithm_table(runs[beside & without])
   return table.drop(columns=['z', 'ε', 'δ']) if len(table) else table
+
+
+def model_clipping_lead(paired: pd.DataFrame) -> dict[str, str]:
+  """By how much model clipping is above difference clipping, seed by seed.
+
+  Args:
+    paired: From `variants.paired_runs`.
+
+  Returns:
+    `model_clipping_lead` in points, and `model_clipping_ratio`, its threshold
+    over that of CE-FedAvg; empty where the interval is not above 0.
+  """
+  keys = ['row', 'scale', 'seed']
+  models = paired[paired['variants'] == _LARGER_THRESHOLD]
+  updates = paired[
+    (paired['algorithm'] == 'ce_fed_avg') & (paired['variants'] == '')
+  ]
+  both = models.merge(updates, on=keys, suffixes=('', '_updates'))
+  lead = margins.estimate(both['accuracy'] - both['accuracy_updates'])
+  if lead is None or margins.sign(lead) != 1:
+    return {'model_clipping_lead': '', 'model_clipping_ratio': ''}
+  ratio = both['clipping_norm'].mean() / both['clipping_norm_updates'].mean()
+  return {
+    'model_clipping_lead': str(lead),
+    'model_clipping_ratio': f'{ratio:.0f}',
+  }
 
 
 def bfloat16_table(paired: pd.DataFrame) -> pd.DataFrame:

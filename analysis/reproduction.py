@@ -239,6 +239,8 @@ def _details_values(
     'model_clipping': other_tables.model_clipping_table(
       _with_variants(frames, *_MODEL_CLIPPING).runs
     ),
+    **other_tables.model_clipping_lead(found.paired),
+    'has_explanations': not explanations.explanation_table(found.paired).empty,
     'beyond': other_tables.beyond_table(runs),
     'bfloat16': other_tables.bfloat16_table(found.paired),
     'search': other_tables.search_table(results_dir / 'search', runs),

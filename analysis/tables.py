@@ -1,6 +1,8 @@
 """The tables on the paper's rows, each from `evidence.paper_lines`."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -26,12 +28,12 @@ def published_table(lines: pd.DataFrame) -> pd.DataFrame:
       'FedAvg, paper (%)': lines['paper_fed_avg'].map('{:.2f}'.format),
       'FedAvg, ours (%)': lines['fed_avg'].map(cell),
       'clipping drop, paper': lines['paper_clipping_drop'].map('{:.2f}'.format),
-      'clipping drop, ours': lines['clipping_drop'].map(cell),
+      'clipping drop, ours': _marked(lines, 'clipping_drop', 'ce_fed_avg'),
     }
   )
   if lines['paper_dp_drop'].notna().any():
     table['DP drop, paper'] = lines['paper_dp_drop'].map('{:.2f}'.format)
-    table['DP drop, ours'] = lines['dp_drop'].map(cell)
+    table['DP drop, ours'] = _marked(lines, 'dp_drop', 'dp_fed_avg')
     table['ε, paper'] = lines['paper_epsilon'].map('{:g}'.format)
     table['ε, ours'] = lines['epsilon'].map(_epsilon)
   return table.assign(
@@ -57,7 +59,8 @@ def headline_table(table: int, lines: pd.DataFrame) -> pd.DataFrame:
       if line['dp_drop'] is None and len(others):
         other = others.iloc[-1]
         formatted.loc[place, ['DP drop, ours', 'ε, ours']] = (
-          f'{cell(other["dp_drop"])} (P = {other["P"]}, T = {other["T"]})',
+          marked_cell(other, 'dp_drop', 'dp_fed_avg')
+          + f' (P = {other["P"]}, T = {other["T"]})',
           _epsilon(other['epsilon']),
         )
   return formatted
@@ -149,6 +152,21 @@ def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
   )
 
 
+def is_near_chance(line: Mapping[str, Any], algorithm: str) -> bool:
+  """Whether a drop says nothing: the model is near chance, or FedAvg is."""
+  left = line[algorithm]
+  return (
+    isinstance(left, margins.Estimate) and left.mean < 2 * CHANCE
+  ) or has_little_to_lose(line['fed_avg'])
+
+
+def marked_cell(line: Mapping[str, Any], drop: str, algorithm: str) -> str:
+  """A drop in a table, with a mark where it says nothing."""
+  text = cell(line[drop])
+  is_figure = line[drop] is not None
+  return f'{text} †' if is_figure and is_near_chance(line, algorithm) else text
+
+
 def cell(figure: margins.Estimate | str | None) -> str:
   """A figure over seeds in a table."""
   return 'not run' if figure is None else str(figure)
@@ -158,6 +176,12 @@ def num_seeds(figure: margins.Estimate | str | None) -> str:
   """The number of seeds of a figure in a table."""
   is_figure = isinstance(figure, margins.Estimate)
   return str(figure.num_seeds) if is_figure else margins.MISSING
+
+
+def _marked(lines: pd.DataFrame, drop: str, algorithm: str) -> list[str]:
+  return [
+    marked_cell(line, drop, algorithm) for line in lines.to_dict('records')
+  ]
 
 
 def _epsilon(epsilon: float) -> str:

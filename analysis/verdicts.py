@@ -25,8 +25,9 @@ _FIGURES = {
   'dp_drop': 'DP drop',
 }
 
-# Models with skip connections and norms, which the paper calls structured.
-_STRUCTURED = ('MobileNetV2', 'ResNet-18')
+# How structured a model is: "many layers, has convolution layers, skip
+# connections, etc" (Sec. 4).
+_STRUCTURE = {'MLP': 0, 'AlexNet': 1, 'MobileNetV2': 2, 'ResNet-18': 2}
 
 # Of Tables 3 and 4.
 _LAYERS = {'MLP': 2, 'AlexNet': 7, 'ResNet-18': 18, 'MobileNetV2': 24}
@@ -60,8 +61,7 @@ FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
     'clipping_drop',
     lambda one, two: (
       _same(one, two, 'table', 'data', 'is_iid')
-      and one['model'] in _STRUCTURED
-      and two['model'] not in _STRUCTURED
+      and _STRUCTURE[one['model']] > _STRUCTURE[two['model']]
       and (two['table'], two['model']) != (4, 'AlexNet')
     ),
   ),
@@ -92,7 +92,8 @@ def comparisons(
   Returns:
     Columns finding, smaller and larger (rows; smaller is the one whose drop is
     the smaller by the finding), scale, paper and ours (the two drops),
-    difference (larger less smaller) and verdict.
+    difference (larger less smaller), beyond_speed (that of the drops by
+    clipping from FedAvg at T / 2; None of other drops) and verdict.
   """
   found = []
   records = lines.to_dict('records')
@@ -115,10 +116,13 @@ def comparisons(
             'paper': (smaller[f'paper_{drop}'], larger[f'paper_{drop}']),
             'ours': (drops[0].mean, drops[1].mean),
             'difference': difference,
+            'beyond_speed': _beyond_speed(smaller, larger, drop),
             'verdict': _verdict(smaller, larger, drop, difference),
           }
         )
-  columns = 'finding smaller larger scale paper ours difference verdict'
+  columns = (
+    'finding smaller larger scale paper ours difference beyond_speed verdict'
+  )
   return pd.DataFrame(found, columns=columns.split())
 
 
@@ -133,6 +137,10 @@ def comparison_table(compared: pd.DataFrame, finding: str) -> pd.DataFrame:
       'paper': of_finding['paper'].map(_pair),
       'ours': of_finding['ours'].map(_pair),
       'difference': of_finding['difference'].map(str),
+      'beyond speed': [
+        margins.MISSING if beyond is None else str(beyond)
+        for beyond in of_finding['beyond_speed']
+      ],
       'verdict': of_finding['verdict'],
     }
   )
@@ -144,37 +152,38 @@ def num_tested(compared: pd.DataFrame) -> int:
 
 
 def num_after_correction(compared: pd.DataFrame) -> int:
-  """How many are decided if 5 % is the chance of one error in all of them.
-
-  By Bonferroni: each at 0.05 over the number of those that could be decided.
-  """
-  limit = 0.05 / max(num_tested(compared), 1)
-  decided = compared.loc[compared['verdict'].isin(DECIDED), 'difference']
-  return sum(found.p_value <= limit for found in decided)
+  """How many are decided if 5 % is the chance of one error in all of them."""
+  return int(_stays_decided(compared).sum())
 
 
 def takes(compared: pd.DataFrame) -> dict[str, str]:
   """What is decided of each finding, for the sentence on what to take from it.
 
   Returns:
-    By `<finding>_holds` and `<finding>_fails`, the differences in points of the
-    comparisons that are decided so, larger drop less smaller one by the
-    finding, and which of them stay decided by Bonferroni; empty where there is
-    none.
+    By `<finding>_holds` and `<finding>_fails`, the differences in points,
+    larger drop less smaller one by the finding, of the comparisons that are
+    decided so and stay so by Bonferroni; by `<finding>_weak`, of those that do
+    not stay so; by `<finding>_beyond`, for findings on clipping, the
+    differences beyond speed of all that are decided. Empty where there is none.
   """
-  limit = 0.05 / max(num_tested(compared), 1)
-  words = compared['difference'].map(
-    lambda found: (
-      f'{found}' + (' (also by Bonferroni)' if found.p_value <= limit else '')
-    )
-  )
-  return {
-    f'{name}_{key}': ' and '.join(
-      words[(compared['finding'] == name) & (compared['verdict'] == verdict)]
-    )
-    for name in FINDINGS
-    for key, verdict in (('holds', HOLDS), ('fails', FAILS))
-  }
+  stays = _stays_decided(compared)
+  decided = compared['verdict'].isin(DECIDED)
+  found = {}
+  for name, (drop, _) in FINDINGS.items():
+    of_finding = compared['finding'] == name
+    chosen = {
+      'holds': (stays & (compared['verdict'] == HOLDS), 'difference'),
+      'fails': (stays & (compared['verdict'] == FAILS), 'difference'),
+      'weak': (decided & ~stays, 'difference'),
+    }
+    if drop == 'clipping_drop':
+      chosen['beyond'] = decided, 'beyond_speed'
+    for key, (which, column) in chosen.items():
+      values = compared.loc[of_finding & which, column]
+      found[f'{name}_{key}'] = ' and '.join(
+        str(value) for value in values if value is not None
+      )
+  return found
 
 
 def finding_table(
@@ -288,9 +297,13 @@ def norm_table(lines: pd.DataFrame) -> pd.DataFrame:
 
   Returns:
     Columns for a table; a row for each statement, with the number of pairs of
-    our rows of Table 2, at one scale, which differ in nothing else.
+    our rows of Table 2 with one P, Q and batch.
   """
   of_table = lines[(lines['table'] == 2) & lines['clipping_drop'].notna()]
+  # Runs of a row at another T can begin with the same rounds.
+  of_table = of_table.sort_values('T', kind='stable').drop_duplicates(
+    ['row', 'P', 'Q', 'batch'], keep='last'
+  )
   records = of_table.to_dict('records')
   found = []
   for statement, name, smaller in (
@@ -298,7 +311,7 @@ def norm_table(lines: pd.DataFrame) -> pd.DataFrame:
     ('less on IID data than on non-IID data', 'is_iid', True),
     ('less with ResNet-18 than with AlexNet', 'model', 'ResNet-18'),
   ):
-    keys = {'model', 'paper_data', 'is_iid', 'scale'} - {name}
+    keys = {'model', 'paper_data', 'is_iid', 'P', 'Q', 'batch'} - {name}
     pairs = [
       (one, two)
       for one, two in itertools.product(records, repeat=2)
@@ -327,16 +340,37 @@ def in_words(verdicts: Iterable[str]) -> str:
   return f'{", ".join(parts)} of {counts.sum()}'
 
 
+def _stays_decided(compared: pd.DataFrame) -> pd.Series:
+  """Which comparisons are decided by Bonferroni too.
+
+  Each at 0.05 over the number of those that could be decided.
+  """
+  limit = 0.05 / max(num_tested(compared), 1)
+  return compared['verdict'].isin(DECIDED) & pd.Series(
+    [found.p_value <= limit for found in compared['difference']],
+    compared.index,
+    dtype=bool,
+  )
+
+
+def _beyond_speed(
+  smaller: _Line, larger: _Line, drop: str
+) -> margins.Difference | None:
+  """The difference of the drops from FedAvg at T / 2, larger less smaller."""
+  leads = [line['half_way_lead'] for line in (smaller, larger)]
+  if drop != 'clipping_drop' or not all(
+    isinstance(lead, margins.Estimate) for lead in leads
+  ):
+    return None
+  return margins.difference(*leads)
+
+
 def _verdict(
   smaller: _Line, larger: _Line, drop: str, difference: margins.Difference
 ) -> str:
   """What a comparison says of the finding, or why it says nothing."""
   lost = 'ce_fed_avg' if drop == 'clipping_drop' else 'dp_fed_avg'
-  if any(
-    line[lost].mean < 2 * tables.CHANCE
-    or tables.has_little_to_lose(line['fed_avg'])
-    for line in (smaller, larger)
-  ):
+  if any(tables.is_near_chance(line, lost) for line in (smaller, larger)):
     return CHANCE
   if smaller[f'paper_{drop}'] > larger[f'paper_{drop}']:
     return CONTRARY
@@ -345,21 +379,21 @@ def _verdict(
 
 
 def _row_verdict(line: _Line) -> str:
-  """Whether the paper's figures are in our intervals, or why we do not say."""
+  """Whether the paper's figures are where a new seed of ours would be."""
   if not line['is_paper_scale']:
     return 'another scale'
   if line['num_seeds'] < margins.MIN_SEEDS:
     return FEW_SEEDS
   words = []
   for key, title in _FIGURES.items():
-    if isinstance(line[key], margins.Estimate):
-      sign = margins.sign(
-        margins.Estimate(
-          tuple(v - line[f'paper_{key}'] for v in line[key].values)
-        )
+    ours = line[key]
+    if isinstance(ours, margins.Estimate) and ours.num_seeds > 1:
+      gap = ours.mean - line[f'paper_{key}']
+      limit = margins.prediction_margin(ours)
+      word = (
+        'higher' if gap > limit else 'lower' if gap < -limit else 'as there'
       )
-      if sign is not None:
-        words.append(f'{title} {("as there", "higher", "lower")[sign]}')
+      words.append(f'{title} {word}')
   return '; '.join(words)
 
 

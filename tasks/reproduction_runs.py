@@ -62,7 +62,13 @@ REPRODUCTION = (
     Part((row,), (scale,), (0, 1, 2), ('dp_fed_avg',), (*budget, *mechanism))
     for row, scale in _AT_PAPERS_SIZE
     for budget in ((), ('epsilon_5',))
-    for mechanism in ((), ('fixed_size',), ('banded',), ('blt',))
+    for mechanism in (
+      (),
+      ('fixed_size',),
+      ('fixed_size', 'pld'),
+      ('banded',),
+      ('blt',),
+    )
   ),
   # CE-FedAvg with steps as long as FedAvg's.
   *(

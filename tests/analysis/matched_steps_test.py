@@ -6,6 +6,7 @@ from analysis import evidence, frame, matched_steps
 from tests.analysis import run_folders
 
 _MNIST = ('table3_mlp_mnist_noniid', 'paper')
+_CIFAR10_SMALL = ('table4_mlp_cifar10_iid', 'reduced_100_rounds')
 _CIFAR10 = ('table4_mlp_cifar10_iid', 'paper_40_rounds')
 
 
@@ -29,34 +30,40 @@ def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
       seed,
       ('matched_steps',),
     )
+  # A row and scale without a drop with the paper's steps is not in the words.
+  for seed in range(3):
+    for names in ((), ('matched_steps',)):
+      accuracies = {'ce_fed_avg': 0.4} | ({} if names else {'fed_avg': 0.4})
+      run_folders.write_named_runs(
+        tmp_path, _CIFAR10_SMALL, accuracies, seed, names
+      )
   # A row without them is left out.
   run_folders.write_named_runs(
     tmp_path, _MNIST, {'fed_avg': 0.95, 'ce_fed_avg': 0.93}
   )
   lines = _lines(tmp_path)
-  (line,) = matched_steps.matched_table(lines).to_dict('records')
-  assert line['row'] == _CIFAR10[0]
+  line, other = matched_steps.matched_table(lines).to_dict('records')
+  assert (line['scale'], other['scale']) == (_CIFAR10[1], _CIFAR10_SMALL[1])
   assert line['drop, paper'] == '7.39'
   assert line['drop, η_g = 1'] == '2.00 ± 0.00'
   assert line['drop, η_g = 2'] == '0.20 ± 0.25'
   assert line['gained by η_g = 2'] == '1.80 ± 0.25'
   assert matched_steps.matched_counts(lines) == {
     'matched_words': (
-      'MLP on CIFAR-10, IID (paper_40_rounds), 0.20 ± 0.25 of 2.00 ± 0.00 '
-      'points'
+      'MLP on CIFAR-10, IID, P = 80, T = 40, 0.20 ± 0.25 of 2.00 ± 0.00 points'
     ),
     'matched_left': 0,
     'matched_above': 0,
-    'matched_none': 1,
-    'matched_tested': 1,
+    'matched_none': 2,
+    'matched_tested': 2,
   }
 
 
 def test_steps_are_compared_by_the_averaged_updates(tmp_path):
   for algorithm, names, norms in (
-    ('fed_avg', (), (1.0, 0.5)),
-    ('ce_fed_avg', (), (0.5, 0.125)),
-    ('ce_fed_avg', ('matched_steps',), (0.5, 0.125)),
+    ('fed_avg', (), (1.0, 1.0, 1.0)),
+    ('ce_fed_avg', (), (0.5, 0.125, 0.5)),
+    ('ce_fed_avg', ('matched_steps',), (0.5, 0.125, 0.5)),
   ):
     run_folders.write_named_run(
       tmp_path,
@@ -66,9 +73,14 @@ def test_steps_are_compared_by_the_averaged_updates(tmp_path):
       variants=names,
       updates={
         t: [('a', 9.0, 60.0, 1.0), ('mean', norm, 60.0, '')]
-        for t, norm in zip((0, 8), norms, strict=True)
+        for t, norm in zip((0, 2, 8), norms, strict=True)
       },
     )
   (line,) = matched_steps.matched_table(_lines(tmp_path)).to_dict('records')
-  # A half and a quarter: √(1 / 8), and twice of it.
-  assert line["steps over FedAvg's, η_g = 1 and 2"] == '0.35 and 0.71'
+  # Halvings by round, with those between filled in: 1, 2, 3, 3 - 1 / 3 and so
+  # on to 1 at t = 8, and 1 in the other 31 of 40 rounds.
+  halvings = [1, 2, *(3 - k / 3 for k in range(7)), *[1] * 31]
+  ratio = 2 ** -(sum(halvings) / 40)
+  assert line["steps over FedAvg's, η_g = 1 and 2"] == (
+    f'{ratio:.2f} and {2 * ratio:.2f}'
+  )

@@ -81,3 +81,17 @@ def test_half_way_is_by_seeds_that_have_both_and_counted(tmp_path):
   assert line['FedAvg at T / 2 (%)'] == '70.00 ± 0.00'
   assert line['CE-FedAvg above that'] == '5.10 ± 0.25'
   assert tables.half_way_counts(lines)['half_way_above'] == 1
+
+
+def test_drops_of_models_near_chance_are_marked(tmp_path):
+  run_folders.write_row(
+    tmp_path,
+    {'fed_avg': 0.9, 'ce_fed_avg': 0.85, 'dp_fed_avg': 0.12},
+    task='mnist',
+    examples_per_client=125,
+  )
+  (line,) = tables.published_table(run_folders.paper_lines(tmp_path)).to_dict(
+    'records'
+  )
+  assert line['clipping drop, ours'] == '5.00'
+  assert line['DP drop, ours'] == '73.00 †'
