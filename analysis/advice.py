@@ -1,14 +1,13 @@
 """Which threshold the recorded norms speak for, and what ε costs."""
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis import frame
-from tff_clipping.privacy import accounting
+from tff_clipping.privacy import accountants, accounting
 from tff_clipping.theory import estimates
 
 # Of the paper (Sec. 4).
@@ -23,8 +22,9 @@ def advise(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
 
   The norms are those of the group's FedAvg run or, without one, of its first
   run with recorded updates. The noise multiplier is calibrated for the group's
-  N, P and T, and for the sampling, accountant and δ of its private run; Poisson
-  sampling, RDP and δ = 1e-5 without one.
+  N, P and T, for independent noise, and for the sampling, accountant and δ of
+  its private run with such noise; Poisson sampling, RDP and δ = 1e-5 without
+  one.
 
   Args:
     frames: Where the updates are.
@@ -121,7 +121,9 @@ def _calibrated(
   group: pd.DataFrame, source: pd.Series, epsilon: float
 ) -> float | None:
   """The noise multiplier for an ε; None where there is none in range."""
-  private = group[group['privacy_sampling'].notna()]
+  # Of a plan with correlated noise, which has an accountant of its own, nothing
+  # holds for independent noise.
+  private = group[group['privacy_accountant'].isin(accountants.ACCOUNTANTS)]
   privacy = private.iloc[0] if len(private) else pd.Series(dtype=object)
   sampling = privacy.get('privacy_sampling', 'poisson')
   return _calibrate(
@@ -139,10 +141,8 @@ def _calibrated(
 @functools.lru_cache(maxsize=256)
 def _calibrate(**setting: Any) -> float | None:
   """`calibrate_noise_multiplier`, which takes a second, once a setting."""
-  with warnings.catch_warnings():
+  try:
     # A delta above 1/N was warned of when the run was planned.
-    warnings.simplefilter('ignore')
-    try:
-      return accounting.calibrate_noise_multiplier(**setting)
-    except ValueError:
-      return None
+    return accounting.calibrate_noise_multiplier(**setting, warn=False)
+  except ValueError:
+    return None

@@ -97,7 +97,7 @@ def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
     left, right = grid[0]
     for run, part in data.groupby('run', sort=False):
       algorithm = part['algorithm'].iloc[0]
-      colour = style.ALGORITHM_COLOURS.get(algorithm, style.OTHER_COLOUR)
+      colour = style.algorithm_colour(algorithm)
       several = data.loc[data['algorithm'] == algorithm, 'run'].nunique() > 1
       name = f'{algorithm} ({run})' if several else algorithm
       for ax, column, what, dash, marker in (

@@ -209,7 +209,8 @@ def _run_row(
   flags = config['experiment']
   task = config.get('task') or {}
   algorithm = config['algorithm']
-  is_private = bool(privacy) or algorithm.startswith('dp_')
+  known = ALGORITHMS.get(algorithm)
+  is_private = bool(privacy) or (known is not None and known.is_private)
   exact = bool(len(updates)) or bool(
     rounds[list(run_files.CLIENT_METRICS)].notna().any(axis=None)
   )
@@ -223,7 +224,7 @@ def _run_row(
   ]
   is_iid = _is_iid(flags)
   is_audited = flags.get('audit_canaries') is not None
-  named = _named_run(flags | {'algorithm': algorithm})
+  named = _named_run(config)
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
   if flags.get('aggregator'):
     name = f'{name} by {titles.own_name(flags["aggregator"])}'
@@ -263,7 +264,7 @@ def _run_row(
     'scale': tuple(flags.get(key) for key in SCALE),
     # The threshold c, on updates or on models; NaN where nothing is clipped.
     'clipping_norm': _number(flags.get('clipping_norm')),
-    'clips': getattr(ALGORITHMS.get(algorithm), 'clips', 'updates'),
+    'clips': known.clips if known is not None else 'updates',
     'is_private': is_private,
     # Exact figures of clients beside a private release.
     'has_simulation_figures': is_private and exact,
@@ -301,13 +302,18 @@ def _run_row(
   }
 
 
-def _named_run(flags: Mapping[str, Any]) -> named_runs.NamedRun | None:
+def _named_run(config: Mapping[str, Any]) -> named_runs.NamedRun | None:
   """The run of the table of experiments with the settings of a run.
 
-  Of two rows that share it, the first.
+  Of two rows that share it, the first. A threshold that was given by hand where
+  the table takes it from a run is none of the table's.
   """
-  found = named_runs.find_runs(dict.fromkeys(SETTING_KEYS) | flags)
-  return found[0] if found else None
+  settings = config['experiment'] | {'algorithm': config['algorithm']}
+  found = named_runs.find_runs(dict.fromkeys(SETTING_KEYS) | settings)
+  if not found:
+    return None
+  is_given = config.get('clipping_norm_source') == 'given'
+  return None if is_given and found[0].threshold_run else found[0]
 
 
 def _last(values: pd.Series) -> float:

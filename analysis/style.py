@@ -26,8 +26,6 @@ ALGORITHM_COLOURS = {
   'Model clipping': PURPLE,
 }
 OTHER_COLOUR = GREY
-# What stands after an algorithm's name where something in it is a user's own.
-_OWN = ' by '
 
 # Of a picture; with the shades at the edges of letters and lines.
 _NUM_COLOURS = 128
@@ -57,9 +55,8 @@ _STYLE = {
 
 
 def algorithm_colour(algorithm: str) -> str:
-  """The colour of an algorithm, also with an aggregator of a user's own."""
-  name = algorithm.partition(_OWN)[0]
-  return ALGORITHM_COLOURS.get(name, OTHER_COLOUR)
+  """The colour of an algorithm, whatever of it was changed."""
+  return ALGORITHM_COLOURS.get(_plain_name(algorithm), OTHER_COLOUR)
 
 
 def line_dash(algorithm: str, variant: int) -> str | tuple:
@@ -71,8 +68,13 @@ def line_dash(algorithm: str, variant: int) -> str | tuple:
     algorithm: The name of the algorithm.
     variant: 0 for its first line in the panel, 1 for its second, and so on.
   """
-  first = 1 if algorithm.partition(_OWN)[0] == 'CE-FedAvg' else 0
+  first = 1 if _plain_name(algorithm) == 'CE-FedAvg' else 0
   return DASHES[(first + variant) % len(DASHES)]
+
+
+def _plain_name(algorithm: str) -> str:
+  """The name without what was changed: 'DP-FedAvg by f, audited' and such."""
+  return re.split(' by |, ', algorithm)[0]
 
 
 def styled() -> contextlib.AbstractContextManager:

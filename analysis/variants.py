@@ -33,9 +33,19 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
     without variants), and step_ratio (its `step_length` over FedAvg's); NaN
     where the other run is not there. The columns of
     `privacy.json` are there as in `frame.Frames`.
+
+  Raises:
+    ValueError: Two runs are the same one of the table.
   """
   known = runs[runs['is_complete'] & runs['named'].notna()]
   names = [named.name for named in known['named']]
+  places = pd.Series(known.index, index=names)
+  for name, same in places.groupby(level=0):
+    if len(same) > 1:
+      raise ValueError(
+        f'`runs` must have each run of the table once, found {name} in '
+        f'{" and ".join(same)}.'
+      )
   accuracies, steps = (
     dict(zip(names, known[column], strict=True))
     for column in ('final_accuracy', 'step_length')

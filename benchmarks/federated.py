@@ -96,7 +96,7 @@ def run_ours(
   if plan is not None:
     # As it says: these rounds are only timed.
     sampler.charged_as = plan.sampler_parameters
-  # One round more, whose end is that of the evaluation and the checkpoint.
+  # The last one ends with the evaluation and the checkpoint.
   num_rounds = workload.total_rounds
   result = TrainingProgram(
     process=process,

@@ -63,8 +63,9 @@ def main(argv: Sequence[str]) -> None:
   if reason is not None:
     print(f'Skipped: {reason}.')
     return
-  print(machine.headline(machine.describe()), flush=True)
-  print(f'load at the start: {machine.describe()["load_at_start"]:.1f}')
+  description = machine.describe()
+  print(machine.headline(description), flush=True)
+  print(f'load at the start: {description["load_at_start"]:.1f}')
   found = {}
   for name in names:
     scenario = _ALL[name]
@@ -73,7 +74,7 @@ def main(argv: Sequence[str]) -> None:
     print(f'{name:16} {found[name]}', flush=True)
   if _OUTPUT.value:
     pathlib.Path(_OUTPUT.value).write_text(
-      json.dumps(dict(machine=machine.describe(), found=found), indent=2)
+      json.dumps(dict(machine=description, found=found), indent=2)
     )
 
 

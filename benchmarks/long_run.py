@@ -51,7 +51,8 @@ def main(argv: list[str]) -> None:
   del argv
   with tempfile.TemporaryDirectory() as folder:
     samples, round_seconds = _train(pathlib.Path(folder) / 'run')
-  print(machine.headline(machine.describe()))
+  description = machine.describe()
+  print(machine.headline(description))
   parts = summaries.parts_of_run(samples, round_seconds, _NUM_PARTS)
   print('rounds      s a round   wall s a round   memory (MB)')
   for part in parts:
@@ -68,7 +69,7 @@ def main(argv: list[str]) -> None:
   )
   if _OUTPUT.value:
     pathlib.Path(_OUTPUT.value).write_text(
-      json.dumps(dict(machine=machine.describe(), parts=parts), indent=2)
+      json.dumps(dict(machine=description, parts=parts), indent=2)
     )
 
 

@@ -52,14 +52,15 @@ def main(argv: list[str]) -> None:
   """Measures, prints and saves."""
   del argv
   logging.set_verbosity(logging.WARNING)
-  print(machine.headline(machine.describe()), flush=True)
+  description = machine.describe()
+  print(machine.headline(description), flush=True)
   found = {}
   for population in map(int, _POPULATIONS.value):
     with tempfile.TemporaryDirectory() as folder:
       found[population] = _measure(population, pathlib.Path(folder))
   if _OUTPUT.value:
     pathlib.Path(_OUTPUT.value).write_text(
-      json.dumps(dict(machine=machine.describe(), found=found), indent=2)
+      json.dumps(dict(machine=description, found=found), indent=2)
     )
 
 

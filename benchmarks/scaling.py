@@ -43,7 +43,8 @@ def main(argv: list[str]) -> None:
   logging.set_verbosity(logging.WARNING)
   base = dataclasses.replace(WORKLOADS['mlp'], num_rounds=3)
   found = collections.OrderedDict()
-  print(machine.headline(machine.describe()))
+  description = machine.describe()
+  print(machine.headline(description))
   for name, values in (
     ('clients_per_round', (20, 40, 80)),
     ('local_steps', (8, 16, 32)),
@@ -69,7 +70,7 @@ def main(argv: list[str]) -> None:
       print(f'  {population:>10,}  {seconds * 1e3:8.2f} ms a round')
   if _OUTPUT.value:
     pathlib.Path(_OUTPUT.value).write_text(
-      json.dumps(dict(machine=machine.describe(), seconds=found), indent=2)
+      json.dumps(dict(machine=description, seconds=found), indent=2)
     )
 
 

@@ -64,23 +64,28 @@ def memory_line(mode: str, peaks: dict[str, int | str]) -> str:
   if isinstance(peak, str):
     return f'  {mode:<12} {peak}'
   line = f'  {mode:<12} {peak / 1e9:6.2f} GB at the peak'
+  one_client = peaks['one_client']
   if mode == 'one_client':
     return f"{line}: one client's training, without a framework"
-  return f'{line}, {(peak - peaks["one_client"]) / 1e9:6.2f} GB beyond that'
+  if isinstance(one_client, str):
+    return line
+  return f'{line}, {(peak - one_client) / 1e9:6.2f} GB beyond that'
 
 
-def peer_line(mode: str, result: dict[str, Any], bare: float) -> str:
+def peer_line(mode: str, result: dict[str, Any], bare: float | None) -> str:
   """Returns the line of the table on one way to run a round.
 
   Args:
     mode: Its name.
     result: `median_seconds` and `accuracy`, or `error`.
-    bare: The median of the bare limit, in seconds.
+    bare: The median of the bare limit, in seconds; `None` if it failed.
   """
   if 'error' in result:
     return f'  {mode:<14} failed: {result["error"]}'
   seconds, accuracy = result['median_seconds'], result.get('accuracy')
-  line = f'  {mode:<14} {seconds:7.3f} s a round, {seconds / bare:5.2f} of bare'
+  line = f'  {mode:<14} {seconds:7.3f} s a round'
+  if bare is not None:
+    line += f', {seconds / bare:5.2f} of bare'
   return line if accuracy is None else f'{line}, accuracy {accuracy:.1%}'
 
 

@@ -16,8 +16,8 @@ def build_evaluation_fn(
 ) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
   """Builds the evaluation of model weights on held-out data.
 
-  The test set is no client's data and public to the experiment, so evaluating
-  on it costs no privacy.
+  Where no client has a part in the test set, evaluating on it costs no privacy;
+  `Task` says whose the examples are.
 
   Args:
     model_fn: Returns a new model with an accuracy among its metrics.

@@ -120,8 +120,8 @@ class ExperimentConfig:
   )
   server_learning_rate: float = setting('eta_g.', 1.0, check=positive)
   server_optimizer: str = setting(
-    "What applies the aggregate: sgd (the paper's step), momentum, adam, yogi "
-    'or adagrad.',
+    "What applies the aggregate: sgd (the paper's step), momentum (0.9), adam, "
+    'yogi or adagrad (epsilon 1e-3).',
     'sgd',
     check=one_of(*SERVER_OPTIMIZERS),
   )

@@ -30,6 +30,11 @@ from tff_clipping.programs import (
 from tff_clipping.programs.run_audit import RunAudit
 from tff_clipping.programs.update_records import EstimateFn
 
+# Of optimizers at the server, as Reddi et al., "Adaptive Federated
+# Optimization" (ICLR 2021), have them; tau there is epsilon here.
+_MOMENTUM = 0.9
+_EPSILON = 1e-3
+
 
 def create_task(
   config: ExperimentConfig,
@@ -241,10 +246,10 @@ def create_server_optimizer(
   optimizers = tff.learning.optimizers
   return {
     'sgd': lambda: optimizers.build_sgdm(rate),
-    'momentum': lambda: optimizers.build_sgdm(rate, momentum=0.9),
-    'adam': lambda: optimizers.build_adam(rate, epsilon=1e-3),
-    'yogi': lambda: optimizers.build_yogi(rate, epsilon=1e-3),
-    'adagrad': lambda: optimizers.build_adagrad(rate, epsilon=1e-3),
+    'momentum': lambda: optimizers.build_sgdm(rate, momentum=_MOMENTUM),
+    'adam': lambda: optimizers.build_adam(rate, epsilon=_EPSILON),
+    'yogi': lambda: optimizers.build_yogi(rate, epsilon=_EPSILON),
+    'adagrad': lambda: optimizers.build_adagrad(rate, epsilon=_EPSILON),
   }[config.server_optimizer]()
 
 

@@ -62,6 +62,8 @@ _NOT_OF_THRESHOLD = (
   'target_delta',
   'noise_multiplier',
   'accountant',
+  'mechanism',
+  'min_separation',
   'noise_seed',
   'clipping',
   'smoothing',

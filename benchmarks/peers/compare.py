@@ -47,7 +47,8 @@ _OURS = ('bare', 'ours', 'ours_fed_avg')
 _COMMANDS = {
   'torch': ['-m', 'benchmarks.peers.torch_by_hand'],
   'pfl': [
-    *('-m', 'torch.distributed.run', '--standalone', '--nproc_per_node=2'),
+    *('-m', 'torch.distributed.run', '--standalone'),
+    f'--nproc_per_node={len(os.sched_getaffinity(0))}',
     *('-m', 'benchmarks.peers.pfl_peer'),
   ],
   'flower': ['-m', 'benchmarks.peers.flower_peer'],
@@ -100,7 +101,7 @@ def _measure(name: str, unusable: dict[str, str]) -> dict[str, Any]:
         results[mode] = dict(error=str(e).splitlines()[-1])
       print(
         summaries.peer_line(
-          mode, results[mode], results['bare'].get('median_seconds', 1)
+          mode, results[mode], results['bare'].get('median_seconds')
         ),
         flush=True,
       )

@@ -1,4 +1,4 @@
-"""The round in Flower: its FedAvg on its simulation engine, two actors.
+"""The round in Flower: its FedAvg on its engine, an actor for each core.
 
   python -m benchmarks.peers.flower_peer WORK.npz
 

@@ -1,4 +1,4 @@
-"""The round in pfl: its federated averaging, in two processes.
+"""The round in pfl: its federated averaging, in a process for each core.
 
   python -m torch.distributed.run --standalone --nproc_per_node=2 \
       -m benchmarks.peers.pfl_peer WORK.npz

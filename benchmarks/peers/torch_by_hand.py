@@ -1,4 +1,4 @@
-"""A round in hand-written PyTorch: two processes, one thread in each.
+"""A round in hand-written PyTorch: a process for each core, one thread in each.
 
   python -m benchmarks.peers.torch_by_hand WORK.npz
 

@@ -232,9 +232,7 @@ def _read_file(
       f'{path} cannot be read: {e.strerror or e}.'
     ) from e
   except (TypeError, ValueError) as e:
-    if any(
-      f'`{setting}`' in str(e) for setting in ('partition', 'num_clients')
-    ):
+    if any(f'`{setting}`' in str(e) for setting in _SPLIT_SETTINGS):
       raise
     raise data_files.DataError(f'{path} cannot be used: {e}') from e
   return dataclasses.replace(created, digest=digest)

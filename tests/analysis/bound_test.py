@@ -211,5 +211,26 @@ def test_advice_costs_more_for_less_epsilon(tmp_path, monkeypatch):
   assert table['clipping_norm'].between(1.0, 4.9).all()
 
 
+def test_advice_beside_correlated_noise_is_for_independent_noise(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(advice, 'EPSILONS', (1.5,))
+  updates = {2: [(f'c{i}', 1.0 + 0.1 * i, 60.0, 1.0) for i in range(40)]}
+  run_folders.write_run(
+    tmp_path / 'fed_avg', updates=updates, accuracies=(0.1,) * 101
+  )
+  run_folders.write_run(
+    tmp_path / 'dp_fed_avg',
+    algorithm='dp_fed_avg',
+    accuracies=(0.1,) * 101,
+    privacy=run_folders.PRIVACY
+    | {'sampling': 'min_separation', 'accountant': 'gaussian'},
+  )
+  frames = run_folders.read(tmp_path)
+  (group,) = frames.groups()
+  table = advice.advise(frames, group)
+  assert table['noise_multiplier'].to_list() == pytest.approx([1.53], rel=1e-3)
+
+
 def test_no_advice_without_recorded_updates(tmp_path):
   assert advice.advise(*_group(run_folders.write_run(tmp_path / 'run'))).empty

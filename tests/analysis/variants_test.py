@@ -1,5 +1,8 @@
 """Tests of what variants change, seed by seed."""
 
+import json
+import shutil
+
 import pytest
 
 from analysis import explanations, frame, mechanisms, variants
@@ -43,6 +46,27 @@ def test_runs_outside_of_the_table_are_left_out(tmp_path):
   assert run_folders.paired_runs(tmp_path).empty
   assert mechanisms.mechanism_table(run_folders.paired_runs(tmp_path)).empty
   assert explanations.explanation_table(run_folders.paired_runs(tmp_path)).empty
+
+
+def test_a_threshold_given_by_hand_is_none_of_the_table(tmp_path):
+  run_folders.write_named_runs(
+    tmp_path, _MNIST, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}
+  )
+  found = run_folders.paired_runs(tmp_path)
+  by_hand = tmp_path / 'by_hand'
+  run = tmp_path / found.index[found['algorithm'] == 'ce_fed_avg'][0]
+  shutil.copytree(run, by_hand)
+  # One run twice: neither is chosen.
+  with pytest.raises(ValueError, match='each run of the table once'):
+    run_folders.paired_runs(tmp_path)
+  path = by_hand / 'config.json'
+  config = json.loads(path.read_text())
+  config['experiment']['clipping_norm'] = 0.001
+  config['clipping_norm_source'] = 'given'
+  path.write_text(json.dumps(config))
+  assert run_folders.paired_runs(tmp_path).index.to_list() == (
+    found.index.to_list()
+  )
 
 
 def test_what_was_not_run_is_listed(tmp_path):

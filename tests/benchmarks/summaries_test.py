@@ -29,6 +29,9 @@ def test_a_peer_that_fails_has_a_row():
     'pfl', dict(median_seconds=2.0, accuracy=0.875), 0.5
   )
   assert '2.000 s a round,  4.00 of bare, accuracy 87.5%' in row
+  # No ratio to what was not measured.
+  row = summaries.peer_line('pfl', dict(median_seconds=2.0), None)
+  assert row.endswith('2.000 s a round')
 
 
 def test_times_are_printed_as_ratios():
@@ -57,3 +60,5 @@ def test_memory_is_printed_beyond_one_client():
     'ours', peaks
   )
   assert summaries.memory_line('stock', peaks).endswith('no memory')
+  peaks['one_client'] = 'failed'
+  assert summaries.memory_line('ours', peaks).endswith('3.50 GB at the peak')

@@ -74,6 +74,19 @@ def test_the_threshold_of_a_row_comes_from_its_own_run_of_fed_avg(tmp_path):
     _config(*arguments, '--num_rounds=9')
 
 
+def test_noise_does_not_change_the_run_that_gives_the_threshold(tmp_path):
+  _write_fed_avg(tmp_path / 'mnist-label_skew_125-mlp-paper-fed_avg-seed0')
+  config = _config(
+    *_ROW,
+    '--algorithm=dp_fed_avg',
+    '--mechanism=blt',
+    '--sampling=min_separation',
+    '--min_separation=24',
+    f'--output_dir={tmp_path}/run',
+  )
+  assert config.clipping_norm == 1.5
+
+
 def test_a_given_noise_takes_the_place_of_the_rows_budget():
   config = _config(
     *_ROW,

@@ -146,6 +146,11 @@ def test_data_without_clients_needs_a_partition(tmp_path):
     registry.create_task(str(path), _NATURAL)
   with pytest.raises(ValueError, match='^`num_clients` must be at most'):
     registry.create_task(str(path), PartitionConfig('iid', num_clients=99))
+  with pytest.raises(ValueError, match='^`examples_per_client` must'):
+    registry.create_task(
+      str(path),
+      PartitionConfig('class_balanced', num_clients=2, examples_per_client=999),
+    )
 
 
 _TABLE = """height,width,client,y,is_test
