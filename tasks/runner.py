@@ -6,7 +6,7 @@ import dataclasses
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from tff_clipping import privacy
 from tff_clipping.privacy import plan_text
 from tff_clipping.programs import (
   canary_clients,
+  client_sampling,
   client_store,
   managers,
   storage,
@@ -38,7 +39,7 @@ from tff_clipping.programs import (
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.run_audit import RunAudit
 from tff_clipping.programs.training import TrainingProgram, TrainingResult
-from tff_clipping.programs.update_records import UpdateRecords
+from tff_clipping.programs.update_records import EstimateFn, UpdateRecords
 
 _AUDIT_CONFIDENCE = 0.95
 
@@ -82,6 +83,104 @@ def run(
   execution = execution or Execution()
   # The workers of a cluster may run in other folders.
   cache_dir = os.path.abspath(cache_dir or client_store.default_cache_dir())
+  parts = _prepare(
+    config,
+    folder,
+    data_dir=data_dir,
+    cache_dir=cache_dir,
+    clipping_norm_source=clipping_norm_source,
+    own=own,
+  )
+  config = parts.config
+  description = _description(parts, clipping_norm_source)
+  with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
+    stack.enter_context(folder.temporary_files())
+    folder.check_unchanged(description)
+    store = parts.task.write_client_store(cache_dir)
+    where = stack.enter_context(
+      execution.start(folder, required_paths=[store.path])
+    )
+    process, estimate_norms = _create_process(parts, store)
+    # First of all files: what makes the folder that of this run.
+    folder.write_json(
+      folder.config,
+      description | dict(execution=where),
+      is_secret=config.is_private,  # It has the seed of the cohorts.
+    )
+    folder.result.unlink(missing_ok=True)
+    ledger = None
+    if parts.plan is not None:
+      ledger = stack.enter_context(_open_ledger(folder, parts))
+      folder.write_json(folder.privacy, _privacy(parts, ledger))
+      # The states have the key of the noise.
+      folder.checkpoints.mkdir(mode=0o700, exist_ok=True)
+    checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
+    num_done = checkpoints.latest() or 0
+    result = TrainingProgram(
+      process=process,
+      sampler=parts.sampler,
+      num_rounds=config.num_rounds,
+      evaluate=evaluation.build_evaluation_fn(parts.model_fn, parts.task.test),
+      rounds_per_evaluation=config.rounds_per_evaluation,
+      checkpoints=checkpoints,
+      rounds_per_checkpoint=config.rounds_per_checkpoint,
+      release_managers=managers.create_release_managers(
+        metrics_path=folder.metrics, tensorboard_dir=folder.tensorboard
+      ),
+      ledger=ledger,
+      update_records=_create_update_records(config, folder, estimate_norms),
+      run_audit=parts.run_audit,
+      measures_cohorts=config.measures_updates,
+      on_round=stack.enter_context(_progress(config, num_done)),
+    ).run()
+    # Those of the run's first start are among a ledger's.
+    caveats = parts.caveats if ledger is None else ledger.caveats
+    result = _add_to_message(result, parts, process, caveats)
+    if result.interrupted is None:
+      _write_results(result, parts, process, folder)
+    if num_done >= config.num_rounds:
+      result = dataclasses.replace(
+        result, message=f'Nothing was left to do. {result.message}'
+      )
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+  """What a run is made of, before it has files.
+
+  Attributes:
+    config: The settings, with the seeds that were drawn for it.
+    own: What is not ours.
+    task: The data, split over the clients.
+    plan: The privacy plan; `None` for a run without.
+    model_fn: Returns a new model, for the evaluation.
+    run_audit: The audit; `None` for a run without.
+    sampler: Draws the cohorts.
+    caveats: Why the guarantee of the plan does not hold as it was run.
+  """
+
+  config: ExperimentConfig
+  own: OwnParts
+  task: Task
+  plan: privacy.BasePlan | None
+  model_fn: Callable[[], tff.learning.models.VariableModel]
+  run_audit: RunAudit | None
+  sampler: client_sampling.ClientSampler
+  caveats: tuple[str, ...]
+
+
+def _prepare(
+  config: ExperimentConfig,
+  folder: RunFolder,
+  *,
+  data_dir: str | None,
+  cache_dir: str,
+  clipping_norm_source: str | None,
+  own: OwnParts,
+) -> _Parts:
+  """Makes the parts of a run; see `run` for the arguments."""
+  # Before seeds are drawn: one that is given is a caveat.
   caveats = config.caveats
   config = folder.with_drawn_seeds(config)
   own = own.with_named(config)
@@ -98,104 +197,100 @@ def run(
     if run_audit is None
     else run_audit.build_sampler(task.client_ids, seed=config.sampling_seed)
   )
-  description = _description(config, task, model_fn, clipping_norm_source)
-  with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
-    stack.enter_context(folder.temporary_files())
-    folder.check_unchanged(description)
-    store = task.write_client_store(cache_dir)
-    where = stack.enter_context(
-      execution.start(folder, required_paths=[store.path])
-    )
-    clients = run_parts.preprocess(store, own)
-    client_model_fn = run_parts.create_client_model_fn(
-      config, task, clients, own
-    )
-    canaries = None
-    if run_audit is not None:
-      canaries = run_audit.canaries
-      clients = canary_clients.CanaryClients(clients, canaries)
-      client_model_fn = run_parts.add_canaries(
-        config, client_model_fn, canaries
+  return _Parts(config, own, task, plan, model_fn, run_audit, sampler, caveats)
+
+
+def _create_process(
+  parts: _Parts, store: client_store.ClientStore
+) -> tuple[tff.learning.templates.LearningProcess, EstimateFn | None]:
+  """Returns the process, and what estimates expected norms of its updates."""
+  config = parts.config
+  clients = run_parts.preprocess(store, parts.own)
+  model_fn = run_parts.create_client_model_fn(
+    config, parts.task, clients, parts.own
+  )
+  canaries = None
+  if parts.run_audit is not None:
+    canaries = parts.run_audit.canaries
+    clients = canary_clients.CanaryClients(clients, canaries)
+    model_fn = run_parts.add_canaries(config, model_fn, canaries)
+  process = run_parts.create_process(
+    config, parts.plan, model_fn, clients, canaries, parts.own
+  )
+  return process, run_parts.create_update_estimate(config, model_fn, clients)
+
+
+def _open_ledger(folder: RunFolder, parts: _Parts) -> privacy.PrivacyLedger:
+  try:
+    with storage.writing('The ledger'):
+      return privacy.PrivacyLedger(
+        folder.ledger, parts.plan, caveats=parts.caveats
       )
-    process = run_parts.create_process(
-      config, plan, client_model_fn, clients, canaries, own
+  except privacy.DamagedLedgerError as e:
+    raise storage.StorageError(str(e)) from e
+
+
+def _privacy(parts: _Parts, ledger: privacy.PrivacyLedger) -> dict[str, Any]:
+  """Returns the contents of privacy.json."""
+  return {
+    **parts.plan.to_json(ledger.caveats),
+    'aggregation': aggregation_text.describe(parts.config),
+  }
+
+
+def _create_update_records(
+  config: ExperimentConfig,
+  folder: RunFolder,
+  estimate_norms: EstimateFn | None,
+) -> UpdateRecords | None:
+  """Returns what records updates; `None` where no update is measured."""
+  if not config.measures_updates:
+    return None
+  return UpdateRecords(
+    folder.updates,
+    rounds=config.update_rounds,
+    clipping_norm=config.clipping_norm,
+    clips_otherwise=config.clips_otherwise,
+    expected_norms=estimate_norms,
+  )
+
+
+def _add_to_message(
+  result: TrainingResult,
+  parts: _Parts,
+  process: tff.learning.templates.LearningProcess,
+  caveats: Sequence[str],
+) -> TrainingResult:
+  """Adds what the audit shows, and what takes the guarantee away."""
+  sentences = [result.message]
+  if parts.run_audit is not None and result.interrupted is None:
+    sentences += _audit(parts.run_audit, process, result)
+  if caveats:
+    sentences.append(plan_text.state_caveats(caveats))
+  return dataclasses.replace(result, message=' '.join(sentences))
+
+
+def _write_results(
+  result: TrainingResult,
+  parts: _Parts,
+  process: tff.learning.templates.LearningProcess,
+  folder: RunFolder,
+) -> None:
+  """Writes the trained model, if there is one, and result.json."""
+  if result.state is not None:
+    trained_model.write(
+      folder.model,
+      run_parts.create_task_model(parts.config, parts.task, own=parts.own),
+      process.get_model_weights(result.state).trainable,
     )
-    # First of all files: what makes the folder that of this run.
-    folder.write_json(
-      folder.config,
-      description | dict(execution=where),
-      is_secret=config.is_private,  # It has the seed of the cohorts.
-    )
-    folder.result.unlink(missing_ok=True)
-    ledger = None
-    if plan is not None:
-      ledger = stack.enter_context(_open_ledger(folder, plan, caveats))
-      caveats = ledger.caveats
-      folder.write_json(
-        folder.privacy,
-        {
-          **plan.to_json(caveats),
-          'aggregation': aggregation_text.describe(config),
-        },
-      )
-      # The states have the key of the noise.
-      folder.checkpoints.mkdir(mode=0o700, exist_ok=True)
-    checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
-    num_done = checkpoints.latest() or 0
-    program = TrainingProgram(
-      process=process,
-      sampler=sampler,
-      num_rounds=config.num_rounds,
-      evaluate=evaluation.build_evaluation_fn(model_fn, task.test),
-      rounds_per_evaluation=config.rounds_per_evaluation,
-      checkpoints=checkpoints,
-      rounds_per_checkpoint=config.rounds_per_checkpoint,
-      release_managers=managers.create_release_managers(
-        metrics_path=folder.metrics, tensorboard_dir=folder.tensorboard
-      ),
-      ledger=ledger,
-      update_records=UpdateRecords(
-        folder.updates,
-        rounds=config.update_rounds,
-        clipping_norm=config.clipping_norm,
-        clips_otherwise=config.clips_otherwise,
-        expected_norms=run_parts.create_update_estimate(
-          config, client_model_fn, clients
-        ),
-      )
-      if config.measures_updates
-      else None,
-      run_audit=run_audit,
-      measures_cohorts=config.measures_updates,
-      on_round=stack.enter_context(_progress(config, num_done)),
-    )
-    result = program.run()
-    sentences = [result.message]
-    if run_audit is not None and result.interrupted is None:
-      sentences += _audit(run_audit, process, result)
-    if caveats:
-      sentences.append(plan_text.state_caveats(caveats))
-    result = dataclasses.replace(result, message=' '.join(sentences))
-    if result.interrupted is None:
-      if result.state is not None:
-        trained_model.write(
-          folder.model,
-          run_parts.create_task_model(config, task, own=own),
-          process.get_model_weights(result.state).trainable,
-        )
-      folder.write_json(
-        folder.result,
-        dict(
-          reason=result.reason.value,
-          message=result.message,
-          round_num=result.round_num,
-        ),
-      )
-    if num_done >= config.num_rounds:
-      result = dataclasses.replace(
-        result, message=f'Nothing was left to do. {result.message}'
-      )
-    return result
+  folder.write_json(
+    folder.result,
+    dict(
+      reason=result.reason.value,
+      message=result.message,
+      round_num=result.round_num,
+    ),
+  )
 
 
 def _caveats_of_data(
@@ -212,23 +307,11 @@ def _caveats_of_data(
   return tuple(reason for reason, applies in reasons.items() if applies)
 
 
-def _open_ledger(
-  folder: RunFolder, plan: privacy.BasePlan, caveats: Sequence[str]
-) -> privacy.PrivacyLedger:
-  try:
-    with storage.writing('The ledger'):
-      return privacy.PrivacyLedger(folder.ledger, plan, caveats=caveats)
-  except privacy.DamagedLedgerError as e:
-    raise storage.StorageError(str(e)) from e
-
-
 def _description(
-  config: ExperimentConfig,
-  task: Task,
-  model_fn,
-  clipping_norm_source: str | None,
+  parts: _Parts, clipping_norm_source: str | None
 ) -> dict[str, Any]:
   """Returns the contents of config.json."""
+  config, task = parts.config, parts.task
   return dict(
     experiment=config.to_json(),
     algorithm=config.algorithm,
@@ -250,7 +333,8 @@ def _description(
       digest=task.digest,
     ),
     model=dict(
-      name=config.model, num_parameters=run_parts.count_parameters(model_fn)
+      name=config.model,
+      num_parameters=run_parts.count_parameters(parts.model_fn),
     ),
     versions=collections.OrderedDict(
       tff_clipping=tff_clipping.__version__,

@@ -6,7 +6,6 @@ described by flags alone; any flag overrides what the row says.
 
 import contextlib
 import dataclasses
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from absl import flags
 from absl.testing import flagsaver
 
-from tasks import data_flags, experiment_table, named_runs, run_folder
+from tasks import data_flags, experiment_table, named_runs, threshold
 from tasks.datasets import own_data
 from tasks.experiment import ExperimentConfig
 from tasks.experiment_table import Value
@@ -299,7 +298,7 @@ def _given_clipping_norm(source: str, missing: float | None) -> float:
   """Returns c from a run, or what stands for it."""
   try:
     _check_there(source)
-    return _clipping_norm_from(source, _CLIPPING_FACTOR.value)
+    return threshold.compute_clipping_norm(source, _CLIPPING_FACTOR.value)
   except ValueError:
     if missing is None or _CLIPPING_NORM_FROM.value:
       raise
@@ -313,35 +312,3 @@ def _check_there(run_dir: str) -> None:
       '`clipping_norm_from` must be given, or the row be run before with '
       f'`algorithm` fed_avg, found no {run_dir}.'
     )
-
-
-def _clipping_norm_from(run_dir: str, factor: float) -> float:
-  """Returns c as the paper sets it, from a run of FedAvg.
-
-  Source: Sec. 2.2: half of the mean, over clients and rounds, of the norms of
-  the updates of an unclipped run.
-  """
-  import numpy as np
-  import pandas as pd
-
-  folder = run_folder.RunFolder(run_dir)
-  if not factor > 0:
-    raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
-  try:
-    config: Mapping[str, Any] = json.loads(folder.config.read_text())
-    metrics = pd.read_csv(folder.metrics)
-    rounds = metrics[metrics['round_num'] > 0]
-    algorithm = config['algorithm']
-    num_rounds = config['experiment']['num_rounds']
-    norms, sizes = rounds['update_norm_mean'], rounds['num_clients']
-  except (OSError, ValueError, KeyError) as e:
-    raise ValueError(
-      f'`clipping_norm_from` must be the folder of a run, found {run_dir!r}: '
-      f'{e}'
-    ) from e
-  if algorithm != 'fed_avg' or len(rounds) < num_rounds:
-    raise ValueError(
-      '`clipping_norm_from` must be a finished run of fed_avg, found '
-      f'{len(rounds)} of {num_rounds} rounds of {algorithm} in {run_dir!r}.'
-    )
-  return float(factor * np.average(norms, weights=sizes))

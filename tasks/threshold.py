@@ -1,0 +1,52 @@
+"""The threshold c as the paper sets it, from a run of FedAvg."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tasks import run_folder
+
+
+def compute_clipping_norm(
+  run_dir: str | os.PathLike, factor: float = 0.5
+) -> float:
+  """Returns c: a multiple of the mean norm of the updates of a run.
+
+  Source: Sec. 2.2: half of the mean, over clients and rounds, of the norms of
+  the updates of an unclipped run.
+
+  Args:
+    run_dir: The folder of a finished run of fed_avg.
+    factor: What the mean norm is multiplied by, positive.
+
+  Raises:
+    ValueError: If the folder is not that of such a run, or the factor is not
+      positive.
+  """
+  import pandas as pd  # Takes long, and few commands come here.
+
+  if not factor > 0:
+    raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
+  folder = run_folder.RunFolder(run_dir)
+  try:
+    config: Mapping[str, Any] = json.loads(folder.config.read_text())
+    metrics = pd.read_csv(folder.metrics)
+    rounds = metrics[metrics['round_num'] > 0]
+    algorithm = config['algorithm']
+    num_rounds = config['experiment']['num_rounds']
+    norms, sizes = rounds['update_norm_mean'], rounds['num_clients']
+  except (OSError, ValueError, KeyError) as e:
+    raise ValueError(
+      '`clipping_norm_from` must be the folder of a run, found '
+      f'{os.fspath(run_dir)!r}: {e}'
+    ) from e
+  if algorithm != 'fed_avg' or len(rounds) < num_rounds:
+    raise ValueError(
+      '`clipping_norm_from` must be a finished run of fed_avg, found '
+      f'{len(rounds)} of {num_rounds} rounds of {algorithm} in '
+      f'{os.fspath(run_dir)!r}.'
+    )
+  return float(factor * np.average(norms, weights=sizes))
