@@ -145,7 +145,11 @@ def _is_explained(error: Exception) -> bool:
 
 
 def print_error(error: Exception) -> None:
-  """Prints an error in one line, with arguments as the flags that they are."""
+  """Prints an error in one line, with arguments as the flags that they are.
+
+  With --verbosity=1, where it comes from stands before it.
+  """
+  logging.debug('What was raised:', exc_info=error)
   text = ' '.join(str(error).split())
   for name in flags.FLAGS:
     text = text.replace(f'`{name}`', f'--{name}')

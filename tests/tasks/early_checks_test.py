@@ -58,6 +58,21 @@ def test_wrong_flags_are_refused_without_tensorflow(
   assert not (tmp_path / 'runs').exists()
 
 
+def test_who_asks_sees_where_an_error_comes_from(tmp_path):
+  result = subprocess.run(
+    [
+      *(sys.executable, '-c', _TRAIN, _FED_AVG, '--task=x', '--verbosity=1'),
+      f'--output_dir={tmp_path / "run"}',
+    ],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode == 2
+  assert 'Traceback' in result.stderr
+  assert result.stderr.splitlines()[-1].startswith('Error: --task must be')
+
+
 @pytest.fixture(autouse=True)
 def parsed_flags():
   assert train  # Defines the flags.
