@@ -116,6 +116,18 @@ def test_a_failed_write_leaves_nothing(tmp_path):
   [
     (dict(partition=[np.array([0, 10])]), '`partition` must index 10 examples'),
     (dict(partition=[np.array([-1])]), '`partition` must index 10 examples'),
+    (
+      dict(partition=[[0.5]]),
+      '`partition` must hold indices, found numbers of',
+    ),
+    (
+      dict(examples=dict(x=np.zeros(10, np.uint32))),
+      'of another type than uint32 and uint64',
+    ),
+    (
+      dict(examples=dict(x=np.zeros([10, 0]))),
+      '`examples` must have numbers in each example',
+    ),
     (dict(client_ids=['a']), '`client_ids` must be as many'),
     (dict(client_ids=['a', '', 'c']), '`client_ids` must be strings'),
     (
@@ -376,3 +388,8 @@ def test_cache_follows_xdg(monkeypatch, tmp_path):
   assert (
     client_store.default_cache_dir() == tmp_path / '.cache' / 'tff_clipping'
   )
+
+
+def test_a_client_may_have_no_examples(tmp_path):
+  store = _write(tmp_path, partition=[[], [1]])
+  assert store.num_examples == (0, 1)

@@ -1,6 +1,8 @@
 """Tests of how TFF's coroutines are run."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -27,15 +29,49 @@ def test_threads_are_kept_from_one_coroutine_to_the_next():
   assert all(thread is threads[0] for thread in threads)
 
 
-def test_each_thread_has_a_loop_of_its_own():
+def test_coroutines_of_several_threads_are_run():
   results = []
 
   def work():
     results.append(coroutines.run(asyncio.sleep(0.01, threading.get_ident())))
 
-  workers = [threading.Thread(target=work) for _ in range(3)]
-  for worker in workers:
-    worker.start()
-  for worker in workers:
-    worker.join()
-  assert len(results) == 3
+  before = threading.active_count()
+  for _ in range(3):
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+      worker.start()
+    for worker in workers:
+      worker.join()
+  assert len(results) == 9
+  # At most the loop's own.
+  assert threading.active_count() <= before + 2
+
+
+def test_a_coroutine_is_run_where_a_loop_is_running():
+  async def cell():
+    return coroutines.run(asyncio.sleep(0, 'result'))
+
+  assert asyncio.run(cell()) == 'result'
+
+
+_FORK = """
+import asyncio, os
+from tff_clipping.programs import coroutines
+coroutines.run(asyncio.sleep(0))
+pid = os.fork()
+if not pid:
+  print(coroutines.run(asyncio.sleep(0, 'child')), flush=True)
+  os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+def test_a_fork_has_a_loop_of_its_own():
+  result = subprocess.run(
+    [sys.executable, '-c', _FORK],
+    capture_output=True,
+    text=True,
+    timeout=120,
+    check=True,
+  )
+  assert result.stdout == 'child\n'

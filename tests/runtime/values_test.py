@@ -124,7 +124,7 @@ def test_an_array_of_a_smaller_dtype_is_taken(dtype, array):
 
 def test_strings_keep_their_zero_bytes():
   (array,) = values.flatten([b'a\0', 'b'], tff.TensorType(np.str_, [2]))
-  assert array.tolist() == [b'a\0', 'b']
+  assert array.tolist() == [b'a\0', b'b']
 
 
 def test_an_error_names_the_part_of_the_argument():
@@ -174,3 +174,54 @@ def test_elements_of_any_shape_in_the_order_of_the_type():
   ] == elements
   (dataset,) = values.flatten([], tff.SequenceType(element_type))
   assert list(dataset.as_numpy_iterator()) == []
+
+
+def test_elements_of_many_shapes_are_a_data_set():
+  sequence_type = tff.SequenceType(tff.TensorType(np.int32, [None]))
+  rows = [np.full(1 + i % 2, i, np.int32) for i in range(1500)]
+  (dataset,) = values.flatten(rows, sequence_type)
+  for found, row in zip(dataset.as_numpy_iterator(), rows, strict=True):
+    np.testing.assert_array_equal(found, row)
+
+
+def test_lists_leave_no_functions_behind():
+  sequence_type = tff.SequenceType(
+    tff.to_type(collections.OrderedDict(b=np.int32, a=[np.float32, np.str_]))
+  )
+  elements = [dict(b=1, a=[2.0, b'x']), dict(b=3, a=[4.0, b'y'])]
+  (dataset,) = values.flatten(elements, sequence_type)
+  found = list(dataset.as_numpy_iterator())
+  assert found == [
+    collections.OrderedDict(b=1, a=(2.0, b'x')),
+    collections.OrderedDict(b=3, a=(4.0, b'y')),
+  ]
+  # A `tf.function` of a data set would be kept for ever.
+  graph = dataset._as_serialized_graph().numpy()
+  assert not tf.compat.v1.GraphDef.FromString(graph).library.function
+
+
+def test_a_data_set_without_end_is_no_result():
+  endless = tf.data.Dataset.range(3).repeat()
+  with pytest.raises(TypeError, match='without end'):
+    values.elements(endless, tff.TensorType(np.int64))
+
+
+def test_text_is_bytes():
+  (array,) = values.flatten('ä', tff.TensorType(np.str_))
+  assert array[()] == 'ä'.encode()
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'value'),
+  [
+    (np.float32, [2**24 + 1, 0.5]),
+    (np.float64, [0.5, 2**53 + 1]),
+    (np.int32, [True, 2]),
+    (np.float32, [True, 0.5]),
+  ],
+)
+def test_numbers_of_a_list_fit_each_by_itself(dtype, value):
+  with pytest.raises(TypeError, match='and fit in it'):
+    values.flatten(value, tff.TensorType(dtype, [2]))
+  (array,) = values.flatten([1, 0.5], tff.TensorType(np.float32, [2]))
+  assert array.tolist() == [1.0, 0.5]

@@ -36,6 +36,8 @@ _PACK = 'clients'
 _FORMAT_OF_FILES = 1
 _FORMAT = 2
 _CLIENTS_AT_A_TIME = 100
+# Of what `tf.io.decode_raw` makes no tensor.
+_UNREADABLE = ('uint32', 'uint64')
 # One that is being written; see `_new_folder`.
 _NEW_FOLDER = re.compile(r'\..*-[0-9a-f]{16}-[0-9a-f]{16}')
 
@@ -265,7 +267,9 @@ def write_client_store(
   num_examples = lengths.pop()
   sizes = [len(indices) for indices in partition]
   ends = np.cumsum([0, *sizes])
-  rows = np.concatenate([np.zeros(0, np.int64), *partition], dtype=np.int64)
+  rows = np.concatenate(
+    [np.zeros(0, np.int64), *(_checked_indices(i) for i in partition)]
+  )
   wrong = np.flatnonzero((rows < 0) | (rows >= num_examples))
   if wrong.size:
     client = int(np.searchsorted(ends, wrong[0], side='right')) - 1
@@ -473,11 +477,26 @@ def _check_client_id(client_id: str) -> None:
     )
 
 
+def _checked_indices(indices: Sequence[int] | np.ndarray) -> np.ndarray:
+  found = np.asarray(indices)
+  if found.size and found.dtype.kind not in 'iu':
+    raise ValueError(
+      f'`partition` must hold indices, found numbers of type {found.dtype}.'
+    )
+  return found.astype(np.int64)
+
+
 def _checked_array(feature: str, array) -> np.ndarray:
   array = np.asarray(array)
-  if array.dtype.kind not in 'biuf':
+  if array.dtype.kind not in 'biuf' or array.dtype.name in _UNREADABLE:
     raise ValueError(
-      f'`examples` must be numbers, found {array.dtype} for {feature!r}.'
+      f'`examples` must be numbers, of another type than '
+      f'{" and ".join(_UNREADABLE)}, found {array.dtype} for {feature!r}.'
+    )
+  if 0 in array.shape[1:]:
+    raise ValueError(
+      f'`examples` must have numbers in each example, found the shape '
+      f'{array.shape[1:]} for {feature!r}.'
     )
   return array.astype(array.dtype.newbyteorder('<'), copy=False)
 

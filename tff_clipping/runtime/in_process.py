@@ -111,12 +111,15 @@ class InProcessContext(tff.framework.SyncContext):
       ClientError: If the work of a client fails.
     """
     compiled = self.compile(comp)
+    result_type = comp.type_signature.result
     if isinstance(compiled, TensorFlowComputation):
       parameter_type = comp.type_signature.parameter
       leaves = values.flatten(arg, parameter_type) if parameter_type else []
-      return values.unflatten(compiled(*leaves), comp.type_signature.result)
+      return values.unflatten(
+        values.detached(compiled(*leaves), leaves), result_type
+      )
     if isinstance(compiled, InterpretedComputation):
-      return compiled(arg, self._run_clients)
+      return compiled(arg, self._run_clients, result_type)
     server, clients = compiled.split_argument(arg)
     broadcast = compiled.prepare(server)
     accumulators = (
@@ -124,7 +127,7 @@ class InProcessContext(tff.framework.SyncContext):
       for shard in shards.split(len(clients), self._num_shards)
     )
     accumulator = functools.reduce(compiled.merge, accumulators)
-    return compiled.finish(server, accumulator)
+    return compiled.finish(server, accumulator, result_type)
 
   def compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     """Returns `comp` compiled, from the cache if it has been seen.

@@ -53,7 +53,9 @@ def from_argument(
         argument, type_spec, path
       )
     )
-  return values.flatten(argument, type_spec, path)[0]
+  value = values.flatten(argument, type_spec, path)[0]
+  # What is passed on is a result, which no later change of the argument is.
+  return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def to_result(value: Any, type_spec: tff.Type) -> Any:
@@ -79,8 +81,10 @@ def to_result(value: Any, type_spec: tff.Type) -> Any:
     if isinstance(value, list):
       return [to_result(v, type_spec.element) for v in value]
     return values.elements(value, type_spec.element)
+  if not isinstance(value, np.ndarray):
+    return value
   # As TensorFlow returns it: a scalar of NumPy where there is no shape.
-  return value[()] if isinstance(value, np.ndarray) else value
+  return values.read_only(value) if value.shape else value[()]
 
 
 def to_leaves(value: Any, type_spec: tff.Type) -> list:

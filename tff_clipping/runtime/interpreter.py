@@ -46,7 +46,7 @@ class InterpretedComputation:
 
     Raises:
       UnsupportedComputationError: If a part of it is neither TensorFlow nor
-        TFF's own, or it takes a function.
+        TFF's own, or it takes or returns a function.
     """
     self._type = computation.type_signature
     self._block = tff.framework.ComputationBuildingBlock.from_proto(
@@ -66,13 +66,19 @@ class InterpretedComputation:
       lambda t: isinstance(t, tff.FunctionType),
     ):
       raise _unsupported('it takes a function')
+    if tff.types.contains(
+      self._type.result, lambda t: isinstance(t, tff.FunctionType)
+    ):
+      raise _unsupported('it returns a function')
 
-  def __call__(self, argument, run_clients: RunClients):
+  def __call__(self, argument, run_clients: RunClients, result_type: tff.Type):
     """Runs the computation.
 
     Args:
       argument: What it was called with.
       run_clients: What runs the work of the clients.
+      result_type: The type of the result with the Python containers that are
+        asked for, in which equal computations may differ.
 
     Returns:
       Its result, in the containers of its type; a list for a value at the
@@ -92,7 +98,7 @@ class InterpretedComputation:
     values.check_numbers_of_clients(numbers)
     run = _Run(self._graphs, numbers[0] if numbers else 0, run_clients)
     function = run.evaluate(self._block, {})
-    return interpreted_values.to_result(function(value), self._type.result)
+    return interpreted_values.to_result(function(value), result_type)
 
 
 class _Run:
@@ -143,7 +149,9 @@ class _Run:
     if isinstance(block, f.CompiledComputation):
       return functools.partial(self._run_graph, block)
     if isinstance(block, f.Literal):
-      return np.asarray(block.value)
+      # Strings of NumPy lose zero bytes at their end.
+      is_string = block.type_signature.dtype.type is np.str_
+      return np.asarray(block.value, object if is_string else None)
     if isinstance(block, f.Intrinsic):
       intrinsic = getattr(self, block.uri)
       if not isinstance(block.type_signature, tff.FunctionType):

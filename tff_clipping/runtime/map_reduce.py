@@ -96,6 +96,11 @@ class MapReduceRound:
       inter_op_threads=len(os.sched_getaffinity(0)),
     )
     _, *secure_types = form.work.type_signature.result
+    if self._prepare.draws and self._update.draws:
+      # One value, in two graphs: each would draw another.
+      raise NoMapReduceFormError(
+        'What the server draws for the clients may be what it draws for itself.'
+      )
     self._secure_sums = [
       SecureSum(
         kind,
@@ -193,12 +198,23 @@ class MapReduceRound:
       ],
     )
 
-  def finish(self, server: Sequence, accumulator: Accumulator):
-    """Returns the computation's result, in its Python containers."""
+  def finish(
+    self, server: Sequence, accumulator: Accumulator, result_type: tff.Type
+  ):
+    """Returns the computation's result.
+
+    Args:
+      server: The server's leaves.
+      accumulator: The sum over all clients.
+      result_type: The type of the result with the Python containers that are
+        asked for, in which equal computations may differ.
+    """
     reported = self._report(*accumulator.leaves)
     secure = [array for arrays in accumulator.secure_sums for array in arrays]
     leaves = self._update(*self._server_leaves(server), *reported, *secure)
-    return values.unflatten(leaves, self._result_type)
+    return values.unflatten(
+      values.detached(leaves, self._server_leaves(server)), result_type
+    )
 
   def _server_leaves(self, server: Sequence) -> Sequence:
     return server if self._server_types else _NOTHING

@@ -32,10 +32,20 @@ class SecureSum:
       bounds: The leaves of the bounds: bitwidths, largest inputs or moduli.
       bounds_type: The type of the bounds: the structure of `value_type`, or one
         number for a part of it.
+
+    Raises:
+      ValueError: If a bound is negative, or a modulus is 0 or too large for its
+        values.
     """
     self._kind = kind
     self._types = list(_tensor_types(value_type))
-    self._bounds = list(_by_tensor(iter(bounds), bounds_type, value_type))
+    self._bounds = [
+      int(bound) for bound in _by_tensor(iter(bounds), bounds_type, value_type)
+    ]
+    self._largest = [
+      _largest(kind, bound, t)
+      for bound, t in zip(self._bounds, self._types, strict=True)
+    ]
 
   @property
   def num_tensors(self) -> int:
@@ -52,12 +62,9 @@ class SecureSum:
     Raises:
       ValueError: If a value is negative or above its bound.
     """
-    for value, bound in zip(contribution, self._bounds, strict=True):
-      largest = {
-        'bitwidth': 2 ** int(bound) - 1,
-        'max_input': int(bound),
-        'modulus': int(bound) - 1,
-      }[self._kind]
+    for value, largest, bound in zip(
+      contribution, self._largest, self._bounds, strict=True
+    ):
       if np.size(value) and (np.min(value) < 0 or np.max(value) > largest):
         raise ValueError(
           f'A value in a secure sum must be from 0 to {largest} (its '
@@ -73,9 +80,29 @@ class SecureSum:
     for a, b, bound in zip(left, right, self._bounds, strict=True):
       total = np.add(a, b, dtype=a.dtype)
       if self._kind == 'modulus':
-        total = np.mod(total, np.asarray(bound, a.dtype))
+        # What is beyond the integer type is not needed.
+        room = np.asarray(bound, a.dtype) - b
+        total = np.asarray(np.where(a >= room, a - room, total), a.dtype)
       sums.append(total)
     return sums
+
+
+def _largest(kind: str, bound: int, tensor_type: tff.TensorType) -> int:
+  """Returns the largest value that a client may contribute."""
+  limit = np.iinfo(tensor_type.dtype).max
+  if bound < (1 if kind == 'modulus' else 0):
+    raise ValueError(
+      f'The {kind} of a secure sum must be positive, found {bound}.'
+    )
+  if kind == 'modulus' and bound > limit:
+    raise ValueError(
+      f'The modulus of a secure sum of {np.dtype(tensor_type.dtype)} must be '
+      f'at most {limit}, found {bound}.'
+    )
+  if kind == 'bitwidth':
+    # No value has more bits than its type.
+    return 2 ** min(bound, 64) - 1
+  return bound - 1 if kind == 'modulus' else bound
 
 
 def _tensor_types(type_spec: tff.Type) -> Iterator[tff.TensorType]:

@@ -15,6 +15,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.core.protobuf import config_pb2
 
+from tff_clipping.runtime import graph_state
+
 # Each session has the threads that its configuration asks for. Without this,
 # all share those of whoever came first, one for each core, and clients that
 # work at the same time wait for each other: a sixth of the time of a round.
@@ -34,11 +36,13 @@ class TensorFlowComputation:
 
   Variables, tables and iterators of the graph are new in each call, as TFF has
   it, so nothing leaks from one client to the next. Calls from several threads
-  are safe: each thread has a session of its own where the graph has state.
+  are safe: each thread has a session of its own where the graph has variables,
+  and each call where it has what a session keeps.
 
   Attributes:
     num_parameters: The number of leaves of the parameter.
     num_results: The number of leaves of the result.
+    draws: Whether the result may be another in each call.
   """
 
   def __init__(
@@ -80,9 +84,13 @@ class TensorFlowComputation:
       allow_soft_placement=True,
     )
     self._config.gpu_options.allow_growth = True
+    self.draws = graph_state.draws(self._graph, self._fetches)
+    self._keeps_state = graph_state.keeps_state(self._graph)
     # One session serves all threads unless the graph holds state.
     self._local = threading.local()
-    self._shared = None if self._initialize_op else self._open_session()
+    self._shared = None
+    if not self._initialize_op and not self._keeps_state:
+      self._shared = self._callable_on(self._open_session())
 
   def __call__(self, *leaves) -> Sequence:
     """Runs the graph.
@@ -98,13 +106,18 @@ class TensorFlowComputation:
       feeds.append(f'call_{next(_session_tokens)}')
     if self._shared is not None:
       return self._shared(*feeds)
+    if self._keeps_state:
+      with self._open_session() as session:
+        return self._callable_on(session)(*feeds)
     if not hasattr(self._local, 'call'):
-      self._local.call = self._open_session()
+      self._local.call = self._callable_on(self._open_session())
     return self._local.call(*feeds)
 
-  def _open_session(self):
-    """Returns a callable on a new session."""
-    session = tf.compat.v1.Session(graph=self._graph, config=self._config)
+  def _open_session(self) -> tf.compat.v1.Session:
+    return tf.compat.v1.Session(graph=self._graph, config=self._config)
+
+  def _callable_on(self, session: tf.compat.v1.Session) -> Callable:
+    """Returns what initializes variables in a session and runs the graph."""
     feeds = self._feeds + ([self._token] if self._token else [])
     run = _callable(session, feeds, self._fetches)
     if not self._initialize_op:

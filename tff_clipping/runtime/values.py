@@ -124,6 +124,36 @@ def unflatten(leaves: Sequence, type_spec: tff.Type):
   return tff.types.type_to_py_container(value, type_spec)
 
 
+def detached(leaves: Sequence, arguments: Sequence) -> list:
+  """Returns results that nobody can change: neither in place nor elsewhere.
+
+  A session returns its graph's constants, and what it was fed, as they are.
+
+  Args:
+    leaves: What it has returned.
+    arguments: What it was fed.
+  """
+  arrays = [leaf for leaf in arguments if isinstance(leaf, np.ndarray)]
+  starts = np.array([a.ctypes.data for a in arrays], np.uint64)
+  ends = starts + np.array([a.nbytes for a in arrays], np.uint64)
+
+  def one(leaf):
+    if not isinstance(leaf, np.ndarray):
+      return leaf
+    start = leaf.ctypes.data
+    is_fed = np.any((starts < start + leaf.nbytes) & (start < ends))
+    return read_only(leaf.copy() if is_fed else leaf)
+
+  return [one(leaf) for leaf in leaves]
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+  """Returns an array that cannot be written, on the same memory."""
+  view = array.view()
+  view.flags.writeable = False
+  return view
+
+
 def elements(sequence, element_type: tff.Type) -> list:
   """Returns the elements of a sequence, as Python structures.
 
@@ -137,6 +167,8 @@ def elements(sequence, element_type: tff.Type) -> list:
         tf.raw_ops.DatasetFromGraph(graph_def=sequence),
         structure=tff.types.type_to_tf_tensor_specs(element_type),
       )
+  if sequence.cardinality() == tf.data.INFINITE_CARDINALITY:
+    raise TypeError('A data set without end cannot be a list of its elements.')
   return list(sequence.as_numpy_iterator())
 
 
@@ -197,27 +229,36 @@ def dataset_of_rows(
   """
   specs = tff.types.type_to_tf_tensor_specs(element_type)
   flat_types = _tensor_types(element_type)
-  joined: tf.data.Dataset | None = None
-  # A data set for each run of elements of the same shapes.
-  for _, run in itertools.groupby(
-    rows, key=lambda row: [np.shape(leaf) for leaf in row]
-  ):
-    columns = zip(*run, strict=True)
-    dataset = tf.data.Dataset.from_tensor_slices(
-      tuple(
-        _stacked(column, tf.as_dtype(t.dtype))
-        for column, t in zip(columns, flat_types, strict=True)
+  # A data set for each run of elements of the same shapes. Not by `map`, whose
+  # functions TensorFlow keeps for ever.
+  parts = [
+    tf.data.Dataset.from_tensor_slices(
+      _packed(
+        (
+          _stacked(column, tf.as_dtype(t.dtype))
+          for column, t in zip(zip(*run, strict=True), flat_types, strict=True)
+        ),
+        specs,
       )
     )
-    joined = dataset if joined is None else joined.concatenate(dataset)
-  if joined is None:
-    joined = tf.data.Dataset.from_tensors(
-      tuple(
-        tf.zeros([d or 0 for d in t.shape], tf.as_dtype(t.dtype))
-        for t in flat_types
-      )
-    ).take(0)
-  return joined.map(lambda *leaves: _packed(iter(leaves), specs))
+    for _, run in itertools.groupby(
+      rows, key=lambda row: [np.shape(leaf) for leaf in row]
+    )
+  ]
+  if not parts:
+    zeros = (
+      tf.zeros([d or 0 for d in t.shape], tf.as_dtype(t.dtype))
+      for t in flat_types
+    )
+    return tf.data.Dataset.from_tensors(_packed(zeros, specs)).take(0)
+  # As a tree: TensorFlow goes down into each, and its stack has an end.
+  while len(parts) > 1:
+    parts = [
+      part.concatenate(parts[i + 1]) if i + 1 < len(parts) else part
+      for i, part in enumerate(parts)
+      if i % 2 == 0
+    ]
+  return parts[0]
 
 
 def num_tensors(type_spec: tff.Type) -> int:
@@ -276,18 +317,21 @@ def _to_array(value, type_spec: tff.TensorType, path: Path, by_value: bool):
   by_value = by_value or not isinstance(value, (np.ndarray, np.generic))
   if dtype == tf.string:
     # Not as NumPy's own strings, which lose zero bytes at their end.
-    array = np.asarray(value, object)
-    if not all(isinstance(x, (str, bytes)) for x in array.flat):
+    given = np.asarray(value, object)
+    if not all(isinstance(x, (str, bytes)) for x in given.flat):
       raise _wrong(path, type_spec, value)
+    array = np.empty(given.shape, object)
+    for i, x in np.ndenumerate(given):
+      array[i] = x.encode() if isinstance(x, str) else bytes(x)
   else:
     try:
       array = np.asarray(value)
       found = tf.as_dtype(array.dtype)
     except (TypeError, ValueError) as e:
       raise _wrong(path, type_spec, value) from e
-    if found != dtype:
+    if found != dtype or isinstance(value, (list, tuple)):
       array = _cast(array, dtype, by_value)
-      if array is None:
+      if array is None or not _fit_together(value, dtype):
         raise _wrong(path, type_spec, value)
   if not tf.TensorShape(type_spec.shape).is_compatible_with(array.shape):
     raise TypeError(
@@ -324,6 +368,29 @@ def _cast(array: np.ndarray, dtype: tf.DType, by_value: bool):
   else:
     fits = np.array_equal(np.isfinite(cast), np.isfinite(array))
   return cast if fits else None
+
+
+def _fit_together(value, dtype: tf.DType) -> bool:
+  """Whether numbers of Python's in one list fit, each by itself.
+
+  NumPy makes one kind of all before anybody can look at them.
+  """
+  numbers = list(_python_numbers(value))
+  kinds = {type(number) for number in numbers}
+  if len(kinds) < 2:
+    return True
+  if bool in kinds:
+    return False
+  integers = [number for number in numbers if type(number) is int]
+  return all(_cast(np.asarray(i), dtype, True) is not None for i in integers)
+
+
+def _python_numbers(value) -> Iterator[bool | int | float]:
+  if isinstance(value, (list, tuple)):
+    for element in value:
+      yield from _python_numbers(element)
+  elif type(value) in (bool, int, float):
+    yield value
 
 
 def _kind(dtype: tf.DType) -> str:
@@ -381,7 +448,8 @@ def _packed(leaves: Iterator, specs):
   if isinstance(specs, tuple) and hasattr(specs, '_fields'):
     return type(specs)(*[_packed(leaves, v) for v in specs])
   if isinstance(specs, (list, tuple)):
-    return type(specs)([_packed(leaves, v) for v in specs])
+    # A list would be taken for one tensor.
+    return tuple(_packed(leaves, v) for v in specs)
   return next(leaves)
 
 

@@ -181,7 +181,9 @@ class RayContext(tff.framework.SyncContext):
       return self._server.invoke(comp, arg)
     server, clients = compiled.split_argument(arg)
     if not clients:
-      return compiled.finish(server, compiled.zero())
+      return compiled.finish(
+        server, compiled.zero(), comp.type_signature.result
+      )
     clients = [[portable(leaf) for leaf in client] for client in clients]
     stop = threading.Event()
     # Not in the main thread: Ray does not let through what a signal's handler
@@ -241,14 +243,16 @@ class RayContext(tff.framework.SyncContext):
 
     def accumulators(results: Iterable[ShardResult]) -> Iterator[Accumulator]:
       for shard in results:
-        assert shard.accumulator is not None  # `results` raises in its place.
+        if shard.accumulator is None:
+          # `results` raises in its place.
+          raise RuntimeError(f'A shard of round {round_num} was stopped.')
         started.append(shard.started)
         ended.append(shard.ended)
         yield shard.accumulator
 
     with contextlib.closing(run.results()) as results:
       accumulator = functools.reduce(compiled.merge, accumulators(results))
-    result = compiled.finish(server, accumulator)
+    result = compiled.finish(server, accumulator, comp.type_signature.result)
     all_started = max(started[: self._pool.size])
     self._last_round = RoundTimes(
       broadcast=all_started - start,

@@ -22,6 +22,8 @@ from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 
 # Computations that are kept, here and in the program that drives the workers.
 MAX_COMPUTATIONS = 64
+# More than there are rounds at the same time.
+_MAX_STOPPED_ROUNDS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,9 @@ class Worker:
     self._computations: collections.OrderedDict[int, MapReduceRound] = (
       collections.OrderedDict()
     )
-    self._stopped_round = -1
+    self._stopped_rounds: collections.deque[int] = collections.deque(
+      maxlen=_MAX_STOPPED_ROUNDS
+    )
     self._clock = _Clock()
 
   def compile(self, key: int, computation: Sequence[ray.ObjectRef]) -> None:
@@ -114,7 +118,7 @@ class Worker:
       accumulator = self._context.run_shard(
         _TimedRound(compiled, self._clock),
         _ShardClients(
-          clients, shard, num_clients, lambda: round_num <= self._stopped_round
+          clients, shard, num_clients, lambda: round_num in self._stopped_rounds
         ),
         broadcast,
         shard,
@@ -145,8 +149,8 @@ class Worker:
 
   @ray.method(concurrency_group='control')
   def stop(self, round_num: int) -> None:
-    """Starts no more clients of the rounds up to `round_num`."""
-    self._stopped_round = max(self._stopped_round, round_num)
+    """Starts no more clients of a round; others may be of another thread."""
+    self._stopped_rounds.append(round_num)
 
   def _compiled(self, key: int, computation: Sequence[ray.ObjectRef]):
     if key not in self._computations:

@@ -1,0 +1,191 @@
+"""Tests that no call of a computation sees another."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import runtime
+from tff_clipping.runtime import graph_state
+
+_CLIENTS = tff.FederatedType(np.int64, tff.CLIENTS)
+
+
+@pytest.fixture(autouse=True)
+def context():
+  runtime.set_default_context(num_threads=2)
+
+
+def _own_table(x):
+  """A table made of what is fed."""
+  table = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer(
+      tf.reshape(x, [1]), tf.reshape(10 * x, [1])
+    ),
+    default_value=-1,
+  )
+  return table.lookup(x)
+
+
+def _mutable_table(x):
+  table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+  with tf.control_dependencies([table.insert([x], [x])]):
+    return table.size()
+
+
+def _queue(x):
+  queue = tf.queue.FIFOQueue(10, [tf.int64], shapes=[[]])
+  with tf.control_dependencies([queue.enqueue(x)]):
+    return tf.cast(queue.size(), tf.int64)
+
+
+def _queue_in_a_function(x):
+  return tf.function(_queue)(x)
+
+
+def _seeded(x):
+  del x
+  # The same at all clients and in all rounds: docs say not to.
+  return tf.random.uniform([], 0, 2**40, tf.int64, seed=7)
+
+
+@pytest.mark.parametrize(
+  'function',
+  [_own_table, _mutable_table, _queue, _queue_in_a_function, _seeded],
+)
+def test_a_client_sees_nothing_of_another_or_of_an_earlier_round(function):
+  work = tff.tensorflow.computation(function, np.int64)
+
+  @tff.federated_computation(_CLIENTS)
+  def each(clients):
+    return tff.federated_map(work, clients)
+
+  @tff.federated_computation(_CLIENTS)
+  def total(clients):
+    return tff.federated_sum(tff.federated_map(work, clients))
+
+  # One by one, each in a context of its own.
+  alone = []
+  for client in range(1, 7):
+    runtime.set_default_context(num_threads=1)
+    alone += [int(x) for x in each([np.int64(client)])]
+  runtime.set_default_context(num_threads=2)
+  clients = [np.int64(i) for i in range(1, 7)]
+  for _ in range(2):
+    assert [int(x) for x in each(clients)] == alone
+    assert int(total(clients)) == sum(alone)
+
+
+def test_a_table_of_constants_is_kept():
+  def lookup(x):
+    table = tf.lookup.StaticHashTable(
+      tf.lookup.KeyValueTensorInitializer(
+        tf.constant([1, 2], tf.int64), tf.constant([10, 20], tf.int64)
+      ),
+      default_value=-1,
+    )
+    return table.lookup(x)
+
+  with tf.Graph().as_default() as graph:
+    lookup(tf.compat.v1.placeholder(tf.int64, []))
+  assert not graph_state.keeps_state(graph)
+  with tf.Graph().as_default() as graph:
+    _own_table(tf.compat.v1.placeholder(tf.int64, []))
+  assert graph_state.keeps_state(graph)
+  work = tff.tensorflow.computation(lookup, np.int64)
+  assert [int(work(np.int64(x))) for x in (1, 2, 3)] == [10, 20, -1]
+
+
+def test_variables_and_draws_without_a_seed_are_kept_by_no_session():
+  with tf.Graph().as_default() as graph:
+    variable = tf.Variable(0.0)
+    variable.assign_add(1.0)
+    drawn = tf.random.uniform([])
+    stateless = tf.random.stateless_uniform([], [0, 1])
+  assert not graph_state.keeps_state(graph)
+  assert graph_state.draws(graph, [drawn.name])
+  # Only what is fetched counts.
+  assert not graph_state.draws(graph, [stateless.name])
+
+
+def test_draws_inside_of_functions_are_seen():
+  with tf.Graph().as_default() as graph:
+    drawn = tf.function(
+      lambda: tf.cond(
+        tf.constant(True),
+        lambda: tf.random.uniform([]),
+        lambda: tf.constant(0.0),
+      )
+    )()
+  assert graph_state.draws(graph, [drawn.name])
+
+
+def test_what_the_server_draws_is_the_same_for_clients_and_itself():
+  @tff.tensorflow.computation
+  def draw():
+    return tf.random.uniform([], 0, 2**40, tf.int64)
+
+  @tff.tensorflow.computation(np.int64, np.int64)
+  def add(x, y):
+    return x + y
+
+  @tff.federated_computation(_CLIENTS)
+  def comp(clients):
+    drawn = tff.federated_eval(draw, tff.SERVER)
+    sent = tff.federated_map(add, (clients, tff.federated_broadcast(drawn)))
+    return drawn, tff.federated_sum(sent)
+
+  for _ in range(3):
+    at_server, at_client = comp([np.int64(0)])
+    assert at_server == at_client
+
+
+def test_results_can_not_be_written_and_change_with_nothing():
+  @tff.tensorflow.computation
+  def zeros():
+    return tf.zeros([3])
+
+  result = zeros()
+  with pytest.raises(ValueError, match='read-only'):
+    result += 1
+
+  server_type = tff.FederatedType(tff.TensorType(np.int64, [2]), tff.SERVER)
+
+  @tff.federated_computation(server_type, _CLIENTS)
+  def at_server(value, clients):
+    return value, tff.federated_sum(clients)
+
+  @tff.federated_computation(server_type, _CLIENTS)
+  def at_clients(value, clients):
+    return value, clients
+
+  for comp in (at_server, at_clients):
+    argument = np.array([1, 2])
+    returned, _ = comp(argument, [np.int64(1)])
+    argument[0] = 6
+    np.testing.assert_array_equal(returned, [1, 2])
+    with pytest.raises(ValueError, match='read-only'):
+      returned[0] = 5
+
+
+def test_equal_computations_keep_the_containers_of_their_own():
+  def build(container):
+    @tff.tensorflow.computation(np.int64)
+    def pair(x):
+      return container(x, x + 1)
+
+    @tff.federated_computation(_CLIENTS)
+    def at_server(clients):
+      return tff.federated_map(pair, tff.federated_sum(clients))
+
+    @tff.federated_computation(_CLIENTS)
+    def at_clients(clients):
+      return tff.federated_map(pair, clients)
+
+    return at_server, at_clients
+
+  for container in (lambda x, y: (x, y), lambda x, y: [x, y]):
+    at_server, at_clients = build(container)
+    kind = type(container(0, 0))
+    assert isinstance(at_server([np.int64(1)]), kind)
+    assert isinstance(at_clients([np.int64(1)])[0], kind)

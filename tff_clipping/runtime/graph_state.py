@@ -1,0 +1,167 @@
+"""What a TensorFlow graph keeps between runs in a session, and what it draws.
+
+TFF has nothing of one call seen by another. A session gives up what a graph
+makes without a name, and variables are initialized anew in each call; the rest
+stays: tables, queues, and the generators of random numbers with a seed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import tensorflow as tf
+
+# What has a name in the session, or is a part of the session itself.
+_KEPT = frozenset(
+  f'{name}{version}'
+  for name in (
+    'MutableHashTable',
+    'MutableHashTableOfTensors',
+    'MutableDenseHashTable',
+    'FIFOQueue',
+    'PaddingFIFOQueue',
+    'PriorityQueue',
+    'RandomShuffleQueue',
+    'Barrier',
+    'ConditionalAccumulator',
+    'ResourceConditionalAccumulator',
+    'SparseConditionalAccumulator',
+    'Stage',
+    'MapStage',
+    'OrderedMapStage',
+    'RecordInput',
+    'Iterator',
+    'OneShotIterator',
+    'Variable',
+    'TemporaryVariable',
+    'Mutex',
+    'FixedLengthRecordReader',
+    'IdentityReader',
+    'TextLineReader',
+    'TFRecordReader',
+    'WholeFileReader',
+  )
+  for version in ('', 'V2')
+)
+# Tables that are filled once; not the same for all if by what is fed.
+_TABLES = frozenset(['HashTable', 'HashTableV2'])
+_TABLE_FILLERS = frozenset(
+  f'{name}{version}'
+  for name in (
+    'InitializeTable',
+    'InitializeTableFromTextFile',
+    'InitializeTableFromDataset',
+    'LookupTableImport',
+    'LookupTableInsert',
+  )
+  for version in ('', 'V2')
+)
+# Another value in each run, whatever is fed.
+_DRAWS = frozenset(
+  [
+    'RandomUniform',
+    'RandomUniformInt',
+    'RandomStandardNormal',
+    'TruncatedNormal',
+    'ParameterizedTruncatedNormal',
+    'RandomShuffle',
+    'RandomGamma',
+    'RandomPoisson',
+    'RandomPoissonV2',
+    'Multinomial',
+    'AllCandidateSampler',
+    'FixedUnigramCandidateSampler',
+    'LearnedUnigramCandidateSampler',
+    'LogUniformCandidateSampler',
+    'ThreadUnsafeUnigramCandidateSampler',
+    'UniformCandidateSampler',
+    'NonDeterministicInts',
+    'RandomDataset',
+    'RandomDatasetV2',
+    'ShuffleDataset',
+    'ShuffleDatasetV2',
+    'ShuffleDatasetV3',
+    'ShuffleAndRepeatDataset',
+    'ShuffleAndRepeatDatasetV2',
+    'Timestamp',
+    'PyFunc',
+    'PyFuncStateless',
+    'EagerPyFunc',
+  ]
+)
+
+
+def keeps_state(graph: tf.Graph) -> bool:
+  """Returns whether one run in a session may be seen by the next.
+
+  Args:
+    graph: A graph whose variables are initialized before each run.
+  """
+  graph_def = graph.as_graph_def()
+  nodes = list(graph_def.node)
+  in_functions = [
+    node
+    for function in graph_def.library.function
+    for node in function.node_def
+  ]
+  if any(
+    node.op in _KEPT or _has_seed(node) for node in (*nodes, *in_functions)
+  ):
+    return True
+  if any(node.op in _TABLES for node in in_functions):
+    return True
+  if not any(node.op in _TABLES for node in nodes):
+    return False
+  fillers = [op for op in graph.get_operations() if op.type in _TABLE_FILLERS]
+  return any(node.op in _TABLE_FILLERS for node in in_functions) or any(
+    op.type == 'Placeholder' for op in _ancestors(fillers)
+  )
+
+
+def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
+  """Returns whether what is fetched may be another in each run.
+
+  Args:
+    graph: The graph.
+    fetches: The names of tensors.
+  """
+  functions = {
+    function.signature.name: function.node_def
+    for function in graph.as_graph_def().library.function
+  }
+  ends = [graph.get_tensor_by_name(name).op for name in fetches]
+  return any(
+    node.op in _DRAWS
+    for op in _ancestors(ends)
+    for node in _with_functions(op.node_def, functions, set())
+  )
+
+
+def _has_seed(node) -> bool:
+  """Whether a node has a generator, which goes on from run to run."""
+  return node.op in _DRAWS and any(
+    node.attr[name].i for name in ('seed', 'seed2') if name in node.attr
+  )
+
+
+def _ancestors(ends: list[tf.Operation]) -> Iterator[tf.Operation]:
+  """Yields operations, and all that they need."""
+  waiting, seen = list(ends), set(ends)
+  while waiting:
+    op = waiting.pop()
+    yield op
+    for other in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
+      if other not in seen:
+        seen.add(other)
+        waiting.append(other)
+
+
+def _with_functions(
+  node, functions: Mapping[str, list], seen: set[str]
+) -> Iterator:
+  """Yields a node, and those of all functions that it may call."""
+  yield node
+  for value in node.attr.values():
+    for called in (value.func, *value.list.func):
+      if called.name in functions and called.name not in seen:
+        seen.add(called.name)
+        for inner in functions[called.name]:
+          yield from _with_functions(inner, functions, seen)
