@@ -223,5 +223,19 @@ def test_text_is_bytes():
 def test_numbers_of_a_list_fit_each_by_itself(dtype, value):
   with pytest.raises(TypeError, match='and fit in it'):
     values.flatten(value, tff.TensorType(dtype, [2]))
-  (array,) = values.flatten([1, 0.5], tff.TensorType(np.float32, [2]))
-  assert array.tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'value'),
+  [
+    (np.float32, [1, 0.5]),
+    (np.bool_, [True, False]),
+    (np.int8, [[1, 2], [3, 4]]),
+    (np.float64, []),
+  ],
+)
+def test_a_list_of_numbers_is_an_array(dtype, value):
+  array_type = tff.TensorType(dtype, np.shape(value))
+  (array,) = values.flatten(value, array_type)
+  assert array.dtype == dtype
+  assert array.tolist() == value

@@ -329,10 +329,10 @@ def _to_array(value, type_spec: tff.TensorType, path: Path, by_value: bool):
       found = tf.as_dtype(array.dtype)
     except (TypeError, ValueError) as e:
       raise _wrong(path, type_spec, value) from e
-    if found != dtype or isinstance(value, (list, tuple)):
+    if found != dtype:
       array = _cast(array, dtype, by_value)
-      if array is None or not _fit_together(value, dtype):
-        raise _wrong(path, type_spec, value)
+    if array is None or not _fit_together(value, dtype):
+      raise _wrong(path, type_spec, value)
   if not tf.TensorShape(type_spec.shape).is_compatible_with(array.shape):
     raise TypeError(
       f'{_name(path)} must be of type {type_spec}, found a value of shape '
