@@ -3,8 +3,8 @@
   python -m benchmarks.overheads [WORKLOAD]
 
 Times one client's work with Q steps and with one, in turns with that of the
-bare loop; rounds of the process with one step; and rounds of the training
-program with one step. What they differ by is the cost of each layer.
+bare loop; the server's part of a round; and rounds of one step, of the process
+and of the training program, whose difference is what the program does besides.
 """
 
 import dataclasses
@@ -37,61 +37,85 @@ def main(name: str = 'mlp') -> None:
   """Measures and prints."""
   workload = WORKLOADS[name]
   print(machine.headline(machine.describe()))
-  num_threads = len(os.sched_getaffinity(0))
-  short = dataclasses.replace(workload, local_steps=1, num_rounds=_ROUNDS)
+  short_workload = dataclasses.replace(
+    workload, local_steps=1, num_rounds=_ROUNDS
+  )
   context = runtime.InProcessContext()
   tff.framework.set_default_context(context)
   with tempfile.TemporaryDirectory() as folder:
-    (long_work, _), (short_work, run_round) = (
-      _process(of, context, pathlib.Path(folder, str(of.local_steps)))
-      for of in (workload, short)
+    long, short = (
+      _Round(of, context, pathlib.Path(folder, str(of.local_steps)))
+      for of in (workload, short_workload)
     )
     ours, loops, ours_short, loops_short = _medians(
-      [long_work, _bare(workload), short_work, _bare(short)], _CALLS
+      [long.work, _bare(workload), short.work, _bare(short_workload)], _CALLS
     )
-    (round_seconds,) = _medians([run_round], _ROUNDS)
-    program_seconds = statistics.median(
-      federated.run_ours(short, pathlib.Path(folder, 'run'))['seconds']
+    server, whole = _medians([long.serve, short.run], _ROUNDS)
+    program = statistics.median(
+      federated.run_ours(short_workload, pathlib.Path(folder, 'run'))['seconds']
     )
   steps = workload.local_steps
   step = (ours - ours_short) / (steps - 1)
   bare_step = (loops - loops_short) / (steps - 1)
   # Clients that one thread serves in a round.
-  turns = workload.clients_per_round / num_threads
+  turns = workload.clients_per_round / len(os.sched_getaffinity(0))
   print(f'{name}, {workload}; milliseconds')
   for label, seconds, times in (
     ('a local step', step, steps * turns),
     ('a local step of the bare loop', bare_step, steps * turns),
     ('a client beside its steps', ours_short - step, turns),
     ('the same in the bare loop', loops_short - bare_step, turns),
-    ('the server: sum, noise, step', round_seconds - turns * ours_short, 1),
-    ('the program: ledger, files', program_seconds - round_seconds, 1),
+    ('the server: noise, step', server, 1),
+    ('the program: ledger, files', program - whole, 1),
   ):
     print(
       f'  {label:31} {1e3 * seconds:8.3f}, {1e3 * seconds * times:7.1f} a round'
     )
 
 
-def _process(
-  workload: Workload, context: runtime.InProcessContext, folder: pathlib.Path
-) -> tuple[Callable, Callable]:
-  """Returns what runs a client's work, one after the other, and a round."""
-  store = federated.write_store(workload, folder)
-  plan = federated.private_plan(workload)
-  process = federated.build_fed_avg(
-    workload, store, federated.private_aggregator(plan)
-  )
-  state, client_ids = process.initialize(), list(store.client_ids)
-  compiled = context.compile(process.next)
-  server, clients = compiled.split_argument(
-    tff.structure.Struct([(None, state), (None, client_ids)])
-  )
-  broadcast = compiled.prepare(server)
-  turns = itertools.cycle(clients)
-  return (
-    lambda: compiled.work(next(turns), broadcast),
-    lambda: process.next(state, client_ids),
-  )
+class _Round:
+  """The parts of a round of DP-FedAvg, to call one by one."""
+
+  def __init__(
+    self,
+    workload: Workload,
+    context: runtime.InProcessContext,
+    folder: pathlib.Path,
+  ):
+    store = federated.write_store(workload, folder)
+    self._process = federated.build_fed_avg(
+      workload,
+      store,
+      federated.private_aggregator(federated.private_plan(workload)),
+    )
+    self._argument = self._process.initialize(), list(store.client_ids)
+    self._compiled = context.compile(self._process.next)
+    self._server, clients = self._split()
+    self._broadcast = self._compiled.prepare(self._server)
+    self._turns = itertools.cycle(clients)
+
+  def work(self) -> None:
+    """Does the work of one client, of another one in each call."""
+    self._compiled.work(next(self._turns), self._broadcast)
+
+  def serve(self) -> None:
+    """Does all that is done once in a round."""
+    server, _ = self._split()
+    self._compiled.prepare(server)
+    self._compiled.finish(
+      server,
+      self._compiled.zero(),
+      self._process.next.type_signature.result,
+    )
+
+  def run(self) -> None:
+    """Runs a round."""
+    self._process.next(*self._argument)
+
+  def _split(self) -> tuple[list, list[list]]:
+    return self._compiled.split_argument(
+      tff.structure.Struct([(None, part) for part in self._argument])
+    )
 
 
 def _bare(workload: Workload) -> Callable:
