@@ -50,13 +50,13 @@ def test_learning_is_shown_by_the_accuracy(tmp_path):
 
 
 def test_the_bare_limit_trains_on_the_same_clients():
-  clients = bare._clients(_SMALL)
+  clients = bare.clients(_SMALL)
   rows, examples = _SMALL.partition(), _SMALL.examples()
   assert len(clients) == _SMALL.clients_per_round
   for (x, y), indices in zip(clients, rows, strict=True):
     np.testing.assert_array_equal(x, examples['x'][indices])
     np.testing.assert_array_equal(y, examples['y'][indices])
-  assert bare._build(_SMALL)(*clients[0]) == _SMALL.local_steps
+  assert bare.build(_SMALL)(*clients[0]) == _SMALL.local_steps
 
 
 def test_exported_work_is_the_workload(tmp_path):
