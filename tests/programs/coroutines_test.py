@@ -54,6 +54,15 @@ def test_a_coroutine_is_run_where_a_loop_is_running():
   assert asyncio.run(cell()) == 'result'
 
 
+def test_a_coroutine_that_runs_another_is_refused():
+  async def nested():
+    return coroutines.run(asyncio.sleep(0))
+
+  # It would wait for itself.
+  with pytest.raises(RuntimeError, match='must await another'):
+    coroutines.run(nested())
+
+
 _FORK = """
 import asyncio, os
 from tff_clipping.programs import coroutines

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
+_THREAD = 'tff_clipping coroutines'
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -23,8 +24,16 @@ def run(coroutine: Coroutine) -> Any:
 
   Args:
     coroutine: A coroutine; its exceptions are raised here.
+
+  Raises:
+    RuntimeError: If this is called by a coroutine that is run here, which it
+      would wait for.
   """
-  future = asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
+  loop = _running_loop()
+  if threading.current_thread().name == _THREAD:
+    coroutine.close()
+    raise RuntimeError('A coroutine must await another, and not run it.')
+  future = asyncio.run_coroutine_threadsafe(coroutine, loop)
   try:
     return future.result()
   except BaseException:
@@ -40,7 +49,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
       _loop = asyncio.new_event_loop()
       _loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
       threading.Thread(
-        target=_loop.run_forever, name='coroutines', daemon=True
+        target=_loop.run_forever, name=_THREAD, daemon=True
       ).start()
     return _loop
 

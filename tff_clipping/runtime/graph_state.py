@@ -2,7 +2,9 @@
 
 TFF has nothing of one call seen by another. A session gives up what a graph
 makes without a name, and variables are initialized anew in each call; the rest
-stays: tables, queues, and the generators of random numbers with a seed.
+stays: tables and queues. So do generators of random numbers with a seed, which
+go on as in TFF's native context: noise that began anew in each round would be
+the same in all of them, and a difference of two rounds would have none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,9 +104,7 @@ def keeps_state(graph: tf.Graph) -> bool:
     for function in graph_def.library.function
     for node in function.node_def
   ]
-  if any(
-    node.op in _KEPT or _has_seed(node) for node in (*nodes, *in_functions)
-  ):
+  if any(node.op in _KEPT for node in (*nodes, *in_functions)):
     return True
   if any(node.op in _TABLES for node in in_functions):
     return True
@@ -132,13 +132,6 @@ def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
     node.op in _DRAWS
     for op in _ancestors(ends)
     for node in _with_functions(op.node_def, functions, set())
-  )
-
-
-def _has_seed(node) -> bool:
-  """Whether a node has a generator, which goes on from run to run."""
-  return node.op in _DRAWS and any(
-    node.attr[name].i for name in ('seed', 'seed2') if name in node.attr
   )
 
 
