@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.runtime import values
+from tff_clipping.runtime import sequences, values
 
 # (type, value): refused by TFF's native context as well.
 _DOES_NOT_FIT = [
@@ -203,7 +203,7 @@ def test_lists_leave_no_functions_behind():
 def test_a_data_set_without_end_is_no_result():
   endless = tf.data.Dataset.range(3).repeat()
   with pytest.raises(TypeError, match='without end'):
-    values.elements(endless, tff.TensorType(np.int64))
+    sequences.elements(endless, tff.TensorType(np.int64))
 
 
 def test_text_is_bytes():

@@ -1,6 +1,6 @@
 """The values of an interpreted computation, and their ways in and out.
 
-They are: an array for a tensor, what `values.elements` takes or a list of
+They are: an array for a tensor, what `sequences.elements` takes or a list of
 elements for a sequence, a tuple for a structure, a function for a function.
 What is at the server is the value itself; what is at the clients is a list, or
 an `AllEqual`.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.runtime import values
+from tff_clipping.runtime import sequences, values
 
 
 class AllEqual(NamedTuple):
@@ -80,7 +80,7 @@ def to_result(value: Any, type_spec: tff.Type) -> Any:
   if isinstance(type_spec, tff.SequenceType):
     if isinstance(value, list):
       return [to_result(v, type_spec.element) for v in value]
-    return values.elements(value, type_spec.element)
+    return sequences.elements(value, type_spec.element)
   if not isinstance(value, np.ndarray):
     return value
   # As TensorFlow returns it: a scalar of NumPy where there is no shape.
@@ -97,7 +97,7 @@ def to_leaves(value: Any, type_spec: tff.Type) -> list:
     ]
   if isinstance(type_spec, tff.SequenceType) and isinstance(value, list):
     rows = [to_leaves(element, type_spec.element) for element in value]
-    return [values.dataset_of_rows(rows, type_spec.element)]
+    return [sequences.dataset_of_rows(rows, type_spec.element)]
   return [value]
 
 
@@ -112,7 +112,7 @@ def elements(sequence: Any, element_type: tff.Type) -> list:
     return sequence
   return [
     from_leaves(values.flatten(element, element_type), element_type)
-    for element in values.elements(sequence, element_type)
+    for element in sequences.elements(sequence, element_type)
   ]
 
 
