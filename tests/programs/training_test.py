@@ -4,7 +4,6 @@ import collections
 import math
 import os
 import signal
-import types
 
 import numpy as np
 import pandas as pd
@@ -13,162 +12,28 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl import logging
 
-from tff_clipping import aggregators, privacy
-from tff_clipping.privacy.ledger import BudgetExhaustedError
-from tff_clipping.programs import managers, storage, training
+from tests.programs import small_program
+from tff_clipping.programs import storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.client_sampling import (
-  FixedSizeSampler,
-  build_private_sampler,
-)
-from tff_clipping.programs.training import StopReason, TrainingProgram
-
-_IDS = ('1', '2', '3')
-
-
-def _build_process(scale=1.0, fail_at=None):
-  weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
-  # That of a process which adds noise.
-  state_type = tff.to_type(
-    collections.OrderedDict(weights=weights_type, privacy_noise=())
-  )
-
-  def state_of(value):
-    weights = tff.learning.models.ModelWeights([value], [])
-    return collections.OrderedDict(weights=weights, privacy_noise=())
-
-  @tff.tensorflow.computation
-  def initial():
-    return state_of(tf.constant(0.0))
-
-  @tff.tensorflow.computation(state_type, np.float32)
-  def add(state, total):
-    value = state['weights'].trainable[0] + total * scale
-    if fail_at is not None:
-      with tf.control_dependencies([tf.debugging.assert_less(value, fail_at)]):
-        value = tf.identity(value)
-    return state_of(value)
-
-  @tff.federated_computation
-  def initialize():
-    return tff.federated_eval(initial, tff.SERVER)
-
-  @tff.federated_computation(
-    tff.FederatedType(state_type, tff.SERVER),
-    tff.FederatedType(np.float32, tff.CLIENTS),
-  )
-  def next_fn(state, values):
-    total = tff.federated_sum(values)
-    return tff.learning.templates.LearningProcessOutput(
-      tff.federated_map(add, (state, total)), total
-    )
-
-  @tff.tensorflow.computation(state_type)
-  def get_model_weights(state):
-    return state['weights']
-
-  @tff.tensorflow.computation(state_type, weights_type)
-  def set_model_weights(state, weights):
-    return collections.OrderedDict(state, weights=weights)
-
-  return tff.learning.templates.LearningProcess(
-    initialize, next_fn, get_model_weights, set_model_weights
-  )
-
-
-class _Ledger:
-  """Charges 1 a release, up to a budget, and writes down what it charged."""
-
-  plan = types.SimpleNamespace(
-    sampler_parameters=('a plan',), sampling='poisson'
-  )
-
-  def __init__(self, budget=math.inf):
-    self.charged = []
-    self._digests = collections.defaultdict(list)
-    self._budget = budget
-
-  @property
-  def epsilon(self):
-    return float(len(self.charged))
-
-  @property
-  def num_releases(self):
-    return len(self.charged)
-
-  def last_draw(self, round_num):
-    return (
-      len(self._digests[round_num]) - 1 if self._digests[round_num] else None
-    )
-
-  def check_budget(self, round_num):
-    if len(self.charged) >= self._budget:
-      raise BudgetExhaustedError('The budget is spent.')
-
-  def charge(self, round_num, digest, *, draw):
-    digests = self._digests[round_num]
-    if digests and draw == len(digests) - 1:
-      if digest != digests[-1]:
-        raise privacy.ChangedReleaseError('Other bits.')
-      return
-    assert draw == len(digests)
-    self.check_budget(round_num)
-    self.charged.append(round_num)
-    digests.append(digest)
-
-
-def _plan(sampling):
-  return privacy.PrivacyPlan.from_noise_multiplier(
-    num_clients=3,
-    clients_per_round=2,
-    num_rounds=6,
-    noise_multiplier=1.0,
-    target_delta=1e-2,
-    sampling=sampling,
-  )
-
-
-def _program(folder, *, process=None, num_rounds=6, **kwargs):
-  sampler = FixedSizeSampler(_IDS, clients_per_round=2, seed=0)
-  sampler.charged_as = _Ledger.plan.sampler_parameters
-  settings = dict(
-    process=process or _build_process(),
-    sampler=sampler,
-    client_value=float,
-    num_rounds=num_rounds,
-    evaluate=lambda w: dict(test_accuracy=float(w.trainable[0]), test_loss=1.0),
-    checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
-    rounds_per_checkpoint=2,
-    release_managers=managers.create_release_managers(
-      metrics_path=folder / 'metrics.csv',
-      tensorboard_dir=folder / 'tensorboard',
-    ),
-  )
-  settings.update(kwargs)
-  return TrainingProgram(**settings)
-
-
-def _expected_weight(num_rounds):
-  sampler = FixedSizeSampler(_IDS, clients_per_round=2, seed=0)
-  return sum(
-    float(c) for t in range(1, num_rounds + 1) for c in sampler.sample(t)
-  )
+from tff_clipping.programs.training import StopReason
 
 
 def test_runs_all_rounds_and_releases_each(tmp_path):
-  result = _program(tmp_path).run()
+  result = small_program.program(tmp_path).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state['weights'].trainable[0] == _expected_weight(6)
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    6
+  )
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(7))
   assert metrics['test_accuracy'].tolist() == [
-    _expected_weight(t) for t in range(7)
+    small_program.expected_weight(t) for t in range(7)
   ]
   assert metrics['num_clients'].tolist() == [0] + [2] * 6
 
 
 def test_evaluates_as_often_as_asked_and_at_the_end(tmp_path):
-  _program(tmp_path, num_rounds=5, rounds_per_evaluation=2).run()
+  small_program.program(tmp_path, num_rounds=5, rounds_per_evaluation=2).run()
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   evaluated = metrics['round_num'][metrics['test_accuracy'].notna()]
   assert evaluated.tolist() == [0, 2, 4, 5]
@@ -180,147 +45,48 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
     if metrics['round_num'] == stop_after:
       os.kill(os.getpid(), signal.SIGTERM)
 
-  first = _program(tmp_path, on_round=stop).run()
+  first = small_program.program(tmp_path, on_round=stop).run()
   assert first.reason is StopReason.INTERRUPTED
   assert first.interrupted.exit_code == 143
-  second = _program(tmp_path).run()
+  second = small_program.program(tmp_path).run()
   assert second.reason is StopReason.FINISHED
-  assert second.state['weights'].trainable[0] == _expected_weight(6)
+  assert second.state['weights'].trainable[0] == small_program.expected_weight(
+    6
+  )
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(7))
 
 
 def test_a_finished_run_does_nothing_more(tmp_path):
-  ledger = _Ledger()
-  _program(tmp_path, ledger=ledger).run()
-  result = _program(tmp_path, ledger=ledger).run()
+  ledger = small_program.Ledger()
+  small_program.program(tmp_path, ledger=ledger).run()
+  result = small_program.program(tmp_path, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
   assert ledger.charged == [1, 2, 3, 4, 5, 6]
-
-
-def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
-  ledger = _Ledger()
-
-  def stop(metrics):
-    if metrics['round_num'] == 3:
-      raise ZeroDivisionError  # As a kill would: without a checkpoint.
-
-  with pytest.raises(ZeroDivisionError):
-    _program(tmp_path, ledger=ledger, on_round=stop).run()
-  result = _program(tmp_path, ledger=ledger).run()
-  assert result.reason is StopReason.FINISHED
-  assert result.state['weights'].trainable[0] == _expected_weight(6)
-  assert ledger.charged == [1, 2, 3, 4, 5, 6]
-
-
-def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
-  ledger, released = _Ledger(), []
-
-  def evaluate(weights):
-    released.append(len(ledger.charged))
-    return dict(test_accuracy=0.0, test_loss=1.0)
-
-  _program(tmp_path, ledger=ledger, evaluate=evaluate).run()
-  assert released == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_a_round_that_fails_costs_nothing(tmp_path):
-  ledger = _Ledger()
-  process = _build_process(fail_at=_expected_weight(2))
-  with pytest.raises(training.RoundError, match='Round 2 failed'):
-    _program(tmp_path, process=process, ledger=ledger).run()
-  assert ledger.charged == [1]
-
-
-@pytest.mark.parametrize(
-  'settings', [dict(measures_cohorts=False), dict(ledger=_Ledger())]
-)
-def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
-  tmp_path, settings
-):
-  _program(tmp_path, num_rounds=2, **settings).run()
-  metrics = pd.read_csv(tmp_path / 'metrics.csv')
-  assert metrics['num_clients'].isna().all()
-  assert metrics['round_seconds'].isna().all()
 
 
 def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
-  process = _build_process(fail_at=_expected_weight(4))
+  process = small_program.build_process(
+    fail_at=small_program.expected_weight(4)
+  )
   with pytest.raises(training.RoundError, match='Round 4 failed'):
-    _program(tmp_path, process=process, rounds_per_checkpoint=100).run()
+    small_program.program(
+      tmp_path, process=process, rounds_per_checkpoint=100
+    ).run()
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
-
-
-def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
-  plan, other = _plan('poisson'), _plan('fixed_size')
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    for sampler in (
-      FixedSizeSampler(_IDS, clients_per_round=2, seed=0),
-      build_private_sampler(other, _IDS, seed=0),
-    ):
-      with pytest.raises(ValueError, match='`sampler` must be that of the led'):
-        _program(tmp_path, ledger=ledger, sampler=sampler)
-    sampler = build_private_sampler(plan, _IDS, seed=0)
-    _program(tmp_path, ledger=ledger, sampler=sampler)
-    assert ledger.num_releases == 0
-
-
-def test_a_process_without_noise_is_refused_where_a_ledger_is_charged(tmp_path):
-  process = tff.learning.algorithms.build_unweighted_fed_avg(
-    lambda: tff.learning.models.from_keras_model(
-      tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
-    ),
-    tff.learning.optimizers.build_sgdm(0.1),
-    model_aggregator=aggregators.clipped_mean_factory(clipping_norm=1.0),
-  )
-  with pytest.raises(ValueError, match='`process` must add noise'):
-    _program(tmp_path, process=process, ledger=_Ledger())
-
-
-def test_what_really_holds_stands_beside_the_papers_epsilon(tmp_path):
-  plan = _plan('paper')
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    sampler = build_private_sampler(plan, _IDS, seed=0)
-    _program(tmp_path, ledger=ledger, sampler=sampler).run()
-    metrics = pd.read_csv(tmp_path / 'metrics.csv')
-    assert metrics['epsilon'].iloc[-1] == ledger.epsilon
-    assert metrics['actual_epsilon'].iloc[-1] == ledger.actual_epsilon
-    assert ledger.actual_epsilon > ledger.epsilon
-    with pytest.raises(BudgetExhaustedError, match='as the paper charges'):
-      ledger.check_budget(7)
-
-
-def test_stops_when_the_budget_is_spent(tmp_path):
-  result = _program(tmp_path, ledger=_Ledger(budget=3)).run()
-  assert result.reason is StopReason.BUDGET_EXHAUSTED
-  assert result.round_num == 3
-  assert result.state['weights'].trainable[0] == _expected_weight(3)
-  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
-  metrics = pd.read_csv(tmp_path / 'metrics.csv')
-  assert metrics['epsilon'].tolist()[1:] == [1, 2, 3]
-
-
-def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
-  program = _program(
-    tmp_path, ledger=_Ledger(budget=3), rounds_per_evaluation=2
-  )
-  assert program.run().reason is StopReason.BUDGET_EXHAUSTED
-  metrics = pd.read_csv(tmp_path / 'metrics.csv')
-  assert metrics['round_num'].tolist() == [0, 1, 2, 3]
-  assert metrics['test_accuracy'].iloc[-1] == _expected_weight(3)
 
 
 def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
-  result = _program(tmp_path, process=_build_process(scale=1e38)).run()
+  result = small_program.program(
+    tmp_path, process=small_program.build_process(scale=1e38)
+  ).run()
   assert result.reason is StopReason.DIVERGED
   assert np.isfinite(result.state['weights'].trainable[0])
   assert 'not finite after round' in result.message
 
 
 def test_stops_on_an_update_that_tff_does_not_apply(tmp_path):
-  process = _build_process()
+  process = small_program.build_process()
 
   class Rejecting:
     initialize = process.initialize
@@ -335,10 +101,12 @@ def test_stops_on_an_update_that_tff_does_not_apply(tmp_path):
         output.state, dict(finalizer=dict(update_non_finite=rejected))
       )
 
-  result = _program(tmp_path, process=Rejecting()).run()
+  result = small_program.program(tmp_path, process=Rejecting()).run()
   assert result.reason is StopReason.DIVERGED
   assert 'updates is not finite after round 3' in result.message
-  assert result.state['weights'].trainable[0] == _expected_weight(2)
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    2
+  )
 
 
 @pytest.mark.parametrize('loss', [math.nan, math.inf])
@@ -348,16 +116,18 @@ def test_stops_on_a_loss_that_is_not_finite(tmp_path, loss):
   def evaluate(weights):
     return dict(test_accuracy=0.0, test_loss=next(losses))
 
-  result = _program(tmp_path, evaluate=evaluate).run()
+  result = small_program.program(tmp_path, evaluate=evaluate).run()
   assert result.reason is StopReason.DIVERGED
   assert 'The test loss is not finite after round 3' in result.message
   assert result.round_num == 2
-  assert result.state['weights'].trainable[0] == _expected_weight(2)
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    2
+  )
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 2
 
 
 def test_stops_on_an_initial_loss_that_is_not_finite(tmp_path):
-  result = _program(
+  result = small_program.program(
     tmp_path, evaluate=lambda w: dict(test_accuracy=0, test_loss=math.nan)
   ).run()
   assert result.reason is StopReason.DIVERGED
@@ -375,12 +145,14 @@ def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
       super().save(state, round_num)
 
   checkpoints = Signalled(tmp_path / 'checkpoints', keep=2)
-  result = _program(
+  result = small_program.program(
     tmp_path, checkpoints=checkpoints, rounds_per_checkpoint=1
   ).run()
   assert result.reason is StopReason.INTERRUPTED
   assert result.round_num == 3
-  assert result.state['weights'].trainable[0] == _expected_weight(3)
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    3
+  )
   assert checkpoints.rounds() == [2, 3]
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 3
 
@@ -389,12 +161,14 @@ def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   tmp_path, caplog, damage
 ):
-  ledger = _Ledger()
-  _program(tmp_path, ledger=ledger).run()
+  ledger = small_program.Ledger()
+  small_program.program(tmp_path, ledger=ledger).run()
   _damage(tmp_path / 'checkpoints' / 'round_6', damage)
-  result = _program(tmp_path, num_rounds=7, ledger=ledger).run()
+  result = small_program.program(tmp_path, num_rounds=7, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state['weights'].trainable[0] == _expected_weight(7)
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    7
+  )
   # The rounds after the older checkpoint are run again, and have the same bits.
   assert ledger.charged == [1, 2, 3, 4, 5, 6, 7]
   assert 'checkpoint of round 6 is damaged' in caplog.text
@@ -403,7 +177,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
 
 
 def test_nothing_is_done_if_all_checkpoints_are_damaged(tmp_path):
-  _program(tmp_path).run()
+  small_program.program(tmp_path).run()
   folders = sorted((tmp_path / 'checkpoints').iterdir())
   assert [f.name for f in folders] == ['round_4', 'round_6']
   for folder in folders:
@@ -411,7 +185,7 @@ def test_nothing_is_done_if_all_checkpoints_are_damaged(tmp_path):
   with pytest.raises(
     storage.StorageError, match='No checkpoint .* round 6 .* round 4'
   ):
-    _program(tmp_path, num_rounds=8).run()
+    small_program.program(tmp_path, num_rounds=8).run()
   assert sorted((tmp_path / 'checkpoints').iterdir()) == folders
 
 
@@ -430,13 +204,15 @@ def test_a_checkpoint_of_another_process_is_refused(tmp_path):
   checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=2)
   checkpoints.save([np.zeros(3, np.float32)], 4)
   with pytest.raises(ValueError, match='round 4 is of another model'):
-    _program(tmp_path).run()
+    small_program.program(tmp_path).run()
 
 
 @pytest.mark.parametrize('keep', [1, 3])
 def test_the_last_checkpoints_are_kept(tmp_path, keep):
   checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=keep)
-  _program(tmp_path, checkpoints=checkpoints, rounds_per_checkpoint=1).run()
+  small_program.program(
+    tmp_path, checkpoints=checkpoints, rounds_per_checkpoint=1
+  ).run()
   assert checkpoints.rounds() == list(range(7 - keep, 7))
 
 
@@ -449,11 +225,11 @@ def test_no_checkpoints_cannot_be_kept(tmp_path, keep, error):
 
 
 def test_what_a_killed_program_left_is_removed(tmp_path):
-  _program(tmp_path, num_rounds=2).run()
+  small_program.program(tmp_path, num_rounds=2).run()
   unfinished = tmp_path / 'checkpoints' / 'unfinished'
   (unfinished / 'round_4').mkdir(parents=True)
   (tmp_path / 'metrics.csv_temp1234').write_text('round_num,')
-  _program(tmp_path).run()
+  small_program.program(tmp_path).run()
   assert not unfinished.exists()
   assert not (tmp_path / 'metrics.csv_temp1234').exists()
 
@@ -480,15 +256,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_others(
 def test_metrics_of_something_else_are_refused(tmp_path):
   (tmp_path / 'metrics.csv').write_text('time,value\n1,2\n')
   with pytest.raises(storage.StorageError, match='are damaged. Move the file'):
-    _program(tmp_path)
-
-
-def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
-  _program(tmp_path, ledger=_Ledger(), num_rounds=4).run()
-  with pytest.raises(
-    storage.StorageError, match='shows 0 releases, but the checkpoint is of ro'
-  ):
-    _program(tmp_path, ledger=_Ledger()).run()
+    small_program.program(tmp_path)
 
 
 def test_the_tensorboard_log_holds_every_round(tmp_path):
@@ -497,7 +265,9 @@ def test_the_tensorboard_log_holds_every_round(tmp_path):
       os.kill(os.getpid(), signal.SIGTERM)
 
   for on_round in (stop, lambda metrics: None):
-    program = _program(tmp_path, on_round=on_round, rounds_per_evaluation=2)
+    program = small_program.program(
+      tmp_path, on_round=on_round, rounds_per_evaluation=2
+    )
     program.run()
     del program  # Closes its file.
   found = collections.defaultdict(dict)
@@ -521,7 +291,7 @@ def test_the_log_shows_the_metrics(tmp_path, caplog):
   verbosity = logging.get_verbosity()
   logging.set_verbosity(logging.INFO)
   try:
-    _program(tmp_path, num_rounds=1).run()
+    small_program.program(tmp_path, num_rounds=1).run()
   finally:
     logging.set_verbosity(verbosity)
   assert 'num_clients' in caplog.text
@@ -535,11 +305,11 @@ def test_a_failed_evaluation_names_the_round(tmp_path):
   with pytest.raises(
     training.RoundError, match='Evaluation after round 0 failed: no test set'
   ):
-    _program(tmp_path, evaluate=evaluate).run()
+    small_program.program(tmp_path, evaluate=evaluate).run()
 
 
 def test_metrics_have_one_row_shape(tmp_path):
   seen = []
-  _program(tmp_path, num_rounds=2, on_round=seen.append).run()
+  small_program.program(tmp_path, num_rounds=2, on_round=seen.append).run()
   assert isinstance(seen[0], collections.OrderedDict)
   assert list(seen[0]) == list(seen[1])

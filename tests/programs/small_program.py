@@ -1,0 +1,149 @@
+"""A training program whose process is small and real."""
+
+import collections
+import math
+import types
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import privacy
+from tff_clipping.privacy.ledger import BudgetExhaustedError
+from tff_clipping.programs import managers
+from tff_clipping.programs.checkpoints import Checkpoints
+from tff_clipping.programs.client_sampling import (
+  FixedSizeSampler,
+)
+from tff_clipping.programs.training import TrainingProgram
+
+IDS = ('1', '2', '3')
+
+
+def build_process(scale=1.0, fail_at=None):
+  weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
+  # That of a process which adds noise.
+  state_type = tff.to_type(
+    collections.OrderedDict(weights=weights_type, privacy_noise=())
+  )
+
+  def state_of(value):
+    weights = tff.learning.models.ModelWeights([value], [])
+    return collections.OrderedDict(weights=weights, privacy_noise=())
+
+  @tff.tensorflow.computation
+  def initial():
+    return state_of(tf.constant(0.0))
+
+  @tff.tensorflow.computation(state_type, np.float32)
+  def add(state, total):
+    value = state['weights'].trainable[0] + total * scale
+    if fail_at is not None:
+      with tf.control_dependencies([tf.debugging.assert_less(value, fail_at)]):
+        value = tf.identity(value)
+    return state_of(value)
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_eval(initial, tff.SERVER)
+
+  @tff.federated_computation(
+    tff.FederatedType(state_type, tff.SERVER),
+    tff.FederatedType(np.float32, tff.CLIENTS),
+  )
+  def next_fn(state, values):
+    total = tff.federated_sum(values)
+    return tff.learning.templates.LearningProcessOutput(
+      tff.federated_map(add, (state, total)), total
+    )
+
+  @tff.tensorflow.computation(state_type)
+  def get_model_weights(state):
+    return state['weights']
+
+  @tff.tensorflow.computation(state_type, weights_type)
+  def set_model_weights(state, weights):
+    return collections.OrderedDict(state, weights=weights)
+
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_model_weights, set_model_weights
+  )
+
+
+class Ledger:
+  """Charges 1 a release, up to a budget, and writes down what it charged."""
+
+  plan = types.SimpleNamespace(
+    sampler_parameters=('a plan',), sampling='poisson'
+  )
+
+  def __init__(self, budget=math.inf):
+    self.charged = []
+    self._digests = collections.defaultdict(list)
+    self._budget = budget
+
+  @property
+  def epsilon(self):
+    return float(len(self.charged))
+
+  @property
+  def num_releases(self):
+    return len(self.charged)
+
+  def last_draw(self, round_num):
+    return (
+      len(self._digests[round_num]) - 1 if self._digests[round_num] else None
+    )
+
+  def check_budget(self, round_num):
+    if len(self.charged) >= self._budget:
+      raise BudgetExhaustedError('The budget is spent.')
+
+  def charge(self, round_num, digest, *, draw):
+    digests = self._digests[round_num]
+    if digests and draw == len(digests) - 1:
+      if digest != digests[-1]:
+        raise privacy.ChangedReleaseError('Other bits.')
+      return
+    assert draw == len(digests)
+    self.check_budget(round_num)
+    self.charged.append(round_num)
+    digests.append(digest)
+
+
+def plan(sampling):
+  return privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=3,
+    clients_per_round=2,
+    num_rounds=6,
+    noise_multiplier=1.0,
+    target_delta=1e-2,
+    sampling=sampling,
+  )
+
+
+def program(folder, *, process=None, num_rounds=6, **kwargs):
+  sampler = FixedSizeSampler(IDS, clients_per_round=2, seed=0)
+  sampler.charged_as = Ledger.plan.sampler_parameters
+  settings = dict(
+    process=process or build_process(),
+    sampler=sampler,
+    client_value=float,
+    num_rounds=num_rounds,
+    evaluate=lambda w: dict(test_accuracy=float(w.trainable[0]), test_loss=1.0),
+    checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
+    rounds_per_checkpoint=2,
+    release_managers=managers.create_release_managers(
+      metrics_path=folder / 'metrics.csv',
+      tensorboard_dir=folder / 'tensorboard',
+    ),
+  )
+  settings.update(kwargs)
+  return TrainingProgram(**settings)
+
+
+def expected_weight(num_rounds):
+  sampler = FixedSizeSampler(IDS, clients_per_round=2, seed=0)
+  return sum(
+    float(c) for t in range(1, num_rounds + 1) for c in sampler.sample(t)
+  )

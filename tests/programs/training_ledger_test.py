@@ -1,0 +1,145 @@
+"""Tests of the training program with a ledger."""
+
+import pandas as pd
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.programs import small_program
+from tff_clipping import aggregators, privacy
+from tff_clipping.privacy.ledger import BudgetExhaustedError
+from tff_clipping.programs import storage, training
+from tff_clipping.programs.checkpoints import Checkpoints
+from tff_clipping.programs.client_sampling import (
+  FixedSizeSampler,
+  build_private_sampler,
+)
+from tff_clipping.programs.training import StopReason
+
+
+def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
+  ledger = small_program.Ledger()
+
+  def stop(metrics):
+    if metrics['round_num'] == 3:
+      raise ZeroDivisionError  # As a kill would: without a checkpoint.
+
+  with pytest.raises(ZeroDivisionError):
+    small_program.program(tmp_path, ledger=ledger, on_round=stop).run()
+  result = small_program.program(tmp_path, ledger=ledger).run()
+  assert result.reason is StopReason.FINISHED
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    6
+  )
+  assert ledger.charged == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
+  ledger, released = small_program.Ledger(), []
+
+  def evaluate(weights):
+    released.append(len(ledger.charged))
+    return dict(test_accuracy=0.0, test_loss=1.0)
+
+  small_program.program(tmp_path, ledger=ledger, evaluate=evaluate).run()
+  assert released == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_round_that_fails_costs_nothing(tmp_path):
+  ledger = small_program.Ledger()
+  process = small_program.build_process(
+    fail_at=small_program.expected_weight(2)
+  )
+  with pytest.raises(training.RoundError, match='Round 2 failed'):
+    small_program.program(tmp_path, process=process, ledger=ledger).run()
+  assert ledger.charged == [1]
+
+
+@pytest.mark.parametrize(
+  'settings',
+  [dict(measures_cohorts=False), dict(ledger=small_program.Ledger())],
+)
+def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
+  tmp_path, settings
+):
+  small_program.program(tmp_path, num_rounds=2, **settings).run()
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['num_clients'].isna().all()
+  assert metrics['round_seconds'].isna().all()
+
+
+def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
+  plan, other = small_program.plan('poisson'), small_program.plan('fixed_size')
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    for sampler in (
+      FixedSizeSampler(small_program.IDS, clients_per_round=2, seed=0),
+      build_private_sampler(other, small_program.IDS, seed=0),
+    ):
+      with pytest.raises(ValueError, match='`sampler` must be that of the led'):
+        small_program.program(tmp_path, ledger=ledger, sampler=sampler)
+    sampler = build_private_sampler(plan, small_program.IDS, seed=0)
+    small_program.program(tmp_path, ledger=ledger, sampler=sampler)
+    assert ledger.num_releases == 0
+
+
+def test_a_process_without_noise_is_refused_where_a_ledger_is_charged(tmp_path):
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    lambda: tff.learning.models.from_keras_model(
+      tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
+    ),
+    tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=aggregators.clipped_mean_factory(clipping_norm=1.0),
+  )
+  with pytest.raises(ValueError, match='`process` must add noise'):
+    small_program.program(
+      tmp_path, process=process, ledger=small_program.Ledger()
+    )
+
+
+def test_what_really_holds_stands_beside_the_papers_epsilon(tmp_path):
+  plan = small_program.plan('paper')
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    sampler = build_private_sampler(plan, small_program.IDS, seed=0)
+    small_program.program(tmp_path, ledger=ledger, sampler=sampler).run()
+    metrics = pd.read_csv(tmp_path / 'metrics.csv')
+    assert metrics['epsilon'].iloc[-1] == ledger.epsilon
+    assert metrics['actual_epsilon'].iloc[-1] == ledger.actual_epsilon
+    assert ledger.actual_epsilon > ledger.epsilon
+    with pytest.raises(BudgetExhaustedError, match='as the paper charges'):
+      ledger.check_budget(7)
+
+
+def test_stops_when_the_budget_is_spent(tmp_path):
+  result = small_program.program(
+    tmp_path, ledger=small_program.Ledger(budget=3)
+  ).run()
+  assert result.reason is StopReason.BUDGET_EXHAUSTED
+  assert result.round_num == 3
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    3
+  )
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['epsilon'].tolist()[1:] == [1, 2, 3]
+
+
+def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
+  program = small_program.program(
+    tmp_path, ledger=small_program.Ledger(budget=3), rounds_per_evaluation=2
+  )
+  assert program.run().reason is StopReason.BUDGET_EXHAUSTED
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == [0, 1, 2, 3]
+  assert metrics['test_accuracy'].iloc[-1] == small_program.expected_weight(3)
+
+
+def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
+  small_program.program(
+    tmp_path, ledger=small_program.Ledger(), num_rounds=4
+  ).run()
+  with pytest.raises(
+    storage.StorageError, match='shows 0 releases, but the checkpoint is of ro'
+  ):
+    small_program.program(tmp_path, ledger=small_program.Ledger()).run()
