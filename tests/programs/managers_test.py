@@ -50,6 +50,45 @@ def test_a_new_program_goes_on_with_the_file(tmp_path):
   ]
 
 
+def test_each_release_adds_a_line_and_leaves_the_others(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  manager = managers.SyncedCSVReleaseManager(path)
+  _release(manager, _METRICS, 0)
+  file = path.stat().st_ino
+  for round_num in (1, 2, 3):
+    before = path.read_bytes()
+    _release(manager, _METRICS, round_num)
+    assert path.read_bytes() == before + b'%d,7,0.5,nan\r\n' % round_num
+  assert path.stat().st_ino == file
+
+
+def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  manager = managers.SyncedCSVReleaseManager(path)
+  for round_num in (0, 1):
+    _release(manager, _METRICS, round_num)
+  whole = path.read_bytes()
+  _release(manager, _METRICS, 2)
+  three = path.read_bytes()
+  for end in range(len(whole) + 1, len(three)):
+    path.write_bytes(three[:end])
+    _release(managers.SyncedCSVReleaseManager(path), _METRICS, 2)
+    assert path.read_bytes() == three
+
+
+@pytest.mark.parametrize('change', ['', 'note\n', None])
+def test_a_file_that_somebody_changed_is_written_whole(tmp_path, change):
+  path = tmp_path / 'metrics.csv'
+  manager = managers.SyncedCSVReleaseManager(path)
+  _release(manager, _METRICS, 0)
+  if change is None:
+    path.unlink()
+  else:
+    path.write_text(change)
+  _release(manager, _METRICS, 1)
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
+
+
 @pytest.mark.parametrize(
   ('text', 'what'),
   [
@@ -77,11 +116,17 @@ def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
   def fail(*args):
     raise OSError(28, 'No space left on device')
 
-  with monkeypatch.context() as patch:
-    patch.setattr(os, 'replace', fail)
-    with pytest.raises(OSError, match='No space left'):
-      _release(manager, _METRICS, 1)
+  def release_and_fail(metrics, name):
+    with monkeypatch.context() as patch:
+      patch.setattr(os, name, fail)
+      with pytest.raises(OSError, match='No space left'):
+        _release(manager, metrics, 1)
+
+  more = {**_METRICS, 'more': 1}
+  release_and_fail(more, 'replace')
   assert path.read_text().split()[1:] == ['0,7,0.5,nan']
   assert list(tmp_path.iterdir()) == [path]
+  release_and_fail(_METRICS, 'fsync')
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan']
   _release(manager, _METRICS, 1)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
