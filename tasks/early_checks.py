@@ -5,9 +5,8 @@ TensorFlow takes seconds to import, and a sweep hours to come to its last run.
 
 from typing import Any
 
-from tasks import data_flags, execution, named_functions, plans, registry
+from tasks import named_functions, plans, registry
 from tasks.experiment import ExperimentConfig
-from tasks.flags_of_settings import read_flags
 from tasks.own_parts import OURS, OwnParts, check_test_set
 
 
@@ -68,30 +67,35 @@ def check_plan(config: ExperimentConfig, num_clients: int) -> None:
     )
 
 
-def check_cell(config: ExperimentConfig, seen: dict[Any, int | None]) -> None:
+def check_cell(
+  config: ExperimentConfig,
+  seen: dict[Any, int | None],
+  *,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> None:
   """Raises for a run of a sweep that would be refused when its turn comes.
 
   Args:
-    config: The run, whose flags are parsed.
+    config: The settings of the run.
     seen: The numbers of clients of data that were read before; those of this
       run are added.
+    data_dir: See `read_data`.
+    cache_dir: See `read_data`.
 
   Raises:
     ValueError: If a flag is wrong or does not fit the data.
   """
-  execution.Execution(**read_flags(execution.Execution))
-  folders = dict(
-    data_dir=data_flags.DATA_DIR.value, cache_dir=data_flags.CACHE_DIR.value
-  )
   data = (
     config.task,
     config.partition_config(),
     config.test_examples,
     config.is_private,
-    *folders.values(),
+    data_dir,
+    cache_dir,
   )
   if data not in seen:
-    task = read_data(config, **folders).task
+    task = read_data(config, data_dir=data_dir, cache_dir=cache_dir).task
     seen[data] = None if task is None else task.num_clients
   if seen[data] is not None:
     check_plan(config, seen[data])

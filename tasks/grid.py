@@ -62,8 +62,13 @@ def read_grid(
       *(line.flag(value) for line, value in chosen.items()),
     )
     try:
-      with train_flags.parsed([*arguments, '--output_dir=.']):
-        early_checks.check_cell(train_flags.config_from_flags(), seen)
+      command = train_flags.parse([*arguments, '--output_dir=.'])
+      early_checks.check_cell(
+        command.request.config(),
+        seen,
+        data_dir=command.data_dir,
+        cache_dir=command.cache_dir,
+      )
     except (ValueError, TypeError, OSError, flags.Error) as e:
       raise GridError(f'{path}{_where(lines, str(e))}: {e}') from e
     runs.append(QueuedRun(name, values, arguments))

@@ -60,12 +60,15 @@ def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
     but=('data_dir',) if run.row.split.task == 'embedded_digits' else ()
   )
   arguments = (*common, *(f'--{k}={v}' for k, v in names.items()))
-  with train_flags.parsed(arguments):
-    name = train_flags.output_dir().name
+  command = train_flags.parse(arguments)
+  early_checks.check_cell(
     # Any c stands for one that an earlier run is still to give.
-    config = train_flags.config_from_flags(missing_clipping_norm=1.0)
-    early_checks.check_cell(config, seen)
-  return run_queue.QueuedRun(name, names, arguments)
+    command.request.config(missing_clipping_norm=1.0),
+    seen,
+    data_dir=command.data_dir,
+    cache_dir=command.cache_dir,
+  )
+  return run_queue.QueuedRun(command.request.folder.name, names, arguments)
 
 
 def _parts() -> tuple[Part, ...]:

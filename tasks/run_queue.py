@@ -169,8 +169,8 @@ class RunQueue:
   def _read_end(self, run: QueuedRun) -> str | None:
     """How a run ended; `None` if it is not there or not at an end."""
     try:
-      with train_flags.parsed([*run.flags, self._output_dir(run)]):
-        config = train_flags.config_from_flags()
+      command = train_flags.parse([*run.flags, self._output_dir(run)])
+      config = command.request.config()
     except ValueError:
       # The run that gives its threshold has not ended. `tasks.train` says what
       # else is wrong.

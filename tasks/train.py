@@ -29,16 +29,12 @@ with importing():
   from absl import app, flags, logging
 
   from tasks import (
-    data_flags,
     early_checks,
-    execution,
-    flags_of_settings,
     run_folder,
     train_flags,
   )
 
 # Listed by --helpshort as this binary's own.
-flags.adopt_module_key_flags(data_flags)
 flags.adopt_module_key_flags(train_flags)
 
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
@@ -52,7 +48,6 @@ _CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
 _PRINT_SETTINGS = flags.DEFINE_bool(
   'print_settings', False, 'Print every setting with its source; do not train.'
 )
-flags_of_settings.define_flags(execution.Execution)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,20 +55,17 @@ def main(argv: Sequence[str]) -> int:
   try:
     if len(argv) > 1:
       raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
+    command = train_flags.read()
+    request = command.request
     if _PRINT_SETTINGS.value:
-      print(train_flags.settings_text(), end='')
+      print(request.describe(), end='')
       return 0
-    config = train_flags.config_from_flags()
-    folder = run_folder.RunFolder(train_flags.output_dir())
-    where = execution.Execution(
-      **flags_of_settings.read_flags(execution.Execution)
-    )
+    config = request.config()
+    folder = run_folder.RunFolder(request.folder)
     # TensorFlow takes seconds to import: wrong flags are found before that.
     folder.check(config, resume=_RESUME.value)
     own = early_checks.read_data(
-      config,
-      data_dir=data_flags.DATA_DIR.value,
-      cache_dir=data_flags.CACHE_DIR.value,
+      config, data_dir=command.data_dir, cache_dir=command.cache_dir
     )
     if own.task is not None:
       early_checks.check_plan(config, own.task.num_clients)
@@ -87,11 +79,11 @@ def main(argv: Sequence[str]) -> int:
       config,
       folder,
       resume=_RESUME.value,
-      data_dir=data_flags.DATA_DIR.value,
-      cache_dir=data_flags.CACHE_DIR.value,
+      data_dir=command.data_dir,
+      cache_dir=command.cache_dir,
       checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
-      clipping_norm_source=train_flags.clipping_norm_source(),
-      execution=where,
+      clipping_norm_source=request.clipping_norm_source,
+      execution=command.execution,
       own=own,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:

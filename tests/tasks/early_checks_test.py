@@ -7,8 +7,7 @@ import sys
 import pytest
 from absl import flags
 
-from tasks import execution, train, train_flags
-from tasks.flags_of_settings import read_flags
+from tasks import train, train_flags
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FED_AVG = '--flagfile=tasks/flagfiles/demo/fed_avg.flags'
@@ -80,10 +79,7 @@ def parsed_flags():
 
 
 def _settings(*arguments):
-  with train_flags.parsed(arguments):
-    config = train_flags.config_from_flags()
-    execution.Execution(**read_flags(execution.Execution))
-  return config
+  return train_flags.parse(arguments).request.config()
 
 
 @pytest.mark.parametrize(

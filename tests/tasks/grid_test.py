@@ -36,8 +36,7 @@ def _read(tmp_path, *lines, **kwargs):
 
 
 def _config(run):
-  with train_flags.parsed([*run.flags, '--output_dir=.']):
-    return train_flags.config_from_flags()
+  return train_flags.parse([*run.flags, '--output_dir=.']).request.config()
 
 
 def test_every_combination_is_a_run_in_a_fixed_order(tmp_path, base):

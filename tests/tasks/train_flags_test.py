@@ -25,13 +25,11 @@ def parsed_flags():
 
 
 def _config(*arguments):
-  with train_flags.parsed(arguments):
-    return train_flags.config_from_flags()
+  return train_flags.parse(arguments).request.config()
 
 
 def _text(*arguments):
-  with train_flags.parsed(arguments):
-    return train_flags.settings_text()
+  return train_flags.parse(arguments).request.describe()
 
 
 def _write_fed_avg(folder):
@@ -98,10 +96,10 @@ def test_a_given_noise_takes_the_place_of_the_rows_budget():
 
 
 def test_folder_of_a_row_is_called_what_runs():
-  with train_flags.parsed([*_ROW, '--algorithm=fed_avg', '--batch_size=4']):
-    assert str(train_flags.output_dir()) == (
-      'runs/mnist-label_skew_125-mlp-paper-fed_avg-seed0-batch_size=4'
-    )
+  command = train_flags.parse([*_ROW, '--algorithm=fed_avg', '--batch_size=4'])
+  assert str(command.request.folder) == (
+    'runs/mnist-label_skew_125-mlp-paper-fed_avg-seed0-batch_size=4'
+  )
 
 
 def test_settings_are_shown_with_their_sources_before_anything_has_run():
