@@ -9,45 +9,12 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from analysis import baselines, run_files, titles
-from tasks import named_runs
-from tasks.experiment_table import ALGORITHMS
-
-SEED_KEYS = ('seed', 'model_seed')
-
-# Runs are compared only when all of these are equal. What may differ is what is
-# being compared: the algorithm, its threshold, its noise and its privacy; and
-# the seed of the cohorts, which a private run draws for itself.
-SETTING_KEYS = (
-  'task',
-  'partition',
-  'model',
-  'num_clients',
-  'examples_per_client',
-  'dirichlet_alpha',
-  'shards_per_client',
-  'clients_per_round',
-  'local_steps',
-  'batch_size',
-  'num_rounds',
-  'client_learning_rate',
-  'server_learning_rate',
-  'server_optimizer',
-  *SEED_KEYS,
-)
-
-# What the clients and rounds of a run are like; drops of accuracy at different
-# ones are not compared.
-SCALE = ('clients_per_round', 'local_steps', 'batch_size', 'num_rounds')
-
-# The paper's quantity skew: 5 examples of each of 10 classes a client.
-_QUANTITY_SKEW_EXAMPLES = 50
+from analysis import baselines, run_files, run_row, titles
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,10 +22,11 @@ class Frames:
   """What some run folders hold.
 
   Attributes:
-    runs: A row for each run, with its name as index: every flag of
-      `config.json`; every key of `privacy.json` after `privacy_` and of
-      `constants.json` after `constant_`; and what `_run_row` and
-      `baselines.with_baselines` name. NaN or None is what is missing.
+    runs: A row for each run, with its name as index. Its columns are every
+      setting of `config.json`; what `run_row.RunRow` names; every key of
+      `privacy.json` after `privacy_` and of `constants.json` after `constant_`;
+      what `baselines.with_baselines` adds; `has_constants`; and `notes`, what
+      is missing or cut off. NaN or None is what is missing.
     rounds: A row for each run and round: `run`, the columns of `metrics.csv`,
       and `accuracy` in percent.
     updates: A row for each recorded update: `run`, `t` (0 is the first round,
@@ -163,7 +131,7 @@ def ordered(runs: pd.DataFrame) -> pd.DataFrame:
 def differing_settings(one: pd.Series, other: pd.Series) -> list[str]:
   """Why two runs may not be compared, as `seed: 1 against 2`; may be empty."""
   pairs = zip(
-    SETTING_KEYS,
+    run_row.SETTING_KEYS,
     json.loads(one['setting']),
     json.loads(other['setting']),
     strict=True,
@@ -188,195 +156,15 @@ def _read_run(
   updates = run_files.read_updates(directory / 'updates', notes)
   audit = run_files.read_audit(directory / 'audit' / 'audit.json', notes)
   constants = run_files.read_constants(directory / 'constants.json', notes)
-  row = _run_row(config, privacy or {}, rounds, updates)
-  row |= {f'privacy_{key}': value for key, value in (privacy or {}).items()}
-  row |= {f'constant_{key}': value for key, value in (constants or {}).items()}
+  row = run_row.build_row(
+    config, privacy or {}, constants or {}, rounds, updates
+  )
   row |= {
     'directory': directory.resolve(),
     'has_constants': constants is not None,
     'notes': tuple(notes),
   }
   return row, (rounds, updates, audit)
-
-
-def _run_row(
-  config: Mapping[str, Any],
-  privacy: Mapping[str, Any],
-  rounds: pd.DataFrame,
-  updates: pd.DataFrame,
-) -> dict[str, Any]:
-  """The row of a run, but for its privacy and constants."""
-  flags = config['experiment']
-  task = config.get('task') or {}
-  algorithm = config['algorithm']
-  known = ALGORITHMS.get(algorithm)
-  is_private = bool(privacy) or (known is not None and known.is_private)
-  exact = bool(len(updates)) or bool(
-    rounds[list(run_files.CLIENT_METRICS)].notna().any(axis=None)
-  )
-  accuracies = rounds['accuracy'].dropna()
-  rounds_done = int(rounds['round_num'].max()) if len(rounds) else 0
-  spent = rounds['epsilon'].dropna()
-  values = [flags.get(key) for key in SETTING_KEYS]
-  without_seed = [
-    None if key in SEED_KEYS else value
-    for key, value in zip(SETTING_KEYS, values, strict=True)
-  ]
-  is_iid = _is_iid(flags)
-  is_audited = flags.get('audit_canaries') is not None
-  named = _named_run(config)
-  name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
-  if flags.get('aggregator'):
-    name = f'{name} by {titles.own_name(flags["aggregator"])}'
-  # What older runs do not say is as by default.
-  for key, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
-    if flags.get(key, ours) != ours:
-      name = f'{name}, {flags[key]}'.replace('_', '-')
-  return dict.fromkeys(SETTING_KEYS) | {
-    **flags,
-    'algorithm': algorithm,
-    # Canaries are among its clients: it is no run of the algorithm alone.
-    'algorithm_name': f'{name}, audited' if is_audited else name,
-    'is_audited': is_audited,
-    # What it is in the table of experiments; None where it is none of it.
-    'named': named,
-    # The names of what changes it there, with commas.
-    'variants': ','.join(v.name for v in named.variants) if named else '',
-    'model': config['model']['name'],
-    'model_name': titles.MODEL_NAMES.get(
-      config['model']['name'], titles.own_name(config['model']['name'])
-    ),
-    'num_parameters': _number(config['model'].get('num_parameters')),
-    'data': titles.DATA_NAMES.get(
-      flags['task'], titles.own_name(flags['task'])
-    ),
-    'is_iid': is_iid,
-    'split': 'IID' if is_iid else 'non-IID',
-    # A natural partition has N from the task alone.
-    'num_clients': _number(flags.get('num_clients') or task.get('num_clients')),
-    'num_test_examples': _number(task.get('num_test_examples')),
-    'partition_summary': task.get('partition'),
-    'tff_version': (config.get('versions') or {}).get('tensorflow_federated'),
-    'target_epsilon': _number(flags.get('target_epsilon')),
-    # What may be compared, and what differs in the seed alone.
-    'setting': json.dumps(values),
-    'series': json.dumps(without_seed),
-    'scale': tuple(flags.get(key) for key in SCALE),
-    # The threshold c, on updates or on models; NaN where nothing is clipped.
-    'clipping_norm': _number(flags.get('clipping_norm')),
-    'clips': known.clips if known is not None else 'updates',
-    'is_private': is_private,
-    # Exact figures of clients beside a private release.
-    'has_simulation_figures': is_private and exact,
-    'rounds_done': rounds_done,
-    'is_complete': rounds_done >= flags['num_rounds'],
-    # Of the last evaluation, and the highest of any; in percent.
-    'final_accuracy': _last(accuracies),
-    'best_accuracy': accuracies.max(),
-    # Of the last evaluation in the first half of all rounds.
-    'half_way_accuracy': _last(
-      rounds.loc[rounds['round_num'] <= flags['num_rounds'] // 2, 'accuracy']
-    ),
-    # The mean share of clipped updates of a round.
-    'clipped_fraction': rounds['clipped_fraction'].mean(),
-    'relative_spread': _relative_spread(rounds, updates),
-    'step_length': _step_length(updates, flags),
-    'median_round_seconds': rounds['round_seconds'].dropna().median(),
-    'seconds': rounds['round_seconds'].sum(),
-    # The ε of the rounds that were run, by the plan's accounting.
-    'epsilon_spent': (
-      _last(spent) if len(spent) else _number(privacy.get('epsilon'))
-    ),
-    **{
-      f'privacy_{key}': math.nan
-      for key in (
-        'noise_multiplier',
-        'epsilon',
-        'actual_epsilon',
-        'target_delta',
-      )
-    },
-    **dict.fromkeys(
-      ('privacy_sampling', 'privacy_accountant', 'privacy_description')
-    ),
-  }
-
-
-def _named_run(config: Mapping[str, Any]) -> named_runs.NamedRun | None:
-  """The run of the table of experiments with the settings of a run.
-
-  Of two rows that share it, the first. A threshold that was given by hand where
-  the table takes it from a run is none of the table's.
-  """
-  settings = config['experiment'] | {'algorithm': config['algorithm']}
-  found = named_runs.find_runs(dict.fromkeys(SETTING_KEYS) | settings)
-  if not found:
-    return None
-  is_given = config.get('clipping_norm_source') == 'given'
-  return None if is_given and found[0].threshold_run else found[0]
-
-
-def _last(values: pd.Series) -> float:
-  """The last value that is there; NaN where none is."""
-  found = values.dropna()
-  return float(found.iloc[-1]) if len(found) else math.nan
-
-
-def _relative_spread(rounds: pd.DataFrame, updates: pd.DataFrame) -> float:
-  """Spread of the clients' update norms: standard deviation over mean.
-
-  The ratio, and not the variance, because the threshold is itself a multiple of
-  the mean norm: scaling all updates changes neither the ratio nor what is cut.
-
-  Returns:
-    The mean over rounds, from `metrics.csv` where it is measured there, else
-    from the recorded updates; NaN where neither has it.
-  """
-  ratios = rounds['update_norm_std'] / rounds['update_norm_mean']
-  ratios = ratios[np.isfinite(ratios)]
-  if ratios.empty:
-    norms = updates[~updates['is_mean']].groupby('t')['update_norm']
-    ratios = norms.std(ddof=0) / norms.mean()
-  return float(ratios.mean())
-
-
-def _step_length(updates: pd.DataFrame, flags: Mapping[str, Any]) -> float:
-  """How far the model moves in a round: η_g times the averaged update's norm.
-
-  Returns:
-    The geometric mean over all rounds, with logarithms that are linear between
-    the recorded ones, most of which are early; NaN where nothing is recorded.
-  """
-  means = updates[updates['is_mean']].sort_values('t')
-  norms = means['update_norm'].astype(float)
-  usable = np.isfinite(norms) & (norms > 0)
-  if not usable.any():
-    return math.nan
-  logs = np.interp(
-    np.arange(flags['num_rounds']),
-    means.loc[usable, 't'],
-    np.log(norms[usable]),
-  )
-  server_rate = _number(flags.get('server_learning_rate'))
-  return server_rate * float(np.exp(logs.mean()))
-
-
-def _is_iid(flags: Mapping[str, Any]) -> bool:
-  """Whether the paper would call the clients' data IID (Sec. 2.2).
-
-  Clients with equally many examples of every class are, except for the few
-  examples a client that the paper calls the non-IID case of CIFAR-10.
-  """
-  if flags['partition'] == 'class_balanced':
-    size = flags.get('examples_per_client')
-    return size is None or size > _QUANTITY_SKEW_EXAMPLES
-  return flags['partition'] == 'iid'
-
-
-def _number(value: Any) -> float:
-  """A number of a JSON file; NaN where it is none."""
-  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-  return float(value) if is_number else math.nan
 
 
 def _distinct_names(directories: Sequence[pathlib.Path]) -> list[str]:

@@ -1,8 +1,11 @@
+import dataclasses
 import math
+import pathlib
 
 import pytest
 
-from analysis import frame
+from analysis import frame, run_row
+from tasks import experiment
 from tests.analysis import run_folders
 
 
@@ -224,6 +227,28 @@ def test_runs_of_different_settings_are_not_in_one_group(tmp_path, difference):
 def test_iid_is_what_the_paper_calls_so(tmp_path, experiment, is_iid):
   folder = run_folders.write_run(tmp_path / 'run', **experiment)
   assert _read(folder)['is_iid'] == is_iid
+
+
+def test_every_column_of_published_runs_is_one_that_is_described():
+  results = pathlib.Path(__file__).parents[2] / 'results'
+  names = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+  runs = frame.read_frames(
+    [results / f'mnist-label_skew_125-mlp-paper-{name}-seed0' for name in names]
+  ).runs
+  described = {
+    *(field.name for field in dataclasses.fields(experiment.ExperimentConfig)),
+    *(field.name for field in dataclasses.fields(run_row.RunRow)),
+    # By `baselines.with_baselines`.
+    *('fed_avg_run', 'drop', 'dp_drop', 'no_drop', 'shown_norm'),
+    *('has_constants', 'notes'),
+  }
+  others = [
+    column
+    for column in runs.columns
+    if not column.startswith(('privacy_', 'constant_'))
+  ]
+  assert set(others) <= described
+  assert {f.name for f in dataclasses.fields(run_row.RunRow)} <= set(others)
 
 
 def test_folder_without_runs_is_refused(tmp_path):
