@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.experiment import ExperimentConfig
+from tff_clipping import whole_files
 
 _SEED_BITS = {'sampling_seed': 128, 'audit_seed': 63}
 
@@ -215,20 +216,10 @@ class RunFolder:
       content: What `json.dump` takes.
       is_secret: Whether its owner alone may read it.
     """
-    # A fixed name: what a killed program leaves is removed by the next one.
-    new = path.with_name(f'.{path.name}.new')
-    new.unlink(missing_ok=True)
-    mode = 0o600 if is_secret else 0o666
-    try:
-      with open(new, 'x', opener=lambda p, f: os.open(p, f, mode)) as file:
+    with whole_files.replacing(path, is_secret=is_secret) as new:
+      with open(new, 'w') as file:
         json.dump(content, file, indent=2)
         file.write('\n')
-        file.flush()
-        os.fsync(file.fileno())
-      os.replace(new, path)
-    except BaseException:
-      new.unlink(missing_ok=True)
-      raise
 
   def read_result(self, config: ExperimentConfig) -> dict[str, Any] | None:
     """Returns how the run of a configuration ended.

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tasks import named_functions, own_parts, run_parts
 from tasks.run_folder import RunFolder
+from tff_clipping import whole_files
 from tff_clipping.programs import storage
 
 
@@ -84,7 +85,7 @@ def write(
   """
   for variable, value in zip(model.trainable_variables, weights, strict=True):
     variable.assign(value)
-  with storage.writing('The trained model'), storage.replacing(path) as new:
+  with storage.writing('The trained model'), whole_files.replacing(path) as new:
     # Keras tells its format by the end of the name.
     written = new.with_name(f'.new.{path.name}')
     model.save_weights(written)

@@ -26,6 +26,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from tff_clipping import whole_files
+
 # A line is shorter; what is longer and has no end was not written here.
 _MAX_TORN_BYTES = 2**16
 
@@ -224,15 +226,9 @@ class LedgerFile:
 
   def _write_seal(self) -> None:
     """Replaces the seal in one step."""
-    seal_path = _seal_path(self._path)
-    temporary = seal_path.with_name(seal_path.name + '.new')
     seal = {'lines': len(self._lines), 'digest': self._digest}
-    with open(temporary, 'wb') as file:
-      file.write(_encode(seal) + b'\n')
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(temporary, seal_path)
-    _sync_folder(self._path.parent)
+    with whole_files.replacing(_seal_path(self._path)) as new:
+      new.write_bytes(_encode(seal) + b'\n')
 
 
 def read_lines(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
@@ -366,12 +362,3 @@ def _encode(content: dict[str, Any]) -> bytes:
   return json.dumps(
     content, separators=(',', ':'), ensure_ascii=True, allow_nan=False
   ).encode()
-
-
-def _sync_folder(folder: pathlib.Path) -> None:
-  """Makes a new or renamed file in a folder survive a power cut."""
-  descriptor = os.open(folder, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import argument_checks
+from tff_clipping import argument_checks, whole_files
 from tff_clipping.programs import coroutines, storage
 
 _LOGGER = logging.getLogger(__name__)
@@ -80,9 +80,9 @@ class Checkpoints:
       coroutines.run(_create_manager(unfinished).save(leaves, round_num))
       written = unfinished / f'{_PREFIX}{round_num}'
       (written / _DIGESTS).write_text(json.dumps(_digests(written)))
-      storage.sync_tree(written)
+      whole_files.sync_tree(written)
       os.rename(written, self._path(round_num))
-      storage.sync(self._folder)
+      whole_files.sync(self._folder)
       self._remove_old()
 
   def load(self, round_num: int, structure: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
+from tff_clipping import whole_files
 from tff_clipping.programs import storage
 
 _KEY = 'round_num'
@@ -140,7 +141,7 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
     self, fields: Sequence[str], rows: Sequence[Mapping[str, Any]]
   ) -> None:
     heading = dict(zip(fields, fields, strict=True))
-    with storage.replacing(self._path) as new:
+    with whole_files.replacing(self._path) as new:
       size = new.write_bytes(_lines(fields, [heading, *rows]))
     self._size = size
 

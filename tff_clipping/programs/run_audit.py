@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tff_clipping import whole_files
 from tff_clipping.privacy import PrivacyPlan
 from tff_clipping.privacy.audit import (
   AuditResult,
@@ -139,7 +140,7 @@ class RunAudit:
     result = audit_plan(plan, self.canaries, scores, confidence=confidence)
     with (
       storage.writing('The audit'),
-      storage.replacing(self._folder / 'audit.json') as new,
+      whole_files.replacing(self._folder / 'audit.json') as new,
     ):
       new.write_text(result.to_json())
     return result
@@ -147,7 +148,7 @@ class RunAudit:
   def _write(self, name: str, values: np.ndarray) -> None:
     with storage.writing(f'The audit file {name}'):
       self._folder.mkdir(parents=True, exist_ok=True)
-      with storage.replacing(self._folder / name) as new:
+      with whole_files.replacing(self._folder / name) as new:
         with open(new, 'wb') as file:
           np.save(file, np.asarray(values, np.float64))
 

@@ -1,12 +1,6 @@
-"""Files that are whole or not there, and errors that say what failed.
-
-A program that runs for days meets kill -9, power cuts and full disks. What it
-writes goes beside its place first, is synced, and is renamed.
-"""
+"""Errors of file systems that say which file of a run could not be written."""
 
 import contextlib
-import os
-import pathlib
 import re
 from collections.abc import Iterator
 
@@ -33,41 +27,6 @@ def writing(what: str) -> Iterator[None]:
     raise
   except (OSError, tf.errors.OpError) as e:
     raise StorageError(f'{what} could not be written: {_reason(e)}.') from e
-
-
-@contextlib.contextmanager
-def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Gives a path to write to, which takes the place of `path` at the end.
-
-  If the body raises, `path` is as it was.
-  """
-  # A fixed name: what a killed program leaves is overwritten by the next one.
-  new = path.with_name(f'.{path.name}.new')
-  try:
-    yield new
-    sync(new)
-    os.replace(new, path)
-    sync(path.parent)
-  except BaseException:
-    with contextlib.suppress(OSError):
-      new.unlink(missing_ok=True)
-    raise
-
-
-def sync(path: str | os.PathLike) -> None:
-  """Waits until a file, or the names in a folder, survive a power cut."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
-
-
-def sync_tree(folder: pathlib.Path) -> None:
-  """Syncs a folder and everything in it."""
-  for path in folder.rglob('*'):
-    sync(path)
-  sync(folder)
 
 
 def _reason(error: Exception) -> str:

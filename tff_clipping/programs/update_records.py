@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tff_clipping.programs import storage
+from tff_clipping import whole_files
 
 SUMMARY_FIELDS = (
   'update_norm_mean',
@@ -154,7 +154,7 @@ class UpdateRecords:
     self._folder.mkdir(parents=True, exist_ok=True)
     path = self._folder / f'round_{t:05d}.csv'
     with (
-      storage.replacing(path) as new,
+      whole_files.replacing(path) as new,
       open(new, 'w', newline='') as file,
     ):
       writer = csv.writer(file)
