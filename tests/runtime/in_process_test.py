@@ -359,6 +359,43 @@ def test_rounds_leave_no_threads_or_sessions_behind():
   assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.parametrize('is_first', [False, True])
+def test_a_fork_computes_if_its_parent_has_not(is_first):
+  program = textwrap.dedent("""
+    import os, sys
+    import numpy as np
+    import tensorflow_federated as tff
+    from tff_clipping import runtime
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def add(values):
+      return tff.federated_sum(values)
+
+    runtime.set_default_context()
+    if sys.argv[1] == 'True':
+      add([1, 2])
+    child = os.fork()
+    if child == 0:
+      try:
+        print(add([3, 4]), flush=True)
+      except RuntimeError as e:
+        print(e, flush=True)
+      os._exit(0)
+    os.waitpid(child, 0)
+  """)
+  result = subprocess.run(
+    [sys.executable, '-c', program, str(is_first)],
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+  assert result.returncode == 0, result.stderr
+  if is_first:
+    assert 'which this one was forked from' in result.stdout
+  else:
+    assert result.stdout == '7\n'
+
+
 def test_ctrl_c_ends_a_round_and_the_process(tmp_path):
   code = """
     import sys

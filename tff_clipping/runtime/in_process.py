@@ -102,6 +102,7 @@ class InProcessContext(tff.framework.SyncContext):
     self._pool = concurrent.futures.ThreadPoolExecutor(
       num_threads, thread_name_prefix='client'
     )
+    self._pid: int | None = None
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
@@ -109,7 +110,9 @@ class InProcessContext(tff.framework.SyncContext):
     Raises:
       UnsupportedComputationError: If nothing here runs a part of `comp`.
       ClientError: If the work of a client fails.
+      RuntimeError: If this process was forked from one that has computed here.
     """
+    self._check_process()
     compiled = self.compile(comp)
     result_type = comp.type_signature.result
     if isinstance(compiled, TensorFlowComputation):
@@ -145,6 +148,20 @@ class InProcessContext(tff.framework.SyncContext):
       self._compiled.popitem(last=False)
     self._latest = comp, compiled
     return compiled
+
+  def _check_process(self) -> None:
+    """Raises in a fork of a process that has computed: it would wait forever.
+
+    A fork has none of the threads that TensorFlow and this context wait for.
+    """
+    if self._pid is None:
+      self._pid = os.getpid()
+    if self._pid != os.getpid():
+      raise RuntimeError(
+        f'TensorFlow has computed in process {self._pid}, which this one was '
+        'forked from, and cannot compute in both. Start processes by '
+        "`multiprocessing.get_context('spawn')`."
+      )
 
   def _compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
