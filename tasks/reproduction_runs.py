@@ -141,6 +141,7 @@ REPRODUCTION = (
   Part(('mlp_embedded_digits',), ('demo',), (0, 1, 2)),
   # The other rows, reduced, and the perceptron to compare them with.
   Part(_ALEXNETS, ('reduced',), (0, 1)),
+  Part(_ALEXNETS, ('reduced',), (2,), _WITHOUT_NOISE),
   Part(
     (*_NOISY[1:], *_RESNET_ON_MNIST), ('reduced',), (0, 1, 2), _WITHOUT_NOISE
   ),
@@ -164,8 +165,7 @@ REPRODUCTION = (
   *(
     Part((row,), ('reduced_100_rounds',), seeds, _WITHOUT_NOISE)
     for row, seeds in (
-      *((row, (0, 1, 2)) for row in _MLPS),
-      (*_ALEXNET_ON_MNIST, (0,)),
+      *((row, (0, 1, 2)) for row in (*_MLPS, *_ALEXNET_ON_MNIST)),
       ('table3_mobilenet_v2_mnist_noniid', (0,)),
     )
   ),
