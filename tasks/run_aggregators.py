@@ -40,10 +40,8 @@ def create_aggregator(
     )
   settings = dict(
     **plan.aggregator_parameters._asdict(),
-    # The checkpoints keep it: a run that is resumed has the key of its states.
-    noise_key=aggregators.draw_noise_key()
-    if config.noise_seed is None
-    else (0, config.noise_seed),
+    # Kept in the state: a run that is resumed has the key of its checkpoints.
+    noise_key='drawn' if config.noise_seed is None else (0, config.noise_seed),
   )
   if config.clipping == 'adaptive':
     return aggregators.adaptive_dp_mean_factory(
@@ -121,7 +119,7 @@ def create_own_aggregator(
       "the plan's epsilon does not cover."
     )
   if plan is not None:
-    private_reports.check_estimates_are_noised('aggregator', process)
+    private_reports.check_norms_are_charged('aggregator', process)
   return factory
 
 

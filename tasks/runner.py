@@ -112,8 +112,6 @@ def run(
     if parts.plan is not None:
       ledger = stack.enter_context(_open_ledger(folder, parts))
       folder.write_json(folder.privacy, _privacy(parts, ledger))
-      # The states have the key of the noise.
-      folder.checkpoints.mkdir(mode=0o700, exist_ok=True)
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
     num_done = checkpoints.latest() or 0
     result = TrainingProgram(

@@ -40,7 +40,7 @@ sampler = client_sampling.build_private_sampler(
 
 model_aggregator = aggregators.dp_mean_factory(
   clipping_norm=0.2,
-  noise_key=aggregators.draw_noise_key(),
+  noise_key='drawn',
   **plan.aggregator_parameters._asdict(),
 )
 

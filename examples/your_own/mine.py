@@ -47,6 +47,6 @@ def create_private_aggregator(clipping_norm, plan):
     aggregators.dp_mean_factory(
       clipping_norm=clipping_norm,
       **plan.aggregator_parameters._asdict(),
-      noise_key=aggregators.draw_noise_key(),
+      noise_key='drawn',
     )
   )

@@ -39,6 +39,56 @@ def test_noise_follows_the_clipping_norm():
     assert np.std(output.result) * 100 == pytest.approx(stddev, rel=0.03)
 
 
+def _noised_bits(process, state, values):
+  """Returns the sum of the bits with its noise, from the norm that follows."""
+  after = process.next(state, values)
+  norms = [
+    float(process.next(s, []).measurements['clipping_norm'])
+    for s in (state, after.state)
+  ]
+  # c_{t+1} = c_t exp(-rate (share - quantile)), with the default rate.
+  share = 0.5 - math.log(norms[1] / norms[0]) / 0.2
+  # The bits are +-1/2, so that none is a share of 1/2.
+  return (share - 0.5) * 100
+
+
+def test_noise_on_the_bits_has_its_standard_deviation():
+  # Each draw takes two rounds.
+  num_draws = 200
+  process = _factory(below_count_stddev=3.0).create(_VECTOR)
+  state = process.initialize()
+  draws = [_noised_bits(process, state, []) for _ in range(num_draws)]
+  # Six standard errors of a mean, and of a standard deviation.
+  assert abs(np.mean(draws)) < 6 * 3.0 / math.sqrt(num_draws)
+  assert abs(np.std(draws) - 3.0) < 6 * 3.0 / math.sqrt(2 * num_draws)
+
+
+def test_a_client_moves_the_sum_of_the_bits_by_a_half():
+  process = _factory(noise_key=(5, 6)).create(_VECTOR)
+  state = process.initialize()
+  alone = _noised_bits(process, state, [])
+  for norm, bit in ((0.5, 0.5), (2.0, -0.5)):
+    values = [np.array([0, norm], np.float32)]
+    # `float32` norms near 1 have steps of 1e-7, which are 1e-4 here.
+    assert _noised_bits(process, state, values) - alone == pytest.approx(
+      bit, abs=1e-3
+    )
+
+
+def test_bits_and_values_have_noise_of_their_own():
+  process = aggregators.adaptive_dp_mean_factory(
+    initial_clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=100,
+    noise_key=(5, 6),
+  ).create(tff.TensorType(np.float32, []))
+  state = process.initialize()
+  output = process.next(state, [])
+  on_value = output.result * 100 / output.measurements['noise_stddev']
+  on_bits = _noised_bits(process, state, []) / 5.0
+  assert abs(on_value - on_bits) > 1e-2
+
+
 def test_norm_follows_the_quantile():
   # Norms 1 ... 100: the quantile of 0.3 is 30. The noise on the bits, 1e-3 of
   # the clients, moves the estimate by a fraction of a percent.

@@ -305,7 +305,7 @@ def test_sound_pipeline_is_not_refuted(sound, sampling):
 # One canary in a population whose other clients all send the opposite. A cohort
 # of a fixed size that takes the canary up leaves out one of the others, so that
 # the sum moves by 2 c.
-_NUM_GAMES = 400
+_NUM_GAMES = 800
 _NUM_CLIENTS = 20
 
 

@@ -29,25 +29,44 @@ def test_table_is_as_long_as_promised():
   assert table[-1] < 2**63
 
 
-@pytest.mark.parametrize('stddev', [8.0, 30.0])
-def test_draws_have_the_stated_distribution(stddev):
-  size = 100_000
-  draws = discrete_gaussian.draw_discrete_gaussian(size, stddev, _KEY).numpy()
+def _excess(draws, stddev):
+  """Returns how far chi-squared is above its mean, in standard deviations."""
   values = np.arange(-60, 61)
   weights = np.exp(-0.5 * (np.arange(-1000, 1001) / stddev) ** 2)
-  expected = np.exp(-0.5 * (values / stddev) ** 2) / weights.sum() * size
+  expected = np.exp(-0.5 * (values / stddev) ** 2) / weights.sum() * len(draws)
   observed = np.array([np.sum(draws == v) for v in values])
   used = expected > 20
-  # Chi-squared with n degrees of freedom: six standard deviations.
   statistic = np.sum((observed - expected)[used] ** 2 / expected[used])
-  assert statistic < used.sum() + 6 * math.sqrt(2 * used.sum())
+  return (statistic - used.sum()) / math.sqrt(2 * used.sum())
 
 
-def test_draws_of_a_wrong_stddev_would_be_told():
-  # The test of the distribution above has power.
-  draws = discrete_gaussian.draw_discrete_gaussian(100_000, 12.0, _KEY).numpy()
-  assert abs(np.std(draws) - 8.0) > 1.0
-  assert np.std(draws) == pytest.approx(12.0, rel=0.02)
+@pytest.mark.parametrize('stddev', [8.0, 30.0])
+def test_draws_have_the_stated_distribution_and_no_other(stddev):
+  draws = discrete_gaussian.draw_discrete_gaussian(
+    100_000, stddev, _KEY
+  ).numpy()
+  assert _excess(draws, stddev) < 6
+  assert _excess(draws, 0.9 * stddev) > 6
+  assert _excess(draws, 1.1 * stddev) > 6
+
+
+def test_shares_come_from_all_bits_of_their_key():
+  # A seed of 32 bits can be searched by who sees some of the draws.
+  seeds = []
+  draw = discrete_gaussian.draw_discrete_gaussian
+
+  def record(size, stddev, key):
+    seeds.append(key)
+    return draw(size, stddev, key)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(discrete_gaussian, 'draw_discrete_gaussian', record)
+    discrete_gaussian.draw_shares(10, 9.0, tf.constant(23), _KEY, max_shares=80)
+  seeds = np.array(seeds)
+  # 23 = 16 + 4 + 3 * 1 shares.
+  assert seeds.shape == (5, 2)
+  assert len(set(seeds.flat)) == 10
+  assert np.all(np.abs(seeds) > 2**32)
 
 
 @pytest.mark.parametrize('num_shares', [0, 1, 3, 4, 23, 80])

@@ -86,14 +86,14 @@ def test_variance_does_not_tell_how_many_clients_took_part():
   state = process.initialize()
   outputs = [
     process.next(state, [np.zeros(_SIZE, np.float32)] * cohort)
-    for cohort in [2, 9] * 10
+    for cohort in [2, 9] * 20
   ]
   estimates = [np.var(each.result, dtype=np.float64) for each in outputs]
   # Six standard errors.
   expected = outputs[0].measurements['noise_stddev'] ** 2
   np.testing.assert_allclose(estimates, expected, rtol=6 * math.sqrt(2 / _SIZE))
-  # To order the 20 rounds by chance such that all of the small cohorts come
-  # first, or last, has a probability of 2 / 184,756.
+  # To order the 40 rounds by chance such that all of the small cohorts come
+  # first, or last, has a probability of 1.5e-11.
   small, large = estimates[::2], estimates[1::2]
   assert max(small) > min(large)
   assert max(large) > min(small)

@@ -2,6 +2,7 @@
 
 import collections
 import math
+import secrets
 
 import numpy as np
 import pytest
@@ -205,10 +206,71 @@ def test_integer_leaf_is_refused():
     aggregators.gaussian_noise_factory(1.0).create(tff.TensorType(np.int32))
 
 
-def test_fresh_keys_differ_whenever_a_graph_runs():
+def _draw_keys(monkeypatch, count, *, secret=None, generator=None):
+  """Returns keys of one graph, with the sources that are not to tell them."""
+  monkeypatch.setattr(tf, 'timestamp', lambda: tf.constant(1.0, tf.float64))
+  if secret is not None:
+    monkeypatch.setattr(secrets, 'token_bytes', lambda size: secret)
+  if generator is not None:
+    monkeypatch.setattr(
+      tf.raw_ops,
+      'NonDeterministicInts',
+      lambda shape, dtype: tf.constant(generator, dtype),
+    )
+
   @tf.function
   def draw():
     return gaussian_draws.fresh_key()
 
-  keys = {tuple(draw().numpy()) for _ in range(20)}
-  assert len(keys) == 20
+  return [draw().numpy() for _ in range(count)]
+
+
+def test_fresh_keys_differ_whenever_a_graph_runs(monkeypatch):
+  keys = _draw_keys(monkeypatch, 20, secret=bytes(16))
+  assert all(len(set(half)) == 20 for half in np.transpose(keys))
+
+
+def test_fresh_keys_have_all_bits_of_the_systems_entropy(monkeypatch):
+  secrets_of_two = bytes(range(16)), bytes(range(100, 116))
+  one, other = (
+    _draw_keys(monkeypatch, 1, secret=secret, generator=[3, 4])[0]
+    for secret in secrets_of_two
+  )
+  differences = np.bitwise_xor(one, other).tobytes()
+  assert differences == bytes(
+    a ^ b for a, b in zip(*secrets_of_two, strict=True)
+  )
+
+
+@pytest.mark.parametrize('num_draws', [1, 2])
+def test_noise_is_the_sum_of_draws_with_keys_of_their_own(num_draws):
+  key = tf.constant([3, 4], tf.int64)
+  found = gaussian_draws.add_gaussian_noise(
+    np.zeros(5, np.float32), 2.0, key, num_draws=num_draws
+  )
+  keys = tf.random.stateless_uniform(
+    [1, num_draws, 2], key, None, None, tf.int64, alg='philox'
+  )
+  draws = [
+    tf.random.stateless_normal([5], keys[0, j], alg='philox').numpy()
+    for j in range(num_draws)
+  ]
+  np.testing.assert_allclose(
+    found, 2.0 * np.sum(draws, axis=0) / math.sqrt(num_draws), rtol=1e-6
+  )
+
+
+def test_noise_of_a_factory_has_two_draws():
+  process = aggregators.gaussian_noise_factory(2.0, noise_key=(3, 4)).create(
+    tff.TensorType(np.float32, [2])
+  )
+  state = process.initialize()
+  key = gaussian_draws.derive_key(
+    tf.constant([3, 4], tf.int64), tf.constant([0, 0], tf.int64)
+  )
+  np.testing.assert_array_equal(
+    process.next(state, []).result,
+    gaussian_draws.add_gaussian_noise(
+      np.zeros(2, np.float32), 2.0, key, num_draws=2
+    ),
+  )

@@ -62,7 +62,7 @@ def test_variance_does_not_tell_how_many_clients_took_part():
   # number from its variance. Shares alone would give 2 +- 0.03 and 16 +- 0.2.
   process = _factory(1.0, 2, 16).create(_VECTOR)
   state = process.initialize()
-  cohorts = [2, 16] * 10
+  cohorts = [2, 16] * 20
   estimates = [
     np.var(
       process.next(state, [np.zeros(_SIZE, np.float32)] * cohort).result,
@@ -72,8 +72,8 @@ def test_variance_does_not_tell_how_many_clients_took_part():
   ]
   # Six standard errors.
   np.testing.assert_allclose(estimates, 16, rtol=6 * math.sqrt(2 / _SIZE))
-  # To order the 20 rounds by chance such that all of the small cohorts come
-  # first, or last, has a probability of 2 / 184,756.
+  # To order the 40 rounds by chance such that all of the small cohorts come
+  # first, or last, has a probability of 1.5e-11.
   small, large = estimates[::2], estimates[1::2]
   assert max(small) > min(large)
   assert max(large) > min(small)

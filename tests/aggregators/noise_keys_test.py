@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators
-from tff_clipping.aggregators import gaussian_draws
+from tff_clipping import aggregators, privacy
+from tff_clipping.aggregators import gaussian_draws, noise_keys
 
 _VECTOR = tff.TensorType(np.float32, [4000])
 
@@ -27,7 +27,7 @@ def _correlations(draws):
 
 
 def test_a_round_that_is_run_again_has_the_same_bits():
-  process = _process(noise_key=aggregators.draw_noise_key())
+  process = _process(noise_key='drawn')
   state = process.next(process.initialize(), _zeros()).state
   first, second = (process.next(state, _zeros()) for _ in range(2))
   np.testing.assert_array_equal(first.result, second.result)
@@ -115,11 +115,27 @@ def test_a_draw_leaves_other_parts_of_a_state_alone():
   assert state['aggregator'][0]['privacy_noise']['draw'] == 0
 
 
-def test_secret_keys_differ_and_are_keys():
-  keys = {aggregators.draw_noise_key() for _ in range(50)}
-  assert len(keys) == 50
-  for key in keys:
-    assert gaussian_draws.check_noise_key(key) == key
+def test_a_drawn_key_is_another_in_each_state():
+  process = aggregators.gaussian_noise_factory(1.0, noise_key='drawn').create(
+    _VECTOR
+  )
+  states = [process.initialize() for _ in range(20)]
+  keys = np.array([state['privacy_noise']['key'] for state in states])
+  assert all(len(set(half)) == 20 for half in keys.T)
+  draws = [process.next(state, _zeros()).result for state in states[:2]]
+  assert np.max(_correlations(draws)) < 0.1
+
+
+def test_what_has_a_draw_is_told_from_what_repeats_without_one():
+  fresh, kept = _process(), _process(noise_key='drawn')
+  assert noise_keys.takes_draws(fresh.initialize())
+  assert noise_keys.takes_draws({'aggregator': [kept.initialize()]})
+  correlated = aggregators.correlated_noise_factory(
+    privacy.TreeStrategy(num_rounds=4), 1.0
+  ).create(_VECTOR)
+  assert not noise_keys.takes_draws(correlated.initialize())
+  both = {'one': kept.initialize(), 'two': correlated.initialize()}
+  assert not noise_keys.takes_draws(both)
 
 
 def test_derived_keys_differ_in_both_halves():

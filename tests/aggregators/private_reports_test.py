@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tff_clipping import aggregators
+from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators import private_reports
 
 _VECTOR = tff.TensorType(np.float32, [2])
@@ -47,6 +47,16 @@ _NOISES = {
     below_count_stddev=1.0,
     sum_factory=inner,
   ),
+  'correlated': lambda inner: aggregators.correlated_noise_factory(
+    privacy.TreeStrategy(num_rounds=4), 1.0, inner
+  ),
+  'correlated dp mean': lambda inner: aggregators.correlated_dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=2,
+    strategy=privacy.TreeStrategy(num_rounds=4),
+    sum_factory=inner,
+  ),
 }
 
 # Every factory that takes another one.
@@ -55,6 +65,9 @@ _WRAPPERS = {
   'clip': lambda inner: aggregators.difference_clipping_factory(1.0, inner),
   'clip of layers': lambda inner: aggregators.per_layer_clipping_factory(
     [1.0], inner
+  ),
+  'normalization': lambda inner: aggregators.smoothed_normalization_factory(
+    0.1, inner
   ),
   'mean': lambda inner: aggregators.fixed_denominator_mean_factory(2, inner),
 }
@@ -158,7 +171,7 @@ def test_neighbouring_cohorts_report_the_same(noise, sum_name):
 @pytest.mark.parametrize('noise', _NOISES)
 @pytest.mark.parametrize('inner', _WRAPPERS)
 def test_neighbouring_cohorts_report_the_same_in_any_order(outer, noise, inner):
-  if noise == 'clients' and inner.startswith('clip'):
+  if noise == 'clients' and inner not in ('nothing', 'mean'):
     pytest.skip('A clip inside noise at the clients is refused.')
   for make_sum in _SUMS.values():
     inside = _WRAPPERS[inner](make_sum())
@@ -205,42 +218,63 @@ def test_processes_without_noise_are_told_from_those_with():
     assert not private_reports.adds_noise(factory.create(_VECTOR))
 
 
-def test_estimate_with_noise_is_taken_where_noise_is_added():
-  values = [np.array([3, 4], np.float32)]
-  for factory in (
-    aggregators.difference_clipping_factory(
-      _median(0.5), aggregators.gaussian_noise_factory(1e-4)
+@pytest.mark.parametrize('stddev', [0.0, 0.5])
+@pytest.mark.parametrize(
+  'nest',
+  [
+    lambda norm: aggregators.difference_clipping_factory(
+      norm, aggregators.gaussian_noise_factory(1.0)
     ),
-    aggregators.gaussian_noise_factory(
-      1e-4, aggregators.difference_clipping_factory(_median(0.5))
+    lambda norm: aggregators.gaussian_noise_factory(
+      1.0, aggregators.difference_clipping_factory(norm)
+    ),
+    lambda norm: aggregators.gaussian_noise_factory(
+      1.0, tff.aggregators.clipping_factory(norm, tff.aggregators.SumFactory())
+    ),
+    lambda norm: aggregators.gaussian_noise_factory(
+      1.0, tff.aggregators.SecureSumFactory(norm)
+    ),
+    lambda norm: _NOISES['adaptive dp mean'](
+      aggregators.difference_clipping_factory(norm)
+    ),
+  ],
+)
+def test_a_norm_that_adapts_is_refused_where_the_noise_is_fixed(nest, stddev):
+  with pytest.raises(ValueError, match='must not adapt a norm'):
+    nest(_median(stddev)).create(_VECTOR)
+
+
+def _dp(**kwargs):
+  return tff.learning.dp_aggregator(1.0, 80.0, **kwargs)
+
+
+def test_norms_that_their_noise_follows_are_told_from_others():
+  for factory in (
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
+    ),
+    _NOISES['adaptive dp mean'](tff.aggregators.SumFactory()),
+    aggregators.fixed_denominator_mean_factory(
+      2, _NOISES['adaptive dp mean'](tff.aggregators.SumFactory())
+    ),
+    tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 2.0, 1.0),
+    tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(1.0, 80.0),
+    _dp(zeroing=False),
+  ):
+    process = factory.create(_VECTOR)
+    private_reports.check_norms_are_charged('process', process)
+  for factory in (
+    _dp(zeroing=True),
+    tff.aggregators.zeroing_factory(
+      _median(0.5), _NOISES['dp mean'](tff.aggregators.SumFactory())
+    ),
+    tff.aggregators.clipping_factory(
+      _median(0.5), _NOISES['adaptive dp mean'](tff.aggregators.SumFactory())
     ),
   ):
     process = factory.create(_VECTOR)
-    result = process.next(process.initialize(), values).result
-    np.testing.assert_allclose(result, [0.6, 0.8], atol=1e-3)
-
-
-def test_estimate_with_noise_of_zero_fails_where_noise_is_added():
-  # Types do not tell it from one with noise; the first round does.
-  values = [np.array([3, 4], np.float32)]
-  for factory in (
-    aggregators.difference_clipping_factory(
-      _median(0.0), aggregators.gaussian_noise_factory(1e-4)
-    ),
-    aggregators.gaussian_noise_factory(
-      1e-4, aggregators.difference_clipping_factory(_median(0.0))
-    ),
-    aggregators.gaussian_noise_factory(
-      1e-4,
-      tff.aggregators.clipping_factory(
-        _median(0.0), tff.aggregators.SumFactory()
-      ),
-    ),
-  ):
-    process = factory.create(_VECTOR)
-    state = process.initialize()
-    with pytest.raises(Exception, match='noise of zero'):
-      process.next(state, values)
+    with pytest.raises(ValueError, match='`process` must not adapt a norm'):
+      private_reports.check_norms_are_charged('process', process)
 
 
 def test_exact_bounds_of_a_secure_sum_are_refused_where_noise_is_added():

@@ -4,6 +4,7 @@ import pytest
 
 from tests.privacy.ledgers import DIGEST, PLAN, charge
 from tff_clipping import privacy
+from tff_clipping.privacy import ledger_file
 
 
 @pytest.fixture(name='path')
@@ -36,6 +37,24 @@ def test_reads_while_a_run_writes(path):
     for number in range(3):
       assert privacy.read_ledger(path).num_releases == number
       ledger.charge(number, DIGEST)
+
+
+def test_reads_again_what_was_written_in_between(path, monkeypatch):
+  read_seal, calls = ledger_file._read_seal, []
+
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+
+    def write_after_the_first_look(of):
+      seal = read_seal(of)
+      calls.append(of)
+      if len(calls) == 1:
+        ledger.charge(1, DIGEST)
+        ledger.charge(2, DIGEST)
+      return seal
+
+    monkeypatch.setattr(ledger_file, '_read_seal', write_after_the_first_look)
+    assert privacy.read_ledger(path).num_releases == 2
+  assert len(calls) == 4
 
 
 def test_a_line_that_is_not_sealed_yet_counts(path):

@@ -1,9 +1,11 @@
 """Tests of tff_clipping.privacy.ledger_file, by the ledger that it is for."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -63,7 +65,9 @@ DAMAGE = {
 def test_damaged_line_is_refused_with_its_number(path, damage):
   charge(path, [0, 1, 2])
   damage_line(path, 3, DAMAGE[damage])
-  with pytest.raises(privacy.DamagedLedgerError, match='Line [345] of '):
+  # A whole line that is another one is told by the next, which has its digest.
+  number = 4 if damage in ('a digit', 'doubled') else 3
+  with pytest.raises(privacy.DamagedLedgerError, match=f'^Line {number} of '):
     privacy.PrivacyLedger(path, PLAN)
 
 
@@ -187,7 +191,10 @@ def test_run_that_died_before_its_first_line_was_whole_starts_anew(path):
     seal_path.write_bytes(b'{"lines":0,"digest":""}\n')
     with privacy.PrivacyLedger(path, PLAN) as ledger:
       assert ledger.num_releases == 0
-    assert path.read_bytes() == header
+    # Another run: its id alone differs.
+    first, other = (json.loads(x) for x in (header, path.read_bytes()))
+    assert first.pop('run_id') != other.pop('run_id') or size == len(header)
+    assert first == other
 
 
 def test_change_while_in_use_is_refused(path):
@@ -205,6 +212,45 @@ def test_removal_while_in_use_is_refused(path):
     path.unlink()
     with pytest.raises(privacy.DamagedLedgerError, match='removed or replaced'):
       ledger.charge(1, DIGEST)
+
+
+def test_a_line_that_was_changed_in_place_is_found_at_the_next_opening(path):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    ledger.charge(0, DIGEST)
+    damage_line(
+      path, 2, lambda x: x.replace(b'"round_num":0', b'"round_num":9')
+    )
+    # Of the same length, in the same file.
+    ledger.charge(1, DIGEST)
+  with pytest.raises(privacy.DamagedLedgerError, match='^Line 3 of '):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_threads_charge_one_after_the_other(path):
+  ledger = privacy.PrivacyLedger(path, PLAN)
+  append, entered, go_on = ledger._file.append, [], threading.Event()
+
+  def wait_and_append(content):
+    entered.append(content['round_num'])
+    go_on.wait(60)
+    append(content)
+
+  ledger._file.append = wait_and_append
+  threads = [
+    threading.Thread(target=ledger.charge, args=(t, DIGEST)) for t in (0, 1)
+  ]
+  for thread in threads:
+    thread.start()
+  # Without a guard the second one comes as well, in far less than this.
+  threads[1].join(1.0)
+  assert len(entered) == 1
+  go_on.set()
+  for thread in threads:
+    thread.join()
+  assert len(entered) == 2
+  ledger.close()
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.num_releases == 2
 
 
 def test_full_disk_raises_and_the_line_counts(path, monkeypatch):

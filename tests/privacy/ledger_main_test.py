@@ -62,7 +62,7 @@ def test_tells_what_runs_spent_together(capsys, runs):
 def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
   _, out, _ = run_here(capsys, *runs)
   first, second, together, _ = out.split('\n\n')
-  assert 'NOT PRIVATE' not in first
+  assert 'No guarantee' not in first
   assert 'No guarantee as it was run: a seed is known.' in second
   assert together.startswith('No guarantee as it was run: a seed is known.')
 

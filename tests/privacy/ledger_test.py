@@ -231,6 +231,17 @@ def test_correlated_noise_is_charged_as_a_run_up_to_a_round(path):
       ledger.charge(21, DIGEST)
 
 
+def test_correlated_noise_leaves_no_round_out(path):
+  with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+    ledger.charge(3, DIGEST)
+    for round_num in (2, 5, 27):
+      with pytest.raises(ValueError, match='`round_num` must be 4, the round'):
+        ledger.charge(round_num, DIGEST)
+    ledger.charge(3, DIGEST)
+    ledger.charge(4, DIGEST)
+    assert ledger.rounds == [3, 4]
+
+
 def test_correlated_noise_is_never_drawn_anew(path):
   charge(path, [1], CORRELATED)
   with privacy.PrivacyLedger(path, CORRELATED) as ledger:

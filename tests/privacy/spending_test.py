@@ -1,6 +1,7 @@
 """Tests of tff_clipping.privacy.spending."""
 
 import dataclasses
+import shutil
 
 import pytest
 
@@ -79,6 +80,49 @@ def test_gaussian_runs_add_up_exactly(write):
   assert spent.epsilon == pytest.approx(
     privacy.gaussian_epsilon(5 / squares**0.5, 1e-5), rel=1e-9
   )
+
+
+def test_turns_of_groups_add_up_as_those_of_one_run(write):
+  strategy = privacy.banded_strategy(
+    num_rounds=24, participation=privacy.Participation(min_separation=4)
+  )
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=1920,
+    clients_per_round=80,
+    num_rounds=24,
+    target_delta=1e-5,
+    noise_multiplier=5,
+    strategy=strategy,
+    min_separation=4,
+    sampling='grouped_poisson',
+  )
+  spent = privacy.compute_spending(write((plan, 12), (plan, 8)))
+  # A group of 480 clients has 3 turns of 12 and 2 of 8, in each of which 80 of
+  # them are drawn.
+  expected = privacy.compute_epsilon(
+    num_clients=480,
+    clients_per_round=80,
+    num_rounds=5,
+    noise_multiplier=5 / plan.sensitivity,
+    target_delta=1e-5,
+    sampling='poisson',
+    accountant='pld',
+  )
+  assert spent.epsilon == pytest.approx(expected, rel=1e-3)
+  mixed = privacy.compute_spending(write((plan, 12), (CORRELATED, 8)))
+  assert mixed.accountant == 'pld'
+  assert mixed.epsilon > spent.epsilon
+
+
+def test_a_copy_of_a_ledger_that_went_on_is_refused(tmp_path):
+  paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
+  charge(paths[0], [1, 2])
+  for end in ('', '.seal'):
+    shutil.copy(f'{paths[0]}{end}', f'{paths[1]}{end}')
+  charge(paths[0], [3])
+  charge(paths[1], [3, 4])
+  with pytest.raises(ValueError, match='which began as one'):
+    privacy.compute_spending([privacy.read_ledger(path) for path in paths])
 
 
 def test_bounds_of_cohorts_are_paid_for_in_every_run(write):

@@ -30,10 +30,13 @@ def _samplers(seed=0):
       max_clients_per_round=12,
       seed=seed,
     ),
+    client_sampling.GroupedPoissonSampler(
+      _IDS, clients_per_round=10, min_separation=4, seed=seed
+    ),
   ]
 
 
-@pytest.mark.parametrize('index', range(5))
+@pytest.mark.parametrize('index', range(6))
 def test_cohorts_depend_on_seed_and_round_alone(index):
   first, second = _samplers()[index], _samplers()[index]
   forward = [first.sample(t) for t in range(1, 20)]
@@ -44,7 +47,7 @@ def test_cohorts_depend_on_seed_and_round_alone(index):
   assert len({tuple(cohort) for cohort in forward}) > 1
 
 
-@pytest.mark.parametrize('index', range(5))
+@pytest.mark.parametrize('index', range(6))
 def test_cohorts_are_clients_without_repetition(index):
   sampler = _samplers()[index]
   for t in range(1, 50):

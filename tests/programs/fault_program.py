@@ -23,7 +23,8 @@ import tensorflow_federated as tff
 import tree
 
 from tasks import experiment, run_folder, runner
-from tff_clipping import aggregators, privacy, runtime
+from tff_clipping import privacy, runtime
+from tff_clipping.aggregators import gaussian_draws
 from tff_clipping.programs import managers, storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import build_private_sampler
@@ -114,7 +115,7 @@ def run_experiment(run: dict) -> None:
       kill.
   """
   log = _Log(run['log'])
-  aggregators.draw_noise_key = lambda: tuple(run['noise_key'])
+  gaussian_draws.fresh_key = lambda: tf.constant(run['noise_key'], tf.int64)
   if run.get('stage') is not None:
     _kill_at_stage(run['stage'], run['round_num'])
   _log_releases(log)

@@ -88,6 +88,14 @@ def _charged(folder):
   return [x['round_num'] for x in map(json.loads, lines) if 'round_num' in x]
 
 
+def _assert_charged_before_released(run, folder):
+  """Checks a run that was killed, before anything mends its ledger."""
+  path = folder / 'ledger.jsonl'
+  lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+  charged = {json.loads(x).get('round_num') for x in lines if x.endswith('\n')}
+  assert set(run.released) <= charged
+
+
 def _assert_in_order(folder, num_rounds):
   """Checks the files of a run of `run_small` that has ended."""
   metrics = pd.read_csv(folder / 'metrics.csv')
@@ -126,6 +134,7 @@ def test_a_killed_run_goes_on(server, expected, tmp_path):
   for kill_at in (20, 30, 45):
     run = server.run_small(tmp_path / 'run', 4, kill_at=kill_at)
     assert run.status == _KILLED
+    _assert_charged_before_released(run, tmp_path / 'run')
   run = server.run_small(tmp_path / 'run', 4)
   assert run.status == 0
   assert run.end[:2] == [4, expected[4]]
@@ -185,6 +194,7 @@ def _assert_goes_on(server, expected, folder, kill_at, num_rounds=1):
   """Kills a run at a step and finishes it."""
   killed = server.run_small(folder, num_rounds, kill_at=kill_at)
   assert killed.status == _KILLED, kill_at
+  _assert_charged_before_released(killed, folder)
   run = server.run_small(folder, num_rounds)
   assert run.status == 0, kill_at
   assert run.end[:2] == [num_rounds, expected[num_rounds]], kill_at

@@ -8,6 +8,7 @@ is divided by the root of the number of looks.
 
 import collections
 import functools
+import json
 import signal
 
 import dp_accounting
@@ -22,6 +23,8 @@ from tff_clipping import aggregators, privacy
 from tff_clipping.programs import managers, private_rounds
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import (
+  FixedSizeSampler,
+  GroupedPoissonSampler,
   RoundRobinSampler,
   ShuffledEpochsSampler,
   build_private_sampler,
@@ -107,6 +110,13 @@ def _build_process(plan, noise_key):
   )
 
 
+def _releases(path):
+  """Returns what the lines of a ledger say of its releases."""
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  # Each has the digest of the one before, and the first the id of the run.
+  return [line | {'previous': None} for line in lines[1:]]
+
+
 class _Killed(BaseException):  # noqa: N818
   """Stands for a kill: nothing is saved on the way out."""
 
@@ -114,11 +124,9 @@ class _Killed(BaseException):  # noqa: N818
 class _Run:
   """A run in a folder, killed and started again, and all that it released."""
 
-  def __init__(self, folder, plan, noise_key='secret'):
+  def __init__(self, folder, plan, noise_key='drawn'):
     self._folder = folder
     self.plan = plan
-    if noise_key == 'secret':
-      noise_key = aggregators.draw_noise_key()
     self._process = _build_process(plan, noise_key)
     # The weights that left the trusted side, by the cohort they came from.
     self.released = collections.defaultdict(set)
@@ -163,7 +171,7 @@ class _Run:
       except _Killed:
         return None
       finally:
-        self.ledger_lines = (self._folder / 'ledger.jsonl').read_bytes()
+        self.ledger_lines = _releases(self._folder / 'ledger.jsonl')
         self.charged = ledger.rounds
         self.epsilon = ledger.epsilon
 
@@ -206,7 +214,7 @@ def _assert_charged(run):
 
 
 def test_a_killed_run_ends_as_one_that_never_stopped_at_the_same_cost(tmp_path):
-  plan, key = _plan(), aggregators.draw_noise_key()
+  plan, key = _plan(), (1, 2)
   runs = []
   for name, kills in (('whole', ()), ('killed', (1, 4, 4, 7, 9, 12))):
     (tmp_path / name).mkdir()
@@ -263,7 +271,7 @@ def test_a_stopped_run_ends_at_its_last_round_with_every_row_evaluated(
 def test_the_key_is_that_of_the_checkpoint_not_of_the_new_program(tmp_path):
   run = _Run(tmp_path, _plan())
   run.run(kill_after=7)
-  result = run.run(noise_key=aggregators.draw_noise_key())
+  result = run.run(noise_key='drawn')
   assert result.reason is StopReason.FINISHED
   assert run.charged == list(range(1, 13))
   _assert_charged(run)
@@ -311,7 +319,7 @@ def test_without_any_checkpoint_all_rounds_are_drawn_anew(tmp_path):
   for path in (tmp_path / 'checkpoints').iterdir():
     path.rename(tmp_path / path.name)
   # The key is gone with the states: a program draws another one.
-  run.run(noise_key=aggregators.draw_noise_key())
+  run.run(noise_key='drawn')
   assert run.charged == [1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9]
   _assert_charged(run)
 
@@ -355,18 +363,85 @@ def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
 )
 def test_draws_of_a_round_are_independent_cohorts(sampling):
   sampler = build_private_sampler(_plan(sampling=sampling), _IDS, seed=3)
-  draws = [set(sampler.sample(1, d)) for d in range(400)]
+  draws = [set(sampler.sample(1, d)) for d in range(4000)]
   assert sampler.sample(1) == sampler.sample(1, 0)
   pairs = zip(draws[::2], draws[1::2], strict=True)
   together = sum('0' in a and '0' in b for a, b in pairs)
-  # P / N squared is 1/9 of 200 pairs; five standard deviations.
-  assert abs(together - 200 / 9) < 5 * (200 * 8 / 81) ** 0.5
+  # P / N squared is 1/9 of 2,000 pairs; five standard deviations.
+  assert abs(together - 2000 / 9) < 5 * (2000 * 8 / 81) ** 0.5
+
+
+def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
+  sampler = FixedSizeSampler(_IDS, clients_per_round=8, seed=0)
+  seen = []
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', _plan()) as ledger:
+    with pytest.raises(ValueError, match='`sampler` must be that of the ledg'):
+      private_rounds.run_private_round(
+        lambda *args: seen.append(args),
+        sampler,
+        ledger,
+        state=np.float32(0),
+        round_num=1,
+      )
+    assert ledger.num_releases == 0
+  assert not seen
+
+
+def test_an_empty_cohort_is_released_and_charged(tmp_path):
+  plan = privacy.PrivacyPlan(
+    num_clients=4,
+    clients_per_round=1,
+    num_rounds=50,
+    target_delta=1e-2,
+    noise_multiplier=1.0,
+  )
+  sampler = build_private_sampler(plan, _IDS[:4], seed=3)
+  empty = next(t for t in range(1, 51) if not sampler.sample(t))
+  process = _build_process(plan, (1, 2))
+  state = process.initialize()
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    cohort, output = private_rounds.run_private_round(
+      lambda state, cohort: process.next(state, list(map(float, cohort))),
+      sampler,
+      ledger,
+      state=state,
+      round_num=empty,
+    )
+    assert cohort == []
+    assert ledger.rounds == [empty]
+    assert ledger.last_draw(empty) == 0
+  assert process.get_model_weights(output.state).trainable[0] != 0
+
+
+def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(tmp_path):
+  # The key of the noise is kept, and no number of the draw: the next draw would
+  # have the same noise on another cohort.
+  state = {'privacy_noise': {'key': np.int64(1)}}
+  bits = iter([1, 2, 3])
+
+  def next_fn(state, cohort):
+    del cohort
+    return tff.learning.templates.LearningProcessOutput(
+      state | {'weights': np.float32(next(bits))}, ()
+    )
+
+  sampler = build_private_sampler(_plan(), _IDS, seed=3)
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', _plan()) as ledger:
+    private_rounds.run_private_round(
+      next_fn, sampler, ledger, state=state, round_num=1
+    )
+    with pytest.raises(privacy.ChangedReleaseError, match='must not be rele'):
+      private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=state, round_num=1
+      )
+    assert ledger.num_releases == 1
 
 
 def test_samplers_whose_cohorts_depend_on_each_other_have_one_draw():
   for sampler in (
     ShuffledEpochsSampler(_IDS, clients_per_round=8, seed=0),
     RoundRobinSampler(_IDS, clients_per_round=4, min_separation=3, seed=0),
+    GroupedPoissonSampler(_IDS, clients_per_round=4, min_separation=3, seed=0),
   ):
     assert sampler.sample(1, 0) == sampler.sample(1)
     with pytest.raises(ValueError, match='`draw` must be 0 for'):
@@ -416,5 +491,5 @@ def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
         state=np.float32(1),
         round_num=1,
       )
-    lines.append((tmp_path / name).read_bytes())
+    lines.append(_releases(tmp_path / name))
   assert lines[0] == lines[1]

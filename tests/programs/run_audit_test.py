@@ -210,6 +210,8 @@ def test_training_program_is_audited(tmp_path, has_noise):
         clipping_norm=0.5,
         noise_multiplier=plan.noise_multiplier if has_noise else 1e-6,
         clients_per_round=plan.clients_per_round,
+        # One outcome: a sound run is refuted once in 1,000.
+        noise_key=(1, 2),
       ),
       canaries,
     ),

@@ -45,7 +45,7 @@ def _without_noise(config, plan, model_fn):
   return aggregators.dp_mean_factory(
     clipping_norm=config.clipping_norm,
     **parameters,
-    noise_key=aggregators.draw_noise_key(),
+    noise_key='drawn',
   )
 
 
@@ -56,7 +56,7 @@ def _without_clip(config, plan, model_fn):
   return aggregators.dp_mean_factory(
     clipping_norm=1e4 * config.clipping_norm,
     **parameters,
-    noise_key=aggregators.draw_noise_key(),
+    noise_key='drawn',
   )
 
 

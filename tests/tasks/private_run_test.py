@@ -78,5 +78,7 @@ def test_the_client_store_is_for_those_whom_the_umask_lets_in(tmp_path):
     _run(tmp_path / 'run', tmp_path / 'cache', num_rounds=1)
   finally:
     os.umask(before)
-  for path in (tmp_path / 'cache').rglob('*'):
+  paths = list((tmp_path / 'cache').rglob('*'))
+  assert paths
+  for path in paths:
     assert not _mode(path) & 0o077, path

@@ -22,7 +22,6 @@ from tff_clipping.aggregators.means import (
   realized_mean_factory,
 )
 from tff_clipping.aggregators.noise_keys import (
-  draw_noise_key,
   with_noise_draw,
 )
 from tff_clipping.aggregators.per_layer_clipping import (
@@ -50,7 +49,6 @@ __all__ = [
   'difference_clipping_factory',
   'distributed_gaussian_mean_factory',
   'dp_mean_factory',
-  'draw_noise_key',
   'fixed_denominator_mean_factory',
   'gaussian_noise_factory',
   'local_gaussian_noise_factory',

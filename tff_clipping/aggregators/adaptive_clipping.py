@@ -30,7 +30,7 @@ def adaptive_dp_mean_factory(
   learning_rate: float = 0.2,
   below_count_stddev: float | None = None,
   sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
-  noise_key: tuple[int, int] | None = None,
+  noise_key: gaussian_draws.NoiseKey = None,
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """`dp_mean_factory` whose clipping norm follows a quantile of the norms.
 
@@ -65,8 +65,8 @@ def adaptive_dp_mean_factory(
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`. The bounds of a `secure_sum_factory` must
       be for the largest norm that is to be expected; what is beyond is clamped.
-    noise_key: `None` for fresh noise, or a pair of integers for rounds that can
-      be repeated; see `gaussian_noise_factory`.
+    noise_key: `None` for fresh noise, 'drawn' or a pair of integers for rounds
+      that can be repeated; see `gaussian_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.
@@ -144,7 +144,7 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
     type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._sum_factory.create(wide.type)
-    private_reports.check_estimates_are_noised('sum_factory', inner)
+    private_reports.check_norms_are_charged('sum_factory', inner)
     estimate = self._estimate
     keys = noise_keys.NoiseKeys(self._noise_key)
 
@@ -157,10 +157,8 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
       inner.next.type_signature.result.result.member,
       np.float32,
       keys.initial.type_signature.result,
-      inner.state_type.member,
     )
-    def finish(total, norm, noise_state, inner_state):
-      total = private_reports.after_checking_noise(total, inner_state)
+    def finish(total, norm, noise_state):
       stddev = self._noise_multiplier * tf.cast(norm, tf.float64)
       key, next_noise = keys.next_key(noise_state)
       noised = gaussian_draws.add_gaussian_noise(total, stddev, key)
@@ -196,12 +194,7 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
       output = inner.next(state['inner_agg'], clipped)
       mean, next_noise, stddev = tff.federated_map(
         finish,
-        (
-          output.result,
-          norm,
-          state[private_reports.NOISE_STATE],
-          state['inner_agg'],
-        ),
+        (output.result, norm, state[private_reports.NOISE_STATE]),
       )
       new_state = collections.OrderedDict(
         [
@@ -223,7 +216,7 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
 
 def _other_key(noise_key):
   """Returns a key that is not `noise_key`: no two draws may share one."""
-  if noise_key is None:
-    return None
+  if noise_key is None or noise_key == 'drawn':
+    return noise_key
   low, high = noise_key
   return low, high ^ 0x5DEECE66D

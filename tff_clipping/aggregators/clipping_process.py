@@ -136,11 +136,9 @@ class _Parts:
   def __init__(self, clip, inner, count_sum_factory):
     self._clip = clip
     self._inner = inner
-    self._is_private = private_reports.adds_noise(inner)
-    if self._is_private:
+    if private_reports.adds_noise(inner):
       private_reports.check_counts_are_hidden(count_sum_factory)
-      if clip.is_estimated:
-        private_reports.check_estimate_is_noised(clip.norm_name, clip.norm)
+      private_reports.check_norm_is_constant(clip.norm_name, clip.is_estimated)
     elif count_sum_factory is None:
       count_sum_factory = tff.aggregators.SumFactory()
     self._counts = None
@@ -167,22 +165,11 @@ class _Parts:
 
     return initialize
 
-  def _checked(self, norm, norm_state):
-    """Returns `norm`, unless the noise of its estimate turns out to be zero."""
-
-    @tff.tensorflow.computation(np.float32, norm_state.type_signature.member)
-    def check(value, state):
-      return private_reports.after_checking_noise(value, {'estimate': state})
-
-    return tff.federated_map(check, (norm, norm_state))
-
   def next(self, state, value, *weight):
     """Traces one round."""
     clip = self._clip
     if clip.is_estimated:
       norm = clip.norm.report(state[clip.norm_name])
-      if self._is_private:
-        norm = self._checked(norm, state[clip.norm_name])
       clipped, norms, counts = tff.federated_map(
         clip.computation, (value, tff.federated_broadcast(norm))
       )

@@ -51,7 +51,7 @@ def correlated_noise_factory(
   noise_stddev: float,
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
   *,
-  noise_key: tuple[int, int] | None = None,
+  noise_key: gaussian_draws.NoiseKey = None,
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Adds noise that later rounds' noise partly takes back, at the SERVER.
 
@@ -97,10 +97,10 @@ def correlated_noise_factory(
       unit of the result.
     inner_agg_factory: Aggregates the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
-    noise_key: `None` draws a key from fresh entropy whenever the process is
-      initialized. A pair of 64-bit integers makes experiments repeatable.
-      Whoever knows it can subtract the noise, and two processes with the same
-      key have the same draws.
+    noise_key: `None` and 'drawn' draw a key from fresh entropy whenever the
+      process is initialized. A pair of 64-bit integers is for tests: whoever
+      knows it can subtract the noise, and all that is made with it has the same
+      draws.
 
   Returns:
     An unweighted aggregation factory.
@@ -108,7 +108,7 @@ def correlated_noise_factory(
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
-      clipping norm is estimated without noise inside `inner_agg_factory`.
+      clipping norm is estimated inside `inner_agg_factory`.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.
@@ -125,7 +125,7 @@ def correlated_noise_factory(
     inner_agg_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
   return CorrelatedNoiseFactory(
-    recurrence, noise_stddev, inner_agg_factory, noise_key
+    recurrence, noise_stddev, inner_agg_factory, noise_key or 'drawn'
   )
 
 
@@ -155,10 +155,7 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
 
     @tff.tensorflow.computation
     def initial():
-      if self._noise_key is None:
-        key = gaussian_draws.fresh_key()
-      else:
-        key = tf.constant(self._noise_key, tf.int64)
+      key = gaussian_draws.initial_key(self._noise_key)
       slots = [tf.zeros([num_slots, *shape], dtype) for shape, dtype in specs]
       return _noise_state(key, tf.constant(0, tf.int64), slots)
 

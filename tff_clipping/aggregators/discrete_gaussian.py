@@ -11,6 +11,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tff_clipping.aggregators import gaussian_draws
+
 # How much of the rounded vectors is thrown away and rounded again. The best
 # value for the bound below, after Kairouz et al. 2021, Sec. 4.1.
 _BETA = math.exp(-0.5)
@@ -232,10 +234,12 @@ def draw_shares(
     steps += 1
   for step in range(steps, -1, -1):
     width = 4**step
-    step_key = tf.random.experimental.stateless_fold_in(key, step)
 
-    def add_draw(i, drawn, step=step, step_key=step_key):
-      draw_key = tf.random.experimental.stateless_fold_in(step_key, i)
+    def add_draw(i, drawn, step=step):
+      # All 128 bits: `stateless_fold_in` of an `int32` leaves 32.
+      draw_key = gaussian_draws.derive_key(
+        key, tf.stack([tf.constant(step, tf.int64), tf.cast(i, tf.int64)])
+      )
       return i + 1, drawn + draw_discrete_gaussian(
         size, stddev * 2**step, draw_key
       )

@@ -16,40 +16,61 @@ use `distributed_gaussian_mean_factory`.
 """
 
 import secrets
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
+# What factories take as `noise_key`.
+NoiseKey = tuple[int, int] | Literal['drawn'] | None
 
-def check_noise_key(noise_key: Any) -> tuple[int, int] | None:
-  """Returns `noise_key` if it is `None` or a pair of 64-bit integers.
+
+def check_noise_key(noise_key: Any) -> NoiseKey:
+  """Returns `noise_key` if it is a pair of 64-bit integers, 'drawn' or `None`.
 
   Args:
     noise_key: What the user passed.
 
   Raises:
-    TypeError: If it is neither.
+    TypeError: If it is none of them.
     ValueError: If one of the integers does not fit.
   """
   if noise_key is None:
     return None
-  if not isinstance(noise_key, (tuple, list)) or len(noise_key) != 2:
-    raise TypeError(
-      f'`noise_key` must be a pair of integers or None, found {noise_key!r}.'
+  if isinstance(noise_key, str) and noise_key == 'drawn':
+    return 'drawn'
+  if (
+    not isinstance(noise_key, (tuple, list))
+    or len(noise_key) != 2
+    or any(
+      isinstance(k, bool) or not isinstance(k, (int, np.integer))
+      for k in noise_key
     )
-  if any(
-    isinstance(k, bool) or not isinstance(k, (int, np.integer))
-    for k in noise_key
   ):
     raise TypeError(
-      f'`noise_key` must be a pair of integers or None, found {noise_key!r}.'
+      "`noise_key` must be a pair of integers, 'drawn' or None, found "
+      f'{noise_key!r}.'
     )
   if any(not -(2**63) <= k < 2**63 for k in noise_key):
     raise ValueError(
       f'`noise_key` must be of 64-bit integers, found {noise_key!r}.'
     )
   return int(noise_key[0]), int(noise_key[1])
+
+
+def initial_key(noise_key: NoiseKey) -> tf.Tensor:
+  """Returns the key that a state begins with, in a graph.
+
+  Args:
+    noise_key: A pair of integers; or 'drawn', for one that is fresh each time
+      that the graph runs.
+
+  Returns:
+    An `int64` tensor of shape [2].
+  """
+  if noise_key == 'drawn':
+    return fresh_key()
+  return tf.constant(noise_key, tf.int64)
 
 
 def fresh_key() -> tf.Tensor:

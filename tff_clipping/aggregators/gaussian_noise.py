@@ -18,7 +18,7 @@ def gaussian_noise_factory(
   noise_stddev: float,
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
   *,
-  noise_key: tuple[int, int] | None = None,
+  noise_key: gaussian_draws.NoiseKey = None,
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Adds Gaussian noise to every element of an aggregate, at the SERVER.
 
@@ -49,13 +49,14 @@ def gaussian_noise_factory(
     inner_agg_factory: Aggregates the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
     noise_key: `None` draws fresh noise whenever a round runs: right for every
-      program. A pair of 64-bit integers, such as `draw_noise_key` returns, is
-      kept in the state, and noise is a function of it, the round, the draw (see
-      `with_noise_draw`) and the tensor. A round that is run again then gives
-      the same bits. Whoever knows the key, or a state, can subtract the noise;
-      and if one key noises two different results, as in a round that is run
-      again with another cohort, their difference has no noise. So it is for
-      programs that never release both, and for tests.
+      program. 'drawn' keeps a key in the state, drawn from fresh entropy
+      whenever the process is initialized, and noise is a function of it, the
+      round, the draw (see `with_noise_draw`) and the tensor. A round that is
+      run again then gives the same bits. Whoever knows a state can subtract the
+      noise; and if one key noises two different results, as in a round that is
+      run again with another cohort, their difference has no noise. So it is for
+      programs that never release both. A pair of 64-bit integers is that key,
+      for tests: all that is made with it has the same noise.
 
   Returns:
     An unweighted aggregation factory.
@@ -63,7 +64,7 @@ def gaussian_noise_factory(
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
-      clipping norm is estimated without noise inside `inner_agg_factory`.
+      clipping norm is estimated inside `inner_agg_factory`.
   """
   noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)

@@ -11,6 +11,7 @@ from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   correlated_noise,
   difference_clipping,
+  gaussian_draws,
   gaussian_noise,
   private_reports,
   type_checks,
@@ -52,7 +53,7 @@ def dp_mean_factory(
   noise_multiplier: float,
   clients_per_round: float,
   sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
-  noise_key: tuple[int, int] | None = None,
+  noise_key: gaussian_draws.NoiseKey = None,
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Clips, sums, adds noise to the sum at the server, and divides by P.
 
@@ -79,8 +80,8 @@ def dp_mean_factory(
       are sampled independently; positive.
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`; see also `secure_sum_factory`.
-    noise_key: `None` for fresh noise, or a pair of integers for rounds that can
-      be repeated; see `gaussian_noise_factory`.
+    noise_key: `None` for fresh noise, 'drawn' or a pair of integers for rounds
+      that can be repeated; see `gaussian_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.
@@ -117,7 +118,7 @@ def correlated_dp_mean_factory(
   clients_per_round: float,
   strategy: correlated_noise.NoiseStrategy,
   sum_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
-  noise_key: tuple[int, int] | None = None,
+  noise_key: gaussian_draws.NoiseKey = None,
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Clips, sums, adds noise that is correlated between rounds, divides by P.
 
@@ -139,7 +140,7 @@ def correlated_dp_mean_factory(
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`; see also `secure_sum_factory`.
     noise_key: `None` for a key from fresh entropy, a pair of integers for
-      experiments that can be repeated; see `correlated_noise_factory`.
+      tests; see `correlated_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.

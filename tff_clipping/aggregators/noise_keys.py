@@ -8,7 +8,6 @@ no noise. Without a program of that kind, fresh noise is the safe choice.
 """
 
 import collections
-import secrets
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,21 @@ from tff_clipping.aggregators import gaussian_draws, private_reports
 _KEY, _ROUND, _DRAW = 'key', 'round_num', 'draw'
 
 
-def draw_noise_key() -> tuple[int, int]:
-  """Returns a secret `noise_key` of 128 bits from the system's entropy."""
-  low, high = np.frombuffer(secrets.token_bytes(16), np.int64)
-  return int(low), int(high)
+def takes_draws(state: Any) -> bool:
+  """Returns whether noise in a state that repeats can be drawn anew.
+
+  Args:
+    state: As for `with_noise_draw`.
+
+  Returns:
+    False if what a process keeps of its noise has no number of the draw.
+  """
+  kept = collections.defaultdict(set)
+  for path, _ in tree.flatten_with_path(state):
+    if private_reports.NOISE_STATE in path:
+      place = path.index(private_reports.NOISE_STATE)
+      kept[path[:place]].add(path[-1])
+  return all(_DRAW in fields for fields in kept.values())
 
 
 def with_noise_draw(state: Any, draw: int) -> Any:
@@ -59,15 +69,16 @@ class NoiseKeys:
     initial: A TensorFlow computation: the state before the first round.
   """
 
-  def __init__(self, noise_key: tuple[int, int] | None):
+  def __init__(self, noise_key: gaussian_draws.NoiseKey):
     """Initializes the keys.
 
     Args:
-      noise_key: `None` for a fresh key whenever a round runs, or a pair of
-        64-bit integers, from which every round and draw has a key of its own.
+      noise_key: `None` for a fresh key whenever a round runs; or what the state
+        keeps, from which every round and draw has a key of its own: a pair of
+        64-bit integers, or 'drawn' for one that is drawn with each state.
 
     Raises:
-      TypeError: If `noise_key` is neither.
+      TypeError: If `noise_key` is none of them.
       ValueError: If one of the integers does not fit.
     """
     self._noise_key = gaussian_draws.check_noise_key(noise_key)
@@ -93,7 +104,7 @@ class NoiseKeys:
   def _build_initial(self) -> Any:
     if self._noise_key is None:
       return ()
-    key = tf.constant(self._noise_key, tf.int64)
+    key = gaussian_draws.initial_key(self._noise_key)
     return _state(key, tf.constant(0, tf.int64))
 
 

@@ -45,20 +45,17 @@ def build_noised_process(
 
   Raises:
     TypeError: If a leaf is not floating-point.
-    ValueError: If a clipping norm inside is estimated without noise.
+    ValueError: If a clipping norm inside is estimated.
   """
   type_checks.check_float_leaves(value_type)
   wide = wide_values.WideValues(value_type)
   inner = inner_agg_factory.create(wide.type)
-  private_reports.check_estimates_are_noised('inner_agg_factory', inner)
+  private_reports.check_norms_are_charged('inner_agg_factory', inner)
   sum_type = inner.next.type_signature.result.result.member
   noise = build_noise(sum_type)
 
-  @tff.tensorflow.computation(
-    sum_type, noise.initial.type_signature.result, inner.state_type.member
-  )
-  def add_noise(value, noise_state, inner_state):
-    value = private_reports.after_checking_noise(value, inner_state)
+  @tff.tensorflow.computation(sum_type, noise.initial.type_signature.result)
+  def add_noise(value, noise_state):
     noised, next_state = noise.add(value, noise_state)
     return wide.narrow(noised), next_state
 
@@ -75,8 +72,7 @@ def build_noised_process(
   def next_fn(state, value):
     output = inner.next(state['inner_agg'], wide.widen(value))
     noised, noise_state = tff.federated_map(
-      add_noise,
-      (output.result, state[private_reports.NOISE_STATE], state['inner_agg']),
+      add_noise, (output.result, state[private_reports.NOISE_STATE])
     )
     return tff.templates.MeasuredProcessOutput(
       state=_zip_state(noise_state, output.state),

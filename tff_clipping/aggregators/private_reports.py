@@ -7,24 +7,26 @@ measurements that no other has. Nothing here looks at values.
 """
 
 import collections
+from collections.abc import Collection, Iterator
 from typing import Any
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
 # Fields of the state of processes that add noise for privacy: the first is that
 # of the factories here, the second of TFF's `DifferentiallyPrivateFactory`.
 NOISE_STATE = 'privacy_noise'
-_NOISE_FIELDS = frozenset({NOISE_STATE, 'dp_event'})
+_THEIR_NOISE_STATE = 'dp_event'
+_NOISE_FIELDS = frozenset({NOISE_STATE, _THEIR_NOISE_STATE})
+# What noise that is correlated between rounds keeps: in the state of ours, and
+# anywhere for TFF's.
+_SLOTS, _TREE = 'slots', 'tree_state'
 
-# The state of a clip, in the factories here and in TFF's; of an estimate of
-# quantiles, in TFF's; and the fields that only an estimate with noise has.
+# The state of a clip, in the factories here and in TFF's; and of an estimate of
+# quantiles, in TFF's.
 _CLIPS = frozenset(
   {'clipping_norm', 'clipping_norms', 'smoothing', 'zeroing_norm'}
 )
 _QUANTILE = 'below_estimate_state'
-_STDDEV = 'stddev'
-_NOISED_ESTIMATE = frozenset({_STDDEV, NOISE_STATE})
 
 # Measurements that may leave a private pipeline: they are constants, or results
 # of noised data. No count of clients is among them: a secure summation hides
@@ -61,43 +63,55 @@ def adds_noise(process: tff.templates.AggregationProcess) -> bool:
   """
   return any(
     name in _NOISE_FIELDS
-    for name, _ in _named_types(process.state_type, but=_CLIPS)
+    for name, _ in named_types(process.state_type, but=_CLIPS)
   )
 
 
-def check_estimates_are_noised(
-  name: str, process: tff.templates.MeasuredProcess
-) -> None:
-  """Raises unless every norm estimated in the state of `process` has noise.
+def correlates_noise(process: Any) -> bool:
+  """Returns whether the noise of `process` depends on that of rounds before.
+
+  Args:
+    process: As for `adds_noise`.
+  """
+  return any(
+    name == _TREE
+    or (name == NOISE_STATE and _SLOTS in dict(named_types(element)))
+    for name, element in named_types(process.state_type)
+  )
+
+
+def check_norms_are_charged(name: str, process: Any) -> None:
+  """Raises if a norm is estimated that no noise multiplier covers.
+
+  Noise of a fixed size does not follow a clipping norm that changes, and an
+  estimate, with noise or without, is a release of its own. Only factories that
+  do both know what both cost: `adaptive_dp_mean_factory`, and TFF's
+  `DifferentiallyPrivateFactory`.
 
   Args:
     name: The argument that brought the process, for the message.
-    process: A process whose result is noised.
+    process: A process with a state, whose result is noised.
 
   Raises:
-    ValueError: If the state of an adaptive clipping or zeroing norm has no
-      noise.
+    ValueError: If its state holds such an estimate.
   """
-  for field, field_type in _named_types(process.state_type):
-    if field in _CLIPS or field == _QUANTILE:
-      is_constant = field in _CLIPS and _is_empty(field_type)
-      _check_estimate(name, field_type, is_constant)
+  estimate = _find_uncharged_estimate(process.state_type)
+  if estimate is not None:
+    raise _uncharged(name, estimate)
 
 
-def check_estimate_is_noised(
-  name: str, process: tff.templates.EstimationProcess
-) -> None:
-  """Raises unless the estimate of `process` has noise.
+def check_norm_is_constant(name: str, is_estimated: bool) -> None:
+  """Raises if a norm around noise is estimated; see `check_norms_are_charged`.
 
   Args:
-    name: The argument that brought the process, for the message.
-    process: The process that estimates a clipping norm from clients' norms.
+    name: The argument that gives the norm.
+    is_estimated: Whether it changes from round to round.
 
   Raises:
-    ValueError: If its state has no noise.
+    ValueError: If it does.
   """
-  state_type = process.initialize.type_signature.result.member
-  _check_estimate(name, state_type, is_constant=False)
+  if is_estimated:
+    raise _uncharged(name, 'an estimation process')
 
 
 def check_counts_are_hidden(count_sum_factory: Any) -> None:
@@ -128,33 +142,12 @@ def check_does_not_clip(
   Raises:
     ValueError: If it has the state of a clip.
   """
-  for field, _ in _named_types(process.state_type):
+  for field, _ in named_types(process.state_type):
     if field in _CLIPS:
       raise ValueError(
         f'`{name}` must not clip, since it would clip the noise, found the '
         f'state {process.state_type}: put the clip outside.'
       )
-
-
-def after_checking_noise(value: Any, state: Any) -> Any:
-  """Returns `value`, in a graph that fails if an estimate has noise of zero.
-
-  Whether an estimate has noise is seen from types; how much, only at run time.
-
-  Args:
-    value: A structure of tensors.
-    state: The state of processes inside, in Python containers.
-  """
-  checks = [
-    tf.debugging.assert_positive(
-      stddev,
-      message='A clipping norm is estimated with noise of zero where noise is '
-      'added: give the estimate a positive standard deviation.',
-    )
-    for stddev in _quantile_stddevs(state)
-  ]
-  with tf.control_dependencies(checks):
-    return tf.nest.map_structure(tf.identity, value) if checks else value
 
 
 def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
@@ -192,6 +185,25 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
   return tff.federated_map(select, (measurements, placed))
 
 
+def named_types(
+  type_spec: tff.Type, but: Collection[str] = ()
+) -> Iterator[tuple[str, tff.Type]]:
+  """Yields every named field below `type_spec` with its type.
+
+  Args:
+    type_spec: A type.
+    but: Names of fields below which nothing is looked for.
+  """
+  if isinstance(type_spec, tff.FederatedType):
+    yield from named_types(type_spec.member, but)
+  elif isinstance(type_spec, tff.StructType):
+    for name, element in tff.structure.iter_elements(type_spec):
+      if name is not None:
+        yield name, element
+      if name not in but:
+        yield from named_types(element, but)
+
+
 def _select(value, selected):
   """Collects the public entries of nested containers into `selected`."""
   for name, element in _elements(value):
@@ -213,45 +225,25 @@ def _elements(value):
   return []
 
 
-def _named_types(type_spec, but=()):
-  """Yields every named field below `type_spec` with its type.
-
-  Args:
-    type_spec: A type.
-    but: Names of fields below which nothing is looked for.
-  """
+def _find_uncharged_estimate(type_spec):
+  """Returns the type of an estimate that no noise covers; None if none is."""
   if isinstance(type_spec, tff.FederatedType):
-    yield from _named_types(type_spec.member, but)
-  elif isinstance(type_spec, tff.StructType):
-    for name, element in tff.structure.iter_elements(type_spec):
-      if name is not None:
-        yield name, element
-      if name not in but:
-        yield from _named_types(element, but)
-
-
-def _quantile_stddevs(state):
-  """Returns the noise of all estimates of quantiles but those by our sums."""
-  stddevs = []
-  elements = [element for _, element in _elements(state)]
-  for i, element in enumerate(elements):
-    stddevs.extend(_quantile_stddevs(element))
-    # Beside the state of a query is that of the sum of its records, which may
-    # be what adds the noise.
-    beside = elements[:i] + elements[i + 1 :]
-    if not any(_elements_named(NOISE_STATE, other) for other in beside):
-      for name, query_state in _elements(element):
-        if name == _QUANTILE:
-          stddevs.extend(_elements_named(_STDDEV, query_state))
-  return stddevs
-
-
-def _elements_named(name, value):
-  """Returns the elements called `name` in nested containers."""
-  found = []
-  for key, element in _elements(value):
-    found.extend([element] if key == name else _elements_named(name, element))
-  return found
+    return _find_uncharged_estimate(type_spec.member)
+  if not isinstance(type_spec, tff.StructType):
+    return None
+  elements = tff.structure.to_elements(type_spec)
+  names = {name for name, _ in elements}
+  for name, element in elements:
+    if name in _CLIPS and NOISE_STATE in names:
+      continue  # That of a factory which adapts its norm and its noise.
+    if name == 'query_state' and _THEIR_NOISE_STATE in names:
+      continue
+    if name == _QUANTILE or (name in _CLIPS and not _is_empty(element)):
+      return element
+    found = _find_uncharged_estimate(element)
+    if found is not None:
+      return found
+  return None
 
 
 def _is_empty(state_type):
@@ -259,13 +251,9 @@ def _is_empty(state_type):
   return isinstance(state_type, tff.StructType) and not len(state_type)
 
 
-def _check_estimate(name, state_type, is_constant):
-  """Raises if the state of an estimate has no noise in it."""
-  fields = {field for field, _ in _named_types(state_type)}
-  if not is_constant and not fields & _NOISED_ESTIMATE:
-    raise ValueError(
-      f'`{name}` must not adapt a norm to exact values where noise is added, '
-      f'found an estimate with the state {state_type}: use '
-      '`adaptive_dp_mean_factory` or a `PrivateQuantileEstimationProcess` '
-      'with noise.'
-    )
+def _uncharged(name: str, found: Any) -> ValueError:
+  return ValueError(
+    f'`{name}` must not adapt a norm where noise is added, found {found}: the '
+    'size of the noise is fixed, and no plan charges for the estimate. Use '
+    '`adaptive_dp_mean_factory`, which does both.'
+  )

@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+import secrets
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -155,15 +156,16 @@ class PrivacyLedger:
         f'The budget is spent: {self.num_releases} releases have cost epsilon '
         f'{self.epsilon:.6g}{really}; one more, of round {round_num}, would '
         f'pass {limit:.6g}. Keep the model of the last round that was '
-        'charged; more rounds need a new plan and a new ledger, whose '
-        'epsilon adds to this one.'
+        'charged; more rounds need a new plan, new cohorts (a new seed) and a '
+        'new ledger, whose epsilon adds to this one.'
       )
 
   def charge(self, round_num: int, digest: str, *, draw: int = 0) -> float:
     """Charges the release of a round, before it is made.
 
     Args:
-      round_num: The round, at least 0.
+      round_num: The round, at least 0; for noise that is correlated between
+        rounds, the one after the last.
       digest: The SHA-256 digest, in hexadecimal, of all that is released of the
         round. The release that is charged last for this round and draw may be
         made again with the same digest, at no cost.
@@ -222,12 +224,27 @@ class PrivacyLedger:
           f'`draw` must be the next one of round {round_num}, {len(digests)}'
           f'{last}, found {draw}.'
         )
+      self._check_next(round_num)
       self.check_budget(round_num)
       charged = self.num_releases + 1
       epsilon = self._epsilon_after(charged)
       self._file.append(self._build_release(charged, round_num, draw, digest))
       self._digests.setdefault(round_num, []).append(digest)
       return epsilon
+
+  def _check_next(self, round_num: int) -> None:
+    """Raises if noise that is correlated between rounds has left one out.
+
+    Who takes part again, and when, would not be what the plan assumes.
+    """
+    rounds = [each for each in self._digests if each is not None]
+    if not self._plan.allows_new_draws and rounds:
+      if round_num != max(rounds) + 1:
+        raise ValueError(
+          f'`round_num` must be {max(rounds) + 1}, the round after the last '
+          'that was charged, for noise that is correlated between rounds, '
+          f'found {round_num}.'
+        )
 
   def close(self) -> None:
     """Closes the file, so that another process may open it."""
@@ -244,6 +261,8 @@ class PrivacyLedger:
     return {
       'kind': 'plan',
       'format': ledger_contents.FORMAT,
+      # A copy of a ledger is not another run.
+      'run_id': secrets.token_hex(16),
       'plan': self._plan.to_json(self._caveats),
     }
 

@@ -21,12 +21,15 @@ class LedgerContents:
     path: The ledger.
     plan: What is charged.
     caveats: Why the run does not have the plan's guarantee.
+    run_id: A random text; `None` in a ledger of an earlier version. A copy of
+      the ledger has the same.
     num_releases: Releases that were charged, one that was cut short included.
   """
 
   path: pathlib.Path
   plan: base_plan.BasePlan
   caveats: tuple[str, ...]
+  run_id: str | None
   num_releases: int
 
   @property
@@ -65,6 +68,7 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
     path=path,
     plan=plan,
     caveats=tuple(lines[0]['plan'].get('caveats', [])),
+    run_id=lines[0].get('run_id'),
     num_releases=len(lines) - 1 + is_cut_short,
   )
 

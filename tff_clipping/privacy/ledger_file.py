@@ -13,7 +13,8 @@ What a crash (kill -9, power) can leave, and what opening it does:
     so, and counts. `append` had not returned, so nothing was released, but to
     charge it is the safe side;
   * a seal of no lines and a first line cut short: it starts anew.
-Everything else is damage and raises `DamagedLedgerError` with the line.
+Everything else is damage and raises `DamagedLedgerError` with the line; for a
+line that is another one, the line after it, which has its digest.
 
 The digests have no key. They find accidents and careless edits, not somebody
 who recomputes all of them, or who deletes both files.
@@ -110,7 +111,8 @@ class LedgerFile:
     """Raises unless the ledger is open here and as it was written.
 
     Raises:
-      DamagedLedgerError: If the file was changed since it was opened.
+      DamagedLedgerError: If the file has another size than when it was written,
+        or is another file. What was changed within it the next opening finds.
       LedgerInUseError: If this process was forked from the one that opened it.
       ValueError: If the ledger is closed.
     """

@@ -92,12 +92,20 @@ def compute_spending(
 def _check_different(
   ledgers: Sequence[ledger_contents.LedgerContents],
 ) -> None:
-  """Raises if a ledger is there twice."""
+  """Raises if a ledger is there twice, or a copy of another that went on."""
   paths = [each.path.resolve() for each in ledgers]
-  for place, path in enumerate(paths):
+  run_ids = [each.run_id for each in ledgers]
+  for place, (path, run_id) in enumerate(zip(paths, run_ids, strict=True)):
     if path in paths[:place]:
       raise ValueError(
         f'`ledgers` must be different ones, found {ledgers[place].path} twice.'
+      )
+    if run_id is not None and run_id in run_ids[:place]:
+      first = ledgers[run_ids.index(run_id)].path
+      raise ValueError(
+        f'`ledgers` must be of different runs, found {first} and {path}, which '
+        'began as one: what both released of the same cohorts costs more than '
+        'releases of independent ones.'
       )
 
 

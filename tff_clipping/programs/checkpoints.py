@@ -42,7 +42,7 @@ class Checkpoints:
     """Initializes the checkpoints.
 
     Args:
-      folder: Where they are; made if it is missing.
+      folder: Where they are; made if it is missing, for its owner alone.
       keep: How many to keep, at least 1.
 
     Raises:
@@ -52,6 +52,8 @@ class Checkpoints:
     self._folder = pathlib.Path(folder)
     self._keep = argument_checks.check_integer('keep', keep, at_least=1)
     with storage.writing('The folder of the checkpoints'):
+      # A state may hold the key of the noise: it is its owner's alone.
+      self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
       self._manager = _create_manager(self._folder)
 
   def rounds(self) -> list[int]:

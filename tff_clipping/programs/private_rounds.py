@@ -18,6 +18,7 @@ import numpy as np
 import tree
 
 from tff_clipping import aggregators
+from tff_clipping.aggregators import noise_keys
 from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
 from tff_clipping.programs.client_sampling import ClientSampler
 
@@ -61,8 +62,9 @@ def run_private_round(
 
   Raises:
     ValueError: If the sampler is not that of the ledger's plan.
-    ChangedReleaseError: If a repeated round gives other bits, and the plan has
-      noise that is correlated between rounds: no other draw would fit in.
+    ChangedReleaseError: If a repeated round gives other bits, and no other draw
+      would do: the plan has noise that is correlated between rounds, or the
+      state keeps what the noise comes from, but no number of the draw.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -81,7 +83,9 @@ def run_private_round(
       with shield():
         ledger.charge(round_num, digest, draw=draw)
     except ChangedReleaseError:
-      if not ledger.plan.allows_new_draws:
+      # The next draw would have the noise of this one.
+      takes_draws = noise_keys.takes_draws(state)
+      if not (ledger.plan.allows_new_draws and takes_draws):
         raise
       draw += 1
       ledger.check_budget(round_num)

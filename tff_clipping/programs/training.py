@@ -21,7 +21,6 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping.aggregators import private_reports
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
@@ -31,6 +30,7 @@ from tff_clipping.privacy.ledger import (
 from tff_clipping.programs import (
   coroutines,
   private_rounds,
+  process_checks,
   process_metrics,
   storage,
 )
@@ -93,7 +93,8 @@ class TrainingProgram:
     rounds_per_checkpoint: Save each so many rounds, and at the end.
     release_managers: Take the metrics of every round.
     ledger: Is charged for every release; `None` if nothing is private. The
-      sampler must be that of its plan, and the process one that adds noise.
+      sampler must be that of its plan, and the process one that it charges for;
+      see `process_checks`.
     update_records: Write the updates of chosen rounds to files, and with a
       ledger let exact figures of clients into the metrics of a run that is not
       private then; `None` for neither.
@@ -125,13 +126,7 @@ class TrainingProgram:
     if self.ledger is None:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
-    if not private_reports.adds_noise(self.process):
-      raise ValueError(
-        '`process` must add noise where a ledger is charged, found the state '
-        f'{self.process.state_type}. It has the state of no factory of ours or '
-        'of TFF that does; one of your own has a field `privacy_noise`, which '
-        'may be empty.'
-      )
+    process_checks.check_process(self.process, self.ledger.plan)
 
   def run(self) -> TrainingResult:
     """Runs all rounds that are not done yet.
