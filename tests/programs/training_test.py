@@ -57,6 +57,26 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
   assert metrics['round_num'].tolist() == list(range(7))
 
 
+def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
+  tmp_path, monkeypatch
+):
+  save = Checkpoints.save
+
+  def interrupt(metrics):
+    if metrics['round_num'] == 3:
+      # From here on a checkpoint is one of the interrupted program.
+      monkeypatch.setattr(Checkpoints, 'save', interrupt_again)
+      os.kill(os.getpid(), signal.SIGINT)
+
+  def interrupt_again(self, state, round_num):
+    os.kill(os.getpid(), signal.SIGINT)
+    save(self, state, round_num)
+
+  with pytest.raises(KeyboardInterrupt):
+    small_program.program(tmp_path, on_round=interrupt).run()
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 2
+
+
 def test_a_finished_run_does_nothing_more(tmp_path):
   ledger = small_program.Ledger()
   small_program.program(tmp_path, ledger=ledger).run()

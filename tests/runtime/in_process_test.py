@@ -170,21 +170,6 @@ def test_secure_sum_refuses_a_value_out_of_bounds():
     comp([3, 11])
 
 
-def test_the_sum_does_not_depend_on_the_threads():
-  values = np.random.default_rng(0).normal(size=60).astype(np.float32) * 1e3
-  expected = np.float32(0)
-  for value in values:
-    expected += value
-  assert float(np.sum(values)) != expected  # The order matters here.
-  sums = set()
-  for num_threads in (1, 2, 5):
-    tff.framework.set_default_context(
-      runtime.InProcessContext(num_threads=num_threads)
-    )
-    sums.add(float(_plain_float_sum()(list(values))))
-  assert sums == {float(expected)}
-
-
 def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
   # Many tensors, whose noise is drawn at the same time where there are cores.
   value_type = tff.to_type([tff.TensorType(np.float32, [50])] * 8)

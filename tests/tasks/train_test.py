@@ -222,10 +222,8 @@ def test_bad_flags_are_refused_in_one_line(tmp_path, cache_dir, changes, words):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(task='mnst'), ['--task', 'embedded_digits', "'mnst'"]),
     (dict(model='vgg'), ['--model', 'mlp', "'vgg'"]),
     (dict(partition='random'), ['--partition', 'label_skew', "'random'"]),
-    (dict(task='mnist', data_dir='/nowhere'), ['--data_dir', '/nowhere']),
   ],
 )
 def test_what_does_not_exist_is_refused_in_one_line(
@@ -243,7 +241,9 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, cache_dir):
   assert {p.name for p in tmp_path.iterdir()} <= {'thesis.tex', '.lock'}
 
 
-def test_ctrl_c_ends_cleanly_and_the_run_goes_on(tmp_path, cache_dir):
+def test_ctrl_c_ends_cleanly_with_a_checkpoint_to_go_on_from(
+  tmp_path, cache_dir
+):
   command = _command(
     tmp_path / 'run', cache_dir, num_rounds=400, rounds_per_checkpoint=1000
   )
