@@ -143,11 +143,13 @@ REPRODUCTION = (
   Part(_ALEXNETS, ('reduced',), (0, 1)),
   Part(_ALEXNETS, ('reduced',), (2,), _WITHOUT_NOISE),
   Part(
-    (*_NOISY[1:], *_RESNET_ON_MNIST), ('reduced',), (0, 1, 2), _WITHOUT_NOISE
+    (*_NOISY[1:], *_RESNET_ON_MNIST, 'table2_resnet18_mnist_*'),
+    ('reduced',),
+    (0, 1, 2),
+    _WITHOUT_NOISE,
   ),
   Part(
     (
-      'table2_resnet18_mnist_*',
       'table2_resnet18_cifar10_*',
       *_NOISY[1:],
       *_RESNET_ON_MNIST,
@@ -162,12 +164,8 @@ REPRODUCTION = (
   Part(('table4_alexnet_cifar10_iid',), ('reduced_paper_cohort',)),
   # For longer.
   Part(_ALEXNETS, ('reduced_100_rounds',), (0, 1, 2)),
-  *(
-    Part((row,), ('reduced_100_rounds',), seeds, _WITHOUT_NOISE)
-    for row, seeds in (
-      *((row, (0, 1, 2)) for row in (*_MLPS, *_ALEXNET_ON_MNIST)),
-      ('table3_mobilenet_v2_mnist_noniid', (0,)),
-    )
+  Part(
+    (*_MLPS, *_NOISY[1:]), ('reduced_100_rounds',), (0, 1, 2), _WITHOUT_NOISE
   ),
 )
 
