@@ -5,7 +5,12 @@ import secrets
 
 import numpy as np
 from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs import client_sampling, client_store, managers
+from tff_clipping.programs import (
+  client_sampling,
+  client_store,
+  managers,
+  process_checks,
+)
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.private_rounds import run_private_round
 from tff_clipping.programs.training import TrainingProgram
@@ -106,6 +111,7 @@ with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
 if result.interrupted is not None:
   raise SystemExit(result.interrupted.exit_code)
 
+process_checks.check_process(process, plan)
 checkpoints = Checkpoints(run_dir / 'checkpoints', keep=2)
 round_num, state = result.round_num, result.state
 with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
