@@ -1,5 +1,6 @@
 """Ledgers for tests."""
 
+import json
 import pathlib
 
 from tff_clipping import privacy
@@ -24,3 +25,10 @@ def charge(path, rounds, plan=PLAN):
   with privacy.PrivacyLedger(path, plan) as ledger:
     for each in rounds:
       ledger.charge(each, DIGEST)
+
+
+def read_releases(path):
+  """Returns what the lines of a ledger say of its releases."""
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  # Each has the digest of the one before, and the first the id of the run.
+  return [line | {'previous': None} for line in lines[1:]]

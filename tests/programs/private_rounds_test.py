@@ -8,7 +8,6 @@ is divided by the root of the number of looks.
 
 import collections
 import functools
-import json
 import signal
 
 import dp_accounting
@@ -19,6 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from dp_accounting import pld
 
+from tests.privacy.ledgers import read_releases
 from tff_clipping import aggregators, privacy
 from tff_clipping.programs import managers, private_rounds
 from tff_clipping.programs.checkpoints import Checkpoints
@@ -110,13 +110,6 @@ def _build_process(plan, noise_key):
   )
 
 
-def _releases(path):
-  """Returns what the lines of a ledger say of its releases."""
-  lines = [json.loads(line) for line in path.read_text().splitlines()]
-  # Each has the digest of the one before, and the first the id of the run.
-  return [line | {'previous': None} for line in lines[1:]]
-
-
 class _Killed(BaseException):  # noqa: N818
   """Stands for a kill: nothing is saved on the way out."""
 
@@ -171,7 +164,7 @@ class _Run:
       except _Killed:
         return None
       finally:
-        self.ledger_lines = _releases(self._folder / 'ledger.jsonl')
+        self.ledger_lines = read_releases(self._folder / 'ledger.jsonl')
         self.charged = ledger.rounds
         self.epsilon = ledger.epsilon
 
@@ -491,5 +484,5 @@ def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
         state=np.float32(1),
         round_num=1,
       )
-    lines.append(_releases(tmp_path / name))
+    lines.append(read_releases(tmp_path / name))
   assert lines[0] == lines[1]
