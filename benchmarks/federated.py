@@ -32,6 +32,8 @@ from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.training import StopReason, TrainingProgram
 
 _NOISE_MULTIPLIER = 1.5
+# Cohorts in the population that is charged for.
+_POPULATION = 24
 # So small that the noise does not destroy the model, whatever its size: the
 # work is the same for every norm.
 _CLIPPING_NORM = 1e-3
@@ -73,15 +75,11 @@ def run_ours(
       _model_fn(workload, store), workload.test_examples()
     )
   )
-  plan = private_plan(workload) if private else None
+  plan = private_plan(workload, correlated=correlated) if private else None
   process = build_fed_avg(
     workload,
     store,
-    (
-      None
-      if plan is None
-      else private_aggregator(plan, secure=secure, correlated=correlated)
-    ),
+    None if plan is None else private_aggregator(plan, secure=secure),
     compute_dtype=compute_dtype,
   )
   ends, rows = [], []
@@ -228,32 +226,39 @@ def write_store(
   )
 
 
-def private_plan(workload: Workload) -> privacy.PrivacyPlan:
+def private_plan(
+  workload: Workload, *, correlated: bool = False
+) -> privacy.BasePlan:
   """Returns the plan of a workload's DP-FedAvg."""
   # All clients take part in each round, so that each round is the same work;
   # the accounting is that of a larger population.
-  return privacy.PrivacyPlan.from_noise_multiplier(
-    num_clients=24 * workload.clients_per_round,
+  settings = dict(
+    num_clients=_POPULATION * workload.clients_per_round,
     clients_per_round=workload.clients_per_round,
     num_rounds=workload.total_rounds,
     noise_multiplier=_NOISE_MULTIPLIER,
     target_delta=1e-5,
   )
+  if not correlated:
+    return privacy.PrivacyPlan.from_noise_multiplier(**settings)
+  strategy = privacy.blt_strategy(
+    num_rounds=workload.total_rounds,
+    participation=privacy.Participation(min_separation=_POPULATION),
+    num_buffers=3,
+  )
+  return privacy.CorrelatedNoisePlan(
+    **settings, strategy=strategy, min_separation=_POPULATION
+  )
 
 
 def private_aggregator(
-  plan: privacy.PrivacyPlan, *, secure: bool = False, correlated: bool = False
+  plan: privacy.BasePlan, *, secure: bool = False
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Returns the aggregator of a plan, whose noise destroys no model."""
   factory = aggregators.dp_mean_factory
-  if correlated:
-    strategy = privacy.blt_strategy(
-      num_rounds=plan.num_rounds,
-      participation=privacy.Participation(min_separation=plan.num_rounds),
-      num_buffers=3,
-    )
+  if isinstance(plan, privacy.CorrelatedNoisePlan):
     factory = functools.partial(
-      aggregators.correlated_dp_mean_factory, strategy=strategy
+      aggregators.correlated_dp_mean_factory, strategy=plan.strategy
     )
   return factory(
     clipping_norm=_CLIPPING_NORM,
