@@ -91,7 +91,8 @@ def create_own_aggregator(
   Raises:
     TypeError: If `function` takes something else, or returns something else.
     ValueError: If it fails, or in a private run adds no noise, or follows the
-      exact norms of updates.
+      norms of updates that no noise covers, or has noise that is correlated
+      between rounds.
   """
   arguments = {}
   if config.clipping_norm is not None:
@@ -112,14 +113,19 @@ def create_own_aggregator(
   process = named_functions.call(
     'aggregator', factory.create, '(value_type)', weights_type.trainable
   )
-  if plan is not None and not private_reports.adds_noise(process):
+  if plan is not None and not private_reports.adds_noise(process.state_type):
     raise ValueError(
       f'`aggregator` must add noise for {config.algorithm}, found no factory '
       f'of ours or of TFF in that of {name} that does: it would release what '
       "the plan's epsilon does not cover."
     )
   if plan is not None:
-    private_reports.check_norms_are_charged('aggregator', process)
+    private_reports.check_norms_are_charged('aggregator', process.state_type)
+    if private_reports.correlates_noise(process.state_type):
+      raise ValueError(
+        '`aggregator` must have noise that is independent between rounds, as '
+        f'`mechanism` gaussian has, found that of {name}.'
+      )
   return factory
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import io
 import json
 import os
 import pathlib
@@ -161,6 +162,21 @@ class RunFolder:
       raise RunFolderError(
         f'`run_dir` must be the folder of a run, found {self.path}: {e}'
       ) from e
+
+  def read_metrics(self) -> Any:
+    """Returns metrics.csv, without a last line that a crash has cut short.
+
+    Returns:
+      A pandas data frame.
+
+    Raises:
+      OSError: If there is none.
+      ValueError: If it is no table.
+    """
+    import pandas as pd  # Takes long, and few commands come here.
+
+    data = self.metrics.read_bytes()
+    return pd.read_csv(io.BytesIO(data[: data.rfind(b'\n') + 1]))
 
   def check_unchanged(self, description: Mapping[str, Any]) -> None:
     """Raises if the run in the folder had other data, or another model.

@@ -48,7 +48,7 @@ def read_row(
   """Returns the row of a run, from the files in its folder."""
   measured = {}
   try:
-    measured = _summarize(pd.read_csv(folder.metrics))
+    measured = _summarize(folder.read_metrics())
   except (OSError, ValueError, KeyError, IndexError):
     pass  # Not begun yet, or damaged, which the run itself reports.
   return SweepRow(

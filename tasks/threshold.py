@@ -26,14 +26,12 @@ def compute_clipping_norm(
     ValueError: If the folder is not that of such a run, or the factor is not
       positive.
   """
-  import pandas as pd  # Takes long, and few commands come here.
-
   if not factor > 0:
     raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
   folder = run_folder.RunFolder(run_dir)
   try:
     config: Mapping[str, Any] = json.loads(folder.config.read_text())
-    metrics = pd.read_csv(folder.metrics)
+    metrics = folder.read_metrics()
     rounds = metrics[metrics['round_num'] > 0]
     algorithm = config['algorithm']
     num_rounds = config['experiment']['num_rounds']

@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 def main() -> None:
   runtime.set_default_context()
   # Half of the updates are to be clipped: the norm follows their median.
-  # Without noise this is for simulations, and refused where noise is added.
+  # For simulations: an estimated norm is refused where noise is added.
   median = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
     initial_estimate=1.0, target_quantile=0.5, learning_rate=1.0
   )

@@ -133,7 +133,7 @@ def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
   else:
     factory = aggregators.per_layer_clipping_factory([1.0], inner)
   process = factory.create(_VECTOR)
-  assert private_reports.adds_noise(process)
+  assert private_reports.adds_noise(process.state_type)
   measurements = process.next.type_signature.result.measurements.member
   assert not _names(measurements) & set(_EXACT)
 
@@ -215,7 +215,7 @@ def test_processes_without_noise_are_told_from_those_with():
     aggregators.clipped_mean_factory(clipping_norm=1.0),
     aggregators.secure_sum_factory(1.0),
   ):
-    assert not private_reports.adds_noise(factory.create(_VECTOR))
+    assert not private_reports.adds_noise(factory.create(_VECTOR).state_type)
 
 
 @pytest.mark.parametrize('stddev', [0.0, 0.5])
@@ -262,7 +262,7 @@ def test_norms_that_their_noise_follows_are_told_from_others():
     _dp(zeroing=False),
   ):
     process = factory.create(_VECTOR)
-    private_reports.check_norms_are_charged('process', process)
+    private_reports.check_norms_are_charged('process', process.state_type)
   for factory in (
     _dp(zeroing=True),
     tff.aggregators.zeroing_factory(
@@ -274,7 +274,7 @@ def test_norms_that_their_noise_follows_are_told_from_others():
   ):
     process = factory.create(_VECTOR)
     with pytest.raises(ValueError, match='`process` must not adapt a norm'):
-      private_reports.check_norms_are_charged('process', process)
+      private_reports.check_norms_are_charged('process', process.state_type)
 
 
 def test_exact_bounds_of_a_secure_sum_are_refused_where_noise_is_added():

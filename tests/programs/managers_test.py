@@ -62,7 +62,7 @@ def test_each_release_adds_a_line_and_leaves_the_others(tmp_path):
   assert path.stat().st_ino == file
 
 
-def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path):
+def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path, caplog):
   path = tmp_path / 'metrics.csv'
   manager = managers.SyncedCSVReleaseManager(path)
   for round_num in (0, 1):
@@ -72,8 +72,10 @@ def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path):
   three = path.read_bytes()
   for end in range(len(whole) + 1, len(three)):
     path.write_bytes(three[:end])
+    caplog.clear()
     _release(managers.SyncedCSVReleaseManager(path), _METRICS, 2)
     assert path.read_bytes() == three
+    assert ('was cut short' in caplog.text) == (end < len(three))
 
 
 @pytest.mark.parametrize('change', ['', 'note\n', None])

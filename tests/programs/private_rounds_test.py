@@ -423,7 +423,7 @@ def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(tmp_path):
     private_rounds.run_private_round(
       next_fn, sampler, ledger, state=state, round_num=1
     )
-    with pytest.raises(privacy.ChangedReleaseError, match='must not be rele'):
+    with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
       private_rounds.run_private_round(
         next_fn, sampler, ledger, state=state, round_num=1
       )

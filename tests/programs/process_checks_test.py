@@ -110,6 +110,18 @@ def test_a_second_aggregate_without_noise_is_refused():
     process_checks.check_process(process, _PLAN)
 
 
+@pytest.mark.parametrize('momentum', [0.0, 0.9])
+def test_noise_on_something_else_than_the_updates_is_none(momentum):
+  process = tff.learning.algorithms.build_unweighted_mime_lite(
+    _model_fn,
+    base_optimizer=tff.learning.optimizers.build_sgdm(0.1, momentum),
+    model_aggregator=tff.aggregators.UnweightedMeanFactory(),
+    full_gradient_aggregator=_independent(),
+  )
+  with pytest.raises(ValueError, match='`process` must add noise'):
+    process_checks.check_process(process, _PLAN)
+
+
 def test_zeroing_by_exact_norms_is_refused():
   process = tff.learning.algorithms.build_unweighted_fed_avg(
     _model_fn,

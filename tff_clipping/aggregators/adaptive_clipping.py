@@ -144,7 +144,7 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
     type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._sum_factory.create(wide.type)
-    private_reports.check_norms_are_charged('sum_factory', inner)
+    private_reports.check_norms_are_charged('sum_factory', inner.state_type)
     estimate = self._estimate
     keys = noise_keys.NoiseKeys(self._noise_key)
 

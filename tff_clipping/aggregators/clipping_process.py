@@ -110,7 +110,7 @@ class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
     """Creates the process for `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type, weight_type)
-    if private_reports.adds_noise(inner):
+    if private_reports.adds_noise(inner.state_type):
       raise TypeError(
         '`inner_agg_factory` must be unweighted where noise is added, found '
         f'{self._inner_agg_factory!r}: weights, such as example counts, change '
@@ -136,7 +136,7 @@ class _Parts:
   def __init__(self, clip, inner, count_sum_factory):
     self._clip = clip
     self._inner = inner
-    if private_reports.adds_noise(inner):
+    if private_reports.adds_noise(inner.state_type):
       private_reports.check_counts_are_hidden(count_sum_factory)
       private_reports.check_norm_is_constant(clip.norm_name, clip.is_estimated)
     elif count_sum_factory is None:

@@ -72,8 +72,8 @@ def difference_clipping_factory(
     TypeError: If an argument is of the wrong kind.
     ValueError: If `clipping_norm` is a number that is not finite or too small.
       By `create`, if `inner_agg_factory` adds noise and `clipping_norm` is a
-      process without noise or `count_sum_factory` is given: the norm and the
-      counts would leak what the noise hides.
+      process or `count_sum_factory` is given: the norm and the counts would
+      leak what the noise hides.
 
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """

@@ -50,7 +50,7 @@ def build_noised_process(
   type_checks.check_float_leaves(value_type)
   wide = wide_values.WideValues(value_type)
   inner = inner_agg_factory.create(wide.type)
-  private_reports.check_norms_are_charged('inner_agg_factory', inner)
+  private_reports.check_norms_are_charged('inner_agg_factory', inner.state_type)
   sum_type = inner.next.type_signature.result.result.member
   noise = build_noise(sum_type)
 

@@ -52,50 +52,52 @@ class PrivateFactory(tff.aggregators.UnweightedAggregationFactory):
   """
 
 
-def adds_noise(process: tff.templates.AggregationProcess) -> bool:
-  """Returns whether `process`, or a process inside it, adds noise.
+def adds_noise(state_type: tff.Type) -> bool:
+  """Returns whether a process with a state, or one inside it, adds noise.
 
   Noise of the estimate of a clipping norm alone is none: it does not cover what
   is clipped.
 
   Args:
-    process: An aggregation process, or any other that holds one in its state.
+    state_type: The type of its state.
   """
   return any(
-    name in _NOISE_FIELDS
-    for name, _ in named_types(process.state_type, but=_CLIPS)
+    name in _NOISE_FIELDS for name, _ in named_types(state_type, but=_CLIPS)
   )
 
 
-def correlates_noise(process: Any) -> bool:
-  """Returns whether the noise of `process` depends on that of rounds before.
+def correlates_noise(state_type: tff.Type) -> bool:
+  """Returns whether the noise of a process depends on that of rounds before.
+
+  Known of the factories here, of TFF's, and of others with `slots` in their
+  `privacy_noise`.
 
   Args:
-    process: As for `adds_noise`.
+    state_type: The type of its state.
   """
   return any(
     name == _TREE
     or (name == NOISE_STATE and _SLOTS in dict(named_types(element)))
-    for name, element in named_types(process.state_type)
+    for name, element in named_types(state_type)
   )
 
 
-def check_norms_are_charged(name: str, process: Any) -> None:
+def check_norms_are_charged(name: str, state_type: tff.Type) -> None:
   """Raises if a norm is estimated that no noise multiplier covers.
 
   Noise of a fixed size does not follow a clipping norm that changes, and an
-  estimate, with noise or without, is a release of its own. Only factories that
-  do both know what both cost: `adaptive_dp_mean_factory`, and TFF's
-  `DifferentiallyPrivateFactory`.
+  estimate, with noise or without, is a release of its own. Taken are factories
+  that do both, and know what both cost: `adaptive_dp_mean_factory`, and TFF's
+  `DifferentiallyPrivateFactory`, though not its distributed recipe.
 
   Args:
     name: The argument that brought the process, for the message.
-    process: A process with a state, whose result is noised.
+    state_type: The type of its state; its result is noised.
 
   Raises:
     ValueError: If its state holds such an estimate.
   """
-  estimate = _find_uncharged_estimate(process.state_type)
+  estimate = _find_uncharged_estimate(state_type)
   if estimate is not None:
     raise _uncharged(name, estimate)
 
@@ -253,7 +255,7 @@ def _is_empty(state_type):
 
 def _uncharged(name: str, found: Any) -> ValueError:
   return ValueError(
-    f'`{name}` must not adapt a norm where noise is added, found {found}: the '
-    'size of the noise is fixed, and no plan charges for the estimate. Use '
-    '`adaptive_dp_mean_factory`, which does both.'
+    f'`{name}` must not adapt a norm where noise is added, found {found}: no '
+    'plan charges for the estimate, and noise of a fixed size does not follow '
+    'it. Use `adaptive_dp_mean_factory`, which does both.'
   )

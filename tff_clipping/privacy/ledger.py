@@ -137,14 +137,16 @@ class PrivacyLedger:
     return len(digests) - 1 if digests else None
 
   def check_budget(self, round_num: int) -> None:
-    """Raises if one more release would pass the plan's target.
+    """Raises if one more release would pass the plan's target, or be refused.
 
     Args:
-      round_num: The round of the release, for the message.
+      round_num: The round of the release.
 
     Raises:
       BudgetExhaustedError: If it would.
+      ValueError: If noise is correlated between rounds, and a round left out.
     """
+    self._check_next(round_num)
     if not self._plan.permits(self.num_releases + 1):
       limit = self._plan.target_epsilon or self._plan.epsilon
       really = (
@@ -224,7 +226,6 @@ class PrivacyLedger:
           f'`draw` must be the next one of round {round_num}, {len(digests)}'
           f'{last}, found {draw}.'
         )
-      self._check_next(round_num)
       self.check_budget(round_num)
       charged = self.num_releases + 1
       epsilon = self._epsilon_after(charged)

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import logging
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from tff_clipping import whole_files
 from tff_clipping.programs import storage
 
 _KEY = 'round_num'
+_LOG = logging.getLogger(__name__)
 
 
 def create_release_managers(
@@ -120,6 +122,12 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
       ) from e
     if whole == data:
       self._size = len(data)
+    else:
+      _LOG.warning(
+        'The last line of %s was cut short and is left out: %r',
+        self._path,
+        data[len(whole) :],
+      )
 
   def _is_as_written(self) -> bool:
     return self._path.exists() and self._path.stat().st_size == self._size

@@ -61,7 +61,8 @@ def run_private_round(
     the model and what the aggregator measured: these may be released.
 
   Raises:
-    ValueError: If the sampler is not that of the ledger's plan.
+    ValueError: If the sampler is not that of the ledger's plan, or a round is
+      left out under noise that is correlated between rounds.
     ChangedReleaseError: If a repeated round gives other bits, and no other draw
       would do: the plan has noise that is correlated between rounds, or the
       state keeps what the noise comes from, but no number of the draw.
@@ -83,10 +84,15 @@ def run_private_round(
       with shield():
         ledger.charge(round_num, digest, draw=draw)
     except ChangedReleaseError:
-      # The next draw would have the noise of this one.
-      takes_draws = noise_keys.takes_draws(state)
-      if not (ledger.plan.allows_new_draws and takes_draws):
+      if not ledger.plan.allows_new_draws:
         raise
+      if not noise_keys.takes_draws(state):
+        raise ChangedReleaseError(
+          f'Round {round_num}, run again, gives another result than the one '
+          'that was charged, and must not be released. Nor can it be drawn '
+          'anew: the state of the noise, `privacy_noise`, has no `draw`, so '
+          'that the next draw may have the same noise.'
+        ) from None
       draw += 1
       ledger.check_budget(round_num)
       _LOGGER.warning(

@@ -32,30 +32,39 @@ def check_process(
       keeps a second aggregate of the clients, such as the mean gradient of
       Mime.
   """
-  if not private_reports.adds_noise(process):
+  state = process.state_type.member
+  work = getattr(state, 'client_work', None)
+  # What noises something else than the updates is no noise of the plan's.
+  aggregate = getattr(state, 'aggregator', state)
+  if not private_reports.adds_noise(aggregate):
     raise ValueError(
       '`process` must add noise where a ledger is charged, found the state '
-      f'{process.state_type}. It has the state of no factory of ours or of TFF '
-      'that does; one of your own has a field `privacy_noise`, which may be '
-      'empty.'
+      f'{aggregate}. It has the state of no factory of ours or of TFF that '
+      'does; one of your own has a field `privacy_noise`: empty where the '
+      'noise is fresh in each round, and else with a `draw`, or with `slots` '
+      'where it is correlated between rounds.'
     )
-  private_reports.check_norms_are_charged('process', process)
-  is_correlated = private_reports.correlates_noise(process)
+  private_reports.check_norms_are_charged('process', state)
+  is_correlated = private_reports.correlates_noise(state)
   if is_correlated != isinstance(plan, CorrelatedNoisePlan):
     raise ValueError(
       "`process` must have the plan's kind of noise, found noise that is "
       f'{"" if is_correlated else "not "}correlated between rounds, and a '
       f'{type(plan).__name__}.'
     )
-  work = getattr(process.state_type.member, 'client_work', None)
-  for kept in _tensors(work):
-    # Numbers are learning rates and rounds.
-    if np.issubdtype(kept.dtype, np.floating) and len(kept.shape):
-      raise ValueError(
-        "`process` must keep no second aggregate of the clients' data, found "
-        f"{kept} in the state of the clients' work, {work}: no noise is added "
-        'to it.'
-      )
+  if work is None:
+    return
+  # Numbers are learning rates and rounds.
+  arrays = [
+    kept
+    for kept in _tensors(work)
+    if np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
+  ]
+  if arrays or private_reports.adds_noise(work):
+    raise ValueError(
+      "`process` must keep no second aggregate of the clients' data, found the "
+      f"state {work} of the clients' work: the plan does not charge for it."
+    )
 
 
 def _tensors(kept: tff.Type | None) -> Iterator[tff.TensorType]:

@@ -29,6 +29,9 @@ from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
 _LOG = logging.getLogger(__name__)
 
+# The process that has computed by a context of this module.
+_computing_pid: int | None = None
+
 # Compiled computations are kept; a program has a few, a test suite has many.
 _MAX_COMPILED = 64
 
@@ -102,7 +105,6 @@ class InProcessContext(tff.framework.SyncContext):
     self._pool = concurrent.futures.ThreadPoolExecutor(
       num_threads, thread_name_prefix='client'
     )
-    self._pid: int | None = None
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
@@ -112,7 +114,7 @@ class InProcessContext(tff.framework.SyncContext):
       ClientError: If the work of a client fails.
       RuntimeError: If this process was forked from one that has computed here.
     """
-    self._check_process()
+    _check_process()
     compiled = self.compile(comp)
     result_type = comp.type_signature.result
     if isinstance(compiled, TensorFlowComputation):
@@ -148,20 +150,6 @@ class InProcessContext(tff.framework.SyncContext):
       self._compiled.popitem(last=False)
     self._latest = comp, compiled
     return compiled
-
-  def _check_process(self) -> None:
-    """Raises in a fork of a process that has computed: it would wait forever.
-
-    A fork has none of the threads that TensorFlow and this context wait for.
-    """
-    if self._pid is None:
-      self._pid = os.getpid()
-    if self._pid != os.getpid():
-      raise RuntimeError(
-        f'TensorFlow has computed in process {self._pid}, which this one was '
-        'forked from, and cannot compute in both. Start processes by '
-        "`multiprocessing.get_context('spawn')`."
-      )
 
   def _compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
@@ -259,6 +247,22 @@ def set_default_context(
       threads_per_client=threads_per_client,
     )
   )
+
+
+def _check_process() -> None:
+  """Raises in a fork of a process that has computed: it would wait forever.
+
+  A fork has none of the threads that TensorFlow and a context wait for.
+  """
+  global _computing_pid
+  if _computing_pid is None:
+    _computing_pid = os.getpid()
+  if _computing_pid != os.getpid():
+    raise RuntimeError(
+      f'TensorFlow has computed in process {_computing_pid}, which this one '
+      'was forked from, and cannot compute in both. Start processes by '
+      "`multiprocessing.get_context('spawn')`."
+    )
 
 
 @contextlib.contextmanager
