@@ -72,8 +72,13 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
     os.kill(os.getpid(), signal.SIGINT)
     save(self, state, round_num)
 
-  with pytest.raises(KeyboardInterrupt):
-    small_program.program(tmp_path, on_round=interrupt).run()
+  # A shell's own background jobs ignore Ctrl-C.
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  try:
+    with pytest.raises(KeyboardInterrupt):
+      small_program.program(tmp_path, on_round=interrupt).run()
+  finally:
+    signal.signal(signal.SIGINT, before)
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 2
 
 

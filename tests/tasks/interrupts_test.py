@@ -14,10 +14,15 @@ _ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_the_handler_is_as_it_was_after_the_imports():
-  before = signal.getsignal(signal.SIGINT)
-  with interrupts.importing(), interrupts.importing():
-    assert signal.getsignal(signal.SIGINT) is not before
-  assert signal.getsignal(signal.SIGINT) is before
+  # A shell's own background jobs ignore Ctrl-C.
+  ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+  try:
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts.importing(), interrupts.importing():
+      assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+  finally:
+    signal.signal(signal.SIGINT, ours)
 
 
 def test_a_signal_that_is_ignored_stays_ignored():
