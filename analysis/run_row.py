@@ -83,8 +83,10 @@ class RunRow:
     best_accuracy: The highest of any.
     half_way_accuracy: Of the last evaluation in the first T / 2 rounds.
     clipped_fraction: The share of clipped updates of a round, mean over rounds.
-    relative_spread: See `_relative_spread`.
-    step_length: See `_step_length`.
+    relative_spread: The standard deviation of the clients' update norms over
+      their mean, mean over rounds.
+    step_length: η_g times the norm of the averaged update, geometric mean over
+      all rounds.
     median_round_seconds: The median time of a round.
     seconds: The time of all rounds.
     epsilon_spent: The ε of the rounds that were done, by the plan's accounting.

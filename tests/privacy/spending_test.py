@@ -86,12 +86,9 @@ def test_turns_of_groups_add_up_as_those_of_one_run(write):
   strategy = privacy.banded_strategy(
     num_rounds=24, participation=privacy.Participation(min_separation=4)
   )
-  plan = privacy.CorrelatedNoisePlan(
-    num_clients=1920,
-    clients_per_round=80,
+  plan = dataclasses.replace(
+    CORRELATED,
     num_rounds=24,
-    target_delta=1e-5,
-    noise_multiplier=5,
     strategy=strategy,
     min_separation=4,
     sampling='grouped_poisson',
