@@ -223,6 +223,42 @@ def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it(
   assert max(map(len, rounds.values())) == plan.max_participations
 
 
+@pytest.mark.parametrize(
+  'sampling', ['poisson', 'truncated_poisson', 'fixed_size']
+)
+def test_draws_of_a_round_are_independent_cohorts(sampling):
+  plan = privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=100,
+    clients_per_round=30,
+    num_rounds=10,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+    sampling=sampling,
+  )
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  draws = [set(sampler.sample(1, d)) for d in range(4000)]
+  assert sampler.sample(1) == sampler.sample(1, 0)
+  pairs = zip(draws[::2], draws[1::2], strict=True)
+  together = sum(_IDS[0] in a and _IDS[0] in b for a, b in pairs)
+  # P / N squared is 0.09 of 2,000 pairs; five standard deviations.
+  assert abs(together - 180) < 5 * (2000 * 0.09 * 0.91) ** 0.5
+
+
+def test_samplers_whose_cohorts_depend_on_each_other_have_one_draw():
+  for sampler in (
+    client_sampling.ShuffledEpochsSampler(_IDS, clients_per_round=8, seed=0),
+    client_sampling.RoundRobinSampler(
+      _IDS, clients_per_round=4, min_separation=3, seed=0
+    ),
+    client_sampling.GroupedPoissonSampler(
+      _IDS, clients_per_round=4, min_separation=3, seed=0
+    ),
+  ):
+    assert sampler.sample(1, 0) == sampler.sample(1)
+    with pytest.raises(ValueError, match='`draw` must be 0 for'):
+      sampler.sample(1, 1)
+
+
 def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
   plan = privacy.CorrelatedNoisePlan(
     num_clients=100,

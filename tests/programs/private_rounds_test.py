@@ -24,9 +24,6 @@ from tff_clipping.programs import managers, private_rounds
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import (
   FixedSizeSampler,
-  GroupedPoissonSampler,
-  RoundRobinSampler,
-  ShuffledEpochsSampler,
   build_private_sampler,
 )
 from tff_clipping.programs.training import StopReason, TrainingProgram
@@ -351,19 +348,6 @@ def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
   assert output.state == 4
 
 
-@pytest.mark.parametrize(
-  'sampling', ['poisson', 'truncated_poisson', 'fixed_size']
-)
-def test_draws_of_a_round_are_independent_cohorts(sampling):
-  sampler = build_private_sampler(_plan(sampling=sampling), _IDS, seed=3)
-  draws = [set(sampler.sample(1, d)) for d in range(4000)]
-  assert sampler.sample(1) == sampler.sample(1, 0)
-  pairs = zip(draws[::2], draws[1::2], strict=True)
-  together = sum('0' in a and '0' in b for a, b in pairs)
-  # P / N squared is 1/9 of 2,000 pairs; five standard deviations.
-  assert abs(together - 2000 / 9) < 5 * (2000 * 8 / 81) ** 0.5
-
-
 def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
   sampler = FixedSizeSampler(_IDS, clients_per_round=8, seed=0)
   seen = []
@@ -428,17 +412,6 @@ def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(tmp_path):
         next_fn, sampler, ledger, state=state, round_num=1
       )
     assert ledger.num_releases == 1
-
-
-def test_samplers_whose_cohorts_depend_on_each_other_have_one_draw():
-  for sampler in (
-    ShuffledEpochsSampler(_IDS, clients_per_round=8, seed=0),
-    RoundRobinSampler(_IDS, clients_per_round=4, min_separation=3, seed=0),
-    GroupedPoissonSampler(_IDS, clients_per_round=4, min_separation=3, seed=0),
-  ):
-    assert sampler.sample(1, 0) == sampler.sample(1)
-    with pytest.raises(ValueError, match='`draw` must be 0 for'):
-      sampler.sample(1, 1)
 
 
 @pytest.mark.parametrize(
