@@ -290,37 +290,17 @@ class ExperimentConfig:
     return not self.is_private or self.simulation_diagnostics
 
   @property
+  def rests_on_secret_cohorts(self) -> bool:
+    """Whether the plan of a private run needs secrecy of who takes part."""
+    return self.sampling not in ('min_separation', 'shuffled_epochs')
+
+  @property
   def seeds_to_draw(self) -> tuple[str, ...]:
     """The seeds that were not given, and come from fresh entropy."""
     needed = ['sampling_seed']
     if self.audit_canaries is not None:
       needed.append('audit_seed')
     return tuple(name for name in needed if getattr(self, name) is None)
-
-  @property
-  def caveats(self) -> tuple[str, ...]:
-    """Why a private run of these settings does not have its plan's guarantee.
-
-    In main clauses, for `PrivacyPlan.describe`. Ask before
-    `RunFolder.with_drawn_seeds` has drawn them.
-    """
-    if not self.is_private:
-      return ()
-    reasons = {
-      'the seed of the noise was given, and whoever knows it can subtract the '
-      'noise': self.noise_seed is not None,
-      'the seed of the cohorts was given, and sampling hides no client from '
-      'whoever knows it': self._draws_are_secret
-      and self.sampling_seed is not None,
-      "the run's files hold exact figures of the clients": (
-        self.simulation_diagnostics
-      ),
-      'the run was audited: canaries are among its clients, and its files say '
-      'which of them took part': self.audit_canaries is not None,
-      "nobody has checked that the run's own aggregator clips each update and "
-      "adds the plan's noise": self.aggregator is not None,
-    }
-    return tuple(reason for reason, applies in reasons.items() if applies)
 
   def partition_config(self) -> partition_config.PartitionConfig:
     """Returns how the training examples are split over the clients."""
@@ -356,8 +336,3 @@ class ExperimentConfig:
       for name in {**mine, **saved}
       if saved.get(name) != mine.get(name)
     ]
-
-  @property
-  def _draws_are_secret(self) -> bool:
-    """Whether the plan of a private run rests on who is drawn being secret."""
-    return self.sampling not in ('min_separation', 'shuffled_epochs')

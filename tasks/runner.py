@@ -17,6 +17,7 @@ import tqdm
 import tff_clipping
 from tasks import (
   aggregation_text,
+  caveats,
   evaluation,
   plans,
   run_parts,
@@ -132,8 +133,8 @@ def run(
       on_round=stack.enter_context(_progress(config, num_done)),
     ).run()
     # Those of the run's first start are among a ledger's.
-    caveats = parts.caveats if ledger is None else ledger.caveats
-    result = _add_to_message(result, parts, process, caveats)
+    found_caveats = parts.caveats if ledger is None else ledger.caveats
+    result = _add_to_message(result, parts, process, found_caveats)
     if result.interrupted is None:
       _write_results(result, parts, process, folder)
     if num_done >= config.num_rounds:
@@ -178,15 +179,11 @@ def _prepare(
   own: OwnParts,
 ) -> _Parts:
   """Makes the parts of a run; see `run` for the arguments."""
-  # Before seeds are drawn: one that is given is a caveat.
-  caveats = config.caveats
-  config = folder.with_drawn_seeds(config)
+  asked, config = config, folder.with_drawn_seeds(config)
   own = own.with_named(config)
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  if config.is_private:
-    caveats += _caveats_of_data(task, clipping_norm_source)
   plan = plans.create_plan(config, task.num_clients)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
@@ -195,7 +192,16 @@ def _prepare(
     if run_audit is None
     else run_audit.build_sampler(task.client_ids, seed=config.sampling_seed)
   )
-  return _Parts(config, own, task, plan, model_fn, run_audit, sampler, caveats)
+  return _Parts(
+    config=config,
+    own=own,
+    task=task,
+    plan=plan,
+    model_fn=model_fn,
+    run_audit=run_audit,
+    sampler=sampler,
+    caveats=caveats.find(asked, task, clipping_norm_source),
+  )
 
 
 def _create_process(
@@ -257,14 +263,14 @@ def _add_to_message(
   result: TrainingResult,
   parts: _Parts,
   process: tff.learning.templates.LearningProcess,
-  caveats: Sequence[str],
+  found_caveats: Sequence[str],
 ) -> TrainingResult:
   """Adds what the audit shows, and what takes the guarantee away."""
   sentences = [result.message]
   if parts.run_audit is not None and result.interrupted is None:
     sentences += _audit(parts.run_audit, process, result)
-  if caveats:
-    sentences.append(plan_text.state_caveats(caveats))
+  if found_caveats:
+    sentences.append(plan_text.state_caveats(found_caveats))
   return dataclasses.replace(result, message=' '.join(sentences))
 
 
@@ -289,20 +295,6 @@ def _write_results(
       round_num=result.round_num,
     ),
   )
-
-
-def _caveats_of_data(
-  task: Task, clipping_norm_source: str | None
-) -> tuple[str, ...]:
-  """Returns what exact figures of the clients a private run rests on."""
-  reasons = {
-    "the clipping norm is an exact figure of the clients' data": (
-      clipping_norm_source is not None
-    ),
-    'the test set has examples of the clients, and what the model does on it '
-    'is measured exactly': task.test_is_of_clients,
-  }
-  return tuple(reason for reason, applies in reasons.items() if applies)
 
 
 def _description(

@@ -63,8 +63,8 @@ def test_who_cannot_draw_cohorts_sees_what_it_costs(tmp_path):
       )
   found = mechanisms.without_draw(run_folders.paired_runs(tmp_path))
   assert found['turns'] == (
-    'on MNIST at ε = 1.5, Poisson cohorts (RDP) 1.00 ± 0.00, banded noise '
-    '3.00 ± 0.00, BLT noise 2.00 ± 0.00; on MNIST at ε = 5, banded noise '
+    'on MNIST at ε = 1.5, banded noise 3.00 ± 0.00, BLT noise 2.00 ± 0.00 '
+    '(Poisson cohorts 1.00 ± 0.00); on MNIST at ε = 5, banded noise '
     '1.00 ± 0.00'
   )
   # At ε = 5 the other one was not run.

@@ -62,11 +62,6 @@ _AUDITED = dict(
 )
 
 
-def test_an_audited_run_has_the_audit_for_a_caveat():
-  caveats = experiment.ExperimentConfig(**_AUDITED).caveats
-  assert ['the run was audited' in caveat for caveat in caveats] == [True]
-
-
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
@@ -153,23 +148,6 @@ _CORRELATED = _AUDITED | dict(
 def test_correlated_noise_that_cannot_be_is_refused(changes, message):
   with pytest.raises(ValueError, match=message):
     experiment.ExperimentConfig(**{**_CORRELATED, **changes})
-
-
-@pytest.mark.parametrize(
-  ('changes', 'is_secret'),
-  [
-    (dict(), False),
-    (dict(sampling='shuffled_epochs'), False),
-    (dict(mechanism='banded', sampling='grouped_poisson'), True),
-  ],
-)
-def test_a_given_seed_of_cohorts_is_a_caveat_where_they_are_secret(
-  changes, is_secret
-):
-  config = experiment.ExperimentConfig(
-    **{**_CORRELATED, **changes, 'sampling_seed': 1}
-  )
-  assert bool(config.caveats) == is_secret
 
 
 def test_a_setting_that_a_saved_file_lacks_has_its_default_there():
