@@ -11,8 +11,8 @@ def find(
 
   Args:
     asked: The settings as they were given: a seed in them is known to whoever
-      gave it. One that the run draws itself (`RunFolder.with_drawn_seeds`) is
-      not.
+      gave it. One that the run draws itself (`RunFolder.draw_seeds`) is not
+      in them.
     task: The data.
     clipping_norm_source: From what data of the clients the clipping norm comes;
       `None` if it was given.

@@ -8,7 +8,6 @@ with the run, so that a run that was stopped ends with the same model anywhere.
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -114,9 +113,8 @@ class Execution:
 
   def _num_shards(self, folder: RunFolder) -> int | None:
     """Returns the number of shards that is given, or that the run has."""
-    try:
-      saved = json.loads(folder.config.read_text())
-    except (OSError, ValueError):
+    saved = folder.read_description()
+    if saved is None:
       return self.num_shards
     # A run of before there were shards has one.
     found = saved.get('execution', {}).get('num_shards', 1)

@@ -198,7 +198,7 @@ class ExperimentConfig:
     'For the initial model.', 0, check=argument_checks.check_seed
   )
   # Whoever knows the seed of the sampling knows who takes part. The run keeps
-  # what it draws: `RunFolder.with_drawn_seeds`.
+  # what it draws: `RunFolder.draw_seeds`.
   sampling_seed: int | None = setting(
     'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
     'config.json keeps.',
@@ -328,9 +328,6 @@ class ExperimentConfig:
       for field in dataclasses.fields(self)
       if field.default is not dataclasses.MISSING
     } | dict(saved)
-    for name in self.seeds_to_draw:
-      # Any seed was drawn by the run itself.
-      mine[name] = saved.get(name)
     return [
       f'{name} was {saved.get(name)!r} and is {mine.get(name)!r}'
       for name in {**mine, **saved}

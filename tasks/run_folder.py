@@ -1,7 +1,6 @@
 """The folder of a run: whose it is, and that only one program writes to it."""
 
 import contextlib
-import dataclasses
 import errno
 import fcntl
 import io
@@ -17,6 +16,9 @@ from typing import Any
 from tasks.experiment import ExperimentConfig
 from tff_clipping import whole_files
 
+# What config.json has for the source of a clipping norm that is no figure of
+# the clients' data.
+GIVEN = 'given'
 _SEED_BITS = {'sampling_seed': 128, 'audit_seed': 63}
 
 
@@ -153,15 +155,41 @@ class RunFolder:
     Raises:
       RunFolderError: If there is none.
     """
+    saved = self.read_description()
     try:
-      saved = json.loads(self.config.read_text())['experiment']
+      if saved is None:
+        raise FileNotFoundError(f'there is no {self.config.name}')
+      settings = saved['experiment']
       return ExperimentConfig(
-        **{**saved, 'update_rounds': tuple(saved['update_rounds'])}
+        **{**settings, 'update_rounds': tuple(settings['update_rounds'])}
       )
     except (OSError, ValueError, KeyError, TypeError) as e:
       raise RunFolderError(
         f'`run_dir` must be the folder of a run, found {self.path}: {e}'
       ) from e
+
+  def read_description(self) -> dict[str, Any] | None:
+    """Returns the contents of config.json; `None` if there is none.
+
+    Returns:
+      `experiment`, the settings as they were asked for, and whatever else the
+      run wrote there.
+
+    Raises:
+      RunFolderError: If it cannot be read.
+    """
+    if not self.config.exists():
+      return None
+    try:
+      saved = json.loads(self.config.read_text())
+      if not isinstance(saved['experiment'], dict):
+        raise TypeError('`experiment` must be an object')
+    except (OSError, ValueError, KeyError, TypeError) as e:
+      raise RunFolderError(
+        f'{self.config} must be the config.json of a run, found one that '
+        f'cannot be read: {e}'
+      ) from e
+    return saved
 
   def read_metrics(self) -> Any:
     """Returns metrics.csv, without a last line that a crash has cut short.
@@ -178,6 +206,18 @@ class RunFolder:
     data = self.metrics.read_bytes()
     return pd.read_csv(io.BytesIO(data[: data.rfind(b'\n') + 1]))
 
+  def clipping_norm_source(self) -> str | None:
+    """From what data of the clients the run has its clipping norm.
+
+    Returns:
+      `None` if it was given, or there is no run yet.
+
+    Raises:
+      RunFolderError: If the run's config.json cannot be read.
+    """
+    source = (self.read_description() or {}).get('clipping_norm_source')
+    return None if source == GIVEN else source
+
   def check_unchanged(self, description: Mapping[str, Any]) -> None:
     """Raises if the run in the folder had other data, or another model.
 
@@ -189,9 +229,7 @@ class RunFolder:
     Raises:
       RunFolderError: If it is another run. Nothing has been written.
     """
-    if not self.config.exists():
-      return
-    saved = json.loads(self.config.read_text())
+    saved = self.read_description() or {}
     for section, key, what in (
       ('task', 'digest', 'the SHA-256 of the data'),
       ('model', 'num_parameters', 'the number of parameters of the model'),
@@ -204,19 +242,23 @@ class RunFolder:
           f'one in {self.path}: {what} changed from {before} to {now}.'
         )
 
-  def with_drawn_seeds(self, config: ExperimentConfig) -> ExperimentConfig:
-    """Returns `config` with the secret seeds that the run has, or new ones.
+  def draw_seeds(self, config: ExperimentConfig) -> dict[str, int]:
+    """Returns the secret seeds that the run has drawn, or new ones.
 
     Args:
-      config: What the run is asked to do. A seed that it has stays.
+      config: What the run is asked to do.
+
+    Returns:
+      By name, those that it was not given, for `drawn_seeds` of config.json.
+
+    Raises:
+      RunFolderError: If the run's config.json cannot be read.
     """
-    seeds = {}
-    for name in config.seeds_to_draw:
-      try:
-        seeds[name] = json.loads(self.config.read_text())['experiment'][name]
-      except (OSError, ValueError, KeyError, TypeError):
-        seeds[name] = secrets.randbits(_SEED_BITS[name])
-    return dataclasses.replace(config, **seeds)
+    drawn = (self.read_description() or {}).get('drawn_seeds', {})
+    return {
+      name: drawn.get(name, secrets.randbits(_SEED_BITS[name]))
+      for name in config.seeds_to_draw
+    }
 
   def write_json(
     self,
@@ -292,14 +334,7 @@ class RunFolder:
         '`output_dir` must be empty or hold a run, found '
         f'{", ".join(sorted(found)[:3])} in {self.path}.'
       )
-    try:
-      saved = json.loads(self.config.read_text())['experiment']
-      differences = config.differences(saved)
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-      raise RunFolderError(
-        f'`output_dir` holds a config.json that cannot be read, {self.config}: '
-        f'{e}'
-      ) from e
+    differences = config.differences(self.read_description()['experiment'])
     if differences:
       raise RunFolderError(
         '`output_dir` must be empty or hold this same run, found another one '

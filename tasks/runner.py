@@ -26,7 +26,7 @@ from tasks import (
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.own_parts import OURS, OwnParts
-from tasks.run_folder import RunFolder
+from tasks.run_folder import GIVEN, RunFolder
 from tasks.task import Task
 from tff_clipping import privacy
 from tff_clipping.privacy import plan_text
@@ -92,8 +92,7 @@ def run(
     clipping_norm_source=clipping_norm_source,
     own=own,
   )
-  config = parts.config
-  description = _description(parts, clipping_norm_source)
+  description = _description(parts)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
     stack.enter_context(folder.temporary_files())
     folder.check_unchanged(description)
@@ -149,7 +148,10 @@ class _Parts:
   """What a run is made of, before it has files.
 
   Attributes:
-    config: The settings, with the seeds that were drawn for it.
+    asked: The settings as they were given.
+    drawn_seeds: The seeds that were not, by name.
+    config: The settings with these seeds.
+    clipping_norm_source: From what data of the clients c comes.
     own: What is not ours.
     task: The data, split over the clients.
     plan: The privacy plan; `None` for a run without.
@@ -159,7 +161,10 @@ class _Parts:
     caveats: Why the guarantee of the plan does not hold as it was run.
   """
 
+  asked: ExperimentConfig
+  drawn_seeds: dict[str, int]
   config: ExperimentConfig
+  clipping_norm_source: str | None
   own: OwnParts
   task: Task
   plan: privacy.BasePlan | None
@@ -170,7 +175,7 @@ class _Parts:
 
 
 def _prepare(
-  config: ExperimentConfig,
+  asked: ExperimentConfig,
   folder: RunFolder,
   *,
   data_dir: str | None,
@@ -179,7 +184,8 @@ def _prepare(
   own: OwnParts,
 ) -> _Parts:
   """Makes the parts of a run; see `run` for the arguments."""
-  asked, config = config, folder.with_drawn_seeds(config)
+  drawn_seeds = folder.draw_seeds(asked)
+  config = dataclasses.replace(asked, **drawn_seeds)
   own = own.with_named(config)
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
@@ -192,15 +198,20 @@ def _prepare(
     if run_audit is None
     else run_audit.build_sampler(task.client_ids, seed=config.sampling_seed)
   )
+  # A run that goes on may get as a number what came from data at its start.
+  source = clipping_norm_source or folder.clipping_norm_source()
   return _Parts(
+    asked=asked,
+    drawn_seeds=drawn_seeds,
     config=config,
+    clipping_norm_source=source,
     own=own,
     task=task,
     plan=plan,
     model_fn=model_fn,
     run_audit=run_audit,
     sampler=sampler,
-    caveats=caveats.find(asked, task, clipping_norm_source),
+    caveats=caveats.find(asked, task, source),
   )
 
 
@@ -297,16 +308,17 @@ def _write_results(
   )
 
 
-def _description(
-  parts: _Parts, clipping_norm_source: str | None
-) -> dict[str, Any]:
+def _description(parts: _Parts) -> dict[str, Any]:
   """Returns the contents of config.json."""
   config, task = parts.config, parts.task
   return dict(
-    experiment=config.to_json(),
+    experiment=parts.asked.to_json(),
+    drawn_seeds=parts.drawn_seeds,
     algorithm=config.algorithm,
     clipping_norm_source=(
-      None if config.clipping_norm is None else clipping_norm_source or 'given'
+      None
+      if config.clipping_norm is None
+      else parts.clipping_norm_source or GIVEN
     ),
     task=dict(
       name=task.name,

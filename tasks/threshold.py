@@ -1,9 +1,6 @@
 """The threshold c as the paper sets it, from a run of FedAvg."""
 
-import json
 import os
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +27,7 @@ def compute_clipping_norm(
     raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
   folder = run_folder.RunFolder(run_dir)
   try:
-    config: Mapping[str, Any] = json.loads(folder.config.read_text())
+    config = folder.read_description() or {}
     metrics = folder.read_metrics()
     rounds = metrics[metrics['round_num'] > 0]
     algorithm = config['algorithm']

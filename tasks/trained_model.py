@@ -9,7 +9,6 @@ A run writes `model.weights.h5` at its end: the model after its last round. Of a
 private run it is the model that was released, and what its epsilon is for.
 """
 
-import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -47,7 +46,7 @@ def load(
     raise ValueError(
       f'`run_dir` must be a run that has ended, found no {folder.model}.'
     )
-  data = json.loads(folder.config.read_text())['task']
+  data = folder.read_description()['task']
   own = own_parts.OwnParts(create_model=create_model)
   if create_model is None and named_functions.is_function_name(config.model):
     function = named_functions.load_function('model', config.model)

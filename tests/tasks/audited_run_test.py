@@ -138,16 +138,18 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(
 
 def test_the_canaries_of_a_run_are_its_own(tmp_path):
   folder = run_folder.RunFolder(tmp_path / 'run')
-  drawn = folder.with_drawn_seeds(_config())
-  assert drawn.audit_seed != folder.with_drawn_seeds(_config()).audit_seed
+  drawn = folder.draw_seeds(_config())
+  assert drawn['audit_seed'] != folder.draw_seeds(_config())['audit_seed']
   folder.path.mkdir()
-  folder.write_json(folder.config, dict(experiment=drawn.to_json()))
-  assert folder.with_drawn_seeds(_config()) == drawn
+  folder.write_json(
+    folder.config, dict(experiment=_config().to_json(), drawn_seeds=drawn)
+  )
+  assert folder.draw_seeds(_config()) == drawn
   with folder.open(_config(), resume=True):
     pass
   # A run that is not audited has none.
   plain = dataclasses.replace(_config(), audit_canaries=None)
-  assert folder.with_drawn_seeds(plain).audit_seed is None
+  assert 'audit_seed' not in folder.draw_seeds(plain)
 
 
 def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(tmp_path):

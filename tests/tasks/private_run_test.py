@@ -1,11 +1,16 @@
 """Tests of what the files of a private run say, and who can read them."""
 
+import functools
 import json
 import os
+import shutil
 
 import pandas as pd
 import pytest
 
+from tasks import runner
+from tasks.experiment import ExperimentConfig
+from tasks.run_folder import RunFolder
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 
 
@@ -65,10 +70,18 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
 
 @pytest.mark.slow
 def test_what_was_said_once_is_said_by_the_resumed_run(tmp_path, cache_dir):
-  _run(tmp_path / 'run', cache_dir, num_rounds=1, sampling_seed=1)
-  # The seed is in the folder: the same command without it goes on.
-  result = _run(tmp_path / 'run', cache_dir, num_rounds=1)
-  assert 'the seed of the cohorts was given' in result.message
+  config = ExperimentConfig(**{**DP_FED_AVG, 'num_rounds': 1})
+  folder = RunFolder(tmp_path / 'run')
+  run = functools.partial(runner.run, config, folder, cache_dir=str(cache_dir))
+  run(clipping_norm_source='the mean norm of a run')
+  # As if the first start had been stopped before it opened its ledger; and c
+  # comes as a number now.
+  for path in (*folder.path.glob('*ledger*'), folder.privacy, folder.result):
+    path.unlink()
+  shutil.rmtree(folder.checkpoints)
+  folder.metrics.unlink()
+  assert "an exact figure of the clients' data" in run().message
+  assert folder.clipping_norm_source() == 'the mean norm of a run'
 
 
 @pytest.mark.slow

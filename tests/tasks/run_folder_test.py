@@ -31,20 +31,23 @@ _PRIVATE = dataclasses.replace(
 )
 
 
-def _begin(folder, config):
+def _begin(folder, config, drawn_seeds=()):
   folder.path.mkdir()
-  folder.write_json(folder.config, dict(experiment=config.to_json()))
+  folder.write_json(
+    folder.config,
+    dict(experiment=config.to_json(), drawn_seeds=dict(drawn_seeds)),
+  )
 
 
 def test_cohorts_of_a_run_without_privacy_can_be_repeated(tmp_path):
   assert _PUBLIC.sampling_seed == 0
-  assert RunFolder(tmp_path).with_drawn_seeds(_PUBLIC) == _PUBLIC
+  assert RunFolder(tmp_path).draw_seeds(_PUBLIC) == {}
 
 
 def test_cohorts_of_a_private_run_come_from_fresh_entropy(tmp_path):
   assert _PRIVATE.sampling_seed is None
   seeds = {
-    RunFolder(tmp_path / name).with_drawn_seeds(_PRIVATE).sampling_seed
+    RunFolder(tmp_path / name).draw_seeds(_PRIVATE)['sampling_seed']
     for name in 'abc'
   }
   assert len(seeds) == 3
@@ -53,26 +56,28 @@ def test_cohorts_of_a_private_run_come_from_fresh_entropy(tmp_path):
 
 def test_a_private_run_keeps_the_seed_of_its_cohorts(tmp_path):
   folder = RunFolder(tmp_path / 'run')
-  begun = folder.with_drawn_seeds(_PRIVATE)
-  _begin(folder, begun)
-  resumed = RunFolder(folder.path).with_drawn_seeds(_PRIVATE)
-  assert resumed == begun
-  with folder.open(resumed, resume=True):
+  drawn = folder.draw_seeds(_PRIVATE)
+  _begin(folder, _PRIVATE, drawn)
+  assert RunFolder(folder.path).draw_seeds(_PRIVATE) == drawn
+  with folder.open(_PRIVATE, resume=True):
     pass
 
 
 def test_a_given_seed_stays_and_must_be_that_of_the_run(tmp_path):
   folder = RunFolder(tmp_path / 'run')
   given = dataclasses.replace(_PRIVATE, sampling_seed=7)
-  assert folder.with_drawn_seeds(given) == given
+  assert folder.draw_seeds(given) == {}
   _begin(folder, given)
-  assert folder.read_result(_PRIVATE) is None
-  other = dataclasses.replace(_PRIVATE, sampling_seed=8)
-  with (
-    pytest.raises(RunFolderError, match='sampling_seed was 7 and is 8'),
-    folder.open(folder.with_drawn_seeds(other), resume=True),
-  ):
-    pass
+  assert folder.read_result(given) is None
+  # A seed of the run's own would be secret, and 7 is not.
+  for other in (8, None):
+    with (
+      pytest.raises(RunFolderError, match=f'seed was 7 and is {other}'),
+      folder.open(
+        dataclasses.replace(_PRIVATE, sampling_seed=other), resume=True
+      ),
+    ):
+      pass
 
 
 def test_a_check_leaves_no_folder_behind(tmp_path):
