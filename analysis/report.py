@@ -86,8 +86,7 @@ def summary(frames: frame.Frames) -> str:
     empty = table.columns[(table == margins.MISSING).all()]
     table = table.drop(columns=empty).rename(columns=_SHORT_HEADINGS)
     parts.append(f'{title}\n{pages.text_table(table)}')
-    if group['has_simulation_figures'].any():
-      parts.append(f'{run_tables.SIMULATION_MARK} {run_tables.SIMULATION_NOTE}')
+    parts.extend(run_tables.mark_notes(group))
   return '\n\n'.join([*parts, *report_values.notes(frames)])
 
 

@@ -77,6 +77,7 @@ class RunRow:
     is_private: Whether there is noise, and a plan of it.
     has_simulation_figures: Whether a private run shows exact figures of its
       clients.
+    has_caveats: Whether the ε of its plan does not hold for it as it was run.
     rounds_done: The number of rounds that were done.
     is_complete: Whether that is T.
     final_accuracy: Of the last evaluation.
@@ -115,6 +116,7 @@ class RunRow:
   clips: str
   is_private: bool
   has_simulation_figures: bool
+  has_caveats: bool
   rounds_done: int
   is_complete: bool
   final_accuracy: float
@@ -229,6 +231,7 @@ def _build(
     clips=known.clips if known is not None else 'updates',
     is_private=is_private,
     has_simulation_figures=is_private and exact,
+    has_caveats=bool(privacy.get('caveats')),
     rounds_done=rounds_done,
     is_complete=rounds_done >= settings['num_rounds'],
     final_accuracy=_last(accuracies),

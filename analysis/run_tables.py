@@ -12,6 +12,12 @@ SIMULATION_NOTE = (
   'private release, and not covered by ε.'
 )
 SIMULATION_MARK = '†'
+# And beside an ε that is the plan's alone.
+CAVEAT_NOTE = (
+  'ε of the plan; the run as it was has no guarantee, for the reasons in its '
+  'privacy.json.'
+)
+CAVEAT_MARK = '‡'
 
 _SETTING = {
   'num_clients': 'N',
@@ -54,6 +60,15 @@ def simulation_caption(runs: pd.DataFrame) -> str:
   return f' {", ".join(names)}: {SIMULATION_NOTE}' if len(names) else ''
 
 
+def mark_notes(runs: pd.DataFrame) -> list[str]:
+  """What the marks in a table of these runs mean, a sentence each."""
+  notes = {
+    'has_simulation_figures': f'{SIMULATION_MARK} {SIMULATION_NOTE}',
+    'has_caveats': f'{CAVEAT_MARK} {CAVEAT_NOTE}',
+  }
+  return [note for column, note in notes.items() if runs[column].any()]
+
+
 def _line(run: pd.Series) -> dict[str, str]:
   rounds = str(run['rounds_done'])
   if not run['is_complete']:
@@ -67,6 +82,7 @@ def _line(run: pd.Series) -> dict[str, str]:
     if run['privacy_actual_epsilon'] != run['privacy_epsilon']:
       actual = margins.number(run['privacy_actual_epsilon'], '.3g')
       epsilon += '' if actual == margins.MISSING else f' (sampler: {actual})'
+    epsilon += CAVEAT_MARK if run['has_caveats'] else ''
   delta = run['privacy_target_delta']
   return {
     'algorithm': run['algorithm_name'],

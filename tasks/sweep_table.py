@@ -6,10 +6,12 @@ import io
 import json
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from tasks.run_folder import RunFolder
+from tff_clipping import whole_files
 
 NOT_STARTED = 'not started'
 NOT_FINISHED = 'not finished'
@@ -27,6 +29,7 @@ class SweepRow:
     best_accuracy: The largest one; an optimistic figure.
     final_loss: The last test loss.
     epsilon: What the ledger has charged.
+    caveats: Why it does not hold for the run as it was.
     actual_epsilon: What the sampler really gives, where that is another figure.
     seconds_per_round: The median.
   """
@@ -39,6 +42,7 @@ class SweepRow:
   final_loss: float | None = None
   epsilon: float | None = None
   actual_epsilon: float | None = None
+  caveats: str | None = None
   seconds_per_round: float | None = None
 
 
@@ -52,7 +56,7 @@ def read_row(
   except (OSError, ValueError, KeyError, IndexError):
     pass  # Not begun yet, or damaged, which the run itself reports.
   return SweepRow(
-    values=values, status=status, **measured, **_read_ledger(folder.ledger)
+    values=values, status=status, **measured, **_read_privacy(folder)
   )
 
 
@@ -61,9 +65,13 @@ def write_tables(rows: Sequence[SweepRow], folder: pathlib.Path) -> str:
   cells = _cells(rows)
   text = io.StringIO()
   csv.writer(text, lineterminator='\n').writerows(cells)
-  _replace(folder / 'sweep.csv', text.getvalue())
   markdown = _markdown(cells)
-  _replace(folder / 'sweep.md', markdown)
+  for name, content in (
+    ('sweep.csv', text.getvalue()),
+    ('sweep.md', markdown),
+  ):
+    with whole_files.replacing(folder / name) as new:
+      new.write_text(content)
   return markdown
 
 
@@ -79,16 +87,19 @@ def _summarize(metrics: pd.DataFrame) -> dict[str, float]:
   )
 
 
-def _read_ledger(path: pathlib.Path) -> dict[str, float]:
-  """Returns what the last line says; the ledger itself is checked elsewhere."""
+def _read_privacy(folder: RunFolder) -> dict[str, Any]:
+  """Returns what was charged; the ledger itself is checked elsewhere."""
   try:
-    last = json.loads(path.read_text().splitlines()[-1])
-    charged = {
+    last = json.loads(folder.ledger.read_text().splitlines()[-1])
+    found = {
       key: last[key] for key in ('epsilon', 'actual_epsilon') if key in last
     }
-  except (OSError, ValueError, IndexError, TypeError):
+    if folder.privacy.exists():
+      caveats = json.loads(folder.privacy.read_text())['caveats']
+      found['caveats'] = '; '.join(caveats) or None
+  except (OSError, ValueError, IndexError, KeyError, TypeError):
     return {}
-  return charged
+  return found
 
 
 def _cells(rows: Sequence[SweepRow]) -> list[list[str]]:
@@ -121,10 +132,3 @@ def _markdown(cells: Sequence[Sequence[str]]) -> str:
   )
   rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|\n'
   return header + rule + ''.join(rows)
-
-
-def _replace(path: pathlib.Path, text: str) -> None:
-  """Writes a file whole or not at all."""
-  new = path.with_name(f'.{path.name}.new')
-  new.write_text(text)
-  new.replace(path)

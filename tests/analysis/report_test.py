@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from analysis import frame, report
+from analysis import frame, report, run_tables
 from tests.analysis import run_folders
 
 UPDATES = {
@@ -279,3 +279,16 @@ def test_an_audit_that_cannot_be_used_is_named(tmp_path):
   text = _write([folder], tmp_path / 'out').read_text()
   assert 'audited: audit.json cannot be used' in text
   assert 'Audits: it needs a run with `--audit_canaries`.' in text
+
+
+def test_an_epsilon_that_does_not_hold_is_marked(tmp_path):
+  private = dict(algorithm='dp_fed_avg', privacy=PRIVACY)
+  sound = run_folders.write_run(tmp_path / 'sound', **private)
+  assert (
+    run_tables.CAVEAT_MARK not in _write([sound], tmp_path / 'a').read_text()
+  )
+  private['privacy'] = PRIVACY | {'caveats': ['the noise is known']}
+  broken = run_folders.write_run(tmp_path / 'broken', **private)
+  text = _write([broken], tmp_path / 'b').read_text()
+  assert text.count(run_tables.CAVEAT_MARK) == 2
+  assert f'{run_tables.CAVEAT_MARK} {run_tables.CAVEAT_NOTE}' in text

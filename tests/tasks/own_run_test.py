@@ -196,7 +196,7 @@ def _noise_on_a_threshold(clipping_norm, plan):
 @pytest.mark.parametrize(
   ('create_aggregator', 'words'),
   [
-    (_zeroing_by_exact_norms, 'must not adapt a norm'),
+    (_zeroing_by_exact_norms, 'must not vary a norm'),
     (_noise_on_a_threshold, 'must add noise'),
   ],
 )

@@ -1,5 +1,6 @@
 """Tests of sweeps, as a user runs them."""
 
+import json
 import os
 import pathlib
 import signal
@@ -75,6 +76,8 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
     '0,nan,0.1,2.3',
     ledger='{"epsilon":1.25,"actual_epsilon":5.0}',
   )
+  caveats = ['the noise is known', 'so is the cohort']
+  (tmp_path / 'b' / 'privacy.json').write_text(json.dumps({'caveats': caveats}))
   rows = [
     sweep_table.read_row(RunFolder(tmp_path / name), {'seed': name}, status)
     for name, status in (('a', 'finished'), ('b', 'diverged'), ('c', 'none'))
@@ -91,6 +94,7 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
   assert table['final_loss'].tolist()[:2] == [0.75, 2.3]
   assert table['epsilon'].tolist()[1] == 1.25
   assert table['actual_epsilon'].tolist()[1] == 5.0
+  assert table['caveats'].tolist()[1] == '; '.join(caveats)
   assert table['seconds_per_round'].tolist()[0] == 2.0
   assert table.iloc[2, 2:].isna().all()
 
