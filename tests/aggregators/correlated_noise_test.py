@@ -184,7 +184,7 @@ def test_one_round_more_than_planned_is_refused(strategy):
 
 def test_noise_is_added_to_the_result_of_the_inner_factory():
   factory = aggregators.correlated_noise_factory(
-    _STRATEGIES['tree'], 1e-4, tff.aggregators.UnweightedMeanFactory()
+    _STRATEGIES['tree'], 1e-4, aggregators.fixed_denominator_mean_factory(2.0)
   )
   process = factory.create(tff.TensorType(np.float32, [2]))
   values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
@@ -208,7 +208,7 @@ def test_16_bit_values_are_summed_and_noised_in_32_bits():
 
 def test_exact_measurements_inside_are_dropped():
   process = aggregators.correlated_noise_factory(
-    _STRATEGIES['tree'], 0.1, aggregators.clipped_mean_factory(clipping_norm=1)
+    _STRATEGIES['tree'], 0.1, aggregators.difference_clipping_factory(1.0)
   ).create(tff.TensorType(np.float32, [2]))
   measurements = process.next.type_signature.result.measurements.member
   assert tff.structure.name_list(measurements) == [
@@ -222,7 +222,7 @@ def test_exact_estimate_inside_is_refused():
     1.0, 0.5, 0.2
   )
   clip = aggregators.difference_clipping_factory(estimate)
-  with pytest.raises(ValueError, match='must not adapt a norm'):
+  with pytest.raises(ValueError, match='must not vary a norm'):
     aggregators.correlated_noise_factory(_STRATEGIES['tree'], 1.0, clip).create(
       _VECTOR
     )

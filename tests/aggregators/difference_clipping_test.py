@@ -248,7 +248,7 @@ def test_exact_estimate_is_refused_where_noise_follows():
   factory = aggregators.difference_clipping_factory(
     estimate, aggregators.gaussian_noise_factory(0.1)
   )
-  with pytest.raises(ValueError, match='must not adapt a norm'):
+  with pytest.raises(ValueError, match='must not vary a norm'):
     factory.create(_VECTOR)
 
 

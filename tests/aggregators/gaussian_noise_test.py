@@ -71,7 +71,7 @@ def test_noise_does_not_depend_on_the_cohort():
 
 def test_noise_is_added_to_the_result_of_the_inner_factory():
   factory = aggregators.gaussian_noise_factory(
-    1e-4, tff.aggregators.UnweightedMeanFactory()
+    1e-4, aggregators.fixed_denominator_mean_factory(2.0)
   )
   process = factory.create(tff.TensorType(np.float32, [2]))
   values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
@@ -79,6 +79,16 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
   # Six standard deviations: exceeded once in 10^9 runs.
   np.testing.assert_allclose(output.result, [2, 4], atol=6e-4)
   assert output.measurements['noise_stddev'] == np.float32(1e-4)
+
+
+def test_a_mean_over_those_who_took_part_gets_no_noise():
+  for mean in (
+    tff.aggregators.UnweightedMeanFactory(),
+    aggregators.clipped_mean_factory(clipping_norm=1.0),
+  ):
+    factory = aggregators.gaussian_noise_factory(1.0, mean)
+    with pytest.raises(ValueError, match='must be a sum where noise is added'):
+      factory.create(tff.TensorType(np.float32, [2]))
 
 
 def test_fresh_noise_differs_between_runs_of_one_state():
@@ -146,7 +156,7 @@ def test_16_bit_values_are_summed_in_32_bits():
 
 def test_exact_measurements_inside_are_dropped():
   for inner in (
-    aggregators.clipped_mean_factory(clipping_norm=1.0),
+    aggregators.difference_clipping_factory(1.0),
     tff.aggregators.clipping_factory(1.0, tff.aggregators.SumFactory()),
     tff.aggregators.zeroing_factory(
       1.0, aggregators.difference_clipping_factory(1.0)
@@ -170,7 +180,7 @@ def test_exact_estimate_inside_is_refused():
     tff.aggregators.clipping_factory(estimate, tff.aggregators.SumFactory()),
     tff.aggregators.zeroing_factory(estimate, tff.aggregators.SumFactory()),
   ):
-    with pytest.raises(ValueError, match='must not adapt a norm'):
+    with pytest.raises(ValueError, match='must not vary a norm'):
       aggregators.gaussian_noise_factory(1.0, clip).create(_VECTOR)
 
 

@@ -155,7 +155,7 @@ def test_values_are_summed_with_the_noise():
   output = process.next(process.initialize(), values)
   # Ten standard deviations.
   np.testing.assert_allclose(output.result, [4, 8], atol=2e-4)
-  assert output.measurements['noise_stddev'] == np.float32(1e-5)
+  assert output.measurements['share_noise_stddev'] == np.float32(1e-5)
 
 
 def test_secure_sum_of_noised_values_is_in_bounds():

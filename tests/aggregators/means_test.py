@@ -190,3 +190,45 @@ def test_weighted_sum_factory_is_refused_with_a_reason():
       clients_per_round=2,
       sum_factory=tff.aggregators.MeanFactory(),
     )
+
+
+@pytest.mark.parametrize(
+  'sum_factory',
+  [
+    tff.aggregators.UnweightedMeanFactory(),
+    aggregators.realized_mean_factory(),
+    tff.aggregators.EncodedSumFactory.quantize_above_threshold(8, 0),
+  ],
+)
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda sum_factory: aggregators.dp_mean_factory(
+      clipping_norm=1.0,
+      noise_multiplier=1.0,
+      clients_per_round=5,
+      sum_factory=sum_factory,
+    ),
+    lambda sum_factory: aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=1.0,
+      noise_multiplier=1.0,
+      clients_per_round=80,
+      sum_factory=sum_factory,
+    ),
+    lambda sum_factory: aggregators.local_gaussian_noise_factory(
+      1.0, sum_factory, min_clients_per_round=1, max_clients_per_round=2
+    ),
+  ],
+)
+def test_what_is_no_sum_of_clipped_updates_is_refused(make, sum_factory):
+  factory = make(sum_factory)
+  with pytest.raises(ValueError, match='must (be a sum|not lengthen)'):
+    factory.create(tff.TensorType(np.float32, [8]))
+
+
+def test_noise_deep_inside_is_not_divided_by_the_cohort():
+  factory = aggregators.realized_mean_factory(
+    tff.aggregators.concat_factory(aggregators.gaussian_noise_factory(1.0))
+  )
+  with pytest.raises(ValueError, match='must not add noise'):
+    factory.create(tff.TensorType(np.float32, [8]))

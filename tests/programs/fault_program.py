@@ -137,13 +137,16 @@ def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
     [tff.TensorType(np.float32, [3])], []
   )
   state_type = tff.to_type(
-    collections.OrderedDict(weights=weights_type, privacy_noise=np.int32)
+    collections.OrderedDict(
+      weights=weights_type, clipping_norm=(), privacy_noise=np.int32
+    )
   )
 
   @tff.tensorflow.computation
   def initial():
     return collections.OrderedDict(
       weights=tff.learning.models.ModelWeights([tf.zeros([3])], []),
+      clipping_norm=(),
       privacy_noise=tf.constant(0),
     )
 
@@ -153,6 +156,7 @@ def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
     value = state['weights'].trainable[0] * 0.9 + total + noise
     return collections.OrderedDict(
       weights=tff.learning.models.ModelWeights([value], []),
+      clipping_norm=(),
       privacy_noise=state['privacy_noise'] + 1,
     )
 
@@ -177,7 +181,9 @@ def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
   @tff.tensorflow.computation(state_type, state_type['weights'])
   def set_model_weights(state, weights):
     return collections.OrderedDict(
-      weights=weights, privacy_noise=state['privacy_noise']
+      weights=weights,
+      clipping_norm=(),
+      privacy_noise=state['privacy_noise'],
     )
 
   return tff.learning.templates.LearningProcess(

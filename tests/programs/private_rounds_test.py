@@ -459,3 +459,28 @@ def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
       )
     lines.append(read_releases(tmp_path / name))
   assert lines[0] == lines[1]
+
+
+def test_exact_figures_are_in_no_digest(tmp_path):
+  counts = iter([3, 4, 5])
+
+  def next_fn(state, cohort):
+    del cohort
+    count = np.int32(next(counts))
+    return tff.learning.templates.LearningProcessOutput(
+      state,
+      {
+        'client_work': {'num_examples': count},
+        'aggregator': {'clipping_norm': np.float32(1), 'clipped_count': count},
+        'finalizer': {'update_non_finite': np.int32(0)},
+      },
+    )
+
+  sampler = build_private_sampler(_plan(), _IDS, seed=3)
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', _plan()) as ledger:
+    for _ in range(3):
+      private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=np.float32(0), round_num=1
+      )
+    # The same bits are released, whatever else was measured.
+    assert ledger.num_releases == 1

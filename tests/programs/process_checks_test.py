@@ -1,5 +1,7 @@
 """Tests of what a process must be like for a ledger."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -128,5 +130,222 @@ def test_zeroing_by_exact_norms_is_refused():
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=tff.learning.dp_aggregator(1.0, 80.0),
   )
-  with pytest.raises(ValueError, match='`process` must not adapt a norm'):
+  with pytest.raises(ValueError, match='`process` must not vary a norm'):
     process_checks.check_process(process, _PLAN)
+
+
+def _noised_sum():
+  return aggregators.gaussian_noise_factory(1.0)
+
+
+def _weighted_fed_avg(aggregator):
+  return tff.learning.algorithms.build_weighted_fed_avg(
+    _model_fn,
+    tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=aggregator,
+  )
+
+
+def _unweighted_fed_avg(aggregator):
+  return tff.learning.algorithms.build_unweighted_fed_avg(
+    _model_fn,
+    tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=aggregator,
+  )
+
+
+@pytest.mark.parametrize(
+  ('build', 'make'),
+  [
+    (
+      _unweighted_fed_avg,
+      lambda: aggregators.difference_clipping_factory(
+        1.0, tff.aggregators.UnweightedMeanFactory(_noised_sum())
+      ),
+    ),
+    (
+      _unweighted_fed_avg,
+      lambda: tff.aggregators.UnweightedMeanFactory(_independent()),
+    ),
+    (
+      _weighted_fed_avg,
+      lambda: tff.aggregators.MeanFactory(
+        aggregators.difference_clipping_factory(1.0, _noised_sum())
+      ),
+    ),
+    (
+      _weighted_fed_avg,
+      lambda: tff.aggregators.clipping_factory(
+        1.0, tff.aggregators.MeanFactory(_noised_sum())
+      ),
+    ),
+  ],
+)
+def test_a_denominator_that_is_not_public_is_refused(build, make):
+  with pytest.raises(ValueError, match='must divide by a public number'):
+    process_checks.check_process(build(make()), _PLAN)
+
+
+def test_updates_that_nothing_clips_are_refused():
+  process = aggregators.fixed_denominator_mean_factory(
+    8.0, _noised_sum()
+  ).create(_VECTOR)
+  with pytest.raises(ValueError, match='`process` must clip what a client'):
+    process_checks.check_process(process, _PLAN)
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda: aggregators.difference_clipping_factory(
+      1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    ),
+    lambda: aggregators.per_layer_clipping_factory(
+      [1.0], aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    ),
+    lambda: aggregators.smoothed_normalization_factory(
+      1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    ),
+    lambda: aggregators.distributed_gaussian_mean_factory(
+      clipping_norm=1.0,
+      noise_multiplier=1.0,
+      clients_per_round=8,
+      min_clients_per_round=1,
+      max_clients_per_round=9,
+    ),
+    lambda: aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=80
+    ),
+    lambda: tff.aggregators.clipping_factory(
+      1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    ),
+    lambda: tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+      1.0, 8.0, 1.0
+    ),
+    lambda: tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(
+      1.0, 80.0
+    ),
+  ],
+)
+def test_whoever_clips_and_noises_a_sum_is_taken(make):
+  process = make().create(_VECTOR)
+  process_checks.check_process(process, _PLAN)
+  state = process.initialize()
+  clients = [np.array(v, np.float32) for v in ([3.0, 4.0], [0.1, 0.2])]
+  output = process.next(state, clients)
+  process_checks.check_noise(state, output.measurements, _PLAN)
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda z: aggregators.dp_mean_factory(
+      clipping_norm=0.5, noise_multiplier=z, clients_per_round=8
+    ),
+    lambda z: aggregators.per_layer_clipping_factory(
+      [3.0],
+      aggregators.fixed_denominator_mean_factory(
+        8.0, aggregators.gaussian_noise_factory(3.0 * z)
+      ),
+    ),
+    lambda z: aggregators.smoothed_normalization_factory(
+      0.1,
+      aggregators.fixed_denominator_mean_factory(
+        8.0, aggregators.gaussian_noise_factory(z)
+      ),
+    ),
+    lambda z: aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=0.5, noise_multiplier=z, clients_per_round=80
+    ),
+    lambda z: tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+      z, 8.0, 0.5
+    ),
+    lambda z: tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(
+      z, 80.0
+    ),
+    lambda z: tff.learning.dp_aggregator(z, 80.0, zeroing=False),
+  ],
+)
+@pytest.mark.parametrize('share', [0.9, 1.0])
+def test_less_noise_than_the_plans_is_refused(make, share):
+  process = make(share * _PLAN.noise_multiplier).create(_VECTOR)
+  state = process.initialize()
+  metrics = process.next(state, [np.ones(2, np.float32)]).measurements
+  if share == 1.0:
+    process_checks.check_noise(state, metrics, _PLAN)
+    return
+  with pytest.raises(ValueError, match='must add noise of at least .* found a'):
+    process_checks.check_noise(state, metrics, _PLAN)
+
+
+def test_no_noise_at_all_by_tffs_factory_is_refused():
+  factory = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+    0.0, 8.0, 1.0
+  )
+  process = _unweighted_fed_avg(factory)
+  with pytest.raises(ValueError, match='found a standard deviation of 0'):
+    process_checks.check_noise(process.initialize(), {}, _PLAN)
+
+
+def test_noise_of_another_strategy_is_refused():
+  process = aggregators.correlated_dp_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=8,
+    strategy=privacy.TreeStrategy(num_rounds=40),
+  ).create(_VECTOR)
+  with pytest.raises(ValueError, match="noise of the plan's strategy"):
+    process_checks.check_process(process, _CORRELATED_PLAN)
+
+
+def test_state_of_the_server_is_no_clip():
+  process = _unweighted_fed_avg(_independent())
+  finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+    tff.learning.optimizers.build_sgdm(1.0),
+    process.get_model_weights.type_signature.result,
+  )
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_zip(
+      collections.OrderedDict(
+        base=finalizer.initialize(),
+        smoothing=tff.federated_value(np.float32(0.9), tff.SERVER),
+      )
+    )
+
+  @tff.federated_computation(
+    initialize.type_signature.result,
+    *finalizer.next.type_signature.parameter[1:],
+  )
+  def next_fn(state, weights, update):
+    output = finalizer.next(state['base'], weights, update)
+    return tff.templates.MeasuredProcessOutput(
+      tff.federated_zip(
+        collections.OrderedDict(base=output.state, smoothing=state['smoothing'])
+      ),
+      output.result,
+      output.measurements,
+    )
+
+  distributor = tff.learning.templates.build_broadcast_process(
+    process.get_model_weights.type_signature.result
+  )
+  work = tff.learning.templates.build_model_delta_client_work(
+    _model_fn,
+    tff.learning.optimizers.build_sgdm(0.1),
+    client_weighting=tff.learning.ClientWeighting.UNIFORM,
+  )
+  composed = tff.learning.templates.compose_learning_process(
+    tff.tensorflow.computation(
+      lambda: tff.learning.models.ModelWeights.from_model(_model_fn())
+    ),
+    distributor,
+    work,
+    tff.aggregators.as_weighted_aggregator(_independent()).create(
+      tff.to_type([(np.float32, [1, 2]), (np.float32, [2])]),
+      tff.TensorType(np.float32),
+    ),
+    tff.learning.templates.FinalizerProcess(initialize, next_fn),
+  )
+  process_checks.check_process(composed, _PLAN)

@@ -22,14 +22,18 @@ IDS = ('1', '2', '3')
 
 def build_process(scale=1.0, fail_at=None):
   weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
-  # That of a process which adds noise.
+  # That of a process which clips and adds noise.
   state_type = tff.to_type(
-    collections.OrderedDict(weights=weights_type, privacy_noise=())
+    collections.OrderedDict(
+      weights=weights_type, clipping_norm=(), privacy_noise=()
+    )
   )
 
   def state_of(value):
     weights = tff.learning.models.ModelWeights([value], [])
-    return collections.OrderedDict(weights=weights, privacy_noise=())
+    return collections.OrderedDict(
+      weights=weights, clipping_norm=(), privacy_noise=()
+    )
 
   @tff.tensorflow.computation
   def initial():

@@ -82,13 +82,17 @@ def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
     assert ledger.num_releases == 0
 
 
+def _model_fn():
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
+    loss=tf.keras.losses.MeanSquaredError(),
+    input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
+  )
+
+
 def test_a_process_without_noise_is_refused_where_a_ledger_is_charged(tmp_path):
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    lambda: tff.learning.models.from_keras_model(
-      tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
-    ),
+    _model_fn,
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=aggregators.clipped_mean_factory(clipping_norm=1.0),
   )
@@ -143,3 +147,28 @@ def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
     storage.StorageError, match='shows 0 releases, but the checkpoint is of ro'
   ):
     small_program.program(tmp_path, ledger=small_program.Ledger()).run()
+
+
+def test_less_noise_than_charged_is_not_released(tmp_path):
+  plan = small_program.plan('poisson')
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _model_fn,
+    tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=1.0, noise_multiplier=0.5, clients_per_round=2
+    ),
+  )
+  data = tf.data.Dataset.from_tensors((tf.ones([1, 1]), tf.ones([1, 2])))
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    program = small_program.program(
+      tmp_path,
+      process=process,
+      ledger=ledger,
+      sampler=build_private_sampler(plan, small_program.IDS, seed=0),
+      client_value=lambda client_id: data,
+      evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
+    )
+    with pytest.raises(training.RoundError, match='found a standard deviation'):
+      program.run()
+    assert ledger.num_releases == 0
+  assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].tolist() == [0]

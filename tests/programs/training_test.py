@@ -1,6 +1,7 @@
 """Tests of the training program, on a process that is small and real."""
 
 import collections
+import dataclasses
 import math
 import os
 import signal
@@ -15,7 +16,7 @@ from absl import logging
 from tests.programs import small_program
 from tff_clipping.programs import storage, training
 from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.training import StopReason
+from tff_clipping.programs.training import RoundError, StopReason
 
 
 def test_runs_all_rounds_and_releases_each(tmp_path):
@@ -338,3 +339,52 @@ def test_metrics_have_one_row_shape(tmp_path):
   small_program.program(tmp_path, num_rounds=2, on_round=seen.append).run()
   assert isinstance(seen[0], collections.OrderedDict)
   assert list(seen[0]) == list(seen[1])
+
+
+@pytest.mark.parametrize(
+  ('name', 'value', 'message'),
+  [
+    (
+      'sampler',
+      tff.simulation.build_uniform_sampling_fn(['1', '2']),
+      '`sampler` must be a `ClientSampler`, found function',
+    ),
+    ('ledger', small_program.plan('poisson'), '`ledger` must be a `Privacy'),
+    ('checkpoints', '/tmp', '`checkpoints` must be a `Checkpoints`, found str'),
+    ('process', None, '`process` must be a `tff.learning.*`, found NoneType'),
+    ('num_rounds', '3', '`num_rounds` must be an integer'),
+    ('rounds_per_evaluation', 0, '`rounds_per_evaluation` must be at least 1'),
+    ('rounds_per_checkpoint', 0, '`rounds_per_checkpoint` must be at least 1'),
+  ],
+)
+def test_arguments_of_another_kind_raise_at_once(
+  tmp_path, name, value, message
+):
+  program = small_program.program(tmp_path)
+  with pytest.raises((TypeError, ValueError), match=message):
+    dataclasses.replace(program, **{name: value})
+
+
+@pytest.mark.parametrize(
+  'found', [None, dict(test_loss=0.0), dict(loss=0.0, accuracy=0.0)]
+)
+def test_an_evaluation_that_lacks_its_figures_is_no_divergence(tmp_path, found):
+  program = small_program.program(tmp_path, evaluate=lambda weights: found)
+  with pytest.raises(
+    RoundError, match='`evaluate` must return a dict with test_accuracy and te'
+  ):
+    program.run()
+
+
+def test_a_run_begins_from_the_weights_that_it_is_given(tmp_path):
+  weights = tff.learning.models.ModelWeights([np.float32(5.0)], [])
+  for num_rounds in (2, 4):
+    result = small_program.program(
+      tmp_path, num_rounds=num_rounds, initial_weights=weights
+    ).run()
+    # The second program goes on, and does not begin anew.
+    assert result.state['weights'].trainable[0] == (
+      5.0 + small_program.expected_weight(num_rounds)
+    )
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['test_accuracy'].iloc[0] == 5.0

@@ -74,7 +74,8 @@ def adaptive_dp_mean_factory(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of its range, or `below_count_stddev` is too
-      small for `noise_multiplier`.
+      small for `noise_multiplier`. By `create`, if `sum_factory` is a mean,
+      compresses, or adapts a bound.
 
   Source: Andrew et al. 2021, "Differentially private learning with adaptive
     clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
@@ -145,6 +146,7 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
     wide = wide_values.WideValues(value_type)
     inner = self._sum_factory.create(wide.type)
     private_reports.check_norms_are_charged('sum_factory', inner.state_type)
+    private_reports.check_sum(self._sum_factory, inner)
     estimate = self._estimate
     keys = noise_keys.NoiseKeys(self._noise_key)
 

@@ -95,7 +95,7 @@ def correlated_noise_factory(
       is run. A `privacy.RestartedStrategy` begins anew instead.
     noise_stddev: The standard deviation of a draw, positive and finite, in the
       unit of the result.
-    inner_agg_factory: Aggregates the values; unweighted. `None` is
+    inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
     noise_key: `None` and 'drawn' draw a key from fresh entropy whenever the
       process is initialized. A pair of 64-bit integers is for tests: whoever
@@ -108,7 +108,8 @@ def correlated_noise_factory(
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
-      clipping norm is estimated inside `inner_agg_factory`.
+      clipping norm is estimated inside `inner_agg_factory`, or it is no sum: a
+      mean over the clients that took part, or one that compresses.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.

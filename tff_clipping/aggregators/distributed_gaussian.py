@@ -250,6 +250,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       return tff.federated_zip(
         collections.OrderedDict(
           [
+            ('clipping_norm', tff.federated_value((), tff.SERVER)),
             (private_reports.NOISE_STATE, tff.federated_value((), tff.SERVER)),
             ('inner_agg', inner.initialize()),
           ]
@@ -267,6 +268,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       )
       new_state = collections.OrderedDict(
         [
+          ('clipping_norm', state['clipping_norm']),
           (
             private_reports.NOISE_STATE,
             state[private_reports.NOISE_STATE],

@@ -23,8 +23,7 @@ def gaussian_noise_factory(
   """Adds Gaussian noise to every element of an aggregate, at the SERVER.
 
   At SERVER, `inner_agg_factory`'s result + N(0, `noise_stddev`^2), drawn once a
-  round. Around a sum it is the Gaussian mechanism; around a mean,
-  `noise_stddev` is that of the mean.
+  round. Around a sum it is the Gaussian mechanism.
 
   Guarantee: if one client moves the result of `inner_agg_factory` by at most
   `s` in L2, a round is the Gaussian mechanism with noise multiplier
@@ -46,7 +45,7 @@ def gaussian_noise_factory(
   Args:
     noise_stddev: The standard deviation, positive and finite, in the unit of
       the result. No noise is another pipeline, not 0.
-    inner_agg_factory: Aggregates the values; unweighted. `None` is
+    inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
     noise_key: `None` draws fresh noise whenever a round runs: right for every
       program. 'drawn' keeps a key in the state, drawn from fresh entropy
@@ -64,7 +63,8 @@ def gaussian_noise_factory(
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
-      clipping norm is estimated inside `inner_agg_factory`.
+      clipping norm is estimated inside `inner_agg_factory`, or it is no sum: a
+      mean over the clients that took part, or one that compresses.
   """
   noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)

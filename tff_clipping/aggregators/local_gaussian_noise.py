@@ -56,7 +56,7 @@ def local_gaussian_noise_factory(
   by `gaussian_noise_factory`, has the same distribution and takes a key.
 
   Measurements:
-    noise_stddev: s, that of one client's share, `float32`.
+    share_noise_stddev: s, that of one client's share, `float32`.
 
   Of the measurements of `inner_agg_factory`, only those are reported, beside
   this one, that do not reveal what the noise hides; see
@@ -80,7 +80,8 @@ def local_gaussian_noise_factory(
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If a number is out of range. By `create`, if `inner_agg_factory`
-      clips: it would clip the noise.
+      clips, since it would clip the noise, or is no sum: a mean over the
+      clients that took part, or one that compresses.
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
@@ -110,6 +111,7 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
     wide = wide_values.WideValues(value_type)
     inner = self._inner_agg_factory.create(wide.type)
     private_reports.check_does_not_clip('inner_agg_factory', inner)
+    private_reports.check_sum(self._inner_agg_factory, inner)
 
     @tff.tensorflow.computation(wide.type)
     def add_share(value):
@@ -170,7 +172,7 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
           add_missing_shares, (output.result, num_clients)
         ),
         measurements=private_reports.with_public(
-          output.measurements, noise_stddev=np.float32(self._noise_stddev)
+          output.measurements, share_noise_stddev=np.float32(self._noise_stddev)
         ),
       )
 

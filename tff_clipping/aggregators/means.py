@@ -78,8 +78,9 @@ def dp_mean_factory(
     noise_multiplier: z, the standard deviation of the noise on the sum over c.
     clients_per_round: P, the size of a cohort, or its expectation if clients
       are sampled independently; positive.
-    sum_factory: Sums the clipped updates. `None` is
-      `tff.aggregators.SumFactory()`; see also `secure_sum_factory`.
+    sum_factory: Sums the clipped updates, and neither divides nor lengthens
+      them. `None` is `tff.aggregators.SumFactory()`; see also
+      `secure_sum_factory`.
     noise_key: `None` for fresh noise, 'drawn' or a pair of integers for rounds
       that can be repeated; see `gaussian_noise_factory`.
 
@@ -88,7 +89,8 @@ def dp_mean_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is not positive and finite, or c is too small.
+    ValueError: If a number is not positive and finite, or c is too small. By
+      `create`, if `sum_factory` is a mean, compresses, or adapts a bound.
 
   Source: Alg. DP-FedAvg, with its P independent shares of noise drawn as one,
     which has the same distribution. Departs from it in dividing by P in every
@@ -100,6 +102,8 @@ def dp_mean_factory(
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )
+  if sum_factory is not None:
+    type_checks.check_unweighted_factory('sum_factory', sum_factory)
   noised_sum = gaussian_noise.gaussian_noise_factory(
     noise_multiplier * clipping_norm, sum_factory, noise_key=noise_key
   )
@@ -137,8 +141,9 @@ def correlated_dp_mean_factory(
     noise_multiplier: z, the standard deviation of a draw over c.
     clients_per_round: P, the size of a cohort; positive.
     strategy: How the noise of a round depends on those before.
-    sum_factory: Sums the clipped updates. `None` is
-      `tff.aggregators.SumFactory()`; see also `secure_sum_factory`.
+    sum_factory: Sums the clipped updates, and neither divides nor lengthens
+      them. `None` is `tff.aggregators.SumFactory()`; see also
+      `secure_sum_factory`.
     noise_key: `None` for a key from fresh entropy, a pair of integers for
       tests; see `correlated_noise_factory`.
 
@@ -155,6 +160,8 @@ def correlated_dp_mean_factory(
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )
+  if sum_factory is not None:
+    type_checks.check_unweighted_factory('sum_factory', sum_factory)
   noised_sum = correlated_noise.correlated_noise_factory(
     strategy,
     noise_multiplier * clipping_norm,
@@ -212,6 +219,8 @@ def realized_mean_factory(
 
   Measurements: those of `sum_factory`.
 
+  State: `realized_mean`, that of `sum_factory`.
+
   Args:
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`. One
       that adds noise is refused: the number of clients is exact.
@@ -221,17 +230,13 @@ def realized_mean_factory(
 
   Raises:
     TypeError: If `sum_factory` is no unweighted factory.
-    ValueError: If it adds noise.
+    ValueError: If it adds noise; by `create`, if something inside it does.
   """
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)
   if isinstance(sum_factory, private_reports.PrivateFactory):
-    raise ValueError(
-      '`sum_factory` must not add noise, found '
-      f'{sum_factory!r}: dividing by the number of clients would reveal it; '
-      'use `fixed_denominator_mean_factory`.'
-    )
+    raise _noise_is_divided(sum_factory)
   return _RealizedMeanFactory(sum_factory)
 
 
@@ -300,6 +305,8 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     inner = self._sum_factory.create(value_type)
+    if private_reports.adds_noise(inner.state_type):
+      raise _noise_is_divided(self._sum_factory)
 
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member, np.int32
@@ -310,20 +317,36 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
         lambda t: _divide(t, tf.maximum(count, 1)), total
       )
 
+    def mark(state):
+      return tff.federated_zip(
+        collections.OrderedDict([(private_reports.REALIZED_MEAN, state)])
+      )
+
+    @tff.federated_computation
+    def initialize():
+      return mark(inner.initialize())
+
     @tff.federated_computation(
-      inner.initialize.type_signature.result,
+      initialize.type_signature.result,
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      output = inner.next(state, value)
+      output = inner.next(state[private_reports.REALIZED_MEAN], value)
       count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       return tff.templates.MeasuredProcessOutput(
-        state=output.state,
+        state=mark(output.state),
         result=tff.federated_map(divide, (output.result, count)),
         measurements=output.measurements,
       )
 
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _noise_is_divided(sum_factory: Any) -> ValueError:
+  return ValueError(
+    f'`sum_factory` must not add noise, found {sum_factory!r}: dividing by the '
+    'number of clients would reveal it; use `fixed_denominator_mean_factory`.'
+  )
 
 
 def _divide(total: tf.Tensor, count: Any) -> tf.Tensor:

@@ -45,12 +45,14 @@ def build_noised_process(
 
   Raises:
     TypeError: If a leaf is not floating-point.
-    ValueError: If a clipping norm inside is estimated.
+    ValueError: If a clipping norm inside is estimated, or what is inside is no
+      sum.
   """
   type_checks.check_float_leaves(value_type)
   wide = wide_values.WideValues(value_type)
   inner = inner_agg_factory.create(wide.type)
   private_reports.check_norms_are_charged('inner_agg_factory', inner.state_type)
+  private_reports.check_sum(inner_agg_factory, inner)
   sum_type = inner.next.type_signature.result.result.member
   noise = build_noise(sum_type)
 

@@ -19,7 +19,8 @@ _THEIR_NOISE_STATE = 'dp_event'
 _NOISE_FIELDS = frozenset({NOISE_STATE, _THEIR_NOISE_STATE})
 # What noise that is correlated between rounds keeps: in the state of ours, and
 # anywhere for TFF's.
-_SLOTS, _TREE = 'slots', 'tree_state'
+SLOTS = 'slots'
+_TREE = 'tree_state'
 
 # The state of a clip, in the factories here and in TFF's; and of an estimate of
 # quantiles, in TFF's.
@@ -27,6 +28,15 @@ _CLIPS = frozenset(
   {'clipping_norm', 'clipping_norms', 'smoothing', 'zeroing_norm'}
 )
 _QUANTILE = 'below_estimate_state'
+# The state of TFF's `DifferentiallyPrivateFactory`, which clips too.
+QUERY = 'query_state'
+
+# What divides by the number of clients, or by a sum of their weights: the state
+# of ours, that of TFF's weighted mean, and what TFF's means measure.
+REALIZED_MEAN = 'realized_mean'
+_MEANS = frozenset(
+  {REALIZED_MEAN, 'weight_sum_process', 'mean_weight', 'mean_count'}
+)
 
 # Measurements that may leave a private pipeline: they are constants, or results
 # of noised data. No count of clients is among them: a secure summation hides
@@ -37,6 +47,7 @@ PUBLIC_MEASUREMENTS = frozenset(
     'clipping_norms',
     'noise_stddev',
     'secure_sum_bound',
+    'share_noise_stddev',
     'smoothing',
   }
 )
@@ -77,9 +88,73 @@ def correlates_noise(state_type: tff.Type) -> bool:
   """
   return any(
     name == _TREE
-    or (name == NOISE_STATE and _SLOTS in dict(named_types(element)))
+    or (name == NOISE_STATE and SLOTS in dict(named_types(element)))
     for name, element in named_types(state_type)
   )
+
+
+def clips(state_type: tff.Type) -> bool:
+  """Returns whether a process with a state, or one inside it, clips.
+
+  Known of the factories here, and of TFF's.
+
+  Args:
+    state_type: The type of its state.
+  """
+  return any(
+    name in _CLIPS or name == QUERY for name, _ in named_types(state_type)
+  )
+
+
+def divides_by_cohort(
+  state_type: tff.Type, measurements_type: tff.Type | None = None
+) -> bool:
+  """Returns whether a process, or one inside it, divides by who took part.
+
+  Known of the factories here, and of TFF's means.
+
+  Args:
+    state_type: The type of its state.
+    measurements_type: That of its measurements: of TFF's unweighted mean, they
+      alone tell.
+  """
+  found = list(named_types(state_type))
+  if measurements_type is not None:
+    found += named_types(measurements_type)
+  return any(name in _MEANS for name, _ in found)
+
+
+def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
+  """Raises if what is known not to be a plain sum would get noise.
+
+  Noise for a sum of clipped values does not hide what a client does to a mean
+  over those who took part, whose number is exact; nor a value that is longer
+  than it was clipped to.
+
+  Args:
+    factory: What aggregates the values, under `inner_agg_factory` or
+      `sum_factory`.
+    process: What it created.
+
+  Raises:
+    ValueError: If it divides by the cohort, or compresses; of a factory with a
+      compressing one inside, nothing tells it.
+  """
+  if divides_by_cohort(
+    process.state_type, process.next.type_signature.result.measurements
+  ):
+    raise ValueError(
+      '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
+      f'added, found {factory!r}: a mean divides by the number of clients, '
+      'which is exact, and how far one of them moves it depends on the others. '
+      'Divide outside, by `fixed_denominator_mean_factory`.'
+    )
+  if isinstance(factory, tff.aggregators.EncodedSumFactory):
+    raise ValueError(
+      '`inner_agg_factory`, or `sum_factory`, must not lengthen clipped values '
+      f'where noise is added, found {factory!r}: what it decodes may be longer '
+      'than c. With noise, `distributed_gaussian_mean_factory` sums integers.'
+    )
 
 
 def check_norms_are_charged(name: str, state_type: tff.Type) -> None:
@@ -97,9 +172,9 @@ def check_norms_are_charged(name: str, state_type: tff.Type) -> None:
   Raises:
     ValueError: If its state holds such an estimate.
   """
-  estimate = _find_uncharged_estimate(state_type)
-  if estimate is not None:
-    raise _uncharged(name, estimate)
+  path = _find_uncharged_estimate(state_type)
+  if path is not None:
+    raise _uncharged(name, f'one in its state, at {".".join(path)}')
 
 
 def check_norm_is_constant(name: str, is_estimated: bool) -> None:
@@ -228,23 +303,24 @@ def _elements(value):
 
 
 def _find_uncharged_estimate(type_spec):
-  """Returns the type of an estimate that no noise covers; None if none is."""
+  """Returns where an estimate is that no noise covers; None if none is."""
   if isinstance(type_spec, tff.FederatedType):
     return _find_uncharged_estimate(type_spec.member)
   if not isinstance(type_spec, tff.StructType):
     return None
   elements = tff.structure.to_elements(type_spec)
   names = {name for name, _ in elements}
-  for name, element in elements:
+  for place, (name, element) in enumerate(elements):
     if name in _CLIPS and NOISE_STATE in names:
       continue  # That of a factory which adapts its norm and its noise.
-    if name == 'query_state' and _THEIR_NOISE_STATE in names:
+    if name == QUERY and _THEIR_NOISE_STATE in names:
       continue
+    here = (name or str(place),)
     if name == _QUANTILE or (name in _CLIPS and not _is_empty(element)):
-      return element
+      return here
     found = _find_uncharged_estimate(element)
     if found is not None:
-      return found
+      return here + found
   return None
 
 
@@ -255,7 +331,8 @@ def _is_empty(state_type):
 
 def _uncharged(name: str, found: Any) -> ValueError:
   return ValueError(
-    f'`{name}` must not adapt a norm where noise is added, found {found}: no '
-    'plan charges for the estimate, and noise of a fixed size does not follow '
-    'it. Use `adaptive_dp_mean_factory`, which does both.'
+    f'`{name}` must not vary a norm, or a bound, where noise is added, found '
+    f'{found}: no plan charges for an estimate, and noise of a fixed size does '
+    'not follow it. `adaptive_dp_mean_factory` varies both; schedules of norms '
+    'are not supported.'
   )

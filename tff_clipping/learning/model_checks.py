@@ -29,7 +29,8 @@ def check_model(model_fn: Any, client_store: Any) -> None:
     raise TypeError(
       '`model_fn` must return a `tff.learning.models.VariableModel`, found '
       f'{type(model)}; wrap a Keras model with '
-      '`tff.learning.models.from_keras_model`.'
+      '`tff.learning.models.from_keras_model`, and a functional one with '
+      '`tff.learning.models.model_from_functional`.'
     )
   if model.non_trainable_variables:
     names = ', '.join(v.name for v in model.non_trainable_variables)

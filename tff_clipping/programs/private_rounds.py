@@ -20,6 +20,7 @@ import tree
 from tff_clipping import aggregators
 from tff_clipping.aggregators import noise_keys
 from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
+from tff_clipping.programs import process_checks, process_metrics
 from tff_clipping.programs.client_sampling import ClientSampler
 
 _LOGGER = logging.getLogger(__name__)
@@ -58,11 +59,13 @@ def run_private_round(
 
   Returns:
     The cohort, which is secret, and the output. Of the output, the plan covers
-    the model and what the aggregator measured: these may be released.
+    the model and, of what was measured, what `process_metrics.flatten_metrics`
+    takes to be public: these may be released.
 
   Raises:
-    ValueError: If the sampler is not that of the ledger's plan, or a round is
-      left out under noise that is correlated between rounds.
+    ValueError: If the sampler is not that of the ledger's plan, a round is left
+      out under noise that is correlated between rounds, or the noise that was
+      measured is less than the plan's. Nothing was charged.
     ChangedReleaseError: If a repeated round gives other bits, and no other draw
       would do: the plan has noise that is correlated between rounds, or the
       state keeps what the noise comes from, but no number of the draw.
@@ -79,7 +82,8 @@ def run_private_round(
   while True:
     cohort = sampler.sample(round_num, draw)
     output = next_fn(aggregators.with_noise_draw(state, draw), cohort)
-    digest = compute_digest((output.state, _private_metrics(output.metrics)))
+    process_checks.check_noise(state, output.metrics, ledger.plan)
+    digest = compute_digest((output.state, _released_metrics(output.metrics)))
     try:
       with shield():
         ledger.charge(round_num, digest, draw=draw)
@@ -115,19 +119,26 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
     raise ValueError(
       "`sampler` must be that of the ledger's plan, made by "
       f'`build_private_sampler`: {expected}; found {type(sampler).__name__} '
-      f'for {sampler.charged_as or "no plan"}.'
+      f'for {sampler.charged_as or "no plan"}. A sampler of your own with the '
+      'same law says so: `charged_as = plan.sampler_parameters`.'
     )
 
 
-def _private_metrics(metrics: Any) -> Any:
-  """Returns the metrics that a plan covers: all but those of the clients' work.
+def _released_metrics(metrics: Any) -> Any:
+  """Returns the metrics that may be released, for a digest.
 
-  TFF's accuracy, loss and number of examples are exact, and never released. A
-  digest of them could be searched for what they were.
+  All but those of the clients' work and what the aggregator measured exactly,
+  which never are: a digest of them could be searched for what they were.
   """
   if not isinstance(metrics, Mapping):
     return metrics
-  return {k: v for k, v in metrics.items() if k != 'client_work'}
+  return {
+    name: process_metrics.flatten_metrics({name: measured}, is_private=True)
+    if name == 'aggregator'
+    else measured
+    for name, measured in metrics.items()
+    if name != 'client_work'
+  }
 
 
 def compute_digest(value: Any) -> str:

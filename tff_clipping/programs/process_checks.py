@@ -1,13 +1,18 @@
 """What a process must be like for a ledger to charge for what it releases.
 
-Seen from the type of its state alone. That it clips, and how much noise it
-adds, no type tells: the plan's parameters go into the aggregator.
+Its types tell what it is made of, and the numbers that it measures and keeps,
+where there are any, how much noise it adds to what. Of an aggregator of one's
+own that measures neither, no check tells that.
 """
 
-from collections.abc import Iterator
+import collections
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
+import tree
 
 from tff_clipping.aggregators import private_reports
 from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
@@ -15,6 +20,8 @@ from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
 # Of the clients' work, what `learning.build_fed_avg` keeps to measure angles:
 # a model that was released.
 _RELEASED = 'previous_model'
+# What is measured and kept is rounded to `float32`.
+_TOLERANCE = 1e-5
 
 
 def check_process(
@@ -27,13 +34,13 @@ def check_process(
     plan: The plan that is charged.
 
   Raises:
-    ValueError: If the process adds no noise, or noise of another kind than the
-      plan's; if it adapts a norm that no noise covers; or if its clients' work
-      keeps a second aggregate of the clients, such as the mean gradient of
+    ValueError: If the aggregator of the process adds no noise, or noise of
+      another kind than the plan's; if it has no clip, divides by the clients
+      that took part, or adapts a norm that no noise covers; or if its clients'
+      work keeps a second aggregate of the clients, such as the mean gradient of
       Mime.
   """
   state = process.state_type.member
-  work = getattr(state, 'client_work', None)
   # What noises something else than the updates is no noise of the plan's.
   aggregate = getattr(state, 'aggregator', state)
   if not private_reports.adds_noise(aggregate):
@@ -44,26 +51,97 @@ def check_process(
       'noise is fresh in each round, and else with a `draw`, or with `slots` '
       'where it is correlated between rounds.'
     )
-  private_reports.check_norms_are_charged('process', state)
-  is_correlated = private_reports.correlates_noise(state)
-  if is_correlated != isinstance(plan, CorrelatedNoisePlan):
+  if private_reports.divides_by_cohort(aggregate, _measurements(process)):
+    raise ValueError(
+      '`process` must divide by a public number where a ledger is charged, '
+      f'found a mean over the clients that took part, in the state {aggregate} '
+      'or in what it measures: the noise on it tells their number, and so does '
+      'a sum of weights. Use `fixed_denominator_mean_factory`, or '
+      '`dp_mean_factory`, in an unweighted algorithm.'
+    )
+  if not private_reports.clips(aggregate):
+    raise ValueError(
+      '`process` must clip what a client sends where a ledger is charged, '
+      f'found the state {aggregate}, which is that of no clip of ours or of '
+      'TFF; one of your own has a field `clipping_norm`, empty where it is a '
+      'constant.'
+    )
+  private_reports.check_norms_are_charged('process', aggregate)
+  is_correlated = private_reports.correlates_noise(aggregate)
+  if is_correlated and isinstance(plan, CorrelatedNoisePlan):
+    _check_slots(aggregate, plan)
+  elif is_correlated or isinstance(plan, CorrelatedNoisePlan):
     raise ValueError(
       "`process` must have the plan's kind of noise, found noise that is "
       f'{"" if is_correlated else "not "}correlated between rounds, and a '
       f'{type(plan).__name__}.'
     )
-  if work is None:
-    return
+  _check_work(getattr(state, 'client_work', None))
+
+
+def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
+  """Raises if a round had less noise than a plan charges for.
+
+  Args:
+    state: The state of the process before the round.
+    metrics: What the process measured in it.
+    plan: The plan that is charged.
+
+  Raises:
+    ValueError: If `noise_stddev`, which is that on the sum of what clients
+      send, is less than the plan's noise multiplier times the clipping norm, by
+      what the aggregator measured or what the state of TFF's
+      `DifferentiallyPrivateFactory` says. Nothing is said of what has neither.
+  """
+  for stddev, norm in (*_measured_noise(metrics), *_noise_of_queries(state)):
+    least = plan.noise_multiplier * norm
+    if not stddev >= least * (1.0 - _TOLERANCE):
+      raise ValueError(
+        '`process` must add noise of at least the noise multiplier of the '
+        f'plan, {plan.noise_multiplier:g}, times the clipping norm, {norm:g}, '
+        f'to the sum, found a standard deviation of {stddev:g}. The round is '
+        'not released, and nothing is charged. A `noise_stddev` that is '
+        'measured must be that on the sum, before it is divided.'
+      )
+
+
+def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
+  """Returns the type of what the aggregator of a process measures."""
+  result = process.next.type_signature.result
+  if not hasattr(result, 'metrics'):
+    return result.measurements  # An aggregation process.
+  metrics = result.metrics.member
+  return getattr(metrics, 'aggregator', metrics)
+
+
+def _check_slots(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:
+  """Raises if the state of the noise is that of another strategy."""
+  expected = plan.strategy.recurrence.read_weights.shape[1]
+  for name, slots in private_reports.named_types(aggregate):
+    if name != private_reports.SLOTS:
+      continue
+    found = {kept.shape[0] for kept in _tensors(slots)}
+    if found - {expected}:
+      raise ValueError(
+        "`process` must have the noise of the plan's strategy, which keeps "
+        f'{expected} earlier noises, found one that keeps {found.pop()}.'
+      )
+
+
+def _check_work(work: tff.Type | None) -> None:
+  """Raises if the state of the clients' work may hold data of clients."""
   # Numbers are learning rates and rounds.
   arrays = [
-    kept
+    str(kept)
     for kept in _tensors(work)
     if np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
   ]
-  if arrays or private_reports.adds_noise(work):
+  if arrays or (work is not None and private_reports.adds_noise(work)):
     raise ValueError(
-      "`process` must keep no second aggregate of the clients' data, found the "
-      f"state {work} of the clients' work: the plan does not charge for it."
+      "`process` must keep no second aggregate of the clients' data, for which "
+      "the plan does not charge, found the state of the clients' work "
+      f'{work}: whether its arrays come from clients, no type tells. Constants '
+      'belong into the computation, not into the state.'
     )
 
 
@@ -75,3 +153,41 @@ def _tensors(kept: tff.Type | None) -> Iterator[tff.TensorType]:
     for name, element in tff.structure.iter_elements(kept):
       if name != _RELEASED:
         yield from _tensors(element)
+
+
+def _measured_noise(metrics: Any) -> Iterator[tuple[float, float]]:
+  """Yields the standard deviation and the norm, where a round has one each."""
+  if isinstance(metrics, Mapping) and 'aggregator' in metrics:
+    metrics = metrics['aggregator']
+  named = collections.defaultdict(list)
+  for path, leaf in tree.flatten_with_path(metrics):
+    named[path[-1] if path else None].append(np.asarray(leaf, np.float64))
+  # Clips in each other: the least of their norms bounds what comes out.
+  norms = [float(norm) for norm in named['clipping_norm']]
+  norms += [math.hypot(*layers) for layers in named['clipping_norms']]
+  # A smoothed normalization gives values of a norm below 1.
+  norms += [1.0 for _ in named['smoothing']]
+  if len(named['noise_stddev']) == 1 and norms:
+    yield float(named['noise_stddev'][0]), min(norms)
+
+
+def _noise_of_queries(
+  state: Any, *, is_inside: bool = False
+) -> Iterator[tuple[float, float]]:
+  """Yields those of the Gaussian queries in the state of TFF's factory."""
+  if isinstance(state, Mapping):
+    fields = dict(state)
+  elif hasattr(state, '_asdict'):
+    fields = state._asdict()
+  elif hasattr(state, '__attrs_attrs__'):
+    fields = {a.name: getattr(state, a.name) for a in state.__attrs_attrs__}
+  elif isinstance(state, (list, tuple)):
+    fields = dict(enumerate(state))
+  else:
+    return
+  if is_inside and {'l2_norm_clip', 'stddev'} <= fields.keys():
+    yield float(fields['stddev']), float(fields['l2_norm_clip'])
+  for name, element in fields.items():
+    yield from _noise_of_queries(
+      element, is_inside=is_inside or name == private_reports.QUERY
+    )

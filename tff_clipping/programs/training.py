@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
@@ -40,7 +41,18 @@ from tff_clipping.programs.interruption import Interrupted, Interruption
 from tff_clipping.programs.run_audit import RunAudit
 from tff_clipping.programs.update_records import SUMMARY_FIELDS, UpdateRecords
 
-EvaluateFn = Callable[[Any], dict[str, float]]
+EvaluateFn = Callable[[Any], Mapping[str, float]]
+_EVALUATED = {'test_accuracy', 'test_loss'}
+# By argument, what it is and a method by which to know it.
+_KINDS = {
+  'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
+  'sampler': ('ClientSampler', 'sample'),
+  'checkpoints': ('Checkpoints', 'load_latest'),
+  'ledger': ('PrivacyLedger', 'charge'),
+  'update_records': ('UpdateRecords', 'record'),
+  'run_audit': ('RunAudit', 'record_release'),
+}
+_OPTIONAL = ('ledger', 'update_records', 'run_audit')
 
 
 class StopReason(enum.Enum):
@@ -87,7 +99,8 @@ class TrainingProgram:
     client_value: Returns what a client gives to the process, by its id: the id
       itself for a process with a client store.
     num_rounds: The number of rounds, T.
-    evaluate: Returns `test_accuracy` and `test_loss` of model weights.
+    evaluate: Returns `test_accuracy` and `test_loss` of model weights, and what
+      else is to be in the metrics.
     rounds_per_evaluation: Evaluate each so many rounds, and after the last.
     checkpoints: Where states are kept.
     rounds_per_checkpoint: Save each so many rounds, and at the end.
@@ -105,6 +118,9 @@ class TrainingProgram:
       seconds of each round, which tell it. Under Poisson sampling it is secret:
       by default (`None`) they do without a ledger alone.
     on_round: Is called with the metrics of every round, to show progress.
+    initial_weights: The `tff.learning.models.ModelWeights` to begin from, such
+      as those of a model that was trained on public data; `None` for those that
+      the process begins with. A run that goes on has its own.
   """
 
   process: tff.learning.templates.LearningProcess
@@ -121,8 +137,18 @@ class TrainingProgram:
   run_audit: RunAudit | None = None
   measures_cohorts: bool | None = None
   on_round: Callable[[collections.OrderedDict], None] = lambda metrics: None
+  initial_weights: tff.learning.models.ModelWeights | None = None
 
   def __post_init__(self):
+    for name, (kind, method) in _KINDS.items():
+      value = getattr(self, name)
+      if not (hasattr(value, method) or (value is None and name in _OPTIONAL)):
+        raise TypeError(
+          f'`{name}` must be a `{kind}`, found {type(value).__name__}.'
+        )
+    argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
+    for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
+      argument_checks.check_integer(name, getattr(self, name), at_least=1)
     if self.ledger is None:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
@@ -137,7 +163,9 @@ class TrainingProgram:
     Raises:
       StorageError: If a file cannot be written, or is damaged. What was done
         until the last checkpoint is kept.
-      RoundError: If a round fails. What was done before it is kept.
+      RoundError: If a round fails, had less noise than the ledger's plan
+        charges for, or its model cannot be evaluated. What was done before it
+        is kept.
     """
     interruption = Interruption()
     progress = _Progress()
@@ -174,6 +202,8 @@ class TrainingProgram:
   ) -> tuple[StopReason, str] | None:
     """Takes up the latest checkpoint, or begins; returns why it stopped."""
     state = self.process.initialize()
+    if self.initial_weights is not None:
+      state = self.process.set_model_weights(state, self.initial_weights)
     latest = self.checkpoints.load_latest(state)
     if latest is not None:
       self._check_ledger(latest[0])
@@ -207,10 +237,10 @@ class TrainingProgram:
     except BudgetExhaustedError as e:
       self._evaluate_last(progress, interruption)
       return StopReason.BUDGET_EXHAUSTED, str(e)
-    except ChangedReleaseError as e:
-      raise RoundError(str(e)) from e
     except DamagedLedgerError as e:
       raise storage.StorageError(str(e)) from e
+    except (ChangedReleaseError, ValueError) as e:
+      raise RoundError(str(e)) from e
     seconds = time.monotonic() - start
     if _is_rejected(output.metrics):
       return _diverged('The aggregate of the updates is', round_num)
@@ -343,11 +373,17 @@ class TrainingProgram:
       measured |= process_metrics.summarize_updates(metrics, num_clients)
     return measured
 
-  def _evaluate(self, state: Any, round_num: int) -> dict[str, float]:
+  def _evaluate(self, state: Any, round_num: int) -> Mapping[str, float]:
     try:
-      return self.evaluate(self.process.get_model_weights(state))
+      found = self.evaluate(self.process.get_model_weights(state))
     except Exception as e:
       raise RoundError(f'Evaluation after round {round_num} failed: {e}') from e
+    if not isinstance(found, Mapping) or not found.keys() >= _EVALUATED:
+      raise RoundError(
+        f'`evaluate` must return a dict with {" and ".join(sorted(_EVALUATED))}'
+        f', found {found!r} after round {round_num}.'
+      )
+    return found
 
   def _release(self, metrics: collections.OrderedDict) -> None:
     values = collections.OrderedDict(metrics)
