@@ -230,6 +230,13 @@ class RunFolder:
       RunFolderError: If it is another run. Nothing has been written.
     """
     saved = self.read_description() or {}
+    drawn = saved.get('drawn_seeds', description['drawn_seeds'])
+    if drawn != description['drawn_seeds']:
+      raise RunFolderError(
+        '`output_dir` must be used by one program at a time, found that '
+        f'another one began a run in {self.path} meanwhile: the same command '
+        'goes on with it.'
+      )
     for section, key, what in (
       ('task', 'digest', 'the SHA-256 of the data'),
       ('model', 'num_parameters', 'the number of parameters of the model'),
@@ -334,7 +341,16 @@ class RunFolder:
         '`output_dir` must be empty or hold a run, found '
         f'{", ".join(sorted(found)[:3])} in {self.path}.'
       )
-    differences = config.differences(self.read_description()['experiment'])
+    saved = self.read_description()
+    if 'drawn_seeds' not in saved and any(
+      saved['experiment'].get(name) is not None for name in config.seeds_to_draw
+    ):
+      # It may be secret: not a word of which it is.
+      raise RunFolderError(
+        '`output_dir` must be empty or hold a run of this version, found one '
+        f'of an earlier version in {self.path}, which does not go on.'
+      )
+    differences = config.differences(saved['experiment'])
     if differences:
       raise RunFolderError(
         '`output_dir` must be empty or hold this same run, found another one '

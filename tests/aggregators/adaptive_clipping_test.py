@@ -160,6 +160,7 @@ def test_nothing_exact_is_reported():
   assert tff.structure.name_list(measurements) == [
     'clipping_norm',
     'noise_stddev',
+    'bits_noise_stddev',
   ]
 
 

@@ -117,6 +117,7 @@ def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
   assert tff.structure.name_list(measurements['clipping']) == [
     'clipping_norm',
     'noise_stddev',
+    'share_noise_stddev',
   ]
 
 

@@ -168,7 +168,9 @@ def test_less_noise_than_charged_is_not_released(tmp_path):
       client_value=lambda client_id: data,
       evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
     )
-    with pytest.raises(training.RoundError, match='found a standard deviation'):
+    with pytest.raises(
+      training.RoundError, match='must add the noise of the plan'
+    ):
       program.run()
     assert ledger.num_releases == 0
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].tolist() == [0]

@@ -119,3 +119,31 @@ def test_temporary_files_of_a_killed_program_are_deleted_by_the_next(tmp_path):
     assert os.stat(tmp_path / '.tmp').st_mode & 0o077 == 0
   assert tempfile.gettempdir() == before
   assert os.listdir(tmp_path) == []
+
+
+def test_a_run_of_an_earlier_version_is_refused_without_its_seed(tmp_path):
+  folder = RunFolder(tmp_path / 'run')
+  folder.path.mkdir()
+  drawn = dataclasses.replace(_PRIVATE, sampling_seed=2718281828)
+  folder.write_json(folder.config, dict(experiment=drawn.to_json()))
+  with (
+    pytest.raises(RunFolderError, match='of an earlier version') as refused,
+    folder.open(_PRIVATE, resume=True),
+  ):
+    pass
+  assert '2718281828' not in str(refused.value)
+
+
+def test_a_run_that_another_program_began_meanwhile_is_not_mixed_up(tmp_path):
+  folder = RunFolder(tmp_path / 'run')
+  mine = folder.draw_seeds(_PRIVATE)
+  _begin(folder, _PRIVATE, {'sampling_seed': 1})
+  description = dict(
+    drawn_seeds=mine, task=dict(digest=None), model=dict(num_parameters=1)
+  )
+  with (
+    folder.open(_PRIVATE, resume=True),
+    pytest.raises(RunFolderError, match='began a run in .* meanwhile'),
+  ):
+    folder.check_unchanged(description)
+  folder.check_unchanged(description | dict(drawn_seeds={'sampling_seed': 1}))

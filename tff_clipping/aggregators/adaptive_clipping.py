@@ -47,6 +47,7 @@ def adaptive_dp_mean_factory(
   Measurements:
     clipping_norm: c_t, `float32`; it comes from noised bits.
     noise_stddev: z' c_t, on the sum, `float32`.
+    bits_noise_stddev: s, on the sum of the bits, `float32`.
     Those of `sum_factory` that are safe to report.
 
   State: `clipping_norm`; `privacy_noise`, the key of the noise if it takes one;
@@ -118,6 +119,7 @@ def adaptive_dp_mean_factory(
   )
   return AdaptiveDpMeanFactory(
     estimate,
+    below_count_stddev,
     adaptive_noise.split_noise_multiplier(
       noise_multiplier=noise_multiplier, below_count_stddev=below_count_stddev
     ),
@@ -131,10 +133,17 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
   """The factory that `adaptive_dp_mean_factory` returns."""
 
   def __init__(
-    self, estimate, noise_multiplier, clients_per_round, sum_factory, noise_key
+    self,
+    estimate,
+    below_count_stddev,
+    noise_multiplier,
+    clients_per_round,
+    sum_factory,
+    noise_key,
   ):
     """Initializes the factory; see `adaptive_dp_mean_factory`."""
     self._estimate = estimate
+    self._below_count_stddev = below_count_stddev
     self._noise_multiplier = noise_multiplier
     self._clients_per_round = clients_per_round
     self._sum_factory = sum_factory
@@ -209,7 +218,10 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
         state=tff.federated_zip(new_state),
         result=mean,
         measurements=private_reports.with_public(
-          output.measurements, clipping_norm=norm, noise_stddev=stddev
+          output.measurements,
+          clipping_norm=norm,
+          noise_stddev=stddev,
+          bits_noise_stddev=np.float32(self._below_count_stddev),
         ),
       )
 

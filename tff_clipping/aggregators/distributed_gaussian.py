@@ -62,6 +62,7 @@ def distributed_gaussian_mean_factory(
   Measurements:
     clipping_norm: c, `float32`.
     noise_stddev: That of the sum, M shares, in the unit of the updates.
+    share_noise_stddev: That of one share.
 
   Args:
     clipping_norm: c, at least 1e-12, in the unit of the updates.
@@ -185,6 +186,9 @@ class DistributedGaussianMeanFactory(private_reports.PrivateFactory):
           np.float32(self._clipping_norm), tff.SERVER
         ),
         noise_stddev=tff.federated_value(np.float32(stddev), tff.SERVER),
+        share_noise_stddev=tff.federated_value(
+          np.float32(grid.share_stddev / grid.scale), tff.SERVER
+        ),
       )
       return tff.templates.MeasuredProcessOutput(
         state=output.state,

@@ -20,7 +20,7 @@ _NOISE_FIELDS = frozenset({NOISE_STATE, _THEIR_NOISE_STATE})
 # What noise that is correlated between rounds keeps: in the state of ours, and
 # anywhere for TFF's.
 SLOTS = 'slots'
-_TREE = 'tree_state'
+TREE = 'tree_state'
 
 # The state of a clip, in the factories here and in TFF's; and of an estimate of
 # quantiles, in TFF's.
@@ -43,6 +43,7 @@ _MEANS = frozenset(
 # whose update was out of bounds, not that one was.
 PUBLIC_MEASUREMENTS = frozenset(
   {
+    'bits_noise_stddev',
     'clipping_norm',
     'clipping_norms',
     'noise_stddev',
@@ -87,7 +88,7 @@ def correlates_noise(state_type: tff.Type) -> bool:
     state_type: The type of its state.
   """
   return any(
-    name == _TREE
+    name == TREE
     or (name == NOISE_STATE and SLOTS in dict(named_types(element)))
     for name, element in named_types(state_type)
   )
@@ -96,14 +97,16 @@ def correlates_noise(state_type: tff.Type) -> bool:
 def clips(state_type: tff.Type) -> bool:
   """Returns whether a process with a state, or one inside it, clips.
 
-  Known of the factories here, and of TFF's.
+  Known of the factories here, and of TFF's. Zeroing is no clip: TFF's bounds
+  each element by default, and not the norm.
 
   Args:
     state_type: The type of its state.
   """
-  return any(
-    name in _CLIPS or name == QUERY for name, _ in named_types(state_type)
-  )
+  names = {name for name, _ in named_types(state_type)}
+  if QUERY in names:
+    return TREE in names or {'l2_norm_clip', 'stddev'} <= names
+  return not names.isdisjoint(_CLIPS - {'zeroing_norm'})
 
 
 def divides_by_cohort(

@@ -7,7 +7,7 @@ own that measures neither, no check tells that.
 
 import collections
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,25 @@ import tensorflow_federated as tff
 import tree
 
 from tff_clipping.aggregators import private_reports
-from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
+from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan, PrivacyPlan
 
 # Of the clients' work, what `learning.build_fed_avg` keeps to measure angles:
 # a model that was released.
 _RELEASED = 'previous_model'
 # What is measured and kept is rounded to `float32`.
 _TOLERANCE = 1e-5
+_MEASURED = frozenset(
+  {
+    'bits_noise_stddev',
+    'clipping_norm',
+    'clipping_norms',
+    'noise_stddev',
+    'share_noise_stddev',
+    'smoothing',
+  }
+)
+# How far a client moves the sum of the bits, which are centred.
+_BIT = 0.5
 
 
 def check_process(
@@ -69,7 +81,7 @@ def check_process(
   private_reports.check_norms_are_charged('process', aggregate)
   is_correlated = private_reports.correlates_noise(aggregate)
   if is_correlated and isinstance(plan, CorrelatedNoisePlan):
-    _check_slots(aggregate, plan)
+    _check_strategy(aggregate, plan)
   elif is_correlated or isinstance(plan, CorrelatedNoisePlan):
     raise ValueError(
       "`process` must have the plan's kind of noise, found noise that is "
@@ -88,20 +100,34 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
     plan: The plan that is charged.
 
   Raises:
-    ValueError: If `noise_stddev`, which is that on the sum of what clients
-      send, is less than the plan's noise multiplier times the clipping norm, by
-      what the aggregator measured or what the state of TFF's
-      `DifferentiallyPrivateFactory` says. Nothing is said of what has neither.
+    ValueError: If the noise is less than the plan's noise multiplier times the
+      clipping norm, by what the aggregator measured or what the state of TFF's
+      `DifferentiallyPrivateFactory` says: `noise_stddev`, which is that on the
+      sum of what clients send, together with that on the bits that adapt the
+      norm, and each client's share, where the noise comes in shares. Nothing is
+      said of what has neither.
   """
-  for stddev, norm in (*_measured_noise(metrics), *_noise_of_queries(state)):
-    least = plan.noise_multiplier * norm
-    if not stddev >= least * (1.0 - _TOLERANCE):
+  measured = _measured(metrics)
+  norm = _norm(measured)
+  found = []
+  if norm is not None and 'noise_stddev' in measured:
+    releases = [(norm, float(np.max(measured['noise_stddev'])))]
+    if 'bits_noise_stddev' in measured:
+      releases.append((_BIT, float(np.min(measured['bits_noise_stddev']))))
+    found.append((_combine(releases), plan.noise_multiplier))
+  if norm is not None and 'share_noise_stddev' in measured:
+    share = float(np.min(measured['share_noise_stddev']))
+    found.append((_combine([(norm, share)]), _share_multiplier(plan)))
+  queries = list(_noise_of_queries(state))
+  if queries:
+    found.append((_combine(queries), plan.noise_multiplier))
+  for multiplier, least in found:
+    if not multiplier >= least * (1.0 - _TOLERANCE):
       raise ValueError(
-        '`process` must add noise of at least the noise multiplier of the '
-        f'plan, {plan.noise_multiplier:g}, times the clipping norm, {norm:g}, '
-        f'to the sum, found a standard deviation of {stddev:g}. The round is '
-        'not released, and nothing is charged. A `noise_stddev` that is '
-        'measured must be that on the sum, before it is divided.'
+        '`process` must add the noise of the plan, a standard deviation of at '
+        f'least {least:g} times the clipping norm, found {multiplier:g} times. '
+        'The round is not released, and nothing is charged. A `noise_stddev` '
+        'that is measured must be that on the sum, before it is divided.'
       )
 
 
@@ -114,14 +140,17 @@ def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
   return getattr(metrics, 'aggregator', metrics)
 
 
-def _check_slots(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:
+def _check_strategy(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:
   """Raises if the state of the noise is that of another strategy."""
   expected = plan.strategy.recurrence.read_weights.shape[1]
-  for name, slots in private_reports.named_types(aggregate):
-    if name != private_reports.SLOTS:
-      continue
-    found = {kept.shape[0] for kept in _tensors(slots)}
-    if found - {expected}:
+  for name, kept in private_reports.named_types(aggregate):
+    if name == private_reports.TREE:
+      raise ValueError(
+        "`process` must have the noise of the plan's strategy, as "
+        "`correlated_noise_factory` adds it, found TFF's tree."
+      )
+    found = {t.shape[0] for t in _tensors(kept) if t.shape}
+    if name == private_reports.SLOTS and found - {expected}:
       raise ValueError(
         "`process` must have the noise of the plan's strategy, which keeps "
         f'{expected} earlier noises, found one that keeps {found.pop()}.'
@@ -155,26 +184,57 @@ def _tensors(kept: tff.Type | None) -> Iterator[tff.TensorType]:
         yield from _tensors(element)
 
 
-def _measured_noise(metrics: Any) -> Iterator[tuple[float, float]]:
-  """Yields the standard deviation and the norm, where a round has one each."""
+def _share_multiplier(plan: BasePlan) -> float:
+  """Returns the least noise of a client's share over the norm."""
+  if not isinstance(plan, PrivacyPlan):
+    raise ValueError(
+      f'`process` must not add noise in shares under a {type(plan).__name__}.'
+    )
+  return plan.share_parameters.share_multiplier
+
+
+def _measured(metrics: Any) -> dict[str, np.ndarray]:
+  """Returns by name what the aggregator measured of its clip and noise."""
   if isinstance(metrics, Mapping) and 'aggregator' in metrics:
     metrics = metrics['aggregator']
   named = collections.defaultdict(list)
   for path, leaf in tree.flatten_with_path(metrics):
-    named[path[-1] if path else None].append(np.asarray(leaf, np.float64))
-  # Clips in each other: the least of their norms bounds what comes out.
-  norms = [float(norm) for norm in named['clipping_norm']]
-  norms += [math.hypot(*layers) for layers in named['clipping_norms']]
-  # A smoothed normalization gives values of a norm below 1.
-  norms += [1.0 for _ in named['smoothing']]
-  if len(named['noise_stddev']) == 1 and norms:
-    yield float(named['noise_stddev'][0]), min(norms)
+    if path and path[-1] in _MEASURED:
+      value = np.ravel(np.asarray(leaf))
+      if value.size and value.dtype.kind in 'biuf':
+        named[path[-1]].append(value.astype(np.float64))
+  return {name: np.concatenate(found) for name, found in named.items()}
+
+
+def _norm(measured: Mapping[str, np.ndarray]) -> float | None:
+  """Returns what bounds the norm of what a client adds to the sum."""
+  if 'smoothing' in measured:
+    # Its values have norms below 1, however short a clip before it made them.
+    return 1.0
+  norms = []
+  if 'clipping_norm' in measured:
+    # Of clips in each other, the shortest.
+    norms.append(float(np.min(measured['clipping_norm'])))
+  if 'clipping_norms' in measured:
+    norms.append(float(np.linalg.norm(measured['clipping_norms'])))
+  return min(norms, default=None)
+
+
+def _combine(releases: Sequence[tuple[float, float]]) -> float:
+  """Returns the noise multiplier of Gaussian releases of a round together.
+
+  Args:
+    releases: Of each, the sensitivity and the standard deviation.
+  """
+  if any(stddev <= 0.0 for _, stddev in releases):
+    return 0.0
+  return 1.0 / math.hypot(*(norm / stddev for norm, stddev in releases))
 
 
 def _noise_of_queries(
   state: Any, *, is_inside: bool = False
 ) -> Iterator[tuple[float, float]]:
-  """Yields those of the Gaussian queries in the state of TFF's factory."""
+  """Yields norm and noise of the Gaussian queries in a state of TFF's."""
   if isinstance(state, Mapping):
     fields = dict(state)
   elif hasattr(state, '_asdict'):
@@ -186,7 +246,7 @@ def _noise_of_queries(
   else:
     return
   if is_inside and {'l2_norm_clip', 'stddev'} <= fields.keys():
-    yield float(fields['stddev']), float(fields['l2_norm_clip'])
+    yield float(fields['l2_norm_clip']), float(fields['stddev'])
   for name, element in fields.items():
     yield from _noise_of_queries(
       element, is_inside=is_inside or name == private_reports.QUERY
