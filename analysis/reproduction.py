@@ -59,6 +59,8 @@ _MODEL_CLIPPING = ('half_model_norm', 'same_threshold')
 _FIGURE_ROWS = ('mlp_mnist_iid', 'mlp_cifar10_noniid')
 # Of the scatter of updates; the tables have the spread over all seeds.
 _SEED = 0
+# A late round of the figures of the paper, from 0.
+_LATE_ROUND = 32
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -298,17 +300,19 @@ def _with_updates(
 ) -> pd.DataFrame:
   """The runs in the scatter: of each model, data and split, one scale.
 
-  It is the one with the most local steps, then rounds, then clients.
+  It is the one with the most local steps, then one that has the rounds of the
+  paper's figures, then the one with the most clients, then rounds.
   """
   runs = runs[runs.index.isin(frames.updates['run']) & ~runs['is_private']]
   runs = runs[runs['seed'] == _SEED]
+  runs = runs.assign(is_long=runs['num_rounds'] > _LATE_ROUND)
   rows = dict.fromkeys(lines['row'])
   shown = []
   for row in (*rows, *_FIGURE_ROWS):
     own = runs[evidence.of_row(runs, experiment_table.ROWS[row])]
     if len(own):
       largest = own.sort_values(
-        ['local_steps', 'num_rounds', 'clients_per_round']
+        ['local_steps', 'is_long', 'clients_per_round', 'num_rounds']
       ).iloc[-1]
       shown.append(own[own['series'] == largest['series']])
   if not shown:
