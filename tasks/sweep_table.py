@@ -29,7 +29,8 @@ class SweepRow:
     best_accuracy: The largest one; an optimistic figure.
     final_loss: The last test loss.
     epsilon: What the ledger has charged.
-    caveats: Why it does not hold for the run as it was.
+    epsilon_holds: Whether it holds for the run as it was, 'yes' or 'no';
+      privacy.json says why not.
     actual_epsilon: What the sampler really gives, where that is another figure.
     seconds_per_round: The median.
   """
@@ -42,7 +43,7 @@ class SweepRow:
   final_loss: float | None = None
   epsilon: float | None = None
   actual_epsilon: float | None = None
-  caveats: str | None = None
+  epsilon_holds: str | None = None
   seconds_per_round: float | None = None
 
 
@@ -96,7 +97,7 @@ def _read_privacy(folder: RunFolder) -> dict[str, Any]:
     }
     if folder.privacy.exists():
       caveats = json.loads(folder.privacy.read_text())['caveats']
-      found['caveats'] = '; '.join(caveats) or None
+      found['epsilon_holds'] = 'no' if caveats else 'yes'
   except (OSError, ValueError, IndexError, KeyError, TypeError):
     return {}
   return found

@@ -76,8 +76,9 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
     '0,nan,0.1,2.3',
     ledger='{"epsilon":1.25,"actual_epsilon":5.0}',
   )
-  caveats = ['the noise is known', 'so is the cohort']
-  (tmp_path / 'b' / 'privacy.json').write_text(json.dumps({'caveats': caveats}))
+  (tmp_path / 'b' / 'privacy.json').write_text(
+    json.dumps({'caveats': ['the noise is known']})
+  )
   rows = [
     sweep_table.read_row(RunFolder(tmp_path / name), {'seed': name}, status)
     for name, status in (('a', 'finished'), ('b', 'diverged'), ('c', 'none'))
@@ -94,7 +95,7 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
   assert table['final_loss'].tolist()[:2] == [0.75, 2.3]
   assert table['epsilon'].tolist()[1] == 1.25
   assert table['actual_epsilon'].tolist()[1] == 5.0
-  assert table['caveats'].tolist()[1] == '; '.join(caveats)
+  assert table['epsilon_holds'].tolist()[1] == 'no'
   assert table['seconds_per_round'].tolist()[0] == 2.0
   assert table.iloc[2, 2:].isna().all()
 
