@@ -78,8 +78,9 @@ def create_own_aggregator(
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Returns an aggregator of a user's own, in place of the algorithm's.
 
-  Whether a private one adds noise is checked; whether it clips, and adds the
-  noise of the plan, is not.
+  Whether a private one adds noise is checked here. Whether it clips too, and
+  how much noise it measures, the program checks that runs it; of one that
+  measures nothing, no check tells whether its noise is that of the plan.
 
   Args:
     config: The experiment.

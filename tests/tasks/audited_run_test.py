@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import tensorflow_federated as tff
 
 from tasks import (
   experiment,
@@ -39,13 +40,41 @@ def _run(folder, cache_dir, **changes):
   return run_small({**_CONFIG, **changes}, folder, cache_dir)
 
 
+class _Unmeasured(tff.aggregators.UnweightedAggregationFactory):
+  """Aggregates as another factory does, and measures nothing.
+
+  A ledger refuses noise that is measured to be less than the plan's. This is
+  an aggregator of one's own, of which nothing but an audit tells that.
+  """
+
+  def __init__(self, inner):
+    self._inner = inner
+
+  def create(self, value_type):
+    inner = self._inner.create(value_type)
+
+    @tff.federated_computation(
+      inner.initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      output = inner.next(state, value)
+      return tff.templates.MeasuredProcessOutput(
+        state=output.state,
+        result=output.result,
+        measurements=tff.federated_value((), tff.SERVER),
+      )
+
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+
+
 def _without_noise(config, plan, model_fn):
   del model_fn
   parameters = plan.aggregator_parameters._asdict() | {'noise_multiplier': 1e-6}
-  return aggregators.dp_mean_factory(
-    clipping_norm=config.clipping_norm,
-    **parameters,
-    noise_key='drawn',
+  return _Unmeasured(
+    aggregators.dp_mean_factory(
+      clipping_norm=config.clipping_norm, **parameters, noise_key='drawn'
+    )
   )
 
 
@@ -53,10 +82,10 @@ def _without_clip(config, plan, model_fn):
   del model_fn
   parameters = plan.aggregator_parameters._asdict()
   parameters['noise_multiplier'] *= 1e-4
-  return aggregators.dp_mean_factory(
-    clipping_norm=1e4 * config.clipping_norm,
-    **parameters,
-    noise_key='drawn',
+  return _Unmeasured(
+    aggregators.dp_mean_factory(
+      clipping_norm=1e4 * config.clipping_norm, **parameters, noise_key='drawn'
+    )
   )
 
 

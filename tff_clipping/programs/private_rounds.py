@@ -20,7 +20,7 @@ import tree
 from tff_clipping import aggregators
 from tff_clipping.aggregators import noise_keys
 from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
-from tff_clipping.programs import process_checks, process_metrics
+from tff_clipping.programs import noise_checks, process_metrics
 from tff_clipping.programs.client_sampling import ClientSampler
 
 _LOGGER = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def run_private_round(
   while True:
     cohort = sampler.sample(round_num, draw)
     output = next_fn(aggregators.with_noise_draw(state, draw), cohort)
-    process_checks.check_noise(state, output.metrics, ledger.plan)
+    noise_checks.check_noise(state, output.metrics, ledger.plan)
     digest = compute_digest((output.state, _released_metrics(output.metrics)))
     try:
       with shield():
