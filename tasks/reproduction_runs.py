@@ -36,6 +36,7 @@ _MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
 _AT_PAPERS_SIZE = tuple(zip(_MLPS, ('paper', 'paper_40_rounds'), strict=True))
 _ALEXNETS = ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*')
 _ALEXNET_ON_MNIST = ('table3_alexnet_mnist_noniid',)
+_RESNETS_ON_MNIST = ('table2_resnet18_mnist_*',)
 _RESNET_ON_MNIST = ('table3_resnet18_mnist_noniid',)
 _NOISY = (
   *_MLP_ON_MNIST,
@@ -103,11 +104,14 @@ REPRODUCTION = (
     Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))
     for row, scale in _AT_PAPERS_SIZE
   ),
-  Part(
-    ('mlp_mnist_iid', 'mlp_cifar10_noniid'),
-    ('paper',),
-    algorithms=('fed_avg',),
+  *(
+    Part(rows, (scale,), algorithms=('fed_avg',))
+    for rows, scale in (
+      (('mlp_mnist_iid', 'mlp_cifar10_noniid'), 'paper'),
+      (('mobilenet_v2_mnist_iid',), 'reduced_100_rounds'),
+    )
   ),
+  Part(_RESNETS_ON_MNIST, ('reduced_100_rounds',), (0,), _WITHOUT_NOISE),
   # With fewer clients, the paper's local steps and its noise on the mean.
   Part((*_MLPS, *_ALEXNETS), ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
   Part(_ALEXNET_ON_MNIST, ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
@@ -143,7 +147,7 @@ REPRODUCTION = (
   Part(_ALEXNETS, ('reduced',), (0, 1)),
   Part(_ALEXNETS, ('reduced',), (2,), _WITHOUT_NOISE),
   Part(
-    (*_NOISY[1:], *_RESNET_ON_MNIST, 'table2_resnet18_mnist_*'),
+    (*_NOISY[1:], *_RESNET_ON_MNIST, *_RESNETS_ON_MNIST),
     ('reduced',),
     (0, 1, 2),
     _WITHOUT_NOISE,
