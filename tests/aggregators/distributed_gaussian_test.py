@@ -118,6 +118,8 @@ def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
     'clipping_norm',
     'noise_stddev',
     'share_noise_stddev',
+    'min_clients_per_round',
+    'max_clients_per_round',
   ]
 
 

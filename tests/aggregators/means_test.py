@@ -232,3 +232,9 @@ def test_noise_deep_inside_is_not_divided_by_the_cohort():
   )
   with pytest.raises(ValueError, match='must not add noise'):
     factory.create(tff.TensorType(np.float32, [8]))
+
+
+@pytest.mark.parametrize('clients_per_round', [0.0, 0.99, np.nan, np.inf])
+def test_a_sum_is_not_made_longer(clients_per_round):
+  with pytest.raises(ValueError, match='`clients_per_round` must be'):
+    aggregators.fixed_denominator_mean_factory(clients_per_round)

@@ -269,6 +269,41 @@ def test_datasets_as_client_values(store):
   np.testing.assert_array_equal(first[1][0], second[1][0])
 
 
+@pytest.mark.parametrize('value', [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize(
+  'aggregator',
+  [
+    tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 2.0, 1.0),
+    tff.aggregators.clipping_factory(
+      1.0,
+      aggregators.fixed_denominator_mean_factory(
+        2.0, aggregators.gaussian_noise_factory(1.0)
+      ),
+    ),
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2.0
+    ),
+  ],
+)
+def test_a_client_that_diverged_is_not_seen_in_a_private_model(
+  aggregator, value
+):
+  process = learning.build_fed_avg(
+    _model_fn,
+    local_steps=1,
+    batch_size=1,
+    client_learning_rate=1.0,
+    model_aggregator=aggregator,
+  )
+  client = [
+    tf.data.Dataset.from_tensors((tf.fill([5], x), 0)) for x in (value, 1.0)
+  ]
+  output = process.next(process.initialize(), client)
+  weights = process.get_model_weights(output.state)
+  assert all(np.all(np.isfinite(leaf)) for leaf in weights.trainable)
+  assert output.metrics['finalizer']['update_non_finite'] == 0
+
+
 def test_a_client_without_examples_sends_zeros(tmp_path):
   partition = [np.arange(0, 5), np.array([], np.int64)]
   store = client_store.write_client_store(

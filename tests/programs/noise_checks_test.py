@@ -175,3 +175,132 @@ def test_a_smoothed_normalization_has_the_norm_1_behind_any_clip():
 )
 def test_other_measurements_are_no_concern(metrics):
   noise_checks.check_noise({}, metrics, _PLAN)
+
+
+class _ByTensor(tff.aggregators.UnweightedAggregationFactory):
+  """Aggregates each tensor of a pair by a factory of its own."""
+
+  def __init__(self, *factories):
+    self._factories = factories
+
+  def create(self, value_type):
+    processes = [
+      factory.create(t)
+      for factory, (_, t) in zip(
+        self._factories, tff.structure.iter_elements(value_type), strict=True
+      )
+    ]
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_zip(tuple(p.initialize() for p in processes))
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      outputs = [p.next(state[i], value[i]) for i, p in enumerate(processes)]
+      return tff.templates.MeasuredProcessOutput(
+        *(
+          tff.federated_zip(tuple(getattr(o, field) for o in outputs))
+          for field in ('state', 'result', 'measurements')
+        )
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _dp_mean(z, clipping_norm=1.0):
+  return aggregators.dp_mean_factory(
+    clipping_norm=clipping_norm, noise_multiplier=z, clients_per_round=8
+  )
+
+
+def _noise(stddev, inner=None):
+  return aggregators.gaussian_noise_factory(stddev, inner)
+
+
+def _clip(norm, inner):
+  return aggregators.difference_clipping_factory(norm, inner)
+
+
+def _normalize(inner):
+  return aggregators.smoothed_normalization_factory(1e-4, inner)
+
+
+@pytest.mark.parametrize(
+  ('factory', 'multiplier'),
+  [
+    # A client is in both tensors.
+    (_ByTensor(_dp_mean(1.0), _dp_mean(1.0)), 0.5**0.5),
+    (_ByTensor(_dp_mean(1.0, 2.0), _dp_mean(1.0, 0.1)), 0.5**0.5),
+    (_ByTensor(_dp_mean(1.5), _dp_mean(1.5)), 1.5 * 0.5**0.5),
+    (_ByTensor(_dp_mean(500.0), _dp_mean(0.02)), 0.02),
+    (_noise(1.0, _ByTensor(_clip(3.0, None), _clip(4.0, None))), 0.2),
+    # One clip of both: the norm of one is what the other leaves.
+    (_clip(1.0, _ByTensor(_noise(1.0), _noise(1.0))), 1.0),
+    (_clip(1.0, _ByTensor(_noise(1.0), _noise(0.5))), 0.5),
+    # A clip in a clip, and what is normalized after it.
+    (_clip(1.0, _ByTensor(_dp_mean(1.0, 0.1), _dp_mean(1.0, 0.1))), 0.5**0.5),
+    (_clip(0.1, _ByTensor(*[_normalize(_noise(1.0))] * 2)), 0.5**0.5),
+    (_normalize(_ByTensor(_clip(0.3, _noise(1.0)), _noise(2.0))), 0.34**-0.5),
+  ],
+)
+def test_parts_with_noise_of_their_own_are_one_release(factory, multiplier):
+  process = factory.create(tff.to_type((_VECTOR, _VECTOR)))
+  process_checks.check_process(process, _PLAN)
+  state = process.initialize()
+  value = (np.ones(2, np.float32), np.ones(2, np.float32))
+  metrics = process.next(state, [value]).measurements
+  _assert_has(metrics, state, multiplier)
+
+
+@pytest.mark.parametrize(
+  ('factory', 'multiplier'),
+  [
+    (_noise(0.01, _dp_mean(1.0)), 1.0),
+    (_noise(1.0, _noise(2.0, _clip(1.0, None))), 5.0**0.5),
+  ],
+)
+def test_noise_on_noise_counts_as_both(factory, multiplier):
+  process = factory.create(_VECTOR)
+  state = process.initialize()
+  metrics = process.next(state, [np.ones(2, np.float32)]).measurements
+  _assert_has(metrics, state, multiplier)
+
+
+def _assert_has(metrics, state, multiplier):
+  """Asserts that a round has the noise of a multiplier, and not of more."""
+  enough, more = (
+    dataclasses.replace(_PLAN, noise_multiplier=share * multiplier)
+    for share in (0.999, 1.001)
+  )
+  noise_checks.check_noise(state, metrics, enough)
+  with pytest.raises(ValueError, match='must add the noise of the plan'):
+    noise_checks.check_noise(state, metrics, more)
+
+
+@pytest.mark.parametrize(('least', 'largest'), [(1, 12), (0, 11), (2, 2)])
+def test_shares_for_fewer_cohorts_than_the_plans_are_refused(least, largest):
+  plan = privacy.PrivacyPlan(
+    num_clients=24,
+    clients_per_round=2,
+    num_rounds=8,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+    sampling='truncated_poisson',
+    min_clients_per_round=0,
+    max_clients_per_round=12,
+  )
+  process = aggregators.distributed_gaussian_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=5.0,
+    clients_per_round=2,
+    min_clients_per_round=least,
+    max_clients_per_round=largest,
+  ).create(_VECTOR)
+  state = process.initialize()
+  metrics = process.next(state, [np.ones(2, np.float32)] * 2).measurements
+  with pytest.raises(ValueError, match="must have the plan's bounds of a "):
+    noise_checks.check_noise(state, metrics, plan)

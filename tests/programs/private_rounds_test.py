@@ -484,3 +484,37 @@ def test_exact_figures_are_in_no_digest(tmp_path):
       )
     # The same bits are released, whatever else was measured.
     assert ledger.num_releases == 1
+
+
+@pytest.mark.parametrize('noise_key', ['drawn', None])
+def test_the_state_of_another_round_is_refused_where_its_noise_repeats(
+  tmp_path, noise_key
+):
+  plan = _plan()
+  process = _build_process(plan, noise_key)
+  sampler = build_private_sampler(plan, _IDS, seed=3)
+
+  def next_fn(state, cohort):
+    return process.next(state, [np.float32(c == '0') for c in cohort])
+
+  first = process.initialize()
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+
+    def run(state, round_num):
+      _, output = private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=state, round_num=round_num
+      )
+      return output.state
+
+    second = run(first, 1)
+    if noise_key is None:
+      run(first, 2)
+      return
+    # The noise of round 1, and of round 2, on the results of another one.
+    for state, round_num in ((first, 2), (second, 1), (second, 3)):
+      with pytest.raises(
+        ValueError, match=f'`state` must be that before round {round_num}'
+      ):
+        run(state, round_num)
+    assert ledger.rounds == [1]
+    run(second, 2)

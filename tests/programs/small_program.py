@@ -91,8 +91,8 @@ class Ledger:
     return float(len(self.charged))
 
   @property
-  def num_releases(self):
-    return len(self.charged)
+  def rounds(self):
+    return self.charged
 
   def last_draw(self, round_num):
     return (

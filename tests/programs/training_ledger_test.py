@@ -143,10 +143,19 @@ def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
   small_program.program(
     tmp_path, ledger=small_program.Ledger(), num_rounds=4
   ).run()
+  ledger = small_program.Ledger()
   with pytest.raises(
-    storage.StorageError, match='shows 0 releases, but the checkpoint is of ro'
+    storage.StorageError,
+    match='of round 4, but the ledger has no release of round 1 among its 0',
   ):
-    small_program.program(tmp_path, ledger=small_program.Ledger()).run()
+    small_program.program(tmp_path, ledger=ledger).run()
+  # As many releases, of which some are of one round: an old copy.
+  ledger.charged = [1, 2, 1, 2]
+  with pytest.raises(storage.StorageError, match='no release of round 3 among'):
+    small_program.program(tmp_path, ledger=ledger).run()
+  # A line that was cut short is of a round that nobody knows.
+  ledger.charged = [1, None, 2, None]
+  small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()
 
 
 def test_less_noise_than_charged_is_not_released(tmp_path):

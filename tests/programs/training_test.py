@@ -226,6 +226,13 @@ def _damage(folder, how):
     (folder / 'sha256.json').write_text('[]')
 
 
+def test_a_state_is_its_owners_alone_in_a_folder_that_others_may_read(tmp_path):
+  folder = tmp_path / 'checkpoints'
+  folder.mkdir(mode=0o755)
+  small_program.program(tmp_path).run()
+  assert {path.stat().st_mode & 0o077 for path in folder.iterdir()} == {0}
+
+
 def test_a_checkpoint_of_another_process_is_refused(tmp_path):
   checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=2)
   checkpoints.save([np.zeros(3, np.float32)], 4)

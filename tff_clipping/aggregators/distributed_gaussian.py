@@ -63,6 +63,8 @@ def distributed_gaussian_mean_factory(
     clipping_norm: c, `float32`.
     noise_stddev: That of the sum, M shares, in the unit of the updates.
     share_noise_stddev: That of one share.
+    min_clients_per_round: m, `int32`.
+    max_clients_per_round: M, `int32`.
 
   Args:
     clipping_norm: c, at least 1e-12, in the unit of the updates.
@@ -188,6 +190,12 @@ class DistributedGaussianMeanFactory(private_reports.PrivateFactory):
         noise_stddev=tff.federated_value(np.float32(stddev), tff.SERVER),
         share_noise_stddev=tff.federated_value(
           np.float32(grid.share_stddev / grid.scale), tff.SERVER
+        ),
+        min_clients_per_round=tff.federated_value(
+          np.int32(self._min_clients), tff.SERVER
+        ),
+        max_clients_per_round=tff.federated_value(
+          np.int32(self._max_clients), tff.SERVER
         ),
       )
       return tff.templates.MeasuredProcessOutput(

@@ -57,9 +57,11 @@ def local_gaussian_noise_factory(
 
   Measurements:
     share_noise_stddev: s, that of one client's share, `float32`.
+    min_clients_per_round: m, `int32`.
+    max_clients_per_round: M, `int32`.
 
   Of the measurements of `inner_agg_factory`, only those are reported, beside
-  this one, that do not reveal what the noise hides; see
+  these, that do not reveal what the noise hides; see
   `gaussian_noise_factory`.
 
   State: `privacy_noise` (empty), `inner_agg`.
@@ -172,7 +174,10 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
           add_missing_shares, (output.result, num_clients)
         ),
         measurements=private_reports.with_public(
-          output.measurements, share_noise_stddev=np.float32(self._noise_stddev)
+          output.measurements,
+          share_noise_stddev=np.float32(self._noise_stddev),
+          min_clients_per_round=np.int32(self._min_clients),
+          max_clients_per_round=np.int32(self._max_clients),
         ),
       )
 

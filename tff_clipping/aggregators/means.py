@@ -188,7 +188,8 @@ def fixed_denominator_mean_factory(
     mean_value: Those of `sum_factory`.
 
   Args:
-    clients_per_round: P, positive and finite.
+    clients_per_round: P, finite and at least 1: a sum that is divided by less
+      is longer than its clip.
     sum_factory: Sums the values. `None` is `tff.aggregators.SumFactory()`.
 
   Returns:
@@ -196,11 +197,15 @@ def fixed_denominator_mean_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If `clients_per_round` is not positive and finite.
+    ValueError: If `clients_per_round` is not finite, or less than 1.
   """
   clients_per_round = argument_checks.check_positive(
     'clients_per_round', clients_per_round
   )
+  if clients_per_round < 1.0:
+    raise ValueError(
+      f'`clients_per_round` must be at least 1, found {clients_per_round}.'
+    )
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)

@@ -37,6 +37,28 @@ def takes_draws(state: Any) -> bool:
   return all(_DRAW in fields for fields in kept.values())
 
 
+def check_next_round(state: Any, round_num: int) -> None:
+  """Raises if a state would noise a round as another one was noised.
+
+  Args:
+    state: As for `with_noise_draw`.
+    round_num: The round that is to be run from it, from 1.
+
+  Raises:
+    ValueError: If noise in the state, where it repeats, is that of another
+      round. Noise that is fresh in each round is of none.
+  """
+  for path, leaf in tree.flatten_with_path(state):
+    if private_reports.NOISE_STATE in path and path[-1] == _ROUND:
+      if int(leaf) != round_num - 1:
+        raise ValueError(
+          f'`state` must be that before round {round_num}, found one with the '
+          f'noise of round {int(leaf) + 1}: the same noise on two results does '
+          'not hide their difference. Another plan begins with a new state, '
+          'with its `initialize`, and the weights of this one.'
+        )
+
+
 def with_noise_draw(state: Any, draw: int) -> Any:
   """Returns `state` with another draw of the next round's noise.
 

@@ -46,6 +46,8 @@ PUBLIC_MEASUREMENTS = frozenset(
     'bits_noise_stddev',
     'clipping_norm',
     'clipping_norms',
+    'max_clients_per_round',
+    'min_clients_per_round',
     'noise_stddev',
     'secure_sum_bound',
     'share_noise_stddev',
@@ -241,8 +243,10 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
     **own: Constants, or values at the server, that are reported first.
 
   Returns:
-    An `OrderedDict` at the server: `own`, then, without nesting, those of
-    `measurements` whose names are known to be safe.
+    An `OrderedDict` at the server: `own`, then those of `measurements` whose
+    names are known to be safe. They are without nesting, but for those of
+    several processes side by side, or of a name that is there already: these
+    stand below the names of their processes.
   """
   placed = tff.federated_zip(
     collections.OrderedDict(
@@ -260,7 +264,9 @@ def with_public(measurements: tff.Value, **own: Any) -> tff.Value:
     measurements.type_signature.member, placed.type_signature.member
   )
   def select(inner, first):
-    return _select(inner, collections.OrderedDict(first))
+    return _join(
+      collections.OrderedDict(first), [('inner_agg', _select(inner))]
+    )
 
   return tff.federated_map(select, (measurements, placed))
 
@@ -284,14 +290,27 @@ def named_types(
         yield from named_types(element, but)
 
 
-def _select(value, selected):
-  """Collects the public entries of nested containers into `selected`."""
+def _select(value):
+  """Returns the public entries of nested containers."""
+  found = collections.OrderedDict()
+  parts = []
   for name, element in _elements(value):
     if name in PUBLIC_MEASUREMENTS:
-      selected.setdefault(name, element)
+      found[name] = element
     else:
-      _select(element, selected)
-  return selected
+      parts.append((name, _select(element)))
+  return _join(found, parts)
+
+
+def _join(found, parts):
+  """Adds what was found in the parts of a container to what it has itself."""
+  parts = [(name, part) for name, part in parts if part]
+  for name, part in parts:
+    if len(parts) == 1 and found.keys().isdisjoint(part):
+      found.update(part)
+    else:
+      found[name] = part
+  return found
 
 
 def _elements(value):
@@ -301,7 +320,7 @@ def _elements(value):
   if isinstance(value, collections.abc.Mapping):
     return list(value.items())
   if isinstance(value, (list, tuple)):
-    return [(None, element) for element in value]
+    return [(str(place), element) for place, element in enumerate(value)]
   return []
 
 

@@ -5,12 +5,14 @@ they have in common is here.
 """
 
 import collections
+import math
 from typing import TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
+from tff_clipping.aggregators import l2_clip, private_reports
 from tff_clipping.learning import client_work as client_work_lib
 from tff_clipping.learning import model_checks, update_measurements
 from tff_clipping.learning.client_work import ModelFn, Sender
@@ -105,7 +107,15 @@ def build_learning_process(
     server_optimizer, weights_type
   )
   return _compose(
-    initial_weights, client_work, aggregator, finalizer, measure_updates
+    initial_weights,
+    client_work,
+    aggregator,
+    finalizer,
+    measure_updates,
+    # Our clips do it themselves; TFF's let a NaN through, and it would be the
+    # model's: no noise hides whose it was.
+    zeroes_updates=private_reports.adds_noise(aggregator.state_type)
+    and not isinstance(model_aggregator, private_reports.PrivateFactory),
   )
 
 
@@ -115,6 +125,7 @@ def _compose(
   aggregator: tff.templates.AggregationProcess,
   finalizer: tff.learning.templates.FinalizerProcess,
   measure_updates: bool,
+  zeroes_updates: bool,
 ) -> tff.learning.templates.LearningProcess:
   """Puts the parts of a round together.
 
@@ -140,6 +151,11 @@ def _compose(
   def negate(update):
     return tf.nest.map_structure(tf.negative, update)
 
+  @tff.tensorflow.computation(weights_type.trainable)
+  def zero_if_too_long(update):
+    # Or not finite.
+    return l2_clip.clip_by_l2_norm(update, math.inf).value
+
   state_type = initialize.type_signature.result
   data_type = client_work.next.type_signature.parameter[2]
 
@@ -147,8 +163,11 @@ def _compose(
   def next_fn(state, client_data):
     weights = state.global_model_weights
     worked = client_work.next(state.client_work, weights, client_data)
+    update = worked.result.update
+    if zeroes_updates:
+      update = tff.federated_map(zero_if_too_long, update)
     aggregated = aggregator.next(
-      state.aggregator, worked.result.update, worked.result.update_weight
+      state.aggregator, update, worked.result.update_weight
     )
     # TFF's optimizers go against a gradient: the negative update.
     finalized = finalizer.next(

@@ -154,10 +154,17 @@ class PrivacyLedger:
         if self._plan.sampling == 'paper'
         else ''
       )
+      cut_short = self.rounds.count(None)
+      known = (
+        f' ({cut_short} of them in a line that a crash cut short, which counts '
+        'as one)'
+        if cut_short
+        else ''
+      )
       raise BudgetExhaustedError(
-        f'The budget is spent: {self.num_releases} releases have cost epsilon '
-        f'{self.epsilon:.6g}{really}; one more, of round {round_num}, would '
-        f'pass {limit:.6g}. Keep the model of the last round that was '
+        f'The budget is spent: {self.num_releases} releases{known} have cost '
+        f'epsilon {self.epsilon:.6g}{really}; one more, of round {round_num}, '
+        f'would pass {limit:.6g}. Keep the model of the last round that was '
         'charged; more rounds need a new plan, new cohorts (a new seed) and a '
         'new ledger, whose epsilon adds to this one.'
       )
@@ -238,14 +245,16 @@ class PrivacyLedger:
 
     Who takes part again, and when, would not be what the plan assumes.
     """
+    if self._plan.allows_new_draws:
+      return
     rounds = [each for each in self._digests if each is not None]
-    if not self._plan.allows_new_draws and rounds:
-      if round_num != max(rounds) + 1:
-        raise ValueError(
-          f'`round_num` must be {max(rounds) + 1}, the round after the last '
-          'that was charged, for noise that is correlated between rounds, '
-          f'found {round_num}.'
-        )
+    expected = max(rounds, default=0) + 1
+    if round_num != expected:
+      raise ValueError(
+        f'`round_num` must be {expected}, the round after the last that was '
+        'charged, for noise that is correlated between rounds, found '
+        f'{round_num}.'
+      )
 
   def close(self) -> None:
     """Closes the file, so that another process may open it."""

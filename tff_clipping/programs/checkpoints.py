@@ -81,6 +81,8 @@ class Checkpoints:
     ):
       coroutines.run(_create_manager(unfinished).save(leaves, round_num))
       written = unfinished / f'{_PREFIX}{round_num}'
+      # A folder that was there before may be open to others.
+      written.chmod(0o700)
       (written / _DIGESTS).write_text(json.dumps(_digests(written)))
       whole_files.sync_tree(written)
       os.rename(written, self._path(round_num))

@@ -4,35 +4,51 @@ Told from the numbers that the aggregator measured, or that the state of TFF's
 factory holds. Of an aggregator of one's own that has neither, nothing tells it.
 """
 
-import collections
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tree
 
 from tff_clipping.aggregators import private_reports
-from tff_clipping.privacy import BasePlan, PrivacyPlan
+from tff_clipping.privacy import BasePlan, PrivacyPlan, ShareParameters
 
 # What is measured and kept is rounded to `float32`.
 _TOLERANCE = 1e-5
-_MEASURED = frozenset(
-  {
-    'bits_noise_stddev',
-    'clipping_norm',
-    'clipping_norms',
-    'noise_stddev',
-    'share_noise_stddev',
-    'smoothing',
-  }
-)
+_CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'smoothing'})
+_NAMES = _CLIPS | {
+  'bits_noise_stddev',
+  'max_clients_per_round',
+  'min_clients_per_round',
+  'noise_stddev',
+  'share_noise_stddev',
+}
 # How far a client moves the sum of the bits, which are centred.
 _BIT = 0.5
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Measured:
+  """A measurement of a clip, or of noise.
+
+  Attributes:
+    place: The names of the factories around it, from the outermost.
+    name: Its name.
+    values: What was measured, a vector that is not empty.
+  """
+
+  place: tuple
+  name: str
+  values: np.ndarray
+
+
 def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
   """Raises if a round had less noise than a plan charges for.
+
+  Where an aggregator treats parts of an update one by one, each with noise of
+  its own, a client is in all of them: what counts is what they are together.
 
   Args:
     state: The state of the process before the round.
@@ -44,23 +60,24 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       clipping norm, by what the aggregator measured or what the state of TFF's
       `DifferentiallyPrivateFactory` says: `noise_stddev`, which is that on the
       sum of what clients send, together with that on the bits that adapt the
-      norm, and each client's share, where the noise comes in shares. Nothing is
-      said of what has neither.
+      norm, and each client's share, where the noise comes in shares. Or if a
+      cohort of the plan may be out of the bounds that shares were made for.
+      Nothing is said of what has neither.
   """
   measured = _measured(metrics)
-  norm = _norm(measured)
-  found = []
-  if norm is not None and 'noise_stddev' in measured:
-    releases = [(norm, float(np.max(measured['noise_stddev'])))]
-    if 'bits_noise_stddev' in measured:
-      releases.append((_BIT, float(np.min(measured['bits_noise_stddev']))))
-    found.append((_combine(releases), plan.noise_multiplier))
-  if norm is not None and 'share_noise_stddev' in measured:
-    share = float(np.min(measured['share_noise_stddev']))
-    found.append((_combine([(norm, share)]), _share_multiplier(plan)))
-  queries = list(_noise_of_queries(state))
-  if queries:
-    found.append((_combine(queries), plan.noise_multiplier))
+  of_sums = _multiplier(measured, 'noise_stddev')
+  of_queries = _combine(_noise_of_queries(state))
+  found = [
+    (multiplier, plan.noise_multiplier)
+    for multiplier in (of_sums, of_queries)
+    if multiplier is not None
+  ]
+  if any(each.name == 'share_noise_stddev' for each in measured):
+    share = _share_parameters(plan)
+    _check_bounds(measured, share)
+    of_shares = _multiplier(measured, 'share_noise_stddev')
+    if of_shares is not None:
+      found.append((of_shares, share.share_multiplier))
   for multiplier, least in found:
     if not multiplier >= least * (1.0 - _TOLERANCE):
       raise ValueError(
@@ -71,51 +88,155 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       )
 
 
-def _share_multiplier(plan: BasePlan) -> float:
-  """Returns the least noise of a client's share over the norm."""
+def _share_parameters(plan: BasePlan) -> ShareParameters:
+  """Returns what noise in shares has to be."""
   if not isinstance(plan, PrivacyPlan):
     raise ValueError(
       f'`process` must not add noise in shares under a {type(plan).__name__}.'
     )
-  return plan.share_parameters.share_multiplier
+  return plan.share_parameters
 
 
-def _measured(metrics: Any) -> dict[str, np.ndarray]:
-  """Returns by name what the aggregator measured of its clip and noise."""
+def _check_bounds(
+  measured: Iterable[_Measured], share: ShareParameters
+) -> None:
+  """Raises if a round may fail, which tells how large its cohort is."""
+  least, largest = share.min_clients_per_round, share.max_clients_per_round
+  for each in measured:
+    if (
+      each.name == 'min_clients_per_round' and np.any(each.values > least)
+    ) or (
+      each.name == 'max_clients_per_round' and np.any(each.values < largest)
+    ):
+      raise ValueError(
+        f"`process` must have the plan's bounds of a cohort, {least} and "
+        f'{largest}, where the noise comes in shares, found `{each.name}` '
+        f'{each.values[0]:g}: a round whose cohort is out of bounds fails, '
+        'which tells how large it is. Nothing is charged.'
+      )
+
+
+def _measured(metrics: Any) -> list[_Measured]:
+  """Returns what the aggregator measured of its clips and its noise."""
   if isinstance(metrics, Mapping) and 'aggregator' in metrics:
     metrics = metrics['aggregator']
-  named = collections.defaultdict(list)
+  found = []
   for path, leaf in tree.flatten_with_path(metrics):
-    if path and path[-1] in _MEASURED:
-      value = np.ravel(np.asarray(leaf))
-      if value.size and value.dtype.kind in 'biuf':
-        named[path[-1]].append(value.astype(np.float64))
-  return {name: np.concatenate(found) for name, found in named.items()}
+    if path and path[-1] in _NAMES:
+      values = np.ravel(np.asarray(leaf))
+      if values.size and values.dtype.kind in 'biuf':
+        found.append(_Measured(path[:-1], path[-1], values.astype(np.float64)))
+  return found
 
 
-def _norm(measured: Mapping[str, np.ndarray]) -> float | None:
-  """Returns what bounds the norm of what a client adds to the sum."""
-  if 'smoothing' in measured:
-    # Its values have norms below 1, however short a clip before it made them.
-    return 1.0
-  norms = []
-  if 'clipping_norm' in measured:
-    # Of clips in each other, the shortest.
-    norms.append(float(np.min(measured['clipping_norm'])))
-  if 'clipping_norms' in measured:
-    norms.append(float(np.linalg.norm(measured['clipping_norms'])))
-  return min(norms, default=None)
+def _multiplier(measured: Sequence[_Measured], name: str) -> float | None:
+  """Returns the noise multiplier of all noise of a name; None if not known.
+
+  Args:
+    measured: What was measured.
+    name: That of the standard deviations.
+  """
+  noises = [each for each in measured if each.name == name]
+  clips = [each for each in measured if each.name in _CLIPS]
+  releases = []
+  for place in _innermost(noises):
+    # What is noised once more, outside, is one release with both.
+    stddev = math.hypot(*(np.min(n.values) for n in _around(place, noises)))
+    inside = [clip for clip in clips if _is_in(clip.place, place)]
+    outside = [clip for clip in _around(place, clips) if clip not in inside]
+    norm = _norm(outside + inside)
+    if norm is not None:
+      releases.append((norm, stddev))
+  multiplier = _combine(releases)
+  if multiplier is None:
+    return None
+  if len(releases) > 1:
+    # The parts of one clipped update are not each as long as all of it.
+    whole = _norm_before(_innermost(noises), clips)
+    smallest = min(stddev for _, stddev in releases)
+    multiplier = max(multiplier, smallest / whole)
+  bits = [
+    (_BIT, float(np.min(each.values)))
+    for each in measured
+    if each.name == 'bits_noise_stddev' and name == 'noise_stddev'
+  ]
+  return _combine([(1.0, multiplier), *bits])
 
 
-def _combine(releases: Sequence[tuple[float, float]]) -> float:
+def _norm(clips: Sequence[_Measured]) -> float | None:
+  """Returns what bounds the norm of what a client adds to a sum.
+
+  Args:
+    clips: Those around and inside the sum. Of none, nothing is known.
+  """
+  places = _innermost(clips)
+  if not places:
+    return None
+  parts = math.hypot(*(_fold(_around(place, clips)) for place in places))
+  return min(parts, _norm_before(places, clips))
+
+
+def _norm_before(places: Sequence[tuple], clips: Sequence[_Measured]) -> float:
+  """Returns what bounds the norm of all parts together, by what is around all.
+
+  Args:
+    places: Those of the parts.
+    clips: All clips. If a part is lengthened again, there is no bound.
+  """
+  common = [c for c in clips if all(_is_in(p, c.place) for p in places)]
+  if any(c.name == 'smoothing' and c not in common for c in clips):
+    return math.inf
+  return _fold(common)
+
+
+def _fold(clips: Iterable[_Measured]) -> float:
+  """Returns the norm that clips in each other leave, from the outermost on."""
+  norm = math.inf
+  for clip in sorted(clips, key=lambda clip: len(clip.place)):
+    if clip.name == 'smoothing':
+      # Its values have norms below 1, and may be longer than they were.
+      norm = 1.0
+    elif clip.name == 'clipping_norm':
+      norm = min(norm, float(np.min(clip.values)))
+    else:
+      norm = min(norm, float(np.linalg.norm(clip.values)))
+  return norm
+
+
+def _innermost(measured: Iterable[_Measured]) -> list[tuple]:
+  """Returns the places that have no other one inside."""
+  places = list(dict.fromkeys(each.place for each in measured))
+  return [
+    place
+    for place in places
+    if not any(_is_in(other, place) for other in places if other != place)
+  ]
+
+
+def _around(place: tuple, measured: Iterable[_Measured]) -> list[_Measured]:
+  """Returns what is at a place, and around it."""
+  return [each for each in measured if _is_in(place, each.place)]
+
+
+def _is_in(place: tuple, outer: tuple) -> bool:
+  """Returns whether a place is another one, or inside it."""
+  return place[: len(outer)] == outer
+
+
+def _combine(releases: Iterable[tuple[float, float]]) -> float | None:
   """Returns the noise multiplier of Gaussian releases of a round together.
 
   Args:
-    releases: Of each, the sensitivity and the standard deviation.
+    releases: Of each, the sensitivity and the standard deviation. Of none, the
+      noise multiplier is not known.
   """
-  if any(stddev <= 0.0 for _, stddev in releases):
+  releases = list(releases)
+  if not releases:
+    return None
+  if any(not stddev > 0.0 for _, stddev in releases):
     return 0.0
-  return 1.0 / math.hypot(*(norm / stddev for norm, stddev in releases))
+  total = math.hypot(*(norm / stddev for norm, stddev in releases))
+  return math.inf if total == 0.0 else 1.0 / total
 
 
 def _noise_of_queries(

@@ -53,7 +53,8 @@ def run_private_round(
       ledger's plan, or a sampler of your own with the same law that says so in
       its `charged_as`.
     ledger: What is charged.
-    state: The state before the round.
+    state: The state before the round: that of another round is refused where
+      its noise comes from a key in the state.
     round_num: The number of the round, from 1.
     shield: Gives a context that holds back signals while the ledger is written.
 
@@ -63,9 +64,10 @@ def run_private_round(
     takes to be public: these may be released.
 
   Raises:
-    ValueError: If the sampler is not that of the ledger's plan, a round is left
-      out under noise that is correlated between rounds, or the noise that was
-      measured is less than the plan's. Nothing was charged.
+    ValueError: If the sampler is not that of the ledger's plan, the state is
+      not the one before the round, a round is left out under noise that is
+      correlated between rounds, or the noise that was measured is less than the
+      plan's. Nothing was charged.
     ChangedReleaseError: If a repeated round gives other bits, and no other draw
       would do: the plan has noise that is correlated between rounds, or the
       state keeps what the noise comes from, but no number of the draw.
@@ -75,6 +77,7 @@ def run_private_round(
     OSError: If the ledger could not be written.
   """
   check_sampler(sampler, ledger)
+  noise_keys.check_next_round(state, round_num)
   last_draw = ledger.last_draw(round_num)
   draw = 0 if last_draw is None else last_draw
   if last_draw is None:

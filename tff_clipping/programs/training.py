@@ -326,13 +326,18 @@ class TrainingProgram:
       raise RoundError(f'The estimates of round {round_num} failed: {e}') from e
 
   def _check_ledger(self, round_num: int) -> None:
-    """Raises if the ledger shows less than the rounds of the checkpoint."""
-    if self.ledger is not None and self.ledger.num_releases < round_num:
+    """Raises if the ledger lacks a round of the checkpoint."""
+    if self.ledger is None:
+      return
+    charged = self.ledger.rounds
+    missing = set(range(1, round_num + 1)).difference(charged)
+    # A line that was cut short may have been of any round.
+    if len(missing) > charged.count(None):
       raise storage.StorageError(
-        f'The ledger shows {self.ledger.num_releases} releases, but the '
-        f'checkpoint is of round {round_num}: it is not the ledger of this '
-        'run, and what was charged is not known. Restore it from a copy that '
-        'is as new as the last release.'
+        f'The checkpoint is of round {round_num}, but the ledger has no '
+        f'release of round {min(missing)} among its {len(charged)}: it is not '
+        'the ledger of this run, and what was charged is not known. Restore it '
+        'from a copy that is as new as the last release.'
       )
 
   def _save(self, progress: '_Progress') -> None:
