@@ -181,7 +181,8 @@ def estimate(
     model_fn = run_parts.create_client_model_fn(config, task, clients, own)
     runtime.set_default_context()
     process = run_parts.create_process(config, plan, model_fn, clients, own=own)
-    models = _load_models(folder, process, rounds)
+    initial = run_parts.create_initial_weights(config, task, own)
+    models = _load_models(folder, process, initial, rounds)
     client_ids = _draw_clients(store, max_clients)
     computations = learning.build_gradient_estimates(
       model_fn, **run_parts.local_work(config, clients)
@@ -276,12 +277,14 @@ def _round(text: str) -> int:
 
 
 def _load_models(
-  folder: run_folder.RunFolder, process, wanted: Sequence[int]
+  folder: run_folder.RunFolder, process, initial_weights, wanted: Sequence[int]
 ) -> dict[int, Any]:
   """Returns x^0 and the models of the checkpoints, by their rounds."""
   from tff_clipping.programs.checkpoints import Checkpoints
 
   initial = process.initialize()
+  if initial_weights is not None:
+    initial = process.set_model_weights(initial, initial_weights)
   checkpoints = Checkpoints(folder.checkpoints, keep=1)
   rounds = checkpoints.rounds()
   if not rounds:

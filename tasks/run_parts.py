@@ -146,6 +146,19 @@ def create_task_model(
   )
 
 
+def create_initial_weights(
+  config: ExperimentConfig, task: Task, own: OwnParts = OURS
+) -> tff.learning.models.ModelWeights | None:
+  """Returns what a model of a user's own begins with; `None` for one of ours.
+
+  TFF builds models in graphs, and so leaves out weights that were loaded.
+  """
+  if own.create_model is None:
+    return None
+  model = create_task_model(config, task, own=own)
+  return tff.learning.models.ModelWeights.from_model(model)
+
+
 def preprocess(
   store: client_store.ClientStore, own: OwnParts = OURS
 ) -> client_store.ClientStore | client_store.PreprocessedClients:

@@ -129,6 +129,9 @@ def run(
       update_records=_create_update_records(config, folder, estimate_norms),
       run_audit=parts.run_audit,
       measures_cohorts=config.measures_updates,
+      initial_weights=run_parts.create_initial_weights(
+        config, parts.task, parts.own
+      ),
       on_round=stack.enter_context(_progress(config, num_done)),
     ).run()
     # Those of the run's first start are among a ledger's.

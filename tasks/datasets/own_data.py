@@ -251,7 +251,7 @@ def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
       except (ValueError, zipfile.BadZipFile) as e:
         raise ValueError(
           f'`{name}` must be an array of numbers, or of strings for `client`, '
-          f'of one shape: {e}'
+          f'of one shape: {e}. Strings of pandas: `.to_numpy(str)`.'
         ) from e
   return arrays
 
@@ -267,6 +267,13 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
   if not isinstance(table.index, pd.RangeIndex):
     raise ValueError('it is no table: its rows are longer than its heading.')
   features = [c for c in table if c not in ('y', 'client', 'is_test')]
+  unnamed = [c for c in features if str(c).startswith('Unnamed: ')]
+  if unnamed:
+    place = list(table).index(unnamed[0]) + 1
+    raise ValueError(
+      f'its columns must have names, found none for column {place}: of a '
+      'pandas table, leave out the row numbers, `to_csv(..., index=False)`.'
+    )
   if 'y' not in table or not features:
     raise ValueError(
       'it must have the columns `y` and at least one feature, found '
@@ -283,7 +290,8 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
       )
     if column != 'client' and table[column].dtype.kind not in 'biuf':
       raise ValueError(
-        f'`{column}` must be numbers, found {table[column].iloc[0]!r}.'
+        f'`{column}` must be numbers, found {table[column].iloc[0]!r}. (The '
+        'column that says whose an example is is called `client`.)'
       )
   x = table[features].to_numpy(np.float32)
   y = table['y'].to_numpy()
@@ -348,7 +356,19 @@ def _check_y(name: str, array: Any) -> np.ndarray:
   if array.dtype.kind not in 'iu':
     raise ValueError(
       f'`{name}` must be integers, the classes from 0, found {array.dtype}, '
-      f'for example {array.flat[0]!r}.'
+      f'for example {array.flat[0]!r}. Names of classes: `numpy.unique(y, '
+      'return_inverse=True)[1]`; 0 and 1 of another type: `.astype(int)`. '
+      'Models that do not classify are trained by a `TrainingProgram`.'
+    )
+  if array.ndim == 2 and array.shape[1] == 1:
+    raise ValueError(
+      f'`{name}` must be labels [examples], found the shape '
+      f'{list(array.shape)}: `.ravel()` makes it so.'
+    )
+  if array.ndim == 2 and array.max() <= 1 and np.all(array.sum(axis=1) == 1):
+    raise ValueError(
+      f'`{name}` must be labels [examples], found a row of 0 with one 1 for '
+      'each example: `.argmax(axis=1)` makes labels of it.'
     )
   if array.min() < 0:
     raise ValueError(f'`{name}` must be classes from 0, found {array.min()}.')
@@ -365,6 +385,8 @@ def _to_int32(name: str, array: np.ndarray) -> np.ndarray:
 
 def _check_client(client: Any, name: str = 'client') -> np.ndarray:
   client = np.asarray(client)
+  if client.dtype == object and all(isinstance(c, str) for c in client.flat):
+    client = client.astype(str)  # As pandas has strings.
   if client.ndim != 1 or client.dtype.kind not in 'iuUS':
     raise ValueError(
       f'`{name}` must be integers or strings [examples], found '

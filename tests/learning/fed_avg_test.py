@@ -269,6 +269,45 @@ def test_datasets_as_client_values(store):
   np.testing.assert_array_equal(first[1][0], second[1][0])
 
 
+def _failing_at(place):
+  """Returns a data set of which all elements from a place on cannot be read."""
+
+  def read(i):
+    last = np.int64(place)
+    with tf.control_dependencies([tf.debugging.assert_less(i, last)]):
+      return tf.ones([5]), 0
+
+  return tf.data.Dataset.range(np.int64(place) + 3).map(read)
+
+
+@pytest.mark.parametrize(
+  ('create_dataset', 'words'),
+  [
+    (lambda: _failing_at(0), 'Condition x < y did not hold'),
+    (lambda: _failing_at(11), 'Condition x < y did not hold'),
+    (lambda: _failing_at(2000), 'Condition x < y did not hold'),
+    (
+      lambda: tf.data.Dataset.from_tensors((tf.ones([5]), 0)).repeat(),
+      'data set of a client never ends',
+    ),
+  ],
+)
+def test_a_data_set_that_cannot_be_read_is_an_error(create_dataset, words):
+  process = _build(None)
+  with pytest.raises(Exception, match=words):
+    process.next(process.initialize(), [create_dataset()])
+
+
+def test_a_data_set_of_many_examples_is_read_whole():
+  x = np.random.default_rng(0).normal(size=[2500, 5]).astype(np.float32)
+  y = np.arange(2500, dtype=np.int32)
+  examples = local_sgd.dataset_examples(
+    tf.data.Dataset.from_tensor_slices((x, y))
+  )
+  np.testing.assert_array_equal(examples[0], x)
+  np.testing.assert_array_equal(examples[1], y)
+
+
 @pytest.mark.parametrize('value', [np.nan, np.inf, 1e30])
 @pytest.mark.parametrize(
   'aggregator',

@@ -118,6 +118,31 @@ def test_the_initial_model_is_that_of_the_seed(tmp_path):
   assert first_loss(tmp_path / 'c', 2) != losses[0]
 
 
+@pytest.mark.parametrize('is_saved_whole', [False, True])
+def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(
+  tmp_path, is_saved_whole
+):
+  model = _create_model((3,), 2)
+  # Who is above 0 in the first feature is of class 1, which no chance gives.
+  model.set_weights([np.array([[-9, 9], [0, 0], [0, 0]]), np.zeros(2)])
+  path = tmp_path / ('model.keras' if is_saved_whole else 'model.weights.h5')
+  (model.save if is_saved_whole else model.save_weights)(path)
+
+  def create_pretrained(input_shape, num_classes):
+    if is_saved_whole:
+      return tf.keras.models.load_model(path, compile=False)
+    pretrained = _create_model(input_shape, num_classes)
+    pretrained.load_weights(path)
+    return pretrained
+
+  _train(tmp_path, model=create_pretrained, client_learning_rate=1e-6)
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  assert metrics['test_accuracy'].tolist() == [1.0, 1.0, 1.0]
+  # And goes on from.
+  result = _train(tmp_path, model=create_pretrained, client_learning_rate=1e-6)
+  assert result.message.startswith('Nothing was left to do.')
+
+
 def test_an_own_aggregator_takes_the_clipping_norm(tmp_path):
   found = []
 

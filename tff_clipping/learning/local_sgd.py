@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
+# Of the examples of a data set that are read at once.
+_BATCH = 1024
+
 
 def client_seed(
   run_seed: int, round_num: tf.Tensor, client_id: tf.Tensor
@@ -142,12 +145,28 @@ def build_local_sgd(
 
 
 def dataset_examples(dataset: tf.data.Dataset):
-  """Returns all examples of a data set of single examples, stacked."""
+  """Returns all examples of a data set of single examples, stacked.
+
+  In a graph, one that never ends is an error.
+  """
   empty = tf.nest.map_structure(
     lambda spec: tf.zeros([0] + spec.shape.as_list(), spec.dtype),
     dataset.element_spec,
   )
-  return dataset.batch(tf.int64.max).reduce(empty, lambda _, batch: batch)
+  check = tf.debugging.assert_none_equal(
+    dataset.cardinality(),
+    tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64),
+    message='The data set of a client never ends: leave out `repeat`, or say '
+    'how often.',
+  )
+  with _after([check]):
+    # A batch of any size would go on, and on, after an element that fails.
+    return dataset.batch(_BATCH).reduce(
+      empty,
+      lambda examples, batch: tf.nest.map_structure(
+        lambda *leaves: tf.concat(leaves, axis=0), examples, batch
+      ),
+    )
 
 
 def data_fingerprint(examples) -> tf.Tensor:

@@ -33,12 +33,15 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`tff.learning.models.model_from_functional`.'
     )
   if model.non_trainable_variables:
-    names = ', '.join(v.name for v in model.non_trainable_variables)
+    names = [v.name for v in model.non_trainable_variables]
+    more = f' and {len(names) - 3} more' if len(names) > 3 else ''
     raise ValueError(
       '`model_fn` must return a model without non-trainable variables, found '
-      f"{names}. They are no part of a client's update: nothing would clip, "
-      'noise or average them. Use `tf.keras.layers.GroupNormalization` in '
-      'place of batch normalization.'
+      f"{', '.join(names[:3])}{more}. They are no part of a client's update: "
+      'nothing would clip, noise or average what changes in training. Use '
+      '`tf.keras.layers.GroupNormalization` in place of batch normalization; '
+      'of layers that are frozen, give the clients the outputs as `x`, '
+      'computed once, and train the rest.'
     )
   if client_store is None:
     return

@@ -104,7 +104,9 @@ def run_private_round(
       ledger.check_budget(round_num)
       _LOGGER.warning(
         'Round %d gave other bits than those that were charged: it is drawn '
-        'anew, and charged again.',
+        'anew, and charged again. If the program began with a new state, stop '
+        'it: from the last checkpoint, `Checkpoints.load_latest`, rounds give '
+        'the same bits, and cost nothing.',
         round_num,
       )
       continue

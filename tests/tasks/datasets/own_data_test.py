@@ -101,6 +101,9 @@ def test_a_test_set_with_examples_of_the_clients_is_known(
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
     (dict(y=np.zeros(40, int), y_test=np.zeros(8, int)), 'at least 1'),
     (dict(y=np.zeros([40, 2, 2], int)), '`y` must be labels'),
+    (dict(y=np.ones([40, 1], int)), '`y` must be labels .*ravel'),
+    (dict(y=np.eye(4, dtype=int)[np.arange(40) % 4]), '`y` must be .*argmax'),
+    (dict(y=np.full(40, 'a')), '`y` must be integers.*numpy.unique'),
     (dict(y=np.arange(39)), '`x` and `y` must have as many .* 40 and 39'),
     (dict(client=np.arange(39)), '`x` and `client` must have as many'),
     (dict(client=np.arange(40.0)), '`client` must be integers or strings'),
@@ -138,6 +141,14 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path):
   (tmp_path / 'cut.npz').write_bytes(cut[: len(cut) // 2])
   with pytest.raises(data_files.DataError, match='no .npz file'):
     registry.create_task(str(tmp_path / 'cut.npz'), _NATURAL)
+
+
+def test_clients_may_be_the_strings_of_pandas():
+  names = np.array(['ann', 'bob'] * 20, object)
+  created = own_data.create_task(
+    'mine', _NATURAL, x=np.ones([40, 3]), y=np.arange(40) % 2, client=names
+  )
+  assert created.client_ids == ('ann', 'bob')
 
 
 def test_data_without_clients_needs_a_partition(tmp_path):
@@ -180,6 +191,7 @@ def test_a_table_has_a_column_for_each_feature(tmp_path):
   ('before', 'after', 'words'),
   [
     (',y,', ',label,', 'must have the columns `y`'),
+    ('height,', ',', 'found none for column 1: .*index=False'),
     ('1,2,ann,0,0', '1,2,ann,cat,0', '`y` must be numbers'),
     ('1,2,ann,0,0', '1,2,ann,0.5,0', '`y` must be integers'),
     ('1,2,ann,0,0', '1,tall,ann,0,0', '`width` must be numbers'),
