@@ -113,7 +113,9 @@ if result.interrupted is not None:
 
 process_checks.check_process(process, plan)
 checkpoints = Checkpoints(run_dir / 'checkpoints', keep=2)
-round_num, state = result.round_num, result.state
+# After a crash as well: a new state would have a new key, and each round would
+# be charged again.
+round_num, state = checkpoints.load_latest(process.initialize())
 with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
   while round_num < plan.num_rounds:
     round_num += 1
