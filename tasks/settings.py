@@ -11,6 +11,7 @@
 """
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -42,12 +43,17 @@ def setting(
 def check_settings(settings: Any) -> None:
   """Raises for the first field of a dataclass whose value is none of its own.
 
+  NumPy's scalars become Python's, as the files of a run have them.
+
   Raises:
     TypeError: If a value is of the wrong kind.
     ValueError: If it is out of range.
   """
   for field in dataclasses.fields(settings):
     value = getattr(settings, field.name)
+    if isinstance(value, numbers.Number) and hasattr(value, 'item'):
+      value = value.item()
+      object.__setattr__(settings, field.name, value)
     check = field.metadata['check']
     if check is None or (value is None and field.default is None):
       continue

@@ -359,6 +359,8 @@ def test_metrics_have_one_row_shape(tmp_path):
     ('ledger', small_program.plan('poisson'), '`ledger` must be a `Privacy'),
     ('checkpoints', '/tmp', '`checkpoints` must be a `Checkpoints`, found str'),
     ('process', None, '`process` must be a `tff.learning.*`, found NoneType'),
+    ('evaluate', None, '`evaluate` must be a `function of model weights`, fou'),
+    ('client_value', {}, '`client_value` must be a `function of .*found dict'),
     ('num_rounds', '3', '`num_rounds` must be an integer'),
     ('rounds_per_evaluation', 0, '`rounds_per_evaluation` must be at least 1'),
     ('rounds_per_checkpoint', 0, '`rounds_per_checkpoint` must be at least 1'),
@@ -379,6 +381,14 @@ def test_an_evaluation_that_lacks_its_figures_is_no_divergence(tmp_path, found):
   program = small_program.program(tmp_path, evaluate=lambda weights: found)
   with pytest.raises(
     RoundError, match='`evaluate` must return a dict with test_accuracy and te'
+  ):
+    program.run()
+
+
+def test_a_client_without_a_value_is_named(tmp_path):
+  program = small_program.program(tmp_path, client_value={}.__getitem__)
+  with pytest.raises(
+    RoundError, match=r"Round 1 failed: .* for the client '\d': KeyError: '\d'"
   ):
     program.run()
 

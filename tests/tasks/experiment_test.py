@@ -1,5 +1,8 @@
 """Tests of tasks.experiment."""
 
+import json
+
+import numpy as np
 import pytest
 
 from tasks import experiment
@@ -157,3 +160,23 @@ def test_a_setting_that_a_saved_file_lacks_has_its_default_there():
   assert config.differences(saved) == []
   changed = experiment.ExperimentConfig(**_CORRELATED)
   assert "mechanism was 'gaussian' and is 'blt'" in changed.differences(saved)
+
+
+def test_settings_from_numpy_are_written_as_any_others():
+  settings = dict(
+    task='embedded_digits',
+    partition='iid',
+    model='mlp',
+    algorithm='fed_avg',
+    clients_per_round=10,
+    batch_size=1,
+  )
+  numbers = dict(
+    num_clients=100, num_rounds=3, local_steps=2, client_learning_rate=0.5
+  )
+  of_numpy = {name: np.asarray(x)[()] for name, x in numbers.items()}
+  written = [
+    json.dumps(experiment.ExperimentConfig(**settings, **x).to_json())
+    for x in (numbers, of_numpy)
+  ]
+  assert written[0] == written[1]

@@ -48,6 +48,8 @@ _KINDS = {
   'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
   'sampler': ('ClientSampler', 'sample'),
   'checkpoints': ('Checkpoints', 'load_latest'),
+  'evaluate': ('function of model weights', '__call__'),
+  'client_value': ('function of the id of a client', '__call__'),
   'ledger': ('PrivacyLedger', 'charge'),
   'update_records': ('UpdateRecords', 'record'),
   'run_audit': ('RunAudit', 'record_release'),
@@ -282,8 +284,9 @@ class TrainingProgram:
     """Returns the cohort of a round and what came out; charges for it."""
 
     def next_fn(state: Any, cohort: Sequence[str]) -> Any:
+      values = [self._value_of(client_id, round_num) for client_id in cohort]
       try:
-        return self.process.next(state, [self.client_value(c) for c in cohort])
+        return self.process.next(state, values)
       except Exception as e:
         raise RoundError(f'Round {round_num} failed: {e}') from e
 
@@ -304,6 +307,15 @@ class TrainingProgram:
       round_num=round_num,
       shield=shield,
     )
+
+  def _value_of(self, client_id: str, round_num: int) -> Any:
+    try:
+      return self.client_value(client_id)
+    except Exception as e:
+      raise RoundError(
+        f'Round {round_num} failed: `client_value` has nothing for the client '
+        f'{client_id!r}: {type(e).__name__}: {e}'
+      ) from e
 
   def _evaluate_last(
     self, progress: '_Progress', interruption: Interruption
