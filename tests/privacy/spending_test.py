@@ -29,7 +29,7 @@ def _write(tmp_path):
     contents = []
     for plan, num_releases in runs:
       path = tmp_path / f'{len([*tmp_path.iterdir()])}.jsonl'
-      charge(path, range(num_releases), plan)
+      charge(path, range(1, num_releases + 1), plan)
       contents.append(privacy.read_ledger(path))
     return contents
 

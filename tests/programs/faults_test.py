@@ -337,7 +337,7 @@ def test_a_cut_ledger_line_counts_and_a_changed_one_is_refused(
     file.unlink()
   run = server.run_small(folder, 4)
   assert run.status == 5
-  assert 'The ledger shows 0 releases' in run.error
+  assert 'no release of round 1 among its 0' in run.error
 
 
 def _open_ledger(folder):

@@ -174,7 +174,7 @@ class PrivacyLedger:
 
     Args:
       round_num: The round, at least 0; for noise that is correlated between
-        rounds, the one after the last.
+        rounds, 1, and then the one after the last.
       digest: The SHA-256 digest, in hexadecimal, of all that is released of the
         round. The release that is charged last for this round and draw may be
         made again with the same digest, at no cost.
