@@ -25,8 +25,13 @@ _SPEC = collections.OrderedDict(
 
 
 def _model_fn():
+  # Zero, since a drawn model can be so near to the answer that a client's
+  # update is shorter than the threshold.
+  layer = tf.keras.layers.Dense(
+    1, input_shape=(2,), kernel_initializer='zeros'
+  )
   return tff.learning.models.from_keras_model(
-    tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))]),
+    tf.keras.Sequential([layer]),
     loss=tf.keras.losses.MeanSquaredError(),
     input_spec=_SPEC,
   )
