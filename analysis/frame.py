@@ -51,6 +51,8 @@ class Frames:
       A frame for each setting, in the order of their first runs; FedAvg,
       CE-FedAvg and DP-FedAvg come first in it, the larger ε before the smaller.
     """
+    if self.runs.empty:  # And without columns.
+      return []
     groups = self.runs.groupby('setting', sort=False)
     return [ordered(group) for _, group in groups]
 

@@ -39,6 +39,12 @@ def create_own_model(
     TypeError: If `function` takes other arguments, or returns something else.
     ValueError: If it fails, or its model does not fit the data.
   """
+  if isinstance(function, tf.keras.Model):
+    raise TypeError(
+      '`model` must be a function that returns a new Keras model, found a '
+      f'model, {function.name!r}. Put what builds it into a function of '
+      '(input_shape, num_classes).'
+    )
   name = named_functions.name_of(function)
   state = random.getstate()
   random.seed(seed)

@@ -16,6 +16,8 @@ What `tasks.train` does for `--task`, `--model` and `--aggregator`, for a
 notebook or a program of one's own; see docs/your_own.md.
 """
 
+import dataclasses
+import difflib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +76,14 @@ def train(
       holds another run. Nothing has been overwritten.
     OSError: If a file cannot be written, or is damaged.
   """
+  known = [field.name for field in dataclasses.fields(ExperimentConfig)]
+  for name in settings:
+    if name not in known:
+      near = difflib.get_close_matches(name, known, n=1)
+      raise TypeError(
+        f'`settings` must be those of `ExperimentConfig`, found {name!r}'
+        f'{f": is it {near[0]!r}?" if near else "."}'
+      )
   parts: dict[str, Any] = {}
   if isinstance(task, str):
     settings['task'] = task

@@ -94,8 +94,14 @@ def create_task(
     source: One line on where the examples come from.
 
   Raises:
+    TypeError: If `split` is no `PartitionConfig`.
     ValueError: If the arrays are not like this, or do not fit together.
   """
+  if not isinstance(split, partition_config.PartitionConfig):
+    raise TypeError(
+      '`split` must be a `PartitionConfig`, for example '
+      f"PartitionConfig('natural'), found {split!r}."
+    )
   x, y = _check_x('x', x), _check_y('y', y)
   _check_lengths('x', x, 'y', y)
   if client is not None:

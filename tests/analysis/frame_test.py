@@ -181,6 +181,9 @@ def test_folders_that_are_no_runs_are_left_out_by_name(tmp_path):
     (str(empty), 'not a run folder: it has no config.json'),
     (str(folder), 'given twice, read once'),
   )
+  nothing = frame.read_frames([tmp_path / 'typo'])
+  assert nothing.groups() == []
+  assert nothing.left_out == ((str(tmp_path / 'typo'), 'no such folder'),)
 
 
 def test_runs_of_one_name_get_their_parents_names(tmp_path):

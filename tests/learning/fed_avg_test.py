@@ -416,6 +416,14 @@ def test_bad_arguments_raise_when_the_process_is_built(
     _build(store, **kwargs)
 
 
+def test_a_keras_model_is_no_function_that_makes_models():
+  model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,))])
+  with pytest.raises(TypeError, match='`model_fn` must be a function that ret'):
+    learning.build_fed_avg(
+      model, local_steps=1, batch_size=1, client_learning_rate=0.1
+    )
+
+
 def test_batch_norm_is_refused_with_advice(store):
   def model_fn():
     inputs = tf.keras.Input((5,))

@@ -47,6 +47,13 @@ def test_reads_what_was_written(tmp_path):
       np.testing.assert_array_equal(values, examples[name][indices])
 
 
+def test_examples_without_names_are_refused(tmp_path):
+  with pytest.raises(
+    TypeError, match='`examples` must be a dict.* found tuple'
+  ):
+    _write(tmp_path, examples=(np.zeros([10, 2]), np.zeros(10)))
+
+
 def test_element_spec_is_of_one_example(tmp_path):
   spec = _write(tmp_path).element_spec
   assert spec['x'] == tf.TensorSpec([2, 3], tf.uint8)

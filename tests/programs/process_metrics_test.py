@@ -27,9 +27,7 @@ _SPEC = collections.OrderedDict(
 def _model_fn():
   # Zero, since a drawn model can be so near to the answer that a client's
   # update is shorter than the threshold.
-  layer = tf.keras.layers.Dense(
-    1, input_shape=(2,), kernel_initializer='zeros'
-  )
+  layer = tf.keras.layers.Dense(1, input_shape=(2,), kernel_initializer='zeros')
   return tff.learning.models.from_keras_model(
     tf.keras.Sequential([layer]),
     loss=tf.keras.losses.MeanSquaredError(),

@@ -148,11 +148,14 @@ def test_an_error_names_the_client():
     del data
     return scale, tff.federated_sum(numbers)
 
+  numbers = tf.data.Dataset.from_tensor_slices([1, 2])
   for argument, message in (
     ((1e300, [1, 2], [[], []]), '`scale` .* found 1e[+]300'),
     ((1.0, [1, 2**31], [[], []]), r'`numbers\[1\]` .* found 2147483648'),
     ((1.0, [1, 2], [[], [2**33 + 7]]), r'`data\[1\]\[0\]` .* found 8589934599'),
     ((1.0, 3, [[], []]), '`numbers` must be a list'),
+    ((1.0, [1, 2], [[], numbers.batch(2)]), 'one by one, without `batch`'),
+    ((1.0, [1, 2], [[], numbers.map(lambda x: x / 2)]), r'of type float64\.$'),
   ):
     with pytest.raises(TypeError, match=message):
       comp(*argument)

@@ -18,10 +18,11 @@ def check_model(model_fn: Any, client_store: Any) -> None:
     ValueError: If the model has non-trainable variables, or the store's
       examples are not what it takes.
   """
-  if not callable(model_fn):
+  # A Keras model is callable too.
+  if isinstance(model_fn, tf.keras.Model) or not callable(model_fn):
     raise TypeError(
       '`model_fn` must be a function that returns a '
-      f'`tff.learning.models.VariableModel`, found {model_fn!r}.'
+      f'new `tff.learning.models.VariableModel`, found {model_fn!r}.'
     )
   with tf.Graph().as_default():
     model = model_fn()

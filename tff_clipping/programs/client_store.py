@@ -252,9 +252,15 @@ def write_client_store(
     The store.
 
   Raises:
+    TypeError: If `examples` is no dictionary of arrays.
     ValueError: If the arrays, the indices or the ids do not fit together.
     OSError: If `cache_dir` cannot be written.
   """
+  if not isinstance(examples, Mapping) or not examples:
+    raise TypeError(
+      '`examples` must be a dictionary with an array for each feature, found '
+      f'{type(examples).__name__}.'
+    )
   examples = collections.OrderedDict(
     (feature, _checked_array(feature, array))
     for feature, array in examples.items()

@@ -349,7 +349,7 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     if not element_type.is_assignable_from(found):
       raise TypeError(
         f'{_name(path)} must be a data set of elements of type {element_type}, '
-        f'found elements of type {found}.'
+        f'found elements of type {found}.{_batch_hint(value, element_type)}'
       )
     return value
   if not isinstance(value, (list, tuple)):
@@ -359,6 +359,16 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     for i, element in enumerate(value)
   ]
   return sequences.dataset_of_rows(rows, element_type)
+
+
+def _batch_hint(dataset: tf.data.Dataset, element_type: tff.Type) -> str:
+  """Returns what to do with a data set of batches where examples are asked."""
+  specs = tf.nest.flatten(dataset.element_spec)
+  if all(spec.shape.rank for spec in specs) and element_type.is_assignable_from(
+    tff.types.tensorflow_to_type(dataset.unbatch().element_spec)
+  ):
+    return ' Give its examples one by one, without `batch`.'
+  return ''
 
 
 def _wrong(path: Path, type_spec: tff.Type, value) -> TypeError:

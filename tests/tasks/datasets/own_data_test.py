@@ -151,6 +151,11 @@ def test_clients_may_be_the_strings_of_pandas():
   assert created.client_ids == ('ann', 'bob')
 
 
+def test_a_split_is_no_string():
+  with pytest.raises(TypeError, match="`split` must be .* found 'natural'"):
+    own_data.create_task('mine', 'natural', x=np.zeros([4, 2]), y=[0, 1, 0, 1])
+
+
 def test_data_without_clients_needs_a_partition(tmp_path):
   path = _save(tmp_path, client=None)
   with pytest.raises(ValueError, match='`partition` must be given for data'):
