@@ -25,6 +25,7 @@ def attack_table(frames: frame.Frames) -> pd.DataFrame:
   Returns:
     Columns for a table; a row for each audited run and attack.
   """
+  lower = 'epsilon_lower_bound'
   lines = []
   for attack in frames.audits.to_dict('records'):
     run = frames.runs.loc[attack['run']]
@@ -35,12 +36,12 @@ def attack_table(frames: frame.Frames) -> pd.DataFrame:
         'canaries, in + out': '{num_canaries_in} + {num_canaries_out}'.format(
           **attack
         ),
-        'ε claimed': margins.number(attack['claimed_epsilon'], '.2f'),
-        'ε that holds': margins.number(attack['actual_epsilon'], '.2f'),
+        'ε claimed': margins.at_most(attack['claimed_epsilon']),
+        'ε as drawn': margins.at_most(attack['actual_epsilon']),
         'attack on': _ATTACKS.get(attack['attack'], attack['attack']),
-        'ε at least': margins.number(attack['epsilon_lower_bound'], '.2f'),
-        'ε at least, if Gaussian': margins.number(
-          attack['gaussian_epsilon_lower_bound'], '.2f'
+        'ε at least': margins.at_least(attack[lower]),
+        'ε at least, if Gaussian': margins.at_least(
+          attack[f'gaussian_{lower}']
         ),
         'ε, an estimate': margins.number(attack['epsilon_estimate'], '.2f'),
         'true positives (allowed), %': (

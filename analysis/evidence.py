@@ -4,6 +4,8 @@ Every table on the paper's rows is a selection of these lines and columns.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -23,6 +25,10 @@ ROWS = tuple(
 
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
 FIGURE_ROUND = 16
+
+# In percent, of ten classes. A model below twice of it hardly knows anything,
+# and where FedAvg is below three times of it there is little to lose.
+CHANCE = 10.0
 
 # What a cell says where runs of one setting and seed cannot be told apart.
 SEVERAL = 'several'
@@ -79,6 +85,19 @@ def headlines(lines: pd.DataFrame) -> pd.DataFrame:
 def once(lines: pd.DataFrame) -> pd.DataFrame:
   """Without the lines whose runs another line has: two rows can share them."""
   return lines[~lines['runs'].duplicated()]
+
+
+def has_little_to_lose(fed_avg: margins.Estimate | str | None) -> bool:
+  """Whether FedAvg itself is near chance."""
+  return isinstance(fed_avg, margins.Estimate) and fed_avg.mean < 3 * CHANCE
+
+
+def is_near_chance(line: Mapping[str, Any], algorithm: str) -> bool:
+  """Whether a drop says nothing: the model is near chance, or FedAvg is."""
+  left = line[algorithm]
+  return (
+    isinstance(left, margins.Estimate) and left.mean < 2 * CHANCE
+  ) or has_little_to_lose(line['fed_avg'])
 
 
 def not_run(table: int, lines: pd.DataFrame) -> list[str]:

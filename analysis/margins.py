@@ -6,11 +6,13 @@ which all seeds of a setting share, and says nothing on other test images.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+
+from tff_clipping.privacy import rounding
 
 MISSING = '–'
 MIN_SEEDS = 3
@@ -46,6 +48,16 @@ class Estimate(NamedTuple):
       return math.nan
     return _quantile(self.num_seeds - 1) * float(stats.sem(self.values))
 
+  @property
+  def p_value(self) -> float:
+    """The chance of a mean as far from 0, on either side, if it were 0.
+
+    By Student's t; NaN below `MIN_SEEDS` seeds.
+    """
+    if self.num_seeds < MIN_SEEDS:
+      return math.nan
+    return float(stats.ttest_1samp(self.values, 0.0).pvalue)
+
   def __str__(self) -> str:
     return with_margin(self.mean, self.margin)
 
@@ -56,14 +68,12 @@ class Difference(NamedTuple):
   Attributes:
     mean: The difference.
     margin: Half of its 95 % interval; NaN below `MIN_SEEDS` seeds of either.
-    num_seeds: The smaller number of seeds.
     p_value: The chance of one as far from 0, on either side, if there were no
       difference; NaN below `MIN_SEEDS` seeds of either.
   """
 
   mean: float
   margin: float
-  num_seeds: int
   p_value: float
 
   def __str__(self) -> str:
@@ -100,19 +110,18 @@ def estimate(values: Iterable[float]) -> Estimate | None:
 def difference(one: Estimate, other: Estimate) -> Difference:
   """One less another, of runs that share nothing: Welch's interval."""
   value = one.mean - other.mean
-  num_seeds = min(one.num_seeds, other.num_seeds)
-  if num_seeds < MIN_SEEDS:
-    return Difference(value, math.nan, num_seeds, math.nan)
+  if min(one.num_seeds, other.num_seeds) < MIN_SEEDS:
+    return Difference(value, math.nan, math.nan)
   squares = [stats.sem(e.values) ** 2 for e in (one, other)]
   shares = [
     square**2 / (e.num_seeds - 1)
     for square, e in zip(squares, (one, other), strict=True)
   ]
   if sum(shares) == 0:
-    return Difference(value, 0.0, num_seeds, float(value == 0))
+    return Difference(value, 0.0, float(value == 0))
   degrees, error = sum(squares) ** 2 / sum(shares), math.sqrt(sum(squares))
   p_value = 2 * stats.t.sf(abs(value) / error, degrees)
-  return Difference(value, _quantile(degrees) * error, num_seeds, p_value)
+  return Difference(value, _quantile(degrees) * error, p_value)
 
 
 def sign(figure: Estimate | Difference) -> int | None:
@@ -192,6 +201,20 @@ def number(value: float | None, spec: str) -> str:
   text = format(value, spec)
   # No negative zero.
   return text.removeprefix('-') if set(text) <= set('-0.') else text
+
+
+def at_most(value: float | None) -> str:
+  """A cost, such as an ε, rounded up to four digits."""
+  return MISSING if value is None else _bound(value, rounding.format_up)
+
+
+def at_least(value: float | None) -> str:
+  """A lower bound, rounded down to four digits."""
+  return MISSING if value is None else _bound(value, rounding.format_down)
+
+
+def _bound(value: float, to_text: Callable[[float], str]) -> str:
+  return to_text(value) if math.isfinite(value) else MISSING
 
 
 def _quantile(degrees: float) -> float:

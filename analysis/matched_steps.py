@@ -75,30 +75,37 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
     lines: From `with_matched_steps`.
 
   Returns:
-    In how many rows and scales with three seeds, of `matched_tested`, a drop is
-    left (`matched_left`), CE-FedAvg is above FedAvg (`matched_above`), and 0 is
-    in the interval (`matched_none`); and those that have a drop with the
-    paper's steps in words, beside that drop (`matched_words`).
+    Of the rows and scales with three seeds, `matched_tested` of them: in how
+    many a drop is left (`matched_left`), also if all share the chance of one
+    error (`matched_corrected`, by Bonferroni), and in how many CE-FedAvg is
+    above FedAvg (`matched_above`). How many have a drop with the paper's steps
+    (`matched_shown`), from what to what points (`matched_before`), and what
+    those are with matched steps (`matched_after`).
   """
   lines = _matched_lines(lines)
-  has_margin = [
-    drop.num_seeds >= margins.MIN_SEEDS for drop in lines['matched_drop']
-  ]
-  lines = lines.loc[has_margin]
-  signs = [margins.sign(drop) for drop in lines['matched_drop']]
+  counts = lines['matched_drop'].map(lambda drop: drop.num_seeds)
+  lines = lines[counts >= margins.MIN_SEEDS]
+  signs = lines['matched_drop'].map(margins.sign)
+  p_values = lines['matched_drop'].map(lambda drop: drop.p_value)
+  shown = lines[lines['clipping_drop'].map(margins.sign) == 1]
   return {
-    'matched_words': '; '.join(
-      f'{line["model"]} on {line["data"]}, {line["split"]}, P = {line["P"]}, '
-      f'T = {line["T"]}, {line["matched_drop"]} of {line["clipping_drop"]} '
-      'points'
-      for line in lines.to_dict('records')
-      if margins.sign(line['clipping_drop']) == 1
+    'matched_tested': len(lines),
+    'matched_left': int((signs == 1).sum()),
+    'matched_corrected': int(
+      ((signs == 1) & (p_values * len(lines) <= 0.05)).sum()
     ),
-    'matched_left': signs.count(1),
-    'matched_above': signs.count(-1),
-    'matched_none': signs.count(0),
-    'matched_tested': len(signs),
+    'matched_above': int((signs == -1).sum()),
+    'matched_shown': len(shown),
+    'matched_before': _range(shown['clipping_drop']),
+    'matched_after': _range(shown['matched_drop']),
   }
+
+
+def _range(drops: pd.Series) -> str:
+  """From the smallest to the largest of some drops; empty without one."""
+  means = sorted(drop.mean for drop in drops)
+  ends = (margins.number(mean, '.2f') for mean in (*means[:1], *means[1:][-1:]))
+  return ' to '.join(ends)
 
 
 def _matched_lines(lines: pd.DataFrame) -> pd.DataFrame:

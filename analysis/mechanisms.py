@@ -46,9 +46,9 @@ def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
         'T': private['num_rounds'],
         'cohorts and noise': _MECHANISMS[found['way']],
         'ε': f'{private["target_epsilon"]:g}',
-        'ε that holds': f'{private["privacy_actual_epsilon"]:.2f}',
+        'ε as drawn': margins.at_most(private['privacy_actual_epsilon']),
         'relation': (
-          # What the ε that holds is for, not the one that is charged.
+          # What the ε as drawn is for, not the one that is charged.
           'replace-one'
           if found['way'] == 'paper_sampling'
           else str(private['privacy_relation']).replace('_', '-')
@@ -63,6 +63,21 @@ def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
       }
     )
   return pd.DataFrame(lines)
+
+
+def rdp_over_pld(paired: pd.DataFrame) -> str:
+  """How much more noise RDP asks for than PLD, for fixed cohorts; or empty."""
+  noises: dict[tuple, dict[str, float]] = {}
+  for found in _mechanisms(paired):
+    place = tuple(found[key] for key in ('row', 'scale', 'epsilon'))
+    noise = found['runs']['privacy_noise_multiplier'].iloc[0]
+    noises.setdefault(place, {})[found['way']] = noise
+  ratios = [
+    own['fixed_size'] / own['fixed_size,pld']
+    for own in noises.values()
+    if {'fixed_size', 'fixed_size,pld'} <= own.keys()
+  ]
+  return f'{min(ratios):.2f} to {max(ratios):.2f}' if ratios else ''
 
 
 def without_draw(paired: pd.DataFrame) -> dict[str, str]:

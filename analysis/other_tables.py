@@ -39,7 +39,7 @@ def algorithm_table(runs: pd.DataFrame) -> pd.DataFrame:
           100 * part['clipped_fraction'].mean(), '.0f'
         ),
         'z': margins.number(part['privacy_noise_multiplier'].iloc[0], '.4g'),
-        'ε': margins.number(part['epsilon_spent'].iloc[0], '.3g'),
+        'ε': margins.at_most(part['epsilon_spent'].iloc[0]),
         'δ': evidence.format_delta(delta) if delta > 0 else margins.MISSING,
         'seeds': len(part),
       }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import evidence
+from analysis import evidence, margins
 from tff_clipping import privacy
 
 
@@ -36,9 +36,9 @@ def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
         'δ': evidence.format_delta(run['privacy_target_delta']),
         'z': f'{run["privacy_noise_multiplier"]:.3f}',
         'ε, Poisson (as run), add or remove': (
-          f'{_epsilon(run, "poisson", run["privacy_accountant"]):.2f}'
+          margins.at_most(_epsilon(run, 'poisson', run['privacy_accountant']))
         ),
-        'ε, fixed size, replace': '{:.2f}'.format(
+        'ε, fixed size, replace': margins.at_most(
           min(_epsilon(run, 'fixed_size', name) for name in ('rdp', 'pld'))
         ),
         'z for this ε, fixed size': ', '.join(

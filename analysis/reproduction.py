@@ -32,6 +32,7 @@ from analysis import (
   privacy_tables,
   tables,
   variants,
+  verdict_tables,
   verdicts,
 )
 from tasks import experiment_table
@@ -44,13 +45,27 @@ PAGES = ('reproduction.md', 'reproduction_details.md')
 _FOLDER = 'reproduction'
 # Of a row at the paper's scale.
 _FIGURES = ('fed_avg', 'clipping_drop', 'dp_drop')
-# The paper's findings, as the page has them.
+# The paper's findings in short.
 _FINDINGS = {
   'split': 'clipping costs more on non-IID data',
   'data': 'clipping costs more on CIFAR-10',
   'structure': 'structured models lose less by clipping',
   'size': 'models with more parameters and/or layers lose more by noise',
   'spread': 'concentrated norms go with small drops',
+}
+# And at length, with their places in the paper.
+_CLAIMS = {
+  'split': ('Clipping costs more on non-IID data than on IID data', 'Table 2'),
+  'data': ('Clipping costs more on CIFAR-10 than on EMNIST', 'Table 2'),
+  'structure': (
+    'Structured models lose less by clipping than plainer ones',
+    'MobileNetV2 and ResNet-18 less than AlexNet, and all three less than the '
+    'MLP',
+  ),
+  'size': (
+    'Models with more parameters and/or layers lose more by noise',
+    'Tables 3 and 4',
+  ),
 }
 # The one on what noise costs.
 _OF_NOISE = ('size',)
@@ -163,7 +178,6 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
   # Of two rows that share their runs, the one with DP-FedAvg.
   listed = full[~full['runs'].duplicated(keep='last')]
   spread = verdicts.spread_verdicts(lines)
-  by_finding = compared.groupby('finding')['verdict']
   return {
     'num_runs': len(runs),
     'hours': f'{runs["seconds"].sum() / 3600:.1f}',
@@ -180,26 +194,25 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
           for key in _FIGURES
         },
         'has_noise': line['dp_drop'] is not None,
+        'other_data': (
+          line['paper_data'] if line['paper_data'] != line['data'] else ''
+        ),
       }
       for line in listed.to_dict('records')
     ],
-    **{
-      finding: verdicts.in_words(
-        by_finding.get_group(finding) if finding in by_finding.groups else []
-      )
-      for finding in verdicts.FINDINGS
-    },
-    **verdicts.takes(compared),
-    'spread': verdicts.in_words(spread['verdict']) if len(spread) else '',
+    'findings': [_finding_values(name, compared) for name in _CLAIMS],
+    'decided': verdict_tables.decided_table(compared, _FINDINGS),
+    'spread': verdict_tables.in_words(spread['verdict']) if len(spread) else '',
     'num_compared': len(compared),
     'num_tested': verdicts.num_tested(compared),
     'num_decided': compared['verdict'].isin(verdicts.DECIDED).sum(),
-    'num_corrected': verdicts.num_after_correction(compared),
+    'num_corrected': verdicts.stays_decided(compared).sum(),
     'matched': matched_steps.matched_table(lines),
     **matched_steps.matched_counts(lines),
     'explanations': explanations.explanation_table(found.paired),
     'nearest': explanations.nearest_explanations(found.paired),
     'mechanisms': mechanisms.mechanism_table(found.paired),
+    'rdp_over_pld': mechanisms.rdp_over_pld(found.paired),
     **mechanisms.without_draw(found.paired),
     'is_partial': bool(variants.missing_runs(runs)),
     **{
@@ -211,6 +224,21 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
       for number in (2, 3, 4)
       for title in evidence.not_run(number, lines)
     ),
+  }
+
+
+def _finding_values(name: str, compared: pd.DataFrame) -> dict[str, Any]:
+  """What the page says of a finding."""
+  claim, place = _CLAIMS[name]
+  lessons = verdicts.lessons(compared, name)
+  of_finding = compared.loc[compared['finding'] == name, 'verdict']
+  return {
+    'claim': claim,
+    'place': place,
+    'counts': verdict_tables.in_words(of_finding),
+    **{f'is_{other}': name == other for other in _CLAIMS},
+    **lessons,
+    'nothing': not any(lessons.values()),
   }
 
 
@@ -231,13 +259,13 @@ def _details_values(
     'noise': tables.noise_table(pd.concat([lines, found.noisy])),
     **tables.half_way_counts(lines),
     **{
-      finding: verdicts.comparison_table(compared, finding)
+      finding: verdict_tables.comparison_table(compared, finding)
       for finding in verdicts.FINDINGS
     },
     'spread': spread,
-    'rows': verdicts.row_table(lines, compared),
-    'findings': verdicts.finding_table(compared, spread, _FINDINGS),
-    'norms': verdicts.norm_table(lines),
+    'rows': verdict_tables.row_table(lines, compared),
+    'findings': verdict_tables.finding_table(compared, spread, _FINDINGS),
+    'norms': verdict_tables.norm_table(lines),
     'costs': privacy_tables.cost_table(runs[runs['is_complete']]),
     'bound': bound_tables.term_table(frames, measured),
     'broken': pages.bullets(bound.broken_conditions(measured)),

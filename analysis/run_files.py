@@ -85,7 +85,11 @@ class NotARunError(ValueError):
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:
   if not path.is_file():
-    raise NotARunError('not a run folder: it has no config.json')
+    inside = any(path.parent.glob(f'*/{path.name}'))
+    raise NotARunError(
+      'not a run folder: it has no config.json'
+      + f'; those of {path.parent}/*/ have' * inside
+    )
   config = _read_json(path)
   for key in ('experiment', 'algorithm', 'model'):
     if key not in config:

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis import run_files, titles
-from tasks import named_runs
-from tasks.experiment_table import ALGORITHMS
+from tasks import caveats, named_runs
+from tasks.experiment_table import ALGORITHMS, DEFAULTS
+from tff_clipping.privacy import plan_text
 
 SEED_KEYS = ('seed', 'model_seed')
 
@@ -33,6 +34,7 @@ SETTING_KEYS = (
   'client_learning_rate',
   'server_learning_rate',
   'server_optimizer',
+  'compute_dtype',
   *SEED_KEYS,
 )
 
@@ -130,6 +132,12 @@ class RunRow:
   epsilon_spent: float
 
 
+# Of the settings that make an algorithm another, what older runs do not say is
+# as by default.
+_NAMED_SETTINGS = ('clipping', 'aggregation', 'compute_dtype')
+# Who takes part is no secret there.
+_OPEN_SAMPLINGS = ('min_separation', 'shuffled_epochs')
+
 # Of a run that is not private.
 _NO_PRIVACY = {
   **dict.fromkeys(
@@ -161,11 +169,16 @@ def build_row(
   """
   settings = config['experiment']
   row = _build(config, settings, privacy, rounds, updates)
+  plan = _NO_PRIVACY | {**privacy}
+  if row.has_caveats and not privacy.get('caveats'):
+    plan['description'] = plan_text.add_caveats(
+      plan['description'] or '', _caveats(config, privacy, row.named)
+    )
   return {
     **dict.fromkeys(SETTING_KEYS),
     **settings,
     **vars(row),
-    **{f'privacy_{k}': x for k, x in (_NO_PRIVACY | {**privacy}).items()},
+    **{f'privacy_{k}': x for k, x in plan.items()},
     **{f'constant_{k}': x for k, x in constants.items()},
   }
 
@@ -187,7 +200,7 @@ def _build(
   accuracies = rounds['accuracy'].dropna()
   rounds_done = int(rounds['round_num'].max()) if len(rounds) else 0
   spent = rounds['epsilon'].dropna()
-  values = [settings.get(key) for key in SETTING_KEYS]
+  values = [settings.get(key, DEFAULTS.get(key)) for key in SETTING_KEYS]
   without_seed = [
     None if key in SEED_KEYS else value
     for key, value in zip(SETTING_KEYS, values, strict=True)
@@ -198,9 +211,8 @@ def _build(
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
   if settings.get('aggregator'):
     name = f'{name} by {titles.own_name(settings["aggregator"])}'
-  # What older runs do not say is as by default.
-  for key, ours in (('clipping', 'fixed'), ('aggregation', 'plain')):
-    if settings.get(key, ours) != ours:
+  for key in _NAMED_SETTINGS:
+    if settings.get(key, DEFAULTS[key]) != DEFAULTS[key]:
       name = f'{name}, {settings[key]}'.replace('_', '-')
   return RunRow(
     algorithm=algorithm,
@@ -231,7 +243,7 @@ def _build(
     clips=known.clips if known is not None else 'updates',
     is_private=is_private,
     has_simulation_figures=is_private and exact,
-    has_caveats=bool(privacy.get('caveats')),
+    has_caveats=bool(_caveats(config, privacy, named)),
     rounds_done=rounds_done,
     is_complete=rounds_done >= settings['num_rounds'],
     final_accuracy=_last(accuracies),
@@ -262,6 +274,28 @@ def _named_run(config: Mapping[str, Any]) -> named_runs.NamedRun | None:
     return None
   is_given = config.get('clipping_norm_source') == 'given'
   return None if is_given and found[0].threshold_run else found[0]
+
+
+def _caveats(
+  config: Mapping[str, Any],
+  privacy: Mapping[str, Any],
+  named: named_runs.NamedRun | None,
+) -> list[str]:
+  """Why the ε of a plan does not hold for the run; older ones do not say it."""
+  if not privacy or privacy.get('caveats'):
+    return privacy.get('caveats', [])
+  settings = config['experiment']
+  # The seed of a run of the table is that of its name.
+  is_known = named is not None and settings.get('sampling_seed') == named.seed
+  reasons = {
+    caveats.KNOWN_COHORTS: (
+      is_known and privacy.get('sampling') not in _OPEN_SAMPLINGS
+    ),
+    caveats.EXACT_CLIPPING_NORM: (
+      config.get('clipping_norm_source') not in (None, 'given')
+    ),
+  }
+  return [reason for reason, applies in reasons.items() if applies]
 
 
 def _last(values: pd.Series) -> float:

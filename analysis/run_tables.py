@@ -78,9 +78,9 @@ def _line(run: pd.Series) -> dict[str, str]:
     clipped += SIMULATION_MARK
   epsilon = margins.MISSING
   if run['is_private']:
-    epsilon = margins.number(run['epsilon_spent'], '.3g')
+    epsilon = margins.at_most(run['epsilon_spent'])
     if run['privacy_actual_epsilon'] != run['privacy_epsilon']:
-      actual = margins.number(run['privacy_actual_epsilon'], '.3g')
+      actual = margins.at_most(run['privacy_actual_epsilon'])
       epsilon += '' if actual == margins.MISSING else f' (sampler: {actual})'
     epsilon += CAVEAT_MARK if run['has_caveats'] else ''
   delta = run['privacy_target_delta']

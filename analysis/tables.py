@@ -9,10 +9,6 @@ import pandas as pd
 from analysis import evidence, margins
 from tff_clipping.theory import estimates
 
-# In percent, of ten classes. A model below twice of it hardly knows anything,
-# and where FedAvg is below three times of it there is little to lose.
-CHANCE = 10.0
-
 
 def published_table(lines: pd.DataFrame) -> pd.DataFrame:
   """The paper's figures beside ours.
@@ -36,10 +32,12 @@ def published_table(lines: pd.DataFrame) -> pd.DataFrame:
     table['DP drop, ours'] = _marked(lines, 'dp_drop', 'dp_fed_avg')
     table['ε, paper'] = lines['paper_epsilon'].map('{:g}'.format)
     table['ε, ours'] = lines['epsilon'].map(_epsilon)
+  scale = [
+    f'{line["P"]}, {line["Q"]}, {line["batch"]}, {line["T"]}'
+    for line in lines.to_dict('records')
+  ]
   return table.assign(
-    **{'P': lines['P'], 'Q': lines['Q'], 'batch': lines['batch']},
-    T=lines['T'],
-    seeds=lines['num_seeds'],
+    **{'P, Q, batch, T': scale}, seeds=lines['num_seeds']
   ).reset_index(drop=True)
 
 
@@ -105,18 +103,13 @@ def half_way_counts(lines: pd.DataFrame) -> dict[str, int]:
     margins.sign(line['half_way_lead'])
     for line in lines.to_dict('records')
     if isinstance(line['half_way_lead'], margins.Estimate)
-    and not has_little_to_lose(line['fed_avg'])
+    and not evidence.has_little_to_lose(line['fed_avg'])
   ]
   return {
     'half_way_above': signs.count(1),
     'half_way_below': signs.count(-1),
     'half_way_within': signs.count(0),
   }
-
-
-def has_little_to_lose(fed_avg: margins.Estimate | str | None) -> bool:
-  """Whether FedAvg itself is near chance."""
-  return isinstance(fed_avg, margins.Estimate) and fed_avg.mean < 3 * CHANCE
 
 
 def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
@@ -143,6 +136,7 @@ def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
       'seeds': private['dp_drop'].map(num_seeds),
       'd': private['num_parameters'].map('{:,.0f}'.format),
       'z': private['noise_multiplier'].map('{:.3g}'.format),
+      'ε': private['epsilon'].map(_epsilon),
       'noise / c': noise.map('{:.0f}'.format),
       'noise / signal': (noise / private['T'] ** 0.5).map('{:.1f}'.format),
       'DP-FedAvg (%)': private['dp_fed_avg'].map(cell),
@@ -152,19 +146,17 @@ def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def is_near_chance(line: Mapping[str, Any], algorithm: str) -> bool:
-  """Whether a drop says nothing: the model is near chance, or FedAvg is."""
-  left = line[algorithm]
-  return (
-    isinstance(left, margins.Estimate) and left.mean < 2 * CHANCE
-  ) or has_little_to_lose(line['fed_avg'])
-
-
 def marked_cell(line: Mapping[str, Any], drop: str, algorithm: str) -> str:
   """A drop in a table, with a mark where it says nothing."""
-  text = cell(line[drop])
-  is_figure = line[drop] is not None
-  return f'{text} †' if is_figure and is_near_chance(line, algorithm) else text
+  figure = line[drop]
+  text = cell(figure)
+  is_figure = figure is not None
+  if isinstance(figure, margins.Estimate) and (
+    figure.num_seeds < margins.MIN_SEEDS <= line['num_seeds']
+  ):
+    text += f' (seeds {figure.num_seeds})'
+  has_mark = is_figure and evidence.is_near_chance(line, algorithm)
+  return f'{text} †' if has_mark else text
 
 
 def cell(figure: margins.Estimate | str | None) -> str:
@@ -185,4 +177,4 @@ def _marked(lines: pd.DataFrame, drop: str, algorithm: str) -> list[str]:
 
 
 def _epsilon(epsilon: float) -> str:
-  return 'not run' if math.isnan(epsilon) else f'{epsilon:.3g}'
+  return 'not run' if math.isnan(epsilon) else margins.at_most(epsilon)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from analysis import margins
 from tasks.experiment_table import ALGORITHMS
 
 ALGORITHM_NAMES = {name: a.title for name, a in ALGORITHMS.items()}
@@ -73,7 +74,7 @@ def line_labels(runs: pd.DataFrame) -> pd.Series:
   several_samplings = runs['privacy_sampling'].nunique() > 1
   for name, run in runs.iterrows():
     if run['is_private'] and math.isfinite(run['epsilon_spent']):
-      labels[name] += f', ε = {run["epsilon_spent"]:.3g}'
+      labels[name] += f', ε = {margins.at_most(run["epsilon_spent"])}'
       if several_samplings:
         labels[name] += f', {run["privacy_sampling"]}'
     if run['clips'] == 'models':

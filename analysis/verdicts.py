@@ -10,20 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
 
-from analysis import evidence, margins, tables
+from analysis import evidence, margins
 
 HOLDS, FAILS, OPEN = 'holds', 'does not hold', 'not decided'
 DECIDED = (HOLDS, FAILS)
 # No test, and why.
 CHANCE, CONTRARY = 'near chance', 'contrary in the paper'
 FEW_SEEDS, FEW_ROWS = 'too few seeds', 'too few rows'
-
-# The figures of a row.
-_FIGURES = {
-  'fed_avg': 'FedAvg',
-  'clipping_drop': 'clipping drop',
-  'dp_drop': 'DP drop',
-}
+VERDICTS = (HOLDS, FAILS, OPEN, FEW_SEEDS, FEW_ROWS, CHANCE, CONTRARY)
 
 # How structured a model is: "many layers, has convolution layers, skip
 # connections, etc" (Sec. 4).
@@ -86,14 +80,16 @@ def comparisons(
   """Every pair of drops that tests a finding, at each scale that both have.
 
   Args:
-    lines: From `evidence.paper_lines`.
+    lines: From `evidence.paper_lines`, or with the columns of
+      `matched_steps.with_matched_steps` as well.
     findings: The findings.
 
   Returns:
     Columns finding, smaller and larger (rows; smaller is the one whose drop is
     the smaller by the finding), scale, paper and ours (the two drops),
     difference (larger less smaller), beyond_speed (that of the drops by
-    clipping from FedAvg at T / 2; None of other drops) and verdict.
+    clipping from FedAvg at T / 2; None of other drops), matched_steps (that of
+    the drops with matched steps, if both lines have them) and verdict.
   """
   found = []
   records = lines.to_dict('records')
@@ -117,33 +113,15 @@ def comparisons(
             'ours': (drops[0].mean, drops[1].mean),
             'difference': difference,
             'beyond_speed': _beyond_speed(smaller, larger, drop),
+            'matched_steps': _with_matched_steps(smaller, larger, drop),
             'verdict': _verdict(smaller, larger, drop, difference),
           }
         )
   columns = (
-    'finding smaller larger scale paper ours difference beyond_speed verdict'
+    'finding smaller larger scale paper ours difference beyond_speed '
+    'matched_steps verdict'
   )
   return pd.DataFrame(found, columns=columns.split())
-
-
-def comparison_table(compared: pd.DataFrame, finding: str) -> pd.DataFrame:
-  """The comparisons of a finding, formatted."""
-  of_finding = compared[compared['finding'] == finding]
-  return pd.DataFrame(
-    {
-      'smaller drop, by the finding': of_finding['smaller'],
-      'larger drop': of_finding['larger'],
-      'scale': of_finding['scale'],
-      'paper': of_finding['paper'].map(_pair),
-      'ours': of_finding['ours'].map(_pair),
-      'difference': of_finding['difference'].map(str),
-      'beyond speed': [
-        margins.MISSING if beyond is None else str(beyond)
-        for beyond in of_finding['beyond_speed']
-      ],
-      'verdict': of_finding['verdict'],
-    }
-  )
 
 
 def num_tested(compared: pd.DataFrame) -> int:
@@ -151,102 +129,39 @@ def num_tested(compared: pd.DataFrame) -> int:
   return int(compared['verdict'].isin([*DECIDED, OPEN]).sum())
 
 
-def num_after_correction(compared: pd.DataFrame) -> int:
-  """How many are decided if 5 % is the chance of one error in all of them."""
-  return int(_stays_decided(compared).sum())
+def stays_decided(compared: pd.DataFrame) -> pd.Series:
+  """Which comparisons are decided if all share the chance of one error, 5 %.
+
+  By Bonferroni: each at 0.05 over the number of those that could be decided.
+  """
+  limit = 0.05 / max(num_tested(compared), 1)
+  return compared['verdict'].isin(DECIDED) & pd.Series(
+    [found.p_value <= limit for found in compared['difference']],
+    compared.index,
+    dtype=bool,
+  )
 
 
-def takes(compared: pd.DataFrame) -> dict[str, str]:
-  """What is decided of each finding, for the sentence on what to take from it.
+def lessons(compared: pd.DataFrame, finding: str) -> dict[str, str]:
+  """What to take from the comparisons of a finding that stay decided.
 
   Returns:
-    By `<finding>_holds` and `<finding>_fails`, the differences in points,
-    larger drop less smaller one by the finding, of the comparisons that are
-    decided so and stay so by Bonferroni; by `<finding>_weak`, of those that do
-    not stay so; by `<finding>_beyond`, for findings on clipping, the
-    differences beyond speed of all that are decided. Empty where there is none.
+    The differences in points, larger drop less smaller one by the finding, of
+    those that hold (`holds`) or do not (`fails`); and apart from them (`speed`)
+    those which the other measures of the same difference, beyond speed and
+    with matched steps, do not decide alike. Empty where there is none.
   """
-  stays = _stays_decided(compared)
-  decided = compared['verdict'].isin(DECIDED)
-  found = {}
-  for name, (drop, _) in FINDINGS.items():
-    of_finding = compared['finding'] == name
-    chosen = {
-      'holds': (stays & (compared['verdict'] == HOLDS), 'difference'),
-      'fails': (stays & (compared['verdict'] == FAILS), 'difference'),
-      'weak': (decided & ~stays, 'difference'),
-    }
-    if drop == 'clipping_drop':
-      chosen['beyond'] = decided, 'beyond_speed'
-    for key, (which, column) in chosen.items():
-      values = compared.loc[of_finding & which, column]
-      found[f'{name}_{key}'] = ' and '.join(
-        str(value) for value in values if value is not None
-      )
-  return found
-
-
-def finding_table(
-  compared: pd.DataFrame, spread: pd.DataFrame, titles: Mapping[str, str]
-) -> pd.DataFrame:
-  """For each finding, how many comparisons there are and decide it.
-
-  Args:
-    compared: From `comparisons`.
-    spread: From `spread_verdicts`.
-    titles: Findings in words, by name; 'spread' is that on the norms.
-  """
-  lines = []
-  for name, title in titles.items():
-    verdicts = (
-      spread.get('verdict', pd.Series(dtype=object))
-      if name == 'spread'
-      else compared.loc[compared['finding'] == name, 'verdict']
-    )
-    lines.append(
-      {
-        'finding': title,
-        'comparisons': len(verdicts),
-        'could be decided': verdicts.isin([*DECIDED, OPEN]).sum(),
-        **{verdict: (verdicts == verdict).sum() for verdict in DECIDED},
-      }
-    )
-  return pd.DataFrame(lines)
-
-
-def row_table(lines: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
-  """What each row of the paper came to, at the scale with the best evidence.
-
-  Args:
-    lines: From `evidence.paper_lines`.
-    compared: From `comparisons`.
-
-  Returns:
-    Columns for a table; a row for each row of the paper that was run.
-  """
-  found = []
-  for line in evidence.headlines(lines).to_dict('records'):
-    own = compared[
-      (compared['smaller'] == line['row']) | (compared['larger'] == line['row'])
-    ]
-    found.append(
-      {
-        'row': line['row'],
-        'scale': line['scale_name'],
-        'seeds': line['num_seeds'],
-        **{
-          title: f'{tables.cell(line[key])} ({line[f"paper_{key}"]:.2f})'
-          if not pd.isna(line[f'paper_{key}'])
-          else margins.MISSING
-          for key, title in _FIGURES.items()
-        },
-        'beside the paper': _row_verdict(line),
-        'comparisons it decides': '{} of {}'.format(
-          own['verdict'].isin(DECIDED).sum(), len(own)
-        ),
-      }
-    )
-  return pd.DataFrame(found)
+  found = {'holds': [], 'fails': [], 'speed': []}
+  of_finding = compared[stays_decided(compared)]
+  of_finding = of_finding[of_finding['finding'] == finding]
+  for pair in of_finding.to_dict('records'):
+    sign = margins.sign(pair['difference'])
+    others = [pair['beyond_speed'], pair['matched_steps']]
+    if all(margins.sign(x) in (sign, None) for x in others if x is not None):
+      found['holds' if sign > 0 else 'fails'].append(str(pair['difference']))
+    else:
+      found['speed'].append(str(pair['difference']))
+  return {key: ' and '.join(values) for key, values in found.items()}
 
 
 def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
@@ -292,67 +207,6 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(found)
 
 
-def norm_table(lines: pd.DataFrame) -> pd.DataFrame:
-  """What the paper says of the norms at t = 16 (Sec. 2.2), by pairs of rows.
-
-  Returns:
-    Columns for a table; a row for each statement, with the number of pairs of
-    our rows of Table 2 with one P, Q and batch.
-  """
-  of_table = lines[(lines['table'] == 2) & lines['clipping_drop'].notna()]
-  # Runs of a row at another T can begin with the same rounds.
-  of_table = of_table.sort_values('T', kind='stable').drop_duplicates(
-    ['row', 'P', 'Q', 'batch'], keep='last'
-  )
-  records = of_table.to_dict('records')
-  found = []
-  for statement, name, smaller in (
-    ('less on EMNIST (here MNIST) than on CIFAR-10', 'paper_data', 'EMNIST'),
-    ('less on IID data than on non-IID data', 'is_iid', True),
-    ('less with ResNet-18 than with AlexNet', 'model', 'ResNet-18'),
-  ):
-    keys = {'model', 'paper_data', 'is_iid', 'P', 'Q', 'batch'} - {name}
-    pairs = [
-      (one, two)
-      for one, two in itertools.product(records, repeat=2)
-      if one[name] == smaller != two[name] and _same(one, two, *keys)
-    ]
-    found.append(
-      {
-        'the norms spread, in the paper': statement,
-        'pairs of rows': len(pairs),
-        **{
-          f'so by {what} in': sum(a[key] < b[key] for a, b in pairs)
-          for what, key in (('std / mean', 'spread_at'), ('std', 'std_at'))
-        },
-      }
-    )
-  return pd.DataFrame(found)
-
-
-def in_words(verdicts: Iterable[str]) -> str:
-  """How many comparisons came to which verdict."""
-  counts = pd.Series(list(verdicts), dtype=object).value_counts()
-  if counts.empty:
-    return 'no comparison'
-  known = (HOLDS, FAILS, OPEN, FEW_SEEDS, FEW_ROWS, CHANCE, CONTRARY)
-  parts = [f'{name} in {counts[name]}' for name in known if name in counts]
-  return f'{", ".join(parts)} of {counts.sum()}'
-
-
-def _stays_decided(compared: pd.DataFrame) -> pd.Series:
-  """Which comparisons are decided by Bonferroni too.
-
-  Each at 0.05 over the number of those that could be decided.
-  """
-  limit = 0.05 / max(num_tested(compared), 1)
-  return compared['verdict'].isin(DECIDED) & pd.Series(
-    [found.p_value <= limit for found in compared['difference']],
-    compared.index,
-    dtype=bool,
-  )
-
-
 def _beyond_speed(
   smaller: _Line, larger: _Line, drop: str
 ) -> margins.Difference | None:
@@ -365,12 +219,24 @@ def _beyond_speed(
   return margins.difference(*leads)
 
 
+def _with_matched_steps(
+  smaller: _Line, larger: _Line, drop: str
+) -> margins.Difference | None:
+  """The difference of the drops with matched steps, larger less smaller."""
+  drops = [line.get('matched_drop') for line in (larger, smaller)]
+  if drop != 'clipping_drop' or not all(
+    isinstance(value, margins.Estimate) for value in drops
+  ):
+    return None
+  return margins.difference(*drops)
+
+
 def _verdict(
   smaller: _Line, larger: _Line, drop: str, difference: margins.Difference
 ) -> str:
   """What a comparison says of the finding, or why it says nothing."""
   lost = 'ce_fed_avg' if drop == 'clipping_drop' else 'dp_fed_avg'
-  if any(tables.is_near_chance(line, lost) for line in (smaller, larger)):
+  if any(evidence.is_near_chance(line, lost) for line in (smaller, larger)):
     return CHANCE
   if smaller[f'paper_{drop}'] > larger[f'paper_{drop}']:
     return CONTRARY
@@ -378,28 +244,5 @@ def _verdict(
   return {None: FEW_SEEDS, 0: OPEN, 1: HOLDS, -1: FAILS}[sign]
 
 
-def _row_verdict(line: _Line) -> str:
-  """Whether the paper's figures are where a new seed of ours would be."""
-  if not line['is_paper_scale']:
-    return 'another scale'
-  if line['num_seeds'] < margins.MIN_SEEDS:
-    return FEW_SEEDS
-  words = []
-  for key, title in _FIGURES.items():
-    ours = line[key]
-    if isinstance(ours, margins.Estimate) and ours.num_seeds > 1:
-      gap = ours.mean - line[f'paper_{key}']
-      limit = margins.prediction_margin(ours)
-      word = (
-        'higher' if gap > limit else 'lower' if gap < -limit else 'as there'
-      )
-      words.append(f'{title} {word}')
-  return '; '.join(words)
-
-
 def _same(one: _Line, other: _Line, *keys: str) -> bool:
   return all(one[key] == other[key] for key in keys)
-
-
-def _pair(values: tuple[float, float]) -> str:
-  return f'{values[0]:.2f} and {values[1]:.2f}'

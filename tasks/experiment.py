@@ -45,7 +45,14 @@ def _check_alpha(name: str, value: Any) -> None:
 
 
 def _check_model_name(name: str, value: Any) -> None:
-  if not (isinstance(value, str) and named_functions.is_function_name(value)):
+  if isinstance(value, str) and not (
+    value in MODELS or named_functions.is_function_name(value)
+  ):
+    raise ValueError(
+      f'`{name}` must be one of {", ".join(MODELS)}, module:function or '
+      f'FILE.py:function, found {value!r}.'
+    )
+  if not isinstance(value, str):
     one_of(*MODELS)(name, value)
 
 

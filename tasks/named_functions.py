@@ -104,6 +104,15 @@ def load_function(argument: str, name: str) -> Callable:
   return function
 
 
+def requires(function: Callable, name: str) -> bool:
+  """Returns whether a function cannot be called without a named argument."""
+  try:
+    found = inspect.signature(function).parameters.get(name)
+  except ValueError:
+    return False  # Of a builtin, which has none.
+  return found is not None and found.default is inspect.Parameter.empty
+
+
 def call(
   argument: str, function: Callable, signature: str, *args: Any, **kwargs: Any
 ) -> Any:

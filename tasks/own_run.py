@@ -79,10 +79,11 @@ def train(
   known = [field.name for field in dataclasses.fields(ExperimentConfig)]
   for name in settings:
     if name not in known:
-      near = difflib.get_close_matches(name, known, n=1)
+      near = [k for k in known if k.endswith(f'_{name}')]
+      near = near or difflib.get_close_matches(name, known, n=1)
       raise TypeError(
-        f'`settings` must be those of `ExperimentConfig`, found {name!r}'
-        f'{f": is it {near[0]!r}?" if near else "."}'
+        f'`{name}` is no setting of `ExperimentConfig`'
+        f'{": is it " + " or ".join(near) + "?" if near else "."}'
       )
   parts: dict[str, Any] = {}
   if isinstance(task, str):

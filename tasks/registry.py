@@ -45,7 +45,8 @@ def check_task_name(argument: str, name: str) -> None:
   if name not in TASKS and not own_data.is_own(name):
     raise ValueError(
       f'`{argument}` must be one of {", ".join(TASKS)}, a file '
-      f'{" or ".join(own_data.SUFFIXES)}, or module:function, found {name!r}.'
+      f'{" or ".join(own_data.SUFFIXES)}, module:function or '
+      f'FILE.py:function, found {name!r}.'
     )
 
 

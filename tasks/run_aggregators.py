@@ -101,6 +101,14 @@ def create_own_aggregator(
   if plan is not None:
     arguments['plan'] = plan
   name = named_functions.name_of(function)
+  if 'clipping_norm' not in arguments and named_functions.requires(
+    function, 'clipping_norm'
+  ):
+    raise ValueError(
+      f'`clipping_norm` must be given for {name}, which takes it, with '
+      f'`algorithm` ce_fed_avg or dp_fed_avg, found none for '
+      f'{config.algorithm}.'
+    )
   factory = named_functions.call(
     'aggregator', function, f'({", ".join(arguments)})', **arguments
   )

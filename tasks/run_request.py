@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import experiment_table, named_runs, threshold
+from tasks import experiment_table, named_runs, registry, threshold
 from tasks.datasets import own_data
 from tasks.experiment import ExperimentConfig
 from tasks.experiment_table import Value
@@ -96,6 +96,8 @@ class RunRequest:
     """
     settings = {name: value.value for name, value in self._values.items()}
     task = settings['task']
+    if task is not None:
+      registry.check_task_name('task', task)
     has_own_split = task is not None and own_data.is_own(task)
     required = {
       field.name: settings[field.name]

@@ -29,7 +29,7 @@ from tasks.own_parts import OURS, OwnParts
 from tasks.run_folder import GIVEN, RunFolder
 from tasks.task import Task
 from tff_clipping import privacy
-from tff_clipping.privacy import plan_text
+from tff_clipping.privacy import plan_text, rounding
 from tff_clipping.programs import (
   canary_clients,
   client_sampling,
@@ -363,11 +363,15 @@ def _audit(
   run_audit.record_model(result.round_num, weights.trainable)
   found = run_audit.write(confidence=_AUDIT_CONFIDENCE)
   verdict = 'refutes' if found.is_refuted else 'does not refute'
+  at_least = [
+    rounding.format_down(bound, digits=3)
+    for bound in (found.epsilon_lower_bound, found.gaussian_epsilon_lower_bound)
+  ]
   return [
     f'The audit {verdict} the plan: with {found.confidence:.0%} confidence, '
-    f'epsilon is at least {found.epsilon_lower_bound:.2f} for any mechanism '
-    f'and {found.gaussian_epsilon_lower_bound:.2f} for a Gaussian one; if the '
-    f'plan holds, it is at most {found.actual_epsilon:.2f}.'
+    f'epsilon is at least {at_least[0]} for any mechanism '
+    f'and {at_least[1]} for a Gaussian one; if the '
+    f'plan holds, it is at most {rounding.format_up(found.actual_epsilon)}.'
   ]
 
 

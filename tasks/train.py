@@ -21,7 +21,8 @@ cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM; 1 is a failure.
 
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 
 from tasks.interrupts import importing
 
@@ -121,6 +122,7 @@ def run() -> None:
   except SystemExit:
     # Only --help and its like end here, and absl calls that a failure.
     sys.exit(0)
+  warnings.showwarning = _warning_printer(warnings.showwarning)
   logging.use_absl_handler()
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
@@ -142,10 +144,33 @@ def print_error(error: Exception) -> None:
   With --verbosity=1, where it comes from stands before it.
   """
   logging.debug('What was raised:', exc_info=error)
-  text = ' '.join(str(error).split())
+  print(f'Error: {_with_flags(error)}', file=sys.stderr)
+
+
+def _warning_printer(show: Callable[..., None]) -> Callable[..., None]:
+  """Returns what prints our warnings as errors are printed, once each.
+
+  Args:
+    show: What shows all others.
+  """
+  printed = set()
+
+  def show_or_print(message, category, *args, **kwargs):
+    if category.__module__.partition('.')[0] not in ('tasks', 'tff_clipping'):
+      show(message, category, *args, **kwargs)
+    elif str(message) not in printed:
+      printed.add(str(message))
+      print(f'Warning: {_with_flags(message)}', file=sys.stderr)
+
+  return show_or_print
+
+
+def _with_flags(message: Exception) -> str:
+  """Returns a message in one line, with arguments as the flags they are."""
+  text = ' '.join(str(message).split())
   for name in flags.FLAGS:
     text = text.replace(f'`{name}`', f'--{name}')
-  print(f'Error: {text}', file=sys.stderr)
+  return text
 
 
 if __name__ == '__main__':

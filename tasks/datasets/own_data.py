@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import pathlib
 import re
+import warnings
 import zipfile
 from typing import Any
 
@@ -27,6 +28,10 @@ _HELD_OUT_SEED = 0
 # An error that names one of these is of a flag, and not of the file.
 _SPLIT_SETTINGS = ('partition', 'num_clients', 'examples_per_client')
 _INT32 = np.iinfo(np.int32)
+
+
+class ClassesWarning(UserWarning):
+  """The labels may not be what was meant."""
 
 
 def is_own(name: str) -> bool:
@@ -135,16 +140,21 @@ def create_task(
         )
   largest = int(max(y.max(), y_test.max()))
   num_classes = largest + 1 if num_classes is None else num_classes
-  if num_classes < 2 or largest >= num_classes:
+  if num_classes < 2:
     raise ValueError(
-      f'`y` must hold labels from 0 to at least 1, and below `num_classes` '
-      f'({num_classes}), found 0 to {largest} at most.'
+      '`y` must have at least two classes, found only 0 (`num_classes` '
+      f'{num_classes}).'
+    )
+  if largest >= num_classes:
+    raise ValueError(
+      f'`y` must be below `num_classes`, {num_classes}, found {largest}.'
     )
   if split.name == 'natural' and client is None:
     raise ValueError(
-      '`partition` must be given for data without `client`, which says whose '
-      'each example is: by iid, for example, with `num_clients`.'
+      '`partition` must be another than natural for data without `client`, '
+      'which says whose each example is: iid, for example, with `num_clients`.'
     )
+  _warn_of_classes(y, y_test, num_classes)
   return task.Task(
     name=name,
     train=collections.OrderedDict(x=x, y=y),
@@ -158,6 +168,31 @@ def create_task(
     and client_test is not None
     and bool(np.isin(client_test.astype(str), client.astype(str)).any()),
   )
+
+
+def _warn_of_classes(
+  y: np.ndarray, y_test: np.ndarray, num_classes: int
+) -> None:
+  """Warns of labels that nothing learns; tokens are never all there."""
+  if y.ndim > 1:
+    return
+  trained = np.unique(y)
+  missing = np.setdiff1d(np.arange(num_classes), trained)
+  if missing.size and missing[0] == 0:
+    warnings.warn(
+      '`y` has no example of class 0, and the model has an output for each of '
+      f'{num_classes} classes. If yours count from 1, subtract 1.',
+      ClassesWarning,
+      stacklevel=3,
+    )
+  unknown = np.setdiff1d(y_test, trained)
+  if unknown.size:
+    warnings.warn(
+      f'`y_test` has examples of class {unknown[0]}, and `y` has none: the '
+      'model cannot learn it.',
+      ClassesWarning,
+      stacklevel=3,
+    )
 
 
 def check_task(
@@ -212,7 +247,7 @@ def check_task(
 
 
 def _is_file(name: str) -> bool:
-  return name.endswith(SUFFIXES)
+  return name.lower().endswith(SUFFIXES)
 
 
 def _read_file(
@@ -225,7 +260,7 @@ def _read_file(
     )
   try:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    read = _read_npz if path.suffix == '.npz' else _read_csv
+    read = _read_npz if path.suffix.lower() == '.npz' else _read_csv
     created = create_task(
       # The client store's folder is called by it.
       re.sub(r'\W+', '_', path.stem),
@@ -296,12 +331,19 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
       )
     if column != 'client' and table[column].dtype.kind not in 'biuf':
       raise ValueError(
-        f'`{column}` must be numbers, found {table[column].iloc[0]!r}. (The '
-        'column that says whose an example is is called `client`.)'
+        f'`{column}` must be numbers, found {table[column].iloc[0]!r}. '
+        + _TEXT_HINTS.get(column, _TEXT_HINTS['x'])
       )
   x = table[features].to_numpy(np.float32)
   y = table['y'].to_numpy()
   client = table['client'].to_numpy(str) if 'client' in table else None
+  if client is None:
+    warnings.warn(
+      'The table has no column `client`, which says whose each example is: its '
+      f'features are {", ".join(map(str, features))}.',
+      ClassesWarning,
+      stacklevel=2,
+    )
   if 'is_test' not in table:
     return dict(x=x, y=y, client=client)
   is_test = table['is_test'].to_numpy()
@@ -319,6 +361,16 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     y_test=y[test],
     client_test=None if client is None else client[test],
   )
+
+
+_TEXT_HINTS = {
+  'y': 'Of names of classes, `pandas.factorize(table["y"])[0]` makes numbers.',
+  'is_test': 'It is 1 in the rows of the test set, and 0 in the others.',
+  'x': (
+    'Of categories, `pandas.get_dummies` makes columns of 0 and 1. The column '
+    'that says whose an example is is called `client`.'
+  ),
+}
 
 
 def _check_names(found: list[str]) -> None:
@@ -363,8 +415,9 @@ def _check_y(name: str, array: Any) -> np.ndarray:
     raise ValueError(
       f'`{name}` must be integers, the classes from 0, found {array.dtype}, '
       f'for example {array.flat[0]!r}. Names of classes: `numpy.unique(y, '
-      'return_inverse=True)[1]`; 0 and 1 of another type: `.astype(int)`. '
-      'Models that do not classify are trained by a `TrainingProgram`.'
+      'return_inverse=True)[1]`; whole numbers of another type: '
+      '`.astype(int)`. Models that do not classify are trained by a '
+      '`TrainingProgram`.'
     )
   if array.ndim == 2 and array.shape[1] == 1:
     raise ValueError(

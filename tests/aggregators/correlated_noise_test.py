@@ -194,15 +194,18 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
   np.testing.assert_allclose(results, [[2, 4]] * 4, atol=12e-4)
 
 
-def test_16_bit_values_are_summed_and_noised_in_32_bits():
-  bfloat16 = tf.bfloat16.as_numpy_dtype
+@pytest.mark.parametrize(
+  ('dtype', 'large'),
+  [(tf.bfloat16.as_numpy_dtype, 2**8), (np.float32, 2**24)],
+)
+def test_values_are_summed_in_64_bits_and_noise_is_kept_in_32(dtype, large):
   process = aggregators.correlated_noise_factory(
     _STRATEGIES['banded'], 1e-6
-  ).create(tff.TensorType(bfloat16, [1]))
-  values = [np.array([v], bfloat16) for v in (256, 1, 1)]
+  ).create(tff.TensorType(dtype, [1]))
+  values = [np.array([v], dtype) for v in (large, 1, 1)]
   output = process.next(process.initialize(), values)
-  assert output.result.dtype == bfloat16
-  assert float(output.result[0]) == 258.0
+  assert output.result.dtype == dtype
+  assert float(output.result[0]) == large + 2
   assert output.state['privacy_noise']['slots'][0].dtype == np.float32
 
 

@@ -143,15 +143,47 @@ def test_tensors_have_noise_of_their_own(noise_key):
     assert _ks_statistic(noise[name], 1.0) < _KS_LIMIT
 
 
-def test_16_bit_values_are_summed_in_32_bits():
-  # In bfloat16, 256 + 1 is 256: the second client would not be in the sum.
-  bfloat16 = tf.bfloat16.as_numpy_dtype
-  factory = aggregators.gaussian_noise_factory(1e-6)
-  process = factory.create(tff.TensorType(bfloat16, [1]))
-  values = [np.array([v], bfloat16) for v in (256, 1, 1)]
+@pytest.mark.parametrize(
+  ('dtype', 'large'),
+  [
+    (tf.bfloat16.as_numpy_dtype, 2**8),
+    (np.float16, 2**11),
+    (np.float32, 2**24),
+  ],
+)
+@pytest.mark.parametrize(
+  'build',
+  [
+    aggregators.gaussian_noise_factory,
+    lambda stddev: aggregators.local_gaussian_noise_factory(
+      stddev, min_clients_per_round=3, max_clients_per_round=3
+    ),
+  ],
+)
+def test_what_is_noised_is_summed_in_64_bits(dtype, large, build):
+  # In their own type, large + 1 is large: the other clients would not be in the
+  # sum.
+  process = build(1e-6).create(tff.TensorType(dtype, [1]))
+  values = [np.array([v], dtype) for v in (large, 1, 1)]
   output = process.next(process.initialize(), values)
-  assert output.result.dtype == bfloat16
-  assert float(output.result[0]) == 258.0
+  assert output.result.dtype == dtype
+  assert float(output.result[0]) == large + 2
+
+
+def test_one_client_moves_a_large_sum_by_its_norm():
+  # In float32, one more client at 4,096 turns the rounding of each of the small
+  # updates that follow.
+  process = aggregators.gaussian_noise_factory(1e-9).create(
+    tff.TensorType(np.float32)
+  )
+  state = process.initialize()
+  small = [np.float32(-0.6 * 2**-12)] * 300
+  before = [np.float32(4095.0), np.float32(0.5)]
+  with_it, without = (
+    process.next(state, before + one + small).result
+    for one in ([np.float32(1.0)], [])
+  )
+  assert abs(with_it - without) <= 1.0 + 1e-3
 
 
 def test_exact_measurements_inside_are_dropped():

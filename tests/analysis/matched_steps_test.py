@@ -30,7 +30,7 @@ def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
       seed,
       ('matched_steps',),
     )
-  # A row and scale without a drop with the paper's steps is not in the words.
+  # One without a drop with the paper's steps is not among the drops.
   for seed in range(3):
     for names in ((), ('matched_steps',)):
       accuracies = {'ce_fed_avg': 0.4} | ({} if names else {'fed_avg': 0.4})
@@ -49,13 +49,13 @@ def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
   assert line['drop, η_g = 2'] == '0.20 ± 0.25'
   assert line['gained by η_g = 2'] == '1.80 ± 0.25'
   assert matched_steps.matched_counts(lines) == {
-    'matched_words': (
-      'MLP on CIFAR-10, IID, P = 80, T = 40, 0.20 ± 0.25 of 2.00 ± 0.00 points'
-    ),
-    'matched_left': 0,
-    'matched_above': 0,
-    'matched_none': 2,
     'matched_tested': 2,
+    'matched_left': 0,
+    'matched_corrected': 0,
+    'matched_above': 0,
+    'matched_shown': 1,
+    'matched_before': '2.00',
+    'matched_after': '0.20',
   }
 
 

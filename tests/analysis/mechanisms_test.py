@@ -27,7 +27,7 @@ def test_mechanisms_stand_side_by_side_by_budget(tmp_path):
     )
   table = mechanisms.mechanism_table(run_folders.paired_runs(tmp_path))
   assert table['ε'].to_list() == ['1.5', '1.5', '1.5', '5']
-  assert table['ε that holds'].to_list() == ['1.50', '5.88', '1.50', '5.00']
+  assert table['ε as drawn'].to_list() == ['1.5', '5.88', '1.5', '5']
   assert table['relation'].to_list() == [
     'add-or-remove-one',
     'replace-one',

@@ -261,7 +261,7 @@ def test_an_audit_stands_beside_the_claim(tmp_path):
   text = _write(folders, tmp_path / 'out').read_text()
   section = text[text.index('## Audits') :]
   row = next(line for line in section.splitlines() if '| audited |' in line)
-  assert '| 98 + 102 | 1.50 | 6.50 | all releases | 0.25 | 0.75 | – |' in row
+  assert '| 98 + 102 | 1.5 | 6.5 | all releases | 0.25 | 0.75 | – |' in row
   assert row.endswith('| 3.1 (20.0) | 95% | no |')
   # Beside the run that was not audited, and not in its place.
   assert '| DP-FedAvg | MLP |' in text
@@ -292,3 +292,37 @@ def test_an_epsilon_that_does_not_hold_is_marked(tmp_path):
   text = _write([broken], tmp_path / 'b').read_text()
   assert text.count(run_tables.CAVEAT_MARK) == 2
   assert f'{run_tables.CAVEAT_MARK} {run_tables.CAVEAT_NOTE}' in text
+
+
+def test_older_runs_are_marked_for_what_they_do_not_say(tmp_path):
+  # Its seed is in its name, and so are its cohorts.
+  folder = run_folders.write_named_run(
+    tmp_path,
+    'table3_mlp_mnist_noniid',
+    'paper',
+    'dp_fed_avg',
+    0.9,
+    privacy={'sampling': 'poisson', 'description': 'It satisfies.'},
+  )
+  text = _write([folder], tmp_path / 'out').read_text()
+  assert run_tables.CAVEAT_MARK in text
+  assert 'No guarantee as it was run: the seed of the cohorts' in text
+  assert 'The plan: It satisfies.' in text
+
+
+def test_runs_in_another_dtype_are_not_compared(tmp_path):
+  folders = [
+    run_folders.write_run(tmp_path / dtype, compute_dtype=dtype)
+    for dtype in ('float32', 'bfloat16')
+  ]
+  # An older run, which does not say it, is like the first.
+  folders.append(
+    run_folders.write_run(tmp_path / 'old', algorithm='ce_fed_avg')
+  )
+  frames = frame.read_frames(folders)
+  assert frames.runs['algorithm_name'].to_list() == [
+    'FedAvg',
+    'FedAvg, bfloat16',
+    'CE-FedAvg',
+  ]
+  assert frames.runs.at['old', 'fed_avg_run'] == 'float32'

@@ -105,7 +105,7 @@ def test_row_has_the_mean_over_seeds_and_its_margin(tmp_path, pages):
     _write_row(tmp_path / 'runs', seed, (plain, plain - 0.02, plain - 0.03))
   page, _ = pages(tmp_path / 'runs')
   row = '| MLP | MNIST | non-IID | 94.00 | 94.00 ± 2.48 | 1.84 | 2.00 ± 0.00 |'
-  assert f'{row} 0.29 | 1.00 ± 0.00 | 1.5 | 1.5 | 80 |' in page
+  assert f'{row} 0.29 | 1.00 ± 0.00 | 1.5 | 1.5 | 80, 32, 64, 100 | 3 |' in page
   assert '- MLP on MNIST, non-IID, at the paper' in page
   assert 'as have 1 of our 1 rows' in page
   assert 'not run: Table 2: AlexNet, EMNIST, IID;' in page
@@ -120,7 +120,7 @@ def test_privacy_table_has_the_figures_of_the_accountant(tmp_path, pages):
     for line in _section(details, 'What ε the runs have').splitlines()
     if line.startswith('| 1920 | 80 | 100 | 1e-5 |')
   )
-  assert '| 1.530 | 1.50 | 5.88 | 5.101 by RDP, 3.019 by PLD |' in row
+  assert '| 1.530 | 1.5 | 5.878 | 5.101 by RDP, 3.019 by PLD |' in row
 
 
 def test_variants_change_no_figure_of_a_row(tmp_path, pages):
@@ -149,7 +149,7 @@ def test_variants_change_no_figure_of_a_row(tmp_path, pages):
     )
   page, details = pages(tmp_path / 'runs')
   figures = '| 94.00 | 94.00 | 1.84 | 2.00 | 0.29 | 1.00 | 1.5 | 1.5 |'
-  assert f'| MLP | MNIST | non-IID {figures} 80 |' in page
+  assert f'| MLP | MNIST | non-IID {figures} 80, 32, 64, 100 |' in page
   assert (
     f'| {row[0]} | paper | 1.84 | 2.00 | 0.50 | 1.50 | – and – | 1 |' in page
   )

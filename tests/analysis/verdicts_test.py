@@ -5,7 +5,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from analysis import margins, verdicts
+from analysis import margins, verdict_tables, verdicts
 from tests.analysis import run_folders
 
 _TABLE_3 = dict(task='mnist', examples_per_client=125)
@@ -54,7 +54,7 @@ def test_fewer_seeds_decide_nothing(tmp_path):
   _table_2(tmp_path, iid_drop=0.01, skew_drop=0.5, num_seeds=2)
   found = _compared(tmp_path, 'split')
   assert found['verdict'].to_list() == ['too few seeds']
-  table = verdicts.comparison_table(found, 'split')
+  table = verdict_tables.comparison_table(found, 'split')
   # No margin of one that says nothing.
   assert table['difference'].to_list() == ['49.00']
 
@@ -138,7 +138,8 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
   # MLP and AlexNet lose 0.29 and 0.16 points in the paper's Table 3.
   assert set(found['verdict']) == {'contrary in the paper'}
   assert (
-    verdicts.in_words(found['verdict']) == 'contrary in the paper in 2 of 2'
+    verdict_tables.in_words(found['verdict'])
+    == 'contrary in the paper in 2 of 2'
   )
 
 
@@ -167,7 +168,7 @@ def test_spread_of_norms_is_compared_as_in_the_paper(tmp_path):
         },
         examples_per_client=500,
       )
-  table = verdicts.norm_table(run_folders.paper_lines(tmp_path))
+  table = verdict_tables.norm_table(run_folders.paper_lines(tmp_path))
   counts = table.drop(columns='the norms spread, in the paper').to_numpy()
   assert counts.tolist() == [[0] * 3, [1, 1, 0], [0] * 3]
   # Longer runs of the same rows may begin with the same rounds.
@@ -180,7 +181,7 @@ def test_spread_of_norms_is_compared_as_in_the_paper(tmp_path):
     )
     metrics = longer / 'metrics.csv'
     metrics.write_text(metrics.read_text().replace('\n17,', '\n34,'))
-  again = verdicts.norm_table(run_folders.paper_lines(tmp_path))
+  again = verdict_tables.norm_table(run_folders.paper_lines(tmp_path))
   assert again['pairs of rows'].to_list() == [0, 1, 0]
 
 
@@ -251,31 +252,65 @@ def test_shared_chance_of_error_leaves_the_clear_ones(tmp_path):
   assert found.p_value < 0.0005
   # Of a hundred, each has a hundredth of the 5 %.
   unclear = compared.assign(
-    difference=[margins.Difference(1.0, 2.0, 3, 0.9)], verdict='not decided'
+    difference=[margins.Difference(1.0, 2.0, 0.9)], verdict='not decided'
   )
   many = pd.concat([compared] + 99 * [unclear], ignore_index=True)
   assert verdicts.num_tested(many) == 100
-  assert verdicts.num_after_correction(many) == 1
-  less_clear = compared.assign(
-    difference=[margins.Difference(1.0, 0.9, 3, 0.01)]
-  )
-  assert verdicts.num_after_correction(less_clear) == 1
+  assert verdicts.stays_decided(many).sum() == 1
+  less_clear = compared.assign(difference=[margins.Difference(1.0, 0.9, 0.01)])
+  assert verdicts.stays_decided(less_clear).sum() == 1
   many = pd.concat([less_clear] + 99 * [unclear], ignore_index=True)
-  assert verdicts.num_after_correction(many) == 0
+  assert verdicts.stays_decided(many).sum() == 0
 
 
 def test_what_to_take_is_by_the_verdict(tmp_path):
   _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05)
   compared = verdicts.comparisons(run_folders.paper_lines(tmp_path))
-  takes = verdicts.takes(compared)
-  assert takes['split_holds'].startswith('4.00 ± ')
-  assert takes['split_fails'] == takes['data_holds'] == ''
+  lessons = verdicts.lessons(compared, 'split')
+  assert lessons['holds'].startswith('4.00 ± ')
+  assert lessons['fails'] == lessons['speed'] == ''
+  assert not any(verdicts.lessons(compared, 'data').values())
   # One that the correction leaves open is nothing to take.
-  weak = compared.assign(difference=[margins.Difference(4.0, 3.9, 3, 0.04)])
+  weak = compared.assign(difference=[margins.Difference(4.0, 3.9, 0.04)])
   many = pd.concat([weak, weak], ignore_index=True)
-  takes = verdicts.takes(many)
-  assert takes['split_holds'] == ''
-  assert takes['split_weak'] == '4.00 ± 3.90 and 4.00 ± 3.90'
+  assert not any(verdicts.lessons(many, 'split').values())
+  table = verdict_tables.decided_table(many, {'split': 'non-IID costs more'})
+  assert table['difference'].to_list() == ['4.00 ± 3.90'] * 2
+  assert table['after the correction'].to_list() == ['open'] * 2
+
+
+@pytest.mark.parametrize('measure', ['beyond_speed', 'matched_steps'])
+@pytest.mark.parametrize(
+  ('other', 'lesson'),
+  [
+    (margins.Difference(3.0, 1.0, 0.001), 'holds'),
+    (margins.Difference(3.0, float('nan'), float('nan')), 'holds'),
+    (margins.Difference(0.1, 1.0, 0.8), 'speed'),
+    (margins.Difference(-3.0, 1.0, 0.001), 'speed'),
+  ],
+)
+def test_a_difference_that_another_measure_does_not_show_is_speed(
+  tmp_path, measure, other, lesson
+):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05)
+  compared = verdicts.comparisons(run_folders.paper_lines(tmp_path))
+  compared['beyond_speed'] = None
+  compared[measure] = pd.Series([other], dtype=object)
+  lessons = verdicts.lessons(compared, 'split')
+  assert [key for key, text in lessons.items() if text] == [lesson]
+
+
+def test_drops_with_matched_steps_are_compared_too(tmp_path):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05)
+  lines = run_folders.paper_lines(tmp_path)
+  lines['matched_drop'] = pd.Series(
+    [
+      margins.Estimate((1.0, 1.1, 0.9) if iid else (1.5, 1.6, 1.4))
+      for iid in lines['is_iid']
+    ]
+  )
+  found = verdicts.comparisons(lines, ['split']).iloc[0]
+  assert found['matched_steps'].mean == pytest.approx(0.5)
 
 
 def test_drops_are_compared_beyond_speed_too(tmp_path):
@@ -296,7 +331,7 @@ def test_drops_are_compared_beyond_speed_too(tmp_path):
   (found,) = _compared(tmp_path, 'split').to_dict('records')
   assert found['difference'].mean == pytest.approx(0.0)
   assert found['beyond_speed'].mean == pytest.approx(2.0)
-  table = verdicts.comparison_table(_compared(tmp_path, 'split'), 'split')
+  table = verdict_tables.comparison_table(_compared(tmp_path, 'split'), 'split')
   assert table['beyond speed'].to_list() == ['2.00 ± 0.00']
 
 
@@ -332,9 +367,9 @@ def test_rows_say_where_they_stand_beside_the_paper(tmp_path):
       **_TABLE_3,
     )
   lines = run_folders.paper_lines(tmp_path)
-  (line,) = verdicts.row_table(lines, verdicts.comparisons(lines)).to_dict(
-    'records'
-  )
+  (line,) = verdict_tables.row_table(
+    lines, verdicts.comparisons(lines)
+  ).to_dict('records')
   # 94.50 (94.00), 3.00 (1.84) and 1.00 ± 0.94 (0.29).
   assert line['beside the paper'] == (
     'FedAvg as there; clipping drop higher; DP drop as there'

@@ -9,7 +9,7 @@ import pytest
 import tff_clipping
 from tests.privacy.ledgers import DIGEST, PLAN, ROOT
 from tff_clipping import privacy
-from tff_clipping.privacy import ledger_main, plan_text
+from tff_clipping.privacy import ledger_main, rounding
 
 
 @pytest.fixture(name='runs')
@@ -39,7 +39,7 @@ def test_tells_what_a_run_spent(capsys, runs):
   code, out, err = run_here(capsys, runs[0])
   assert (code, err) == (0, '')
   assert 'releases          10 of 20 planned' in out
-  assert f'({plan_text.round_up(PLAN.epsilon_after(10))}, 1e-05)' in out
+  assert f'({rounding.format_up(PLAN.epsilon_after(10))}, 1e-05)' in out
   assert 'with respect to adding or removing one client' in out
   assert PLAN.describe() in out
   assert 'Together' not in out

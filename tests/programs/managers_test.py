@@ -132,3 +132,23 @@ def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
   assert path.read_text().split()[1:] == ['0,7,0.5,nan']
   _release(manager, _METRICS, 1)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
+
+
+def test_a_run_that_begins_anew_leaves_the_rows_of_another(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  for round_num in (0, 1, 2):
+    _release(managers.SyncedCSVReleaseManager(path), _METRICS, round_num)
+  before = path.read_text()
+  manager = managers.SyncedCSVReleaseManager(path)
+  with pytest.raises(storage.StorageError, match='another run, up to round 2'):
+    _release(manager, _METRICS, 0)
+  assert path.read_text() == before
+  # Rounds that are run again are those of the same run.
+  _release(manager, _METRICS, 2)
+
+
+def test_a_run_that_was_stopped_before_its_checkpoint_begins_again(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  for round_num in (0, 0, 1):
+    _release(managers.SyncedCSVReleaseManager(path), _METRICS, round_num)
+  assert len(path.read_text().splitlines()) == 3

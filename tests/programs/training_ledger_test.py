@@ -68,6 +68,21 @@ def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
   assert metrics['round_seconds'].isna().all()
 
 
+def test_exact_figures_take_a_ledger_that_says_so(tmp_path):
+  plan = small_program.plan('poisson')
+  settings = dict(
+    sampler=build_private_sampler(plan, small_program.IDS, seed=0),
+    measures_cohorts=True,
+  )
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    with pytest.raises(ValueError, match='`measures_cohorts` must be left out'):
+      small_program.program(tmp_path, ledger=ledger, **settings)
+  with privacy.PrivacyLedger(
+    tmp_path / 'other.jsonl', plan, caveats=['cohorts are in the files']
+  ) as ledger:
+    small_program.program(tmp_path, ledger=ledger, **settings)
+
+
 def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
   plan, other = small_program.plan('poisson'), small_program.plan('fixed_size')
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:

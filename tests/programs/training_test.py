@@ -236,7 +236,7 @@ def test_a_state_is_its_owners_alone_in_a_folder_that_others_may_read(tmp_path):
 def test_a_checkpoint_of_another_process_is_refused(tmp_path):
   checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=2)
   checkpoints.save([np.zeros(3, np.float32)], 4)
-  with pytest.raises(ValueError, match='round 4 is of another model'):
+  with pytest.raises(ValueError, match='round 4 is of another process'):
     small_program.program(tmp_path).run()
 
 
@@ -361,6 +361,12 @@ def test_metrics_have_one_row_shape(tmp_path):
     ('process', None, '`process` must be a `tff.learning.*`, found NoneType'),
     ('evaluate', None, '`evaluate` must be a `function of model weights`, fou'),
     ('client_value', {}, '`client_value` must be a `function of .*found dict'),
+    ('release_managers', None, '`release_managers` must be a list of .* None'),
+    (
+      'release_managers',
+      tff.program.LoggingReleaseManager(),
+      '`release_managers` must be a list of ',
+    ),
     ('num_rounds', '3', '`num_rounds` must be an integer'),
     ('rounds_per_evaluation', 0, '`rounds_per_evaluation` must be at least 1'),
     ('rounds_per_checkpoint', 0, '`rounds_per_checkpoint` must be at least 1'),
@@ -405,3 +411,9 @@ def test_a_run_begins_from_the_weights_that_it_is_given(tmp_path):
     )
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['test_accuracy'].iloc[0] == 5.0
+
+
+def test_fewer_rounds_than_were_run_are_refused(tmp_path):
+  small_program.program(tmp_path, num_rounds=4).run()
+  with pytest.raises(ValueError, match='`num_rounds` must be .* 4 by the last'):
+    small_program.program(tmp_path, num_rounds=2).run()

@@ -1,6 +1,7 @@
 """Adds noise to an aggregate that is correlated between rounds."""
 
 import collections
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,8 +76,8 @@ def correlated_noise_factory(
   its result has been released: the difference of the two results would have no
   noise at all.
 
-  The draws are ordinary floating-point noise; see `gaussian_draws`. 16-bit
-  values are summed and noised in `float32`.
+  The draws are ordinary floating-point noise; see `gaussian_draws`. Values are
+  summed in `float64`.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
@@ -149,10 +150,12 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
       noise_stddev=self._noise_stddev,
     )
 
-  def _build_noise(self, sum_type: tff.Type) -> noised_process.ServerNoise:
+  def _build_noise(
+    self, sum_type: tff.Type, dtypes: Sequence[tf.DType]
+  ) -> noised_process.ServerNoise:
     """Returns the stream of noise for sums of a type."""
     num_slots = self._recurrence.read_weights.shape[1]
-    specs = _leaf_specs(sum_type)
+    specs = list(zip(_leaf_shapes(sum_type), dtypes, strict=True))
 
     @tff.tensorflow.computation
     def initial():
@@ -168,7 +171,7 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
         state[_ROUND],
       )
       noised = [
-        leaf + noise
+        leaf + tf.cast(noise, leaf.dtype)
         for leaf, noise in zip(tf.nest.flatten(value), noises, strict=True)
       ]
       return (
@@ -244,17 +247,17 @@ def next_noise(
   return [noise for noise, _ in pairs], [slot for _, slot in pairs]
 
 
-def _leaf_specs(value_type: tff.Type) -> list[tuple[tf.TensorShape, tf.DType]]:
-  """Returns the shapes and dtypes of a value's tensors, as a graph has them."""
-  specs = []
+def _leaf_shapes(value_type: tff.Type) -> list[tf.TensorShape]:
+  """Returns the shapes of a value's tensors, in the order of a graph."""
+  shapes = []
 
   @tff.tensorflow.computation(value_type)
   def record(value):
-    specs.extend((t.shape, t.dtype) for t in tf.nest.flatten(value))
+    shapes.extend(t.shape for t in tf.nest.flatten(value))
     return value
 
   del record  # It has been traced, which was all.
-  return specs
+  return shapes
 
 
 def _noise_state(

@@ -123,6 +123,7 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
         gaussian_draws.fresh_key(),
         # The clients' draws add up: their sum has the tails that one lacks.
         num_draws=1,
+        dtypes=wide.noise_dtypes,
       )
 
     @tff.tensorflow.computation(
@@ -137,6 +138,7 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
         value,
         self._noise_stddev * tf.sqrt(num_shares),
         gaussian_draws.fresh_key(),
+        dtypes=wide.noise_dtypes,
       )
       return wide.narrow(noised)
 

@@ -1,10 +1,11 @@
 """The process of a factory that adds noise to an aggregate, at the server."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import private_reports, type_checks, wide_values
@@ -27,7 +28,7 @@ class ServerNoise(NamedTuple):
 def build_noised_process(
   value_type: Any,
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory,
-  build_noise: Callable[[tff.Type], ServerNoise],
+  build_noise: Callable[[tff.Type, Sequence[tf.DType]], ServerNoise],
   *,
   noise_stddev: float,
 ) -> tff.templates.AggregationProcess:
@@ -37,10 +38,11 @@ def build_noised_process(
   `noise_stddev`, and those of the inner process that are safe to report.
 
   Args:
-    value_type: The type of the clients' values; 16-bit leaves are aggregated
-      and noised in `float32`.
+    value_type: The type of the clients' values; they are aggregated in
+      `float64`.
     inner_agg_factory: Aggregates the values.
-    build_noise: Returns the noise for an aggregate of a type.
+    build_noise: Returns the noise for an aggregate of a type, drawn in a dtype
+      for each tensor.
     noise_stddev: For the measurements.
 
   Raises:
@@ -54,7 +56,7 @@ def build_noised_process(
   private_reports.check_norms_are_charged('inner_agg_factory', inner.state_type)
   private_reports.check_sum(inner_agg_factory, inner)
   sum_type = inner.next.type_signature.result.result.member
-  noise = build_noise(sum_type)
+  noise = build_noise(sum_type, wide.noise_dtypes)
 
   @tff.tensorflow.computation(sum_type, noise.initial.type_signature.result)
   def add_noise(value, noise_state):

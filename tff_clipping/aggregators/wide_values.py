@@ -1,10 +1,12 @@
-"""Sums 16-bit values in 32 bits.
+"""Sums values in `float64` where noise is added.
 
-A sum of `float16` or `bfloat16` values is rounded by up to 1/256 of itself at
-every addition: with a few dozen clients the error exceeds what one client
-contributes, and the sensitivity of the sum is no longer that of the real
-numbers. So whatever is to be noised is summed in `float32` and returned in the
-type that it had.
+A rounded sum is rounded anew at each addition, and one client more or less can
+turn each of these roundings the other way: two sums of n values, each of norm c
+at most, that differ by one of them differ by c and by up to n^2 c times the
+precision. In `float32` that is several c for ten thousand clients, in 16 bits
+for a few dozen, so that noise for a sensitivity of c would not hide a client.
+In `float64` it is 1e-4 c for a million. So whatever is to be noised is summed
+in `float64`, and returned in the type that it had.
 """
 
 from typing import Any
@@ -12,14 +14,14 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-_NARROW = (tf.float16, tf.bfloat16)
-
 
 class WideValues:
   """The way from values of one type to wide ones, and back.
 
   Attributes:
-    type: The type with `float32` in the place of 16-bit leaves.
+    type: The type with `float64` in the place of all leaves.
+    noise_dtypes: For each leaf, in what its noise is drawn: `float64` for
+      `float64`, else `float32`.
   """
 
   def __init__(self, value_type: tff.Type):
@@ -28,17 +30,19 @@ class WideValues:
     Args:
       value_type: A structure of floating-point tensors in Python containers.
     """
-    self._dtypes: list[tf.DType] = []
+    dtypes: list[tf.DType] = []
 
     @tff.tensorflow.computation(value_type)
     def widen(value):
-      self._dtypes = [t.dtype for t in tf.nest.flatten(value)]
-      return tf.nest.map_structure(
-        lambda t: tf.cast(t, tf.float32) if t.dtype in _NARROW else t, value
-      )
+      dtypes.extend(t.dtype for t in tf.nest.flatten(value))
+      return tf.nest.map_structure(lambda t: tf.cast(t, tf.float64), value)
 
     self._widen = widen
+    self._dtypes = tuple(dtypes)
     self.type = widen.type_signature.result
+    self.noise_dtypes = tuple(
+      dtype if dtype == tf.float64 else tf.float32 for dtype in dtypes
+    )
 
   def widen(self, value: tff.Value) -> tff.Value:
     """Returns `value`, placed at the clients, with wide leaves."""

@@ -46,6 +46,11 @@ def check_model(model_fn: Any, client_store: Any) -> None:
     )
   if client_store is None:
     return
+  if not hasattr(client_store, 'element_spec'):
+    raise TypeError(
+      '`client_store` must be a `ClientStore`, found '
+      f'{type(client_store).__name__}; `write_client_store` makes one.'
+    )
   expected = tf.nest.flatten(model.input_spec)
   found = tf.nest.flatten(client_store.element_spec)
   if len(expected) != len(found) or not all(

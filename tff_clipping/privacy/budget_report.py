@@ -13,6 +13,7 @@ from tff_clipping.privacy import (
   budget_question,
   computation_record,
   noise_summary,
+  rounding,
 )
 from tff_clipping.theory import theorem_2
 
@@ -185,7 +186,7 @@ def _format_solution(answer: Answer) -> list[str]:
   values = {
     'clients_per_round': str(plan.clients_per_round),
     'noise_multiplier': f'{plan.noise_multiplier:g}',
-    'epsilon': _number(plan.epsilon),
+    'epsilon': _at_most(plan.epsilon),
     'num_rounds': str(plan.num_rounds),
   }
   if solved != 'clients_per_round':
@@ -198,7 +199,7 @@ def _format_solution(answer: Answer) -> list[str]:
     if name == 'epsilon' and plan.sampling == 'paper':
       note += (
         f'  as the paper charges; its cohorts really give '
-        f'{_number(plan.actual_epsilon)}'
+        f'{_at_most(plan.actual_epsilon)}'
       )
     if name == 'noise_multiplier' and question.noise_to_clients_ratio:
       note = f'  ({question.noise_to_clients_ratio:g} for each client)'
@@ -247,7 +248,7 @@ def _format_noise(answer: Answer) -> list[str]:
 def _format_attacks(answer: Answer) -> list[str]:
   """Returns what an attacker may find out."""
   attacks, plan = answer.attacks, answer.plan
-  mu = 'above 1000' if math.isinf(attacks.mu) else _number(attacks.mu)
+  mu = 'above 1000' if math.isinf(attacks.mu) else _at_most(attacks.mu)
   drawn = ''
   if plan.sampling == 'paper':
     drawn = ', for the cohorts that are really drawn'
@@ -255,7 +256,7 @@ def _format_attacks(answer: Answer) -> list[str]:
     f'What an attacker may find out about one client, at most{drawn}:',
     f'  mu                {mu} (no worse than one Gaussian '
     f'mechanism of this mu, at any delta from {plan.target_delta:g})',
-    f'  true positives    {_number(attacks.true_positive_rate)} at a '
+    f'  true positives    {_at_most(attacks.true_positive_rate)} at a '
     f'false-positive rate of {attacks.false_positive_rate:g}',
   ]
 
@@ -271,13 +272,18 @@ def _number(value: float) -> str:
   return f'{value:.5g}'
 
 
+def _at_most(value: float) -> str:
+  """Returns what a run may cost with 5 significant digits, rounded up."""
+  return rounding.format_up(value, digits=5)
+
+
 def _format_comparisons(answer: Answer) -> list[str]:
   """Returns the lines of the table, the plan's own row first."""
   own = budget_comparison.describe_plan(answer.plan, answer.question.mechanism)
   figures = {
     'clients': lambda row: str(row.clients_per_round),
     'noise mult.': lambda row: f'{row.noise_multiplier:g}',
-    'epsilon': lambda row: _number(row.epsilon),
+    'epsilon': lambda row: _at_most(row.epsilon),
     'rounds': lambda row: str(row.num_rounds),
     'error': lambda row: _number(row.running_sum_error) + ' c',
   }
@@ -318,7 +324,7 @@ def _note_on(comparison: budget_comparison.Comparison) -> str:
   if comparison.error is not None:
     return 'no answer: ' + comparison.error.replace('`', '')
   if comparison.sampling == 'paper':
-    return f'really gives {_number(comparison.actual_epsilon)} (replace_one)'
+    return f'really gives {_at_most(comparison.actual_epsilon)} (replace_one)'
   if not comparison.guarantee:
     return 'not a guarantee'
   return ''

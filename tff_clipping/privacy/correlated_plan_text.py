@@ -2,7 +2,12 @@
 
 from typing import NamedTuple
 
-from tff_clipping.privacy import correlated_noise, plan_text, sampled_gaussian
+from tff_clipping.privacy import (
+  correlated_noise,
+  plan_text,
+  rounding,
+  sampled_gaussian,
+)
 
 
 class CorrelatedAccount(NamedTuple):
@@ -107,5 +112,5 @@ def _describe(account: CorrelatedAccount, cohorts: str, mechanism: str) -> str:
     f'has {account.strategy.describe()}, whose draws have a standard deviation '
     f'of {account.noise_multiplier:g} times the clipping norm; accounted for '
     f'{mechanism}, which one client changes by '
-    f'{plan_text.round_up(account.sensitivity)} times the clipping norm'
+    f'{rounding.format_up(account.sensitivity)} times the clipping norm'
   )

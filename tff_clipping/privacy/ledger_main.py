@@ -24,6 +24,7 @@ from tff_clipping.privacy import (
   computation_record,
   ledger_contents,
   plan_text,
+  rounding,
   spending,
 )
 
@@ -135,7 +136,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
     f'{ledger.path}',
     f'  spent so far      {guarantee}',
     f'  releases          {ledger.num_releases} of {plan.num_rounds} planned',
-    f'  epsilon           {plan_text.round_up(ledger.epsilon)} of {limit:g}',
+    f'  epsilon           {rounding.format_up(ledger.epsilon)} of {limit:g}',
   ]
   if plan.sampling == 'paper':
     lines[-1] += ', as the paper charges; it does not hold for these cohorts'

@@ -64,7 +64,7 @@ def describe(
     f'In each of {rounds}, {_describe_cohort(drawn.mechanism)} and {noise}. '
     'Charged as in the paper, as if each client took part independently with '
     f'probability {mechanism.sampling_prob:.6g}, this is epsilon = '
-    f'{round_up(charged.epsilon)} at delta = {target_delta:g} by '
+    f'{rounding.format_up(charged.epsilon)} at delta = {target_delta:g} by '
     f'{name_accountant(charged.accountant)}; that figure does not hold for '
     'these cohorts. What holds is client-level '
     f'{_guarantee(drawn, target_delta)}, by '
@@ -100,11 +100,6 @@ def name_accountant(accountant: str) -> str:
   return f'{_ACCOUNTANTS[accountant]} (dp-accounting {version})'
 
 
-def round_up(epsilon: float) -> str:
-  """Returns an epsilon with 4 significant digits that it does not exceed."""
-  return f'{rounding.round_up(epsilon, digits=4):.4g}'
-
-
 def count_rounds(num_rounds: int) -> str:
   """Returns a number of rounds, with its noun."""
   return '1 round' if num_rounds == 1 else f'{num_rounds} rounds'
@@ -115,7 +110,7 @@ def state_guarantee(
 ) -> str:
   """Returns epsilon, delta and the neighbours that they are for."""
   return (
-    f'({round_up(epsilon)}, {target_delta:g})-differential privacy '
+    f'({rounding.format_up(epsilon)}, {target_delta:g})-differential privacy '
     f'with respect to {_RELATIONS[relation]}'
   )
 

@@ -240,7 +240,7 @@ def _compute_gaussian_epsilon(noise: float, delta: float) -> float:
   if log_gap(_LARGEST_EPSILON) > 0:
     return math.inf
   root = optimize.brentq(log_gap, 0, _LARGEST_EPSILON, xtol=1e-15, rtol=1e-12)
-  return root * (1 + 1e-11)  # No smaller than the root, for all its rounding.
+  return root * (1 + 1e-9)  # No smaller than the root, for all its rounding.
 
 
 def compute_sampled_delta(

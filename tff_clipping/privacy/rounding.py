@@ -1,6 +1,7 @@
-"""Rounding that never makes a cost smaller than it is."""
+"""Rounding that never makes a cost smaller, or a bound stronger, than it is."""
 
 import decimal
+import math
 
 
 def round_up(value: float, *, digits: int) -> float:
@@ -10,5 +11,30 @@ def round_up(value: float, *, digits: int) -> float:
     value: A finite number.
     digits: How many significant digits, at least 1.
   """
-  context = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
-  return float(context.create_decimal(value))
+  return _round(value, digits, decimal.ROUND_CEILING)
+
+
+def format_up(value: float, *, digits: int = 4) -> str:
+  """Returns a cost, such as an epsilon, in text that is not below it.
+
+  Args:
+    value: A number; one that is not finite is written as it is.
+    digits: How many significant digits, at least 1.
+  """
+  return _format(value, digits, decimal.ROUND_CEILING)
+
+
+def format_down(value: float, *, digits: int = 4) -> str:
+  """Returns a lower bound in text that is not above it; see `format_up`."""
+  return _format(value, digits, decimal.ROUND_FLOOR)
+
+
+def _format(value: float, digits: int, rounding: str) -> str:
+  rounded = _round(value, digits, rounding) if math.isfinite(value) else value
+  return f'{rounded:.{digits}g}'
+
+
+def _round(value: float, digits: int, rounding: str) -> float:
+  context = decimal.Context(prec=digits, rounding=rounding)
+  # As it is written: 1.1, and not the 1.100...09 that is meant by it.
+  return float(context.create_decimal(repr(float(value))))

@@ -104,15 +104,15 @@ class Checkpoints:
     self._check_digests(round_num)
     try:
       leaves = coroutines.run(self._manager.load(round_num, expected))
-    except Exception as e:
+    except OSError as e:
       raise ValueError(
         f'The checkpoint of round {round_num} cannot be read: {e}'
       ) from e
+    except Exception as e:  # TFF compares how many leaves there are.
+      raise _another_process(round_num) from e
     for leaf, like in zip(leaves, expected, strict=True):
       if np.shape(leaf) != like.shape or np.asarray(leaf).dtype != like.dtype:
-        raise ValueError(
-          f'The checkpoint of round {round_num} is of another model.'
-        )
+        raise _another_process(round_num)
     return tree.unflatten_as(structure, leaves)
 
   def load_latest(self, structure: Any) -> tuple[int, Any] | None:
@@ -237,3 +237,11 @@ def _digests(folder: pathlib.Path) -> dict[str, str]:
     for path in sorted(folder.rglob('*'))
     if path.is_file() and path.name != _DIGESTS
   }
+
+
+def _another_process(round_num: int) -> ValueError:
+  return ValueError(
+    f'The checkpoint of round {round_num} is of another process: its state has '
+    'other tensors. Use another folder for another model, aggregator or '
+    'optimizer.'
+  )

@@ -53,7 +53,8 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
   dropped when the file is opened again: its release had not returned.
 
   A release with a key that was released before takes the place of all rows from
-  that key on: those of rounds that are run again.
+  that key on: those of rounds that are run again. A run that begins anew, with
+  round 0, is another one: it never takes the place of rows of rounds.
   """
 
   def __init__(self, path: pathlib.Path):
@@ -85,7 +86,17 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
     Args:
       value: A mapping of names to numbers.
       key: The number of the round.
+
+    Raises:
+      StorageError: If it is 0, and there are rows of rounds.
     """
+    if key == 0 and self._rows and self._rows[-1][_KEY] > 0:
+      raise storage.StorageError(
+        f'The metrics {self._path} are of another run, up to round '
+        f'{self._rows[-1][_KEY]}, and this run begins anew: it has no '
+        'checkpoint. Give each run a folder of its own, for its checkpoints '
+        'and its metrics.'
+      )
     metrics = await tff.program.materialize_value(value)
     row = {_KEY: int(key)}
     # In the order of TFF's managers.

@@ -64,6 +64,7 @@ def run_private_round(
     takes to be public: these may be released.
 
   Raises:
+    TypeError: If `next_fn` is no function.
     ValueError: If the sampler is not that of the ledger's plan, the state is
       not the one before the round, a round is left out under noise that is
       correlated between rounds, or the noise that was measured is less than the
@@ -76,6 +77,11 @@ def run_private_round(
     DamagedLedgerError: If the ledger is not as it was written.
     OSError: If the ledger could not be written.
   """
+  if not callable(next_fn):
+    raise TypeError(
+      '`next_fn` must be a function of a state and a cohort, such as '
+      f'`process.next`, found {type(next_fn).__name__}.'
+    )
   check_sampler(sampler, ledger)
   noise_keys.check_next_round(state, round_num)
   last_draw = ledger.last_draw(round_num)

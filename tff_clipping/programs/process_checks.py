@@ -27,12 +27,18 @@ def check_process(
     plan: The plan that is charged.
 
   Raises:
+    TypeError: If `process` is no process.
     ValueError: If the aggregator of the process adds no noise, or noise of
       another kind than the plan's; if it has no clip, divides by the clients
       that took part, or adapts a norm that no noise covers; or if its clients'
       work keeps a second aggregate of the clients, such as the mean gradient of
       Mime.
   """
+  if not hasattr(process, 'state_type'):
+    raise TypeError(
+      '`process` must be a `tff.learning.templates.LearningProcess`, found '
+      f'{type(process).__name__}.'
+    )
   state = process.state_type.member
   # What noises something else than the updates is no noise of the plan's.
   aggregate = getattr(state, 'aggregator', state)

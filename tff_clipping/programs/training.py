@@ -109,7 +109,8 @@ class TrainingProgram:
     release_managers: Take the metrics of every round.
     ledger: Is charged for every release; `None` if nothing is private. The
       sampler must be that of its plan, and the process one that it charges for;
-      see `process_checks`.
+      see `process_checks`. With `update_records`, `run_audit` or
+      `measures_cohorts`, which write exact figures, it must have a caveat.
     update_records: Write the updates of chosen rounds to files, and with a
       ledger let exact figures of clients into the metrics of a run that is not
       private then; `None` for neither.
@@ -148,6 +149,14 @@ class TrainingProgram:
         raise TypeError(
           f'`{name}` must be a `{kind}`, found {type(value).__name__}.'
         )
+    if not isinstance(self.release_managers, Sequence) or not all(
+      isinstance(manager, tff.program.ReleaseManager)
+      for manager in self.release_managers
+    ):
+      raise TypeError(
+        '`release_managers` must be a list of `tff.program.ReleaseManager`, '
+        f'found {self.release_managers!r}.'
+      )
     argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
     for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
       argument_checks.check_integer(name, getattr(self, name), at_least=1)
@@ -155,6 +164,14 @@ class TrainingProgram:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
+    for name in ('update_records', 'run_audit', 'measures_cohorts'):
+      if getattr(self, name) and not self.ledger.caveats:
+        raise ValueError(
+          f'`{name}` must be left out, or the ledger say that its plan does '
+          "not hold, found a ledger without caveats: the run's files would "
+          'have exact figures of the clients. Say so to whoever reads it: '
+          "`PrivacyLedger(..., caveats=['the files hold exact figures'])`."
+        )
 
   def run(self) -> TrainingResult:
     """Runs all rounds that are not done yet.
@@ -165,6 +182,7 @@ class TrainingProgram:
     Raises:
       StorageError: If a file cannot be written, or is damaged. What was done
         until the last checkpoint is kept.
+      ValueError: If the checkpoints are of another process, or of more rounds.
       RoundError: If a round fails, had less noise than the ledger's plan
         charges for, or its model cannot be evaluated. What was done before it
         is kept.
@@ -208,6 +226,11 @@ class TrainingProgram:
       state = self.process.set_model_weights(state, self.initial_weights)
     latest = self.checkpoints.load_latest(state)
     if latest is not None:
+      if latest[0] > self.num_rounds:
+        raise ValueError(
+          '`num_rounds` must be at least those that were run, '
+          f'{latest[0]} by the last checkpoint, found {self.num_rounds}.'
+        )
       self._check_ledger(latest[0])
       progress.done = latest
       return None
@@ -398,7 +421,7 @@ class TrainingProgram:
     if not isinstance(found, Mapping) or not found.keys() >= _EVALUATED:
       raise RoundError(
         f'`evaluate` must return a dict with {" and ".join(sorted(_EVALUATED))}'
-        f', found {found!r} after round {round_num}.'
+        f', NaN where there is none, found {found!r} after round {round_num}.'
       )
     return found
 

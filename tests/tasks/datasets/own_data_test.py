@@ -99,7 +99,10 @@ def test_a_test_set_with_examples_of_the_clients_is_known(
     ),
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
-    (dict(y=np.zeros(40, int), y_test=np.zeros(8, int)), 'at least 1'),
+    (
+      dict(y=np.zeros(40, int), y_test=np.zeros(8, int)),
+      'at least two classes',
+    ),
     (dict(y=np.zeros([40, 2, 2], int)), '`y` must be labels'),
     (dict(y=np.ones([40, 1], int)), '`y` must be labels .*ravel'),
     (dict(y=np.eye(4, dtype=int)[np.arange(40) % 4]), '`y` must be .*argmax'),
@@ -151,6 +154,30 @@ def test_clients_may_be_the_strings_of_pandas():
   assert created.client_ids == ('ann', 'bob')
 
 
+def test_labels_that_nothing_learns_are_warned_of(tmp_path):
+  labels, tests = np.arange(40) % 4, np.arange(8) % 4
+  from_1 = _save(tmp_path, y=labels + 1, y_test=tests + 1)
+  with pytest.warns(own_data.ClassesWarning, match='no example of class 0'):
+    registry.create_task(str(from_1), _NATURAL)
+  unknown = _save(tmp_path, y_test=tests + 5)
+  with pytest.warns(own_data.ClassesWarning, match='`y_test` has .* class 5'):
+    registry.create_task(str(unknown), _NATURAL)
+
+
+def test_a_table_without_clients_says_what_its_features_are(tmp_path):
+  with (
+    pytest.warns(own_data.ClassesWarning, match='no column `client`.*user_id'),
+    pytest.raises(ValueError, match='`partition` must be another than natural'),
+  ):
+    _table(
+      tmp_path,
+      _TABLE.replace('client', 'user_id')
+      .replace('007', '7')
+      .replace('ann', '1')
+      .replace('bob', '2'),
+    )
+
+
 def test_a_split_is_no_string():
   with pytest.raises(TypeError, match="`split` must be .* found 'natural'"):
     own_data.create_task('mine', 'natural', x=np.zeros([4, 2]), y=[0, 1, 0, 1])
@@ -158,7 +185,9 @@ def test_a_split_is_no_string():
 
 def test_data_without_clients_needs_a_partition(tmp_path):
   path = _save(tmp_path, client=None)
-  with pytest.raises(ValueError, match='`partition` must be given for data'):
+  with pytest.raises(
+    ValueError, match='`partition` must be another than natural'
+  ):
     registry.create_task(str(path), _NATURAL)
   with pytest.raises(ValueError, match='^`num_clients` must be at most'):
     registry.create_task(str(path), PartitionConfig('iid', num_clients=99))
