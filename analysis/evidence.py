@@ -235,10 +235,8 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     preferred = private[private[column] == value]
     private = preferred if len(preferred) else private
   noise = private.iloc[0] if len(private) else pd.Series(dtype=object)
-  seeds = sorted(set(plain['seed']) | set(clipped['seed']))
   return {
-    'seeds': seeds,
-    'num_seeds': len(seeds),
+    'num_seeds': len(set(plain['seed']) | set(clipped['seed'])),
     'fed_avg': _estimate(plain, 'final_accuracy'),
     'ce_fed_avg': _estimate(clipped, 'final_accuracy'),
     'dp_fed_avg': _estimate(private, 'final_accuracy'),

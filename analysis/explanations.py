@@ -24,7 +24,7 @@ def explanation_table(paired: pd.DataFrame) -> pd.DataFrame:
   """What other step sizes and thresholds make of the perceptron's rows.
 
   Args:
-    paired: From `variants.paired_runs`.
+    paired: From `pairs.paired_runs`.
 
   Returns:
     Columns for a table; a row for each row of the paper, scale, η_l and way to

@@ -16,7 +16,7 @@ def with_matched_steps(
 
   Args:
     lines: From `evidence.paper_lines`.
-    paired: From `variants.paired_runs`.
+    paired: From `pairs.paired_runs`.
 
   Returns:
     The lines with the columns `matched_drop` and `matched_gain` (by how much

@@ -31,7 +31,7 @@ def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
   """DP-FedAvg by how cohorts are drawn, the noise, and ε.
 
   Args:
-    paired: From `variants.paired_runs`.
+    paired: From `pairs.paired_runs`.
 
   Returns:
     Columns for a table; a row for each row of the paper, scale, ε that is aimed
@@ -84,7 +84,7 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
   """What is there for those who cannot draw secret, uniform cohorts.
 
   Args:
-    paired: From `variants.paired_runs`.
+    paired: From `pairs.paired_runs`.
 
   Returns:
     In words, `turns`: for each data set and ε that was run with three seeds

@@ -72,7 +72,7 @@ def model_clipping_lead(paired: pd.DataFrame) -> dict[str, str]:
   """By how much model clipping is above difference clipping, seed by seed.
 
   Args:
-    paired: From `variants.paired_runs`.
+    paired: From `pairs.paired_runs`.
 
   Returns:
     `model_clipping_lead` in points, and `model_clipping_ratio`, its threshold
@@ -98,7 +98,7 @@ def bfloat16_table(paired: pd.DataFrame) -> pd.DataFrame:
   """What local steps in bfloat16 change of the accuracy, seed by seed.
 
   Args:
-    paired: From `variants.paired_runs`.
+    paired: From `pairs.paired_runs`.
 
   Returns:
     Columns for a table; a row for each row, scale and algorithm that was run in

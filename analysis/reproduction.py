@@ -25,13 +25,14 @@ from analysis import (
   margins,
   matched_steps,
   mechanisms,
+  missing,
   noise_studies,
   other_tables,
   pages,
+  pairs,
   pictures,
   privacy_tables,
   tables,
-  variants,
   verdict_tables,
   verdicts,
 )
@@ -88,7 +89,7 @@ class _Evidence:
 
   Attributes:
     frames: All runs.
-    paired: From `variants.paired_runs`.
+    paired: From `pairs.paired_runs`.
     lines: From `matched_steps.with_matched_steps`, of runs without variants.
     noisy: From `noise_studies.noise_lines`.
     compared: From `verdicts.comparisons`, of both.
@@ -150,7 +151,7 @@ def _read_evidence(results_dir: pathlib.Path) -> _Evidence:
       '`results_dir` must hold a finished run of a row of the paper, found '
       f'none in {results_dir}.'
     )
-  paired = variants.paired_runs(frames.runs)
+  paired = pairs.paired_runs(frames.runs)
   lines = matched_steps.with_matched_steps(
     lines[lines['table'].notna()], paired
   )
@@ -214,7 +215,7 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
     'mechanisms': mechanisms.mechanism_table(found.paired),
     'rdp_over_pld': mechanisms.rdp_over_pld(found.paired),
     **mechanisms.without_draw(found.paired),
-    'is_partial': bool(variants.missing_runs(runs)),
+    'is_partial': bool(missing.missing_runs(runs)),
     **{
       f'table_{number}': tables.headline_table(number, lines)
       for number in (2, 3, 4)
@@ -278,7 +279,7 @@ def _details_values(
     'beyond': other_tables.beyond_table(runs),
     'bfloat16': other_tables.bfloat16_table(found.paired),
     'search': other_tables.search_table(results_dir / 'search', runs),
-    'missing': pages.bullets(variants.missing_runs(frames.runs)),
+    'missing': pages.bullets(missing.missing_runs(frames.runs)),
     'few_seeds': ', '.join(f'`{row}`' for row in few_seeds),
   }
 

@@ -38,12 +38,16 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
 
   Returns:
     Model, data and split, with what tells apart those that would be equal: the
-    examples a client, P and T, the seed, or else a number.
+    examples a client, P and T, Q and the batch, the learning rates, the seed,
+    or else a number.
   """
   titles = [_title(run) for run in runs]
   details: tuple[Callable[[pd.Series], str], ...] = (
     lambda run: f'{run["examples_per_client"] or math.nan:.0f} a client',
     lambda run: f'P = {run["clients_per_round"]}, T = {run["num_rounds"]}',
+    lambda run: f'Q = {run["local_steps"]}, batch = {run["batch_size"]}',
+    lambda run: f'η_l = {run["client_learning_rate"]}',
+    lambda run: f'η_g = {run["server_learning_rate"]}',
     lambda run: f'seed {run["seed"]:.0f}',
   )
   for detail in details:

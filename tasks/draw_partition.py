@@ -8,12 +8,11 @@ Exit codes: 0 done, 2 wrong flags or data.
 """
 
 import pathlib
-import sys
 from collections.abc import Sequence
 
-from absl import app, flags
+from absl import flags
 
-from tasks import data_flags, registry
+from tasks import command_line, data_flags, registry
 from tasks.partitions import partition_config, partition_figure
 
 # Listed by --helpshort as this binary's own.
@@ -42,8 +41,7 @@ _OUTPUT = flags.DEFINE_string('output', 'partition.png', 'The figure to write.')
 def main(argv: Sequence[str]) -> int:
   """Draws the partition that the flags describe; returns the exit code."""
   try:
-    if len(argv) > 1:
-      raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
+    command_line.check_flags_only(argv)
     task = registry.create_task(
       _TASK.value,
       partition_config.PartitionConfig(
@@ -68,27 +66,11 @@ def main(argv: Sequence[str]) -> int:
       _OUTPUT.value,
     )
   except (ValueError, TypeError, OSError) as e:
-    text = ' '.join(str(e).split())
-    for name in flags.FLAGS:
-      text = text.replace(f'`{name}`', f'--{name}')
-    print(f'Error: {text}', file=sys.stderr)
+    command_line.print_error(e)
     return 2
   print(f'{task.name}, {task.summary}: {_OUTPUT.value}')
   return 0
 
 
-def run() -> None:
-  """Parses the flags and runs `main`."""
-
-  def parse(args):
-    try:
-      return flags.FLAGS(args)
-    except flags.Error as e:
-      print(f'Error: {e}', file=sys.stderr)
-      sys.exit(2)
-
-  app.run(lambda argv: sys.exit(main(argv)), flags_parser=parse)
-
-
 if __name__ == '__main__':
-  run()
+  command_line.run(main)

@@ -31,21 +31,16 @@ Exit codes: 0 finished, 2 wrong arguments; 1 is a failure.
 """
 
 import dataclasses
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import app, flags, logging
+from absl import flags
 
-from tasks import data_flags, run_folder
+from tasks import command_line, data_flags, run_folder
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
-
-# TensorFlow's start-up messages are not about the user's run.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 _ROUNDS = flags.DEFINE_list(
   'rounds', [], 'Measure at the checkpoints of these rounds; else at all.'
@@ -236,10 +231,10 @@ def main(argv: Sequence[str]) -> int:
       cache_dir=data_flags.CACHE_DIR.value,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
-    print(f'Error: {" ".join(str(e).split())}', file=sys.stderr)
+    command_line.print_error(e)
     return 2
   except (OSError, RuntimeError) as e:
-    print(f'Error: {" ".join(str(e).split())}', file=sys.stderr)
+    command_line.print_error(e)
     return 1
   for field in dataclasses.fields(Constants):
     print(f'{field.name:31} {contents[field.name]:.4g}')
@@ -248,23 +243,6 @@ def main(argv: Sequence[str]) -> int:
     f'{", ".join(map(str, contents["rounds"]))}: {folder.constants}'
   )
   return 0
-
-
-def run() -> None:
-  """Parses the flags, runs `main` and exits with its code.
-
-  `absl.app.run` would break Keras here, as in `tasks.train`.
-  """
-  app.define_help_flags()
-  try:
-    argv = flags.FLAGS(sys.argv)
-  except flags.Error as e:
-    print(f'Error: {" ".join(str(e).split())}', file=sys.stderr)
-    sys.exit(2)
-  logging.use_absl_handler()
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)
-  sys.exit(main(argv))
 
 
 def _round(text: str) -> int:
@@ -323,4 +301,4 @@ def _draw_clients(store, max_clients: int) -> list[str]:
 
 
 if __name__ == '__main__':
-  run()
+  command_line.run(main)

@@ -269,11 +269,6 @@ def scale_images(
   return scaled
 
 
-def count_parameters(model: tf.keras.Model) -> int:
-  """Returns the number of trainable parameters of `model`."""
-  return sum(int(np.prod(v.shape)) for v in model.trainable_variables)
-
-
 @dataclasses.dataclass
 class _SeededLayers:
   """Layers whose initial weights the seed and their order decide."""

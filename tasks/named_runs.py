@@ -172,7 +172,7 @@ def get_run(
   )
 
 
-def rows_of(config: Mapping[str, Any]) -> list[Row]:
+def _rows_of(config: Mapping[str, Any]) -> list[Row]:
   """Returns the rows with the data, the split and the model of a config.
 
   Args:
@@ -207,7 +207,7 @@ def find_runs(config: Mapping[str, Any]) -> list[NamedRun]:
   # None is 'not given', as in an older run.
   known = {name: x for name, x in config.items() if x is not None}
   found = []
-  for row in rows_of(config):
+  for row in _rows_of(config):
     for scale in table.SCALES.values():
       run = NamedRun(row, scale, config['algorithm'], config['seed'])
       plain = run.settings

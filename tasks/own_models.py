@@ -61,6 +61,15 @@ def create_own_model(
         '`model` must be a function that returns a `tf.keras.Model`, found '
         f'that {name} returns {type(model).__name__}.'
       )
+    if (
+      not tf.executing_eagerly()
+      and model.built
+      and not all(tf.is_symbolic_tensor(v.handle) for v in model.variables)
+    ):
+      raise ValueError(
+        '`model` must be a function that builds a new model each time, found '
+        f'that {name} returns one that was built before.'
+      )
     # The first call builds what has no weights yet.
     try:
       logits = model(tf.zeros([2, *input_shape], input_dtype))

@@ -14,9 +14,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from absl import app, flags
+from absl import flags
 
-from tasks import sweep_table, train, train_flags
+from tasks import command_line, sweep_table, train, train_flags
 from tasks.run_folder import RunFolder
 
 # With a full disk, another run would fail in the same way.
@@ -194,21 +194,22 @@ def run_planned(
     plan: Returns the runs and where their folders go. A ValueError is that of a
       wrong flag.
   """
-  app.define_help_flags()
-  try:
-    argv = flags.FLAGS(sys.argv)
-    if len(argv) > 1:
-      raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
-    sys.exit(RunQueue(*plan()).run())
-  except (ValueError, flags.Error) as e:
-    train.print_error(e)
-    sys.exit(2)
-  except OSError as e:
-    train.print_error(e)
-    sys.exit(_STORAGE)
-  except KeyboardInterrupt:
-    print('Interrupted.', file=sys.stderr)
-    sys.exit(130)
+
+  def main(argv: Sequence[str]) -> int:
+    try:
+      command_line.check_flags_only(argv)
+      return RunQueue(*plan()).run()
+    except (ValueError, flags.Error) as e:
+      command_line.print_error(e)
+      return 2
+    except OSError as e:
+      command_line.print_error(e)
+      return _STORAGE
+    except KeyboardInterrupt:
+      print('Interrupted.', file=sys.stderr)
+      return 130
+
+  command_line.run(main)
 
 
 def given_flags(*, but: Sequence[str] = ()) -> list[str]:

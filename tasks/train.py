@@ -21,19 +21,14 @@ cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM; 1 is a failure.
 
 import sys
 import traceback
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tasks.interrupts import importing
 
 with importing():
-  from absl import app, flags, logging
+  from absl import flags
 
-  from tasks import (
-    early_checks,
-    run_folder,
-    train_flags,
-  )
+  from tasks import command_line, early_checks, run_folder, train_flags
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(train_flags)
@@ -54,8 +49,7 @@ _PRINT_SETTINGS = flags.DEFINE_bool(
 def main(argv: Sequence[str]) -> int:
   """Runs the experiment that the flags describe; returns the exit code."""
   try:
-    if len(argv) > 1:
-      raise ValueError(f'Only flags are taken, found {argv[1]!r}.')
+    command_line.check_flags_only(argv)
     command = train_flags.read()
     request = command.request
     if _PRINT_SETTINGS.value:
@@ -88,15 +82,15 @@ def main(argv: Sequence[str]) -> int:
       own=own,
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
-    print_error(e)
+    command_line.print_error(e)
     return 2
   except OSError as e:
-    print_error(e)
+    command_line.print_error(e)
     return 5
   except RuntimeError as e:
     if not _is_explained(e):
       traceback.print_exc()
-    print_error(e)
+    command_line.print_error(e)
     return 1
   except KeyboardInterrupt:
     print('Interrupted.', file=sys.stderr)
@@ -105,28 +99,6 @@ def main(argv: Sequence[str]) -> int:
   if result.interrupted is not None:
     return result.interrupted.exit_code
   return _EXIT_CODES[result.reason.value]
-
-
-def run() -> None:
-  """Parses the flags, runs `main` and exits with its code.
-
-  `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
-  started, runs an operation in the midst of its own import.
-  """
-  app.define_help_flags()
-  try:
-    argv = flags.FLAGS(sys.argv)
-  except flags.Error as e:
-    print_error(e)
-    sys.exit(2)
-  except SystemExit:
-    # Only --help and its like end here, and absl calls that a failure.
-    sys.exit(0)
-  warnings.showwarning = _warning_printer(warnings.showwarning)
-  logging.use_absl_handler()
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)
-  sys.exit(main(argv))
 
 
 def _is_explained(error: Exception) -> bool:
@@ -138,40 +110,5 @@ def _is_explained(error: Exception) -> bool:
   )
 
 
-def print_error(error: Exception) -> None:
-  """Prints an error in one line, with arguments as the flags that they are.
-
-  With --verbosity=1, where it comes from stands before it.
-  """
-  logging.debug('What was raised:', exc_info=error)
-  print(f'Error: {_with_flags(error)}', file=sys.stderr)
-
-
-def _warning_printer(show: Callable[..., None]) -> Callable[..., None]:
-  """Returns what prints our warnings as errors are printed, once each.
-
-  Args:
-    show: What shows all others.
-  """
-  printed = set()
-
-  def show_or_print(message, category, *args, **kwargs):
-    if category.__module__.partition('.')[0] not in ('tasks', 'tff_clipping'):
-      show(message, category, *args, **kwargs)
-    elif str(message) not in printed:
-      printed.add(str(message))
-      print(f'Warning: {_with_flags(message)}', file=sys.stderr)
-
-  return show_or_print
-
-
-def _with_flags(message: Exception) -> str:
-  """Returns a message in one line, with arguments as the flags they are."""
-  text = ' '.join(str(message).split())
-  for name in flags.FLAGS:
-    text = text.replace(f'`{name}`', f'--{name}')
-  return text
-
-
 if __name__ == '__main__':
-  run()
+  command_line.run(main)

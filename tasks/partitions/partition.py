@@ -82,7 +82,7 @@ class Partition:
     share = (
       f'overlapping: {held} draws from {self.num_examples} examples, '
       f'{used} of them used, each {held / used:.1f} times on average'
-      if held > used
+      if self.is_overlapping
       else f'{used} of {self.num_examples} examples used, each once'
     )
     return f'{self.details}: {len(sizes)} clients, {size}; {share}'

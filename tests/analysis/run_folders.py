@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import evidence, frame, variants
+from analysis import evidence, frame, pairs
 from tasks import named_runs
 
 # The contents of a privacy.json.
@@ -242,4 +242,4 @@ def paper_lines(root: pathlib.Path) -> pd.DataFrame:
 
 def paired_runs(root: pathlib.Path) -> pd.DataFrame:
   """The runs of the table in a folder, with what each lost."""
-  return variants.paired_runs(read(root).runs)
+  return pairs.paired_runs(read(root).runs)

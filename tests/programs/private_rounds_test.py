@@ -26,6 +26,7 @@ from tff_clipping.programs.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,
 )
+from tff_clipping.programs.storage import StorageError
 from tff_clipping.programs.training import StopReason, TrainingProgram
 
 _IDS = tuple(str(i) for i in range(24))
@@ -308,6 +309,9 @@ def test_without_any_checkpoint_all_rounds_are_drawn_anew(tmp_path):
   run.run(kill_after=3)
   for path in (tmp_path / 'checkpoints').iterdir():
     path.rename(tmp_path / path.name)
+  with pytest.raises(StorageError, match='another run, up to round 2'):
+    run.run(noise_key='drawn')
+  (tmp_path / 'metrics.csv').unlink()
   # The key is gone with the states: a program draws another one.
   run.run(noise_key='drawn')
   assert run.charged == [1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9]

@@ -16,9 +16,9 @@ _DP_FED_AVG = '--flagfile=tasks/flagfiles/demo/dp_fed_avg.flags'
 # Runs tasks.train, and fails if TensorFlow was imported.
 _TRAIN = """
 import sys
-from tasks import train
+from tasks import command_line, train
 try:
-  train.run()
+  command_line.run(train.main)
 finally:
   assert 'tensorflow' not in sys.modules
 """

@@ -29,7 +29,7 @@ _IMAGES = (32, 32, 3)
 )
 def test_parameter_count_is_the_papers(name, shape, expected):
   model = keras_models.MODELS[name](shape, 10)
-  assert keras_models.count_parameters(model) == expected
+  assert model.count_params() == expected
   assert not model.non_trainable_variables
   assert model.output_shape == (None, 10)
 
@@ -52,7 +52,7 @@ def test_shakespeare_lstm_is_tffs_baseline():
   # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);
   # dense 256·90 + 90.
   expected = 720 + 271_360 + 525_312 + 23_130
-  assert keras_models.count_parameters(model) == expected
+  assert model.count_params() == expected
   assert model.output_shape == (None, 80, 90)
   baseline = (
     tff.simulation.baselines.shakespeare.create_character_prediction_task(
@@ -143,7 +143,7 @@ def test_what_are_no_bytes_is_not_scaled():
   [
     (
       lambda: keras_models.create_mlp((28, 28), 10),
-      r'\[height, width, channels\], found \(28, 28\)',
+      r'\[height, width, channels\], found \[28, 28\]',
     ),
     (
       lambda: keras_models.create_shakespeare_lstm(_DIGITS),

@@ -268,6 +268,9 @@ def _softmax(input_shape, num_classes):
   )
 
 
+_BUILT = _create_model((3,), 2)
+
+
 def _failing(input_shape, num_classes):
   raise OSError(f'{input_shape} {num_classes}')
 
@@ -279,6 +282,7 @@ def _failing(input_shape, num_classes):
     (lambda: None, TypeError, r'takes \(input_shape, num_classes\)'),
     (_failing, ValueError, r'OSError: \(3,\) 2 \(.*own_run_test.py, line'),
     (_compiled, ValueError, 'must not be compiled'),
+    (lambda shape, n: _BUILT, ValueError, 'builds a new model each time'),
     (_softmax, ValueError, 'must give logits, found probabilities'),
     (
       lambda shape, n: _create_model(shape, n + 1),

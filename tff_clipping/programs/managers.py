@@ -95,7 +95,7 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
         f'The metrics {self._path} are of another run, up to round '
         f'{self._rows[-1][_KEY]}, and this run begins anew: it has no '
         'checkpoint. Give each run a folder of its own, for its checkpoints '
-        'and its metrics.'
+        'and its metrics, or move the file away.'
       )
     metrics = await tff.program.materialize_value(value)
     row = {_KEY: int(key)}

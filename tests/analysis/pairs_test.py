@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from analysis import explanations, frame, mechanisms, variants
+from analysis import explanations, frame, mechanisms, missing
 from tests.analysis import run_folders
 
 _MNIST = ('table3_mlp_mnist_noniid', 'paper')
@@ -73,9 +73,9 @@ def test_what_was_not_run_is_listed(tmp_path):
   run_folders.write_named_runs(
     tmp_path, _MNIST, {'dp_fed_avg': 0.9}, 1, ('banded',)
   )
-  missing = variants.missing_runs(frame.read_results(tmp_path).runs)
+  lines = missing.missing_runs(frame.read_results(tmp_path).runs)
   place = '`table3_mlp_mnist_noniid`, paper'
-  assert f'{place}, banded: DP-FedAvg, seeds 0, 2' in missing
+  assert f'{place}, banded: DP-FedAvg, seeds 0, 2' in lines
   assert any(
-    line.startswith(f'{place}: FedAvg, seeds 0, 1, 2') for line in missing
+    line.startswith(f'{place}: FedAvg, seeds 0, 1, 2') for line in lines
   )
