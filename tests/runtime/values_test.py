@@ -161,6 +161,14 @@ def test_an_error_names_the_client():
       comp(*argument)
 
 
+def test_examples_where_batches_are_asked_say_so():
+  batches = tff.SequenceType(tff.TensorType(np.int32, [None]))
+  examples = tf.data.Dataset.from_tensor_slices([1, 2])
+  with pytest.raises(TypeError, match='Give batches of its examples: `batch`'):
+    values.flatten(examples, batches)
+  values.flatten(examples.batch(2), batches)
+
+
 def test_elements_of_any_shape_in_the_order_of_the_type():
   element_type = tff.to_type(
     collections.OrderedDict(

@@ -362,11 +362,16 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
 
 
 def _batch_hint(dataset: tf.data.Dataset, element_type: tff.Type) -> str:
-  """Returns what to do with a data set of batches where examples are asked."""
+  """Returns what to do with batches in place of examples, or the reverse."""
+
+  def fits(other: tf.data.Dataset) -> bool:
+    found = tff.types.tensorflow_to_type(other.element_spec)
+    return element_type.is_assignable_from(found)
+
+  if fits(dataset.batch(1)):
+    return ' Give batches of its examples: `batch`.'
   specs = tf.nest.flatten(dataset.element_spec)
-  if all(spec.shape.rank for spec in specs) and element_type.is_assignable_from(
-    tff.types.tensorflow_to_type(dataset.unbatch().element_spec)
-  ):
+  if all(spec.shape.rank for spec in specs) and fits(dataset.unbatch()):
     return ' Give its examples one by one, without `batch`.'
   return ''
 
