@@ -89,7 +89,9 @@ def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
           )
       ax.set_title(panel, loc='left', fontsize=8.5)
       ax.set_xlabel('Round')
-      ax.xaxis.set_major_locator(ticker.MaxNLocator('auto', integer=True))
+      ax.xaxis.set_major_locator(
+        ticker.MaxNLocator(6, integer=True, steps=[1, 2, 5, 10])
+      )
       ax.set_xlim(left=0)
       ax.set_ylim(*_limits(data[data['panel'] == panel]))
       # Below the axes, where no line can run through it.
