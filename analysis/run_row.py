@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import run_files, titles
-from tasks import caveats, named_runs
+from tasks import named_runs
 from tasks.experiment_table import ALGORITHMS, DEFAULTS
 from tff_clipping.privacy import plan_text
 
@@ -135,6 +135,14 @@ class RunRow:
 # Of the settings that make an algorithm another, what older runs do not say is
 # as by default.
 _NAMED_SETTINGS = ('clipping', 'aggregation', 'compute_dtype')
+# Why an ε does not hold, of runs whose files do not say it.
+_KNOWN_COHORTS = (
+  'the seed of the cohorts is in its config.json, and sampling hides no client '
+  'from whoever knows it'
+)
+_EXACT_CLIPPING_NORM = (
+  "the clipping norm is an exact figure of the clients' data"
+)
 # Who takes part is no secret there.
 _OPEN_SAMPLINGS = ('min_separation', 'shuffled_epochs')
 
@@ -288,10 +296,10 @@ def _caveats(
   # The seed of a run of the table is that of its name.
   is_known = named is not None and settings.get('sampling_seed') == named.seed
   reasons = {
-    caveats.KNOWN_COHORTS: (
+    _KNOWN_COHORTS: (
       is_known and privacy.get('sampling') not in _OPEN_SAMPLINGS
     ),
-    caveats.EXACT_CLIPPING_NORM: (
+    _EXACT_CLIPPING_NORM: (
       config.get('clipping_norm_source') not in (None, 'given')
     ),
   }

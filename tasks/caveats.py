@@ -3,14 +3,6 @@
 from tasks.experiment import ExperimentConfig
 from tasks.task import Task
 
-KNOWN_COHORTS = (
-  'the seed of the cohorts was given, and sampling hides no client from '
-  'whoever knows it'
-)
-EXACT_CLIPPING_NORM = (
-  "the clipping norm is an exact figure of the clients' data"
-)
-
 
 def find(
   asked: ExperimentConfig, task: Task, clipping_norm_source: str | None
@@ -34,7 +26,8 @@ def find(
   reasons = {
     'the seed of the noise was given, and whoever knows it can subtract the '
     'noise': asked.noise_seed is not None,
-    KNOWN_COHORTS: asked.rests_on_secret_cohorts
+    'the seed of the cohorts was given, and sampling hides no client from '
+    'whoever knows it': asked.rests_on_secret_cohorts
     and asked.sampling_seed is not None,
     "the run's files hold exact figures of the clients": (
       asked.simulation_diagnostics
@@ -43,7 +36,9 @@ def find(
     'which of them took part': asked.audit_canaries is not None,
     "nobody has checked that the run's own aggregator clips each update and "
     "adds the plan's noise": asked.aggregator is not None,
-    EXACT_CLIPPING_NORM: clipping_norm_source is not None,
+    "the clipping norm is an exact figure of the clients' data": (
+      clipping_norm_source is not None
+    ),
     'the test set has examples of the clients, and what the model does on it '
     'is measured exactly': task.test_is_of_clients,
   }
