@@ -52,16 +52,19 @@ def explanation_table(paired: pd.DataFrame) -> pd.DataFrame:
 def nearest_explanations(paired: pd.DataFrame) -> str:
   """For each row of the perceptron, what comes nearest to its two drops.
 
-  Near is the sum of the distances of the two drops from the paper's. Where both
-  of the paper's drops may be those of one more seed of ours, there is nothing
-  to explain. In words; empty where no row has two explanations to choose from.
+  Near is the sum of the distances of the two drops from the paper's. Where,
+  with nothing changed, both of the paper's may be those of one more seed of
+  ours, there is nothing to explain. In words; empty where no row has two
+  explanations to choose from.
   """
   found = [f for f in _explanations(paired) if f['ours'][1] is not None]
   words = []
   for data in dict.fromkeys(f['data'] for f in found):
     own = [f for f in found if f['data'] == data]
     best = min(own, key=_distance)
-    if len(own) > 1 and any(_is_as_in_the_paper(f) for f in own):
+    if len(own) > 1 and any(
+      f['is_plain'] and _is_as_in_the_paper(f) for f in own
+    ):
       words.append(
         f"on {data} there is nothing to explain: both of the paper's drops are "
         'where one more seed of ours may be'
@@ -100,6 +103,7 @@ def _explanations(paired: pd.DataFrame) -> list[dict[str, Any]]:
         'rate': part['client_learning_rate'].iloc[0],
         'norm': part['clipping_norm'].mean(),
         'mark': _AVERAGE_MARK if of_average else '',
+        'is_plain': variants == '',
         'T': part['num_rounds'].iloc[0],
         'fed_avg': margins.estimate(part['accuracy'] + part['drop']),
         'paper': (row.clipping_drop, row.dp_drop),

@@ -214,7 +214,7 @@ def at_least(value: float | None) -> str:
 
 
 def _bound(value: float, to_text: Callable[[float], str]) -> str:
-  return to_text(value) if math.isfinite(value) else MISSING
+  return MISSING if math.isnan(value) else to_text(value)
 
 
 def _quantile(degrees: float) -> float:

@@ -178,9 +178,10 @@ def build_row(
   settings = config['experiment']
   row = _build(config, settings, privacy, rounds, updates)
   plan = _NO_PRIVACY | {**privacy}
-  if row.has_caveats and not privacy.get('caveats'):
+  unsaid = _unsaid_caveats(config, privacy, row.named)
+  if unsaid:
     plan['description'] = plan_text.add_caveats(
-      plan['description'] or '', _caveats(config, privacy, row.named)
+      plan['description'] or '', unsaid
     )
   return {
     **dict.fromkeys(SETTING_KEYS),
@@ -251,7 +252,9 @@ def _build(
     clips=known.clips if known is not None else 'updates',
     is_private=is_private,
     has_simulation_figures=is_private and exact,
-    has_caveats=bool(_caveats(config, privacy, named)),
+    has_caveats=bool(
+      privacy.get('caveats') or _unsaid_caveats(config, privacy, named)
+    ),
     rounds_done=rounds_done,
     is_complete=rounds_done >= settings['num_rounds'],
     final_accuracy=_last(accuracies),
@@ -284,23 +287,30 @@ def _named_run(config: Mapping[str, Any]) -> named_runs.NamedRun | None:
   return None if is_given and found[0].threshold_run else found[0]
 
 
-def _caveats(
+def _unsaid_caveats(
   config: Mapping[str, Any],
   privacy: Mapping[str, Any],
   named: named_runs.NamedRun | None,
 ) -> list[str]:
-  """Why the ε of a plan does not hold for the run; older ones do not say it."""
-  if not privacy or privacy.get('caveats'):
-    return privacy.get('caveats', [])
+  """Why the ε of a plan does not hold for a run, which its files do not say.
+
+  Files of older versions say none of it, or the one and not the other.
+  """
+  if not privacy:
+    return []
+  said = ' '.join(privacy.get('caveats', []))
   settings = config['experiment']
   # The seed of a run of the table is that of its name.
   is_known = named is not None and settings.get('sampling_seed') == named.seed
   reasons = {
     _KNOWN_COHORTS: (
-      is_known and privacy.get('sampling') not in _OPEN_SAMPLINGS
+      is_known
+      and privacy.get('sampling') not in _OPEN_SAMPLINGS
+      and 'seed of the cohorts' not in said
     ),
     _EXACT_CLIPPING_NORM: (
       config.get('clipping_norm_source') not in (None, 'given')
+      and 'clipping norm' not in said
     ),
   }
   return [reason for reason, applies in reasons.items() if applies]

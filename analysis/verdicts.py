@@ -28,6 +28,12 @@ _LAYERS = {'MLP': 2, 'AlexNet': 7, 'ResNet-18': 18, 'MobileNetV2': 24}
 
 _Line = Mapping[str, object]
 
+# Of a difference of two drops by clipping.
+_OTHER_MEASURES = {
+  'beyond_speed': 'beyond speed',
+  'matched_steps': 'with matched steps',
+}
+
 # By name: the drop that a finding of the paper is on, and whether a pair of
 # lines tests it, the first with the drop that it calls smaller.
 FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
@@ -147,20 +153,26 @@ def lessons(compared: pd.DataFrame, finding: str) -> dict[str, str]:
 
   Returns:
     The differences in points, larger drop less smaller one by the finding, of
-    those that hold (`holds`) or do not (`fails`); and apart from them (`speed`)
-    those which the other measures of the same difference, beyond speed and
-    with matched steps, do not decide alike. Empty where there is none.
+    those that hold (`holds`) or do not (`fails`); and apart from them
+    (`otherwise`) those which another measure of the same difference, beyond
+    speed or with matched steps, does not decide alike, beside what they are by
+    it. Empty where there is none.
   """
-  found = {'holds': [], 'fails': [], 'speed': []}
+  found = {'holds': [], 'fails': [], 'otherwise': []}
   of_finding = compared[stays_decided(compared)]
   of_finding = of_finding[of_finding['finding'] == finding]
   for pair in of_finding.to_dict('records'):
-    sign = margins.sign(pair['difference'])
-    others = [pair['beyond_speed'], pair['matched_steps']]
-    if all(margins.sign(x) in (sign, None) for x in others if x is not None):
-      found['holds' if sign > 0 else 'fails'].append(str(pair['difference']))
+    text, sign = str(pair['difference']), margins.sign(pair['difference'])
+    others = {
+      name: pair[key]
+      for key, name in _OTHER_MEASURES.items()
+      if pair[key] is not None
+    }
+    if all(margins.sign(x) in (sign, None) for x in others.values()):
+      found['holds' if sign > 0 else 'fails'].append(text)
     else:
-      found['speed'].append(str(pair['difference']))
+      shown = ', '.join(f'{name} {x}' for name, x in others.items())
+      found['otherwise'].append(f'{text} ({shown})')
   return {key: ' and '.join(values) for key, values in found.items()}
 
 

@@ -30,8 +30,8 @@ _SPLIT_SETTINGS = ('partition', 'num_clients', 'examples_per_client')
 _INT32 = np.iinfo(np.int32)
 
 
-class ClassesWarning(UserWarning):
-  """The labels may not be what was meant."""
+class DataWarning(UserWarning):
+  """The data may not be what was meant."""
 
 
 def is_own(name: str) -> bool:
@@ -177,12 +177,11 @@ def _warn_of_classes(
   if y.ndim > 1:
     return
   trained = np.unique(y)
-  missing = np.setdiff1d(np.arange(num_classes), trained)
-  if missing.size and missing[0] == 0:
+  if trained[0] > 0:
     warnings.warn(
       '`y` has no example of class 0, and the model has an output for each of '
       f'{num_classes} classes. If yours count from 1, subtract 1.',
-      ClassesWarning,
+      DataWarning,
       stacklevel=3,
     )
   unknown = np.setdiff1d(y_test, trained)
@@ -190,7 +189,7 @@ def _warn_of_classes(
     warnings.warn(
       f'`y_test` has examples of class {unknown[0]}, and `y` has none: the '
       'model cannot learn it.',
-      ClassesWarning,
+      DataWarning,
       stacklevel=3,
     )
 
@@ -341,7 +340,7 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     warnings.warn(
       'The table has no column `client`, which says whose each example is: its '
       f'features are {", ".join(map(str, features))}.',
-      ClassesWarning,
+      DataWarning,
       stacklevel=2,
     )
   if 'is_test' not in table:

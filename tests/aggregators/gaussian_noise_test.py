@@ -302,17 +302,26 @@ def test_noise_is_the_sum_of_draws_with_keys_of_their_own(num_draws):
   )
 
 
-def test_noise_of_a_factory_has_two_draws():
+@pytest.mark.parametrize('value', [None, 0.25 + 2.0**-24])
+def test_noise_of_a_factory_has_two_draws_in_64_bits(value):
+  # In 32 bits, noise would leave the lowest bits of a sum as they are.
   process = aggregators.gaussian_noise_factory(2.0, noise_key=(3, 4)).create(
-    tff.TensorType(np.float32, [2])
+    tff.TensorType(np.float32, [200])
   )
   state = process.initialize()
   key = gaussian_draws.derive_key(
     tf.constant([3, 4], tf.int64), tf.constant([0, 0], tf.int64)
   )
+  values = [] if value is None else [np.full(200, value, np.float32)]
+  noised = gaussian_draws.add_gaussian_noise(
+    np.sum(values, axis=0, dtype=np.float64) * np.ones(200),
+    2.0,
+    key,
+    num_draws=2,
+  )
+  assert noised.dtype == tf.float64
+  # No grid of 32 bits holds them.
+  assert np.mean(noised == tf.cast(noised, tf.float32).numpy()) < 0.01
   np.testing.assert_array_equal(
-    process.next(state, []).result,
-    gaussian_draws.add_gaussian_noise(
-      np.zeros(2, np.float32), 2.0, key, num_draws=2
-    ),
+    process.next(state, values).result, tf.cast(noised, tf.float32)
   )

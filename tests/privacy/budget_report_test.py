@@ -259,7 +259,7 @@ def test_attacks_are_bounded_where_asked(capsys):
   code, out, _ = run_here(capsys, *asked)
   assert code == 0
   assert '  mu                0.33334 (no worse than one Gaussian mech' in out
-  rate = f'{attacks["true_positive_rate"]:.5g}'
+  rate = rounding.format_up(attacks['true_positive_rate'], digits=5)
   assert f'  true positives    {rate} at a false-positive rate of 0.01' in out
 
 

@@ -167,6 +167,10 @@ def test_examples_where_batches_are_asked_say_so():
   with pytest.raises(TypeError, match='Give batches of its examples: `batch`'):
     values.flatten(examples, batches)
   values.flatten(examples.batch(2), batches)
+  # Of elements that are no batches nothing more is said.
+  uneven = tf.data.Dataset.from_tensors((np.zeros([2, 3]), np.zeros(4)))
+  with pytest.raises(TypeError, match='must be a data set'):
+    values.flatten(uneven, batches)
 
 
 def test_elements_of_any_shape_in_the_order_of_the_type():

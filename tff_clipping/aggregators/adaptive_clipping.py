@@ -172,9 +172,7 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
     def finish(total, norm, noise_state):
       stddev = self._noise_multiplier * tf.cast(norm, tf.float64)
       key, next_noise = keys.next_key(noise_state)
-      noised = gaussian_draws.add_gaussian_noise(
-        total, stddev, key, dtypes=wide.noise_dtypes
-      )
+      noised = gaussian_draws.add_gaussian_noise(total, stddev, key)
       mean = tf.nest.map_structure(
         lambda t: t / tf.cast(self._clients_per_round, t.dtype), noised
       )

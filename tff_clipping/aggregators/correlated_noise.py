@@ -77,7 +77,7 @@ def correlated_noise_factory(
   noise at all.
 
   The draws are ordinary floating-point noise; see `gaussian_draws`. Values are
-  summed in `float64`.
+  summed and noised in `float64`; what is kept of noise is in `float32`.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
@@ -155,18 +155,21 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
   ) -> noised_process.ServerNoise:
     """Returns the stream of noise for sums of a type."""
     num_slots = self._recurrence.read_weights.shape[1]
-    specs = list(zip(_leaf_shapes(sum_type), dtypes, strict=True))
+    shapes = _leaf_shapes(sum_type)
 
     @tff.tensorflow.computation
     def initial():
       key = gaussian_draws.initial_key(self._noise_key)
-      slots = [tf.zeros([num_slots, *shape], dtype) for shape, dtype in specs]
+      slots = [
+        tf.zeros([num_slots, *shape], dtype)
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+      ]
       return _noise_state(key, tf.constant(0, tf.int64), slots)
 
     def add(value, state):
       noises, slots = next_noise(
         self._recurrence,
-        self._draw(state[_KEY], state[_ROUND], specs),
+        self._draw(state[_KEY], state[_ROUND], shapes),
         list(state[_SLOTS]),
         state[_ROUND],
       )
@@ -181,9 +184,9 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
 
     return noised_process.ServerNoise(initial, add)
 
-  def _draw(self, key, round_num, specs):
+  def _draw(self, key, round_num, shapes):
     """Returns a round's draws, a function of the key and the round."""
-    zeros = [tf.zeros(shape, dtype) for shape, dtype in specs]
+    zeros = [tf.zeros(shape, tf.float64) for shape in shapes]
     # The second counter numbers the draws of a round, of which there is one.
     round_key = gaussian_draws.derive_key(
       key, tf.stack([round_num, tf.zeros_like(round_num)])
@@ -204,7 +207,8 @@ def next_noise(
   Args:
     recurrence: How they follow from the draws.
     draws: A tensor of Gaussian draws for each tensor that is noised.
-    slots: For each of them, what is kept, of shape [num_slots, ...].
+    slots: For each of them, what is kept, of shape [num_slots, ...], of the
+      same dtype or a narrower one.
     round_num: The round, from 0. In a graph, a round that `recurrence` has no
       noise for fails.
 
@@ -234,14 +238,16 @@ def next_noise(
   def next_of_tensor(draw, slot):
 
     def column(weights):
-      weights = tf.cast(weights, draw.dtype)
+      weights = tf.cast(weights, slot.dtype)
       return tf.reshape(weights, [-1] + [1] * draw.shape.rank)
 
-    new = tf.cast(draw_weight, draw.dtype) * draw + tf.reduce_sum(
-      column(read) * slot, axis=0
-    )
-    noise = new + tf.reduce_sum(column(release) * slot, axis=0)
-    return noise, column(keep) * slot + column(write) * new
+    def taken(weights):
+      found = tf.reduce_sum(column(weights) * slot, axis=0)
+      return tf.cast(found, draw.dtype)
+
+    new = tf.cast(draw_weight, draw.dtype) * draw + taken(read)
+    kept = column(keep) * slot + column(write) * tf.cast(new, slot.dtype)
+    return new + taken(release), kept
 
   pairs = [next_of_tensor(*pair) for pair in zip(draws, slots, strict=True)]
   return [noise for noise, _ in pairs], [slot for _, slot in pairs]

@@ -16,7 +16,6 @@ use `distributed_gaussian_mean_factory`.
 """
 
 import secrets
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -107,49 +106,38 @@ def derive_key(key: tf.Tensor, counters: tf.Tensor) -> tf.Tensor:
 
 
 def add_gaussian_noise(
-  value: Any,
-  stddev: Any,
-  key: tf.Tensor,
-  *,
-  num_draws: int = 2,
-  dtypes: Sequence[tf.DType] | None = None,
+  value: Any, stddev: Any, key: tf.Tensor, *, num_draws: int = 2
 ) -> Any:
   """Returns `value` with independent Gaussian noise on every element.
 
   Args:
-    value: A structure of `float32` or `float64` tensors.
+    value: A structure of `float32` or `float64` tensors. Noise is drawn in the
+      dtype of each: on a coarser grid, it would leave the lowest bits of what
+      it is added to as they are.
     stddev: The standard deviation, in the unit of `value`: a number or a scalar
       tensor.
     key: An `int64` tensor of shape [2]. No two calls may share a key.
     num_draws: How many draws are added up for an element. The generator's draws
       end at 5.7 standard deviations, sums of two at 8.0.
-    dtypes: For each tensor, `float32` or `float64`, in which its noise is
-      drawn; by default that of the tensor.
 
   Returns:
     A structure like `value`.
   """
   leaves = tf.nest.flatten(value)
-  if dtypes is None:
-    dtypes = [leaf.dtype for leaf in leaves]
   # A key of 128 bits for each draw of each tensor.
   keys = _integers(key, [max(len(leaves), 1), num_draws, 2])
 
-  def add_noise(leaf, dtype, leaf_keys):
+  def add_noise(leaf, leaf_keys):
     draws = [
       tf.random.stateless_normal(
-        tf.shape(leaf), seed=leaf_keys[j], dtype=dtype, alg='philox'
+        tf.shape(leaf), seed=leaf_keys[j], dtype=leaf.dtype, alg='philox'
       )
       for j in range(num_draws)
     ]
     scale = tf.cast(stddev, tf.float64) / num_draws**0.5
-    noise = tf.cast(scale, dtype) * tf.add_n(draws)
-    return leaf + tf.cast(noise, leaf.dtype)
+    return leaf + tf.cast(scale, leaf.dtype) * tf.add_n(draws)
 
-  noised = [
-    add_noise(leaf, dtype, keys[i])
-    for i, (leaf, dtype) in enumerate(zip(leaves, dtypes, strict=True))
-  ]
+  noised = [add_noise(leaf, keys[i]) for i, leaf in enumerate(leaves)]
   return tf.nest.pack_sequence_as(value, noised)
 
 

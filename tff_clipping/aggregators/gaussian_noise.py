@@ -31,7 +31,8 @@ def gaussian_noise_factory(
   does not clip. An empty cohort gives 0 + noise.
 
   The noise is ordinary floating-point noise; see `gaussian_draws` for what that
-  means. Values are summed in `float64`, so that rounding adds nothing to `s`.
+  means. Values are summed and noised in `float64`, so that rounding adds next
+  to nothing to `s`.
 
   Measurements:
     noise_stddev: The standard deviation, `float32`.
@@ -87,21 +88,16 @@ class GaussianNoiseFactory(private_reports.PrivateFactory):
     """Creates the process for values of `value_type`; see the base class."""
     keys = noise_keys.NoiseKeys(self._noise_key)
 
-    def build_noise(sum_type, dtypes):
-      del sum_type
-
-      def add(value, state):
-        key, next_state = keys.next_key(state)
-        noised = gaussian_draws.add_gaussian_noise(
-          value, self._noise_stddev, key, dtypes=dtypes
-        )
-        return noised, next_state
-
-      return noised_process.ServerNoise(keys.initial, add)
+    def add(value, state):
+      key, next_state = keys.next_key(state)
+      return (
+        gaussian_draws.add_gaussian_noise(value, self._noise_stddev, key),
+        next_state,
+      )
 
     return noised_process.build_noised_process(
       value_type,
       self._inner_agg_factory,
-      build_noise,
+      lambda *_: noised_process.ServerNoise(keys.initial, add),
       noise_stddev=self._noise_stddev,
     )

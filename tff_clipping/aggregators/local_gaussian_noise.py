@@ -123,7 +123,6 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
         gaussian_draws.fresh_key(),
         # The clients' draws add up: their sum has the tails that one lacks.
         num_draws=1,
-        dtypes=wide.noise_dtypes,
       )
 
     @tff.tensorflow.computation(
@@ -138,7 +137,6 @@ class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
         value,
         self._noise_stddev * tf.sqrt(num_shares),
         gaussian_draws.fresh_key(),
-        dtypes=wide.noise_dtypes,
       )
       return wide.narrow(noised)
 

@@ -41,8 +41,8 @@ def build_noised_process(
     value_type: The type of the clients' values; they are aggregated in
       `float64`.
     inner_agg_factory: Aggregates the values.
-    build_noise: Returns the noise for an aggregate of a type, drawn in a dtype
-      for each tensor.
+    build_noise: Returns the noise for an aggregate of a type, with the dtype in
+      which noise for each of its tensors is kept between rounds.
     noise_stddev: For the measurements.
 
   Raises:
@@ -56,7 +56,7 @@ def build_noised_process(
   private_reports.check_norms_are_charged('inner_agg_factory', inner.state_type)
   private_reports.check_sum(inner_agg_factory, inner)
   sum_type = inner.next.type_signature.result.result.member
-  noise = build_noise(sum_type, wide.noise_dtypes)
+  noise = build_noise(sum_type, wide.kept_dtypes)
 
   @tff.tensorflow.computation(sum_type, noise.initial.type_signature.result)
   def add_noise(value, noise_state):

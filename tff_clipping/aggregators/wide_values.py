@@ -6,7 +6,9 @@ at most, that differ by one of them differ by c and by up to n^2 c times the
 precision. In `float32` that is several c for ten thousand clients, in 16 bits
 for a few dozen, so that noise for a sensitivity of c would not hide a client.
 In `float64` it is 1e-4 c for a million. So whatever is to be noised is summed
-in `float64`, and returned in the type that it had.
+in `float64`, gets noise that is drawn in `float64` too, and is returned in the
+type that it had: noise on a coarser grid than the sum's would leave the lowest
+bits of the sum as they are.
 """
 
 from typing import Any
@@ -20,8 +22,8 @@ class WideValues:
 
   Attributes:
     type: The type with `float64` in the place of all leaves.
-    noise_dtypes: For each leaf, in what its noise is drawn: `float64` for
-      `float64`, else `float32`.
+    kept_dtypes: For each leaf, in what noise is kept between rounds: `float64`
+      for `float64`, else `float32`.
   """
 
   def __init__(self, value_type: tff.Type):
@@ -40,7 +42,7 @@ class WideValues:
     self._widen = widen
     self._dtypes = tuple(dtypes)
     self.type = widen.type_signature.result
-    self.noise_dtypes = tuple(
+    self.kept_dtypes = tuple(
       dtype if dtype == tf.float64 else tf.float32 for dtype in dtypes
     )
 

@@ -104,12 +104,12 @@ class Checkpoints:
     self._check_digests(round_num)
     try:
       leaves = coroutines.run(self._manager.load(round_num, expected))
-    except OSError as e:
+    except (TypeError, ValueError) as e:  # TFF counts the leaves.
+      raise _another_process(round_num) from e
+    except Exception as e:
       raise ValueError(
         f'The checkpoint of round {round_num} cannot be read: {e}'
       ) from e
-    except Exception as e:  # TFF compares how many leaves there are.
-      raise _another_process(round_num) from e
     for leaf, like in zip(leaves, expected, strict=True):
       if np.shape(leaf) != like.shape or np.asarray(leaf).dtype != like.dtype:
         raise _another_process(round_num)

@@ -93,9 +93,9 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
     if key == 0 and self._rows and self._rows[-1][_KEY] > 0:
       raise storage.StorageError(
         f'The metrics {self._path} are of another run, up to round '
-        f'{self._rows[-1][_KEY]}, and this run begins anew: it has no '
-        'checkpoint. Give each run a folder of its own, for its checkpoints '
-        'and its metrics, or move the file away.'
+        f'{self._rows[-1][_KEY]}, or of this one, whose checkpoints are gone: '
+        'it begins anew. Give each run a folder of its own, for its '
+        'checkpoints and its metrics, or move the file away.'
       )
     metrics = await tff.program.materialize_value(value)
     row = {_KEY: int(key)}

@@ -109,8 +109,9 @@ class TrainingProgram:
     release_managers: Take the metrics of every round.
     ledger: Is charged for every release; `None` if nothing is private. The
       sampler must be that of its plan, and the process one that it charges for;
-      see `process_checks`. With `update_records`, `run_audit` or
-      `measures_cohorts`, which write exact figures, it must have a caveat.
+      see `process_checks`. With `update_records`, `run_audit` or,
+      under Poisson sampling, `measures_cohorts`, which write what is secret, it
+      must have a caveat.
     update_records: Write the updates of chosen rounds to files, and with a
       ledger let exact figures of clients into the metrics of a run that is not
       private then; `None` for neither.
@@ -164,8 +165,15 @@ class TrainingProgram:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
-    for name in ('update_records', 'run_audit', 'measures_cohorts'):
-      if getattr(self, name) and not self.ledger.caveats:
+    # Where a plan states the size of the cohorts, it is no secret.
+    has_secret_sizes = 'poisson' in self.ledger.plan.sampling
+    exact = {
+      'update_records': self.update_records is not None,
+      'run_audit': self.run_audit is not None,
+      'measures_cohorts': bool(self.measures_cohorts) and has_secret_sizes,
+    }
+    for name, is_asked in exact.items():
+      if is_asked and not self.ledger.caveats:
         raise ValueError(
           f'`{name}` must be left out, or the ledger say that its plan does '
           "not hold, found a ledger without caveats: the run's files would "

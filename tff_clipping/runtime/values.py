@@ -5,7 +5,7 @@ of its type, and fits in it. Errors are `TypeError`s, as TFF raises them, also
 for a number that is out of range.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -364,14 +364,16 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
 def _batch_hint(dataset: tf.data.Dataset, element_type: tff.Type) -> str:
   """Returns what to do with batches in place of examples, or the reverse."""
 
-  def fits(other: tf.data.Dataset) -> bool:
-    found = tff.types.tensorflow_to_type(other.element_spec)
+  def fits(change: Callable[[tf.data.Dataset], tf.data.Dataset]) -> bool:
+    try:
+      found = tff.types.tensorflow_to_type(change(dataset).element_spec)
+    except (TypeError, ValueError):
+      return False  # Its elements are of a kind that has no batches.
     return element_type.is_assignable_from(found)
 
-  if fits(dataset.batch(1)):
+  if fits(lambda examples: examples.batch(1)):
     return ' Give batches of its examples: `batch`.'
-  specs = tf.nest.flatten(dataset.element_spec)
-  if all(spec.shape.rank for spec in specs) and fits(dataset.unbatch()):
+  if fits(lambda batches: batches.unbatch()):
     return ' Give its examples one by one, without `batch`.'
   return ''
 
