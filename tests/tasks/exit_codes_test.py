@@ -104,8 +104,14 @@ def test_a_spent_budget(tmp_path, cache_dir):
   folder = tmp_path / 'run'
   assert _train(folder, cache_dir, **_PRIVATE)[0] == 0
   ledger = (folder / 'ledger.jsonl').read_bytes()
-  # Without its checkpoints the run begins anew, but not with a new budget.
+  # Without its checkpoints the run begins anew, and leaves the metrics alone.
   shutil.rmtree(folder / 'checkpoints')
+  code, _, errors = _train(folder, cache_dir, **_PRIVATE)
+  assert code == 5
+  assert 'or of this one, whose checkpoints are gone' in errors
+  assert len(errors.splitlines()) == 1
+  # With those moved away too, it does so, but not with a new budget.
+  (folder / 'metrics.csv').unlink()
   code, output, errors = _train(folder, cache_dir, **_PRIVATE)
   assert code == 4, errors
   assert 'The budget is spent: 3 releases' in output
