@@ -180,9 +180,11 @@ def build_row(
   plan = _NO_PRIVACY | {**privacy}
   unsaid = _unsaid_caveats(config, privacy, row.named)
   if unsaid:
-    plan['description'] = plan_text.add_caveats(
-      plan['description'] or '', unsaid
+    said = privacy.get('caveats', [])
+    described = (plan['description'] or '').removeprefix(
+      plan_text.add_caveats('', said)
     )
+    plan['description'] = plan_text.add_caveats(described, [*said, *unsaid])
   return {
     **dict.fromkeys(SETTING_KEYS),
     **settings,

@@ -294,7 +294,19 @@ def test_an_epsilon_that_does_not_hold_is_marked(tmp_path):
   assert f'{run_tables.CAVEAT_MARK} {run_tables.CAVEAT_NOTE}' in text
 
 
-def test_older_runs_are_marked_for_what_they_do_not_say(tmp_path):
+@pytest.mark.parametrize(
+  ('said', 'description'),
+  [
+    ([], 'It satisfies.'),
+    (
+      ['the noise is known'],
+      'No guarantee as it was run: the noise is known. The plan: It satisfies.',
+    ),
+  ],
+)
+def test_older_runs_are_marked_for_what_they_do_not_say(
+  tmp_path, said, description
+):
   # Its seed is in its name, and so are its cohorts.
   folder = run_folders.write_named_run(
     tmp_path,
@@ -302,11 +314,17 @@ def test_older_runs_are_marked_for_what_they_do_not_say(tmp_path):
     'paper',
     'dp_fed_avg',
     0.9,
-    privacy={'sampling': 'poisson', 'description': 'It satisfies.'},
+    privacy={
+      'sampling': 'poisson',
+      'caveats': said,
+      'description': description,
+    },
   )
   text = _write([folder], tmp_path / 'out').read_text()
   assert run_tables.CAVEAT_MARK in text
-  assert 'No guarantee as it was run: the seed of the cohorts' in text
+  reasons = '; '.join([*said, 'the seed of the cohorts'])
+  assert f'No guarantee as it was run: {reasons}' in text
+  assert text.count('No guarantee as it was run') == 1
   assert 'The plan: It satisfies.' in text
 
 
