@@ -1,7 +1,6 @@
 """Adds noise to an aggregate that is correlated between rounds."""
 
 import collections
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -146,23 +145,28 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
     return noised_process.build_noised_process(
       value_type,
       self._inner_agg_factory,
-      self._build_noise,
+      lambda sum_type: self._build_noise(value_type, sum_type),
       noise_stddev=self._noise_stddev,
     )
 
   def _build_noise(
-    self, sum_type: tff.Type, dtypes: Sequence[tf.DType]
+    self, value_type: Any, sum_type: tff.Type
   ) -> noised_process.ServerNoise:
     """Returns the stream of noise for sums of a type."""
     num_slots = self._recurrence.read_weights.shape[1]
-    shapes = _leaf_shapes(sum_type)
+    shapes = [spec.shape for spec in _leaf_specs(sum_type)]
+    # Sums are wide, but what is kept of noise need not be.
+    kept_dtypes = [
+      spec.dtype if spec.dtype == tf.float64 else tf.float32
+      for spec in _leaf_specs(value_type)
+    ]
 
     @tff.tensorflow.computation
     def initial():
       key = gaussian_draws.initial_key(self._noise_key)
       slots = [
         tf.zeros([num_slots, *shape], dtype)
-        for shape, dtype in zip(shapes, dtypes, strict=True)
+        for shape, dtype in zip(shapes, kept_dtypes, strict=True)
       ]
       return _noise_state(key, tf.constant(0, tf.int64), slots)
 
@@ -253,17 +257,17 @@ def next_noise(
   return [noise for noise, _ in pairs], [slot for _, slot in pairs]
 
 
-def _leaf_shapes(value_type: tff.Type) -> list[tf.TensorShape]:
-  """Returns the shapes of a value's tensors, in the order of a graph."""
-  shapes = []
+def _leaf_specs(value_type: Any) -> list[tf.TensorSpec]:
+  """Returns the shapes and dtypes of a value's tensors, as a graph has them."""
+  specs = []
 
   @tff.tensorflow.computation(value_type)
   def record(value):
-    shapes.extend(t.shape for t in tf.nest.flatten(value))
+    specs.extend(map(tf.TensorSpec.from_tensor, tf.nest.flatten(value)))
     return value
 
   del record  # It has been traced, which was all.
-  return shapes
+  return specs
 
 
 def _noise_state(

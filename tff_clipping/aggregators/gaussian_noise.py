@@ -98,6 +98,6 @@ class GaussianNoiseFactory(private_reports.PrivateFactory):
     return noised_process.build_noised_process(
       value_type,
       self._inner_agg_factory,
-      lambda *_: noised_process.ServerNoise(keys.initial, add),
+      lambda _: noised_process.ServerNoise(keys.initial, add),
       noise_stddev=self._noise_stddev,
     )

@@ -1,11 +1,10 @@
 """The process of a factory that adds noise to an aggregate, at the server."""
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import private_reports, type_checks, wide_values
@@ -28,7 +27,7 @@ class ServerNoise(NamedTuple):
 def build_noised_process(
   value_type: Any,
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory,
-  build_noise: Callable[[tff.Type, Sequence[tf.DType]], ServerNoise],
+  build_noise: Callable[[tff.Type], ServerNoise],
   *,
   noise_stddev: float,
 ) -> tff.templates.AggregationProcess:
@@ -41,8 +40,7 @@ def build_noised_process(
     value_type: The type of the clients' values; they are aggregated in
       `float64`.
     inner_agg_factory: Aggregates the values.
-    build_noise: Returns the noise for an aggregate of a type, with the dtype in
-      which noise for each of its tensors is kept between rounds.
+    build_noise: Returns the noise for an aggregate of a type.
     noise_stddev: For the measurements.
 
   Raises:
@@ -56,7 +54,7 @@ def build_noised_process(
   private_reports.check_norms_are_charged('inner_agg_factory', inner.state_type)
   private_reports.check_sum(inner_agg_factory, inner)
   sum_type = inner.next.type_signature.result.result.member
-  noise = build_noise(sum_type, wide.kept_dtypes)
+  noise = build_noise(sum_type)
 
   @tff.tensorflow.computation(sum_type, noise.initial.type_signature.result)
   def add_noise(value, noise_state):

@@ -22,8 +22,6 @@ class WideValues:
 
   Attributes:
     type: The type with `float64` in the place of all leaves.
-    kept_dtypes: For each leaf, in what noise is kept between rounds: `float64`
-      for `float64`, else `float32`.
   """
 
   def __init__(self, value_type: tff.Type):
@@ -42,9 +40,6 @@ class WideValues:
     self._widen = widen
     self._dtypes = tuple(dtypes)
     self.type = widen.type_signature.result
-    self.kept_dtypes = tuple(
-      dtype if dtype == tf.float64 else tf.float32 for dtype in dtypes
-    )
 
   def widen(self, value: tff.Value) -> tff.Value:
     """Returns `value`, placed at the clients, with wide leaves."""
