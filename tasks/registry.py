@@ -11,6 +11,7 @@ from tasks.datasets import (
   federated_emnist,
   mnist,
   own_data,
+  own_files,
   shakespeare,
 )
 from tasks.partitions import partition_config
@@ -45,7 +46,7 @@ def check_task_name(argument: str, name: str) -> None:
   if name not in TASKS and not own_data.is_own(name):
     raise ValueError(
       f'`{argument}` must be one of {", ".join(TASKS)}, a file '
-      f'{" or ".join(own_data.SUFFIXES)}, module:function or '
+      f'{" or ".join(own_files.SUFFIXES)}, module:function or '
       f'FILE.py:function, found {name!r}.'
     )
 

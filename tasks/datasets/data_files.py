@@ -16,6 +16,10 @@ class DataError(ValueError):
   """
 
 
+class DataWarning(UserWarning):
+  """The data may not be what was meant."""
+
+
 def find_files(
   data_dir: str | pathlib.Path,
   names: Sequence[str],

@@ -1,8 +1,6 @@
-"""Data of a user's own: a file of arrays, a table, or a function.
+"""Data of a user's own: arrays, those of a file, or what a function returns.
 
-A `.npz` file has the arrays of `FIELDS`, a `.csv` file a column for each of
-`y`, `client` and `is_test` and all others for the features; docs/data.md says
-it in full. Nothing here needs TensorFlow.
+docs/data.md says in full what they may hold. Nothing here needs TensorFlow.
 """
 
 import collections
@@ -11,17 +9,14 @@ import hashlib
 import pathlib
 import re
 import warnings
-import zipfile
 from typing import Any
 
 import numpy as np
 
 from tasks import named_functions, task
-from tasks.datasets import data_files
+from tasks.datasets import data_files, own_files
 from tasks.partitions import partition_config
 
-SUFFIXES = ('.npz', '.csv')
-FIELDS = ('x', 'y', 'client', 'x_test', 'y_test', 'client_test')
 # Of data without a test set, the examples that are held out: one in so many.
 _HELD_OUT = 10
 _HELD_OUT_SEED = 0
@@ -30,13 +25,9 @@ _SPLIT_SETTINGS = ('partition', 'num_clients', 'examples_per_client')
 _INT32 = np.iinfo(np.int32)
 
 
-class DataWarning(UserWarning):
-  """The data may not be what was meant."""
-
-
 def is_own(name: str) -> bool:
   """Returns whether `--task` is a file or a function, and none of ours."""
-  return _is_file(name) or named_functions.is_function_name(name)
+  return own_files.is_file(name) or named_functions.is_function_name(name)
 
 
 def create_named_task(
@@ -55,7 +46,7 @@ def create_named_task(
     data_files.DataError: If a file does not hold what it should.
     TypeError: If the function returns something else.
   """
-  if _is_file(name):
+  if own_files.is_file(name):
     return _read_file(pathlib.Path(name).expanduser(), split)
   function = named_functions.load_function('task', name)
   return check_task(
@@ -181,7 +172,7 @@ def _warn_of_classes(
     warnings.warn(
       '`y` has no example of class 0, and the model has an output for each of '
       f'{num_classes} classes. If yours count from 1, subtract 1.',
-      DataWarning,
+      data_files.DataWarning,
       stacklevel=3,
     )
   unknown = np.setdiff1d(y_test, trained)
@@ -189,7 +180,7 @@ def _warn_of_classes(
     warnings.warn(
       f'`y_test` has examples of class {unknown[0]}, and `y` has none: the '
       'model cannot learn it.',
-      DataWarning,
+      data_files.DataWarning,
       stacklevel=3,
     )
 
@@ -245,10 +236,6 @@ def check_task(
   return dataclasses.replace(found, digest=_digest(found))
 
 
-def _is_file(name: str) -> bool:
-  return name.lower().endswith(SUFFIXES)
-
-
 def _read_file(
   path: pathlib.Path, split: partition_config.PartitionConfig
 ) -> task.Task:
@@ -259,12 +246,11 @@ def _read_file(
     )
   try:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    read = _read_npz if path.suffix.lower() == '.npz' else _read_csv
     created = create_task(
       # The client store's folder is called by it.
       re.sub(r'\W+', '_', path.stem),
       split,
-      **read(path),
+      **own_files.read_arrays(path),
       source=f'{path.name}, SHA-256 {digest}',
     )
   except OSError as e:
@@ -276,110 +262,6 @@ def _read_file(
       raise
     raise data_files.DataError(f'{path} cannot be used: {e}') from e
   return dataclasses.replace(created, digest=digest)
-
-
-def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a file, by their names."""
-  if not zipfile.is_zipfile(path):
-    raise ValueError('it is no .npz file, as `numpy.savez` writes it.')
-  arrays = {}
-  with np.load(path, allow_pickle=False) as file:
-    _check_names(file.files)
-    for name in file.files:
-      try:
-        arrays[name] = file[name]
-      except (ValueError, zipfile.BadZipFile) as e:
-        raise ValueError(
-          f'`{name}` must be an array of numbers, or of strings for `client`, '
-          f'of one shape: {e}. Strings of pandas: `.to_numpy(str)`.'
-        ) from e
-  return arrays
-
-
-def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a table; `is_test` says which rows are test data."""
-  import pandas as pd
-
-  try:
-    table = pd.read_csv(path, dtype={'client': str}, skipinitialspace=True)
-  except (pd.errors.ParserError, pd.errors.EmptyDataError) as e:
-    raise ValueError(f'it is no table with a heading: {e}.') from e
-  if not isinstance(table.index, pd.RangeIndex):
-    raise ValueError('it is no table: its rows are longer than its heading.')
-  features = [c for c in table if c not in ('y', 'client', 'is_test')]
-  unnamed = [c for c in features if str(c).startswith('Unnamed: ')]
-  if unnamed:
-    place = list(table).index(unnamed[0]) + 1
-    raise ValueError(
-      f'its columns must have names, found none for column {place}: of a '
-      'pandas table, leave out the row numbers, `to_csv(..., index=False)`.'
-    )
-  if 'y' not in table or not features:
-    raise ValueError(
-      'it must have the columns `y` and at least one feature, found '
-      f'{", ".join(map(str, table))}.'
-    )
-  for column in ('y', *features, 'client', 'is_test'):
-    if column not in table:
-      continue
-    if table[column].isna().any():
-      row = int(table[column].isna().to_numpy().argmax())
-      raise ValueError(
-        f'`{column}` must have a value in every row, found none in row '
-        f'{row + 1} of the data.'
-      )
-    if column != 'client' and table[column].dtype.kind not in 'biuf':
-      raise ValueError(
-        f'`{column}` must be numbers, found {table[column].iloc[0]!r}. '
-        + _TEXT_HINTS.get(column, _TEXT_HINTS['x'])
-      )
-  x = table[features].to_numpy(np.float32)
-  y = table['y'].to_numpy()
-  client = table['client'].to_numpy(str) if 'client' in table else None
-  if client is None:
-    warnings.warn(
-      'The table has no column `client`, which says whose each example is: its '
-      f'features are {", ".join(map(str, features))}.',
-      DataWarning,
-      stacklevel=2,
-    )
-  if 'is_test' not in table:
-    return dict(x=x, y=y, client=client)
-  is_test = table['is_test'].to_numpy()
-  if not np.isin(is_test, (0, 1)).all() or len(np.unique(is_test)) != 2:
-    raise ValueError(
-      '`is_test` must be 1 in the rows of the test set and 0 in the others, '
-      f'found {", ".join(map(str, np.unique(is_test)[:3]))}.'
-    )
-  test = is_test.astype(bool)
-  return dict(
-    x=x[~test],
-    y=y[~test],
-    client=None if client is None else client[~test],
-    x_test=x[test],
-    y_test=y[test],
-    client_test=None if client is None else client[test],
-  )
-
-
-_TEXT_HINTS = {
-  'y': 'Of names of classes, `pandas.factorize(table["y"])[0]` makes numbers.',
-  'is_test': 'It is 1 in the rows of the test set, and 0 in the others.',
-  'x': (
-    'Of categories, `pandas.get_dummies` makes columns of 0 and 1. The column '
-    'that says whose an example is is called `client`.'
-  ),
-}
-
-
-def _check_names(found: list[str]) -> None:
-  """Raises unless a file has arrays of `FIELDS` alone, `x` and `y` of them."""
-  wrong = [name for name in found if name not in FIELDS]
-  if wrong or not {'x', 'y'} <= set(found):
-    raise ValueError(
-      'it must have the arrays `x` and `y`, and may have '
-      f'{", ".join(FIELDS[2:])}, found {", ".join(found) or "none"}.'
-    )
 
 
 def _check_x(name: str, array: Any) -> np.ndarray:

@@ -157,16 +157,16 @@ def test_clients_may_be_the_strings_of_pandas():
 def test_labels_that_nothing_learns_are_warned_of(tmp_path):
   labels, tests = np.arange(40) % 4, np.arange(8) % 4
   from_1 = _save(tmp_path, y=labels + 1, y_test=tests + 1)
-  with pytest.warns(own_data.DataWarning, match='no example of class 0'):
+  with pytest.warns(data_files.DataWarning, match='no example of class 0'):
     registry.create_task(str(from_1), _NATURAL)
   unknown = _save(tmp_path, y_test=tests + 5)
-  with pytest.warns(own_data.DataWarning, match='`y_test` has .* class 5'):
+  with pytest.warns(data_files.DataWarning, match='`y_test` has .* class 5'):
     registry.create_task(str(unknown), _NATURAL)
 
 
 def test_a_table_without_clients_says_what_its_features_are(tmp_path):
   with (
-    pytest.warns(own_data.DataWarning, match='no column `client`.*user_id'),
+    pytest.warns(data_files.DataWarning, match='no column `client`.*user_id'),
     pytest.raises(ValueError, match='`partition` must be another than natural'),
   ):
     _table(
