@@ -25,7 +25,6 @@ def attack_table(frames: frame.Frames) -> pd.DataFrame:
   Returns:
     Columns for a table; a row for each audited run and attack.
   """
-  lower = 'epsilon_lower_bound'
   lines = []
   for attack in frames.audits.to_dict('records'):
     run = frames.runs.loc[attack['run']]
@@ -39,9 +38,9 @@ def attack_table(frames: frame.Frames) -> pd.DataFrame:
         'ε claimed': margins.at_most(attack['claimed_epsilon']),
         'ε as drawn': margins.at_most(attack['actual_epsilon']),
         'attack on': _ATTACKS.get(attack['attack'], attack['attack']),
-        'ε at least': margins.at_least(attack[lower]),
+        'ε at least': margins.at_least(attack['epsilon_lower_bound']),
         'ε at least, if Gaussian': margins.at_least(
-          attack[f'gaussian_{lower}']
+          attack['gaussian_epsilon_lower_bound']
         ),
         'ε, an estimate': margins.number(attack['epsilon_estimate'], '.2f'),
         'true positives (allowed), %': (

@@ -99,6 +99,7 @@ def _explanations(paired: pd.DataFrame) -> list[dict[str, Any]]:
     of_average = variants.startswith(_EXPLANATIONS[1])
     found.append(
       {
+        'row': name,
         'data': titles.DATA_NAMES[experiment_table.ROWS[name].split.task],
         'rate': part['client_learning_rate'].iloc[0],
         'norm': part['clipping_norm'].mean(),
@@ -113,10 +114,8 @@ def _explanations(paired: pd.DataFrame) -> list[dict[str, Any]]:
         ),
       }
     )
-  # From the paper's c and the largest T and η_l on.
-  return sorted(
-    found, key=lambda f: (f['data'] != 'MNIST', -f['T'], f['mark'], -f['rate'])
-  )
+  # Of a row, from the paper's c and the largest T and η_l on.
+  return sorted(found, key=lambda f: (f['row'], -f['T'], f['mark'], -f['rate']))
 
 
 def _is_as_in_the_paper(found: dict[str, Any]) -> bool:

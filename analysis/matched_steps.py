@@ -103,9 +103,11 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
 
 def _range(drops: pd.Series) -> str:
   """From the smallest to the largest of some drops; empty without one."""
-  means = sorted(drop.mean for drop in drops)
-  ends = (margins.number(mean, '.2f') for mean in (*means[:1], *means[1:][-1:]))
-  return ' to '.join(ends)
+  if drops.empty:
+    return ''
+  means = [drop.mean for drop in drops]
+  ends = (margins.number(end, '.2f') for end in (min(means), max(means)))
+  return ' to '.join(dict.fromkeys(ends))
 
 
 def _matched_lines(lines: pd.DataFrame) -> pd.DataFrame:

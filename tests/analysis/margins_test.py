@@ -16,6 +16,25 @@ def test_margin_is_half_of_students_interval():
   assert margins.sign(margins.estimate([-3.0, -4.0, -5.0])) == -1
 
 
+def test_p_value_is_students():
+  # t = 2 · √3 with 2 degrees of freedom.
+  found = margins.estimate([1.0, 2.0, 3.0])
+  assert found.p_value == pytest.approx(0.0742, abs=1e-4)
+  # It agrees with the interval, also where nothing varies.
+  assert margins.estimate([3.0, 4.0, 5.0]).p_value < 0.05
+  assert margins.estimate([2.0, 2.0, 2.0]).p_value == 0.0
+  assert margins.estimate([0.0, 0.0, 0.0]).p_value == 1.0
+  assert math.isnan(margins.estimate([1.0, 3.0]).p_value)
+
+
+@pytest.mark.parametrize('epsilon', [1.0001, 15.7035])
+def test_costs_are_rounded_up_and_lower_bounds_down(epsilon):
+  assert float(margins.at_least(epsilon)) < epsilon
+  assert float(margins.at_most(epsilon)) > epsilon
+  assert margins.at_most(math.inf) == 'inf'
+  assert margins.at_most(math.nan) == margins.at_least(None) == '–'
+
+
 @pytest.mark.parametrize('values', [[2.0], [1.0, 3.0]])
 def test_fewer_than_three_seeds_have_no_margin(values):
   found = margins.estimate(values)
