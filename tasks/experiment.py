@@ -105,7 +105,7 @@ class ExperimentConfig:
   client_learning_rate: float = setting('eta_l.', check=positive)
   compute_dtype: str = setting(
     'In what the layers of clients compute: float32 or bfloat16; weights, '
-    'updates, clip and noise are float32.',
+    'updates and the clip are float32.',
     'float32',
     check=one_of(*COMPUTE_DTYPES),
   )

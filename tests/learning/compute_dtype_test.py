@@ -131,5 +131,5 @@ def test_other_types_are_refused():
 
 def test_a_processor_without_the_instructions_is_warned_of(monkeypatch):
   monkeypatch.setattr(compute_dtype, 'has_instructions', lambda: False)
-  with pytest.warns(RuntimeWarning, match='slower than float32'):
+  with pytest.warns(compute_dtype.SlowDtypeWarning, match='slower than'):
     learning.with_compute_dtype(_model_fn, 'bfloat16')

@@ -18,6 +18,10 @@ COMPUTE_DTYPES = ('float32', 'bfloat16')
 _INSTRUCTIONS = ('avx512_bf16', 'amx_bf16', 'bf16')
 
 
+class SlowDtypeWarning(RuntimeWarning):
+  """The processor has no instructions for a type, and computes it slowly."""
+
+
 def with_compute_dtype(model_fn: ModelFn, compute_dtype: str) -> ModelFn:
   """Returns a model whose Keras layers compute in a type.
 
@@ -26,8 +30,8 @@ def with_compute_dtype(model_fn: ModelFn, compute_dtype: str) -> ModelFn:
     build_fed_avg(with_compute_dtype(model_fn, 'bfloat16'), ...)
 
   With 'bfloat16', layers multiply numbers of 8 significant bits and add them up
-  in `float32`. The weights are `float32`, and so are gradients, updates, clip
-  and noise: a guarantee of privacy does not change, since the clip comes after.
+  in `float32`. The weights are `float32`, and so are gradients, updates and the
+  clip: a guarantee of privacy does not change, since clip and noise come after.
   The loss is computed in the type of the model's output: give the last layer
   `dtype='float32'`.
 
@@ -44,7 +48,7 @@ def with_compute_dtype(model_fn: ModelFn, compute_dtype: str) -> ModelFn:
     ValueError: If it is another type, or no layer of the model computes in it.
 
   Warns:
-    RuntimeWarning: If the processor has no instructions for bfloat16: it is
+    SlowDtypeWarning: If the processor has no instructions for bfloat16: it is
       slower than `float32` there.
 
   Source: `tf.keras.mixed_precision`, the policy 'mixed_bfloat16'; Kalamkar et
@@ -73,7 +77,7 @@ def with_compute_dtype(model_fn: ModelFn, compute_dtype: str) -> ModelFn:
     warnings.warn(
       f'`compute_dtype` {compute_dtype} is slower than float32 on this '
       f'processor, which has none of {", ".join(_INSTRUCTIONS)}.',
-      RuntimeWarning,
+      SlowDtypeWarning,
       stacklevel=2,
     )
   return model_in_dtype
