@@ -15,8 +15,10 @@ import pandas as pd
 from absl import app, flags
 
 from analysis import (
+  algorithm_tables,
   audit_tables,
   baselines,
+  bfloat16,
   bound,
   bound_tables,
   evidence,
@@ -26,12 +28,13 @@ from analysis import (
   matched_steps,
   mechanisms,
   missing,
+  model_clipping_tables,
   noise_studies,
-  other_tables,
   pages,
   pairs,
-  pictures,
   privacy_tables,
+  rate_searches,
+  reproduction_figures,
   tables,
   verdict_tables,
   verdicts,
@@ -71,16 +74,6 @@ _CLAIMS = {
 # The one on what noise costs.
 _OF_NOISE = ('size',)
 _MODEL_CLIPPING = ('half_model_norm', 'same_threshold')
-# What no table of the paper has, but its figures.
-_FIGURE_ROWS = (
-  'mlp_mnist_iid',
-  'mlp_cifar10_noniid',
-  'mobilenet_v2_mnist_iid',
-)
-# Of the scatter of updates; the tables have the spread over all seeds.
-_SEED = 0
-# A late round of the figures of the paper, from 0.
-_LATE_ROUND = 32
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,9 +116,11 @@ def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
   for old in folder.glob('*.png'):
     old.unlink()
   values = [_page_values(found), _details_values(found, results_dir)]
-  for shown, drawn in zip(values, _figures(found, folder), strict=True):
+  figures = reproduction_figures.draw_figures(
+    _with_variants(found.frames), found.lines, folder
+  )
+  for page, shown, drawn in zip(PAGES, values, figures, strict=True):
     shown['figures'] = pages.pictures(drawn, f'{_FOLDER}/')
-  for page, shown in zip(PAGES, values, strict=True):
     text = pages.fill_template(page, shown)
     (docs / page).write_text(text, encoding='utf-8')
   return len(found.frames.runs)
@@ -271,14 +266,14 @@ def _details_values(
     'bound': bound_tables.term_table(frames, measured),
     'broken': pages.bullets(bound.broken_conditions(measured)),
     'audits': audit_tables.attack_table(frames),
-    'model_clipping': other_tables.model_clipping_table(
+    'model_clipping': model_clipping_tables.comparison_table(
       _with_variants(frames, *_MODEL_CLIPPING).runs
     ),
-    **other_tables.model_clipping_lead(found.paired),
+    **model_clipping_tables.lead(found.paired),
     'has_explanations': not explanations.explanation_table(found.paired).empty,
-    'beyond': other_tables.beyond_table(runs),
-    'bfloat16': other_tables.bfloat16_table(found.paired),
-    'search': other_tables.search_table(results_dir / 'search', runs),
+    'beyond': algorithm_tables.beyond_table(runs),
+    'bfloat16': bfloat16.accuracy_table(found.paired),
+    'search': rate_searches.search_table(results_dir / 'search', runs),
     'missing': pages.bullets(missing.missing_runs(frames.runs)),
     'few_seeds': ', '.join(f'`{row}`' for row in few_seeds),
   }
@@ -304,57 +299,6 @@ def _scale_table() -> pd.DataFrame:
       for scale in experiment_table.SCALES.values()
     ]
   )
-
-
-def _figures(
-  found: _Evidence, folder: pathlib.Path
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-  """Draws the figures of the first and of the second page.
-
-  A panel is the best evidence of a row. Other ways to draw cohorts and model
-  clipping have tables of their own.
-  """
-  frames, lines = _with_variants(found.frames), found.lines
-  best = evidence.once(evidence.headlines(lines))
-  runs = frames.runs
-  runs = runs[(runs['clips'] != 'models') & runs['is_complete']]
-  # Of a folder with no names, runs with other ways to draw cohorts.
-  runs = runs[runs['privacy_sampling'].fillna('poisson') == 'poisson']
-  shown = runs[runs.index.isin([name for own in best['runs'] for name in own])]
-  accuracies = pictures.draw_accuracies(frames, shown, folder)
-  updates = pictures.draw_updates(
-    frames, _with_updates(frames, runs, lines), folder
-  )
-  return accuracies + updates[:2], updates[2:]
-
-
-def _with_updates(
-  frames: frame.Frames, runs: pd.DataFrame, lines: pd.DataFrame
-) -> pd.DataFrame:
-  """The runs in the scatter: of each model, data and split, one scale.
-
-  It is the one with the most local steps, then one that has the rounds of the
-  paper's figures, then the one with the most clients, then rounds.
-  """
-  runs = runs[runs.index.isin(frames.updates['run']) & ~runs['is_private']]
-  runs = runs[runs['seed'] == _SEED]
-  runs = runs.assign(is_long=runs['num_rounds'] > _LATE_ROUND)
-  rows = dict.fromkeys(lines['row'])
-  shown = []
-  for row in (*rows, *_FIGURE_ROWS):
-    own = runs[evidence.of_row(runs, experiment_table.ROWS[row])]
-    if len(own):
-      largest = own.sort_values(
-        ['local_steps', 'is_long', 'clients_per_round', 'num_rounds']
-      ).iloc[-1]
-      shown.append(own[own['series'] == largest['series']])
-  if not shown:
-    return runs[:0]
-  # Figs. 1 and 2 are of Table 2's clients, of 500 examples, which come first.
-  found = pd.concat(shown)
-  found = found[~found.index.duplicated()]
-  first = found.groupby(['model', 'data', 'split'])['series'].transform('first')
-  return found[found['series'] == first]
 
 
 if __name__ == '__main__':

@@ -176,15 +176,10 @@ def build_row(
     constants, after `privacy_` and `constant_`.
   """
   settings = config['experiment']
-  row = _build(config, settings, privacy, rounds, updates)
+  named = _named_run(config)
+  privacy = _with_unsaid_caveats(privacy, config, named)
+  row = _build(config, settings, privacy, named, rounds, updates)
   plan = _NO_PRIVACY | {**privacy}
-  unsaid = _unsaid_caveats(config, privacy, row.named)
-  if unsaid:
-    said = privacy.get('caveats', [])
-    described = (plan['description'] or '').removeprefix(
-      plan_text.add_caveats('', said)
-    )
-    plan['description'] = plan_text.add_caveats(described, [*said, *unsaid])
   return {
     **dict.fromkeys(SETTING_KEYS),
     **settings,
@@ -198,6 +193,7 @@ def _build(
   config: Mapping[str, Any],
   settings: Mapping[str, Any],
   privacy: Mapping[str, Any],
+  named: named_runs.NamedRun | None,
   rounds: pd.DataFrame,
   updates: pd.DataFrame,
 ) -> RunRow:
@@ -218,7 +214,6 @@ def _build(
   ]
   is_iid = _is_iid(settings)
   is_audited = settings.get('audit_canaries') is not None
-  named = _named_run(config)
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
   if settings.get('aggregator'):
     name = f'{name} by {titles.own_name(settings["aggregator"])}'
@@ -254,9 +249,7 @@ def _build(
     clips=known.clips if known is not None else 'updates',
     is_private=is_private,
     has_simulation_figures=is_private and exact,
-    has_caveats=bool(
-      privacy.get('caveats') or _unsaid_caveats(config, privacy, named)
-    ),
+    has_caveats=bool(privacy.get('caveats')),
     rounds_done=rounds_done,
     is_complete=rounds_done >= settings['num_rounds'],
     final_accuracy=_last(accuracies),
@@ -289,18 +282,19 @@ def _named_run(config: Mapping[str, Any]) -> named_runs.NamedRun | None:
   return None if is_given and found[0].threshold_run else found[0]
 
 
-def _unsaid_caveats(
-  config: Mapping[str, Any],
+def _with_unsaid_caveats(
   privacy: Mapping[str, Any],
+  config: Mapping[str, Any],
   named: named_runs.NamedRun | None,
-) -> list[str]:
-  """Why the ε of a plan does not hold for a run, which its files do not say.
+) -> Mapping[str, Any]:
+  """A plan with why its ε does not hold for a run, if its files do not say it.
 
   Files of older versions say none of it, or the one and not the other.
   """
   if not privacy:
-    return []
-  said = ' '.join(privacy.get('caveats', []))
+    return privacy
+  said = list(privacy.get('caveats', []))
+  text = ' '.join(said)
   settings = config['experiment']
   # The seed of a run of the table is that of its name.
   is_known = named is not None and settings.get('sampling_seed') == named.seed
@@ -308,14 +302,24 @@ def _unsaid_caveats(
     _KNOWN_COHORTS: (
       is_known
       and privacy.get('sampling') not in _OPEN_SAMPLINGS
-      and 'seed of the cohorts' not in said
+      and 'seed of the cohorts' not in text
     ),
     _EXACT_CLIPPING_NORM: (
       config.get('clipping_norm_source') not in (None, 'given')
-      and 'clipping norm' not in said
+      and 'clipping norm' not in text
     ),
   }
-  return [reason for reason, applies in reasons.items() if applies]
+  caveats = said + [reason for reason, applies in reasons.items() if applies]
+  if caveats == said:
+    return privacy
+  described = (privacy.get('description') or '').removeprefix(
+    plan_text.add_caveats('', said)
+  )
+  return {
+    **privacy,
+    'caveats': caveats,
+    'description': plan_text.add_caveats(described, caveats),
+  }
 
 
 def _last(values: pd.Series) -> float:

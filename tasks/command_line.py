@@ -11,7 +11,7 @@ _OURS = ('analysis', 'tasks', 'tff_clipping')
 
 
 def run(main: Callable[[Sequence[str]], int]) -> None:
-  """Parses the flags, runs a command and exits with its code.
+  """Parses the flags, runs a command and exits with its code; 130 by Ctrl-C.
 
   `absl.app.run` would break Keras here: TensorFlow 2.14, imported after it has
   started, runs an operation in the midst of its own import.
@@ -33,7 +33,12 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
   logging.use_absl_handler()
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
-  sys.exit(main(argv))
+  try:
+    code = main(argv)
+  except KeyboardInterrupt:
+    print('Interrupted.', file=sys.stderr)
+    code = 130
+  sys.exit(code)
 
 
 def check_flags_only(argv: Sequence[str]) -> None:

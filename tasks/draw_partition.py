@@ -4,7 +4,7 @@ r"""Draws a partition: how many examples of each class each client holds.
       --partition=label_skew --num_clients=480 --examples_per_client=125 \
       --output=mnist_label_skew.png
 
-Exit codes: 0 done, 2 wrong flags or data.
+Exit codes: 0 done, 2 wrong flags or data, 130 Ctrl-C.
 """
 
 import pathlib

@@ -27,7 +27,7 @@ Eq. (1); f_i is the mean over client i's training examples. The figures are
 exact and no part of a private run's guarantee: such a run needs
 --simulation_diagnostics.
 
-Exit codes: 0 finished, 2 wrong arguments; 1 is a failure.
+Exit codes: 0 finished, 2 wrong arguments, 130 Ctrl-C; 1 is a failure.
 """
 
 import dataclasses

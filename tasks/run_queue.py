@@ -205,9 +205,6 @@ def run_planned(
     except OSError as e:
       command_line.print_error(e)
       return _STORAGE
-    except KeyboardInterrupt:
-      print('Interrupted.', file=sys.stderr)
-      return 130
 
   command_line.run(main)
 

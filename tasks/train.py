@@ -92,9 +92,6 @@ def main(argv: Sequence[str]) -> int:
       traceback.print_exc()
     command_line.print_error(e)
     return 1
-  except KeyboardInterrupt:
-    print('Interrupted.', file=sys.stderr)
-    return 130
   print(f'{config.algorithm}: {result.message} {folder.path}')
   if result.interrupted is not None:
     return result.interrupted.exit_code
