@@ -83,14 +83,10 @@ REPRODUCTION = (
   ),
   # What may explain the perceptron's drops beside the paper's.
   *(
-    Part((row,), ('paper',), (0,), variants=variants)
-    for row, variants in (
-      (_MLPS[1], ()),
-      (_MLPS[1], ('client_rate_0.01',)),
-      (_MLPS[1], ('client_rate_0.03',)),
-      (_MLPS[0], ('client_rate_0.03',)),
-    )
+    Part(_MLPS[1:], ('paper',), (0, 1, 2), variants=variants)
+    for variants in ((), ('client_rate_0.01',), ('client_rate_0.03',))
   ),
+  Part(_MLP_ON_MNIST, ('paper',), variants=('client_rate_0.03',)),
   *(
     Part((row,), (scale,), (0,), ('ce_fed_avg', 'dp_fed_avg'), (variant,))
     for (row, scale), variant in zip(

@@ -319,6 +319,13 @@ def test_a_data_set_of_many_examples_is_read_whole():
         2.0, aggregators.gaussian_noise_factory(1.0)
       ),
     ),
+    aggregators.fixed_denominator_mean_factory(
+      2.0,
+      aggregators.gaussian_noise_factory(
+        1.0,
+        tff.aggregators.clipping_factory(1.0, tff.aggregators.SumFactory()),
+      ),
+    ),
     aggregators.dp_mean_factory(
       clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2.0
     ),

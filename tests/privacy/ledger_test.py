@@ -117,10 +117,28 @@ def test_caveats_are_kept_with_the_plan(path):
   assert header['plan']['description'].startswith(
     'No guarantee as it was run: the noise is known. The plan: Training for'
   )
-  with privacy.PrivacyLedger(
-    path, PLAN, caveats=['so is the cohort']
-  ) as ledger:
-    assert ledger.caveats == ('the noise is known', 'so is the cohort')
+  both = ('the noise is known', 'so is the cohort')
+  with privacy.PrivacyLedger(path, PLAN, caveats=both[1:]) as ledger:
+    assert ledger.caveats == both
+    assert ledger.num_releases == 0
+  assert privacy.read_ledger(path).caveats == both
+
+
+def test_caveats_that_come_later_are_no_releases(path):
+  charge(path, [1, 2])
+  with privacy.PrivacyLedger(path, PLAN, caveats=['exact figures']) as ledger:
+    assert (ledger.num_releases, ledger.rounds) == (2, [1, 2])
+    ledger.charge(3, DIGEST)
+  with open(path, 'a') as file:
+    file.write('{"line":6,"kind":"ca')
+  with privacy.PrivacyLedger(path, PLAN, caveats=['exact figures']) as ledger:
+    # A line that was cut short may be a release.
+    assert ledger.rounds == [1, 2, 3, None]
+    assert ledger.num_releases == 4
+    assert ledger.caveats == ('exact figures',)
+  assert privacy.read_ledger(path).num_releases == 4
+  kinds = [json.loads(line)['kind'] for line in path.read_text().splitlines()]
+  assert kinds == ['plan', *['release'] * 2, 'caveats', *['release'] * 2]
 
 
 def test_a_ledger_of_the_earlier_format_is_refused_by_name(path):

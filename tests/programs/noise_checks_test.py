@@ -238,9 +238,9 @@ def _normalize(inner):
     (_ByTensor(_dp_mean(1.5), _dp_mean(1.5)), 1.5 * 0.5**0.5),
     (_ByTensor(_dp_mean(500.0), _dp_mean(0.02)), 0.02),
     (_noise(1.0, _ByTensor(_clip(3.0, None), _clip(4.0, None))), 0.2),
-    # One clip of both: the norm of one is what the other leaves.
-    (_clip(1.0, _ByTensor(_noise(1.0), _noise(1.0))), 1.0),
-    (_clip(1.0, _ByTensor(_noise(1.0), _noise(0.5))), 0.5),
+    # One clip of both: nothing tells that they are not the same elements.
+    (_clip(1.0, _ByTensor(_noise(1.0), _noise(1.0))), 0.5**0.5),
+    (_clip(1.0, _ByTensor(_noise(1.0), _noise(0.5))), 5.0**-0.5),
     # A clip in a clip, and what is normalized after it.
     (_clip(1.0, _ByTensor(_dp_mean(1.0, 0.1), _dp_mean(1.0, 0.1))), 0.5**0.5),
     (_clip(0.1, _ByTensor(*[_normalize(_noise(1.0))] * 2)), 0.5**0.5),
@@ -256,10 +256,21 @@ def test_parts_with_noise_of_their_own_are_one_release(factory, multiplier):
   _assert_has(metrics, state, multiplier)
 
 
+def test_noise_with_no_clip_beside_a_clip_is_refused():
+  process = _ByTensor(_dp_mean(9.0), _noise(9.0)).create(
+    tff.to_type((_VECTOR, _VECTOR))
+  )
+  state = process.initialize()
+  value = (np.ones(2, np.float32), np.ones(2, np.float32))
+  metrics = process.next(state, [value]).measurements
+  with pytest.raises(ValueError, match='found 0 times'):
+    noise_checks.check_noise(state, metrics, _PLAN)
+
+
 @pytest.mark.parametrize(
   ('factory', 'multiplier'),
   [
-    (_noise(0.01, _dp_mean(1.0)), 1.0),
+    (_noise(0.1, _dp_mean(1.0)), 1.01**0.5),
     (_noise(1.0, _noise(2.0, _clip(1.0, None))), 5.0**0.5),
   ],
 )
@@ -274,7 +285,7 @@ def _assert_has(metrics, state, multiplier):
   """Asserts that a round has the noise of a multiplier, and not of more."""
   enough, more = (
     dataclasses.replace(_PLAN, noise_multiplier=share * multiplier)
-    for share in (0.999, 1.001)
+    for share in (1.0 - 1e-6, 1.0 + 1e-6)
   )
   noise_checks.check_noise(state, metrics, enough)
   with pytest.raises(ValueError, match='must add the noise of the plan'):

@@ -68,8 +68,9 @@ def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
   assert metrics['round_seconds'].isna().all()
 
 
-def test_exact_figures_take_a_ledger_that_says_so(tmp_path):
-  plan = small_program.plan('poisson')
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_exact_figures_take_a_ledger_that_says_so(tmp_path, sampling):
+  plan = small_program.plan(sampling)
   settings = dict(
     sampler=build_private_sampler(plan, small_program.IDS, seed=0),
     measures_cohorts=True,

@@ -112,10 +112,9 @@ def build_learning_process(
     aggregator,
     finalizer,
     measure_updates,
-    # Our clips do it themselves; TFF's let a NaN through, and it would be the
-    # model's: no noise hides whose it was.
-    zeroes_updates=private_reports.adds_noise(aggregator.state_type)
-    and not isinstance(model_aggregator, private_reports.PrivateFactory),
+    # Our clips do it themselves; TFF's let a NaN through, inside our noise too,
+    # and it would be the model's: no noise hides whose it was.
+    zeroes_updates=private_reports.adds_noise(aggregator.state_type),
   )
 
 

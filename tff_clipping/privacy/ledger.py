@@ -61,7 +61,7 @@ class PrivacyLedger:
         seal, `ledger.jsonl.seal`, is kept beside it and belongs to it.
       plan: What is charged. An existing ledger must be of the same plan.
       caveats: Why the run does not have the plan's guarantee; see
-        `PrivacyPlan.describe`. A new ledger keeps them in its first line.
+        `PrivacyPlan.describe`. The ledger keeps them, and those of before.
 
     Raises:
       TypeError: If `plan` is not a plan.
@@ -76,7 +76,7 @@ class PrivacyLedger:
         f'{plan!r}.'
       )
     self._plan = plan
-    self._caveats = tuple(caveats)
+    self._new_caveats = tuple(caveats)
     # A round asks several times: of its line, and of its metrics.
     self._epsilon_after = functools.lru_cache(maxsize=2)(plan.epsilon_after)
     self._actual_epsilon_after = functools.lru_cache(maxsize=2)(
@@ -88,7 +88,9 @@ class PrivacyLedger:
     )
     try:
       self._check_plan(path)
-      self._digests = ledger_contents.read_releases(path, self._file.lines[1:])
+      self._digests = ledger_contents.read_releases(path, self._file.lines)
+      self._num_releases = len(ledger_contents.releases(self._file.lines))
+      self._add_caveats()
     except BaseException:
       self._file.close()
       raise
@@ -102,20 +104,20 @@ class PrivacyLedger:
   def caveats(self) -> tuple[str, ...]:
     """Why the run does not have the plan's guarantee, as far as is known.
 
-    Those that the ledger was begun with, and those that it was opened with.
+    Those that the ledger was ever opened with.
     """
-    kept = self._file.lines[0]['plan'].get('caveats', [])
-    return tuple(dict.fromkeys([*kept, *self._caveats]))
+    return ledger_contents.read_caveats(self._file.lines)
 
   @property
   def num_releases(self) -> int:
     """Releases charged, by this process and those before it."""
-    return self._file.num_lines - 1
+    return self._num_releases
 
   @property
   def rounds(self) -> list[int | None]:
     """The rounds charged, in order; None for a line that was cut short."""
-    return [line['round_num'] for line in self._file.lines[1:]]
+    lines = ledger_contents.releases(self._file.lines)
+    return [line['round_num'] for line in lines]
 
   @property
   def epsilon(self) -> float:
@@ -237,6 +239,7 @@ class PrivacyLedger:
       charged = self.num_releases + 1
       epsilon = self._epsilon_after(charged)
       self._file.append(self._build_release(charged, round_num, draw, digest))
+      self._num_releases = charged
       self._digests.setdefault(round_num, []).append(digest)
       return epsilon
 
@@ -273,7 +276,7 @@ class PrivacyLedger:
       'format': ledger_contents.FORMAT,
       # A copy of a ledger is not another run.
       'run_id': secrets.token_hex(16),
-      'plan': self._plan.to_json(self._caveats),
+      'plan': self._plan.to_json(self._new_caveats),
     }
 
   def _build_release(
@@ -296,9 +299,16 @@ class PrivacyLedger:
       line['actual_epsilon'] = self._actual_epsilon_after(number)
     return line
 
-  def _build_recovery(self, line_number: int) -> dict[str, Any]:
+  def _build_recovery(self, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The line for one that was cut short: charged, its round not known."""
-    return self._build_release(line_number - 1, None, None, None)
+    number = len(ledger_contents.releases(lines)) + 1
+    return self._build_release(number, None, None, None)
+
+  def _add_caveats(self) -> None:
+    """Writes down those that the ledger does not hold yet."""
+    new = [each for each in self._new_caveats if each not in self.caveats]
+    if new:
+      self._file.append({'kind': ledger_contents.CAVEATS, 'caveats': new})
 
   def _check_plan(self, path: str | os.PathLike) -> None:
     """Raises unless the ledger's first line is this plan."""

@@ -9,6 +9,8 @@ from typing import Any
 from tff_clipping.privacy import base_plan, ledger_file, plan_files
 
 FORMAT = 2
+# The kind of a line with caveats that were added later.
+CAVEATS = 'caveats'
 
 _NAME = 'ledger.jsonl'
 
@@ -63,14 +65,31 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
   if not lines:
     raise ValueError(f'The ledger {path} is empty: nothing was charged.')
   plan = read_plan(path, lines[0])
-  read_releases(path, lines[1:])
+  read_releases(path, lines)
   return LedgerContents(
     path=path,
     plan=plan,
-    caveats=tuple(lines[0]['plan'].get('caveats', [])),
+    caveats=read_caveats(lines),
     run_id=lines[0].get('run_id'),
-    num_releases=len(lines) - 1 + is_cut_short,
+    num_releases=len(releases(lines)) + is_cut_short,
   )
+
+
+def releases(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+  """Returns those of a ledger's lines that are neither the plan nor caveats."""
+  return [line for line in lines[1:] if line.get('kind') != CAVEATS]
+
+
+def read_caveats(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+  """Returns why a run does not have its plan's guarantee, each reason once.
+
+  Args:
+    lines: What all lines hold: those that it began with, and those added since.
+  """
+  kept = list(lines[0]['plan'].get('caveats', []))
+  for line in lines[1:]:
+    kept += line.get('caveats', []) if line.get('kind') == CAVEATS else []
+  return tuple(dict.fromkeys(kept))
 
 
 def read_plan(
@@ -111,13 +130,13 @@ def read_releases(
 
   Args:
     path: The ledger, for messages.
-    lines: What its lines hold, from the second.
+    lines: What all its lines hold.
 
   Raises:
     DamagedLedgerError: If a line is not the release that it should be.
   """
   digests: dict[int | None, list[str | None]] = {}
-  for number, line in enumerate(lines, start=1):
+  for number, line in enumerate(releases(lines), start=1):
     round_num = line.get('round_num')
     of_round = digests.setdefault(round_num, [])
     # A line that was cut short does not say which draw it is.
@@ -128,7 +147,7 @@ def read_releases(
       or line.get('draw') != expected
     ):
       raise ledger_file.DamagedLedgerError(
-        f'Line {number + 1} of {os.fspath(path)} is damaged: it is not '
+        f'Line {line.get("line")} of {os.fspath(path)} is damaged: it is not '
         f'release {number}.'
       )
     of_round.append(line.get('digest'))

@@ -24,7 +24,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_clipping import whole_files
@@ -51,7 +51,7 @@ class LedgerFile:
     self,
     path: str | os.PathLike,
     build_header: Callable[[], dict[str, Any]],
-    build_recovery: Callable[[int], dict[str, Any]],
+    build_recovery: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
   ):
     """Opens or creates the ledger at `path`, and locks and checks it.
 
@@ -59,7 +59,7 @@ class LedgerFile:
       path: The file; its folder must exist.
       build_header: Makes the first line of a new ledger.
       build_recovery: Makes the line that takes the place of one cut short, from
-        its number.
+        what the lines before it hold.
 
     Raises:
       DamagedLedgerError: If the ledger is not what was written.
@@ -77,11 +77,6 @@ class LedgerFile:
     except BaseException:
       self._file.close()
       raise
-
-  @property
-  def num_lines(self) -> int:
-    """How many lines there are, the header among them."""
-    return len(self._lines)
 
   @property
   def lines(self) -> list[dict[str, Any]]:
@@ -148,7 +143,7 @@ class LedgerFile:
   def _recover(
     self,
     build_header: Callable[[], dict[str, Any]],
-    build_recovery: Callable[[int], dict[str, Any]],
+    build_recovery: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
   ) -> None:
     """Reads what is there and brings it to a whole number of sealed lines."""
     data = self._path.read_bytes()
@@ -163,7 +158,7 @@ class LedgerFile:
       self._file.truncate(0)
       self._write(build_header())
     elif torn:
-      self._replace_torn(torn, build_recovery(len(self._lines) + 1))
+      self._replace_torn(torn, build_recovery(self._lines))
     else:
       self._write_seal()
 

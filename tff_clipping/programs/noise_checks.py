@@ -15,8 +15,8 @@ import tree
 from tff_clipping.aggregators import private_reports
 from tff_clipping.privacy import BasePlan, PrivacyPlan, ShareParameters
 
-# What is measured and kept is rounded to `float32`.
-_TOLERANCE = 1e-5
+# What is measured and kept is rounded to `float32`, a few times.
+_TOLERANCE = 3e-7
 _CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'smoothing'})
 _NAMES = _CLIPS | {
   'bits_noise_stddev',
@@ -48,7 +48,9 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
   """Raises if a round had less noise than a plan charges for.
 
   Where an aggregator treats parts of an update one by one, each with noise of
-  its own, a client is in all of them: what counts is what they are together.
+  its own, a client is in all of them: what counts is what they are together. A
+  clip around all of them bounds each, and not their squares together, because
+  nothing tells that the parts have no element in common.
 
   Args:
     state: The state of the process before the round.
@@ -62,7 +64,8 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       sum of what clients send, together with that on the bits that adapt the
       norm, and each client's share, where the noise comes in shares. Or if a
       cohort of the plan may be out of the bounds that shares were made for.
-      Nothing is said of what has neither.
+      Noise with no clip around or inside it counts as none, if there is a
+      clip elsewhere. Nothing is said of what has neither.
   """
   measured = _measured(metrics)
   of_sums = _multiplier(measured, 'noise_stddev')
@@ -144,17 +147,11 @@ def _multiplier(measured: Sequence[_Measured], name: str) -> float | None:
     stddev = math.hypot(*(np.min(n.values) for n in _around(place, noises)))
     inside = [clip for clip in clips if _is_in(clip.place, place)]
     outside = [clip for clip in _around(place, clips) if clip not in inside]
-    norm = _norm(outside + inside)
-    if norm is not None:
-      releases.append((norm, stddev))
-  multiplier = _combine(releases)
+    releases.append((_norm(outside + inside), stddev))
+  # A clip that is not ours may measure nothing.
+  multiplier = _combine(releases) if clips else None
   if multiplier is None:
     return None
-  if len(releases) > 1:
-    # The parts of one clipped update are not each as long as all of it.
-    whole = _norm_before(_innermost(noises), clips)
-    smallest = min(stddev for _, stddev in releases)
-    multiplier = max(multiplier, smallest / whole)
   bits = [
     (_BIT, float(np.min(each.values)))
     for each in measured
@@ -163,30 +160,21 @@ def _multiplier(measured: Sequence[_Measured], name: str) -> float | None:
   return _combine([(1.0, multiplier), *bits])
 
 
-def _norm(clips: Sequence[_Measured]) -> float | None:
+def _norm(clips: Sequence[_Measured]) -> float:
   """Returns what bounds the norm of what a client adds to a sum.
 
   Args:
-    clips: Those around and inside the sum. Of none, nothing is known.
+    clips: Those around and inside the sum. Of none, it is infinite.
   """
   places = _innermost(clips)
   if not places:
-    return None
+    return math.inf
   parts = math.hypot(*(_fold(_around(place, clips)) for place in places))
-  return min(parts, _norm_before(places, clips))
-
-
-def _norm_before(places: Sequence[tuple], clips: Sequence[_Measured]) -> float:
-  """Returns what bounds the norm of all parts together, by what is around all.
-
-  Args:
-    places: Those of the parts.
-    clips: All clips. If a part is lengthened again, there is no bound.
-  """
   common = [c for c in clips if all(_is_in(p, c.place) for p in places)]
   if any(c.name == 'smoothing' and c not in common for c in clips):
-    return math.inf
-  return _fold(common)
+    # A part is lengthened again.
+    return parts
+  return min(parts, _fold(common))
 
 
 def _fold(clips: Iterable[_Measured]) -> float:

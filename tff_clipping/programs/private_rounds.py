@@ -42,9 +42,10 @@ def run_private_round(
   The cohort, and the noise if it comes from a key in the state, are functions
   of the round and the number of its draw. A round that the ledger has is run
   with the draw that was charged last. If it gives the same bits it is released
-  at no cost; if not, because threads, machine or data differ, what it gave is
+  at no cost; if not, because threads or machine differ, what it gave is
   dropped, and it is run and charged with a draw of its own, if the plan allows
-  that.
+  that. The clients' data must be what they were: whether a round is drawn anew
+  would tell whose data changed, and no plan charges for that.
 
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a

@@ -109,9 +109,9 @@ class TrainingProgram:
     release_managers: Take the metrics of every round.
     ledger: Is charged for every release; `None` if nothing is private. The
       sampler must be that of its plan, and the process one that it charges for;
-      see `process_checks`. With `update_records`, `run_audit` or,
-      under Poisson sampling, `measures_cohorts`, which write what is secret, it
-      must have a caveat.
+      see `process_checks`. With `update_records`, `run_audit` or
+      `measures_cohorts`, which write what no plan covers, it must have a
+      caveat.
     update_records: Write the updates of chosen rounds to files, and with a
       ledger let exact figures of clients into the metrics of a run that is not
       private then; `None` for neither.
@@ -119,7 +119,7 @@ class TrainingProgram:
       `None` for a run that is not audited. The process has a model aggregator
       of `add_canary_products`.
     measures_cohorts: Whether the metrics hold the size of each cohort, and the
-      seconds of each round, which tell it. Under Poisson sampling it is secret:
+      seconds of each round, which tell it and how much data the clients have:
       by default (`None`) they do without a ledger alone.
     on_round: Is called with the metrics of every round, to show progress.
     initial_weights: The `tff.learning.models.ModelWeights` to begin from, such
@@ -165,12 +165,10 @@ class TrainingProgram:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
-    # Where a plan states the size of the cohorts, it is no secret.
-    has_secret_sizes = 'poisson' in self.ledger.plan.sampling
     exact = {
       'update_records': self.update_records is not None,
       'run_audit': self.run_audit is not None,
-      'measures_cohorts': bool(self.measures_cohorts) and has_secret_sizes,
+      'measures_cohorts': bool(self.measures_cohorts),
     }
     for name, is_asked in exact.items():
       if is_asked and not self.ledger.caveats:
