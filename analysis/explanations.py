@@ -67,7 +67,7 @@ def nearest_explanations(paired: pd.DataFrame) -> str:
     ):
       words.append(
         f"on {data} there is nothing to explain: both of the paper's drops are "
-        'where one more seed of ours may be'
+        'in the range in which one more run of ours is expected'
       )
     elif len(own) > 1:
       words.append(

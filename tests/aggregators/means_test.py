@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators
@@ -238,3 +239,30 @@ def test_noise_deep_inside_is_not_divided_by_the_cohort():
 def test_a_sum_is_not_made_longer(clients_per_round):
   with pytest.raises(ValueError, match='`clients_per_round` must be'):
     aggregators.fixed_denominator_mean_factory(clients_per_round)
+
+
+@pytest.mark.parametrize(
+  ('factory', 'num_clients', 'mean'),
+  [
+    (aggregators.clipped_mean_factory(clipping_norm=1.0), 5000, 0.01),
+    (aggregators.fixed_denominator_mean_factory(70_000), 10, 0.01 / 7000),
+    (
+      aggregators.dp_mean_factory(
+        clipping_norm=1.0, noise_multiplier=1e-6, clients_per_round=70_000
+      ),
+      10,
+      0.01 / 7000,
+    ),
+  ],
+)
+@pytest.mark.parametrize('dtype', [np.float16, tf.bfloat16.as_numpy_dtype])
+def test_a_mean_in_16_bits_is_summed_and_divided_in_more(
+  factory, num_clients, mean, dtype
+):
+  process = factory.create(tff.TensorType(dtype, [1]))
+  output = process.next(
+    process.initialize(), [np.array([0.01], dtype)] * num_clients
+  )
+  assert output.result.dtype == dtype
+  # One rounding to 8 bits, of each value and of the mean.
+  assert float(output.result[0]) == pytest.approx(mean, rel=2**-6)

@@ -283,6 +283,16 @@ def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
   assert abs(np.var(sizes) - 25 * 0.4 * 0.6) < 1
 
 
+def test_the_digest_tells_other_cohorts():
+  def digest(ids=_IDS, seed=3):
+    return client_sampling.FixedSizeSampler(
+      ids, clients_per_round=2, seed=seed
+    ).digest
+
+  assert digest() == digest(list(_IDS))
+  assert len({digest(), digest(_IDS[::-1]), digest(seed=4)}) == 3
+
+
 @pytest.mark.parametrize(
   ('make', 'error', 'message'),
   [
@@ -297,6 +307,28 @@ def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
       ),
       ValueError,
       '`client_ids` must be all different',
+    ),
+    *(
+      (
+        lambda ids=ids: client_sampling.PoissonSampler(
+          ids, sampling_prob=0.5, seed=0
+        ),
+        TypeError,
+        '`client_ids` must be a list of ids, in the same order in each process',
+      )
+      for ids in ('client', {'a', 'b'}, None, 3)
+    ),
+    (
+      lambda: client_sampling.build_private_sampler(3, _IDS, seed=0),
+      TypeError,
+      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found 3',
+    ),
+    (
+      lambda: client_sampling.RoundRobinSampler(
+        _IDS, clients_per_round='5', min_separation=2, seed=0
+      ),
+      TypeError,
+      '`clients_per_round` must be',
     ),
     (
       lambda: client_sampling.PoissonSampler(['a'], sampling_prob=0.0, seed=0),

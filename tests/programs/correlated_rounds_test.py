@@ -55,10 +55,10 @@ class _Run:
     self._kept = 0, self._process.initialize()
     self.released = collections.defaultdict(set)
 
-  def run(self, *, until=_NUM_ROUNDS, update=0.2):
+  def run(self, *, until=_NUM_ROUNDS, update=0.2, ids=_IDS):
     """Runs from the last checkpoint until a round, after which it is killed."""
     round_num, state = self._kept
-    sampler = build_private_sampler(self.plan, _IDS, seed=3)
+    sampler = build_private_sampler(self.plan, ids, seed=3)
 
     def next_fn(state, cohort):
       updates = [np.full(5, update, np.float32)] * len(cohort)
@@ -108,6 +108,16 @@ def test_other_updates_in_a_repeated_round_end_the_run(tmp_path, plan):
     run.run(update=0.1)
   assert run.charged == [1, 2, 3, 4, 5]
   assert all(len(looks) == 1 for looks in run.released.values())
+
+
+def test_clients_in_another_order_are_refused(tmp_path, plan):
+  run = _Run(tmp_path, plan)
+  run.run(until=4)
+  with pytest.raises(ValueError, match='the same `client_ids` in the same ord'):
+    run.run(ids=_IDS[::-1])
+  assert run.charged == [1, 2, 3, 4]
+  run.run()
+  assert run.charged == [*range(1, _NUM_ROUNDS + 1)]
 
 
 def test_a_lost_key_ends_the_run(tmp_path, plan):

@@ -522,3 +522,27 @@ def test_the_state_of_another_round_is_refused_where_its_noise_repeats(
         run(state, round_num)
     assert ledger.rounds == [1]
     run(second, 2)
+
+
+def test_references_of_an_asynchronous_context_are_refused(tmp_path):
+  plan = _plan()
+  process = _build_process(plan, 'drawn')
+  reference = object()
+
+  def next_fn(state, cohort):
+    output = process.next(state, [np.float32(0.0)] * len(cohort))
+    metrics = {**output.metrics, 'noise_stddev': reference}
+    return tff.learning.templates.LearningProcessOutput(output.state, metrics)
+
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    with pytest.raises(TypeError, match='`next_fn` must return values, found '):
+      private_rounds.run_private_round(
+        next_fn,
+        build_private_sampler(plan, _IDS, seed=3),
+        ledger,
+        state=process.initialize(),
+        round_num=1,
+      )
+    assert ledger.num_releases == 0
+  with pytest.raises(TypeError, match='`value` must have arrays'):
+    private_rounds.compute_digest([reference])

@@ -78,7 +78,9 @@ class Ledger:
   """Charges 1 a release, up to a budget, and writes down what it charged."""
 
   plan = types.SimpleNamespace(
-    sampler_parameters=('a plan',), sampling='poisson'
+    sampler_parameters=('a plan',),
+    sampling='poisson',
+    allows_new_draws=True,
   )
 
   def __init__(self, budget=math.inf):

@@ -111,7 +111,12 @@ def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
   assert 'not finite after round' in result.message
 
 
-def test_stops_on_an_update_that_tff_does_not_apply(tmp_path):
+@pytest.mark.parametrize(
+  ('rejected_rounds', 'last_round'), [((2, 3), 2), ((1, 3, 5), 6)]
+)
+def test_stops_on_two_updates_in_a_row_that_tff_does_not_apply(
+  tmp_path, rejected_rounds, last_round
+):
   process = small_program.build_process()
 
   class Rejecting:
@@ -122,17 +127,43 @@ def test_stops_on_an_update_that_tff_does_not_apply(tmp_path):
     def next(self, state, values):
       self.rounds += 1
       output = process.next(state, values)
-      rejected = np.int32(self.rounds == 3)
+      rejected = np.int32(self.rounds in rejected_rounds)
       return tff.learning.templates.LearningProcessOutput(
         output.state, dict(finalizer=dict(update_non_finite=rejected))
       )
 
   result = small_program.program(tmp_path, process=Rejecting()).run()
-  assert result.reason is StopReason.DIVERGED
-  assert 'updates is not finite after round 3' in result.message
+  if last_round < 6:
+    assert result.reason is StopReason.DIVERGED
+    assert 'updates is not finite after round 3' in result.message
+  else:
+    assert result.reason is StopReason.FINISHED
   assert result.state['weights'].trainable[0] == small_program.expected_weight(
-    2
+    last_round
   )
+
+
+@pytest.mark.parametrize(
+  ('found', 'message'),
+  [
+    ({'epsilon': 0.1}, '`evaluate` must not return `epsilon`'),
+    ({'round_num': 5}, '`evaluate` must not return `round_num`'),
+    ({'test_accuracy': 'high'}, "must return numbers, found `test_accuracy` '"),
+  ],
+)
+def test_what_evaluation_must_not_return_is_refused(tmp_path, found, message):
+  figures = {'test_accuracy': 0.5, 'test_loss': 1.0} | found
+  program = small_program.program(tmp_path, evaluate=lambda weights: figures)
+  with pytest.raises(training.RoundError, match=message):
+    program.run()
+
+
+@pytest.mark.parametrize(
+  ('name', 'value'), [('on_round', 5), ('measures_cohorts', 'no')]
+)
+def test_an_argument_of_the_wrong_kind_is_refused(tmp_path, name, value):
+  with pytest.raises(TypeError, match=f'`{name}` must be'):
+    small_program.program(tmp_path, **{name: value})
 
 
 @pytest.mark.parametrize('loss', [math.nan, math.inf])

@@ -93,11 +93,11 @@ def test_divergence(tmp_path, cache_dir):
     tmp_path / 'run', cache_dir, client_learning_rate=3e38
   )
   assert code == 3, errors
-  assert 'not finite after round 1' in output
+  assert 'not finite after round 2' in output
   assert errors == ''
   result = json.loads((tmp_path / 'run' / 'result.json').read_text())
   assert result['reason'] == 'diverged'
-  assert result['round_num'] == 0
+  assert result['round_num'] == 1
 
 
 def test_a_spent_budget(tmp_path, cache_dir):

@@ -15,6 +15,7 @@ from tff_clipping.aggregators import (
   gaussian_noise,
   private_reports,
   type_checks,
+  wide_values,
 )
 
 
@@ -269,13 +270,16 @@ class _FixedDenominatorMeanFactory(
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    inner = self._sum_factory.create(value_type)
+    wide = wide_values.WideValues(value_type, tf.float32)
+    inner = self._sum_factory.create(wide.type)
     sum_type = inner.next.type_signature.result.result.member
 
     @tff.tensorflow.computation(sum_type)
     def divide(total):
-      return tf.nest.map_structure(
-        lambda t: _divide(t, self._clients_per_round), total
+      return wide.narrow(
+        tf.nest.map_structure(
+          lambda t: _divide(t, self._clients_per_round), total
+        )
       )
 
     @tff.federated_computation(
@@ -283,7 +287,7 @@ class _FixedDenominatorMeanFactory(
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      output = inner.next(state, value)
+      output = inner.next(state, wide.widen(value))
       measurements = collections.OrderedDict(mean_value=output.measurements)
       return tff.templates.MeasuredProcessOutput(
         state=output.state,
@@ -309,7 +313,8 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    inner = self._sum_factory.create(value_type)
+    wide = wide_values.WideValues(value_type, tf.float32)
+    inner = self._sum_factory.create(wide.type)
     if private_reports.adds_noise(inner.state_type):
       raise _noise_is_divided(self._sum_factory)
 
@@ -318,8 +323,8 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     )
     def divide(total, count):
       # A sum over no clients is 0, and so is its mean.
-      return tf.nest.map_structure(
-        lambda t: _divide(t, tf.maximum(count, 1)), total
+      return wide.narrow(
+        tf.nest.map_structure(lambda t: _divide(t, tf.maximum(count, 1)), total)
       )
 
     def mark(state):
@@ -336,7 +341,9 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      output = inner.next(state[private_reports.REALIZED_MEAN], value)
+      output = inner.next(
+        state[private_reports.REALIZED_MEAN], wide.widen(value)
+      )
       count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       return tff.templates.MeasuredProcessOutput(
         state=mark(output.state),

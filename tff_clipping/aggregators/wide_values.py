@@ -1,4 +1,4 @@
-"""Sums values in `float64` where noise is added.
+"""Sums values in wider types than their own: `float64` where noise is added.
 
 A rounded sum is rounded anew at each addition, and one client more or less can
 turn each of these roundings the other way: two sums of n values, each of norm c
@@ -9,6 +9,9 @@ In `float64` it is 1e-4 c for a million. So whatever is to be noised is summed
 in `float64`, gets noise that is drawn in `float64` too, and is returned in the
 type that it had: noise on a coarser grid than the sum's would leave the lowest
 bits of the sum as they are.
+
+A mean without noise is summed in `float32` at least: in 16 bits a sum of some
+hundred values stays where it is, and a count has no room.
 """
 
 from typing import Any
@@ -21,21 +24,24 @@ class WideValues:
   """The way from values of one type to wide ones, and back.
 
   Attributes:
-    type: The type with `float64` in the place of all leaves.
+    type: The type with wide leaves.
   """
 
-  def __init__(self, value_type: tff.Type):
+  def __init__(self, value_type: tff.Type, least: tf.DType = tf.float64):
     """Initializes the way for values of `value_type`.
 
     Args:
       value_type: A structure of floating-point tensors in Python containers.
+      least: What narrower leaves become.
     """
     dtypes: list[tf.DType] = []
 
     @tff.tensorflow.computation(value_type)
     def widen(value):
       dtypes.extend(t.dtype for t in tf.nest.flatten(value))
-      return tf.nest.map_structure(lambda t: tf.cast(t, tf.float64), value)
+      return tf.nest.map_structure(
+        lambda t: t if t.dtype.size >= least.size else tf.cast(t, least), value
+      )
 
     self._widen = widen
     self._dtypes = tuple(dtypes)

@@ -138,6 +138,38 @@ class PrivacyLedger:
     digests = self._digests.get(round_num)
     return len(digests) - 1 if digests else None
 
+  def check_cohorts(self, digest: str) -> None:
+    """Raises unless the cohorts are those of the releases before.
+
+    Where noise is correlated between rounds, what a client costs depends on the
+    rounds in which it takes part. The first digest is written down.
+
+    Args:
+      digest: That of what decides all cohorts; `ClientSampler.digest`.
+
+    Raises:
+      TypeError: If it is not a string.
+      ValueError: If it is another one, or the ledger is closed.
+      OSError: If the line could not be written.
+    """
+    if not isinstance(digest, str):
+      raise TypeError(f'`digest` must be a string, found {digest!r}.')
+    with self._guard:
+      kept = [
+        line.get('digest')
+        for line in self._file.lines
+        if line.get('kind') == ledger_contents.COHORTS
+      ]
+      if not kept:
+        self._file.append({'kind': ledger_contents.COHORTS, 'digest': digest})
+      elif kept[0] != digest:
+        raise ValueError(
+          '`sampler` must be that of the releases before, with the same '
+          '`client_ids` in the same order and the same `seed`, found another '
+          'one: clients would take part sooner again, or more often, than the '
+          'plan charges for.'
+        )
+
   def check_budget(self, round_num: int) -> None:
     """Raises if one more release would pass the plan's target, or be refused.
 

@@ -9,8 +9,10 @@ from typing import Any
 from tff_clipping.privacy import base_plan, ledger_file, plan_files
 
 FORMAT = 2
-# The kind of a line with caveats that were added later.
+# The kinds of lines that charge for nothing: caveats that were added later, and
+# what decides all cohorts.
 CAVEATS = 'caveats'
+COHORTS = 'cohorts'
 
 _NAME = 'ledger.jsonl'
 
@@ -76,8 +78,9 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
 
 
 def releases(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-  """Returns those of a ledger's lines that are neither the plan nor caveats."""
-  return [line for line in lines[1:] if line.get('kind') != CAVEATS]
+  """Returns those of a ledger's lines that charge for a release."""
+  notes = (CAVEATS, COHORTS)
+  return [line for line in lines[1:] if line.get('kind') not in notes]
 
 
 def read_caveats(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ the seed secret wherever the data are.
 """
 
 import abc
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,20 +37,28 @@ class ClientSampler(abc.ABC):
     """Initializes the sampler.
 
     Args:
-      client_ids: The population, all ids different.
+      client_ids: The population, all ids different. In another order they
+        have other cohorts.
       seed: The seed of the run's cohorts, not negative.
 
     Raises:
-      TypeError: If `seed` is not an integer.
+      TypeError: If `client_ids` have no order, or `seed` is not an integer.
       ValueError: If the population is empty or has a client twice, or `seed` is
         negative.
     """
+    _check_ids(client_ids)
     self.client_ids = tuple(client_ids)
     if not self.client_ids:
       raise ValueError('`client_ids` must not be empty.')
     if len(set(self.client_ids)) != len(self.client_ids):
       raise ValueError('`client_ids` must be all different.')
     self._seed = argument_checks.check_integer('seed', seed, at_least=0)
+
+  @property
+  def digest(self) -> str:
+    """The SHA-256 digest, in hexadecimal, of what decides all cohorts."""
+    decides = [type(self).__name__, self._seed, *map(str, self.client_ids)]
+    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
 
   @abc.abstractmethod
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
@@ -268,17 +278,17 @@ class RoundRobinSampler(ClientSampler):
         for the cohorts and the separation.
     """
     super().__init__(client_ids, seed=seed)
+    self._clients_per_round = _checked_cohort_size(
+      clients_per_round, len(self.client_ids)
+    )
     argument_checks.check_integer('min_separation', min_separation)
-    largest = len(self.client_ids) // max(int(clients_per_round), 1)
+    largest = len(self.client_ids) // self._clients_per_round
     if not 1 <= min_separation <= largest:
       raise ValueError(
         f'`min_separation` must be from 1 to {largest} for cohorts of '
         f'{clients_per_round} of {len(self.client_ids)} clients, found '
         f'{min_separation}.'
       )
-    self._clients_per_round = _checked_cohort_size(
-      clients_per_round, len(self.client_ids)
-    )
     order = self._rng(0).permutation(len(self.client_ids))
     self._groups = np.array_split(order, int(min_separation))
 
@@ -327,8 +337,14 @@ def build_private_sampler(
     A sampler by the plan's scheme.
 
   Raises:
+    TypeError: If `plan` is no plan, or `client_ids` have no order.
     ValueError: If the population is not of the plan's size.
   """
+  if not isinstance(plan, BasePlan):
+    raise TypeError(
+      f'`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found {plan!r}.'
+    )
+  _check_ids(client_ids)
   sampler = _build_sampler(plan.sampler_parameters, client_ids, seed)
   sampler.charged_as = plan.sampler_parameters
   return sampler
@@ -377,6 +393,17 @@ def _build_sampler(
   return FixedSizeSampler(
     client_ids, clients_per_round=parameters.cohort_size, seed=seed
   )
+
+
+def _check_ids(client_ids: Any) -> None:
+  """Raises unless they come in an order that another process has too."""
+  if isinstance(client_ids, (str, bytes, set, frozenset)) or not (
+    hasattr(client_ids, '__len__') and hasattr(client_ids, '__iter__')
+  ):
+    raise TypeError(
+      '`client_ids` must be a list of ids, in the same order in each process, '
+      f'found {type(client_ids).__name__}.'
+    )
 
 
 def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:

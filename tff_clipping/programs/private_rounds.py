@@ -65,11 +65,13 @@ def run_private_round(
     takes to be public: these may be released.
 
   Raises:
-    TypeError: If `next_fn` is no function.
+    TypeError: If `next_fn` is no function, or returns no values, such as the
+      references of an asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, the state is
-      not the one before the round, a round is left out under noise that is
-      correlated between rounds, or the noise that was measured is less than the
-      plan's. Nothing was charged.
+      not the one before the round, or the noise that was measured is less than
+      the plan's; or if, under noise that is correlated between rounds, a round
+      is left out, or the cohorts are not those of the rounds before. Nothing
+      was charged.
     ChangedReleaseError: If a repeated round gives other bits, and no other draw
       would do: the plan has noise that is correlated between rounds, or the
       state keeps what the noise comes from, but no number of the draw.
@@ -84,6 +86,9 @@ def run_private_round(
       f'`process.next`, found {type(next_fn).__name__}.'
     )
   check_sampler(sampler, ledger)
+  if not ledger.plan.allows_new_draws and hasattr(sampler, 'digest'):
+    with shield():
+      ledger.check_cohorts(sampler.digest)
   noise_keys.check_next_round(state, round_num)
   last_draw = ledger.last_draw(round_num)
   draw = 0 if last_draw is None else last_draw
@@ -92,6 +97,7 @@ def run_private_round(
   while True:
     cohort = sampler.sample(round_num, draw)
     output = next_fn(aggregators.with_noise_draw(state, draw), cohort)
+    _check_values(output)
     noise_checks.check_noise(state, output.metrics, ledger.plan)
     digest = compute_digest((output.state, _released_metrics(output.metrics)))
     try:
@@ -111,9 +117,10 @@ def run_private_round(
       ledger.check_budget(round_num)
       _LOGGER.warning(
         'Round %d gave other bits than those that were charged: it is drawn '
-        'anew, and charged again. If the program began with a new state, stop '
-        'it: from the last checkpoint, `Checkpoints.load_latest`, rounds give '
-        'the same bits, and cost nothing.',
+        'anew, and charged again. Rounds give the same bits, and cost nothing, '
+        'from the state of the last checkpoint, with `noise_key` given to the '
+        'factory of the noise, and with the same clients in the same order, '
+        'whose data and shuffling are the same.',
         round_num,
       )
       continue
@@ -134,6 +141,18 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
       f'for {sampler.charged_as or "no plan"}. A sampler of your own with the '
       'same law says so: `charged_as = plan.sampler_parameters`.'
     )
+
+
+def _check_values(output: Any) -> None:
+  """Raises if something in an output of a process is no value."""
+  for path, leaf in tree.flatten_with_path((output.state, output.metrics)):
+    if np.asarray(leaf).dtype.hasobject and not isinstance(leaf, (str, bytes)):
+      raise TypeError(
+        '`next_fn` must return values, found '
+        f'{type(leaf).__name__} at {".".join(map(str, path[1:]))}: those of an '
+        'asynchronous context are to be awaited first, by '
+        '`tff.program.materialize_value`.'
+      )
 
 
 def _released_metrics(metrics: Any) -> Any:
@@ -160,6 +179,9 @@ def compute_digest(value: Any) -> str:
 
   Args:
     value: A structure of tensors, arrays, numbers and strings.
+
+  Raises:
+    TypeError: If there is something else in it.
   """
   digest = hashlib.sha256()
   for path, leaf in tree.flatten_with_path(value):
@@ -167,6 +189,11 @@ def compute_digest(value: Any) -> str:
     digest.update(f'{path} {array.dtype} {np.shape(leaf)};'.encode())
     if array.dtype.hasobject:
       for element in array.flat:
+        if not isinstance(element, (str, bytes)):
+          raise TypeError(
+            '`value` must have arrays, numbers and strings, found '
+            f'{type(element).__name__}.'
+          )
         digest.update(f'{element!r};'.encode())
     else:
       digest.update(array.view(np.uint8).data)

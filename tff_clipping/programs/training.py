@@ -43,6 +43,7 @@ from tff_clipping.programs.update_records import SUMMARY_FIELDS, UpdateRecords
 
 EvaluateFn = Callable[[Any], Mapping[str, float]]
 _EVALUATED = {'test_accuracy', 'test_loss'}
+_OF_THE_ROUND = ('round_num', 'num_clients', 'round_seconds', 'epsilon')
 # By argument, what it is and a method by which to know it.
 _KINDS = {
   'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
@@ -53,6 +54,7 @@ _KINDS = {
   'ledger': ('PrivacyLedger', 'charge'),
   'update_records': ('UpdateRecords', 'record'),
   'run_audit': ('RunAudit', 'record_release'),
+  'on_round': ('function of metrics', '__call__'),
 }
 _OPTIONAL = ('ledger', 'update_records', 'run_audit')
 
@@ -161,6 +163,11 @@ class TrainingProgram:
     argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
     for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
       argument_checks.check_integer(name, getattr(self, name), at_least=1)
+    if self.measures_cohorts not in (None, True, False):
+      raise TypeError(
+        '`measures_cohorts` must be True, False or None, found '
+        f'{self.measures_cohorts!r}.'
+      )
     if self.ledger is None:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
@@ -273,7 +280,9 @@ class TrainingProgram:
     except (ChangedReleaseError, ValueError) as e:
       raise RoundError(str(e)) from e
     seconds = time.monotonic() - start
-    if _is_rejected(output.metrics):
+    was_rejected = progress.is_rejected
+    progress.is_rejected = _is_rejected(output.metrics)
+    if was_rejected and progress.is_rejected:
       return _diverged('The aggregate of the updates is', round_num)
     if not _is_finite(self.process.get_model_weights(output.state)):
       return _diverged('The model is', round_num)
@@ -427,8 +436,20 @@ class TrainingProgram:
     if not isinstance(found, Mapping) or not found.keys() >= _EVALUATED:
       raise RoundError(
         f'`evaluate` must return a dict with {" and ".join(sorted(_EVALUATED))}'
-        f', NaN where there is none, found {found!r} after round {round_num}.'
+        f', a NaN accuracy if there is none, found {found!r} after round '
+        f'{round_num}.'
       )
+    for name, value in found.items():
+      if name in _OF_THE_ROUND:
+        raise RoundError(
+          f'`evaluate` must not return `{name}`, which is a metric of the '
+          f'round, found {value!r} after round {round_num}.'
+        )
+      if name in _EVALUATED and np.asarray(value).dtype.kind not in 'biuf':
+        raise RoundError(
+          f'`evaluate` must return numbers, found `{name}` {value!r} after '
+          f'round {round_num}.'
+        )
     return found
 
   def _release(self, metrics: collections.OrderedDict) -> None:
@@ -451,10 +472,12 @@ class _Progress:
     done: The number of rounds done, and the state after them. One attribute,
       because a signal may arrive between any two assignments.
     metrics: Those of the last round, if this program ran it.
+    is_rejected: Whether that round left the model as it was.
   """
 
   done: tuple[int, Any] | None = None
   metrics: collections.OrderedDict | None = None
+  is_rejected: bool = False
 
   @property
   def round_num(self) -> int:
@@ -476,8 +499,9 @@ def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
 def _is_rejected(metrics: Any) -> bool:
   """Returns whether TFF's finalizer has dropped the round's update.
 
-  It does not apply an update that is not finite: without this, a run that has
-  diverged would go on for days with a model that stays as it is.
+  It does not apply an update that is not finite. Once, that may be a cohort
+  without clients or examples, whose mean is none; a run that has diverged would
+  go on for days with a model that stays as it is.
   """
   finalizer = metrics.get('finalizer') if isinstance(metrics, Mapping) else None
   return isinstance(finalizer, Mapping) and bool(
