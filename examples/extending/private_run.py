@@ -83,7 +83,8 @@ test_model.compile(
   loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
   metrics=['accuracy'],
 )
-# Before the first round: TFF's models would otherwise break this one.
+# Call it once before the first round: a Keras model that was never called breaks
+# when TFF builds its own.
 test_model.evaluate(test_x, test_y, verbose=0)
 
 
@@ -113,9 +114,14 @@ if result.interrupted is not None:
 
 process_checks.check_process(process, plan)
 checkpoints = Checkpoints(run_dir / 'checkpoints', keep=2)
-# After a crash as well: a new state would have a new key, and each round would
-# be charged again.
-round_num, state = checkpoints.load_latest(process.initialize())
+initial = process.initialize()
+latest = checkpoints.load_latest(initial)
+if latest is None:
+  # A new state would have a new key after a crash, and each round would be
+  # charged again: its key is on the disk before the first round.
+  latest = 0, initial
+  checkpoints.save(initial, 0)
+round_num, state = latest
 with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
   while round_num < plan.num_rounds:
     round_num += 1
