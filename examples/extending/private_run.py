@@ -83,8 +83,8 @@ test_model.compile(
   loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
   metrics=['accuracy'],
 )
-# Call it once before the first round: a Keras model that was never called breaks
-# when TFF builds its own.
+# Call it once before the first round: TFF's models break a Keras model that was
+# never called.
 test_model.evaluate(test_x, test_y, verbose=0)
 
 

@@ -54,6 +54,8 @@ def test_difference_of_two_rows_has_welchs_interval():
   # (1/3 + 100/3)² / ((1/3)² / 2 + (100/3)² / 2) = 2.04 degrees: 4.224 · 5.802.
   assert found.mean == 18.0
   assert found.margin == pytest.approx(24.5, abs=0.1)
+  # By `scipy.stats.ttest_ind` with `equal_var=False`.
+  assert found.p_value == pytest.approx(0.0879, abs=1e-4)
   assert margins.sign(found) == 0
 
 
@@ -103,3 +105,7 @@ def test_rank_correlation_repeats():
 def test_rank_correlation_refuses_what_has_none(first, second, message):
   with pytest.raises(ValueError, match=message):
     margins.rank_correlation(first, second)
+
+
+def test_an_interval_that_ends_at_zero_has_it():
+  assert margins.sign(margins.Difference(1.0, 1.0, 0.05)) == 0

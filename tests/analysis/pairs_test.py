@@ -79,3 +79,12 @@ def test_what_was_not_run_is_listed(tmp_path):
   assert any(
     line.startswith(f'{place}: FedAvg, seeds 0, 1, 2') for line in lines
   )
+
+
+def test_an_unfinished_run_is_no_pair(tmp_path):
+  run_folders.write_named_runs(tmp_path, _MNIST, {'fed_avg': 0.9})
+  folder = run_folders.write_named_run(tmp_path, *_MNIST, 'ce_fed_avg', 0.8)
+  *done, _ = (folder / 'metrics.csv').read_text().splitlines(keepends=True)
+  (folder / 'metrics.csv').write_text(''.join(done))
+  found = run_folders.paired_runs(tmp_path)
+  assert found['algorithm'].to_list() == ['fed_avg']

@@ -231,6 +231,22 @@ def test_only_few_bands_are_amplified(strategy):
     )
 
 
+@pytest.mark.parametrize(('num_bands', 'is_amplified'), [(6, True), (7, False)])
+def test_as_many_bands_as_groups_are_amplified_and_no_more(
+  num_bands, is_amplified
+):
+  strategy = privacy.banded_strategy(
+    num_rounds=100,
+    participation=privacy.Participation(min_separation=7, max_participations=1),
+    num_bands=num_bands,
+  )
+  if is_amplified:
+    assert build_plan(strategy=strategy, **GROUPED).epsilon > 0
+  else:
+    with pytest.raises(ValueError, match='must be banded, with at most'):
+      build_plan(strategy=strategy, **GROUPED)
+
+
 @pytest.mark.parametrize('strategy', STRATEGIES)
 def test_json_round_trip(strategy):
   plan = build_plan(strategy=strategy, num_rounds=90, target_epsilon=50)

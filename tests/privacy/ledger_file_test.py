@@ -140,8 +140,11 @@ def test_older_copy_of_the_seal_is_refused(path):
   charge(path, [0])
   seal_path = path.with_name('ledger.jsonl.seal')
   seal = seal_path.read_bytes()
-  charge(path, [1, 2])
+  charge(path, [1])
   seal_path.write_bytes(seal)
+  # A line that is whole and one that was cut short, of which one is sealed.
+  with open(path, 'ab') as file:
+    file.write(b'{"line":4')
   with pytest.raises(privacy.DamagedLedgerError, match='never sealed'):
     privacy.PrivacyLedger(path, PLAN)
 

@@ -282,3 +282,15 @@ def test_ledger_of_another_mechanism_is_refused(path, first, second):
   charge(path, [1], first)
   with pytest.raises(ValueError, match='must be that of the ledger'):
     charge(path, [2], second)
+
+
+def test_a_repeated_release_takes_the_ledger_as_it_was_written(path):
+  ledger = privacy.PrivacyLedger(path, PLAN)
+  ledger.charge(1, DIGEST)
+  assert ledger.charge(1, DIGEST) == PLAN.epsilon_after(1)
+  with open(path, 'a') as file:
+    file.write(' ')
+  with pytest.raises(privacy.DamagedLedgerError):
+    ledger.charge(1, DIGEST)
+  with pytest.raises(ValueError, match='is closed'):
+    ledger.charge(1, DIGEST)

@@ -59,3 +59,13 @@ def test_frequent_sampling_warns_of_nothing(capfd):
     )
     assert np.isfinite(renyi.RenyiRounds(mechanism).compute_epsilon(10, 1e-5))
   assert capfd.readouterr().err == ''
+
+
+def test_a_small_cost_is_not_lost_in_rounding():
+  mechanism = sampled_gaussian.SampledGaussian(
+    sampling='poisson',
+    num_clients=10**6,
+    clients_per_round=1,
+    noise_multiplier=1e3,
+  )
+  assert renyi.RenyiRounds(mechanism).compute_epsilon(10**6, 1e-12) > 0

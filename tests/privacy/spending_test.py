@@ -137,6 +137,8 @@ def test_bounds_of_cohorts_are_paid_for_in_every_run(write):
 def test_the_paper_is_counted_as_it_is_drawn(write):
   paper = dataclasses.replace(PLAN, sampling='paper')
   fixed = dataclasses.replace(PLD, sampling='fixed_size')
+  alone = privacy.compute_spending(write((paper, 9)))
+  assert (paper.accountant, alone.accountant) == ('rdp', 'pld')
   spent = privacy.compute_spending(write((paper, 9), (fixed, 11)))
   assert spent.relation is privacy.Relation.REPLACE_ONE
   assert spent.accountant == 'pld'

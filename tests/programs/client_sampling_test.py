@@ -293,6 +293,17 @@ def test_the_digest_tells_other_cohorts():
   assert len({digest(), digest(_IDS[::-1]), digest(seed=4)}) == 3
 
 
+def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
+  sampler = client_sampling.GroupedPoissonSampler(
+    _IDS[:10], clients_per_round=2, min_separation=3, seed=5
+  )
+  cohorts = [set(sampler.sample(t)) for t in range(1, 6001)]
+  for client in _IDS[:10]:
+    # P b / N, whether the group has three clients or four: five deviations.
+    share = sum(client in cohort for cohort in cohorts) / 2000
+    assert abs(share - 0.6) < 5 * (0.6 * 0.4 / 2000) ** 0.5
+
+
 @pytest.mark.parametrize(
   ('make', 'error', 'message'),
   [

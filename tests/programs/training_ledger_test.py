@@ -169,6 +169,10 @@ def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
   ledger.charged = [1, 2, 1, 2]
   with pytest.raises(storage.StorageError, match='no release of round 3 among'):
     small_program.program(tmp_path, ledger=ledger).run()
+  for charged in ([1, 2, 3], [1, None, 2]):
+    ledger.charged = charged
+    with pytest.raises(storage.StorageError, match='has no release of round'):
+      small_program.program(tmp_path, ledger=ledger).run()
   # A line that was cut short is of a round that nobody knows.
   ledger.charged = [1, None, 2, None]
   small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()

@@ -86,13 +86,15 @@ _AUDITED = dict(
       dict(simulation_diagnostics=True),
       '`simulation_diagnostics` must not be given with `audit_canaries`',
     ),
+    (dict(noise_multiplier=1.0), 'takes one of'),
+    (dict(target_epsilon=None), 'takes one of'),
     (
       dict(audit_canaries=None, audit_seed=1),
       '`audit_seed` must be given with `audit_canaries`, found 1 without',
     ),
   ],
 )
-def test_audits_that_cannot_be_are_refused(changes, message):
+def test_private_runs_that_cannot_be_are_refused(changes, message):
   with pytest.raises(ValueError, match=message):
     experiment.ExperimentConfig(**{**_AUDITED, **changes})
 

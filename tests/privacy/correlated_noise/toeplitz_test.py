@@ -79,6 +79,15 @@ def test_unknown_sensitivity_is_refused(coefficients):
     _banded(coefficients).compute_sensitivity(participation)
 
 
+@pytest.mark.parametrize('coefficients', [(1.0, -0.7, 0.9), (1.0, -0.5)])
+def test_negative_coefficients_are_refused_if_a_client_comes_back(coefficients):
+  # As long as the rounds are no more than the bands, all of them fall.
+  strategy = _banded(coefficients, num_rounds=len(coefficients))
+  participation = correlated_noise.Participation(min_separation=1)
+  with pytest.raises(ValueError, match='within `min_separation` = 1 rounds'):
+    strategy.compute_sensitivity(participation, num_rounds=2)
+
+
 def test_refused_sensitivity_would_be_wrong():
   # Where the coefficients change sign, the rounds 1, b + 1, ... with equal
   # contributions are not the worst.

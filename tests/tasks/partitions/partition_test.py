@@ -96,6 +96,8 @@ def test_same_seed_gives_same_partition(name):
 def test_size_is_as_large_as_possible_without_overlap_if_not_given(name):
   split = _BY_LABEL[name](_labels(10, 60), num_clients=10)
   assert {len(rows) for rows in split.indices} == {60}
+  assert not split.is_overlapping
+  assert split.num_used == 600
 
 
 def test_paper_label_skew_uses_every_digit_once():
@@ -162,6 +164,9 @@ def test_class_balanced_takes_turns_with_the_remainder():
   split = partition.class_balanced(labels, num_clients=4, examples_per_client=5)
   counts = split.class_counts(labels, 4)
   np.testing.assert_array_equal(counts, np.ones((4, 4)) + np.eye(4))
+  split = partition.class_balanced(labels, num_clients=2, examples_per_client=6)
+  counts = split.class_counts(labels, 4)
+  np.testing.assert_array_equal(np.sum(counts, axis=0), [3, 3, 3, 3])
 
 
 def test_class_balanced_overlaps_where_one_class_is_too_small():
