@@ -110,7 +110,9 @@ def test_norms_out_of_range_raise(norms):
     aggregators.per_layer_clipping_factory(norms)
 
 
-@pytest.mark.parametrize('norms', [1.0, 'ab', ['a'], [True], {1.0}])
+@pytest.mark.parametrize(
+  'norms', [1.0, np.array(1.0), 'ab', ['a'], [True], {1.0}]
+)
 def test_norms_of_the_wrong_kind_raise(norms):
   with pytest.raises(TypeError, match='clipping_norms'):
     aggregators.per_layer_clipping_factory(norms)

@@ -409,6 +409,11 @@ def test_set_model_weights(store):
       '`server_learning_rate` and `server_optimizer` exclude each other',
     ),
     (
+      dict(server_optimizer=5),
+      TypeError,
+      '`server_optimizer` must be a `tff.learning.optimizers.Optimizer`',
+    ),
+    (
       dict(model_aggregator='mean'),
       TypeError,
       '`model_aggregator` must be an aggregation factory',

@@ -152,6 +152,14 @@ def test_bad_arguments_are_refused(tmp_path, change, message):
     _write(tmp_path, **change)
 
 
+@pytest.mark.parametrize('name', ['../other', 'a/b', '', 5])
+def test_a_store_outside_of_its_folder_is_refused(tmp_path, name):
+  with pytest.raises(ValueError, match='`name` must be that of a folder'):
+    client_store.write_client_store(
+      tmp_path, name, _examples(), [np.arange(10)]
+    )
+
+
 def test_clients_are_in_few_files(tmp_path):
   store = _write(
     tmp_path, partition=[np.array([i % 10]) for i in range(25_000)]

@@ -99,8 +99,8 @@ def combined_clipping_norm(clipping_norms: Sequence[float]) -> float:
 
 def _check_clipping_norms(clipping_norms):
   """Returns the norms as floats, or raises."""
-  if isinstance(clipping_norms, (str, bytes)) or not isinstance(
-    clipping_norms, (Sequence, np.ndarray)
+  if isinstance(clipping_norms, (str, bytes)) or not (
+    isinstance(clipping_norms, Sequence) or np.ndim(clipping_norms) == 1
   ):
     raise TypeError(
       '`clipping_norms` must be a sequence of numbers, found '

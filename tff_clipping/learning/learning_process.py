@@ -64,6 +64,13 @@ def build_learning_process(
   argument_checks.check_integer('batch_size', batch_size, at_least=1)
   argument_checks.check_positive('client_learning_rate', client_learning_rate)
   argument_checks.check_seed('seed', seed)
+  if server_optimizer is not None and not isinstance(
+    server_optimizer, tff.learning.optimizers.Optimizer
+  ):
+    raise TypeError(
+      '`server_optimizer` must be a `tff.learning.optimizers.Optimizer`, found '
+      f'{server_optimizer!r}.'
+    )
   if server_learning_rate is not None and server_optimizer is not None:
     raise ValueError(
       '`server_learning_rate` and `server_optimizer` exclude each other: give '
@@ -75,11 +82,6 @@ def build_learning_process(
     argument_checks.check_positive('server_learning_rate', server_learning_rate)
     server_optimizer = tff.learning.optimizers.build_sgdm(
       float(server_learning_rate)
-    )
-  if not isinstance(server_optimizer, tff.learning.optimizers.Optimizer):
-    raise TypeError(
-      '`server_optimizer` must be a `tff.learning.optimizers.Optimizer`, found '
-      f'{server_optimizer!r}.'
     )
   factory = _weighted(model_aggregator)
   model_checks.check_model(model_fn, client_store)

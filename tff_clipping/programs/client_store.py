@@ -253,9 +253,12 @@ def write_client_store(
 
   Raises:
     TypeError: If `examples` is no dictionary of arrays.
-    ValueError: If the arrays, the indices or the ids do not fit together.
+    ValueError: If `name` is no name of a folder, or the arrays, the indices or
+      the ids do not fit together.
     OSError: If `cache_dir` cannot be written.
   """
+  if not isinstance(name, str) or not name or pathlib.Path(name).name != name:
+    raise ValueError(f'`name` must be that of a folder, found {name!r}.')
   if not isinstance(examples, Mapping) or not examples:
     raise TypeError(
       '`examples` must be a dictionary with an array for each feature, found '
