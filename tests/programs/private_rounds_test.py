@@ -546,3 +546,26 @@ def test_references_of_an_asynchronous_context_are_refused(tmp_path):
     assert ledger.num_releases == 0
   with pytest.raises(TypeError, match='`value` must have arrays'):
     private_rounds.compute_digest([reference])
+
+
+def test_strings_in_a_round_are_values(tmp_path):
+  plan = _plan()
+  process = _build_process(plan, 'drawn')
+  # As TFF returns a tensor of strings.
+  names = np.array([b'a', b'b'], object)
+
+  def next_fn(state, cohort):
+    output = process.next(state, [np.float32(0.0)] * len(cohort))
+    return tff.learning.templates.LearningProcessOutput(
+      output.state, {**output.metrics, 'names': names, 'name': b'c'}
+    )
+
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    private_rounds.run_private_round(
+      next_fn,
+      build_private_sampler(plan, _IDS, seed=3),
+      ledger,
+      state=process.initialize(),
+      round_num=1,
+    )
+    assert ledger.num_releases == 1

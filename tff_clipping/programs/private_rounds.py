@@ -146,13 +146,20 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
 def _check_values(output: Any) -> None:
   """Raises if something in an output of a process is no value."""
   for path, leaf in tree.flatten_with_path((output.state, output.metrics)):
-    if np.asarray(leaf).dtype.hasobject and not isinstance(leaf, (str, bytes)):
+    if not _is_value(np.asarray(leaf)):
       raise TypeError(
         '`next_fn` must return values, found '
         f'{type(leaf).__name__} at {".".join(map(str, path[1:]))}: those of an '
         'asynchronous context are to be awaited first, by '
         '`tff.program.materialize_value`.'
       )
+
+
+def _is_value(array: np.ndarray) -> bool:
+  """Returns whether an array has numbers or strings, and no references."""
+  return not array.dtype.hasobject or all(
+    isinstance(element, (str, bytes)) for element in array.flat
+  )
 
 
 def _released_metrics(metrics: Any) -> Any:
@@ -186,14 +193,14 @@ def compute_digest(value: Any) -> str:
   digest = hashlib.sha256()
   for path, leaf in tree.flatten_with_path(value):
     array = np.ascontiguousarray(leaf)
+    if not _is_value(array):
+      raise TypeError(
+        '`value` must have arrays, numbers and strings, found '
+        f'{type(leaf).__name__}.'
+      )
     digest.update(f'{path} {array.dtype} {np.shape(leaf)};'.encode())
     if array.dtype.hasobject:
       for element in array.flat:
-        if not isinstance(element, (str, bytes)):
-          raise TypeError(
-            '`value` must have arrays, numbers and strings, found '
-            f'{type(element).__name__}.'
-          )
         digest.update(f'{element!r};'.encode())
     else:
       digest.update(array.view(np.uint8).data)
