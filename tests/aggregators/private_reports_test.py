@@ -217,6 +217,27 @@ def test_processes_without_noise_are_told_from_those_with():
     assert not private_reports.adds_noise(factory.create(_VECTOR).state_type)
 
 
+def test_noise_of_the_estimate_of_a_norm_alone_is_none():
+  norm = tff.aggregators.PrivateQuantileEstimationProcess(
+    tfp.QuantileEstimatorQuery(
+      initial_estimate=1.0,
+      target_quantile=0.5,
+      learning_rate=0.2,
+      below_estimate_stddev=0.0,
+      expected_num_records=2,
+      geometric_update=True,
+    ),
+    aggregators.gaussian_noise_factory(1.0),
+  )
+  for factory in (
+    tff.aggregators.clipping_factory(norm, tff.aggregators.SumFactory()),
+    aggregators.difference_clipping_factory(norm),
+  ):
+    state_type = factory.create(_VECTOR).state_type
+    assert private_reports.NOISE_STATE in str(state_type)
+    assert not private_reports.adds_noise(state_type)
+
+
 @pytest.mark.parametrize('stddev', [0.0, 0.5])
 @pytest.mark.parametrize(
   'nest',

@@ -195,6 +195,35 @@ def test_small_alpha_gives_one_class_and_large_alpha_all():
   assert many.max() <= 24
 
 
+def test_alpha_is_that_of_each_class():
+  # Two examples of a client with shares from Dir(α, ..., α) are of the same
+  # one of K classes with the probability (α + 1) / (Kα + 1).
+  alpha, num_classes, size = 0.5, 10, 20
+  labels = _labels(num_classes, 100_000)
+  counts = partition.dirichlet(
+    labels, num_clients=2000, examples_per_client=size, alpha=alpha
+  ).class_counts(labels, num_classes)
+  same = (counts * (counts - 1)).sum(axis=1) / (size * (size - 1))
+  error = same.std() / np.sqrt(len(same))
+  expected = (alpha + 1) / (num_classes * alpha + 1)
+  assert abs(same.mean() - expected) < 5 * error
+  # α as the sum over the classes would give 0.7.
+  assert 5 * error < 0.1
+
+
+def test_seed_decides_which_examples_of_a_class_make_a_shard():
+  one, other = (
+    {
+      frozenset(rows.tolist())
+      for rows in partition.shards(
+        _labels(10, 60), num_clients=30, shards_per_client=1, seed=seed
+      ).indices
+    }
+    for seed in (3, 4)
+  )
+  assert not one & other
+
+
 def test_shards_have_at_most_one_class_each_where_they_divide_the_classes():
   labels = _labels(10, 60)
   split = partition.shards(labels, num_clients=30, shards_per_client=2)
