@@ -1,6 +1,5 @@
 """Tests of client stores."""
 
-import base64
 import collections
 import json
 import signal
@@ -308,49 +307,7 @@ def test_what_others_are_writing_is_left_alone(tmp_path, monkeypatch):
   assert len(list(tmp_path.iterdir())) == 2
 
 
-def _write_old_format(path):
-  """Writes a store as before there were packs: a file for each client."""
-  path.mkdir()
-  examples = _examples()
-  client_ids = ['a/b', 'c', 'd']
-  for client_id, indices in zip(client_ids, _PARTITION, strict=True):
-    name = base64.urlsafe_b64encode(client_id.encode()).decode().rstrip('=')
-    (path / name).write_bytes(
-      b''.join(array[indices].tobytes() for array in examples.values())
-    )
-  manifest = dict(
-    format=1,
-    features=[
-      [name, list(array.shape[1:]), array.dtype.name]
-      for name, array in examples.items()
-    ],
-    client_ids=client_ids,
-    num_examples=[3, 0, 2],
-  )
-  (path / 'manifest.json').write_text(json.dumps(manifest))
-
-
-def test_a_store_of_the_old_format_opens(tmp_path):
-  _write_old_format(tmp_path / 'old')
-  store = client_store.ClientStore(tmp_path / 'old')
-  assert store.client_ids == ('a/b', 'c', 'd')
-  assert store.num_examples == (3, 0, 2)
-  for client_id, indices in zip(store.client_ids, _PARTITION, strict=True):
-    found = store.read_client(tf.constant(client_id))
-    for name, values in found.items():
-      np.testing.assert_array_equal(values, _examples()[name][indices])
-  with pytest.raises(KeyError, match='`client_id` must be in the store'):
-    store.create_dataset('nobody')
-
-
-def test_a_cut_off_file_of_the_old_format_is_refused_on_opening(tmp_path):
-  _write_old_format(tmp_path / 'old')
-  (tmp_path / 'old' / 'Yw').write_bytes(b'x')
-  with pytest.raises(client_store.ClientStoreError, match='has 1 bytes, not 0'):
-    client_store.ClientStore(tmp_path / 'old')
-
-
-@pytest.mark.parametrize('manifest', ['', '{', '{}', '[]', '{"format": 99}'])
+@pytest.mark.parametrize('manifest', ['', '{', '{}', '[]', '{"format": 1}'])
 def test_a_folder_that_is_no_store_is_refused(tmp_path, manifest):
   (tmp_path / 'manifest.json').write_text(manifest)
   with pytest.raises(client_store.ClientStoreError, match='no client store'):

@@ -4,46 +4,28 @@ A round then takes the ids of its clients, not their data: nothing but a short
 string crosses into a client computation, and the cost of a round does not
 depend on how many clients there are.
 
-A store is a folder with a manifest and the files of `packed_clients`. What it
-holds of a client is the bytes of each feature of all its examples, one feature
-after the other. The name of the folder ends in a hash of the content, so equal
-data are written once, and a store is never changed.
+A store is a folder of `store_folder`. What it holds of a client is the bytes of
+each feature of all its examples, one feature after the other. The name of the
+folder ends in a hash of the content, so equal data are written once, and a
+store is never changed.
 """
 
-import base64
 import collections
-import contextlib
-import fcntl
 import hashlib
-import json
 import os
 import pathlib
-import re
-import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.programs import packed_clients, storage
+from tff_clipping.programs import store_folder
+from tff_clipping.programs.store_folder import ClientStoreError  # noqa: F401
 
-_MANIFEST = 'manifest.json'
-_PACK = 'clients'
-# Of before there were packs: a file for each client, and no checksums.
-_FORMAT_OF_FILES = 1
-_FORMAT = 2
 _CLIENTS_AT_A_TIME = 100
 # Of what `tf.io.decode_raw` makes no tensor.
 _UNREADABLE = ('uint32', 'uint64')
-# One that is being written; see `_new_folder`.
-_NEW_FOLDER = re.compile(r'\..*-[0-9a-f]{16}-[0-9a-f]{16}')
-
-
-class ClientStoreError(ValueError):
-  """A client store is missing, incomplete or damaged."""
 
 
 class ClientStore:
@@ -66,31 +48,14 @@ class ClientStore:
       ClientStoreError: If the folder is not a store, or a client's file is
         missing or not of the size that was written.
     """
-    self.path = pathlib.Path(path)
-    try:
-      manifest = json.loads((self.path / _MANIFEST).read_text())
-      self._is_packed = manifest['format'] != _FORMAT_OF_FILES
-      if self._is_packed:
-        _check_manifest(manifest)
-      self.element_spec = collections.OrderedDict(
-        (name, tf.TensorSpec(shape, dtype))
-        for name, shape, dtype in manifest['features']
-      )
-      if self._is_packed:
-        self._check_files(manifest['files'])
-        self.client_ids, self.num_examples = packed_clients.read_clients(
-          self.path / _PACK
-        )
-      else:
-        self.client_ids = tuple(manifest['client_ids'])
-        self.num_examples = tuple(manifest['num_examples'])
-        self._check_files(self._files_of_clients())
-    except packed_clients.PackedClientsError as e:
-      raise self._damaged(str(e)) from e
-    except ClientStoreError:
-      raise
-    except (OSError, ValueError, KeyError, TypeError) as e:
-      raise ClientStoreError(f'{self.path} is no client store: {e}') from e
+    self._folder = store_folder.open_folder(pathlib.Path(path))
+    self.path = self._folder.path
+    self.client_ids = self._folder.client_ids
+    self.num_examples = self._folder.num_examples
+    self.element_spec = collections.OrderedDict(
+      (name, tf.TensorSpec(shape, dtype))
+      for name, shape, dtype in self._folder.features
+    )
 
   def read_client(
     self, client_id: tf.Tensor
@@ -105,15 +70,11 @@ class ClientStore:
 
     Raises:
       tf.errors.NotFoundError: If there is no such client.
-      tf.errors.DataLossError: If what is read is not what was written; of a
-        store of the old format, that is not seen.
+      tf.errors.DataLossError: If what is read is not what was written.
     """
-    if self._is_packed:
-      content = packed_clients.read_content(self.path / _PACK, client_id)
-    else:
-      name = tf.io.encode_base64(client_id)
-      content = tf.io.read_file(tf.strings.join([f'{self.path}/', name]))
-    num_examples = tf.strings.length(content) // self._example_bytes()
+    content = self._folder.read_content(client_id)
+    example_bytes = sum(map(_num_bytes, self.element_spec.values()))
+    num_examples = tf.strings.length(content) // example_bytes
     features = collections.OrderedDict()
     start = tf.constant(0)
     for feature, spec in self.element_spec.items():
@@ -166,35 +127,6 @@ class ClientStore:
         client, with a leading dimension of examples, which it keeps.
     """
     return PreprocessedClients(self, preprocess_fn)
-
-  def _example_bytes(self) -> int:
-    return sum(_num_bytes(spec) for spec in self.element_spec.values())
-
-  def _files_of_clients(self) -> dict[str, int]:
-    """Returns the files of a store of the old format, with their sizes."""
-    example_bytes = self._example_bytes()
-    return {
-      base64.urlsafe_b64encode(client_id.encode()).decode().rstrip('='): (
-        num_examples * example_bytes
-      )
-      for client_id, num_examples in zip(
-        self.client_ids, self.num_examples, strict=True
-      )
-    }
-
-  def _check_files(self, files: Mapping[str, int]) -> None:
-    found = {e.name: e.stat().st_size for e in os.scandir(self.path)}
-    for name, size in files.items():
-      if found.get(name) != size:
-        raise self._damaged(
-          f'the file {name} has {found.get(name)} bytes, not {size}'
-        )
-
-  def _damaged(self, reason: str) -> ClientStoreError:
-    return ClientStoreError(
-      f'{self.path} is damaged: {reason.rstrip(".")}. Delete the folder; it '
-      'will be written again.'
-    )
 
 
 class PreprocessedClients:
@@ -319,7 +251,7 @@ def write_client_store(
     (feature, array.shape[1:], array.dtype.name)
     for feature, array in examples.items()
   ]
-  return _open_or_write(path, features, clients)
+  return _write(path, features, clients)
 
 
 def write_client_data(
@@ -379,7 +311,7 @@ def write_client_data(
         ],
       )
 
-  return _open_or_write(path, features, clients)
+  return _write(path, features, clients)
 
 
 def default_cache_dir() -> pathlib.Path:
@@ -388,61 +320,13 @@ def default_cache_dir() -> pathlib.Path:
   return pathlib.Path(base) / 'tff_clipping'
 
 
-def _open_or_write(
+def _write(
   path: pathlib.Path,
-  features: Sequence[tuple],
+  features: Sequence[tuple[str, Sequence[int], str]],
   clients: Callable[[], Iterable[tuple[str, Sequence[np.ndarray]]]],
 ) -> ClientStore:
-  """Opens the store at `path`, or writes it, whole or not at all."""
-  if path.exists():
-    return ClientStore(path)
-  with storage.writing(f'The clients in {path}'):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _new_folder(path) as folder:
-      packed_clients.pack_clients(folder / _PACK, _contents(clients()))
-      manifest = dict(
-        format=_FORMAT,
-        features=[[f, list(shape), dtype] for f, shape, dtype in features],
-        files={e.name: e.stat().st_size for e in os.scandir(folder)},
-      )
-      manifest['digest'] = _manifest_digest(manifest)
-      (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2))
-      try:
-        os.rename(folder, path)
-      except OSError:
-        # Somebody else may have written the same store in the meantime.
-        if not path.exists():
-          raise
+  store_folder.write_folder(path, features, lambda: _contents(clients()))
   return ClientStore(path)
-
-
-@contextlib.contextmanager
-def _new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Gives a folder beside `path`, which is deleted if it is still there.
-
-  What writers that were killed have left is deleted as well, once nobody else
-  writes.
-  """
-  # Not by `tempfile`, whose folders nobody else can read: this one is for those
-  # that the user's umask lets in.
-  folder = path.with_name(f'.{path.name}-{secrets.token_hex(8)}')
-  lock = os.open(path.parent, os.O_RDONLY)
-  try:
-    # Some network disks have no locks: there, nothing is tidied up.
-    with contextlib.suppress(OSError):
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      for other in path.parent.iterdir():
-        if _NEW_FOLDER.fullmatch(other.name):
-          shutil.rmtree(other, ignore_errors=True)
-    with contextlib.suppress(OSError):
-      fcntl.flock(lock, fcntl.LOCK_SH)
-    folder.mkdir()
-    try:
-      yield folder
-    finally:
-      shutil.rmtree(folder, ignore_errors=True)
-  finally:
-    os.close(lock)
 
 
 def _contents(
@@ -463,20 +347,6 @@ def _contents(
     seen.add(client_id)
     content = b''.join(np.ascontiguousarray(array).data for array in arrays)
     yield client_id, len(arrays[0]), content
-
-
-def _check_manifest(manifest: Mapping[str, Any]) -> None:
-  if manifest['format'] != _FORMAT:
-    raise ValueError(f'it has the format {manifest["format"]!r}')
-  if manifest['digest'] != _manifest_digest(manifest):
-    raise ValueError('its manifest is damaged')
-
-
-def _manifest_digest(manifest: Mapping[str, Any]) -> str:
-  content = {k: v for k, v in manifest.items() if k != 'digest'}
-  return hashlib.blake2b(
-    json.dumps(content, sort_keys=True).encode(), digest_size=8
-  ).hexdigest()
 
 
 def _check_client_id(client_id: str) -> None:

@@ -20,7 +20,7 @@ import tree
 from tff_clipping import aggregators
 from tff_clipping.aggregators import noise_keys
 from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
-from tff_clipping.programs import noise_checks, process_metrics
+from tff_clipping.programs import noise_checks, process_metrics, storage
 from tff_clipping.programs.client_sampling import ClientSampler
 
 _LOGGER = logging.getLogger(__name__)
@@ -140,6 +140,28 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
       f'`build_private_sampler`: {expected}; found {type(sampler).__name__} '
       f'for {sampler.charged_as or "no plan"}. A sampler of your own with the '
       'same law says so: `charged_as = plan.sampler_parameters`.'
+    )
+
+
+def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
+  """Raises if a ledger lacks a round that a checkpoint has.
+
+  Args:
+    ledger: The ledger of the run.
+    round_num: The number of rounds that the checkpoint has.
+
+  Raises:
+    StorageError: If one was not charged.
+  """
+  charged = ledger.rounds
+  missing = set(range(1, round_num + 1)).difference(charged)
+  # A line that was cut short may have been of any round.
+  if len(missing) > charged.count(None):
+    raise storage.StorageError(
+      f'The checkpoint is of round {round_num}, but the ledger has no release '
+      f'of round {min(missing)} among its {len(charged)}: it is not the ledger '
+      'of this run, and what was charged is not known. Restore it from a copy '
+      'that is as new as the last release.'
     )
 
 

@@ -32,18 +32,16 @@ from tff_clipping.programs import (
   coroutines,
   private_rounds,
   process_checks,
-  process_metrics,
+  round_metrics,
   storage,
 )
 from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.programs.interruption import Interrupted, Interruption
 from tff_clipping.programs.run_audit import RunAudit
-from tff_clipping.programs.update_records import SUMMARY_FIELDS, UpdateRecords
+from tff_clipping.programs.update_records import UpdateRecords
 
 EvaluateFn = Callable[[Any], Mapping[str, float]]
-_EVALUATED = {'test_accuracy', 'test_loss'}
-_OF_THE_ROUND = ('round_num', 'num_clients', 'round_seconds', 'epsilon')
 # By argument, what it is and a method by which to know it.
 _KINDS = {
   'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
@@ -244,10 +242,11 @@ class TrainingProgram:
           '`num_rounds` must be at least those that were run, '
           f'{latest[0]} by the last checkpoint, found {self.num_rounds}.'
         )
-      self._check_ledger(latest[0])
+      if self.ledger is not None:
+        private_rounds.check_rounds(self.ledger, latest[0])
       progress.done = latest
       return None
-    metrics = self._metrics(0, num_clients=0, seconds=math.nan)
+    metrics = self._new_row(0)
     metrics.update(self._evaluate(state, 0))
     if not math.isfinite(metrics['test_loss']):
       return (
@@ -286,7 +285,7 @@ class TrainingProgram:
       return _diverged('The aggregate of the updates is', round_num)
     if not _is_finite(self.process.get_model_weights(output.state)):
       return _diverged('The model is', round_num)
-    metrics = self._metrics(round_num, num_clients=len(cohort), seconds=seconds)
+    metrics = self._new_row(round_num, num_clients=len(cohort), seconds=seconds)
     if (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
@@ -294,7 +293,14 @@ class TrainingProgram:
       metrics.update(self._evaluate(output.state, round_num))
       if not math.isfinite(metrics['test_loss']):
         return _diverged('The test loss is', round_num)
-    metrics.update(self._measured(output.metrics, len(cohort)))
+    metrics.update(
+      round_metrics.measured(
+        output.metrics,
+        len(cohort),
+        # Whoever gives `update_records` asks for the clients' exact figures.
+        is_private=self.ledger is not None and self.update_records is None,
+      )
+    )
     expected_norms = self._estimate(round_num, cohort, state)
     with interruption.shield():
       if self.update_records is not None:
@@ -375,81 +381,31 @@ class TrainingProgram:
     except Exception as e:
       raise RoundError(f'The estimates of round {round_num} failed: {e}') from e
 
-  def _check_ledger(self, round_num: int) -> None:
-    """Raises if the ledger lacks a round of the checkpoint."""
-    if self.ledger is None:
-      return
-    charged = self.ledger.rounds
-    missing = set(range(1, round_num + 1)).difference(charged)
-    # A line that was cut short may have been of any round.
-    if len(missing) > charged.count(None):
-      raise storage.StorageError(
-        f'The checkpoint is of round {round_num}, but the ledger has no '
-        f'release of round {min(missing)} among its {len(charged)}: it is not '
-        'the ledger of this run, and what was charged is not known. Restore it '
-        'from a copy that is as new as the last release.'
-      )
-
   def _save(self, progress: '_Progress') -> None:
     if progress.done is not None:
       self.checkpoints.save(progress.state, progress.round_num)
 
-  def _metrics(
-    self, round_num: int, *, num_clients: float, seconds: float
-  ) -> collections.OrderedDict:
-    """Returns the metrics of a round, NaN where nothing was measured."""
-    is_measured = self.measures_cohorts
-    if is_measured is None:
-      is_measured = self.ledger is None
-    metrics = collections.OrderedDict(
-      round_num=round_num,
-      num_clients=num_clients if is_measured else math.nan,
-      round_seconds=seconds if is_measured else math.nan,
-      epsilon=self.ledger.epsilon if self.ledger is not None else math.nan,
-      test_accuracy=math.nan,
-      test_loss=math.nan,
-    )
-    if self.ledger is not None and self.ledger.plan.sampling == 'paper':
-      # `epsilon` does not hold for these cohorts.
-      metrics['actual_epsilon'] = self.ledger.actual_epsilon
-    metrics.update((field, math.nan) for field in SUMMARY_FIELDS)
-    return metrics
-
-  def _measured(
-    self, metrics: Any, num_clients: int
+  def _new_row(
+    self, round_num: int, *, num_clients: int = 0, seconds: float = math.nan
   ) -> collections.OrderedDict[str, float]:
-    """Returns what the process measured, and of a private run what is public.
-
-    Whoever gives `update_records` asks for the clients' exact figures.
-    """
-    is_private = self.ledger is not None and self.update_records is None
-    measured = process_metrics.flatten_metrics(metrics, is_private=is_private)
-    if not is_private:
-      measured |= process_metrics.summarize_updates(metrics, num_clients)
-    return measured
+    """Returns the row of a round, with what tells its cohort if that may be."""
+    is_shown = self.measures_cohorts
+    if is_shown is None:
+      is_shown = self.ledger is None
+    of_cohort = dict(num_clients=num_clients, seconds=seconds)
+    return round_metrics.new_row(
+      round_num, self.ledger, **(of_cohort if is_shown else {})
+    )
 
   def _evaluate(self, state: Any, round_num: int) -> Mapping[str, float]:
     try:
       found = self.evaluate(self.process.get_model_weights(state))
     except Exception as e:
       raise RoundError(f'Evaluation after round {round_num} failed: {e}') from e
-    if not isinstance(found, Mapping) or not found.keys() >= _EVALUATED:
-      raise RoundError(
-        f'`evaluate` must return a dict with {" and ".join(sorted(_EVALUATED))}'
-        f', a NaN accuracy if there is none, found {found!r} after round '
-        f'{round_num}.'
-      )
-    for name, value in found.items():
-      if name in _OF_THE_ROUND:
-        raise RoundError(
-          f'`evaluate` must not return `{name}`, which is a metric of the '
-          f'round, found {value!r} after round {round_num}.'
-        )
-      if name in _EVALUATED and np.asarray(value).dtype.kind not in 'biuf':
-        raise RoundError(
-          f'`evaluate` must return numbers, found `{name}` {value!r} after '
-          f'round {round_num}.'
-        )
+    try:
+      round_metrics.check_evaluated(found)
+    except ValueError as e:
+      raise RoundError(f'{e} after round {round_num}.') from e
     return found
 
   def _release(self, metrics: collections.OrderedDict) -> None:
