@@ -149,18 +149,11 @@ def format_delta(delta: float) -> str:
   return f'{float(mantissa):g}e{int(exponent)}'
 
 
-def _scale_name(run: pd.Series, row: experiment_table.Row) -> str:
-  """The named scale of a run of a row; P, Q, batch and T where it has none."""
+def _scale_name(run: pd.Series) -> str:
+  """The named scale of a run; P, Q, batch and T where it has none."""
+  if run['named'] is not None:
+    return run['named'].scale.name
   cohort, steps, batch, rounds = run['scale']
-  for scale in experiment_table.SCALES.values():
-    settings = {key: value.value for key, value in scale.settings.items()}
-    if (cohort, steps, batch, rounds) == (
-      row.clients_per_round.value * scale.client_share,
-      settings['local_steps'],
-      settings['batch_size'],
-      settings['num_rounds'],
-    ):
-      return scale.name
   return f'P = {cohort}, Q = {steps}, batch = {batch}, T = {rounds}'
 
 
@@ -201,7 +194,7 @@ def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     **ours,
     'T': rounds,
     'scale': any_run['scale'],
-    'scale_name': _scale_name(any_run, row),
+    'scale_name': _scale_name(any_run),
     'is_paper_scale': ours == of_paper,
     # Gradients of single examples, in a run.
     'examples': math.prod(any_run['scale']),

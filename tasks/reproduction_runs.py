@@ -86,9 +86,9 @@ REPRODUCTION = (
     Part(_MLPS[1:], ('paper',), (0, 1, 2), variants=variants)
     for variants in ((), ('client_rate_0.01',), ('client_rate_0.03',))
   ),
-  Part(_MLP_ON_MNIST, ('paper',), variants=('client_rate_0.03',)),
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('client_rate_0.03',)),
   *(
-    Part((row,), (scale,), (0,), ('ce_fed_avg', 'dp_fed_avg'), (variant,))
+    Part((row,), (scale,), (0, 1, 2), ('ce_fed_avg', 'dp_fed_avg'), (variant,))
     for (row, scale), variant in zip(
       _AT_PAPERS_SIZE,
       ('half_averaged_norm_mnist', 'half_averaged_norm_cifar10'),
