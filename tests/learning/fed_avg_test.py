@@ -436,6 +436,71 @@ def test_a_keras_model_is_no_function_that_makes_models():
     )
 
 
+@pytest.mark.parametrize('names', [('text', 'next'), ('target', 'x')])
+@pytest.mark.parametrize('is_pair', [True, False])
+def test_features_are_told_by_name(tmp_path, names, is_pair):
+  # Of one type and shape: in the order of their names, the second is first.
+  store = client_store.write_client_store(
+    tmp_path, 'test', {name: np.zeros([4, 5]) for name in names}, [range(4)]
+  )
+  spec = tf.TensorSpec([None, 5], tf.float64)
+  input_spec = (spec, spec) if is_pair else dict(x=spec, y=spec)
+
+  def model_fn():
+    inputs = tf.keras.Input((5,), dtype=tf.float64)
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, tf.keras.layers.Dense(5)(inputs)),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=input_spec,
+    )
+
+  settings = dict(local_steps=1, batch_size=2, client_learning_rate=0.1)
+  with pytest.raises(
+    ValueError, match='`client_store` must have the features .* x, y'
+  ):
+    learning.build_fed_avg(model_fn, client_store=store, **settings)
+  x, y = names
+  renamed = store.preprocess(lambda row: {'x': row[x], 'y': row[y]})
+  learning.build_fed_avg(model_fn, client_store=renamed, **settings)
+
+
+def test_keras_model_from_outside_is_refused():
+  inputs = tf.keras.Input((5,))
+  keras_model = tf.keras.Model(inputs, tf.keras.layers.Dense(3)(inputs))
+
+  def model_fn():
+    return tff.learning.models.from_keras_model(
+      keras_model,
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=(tf.TensorSpec([None, 5]), tf.TensorSpec([None], tf.int32)),
+    )
+
+  with pytest.raises(ValueError, match='`model_fn` must make its variables'):
+    learning.build_fed_avg(
+      model_fn, local_steps=1, batch_size=2, client_learning_rate=0.1
+    )
+
+
+def test_examples_of_many_shapes_are_refused():
+  def model_fn():
+    inputs = tf.keras.Input((None,), dtype=tf.int32)
+    hidden = tf.keras.layers.Embedding(5, 2)(inputs)
+    pooled = tf.keras.layers.GlobalAveragePooling1D()(hidden)
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, tf.keras.layers.Dense(3)(pooled)),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=(
+        tf.TensorSpec([None, None], tf.int32),
+        tf.TensorSpec([None], tf.int32),
+      ),
+    )
+
+  with pytest.raises(ValueError, match='examples of a fixed shape.*pad them'):
+    learning.build_fed_avg(
+      model_fn, local_steps=1, batch_size=2, client_learning_rate=0.1
+    )
+
+
 def test_batch_norm_is_refused_with_advice(store):
   def model_fn():
     inputs = tf.keras.Input((5,))

@@ -339,6 +339,37 @@ def test_client_data_of_tff_round_trips(tmp_path):
   np.testing.assert_array_equal(rows[0]['pixels'], np.ones(4))
 
 
+def test_client_data_that_was_preprocessed_otherwise_goes_elsewhere(tmp_path):
+  plain = tff.simulation.datasets.TestClientData(
+    {str(i): {'x': np.full([2], i, np.float32)} for i in range(5)}
+  )
+  for addend in (1.0, 7.0):
+    client_data = plain.preprocess(
+      lambda ds, addend=addend: ds.map(lambda row: {'x': row['x'] + addend})
+    )
+    store = client_store.write_client_data(tmp_path, 'tff', client_data)
+    found = store.read_client(tf.constant('3'))['x']
+    np.testing.assert_array_equal(found, [3 + addend] * 2)
+  again = client_store.write_client_data(tmp_path, 'tff', client_data)
+  assert again.path == store.path
+
+
+@pytest.mark.parametrize('value', [{'a': np.zeros(2)}, iter([])])
+def test_what_is_no_client_data_is_refused(tmp_path, value):
+  with pytest.raises(
+    TypeError, match='`client_data` must be .*TestClientData'
+  ):
+    client_store.write_client_data(tmp_path, 'tff', value)
+
+
+def test_preprocessing_may_nest(tmp_path):
+  store = _write(tmp_path)
+  nested = store.preprocess(lambda row: {'x': {'a': row['x']}, 'y': row['y']})
+  assert nested.element_spec['x']['a'] == store.element_spec['x']
+  found = nested.read_client(tf.constant(store.client_ids[0]))
+  assert found['x']['a'].shape[0] == store.num_examples[0]
+
+
 def test_client_data_of_strings_is_refused(tmp_path):
   client_data = tff.simulation.datasets.TestClientData(
     {'a': collections.OrderedDict(text=['hello'])}

@@ -1,6 +1,7 @@
 """Tests of what a process must be like for a ledger."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
@@ -73,6 +74,31 @@ def test_noise_is_of_the_plans_kind(make, plan, is_taken):
     return
   with pytest.raises(ValueError, match="`process` must have the plan's kind"):
     process_checks.check_process(process, plan)
+
+
+def _shares():
+  return aggregators.distributed_gaussian_mean_factory(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    clients_per_round=8,
+    min_clients_per_round=8,
+    max_clients_per_round=8,
+  )
+
+
+@pytest.mark.parametrize(
+  ('plan', 'message'),
+  [
+    (_PLAN, "`sampling` must be 'truncated_poisson' or 'fixed_size'"),
+    (_CORRELATED_PLAN, "`process` must have the plan's kind of noise"),
+  ],
+)
+def test_shares_for_cohorts_without_bounds_are_refused(plan, message):
+  process = _shares().create(_VECTOR)
+  with pytest.raises(ValueError, match=message):
+    process_checks.check_process(process, plan)
+  fixed = dataclasses.replace(_PLAN, sampling='fixed_size')
+  process_checks.check_process(process, fixed)
 
 
 def _model_fn():

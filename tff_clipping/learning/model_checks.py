@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
+import tree
 
 
 def check_model(model_fn: Any, client_store: Any) -> None:
@@ -15,8 +16,9 @@ def check_model(model_fn: Any, client_store: Any) -> None:
 
   Raises:
     TypeError: If `model_fn` is not a function that returns such a model.
-    ValueError: If the model has non-trainable variables, or the store's
-      examples are not what it takes.
+    ValueError: If the model has non-trainable variables, or variables that
+      `model_fn` did not make; or if the store's examples are not what it takes,
+      or, without a store, its examples have no fixed shape.
   """
   # A Keras model is callable too.
   if isinstance(model_fn, tf.keras.Model) or not callable(model_fn):
@@ -24,7 +26,7 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`model_fn` must be a function that returns a '
       f'new `tff.learning.models.VariableModel`, found {model_fn!r}.'
     )
-  with tf.Graph().as_default():
+  with tf.Graph().as_default() as graph:
     model = model_fn()
   if not isinstance(model, tff.learning.models.VariableModel):
     raise TypeError(
@@ -33,6 +35,14 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`tff.learning.models.from_keras_model`, and a functional one with '
       '`tff.learning.models.model_from_functional`.'
     )
+  if any(
+    getattr(v.handle, 'graph', None) is not graph
+    for v in (*model.trainable_variables, *model.non_trainable_variables)
+  ):
+    raise ValueError(
+      '`model_fn` must make its variables itself, found a model with variables '
+      'from outside: build the Keras model inside of the function.'
+    )
   if model.non_trainable_variables:
     names = [v.name for v in model.non_trainable_variables]
     more = f' and {len(names) - 3} more' if len(names) > 3 else ''
@@ -40,17 +50,20 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`model_fn` must return a model without non-trainable variables, found '
       f"{', '.join(names[:3])}{more}. They are no part of a client's update: "
       'nothing would clip, noise or average what changes in training. Use '
-      '`tf.keras.layers.GroupNormalization` in place of batch normalization; '
-      'of layers that are frozen, give the clients the outputs as `x`, '
-      'computed once, and train the rest.'
+      '`tf.keras.layers.GroupNormalization` in place of batch normalization. '
+      'Of layers that are frozen, give the clients the outputs as `x`, '
+      "computed once, and train the rest; or take TFF's "
+      '`build_unweighted_fed_avg`, which leaves them as they are.'
     )
   if client_store is None:
+    _check_shapes(model.input_spec)
     return
   if not hasattr(client_store, 'element_spec'):
     raise TypeError(
       '`client_store` must be a `ClientStore`, found '
       f'{type(client_store).__name__}; `write_client_store` makes one.'
     )
+  _check_names(model.input_spec, client_store.element_spec)
   expected = tf.nest.flatten(model.input_spec)
   found = tf.nest.flatten(client_store.element_spec)
   if len(expected) != len(found) or not all(
@@ -61,3 +74,40 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`client_store` must hold the examples that the model takes, found '
       f'{client_store.element_spec} for a model of {model.input_spec}.'
     )
+
+
+def _check_shapes(input_spec: Any) -> None:
+  """Refuses examples whose shapes differ, which cannot be put together."""
+  for spec in tf.nest.flatten(input_spec):
+    if not spec.shape[1:].is_fully_defined():
+      raise ValueError(
+        '`model_fn` must return a model of examples of a fixed shape, found '
+        f"{spec}: pad them, or take TFF's `build_unweighted_fed_avg`, whose "
+        'data sets may have batches of any shape.'
+      )
+
+
+def _check_names(input_spec: Any, element_spec: Any) -> None:
+  """Refuses a store whose features the model would take for other ones.
+
+  Both are flattened, which puts dictionaries in the order of their names:
+  tensors of one type and shape could change places without an error.
+  """
+  expected, found = _names(input_spec), _names(element_spec)
+  if expected != found:
+    raise ValueError(
+      '`client_store` must have the features of the `input_spec` of the model, '
+      'with the same names, `x` and `y` for a pair, and in their order, found '
+      f'{", ".join(found)} for a model of {", ".join(expected)}. The '
+      '`preprocess` of a store can name them anew.'
+    )
+
+
+def _names(spec: Any) -> list[str]:
+  """The names of the tensors of a structure, in the order of `tf.nest`."""
+  if isinstance(spec, (tuple, list)) and len(spec) == 2:
+    spec = dict(x=spec[0], y=spec[1])
+  return [
+    str(next((key for key in reversed(path) if isinstance(key, str)), path))
+    for path, _ in tree.flatten_with_path(spec)
+  ]

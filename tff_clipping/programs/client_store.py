@@ -124,7 +124,8 @@ class ClientStore:
 
     Args:
       preprocess_fn: A TensorFlow function of the features of all examples of a
-        client, with a leading dimension of examples, which it keeps.
+        client, with a leading dimension of examples, which it keeps. What it
+        returns may be nested.
     """
     return PreprocessedClients(self, preprocess_fn)
 
@@ -149,9 +150,8 @@ class PreprocessedClients:
           for name, spec in store.element_spec.items()
         )
       )
-    self.element_spec = collections.OrderedDict(
-      (name, tf.TensorSpec(value.shape[1:], value.dtype))
-      for name, value in examples.items()
+    self.element_spec = tf.nest.map_structure(
+      lambda values: tf.TensorSpec(values.shape[1:], values.dtype), examples
     )
 
   def read_client(
@@ -264,8 +264,8 @@ def write_client_data(
   Args:
     cache_dir: Where the stores are; made if it is missing.
     name: The beginning of the name of the store's folder, and what tells this
-      data from other data with the same ids and features: the content is not
-      read to find out.
+      data from other data: the ids, the features and the examples of three
+      clients are compared, and not those of all.
     client_data: The data. Its examples must be mappings of numbers of fixed
       shapes.
 
@@ -273,9 +273,16 @@ def write_client_data(
     The store.
 
   Raises:
+    TypeError: If `client_data` is none.
     ValueError: If a feature is not a number of a fixed shape.
     OSError: If `cache_dir` cannot be written.
   """
+  if not isinstance(client_data, tff.simulation.datasets.ClientData):
+    raise TypeError(
+      '`client_data` must be a `tff.simulation.datasets.ClientData`, found '
+      f'{type(client_data).__name__}; `TestClientData` makes one from a '
+      'dictionary of arrays by client.'
+    )
   spec = client_data.element_type_structure
   if not isinstance(spec, Mapping):
     raise ValueError(
@@ -295,23 +302,24 @@ def write_client_data(
     features.append(
       (feature, tensor_spec.shape.as_list(), tensor_spec.dtype.name)
     )
+  client_ids = client_data.client_ids
+
+  def read(client_id):
+    dataset = client_data.create_tf_dataset_for_client(client_id)
+    rows = list(dataset.as_numpy_iterator())
+    return [
+      np.array([row[feature] for row in rows], dtype).reshape(-1, *shape)
+      for feature, shape, dtype in features
+    ]
+
   digest = hashlib.blake2b(digest_size=8)
-  digest.update(repr((features, client_data.client_ids)).encode())
+  digest.update(repr((features, client_ids)).encode())
+  # Other preprocessing shows in the examples of any client.
+  for place in sorted({0, len(client_ids) // 2, len(client_ids) - 1}):
+    for array in read(client_ids[place]) if client_ids else ():
+      digest.update(np.ascontiguousarray(array).data)
   path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
-
-  def clients():
-    for client_id in client_data.client_ids:
-      dataset = client_data.create_tf_dataset_for_client(client_id)
-      rows = list(dataset.as_numpy_iterator())
-      yield (
-        client_id,
-        [
-          np.array([row[feature] for row in rows], dtype).reshape(-1, *shape)
-          for feature, shape, dtype in features
-        ],
-      )
-
-  return _write(path, features, clients)
+  return _write(path, features, lambda: ((i, read(i)) for i in client_ids))
 
 
 def default_cache_dir() -> pathlib.Path:

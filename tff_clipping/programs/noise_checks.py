@@ -18,12 +18,14 @@ from tff_clipping.privacy import BasePlan, PrivacyPlan, ShareParameters
 # What is measured and kept is rounded to `float32`, a few times.
 _TOLERANCE = 3e-7
 _CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'smoothing'})
+# Measured where each client brings a share of the noise.
+SHARE = 'share_noise_stddev'
 _NAMES = _CLIPS | {
   'bits_noise_stddev',
   'max_clients_per_round',
   'min_clients_per_round',
   'noise_stddev',
-  'share_noise_stddev',
+  SHARE,
 }
 # How far a client moves the sum of the bits, which are centred.
 _BIT = 0.5
@@ -75,10 +77,10 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
     for multiplier in (of_sums, of_queries)
     if multiplier is not None
   ]
-  if any(each.name == 'share_noise_stddev' for each in measured):
-    share = _share_parameters(plan)
+  if any(each.name == SHARE for each in measured):
+    share = share_parameters(plan)
     _check_bounds(measured, share)
-    of_shares = _multiplier(measured, 'share_noise_stddev')
+    of_shares = _multiplier(measured, SHARE)
     if of_shares is not None:
       found.append((of_shares, share.share_multiplier))
   for multiplier, least in found:
@@ -91,8 +93,12 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       )
 
 
-def _share_parameters(plan: BasePlan) -> ShareParameters:
-  """Returns what noise in shares has to be."""
+def share_parameters(plan: BasePlan) -> ShareParameters:
+  """Returns what noise in shares has to be.
+
+  Raises:
+    ValueError: If no shares can be that of the plan.
+  """
   if not isinstance(plan, PrivacyPlan):
     raise ValueError(
       f'`process` must not add noise in shares under a {type(plan).__name__}.'

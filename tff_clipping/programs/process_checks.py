@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators import private_reports
 from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
+from tff_clipping.programs import noise_checks
 
 # Of the clients' work, what `learning.build_fed_avg` keeps to measure angles:
 # a model that was released.
@@ -29,10 +30,10 @@ def check_process(
   Raises:
     TypeError: If `process` is no process.
     ValueError: If the aggregator of the process adds no noise, or noise of
-      another kind than the plan's; if it has no clip, divides by the clients
-      that took part, or adapts a norm that no noise covers; or if its clients'
-      work keeps a second aggregate of the clients, such as the mean gradient of
-      Mime.
+      another kind than the plan's, or in shares for cohorts that have no
+      bounds; if it has no clip, divides by the clients that took part, or
+      adapts a norm that no noise covers; or if its clients' work keeps a second
+      aggregate of the clients, such as the mean gradient of Mime.
   """
   if not hasattr(process, 'state_type'):
     raise TypeError(
@@ -75,6 +76,9 @@ def check_process(
       f'{"" if is_correlated else "not "}correlated between rounds, and a '
       f'{type(plan).__name__}.'
     )
+  measured = private_reports.named_types(_measurements(process))
+  if any(name == noise_checks.SHARE for name, _ in measured):
+    noise_checks.share_parameters(plan)
   _check_work(getattr(state, 'client_work', None))
 
 
