@@ -356,9 +356,7 @@ def test_client_data_that_was_preprocessed_otherwise_goes_elsewhere(tmp_path):
 
 @pytest.mark.parametrize('value', [{'a': np.zeros(2)}, iter([])])
 def test_what_is_no_client_data_is_refused(tmp_path, value):
-  with pytest.raises(
-    TypeError, match='`client_data` must be .*TestClientData'
-  ):
+  with pytest.raises(TypeError, match='`client_data` must be .*TestClientData'):
     client_store.write_client_data(tmp_path, 'tff', value)
 
 

@@ -159,11 +159,31 @@ def test_what_evaluation_must_not_return_is_refused(tmp_path, found, message):
 
 
 @pytest.mark.parametrize(
-  ('name', 'value'), [('on_round', 5), ('measures_cohorts', 'no')]
+  ('name', 'value'),
+  [('on_round', 5), ('should_stop', True), ('measures_cohorts', 'no')],
 )
 def test_an_argument_of_the_wrong_kind_is_refused(tmp_path, name, value):
   with pytest.raises(TypeError, match=f'`{name}` must be'):
     small_program.program(tmp_path, **{name: value})
+
+
+def test_a_program_ends_where_it_is_told_to_and_can_go_on(tmp_path):
+  stopped = small_program.program(
+    tmp_path,
+    rounds_per_evaluation=2,
+    should_stop=lambda metrics: metrics['round_num'] == 3,
+  ).run()
+  assert stopped.reason is StopReason.STOPPED
+  assert stopped.message == 'Stopped after round 3, as `should_stop` asked for.'
+  assert stopped.round_num == 3
+  # The last model is evaluated, though round 3 was not to be.
+  evaluated = pd.read_csv(tmp_path / 'metrics.csv')['test_loss'].notna()
+  assert evaluated.tolist() == [True, False, True, True]
+  result = small_program.program(tmp_path).run()
+  assert result.reason is StopReason.FINISHED
+  assert result.state['weights'].trainable[0] == small_program.expected_weight(
+    6
+  )
 
 
 @pytest.mark.parametrize('loss', [math.nan, math.inf])

@@ -53,6 +53,7 @@ _KINDS = {
   'update_records': ('UpdateRecords', 'record'),
   'run_audit': ('RunAudit', 'record_release'),
   'on_round': ('function of metrics', '__call__'),
+  'should_stop': ('function of metrics', '__call__'),
 }
 _OPTIONAL = ('ledger', 'update_records', 'run_audit')
 
@@ -64,6 +65,7 @@ class StopReason(enum.Enum):
   BUDGET_EXHAUSTED = 'budget exhausted'
   DIVERGED = 'diverged'
   INTERRUPTED = 'interrupted'
+  STOPPED = 'stopped'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +124,8 @@ class TrainingProgram:
       seconds of each round, which tell it and how much data the clients have:
       by default (`None`) they do without a ledger alone.
     on_round: Is called with the metrics of every round, to show progress.
+    should_stop: Is called with the same after it, and ends the training before
+      T where it returns True. `test_loss` is NaN in rounds without evaluation.
     initial_weights: The `tff.learning.models.ModelWeights` to begin from, such
       as those of a model that was trained on public data; `None` for those that
       the process begins with. A run that goes on has its own.
@@ -141,6 +145,7 @@ class TrainingProgram:
   run_audit: RunAudit | None = None
   measures_cohorts: bool | None = None
   on_round: Callable[[collections.OrderedDict], None] = lambda metrics: None
+  should_stop: Callable[[collections.OrderedDict], bool] = lambda metrics: False
   initial_weights: tff.learning.models.ModelWeights | None = None
 
   def __post_init__(self):
@@ -266,7 +271,7 @@ class TrainingProgram:
   def _run_round(
     self, progress: '_Progress', interruption: Interruption
   ) -> tuple[StopReason, str] | None:
-    """Goes on by a round, or stays where it is and returns why it stopped."""
+    """Goes on by a round, or stays where it is; returns why to stop, if so."""
     start = time.monotonic()
     state, round_num = progress.state, progress.round_num + 1
     try:
@@ -320,7 +325,13 @@ class TrainingProgram:
       if round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
     self.on_round(metrics)
-    return None
+    if not self.should_stop(metrics):
+      return None
+    self._evaluate_last(progress, interruption)
+    return (
+      StopReason.STOPPED,
+      f'Stopped after round {round_num}, as `should_stop` asked for.',
+    )
 
   def _draw_and_run(
     self, round_num: int, state: Any, interruption: Interruption
