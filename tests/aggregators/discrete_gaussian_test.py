@@ -1,5 +1,6 @@
 """Tests of the integer arithmetic of distributed privacy."""
 
+import decimal
 import math
 
 import numpy as np
@@ -11,22 +12,71 @@ from tff_clipping.aggregators import discrete_gaussian
 _KEY = tf.constant([11, 12], tf.int64)
 
 
+def _table(stddev):
+  """The entries of a table, as integers of 126 bits."""
+  high, low = discrete_gaussian.magnitude_table(stddev)
+  return np.array(
+    [int(h) * 2**63 + int(x) for h, x in zip(high, low, strict=True)], object
+  )
+
+
 def test_table_is_the_distribution_of_magnitudes():
   stddev = 8.5
   weights = [math.exp(-(k**2) / (2 * stddev**2)) for k in range(200)]
   total = weights[0] + 2 * math.fsum(weights[1:])
-  table = discrete_gaussian.magnitude_table(stddev)
+  table = _table(stddev)
   for k in (0, 1, 10, 40):
     expected = (weights[0] + 2 * math.fsum(weights[1 : k + 1])) / total
     # Half of the weight of 0 counts as -0.
-    assert table[k] / 2**63 == pytest.approx(expected, rel=1e-14)
+    assert table[k] / 2**126 == pytest.approx(expected, rel=1e-14)
 
 
 def test_table_is_as_long_as_promised():
-  table = discrete_gaussian.magnitude_table(10.0)
+  table = _table(10.0)
   assert len(table) == 120
   assert np.all(np.diff(table) >= 0)
-  assert table[-1] < 2**63
+  assert table[-1] < 2**126
+
+
+@pytest.mark.parametrize('stddev', [8.0, 301.5])
+def test_table_is_exact_to_its_last_digits(stddev):
+  # Apart from the draws, nothing is between it and the distribution.
+  num_weights = math.ceil(12 * stddev) + 1
+  with decimal.localcontext() as context:
+    context.prec = 120
+    variance = decimal.Decimal(stddev) ** 2
+    weights = [
+      (-decimal.Decimal(k * k) / (2 * variance)).exp()
+      for k in range(num_weights)
+    ]
+    weights[0] /= 2
+    total = sum(weights)
+    error = 0
+    entries = np.diff([0, *_table(stddev)])
+    for entry, weight in zip(entries, weights[:-1], strict=True):
+      error += abs(decimal.Decimal(entry) / 2**126 - weight / total)
+  assert error < 12 * stddev * 2.0**-126
+
+
+def test_draws_count_the_entries_that_they_pass(monkeypatch):
+  tables = np.array([5, 5, 5, 9]), np.array([1, 3, 7, 0])
+  monkeypatch.setattr(discrete_gaussian, 'magnitude_table', lambda _: tables)
+  drawn = {
+    (4, 9): 0,
+    (5, 0): 0,
+    (5, 1): 1,
+    (5, 6): 2,
+    (5, 8): 3,
+    (8, 0): 3,
+    (9, 0): 4,
+    (2**63 - 1, 5): 4,
+    # The sign bit.
+    (5 - 2**63, 1): -1,
+  }
+  words = tf.constant(list(zip(*drawn, strict=True)), tf.int64)
+  monkeypatch.setattr(tf.random, 'stateless_uniform', lambda *a, **k: words)
+  found = discrete_gaussian.draw_discrete_gaussian(len(drawn), 8.0, _KEY)
+  assert found.numpy().tolist() == list(drawn.values())
 
 
 def _excess(draws, stddev):

@@ -284,22 +284,61 @@ def test_fresh_keys_have_all_bits_of_the_systems_entropy(monkeypatch):
   )
 
 
+def _integers(key, shape):
+  return tf.random.stateless_uniform(
+    shape, key, None, None, tf.int64, alg='philox'
+  ).numpy()
+
+
+def _box_muller(radial, angular):
+  """Normal draws from integers, as the books have it."""
+  uniform = (np.bitwise_and(radial, 2**63 - 1) + 0.5) / 2**63
+  radius, angle = np.sqrt(-2 * np.log(uniform)), angular * np.pi / 2**63
+  return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+
+
 @pytest.mark.parametrize('num_draws', [1, 2])
 def test_noise_is_the_sum_of_draws_with_keys_of_their_own(num_draws):
   key = tf.constant([3, 4], tf.int64)
   found = gaussian_draws.add_gaussian_noise(
-    np.zeros(5, np.float32), 2.0, key, num_draws=num_draws
+    np.zeros(5), 2.0, key, num_draws=num_draws
   )
-  keys = tf.random.stateless_uniform(
-    [1, num_draws, 2], key, None, None, tf.int64, alg='philox'
-  )
+  keys = _integers(key, [1, num_draws, 2])
   draws = [
-    tf.random.stateless_normal([5], keys[0, j], alg='philox').numpy()
-    for j in range(num_draws)
+    _box_muller(*_integers(keys[0, j], [2, 3]))[:5] for j in range(num_draws)
   ]
   np.testing.assert_allclose(
-    found, 2.0 * np.sum(draws, axis=0) / math.sqrt(num_draws), rtol=1e-6
+    found, 2.0 * np.sum(draws, axis=0) / math.sqrt(num_draws), rtol=1e-12
   )
+
+
+def test_tails_are_those_of_a_normal_distribution(monkeypatch):
+  # Of a radius, P(R > r) = exp(-r^2 / 2): that of the integers below.
+  radial = [0, 1, 1000, 2**40, 2**62, 2**63 - 1]
+  monkeypatch.setattr(
+    gaussian_draws,
+    '_integers',
+    lambda key, shape: tf.constant([radial, [0] * len(radial)], tf.int64),
+  )
+  drawn = gaussian_draws._draw_normal(
+    tf.constant([2 * len(radial)]), tf.constant([1, 2], tf.int64)
+  )
+  for found, integer in zip(drawn.numpy(), radial, strict=False):
+    beyond = min(math.log(integer + 0.5) - 63 * math.log(2), 0.0)
+    # A step of `float64` below 1 is what the least radius may be off by.
+    assert found == pytest.approx(math.sqrt(-2 * beyond), rel=1e-14, abs=3e-8)
+  assert max(drawn) > 9.4
+
+
+def test_a_standard_deviation_has_all_its_digits():
+  stddev = 1.000000059
+  one, other = (
+    gaussian_draws.add_gaussian_noise(
+      np.zeros(4), s, tf.constant([3, 4], tf.int64)
+    )
+    for s in (stddev, 1.0)
+  )
+  np.testing.assert_allclose(one, stddev * other, rtol=1e-15)
 
 
 @pytest.mark.parametrize('value', [None, 0.25 + 2.0**-24])

@@ -46,11 +46,11 @@ def test_values_out_of_bounds_are_clamped_and_counted():
 def test_noise_at_the_clients_widens_the_bound():
   output = _run(
     aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5),
-    _vectors([4.9, -4.9]),
+    _vectors([5.7, -5.7]),
   )
-  assert output.measurements['secure_sum_bound'] == 5.0
+  assert output.measurements['secure_sum_bound'] == 5.75
   assert output.measurements['secure_sum_out_of_bounds_count'] == 0
-  np.testing.assert_allclose(output.result, [4.9, -4.9], rtol=1e-6)
+  np.testing.assert_allclose(output.result, [5.7, -5.7], rtol=1e-6)
 
 
 def test_clipped_values_are_never_out_of_bounds():

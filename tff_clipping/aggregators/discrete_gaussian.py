@@ -176,11 +176,13 @@ def draw_discrete_gaussian(
   """Draws integers from the discrete Gaussian distribution.
 
   The probability of k is proportional to exp(-k^2 / (2 `stddev`^2)). By
-  inversion of a table of the distribution, in integers of 63 bits, with a
+  inversion of a table of the distribution, in integers of 126 bits, with a
   random sign: no floating-point number is between the generator and the result.
-  The table is cut at 12 standard deviations and rounded to 2^-63: the
-  distribution is within 2^-63 * 12 * `stddev` of the exact one in total
-  variation.
+  The table is cut at 12 standard deviations and rounded to 2^-126: the
+  distribution is within 2^-126 * 12 * `stddev` + 1e-31 of the exact one in
+  total variation. For 1e13 draws, that of a model of 1e8 elements in 1,000
+  rounds of 100 clients, at the largest `stddev`, delta is off by less than
+  (1 + e^epsilon) * 2e-18.
 
   Args:
     size: The number of integers.
@@ -193,13 +195,27 @@ def draw_discrete_gaussian(
   Source: Canonne et al. 2020, "The discrete Gaussian for differential privacy",
     for the distribution.
   """
-  table = tf.constant(magnitude_table(stddev))
+  high, low = (tf.constant(words) for words in magnitude_table(stddev))
   bits = tf.random.stateless_uniform(
-    [size], seed=key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
+    [2, size], seed=key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
   )
-  magnitude = tf.bitwise.bitwise_and(bits, tf.constant(2**63 - 1, tf.int64))
-  drawn = tf.cast(tf.searchsorted(table, magnitude, side='right'), tf.int64)
-  return tf.where(bits < 0, -drawn, drawn)
+  first, second = tf.unstack(tf.bitwise.bitwise_and(bits, tf.int64.max))
+
+  def is_passed(entries):
+    """Whether entry i, the first that may be, is at most what was drawn."""
+    at = tf.minimum(entries, len(high) - 1)
+    is_tie = (entries < len(high)) & (tf.gather(high, at) == first)
+    return is_tie & (tf.gather(low, at) <= second)
+
+  # How many entries are at most what was drawn. The first words decide, but for
+  # ties, once in 10^12 draws.
+  (entries,) = tf.while_loop(
+    lambda entries: tf.reduce_any(is_passed(entries)),
+    lambda entries: [entries + tf.cast(is_passed(entries), tf.int32)],
+    [tf.searchsorted(high, first, side='left')],
+  )
+  drawn = tf.cast(entries, tf.int64)
+  return tf.where(bits[0] < 0, -drawn, drawn)
 
 
 def draw_shares(
@@ -254,28 +270,33 @@ def draw_shares(
   return total
 
 
-def magnitude_table(stddev: float) -> np.ndarray:
-  """Returns the distribution function of |k|, times 2^63, as integers.
+def magnitude_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the distribution function of |k|, times 2^126, as integers.
 
   Entry i is the probability of a magnitude of at most i. Zero, which has both
   signs, has half of its weight.
 
   Args:
     stddev: The parameter, at least 8.
+
+  Returns:
+    The upper and the lower 63 bits of the entries, `int64`.
   """
   weights = _weights(stddev, math.ceil(_TABLE_STDDEVS * stddev) + 1)
   weights[0] //= 2
   total, cumulative, table = sum(weights), 0, []
   for weight in weights[:-1]:
     cumulative += weight
-    table.append(min((cumulative << 63) // total, 2**63 - 1))
-  return np.array(table, np.int64)
+    table.append(min((cumulative << 126) // total, 2**126 - 1))
+  words = [divmod(entry, 2**63) for entry in table]
+  high, low = np.array(words, np.int64).T.copy()
+  return high, low
 
 
 def _weights(stddev, num_weights):
   """Returns exp(-k^2 / (2 stddev^2)) for k = 0, 1, ..., times 2^`_BITS`."""
   # Each weight is the one before times a ratio, which falls by a factor itself.
-  # With 256 bits, what the products lose is far below the 63 that are wanted.
+  # With 256 bits, what the products lose is below the 126 that are wanted.
   with decimal.localcontext() as context:
     context.prec = 100
     variance = decimal.Decimal(stddev) ** 2

@@ -77,15 +77,22 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
   Args:
     value: A structure of `float16`, `bfloat16`, `float32` or `float64` tensors
       of defined shapes, which may differ in their dtypes.
-    clipping_norm: A scalar, a Python number or a tensor. Where it is a tensor
-      that is NaN or below `MIN_CLIPPING_NORM`, the result is zero.
+    clipping_norm: A scalar, a Python number or a tensor of `float32` or
+      `float64`. A number that was rounded to `float32` is not exceeded either.
+      Where it is a tensor that is NaN or below `MIN_CLIPPING_NORM`, the result
+      is zero.
 
   Returns:
     A `Clipped`.
 
   Source: Eq. (clip) and line "Clip" of Alg. CE-FedAvg.
   """
-  clipping_norm = tf.cast(clipping_norm, tf.float64)
+  if tf.is_tensor(clipping_norm):
+    # What was rounded to its type may have been rounded up.
+    unit = 2.0**-23 if clipping_norm.dtype == tf.float32 else 0.0
+    clipping_norm = tf.cast(clipping_norm, tf.float64) * (1 - unit)
+  else:
+    clipping_norm = tf.constant(clipping_norm, tf.float64)
 
   # Multiplying by 1 is cheaper than a branch that returns the input: a runtime
   # that fetches it would have to copy it.
@@ -96,7 +103,8 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
       clipping_norm * (1 - _MARGIN) / norm_bound,
     )
 
-  scaled = _scale(value, factor_of, clipping_norm >= MIN_CLIPPING_NORM)
+  least = MIN_CLIPPING_NORM * (1 - 2.0**-22)
+  scaled = _scale(value, factor_of, clipping_norm >= least)
   return Clipped(
     value=scaled.value,
     norm=tf.cast(scaled.norm, tf.float32),

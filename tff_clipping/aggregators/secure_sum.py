@@ -17,8 +17,8 @@ _OFFSET = 2 ** (_BITS - 1) - 1
 # The largest magnitude that is sent. The products are rounded in float32, by up
 # to 2^7 here, and must not pass `_OFFSET` then.
 _LARGEST = _OFFSET - 2**10
-# A normal draw is beyond this many standard deviations once in 10^15.
-_NOISE_STDDEVS = 8.0
+# No draw of a client's noise is beyond this many standard deviations.
+_NOISE_STDDEVS = 9.5
 
 
 def secure_sum_factory(
@@ -31,7 +31,7 @@ def secure_sum_factory(
   At CLIENTS, each element is divided by the step B / (2^31 - 2^10), rounded
   towards zero to an integer of 32 bits, and summed by
   `tff.federated_secure_sum_bitwidth`; at SERVER, the sum is multiplied by the
-  step. B = c, or c + 8 `local_noise_stddev` if the clients add noise.
+  step. B = c, or c + 9.5 `local_noise_stddev` if the clients add noise.
 
   Guarantee: no element of an update whose norm is at most c is out of bounds,
   and no sum of fewer than 2^31 clients wraps. Rounding towards zero never
@@ -40,8 +40,8 @@ def secure_sum_factory(
   B * 5e-10 and 4e-7 of itself.
 
   An element outside [-B, B] is clamped, and one that is not a number becomes 0;
-  both are counted. With noise at the clients that has a probability of 1e-15 an
-  element.
+  both are counted. With noise at the clients, which ends at 9.42 standard
+  deviations, no element of a clipped update is.
 
   The server of `tff.backends.test` contexts and of `tff_clipping.runtime` adds
   up the integers in the clear: they simulate the summation. Fixed-point values
