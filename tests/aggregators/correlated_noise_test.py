@@ -63,7 +63,7 @@ def test_type_signature():
   assert process.next.type_signature.compact_representation() == (
     f'(<state={state},value={{float32[3]}}@CLIENTS> -> '
     f'<state={state},result=float32[3]@SERVER,'
-    'measurements=<noise_stddev=float32>@SERVER>)'
+    'measurements=<noise_stddev=float32,strategy_digest=str>@SERVER>)'
   )
 
 
@@ -216,6 +216,7 @@ def test_exact_measurements_inside_are_dropped():
   measurements = process.next.type_signature.result.measurements.member
   assert tff.structure.name_list(measurements) == [
     'noise_stddev',
+    'strategy_digest',
     'clipping_norm',
   ]
 

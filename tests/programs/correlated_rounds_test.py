@@ -7,7 +7,11 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
-from tff_clipping.programs import private_rounds
+from tff_clipping.programs import (
+  noise_checks,
+  private_rounds,
+  process_checks,
+)
 from tff_clipping.programs.client_sampling import build_private_sampler
 
 _IDS = tuple(str(i) for i in range(12))
@@ -38,6 +42,40 @@ def _plan(request):
     target_delta=1e-3,
     min_separation=4,
   )
+
+
+@pytest.mark.parametrize('is_same', [True, False])
+def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
+  # One is for clients that come back after a round, the other for single ones.
+  strategies = {
+    separation: privacy.blt_strategy(
+      num_rounds=_NUM_ROUNDS,
+      participation=privacy.Participation(min_separation=separation),
+      num_buffers=2,
+    )
+    for separation in (1, 4)
+  }
+  plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
+    num_clients=12,
+    clients_per_round=3,
+    strategy=strategies[4],
+    target_epsilon=2.0,
+    target_delta=1e-3,
+    min_separation=4,
+  )
+  process = aggregators.correlated_dp_mean_factory(
+    clipping_norm=1.0,
+    strategy=strategies[4 if is_same else 1],
+    **plan.aggregator_parameters._asdict(),
+  ).create(tff.TensorType(np.float32, [5]))
+  process_checks.check_process(process, plan)
+  state = process.initialize()
+  output = process.next(state, [np.zeros(5, np.float32)] * 3)
+  if is_same:
+    noise_checks.check_noise(state, output.measurements, plan)
+    return
+  with pytest.raises(ValueError, match="the noise of the plan's strategy"):
+    noise_checks.check_noise(state, output.measurements, plan)
 
 
 class _Run:

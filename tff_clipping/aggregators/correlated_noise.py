@@ -1,6 +1,7 @@
 """Adds noise to an aggregate that is correlated between rounds."""
 
 import collections
+import hashlib
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,9 +81,10 @@ def correlated_noise_factory(
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
+    strategy_digest: A string, by which `strategy` is told from others.
 
   Of the measurements of `inner_agg_factory`, only those are reported, beside
-  this one, that do not reveal what the noise hides, as for
+  these, that do not reveal what the noise hides, as for
   `gaussian_noise_factory`.
 
   State: `privacy_noise`, with `key` (`int64[2]`, as secret as the noise),
@@ -146,7 +148,10 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
       value_type,
       self._inner_agg_factory,
       lambda sum_type: self._build_noise(value_type, sum_type),
-      noise_stddev=self._noise_stddev,
+      constants={
+        'noise_stddev': np.float32(self._noise_stddev),
+        private_reports.STRATEGY: strategy_digest(self._recurrence),
+      },
     )
 
   def _build_noise(
@@ -198,6 +203,21 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
     return gaussian_draws.add_gaussian_noise(
       zeros, self._noise_stddev, round_key
     )
+
+
+def strategy_digest(recurrence: NoiseRecurrence) -> str:
+  """Returns a string that tells a stream of noise from others.
+
+  It is the same where the tables are to 9 decimals, as computed on another
+  machine.
+  """
+  digest = hashlib.blake2b(digest_size=8)
+  for name in NoiseRecurrence.__annotations__:
+    # Zero has no sign then.
+    table = np.round(np.asarray(getattr(recurrence, name), np.float64), 9) + 0.0
+    digest.update(f'{name} {table.shape};'.encode())
+    digest.update(table.tobytes())
+  return digest.hexdigest()
 
 
 def next_noise(

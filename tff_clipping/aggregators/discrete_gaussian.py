@@ -195,7 +195,8 @@ def draw_discrete_gaussian(
   Source: Canonne et al. 2020, "The discrete Gaussian for differential privacy",
     for the distribution.
   """
-  high, low = (tf.constant(words) for words in magnitude_table(stddev))
+  high, low = map(tf.constant, magnitude_table(stddev))
+  num_entries = high.shape[0]
   bits = tf.random.stateless_uniform(
     [2, size], seed=key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
   )
@@ -203,8 +204,8 @@ def draw_discrete_gaussian(
 
   def is_passed(entries):
     """Whether entry i, the first that may be, is at most what was drawn."""
-    at = tf.minimum(entries, len(high) - 1)
-    is_tie = (entries < len(high)) & (tf.gather(high, at) == first)
+    at = tf.minimum(entries, num_entries - 1)
+    is_tie = (entries < num_entries) & (tf.gather(high, at) == first)
     return is_tie & (tf.gather(low, at) <= second)
 
   # How many entries are at most what was drawn. The first words decide, but for

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
@@ -99,5 +100,5 @@ class GaussianNoiseFactory(private_reports.PrivateFactory):
       value_type,
       self._inner_agg_factory,
       lambda _: noised_process.ServerNoise(keys.initial, add),
-      noise_stddev=self._noise_stddev,
+      constants={'noise_stddev': np.float32(self._noise_stddev)},
     )

@@ -1,10 +1,9 @@
 """The process of a factory that adds noise to an aggregate, at the server."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import private_reports, type_checks, wide_values
@@ -29,19 +28,19 @@ def build_noised_process(
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory,
   build_noise: Callable[[tff.Type], ServerNoise],
   *,
-  noise_stddev: float,
+  constants: Mapping[str, Any],
 ) -> tff.templates.AggregationProcess:
   """Returns the process that aggregates and then adds noise.
 
-  State: `privacy_noise`, that of the noise; `inner_agg`. Measurements:
-  `noise_stddev`, and those of the inner process that are safe to report.
+  State: `privacy_noise`, that of the noise; `inner_agg`. Measurements: the
+  constants, and those of the inner process that are safe to report.
 
   Args:
     value_type: The type of the clients' values; they are aggregated in
       `float64`.
     inner_agg_factory: Aggregates the values.
     build_noise: Returns the noise for an aggregate of a type.
-    noise_stddev: For the measurements.
+    constants: What is measured of the noise, by name.
 
   Raises:
     TypeError: If a leaf is not floating-point.
@@ -80,7 +79,7 @@ def build_noised_process(
       state=_zip_state(noise_state, output.state),
       result=noised,
       measurements=private_reports.with_public(
-        output.measurements, noise_stddev=np.float32(noise_stddev)
+        output.measurements, **constants
       ),
     )
 

@@ -22,6 +22,9 @@ _NOISE_FIELDS = frozenset({NOISE_STATE, _THEIR_NOISE_STATE})
 SLOTS = 'slots'
 TREE = 'tree_state'
 
+# What noise that is correlated between rounds measures of its strategy.
+STRATEGY = 'strategy_digest'
+
 # The state of a clip, in the factories here and in TFF's; and of an estimate of
 # quantiles, in TFF's.
 _CLIPS = frozenset(
@@ -52,6 +55,7 @@ PUBLIC_MEASUREMENTS = frozenset(
     'secure_sum_bound',
     'share_noise_stddev',
     'smoothing',
+    STRATEGY,
   }
 )
 

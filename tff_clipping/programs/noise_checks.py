@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 import tree
 
-from tff_clipping.aggregators import private_reports
-from tff_clipping.privacy import BasePlan, PrivacyPlan, ShareParameters
+from tff_clipping.aggregators import correlated_noise, private_reports
+from tff_clipping.privacy import (
+  BasePlan,
+  CorrelatedNoisePlan,
+  PrivacyPlan,
+  ShareParameters,
+)
 
 # What is measured and kept is rounded to `float32`, a few times.
 _TOLERANCE = 3e-7
@@ -65,10 +70,12 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       `DifferentiallyPrivateFactory` says: `noise_stddev`, which is that on the
       sum of what clients send, together with that on the bits that adapt the
       norm, and each client's share, where the noise comes in shares. Or if a
-      cohort of the plan may be out of the bounds that shares were made for.
+      cohort of the plan may be out of the bounds that shares were made for, or
+      the noise that was measured is of another strategy than the plan's.
       Noise with no clip around or inside it counts as none, if there is a
       clip elsewhere. Nothing is said of what has neither.
   """
+  _check_strategy(metrics, plan)
   measured = _measured(metrics)
   of_sums = _multiplier(measured, 'noise_stddev')
   of_queries = _combine(_noise_of_queries(state))
@@ -104,6 +111,23 @@ def share_parameters(plan: BasePlan) -> ShareParameters:
       f'`process` must not add noise in shares under a {type(plan).__name__}.'
     )
   return plan.share_parameters
+
+
+def _check_strategy(metrics: Any, plan: BasePlan) -> None:
+  """Raises if correlated noise is of another strategy than the plan's."""
+  if not isinstance(plan, CorrelatedNoisePlan):
+    return
+  expected = correlated_noise.strategy_digest(plan.strategy.recurrence)
+  for path, leaf in tree.flatten_with_path(metrics):
+    if path and path[-1] == private_reports.STRATEGY:
+      found = np.asarray(leaf).item()
+      found = found.decode() if isinstance(found, bytes) else found
+      if found != expected:
+        raise ValueError(
+          "`process` must have the noise of the plan's strategy, whose digest "
+          f'is {expected}, found {found}: give the aggregator the `strategy` '
+          'of the plan. The round is not released, and nothing is charged.'
+        )
 
 
 def _check_bounds(
