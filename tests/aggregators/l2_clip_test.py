@@ -168,6 +168,17 @@ def test_norm_never_exceeds_the_clipping_norm(value, clipping_norm):
       assert np.all(after * before >= 0)
 
 
+@pytest.mark.parametrize('dtype', _DTYPES)
+@pytest.mark.parametrize('is_rounded', [False, True])
+def test_norm_that_float32_rounds_up_is_not_exceeded(dtype, is_rounded):
+  clipping_norm = 1 + 2.0**-24 * 1.01
+  rounded = float(np.float32(clipping_norm))
+  assert rounded > clipping_norm
+  given = tf.constant(rounded) if is_rounded else clipping_norm
+  clipped = l2_clip.clip_by_l2_norm(tf.constant([rounded], dtype), given)
+  assert _norm(clipped.value) <= clipping_norm
+
+
 @hypothesis.settings(deadline=None, max_examples=50)
 @hypothesis.given(
   seed=st.integers(0, 2**32 - 1),

@@ -87,24 +87,23 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
 
   Source: Eq. (clip) and line "Clip" of Alg. CE-FedAvg.
   """
-  if tf.is_tensor(clipping_norm):
-    # What was rounded to its type may have been rounded up.
-    unit = 2.0**-23 if clipping_norm.dtype == tf.float32 else 0.0
-    clipping_norm = tf.cast(clipping_norm, tf.float64) * (1 - unit)
-  else:
+  if not tf.is_tensor(clipping_norm):
     clipping_norm = tf.constant(clipping_norm, tf.float64)
+  # What was rounded to `float32` may have been rounded up.
+  unit = 2.0**-23 if clipping_norm.dtype == tf.float32 else 0.0
+  clipping_norm = tf.cast(clipping_norm, tf.float64)
+  limit = clipping_norm * (1 - unit)
 
   # Multiplying by 1 is cheaper than a branch that returns the input: a runtime
   # that fetches it would have to copy it.
   def factor_of(norm_bound):
     return tf.where(
-      norm_bound <= clipping_norm,
+      norm_bound <= limit,
       tf.ones_like(norm_bound),
-      clipping_norm * (1 - _MARGIN) / norm_bound,
+      limit * (1 - _MARGIN) / norm_bound,
     )
 
-  least = MIN_CLIPPING_NORM * (1 - 2.0**-22)
-  scaled = _scale(value, factor_of, clipping_norm >= least)
+  scaled = _scale(value, factor_of, clipping_norm >= MIN_CLIPPING_NORM)
   return Clipped(
     value=scaled.value,
     norm=tf.cast(scaled.norm, tf.float32),
