@@ -2,7 +2,7 @@
 
 import collections
 import hashlib
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -20,23 +20,41 @@ _KEY, _ROUND, _SLOTS = 'key', 'round_num', 'slots'
 
 
 class NoiseRecurrence(Protocol):
-  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`.
+  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`."""
 
-  Attributes:
-    phases: The row of the tables for each round, of shape [num_rounds].
-    draw_weights: Of shape [num_phases].
-    read_weights: Of shape [num_phases, num_slots], as the others.
-    release_weights: What a round takes back.
-    keep_weights: The share of each slot that stays.
-    write_weights: How much of what is new goes to each slot.
-  """
+  @property
+  def phases(self) -> np.ndarray:
+    """The row of the tables for each round, of shape [num_rounds]."""
 
-  phases: np.ndarray
-  draw_weights: np.ndarray
-  read_weights: np.ndarray
-  release_weights: np.ndarray
-  keep_weights: np.ndarray
-  write_weights: np.ndarray
+  @property
+  def draw_weights(self) -> np.ndarray:
+    """What a draw counts for, of shape [num_phases]."""
+
+  @property
+  def read_weights(self) -> np.ndarray:
+    """What the slots count for, of shape [num_phases, num_slots]."""
+
+  @property
+  def release_weights(self) -> np.ndarray:
+    """What a round takes back, of the same shape."""
+
+  @property
+  def keep_weights(self) -> np.ndarray:
+    """The share of each slot that stays, of the same shape."""
+
+  @property
+  def write_weights(self) -> np.ndarray:
+    """How much of what is new goes to each slot, of the same shape."""
+
+
+_TABLES: Final = (
+  'phases',
+  'draw_weights',
+  'read_weights',
+  'release_weights',
+  'keep_weights',
+  'write_weights',
+)
 
 
 class NoiseStrategy(Protocol):
@@ -212,7 +230,7 @@ def strategy_digest(recurrence: NoiseRecurrence) -> str:
   machine.
   """
   digest = hashlib.blake2b(digest_size=8)
-  for name in NoiseRecurrence.__annotations__:
+  for name in _TABLES:
     # Zero has no sign then.
     table = np.round(np.asarray(getattr(recurrence, name), np.float64), 9) + 0.0
     digest.update(f'{name} {table.shape};'.encode())

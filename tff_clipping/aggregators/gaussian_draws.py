@@ -133,7 +133,7 @@ def add_gaussian_noise(
   if not tf.is_tensor(stddev):
     stddev = tf.constant(stddev, tf.float64)
   scale = tf.cast(stddev, tf.float64) / num_draws**0.5
-  noised = []
+  noised: list[tf.Tensor] = []
   for leaf, leaf_keys in zip(
     leaves, tf.unstack(keys)[: len(leaves)], strict=True
   ):
