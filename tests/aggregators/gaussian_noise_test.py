@@ -81,12 +81,13 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
   assert output.measurements['noise_stddev'] == np.float32(1e-4)
 
 
-def test_a_mean_over_those_who_took_part_gets_no_noise():
-  for mean in (
+def test_what_is_no_sum_gets_no_noise():
+  for inner in (
     tff.aggregators.UnweightedMeanFactory(),
     aggregators.clipped_mean_factory(clipping_norm=1.0),
+    tff.aggregators.UnweightedReservoirSamplingFactory(4),
   ):
-    factory = aggregators.gaussian_noise_factory(1.0, mean)
+    factory = aggregators.gaussian_noise_factory(1.0, inner)
     with pytest.raises(ValueError, match='must be a sum where noise is added'):
       factory.create(tff.TensorType(np.float32, [2]))
 

@@ -152,3 +152,18 @@ def test_a_run_that_was_stopped_before_its_checkpoint_begins_again(tmp_path):
   for round_num in (0, 0, 1):
     _release(managers.SyncedCSVReleaseManager(path), _METRICS, round_num)
   assert len(path.read_text().splitlines()) == 3
+
+
+def test_tensorboard_is_written_where_it_is_asked_for(tmp_path):
+  written = managers.create_release_managers(
+    metrics_path=tmp_path / 'a.csv', tensorboard_dir=tmp_path / 'tensorboard'
+  )
+  without = managers.create_release_managers(metrics_path=tmp_path / 'b.csv')
+  assert len(written) == len(without) + 1
+  for manager in (*written, *without):
+    _release(manager, {'loss': 1.0}, 1)
+  assert {path.name for path in tmp_path.iterdir()} == {
+    'a.csv',
+    'b.csv',
+    'tensorboard',
+  }

@@ -47,6 +47,12 @@ def _correlated():
   )
 
 
+def _fixed_of_tff():
+  return tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+    1.0, 8.0, 1.0
+  )
+
+
 def _tree_of_tff():
   return tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
     noise_multiplier=1.0,
@@ -239,9 +245,7 @@ def test_updates_that_nothing_clips_are_refused():
     lambda: tff.aggregators.clipping_factory(
       1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
     ),
-    lambda: tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
-      1.0, 8.0, 1.0
-    ),
+    _fixed_of_tff,
     lambda: tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(
       1.0, 80.0
     ),
@@ -254,6 +258,24 @@ def test_whoever_clips_and_noises_a_sum_is_taken(make):
   clients = [np.array(v, np.float32) for v in ([3.0, 4.0], [0.1, 0.2])]
   output = process.next(state, clients)
   noise_checks.check_noise(state, output.measurements, _PLAN)
+
+
+@pytest.mark.parametrize(
+  ('make', 'delta', 'is_taken'),
+  [
+    (_independent, 1e-8, True),
+    (_fixed_of_tff, 1e-7, True),
+    (_fixed_of_tff, 0.9e-7, False),
+  ],
+)
+def test_noise_of_thin_tails_is_for_no_small_delta(make, delta, is_taken):
+  process = make().create(_VECTOR)
+  plan = dataclasses.replace(_PLAN, target_delta=delta)
+  if is_taken:
+    process_checks.check_process(process, plan)
+  else:
+    with pytest.raises(ValueError, match='tails of a normal distribution'):
+      process_checks.check_process(process, plan)
 
 
 def test_noise_of_another_strategy_is_refused():

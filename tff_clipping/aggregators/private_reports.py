@@ -84,6 +84,16 @@ def adds_noise(state_type: tff.Type) -> bool:
   )
 
 
+def takes_their_noise(state_type: tff.Type) -> bool:
+  """Returns whether TFF's `DifferentiallyPrivateFactory` is in a process.
+
+  Args:
+    state_type: The type of its state.
+  """
+  names = {name for name, _ in named_types(state_type, but=_CLIPS)}
+  return _THEIR_NOISE_STATE in names
+
+
 def correlates_noise(state_type: tff.Type) -> bool:
   """Returns whether the noise of a process depends on that of rounds before.
 
@@ -146,12 +156,20 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
     process: What it created.
 
   Raises:
-    ValueError: If it divides by the cohort, or compresses; of a factory with a
-      compressing one inside, nothing tells it.
+    ValueError: If its result is no value like a client's, it divides by the
+      cohort, or compresses; of a factory with a compressing one inside, nothing
+      tells it.
   """
-  if divides_by_cohort(
-    process.state_type, process.next.type_signature.result.measurements
-  ):
+  signature = process.next.type_signature
+  value_type = signature.parameter[1].member
+  result_type = signature.result.result.member
+  if not value_type.is_equivalent_to(result_type):
+    raise ValueError(
+      '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
+      f'added, found {factory!r}, which makes {result_type} of values of the '
+      f'type {value_type}.'
+    )
+  if divides_by_cohort(process.state_type, signature.result.measurements):
     raise ValueError(
       '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
       f'added, found {factory!r}: a mean divides by the number of clients, '

@@ -20,7 +20,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def create_release_managers(
-  *, metrics_path: str | os.PathLike, tensorboard_dir: str | os.PathLike
+  *,
+  metrics_path: str | os.PathLike,
+  tensorboard_dir: str | os.PathLike | None = None,
 ) -> list[tff.program.ReleaseManager]:
   """Returns managers that keep the metrics of every round.
 
@@ -29,7 +31,8 @@ def create_release_managers(
 
   Args:
     metrics_path: The CSV file; a run that is resumed adds to it.
-    tensorboard_dir: The folder of TensorBoard's files.
+    tensorboard_dir: The folder of TensorBoard's files; there are none by
+      default.
 
   Raises:
     StorageError: If the CSV file is not one of these, or a file could not be
@@ -37,11 +40,14 @@ def create_release_managers(
   """
   metrics_path = pathlib.Path(metrics_path)
   with storage.writing('The metrics'):
-    return [
+    managers: list[tff.program.ReleaseManager] = [
       SyncedCSVReleaseManager(metrics_path),
-      tff.program.TensorBoardReleaseManager(os.fspath(tensorboard_dir)),
       tff.program.LoggingReleaseManager(),
     ]
+    if tensorboard_dir is not None:
+      folder = os.fspath(tensorboard_dir)
+      managers.append(tff.program.TensorBoardReleaseManager(folder))
+    return managers
 
 
 class SyncedCSVReleaseManager(tff.program.ReleaseManager):

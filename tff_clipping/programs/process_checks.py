@@ -16,6 +16,9 @@ from tff_clipping.programs import noise_checks
 # Of the clients' work, what `learning.build_fed_avg` keeps to measure angles:
 # a model that was released.
 _RELEASED = 'previous_model'
+# TensorFlow's draws, which TFF's factory takes, end at 5.7 standard deviations
+# and are thinner before: what a smaller delta is, their tails do not give.
+_LEAST_DELTA_OF_THEIR_DRAWS = 1e-7
 
 
 def check_process(
@@ -31,7 +34,9 @@ def check_process(
     TypeError: If `process` is no process.
     ValueError: If the aggregator of the process adds no noise, or noise of
       another kind than the plan's, or in shares for cohorts that have no
-      bounds; if it has no clip, divides by the clients that took part, or
+      bounds, or that of TFF's factory where delta is below 1e-7, for which
+      its tails are too thin; if it has no clip, divides by the clients that
+      took part, or
       adapts a norm that no noise covers; or if its clients' work keeps a second
       aggregate of the clients, such as the mean gradient of Mime.
   """
@@ -50,6 +55,17 @@ def check_process(
       'does; one of your own has a field `privacy_noise`: empty where the '
       'noise is fresh in each round, and else with a `draw`, or with `slots` '
       'where it is correlated between rounds.'
+    )
+  if (
+    plan.target_delta < _LEAST_DELTA_OF_THEIR_DRAWS
+    and private_reports.takes_their_noise(aggregate)
+  ):
+    raise ValueError(
+      '`process` must have noise with the tails of a normal distribution, '
+      "found that of TFF's `DifferentiallyPrivateFactory`, which ends at 5.7 "
+      f'standard deviations, and a `target_delta` of {plan.target_delta:g}, '
+      f'which is below {_LEAST_DELTA_OF_THEIR_DRAWS:g}. Use `dp_mean_factory` '
+      'or `adaptive_dp_mean_factory`.'
     )
   if private_reports.divides_by_cohort(aggregate, _measurements(process)):
     raise ValueError(
