@@ -101,13 +101,12 @@ REPRODUCTION = (
     for row, scale in _AT_PAPERS_SIZE
   ),
   *(
-    Part(rows, (scale,), algorithms=('fed_avg',))
+    Part(rows, (scale,), (0,), _WITHOUT_NOISE)
     for rows, scale in (
       (('mlp_mnist_iid', 'mlp_cifar10_noniid'), 'paper'),
       (('mobilenet_v2_mnist_iid',), 'reduced_100_rounds'),
     )
   ),
-  Part(_RESNETS_ON_MNIST, ('reduced_100_rounds',), (0,), _WITHOUT_NOISE),
   # With fewer clients, the paper's local steps and its noise on the mean.
   Part((*_MLPS, *_ALEXNETS), ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
   Part(_ALEXNET_ON_MNIST, ('paper_steps',), (0, 1, 2), _WITHOUT_NOISE),
@@ -165,7 +164,10 @@ REPRODUCTION = (
   # For longer.
   Part(_ALEXNETS, ('reduced_100_rounds',), (0, 1, 2)),
   Part(
-    (*_MLPS, *_NOISY[1:]), ('reduced_100_rounds',), (0, 1, 2), _WITHOUT_NOISE
+    (*_MLPS, *_NOISY[1:], *_RESNETS_ON_MNIST),
+    ('reduced_100_rounds',),
+    (0, 1, 2),
+    _WITHOUT_NOISE,
   ),
 )
 
