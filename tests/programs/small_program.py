@@ -79,6 +79,7 @@ class Ledger:
 
   plan = types.SimpleNamespace(
     sampler_parameters=('a plan',),
+    target_delta=1e-5,
     sampling='poisson',
     allows_new_draws=True,
   )
