@@ -18,6 +18,10 @@ _EXPLANATIONS = ('client_rate_', 'half_averaged_norm_')
 _FULL_SCALES = ('paper', 'paper_40_rounds')
 # Stands at a c that is half of the norm of the averaged update.
 _AVERAGE_MARK = ' *'
+_WAYS = {
+  '': "half of the mean norm of the clients' updates",
+  _AVERAGE_MARK: 'half of the norm of the averaged update (*)',
+}
 
 
 def explanation_table(paired: pd.DataFrame) -> pd.DataFrame:
@@ -74,6 +78,28 @@ def nearest_explanations(paired: pd.DataFrame) -> str:
         f'on {data} η_l = {best["rate"]:g} with c = {best["norm"]:.3f}'
         f'{best["mark"]}, which is {_distance(best):.2f} points away in sum'
       )
+  return '; '.join(words)
+
+
+def covered_drops(paired: pd.DataFrame) -> str:
+  """For each way to choose c, the data on which it has the paper's two drops.
+
+  It has them where, at some η_l and T that were run with three seeds, both may
+  be those of one more seed of ours. In words; empty where no way was run on two
+  data.
+  """
+  found = [f for f in _explanations(paired) if f['ours'][1] is not None]
+  words = []
+  for mark, way in _WAYS.items():
+    own = [f for f in found if f['mark'] == mark]
+    data = dict.fromkeys(f['data'] for f in own)
+    if len(data) > 1:
+      covered = [
+        name
+        for name in data
+        if any(f['data'] == name and _is_as_in_the_paper(f) for f in own)
+      ]
+      words.append(f'with {way} on {" and ".join(covered) or "none"}')
   return '; '.join(words)
 
 

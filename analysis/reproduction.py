@@ -207,6 +207,7 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
     **matched_steps.matched_counts(lines),
     'explanations': explanations.explanation_table(found.paired),
     'nearest': explanations.nearest_explanations(found.paired),
+    'covered': explanations.covered_drops(found.paired),
     'mechanisms': mechanisms.mechanism_table(found.paired),
     'rdp_over_pld': mechanisms.rdp_over_pld(found.paired),
     **mechanisms.without_draw(found.paired),

@@ -9,9 +9,19 @@ import pandas as pd
 from analysis import evidence, margins
 from tff_clipping.theory import estimates
 
+# What stands beside the paper's figure where ours measures nothing.
+NEAR_CHANCE = 'near chance'
+
+# The algorithm whose model has to know something for a figure to say anything.
+_LEFT_BY = {
+  'fed_avg': 'fed_avg',
+  'clipping_drop': 'ce_fed_avg',
+  'dp_drop': 'dp_fed_avg',
+}
+
 
 def published_table(lines: pd.DataFrame) -> pd.DataFrame:
-  """The paper's figures beside ours.
+  """The paper's figures beside ours, where ours measure something.
 
   Args:
     lines: Lines of one table of the paper, one for each row that is shown.
@@ -22,14 +32,14 @@ def published_table(lines: pd.DataFrame) -> pd.DataFrame:
       'data': lines['data'],
       'clients': lines['split'],
       'FedAvg, paper (%)': lines['paper_fed_avg'].map('{:.2f}'.format),
-      'FedAvg, ours (%)': lines['fed_avg'].map(cell),
+      'FedAvg, ours (%)': _learned(lines, 'fed_avg'),
       'clipping drop, paper': lines['paper_clipping_drop'].map('{:.2f}'.format),
-      'clipping drop, ours': _marked(lines, 'clipping_drop', 'ce_fed_avg'),
+      'clipping drop, ours': _learned(lines, 'clipping_drop'),
     }
   )
   if lines['paper_dp_drop'].notna().any():
     table['DP drop, paper'] = lines['paper_dp_drop'].map('{:.2f}'.format)
-    table['DP drop, ours'] = _marked(lines, 'dp_drop', 'dp_fed_avg')
+    table['DP drop, ours'] = _learned(lines, 'dp_drop')
     table['ε, paper'] = lines['paper_epsilon'].map('{:g}'.format)
     table['ε, ours'] = lines['epsilon'].map(_epsilon)
   scale = [
@@ -57,7 +67,7 @@ def headline_table(table: int, lines: pd.DataFrame) -> pd.DataFrame:
       if line['dp_drop'] is None and len(others):
         other = others.iloc[-1]
         formatted.loc[place, ['DP drop, ours', 'ε, ours']] = (
-          marked_cell(other, 'dp_drop', 'dp_fed_avg')
+          learned_cell(other, 'dp_drop')
           + f' (P = {other["P"]}, T = {other["T"]})',
           _epsilon(other['epsilon']),
         )
@@ -146,17 +156,23 @@ def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def marked_cell(line: Mapping[str, Any], drop: str, algorithm: str) -> str:
-  """A drop in a table, with a mark where it says nothing."""
-  figure = line[drop]
-  text = cell(figure)
-  is_figure = figure is not None
-  if isinstance(figure, margins.Estimate) and (
-    figure.num_seeds < margins.MIN_SEEDS <= line['num_seeds']
-  ):
-    text += f' (seeds {figure.num_seeds})'
-  has_mark = is_figure and evidence.is_near_chance(line, algorithm)
-  return f'{text} †' if has_mark else text
+def learned_cell(line: Mapping[str, Any], figure: str) -> str:
+  """A figure to stand beside the paper's; `NEAR_CHANCE` where it says nothing.
+
+  Args:
+    line: A line of `evidence.paper_lines`.
+    figure: `fed_avg`, `clipping_drop` or `dp_drop`.
+  """
+  found = line[figure]
+  if found is None:
+    return cell(found)
+  if evidence.is_near_chance(line, _LEFT_BY[figure]):
+    return NEAR_CHANCE
+  is_of_few = (
+    isinstance(found, margins.Estimate)
+    and found.num_seeds < margins.MIN_SEEDS <= line['num_seeds']
+  )
+  return cell(found) + (f' (seeds {found.num_seeds})' if is_of_few else '')
 
 
 def cell(figure: margins.Estimate | str | None) -> str:
@@ -170,10 +186,8 @@ def num_seeds(figure: margins.Estimate | str | None) -> str:
   return str(figure.num_seeds) if is_figure else margins.MISSING
 
 
-def _marked(lines: pd.DataFrame, drop: str, algorithm: str) -> list[str]:
-  return [
-    marked_cell(line, drop, algorithm) for line in lines.to_dict('records')
-  ]
+def _learned(lines: pd.DataFrame, figure: str) -> list[str]:
+  return [learned_cell(line, figure) for line in lines.to_dict('records')]
 
 
 def _epsilon(epsilon: float) -> str:

@@ -113,10 +113,7 @@ def row_table(lines: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
         'scale': line['scale_name'],
         'seeds': line['num_seeds'],
         **{
-          title: f'{tables.cell(line[key])} ({line[f"paper_{key}"]:.2f})'
-          if not pd.isna(line[f'paper_{key}'])
-          else margins.MISSING
-          for key, title in _FIGURES.items()
+          title: _beside_the_paper(line, key) for key, title in _FIGURES.items()
         },
         'beside the paper': _row_verdict(line),
         'comparisons it decides': '{} of {}'.format(
@@ -175,6 +172,13 @@ def in_words(found: Iterable[str]) -> str:
     f'{name} in {counts[name]}' for name in verdicts.VERDICTS if name in counts
   ]
   return f'{", ".join(parts)} of {counts.sum()}'
+
+
+def _beside_the_paper(line: Mapping[str, Any], figure: str) -> str:
+  of_paper = line[f'paper_{figure}']
+  if pd.isna(of_paper):
+    return margins.MISSING
+  return f'{tables.learned_cell(line, figure)} ({of_paper:.2f})'
 
 
 def _row_verdict(line: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ def test_half_way_is_by_seeds_that_have_both_and_counted(tmp_path):
   assert tables.half_way_counts(lines)['half_way_above'] == 1
 
 
-def test_drops_of_models_near_chance_are_marked(tmp_path):
+def test_drops_of_models_near_chance_are_not_shown(tmp_path):
   run_folders.write_row(
     tmp_path,
     {'fed_avg': 0.9, 'ce_fed_avg': 0.85, 'dp_fed_avg': 0.12},
@@ -94,4 +94,14 @@ def test_drops_of_models_near_chance_are_marked(tmp_path):
     'records'
   )
   assert line['clipping drop, ours'] == '5.00'
-  assert line['DP drop, ours'] == '73.00 †'
+  assert line['DP drop, ours'] == 'near chance'
+
+
+def test_rows_that_have_not_learned_are_not_shown_beside_the_paper(tmp_path):
+  _write_three(tmp_path, (0.28, 0.25, 0.21))
+  (line,) = tables.published_table(run_folders.paper_lines(tmp_path)).to_dict(
+    'records'
+  )
+  assert line['FedAvg, ours (%)'] == 'near chance'
+  assert line['clipping drop, ours'] == 'near chance'
+  assert line['DP drop, ours'] == 'near chance'
