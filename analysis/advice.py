@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import frame
-from tff_clipping.privacy import accountants, accounting
+from tff_clipping.privacy import accounting, plan
 from tff_clipping.theory import estimates
 
 # Of the paper (Sec. 4).
@@ -121,9 +121,8 @@ def _calibrated(
   group: pd.DataFrame, source: pd.Series, epsilon: float
 ) -> float | None:
   """The noise multiplier for an ε; None where there is none in range."""
-  # Of a plan with correlated noise, which has an accountant of its own, nothing
-  # holds for independent noise.
-  private = group[group['privacy_accountant'].isin(accountants.ACCOUNTANTS)]
+  # A plan with correlated noise says nothing of independent noise.
+  private = group[group['privacy_sampling'].isin(plan.SAMPLINGS)]
   privacy = private.iloc[0] if len(private) else pd.Series(dtype=object)
   sampling = privacy.get('privacy_sampling', 'poisson')
   return _calibrate(

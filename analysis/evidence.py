@@ -26,8 +26,8 @@ ROWS = tuple(
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
 FIGURE_ROUND = 16
 
-# In percent, of ten classes. A model below twice of it hardly knows anything,
-# and where FedAvg is below three times of it there is little to lose.
+# In percent, of ten classes. A model below twice that hardly knows anything,
+# and where FedAvg is below three times that there is little to lose.
 CHANCE = 10.0
 
 # What a cell says where runs of one setting and seed cannot be told apart.

@@ -46,7 +46,7 @@ def explanation_table(paired: pd.DataFrame) -> pd.DataFrame:
         'clipping drop, ours': tables.cell(found['ours'][0]),
         'DP drop, paper': f'{found["paper"][1]:.2f}',
         'DP drop, ours': tables.cell(found['ours'][1]),
-        'seeds': found['ours'][0].num_seeds,
+        'seeds': tables.num_seeds(found['ours'][0]),
       }
       for found in _explanations(paired)
     ]
@@ -58,10 +58,10 @@ def nearest_explanations(paired: pd.DataFrame) -> str:
 
   Near is the sum of the distances of the two drops from the paper's. Where,
   with nothing changed, both of the paper's may be those of one more seed of
-  ours, there is nothing to explain. In words; empty where no row has two
+  ours, no explanation is needed. In words; empty where no row has two
   explanations to choose from.
   """
-  found = [f for f in _explanations(paired) if f['ours'][1] is not None]
+  found = [f for f in _explanations(paired) if None not in f['ours']]
   words = []
   for data in dict.fromkeys(f['data'] for f in found):
     own = [f for f in found if f['data'] == data]
@@ -70,8 +70,8 @@ def nearest_explanations(paired: pd.DataFrame) -> str:
       f['is_plain'] and _is_as_in_the_paper(f) for f in own
     ):
       words.append(
-        f"on {data} there is nothing to explain: both of the paper's drops are "
-        'in the range in which one more run of ours is expected'
+        f"on {data} neither of the paper's drops is outside of the range in "
+        'which one more run of ours is expected, so that none is needed'
       )
     elif len(own) > 1:
       words.append(
@@ -88,7 +88,7 @@ def covered_drops(paired: pd.DataFrame) -> str:
   be those of one more seed of ours. In words; empty where no way was run on two
   data.
   """
-  found = [f for f in _explanations(paired) if f['ours'][1] is not None]
+  found = [f for f in _explanations(paired) if None not in f['ours']]
   words = []
   for mark, way in _WAYS.items():
     own = [f for f in found if f['mark'] == mark]

@@ -176,10 +176,12 @@ def _distinct_names(directories: Sequence[pathlib.Path]) -> list[str]:
     name if names.count(name) == 1 else str(pathlib.Path(*path.parts[-2:]))
     for name, path in zip(names, directories, strict=True)
   ]
-  return longer if len(set(longer)) == len(longer) else map(str, directories)
+  if len(set(longer)) < len(longer):
+    return [str(path) for path in directories]
+  return longer
 
 
 def _concatenated(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """All rows; an empty table decides on no type of a column."""
+  """All rows; empty tables do not affect the types of columns."""
   filled = [table for table in tables if len(table)] or list(tables[:1])
   return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()

@@ -111,7 +111,7 @@ def estimate(values: Iterable[float]) -> Estimate | None:
 
 
 def difference(one: Estimate, other: Estimate) -> Difference:
-  """One less another, of runs that share nothing: Welch's interval."""
+  """One less another, of runs of other seeds or rows: Welch's interval."""
   value = one.mean - other.mean
   if min(one.num_seeds, other.num_seeds) < MIN_SEEDS:
     return Difference(value, math.nan, math.nan)
@@ -192,9 +192,14 @@ def rank_correlation(
 
 
 def with_margin(value: float, margin: float) -> str:
-  """A figure with two decimals and, where there is one, its margin."""
-  text = number(value, '.2f')
-  return text if math.isnan(margin) else f'{text} ± {margin:.2f}'
+  """A figure with two decimals and, where there is one, its margin.
+
+  With three where two do not tell whether 0 is in the interval.
+  """
+  if math.isnan(margin):
+    return number(value, '.2f')
+  spec = '.3f' if f'{abs(value):.2f}' == f'{margin:.2f}' != '0.00' else '.2f'
+  return f'{number(value, spec)} ± {margin:{spec}}'
 
 
 def number(value: float | None, spec: str) -> str:

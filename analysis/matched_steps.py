@@ -78,7 +78,8 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
     Of the rows and scales with three seeds, `matched_tested` of them: in how
     many a drop is left (`matched_left`), also if all share the chance of one
     error (`matched_corrected`, by Bonferroni), and in how many CE-FedAvg is
-    above FedAvg (`matched_above`). How many have a drop with the paper's steps
+    above FedAvg (`matched_above`), and the largest upper end of an interval
+    (`matched_highest`), in points. How many have a drop with the paper's steps
     (`matched_shown`), from what to what points (`matched_before`), and what
     those are with matched steps (`matched_after`).
   """
@@ -95,6 +96,13 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
       ((signs == 1) & (p_values * len(lines) <= 0.05)).sum()
     ),
     'matched_above': int((signs == -1).sum()),
+    'matched_highest': margins.number(
+      max(
+        (drop.mean + drop.margin for drop in lines['matched_drop']),
+        default=None,
+      ),
+      '.2f',
+    ),
     'matched_shown': len(shown),
     'matched_before': _range(shown['clipping_drop']),
     'matched_after': _range(shown['matched_drop']),

@@ -35,7 +35,7 @@ def mechanism_table(paired: pd.DataFrame) -> pd.DataFrame:
 
   Returns:
     Columns for a table; a row for each row of the paper, scale, ε that is aimed
-    at and way that was run. None where but one way was run.
+    at and way that was run. Empty where only one way was run.
   """
   lines = []
   for found in _mechanisms(paired):
@@ -94,31 +94,31 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
     drop, seed by seed, where both were run so. Empty where there is no such
     thing.
   """
-  places: dict[tuple[str, str, float], dict[str, margins.Estimate]] = {}
+  places: dict[tuple[str, str, float], dict[str, pd.Series]] = {}
   for found in _mechanisms(paired):
-    drop = margins.estimate(found['runs']['dp_drop'])
-    if drop is not None and drop.num_seeds >= margins.MIN_SEEDS:
+    drops_by_seed = found['runs'].set_index('seed')['dp_drop'].dropna()
+    if len(drops_by_seed) >= margins.MIN_SEEDS:
       place = tuple(found[key] for key in ('row', 'scale', 'epsilon'))
-      places.setdefault(place, {})[found['way']] = drop
+      places.setdefault(place, {})[found['way']] = drops_by_seed
   turns, better = [], []
   for (row, _, epsilon), drops in places.items():
     figures = ', '.join(
-      f'{noise} {drops[way]}'
+      f'{noise} {margins.estimate(drops[way])}'
       for way, noise in _WITHOUT_DRAW.items()
       if way in drops
     )
     if not figures:
       continue
     if '' in drops:
-      figures += f' (Poisson cohorts {drops[""]})'
+      figures += f' (Poisson cohorts {margins.estimate(drops[""])})'
     data = titles.DATA_NAMES[experiment_table.ROWS[row].split.task]
     turns.append(f'on {data} at ε = {epsilon:g}, {figures}')
     if drops.keys() >= set(_WITHOUT_DRAW):
-      banded, blt = (drops[way].values for way in _WITHOUT_DRAW)
-      lead = margins.Estimate(
-        tuple(b - a for a, b in zip(banded, blt, strict=True))
-      )
-      better.append(_BETTER[margins.sign(lead)])
+      banded, blt = (drops[way] for way in _WITHOUT_DRAW)
+      # Of the seeds that both have.
+      lead = margins.estimate(blt - banded)
+      if lead is not None and lead.num_seeds >= margins.MIN_SEEDS:
+        better.append(_BETTER[margins.sign(lead)])
   return {
     'turns': '; '.join(turns),
     'better_noise': ', '.join(

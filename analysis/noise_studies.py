@@ -1,7 +1,7 @@
-"""DP-FedAvg of a small cohort with the noise that the paper's has on the mean.
+"""DP-FedAvg of a small cohort with the noise on the mean that P = 80 has.
 
 At one ε and one P / N a smaller cohort has more noise on its mean update. These
-runs have the paper's noise there, and so a larger ε, which holds.
+runs have the noise of the paper's P there, and so a larger ε, which holds.
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ _VARIANTS = tuple(
   f'noise_{noise_multiplier}'
   for noise_multiplier, _, _ in experiment_table.PAPERS_NOISE
 )
-_TITLE = "{}, the paper's noise"
+_TITLE = '{}, the noise of P = 80'
 
 
 def noise_lines(frames: frame.Frames) -> pd.DataFrame:
-  """Each row of the paper at each scale that was run with the paper's noise.
+  """Each row of the paper at each scale that was run with that noise.
 
   Args:
     frames: All runs.

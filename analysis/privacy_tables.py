@@ -21,7 +21,7 @@ def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
     runs: Runs of one δ or several, private or not.
 
   Returns:
-    Columns for a table; a row for each N, P, T, δ and target ε.
+    Columns for a table; a row for each N, P, T, δ and noise multiplier.
   """
   private = runs[runs['privacy_sampling'] == 'poisson']
   keys = ['num_clients', 'clients_per_round', 'num_rounds']

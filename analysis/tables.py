@@ -67,7 +67,7 @@ def headline_table(table: int, lines: pd.DataFrame) -> pd.DataFrame:
       if line['dp_drop'] is None and len(others):
         other = others.iloc[-1]
         formatted.loc[place, ['DP drop, ours', 'ε, ours']] = (
-          learned_cell(other, 'dp_drop')
+          learned_cell(other, 'dp_drop', num_seeds=line['num_seeds'])
           + f' (P = {other["P"]}, T = {other["T"]})',
           _epsilon(other['epsilon']),
         )
@@ -106,19 +106,25 @@ def half_way_counts(lines: pd.DataFrame) -> dict[str, int]:
 
   Returns:
     For how many lines with three seeds, not near chance, it ends `above`,
-    `below` or `within` the margin.
+    `below` or `within` the margin; and how many of the first two are so after
+    a correction for all of them, by Bonferroni (`corrected`).
   """
   lines = evidence.once(lines)
-  signs = [
-    margins.sign(line['half_way_lead'])
+  leads = [
+    line['half_way_lead']
     for line in lines.to_dict('records')
     if isinstance(line['half_way_lead'], margins.Estimate)
+    and line['half_way_lead'].num_seeds >= margins.MIN_SEEDS
     and not evidence.has_little_to_lose(line['fed_avg'])
   ]
+  signs = [margins.sign(lead) for lead in leads]
   return {
     'half_way_above': signs.count(1),
     'half_way_below': signs.count(-1),
     'half_way_within': signs.count(0),
+    'half_way_corrected': sum(
+      lead.p_value * len(leads) <= 0.05 for lead in leads
+    ),
   }
 
 
@@ -156,22 +162,24 @@ def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def learned_cell(line: Mapping[str, Any], figure: str) -> str:
+def learned_cell(
+  line: Mapping[str, Any], figure: str, *, num_seeds: int | None = None
+) -> str:
   """A figure to stand beside the paper's; `NEAR_CHANCE` where it says nothing.
 
   Args:
     line: A line of `evidence.paper_lines`.
     figure: `fed_avg`, `clipping_drop` or `dp_drop`.
+    num_seeds: The seeds of the row where it stands; `None` for the line's.
   """
   found = line[figure]
   if found is None:
     return cell(found)
   if evidence.is_near_chance(line, _LEFT_BY[figure]):
     return NEAR_CHANCE
-  is_of_few = (
-    isinstance(found, margins.Estimate)
-    and found.num_seeds < margins.MIN_SEEDS <= line['num_seeds']
-  )
+  is_of_few = isinstance(
+    found, margins.Estimate
+  ) and found.num_seeds < margins.MIN_SEEDS <= (num_seeds or line['num_seeds'])
   return cell(found) + (f' (seeds {found.num_seeds})' if is_of_few else '')
 
 

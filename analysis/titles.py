@@ -49,7 +49,7 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
     lambda run: f'η_l = {run["client_learning_rate"]}',
     lambda run: f'η_g = {run["server_learning_rate"]}',
     lambda run: str(run['compute_dtype'] or 'float32'),
-    lambda run: f'seed {run["seed"]:.0f}',
+    lambda run: f'seed {margins.number(run["seed"], ".0f")}',
   )
   for detail in details:
     told = [

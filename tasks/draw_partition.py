@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
       f'{task.name}, {task.summary}',
       _OUTPUT.value,
     )
-  except (ValueError, TypeError, OSError) as e:
+  except (ValueError, TypeError, OSError, ModuleNotFoundError) as e:
     command_line.print_error(e)
     return 2
   print(f'{task.name}, {task.summary}: {_OUTPUT.value}')

@@ -51,7 +51,7 @@ def read_data(
 
 
 def check_plan(config: ExperimentConfig, num_clients: int) -> None:
-  """Raises if a private run can have no plan.
+  """Raises if no plan is possible for a private run.
 
   Noise that is correlated between rounds is left out: its plan takes long.
 

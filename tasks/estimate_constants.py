@@ -14,7 +14,7 @@ them:
   local_stddev    sigma_l, of the client with the largest: the root of the mean
                   of ||g_i - grad f_i||^2 over its local steps
   global_stddev   sigma_g, the largest ||grad f_i - grad f||
-  initial_gap     f(x^0) - f*, with 0 for f*, below which no cross-entropy is
+  initial_gap     f(x^0) - f*, with 0 for f*: no cross-entropy is below 0
 
 and squared_gradient_norms, ||grad f||^2 at each of these models, whose mean
 over rounds is what the theorem bounds; without the variance that comes from

@@ -69,7 +69,13 @@ def read_grid(
         data_dir=command.data_dir,
         cache_dir=command.cache_dir,
       )
-    except (ValueError, TypeError, OSError, flags.Error) as e:
+    except (
+      ValueError,
+      TypeError,
+      OSError,
+      ModuleNotFoundError,
+      flags.Error,
+    ) as e:
       raise GridError(f'{path}{_where(lines, str(e))}: {e}') from e
     runs.append(QueuedRun(name, values, arguments))
   return runs

@@ -330,9 +330,9 @@ def _image_input(
   """Returns the symbolic input of an image model."""
   if len(input_shape) != 3:
     raise ValueError(
-      '`model` must be one of your own, FILE.py:function, for what are no '
-      f'images [height, width, channels], found {list(input_shape)}. Images '
-      'without channels: `x[..., None]`.'
+      '`model` must be one of your own, FILE.py:function, for inputs '
+      f'that are not images [height, width, channels], found '
+      f'{list(input_shape)}. Images without channels: `x[..., None]`.'
     )
   argument_checks.check_integer('num_classes', num_classes, at_least=2)
   return tf.keras.Input(tuple(input_shape), dtype=input_dtype)

@@ -43,7 +43,7 @@ def create_task(
   cache_dir: str,
   own: OwnParts = OURS,
 ) -> Task:
-  """Returns the data of a run, split over its clients; see `run`."""
+  """Returns the data of a run, split over its clients; see `runner.run`."""
   task = own.task or registry.create_task(
     config.task,
     config.partition_config(),

@@ -190,10 +190,16 @@ def _check_sampling(config: Any) -> None:
     return
   if not config.has_correlated_noise:
     if config.sampling in CORRELATED_SAMPLINGS:
+      is_secret = config.sampling == 'grouped_poisson'
+      mechanisms = ('banded',) if is_secret else CORRELATED_MECHANISMS
+      reason = (
+        'its cohorts are drawn for noise that is correlated between rounds'
+        if is_secret
+        else 'it does not hide who takes part'
+      )
       raise ValueError(
         f'`sampling` {config.sampling} must be given with `mechanism` '
-        f'{", ".join(CORRELATED_MECHANISMS)}: it does not hide who takes '
-        f'part; found {config.mechanism}.'
+        f'{", ".join(mechanisms)}: {reason}; found {config.mechanism}.'
       )
     one_of(*PRIVATE_SAMPLINGS)('sampling', config.sampling)
     return

@@ -33,7 +33,7 @@ def setting(
   Args:
     text: What it is, in a sentence; the help of its flag.
     default: Its default; without one it must be given. A `None` is 'not given'.
-    check: Raises TypeError or ValueError for a value that is none.
+    check: Raises TypeError or ValueError for a wrong value.
   """
   return dataclasses.field(
     default=default, metadata={'help': text, 'check': check}
@@ -41,7 +41,7 @@ def setting(
 
 
 def check_settings(settings: Any) -> None:
-  """Raises for the first field of a dataclass whose value is none of its own.
+  """Raises for the first field of a dataclass whose value its check refuses.
 
   NumPy's scalars become Python's, as the files of a run have them.
 

@@ -53,7 +53,7 @@ def test_explanations_stand_beside_the_papers_drops(tmp_path):
   ('plain', 'words'),
   [
     # 2.0 and 0.3 points, where the paper has 1.84 and 0.29.
-    ((0.95, 0.93, 0.927), 'there is nothing to explain'),
+    ((0.95, 0.93, 0.927), 'so that none is needed'),
     # 5.0 and 4.0: the other rate explains it, and is named.
     ((0.95, 0.90, 0.86), 'η_l = 0.03'),
   ],

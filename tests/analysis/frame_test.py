@@ -193,6 +193,12 @@ def test_runs_of_one_name_get_their_parents_names(tmp_path):
   assert runs.index.to_list() == ['a/run', 'b/run']
 
 
+def test_runs_whose_parents_share_names_get_their_paths(tmp_path):
+  paths = [run_folders.write_run(tmp_path / x / 'a' / 'run') for x in 'bc']
+  runs = frame.read_frames(paths).runs
+  assert runs.index.to_list() == [str(path) for path in paths]
+
+
 @pytest.mark.parametrize(
   'difference',
   [

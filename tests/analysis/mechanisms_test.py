@@ -81,3 +81,21 @@ def test_seeds_that_spread_tell_no_noise_from_the_other(tmp_path):
       )
   found = mechanisms.without_draw(run_folders.paired_runs(tmp_path))
   assert found['better_noise'] == 'not decided in 1 of 1'
+
+
+def test_noises_are_compared_by_the_seeds_that_both_have(tmp_path):
+  for seed in range(4):
+    accuracies = {'fed_avg': 0.95, 'ce_fed_avg': 0.93}
+    run_folders.write_named_runs(tmp_path, _MNIST, accuracies, seed)
+    # Each seed has an accuracy of its own, and BLT noise is one point better.
+    for name, lead in (('banded', 0.0), ('blt', 0.01)):
+      if (name, seed) != ('blt', 0):
+        run_folders.write_named_runs(
+          tmp_path,
+          _MNIST,
+          {'dp_fed_avg': 0.8 + 0.03 * seed + lead},
+          seed,
+          (name,),
+        )
+  found = mechanisms.without_draw(run_folders.paired_runs(tmp_path))
+  assert found['better_noise'] == 'BLT noise in 1 of 1'

@@ -30,13 +30,13 @@ def _write(root, *, row, variants, plain, private):
     )
 
 
-def test_models_are_compared_under_the_papers_noise(tmp_path):
+def test_models_are_compared_under_the_noise_of_the_papers_cohort(tmp_path):
   for row, (name, (*plain, private)) in _NOISE.items():
     _write(tmp_path, row=row, variants=(name,), plain=plain, private=private)
   for path in tmp_path.glob('*resnet18*/config.json'):
     path.write_text(path.read_text().replace('159010', '11000000'))
   lines = noise_studies.noise_lines(run_folders.read(tmp_path))
-  assert set(lines['scale_name']) == {"reduced, the paper's noise"}
+  assert set(lines['scale_name']) == {'reduced, the noise of P = 80'}
   (found,) = verdicts.comparisons(lines, ('size',)).to_dict('records')
   assert found['verdict'] == 'holds'
   assert found['paper'] == (0.29, 3.76)

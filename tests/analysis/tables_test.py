@@ -40,7 +40,7 @@ def test_missing_algorithm_is_shown_as_not_run(tmp_path):
 
 
 def test_drop_by_noise_of_another_scale_is_marked(tmp_path):
-  for seed in (0, 1):
+  for seed in (0, 1, 2):
     run_folders.write_row(
       tmp_path, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}, seed=seed, **_TABLE_3
     )
@@ -49,8 +49,8 @@ def test_drop_by_noise_of_another_scale_is_marked(tmp_path):
       tmp_path, (0.9, 0.8, 0.8 - 0.001 * cohort), clients_per_round=cohort
     )
   table = tables.headline_table(3, run_folders.paper_lines(tmp_path))
-  assert table['clipping drop, ours'].to_list() == ['10.00']
-  assert table['DP drop, ours'].to_list() == ['2.00 (P = 20, T = 3)']
+  assert table['clipping drop, ours'].to_list() == ['10.00 ± 0.00']
+  assert table['DP drop, ours'].to_list() == ['2.00 (seeds 1) (P = 20, T = 3)']
 
 
 def test_noise_is_compared_with_the_threshold(tmp_path):

@@ -45,6 +45,15 @@ def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
   assert released == [0, 1, 2, 3, 4, 5, 6]
 
 
+def test_a_run_that_was_stopped_says_which_epsilon_holds(tmp_path):
+  result = small_program.program(
+    tmp_path,
+    ledger=small_program.Ledger(),
+    should_stop=lambda metrics: metrics['round_num'] == 3,
+  ).run()
+  assert 'that of all 6 is' in result.message
+
+
 def test_a_round_that_fails_costs_nothing(tmp_path):
   ledger = small_program.Ledger()
   process = small_program.build_process(

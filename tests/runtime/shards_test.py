@@ -1,4 +1,4 @@
-"""Tests of how clients are split, and that the split decides about the bits."""
+"""Tests of how clients are split, and that the last bits depend on it."""
 
 import numpy as np
 import pytest

@@ -130,6 +130,11 @@ _CORRELATED = _AUDITED | dict(
       'gaussian',
     ),
     (
+      dict(sampling='grouped_poisson', mechanism='gaussian'),
+      '`sampling` grouped_poisson must be given with `mechanism` banded: .* '
+      'correlated between rounds; found gaussian',
+    ),
+    (
       dict(sampling='grouped_poisson'),
       '`mechanism` must be banded for `sampling` grouped_poisson.* found blt',
     ),

@@ -50,7 +50,7 @@ def distributed_gaussian_mean_factory(
   releases nothing; see `local_gaussian_noise_factory` for who draws cohorts
   within the bounds. Nothing wraps. Nothing rests on floating-point numbers: the
   norms are checked in integers and the noise is drawn from integer tables, to
-  within 2^-63 * 12 * sigma in total variation for each element and draw.
+  within 2^-126 * 12 * sigma in total variation for each element and draw.
 
   The server of simulations (`tff_clipping.runtime`, `tff.backends.test`) adds
   in the clear. Against a real server, which counts its clients, the secure

@@ -41,6 +41,12 @@ _MEANS = frozenset(
   {REALIZED_MEAN, 'weight_sum_process', 'mean_weight', 'mean_count'}
 )
 
+# What makes `float32` of all that it sums.
+_ROTATIONS = (
+  tff.aggregators.HadamardTransformFactory,
+  tff.aggregators.DiscreteFourierTransformFactory,
+)
+
 # Measurements that may leave a private pipeline: they are constants, or results
 # of noised data. No count of clients is among them: a secure summation hides
 # whose update was out of bounds, not that one was.
@@ -157,8 +163,8 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
 
   Raises:
     ValueError: If its result is no value like a client's, it divides by the
-      cohort, or compresses; of a factory with a compressing one inside, nothing
-      tells it.
+      cohort, compresses, or sums in `float32`; of a factory with one of the
+      last two inside, nothing tells it.
   """
   signature = process.next.type_signature
   value_type = signature.parameter[1].member
@@ -181,6 +187,13 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
       '`inner_agg_factory`, or `sum_factory`, must not lengthen clipped values '
       f'where noise is added, found {factory!r}: what it decodes may be longer '
       'than c. With noise, `distributed_gaussian_mean_factory` sums integers.'
+    )
+  if isinstance(factory, _ROTATIONS):
+    raise ValueError(
+      '`inner_agg_factory`, or `sum_factory`, must sum in `float64` where '
+      f'noise is added, found {factory!r}, which rotates and sums in '
+      '`float32`: rounding lets a client move such a sum by more than c. '
+      'Rotate outside of the noise.'
     )
 
 

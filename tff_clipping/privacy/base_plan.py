@@ -176,7 +176,8 @@ class BasePlan(abc.ABC):
     """Returns the epsilon of so many rounds; 0 for none.
 
     Args:
-      num_rounds: Releases, each charged once.
+      num_rounds: Releases, each charged once. Settled before the run: where
+        what was released decides when to stop, count all planned rounds.
 
     Raises:
       TypeError: If `num_rounds` is not an integer.

@@ -121,7 +121,11 @@ class PrivacyLedger:
 
   @property
   def epsilon(self) -> float:
-    """The epsilon of the releases so far, in the plan's accounting."""
+    """The epsilon of the releases so far, in the plan's accounting.
+
+    Holds for a number of releases that was settled before the run. Where what
+    was released decided on it, the epsilon of all planned rounds holds.
+    """
     return self._epsilon_after(self.num_releases)
 
   @property

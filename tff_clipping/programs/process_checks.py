@@ -16,9 +16,6 @@ from tff_clipping.programs import noise_checks
 # Of the clients' work, what `learning.build_fed_avg` keeps to measure angles:
 # a model that was released.
 _RELEASED = 'previous_model'
-# TensorFlow's draws, which TFF's factory takes, end at 5.7 standard deviations
-# and are thinner before: what a smaller delta is, their tails do not give.
-_LEAST_DELTA_OF_THEIR_DRAWS = 1e-7
 
 
 def check_process(
@@ -34,11 +31,10 @@ def check_process(
     TypeError: If `process` is no process.
     ValueError: If the aggregator of the process adds no noise, or noise of
       another kind than the plan's, or in shares for cohorts that have no
-      bounds, or that of TFF's factory where delta is below 1e-7, for which
-      its tails are too thin; if it has no clip, divides by the clients that
-      took part, or
-      adapts a norm that no noise covers; or if its clients' work keeps a second
-      aggregate of the clients, such as the mean gradient of Mime.
+      bounds, or that of TFF's factory, whose tails end; if it has no clip,
+      divides by the clients that took part, or adapts a norm that no noise
+      covers; or if its clients' work keeps a second aggregate of the clients,
+      such as the mean gradient of Mime.
   """
   if not hasattr(process, 'state_type'):
     raise TypeError(
@@ -55,17 +51,6 @@ def check_process(
       'does; one of your own has a field `privacy_noise`: empty where the '
       'noise is fresh in each round, and else with a `draw`, or with `slots` '
       'where it is correlated between rounds.'
-    )
-  if (
-    plan.target_delta < _LEAST_DELTA_OF_THEIR_DRAWS
-    and private_reports.takes_their_noise(aggregate)
-  ):
-    raise ValueError(
-      '`process` must have noise with the tails of a normal distribution, '
-      "found that of TFF's `DifferentiallyPrivateFactory`, which ends at 5.7 "
-      f'standard deviations, and a `target_delta` of {plan.target_delta:g}, '
-      f'which is below {_LEAST_DELTA_OF_THEIR_DRAWS:g}. Use `dp_mean_factory` '
-      'or `adaptive_dp_mean_factory`.'
     )
   if private_reports.divides_by_cohort(aggregate, _measurements(process)):
     raise ValueError(
@@ -96,6 +81,15 @@ def check_process(
   if any(name == noise_checks.SHARE for name, _ in measured):
     noise_checks.share_parameters(plan)
   _check_work(getattr(state, 'client_work', None))
+  # Last, as what is wrong with a pipeline of theirs besides says more.
+  if private_reports.takes_their_noise(aggregate):
+    raise ValueError(
+      '`process` must have noise with the tails of a normal distribution where '
+      "a ledger is charged, found that of TFF's "
+      '`DifferentiallyPrivateFactory`, which ends at 5.7 standard deviations: '
+      'a sum beyond that proves that a client took part. Use '
+      '`dp_mean_factory` or `adaptive_dp_mean_factory`.'
+    )
 
 
 def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:

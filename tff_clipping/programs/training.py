@@ -126,6 +126,7 @@ class TrainingProgram:
     on_round: Is called with the metrics of every round, to show progress.
     should_stop: Is called with the same after it, and ends the training before
       T where it returns True. `test_loss` is NaN in rounds without evaluation.
+      With a ledger, the guarantee is that of all T rounds then.
     initial_weights: The `tff.learning.models.ModelWeights` to begin from, such
       as those of a model that was trained on public data; `None` for those that
       the process begins with. A run that goes on has its own.
@@ -328,10 +329,13 @@ class TrainingProgram:
     if not self.should_stop(metrics):
       return None
     self._evaluate_last(progress, interruption)
-    return (
-      StopReason.STOPPED,
-      f'Stopped after round {round_num}, as `should_stop` asked for.',
-    )
+    message = f'Stopped after round {round_num}, as `should_stop` asked for.'
+    if self.ledger is not None:
+      message += (
+        f' What was released decided on it, so that the epsilon of {round_num} '
+        f'rounds is no guarantee: that of all {self.num_rounds} is.'
+      )
+    return StopReason.STOPPED, message
 
   def _draw_and_run(
     self, round_num: int, state: Any, interruption: Interruption

@@ -125,6 +125,10 @@ def test_wrong_arguments_raise():
   canaries = _canaries(plan, 16)
   with pytest.raises(ValueError, match='`scores` must have an attack'):
     audit.audit_plan(plan, canaries, {})
+  scores = {name: np.zeros(16) for name in 'ab'}
+  for confidence in (-0.5, 0.0, 2.0):
+    with pytest.raises(ValueError, match=f'`confidence`.*found {confidence}'):
+      audit.audit_plan(plan, canaries, scores, confidence=confidence)
   replaced = dataclasses.replace(canaries, relation=Relation.REPLACE_ONE)
   with pytest.raises(ValueError, match='of the relation add_or_remove_one'):
     audit.audit_plan(plan, replaced, {'a': np.zeros(16)})

@@ -131,7 +131,8 @@ def is_refuted(
     ValueError: If it is out of range, a score is NaN, or the shapes differ.
   """
   attempts = _attempts(scores, is_in)
-  significance = (1 - _check_confidence(confidence)) / len(attempts)
+  confidence = argument_checks.check_probability('confidence', confidence)
+  significance = (1 - confidence) / len(attempts)
   return any(
     refutes_curve(curve, len(scores), guesses, significance)
     for guesses in attempts
@@ -149,7 +150,7 @@ def bound_epsilon_of_guesses(
     delta: In [0, 1).
     confidence: In (0, 1).
   """
-  significance = 1 - _check_confidence(confidence)
+  significance = 1 - argument_checks.check_probability('confidence', confidence)
   return _largest_refuted(
     lambda epsilon: (
       one_run_p_value(num_canaries, guesses, epsilon, delta) <= significance
@@ -167,7 +168,7 @@ def bound_mu_of_guesses(
     guesses: How the attempt went. Whom to guess must not depend on who was in.
     confidence: In (0, 1).
   """
-  significance = 1 - _check_confidence(confidence)
+  significance = 1 - argument_checks.check_probability('confidence', confidence)
   return _largest_refuted(
     lambda mu: refutes_curve(
       trade_off.GaussianTradeOff(mu), num_canaries, guesses, significance
@@ -268,18 +269,9 @@ def _best_bound(
 ) -> float:
   """Returns the best of all attempts, each at its share of the confidence."""
   attempts = _attempts(scores, is_in)
-  significance = (1 - _check_confidence(confidence)) / len(attempts)
+  confidence = argument_checks.check_probability('confidence', confidence)
+  significance = (1 - confidence) / len(attempts)
   return max(bound(guesses, 1 - significance) for guesses in attempts)
-
-
-def _check_confidence(confidence: float) -> float:
-  """Returns a confidence in (0, 1)."""
-  confidence = argument_checks.check_number('confidence', confidence)
-  if not 0 < confidence < 1:
-    raise ValueError(
-      f'`confidence` must be above 0 and below 1, found {confidence:g}.'
-    )
-  return confidence
 
 
 def _largest_refuted(refutes: Callable[[float], bool]) -> float:

@@ -175,7 +175,7 @@ def audit_plan(
     ValueError: If it is out of range, the canaries' relation is not that of the
       plan, all of them are in or all are out, or there are no scores.
   """
-  confidence = argument_checks.check_number('confidence', confidence)
+  confidence = argument_checks.check_probability('confidence', confidence)
   relation = audited_relation(plan)
   if canaries.relation is not relation:
     raise ValueError(

@@ -64,11 +64,7 @@ def bound_rates(
   """
   in_scores = _check_scores('in_scores', in_scores)
   out_scores = _check_scores('out_scores', out_scores)
-  confidence = argument_checks.check_number('confidence', confidence)
-  if not 0 < confidence < 1:
-    raise ValueError(
-      f'`confidence` must be above 0 and below 1, found {confidence:g}.'
-    )
+  confidence = argument_checks.check_probability('confidence', confidence)
   if threshold is None:
     ranks = 2 ** np.arange(int(np.log2(len(out_scores))) + 1)
     thresholds = np.sort(out_scores)[::-1][ranks - 1]
