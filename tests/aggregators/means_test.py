@@ -225,7 +225,9 @@ def test_weighted_sum_factory_is_refused_with_a_reason():
 )
 def test_what_is_no_sum_of_clipped_updates_is_refused(make, sum_factory):
   factory = make(sum_factory)
-  with pytest.raises(ValueError, match='must (be a sum|not lengthen|sum in `float64`)'):
+  with pytest.raises(
+    ValueError, match='must (be a sum|not lengthen|sum in `float64`)'
+  ):
     factory.create(tff.TensorType(np.float32, [8]))
 
 

@@ -53,6 +53,8 @@ def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
     'matched_left': 0,
     'matched_corrected': 0,
     'matched_above': 0,
+    # 0.20 and half of the interval, 4.30 · 0.1 / √3.
+    'matched_highest': '0.45',
     'matched_shown': 1,
     'matched_before': '2.00',
     'matched_after': '0.20',

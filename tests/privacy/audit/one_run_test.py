@@ -169,7 +169,7 @@ def test_curve_is_refuted_where_its_mu_is_exceeded():
     ([1.0], [True], 0.95, ValueError, 'at least 2, found'),
     ([1.0, 2.0], [True], 0.95, ValueError, 'vectors of one length'),
     ([1.0, np.nan], [True, False], 0.95, ValueError, 'must not be NaN'),
-    ([1.0, 2.0], [True, False], 1.0, ValueError, '`confidence` must be above'),
+    ([1.0, 2.0], [True, False], 1.0, ValueError, '`confidence` must be'),
     ([1.0, 2.0], [True, False], 'high', TypeError, '`confidence` must be a'),
   ],
 )

@@ -96,5 +96,5 @@ def test_wrong_scores_raise(in_scores, out_scores, message):
 
 
 def test_wrong_confidence_raises():
-  with pytest.raises(ValueError, match='`confidence` must be above 0'):
+  with pytest.raises(ValueError, match='`confidence` must be between 0'):
     thresholds.bound_rates([1.0], [0.0], confidence=1)
