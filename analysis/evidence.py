@@ -30,6 +30,13 @@ FIGURE_ROUND = 16
 # and where FedAvg is below three times that there is little to lose.
 CHANCE = 10.0
 
+# The algorithm whose model a figure is of.
+_MODELS = {
+  'fed_avg': 'fed_avg',
+  'clipping_drop': 'ce_fed_avg',
+  'dp_drop': 'dp_fed_avg',
+}
+
 # What a cell says where runs of one setting and seed cannot be told apart.
 SEVERAL = 'several'
 
@@ -92,9 +99,14 @@ def has_little_to_lose(fed_avg: margins.Estimate | str | None) -> bool:
   return isinstance(fed_avg, margins.Estimate) and fed_avg.mean < 3 * CHANCE
 
 
-def is_near_chance(line: Mapping[str, Any], algorithm: str) -> bool:
-  """Whether a drop says nothing: the model is near chance, or FedAvg is."""
-  left = line[algorithm]
+def is_near_chance(line: Mapping[str, Any], figure: str) -> bool:
+  """Whether a figure says nothing: its model is near chance, or FedAvg is.
+
+  Args:
+    line: A line of `paper_lines`.
+    figure: `fed_avg`, `clipping_drop` or `dp_drop`.
+  """
+  left = line[_MODELS[figure]]
   return (
     isinstance(left, margins.Estimate) and left.mean < 2 * CHANCE
   ) or has_little_to_lose(line['fed_avg'])

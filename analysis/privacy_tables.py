@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis import evidence, margins
 from tff_clipping import privacy
+from tff_clipping.privacy.accountants import ACCOUNTANTS
 
 
 def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -39,11 +40,10 @@ def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
           margins.at_most(_epsilon(run, 'poisson', run['privacy_accountant']))
         ),
         'ε, fixed size, replace': margins.at_most(
-          min(_epsilon(run, 'fixed_size', name) for name in ('rdp', 'pld'))
+          min(_epsilon(run, 'fixed_size', name) for name in ACCOUNTANTS)
         ),
         'z for this ε, fixed size': ', '.join(
-          f'{_noise(run, name):.3f} by {name.upper()}'
-          for name in ('rdp', 'pld')
+          f'{_noise(run, name):.3f} by {name.upper()}' for name in ACCOUNTANTS
         ),
       }
     )

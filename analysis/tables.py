@@ -12,13 +12,6 @@ from tff_clipping.theory import estimates
 # What stands beside the paper's figure where ours measures nothing.
 NEAR_CHANCE = 'near chance'
 
-# The algorithm whose model has to know something for a figure to say anything.
-_LEFT_BY = {
-  'fed_avg': 'fed_avg',
-  'clipping_drop': 'ce_fed_avg',
-  'dp_drop': 'dp_fed_avg',
-}
-
 
 def published_table(lines: pd.DataFrame) -> pd.DataFrame:
   """The paper's figures beside ours, where ours measure something.
@@ -175,7 +168,7 @@ def learned_cell(
   found = line[figure]
   if found is None:
     return cell(found)
-  if evidence.is_near_chance(line, _LEFT_BY[figure]):
+  if evidence.is_near_chance(line, figure):
     return NEAR_CHANCE
   is_of_few = isinstance(
     found, margins.Estimate

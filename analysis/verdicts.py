@@ -247,8 +247,7 @@ def _verdict(
   smaller: _Line, larger: _Line, drop: str, difference: margins.Difference
 ) -> str:
   """What a comparison says of the finding, or why it says nothing."""
-  lost = 'ce_fed_avg' if drop == 'clipping_drop' else 'dp_fed_avg'
-  if any(evidence.is_near_chance(line, lost) for line in (smaller, larger)):
+  if any(evidence.is_near_chance(line, drop) for line in (smaller, larger)):
     return CHANCE
   if smaller[f'paper_{drop}'] > larger[f'paper_{drop}']:
     return CONTRARY

@@ -15,26 +15,27 @@ import numpy as np
 from tasks.datasets import data_files
 
 _UNSIGNED_BYTE = 0x08
+# The height and width of MNIST's images, and of EMNIST's.
+_SIDE = 28
 _KINDS = {1: 'labels', 3: 'images'}
 
 
-def read_images(path: pathlib.Path, side: int = 28) -> np.ndarray:
+def read_images(path: pathlib.Path) -> np.ndarray:
   """Reads images of one channel.
 
   Args:
     path: An IDX3 file, gzip-compressed if it ends in .gz.
-    side: The height and width that the images must have.
 
   Returns:
-    uint8 [images, side, side, 1].
+    uint8 [images, 28, 28, 1].
 
   Raises:
     data_files.DataError: If the file is not such a file.
   """
   images = _read(path, 3)
-  if images.shape[1:] != (side, side):
+  if images.shape[1:] != (_SIDE, _SIDE):
     raise data_files.DataError(
-      f'{path} must hold images of {side}×{side}, found '
+      f'{path} must hold images of {_SIDE}×{_SIDE}, found '
       f'{images.shape[1]}×{images.shape[2]}.'
     )
   return images[..., np.newaxis]
