@@ -234,20 +234,17 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       min_separation=min_separation,
       sampling=sampling,
     )
-    if whole.epsilon_after(1) > target_epsilon:
+    num_rounds = calibration.search_max_rounds(
+      lambda n: whole.epsilon_after(n) <= target_epsilon, whole.num_rounds
+    )
+    if not num_rounds:
       raise ValueError(
         f'`target_epsilon` {target_epsilon:g} does not allow a single round: '
         f'with `noise_multiplier` {whole.noise_multiplier:g} one round costs '
         f'{whole.epsilon_after(1):.4g}.'
       )
-    # Invariant: `low` rounds fit, `high` rounds do not.
-    low, high = 1, whole.num_rounds + 1
-    while high - low > 1:
-      middle = (low + high) // 2
-      fits = whole.epsilon_after(middle) <= target_epsilon
-      low, high = (middle, high) if fits else (low, middle)
     return dataclasses.replace(
-      whole, num_rounds=low, target_epsilon=target_epsilon
+      whole, num_rounds=num_rounds, target_epsilon=target_epsilon
     )
 
   @classmethod
