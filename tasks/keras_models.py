@@ -331,7 +331,7 @@ def _image_input(
   if len(input_shape) != 3:
     raise ValueError(
       '`model` must be one of your own, FILE.py:function, for inputs '
-      f'that are not images [height, width, channels], found '
+      'that are not images [height, width, channels], found '
       f'{list(input_shape)}. Images without channels: `x[..., None]`.'
     )
   argument_checks.check_integer('num_classes', num_classes, at_least=2)

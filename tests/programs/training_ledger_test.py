@@ -51,7 +51,7 @@ def test_a_run_that_was_stopped_says_which_epsilon_holds(tmp_path):
     ledger=small_program.Ledger(),
     should_stop=lambda metrics: metrics['round_num'] == 3,
   ).run()
-  assert 'that of all 6 is' in result.message
+  assert 'is no guarantee: count all 6.' in result.message
 
 
 def test_a_round_that_fails_costs_nothing(tmp_path):

@@ -73,8 +73,7 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       cohort of the plan may be out of the bounds that shares were made for, or
       the noise that was measured is of another strategy than the plan's.
       Noise with no clip around or inside it counts as none, if there is a
-      clip elsewhere. Of a process that measures neither,
-      nothing is checked.
+      clip elsewhere. Of a process that measures neither, nothing is checked.
   """
   _check_strategy(metrics, plan)
   measured = _measured(metrics)

@@ -333,7 +333,7 @@ class TrainingProgram:
     if self.ledger is not None:
       message += (
         f' What was released decided on it, so that the epsilon of {round_num} '
-        f'rounds is no guarantee: that of all {self.num_rounds} is.'
+        f'rounds is no guarantee: count all {self.num_rounds}.'
       )
     return StopReason.STOPPED, message
 
