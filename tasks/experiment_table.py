@@ -389,7 +389,13 @@ SCALES: Mapping[str, Scale] = {
 _RATES_TRIED = (0.01, 0.03)
 # Noise multipliers, and the epsilon and T at which the paper's N and P take
 # eight times as much.
-PAPERS_NOISE = ((0.147, 1.5, 20), (0.0881, 5.0, 20), (0.1727, 1.5, 65))
+PAPERS_NOISE = (
+  (0.147, 1.5, 20),
+  (0.0881, 5.0, 20),
+  (0.1727, 1.5, 65),
+  (0.1912, 1.5, 100),
+  (0.1057, 5.0, 100),
+)
 _ALL = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
 
 VARIANTS: Mapping[str, Variant] = {

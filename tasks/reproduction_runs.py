@@ -36,6 +36,7 @@ _MLPS = (*_MLP_ON_MNIST, 'table4_mlp_cifar10_iid')
 _AT_PAPERS_SIZE = tuple(zip(_MLPS, ('paper', 'paper_40_rounds'), strict=True))
 _ALEXNETS = ('table2_alexnet_mnist_*', 'table2_alexnet_cifar10_*')
 _ALEXNET_ON_MNIST = ('table3_alexnet_mnist_noniid',)
+_NOISY_ALEXNETS = (*_ALEXNET_ON_MNIST, 'table4_alexnet_cifar10_iid')
 _RESNETS_ON_MNIST = ('table2_resnet18_mnist_*',)
 _RESNET_ON_MNIST = ('table3_resnet18_mnist_noniid',)
 _NOISY = (
@@ -113,9 +114,11 @@ REPRODUCTION = (
   *(
     Part(rows, (scale,), (0, 1, 2), ('dp_fed_avg',), (variant,))
     for rows, scale, variant in (
-      (_MLPS, 'paper_steps', 'noise_0.1727'),
+      ((*_MLPS, *_NOISY_ALEXNETS), 'paper_steps', 'noise_0.1727'),
       (_NOISY, 'reduced', 'noise_0.147'),
       (_RESNET_ON_MNIST, 'reduced', 'noise_0.0881'),
+      (_NOISY, 'reduced_100_rounds', 'noise_0.1912'),
+      (_RESNET_ON_MNIST, 'reduced_100_rounds', 'noise_0.1057'),
     )
   ),
   # The same steps in bfloat16.
@@ -164,7 +167,7 @@ REPRODUCTION = (
   # For longer.
   Part(_ALEXNETS, ('reduced_100_rounds',), (0, 1, 2)),
   Part(
-    (*_MLPS, *_NOISY[1:], *_RESNETS_ON_MNIST),
+    (*_MLPS, *_NOISY[1:], *_RESNET_ON_MNIST, *_RESNETS_ON_MNIST),
     ('reduced_100_rounds',),
     (0, 1, 2),
     _WITHOUT_NOISE,
