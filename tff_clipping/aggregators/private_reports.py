@@ -34,6 +34,14 @@ _QUANTILE = 'below_estimate_state'
 # The state of TFF's `DifferentiallyPrivateFactory`, which clips too.
 QUERY = 'query_state'
 
+# What that noise must have, for the errors that refuse it.
+TAILS = (
+  'have noise with the tails of a normal distribution where a ledger is '
+  "charged, found that of TFF's `DifferentiallyPrivateFactory`, which ends at "
+  '5.7 standard deviations: a sum beyond that proves that a client took part. '
+  'Use `dp_mean_factory` or `adaptive_dp_mean_factory`.'
+)
+
 # What divides by the number of clients, or by a sum of their weights: the state
 # of ours, that of TFF's weighted mean, and what TFF's means measure.
 REALIZED_MEAN = 'realized_mean'

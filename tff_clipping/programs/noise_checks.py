@@ -1,12 +1,12 @@
 """Whether the noise of a round is that which a plan charges for.
 
-Told from the numbers that the aggregator measured, or that the state of TFF's
-factory holds. Of an aggregator of one's own that has neither, nothing tells it.
+Told from the numbers that the aggregator measured. Of an aggregator of one's
+own that measures none, nothing tells it.
 """
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,24 +66,26 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
 
   Raises:
     ValueError: If the noise is less than the plan's noise multiplier times the
-      clipping norm, by what the aggregator measured or what the state of TFF's
-      `DifferentiallyPrivateFactory` says: `noise_stddev`, which is that on the
-      sum of what clients send, together with that on the bits that adapt the
-      norm, and each client's share, where the noise comes in shares. Or if a
-      cohort of the plan may be out of the bounds that shares were made for, or
-      the noise that was measured is of another strategy than the plan's.
-      Noise with no clip around or inside it counts as none, if there is a
-      clip elsewhere. Of a process that measures neither, nothing is checked.
+      clipping norm, by what the aggregator measured: `noise_stddev`, which is
+      that on the sum of what clients send, together with that on the bits that
+      adapt the norm, and each client's share, where the noise comes in shares.
+      Or if a cohort of the plan may be out of the bounds that shares were made
+      for, or the noise that was measured is of another strategy than the
+      plan's, or it is that of TFF's factory, whose tails end. Noise with no
+      clip around or inside it counts as none, if there is a clip elsewhere. Of
+      a process that measures neither, nothing is checked.
   """
+  if any(private_reports.QUERY in p for p, _ in tree.flatten_with_path(state)):
+    raise ValueError(
+      f'`process` must {private_reports.TAILS} The round is not released, and '
+      'nothing is charged.'
+    )
   _check_strategy(metrics, plan)
   measured = _measured(metrics)
+  found = []
   of_sums = _multiplier(measured, 'noise_stddev')
-  of_queries = _combine(_noise_of_queries(state))
-  found = [
-    (multiplier, plan.noise_multiplier)
-    for multiplier in (of_sums, of_queries)
-    if multiplier is not None
-  ]
+  if of_sums is not None:
+    found.append((of_sums, plan.noise_multiplier))
   if any(each.name == SHARE for each in measured):
     share = share_parameters(plan)
     _check_bounds(measured, share)
@@ -255,25 +257,3 @@ def _combine(releases: Iterable[tuple[float, float]]) -> float | None:
     return 0.0
   total = math.hypot(*(norm / stddev for norm, stddev in releases))
   return math.inf if total == 0.0 else 1.0 / total
-
-
-def _noise_of_queries(
-  state: Any, *, is_inside: bool = False
-) -> Iterator[tuple[float, float]]:
-  """Yields norm and noise of the Gaussian queries in a state of TFF's."""
-  if isinstance(state, Mapping):
-    fields = dict(state)
-  elif hasattr(state, '_asdict'):
-    fields = state._asdict()
-  elif hasattr(state, '__attrs_attrs__'):
-    fields = {a.name: getattr(state, a.name) for a in state.__attrs_attrs__}
-  elif isinstance(state, (list, tuple)):
-    fields = dict(enumerate(state))
-  else:
-    return
-  if is_inside and {'l2_norm_clip', 'stddev'} <= fields.keys():
-    yield float(fields['l2_norm_clip']), float(fields['stddev'])
-  for name, element in fields.items():
-    yield from _noise_of_queries(
-      element, is_inside=is_inside or name == private_reports.QUERY
-    )

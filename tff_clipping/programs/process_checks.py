@@ -83,13 +83,7 @@ def check_process(
   _check_work(getattr(state, 'client_work', None))
   # Last, as what is wrong with a pipeline of theirs besides says more.
   if private_reports.takes_their_noise(aggregate):
-    raise ValueError(
-      '`process` must have noise with the tails of a normal distribution where '
-      "a ledger is charged, found that of TFF's "
-      '`DifferentiallyPrivateFactory`, which ends at 5.7 standard deviations: '
-      'a sum beyond that proves that a client took part. Use '
-      '`dp_mean_factory` or `adaptive_dp_mean_factory`.'
-    )
+    raise ValueError(f'`process` must {private_reports.TAILS}')
 
 
 def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
