@@ -46,6 +46,20 @@ def test_tells_what_a_run_spent(capsys, runs):
   assert f'tff-clipping-ledger {runs[0]}' in out
 
 
+def test_a_run_that_ended_early_has_the_epsilon_of_its_plan(capsys, tmp_path):
+  planned = f'promise epsilon {rounding.format_up(PLAN.epsilon)}, that of all'
+  path = tmp_path / 'ledger.jsonl'
+  for num_releases in (19, 20):
+    with privacy.PrivacyLedger(path, PLAN) as ledger:
+      for round_num in range(num_releases):
+        ledger.charge(round_num, DIGEST)
+    _, out, _ = run_here(capsys, str(path))
+    assert (planned in out) == (num_releases < PLAN.num_rounds)
+    _, out, _ = run_here(capsys, str(path), '--format=json')
+    found = json.loads(out)['ledgers'][0]
+    assert found['planned_epsilon'] == PLAN.epsilon
+
+
 def test_tells_what_runs_spent_together(capsys, runs):
   code, out, err = run_here(capsys, *runs, '--format=json')
   assert (code, err) == (0, '')
@@ -57,6 +71,7 @@ def test_tells_what_runs_spent_together(capsys, runs):
   assert answer['versions']['tff-clipping'] == tff_clipping.__version__
   code, out, _ = run_here(capsys, *runs)
   assert 'the 20 releases of 2 runs satisfy client-level (' in out
+  assert 'it was settled before each run how many releases it has.' in out
 
 
 def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):

@@ -84,6 +84,7 @@ def _format_json(
         'num_rounds': ledger.plan.num_rounds,
         'epsilon': ledger.epsilon,
         'actual_epsilon': ledger.actual_epsilon,
+        'planned_epsilon': ledger.plan.actual_epsilon,
         'target_epsilon': ledger.plan.target_epsilon,
         'caveats': list(ledger.caveats),
         'plan': ledger.plan.to_json(),
@@ -116,6 +117,11 @@ def _format_table(
       f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
       'in the populations of all of them.'
     )
+    if any(ledger.num_releases < ledger.plan.num_rounds for ledger in ledgers):
+      text += (
+        ' That holds where it was settled before each run how many releases '
+        'it has.'
+      )
     caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
     if caveats:
       stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
@@ -140,6 +146,12 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   ]
   if plan.sampling == 'paper':
     lines[-1] += ', as the paper charges; it does not hold for these cohorts'
+  if ledger.num_releases < plan.num_rounds:
+    lines.append(
+      '  if it ends here   promise epsilon '
+      f'{rounding.format_up(plan.actual_epsilon)}, that of all planned rounds, '
+      f'unless it was settled before the run that {ledger.num_releases} are all'
+    )
   if ledger.caveats:
     lines.append(f'  {plan_text.state_caveats(ledger.caveats)}')
   lines.append(f'  plan              {plan.describe()}')
