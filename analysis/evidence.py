@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import frame, margins, titles
+from analysis import equal_path, frame, margins, titles
 from tasks import experiment_table
 
 _PUBLISHED = {row.name: row for row in experiment_table.PUBLISHED_ROWS}
@@ -63,9 +63,8 @@ def paper_lines(frames: frame.Frames) -> pd.DataFrame:
   runs = runs.assign(
     spread_at=norms['update_norm_std'] / norms['update_norm_mean'],
     std_at=norms['update_norm_std'],
-    half_way_lead=runs['final_accuracy']
-    - runs['fed_avg_run'].map(runs['half_way_accuracy']),
   )
+  runs = equal_path.with_equal_path(runs, frames.rounds)
   lines = [
     _line(row, part)
     for row in ROWS
@@ -74,9 +73,9 @@ def paper_lines(frames: frame.Frames) -> pd.DataFrame:
   table = pd.DataFrame(lines)
   if table.empty:
     return table
-  # Most seeds, then the largest scale.
-  ranked = table.sort_values(
-    ['num_seeds', 'examples'], ascending=False, kind='stable'
+  # With a drop, then the most seeds, then the largest scale.
+  ranked = table.assign(has_drop=table['clipping_drop'].notna()).sort_values(
+    ['has_drop', 'num_seeds', 'examples'], ascending=False, kind='stable'
   )
   places = {row.name: place for place, row in enumerate(ROWS)}
   return ranked.sort_values(
@@ -89,9 +88,9 @@ def headlines(lines: pd.DataFrame) -> pd.DataFrame:
   return lines.drop_duplicates('row')
 
 
-def once(lines: pd.DataFrame) -> pd.DataFrame:
+def once(lines: pd.DataFrame, keep: str = 'first') -> pd.DataFrame:
   """Without the lines whose runs another line has: two rows can share them."""
-  return lines[~lines['runs'].duplicated()]
+  return lines[~lines['runs'].duplicated(keep=keep)]
 
 
 def has_little_to_lose(fed_avg: margins.Estimate | str | None) -> bool:
@@ -221,11 +220,11 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
   """What a row came to at one scale.
 
   The figures over seeds are `Estimate`s, None where not run, or `SEVERAL`:
-  final accuracies by algorithm, drops, FedAvg's accuracy at half of the rounds
-  (`half_way`) and by how much CE-FedAvg ends above that (`half_way_lead`). The
-  others are means: the spread of the norms, std / mean, in FedAvg; that and the
-  standard deviation at `FIGURE_ROUND`; the share that CE-FedAvg clips. The rest
-  is of the first run of DP-FedAvg.
+  final accuracies by algorithm, drops, FedAvg's accuracy where it has moved as
+  far as CE-FedAvg at T (`equal_path`) and by how much CE-FedAvg ends above that
+  (`equal_path_lead`). The others are means: the spread of the norms, std /
+  mean, in FedAvg; that and the standard deviation at `FIGURE_ROUND`; the share
+  that CE-FedAvg clips. The rest is of the first run of DP-FedAvg.
   """
   plain, clipped, private = (
     part[part['algorithm'] == name]
@@ -241,14 +240,17 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     private = preferred if len(preferred) else private
   noise = private.iloc[0] if len(private) else pd.Series(dtype=object)
   return {
-    'num_seeds': len(set(plain['seed']) | set(clipped['seed'])),
+    # Of one that is still being run, those that have both.
+    'num_seeds': len(
+      set(plain['seed']) & set(clipped['seed']) or set(plain['seed'])
+    ),
     'fed_avg': _estimate(plain, 'final_accuracy'),
     'ce_fed_avg': _estimate(clipped, 'final_accuracy'),
     'dp_fed_avg': _estimate(private, 'final_accuracy'),
     'clipping_drop': _estimate(clipped, 'drop'),
     'dp_drop': _estimate(private, 'dp_drop'),
-    'half_way': _estimate(plain, 'half_way_accuracy'),
-    'half_way_lead': _estimate(clipped, 'half_way_lead'),
+    'equal_path': _estimate(clipped, 'equal_path_accuracy'),
+    'equal_path_lead': _estimate(clipped, 'equal_path_lead'),
     'spread': plain['relative_spread'].mean(),
     'spread_at': plain['spread_at'].mean(),
     'std_at': plain['std_at'].mean(),

@@ -137,6 +137,39 @@ def sign(figure: Estimate | Difference) -> int | None:
   return int(np.sign(figure.mean)) if abs(figure.mean) > figure.margin else 0
 
 
+class SignCounts(NamedTuple):
+  """On which side of 0 some figures are.
+
+  Attributes:
+    tested: Those with a margin.
+    above: Those whose interval is above 0.
+    below: Those whose interval is below 0.
+    within: Those whose interval contains 0.
+    corrected_above: Those above 0 if all of them share a chance of 5 % of even
+      one error, by Bonferroni.
+    corrected_below: The same of those below 0.
+  """
+
+  tested: int
+  above: int
+  below: int
+  within: int
+  corrected_above: int
+  corrected_below: int
+
+
+def count_signs(figures: Iterable[Estimate | Difference]) -> SignCounts:
+  """Counts on which side of 0 figures are; those without a margin are not."""
+  tested = [(sign(f), f.p_value) for f in figures if sign(f) is not None]
+  signs = [each for each, _ in tested]
+  corrected = [each for each, p in tested if p * len(tested) <= 0.05]
+  return SignCounts(
+    len(tested),
+    *(signs.count(each) for each in (1, -1, 0)),
+    *(corrected.count(each) for each in (1, -1)),
+  )
+
+
 def prediction_margin(published: Estimate) -> float:
   """How far a new seed may be from the mean of others, by its 95 % interval.
 

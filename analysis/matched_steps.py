@@ -21,8 +21,9 @@ def with_matched_steps(
   Returns:
     The lines with the columns `matched_drop` and `matched_gain` (by how much
     the longer steps raise the accuracy of CE-FedAvg, seed by seed), `Estimate`s
-    or None; and `step_ratio` and `matched_step_ratio` (CE-FedAvg's steps over
-    FedAvg's, the means over seeds), NaN where they were not recorded.
+    or None; and `path_ratio` and `matched_path_ratio` (how far CE-FedAvg moved
+    over how far FedAvg did, the means over seeds), NaN where no updates were
+    recorded.
   """
   clipped = paired[paired['algorithm'] == 'ce_fed_avg']
   plain, matched = (
@@ -34,8 +35,8 @@ def with_matched_steps(
   return lines.assign(
     matched_drop=[margins.estimate(part['drop']) for part in matched],
     matched_gain=[margins.estimate(part['gain']) for part in matched],
-    step_ratio=[part['step_ratio'].mean() for part in plain],
-    matched_step_ratio=[part['step_ratio'].mean() for part in matched],
+    path_ratio=[part['path_ratio'].mean() for part in plain],
+    matched_path_ratio=[part['path_ratio'].mean() for part in matched],
   )
 
 
@@ -57,10 +58,10 @@ def matched_table(lines: pd.DataFrame) -> pd.DataFrame:
       'drop, η_g = 1': lines['clipping_drop'].map(tables.cell),
       'drop, η_g = 2': lines['matched_drop'].map(tables.cell),
       'gained by η_g = 2': lines['matched_gain'].map(tables.cell),
-      "steps over FedAvg's, η_g = 1 and 2": [
+      "path over FedAvg's, η_g = 1 and 2": [
         f'{margins.number(one, ".2f")} and {margins.number(two, ".2f")}'
         for one, two in zip(
-          lines['step_ratio'], lines['matched_step_ratio'], strict=True
+          lines['path_ratio'], lines['matched_path_ratio'], strict=True
         )
       ],
       'seeds': lines['matched_drop'].map(tables.num_seeds),
@@ -77,35 +78,24 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
   Returns:
     Of the rows and scales with three seeds, `matched_tested` of them: in how
     many a drop is left (`matched_left`), also if all share the chance of one
-    error (`matched_corrected`, by Bonferroni), and in how many CE-FedAvg is
-    above FedAvg (`matched_above`), and the largest upper end of an interval
-    (`matched_highest`), in points. How many have a drop with the paper's steps
-    (`matched_shown`), from what to what points (`matched_before`), and what
-    those are with matched steps (`matched_after`).
+    error (`matched_corrected`), and in how many CE-FedAvg is above FedAvg
+    (`matched_above`); from what to what points the drops are with the paper's
+    steps (`matched_before`) and with matched ones (`matched_after`), and the
+    largest upper end of an interval of the latter (`matched_highest`).
   """
   lines = _matched_lines(lines)
-  counts = lines['matched_drop'].map(lambda drop: drop.num_seeds)
-  lines = lines[counts >= margins.MIN_SEEDS]
-  signs = lines['matched_drop'].map(margins.sign)
-  p_values = lines['matched_drop'].map(lambda drop: drop.p_value)
-  shown = lines[lines['clipping_drop'].map(margins.sign) == 1]
+  drops = lines['matched_drop']
+  drops = drops[drops.map(lambda drop: drop.num_seeds) >= margins.MIN_SEEDS]
+  counts = margins.count_signs(drops)
+  highest = max((drop.mean + drop.margin for drop in drops), default=None)
   return {
-    'matched_tested': len(lines),
-    'matched_left': int((signs == 1).sum()),
-    'matched_corrected': int(
-      ((signs == 1) & (p_values * len(lines) <= 0.05)).sum()
-    ),
-    'matched_above': int((signs == -1).sum()),
-    'matched_highest': margins.number(
-      max(
-        (drop.mean + drop.margin for drop in lines['matched_drop']),
-        default=None,
-      ),
-      '.2f',
-    ),
-    'matched_shown': len(shown),
-    'matched_before': _range(shown['clipping_drop']),
-    'matched_after': _range(shown['matched_drop']),
+    'matched_tested': counts.tested,
+    'matched_left': counts.above,
+    'matched_corrected': counts.corrected_above,
+    'matched_above': counts.below,
+    'matched_highest': margins.number(highest, '.2f'),
+    'matched_before': _range(lines.loc[drops.index, 'clipping_drop']),
+    'matched_after': _range(drops),
   }
 
 

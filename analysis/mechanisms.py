@@ -1,11 +1,11 @@
 """DP-FedAvg by how cohorts are drawn, the noise, and ε."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis import margins, tables, titles
-from tasks import experiment_table
+from analysis import margins, tables
 
 _OTHER_BUDGET = 'epsilon_5'
 # How cohorts are drawn, and the noise, by what else is changed.
@@ -80,6 +80,29 @@ def rdp_over_pld(paired: pd.DataFrame) -> str:
   return f'{min(ratios):.2f} to {max(ratios):.2f}' if ratios else ''
 
 
+def paper_sampling(paired: pd.DataFrame) -> dict[str, str]:
+  """What the paper's ε is for its own cohorts, a fixed P of N.
+
+  Args:
+    paired: From `pairs.paired_runs`.
+
+  Returns:
+    `paper_epsilon`, as it charges, `paper_actual_epsilon` and `paper_rounds`,
+    of the first such runs; empty where there are none.
+  """
+  runs = paired[paired['variants'] == 'paper_sampling']
+  if runs.empty:
+    return dict.fromkeys(
+      ('paper_epsilon', 'paper_actual_epsilon', 'paper_rounds'), ''
+    )
+  run = runs.iloc[0]
+  return {
+    'paper_epsilon': f'{run["target_epsilon"]:g}',
+    'paper_actual_epsilon': margins.at_most(run['privacy_actual_epsilon']),
+    'paper_rounds': str(run['num_rounds']),
+  }
+
+
 def without_draw(paired: pd.DataFrame) -> dict[str, str]:
   """What is there for those who cannot draw secret, uniform cohorts.
 
@@ -87,9 +110,9 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
     paired: From `pairs.paired_runs`.
 
   Returns:
-    In words, `turns`: for each data set and ε that was run with three seeds
-    without such a draw, the drop from CE-FedAvg by each kind of noise, and
-    beside them that of Poisson cohorts, where it has as many; and
+    In words, `turns`: for each ε at which runs without such a draw have three
+    seeds, from what to what points they lose against CE-FedAvg, and beside it
+    Poisson cohorts on the same data, where they have as many; and
     `better_noise`: how often which of the two kinds of noise has the smaller
     drop, seed by seed, where both were run so. Empty where there is no such
     thing.
@@ -100,19 +123,16 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
     if len(drops_by_seed) >= margins.MIN_SEEDS:
       place = tuple(found[key] for key in ('row', 'scale', 'epsilon'))
       places.setdefault(place, {})[found['way']] = drops_by_seed
-  turns, better = [], []
-  for (row, _, epsilon), drops in places.items():
-    figures = ', '.join(
-      f'{noise} {margins.estimate(drops[way])}'
-      for way, noise in _WITHOUT_DRAW.items()
-      if way in drops
-    )
-    if not figures:
+  turns: dict[float, list[float]] = {}
+  poisson: dict[float, list[float]] = {}
+  better = []
+  for (_, _, epsilon), drops in places.items():
+    own = [drops[way].mean() for way in _WITHOUT_DRAW if way in drops]
+    if not own:
       continue
+    turns.setdefault(epsilon, []).extend(own)
     if '' in drops:
-      figures += f' (Poisson cohorts {margins.estimate(drops[""])})'
-    data = titles.DATA_NAMES[experiment_table.ROWS[row].split.task]
-    turns.append(f'on {data} at ε = {epsilon:g}, {figures}')
+      poisson.setdefault(epsilon, []).append(drops[''].mean())
     if drops.keys() >= set(_WITHOUT_DRAW):
       banded, blt = (drops[way] for way in _WITHOUT_DRAW)
       # Of the seeds that both have.
@@ -120,12 +140,25 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
       if lead is not None and lead.num_seeds >= margins.MIN_SEEDS:
         better.append(_BETTER[margins.sign(lead)])
   return {
-    'turns': '; '.join(turns),
+    'turns': '; '.join(
+      f'{_range(found)} at ε = {epsilon:g}'
+      + (
+        f' (Poisson cohorts {_range(poisson[epsilon])})'
+        if epsilon in poisson
+        else ''
+      )
+      for epsilon, found in sorted(turns.items())
+    ),
     'better_noise': ', '.join(
       f'{noise} in {better.count(noise)} of {len(better)}'
       for noise in dict.fromkeys(better)
     ),
   }
+
+
+def _range(values: Sequence[float]) -> str:
+  ends = (margins.number(end, '.2f') for end in (min(values), max(values)))
+  return ' to '.join(dict.fromkeys(ends))
 
 
 def _mechanisms(paired: pd.DataFrame) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 _COLUMNS = (
   'row scale algorithm variants seed num_rounds client_learning_rate '
-  'clipping_norm target_epsilon plain accuracy drop dp_drop gain step_ratio'
+  'clipping_norm target_epsilon plain accuracy drop dp_drop gain path_ratio'
 ).split()
 
 
@@ -27,8 +27,8 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
     clipping_norm, target_epsilon, plain (the name of the run without variants),
     accuracy (percent) and, in points, drop (FedAvg's accuracy less its own),
     dp_drop (CE-FedAvg's less its own) and gain (its own less that of the run
-    without variants), and step_ratio (its `step_length` over FedAvg's); NaN
-    where the other run is not there. The columns of
+    without variants), and path_ratio (how far it moved in all rounds over how
+    far FedAvg did); NaN where the other run is not there. The columns of
     `privacy.json` are there as in `frame.Frames`.
 
   Raises:
@@ -43,10 +43,11 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
         f'`runs` must have each run of the table once, found {name} in '
         f'{" and ".join(same)}.'
       )
-  accuracies, steps = (
-    dict(zip(names, known[column], strict=True))
-    for column in ('final_accuracy', 'step_length')
-  )
+  accuracies = dict(zip(names, known['final_accuracy'], strict=True))
+  lengths = {
+    name: path[-1] if path else math.nan
+    for name, path in zip(names, known['path'], strict=True)
+  }
   lines = []
   for run in known.to_dict('records'):
     named, own = run['named'], run['final_accuracy']
@@ -65,7 +66,7 @@ def paired_runs(runs: pd.DataFrame) -> pd.DataFrame:
         'drop': accuracies.get(fed_avg, math.nan) - own,
         'dp_drop': accuracies.get(ce_fed_avg, math.nan) - own,
         'gain': own - accuracies.get(plain, math.nan),
-        'step_ratio': run['step_length'] / steps.get(fed_avg, math.nan),
+        'path_ratio': lengths[named.name] / lengths.get(fed_avg, math.nan),
       }
     )
   return pd.DataFrame(lines, names, None if lines else _COLUMNS)

@@ -8,7 +8,7 @@ Command: `python -m analysis.reproduction`, from the root of the checkout. With
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -49,28 +49,6 @@ PAGES = ('reproduction.md', 'reproduction_details.md')
 _FOLDER = 'reproduction'
 # Of a row at the paper's scale.
 _FIGURES = ('fed_avg', 'clipping_drop', 'dp_drop')
-# The paper's findings in short.
-_FINDINGS = {
-  'split': 'clipping costs more on non-IID data',
-  'data': 'clipping costs more on CIFAR-10',
-  'structure': 'structured models lose less by clipping',
-  'size': 'models with more parameters and/or layers lose more by noise',
-  'spread': 'concentrated norms go with small drops',
-}
-# And at length, with their places in the paper.
-_CLAIMS = {
-  'split': ('Clipping costs more on non-IID data than on IID data', 'Table 2'),
-  'data': ('Clipping costs more on CIFAR-10 than on EMNIST', 'Table 2'),
-  'structure': (
-    'Structured models lose less by clipping than plainer ones',
-    'MobileNetV2 and ResNet-18 less than AlexNet, and all three less than the '
-    'MLP',
-  ),
-  'size': (
-    'Models with more parameters and/or layers lose more by noise',
-    'Tables 3 and 4',
-  ),
-}
 # The one on what noise costs.
 _OF_NOISE = ('size',)
 _MODEL_CLIPPING = ('half_model_norm', 'same_threshold')
@@ -85,7 +63,8 @@ class _Evidence:
     paired: From `pairs.paired_runs`.
     lines: From `matched_steps.with_matched_steps`, of runs without variants.
     noisy: From `noise_studies.noise_lines`.
-    compared: From `verdicts.comparisons`, of both.
+    compared: From `verdicts.with_counted`, of both.
+    spread: From `verdicts.spread_verdicts`.
   """
 
   frames: frame.Frames
@@ -93,6 +72,12 @@ class _Evidence:
   lines: pd.DataFrame
   noisy: pd.DataFrame
   compared: pd.DataFrame
+  spread: pd.DataFrame
+
+  @property
+  def counted(self) -> pd.DataFrame:
+    """The comparisons that count: one for each pair of rows."""
+    return self.compared[self.compared['counts']]
 
 
 def write_pages(results_dir: pathlib.Path, docs: pathlib.Path) -> int:
@@ -155,7 +140,14 @@ def _read_evidence(results_dir: pathlib.Path) -> _Evidence:
     [verdicts.comparisons(lines), verdicts.comparisons(noisy, _OF_NOISE)],
     ignore_index=True,
   )
-  return _Evidence(frames, paired, lines, noisy, compared)
+  return _Evidence(
+    frames,
+    paired,
+    lines,
+    noisy,
+    verdicts.with_counted(compared),
+    verdicts.spread_verdicts(lines),
+  )
 
 
 def _with_variants(frames: frame.Frames, *names: str) -> frame.Frames:
@@ -168,52 +160,52 @@ def _with_variants(frames: frame.Frames, *names: str) -> frame.Frames:
 
 
 def _page_values(found: _Evidence) -> dict[str, Any]:
-  runs, lines, compared = found.frames.runs, found.lines, found.compared
+  runs, lines, counted = found.frames.runs, found.lines, found.counted
   best = evidence.headlines(lines)
   full = best[best['is_paper_scale']]
-  # Of two rows that share their runs, the one with DP-FedAvg.
-  listed = full[~full['runs'].duplicated(keep='last')]
-  spread = verdicts.spread_verdicts(lines)
+  explained = explanations.find_explanations(found.paired)
+  findings = [_finding_values(name, counted) for name in verdicts.FINDINGS]
+  spread = list(found.spread.get('verdict', []))
+  num_corrected = int(verdicts.stays_decided(counted).sum())
   return {
     'num_runs': len(runs),
     'hours': f'{runs["seconds"].sum() / 3600:.1f}',
     'tff': ', '.join(sorted(set(runs['tff_version'].dropna()))),
     'num_rows': len(best),
     'num_full': len(full),
+    # Of two rows that share their runs, the one with DP-FedAvg.
     'full': [
-      {
-        'title': f'{line["model"]} on {line["data"]}, {line["split"]}',
-        'seeds': line['num_seeds'],
-        **{key: tables.cell(line[key]) for key in _FIGURES},
-        **{
-          f'paper_{key}': margins.number(line[f'paper_{key}'], '.2f')
-          for key in _FIGURES
-        },
-        'has_noise': line['dp_drop'] is not None,
-        'other_data': (
-          line['paper_data'] if line['paper_data'] != line['data'] else ''
-        ),
-      }
-      for line in listed.to_dict('records')
+      _full_values(line)
+      for line in evidence.once(full, keep='last').to_dict('records')
     ],
-    'findings': [_finding_values(name, compared) for name in _CLAIMS],
-    'decided': verdict_tables.decided_table(compared, _FINDINGS),
-    'spread': verdict_tables.in_words(spread['verdict']) if len(spread) else '',
-    'num_compared': len(compared),
-    'num_tested': verdicts.num_tested(compared),
-    'num_decided': compared['verdict'].isin(verdicts.DECIDED).sum(),
-    'num_corrected': verdicts.stays_decided(compared).sum(),
+    'findings': findings,
+    'num_findings': len(findings) + 1,
+    'num_confirmed': _count(
+      [bool(each['holds'] and not each['fails']) for each in findings]
+      + [verdicts.HOLDS in spread and verdicts.FAILS not in spread]
+    ),
+    'num_refuted': _count(
+      [bool(each['fails'] and not each['holds']) for each in findings]
+      + [verdicts.FAILS in spread and verdicts.HOLDS not in spread]
+    ),
+    'decided': verdict_tables.decided_table(counted),
+    'spread': verdict_tables.spread_in_words(found.spread),
+    'num_compared': len(counted),
+    'num_tested': verdicts.num_tested(counted),
+    'num_decided': counted['verdict'].isin(verdicts.DECIDED).sum(),
+    'num_corrected': num_corrected,
+    'one_corrected': num_corrected == 1,
     'matched': matched_steps.matched_table(lines),
     **matched_steps.matched_counts(lines),
-    'explanations': explanations.explanation_table(found.paired),
-    'nearest': explanations.nearest_explanations(found.paired),
-    'covered': explanations.covered_drops(found.paired),
+    'explanations': explanations.explanation_table(explained),
+    'nearest': explanations.nearest_explanations(explained),
+    'covered': explanations.covered_drops(explained),
     'mechanisms': mechanisms.mechanism_table(found.paired),
     'rdp_over_pld': mechanisms.rdp_over_pld(found.paired),
+    **mechanisms.paper_sampling(found.paired),
     **mechanisms.without_draw(found.paired),
-    'is_partial': bool(missing.missing_runs(runs)),
     **{
-      f'table_{number}': tables.headline_table(number, lines)
+      f'table_{number}': tables.headline_table(number, lines, found.noisy)
       for number in (2, 3, 4)
     },
     'not_run': '; '.join(
@@ -224,16 +216,38 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
   }
 
 
-def _finding_values(name: str, compared: pd.DataFrame) -> dict[str, Any]:
-  """What the page says of a finding."""
-  claim, place = _CLAIMS[name]
-  lessons = verdicts.lessons(compared, name)
-  of_finding = compared.loc[compared['finding'] == name, 'verdict']
+def _count(found: Sequence[bool]) -> str:
+  return str(sum(found) or 'none')
+
+
+def _full_values(line: Mapping[str, Any]) -> dict[str, Any]:
+  """What the page says of a row at the paper's scale."""
   return {
-    'claim': claim,
-    'place': place,
+    'title': f'{line["model"]} on {line["data"]}, {line["split"]}',
+    'seeds': line['num_seeds'],
+    'rounds': line['T'],
+    **{key: tables.cell(line[key]) for key in _FIGURES},
+    **{
+      f'paper_{key}': margins.number(line[f'paper_{key}'], '.2f')
+      for key in _FIGURES
+    },
+    'has_noise': line['dp_drop'] is not None,
+    'other_data': (
+      line['paper_data'] if line['paper_data'] != line['data'] else ''
+    ),
+  }
+
+
+def _finding_values(name: str, counted: pd.DataFrame) -> dict[str, Any]:
+  """What the page says of a finding."""
+  finding, lessons = verdicts.FINDINGS[name], verdicts.lessons(counted, name)
+  of_finding = counted.loc[counted['finding'] == name, 'verdict']
+  return {
+    'claim': finding.claim,
+    'source': finding.source,
     'counts': verdict_tables.in_words(of_finding),
-    **{f'is_{other}': name == other for other in _CLAIMS},
+    **{f'is_{other}': name == other for other in verdicts.FINDINGS},
+    **verdicts.one_side(counted, name),
     **lessons,
     'nothing': not any(lessons.values()),
   }
@@ -242,11 +256,10 @@ def _finding_values(name: str, compared: pd.DataFrame) -> dict[str, Any]:
 def _details_values(
   found: _Evidence, results_dir: pathlib.Path
 ) -> dict[str, Any]:
-  frames, lines, compared = found.frames, found.lines, found.compared
+  frames, lines = found.frames, found.lines
   # Audits have a table of their own.
   runs = _with_variants(frames).runs
   runs = runs[~runs['is_audited']]
-  spread = verdicts.spread_verdicts(lines)
   measured = frames.runs[frames.runs['has_constants']]
   best = evidence.headlines(lines)
   few_seeds = best.loc[best['num_seeds'] < margins.MIN_SEEDS, 'row']
@@ -254,14 +267,14 @@ def _details_values(
     'scales': _scale_table(),
     'clipping': tables.clipping_table(lines),
     'noise': tables.noise_table(pd.concat([lines, found.noisy])),
-    **tables.half_way_counts(lines),
+    **tables.equal_path_counts(lines),
     **{
-      finding: verdict_tables.comparison_table(compared, finding)
+      finding: verdict_tables.comparison_table(found.compared, finding)
       for finding in verdicts.FINDINGS
     },
-    'spread': spread,
-    'rows': verdict_tables.row_table(lines, compared),
-    'findings': verdict_tables.finding_table(compared, spread, _FINDINGS),
+    'spread': found.spread,
+    'rows': verdict_tables.row_table(lines, found.counted),
+    'findings': verdict_tables.finding_table(found.counted, found.spread),
     'norms': verdict_tables.norm_table(lines),
     'costs': privacy_tables.cost_table(runs[runs['is_complete']]),
     'bound': bound_tables.term_table(frames, measured),
@@ -271,7 +284,7 @@ def _details_values(
       _with_variants(frames, *_MODEL_CLIPPING).runs
     ),
     **model_clipping_tables.lead(found.paired),
-    'has_explanations': not explanations.explanation_table(found.paired).empty,
+    'has_explanations': bool(explanations.find_explanations(found.paired)),
     'beyond': algorithm_tables.beyond_table(runs),
     'bfloat16': bfloat16.accuracy_table(found.paired),
     'search': rate_searches.search_table(results_dir / 'search', runs),

@@ -84,12 +84,11 @@ class RunRow:
     is_complete: Whether that is T.
     final_accuracy: Of the last evaluation.
     best_accuracy: The highest of any.
-    half_way_accuracy: Of the last evaluation in the first T / 2 rounds.
     clipped_fraction: The share of clipped updates of a round, mean over rounds.
     relative_spread: The standard deviation of the clients' update norms over
       their mean, mean over rounds.
-    step_length: η_g times the norm of the averaged update, geometric mean over
-      all rounds.
+    path: How far the model has moved after each round, from 0 to T: the sum of
+      the lengths of its steps; empty where no updates were recorded.
     median_round_seconds: The median time of a round.
     seconds: The time of all rounds.
     epsilon_spent: The ε of the rounds that were done, by the plan's accounting.
@@ -123,10 +122,9 @@ class RunRow:
   is_complete: bool
   final_accuracy: float
   best_accuracy: float
-  half_way_accuracy: float
   clipped_fraction: float
   relative_spread: float
-  step_length: float
+  path: tuple[float, ...]
   median_round_seconds: float
   seconds: float
   epsilon_spent: float
@@ -254,12 +252,9 @@ def _build(
     is_complete=rounds_done >= settings['num_rounds'],
     final_accuracy=_last(accuracies),
     best_accuracy=accuracies.max(),
-    half_way_accuracy=_last(
-      rounds.loc[rounds['round_num'] <= settings['num_rounds'] // 2, 'accuracy']
-    ),
     clipped_fraction=rounds['clipped_fraction'].mean(),
     relative_spread=_relative_spread(rounds, updates),
-    step_length=_step_length(updates, settings),
+    path=_path(updates, settings),
     median_round_seconds=rounds['round_seconds'].dropna().median(),
     seconds=rounds['round_seconds'].sum(),
     epsilon_spent=(
@@ -346,25 +341,26 @@ def _relative_spread(rounds: pd.DataFrame, updates: pd.DataFrame) -> float:
   return float(ratios.mean())
 
 
-def _step_length(updates: pd.DataFrame, settings: Mapping[str, Any]) -> float:
-  """How far the model moves in a round: η_g times the averaged update's norm.
+def _path(
+  updates: pd.DataFrame, settings: Mapping[str, Any]
+) -> tuple[float, ...]:
+  """How far the model has moved after each round.
 
-  Returns:
-    The geometric mean over all rounds, with logarithms that are linear between
-    the recorded ones, most of which are early; NaN where nothing is recorded.
+  A step is η_g times the norm of the averaged update. Most of the recorded ones
+  are early: between them, logarithms are taken to be linear.
   """
   means = updates[updates['is_mean']].sort_values('t')
   norms = means['update_norm'].astype(float)
   usable = np.isfinite(norms) & (norms > 0)
   if not usable.any():
-    return math.nan
+    return ()
   logs = np.interp(
     np.arange(settings['num_rounds']),
     means.loc[usable, 't'],
     np.log(norms[usable]),
   )
-  server_rate = _number(settings.get('server_learning_rate'))
-  return server_rate * float(np.exp(logs.mean()))
+  steps = _number(settings.get('server_learning_rate')) * np.exp(logs)
+  return (0.0, *np.cumsum(steps).tolist())
 
 
 def _is_iid(settings: Mapping[str, Any]) -> bool:

@@ -35,36 +35,73 @@ def published_table(lines: pd.DataFrame) -> pd.DataFrame:
     table['DP drop, ours'] = _learned(lines, 'dp_drop')
     table['ε, paper'] = lines['paper_epsilon'].map('{:g}'.format)
     table['ε, ours'] = lines['epsilon'].map(_epsilon)
-  scale = [
-    f'{line["P"]}, {line["Q"]}, {line["batch"]}, {line["T"]}'
-    for line in lines.to_dict('records')
-  ]
+  scale = [_scale(line) for line in lines.to_dict('records')]
   return table.assign(
     **{'P, Q, batch, T': scale}, seeds=lines['num_seeds']
   ).reset_index(drop=True)
 
 
-def headline_table(table: int, lines: pd.DataFrame) -> pd.DataFrame:
+def headline_table(
+  table: int, lines: pd.DataFrame, noisy: pd.DataFrame
+) -> pd.DataFrame:
   """The best evidence of each row of a table of the paper.
 
-  Where it has no run of DP-FedAvg, the drop by noise is that of the
-  largest scale that has one, which stands beside it.
+  Where DP-FedAvg was not run at its scale, or is near chance, the drop by noise
+  is that with the noise on the mean of the paper's P there; else that of the
+  scale with the most seeds and then examples. Which one stands beside it.
+
+  Args:
+    table: The number of the table.
+    lines: From `evidence.paper_lines`.
+    noisy: From `noise_studies.noise_lines`.
   """
   of_table = lines[lines['table'] == table]
   shown = evidence.headlines(of_table)
   formatted = published_table(shown)
-  if 'DP drop, ours' in formatted:
-    for place, line in enumerate(shown.to_dict('records')):
-      own = of_table[of_table['row'] == line['row']]
-      others = own[own['dp_drop'].notna()].sort_values('examples')
-      if line['dp_drop'] is None and len(others):
-        other = others.iloc[-1]
-        formatted.loc[place, ['DP drop, ours', 'ε, ours']] = (
-          learned_cell(other, 'dp_drop', num_seeds=line['num_seeds'])
-          + f' (P = {other["P"]}, T = {other["T"]})',
-          _epsilon(other['epsilon']),
-        )
+  if 'DP drop, ours' not in formatted:
+    return formatted
+  for place, line in enumerate(shown.to_dict('records')):
+    if line['dp_drop'] is not None and not evidence.is_near_chance(
+      line, 'dp_drop'
+    ):
+      continue
+    other, name = _noise_elsewhere(line, of_table, noisy)
+    if other is not None:
+      formatted.loc[place, ['DP drop, ours', 'ε, ours']] = (
+        learned_cell(other, 'dp_drop', num_seeds=line['num_seeds'])
+        + f' ({name})',
+        _epsilon(other['epsilon']),
+      )
   return formatted
+
+
+def _noise_elsewhere(
+  line: Mapping[str, Any], lines: pd.DataFrame, noisy: pd.DataFrame
+) -> tuple[pd.Series | None, str]:
+  """The line that has the drop by noise in place of a row's own, and which."""
+  if len(noisy):
+    same = noisy[
+      (noisy['row'] == line['row'])
+      & (noisy['scale'] == line['scale'])
+      & noisy['dp_drop'].notna()
+    ]
+    if len(same):
+      return same.iloc[0], 'the noise of P = 80'
+  others = lines[
+    (lines['row'] == line['row'])
+    & (lines['scale'] != line['scale'])
+    & lines['dp_drop'].notna()
+  ]
+  if line['dp_drop'] is not None or others.empty:
+    return None, ''
+  best = max(
+    (other for _, other in others.iterrows()),
+    key=lambda other: (
+      getattr(other['dp_drop'], 'num_seeds', 0),
+      other['examples'],
+    ),
+  )
+  return best, f'at {_scale(best)}'
 
 
 def clipping_table(lines: pd.DataFrame) -> pd.DataFrame:
@@ -82,8 +119,8 @@ def clipping_table(lines: pd.DataFrame) -> pd.DataFrame:
       'CE-FedAvg (%)': lines['ce_fed_avg'].map(cell),
       'drop, paper': lines['paper_clipping_drop'].map('{:.2f}'.format),
       'drop, ours': lines['clipping_drop'].map(cell),
-      'FedAvg at T / 2 (%)': lines['half_way'].map(cell),
-      'CE-FedAvg above that': lines['half_way_lead'].map(cell),
+      'FedAvg at equal path (%)': lines['equal_path'].map(cell),
+      'CE-FedAvg above that': lines['equal_path_lead'].map(cell),
       'clipped (%)': lines['clipped_fraction'].map(
         lambda share: margins.number(100 * share, '.0f')
       ),
@@ -94,31 +131,23 @@ def clipping_table(lines: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def half_way_counts(lines: pd.DataFrame) -> dict[str, int]:
-  """Where CE-FedAvg ends beside FedAvg at half of the rounds.
+def equal_path_counts(lines: pd.DataFrame) -> dict[str, int]:
+  """Where CE-FedAvg ends beside FedAvg that has moved as far.
 
   Returns:
-    For how many lines with three seeds, not near chance, it ends `above`,
-    `below` or `within` the margin; and how many of the first two are so after
-    a correction for all of them, by Bonferroni (`corrected`).
+    For how many lines with three seeds, not near chance, it ends above, below
+    or within the margin, and how many of the first two are so after a
+    correction for all of them: `margins.count_signs`, each name with
+    `equal_path_` before it.
   """
   lines = evidence.once(lines)
-  leads = [
-    line['half_way_lead']
+  counts = margins.count_signs(
+    line['equal_path_lead']
     for line in lines.to_dict('records')
-    if isinstance(line['half_way_lead'], margins.Estimate)
-    and line['half_way_lead'].num_seeds >= margins.MIN_SEEDS
+    if isinstance(line['equal_path_lead'], margins.Estimate)
     and not evidence.has_little_to_lose(line['fed_avg'])
-  ]
-  signs = [margins.sign(lead) for lead in leads]
-  return {
-    'half_way_above': signs.count(1),
-    'half_way_below': signs.count(-1),
-    'half_way_within': signs.count(0),
-    'half_way_corrected': sum(
-      lead.p_value * len(leads) <= 0.05 for lead in leads
-    ),
-  }
+  )
+  return {f'equal_path_{k}': x for k, x in counts._asdict().items()}
 
 
 def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
@@ -189,6 +218,11 @@ def num_seeds(figure: margins.Estimate | str | None) -> str:
 
 def _learned(lines: pd.DataFrame, figure: str) -> list[str]:
   return [learned_cell(line, figure) for line in lines.to_dict('records')]
+
+
+def _scale(line: Mapping[str, Any]) -> str:
+  """P, Q, batch and T of a line."""
+  return f'{line["P"]}, {line["Q"]}, {line["batch"]}, {line["T"]}'
 
 
 def _epsilon(epsilon: float) -> str:

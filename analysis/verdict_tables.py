@@ -16,14 +16,15 @@ _FIGURES = {
 }
 
 
-def decided_table(
-  compared: pd.DataFrame, titles: Mapping[str, str]
-) -> pd.DataFrame:
+# Of the finding on norms, which is not on two drops.
+_SPREAD = 'concentrated norms go with small drops'
+
+
+def decided_table(compared: pd.DataFrame) -> pd.DataFrame:
   """The comparisons that are decided by an interval of their own.
 
   Args:
-    compared: From `verdicts.comparisons`.
-    titles: Findings in words, by name.
+    compared: Those that count, from `verdicts.with_counted`.
 
   Returns:
     Columns for a table; a row for each.
@@ -33,9 +34,11 @@ def decided_table(
   compared = compared[is_decided]
   return pd.DataFrame(
     {
-      'finding': compared['finding'].map(titles),
-      'smaller drop, by the finding': compared['smaller'],
-      'larger drop': compared['larger'],
+      'finding': compared['finding'].map(
+        lambda name: verdicts.FINDINGS[name].title
+      ),
+      'should lose less': compared['smaller'],
+      'should lose more': compared['larger'],
       'scale': compared['scale'],
       'difference': compared['difference'].map(str),
       'after the correction': stays.map({True: 'decided', False: 'open'}),
@@ -46,12 +49,12 @@ def decided_table(
 
 
 def comparison_table(compared: pd.DataFrame, finding: str) -> pd.DataFrame:
-  """The comparisons of a finding, formatted."""
+  """The comparisons of a finding, formatted, from `verdicts.with_counted`."""
   of_finding = compared[compared['finding'] == finding]
   return pd.DataFrame(
     {
-      'smaller drop, by the finding': of_finding['smaller'],
-      'larger drop': of_finding['larger'],
+      'should lose less': of_finding['smaller'],
+      'should lose more': of_finding['larger'],
       'scale': of_finding['scale'],
       'paper': of_finding['paper'].map(_pair),
       'ours': of_finding['ours'].map(_pair),
@@ -59,28 +62,26 @@ def comparison_table(compared: pd.DataFrame, finding: str) -> pd.DataFrame:
       'beyond speed': _differences(of_finding['beyond_speed']),
       'matched steps': _differences(of_finding['matched_steps']),
       'verdict': of_finding['verdict'],
+      'counts': of_finding['counts'].map({True: 'yes', False: 'no'}),
     }
   )
 
 
-def finding_table(
-  compared: pd.DataFrame, spread: pd.DataFrame, titles: Mapping[str, str]
-) -> pd.DataFrame:
+def finding_table(compared: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
   """For each finding, how many comparisons there are and decide it.
 
   Args:
-    compared: From `verdicts.comparisons`.
+    compared: Those that count, from `verdicts.with_counted`.
     spread: From `verdicts.spread_verdicts`.
-    titles: Findings in words, by name; 'spread' is that on the norms.
   """
   could_be = [*verdicts.DECIDED, verdicts.OPEN]
+  verdicts_by_title = {
+    finding.title: compared.loc[compared['finding'] == name, 'verdict']
+    for name, finding in verdicts.FINDINGS.items()
+  }
+  verdicts_by_title[_SPREAD] = spread.get('verdict', pd.Series(dtype=object))
   lines = []
-  for name, title in titles.items():
-    found = (
-      spread.get('verdict', pd.Series(dtype=object))
-      if name == 'spread'
-      else compared.loc[compared['finding'] == name, 'verdict']
-    )
+  for title, found in verdicts_by_title.items():
     lines.append(
       {
         'finding': title,
@@ -97,7 +98,7 @@ def row_table(lines: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
 
   Args:
     lines: From `evidence.paper_lines`.
-    compared: From `verdicts.comparisons`.
+    compared: Those that count, from `verdicts.with_counted`.
 
   Returns:
     Columns for a table; a row for each row of the paper that was run.
@@ -115,8 +116,8 @@ def row_table(lines: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
         **{
           title: _beside_the_paper(line, key) for key, title in _FIGURES.items()
         },
-        'beside the paper': _row_verdict(line),
-        'comparisons it decides': '{} of {}'.format(
+        'verdict': _row_verdict(line),
+        'its comparisons that are decided': '{} of {}'.format(
           own['verdict'].isin(verdicts.DECIDED).sum(), len(own)
         ),
       }
@@ -163,6 +164,15 @@ def norm_table(lines: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(found)
 
 
+def spread_in_words(spread: pd.DataFrame) -> str:
+  """What `verdicts.spread_verdicts` came to; empty where nothing was tested."""
+  return '; '.join(
+    f'{line["verdict"]} over {line["rows"]} rows at `{line["scale"]}` (ρ = '
+    f'{line["Spearman ρ"]}, p = {line["p"]})'
+    for line in spread.to_dict('records')
+  )
+
+
 def in_words(found: Iterable[str]) -> str:
   """How many comparisons came to which verdict."""
   counts = pd.Series(list(found), dtype=object).value_counts()
@@ -182,15 +192,17 @@ def _beside_the_paper(line: Mapping[str, Any], figure: str) -> str:
 
 
 def _row_verdict(line: Mapping[str, Any]) -> str:
-  """Whether the paper's figures are where a new seed of ours would be."""
-  if not line['is_paper_scale']:
-    return 'another scale'
+  """Where a row stands beside the paper, or what of a drop it shows."""
   if line['num_seeds'] < margins.MIN_SEEDS:
     return verdicts.FEW_SEEDS
+  if not line['is_paper_scale']:
+    return f'another scale; {_clipping_verdict(line)}'
   words = []
   for key, title in _FIGURES.items():
     ours = line[key]
-    if isinstance(ours, margins.Estimate) and ours.num_seeds > 1:
+    if (
+      isinstance(ours, margins.Estimate) and ours.num_seeds >= margins.MIN_SEEDS
+    ):
       gap = ours.mean - line[f'paper_{key}']
       limit = margins.prediction_margin(ours)
       word = (
@@ -198,6 +210,15 @@ def _row_verdict(line: Mapping[str, Any]) -> str:
       )
       words.append(f'{title} {word}')
   return '; '.join(words)
+
+
+def _clipping_verdict(line: Mapping[str, Any]) -> str:
+  if evidence.is_near_chance(line, 'clipping_drop'):
+    return verdicts.CHANCE
+  drop = line['clipping_drop']
+  sign = margins.sign(drop) if isinstance(drop, margins.Estimate) else None
+  words = {1: 'a drop by clipping', 0: 'no drop shown', -1: 'a gain'}
+  return words.get(sign, verdicts.FEW_SEEDS)
 
 
 def _differences(found: Iterable[margins.Difference | None]) -> list[str]:

@@ -7,6 +7,7 @@ their difference, with three seeds of each; else it is left open.
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -34,11 +35,31 @@ _OTHER_MEASURES = {
   'matched_steps': 'with matched steps',
 }
 
-# By name: the drop that a finding of the paper is on, and whether a pair of
-# lines tests it, the first with the drop that it calls smaller.
-FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
-  # Clipping costs more on non-IID data (Sec. 2.2, Table 2).
-  'split': (
+
+class Finding(NamedTuple):
+  """What the paper says of two drops.
+
+  Attributes:
+    title: It in short.
+    claim: It at length.
+    source: Where the paper has it.
+    drop: The drop that it is on.
+    tests: Whether a pair of lines tests it, the first with the drop that it
+      calls smaller.
+  """
+
+  title: str
+  claim: str
+  source: str
+  drop: str
+  tests: Callable[[_Line, _Line], bool]
+
+
+FINDINGS: Mapping[str, Finding] = {
+  'split': Finding(
+    'clipping costs more on non-IID data',
+    'Clipping costs more on non-IID data than on IID data',
+    'Table 2',
     'clipping_drop',
     lambda one, two: (
       _same(one, two, 'table', 'model', 'data')
@@ -46,8 +67,10 @@ FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
       and one['is_iid'] > two['is_iid']
     ),
   ),
-  # Clipping costs more on the harder data (Sec. 2.2, Table 2).
-  'data': (
+  'data': Finding(
+    'clipping costs more on CIFAR-10',
+    'Clipping costs more on CIFAR-10 than on EMNIST',
+    'Table 2',
     'clipping_drop',
     lambda one, two: (
       _same(one, two, 'table', 'model', 'is_iid')
@@ -55,9 +78,12 @@ FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
       and (one['paper_data'], two['paper_data']) == ('EMNIST', 'CIFAR-10')
     ),
   ),
-  # Structured models lose less by clipping (Sec. 2.2 and 4); Table 4 repeats
-  # AlexNet and ResNet-18 of Table 2.
-  'structure': (
+  # Table 4 repeats AlexNet and ResNet-18 of Table 2.
+  'structure': Finding(
+    'structured models lose less by clipping',
+    'Structured models lose less by clipping: MobileNetV2 and ResNet-18 less '
+    'than AlexNet, and all three less than the MLP',
+    'Sec. 2.2 and 4',
     'clipping_drop',
     lambda one, two: (
       _same(one, two, 'table', 'data', 'is_iid')
@@ -65,10 +91,11 @@ FINDINGS: Mapping[str, tuple[str, Callable[[_Line, _Line], bool]]] = {
       and (two['table'], two['model']) != (4, 'AlexNet')
     ),
   ),
-  # Models with more parameters and/or layers lose more by the noise (Sec. 4,
-  # Tables 3 and 4). Of a pair with more of one and less of the other it says
-  # nothing.
-  'size': (
+  # Of a pair with more of one and less of the other it says nothing.
+  'size': Finding(
+    'models with more parameters and/or layers lose more by noise',
+    'Models with more parameters and/or layers lose more by noise',
+    'Tables 3 and 4',
     'dp_drop',
     lambda one, two: (
       _same(one, two, 'table')
@@ -94,13 +121,15 @@ def comparisons(
     Columns finding, smaller and larger (rows; smaller is the one whose drop is
     the smaller by the finding), scale, paper and ours (the two drops),
     difference (larger less smaller), beyond_speed (that of the drops by
-    clipping from FedAvg at T / 2; None of other drops), matched_steps (that of
-    the drops with matched steps, if both lines have them) and verdict.
+    clipping from FedAvg where it has moved as far; None of other drops),
+    matched_steps (that of the drops with matched steps, if both lines have
+    them), num_seeds (of the one with fewer), examples (those of a run) and
+    verdict.
   """
   found = []
   records = lines.to_dict('records')
   for finding in findings:
-    drop, tests = FINDINGS[finding]
+    drop, tests = FINDINGS[finding].drop, FINDINGS[finding].tests
     for smaller, larger in itertools.product(records, repeat=2):
       drops = [line[drop] for line in (smaller, larger)]
       if (
@@ -120,19 +149,41 @@ def comparisons(
             'difference': difference,
             'beyond_speed': _beyond_speed(smaller, larger, drop),
             'matched_steps': _with_matched_steps(smaller, larger, drop),
+            'num_seeds': min(value.num_seeds for value in drops),
+            'examples': smaller['examples'],
             'verdict': _verdict(smaller, larger, drop, difference),
           }
         )
   columns = (
     'finding smaller larger scale paper ours difference beyond_speed '
-    'matched_steps verdict'
+    'matched_steps num_seeds examples verdict'
   )
   return pd.DataFrame(found, columns=columns.split())
 
 
+def with_counted(compared: pd.DataFrame) -> pd.DataFrame:
+  """Adds which comparison of two rows counts, where they have several scales.
+
+  A run for T rounds begins as a longer one does, so that those of two scales
+  are not two tests. The one that counts can be decided, if one can; has the
+  most seeds, and then the most examples. Whether it holds plays no part.
+
+  Args:
+    compared: From `comparisons`.
+
+  Returns:
+    The rows with the column `counts`.
+  """
+  ranked = compared.assign(is_tested=_is_tested(compared)).sort_values(
+    ['is_tested', 'num_seeds', 'examples'], ascending=False, kind='stable'
+  )
+  first = ranked.drop_duplicates(['finding', 'smaller', 'larger']).index
+  return compared.assign(counts=compared.index.isin(first))
+
+
 def num_tested(compared: pd.DataFrame) -> int:
   """How many comparisons could be decided: with seeds, and not near chance."""
-  return int(compared['verdict'].isin([*DECIDED, OPEN]).sum())
+  return int(_is_tested(compared).sum())
 
 
 def stays_decided(compared: pd.DataFrame) -> pd.Series:
@@ -174,6 +225,28 @@ def lessons(compared: pd.DataFrame, finding: str) -> dict[str, str]:
       shown = ', '.join(f'{name} {x}' for name, x in others.items())
       found['otherwise'].append(f'{text} ({shown})')
   return {key: ' and '.join(values) for key, values in found.items()}
+
+
+def one_side(compared: pd.DataFrame, finding: str) -> dict[str, int]:
+  """Whether all differences that could be decided are on one side of 0.
+
+  Args:
+    compared: From `comparisons`.
+    finding: The finding.
+
+  Returns:
+    How many they are, if they are two or more and all are as it says
+    (`all_for`), or all the other way (`all_against`); else 0.
+  """
+  of_finding = compared[(compared['finding'] == finding) & _is_tested(compared)]
+  means = [found.mean for found in of_finding['difference']]
+  return {
+    name: len(means) if len(means) > 1 and all(is_there) else 0
+    for name, is_there in (
+      ('all_for', [mean > 0 for mean in means]),
+      ('all_against', [mean < 0 for mean in means]),
+    )
+  }
 
 
 def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
@@ -219,11 +292,18 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(found)
 
 
+def _is_tested(compared: pd.DataFrame) -> pd.Series:
+  return compared['verdict'].isin([*DECIDED, OPEN])
+
+
 def _beyond_speed(
   smaller: _Line, larger: _Line, drop: str
 ) -> margins.Difference | None:
-  """The difference of the drops from FedAvg at T / 2, larger less smaller."""
-  leads = [line['half_way_lead'] for line in (smaller, larger)]
+  """The difference of the drops from FedAvg where it has moved as far.
+
+  Larger less smaller.
+  """
+  leads = [line['equal_path_lead'] for line in (smaller, larger)]
   if drop != 'clipping_drop' or not all(
     isinstance(lead, margins.Estimate) for lead in leads
   ):

@@ -523,7 +523,7 @@ VARIANTS: Mapping[str, Variant] = {
         {
           'clipping_norm': Value(
             norm,
-            "half of the mean norm of FedAvg's averaged updates, not of the "
+            "about half of the mean norm of FedAvg's averaged updates, not the "
             f"clients': of the MLP's row on {title}, seed 0",
           )
         },

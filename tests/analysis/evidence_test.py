@@ -121,6 +121,19 @@ def test_rows_follow_the_size_of_the_clients(tmp_path):
   assert len(evidence.once(lines)) == 2
 
 
+def test_a_scale_that_is_being_run_takes_no_seeds_from_one_that_is(tmp_path):
+  for seed in range(3):
+    _write_three(tmp_path, clients_per_round=40, seed=seed)
+    run_folders.write_row(tmp_path, {'fed_avg': 0.94}, seed=seed, **_TABLE_3)
+  best = evidence.headlines(run_folders.paper_lines(tmp_path))
+  assert best[['P', 'num_seeds']].to_numpy().tolist() == [[40, 3]]
+  run_folders.write_row(tmp_path, {'ce_fed_avg': 0.92}, **_TABLE_3)
+  lines = run_folders.paper_lines(tmp_path)
+  assert lines['P'].to_list() == [40, 80]
+  # One of CE-FedAvg, three of FedAvg.
+  assert lines['num_seeds'].to_list() == [3, 1]
+
+
 def test_headline_has_the_most_seeds_and_then_the_largest_scale(tmp_path):
   for cohort, seeds in ((80, (0,)), (40, (0, 1)), (20, (0, 1))):
     for seed in seeds:

@@ -349,8 +349,17 @@ def test_relative_spread_falls_back_to_the_recorded_updates(tmp_path):
   assert _read(folder)['relative_spread'] == 0.5
 
 
-def test_half_way_is_the_evaluation_up_to_half_of_the_rounds(tmp_path):
+def test_path_adds_up_the_steps_with_those_between_filled_in(tmp_path):
   folder = run_folders.write_run(
-    tmp_path / 'run', accuracies=(0.1, 0.5, 0.7, 0.8, 0.9, 0.95)
+    tmp_path / 'run',
+    accuracies=(0.1, 0.5, 0.7, 0.8, 0.9),
+    server_learning_rate=2.0,
+    updates={
+      t: [('a', 9.0, 60, 1), ('mean', norm, 60, '')]
+      for t, norm in ((0, 4.0), (2, 1.0))
+    },
   )
-  assert _read(folder)['half_way_accuracy'] == 70.0
+  # Steps of 2 · (4, 2, 1, 1).
+  assert _read(folder)['path'] == pytest.approx((0, 8, 12, 14, 16))
+  bare = run_folders.write_run(tmp_path / 'bare')
+  assert _read(bare)['path'] == ()

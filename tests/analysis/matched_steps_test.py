@@ -55,9 +55,8 @@ def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
     'matched_above': 0,
     # 0.20 and half of the interval, 4.30 · 0.1 / √3.
     'matched_highest': '0.45',
-    'matched_shown': 1,
-    'matched_before': '2.00',
-    'matched_after': '0.20',
+    'matched_before': '0.00 to 2.00',
+    'matched_after': '0.00 to 0.20',
   }
 
 
@@ -80,9 +79,9 @@ def test_steps_are_compared_by_the_averaged_updates(tmp_path):
     )
   (line,) = matched_steps.matched_table(_lines(tmp_path)).to_dict('records')
   # Halvings by round, with those between filled in: 1, 2, 3, 3 - 1 / 3 and so
-  # on to 1 at t = 8, and 1 in the other 31 of 40 rounds.
+  # on to 1 at t = 8, and 1 in the other 31 of 40 rounds; FedAvg has none.
   halvings = [1, 2, *(3 - k / 3 for k in range(7)), *[1] * 31]
-  ratio = 2 ** -(sum(halvings) / 40)
-  assert line["steps over FedAvg's, η_g = 1 and 2"] == (
+  ratio = sum(2.0**-n for n in halvings) / 40
+  assert line["path over FedAvg's, η_g = 1 and 2"] == (
     f'{ratio:.2f} and {2 * ratio:.2f}'
   )

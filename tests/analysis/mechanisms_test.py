@@ -63,9 +63,7 @@ def test_who_cannot_draw_cohorts_sees_what_it_costs(tmp_path):
       )
   found = mechanisms.without_draw(run_folders.paired_runs(tmp_path))
   assert found['turns'] == (
-    'on MNIST at ε = 1.5, banded noise 3.00 ± 0.00, BLT noise 2.00 ± 0.00 '
-    '(Poisson cohorts 1.00 ± 0.00); on MNIST at ε = 5, banded noise '
-    '1.00 ± 0.00'
+    '2.00 to 3.00 at ε = 1.5 (Poisson cohorts 1.00); 1.00 at ε = 5'
   )
   # At ε = 5 the other one was not run.
   assert found['better_noise'] == 'BLT noise in 1 of 1'

@@ -45,7 +45,7 @@ def test_runs_outside_of_the_table_are_left_out(tmp_path):
   run_folders.write_run(tmp_path / 'run', client_learning_rate=0.02)
   assert run_folders.paired_runs(tmp_path).empty
   assert mechanisms.mechanism_table(run_folders.paired_runs(tmp_path)).empty
-  assert explanations.explanation_table(run_folders.paired_runs(tmp_path)).empty
+  assert not explanations.find_explanations(run_folders.paired_runs(tmp_path))
 
 
 def test_a_threshold_given_by_hand_is_none_of_the_table(tmp_path):

@@ -28,8 +28,13 @@ def _table_2(root, *, iid_drop, skew_drop, num_seeds=3, noise=0.001):
       )
 
 
+def _counted(root):
+  lines = run_folders.paper_lines(root)
+  return verdicts.with_counted(verdicts.comparisons(lines))
+
+
 def _compared(root, finding):
-  found = verdicts.comparisons(run_folders.paper_lines(root))
+  found = _counted(root)
   return found[found['finding'] == finding]
 
 
@@ -274,7 +279,7 @@ def test_what_to_take_is_by_the_verdict(tmp_path):
   weak = compared.assign(difference=[margins.Difference(4.0, 3.9, 0.04)])
   many = pd.concat([weak, weak], ignore_index=True)
   assert not any(verdicts.lessons(many, 'split').values())
-  table = verdict_tables.decided_table(many, {'split': 'non-IID costs more'})
+  table = verdict_tables.decided_table(many)
   assert table['difference'].to_list() == ['4.00 ± 3.90'] * 2
   assert table['after the correction'].to_list() == ['open'] * 2
 
@@ -315,10 +320,14 @@ def test_drops_with_matched_steps_are_compared_too(tmp_path):
 
 
 def test_drops_are_compared_beyond_speed_too(tmp_path):
-  # Both lose 2 points; one of them was as good at half of the rounds.
+  # Both lose 2 points and have half of FedAvg's way behind them; one of them
+  # was as good there.
   for seed in range(3):
     for partition, half_way in (('iid', 0.88), ('label_skew', 0.90)):
-      for algorithm, final in (('fed_avg', 0.90), ('ce_fed_avg', 0.88)):
+      for algorithm, norm, final in (
+        ('fed_avg', 1.0, 0.90),
+        ('ce_fed_avg', 0.5, 0.88),
+      ):
         run_folders.write_run(
           tmp_path / f'{partition}_{algorithm}_{seed}',
           algorithm=algorithm,
@@ -328,12 +337,58 @@ def test_drops_are_compared_beyond_speed_too(tmp_path):
           examples_per_client=500,
           seed=seed,
           accuracies=(0.1, half_way, final),
+          updates={0: [('a', 9.0, 60.0, 1.0), ('mean', norm, 60.0, '')]},
         )
   (found,) = _compared(tmp_path, 'split').to_dict('records')
   assert found['difference'].mean == pytest.approx(0.0)
   assert found['beyond_speed'].mean == pytest.approx(2.0)
   table = verdict_tables.comparison_table(_compared(tmp_path, 'split'), 'split')
   assert table['beyond speed'].to_list() == ['2.00 ± 0.00']
+
+
+def test_of_several_scales_the_best_evidence_counts(tmp_path):
+  # Three seeds count for more than a larger scale, and of two scales with as
+  # many the larger one; near chance nothing is decided.
+  for cohort, num_seeds, fed_avg in (
+    (80, 2, 0.9),
+    (40, 3, 0.25),
+    (20, 3, 0.9),
+    (10, 3, 0.9),
+  ):
+    for seed in range(num_seeds):
+      for partition, drop in (('iid', 0.01), ('label_skew', 0.03)):
+        run_folders.write_row(
+          tmp_path,
+          {'fed_avg': fed_avg, 'ce_fed_avg': fed_avg - drop},
+          task='mnist',
+          model='alexnet',
+          partition=partition,
+          examples_per_client=500,
+          clients_per_round=cohort,
+          seed=seed,
+        )
+  found = _compared(tmp_path, 'split')
+  assert len(found) == 4
+  (counts,) = found[found['counts']].to_dict('records')
+  assert counts['scale'].startswith('P = 20,')
+  assert verdicts.num_tested(found[found['counts']]) == 1
+
+
+def test_differences_on_one_side_are_said_to_be(tmp_path):
+  _table_2(tmp_path, iid_drop=0.01, skew_drop=0.05)
+  compared = _counted(tmp_path)
+  # One alone is on one side anyway.
+  assert not any(verdicts.one_side(compared, 'split').values())
+  other = compared.assign(
+    difference=[margins.Difference(0.1, 2.0, 0.9)], verdict='not decided'
+  )
+  both = pd.concat([compared, other], ignore_index=True)
+  assert verdicts.one_side(both, 'split') == {'all_for': 2, 'all_against': 0}
+  other = other.assign(difference=[margins.Difference(-0.1, 2.0, 0.9)])
+  mixed = pd.concat([both, other], ignore_index=True)
+  assert not any(verdicts.one_side(mixed, 'split').values())
+  against = pd.concat([other, other], ignore_index=True)
+  assert verdicts.one_side(against, 'split')['all_against'] == 2
 
 
 def test_models_are_compared_by_how_structured_they_are(tmp_path):
@@ -372,7 +427,34 @@ def test_rows_say_where_they_stand_beside_the_paper(tmp_path):
     lines, verdicts.comparisons(lines)
   ).to_dict('records')
   # 94.50 (94.00), 3.00 (1.84) and 1.00 ± 0.94 (0.29).
-  assert line['beside the paper'] == (
+  assert line['verdict'] == (
     'FedAvg as there; clipping drop higher; DP drop as there'
   )
-  assert line['comparisons it decides'] == '0 of 0'
+  assert line['its comparisons that are decided'] == '0 of 0'
+
+
+@pytest.mark.parametrize(
+  ('finals', 'verdict'),
+  [
+    ((0.90, 0.91, 0.92), 'a drop by clipping'),
+    ((0.91, 0.95, 0.99), 'no drop shown'),
+    ((0.97, 0.98, 0.99), 'a gain'),
+    ((0.90,), 'too few seeds'),
+  ],
+)
+def test_rows_at_another_scale_say_whether_there_is_a_drop(
+  tmp_path, finals, verdict
+):
+  for seed, final in enumerate(finals):
+    run_folders.write_row(
+      tmp_path,
+      {'fed_avg': 0.95, 'ce_fed_avg': final},
+      seed=seed,
+      clients_per_round=10,
+      **_TABLE_3,
+    )
+  lines = run_folders.paper_lines(tmp_path)
+  table = verdict_tables.row_table(lines, _counted(tmp_path))
+  assert table['verdict'].to_list() == [
+    verdict if len(finals) < 3 else f'another scale; {verdict}'
+  ]
