@@ -170,6 +170,26 @@ def test_secure_sum_of_noised_values_is_in_bounds():
 
 
 @pytest.mark.parametrize(
+  'nest',
+  [
+    lambda inner: inner,
+    # Inside of another factory its state tells.
+    lambda inner: tff.aggregators.concat_factory(inner),
+  ],
+)
+def test_secure_sum_without_room_for_the_noise_is_refused(nest):
+  factory = _factory(0.5, 4, 4, nest(aggregators.secure_sum_factory(1.0)))
+  with pytest.raises(ValueError, match='must leave room for the noise'):
+    factory.create(_VECTOR)
+
+
+def test_secure_sum_with_room_for_less_noise_is_refused():
+  inner = aggregators.secure_sum_factory(1.0, local_noise_stddev=0.49)
+  with pytest.raises(ValueError, match='0.49, where `noise_stddev` is 0.5'):
+    _factory(0.5, 4, 4, inner)
+
+
+@pytest.mark.parametrize(
   ('least', 'largest', 'message'),
   [
     (-1, 4, '`min_clients_per_round` must be at least 0, found -1'),

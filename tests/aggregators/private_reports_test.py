@@ -20,12 +20,13 @@ _EXACT = (
   'secure_upper_clipped_count',
 )
 
-# Every sum that a private factory may have inside. Their bounds are below what
-# the clients send without a clip, and with one.
+# Every sum that a private factory may have inside. The bound is below what the
+# clients send without a clip, and with one.
 _SUMS = {
   'sum': tff.aggregators.SumFactory,
-  'secure sum': lambda: aggregators.secure_sum_factory(0.25),
-  'secure sum of TFF': lambda: tff.aggregators.SecureSumFactory(0.25),
+  'secure sum': lambda: aggregators.secure_sum_factory(
+    0.25, local_noise_stddev=1.0
+  ),
 }
 
 # Every way to put a sum into a factory that adds noise to it.
@@ -306,6 +307,17 @@ def test_exact_bounds_of_a_secure_sum_are_refused_where_noise_is_added():
   )
   with pytest.raises(ValueError, match='must not vary a norm'):
     factory.create(_VECTOR)
+
+
+@pytest.mark.parametrize('noise', _NOISES)
+@pytest.mark.parametrize(
+  'nest', [lambda inner: inner, tff.aggregators.concat_factory]
+)
+def test_sum_that_rounds_to_longer_updates_is_refused(noise, nest):
+  # A step of this bound is 0.0005: an element of 0.0003 becomes 0.0005.
+  inner = nest(tff.aggregators.SecureSumFactory(1e6))
+  with pytest.raises(ValueError, match='must not lengthen clipped values'):
+    _NOISES[noise](inner).create(_VECTOR)
 
 
 def test_clip_of_noised_values_is_refused():

@@ -171,6 +171,46 @@ def test_line_cut_short_counts_as_a_release(path, torn):
     assert ledger.rounds == [0, 1, None, 2]
 
 
+def test_line_cut_short_after_the_last_round_there_is_charges_nothing(path):
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=240,
+    clients_per_round=10,
+    num_rounds=3,
+    target_delta=1e-5,
+    noise_multiplier=2,
+    strategy=privacy.identity_strategy(num_rounds=3),
+    min_separation=2,
+  )
+  charge(path, [1, 2, 3], plan)
+  with open(path, 'ab') as file:
+    file.write(b'{"line":5,"kind":"cave')
+  assert privacy.read_ledger(path).num_releases == 3
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    assert ledger.rounds == [1, 2, 3]
+    assert ledger.epsilon == plan.epsilon
+  assert privacy.read_ledger(path).caveats == ()
+
+
+def test_line_cut_short_counts_by_the_plan_of_the_ledger(path):
+  charge(path, [0, 1])
+  with open(path, 'ab') as file:
+    file.write(b'{"line":4')
+  other = privacy.CorrelatedNoisePlan(
+    num_clients=240,
+    clients_per_round=10,
+    num_rounds=2,
+    target_delta=1e-5,
+    noise_multiplier=2,
+    strategy=privacy.identity_strategy(num_rounds=2),
+    min_separation=2,
+  )
+  # It has no third release, but the ledger's own plan does.
+  with pytest.raises(ValueError):
+    privacy.PrivacyLedger(path, other)
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.rounds == [0, 1, None]
+
+
 def test_every_cut_of_the_last_write_counts_as_a_release(path):
   charge(path, [0])
   seal_path = path.with_name('ledger.jsonl.seal')

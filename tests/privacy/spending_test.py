@@ -162,3 +162,18 @@ def test_what_cannot_be_added_up_is_refused(write):
     privacy.compute_spending([ledger, ledger])
   with pytest.raises(ValueError, match='`ledgers` must be at least one'):
     privacy.compute_spending([])
+
+
+def test_little_noise_without_sampling_is_added_up_too(write):
+  # The loss of such a round falls below the least exponential of a double.
+  loud, quiet = (
+    dataclasses.replace(
+      PLD, num_clients=80, sampling='none', noise_multiplier=multiplier
+    )
+    for multiplier in (0.3, 3.0)
+  )
+  mixed = privacy.compute_spending(write((loud, 2), (PLD, 2)))
+  alone = privacy.compute_spending(write((loud, 2)))
+  assert alone.epsilon < mixed.epsilon < 1.02 * alone.epsilon
+  # Two clients are no part of the sampled rounds' noise: as one Gaussian.
+  assert privacy.compute_spending(write((quiet, 2))).epsilon < alone.epsilon

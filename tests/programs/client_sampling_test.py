@@ -293,6 +293,29 @@ def test_the_digest_tells_other_cohorts():
   assert len({digest(), digest(_IDS[::-1]), digest(seed=4)}) == 3
 
 
+def test_the_digest_tells_what_another_numpy_makes_of_a_seed(monkeypatch):
+  def digest():
+    return client_sampling.RoundRobinSampler(
+      _IDS, clients_per_round=2, min_separation=4, seed=3
+    ).digest
+
+  before = digest()
+  monkeypatch.setattr(
+    np.random,
+    'default_rng',
+    lambda seed: np.random.Generator(np.random.MT19937(seed)),
+  )
+  assert digest() != before
+
+
+def test_a_sampler_of_ones_own_has_no_digest_but_its_own():
+  class Own(client_sampling.ClientSampler):
+    def sample(self, round_num, draw=0):
+      return [self.client_ids[round_num]]
+
+  assert Own(_IDS, seed=3).digest is None
+
+
 def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
   sampler = client_sampling.GroupedPoissonSampler(
     _IDS[:10], clients_per_round=2, min_separation=3, seed=5

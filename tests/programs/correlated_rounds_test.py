@@ -8,6 +8,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
 from tff_clipping.programs import (
+  client_sampling,
   noise_checks,
   private_rounds,
   process_checks,
@@ -122,6 +123,29 @@ class _Run:
   def lose_states(self):
     """Forgets all checkpoints, and with them the key of the noise."""
     self._kept = 0, self._process.initialize()
+
+
+def test_a_sampler_without_a_digest_is_refused(tmp_path, plan):
+  class Own(client_sampling.ClientSampler):
+    charged_as = plan.sampler_parameters
+
+    def sample(self, round_num, draw=0):
+      raise AssertionError('No cohort is drawn.')
+
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    for sampler in (Own(_IDS, seed=3), _WithoutInit(plan)):
+      with pytest.raises(ValueError, match='must have the `digest` of what'):
+        private_rounds.run_private_round(
+          lambda state, cohort: None, sampler, ledger, state=(), round_num=1
+        )
+    assert not ledger.rounds
+
+
+class _WithoutInit:
+  """A sampler that is no `ClientSampler`."""
+
+  def __init__(self, plan):
+    self.charged_as = plan.sampler_parameters
 
 
 def test_a_killed_run_releases_what_one_that_never_stopped_does(tmp_path, plan):

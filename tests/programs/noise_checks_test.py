@@ -316,3 +316,38 @@ def test_shares_for_fewer_cohorts_than_the_plans_are_refused(least, largest):
   metrics = process.next(state, [np.ones(2, np.float32)] * 2).measurements
   with pytest.raises(ValueError, match="must have the plan's bounds of a "):
     noise_checks.check_noise(state, metrics, plan)
+
+
+@pytest.mark.parametrize(('bound', 'is_enough'), [(5.75, True), (5.7, False)])
+def test_a_secure_sum_that_would_clamp_the_shares_is_refused(bound, is_enough):
+  # 9.5 · 0.5 of noise and a norm of 1; a factory of one's own tells no more
+  # than what it measures.
+  share = _SHARES_PLAN.share_parameters
+  metrics = {
+    'clipping_norm': 0.5 / share.share_multiplier,
+    'share_noise_stddev': 0.5,
+    'min_clients_per_round': share.min_clients_per_round,
+    'max_clients_per_round': share.max_clients_per_round,
+    'secure_sum_bound': bound - 1.0 + 0.5 / share.share_multiplier,
+  }
+  if is_enough:
+    noise_checks.check_noise({}, metrics, _SHARES_PLAN)
+    return
+  with pytest.raises(ValueError, match='must leave room for the noise'):
+    noise_checks.check_noise({}, metrics, _SHARES_PLAN)
+
+
+def test_rounding_to_integers_is_counted():
+  # The norm that it leaves is 0.8 % above c, for so many elements.
+  plan = dataclasses.replace(_SHARES_PLAN, noise_multiplier=3.0)
+  process = aggregators.distributed_gaussian_mean_factory(
+    clipping_norm=0.5,
+    noise_multiplier=0.995 * plan.noise_multiplier,
+    clients_per_round=2,
+  ).create(tff.TensorType(np.float32, [2**18]))
+  state = process.initialize()
+  value = np.zeros(2**18, np.float32)
+  metrics = process.next(state, [value, value]).measurements
+  assert 0.5 < metrics['clipping_norm'] < 0.505
+  with pytest.raises(ValueError, match='must add the noise of the plan'):
+    noise_checks.check_noise(state, metrics, plan)

@@ -60,7 +60,8 @@ def distributed_gaussian_mean_factory(
   rounding. Elements are padded to a power of 2.
 
   Measurements:
-    clipping_norm: c, `float32`.
+    clipping_norm: Delta in the unit of the updates, `float32`: what rounding to
+      integers leaves of c, up to 1 % above it.
     noise_stddev: That of the sum, M shares, in the unit of the updates.
     share_noise_stddev: That of one share.
     min_clients_per_round: m, `int32`.
@@ -185,7 +186,7 @@ class DistributedGaussianMeanFactory(private_reports.PrivateFactory):
       stddev = math.sqrt(self._max_clients) * grid.share_stddev / grid.scale
       measurements = collections.OrderedDict(
         clipping_norm=tff.federated_value(
-          np.float32(self._clipping_norm), tff.SERVER
+          np.float32(grid.sensitivity / grid.scale), tff.SERVER
         ),
         noise_stddev=tff.federated_value(np.float32(stddev), tff.SERVER),
         share_noise_stddev=tff.federated_value(

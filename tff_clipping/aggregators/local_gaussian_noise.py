@@ -12,6 +12,7 @@ from tff_clipping.aggregators import (
   cohort_bounds,
   gaussian_draws,
   private_reports,
+  secure_sum,
   type_checks,
   wide_values,
 )
@@ -81,9 +82,10 @@ def local_gaussian_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If a number is out of range. By `create`, if `inner_agg_factory`
-      clips, since it would clip the noise, or is no sum: a mean over the
-      clients that took part, or one that compresses.
+    ValueError: If a number is out of range, or `inner_agg_factory` is a
+      `secure_sum_factory` for less noise. By `create`, if `inner_agg_factory`
+      clips or clamps, since it would cut the noise, or is no sum: a mean over
+      the clients that took part, or one that compresses.
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
@@ -94,7 +96,22 @@ def local_gaussian_noise_factory(
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
+  _check_room(noise_stddev, inner_agg_factory)
   return LocalGaussianNoiseFactory(noise_stddev, inner_agg_factory, *bounds)
+
+
+def _check_room(noise_stddev: float, inner_agg_factory: Any) -> None:
+  """Raises if a secure sum was made for less noise than there is."""
+  if not isinstance(inner_agg_factory, secure_sum.SecureSumFactory):
+    return
+  room = inner_agg_factory.local_noise_stddev
+  # Without any, `create` refuses it, as it does inside other factories.
+  if room is not None and room < noise_stddev:
+    raise ValueError(
+      '`inner_agg_factory` must leave room for the noise, found a '
+      f'`secure_sum_factory` with `local_noise_stddev` {room:g}, where '
+      f'`noise_stddev` is {noise_stddev:g}: it would clamp the noise.'
+    )
 
 
 class LocalGaussianNoiseFactory(private_reports.PrivateFactory):

@@ -49,6 +49,13 @@ _MEANS = frozenset(
   {REALIZED_MEAN, 'weight_sum_process', 'mean_weight', 'mean_count'}
 )
 
+# In the state of a sum that clamps what is longer than a clip leaves, and so
+# would clamp noise.
+CLAMP = 'clamps_noise'
+
+# What TFF's `SecureSumFactory` measures.
+_THEIR_SECURE_SUM = 'secure_upper_clipped_count'
+
 # What makes `float32` of all that it sums.
 _ROTATIONS = (
   tff.aggregators.HadamardTransformFactory,
@@ -171,8 +178,8 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
 
   Raises:
     ValueError: If its result is no value like a client's, it divides by the
-      cohort, compresses, or sums in `float32`; of a factory with one of the
-      last two inside, nothing tells it.
+      cohort, rounds values to what may be longer, compresses, or sums in
+      `float32`; of a factory with one of the last two inside, nothing tells it.
   """
   signature = process.next.type_signature
   value_type = signature.parameter[1].member
@@ -189,6 +196,14 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
       f'added, found {factory!r}: a mean divides by the number of clients, '
       'which is exact, and how far one of them moves it depends on the others. '
       'Divide outside, by `fixed_denominator_mean_factory`.'
+    )
+  measured = named_types(signature.result.measurements)
+  if any(name == _THEIR_SECURE_SUM for name, _ in measured):
+    raise ValueError(
+      '`inner_agg_factory`, or `sum_factory`, must not lengthen clipped values '
+      f"where noise is added, found {factory!r}: TFF's `SecureSumFactory` "
+      'rounds each element to the nearest step, which may be longer than c. '
+      '`secure_sum_factory` rounds towards zero.'
     )
   if isinstance(factory, tff.aggregators.EncodedSumFactory):
     raise ValueError(
@@ -258,16 +273,23 @@ def check_counts_are_hidden(count_sum_factory: Any) -> None:
 def check_does_not_clip(
   name: str, process: tff.templates.MeasuredProcess
 ) -> None:
-  """Raises if `process` clips or zeroes what it aggregates.
+  """Raises if `process` clips, zeroes or clamps what it aggregates.
 
   Args:
     name: The argument that brought the process, for the message.
     process: A process that aggregates values with noise on them.
 
   Raises:
-    ValueError: If it has the state of a clip.
+    ValueError: If it has the state of a clip, or of a sum without room for
+      noise.
   """
   for field, _ in named_types(process.state_type):
+    if field == CLAMP:
+      raise ValueError(
+        f'`{name}` must leave room for the noise, found a `secure_sum_factory` '
+        'without `local_noise_stddev`: its bound is the clipping norm, and it '
+        'would clamp the noise.'
+      )
     if field in _CLIPS:
       raise ValueError(
         f'`{name}` must not clip, since it would clip the noise, found the '

@@ -8,7 +8,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import difference_clipping, type_checks
+from tff_clipping.aggregators import (
+  difference_clipping,
+  private_reports,
+  type_checks,
+)
 
 # Clients send integers of 32 bits, which are summed in 64: more than 2^31
 # clients would be needed for the sum to wrap.
@@ -18,7 +22,7 @@ _OFFSET = 2 ** (_BITS - 1) - 1
 # to 2^7 here, and must not pass `_OFFSET` then.
 _LARGEST = _OFFSET - 2**10
 # No draw of a client's noise is beyond this many standard deviations.
-_NOISE_STDDEVS = 9.5
+NOISE_STDDEVS = 9.5
 
 
 def secure_sum_factory(
@@ -48,6 +52,9 @@ def secure_sum_factory(
   of continuous noise carry no rigorous guarantee of their own; see
   `distributed_gaussian_mean_factory` for one that does.
 
+  State: `clamps_noise` (empty), where the bound leaves no room for noise at the
+  clients; `local_gaussian_noise_factory` refuses to be around it.
+
   Measurements:
     secure_sum_bound: B, `float32`.
     secure_sum_out_of_bounds_count: `int32`, how many clients had an element
@@ -71,17 +78,25 @@ def secure_sum_factory(
     'clipping_norm', clipping_norm
   )
   if local_noise_stddev is not None:
-    bound += _NOISE_STDDEVS * argument_checks.check_positive(
+    local_noise_stddev = argument_checks.check_positive(
       'local_noise_stddev', local_noise_stddev
     )
-  return _SecureSumFactory(bound)
+    bound += NOISE_STDDEVS * local_noise_stddev
+  return SecureSumFactory(bound, local_noise_stddev)
 
 
-class _SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
-  """What `secure_sum_factory` returns."""
+class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
+  """The factory that `secure_sum_factory` returns.
 
-  def __init__(self, bound):
+  Attributes:
+    local_noise_stddev: The noise that its bound leaves room for; `None` for
+      none.
+  """
+
+  def __init__(self, bound, local_noise_stddev):
+    """Initializes the factory; see `secure_sum_factory`."""
     self._bound = bound
+    self.local_noise_stddev = local_noise_stddev
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
@@ -104,9 +119,15 @@ class _SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
       ]
       return tf.nest.pack_sequence_as(total, leaves)
 
+    # Tells `local_gaussian_noise_factory`, wherever it is outside.
+    has_room = self.local_noise_stddev is not None
+    fields = [] if has_room else [private_reports.CLAMP]
+
     @tff.federated_computation
     def initialize():
-      return tff.federated_value((), tff.SERVER)
+      return tff.federated_value(
+        collections.OrderedDict((field, ()) for field in fields), tff.SERVER
+      )
 
     @tff.federated_computation(
       initialize.type_signature.result,

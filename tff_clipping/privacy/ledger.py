@@ -84,7 +84,9 @@ class PrivacyLedger:
     )
     self._guard = threading.Lock()
     self._file = ledger_file.LedgerFile(
-      path, self._build_header, self._build_recovery
+      path,
+      self._build_header,
+      lambda lines: self._build_recovery(path, lines),
     )
     try:
       self._check_plan(path)
@@ -335,9 +337,14 @@ class PrivacyLedger:
       line['actual_epsilon'] = self._actual_epsilon_after(number)
     return line
 
-  def _build_recovery(self, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+  def _build_recovery(
+    self, path: str | os.PathLike, lines: Sequence[dict[str, Any]]
+  ) -> dict[str, Any]:
     """The line for one that was cut short: charged, its round not known."""
     number = len(ledger_contents.releases(lines)) + 1
+    if number > ledger_contents.read_plan(path, lines[0]).max_rounds:
+      # There is no such release: it was a line that charges for nothing.
+      return {'kind': ledger_contents.CAVEATS, 'caveats': []}
     return self._build_release(number, None, None, None)
 
   def _add_caveats(self) -> None:

@@ -73,7 +73,8 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
     plan=plan,
     caveats=read_caveats(lines),
     run_id=lines[0].get('run_id'),
-    num_releases=len(releases(lines)) + is_cut_short,
+    # A plan with no more rounds has no release that was cut short.
+    num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
   )
 
 

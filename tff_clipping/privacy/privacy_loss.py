@@ -362,6 +362,8 @@ def _bound_losses(
 def _compute_loss(prob: float, log_ratio: float | np.ndarray) -> np.ndarray:
   """Returns log(1 - q + q e^log_ratio), without overflow."""
   log_ratio = np.asarray(log_ratio, dtype=float)
+  if prob == 1:  # Of a ratio near 0, expm1 leaves nothing.
+    return log_ratio
   large = np.maximum(log_ratio, 1)
   return np.where(
     log_ratio > 1,

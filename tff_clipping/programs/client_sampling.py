@@ -11,6 +11,7 @@ the seed secret wherever the data are.
 """
 
 import abc
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -55,10 +56,13 @@ class ClientSampler(abc.ABC):
     self._seed = argument_checks.check_integer('seed', seed, at_least=0)
 
   @property
-  def digest(self) -> str:
-    """The SHA-256 digest, in hexadecimal, of what decides all cohorts."""
-    decides = [type(self).__name__, self._seed, *map(str, self.client_ids)]
-    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+  def digest(self) -> str | None:
+    """The SHA-256 digest, in hexadecimal, of what decides all cohorts.
+
+    `None` where it is not known. Under noise that is correlated between rounds
+    a ledger needs it, to refuse other cohorts in the midst of a run.
+    """
+    return None
 
   @abc.abstractmethod
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
@@ -88,7 +92,26 @@ class ClientSampler(abc.ABC):
     return [self.client_ids[i] for i in np.sort(indices)]
 
 
-class PoissonSampler(ClientSampler):
+class SeededSampler(ClientSampler):
+  """A sampler whose cohorts the seed and the population decide."""
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """The digest of both; see the base class.
+
+    And of what NumPy makes of the seed, which another version of it may not.
+    """
+    order = self._rng(0).permutation(len(self.client_ids))
+    decides = [
+      type(self).__name__,
+      self._seed,
+      *map(str, self.client_ids),
+      *order.tolist(),
+    ]
+    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+
+
+class PoissonSampler(SeededSampler):
   """Each client takes part with a fixed probability, independently.
 
   The size of a cohort varies, and may be 0: that round adds noise alone. What
@@ -120,7 +143,7 @@ class PoissonSampler(ClientSampler):
     return self._select(_draw(rng, population, size))
 
 
-class TruncatedPoissonSampler(ClientSampler):
+class TruncatedPoissonSampler(SeededSampler):
   """Poisson cohorts that are brought within bounds.
 
   Of more than `max_clients_per_round` clients a uniform part stays; to fewer
@@ -177,7 +200,7 @@ class TruncatedPoissonSampler(ClientSampler):
     return self._select(_draw(rng, population, size))
 
 
-class FixedSizeSampler(ClientSampler):
+class FixedSizeSampler(SeededSampler):
   """A cohort of a fixed size, drawn without replacement, new in each round.
 
   What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
@@ -214,7 +237,7 @@ class FixedSizeSampler(ClientSampler):
     )
 
 
-class ShuffledEpochsSampler(ClientSampler):
+class ShuffledEpochsSampler(SeededSampler):
   """Cohorts that go through the population in a shuffled order, epoch by epoch.
 
   Every client takes part once in an epoch; the order is new in each. The last
@@ -248,7 +271,7 @@ class ShuffledEpochsSampler(ClientSampler):
     return self._latest[1]
 
 
-class RoundRobinSampler(ClientSampler):
+class RoundRobinSampler(SeededSampler):
   """Cohorts of a fixed size in which no client comes back too soon.
 
   The population is split at random, once, into `min_separation` groups of equal

@@ -5,6 +5,7 @@ own that measures none, nothing tells it.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,11 @@ from typing import Any
 import numpy as np
 import tree
 
-from tff_clipping.aggregators import correlated_noise, private_reports
+from tff_clipping.aggregators import (
+  correlated_noise,
+  private_reports,
+  secure_sum,
+)
 from tff_clipping.privacy import (
   BasePlan,
   CorrelatedNoisePlan,
@@ -25,7 +30,10 @@ _TOLERANCE = 3e-7
 _CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'smoothing'})
 # Measured where each client brings a share of the noise.
 SHARE = 'share_noise_stddev'
+# And where its sum clamps what is beyond.
+_BOUND = 'secure_sum_bound'
 _NAMES = _CLIPS | {
+  _BOUND,
   'bits_noise_stddev',
   'max_clients_per_round',
   'min_clients_per_round',
@@ -70,8 +78,8 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       that on the sum of what clients send, together with that on the bits that
       adapt the norm, and each client's share, where the noise comes in shares.
       Or if a cohort of the plan may be out of the bounds that shares were made
-      for, or the noise that was measured is of another strategy than the
-      plan's, or it is that of TFF's factory, whose tails end. Noise with no
+      for, a secure sum clamps the shares, or the noise is of another strategy
+      than the plan's, or that of TFF's factory, whose tails end. Noise with no
       clip around or inside it counts as none, if there is a clip elsewhere. Of
       a process that measures neither, nothing is checked.
   """
@@ -89,6 +97,7 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
   if any(each.name == SHARE for each in measured):
     share = share_parameters(plan)
     _check_bounds(measured, share)
+    _check_room(measured)
     of_shares = _multiplier(measured, SHARE)
     if of_shares is not None:
       found.append((of_shares, share.share_multiplier))
@@ -148,6 +157,28 @@ def _check_bounds(
         f'{largest}, where the noise comes in shares, found `{each.name}` '
         f'{each.values[0]:g}: a round whose cohort is out of bounds fails, '
         'which tells how large it is. Nothing is charged.'
+      )
+
+
+def _check_room(measured: Sequence[_Measured]) -> None:
+  """Raises if a secure sum would clamp noise that clients brought."""
+  clips = [each for each in measured if each.name in _CLIPS]
+  for share, bound in itertools.product(measured, repeat=2):
+    if (share.name, bound.name) != (SHARE, _BOUND) or not _is_in(
+      bound.place, share.place
+    ):
+      continue
+    norm = _norm(_around(bound.place, clips))
+    least = secure_sum.NOISE_STDDEVS * np.max(share.values)
+    # A clip that is not ours may measure nothing.
+    least += norm if math.isfinite(norm) else 0.0
+    found = np.min(bound.values)
+    if not found >= least * (1.0 - _TOLERANCE):
+      raise ValueError(
+        '`process` must leave room for the noise in its secure sum, a bound of '
+        f'at least {least:g}, found {found:g}: it would clamp the noise. The '
+        'round is not released, and nothing is charged. Use '
+        '`secure_sum_factory(clipping_norm, local_noise_stddev=...)`.'
       )
 
 

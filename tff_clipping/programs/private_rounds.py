@@ -86,9 +86,17 @@ def run_private_round(
       f'`process.next`, found {type(next_fn).__name__}.'
     )
   check_sampler(sampler, ledger)
-  if not ledger.plan.allows_new_draws and hasattr(sampler, 'digest'):
+  if not ledger.plan.allows_new_draws:
+    cohorts = getattr(sampler, 'digest', None)
+    if cohorts is None:
+      raise ValueError(
+        '`sampler` must have the `digest` of what decides its cohorts, such as '
+        'its seed and ids, where noise is correlated between rounds, found '
+        f'none in {type(sampler).__name__}: other cohorts in the midst of a '
+        'run would cost more than the plan charges for.'
+      )
     with shield():
-      ledger.check_cohorts(sampler.digest)
+      ledger.check_cohorts(cohorts)
   noise_keys.check_next_round(state, round_num)
   last_draw = ledger.last_draw(round_num)
   draw = 0 if last_draw is None else last_draw

@@ -40,6 +40,20 @@ def test_noise_is_the_inverse_times_the_draws(scales, decays):
   assert strategy.recurrence.num_slots == len(scales)
 
 
+def test_noise_in_float32_is_that_of_the_strategy():
+  # As a number of `float32` this decay would be 1, and the sensitivity of a
+  # million rounds larger by a hundredth.
+  strategy = _blt(scales=(0.3, 0.2), decays=(1 - 2.9e-8, 0.9))
+  assert all(decay < 1 for decay in strategy.decays)
+  for weights in (
+    strategy.recurrence.keep_weights,
+    strategy.recurrence.read_weights,
+  ):
+    assert np.array_equal(weights.astype(np.float32), weights)
+  assert strategy.scales[0] <= 0.3
+  assert _blt(scales=strategy.scales, decays=strategy.decays) == strategy
+
+
 def test_inverse_is_accurate_for_buffers_that_hardly_decay():
   # The product of a long column and its inverse is the identity.
   strategy = _blt(

@@ -21,6 +21,9 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
   coefficients are never negative and never increase, so that its sensitivity
   is exact.
 
+  Scales and decays are rounded down to `float32`, the numbers that noise of
+  that type is made with: over many rounds a decay near 1 would else be another.
+
   Attributes:
     num_rounds: T.
     scales: The paper's theta or `output_scale`: >= 0, at most 1 together.
@@ -47,7 +50,7 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
       values = tuple(argument_checks.check_number(name, v) for v in values)
       if not all(v >= 0 for v in values):
         raise ValueError(f'`{name}` must not be negative, found {values}.')
-      object.__setattr__(self, name, values)
+      object.__setattr__(self, name, tuple(map(_round_down, values)))
     if len(self.scales) != len(self.decays):
       raise ValueError(
         f'`scales` must be as many as `decays` ({len(self.decays)}), found '
@@ -100,6 +103,14 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
       'noise that is correlated between rounds by a buffered linear Toeplitz '
       f'matrix (BLT) with {buffers}'
     )
+
+
+def _round_down(value: float) -> float:
+  """Returns the largest number of `float32` that is not above a value."""
+  rounded = np.float32(value)
+  if rounded > value:
+    rounded = np.nextafter(rounded, np.float32(0))
+  return float(rounded)
 
 
 def geometric_column(
