@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from absl import app, flags, logging
 
+from tasks import interrupts
+
 # Modules whose warnings are for whoever gives the flags.
 _OURS = ('analysis', 'tasks', 'tff_clipping')
 
@@ -34,11 +36,15 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   try:
-    code = main(argv)
-  except KeyboardInterrupt:
+    with interrupts.remembering():
+      code = main(argv)
+  except (KeyboardInterrupt, Exception) as e:
+    if not isinstance(e, KeyboardInterrupt) and not interrupts.was_received():
+      raise
     print('Interrupted.', file=sys.stderr)
     code = 130
-  sys.exit(code)
+  # One that `main` took for another error.
+  sys.exit(130 if code and interrupts.was_received() else code)
 
 
 def check_flags_only(argv: Sequence[str]) -> None:

@@ -1,10 +1,15 @@
-"""A Ctrl-C while a program imports its modules ends it in one line."""
+"""A Ctrl-C before a run has begun ends a program in one line.
+
+In a run, `tff_clipping.programs.interruption` takes over.
+"""
 
 import contextlib
 import os
 import signal
 import sys
 from collections.abc import Iterator
+
+_received = False
 
 
 @contextlib.contextmanager
@@ -15,14 +20,51 @@ def importing() -> Iterator[None]:
   imported turn the exception into others. Programs that handle the signal
   themselves, or ignore it, are left alone.
   """
-  if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+  with _handling(_end):
+    yield
+
+
+@contextlib.contextmanager
+def remembering() -> Iterator[None]:
+  """Raises `KeyboardInterrupt` on a Ctrl-C in the body, and remembers it.
+
+  The exception can be lost: Python drops it in a destructor, and TensorFlow
+  makes another one of it. `check` raises it again.
+  """
+  with _handling(_remember):
+    yield
+
+
+def was_received() -> bool:
+  """Returns whether there was a Ctrl-C within `remembering`."""
+  return _received
+
+
+def check() -> None:
+  """Raises `KeyboardInterrupt` if there was a Ctrl-C within `remembering`."""
+  if _received:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _handling(handler) -> Iterator[None]:
+  """Handles a Ctrl-C in the body, where Python or we would."""
+  previous = signal.getsignal(signal.SIGINT)
+  if previous not in (signal.default_int_handler, _remember):
     yield
     return
-  signal.signal(signal.SIGINT, _end)
+  signal.signal(signal.SIGINT, handler)
   try:
     yield
   finally:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, previous)
+
+
+def _remember(signum: int, frame) -> None:
+  global _received
+  del signum, frame
+  _received = True
+  raise KeyboardInterrupt
 
 
 def _end(signum: int, frame) -> None:

@@ -19,6 +19,7 @@ from tasks import (
   aggregation_text,
   caveats,
   evaluation,
+  interrupts,
   plans,
   run_parts,
   trained_model,
@@ -114,6 +115,7 @@ def run(
       folder.write_json(folder.privacy, _privacy(parts, ledger))
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
     num_done = checkpoints.latest() or 0
+    interrupts.check()
     result = TrainingProgram(
       process=process,
       sampler=parts.sampler,

@@ -31,6 +31,22 @@ def test_a_shielded_body_finishes_first():
   assert done == ['inner', 'outer']
 
 
+def test_a_signal_whose_exception_was_lost_is_raised_after_the_next_shield():
+  interruption = Interruption()
+  assert interruption.arrived is None
+  done = []
+  with pytest.raises(Interrupted), interruption.catch():
+    try:
+      os.kill(os.getpid(), signal.SIGTERM)
+    except Interrupted:
+      done.append('lost')
+    assert interruption.arrived.exit_code == 143
+    with interruption.shield():
+      done.append('shielded')
+    done.append('never')
+  assert done == ['lost', 'shielded']
+
+
 def test_handlers_are_restored():
   before = signal.getsignal(signal.SIGINT)
   with Interruption().catch():

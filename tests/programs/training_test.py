@@ -58,6 +58,50 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
   assert metrics['round_num'].tolist() == list(range(7))
 
 
+@pytest.mark.parametrize(
+  ('where', 'becomes', 'rounds_done'),
+  [
+    # A lost one ends the run after the round, another one in its midst.
+    ('client_value', None, 4),
+    ('client_value', RuntimeError, 3),
+    ('evaluate', None, 4),
+    ('evaluate', RuntimeError, 3),
+  ],
+)
+def test_a_signal_ends_the_run_though_its_exception_does_not(
+  tmp_path, where, becomes, rounds_done
+):
+  """Python loses it in a destructor, and TensorFlow makes another one of it."""
+  calls = []
+
+  def call(name):
+    calls.append(name)
+    if (calls.count('evaluate'), name) != (4 + (where == 'evaluate'), where):
+      return
+    try:
+      os.kill(os.getpid(), signal.SIGINT)
+    except BaseException as e:
+      if becomes is not None:
+        raise becomes('an error of another kind') from e
+
+  def evaluate(weights):
+    # Of round 0 first.
+    call('evaluate')
+    return dict(test_accuracy=0.0, test_loss=1.0)
+
+  def client_value(client_id):
+    call('client_value')
+    return float(client_id)
+
+  result = small_program.program(
+    tmp_path, evaluate=evaluate, client_value=client_value
+  ).run()
+  assert result.reason is StopReason.INTERRUPTED
+  assert result.interrupted.exit_code == 130
+  assert result.round_num == rounds_done
+  assert small_program.program(tmp_path).run().reason is StopReason.FINISHED
+
+
 def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
   tmp_path, monkeypatch
 ):

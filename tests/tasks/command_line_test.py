@@ -62,3 +62,37 @@ def test_arguments_that_are_no_flags_are_one_line(argument, code, text):
   assert ended.returncode == code
   assert text in ended.stderr
   assert len(ended.stderr.splitlines()) <= 1
+
+
+# A command that gets a Ctrl-C, whose exception is lost or becomes another one.
+_INTERRUPTED = """
+import os, signal, sys
+from tasks import command_line, interrupts
+
+
+def main(argv):
+  try:
+    os.kill(os.getpid(), signal.SIGINT)
+  except KeyboardInterrupt:
+    if argv[1] == 'another':
+      raise AttributeError('as TensorFlow makes of it')
+    if argv[1] == 'error':
+      return 1
+  interrupts.check()
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+command_line.run(main)
+"""
+
+
+@pytest.mark.parametrize('way', ['lost', 'another', 'error'])
+def test_a_ctrl_c_whose_exception_is_lost_ends_the_command(way):
+  ended = subprocess.run(
+    [sys.executable, '-c', _INTERRUPTED, way],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert ended.returncode == 130
+  assert ended.stderr == ('' if way == 'error' else 'Interrupted.\n')

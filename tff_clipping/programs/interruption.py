@@ -27,12 +27,22 @@ class Interrupted(BaseException):  # noqa: N818
 
 
 class Interruption:
-  """Turns signals into `Interrupted`, but not within `shield`."""
+  """Turns signals into `Interrupted`, but not within `shield`.
+
+  An exception that a signal raises can be lost: Python drops it in a
+  destructor, and TensorFlow makes another one of it. So a signal that arrived
+  is kept, and raised again at the end of the next `shield`.
+  """
 
   def __init__(self):
     """Initializes it: nothing is caught, and nothing held back."""
     self._shielded = 0
-    self._pending = None
+    self._arrived = None
+
+  @property
+  def arrived(self) -> Interrupted | None:
+    """What the last signal raises, or should have; `None` without one."""
+    return None if self._arrived is None else Interrupted(self._arrived)
 
   @contextlib.contextmanager
   def catch(self) -> Iterator[None]:
@@ -50,19 +60,17 @@ class Interruption:
 
   @contextlib.contextmanager
   def shield(self) -> Iterator[None]:
-    """Lets the body finish first: a signal in it is raised at its end."""
+    """Lets the body finish first: a signal in it, or lost, is raised then."""
     self._shielded += 1
     try:
       yield
     finally:
       self._shielded -= 1
-    if not self._shielded and self._pending is not None:
-      signum, self._pending = self._pending, None
-      raise Interrupted(signum)
+    if not self._shielded and self._arrived is not None:
+      raise Interrupted(self._arrived)
 
   def _handle(self, signum: int, frame) -> None:
     del frame
-    if self._shielded:
-      self._pending = signum
-    else:
+    self._arrived = signum
+    if not self._shielded:
       raise Interrupted(signum)

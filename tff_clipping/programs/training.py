@@ -219,17 +219,23 @@ class TrainingProgram:
           f'Finished {self.num_rounds} rounds.',
         )
     except Interrupted as e:
+      interrupted = e
+    except Exception as e:
+      # A signal can become another exception in TensorFlow.
+      interrupted = interruption.arrived
+      if interrupted is None:
+        if isinstance(e, RoundError):
+          # The rounds before it are done, and charged.
+          self._save(progress)
+        raise
+    if interrupted is not None:
       # From here on, another signal ends the program at once.
       self._save(progress)
-      interrupted, reason = e, StopReason.INTERRUPTED
+      reason = StopReason.INTERRUPTED
       message = (
-        f'Stopped by {e.signal.name} after round {progress.round_num}; the '
-        'same command continues.'
+        f'Stopped by {interrupted.signal.name} after round '
+        f'{progress.round_num}; the same command continues.'
       )
-    except RoundError:
-      # The rounds before it are done, and charged.
-      self._save(progress)
-      raise
     return TrainingResult(
       reason, message, progress.round_num, progress.state, interrupted
     )
