@@ -8,6 +8,8 @@ from absl import app, flags, logging
 
 from tasks import interrupts
 
+# What the library calls what a flag gives.
+_FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
 # Modules whose warnings are for whoever gives the flags.
 _OURS = ('analysis', 'tasks', 'tff_clipping')
 
@@ -85,4 +87,7 @@ def _with_flags(message: Exception) -> str:
   text = ' '.join(str(message).split())
   for name in flags.FLAGS:
     text = text.replace(f'`{name}`', f'--{name}')
+  for name, flag in _FLAGS.items():
+    if flag in flags.FLAGS:
+      text = text.replace(f'`{name}`', f'--{flag}')
   return text

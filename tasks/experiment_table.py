@@ -44,7 +44,7 @@ class Split:
   """Data and how they are split over the clients.
 
   Attributes:
-    task: As in `--task`.
+    task: As in `--task`; also a file of one's own.
     partition: As in `--partition`.
     is_iid: Whether the paper calls it IID.
     num_clients: N at full scale; `None` for as many as the data have.
@@ -67,7 +67,7 @@ class Row:
   Attributes:
     name: How it is called, such as 'table3_mlp_emnist_noniid'.
     table: The number of the paper's table; `None` for a row of ours.
-    model: As in `--model`.
+    model: As in `--model`; also a function of one's own.
     split: The data and how they are split.
     fed_avg: The published test accuracy of FedAvg, in percent.
     clipping_drop: The published accuracy of FedAvg less that of CE-FedAvg, in
@@ -79,6 +79,7 @@ class Row:
     clients_per_round: P at full scale.
     stands_for: The name of the paper's row that has these published figures,
       where other data take the place of its own; else `None`.
+    client_learning_rate: eta_l; `None` for that of `RATES`.
   """
 
   name: str
@@ -92,6 +93,7 @@ class Row:
   delta: Value = Value(1e-5, 'Sec. 4')
   clients_per_round: Value = Value(80, 'Sec. 4')
   stands_for: str | None = None
+  client_learning_rate: Value | None = None
 
   @property
   def algorithms(self) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ def _check_value(name: str, value: str) -> None:
     return
   if name not in run_queue.flags_of_runs():
     raise ValueError(f'--{name} must be a flag of tasks.train that may vary.')
-  if not value:
+  if not value and name not in _LISTS:
     raise ValueError(f'--{name} must have a value.')
   try:
     flags.FLAGS[name].parser.parse(value)

@@ -5,6 +5,7 @@
 
 import dataclasses
 import fractions
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,9 +62,9 @@ class NamedRun:
       partition += f'_{split.examples_per_client}'
     return '-'.join(
       (
-        split.task,
+        _in_names(split.task),
         partition,
-        self.row.model,
+        _in_names(self.row.model),
         self.scale.name,
         self.algorithm,
         *(variant.name for variant in self.variants),
@@ -240,14 +241,29 @@ def _is_of(config: Mapping[str, Any], values: Mapping[str, Value]) -> bool:
   )
 
 
+def _in_names(text: str) -> str:
+  """A name as part of that of a folder: of FILE.py:function, file_function."""
+  file, _, function = text.partition(':')
+  name = pathlib.PurePath(file).stem
+  return f'{name}_{function}' if function else name
+
+
 def _rate(row: Row) -> Value:
+  if row.client_learning_rate is not None:
+    return row.client_learning_rate
   task = row.split.task
+  rate = table.RATES.get(row.model, {}).get(task)
+  if rate is None:
+    raise ValueError(
+      f'`row` must have a `client_learning_rate`, found none in {row.name} and '
+      f'none in `RATES` for {row.model} on {task}.'
+    )
   if task == 'embedded_digits':
     source = 'not in the paper; a small search on FedAvg'
   else:
     task = 'mnist' if task == 'emnist_digits' else task
     source = f'not in the paper; the search results/search/{row.model}_{task}'
-  return Value(table.RATES[row.model][task], source)
+  return Value(rate, source)
 
 
 def _share(value: Value, share: fractions.Fraction) -> Value:

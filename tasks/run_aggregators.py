@@ -126,7 +126,8 @@ def create_own_aggregator(
     raise ValueError(
       f'`aggregator` must add noise for {config.algorithm}, found no factory '
       f'of ours or of TFF in that of {name} that does: it would release what '
-      "the plan's epsilon does not cover."
+      "the plan's epsilon does not cover. A factory that adds noise itself has "
+      'a state with a field `privacy_noise`, empty where the noise is fresh.'
     )
   if plan is not None:
     private_reports.check_norms_are_charged('aggregator', process.state_type)

@@ -10,7 +10,7 @@ import pathlib
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.experiment import ExperimentConfig
@@ -92,13 +92,15 @@ class RunFolder:
       RunFolderError: If the folder holds something else, another program has
         it open, or it cannot be written.
     """
+    made = self._missing_folders()
     self._make()
     try:
       self._check_contents(config, resume=resume)
       lock = open(self.path / '.lock', 'w')
     except OSError as e:
       raise self._unwritable(e) from e
-    with lock:
+    with lock, contextlib.ExitStack() as stack:
+      stack.callback(self._remove_if_bare, made)
       try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
       except OSError as e:
@@ -140,14 +142,12 @@ class RunFolder:
     Raises:
       RunFolderError: If the folder holds something else, or cannot be written.
     """
-    made = [p for p in (self.path, *self.path.parents) if not p.exists()]
+    made = self._missing_folders()
     try:
       self._make()
       self._check_contents(config, resume=resume)
     finally:
-      for folder in made:
-        with contextlib.suppress(OSError):
-          folder.rmdir()
+      _remove_empty(made)
 
   def read_config(self) -> ExperimentConfig:
     """Returns the settings of the run in the folder.
@@ -308,6 +308,16 @@ class RunFolder:
     except (OSError, ValueError, KeyError, TypeError):
       return None
 
+  def _missing_folders(self) -> list[pathlib.Path]:
+    """Returns which of the folder and those around it are not there."""
+    return [p for p in (self.path, *self.path.parents) if not p.exists()]
+
+  def _remove_if_bare(self, made: Sequence[pathlib.Path]) -> None:
+    """Removes folders that were made for a run that has not begun."""
+    if made and [each.name for each in self.path.iterdir()] == ['.lock']:
+      (self.path / '.lock').unlink()
+      _remove_empty(made)
+
   def _make(self) -> None:
     try:
       if self.path.exists() and not self.path.is_dir():
@@ -361,3 +371,10 @@ class RunFolder:
         '`output_dir` must be empty with --noresume, found this same run in '
         f'{self.path}.'
       )
+
+
+def _remove_empty(folders: Sequence[pathlib.Path]) -> None:
+  """Removes those that are empty, from the innermost on."""
+  for folder in folders:
+    with contextlib.suppress(OSError):
+      folder.rmdir()

@@ -26,6 +26,11 @@ def compute_clipping_norm(
   if not factor > 0:
     raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
   folder = run_folder.RunFolder(run_dir)
+  if not folder.config.exists():
+    raise ValueError(
+      '`clipping_norm_from` must be the folder of a run, found '
+      f'{os.fspath(run_dir)!r}, which has no {folder.config.name}.'
+    )
   try:
     config = folder.read_description() or {}
     metrics = folder.read_metrics()

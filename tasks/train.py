@@ -99,12 +99,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _is_explained(error: Exception) -> bool:
-  """Returns whether the message says all: a cluster, and not a program."""
+  """Returns whether the message says all: a cluster or a check failed."""
   from tff_clipping import runtime
 
   return any(
     isinstance(e, runtime.ClusterError) for e in (error, error.__cause__)
-  )
+  ) or str(error) == str(error.__cause__)
 
 
 if __name__ == '__main__':

@@ -285,12 +285,23 @@ def _check_x(name: str, array: Any) -> np.ndarray:
   return _to_int32(name, array)
 
 
+def _is_one_hot(array: np.ndarray) -> bool:
+  return array.dtype.kind in 'biuf' and bool(
+    np.isin(array, (0, 1)).all() and np.all(array.sum(axis=1) == 1)
+  )
+
+
 def _check_y(name: str, array: Any) -> np.ndarray:
   array = np.asarray(array)
   if array.ndim not in (1, 2) or not array.size:
     raise ValueError(
       f'`{name}` must be labels [examples], or tokens [examples, length], '
       f'found the shape {list(array.shape)}.'
+    )
+  if array.ndim == 2 and array.shape[1] > 1 and _is_one_hot(array):
+    raise ValueError(
+      f'`{name}` must be labels [examples], found a row of 0 with one 1 for '
+      'each example: `.argmax(axis=1)` makes labels of it.'
     )
   if array.dtype.kind not in 'iu':
     raise ValueError(
@@ -304,11 +315,6 @@ def _check_y(name: str, array: Any) -> np.ndarray:
     raise ValueError(
       f'`{name}` must be labels [examples], found the shape '
       f'{list(array.shape)}: `.ravel()` makes it so.'
-    )
-  if array.ndim == 2 and array.max() <= 1 and np.all(array.sum(axis=1) == 1):
-    raise ValueError(
-      f'`{name}` must be labels [examples], found a row of 0 with one 1 for '
-      'each example: `.argmax(axis=1)` makes labels of it.'
     )
   if array.min() < 0:
     raise ValueError(f'`{name}` must be classes from 0, found {array.min()}.')

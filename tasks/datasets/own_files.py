@@ -71,6 +71,8 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     table = pd.read_csv(path, dtype={'client': str}, skipinitialspace=True)
   except (pd.errors.ParserError, pd.errors.EmptyDataError) as e:
     raise ValueError(f'it is no table with a heading: {e}.') from e
+  if table.empty and len(table.columns):
+    raise ValueError('it must have rows below its heading, found none.')
   if not isinstance(table.index, pd.RangeIndex):
     raise ValueError('it is no table: its rows are longer than its heading.')
   features = [c for c in table if c not in ('y', 'client', 'is_test')]

@@ -1,5 +1,6 @@
 """Tests of tff_clipping.privacy.ledger_main."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -60,6 +61,19 @@ def test_a_run_that_ended_early_has_the_epsilon_of_its_plan(capsys, tmp_path):
     assert found['planned_epsilon'] == PLAN.epsilon
 
 
+def test_a_delta_that_is_too_large_is_warned_of_in_a_line(capsys, tmp_path):
+  with pytest.warns(privacy.DeltaTooLargeWarning):
+    plan = dataclasses.replace(PLAN, target_delta=1e-3)
+  path = tmp_path / 'ledger.jsonl'
+  with pytest.warns(privacy.DeltaTooLargeWarning):
+    with privacy.PrivacyLedger(path, plan) as ledger:
+      ledger.charge(1, DIGEST)
+  code, _, err = run_here(capsys, str(path))
+  assert code == 0
+  assert err.startswith('tff-clipping-ledger: warning: ')
+  assert len(err.splitlines()) == 1
+
+
 def test_tells_what_runs_spent_together(capsys, runs):
   code, out, err = run_here(capsys, *runs, '--format=json')
   assert (code, err) == (0, '')
@@ -104,7 +118,8 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
   for arguments, message in (
     ([], 'a ledger, or the folder of a run, must be given'),
     ([str(tmp_path / 'none')], 'a ledger must be a file that can be read'),
-    ([str(tmp_path)], 'ledger.jsonl'),
+    ([str(tmp_path)], 'has no ledger.jsonl: it is not that of a private run'),
+    ([__file__], 'is not a ledger: that of a run is the ledger.jsonl in its'),
     ([runs[0], runs[0]], 'ledgers must be different ones'),
     ([runs[0], '--formt=json'], 'formt'),
   ):

@@ -154,6 +154,31 @@ def test_sigterm_and_a_damaged_checkpoint(tmp_path, cache_dir):
   assert len(errors.splitlines()) == 1
 
 
+_LITTLE_NOISE = """
+from tff_clipping import aggregators
+
+def create(clipping_norm, plan):
+  return aggregators.dp_mean_factory(
+    clipping_norm=clipping_norm,
+    noise_multiplier=0.5 * plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+  )
+"""
+
+
+def test_an_own_aggregator_with_too_little_noise(tmp_path, cache_dir):
+  (tmp_path / 'mine.py').write_text(_LITTLE_NOISE)
+  code, _, errors = _train(
+    tmp_path / 'run',
+    cache_dir,
+    **_PRIVATE,
+    aggregator=f'{tmp_path}/mine.py:create',
+  )
+  assert code == 1
+  assert errors.startswith('Error: --aggregator must add the noise of the plan')
+  assert len(errors.splitlines()) == 1
+
+
 def test_a_full_disk(tmp_path, cache_dir):
   with _mounted(tmp_path / 'disk', 'size=2m') as disk:
     # A checkpoint of the model and its last update takes 1.3 MB: one fits.

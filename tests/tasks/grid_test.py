@@ -65,6 +65,18 @@ def test_every_combination_is_a_run_in_a_fixed_order(tmp_path, base):
   assert '--seed=1' in runs[1].flags
 
 
+def test_a_list_may_be_empty(tmp_path, base):
+  # The flag file may have rounds that a shorter run has not.
+  (run,) = _read(
+    tmp_path,
+    f'--flagfile={base}',
+    '--algorithm=fed_avg',
+    '--client_learning_rate=0.1',
+    '--update_rounds=',
+  )
+  assert _config(run).update_rounds == ()
+
+
 def test_flag_files_are_values_named_by_their_stems(tmp_path, base):
   for algorithm, more in (('fed_avg', ''), ('ce_fed_avg', '--clipping_norm=2')):
     (tmp_path / f'{algorithm}.flags').write_text(

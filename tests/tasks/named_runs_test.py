@@ -1,11 +1,12 @@
 """Tests of runs by their names in the table of experiments."""
 
+import dataclasses
 import json
 import pathlib
 
 import pytest
 
-from tasks import named_runs
+from tasks import experiment_table, named_runs
 
 _RESULTS = pathlib.Path(__file__).parents[2] / 'results'
 _MLP = 'table3_mlp_mnist_noniid'
@@ -51,6 +52,29 @@ def test_a_threshold_is_that_of_fed_avg_with_the_same_settings():
     'mnist-label_skew_125-mlp-paper-dp_fed_avg-fixed_size-seed3'
   )
   assert run.threshold_run == named_runs.get_run(_MLP, 'paper', 'fed_avg', 3)
+
+
+def test_a_row_with_ones_own_files_has_a_folder_by_their_names():
+  row = dataclasses.replace(
+    experiment_table.ROWS['mlp_embedded_digits'],
+    name='mine',
+    model='my/models.py:create_model',
+    split=experiment_table.Split(
+      '/data/mine.npz', 'natural', False, None, None, 'mine'
+    ),
+  )
+  scale = experiment_table.SCALES['demo']
+  run = named_runs.NamedRun(row, scale, 'ce_fed_avg')
+  with pytest.raises(ValueError, match='must have a `client_learning_rate`'):
+    _ = run.values
+  row = dataclasses.replace(
+    row, client_learning_rate=experiment_table.Value(0.2, 'a search of mine')
+  )
+  run = dataclasses.replace(run, row=row)
+  assert run.values['client_learning_rate'] == (0.2, 'a search of mine')
+  name = 'mine-natural-models_create_model-demo-{}-seed0'
+  assert run.name == name.format('ce_fed_avg')
+  assert run.threshold_run.name == name.format('fed_avg')
 
 
 def test_tables_2_and_4_share_runs():

@@ -89,6 +89,23 @@ def test_a_check_leaves_no_folder_behind(tmp_path):
   assert list(folder.path.parent.iterdir()) == []
 
 
+def test_a_run_that_is_refused_leaves_no_folder_behind(tmp_path):
+  folder = RunFolder(tmp_path / 'runs' / 'run')
+  with pytest.raises(ValueError, match='of another kind'):
+    with folder.open(_PUBLIC, resume=True), folder.temporary_files():
+      raise ValueError('of another kind')
+  assert not folder.path.parent.exists()
+  # One that has begun stays, and one that was there.
+  with folder.open(_PUBLIC, resume=True):
+    folder.config.touch()
+  assert folder.config.exists()
+  empty = RunFolder(tmp_path / 'empty')
+  empty.path.mkdir()
+  with empty.open(_PUBLIC, resume=True):
+    pass
+  assert empty.path.exists()
+
+
 def test_a_check_finds_what_opening_would_find(tmp_path):
   (tmp_path / 'file').touch()
   folder = RunFolder(tmp_path / 'run')

@@ -208,7 +208,7 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
     (dict(seed=-1), ['--seed', '-1']),
     (
       dict(algorithm='ce_fed_avg', clipping_norm_from='/nowhere'),
-      ['--clipping_norm_from', '/nowhere'],
+      ['--clipping_norm_from', "'/nowhere', which has no config.json"],
     ),
     (dict(nonsense=1), ['nonsense']),
   ],

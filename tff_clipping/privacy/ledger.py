@@ -358,7 +358,7 @@ class PrivacyLedger:
     found = ledger_contents.read_plan(path, self._file.lines[0])
     if found != self._plan:
       differences = ', '.join(
-        f'{name} {value!r} against {getattr(self._plan, name, None)!r}'
+        f'`{name}` is {getattr(self._plan, name, None)!r} and was {value!r}'
         for name, value in vars(found).items()
         if name in found.__dataclass_fields__
         and value != getattr(self._plan, name, None)

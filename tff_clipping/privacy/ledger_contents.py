@@ -57,11 +57,16 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
 
   Raises:
     DamagedLedgerError: If it is not what was written.
-    ValueError: If nothing was written yet, or by an earlier version.
+    ValueError: If nothing was written yet, or by an earlier version, or a
+      folder has no ledger.
     OSError: If it cannot be read.
   """
   path = pathlib.Path(path)
   if path.is_dir():
+    if not (path / _NAME).exists():
+      raise ValueError(
+        f'The folder {path} has no {_NAME}: it is not that of a private run.'
+      )
     path = path / _NAME
   lines, is_cut_short = ledger_file.read_lines(path)
   if not lines:

@@ -267,6 +267,11 @@ def _parse(
   Raises:
     DamagedLedgerError: If they are not what was written.
   """
+  if seal is None and not data.startswith(b'{"line":'):
+    raise DamagedLedgerError(
+      f'{path} is not a ledger: that of a run is the ledger.jsonl in its '
+      'folder.'
+    )
   if seal is None:
     raise _damage(path, 1, f'its seal {_seal_path(path).name} is missing')
   sealed = seal['lines']

@@ -14,6 +14,7 @@ Exit codes: 0 for an answer, 2 for a wrong question or a damaged ledger.
 import dataclasses
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,17 +58,20 @@ def _compute(
     raise command_line.UsageError(
       'a ledger, or the folder of a run, must be given; see --help.'
     )
-  try:
-    ledgers = [ledger_contents.read_ledger(path) for path in rest]
-  except OSError as error:
-    raise command_line.UsageError(
-      f'a ledger must be a file that can be read, found {error.filename!r} '
-      f'({error.strerror}).'
-    ) from error
-  spent = spending.compute_spending(ledgers)
-  if values.format == 'json':
-    return command_line.Result(_format_json(ledgers, spent, record))
-  return command_line.Result(_format_table(ledgers, spent, record))
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    try:
+      ledgers = [ledger_contents.read_ledger(path) for path in rest]
+    except OSError as error:
+      raise command_line.UsageError(
+        f'a ledger must be a file that can be read, found {error.filename!r} '
+        f'({error.strerror}).'
+      ) from error
+    spent = spending.compute_spending(ledgers)
+    form = _format_json if values.format == 'json' else _format_table
+    text = form(ledgers, spent, record)
+  messages = dict.fromkeys(str(each.message) for each in caught)
+  return command_line.Result(text, warnings=tuple(messages))
 
 
 def _format_json(

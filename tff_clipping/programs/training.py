@@ -22,6 +22,7 @@ import tensorflow_federated as tff
 import tree
 
 from tff_clipping import argument_checks
+from tff_clipping.privacy import plan_text
 from tff_clipping.privacy.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
@@ -216,7 +217,7 @@ class TrainingProgram:
           self._save(progress)
         reason, message = stop or (
           StopReason.FINISHED,
-          f'Finished {self.num_rounds} rounds.',
+          f'Finished {plan_text.count_rounds(self.num_rounds)}.',
         )
     except Interrupted as e:
       interrupted = e
@@ -468,8 +469,9 @@ class _Progress:
 def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
   return (
     StopReason.DIVERGED,
-    f'{what} not finite after round {round_num}. Smaller learning rates may '
-    f'help; the state after round {round_num - 1} is kept.',
+    f'{what} not finite after round {round_num}: learning rates may be too '
+    'large, features not scaled to about 1, or an aggregator wrong. The state '
+    f'after round {round_num - 1} is kept.',
   )
 
 

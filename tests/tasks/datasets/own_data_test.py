@@ -106,6 +106,7 @@ def test_a_test_set_with_examples_of_the_clients_is_known(
     (dict(y=np.zeros([40, 2, 2], int)), '`y` must be labels'),
     (dict(y=np.ones([40, 1], int)), '`y` must be labels .*ravel'),
     (dict(y=np.eye(4, dtype=int)[np.arange(40) % 4]), '`y` must be .*argmax'),
+    (dict(y=np.eye(4)[np.arange(40) % 4]), '`y` must be .*argmax'),
     (dict(y=np.full(40, 'a')), '`y` must be integers.*numpy.unique'),
     (dict(y=np.arange(39)), '`x` and `y` must have as many .* 40 and 39'),
     (dict(client=np.arange(39)), '`x` and `client` must have as many'),
@@ -235,6 +236,7 @@ def test_a_table_has_a_column_for_each_feature(tmp_path):
     ('bob,0,1', 'bob,0,0', '`is_test` must be 1'),
     ('1,2,ann,0,0', '1,2,ann,0,0,9,9', 'no table'),
     (_TABLE, '', 'no table'),
+    (_TABLE, _TABLE.lstrip().partition('\n')[0], 'must have rows below its'),
   ],
 )
 def test_tables_that_cannot_be_used_are_refused(tmp_path, before, after, words):
