@@ -1,5 +1,7 @@
 """An aggregator of one's own: the code of docs/write_an_aggregator.md."""
 
+import collections
+
 import numpy as np
 from tff_clipping import aggregators, learning, runtime
 import tensorflow as tf
@@ -79,3 +81,58 @@ state = process.initialize()
 for _ in range(20):
   state = process.next(state, clients).state
 print(np.round(process.get_model_weights(state).trainable[0].ravel(), 1) + 0.0)
+
+
+class ShrinkingFactory(tff.aggregators.UnweightedAggregationFactory):
+  """As `LargeElementsFactory`, with a limit that falls from round to round."""
+
+  def __init__(self, smallest, inner):
+    self._smallest, self._inner = smallest, inner
+
+  def create(self, value_type):
+    inner = self._inner.create(value_type)
+
+    @tff.tensorflow.computation(value_type, np.float32)
+    def drop_small(update, smallest):
+      return tf.nest.map_structure(
+        lambda x: tf.where(tf.abs(x) < smallest, 0.0, x), update
+      )
+
+    @tff.tensorflow.computation(np.float32)
+    def shrink(smallest):
+      return 0.9 * smallest
+
+    @tff.federated_computation
+    def initialize():
+      smallest = tff.federated_value(np.float32(self._smallest), tff.SERVER)
+      return tff.federated_zip(
+        collections.OrderedDict(smallest=smallest, inner=inner.initialize())
+      )
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, updates):
+      smallest = state['smallest']
+      kept = tff.federated_map(
+        drop_small, (updates, tff.federated_broadcast(smallest))
+      )
+      output = inner.next(state['inner'], kept)
+      new_state = collections.OrderedDict(
+        smallest=tff.federated_map(shrink, smallest), inner=output.state
+      )
+      return tff.templates.MeasuredProcessOutput(
+        tff.federated_zip(new_state), output.result, output.measurements
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+factory = ShrinkingFactory(0.1, tff.aggregators.UnweightedMeanFactory())
+process = factory.create(tff.TensorType(np.float32, [1]))
+state = process.initialize()
+for _ in range(2):
+  output = process.next(state, [np.array([0.095], np.float32)])
+  state = output.state
+  print(output.result)
