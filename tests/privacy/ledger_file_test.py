@@ -171,16 +171,21 @@ def test_line_cut_short_counts_as_a_release(path, torn):
     assert ledger.rounds == [0, 1, None, 2]
 
 
-def test_line_cut_short_after_the_last_round_there_is_charges_nothing(path):
-  plan = privacy.CorrelatedNoisePlan(
+def _correlated_plan(num_rounds):
+  """A plan with no more rounds than its noise is for."""
+  return privacy.CorrelatedNoisePlan(
     num_clients=240,
     clients_per_round=10,
-    num_rounds=3,
+    num_rounds=num_rounds,
     target_delta=1e-5,
     noise_multiplier=2,
-    strategy=privacy.identity_strategy(num_rounds=3),
+    strategy=privacy.identity_strategy(num_rounds=num_rounds),
     min_separation=2,
   )
+
+
+def test_line_cut_short_after_the_last_round_there_is_charges_nothing(path):
+  plan = _correlated_plan(num_rounds=3)
   charge(path, [1, 2, 3], plan)
   with open(path, 'ab') as file:
     file.write(b'{"line":5,"kind":"cave')
@@ -195,15 +200,7 @@ def test_line_cut_short_counts_by_the_plan_of_the_ledger(path):
   charge(path, [0, 1])
   with open(path, 'ab') as file:
     file.write(b'{"line":4')
-  other = privacy.CorrelatedNoisePlan(
-    num_clients=240,
-    clients_per_round=10,
-    num_rounds=2,
-    target_delta=1e-5,
-    noise_multiplier=2,
-    strategy=privacy.identity_strategy(num_rounds=2),
-    min_separation=2,
-  )
+  other = _correlated_plan(num_rounds=2)
   # It has no third release, but the ledger's own plan does.
   with pytest.raises(ValueError):
     privacy.PrivacyLedger(path, other)

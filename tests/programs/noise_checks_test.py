@@ -123,6 +123,9 @@ _SHARES_PLAN = privacy.PrivacyPlan(
 )
 
 
+_SHARE = _SHARES_PLAN.share_parameters.share_multiplier
+
+
 @pytest.mark.parametrize('share', [0.9, 1.0])
 @pytest.mark.parametrize(
   'make',
@@ -139,7 +142,19 @@ _SHARES_PLAN = privacy.PrivacyPlan(
       aggregators.fixed_denominator_mean_factory(
         2.0,
         aggregators.local_gaussian_noise_factory(
-          z * _SHARES_PLAN.share_parameters.share_multiplier,
+          z * _SHARE,
+          min_clients_per_round=2,
+          max_clients_per_round=2,
+        ),
+      ),
+    ),
+    lambda z: aggregators.difference_clipping_factory(
+      1.0,
+      aggregators.fixed_denominator_mean_factory(
+        2.0,
+        aggregators.local_gaussian_noise_factory(
+          z * _SHARE,
+          aggregators.secure_sum_factory(1.0, local_noise_stddev=z * _SHARE),
           min_clients_per_round=2,
           max_clients_per_round=2,
         ),
