@@ -20,7 +20,8 @@ def with_baselines(runs: pd.DataFrame) -> pd.DataFrame:
     (why there is no `drop`) and `shown_norm` (the threshold on updates with
     which it is shown: its own c or, where it does not clip, the one c with
     which all others of its setting do; NaN where there is none, and for clipped
-    models).
+    models). Runs with an aggregator of a user's own are compared with others,
+    and nothing with them: what they do to updates is not known.
   """
   found: dict[str, list] = {
     key: [] for key in ('fed_avg_run', 'drop', 'dp_drop', 'no_drop')
@@ -29,7 +30,7 @@ def with_baselines(runs: pd.DataFrame) -> pd.DataFrame:
   for _, run in runs.iterrows():
     group = groups[run['setting']]
     plain, reason = None, ''
-    if run['algorithm'] != 'fed_avg':
+    if run['algorithm'] != 'fed_avg' or run['has_own_aggregator']:
       plain, reason = _find_baseline(run, group, 'fed_avg')
     clipped = None
     if run['algorithm'] == 'dp_fed_avg':
@@ -47,7 +48,9 @@ def _find_baseline(
 ) -> tuple[str | None, str]:
   """Returns the one run of an algorithm in a group, or None and the reason."""
   # Two that could both be meant are never averaged nor chosen from.
-  found = group[group['algorithm'] == algorithm]
+  found = group[
+    (group['algorithm'] == algorithm) & ~group['has_own_aggregator']
+  ]
   if algorithm == 'ce_fed_avg':
     found = found[found['clipping_norm'] == run['clipping_norm']]
   name = titles.ALGORITHM_NAMES[algorithm]
@@ -64,9 +67,10 @@ def _find_baseline(
 
 def _shown_norms(runs: pd.DataFrame) -> pd.Series:
   norms = runs['clipping_norm'].where(runs['clips'] == 'updates')
-  of_setting = norms.groupby(runs['setting'])
+  is_known = ~runs['has_own_aggregator']
+  of_setting = norms.where(is_known).groupby(runs['setting'])
   is_one = of_setting.transform('nunique') == 1
   common = of_setting.transform('max').where(
-    is_one & (runs['clips'] != 'models')
+    is_one & is_known & (runs['clips'] != 'models')
   )
   return norms.fillna(common)

@@ -47,7 +47,8 @@ def paper_lines(frames: frame.Frames) -> pd.DataFrame:
   A run repeats a row where model, data, split and examples a client are the
   row's; rows on data that stand in for the paper's have its figures. Of several
   runs of DP-FedAvg, those with Poisson cohorts count, and of these those with
-  the ε of the row. Runs that are not finished or were audited do not count.
+  the ε of the row. Runs that are not finished, were audited or have an
+  aggregator of a user's own do not count.
 
   Args:
     frames: The runs.
@@ -57,7 +58,9 @@ def paper_lines(frames: frame.Frames) -> pd.DataFrame:
     of a row first, with the columns that `_line` and `_figures` name.
   """
   runs = frames.runs
-  runs = runs[runs['is_complete'] & ~runs['is_audited']]
+  runs = runs[
+    runs['is_complete'] & ~runs['is_audited'] & ~runs['has_own_aggregator']
+  ]
   norms = frames.rounds[frames.rounds['round_num'] == FIGURE_ROUND + 1]
   norms = norms.set_index('run')
   runs = runs.assign(

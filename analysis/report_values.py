@@ -145,7 +145,11 @@ def _paper_tables(lines: pd.DataFrame) -> list[dict[str, Any]]:
 def _concentration_values(
   runs: pd.DataFrame, output: pathlib.Path
 ) -> dict[str, str]:
-  clipped = runs[(runs['algorithm'] == 'ce_fed_avg') & runs['drop'].notna()]
+  clipped = runs[
+    (runs['algorithm'] == 'ce_fed_avg')
+    & ~runs['has_own_aggregator']
+    & runs['drop'].notna()
+  ]
   spread = clipped['fed_avg_run'].map(runs['relative_spread'])
   pairs = clipped.assign(relative_spread=spread)[spread.notna()]
   try:

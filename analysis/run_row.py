@@ -57,6 +57,7 @@ class RunRow:
     algorithm: One of `experiment_table.ALGORITHMS`, or another's name.
     algorithm_name: The same for people, with what is changed in it.
     is_audited: Whether there are canaries among the clients.
+    has_own_aggregator: Whether the aggregator is a user's own.
     named: The run of the table of experiments that it is; None if none.
     variants: The names of that one's variants, with commas.
     model: The name of the model.
@@ -97,6 +98,7 @@ class RunRow:
   algorithm: str
   algorithm_name: str
   is_audited: bool
+  has_own_aggregator: bool
   named: named_runs.NamedRun | None
   variants: str
   model: str
@@ -223,6 +225,7 @@ def _build(
     # Canaries are among its clients: it is no run of the algorithm alone.
     algorithm_name=f'{name}, audited' if is_audited else name,
     is_audited=is_audited,
+    has_own_aggregator=bool(settings.get('aggregator')),
     named=named,
     variants=','.join(v.name for v in named.variants) if named else '',
     model=config['model']['name'],

@@ -47,6 +47,18 @@ def test_seeds_make_one_line_of_paired_drops(tmp_path):
   assert str(line['dp_drop']) == '1.00 ± 0.00'
 
 
+def test_runs_with_an_own_aggregator_do_not_count(tmp_path):
+  _write_three(tmp_path)
+  run_folders.write_run(
+    tmp_path / 'own',
+    accuracies=(0.1, 0.5, 0.5, 0.5),
+    aggregator='mine.py:half',
+    **_TABLE_3,
+  )
+  (line,) = run_folders.paper_lines(tmp_path).to_dict('records')
+  assert str(line['fed_avg']) == '94.00'
+
+
 def test_other_learning_rates_are_another_line(tmp_path):
   _write_three(tmp_path)
   _write_three(tmp_path, client_learning_rate=0.3)

@@ -315,6 +315,43 @@ def test_two_baselines_are_named_and_not_averaged(tmp_path):
   )
 
 
+def test_runs_with_an_own_aggregator_are_compared_and_are_no_baseline(
+  tmp_path,
+):
+  _write_three(tmp_path, seed=0)
+  for algorithm in ('fed_avg', 'ce_fed_avg'):
+    run_folders.write_run(
+      tmp_path / f'own_{algorithm}',
+      algorithm=algorithm,
+      accuracies=(0.1, 0.9, 0.9, 0.9),
+      aggregator='mine.py:half',
+    )
+  runs = run_folders.read(tmp_path).runs
+  assert runs['drop'].round(6).dropna().to_dict() == {
+    '0_ce_fed_avg': 2.0,
+    '0_dp_fed_avg': 2.5,
+    'own_fed_avg': 4.0,
+    'own_ce_fed_avg': 4.0,
+  }
+  assert runs.at['0_dp_fed_avg', 'dp_drop'] == pytest.approx(0.5)
+
+
+def test_a_threshold_of_an_own_aggregator_is_that_of_no_other_run(tmp_path):
+  own = {'aggregator': 'mine.py:half'}
+  run_folders.write_run(tmp_path / 'fed_avg')
+  run_folders.write_run(
+    tmp_path / 'own', algorithm='ce_fed_avg', clipping_norm=7.0, **own
+  )
+  norms = run_folders.read(tmp_path).runs['shown_norm']
+  assert math.isnan(norms['fed_avg'])
+  assert norms['own'] == 7.0
+  run_folders.write_run(tmp_path / 'ce', algorithm='ce_fed_avg')
+  run_folders.write_run(tmp_path / 'own_plain', **own)
+  norms = run_folders.read(tmp_path).runs['shown_norm']
+  assert norms['fed_avg'] == 1.0
+  assert math.isnan(norms['own_plain'])
+
+
 def test_unfinished_run_is_not_compared(tmp_path):
   _write_three(tmp_path, num_rounds=5)
   run = _by_algorithm(tmp_path).loc['ce_fed_avg']
