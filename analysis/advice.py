@@ -21,10 +21,11 @@ def advise(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
   """For each ε, the threshold with the least estimated error of the update.
 
   The norms are those of the group's FedAvg run or, without one, of its first
-  run with recorded updates. The noise multiplier is calibrated for the group's
-  N, P and T, for independent noise, and for the sampling, accountant and δ of
-  its private run with such noise; Poisson sampling, RDP and δ = 1e-5 without
-  one.
+  run with recorded updates; an aggregator of a user's own, which may move the
+  model in another way, counts for none. The noise multiplier is calibrated for
+  the group's N, P and T, for independent noise, and for the sampling,
+  accountant and δ of its private run with such noise; Poisson sampling, RDP and
+  δ = 1e-5 without one.
 
   Args:
     frames: Where the updates are.
@@ -82,7 +83,7 @@ def advise(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
 
 def find_source(frames: frame.Frames, group: pd.DataFrame) -> str | None:
   """The run whose norms `advise` takes, None where no run has any."""
-  names = frame.ordered(group).index
+  names = frame.ordered(group[~group['has_own_aggregator']]).index
   return next((name for name in names if _finite_rounds(frames, name)), None)
 
 

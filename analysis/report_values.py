@@ -94,7 +94,11 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
             'runs with recorded updates and a threshold',
             bounds,
           ),
-          ('Advice', 'a run with recorded updates', advices),
+          (
+            'Advice',
+            'a run with recorded updates, and with no aggregator of your own',
+            advices,
+          ),
         )
         if not shown
       ]
@@ -227,13 +231,14 @@ def _advice_values(
     return {}
   source = advice.find_source(frames, group)
   usable = table.loc[table['averaged_noise'] <= 1.0, 'epsilon']
-  used = group.loc[group['clips'] == 'updates', 'clipping_norm'].dropna()
+  clips = (group['clips'] == 'updates') & ~group['has_own_aggregator']
+  used = group.loc[clips, 'clipping_norm'].dropna()
   exact = group.at[source, 'has_simulation_figures']
   return {
     'title': title,
+    'source': source,
     'table': advice.format_advice(table),
-    'exact_source': source if exact else '',
-    'simulation_note': run_tables.SIMULATION_NOTE,
+    'simulation_note': run_tables.SIMULATION_NOTE if exact else '',
     'used': ', '.join(f'{norm:.4g}' for norm in sorted(set(used))),
     'least_epsilon': f'{usable.iloc[0]:g}' if len(usable) else '',
   }

@@ -232,5 +232,14 @@ def test_advice_beside_correlated_noise_is_for_independent_noise(
   assert table['noise_multiplier'].to_list() == pytest.approx([1.53], rel=1e-3)
 
 
+def test_norms_of_an_own_aggregator_give_no_advice(tmp_path):
+  own = run_folders.write_run(
+    tmp_path / 'a_own', aggregator='mine.py:sign', updates=UPDATES
+  )
+  plain = run_folders.write_run(tmp_path / 'b_plain', updates=UPDATES)
+  assert advice.find_source(*_group(own)) is None
+  assert advice.find_source(*_group(own, plain)) == 'b_plain'
+
+
 def test_no_advice_without_recorded_updates(tmp_path):
   assert advice.advise(*_group(run_folders.write_run(tmp_path / 'run'))).empty

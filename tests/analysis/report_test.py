@@ -201,6 +201,23 @@ def test_a_private_run_without_diagnostics_needs_no_label(tmp_path):
   assert 'simulation' not in text
 
 
+def test_advice_names_the_run_with_the_norms(tmp_path):
+  folders = _write_runs(tmp_path)
+  folders.append(
+    run_folders.write_run(
+      tmp_path / 'own',
+      algorithm='ce_fed_avg',
+      aggregator='mine.py:half',
+      clipping_norm=7.0,
+    )
+  )
+  text = _write(folders, tmp_path / 'out').read_text()
+  section = text[text.index('## Advice') :]
+  title = '### MLP on EMNIST, non-IID (label skew), by the norms of fed_avg\n'
+  assert title in section
+  assert 'The runs used c = 1.' in section
+
+
 def test_model_clipping_stands_beside_difference_clipping(tmp_path):
   folders = _write_runs(tmp_path)
   folders.append(
