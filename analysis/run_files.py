@@ -85,10 +85,14 @@ class NotARunError(ValueError):
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:
   if not path.is_file():
-    inside = any(path.parent.glob(f'*/{path.name}'))
+    if any(path.parent.glob(f'*/{path.name}')):
+      raise NotARunError(
+        'not a run folder: it has no config.json; those of '
+        f'{path.parent}/*/ have'
+      )
     raise NotARunError(
-      'not a run folder: it has no config.json'
-      + f'; those of {path.parent}/*/ have' * inside
+      'it has no config.json, which `tasks.train` and `own_run.train` write; '
+      'of a program of your own, read its metrics.csv'
     )
   config = _read_json(path)
   for key in ('experiment', 'algorithm', 'model'):

@@ -60,7 +60,11 @@ def test_final_accuracy_is_the_last_evaluated_and_best_the_highest(tmp_path):
 @pytest.mark.parametrize(
   ('files', 'reason'),
   [
-    ({}, 'no config.json'),
+    (
+      {'metrics.csv': 'round_num,test_accuracy\n0,0.1\n'},
+      'it has no config.json, which `tasks.train` and `own_run.train` write; '
+      'of a program of your own, read its metrics.csv',
+    ),
     ({'config.json': '{"experiment": '}, 'cannot be read'),
     ({'config.json': '[]'}, 'one JSON object'),
     ({'config.json': '{"experiment": {}}'}, 'no `algorithm`'),
@@ -178,8 +182,11 @@ def test_folders_that_are_no_runs_are_left_out_by_name(tmp_path):
   frames = frame.read_frames([empty, folder, folder])
   assert frames.runs.index.to_list() == ['run']
   assert frames.left_out == (
-    (str(empty), 'not a run folder: it has no config.json'),
+    (str(empty), _reason(empty)),
     (str(folder), 'given twice, read once'),
+  )
+  assert _reason(tmp_path) == (
+    f'not a run folder: it has no config.json; those of {tmp_path}/*/ have'
   )
   nothing = frame.read_frames([tmp_path / 'typo'])
   assert nothing.groups() == []
