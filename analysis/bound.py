@@ -95,9 +95,10 @@ def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
   with style.styled():
     drawing, grid = style.new_figure(1, 2, 4.6, 3.4, share_scales=False)
     left, right = grid[0]
+    lines = style.Lines()
     for run, part in data.groupby('run', sort=False):
       algorithm = part['algorithm'].iloc[0]
-      colour = style.algorithm_colour(algorithm)
+      colour = lines.next_colour(algorithm)
       several = data.loc[data['algorithm'] == algorithm, 'run'].nunique() > 1
       name = f'{algorithm} ({run})' if several else algorithm
       for ax, column, what, dash, marker in (
@@ -120,13 +121,10 @@ def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
     left.set_ylabel('Mean deviation of the factors α')
     right.set_ylabel('Share of the mean update norm (%)')
     for ax in (left, right):
-      ax.set_xlabel('Round t')
+      style.show_rounds(ax, 'Round t')
       ax.set_ylim(bottom=0.0)
-      # Below the axes, where no line can run through it.
-      ax.legend(
-        loc='upper center', bbox_to_anchor=(0.5, -0.17), ncols=2, fontsize=7.5
-      )
-    drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
+    style.add_legends_below(drawing, grid)
+    style.add_title(drawing, title)
   return drawing
 
 
@@ -240,12 +238,12 @@ def draw_terms(data: pd.DataFrame, title: str) -> figure.Figure:
             label=label,
           )
       ax.set_yscale('log')
-      ax.set_xlabel('Round t')
-      ax.set_title(run, loc='left')
+      style.show_rounds(ax, 'Round t')
+      ax.set_title(style.wrapped(run, 3.5, 9.5), loc='left')
     for row in grid:
       row[0].set_ylabel('Term of the bound on ᾱ ‖∇f‖²')
     style.add_legend(drawing, loc='outside lower center', ncols=3)
-    drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
+    style.add_title(drawing, title)
   return drawing
 
 

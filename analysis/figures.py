@@ -8,11 +8,18 @@ import math
 
 import numpy as np
 import pandas as pd
-from matplotlib import figure, ticker
+from matplotlib import axes, figure
 
 from analysis import frame, style, titles
 
 _MAX_COLUMNS = 3
+_TITLE_SIZE = 8.5
+# What is shown of the accuracies of seeds.
+_OVER_SEEDS = {
+  'accuracy': ('accuracy', 'mean'),
+  'low': ('accuracy', 'min'),
+  'high': ('accuracy', 'max'),
+}
 
 
 def accuracy_data(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
@@ -36,12 +43,7 @@ def accuracy_data(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
     own = own[['line', 'algorithm_name']].reset_index()
     rounds = own.merge(frames.rounds.dropna(subset=['accuracy']), on='run')
     by_line = rounds.groupby(['line', 'round_num'], sort=False)
-    data = by_line.agg(
-      algorithm=('algorithm_name', 'first'),
-      accuracy=('accuracy', 'mean'),
-      low=('accuracy', 'min'),
-      high=('accuracy', 'max'),
-    )
+    data = by_line.agg(algorithm=('algorithm_name', 'first'), **_OVER_SEEDS)
     parts.append(data.reset_index().assign(panel=title))
   columns = 'panel line algorithm round_num accuracy low high'.split()
   if not parts:
@@ -49,125 +51,158 @@ def accuracy_data(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
   return pd.concat(parts, ignore_index=True)[columns]
 
 
-def draw_accuracy(data: pd.DataFrame) -> figure.Figure:
-  """Draws `accuracy_data`: a panel a setting, a band over its seeds."""
+def draw_accuracy(
+  data: pd.DataFrame, *, same_scale: bool = False
+) -> figure.Figure:
+  """Draws `accuracy_data`: a panel a setting, a band over its seeds.
+
+  Args:
+    data: What to draw, not empty.
+    same_scale: Whether all panels have one scale of accuracy, to be compared.
+  """
   panels = list(dict.fromkeys(data['panel']))
   columns = min(len(panels), _MAX_COLUMNS)
   rows = math.ceil(len(panels) / columns)
   width, height = (6.2, 3.8) if len(panels) == 1 else (4.0, 3.2)
+  limits = {panel: _limits(data[data['panel'] == panel]) for panel in panels}
+  if same_scale:
+    lowest, highest = zip(*limits.values(), strict=True)
+    limits = dict.fromkeys(panels, (min(lowest), max(highest)))
   with style.styled():
     drawing, grid = style.new_figure(
       rows, columns, width, height, share_scales=False
     )
     all_axes = [ax for row in grid for ax in row]
     for ax, panel in zip(all_axes, panels, strict=False):
-      seen: dict[str, int] = {}
-      for label, line in data[data['panel'] == panel].groupby(
-        'line', sort=False
-      ):
-        algorithm = line['algorithm'].iloc[0]
-        variant = seen.setdefault(algorithm, 0)
-        seen[algorithm] += 1
-        colour = style.algorithm_colour(algorithm)
+      looks = style.Lines()
+      own = data[data['panel'] == panel]
+      for label, line in own.groupby('line', sort=False):
+        look = looks.next_look(line['algorithm'].iloc[0])
         ax.plot(
           line['round_num'],
           line['accuracy'],
           label=f'{label}: {line["accuracy"].iloc[-1]:.1f} %',
-          color=colour,
-          linestyle=style.line_dash(algorithm, variant),
           marker='o' if len(line) <= 12 else None,
           markersize=3.5,
+          **look,
         )
-        if (line['high'] > line['low']).any():
-          ax.fill_between(
-            line['round_num'],
-            line['low'],
-            line['high'],
-            color=colour,
-            alpha=0.2,
-            linewidth=0,
-          )
-      ax.set_title(panel, loc='left', fontsize=8.5)
-      ax.set_xlabel('Round')
-      ax.xaxis.set_major_locator(
-        ticker.MaxNLocator(6, integer=True, steps=[1, 2, 5, 10])
+        _draw_range(ax, line, 'round_num', look['color'])
+      ax.set_title(
+        # Less the labels of the axis.
+        style.wrapped(panel, width - 0.5, _TITLE_SIZE),
+        loc='left',
+        fontsize=_TITLE_SIZE,
       )
+      style.show_rounds(ax, 'Round')
       ax.set_xlim(left=0)
-      ax.set_ylim(*_limits(data[data['panel'] == panel]))
-      # Below the axes, where no line can run through it.
-      ax.legend(
-        loc='upper center',
-        bbox_to_anchor=(0.5, -0.17),
-        ncols=2,
-        fontsize=7.5,
-      )
+      ax.set_ylim(*limits[panel])
     for row in grid:
       row[0].set_ylabel('Test accuracy (%)')
     for ax in all_axes[len(panels) :]:
       ax.remove()
+    style.add_legends_below(drawing, grid)
   return drawing
 
 
-def epsilon_data(group: pd.DataFrame) -> pd.DataFrame:
+def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
   """Final accuracy by ε, for the finished private runs of one setting.
 
   Audited runs, with canaries among their clients, are left out.
 
   Args:
-    group: The rows of the runs.
+    runs: The rows of runs whose settings differ in the seed alone.
 
   Returns:
-    Columns sampling, epsilon (by the plan's accounting), sampler_epsilon (what
-    the sampler really gives, NaN where this is the same) and accuracy
-    (percent), by rising epsilon, with the names of the runs as index.
+    Columns line (runs that differ in ε and the seed alone), algorithm, epsilon
+    (by the plan's accounting), sampler_epsilon (what the sampler really gives,
+    NaN where this is the same) and accuracy (percent, the mean over seeds), low
+    and high (the range of seeds), a line after the other, by rising epsilon.
   """
-  private = group[
-    group['is_private'] & group['is_complete'] & ~group['is_audited']
+  private = runs[
+    runs['is_private']
+    & runs['is_complete']
+    & ~runs['is_audited']
+    & np.isfinite(runs['epsilon_spent'])
   ]
+  private = frame.ordered(private)
   actual = private['privacy_actual_epsilon']
-  data = pd.DataFrame(
+  points = pd.DataFrame(
     {
-      'sampling': private['privacy_sampling'].fillna('not known'),
+      'line': titles.epsilon_labels(private),
+      'algorithm': private['algorithm_name'],
       'epsilon': private['epsilon_spent'],
       'sampler_epsilon': actual.where(actual != private['privacy_epsilon']),
       'accuracy': private['final_accuracy'],
     }
   )
-  return data[np.isfinite(data['epsilon'])].sort_values(['sampling', 'epsilon'])
+  lines = list(dict.fromkeys(points['line']))
+  by_point = points.groupby(['line', 'epsilon'])
+  data = by_point.agg(
+    algorithm=('algorithm', 'first'),
+    sampler_epsilon=('sampler_epsilon', 'max'),
+    **_OVER_SEEDS,
+  )
+  return data.reset_index().sort_values(
+    'line',
+    key=lambda column: column.map(lines.index),
+    kind='stable',
+    ignore_index=True,
+  )
+
+
+def references(runs: pd.DataFrame) -> pd.DataFrame:
+  """Final accuracy without privacy, to stand beside `epsilon_data`.
+
+  Args:
+    runs: As in `epsilon_data`.
+
+  Returns:
+    Columns line, algorithm and accuracy (percent, the mean over seeds), of the
+    finished runs of FedAvg and CE-FedAvg.
+  """
+  found = runs[
+    runs['algorithm'].isin(['fed_avg', 'ce_fed_avg']) & runs['is_complete']
+  ]
+  found = found.assign(line=titles.line_labels(found))
+  by_line = found.groupby('line', sort=False)
+  return by_line.agg(
+    algorithm=('algorithm_name', 'first'), accuracy=('final_accuracy', 'mean')
+  ).reset_index()
 
 
 def draw_epsilon(
-  data: pd.DataFrame, references: dict[str, float], title: str
+  data: pd.DataFrame, without: pd.DataFrame, title: str
 ) -> figure.Figure:
   """Draws `epsilon_data`, with the accuracies of runs without privacy.
 
   Args:
     data: From `epsilon_data`, not empty.
-    references: By algorithm, the accuracy (percent) of a run without privacy.
+    without: From `references`.
     title: What stands above the figure.
   """
   markers = ('o', 's', '^', 'D')
   with style.styled():
     drawing, grid = style.new_figure(1, 1, 6.2, 3.8)
     ax = grid[0][0]
-    for name, accuracy in references.items():
+    looks = style.Lines()
+    for _, line in without.iterrows():
       ax.axhline(
-        accuracy,
-        color=style.algorithm_colour(name),
-        linestyle=style.DASHES[1],
+        line['accuracy'],
         linewidth=1.3,
-        label=f'{name} (no privacy)',
+        label=f'{line["line"]} (no privacy)',
+        **looks.next_look(line['algorithm']),
       )
-    for index, (sampling, line) in enumerate(data.groupby('sampling')):
+    for index, (label, line) in enumerate(data.groupby('line', sort=False)):
+      look = looks.next_look(line['algorithm'].iloc[0])
       ax.plot(
         line['epsilon'],
         line['accuracy'],
-        color=style.GREEN,
-        linestyle=style.DASHES[index % len(style.DASHES)],
         marker=markers[index % len(markers)],
         markersize=5.5,
-        label=f'DP-FedAvg, {sampling.replace("_", " ")} sampling',
+        label=label,
+        **look,
       )
+      _draw_range(ax, line, 'epsilon', look['color'])
     moved = data.dropna(subset=['sampler_epsilon'])
     for _, row in moved.iterrows():
       ax.annotate(
@@ -192,8 +227,8 @@ def draw_epsilon(
     ax.set_xticks([], minor=True)
     ax.set_xlabel('Privacy budget ε (log scale)')
     ax.set_ylabel('Final test accuracy (%)')
-    ax.set_title(title, loc='left')
-    ax.legend(loc='best')
+    style.add_title(drawing, title)
+    style.add_legends_below(drawing, grid)
   return drawing
 
 
@@ -242,6 +277,21 @@ def draw_concentration(pairs: pd.DataFrame, correlation: str) -> figure.Figure:
     ax.set_title(correlation, loc='left')
     ax.legend(loc='best')
   return drawing
+
+
+def _draw_range(
+  ax: axes.Axes, line: pd.DataFrame, column: str, colour: str
+) -> None:
+  """A band over the seeds of a line, where they differ."""
+  if (line['high'] > line['low']).any():
+    ax.fill_between(
+      line[column],
+      line['low'],
+      line['high'],
+      color=colour,
+      alpha=0.2,
+      linewidth=0,
+    )
 
 
 def _limits(panel: pd.DataFrame) -> tuple[float, float]:

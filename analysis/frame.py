@@ -48,8 +48,8 @@ class Frames:
     """The rows of `runs` that may be compared with each other.
 
     Returns:
-      A frame for each setting, in the order of their first runs; FedAvg,
-      CE-FedAvg and DP-FedAvg come first in it, the larger ε before the smaller.
+      A frame for each setting, in the order of their first runs, and in that of
+      `ordered` in it.
     """
     if self.runs.empty:  # And without columns.
       return []
@@ -118,14 +118,38 @@ def read_results(results_dir: str | os.PathLike[str]) -> Frames:
 
 
 def ordered(runs: pd.DataFrame) -> pd.DataFrame:
-  """Runs in the paper's order of algorithms, by falling ε, by name."""
+  """Runs in the paper's order of algorithms, then by falling ε.
+
+  Those with an aggregator of a user's own follow those of their algorithm. Runs
+  with one ε are in the order of their settings, c, seeds and names.
+  """
   known = list(titles.ALGORITHM_NAMES)[:3]
 
-  def place(name: str) -> tuple[int, float, str]:
+  def place(name: str) -> tuple:
     run = runs.loc[name]
-    epsilon = run['epsilon_spent']
-    rank = known.index(run['algorithm']) if run['algorithm'] in known else 3
-    return rank, 0.0 if math.isnan(epsilon) else -epsilon, name
+    epsilon, norm = run['epsilon_spent'], run['clipping_norm']
+    return (
+      known.index(run['algorithm']) if run['algorithm'] in known else 3,
+      run['has_own_aggregator'],
+      0.0 if math.isnan(epsilon) else -epsilon,
+      _values(run['series']),
+      0.0 if math.isnan(norm) else norm,
+      _values(run['setting']),
+      name,
+    )
+
+  return runs.loc[sorted(runs.index, key=place)]
+
+
+def by_setting(runs: pd.DataFrame) -> pd.DataFrame:
+  """Runs by setting: models in the paper's order, IID first, then by value."""
+  names = list(titles.MODEL_NAMES.values())
+
+  def place(name: str) -> tuple:
+    run = runs.loc[name]
+    model = run['model_name']
+    rank = names.index(model) if model in names else len(names)
+    return rank, not run['is_iid'], _values(run['setting'])
 
   return runs.loc[sorted(runs.index, key=place)]
 
@@ -139,6 +163,14 @@ def differing_settings(one: pd.Series, other: pd.Series) -> list[str]:
     strict=True,
   )
   return [f'{key}: {a} against {b}' for key, a, b in pairs if a != b]
+
+
+def _values(setting: str) -> list[tuple]:
+  """The values of a setting, which sort by number or as texts."""
+  return [
+    (value is not None, isinstance(value, str), value or 0)
+    for value in json.loads(setting)
+  ]
 
 
 def _read_run(

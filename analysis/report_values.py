@@ -52,7 +52,7 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
     ),
     'notes': pages.bullets(notes(frames)),
     'accuracy': pages.pictures(
-      pictures.draw_accuracies(frames, runs[evaluated], output)
+      pictures.draw_accuracies(frames, runs[evaluated], output, same_scale=True)
     ),
     'not_evaluated': ', '.join(runs.index[~evaluated]),
     'updates': pages.pictures(
@@ -179,11 +179,9 @@ def _epsilon_pictures(
     data = figures.epsilon_data(group)
     if data['epsilon'].nunique() < 2:
       continue
-    without = group[group['algorithm'].isin(['fed_avg', 'ce_fed_avg'])]
-    without = without[without['is_complete']].set_index('algorithm_name')
     name = f'epsilon_{style.file_part(title)}.png'
-    references = without['final_accuracy'].to_dict()
-    style.save(figures.draw_epsilon(data, references, title), output / name)
+    drawing = figures.draw_epsilon(data, figures.references(group), title)
+    style.save(drawing, output / name)
     caption = f'Final accuracy by privacy budget: {title}.'
     drawn.append((name, caption))
   return pages.pictures(drawn)

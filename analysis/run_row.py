@@ -23,8 +23,8 @@ SETTING_KEYS = (
   'task',
   'partition',
   'model',
-  'num_clients',
   'examples_per_client',
+  'num_clients',
   'dirichlet_alpha',
   'shards_per_client',
   'clients_per_round',
@@ -182,6 +182,8 @@ def build_row(
   plan = _NO_PRIVACY | {**privacy}
   return {
     **dict.fromkeys(SETTING_KEYS),
+    # Of older runs, which do not say it.
+    'mechanism': DEFAULTS['mechanism'],
     **settings,
     **vars(row),
     **{f'privacy_{k}': x for k, x in plan.items()},

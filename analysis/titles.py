@@ -38,16 +38,20 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
 
   Returns:
     Model, data and split, with what tells apart those that would be equal: the
-    examples a client, P and T, Q and the batch, the learning rates, the seed,
-    or else a number.
+    clients and their examples, P and T, Q and the batch, the optimizer of the
+    server, the learning rates, the seed, or else a number.
   """
   titles = [_title(run) for run in runs]
   details: tuple[Callable[[pd.Series], str], ...] = (
     lambda run: f'{run["examples_per_client"] or math.nan:.0f} a client',
+    lambda run: f'N = {margins.number(run["num_clients"], ".0f")}',
+    lambda run: f'α = {margins.number(run["dirichlet_alpha"], "g")}',
+    lambda run: f'{run["shards_per_client"]} shards a client',
     lambda run: f'P = {run["clients_per_round"]}, T = {run["num_rounds"]}',
     lambda run: f'Q = {run["local_steps"]}, batch = {run["batch_size"]}',
-    lambda run: f'η_l = {run["client_learning_rate"]}',
-    lambda run: f'η_g = {run["server_learning_rate"]}',
+    lambda run: run['server_optimizer'] or 'sgd',
+    lambda run: f'η_l = {run["client_learning_rate"]:g}',
+    lambda run: f'η_g = {run["server_learning_rate"]:g}',
     lambda run: str(run['compute_dtype'] or 'float32'),
     lambda run: f'seed {margins.number(run["seed"], ".0f")}',
   )
@@ -72,6 +76,9 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
 def line_labels(runs: pd.DataFrame) -> pd.Series:
   """A label for each run, the same for runs that differ in the seed alone.
 
+  A threshold that is taken from a run of the same seed differs by seed; it is
+  said where runs of one seed differ in it.
+
   Args:
     runs: Runs of settings that differ in the seed alone.
   """
@@ -84,12 +91,48 @@ def line_labels(runs: pd.DataFrame) -> pd.Series:
         labels[name] += f', {run["privacy_sampling"]}'
     if run['clips'] == 'models':
       labels[name] += f', c = {run["clipping_norm"]:.3g}'
-  same = pd.DataFrame({'label': labels, 'seed': runs['seed']})
-  for name in runs.index[same.duplicated(keep=False)]:
-    labels[name] += f' ({name})'
+  labels = _told_apart(labels, runs, runs['setting'])
   for name, run in runs[~runs['is_complete']].iterrows():
     labels[name] += f', {run["rounds_done"]} of {run["num_rounds"]} rounds'
   return labels
+
+
+def epsilon_labels(runs: pd.DataFrame) -> pd.Series:
+  """A label for each private run, the same for those of one line by ε.
+
+  Args:
+    runs: Private runs of settings that differ in the seed alone.
+  """
+  samplings = runs['privacy_sampling'].fillna('not known').str.replace('_', ' ')
+  labels = runs['algorithm_name'] + ', ' + samplings + ' sampling'
+  points = runs['setting'] + runs['epsilon_spent'].astype(str)
+  return _told_apart(labels, runs, points)
+
+
+def _told_apart(
+  labels: pd.Series, runs: pd.DataFrame, points: pd.Series
+) -> pd.Series:
+  """Labels with what runs of one seed differ in.
+
+  Args:
+    labels: A label for each run.
+    runs: The runs.
+    points: For each run a text. Runs with one label and one text which no
+      detail tells apart get their names.
+  """
+  details: tuple[Callable[[pd.Series], str], ...] = (
+    lambda run: f'c = {margins.number(run["clipping_norm"], ".4g")}',
+    lambda run: f'{run["mechanism"]} noise',
+    lambda run: f'{run["privacy_accountant"]} accountant',
+    lambda run: f'δ = {margins.number(run["privacy_target_delta"], "g")}',
+  )
+  for detail in details:
+    told = pd.Series([detail(run) for _, run in runs.iterrows()], runs.index)
+    differ = told.groupby([labels, runs['setting']]).transform('nunique') > 1
+    # All runs of a label, so that its seeds stay together.
+    labels = labels.where(~labels.isin(labels[differ]), labels + ', ' + told)
+  same = pd.DataFrame({'label': labels, 'point': points}).duplicated(keep=False)
+  return labels.where(~same, labels + ' (' + runs.index + ')')
 
 
 def _title(run: pd.Series) -> str:

@@ -5,7 +5,6 @@ and not by its pixels.
 """
 
 import math
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from matplotlib import axes, figure
 from analysis import frame, style
 
 _ANGLE_LABEL = 'Angle to the last global update (degrees)'
+_TITLE_SIZE = 8.5
 
 
 def updates_by_round(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
@@ -26,14 +26,19 @@ def updates_by_round(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
     runs: The rows of the runs to show, in the order of the rows.
 
   Returns:
-    The columns of `Frames.updates`, with row and column (the panel) and
-    clipping_norm (c, that of the runs beside it where the run does not clip;
-    NaN where there is none).
+    The columns of `Frames.updates`, with row and column (the panel), scale
+    (panels of the same one have one scale of norms, to be compared: those of a
+    round, without the runs whose aggregator is a user's own) and clipping_norm
+    (c, that of the runs beside it where the run does not clip; NaN where there
+    is none).
   """
   labels = runs['algorithm_name'] + ', ' + runs['split']
   labels = labels.where(~labels.duplicated(keep=False), runs.index)
   data = _of_runs(frames, runs, labels)
-  return data.assign(column='t = ' + data['t'].astype(str))
+  column = 't = ' + data['t'].astype(str)
+  is_own = data['run'].map(runs['has_own_aggregator']).astype(bool)
+  scale = column.where(~is_own, data['row'] + ', ' + column)
+  return data.assign(column=column, scale=scale)
 
 
 def updates_by_model(
@@ -49,27 +54,27 @@ def updates_by_model(
     t: The round, 0 being the first.
 
   Returns:
-    The columns of `updates_by_round`. Runs without the round are left out.
+    The columns of `updates_by_round`; one scale a model. Runs without the
+    round are left out.
   """
   places = runs[['model_name', 'split']]
   again = places.duplicated()
   names = runs['model_name'].where(~again, runs['model_name'] + ' (other)')
   data = _of_runs(frames, runs, names).query('t == @t')
-  return data.assign(column=data['run'].map(runs['split']))
+  return data.assign(column=data['run'].map(runs['split']), scale=data['row'])
 
 
-def draw_updates(
-  data: pd.DataFrame, title: str, same_norms: Literal['row', 'column']
-) -> figure.Figure:
+def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
   """Draws the panels of `updates_by_round` or `updates_by_model`.
 
   All panels have the same angles. In round 0 there is no last update: the dots
-  stand side by side in the order of the clients.
+  stand side by side in the order of the clients. An average that is longer than
+  every client's update and the threshold is marked at the upper edge, with its
+  norm.
 
   Args:
     data: What to draw, not empty.
     title: What stands above the panels.
-    same_norms: Which panels have one scale of norms, to be compared.
 
   Returns:
     The figure. A panel without data says so.
@@ -88,15 +93,18 @@ def draw_updates(
     for row, axes_row in zip(rows, grid, strict=True):
       for column, ax in zip(columns, axes_row, strict=True):
         panel = data[(data['row'] == row) & (data['column'] == column)]
-        _draw_panel(ax, panel, limits)
-        ax.set_title(f'{row}, {column}', fontsize=8.5)
-        ax.set_xlim(*limits)
-        same = data[
-          data[same_norms] == (row if same_norms == 'row' else column)
-        ]
-        ax.set_ylim(
-          0.0, 1.08 * _largest(same[['update_norm', 'clipping_norm']].stack())
+        ax.set_title(
+          style.wrapped(f'{row}, {column}', width - 0.4, _TITLE_SIZE),
+          fontsize=_TITLE_SIZE,
         )
+        ax.set_xlim(*limits)
+        if panel.empty:
+          ax.text(0.5, 0.5, 'not recorded', transform=ax.transAxes, ha='center')
+          ax.set_axis_off()
+          continue
+        same = data[data['scale'] == panel['scale'].iloc[0]]
+        ax.set_ylim(0.0, _highest(same))
+        _draw_panel(ax, panel)
       # A panel without data has no axes.
       first = next(ax for ax in axes_row if ax.axison)
       first.set_ylabel('Update norm ‖Δx$_i$‖$_2$')
@@ -106,10 +114,12 @@ def draw_updates(
     if has_room:
       drawing.supxlabel(_ANGLE_LABEL, fontsize=9)
     else:
-      for ax in grid[-1]:
-        ax.set_xlabel(_ANGLE_LABEL)
+      for column in zip(*grid, strict=True):
+        with_angles = [ax for ax in column if ax.axison and not ax.get_xlabel()]
+        if with_angles:
+          with_angles[-1].set_xlabel(_ANGLE_LABEL)
     place = 'upper right' if has_room else 'lower center'
-    drawing.suptitle(title, x=0.01, ha='left', fontsize=10.5)
+    style.add_title(drawing, title)
     style.add_legend(
       drawing,
       loc=f'outside {place}',
@@ -131,14 +141,10 @@ def _of_runs(
   )
 
 
-def _draw_panel(
-  ax: axes.Axes, panel: pd.DataFrame, limits: tuple[float, float]
-) -> None:
+def _draw_panel(ax: axes.Axes, panel: pd.DataFrame) -> None:
+  """Draws the updates of a panel whose limits are set."""
+  limits, highest = ax.get_xlim(), ax.get_ylim()[1]
   middle = 0.5 * (limits[0] + limits[1])
-  if panel.empty:
-    ax.text(0.5, 0.5, 'not recorded', transform=ax.transAxes, ha='center')
-    ax.set_axis_off()
-    return
   clients, mean = panel[~panel['is_mean']], panel[panel['is_mean']]
   angles = clients['angle_degrees'].to_numpy(float)
   if np.isnan(angles).all():
@@ -169,18 +175,32 @@ def _draw_panel(
     )
   if len(mean):
     angle = float(mean['angle_degrees'].iloc[0])
+    angle = middle if math.isnan(angle) else angle
+    norm = float(mean['update_norm'].iloc[0])
+    is_beyond = norm > highest
     ax.plot(
-      [middle if math.isnan(angle) else angle],
-      [float(mean['update_norm'].iloc[0])],
+      [angle],
+      [min(norm, highest)],
       linestyle='',
-      marker='o',
+      marker='^' if is_beyond else 'o',
       markersize=6.5,
       color=style.BLACK,
-      label='average',
+      label='average, beyond the scale' if is_beyond else 'average',
       # Whole at 0 and 180 degrees too.
       clip_on=False,
       zorder=3,
     )
+    if is_beyond:
+      is_left = angle < middle
+      ax.annotate(
+        f'{norm:.3g}',
+        (angle, highest),
+        xytext=(6 if is_left else -6, -3),
+        textcoords='offset points',
+        ha='left' if is_left else 'right',
+        va='center',
+        fontsize=7.5,
+      )
 
 
 def _angle_limits(angles: pd.Series) -> tuple[float, float]:
@@ -193,7 +213,10 @@ def _angle_limits(angles: pd.Series) -> tuple[float, float]:
   return max(low, 0.0), min(high, 180.0)
 
 
-def _largest(values: pd.Series) -> float:
+def _highest(panels: pd.DataFrame) -> float:
+  """The upper end of the scale of panels, by their clients and thresholds."""
+  clients = panels[~panels['is_mean']]
+  values = clients[['update_norm', 'clipping_norm']].stack()
   finite = values[np.isfinite(values)]
   largest = float(finite.max()) if len(finite) else 0.0
-  return largest if largest > 0.0 else 1.0
+  return 1.08 * largest if largest > 0.0 else 1.0

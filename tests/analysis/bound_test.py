@@ -141,6 +141,33 @@ def test_drawings_show_the_data(tmp_path):
   assert drawn['f(x⁰) − f* at the start'] == pytest.approx(0.9375)
 
 
+def test_rounds_are_integers_and_runs_of_one_algorithm_are_told_apart(tmp_path):
+  updates = {t: UPDATES[2] for t in (0, 1, 3)}
+  folders = [
+    run_folders.write_run(
+      tmp_path / name,
+      algorithm='ce_fed_avg',
+      clipping_norm=norm,
+      updates=updates,
+      **settings,
+    )
+    for name, norm, settings in (
+      ('a', 1.0, {}),
+      ('b', 2.0, {}),
+      ('own', 2.0, {'aggregator': 'mine.py:half'}),
+    )
+  ]
+  for folder in folders:
+    (folder / 'constants.json').write_text(json.dumps(CONSTANTS))
+  frames, group = _group(*folders)
+  deviation = bound.draw_deviation(bound.deviation_data(frames, group), 'title')
+  terms = bound.draw_terms(bound.term_data(frames, group), 'title')
+  for ax in (*deviation.axes, *terms.axes):
+    assert all(tick == int(tick) for tick in ax.get_xticks())
+  left, _ = deviation.axes
+  assert len({line.get_color() for line in left.get_lines()}) == 3
+
+
 def test_terms_that_are_zero_but_for_rounding_are_not_drawn(tmp_path):
   folder = run_folders.write_run(
     tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES

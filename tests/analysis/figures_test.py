@@ -2,8 +2,9 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib import text
 
-from analysis import figures, frame, titles, update_figures
+from analysis import figures, frame, style, titles, update_figures
 from tests.analysis import run_folders
 
 UPDATES = {
@@ -80,6 +81,257 @@ def test_lines_of_one_algorithm_are_told_apart(tmp_path):
   assert drawn[0].get_linestyle() != drawn[1].get_linestyle()
 
 
+def test_lines_of_one_colour_are_told_apart(tmp_path):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / 'fed_avg'),
+      run_folders.write_run(tmp_path / 'own', aggregator='own.py:half'),
+    ]
+  )
+  data = figures.accuracy_data(frames, frames.runs)
+  plain, own = figures.draw_accuracy(data).axes[0].get_lines()
+  assert own.get_label() == 'FedAvg by own.py:half: 90.0 %'
+  assert own.get_color() == plain.get_color()
+  assert own.get_linestyle() != plain.get_linestyle()
+
+
+@pytest.mark.parametrize('algorithm', ['CE-FedAvg', 'DP-FedAvg', 'another'])
+def test_twelve_lines_of_one_algorithm_are_told_apart(algorithm):
+  looks = style.Lines()
+  names = [
+    algorithm,
+    f'{algorithm} by own.py:half',
+    f'{algorithm}, audited',
+  ] * 4
+  found = [looks.next_look(name) for name in names]
+  assert len({tuple(look.values()) for look in found}) == 12
+
+
+def test_lines_say_the_threshold_where_it_is_swept(tmp_path):
+  folders = [
+    run_folders.write_run(
+      tmp_path / f'c={norm}_seed={seed}_epsilon={epsilon}',
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, accuracy + 0.02 * seed),
+      seed=seed,
+      clipping_norm=norm,
+      privacy=run_folders.PRIVACY
+      | {'epsilon': epsilon, 'actual_epsilon': epsilon},
+    )
+    for epsilon, norm, accuracy in (
+      (1.5, 2.0, 0.6),
+      (1.5, 10.0, 0.65),
+      (8.0, 2.0, 0.7),
+      (8.0, 10.0, 0.75),
+    )
+    for seed in (0, 1)
+  ]
+  frames = frame.read_frames(folders)
+  data = figures.accuracy_data(frames, frames.runs)
+  assert list(dict.fromkeys(data['line'])) == [
+    'DP-FedAvg, ε = 8, c = 2',
+    'DP-FedAvg, ε = 8, c = 10',
+    'DP-FedAvg, ε = 1.5, c = 2',
+    'DP-FedAvg, ε = 1.5, c = 10',
+  ]
+  data = figures.epsilon_data(frames.runs)
+  assert data['line'].to_list() == [
+    *['DP-FedAvg, poisson sampling, c = 2'] * 2,
+    *['DP-FedAvg, poisson sampling, c = 10'] * 2,
+  ]
+  assert data['epsilon'].to_list() == [1.5, 8.0] * 2
+  # Means of two seeds, 2 points apart.
+  assert data['accuracy'].to_list() == pytest.approx([61, 71, 66, 76])
+  assert (data['high'] - data['low']).to_list() == pytest.approx([2.0] * 4)
+  drawn = figures.draw_epsilon(data, figures.references(frames.runs), 'title')
+  assert len(drawn.axes[0].get_lines()) == 2
+
+
+def test_a_threshold_that_only_follows_the_seed_is_not_said(tmp_path):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(
+        tmp_path / f'{seed}_{algorithm}',
+        algorithm=algorithm,
+        seed=seed,
+        clipping_norm=0.5 + 0.01 * seed,
+        privacy=run_folders.PRIVACY if algorithm == 'dp_fed_avg' else None,
+      )
+      for seed in (0, 1)
+      for algorithm in ('ce_fed_avg', 'dp_fed_avg')
+    ]
+  )
+  labels = titles.line_labels(frames.runs)
+  assert set(labels) == {'CE-FedAvg', 'DP-FedAvg, ε = 1.5'}
+  assert len(figures.epsilon_data(frames.runs)) == 1
+
+
+def test_other_settings_and_at_last_the_names_tell_lines_apart(tmp_path):
+  private = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / 'a', **private),
+      run_folders.write_run(tmp_path / 'b', **private),
+      run_folders.write_run(tmp_path / 'c', **private, mechanism='blt'),
+    ]
+  )
+  assert titles.line_labels(frames.runs).to_list() == [
+    'DP-FedAvg, ε = 1.5, gaussian noise (a)',
+    'DP-FedAvg, ε = 1.5, gaussian noise (b)',
+    'DP-FedAvg, ε = 1.5, blt noise',
+  ]
+  assert figures.epsilon_data(frames.runs)['line'].to_list() == [
+    'DP-FedAvg, poisson sampling, gaussian noise (a)',
+    'DP-FedAvg, poisson sampling, gaussian noise (b)',
+    'DP-FedAvg, poisson sampling, blt noise',
+  ]
+
+
+def test_references_are_means_over_seeds_by_threshold(tmp_path):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(
+        tmp_path / f'{seed}_{norm}',
+        algorithm='ce_fed_avg',
+        accuracies=(0.1, accuracy + 0.02 * seed),
+        seed=seed,
+        clipping_norm=norm,
+      )
+      for norm, accuracy in ((0.1, 0.7), (0.5, 0.8))
+      for seed in (0, 1)
+    ]
+  )
+  without = figures.references(frames.runs)
+  assert without.set_index('line')['accuracy'].to_dict() == pytest.approx(
+    {'CE-FedAvg, c = 0.1': 71.0, 'CE-FedAvg, c = 0.5': 81.0}
+  )
+
+
+def test_references_of_one_colour_are_told_apart(tmp_path):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / 'plain'),
+      run_folders.write_run(tmp_path / 'own', aggregator='own.py:half'),
+      run_folders.write_run(
+        tmp_path / 'dp', algorithm='dp_fed_avg', privacy=run_folders.PRIVACY
+      ),
+    ]
+  )
+  drawing = figures.draw_epsilon(
+    figures.epsilon_data(frames.runs), figures.references(frames.runs), ''
+  )
+  plain, own, _ = drawing.axes[0].get_lines()
+  assert own.get_label() == 'FedAvg by own.py:half (no privacy)'
+  assert own.get_color() == plain.get_color()
+  assert own.get_linestyle() != plain.get_linestyle()
+
+
+def _titles(drawing):
+  """The texts of a figure that name a split, which are its titles."""
+  return drawing.findobj(
+    lambda artist: isinstance(artist, text.Text) and 'IID' in artist.get_text()
+  )
+
+
+def _overlaps(drawing, texts):
+  """Whether texts or legends leave the figure or run over each other."""
+  assert len(texts) > 1
+  drawing.draw_without_rendering()
+  boxes = [artist.get_window_extent() for artist in texts]
+  page = drawing.bbox.padded(5)
+  outside = [
+    not page.contains(*b.min) or not page.contains(*b.max) for b in boxes
+  ]
+  pairs = [a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :]]
+  return any(outside) or any(pairs)
+
+
+def test_long_names_keep_to_their_panels(tmp_path):
+  folders = [
+    run_folders.write_run(
+      tmp_path / f'a_folder_with_a_name_that_is_rather_long_{rate}_{place}',
+      algorithm='dp_fed_avg',
+      model='models/mine.py:create_a_model_with_a_long_name',
+      privacy=run_folders.PRIVACY,
+      server_learning_rate=rate,
+    )
+    for rate in (0.02, 0.3, 1.0)
+    for place in range(8)
+  ]
+  frames = frame.read_frames(folders)
+  data = figures.accuracy_data(frames, frames.runs)
+  drawing = figures.draw_accuracy(data)
+  assert not _overlaps(
+    drawing,
+    _titles(drawing) + [ax.get_legend() for ax in drawing.axes],
+  )
+  for ax in drawing.axes:
+    assert ax.get_window_extent().height > 100
+  own = frames.groups()[0].assign(epsilon_spent=[1.0, 2.0] * 4)
+  title = 'create_a_model_with_a_long_name on some data of mine, non-IID ' * 2
+  drawing = figures.draw_epsilon(
+    figures.epsilon_data(own), figures.references(own), title
+  )
+  (ax,) = drawing.axes
+  assert not _overlaps(drawing, [*_titles(drawing), ax.get_legend()])
+  assert ax.get_window_extent().height > 100
+
+
+def test_panels_of_settings_are_ordered_by_value(tmp_path):
+  rates = (9.0, 10.0, 0.3)
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / str(rate), client_learning_rate=rate)
+      for rate in sorted(rates, key=str)
+    ]
+  )
+  data = figures.accuracy_data(frames, frame.by_setting(frames.runs))
+  assert [panel.split(', ')[-1] for panel in dict.fromkeys(data['panel'])] == [
+    'η_l = 0.3',
+    'η_l = 9',
+    'η_l = 10',
+  ]
+
+
+def test_panels_of_one_scale_have_that_of_all(tmp_path):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(
+        tmp_path / str(rate),
+        client_learning_rate=rate,
+        accuracies=(0.1, *[low] * 9, high),
+      )
+      for rate, low, high in ((0.1, 0.4, 0.8), (0.3, 0.6, 0.9))
+    ]
+  )
+  data = figures.accuracy_data(frames, frames.runs)
+  own = [ax.get_ylim() for ax in figures.draw_accuracy(data).axes]
+  assert own[0][0] < 40 < own[1][0] < 60
+  same = figures.draw_accuracy(data, same_scale=True)
+  assert {ax.get_ylim() for ax in same.axes} == {(own[0][0], own[1][1])}
+
+
+@pytest.mark.parametrize(
+  ('setting', 'values', 'details'),
+  [
+    ('dirichlet_alpha', (0.1, 1.0), ['α = 0.1', 'α = 1']),
+    ('shards_per_client', (2, 3), ['2 shards a client', '3 shards a client']),
+    ('num_clients', (100, 200), ['N = 100', 'N = 200']),
+    ('server_optimizer', ('sgd', 'adam'), ['sgd', 'adam']),
+    ('server_learning_rate', (0.02, 1.0), ['η_g = 0.02', 'η_g = 1']),
+  ],
+)
+def test_titles_say_which_setting_differs(tmp_path, setting, values, details):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / str(seed), seed=seed, **{setting: value})
+      for seed, value in enumerate(values)
+    ]
+  )
+  found = titles.setting_titles([run for _, run in frames.runs.iterrows()])
+  assert [title.split('), ')[1] for title in found] == details
+
+
 def test_titles_say_what_tells_settings_apart(tmp_path):
   frames = frame.read_frames(
     [
@@ -122,6 +374,66 @@ def test_updates_hold_each_client_and_the_average(tmp_path):
   assert set(data['clipping_norm']) == {1.25}
 
 
+def test_an_average_beyond_the_clients_is_marked_and_sets_no_scale(tmp_path):
+  updates = {
+    0: [('a', 1.0, '', ''), ('b', 2.0, '', ''), ('mean', 10.625, '', '')]
+  }
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES),
+      run_folders.write_run(
+        tmp_path / 'own', aggregator='own.py:sign', updates=updates
+      ),
+    ]
+  )
+  data = update_figures.updates_by_round(frames, frames.runs)
+  drawing = update_figures.draw_updates(data, 'title')
+  plain, _, own, _ = drawing.axes
+  # Each by its clients; another aggregator has a scale of its own.
+  assert plain.get_ylim()[1] == pytest.approx(1.08 * 4.0)
+  assert own.get_ylim()[1] == pytest.approx(1.08 * 2.0)
+  average = own.get_lines()[-1]
+  assert average.get_label() == 'average, beyond the scale'
+  assert average.get_ydata()[0] == own.get_ylim()[1]
+  assert [note.get_text() for note in own.texts] == ['10.6']
+  assert plain.get_lines()[-1].get_label() == 'average'
+  assert not plain.texts
+
+
+def test_the_first_round_keeps_its_label_below_all_panels(tmp_path):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(tmp_path / 'a', updates=UPDATES),
+      run_folders.write_run(
+        tmp_path / 'b', algorithm='ce_fed_avg', updates=UPDATES
+      ),
+    ]
+  )
+  data = update_figures.updates_by_round(frames, frames.runs)
+  drawing = update_figures.draw_updates(data, 'title')
+  assert [ax.get_xlabel() for ax in drawing.axes] == [
+    'no last update: by client',
+    '',
+    'no last update: by client',
+    'Angle to the last global update (degrees)',
+  ]
+
+
+def test_titles_of_the_scatter_do_not_run_into_each_other(tmp_path):
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(
+        tmp_path / 'own',
+        aggregator='mine.py:create_an_aggregator_of_my_own',
+        updates={t: UPDATES[16] for t in (0, 20, 39)},
+      )
+    ]
+  )
+  data = update_figures.updates_by_round(frames, frames.runs)
+  drawing = update_figures.draw_updates(data, 'title')
+  assert not _overlaps(drawing, _titles(drawing))
+
+
 def test_threshold_is_not_guessed_where_there_are_several(tmp_path):
   frames = frame.read_frames(
     [
@@ -153,7 +465,7 @@ def test_update_panels_show_the_threshold_and_share_what_is_compared(tmp_path):
     ]
   )
   data = update_figures.updates_by_round(frames, frames.runs)
-  drawing = update_figures.draw_updates(data, 'title', 'column')
+  drawing = update_figures.draw_updates(data, 'title')
   assert [ax.get_title() for ax in drawing.axes] == [
     'CE-FedAvg, IID, t = 0',
     'CE-FedAvg, IID, t = 16',
@@ -219,11 +531,12 @@ def test_epsilon_data_hold_the_finished_private_runs(tmp_path):
     ]
   )
   data = figures.epsilon_data(frames.runs)
-  assert data.index.to_list() == ['low', 'high']
+  assert data['epsilon'].to_list() == [1.5, 5.0]
   assert data['accuracy'].to_list() == pytest.approx([70.0, 80.0])
   assert data['sampler_epsilon'].iloc[0] == 6.5
   assert math.isnan(data['sampler_epsilon'].iloc[1])
-  ax = figures.draw_epsilon(data, {'FedAvg': 90.0}, 'title').axes[0]
+  without = figures.references(frames.runs)
+  ax = figures.draw_epsilon(data, without, 'title').axes[0]
   lines = _lines(ax)
   assert lines['DP-FedAvg, poisson sampling'] == pytest.approx([70.0, 80.0])
   assert lines['FedAvg (no privacy)'] == [90.0, 90.0]
@@ -252,7 +565,7 @@ def test_legend_covers_no_label_and_iid_stands_on_the_left(
   by_model = update_figures.updates_by_model(frames, frames.runs, 0)
   by_round = update_figures.updates_by_round(frames, frames.runs)
   for data in (by_model, by_round):
-    drawing = update_figures.draw_updates(data, 'title', 'row')
+    drawing = update_figures.draw_updates(data, 'title')
     if data is by_model:
       titles = [ax.get_title() for ax in drawing.axes]
       assert titles[:2] == ['MLP, IID', 'MLP, non-IID']
