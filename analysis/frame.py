@@ -45,15 +45,15 @@ class Frames:
   left_out: tuple[tuple[str, str], ...] = ()
 
   def groups(self) -> list[pd.DataFrame]:
-    """The rows of `runs` that may be compared with each other.
+    """The rows of `runs` whose settings differ in the seeds alone.
 
     Returns:
-      A frame for each setting, in the order of their first runs, and in that of
+      A frame for each setting, in the order of `by_setting`, and in that of
       `ordered` in it.
     """
     if self.runs.empty:  # And without columns.
       return []
-    groups = self.runs.groupby('setting', sort=False)
+    groups = by_setting(self.runs).groupby('series', sort=False)
     return [ordered(group) for _, group in groups]
 
   def client_rounds(self, run: str) -> list[tuple[int, pd.DataFrame]]:
@@ -155,11 +155,11 @@ def by_setting(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def differing_settings(one: pd.Series, other: pd.Series) -> list[str]:
-  """Why two runs may not be compared, as `seed: 1 against 2`; may be empty."""
+  """In what two runs differ beside the seeds, as `num_rounds: 1 against 2`."""
   pairs = zip(
     run_row.SETTING_KEYS,
-    json.loads(one['setting']),
-    json.loads(other['setting']),
+    json.loads(one['series']),
+    json.loads(other['series']),
     strict=True,
   )
   return [f'{key}: {a} against {b}' for key, a, b in pairs if a != b]

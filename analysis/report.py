@@ -40,7 +40,7 @@ def write_report(
   """Writes `report.md`, `report.html` and the figures.
 
   The same runs give the same bytes. Folders that are no runs are named in the
-  report and left out. Runs whose settings differ (other data, other seed) stand
+  report and left out. Runs whose settings differ, in more than the seeds, stand
   in tables of their own.
 
   Args:

@@ -29,7 +29,7 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
     frames: At least one run.
     output: The folder of the report.
   """
-  runs, groups = frames.runs, frames.groups()
+  runs, groups = frame.by_setting(frames.runs), frames.groups()
   names = titles.setting_titles([group.iloc[0] for group in groups])
   titled = list(zip(names, groups, strict=True))
   evaluated = runs['final_accuracy'].notna()
@@ -38,9 +38,18 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
   concentration = _concentration_values(runs, output)
   epsilon = _epsilon_pictures(titled, output)
   audits = audit_tables.attack_table(frames)
-  bounds = [_bound_values(frames, *pair, output) for pair in titled]
+  # A threshold can be that of its seed.
+  by_seed = [
+    part for group in groups for _, part in group.groupby('setting', sort=False)
+  ]
+  of_seeds = titles.setting_titles([part.iloc[0] for part in by_seed])
+  bounds = [
+    _bound_values(frames, *pair, output)
+    for pair in zip(of_seeds, by_seed, strict=True)
+  ]
   advices = [_advice_values(frames, *pair) for pair in titled]
   bounds, advices = list(filter(None, bounds)), list(filter(None, advices))
+  is_bound = runs['shown_norm'].notna() & recorded
   return {
     'groups': [_group_values(title, group) for title, group in titled],
     'differences': pages.bullets(
@@ -54,10 +63,13 @@ def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
     'accuracy': pages.pictures(
       pictures.draw_accuracies(frames, runs[evaluated], output, same_scale=True)
     ),
+    'has_seeds': any(len(set(group['setting'])) > 1 for group in groups),
     'not_evaluated': ', '.join(runs.index[~evaluated]),
     'updates': pages.pictures(
       pictures.draw_updates(frames, runs[recorded], output)
     ),
+    'has_thresholds': is_bound.any(),
+    'is_fed_avg_bound': (is_bound & (runs['clips'] == 'nothing')).any(),
     'not_recorded': ', '.join(runs.index[~recorded]),
     'has_paper_tables': bool(paper_tables),
     'paper_tables': paper_tables,
@@ -124,7 +136,7 @@ def _group_values(title: str, group: pd.DataFrame) -> dict[str, Any]:
   described = group['privacy_description'].dropna()
   return {
     'title': title,
-    'setting': run_tables.setting_sentence(group.iloc[0]),
+    'setting': run_tables.setting_sentence(group),
     'table': run_tables.run_table(group),
     'mark_notes': '\n\n'.join(run_tables.mark_notes(group)),
     'clips_models': (group['clips'] == 'models').any(),

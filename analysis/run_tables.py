@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from analysis import evidence, frame, margins
+from analysis import evidence, frame, margins, run_row
 
 # What is said wherever exact figures of a private run's clients stand.
 SIMULATION_NOTE = (
@@ -27,30 +27,40 @@ _SETTING = {
   'num_rounds': 'T',
   'client_learning_rate': 'η_l',
   'server_learning_rate': 'η_g',
-  'seed': 'seed',
 }
 
 
 def run_table(group: pd.DataFrame) -> pd.DataFrame:
   """The numbers of comparable runs, a row for each, in the paper's order."""
-  lines = [_line(run) for _, run in frame.ordered(group).iterrows()]
+  group = frame.ordered(group)
+  lines = [_line(run) for _, run in group.iterrows()]
   table = pd.DataFrame(lines)
+  for key in reversed(run_row.SEED_KEYS):
+    if group[key].nunique() > 1:
+      table.insert(0, key.replace('_', ' '), group[key].to_list())
   if group['algorithm'].duplicated().any():
-    table.insert(0, 'run', frame.ordered(group).index)
+    table.insert(0, 'run', group.index)
   return table
 
 
-def setting_sentence(run: pd.Series) -> str:
-  """The setting that the runs of a group share."""
+def setting_sentence(group: pd.DataFrame) -> str:
+  """The setting that the runs of a group share, and their seeds."""
+  run = group.iloc[0]
   values = [
     f'{symbol} = {run[key]:g}'
     for key, symbol in _SETTING.items()
     if run[key] is not None and not math.isnan(run[key])
   ]
+  seeds = sorted(set(group['seed'].dropna()))
+  if seeds:
+    values.append(f'seed = {", ".join(f"{seed:.0f}" for seed in seeds)}')
   if run['num_parameters'] > 0:
     values.append(f'd = {run["num_parameters"]:,.0f} parameters')
   summary = run['partition_summary']
-  partition = f' Partition: {summary.rstrip(".")}.' if summary else ''
+  # The draws of a split, and what is said of them, can differ by seed.
+  several = group['partition_summary'].nunique() > 1
+  of_run = f' of {run.name}' if several else ''
+  partition = f' Partition{of_run}: {summary.rstrip(".")}.' if summary else ''
   return ', '.join(values) + '.' + partition
 
 

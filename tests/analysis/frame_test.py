@@ -209,7 +209,6 @@ def test_runs_whose_parents_share_names_get_their_paths(tmp_path):
 @pytest.mark.parametrize(
   'difference',
   [
-    {'seed': 1},
     {'task': 'cifar10'},
     {'partition': 'iid'},
     {'num_rounds': 9},
@@ -225,10 +224,54 @@ def test_runs_of_different_settings_are_not_in_one_group(tmp_path, difference):
     ]
   )
   groups = [group.index.to_list() for group in frames.groups()]
-  assert groups == [['a', 'b'], ['c']]
+  assert sorted(groups) == [['a', 'b'], ['c']]
   (key,) = difference
   (text,) = frame.differing_settings(frames.runs.loc['a'], frames.runs.loc['c'])
   assert text.startswith(f'{key}: ')
+
+
+def test_groups_hold_all_seeds_and_are_ordered_by_value(tmp_path):
+  # In the order of a shell, in which 10 comes before 9.
+  for rate in (0.03, 10.0, 9.0):
+    for seed in (1, 10, 2):
+      run_folders.write_run(
+        tmp_path / f'{rate}_{seed}', client_learning_rate=rate, seed=seed
+      )
+  groups = run_folders.read(tmp_path).groups()
+  assert [group.index.to_list() for group in groups] == [
+    [f'{rate}_{seed}' for seed in (1, 2, 10)] for rate in (0.03, 9.0, 10.0)
+  ]
+
+
+def test_groups_are_ordered_by_model_and_split_and_size_of_clients(tmp_path):
+  few = dict(num_clients=1920, examples_per_client=100)
+  many = dict(num_clients=480, examples_per_client=400)
+  for name, settings in {
+    'e': dict(model='mlp', partition='iid', **many),
+    'd': dict(model='mlp', **few),
+    'c': dict(model='mlp', **many),
+    'b': dict(model='alexnet', partition='iid', **few),
+    'a': dict(model='mine.py:create_model', **few),
+  }.items():
+    run_folders.write_run(tmp_path / name, **settings)
+  groups = run_folders.read(tmp_path).groups()
+  assert [group.index[0] for group in groups] == list('edcba')
+
+
+def test_runs_of_a_group_are_ordered_by_algorithm_and_value(tmp_path):
+  private = dict(algorithm='dp_fed_avg')
+  for name, settings in {
+    'g': dict(),
+    'f': dict(aggregator='mine.py:half'),
+    'e': dict(algorithm='ce_fed_avg', clipping_norm=9.0),
+    'd': dict(algorithm='ce_fed_avg', clipping_norm=10.0),
+    'c': dict(privacy=run_folders.PRIVACY | {'epsilon': 8.0}, **private),
+    'b': dict(privacy=run_folders.PRIVACY, clipping_norm=0.1, **private),
+    'a': dict(privacy=run_folders.PRIVACY, clipping_norm=0.5, **private),
+  }.items():
+    run_folders.write_run(tmp_path / name, **settings)
+  (group,) = run_folders.read(tmp_path).groups()
+  assert group.index.to_list() == list('gfedcba')
 
 
 @pytest.mark.parametrize(

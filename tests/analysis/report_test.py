@@ -1,8 +1,9 @@
+import json
 import re
 
 import pytest
 
-from analysis import frame, report, run_tables
+from analysis import figures, frame, report, run_tables
 from tests.analysis import run_folders
 
 UPDATES = {
@@ -96,13 +97,109 @@ def test_sections_without_runs_are_named_and_left_out(tmp_path):
   assert '- Concentration of norms and the drop by clipping: it needs' in last
 
 
-def test_runs_of_other_seeds_are_in_other_tables_with_the_reason(tmp_path):
-  folders = _write_runs(tmp_path)
-  folders.append(run_folders.write_run(tmp_path / 'other', seed=7))
+def test_seeds_of_a_setting_share_a_table_and_others_have_the_reason(tmp_path):
+  folders = [
+    run_folders.write_run(
+      tmp_path / f'{algorithm}_{seed}',
+      algorithm=algorithm,
+      accuracies=(0.1, 0.9 - 0.1 * lost - 0.01 * seed),
+      seed=seed,
+    )
+    for seed in (0, 7)
+    for lost, algorithm in enumerate(('fed_avg', 'ce_fed_avg'))
+  ]
+  folders.append(
+    run_folders.write_run(tmp_path / 'other', num_rounds=1, seed=7)
+  )
+  folders.append(run_folders.write_run(tmp_path / 'long', num_rounds=2))
   text = _write(folders, tmp_path / 'out').read_text()
-  assert '- other and fed_avg: seed: 7 against 0' in text
+  assert '- long and fed_avg_0: num_rounds: 2 against 1\n' in text
   runs = text[text.index('## Runs') : text.index('## Accuracy by round')]
   assert runs.count('### MLP on EMNIST') == 2
+  assert 'T = 1, η_l = 0.1, η_g = 1, seed = 0, 7, d = 159,010' in runs
+  # Compared with FedAvg of its own seed.
+  assert (
+    '| ce_fed_avg_7 | 7 | CE-FedAvg | MLP | 1 | 73.00 | 73.00 | – |' in runs
+  )
+  assert 'Lines are means over the seeds' in text
+
+
+def test_means_and_thresholds_are_spoken_of_only_where_they_are_shown(tmp_path):
+  bare = run_folders.write_run(tmp_path / 'bare', updates=UPDATES)
+  text = _write([bare], tmp_path / 'a').read_text()
+  assert 'means over the seeds' not in text
+  assert 'dashed line' not in text
+  clipped = run_folders.write_run(
+    tmp_path / 'ce', algorithm='ce_fed_avg', updates=UPDATES
+  )
+  text = _write([clipped], tmp_path / 'b').read_text()
+  assert 'The dashed line is the threshold c.' in text
+  assert 'up to √T of one.\n' in text
+  text = _write([bare, clipped], tmp_path / 'c').read_text()
+  assert 'The dashed line is the threshold c, also in the panels of' in text
+  assert 'up to √T of one. FedAvg is shown as if it clipped' in text
+  own = run_folders.write_run(
+    tmp_path / 'own', aggregator='mine.py:half', updates=UPDATES
+  )
+  text = _write([own, clipped], tmp_path / 'd').read_text()
+  assert 'The dashed line is the threshold c.' in text
+
+
+def test_each_seed_has_its_own_deviations(tmp_path):
+  # Their thresholds are those of their seeds.
+  folders = [
+    run_folders.write_run(
+      tmp_path / f'{algorithm}_{seed}',
+      algorithm=algorithm,
+      seed=seed,
+      clipping_norm=1.0 + seed if algorithm == 'ce_fed_avg' else None,
+      updates=UPDATES,
+    )
+    for seed in (0, 1)
+    for algorithm in ('fed_avg', 'ce_fed_avg')
+  ]
+  text = _write(folders, tmp_path / 'out').read_text()
+  pictures = re.findall(r'\((deviation_[^)]*)\)', text)
+  title = 'deviation_mlp_on_emnist_non_iid_label_skew_seed'
+  assert pictures == [f'{title}_0.png', f'{title}_1.png']
+  # One run advises all.
+  assert text.count('by the norms of') == 1
+
+
+def test_a_split_that_differs_by_seed_is_said_to_be_of_a_run(tmp_path):
+  folders = []
+  for seed in (0, 1):
+    folder = run_folders.write_run(tmp_path / f'seed{seed}', seed=seed)
+    path = folder / 'config.json'
+    config = json.loads(path.read_text())
+    config['task']['partition'] = f'{100 + seed} examples used'
+    path.write_text(json.dumps(config))
+    folders.append(folder)
+  sentence = 'Partition of seed0: 100 examples used.'
+  assert sentence in _write(folders, tmp_path / 'a').read_text()
+  sentence = 'Partition: 100 examples used.'
+  assert sentence in _write(folders[:1], tmp_path / 'b').read_text()
+
+
+def test_panels_of_a_report_have_one_scale(tmp_path, monkeypatch):
+  drawn = []
+  draw = figures.draw_accuracy
+  monkeypatch.setattr(
+    figures,
+    'draw_accuracy',
+    lambda *args, **kwargs: drawn.append(draw(*args, **kwargs)) or drawn[-1],
+  )
+  _write(
+    [
+      run_folders.write_run(tmp_path / 'a', accuracies=(0.1, 0.5, 0.9)),
+      run_folders.write_run(
+        tmp_path / 'b', accuracies=(0.1, 0.2, 0.3), local_steps=1
+      ),
+    ],
+    tmp_path / 'out',
+  )
+  (drawing,) = drawn
+  assert len({ax.get_ylim() for ax in drawing.axes}) == 1
 
 
 def test_report_of_no_run_is_refused(tmp_path):
