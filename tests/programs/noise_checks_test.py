@@ -126,6 +126,22 @@ _SHARES_PLAN = privacy.PrivacyPlan(
 _SHARE = _SHARES_PLAN.share_parameters.share_multiplier
 
 
+def _in_shares(share, sum_factory=None):
+  """A mean of two clients, each with a share of the noise."""
+  return aggregators.difference_clipping_factory(
+    1.0,
+    aggregators.fixed_denominator_mean_factory(
+      2.0,
+      aggregators.local_gaussian_noise_factory(
+        share,
+        sum_factory,
+        min_clients_per_round=2,
+        max_clients_per_round=2,
+      ),
+    ),
+  )
+
+
 @pytest.mark.parametrize('share', [0.9, 1.0])
 @pytest.mark.parametrize(
   'make',
@@ -137,28 +153,10 @@ _SHARE = _SHARES_PLAN.share_parameters.share_multiplier
       min_clients_per_round=2,
       max_clients_per_round=2,
     ),
-    lambda z: aggregators.difference_clipping_factory(
-      1.0,
-      aggregators.fixed_denominator_mean_factory(
-        2.0,
-        aggregators.local_gaussian_noise_factory(
-          z * _SHARE,
-          min_clients_per_round=2,
-          max_clients_per_round=2,
-        ),
-      ),
-    ),
-    lambda z: aggregators.difference_clipping_factory(
-      1.0,
-      aggregators.fixed_denominator_mean_factory(
-        2.0,
-        aggregators.local_gaussian_noise_factory(
-          z * _SHARE,
-          aggregators.secure_sum_factory(1.0, local_noise_stddev=z * _SHARE),
-          min_clients_per_round=2,
-          max_clients_per_round=2,
-        ),
-      ),
+    lambda z: _in_shares(z * _SHARE),
+    lambda z: _in_shares(
+      z * _SHARE,
+      aggregators.secure_sum_factory(1.0, local_noise_stddev=z * _SHARE),
     ),
   ],
 )
