@@ -87,12 +87,12 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   if not path.is_file():
     if any(path.parent.glob(f'*/{path.name}')):
       raise NotARunError(
-        'not a run folder: it has no config.json; those of '
-        f'{path.parent}/*/ have'
+        'no run folder: it has no config.json, but folders in it have one; '
+        f'give {path.parent}/*/'
       )
     raise NotARunError(
       'it has no config.json, which `tasks.train` and `own_run.train` write; '
-      'of a program of your own, read its metrics.csv'
+      'for a program of your own, read its metrics.csv (docs/training.md)'
     )
   config = _read_json(path)
   for key in ('experiment', 'algorithm', 'model'):

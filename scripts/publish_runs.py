@@ -2,7 +2,7 @@
 
   python scripts/publish_runs.py runs/reproduction [results]
 
-Checkpoints, TensorBoard logs and ledgers stay behind.
+Checkpoints, TensorBoard logs, ledgers and the trained model stay behind.
 """
 
 import pathlib

@@ -63,7 +63,7 @@ def test_final_accuracy_is_the_last_evaluated_and_best_the_highest(tmp_path):
     (
       {'metrics.csv': 'round_num,test_accuracy\n0,0.1\n'},
       'it has no config.json, which `tasks.train` and `own_run.train` write; '
-      'of a program of your own, read its metrics.csv',
+      'for a program of your own, read its metrics.csv (docs/training.md)',
     ),
     ({'config.json': '{"experiment": '}, 'cannot be read'),
     ({'config.json': '[]'}, 'one JSON object'),
@@ -186,7 +186,8 @@ def test_folders_that_are_no_runs_are_left_out_by_name(tmp_path):
     (str(folder), 'given twice, read once'),
   )
   assert _reason(tmp_path) == (
-    f'not a run folder: it has no config.json; those of {tmp_path}/*/ have'
+    'no run folder: it has no config.json, but folders in it have one; give '
+    f'{tmp_path}/*/'
   )
   nothing = frame.read_frames([tmp_path / 'typo'])
   assert nothing.groups() == []

@@ -45,7 +45,7 @@ class ClientStore:
       path: The folder, as `write_client_store` made it.
 
     Raises:
-      ClientStoreError: If the folder is not a store, or a client's file is
+      ClientStoreError: If the folder is not a store, or one of its files is
         missing or not of the size that was written.
     """
     self._folder = store_folder.open_folder(pathlib.Path(path))
