@@ -1,13 +1,30 @@
 """Keras models of a user's own, checked before anything is trained."""
 
 import random
+import warnings
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from tasks import named_functions
 
+# What may scale its inputs, or take them as they are.
+_TAKES_BYTES = (
+  tf.keras.layers.Rescaling,
+  tf.keras.layers.Normalization,
+  tf.keras.layers.LayerNormalization,
+  tf.keras.layers.GroupNormalization,
+  tf.keras.layers.Embedding,
+  tf.keras.layers.CategoryEncoding,
+  # Functions and operations, of which it is not known.
+  tf.keras.layers.Lambda,
+)
+
 CreateModel = Callable[[tuple[int, ...], int], tf.keras.Model]
+
+
+class ModelWarning(UserWarning):
+  """The model may not be what was meant."""
 
 
 def create_own_model(
@@ -81,6 +98,7 @@ def create_own_model(
       ) from e
   finally:
     random.setstate(state)
+  _warn_of_bytes(model, tf.as_dtype(input_dtype), name)
   expected = [2, *(input_shape[:1] if is_sequence else ()), num_classes]
   found = list(getattr(logits, 'shape', ()))
   if found != expected:
@@ -112,4 +130,25 @@ def _check_kind(model: tf.keras.Model, name: str) -> None:
     raise ValueError(
       f'`model` must give logits, found probabilities of {name}: leave out the '
       'activation of its last layer.'
+    )
+
+
+def _warn_of_bytes(model: tf.keras.Model, dtype: tf.DType, name: str) -> None:
+  """Warns if a model of Keras's layers alone trains on numbers up to 255."""
+  layers = [x for x in model.submodules if isinstance(x, tf.keras.layers.Layer)]
+  if (
+    dtype == tf.uint8
+    and all(type(layer).__module__.startswith('keras') for layer in layers)
+    and not any(
+      isinstance(layer, _TAKES_BYTES) or 'OpLambda' in type(layer).__name__
+      for layer in layers
+    )
+    and type(model).__module__.startswith('keras')
+  ):
+    warnings.warn(
+      '`model` should scale bytes, which are 0 to 255, found that no layer of '
+      f'the model of {name} does: let it begin with '
+      '`tf.keras.layers.Rescaling(1 / 255)`.',
+      ModelWarning,
+      stacklevel=2,
     )

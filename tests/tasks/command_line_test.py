@@ -53,6 +53,11 @@ def test_a_warning_is_a_line_and_stands_once():
   [
     ('--num_clients=x', 2, 'Error: flag --num_clients=x'),
     ('--num_client=1', 2, "Error: Unknown command line flag 'num_client'"),
+    (
+      '--clients=1',
+      2,
+      "Error: Unknown command line flag 'clients'. Did you mean: num_clients ?",
+    ),
     ('extra', 2, "Error: Only flags are taken, found 'extra'."),
     ('--help', 0, ''),
   ],

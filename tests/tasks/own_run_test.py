@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tasks import own_run
+from tasks import own_models, own_run
 from tasks.datasets import own_data
 from tasks.partitions.partition_config import PartitionConfig
 from tff_clipping import aggregators
@@ -161,6 +161,43 @@ def test_an_own_aggregator_takes_the_clipping_norm(tmp_path):
   assert set(found) == {0.25}
   name = _read(tmp_path, 'config.json')['experiment']['aggregator']
   assert name.endswith('create_aggregator')
+
+
+def _unscaled(inputs):
+  return inputs
+
+
+def _rescaled(inputs):
+  return tf.keras.layers.Rescaling(1 / 255)(inputs)
+
+
+def _divided(inputs):
+  return tf.cast(inputs, tf.float32) / 255
+
+
+@pytest.mark.parametrize(
+  ('scale', 'dtype', 'num_warnings'),
+  [
+    (_unscaled, tf.uint8, 1),
+    (_unscaled, tf.float32, 0),
+    (_rescaled, tf.uint8, 0),
+    (_divided, tf.uint8, 0),
+  ],
+)
+def test_bytes_that_no_layer_scales_are_warned_of(
+  recwarn, scale, dtype, num_warnings
+):
+  def create_model(input_shape, num_classes):
+    inputs = tf.keras.Input(input_shape)
+    hidden = tf.keras.layers.Flatten()(scale(inputs))
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(num_classes)(hidden))
+
+  own_models.create_own_model(create_model, (2, 2, 1), 3, input_dtype=dtype)
+  found = [w for w in recwarn if w.category is own_models.ModelWarning]
+  assert len(found) == num_warnings
+  for warning in found:
+    assert 'Rescaling(1 / 255)' in str(warning.message)
+    assert 'create_model' in str(warning.message)
 
 
 def test_an_own_private_aggregator_takes_the_plan(tmp_path):
