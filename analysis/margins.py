@@ -244,6 +244,15 @@ def number(value: float | None, spec: str) -> str:
   return text.removeprefix('-') if set(text) <= set('-0.') else text
 
 
+def span(values: Iterable[float]) -> str:
+  """From the least to the largest of some numbers, to two decimals.
+
+  Empty without one.
+  """
+  ends = sorted(values)[:: max(len(values) - 1, 1)]
+  return ' to '.join(dict.fromkeys(number(end, '.2f') for end in ends))
+
+
 def at_most(value: float | None) -> str:
   """A cost, such as an ε, rounded up to four digits."""
   return MISSING if value is None else _bound(value, rounding.format_up)

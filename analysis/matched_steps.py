@@ -94,18 +94,11 @@ def matched_counts(lines: pd.DataFrame) -> dict[str, Any]:
     'matched_corrected': counts.corrected_above,
     'matched_above': counts.below,
     'matched_highest': margins.number(highest, '.2f'),
-    'matched_before': _range(lines.loc[drops.index, 'clipping_drop']),
-    'matched_after': _range(drops),
+    'matched_before': margins.span(
+      [drop.mean for drop in lines.loc[drops.index, 'clipping_drop']]
+    ),
+    'matched_after': margins.span([drop.mean for drop in drops]),
   }
-
-
-def _range(drops: pd.Series) -> str:
-  """From the smallest to the largest of some drops; empty without one."""
-  if drops.empty:
-    return ''
-  means = [drop.mean for drop in drops]
-  ends = (margins.number(end, '.2f') for end in (min(means), max(means)))
-  return ' to '.join(dict.fromkeys(ends))
 
 
 def _matched_lines(lines: pd.DataFrame) -> pd.DataFrame:

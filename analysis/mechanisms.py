@@ -1,6 +1,5 @@
 """DP-FedAvg by how cohorts are drawn, the noise, and ε."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -141,9 +140,9 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
         better.append(_BETTER[margins.sign(lead)])
   return {
     'turns': '; '.join(
-      f'{_range(found)} at ε = {epsilon:g}'
+      f'{margins.span(found)} at ε = {epsilon:g}'
       + (
-        f' (Poisson cohorts {_range(poisson[epsilon])})'
+        f' (Poisson cohorts {margins.span(poisson[epsilon])})'
         if epsilon in poisson
         else ''
       )
@@ -154,11 +153,6 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
       for noise in dict.fromkeys(better)
     ),
   }
-
-
-def _range(values: Sequence[float]) -> str:
-  ends = (margins.number(end, '.2f') for end in (min(values), max(values)))
-  return ' to '.join(dict.fromkeys(ends))
 
 
 def _mechanisms(paired: pd.DataFrame) -> list[dict[str, Any]]:

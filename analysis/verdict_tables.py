@@ -74,7 +74,6 @@ def finding_table(compared: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
     compared: Those that count, from `verdicts.with_counted`.
     spread: From `verdicts.spread_verdicts`.
   """
-  could_be = [*verdicts.DECIDED, verdicts.OPEN]
   verdicts_by_title = {
     finding.title: compared.loc[compared['finding'] == name, 'verdict']
     for name, finding in verdicts.FINDINGS.items()
@@ -86,7 +85,7 @@ def finding_table(compared: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
       {
         'finding': title,
         'comparisons': len(found),
-        'could be decided': found.isin(could_be).sum(),
+        'could be decided': verdicts.is_tested(found).sum(),
         **{verdict: (found == verdict).sum() for verdict in verdicts.DECIDED},
       }
     )

@@ -147,8 +147,12 @@ def comparisons(
             'paper': (smaller[f'paper_{drop}'], larger[f'paper_{drop}']),
             'ours': (drops[0].mean, drops[1].mean),
             'difference': difference,
-            'beyond_speed': _beyond_speed(smaller, larger, drop),
-            'matched_steps': _with_matched_steps(smaller, larger, drop),
+            'beyond_speed': _without_speed(
+              smaller, larger, drop, 'equal_path_lead'
+            ),
+            'matched_steps': _without_speed(
+              larger, smaller, drop, 'matched_drop'
+            ),
             'num_seeds': min(value.num_seeds for value in drops),
             'examples': smaller['examples'],
             'verdict': _verdict(smaller, larger, drop, difference),
@@ -174,7 +178,9 @@ def with_counted(compared: pd.DataFrame) -> pd.DataFrame:
   Returns:
     The rows with the column `counts`.
   """
-  ranked = compared.assign(is_tested=_is_tested(compared)).sort_values(
+  ranked = compared.assign(
+    is_tested=is_tested(compared['verdict'])
+  ).sort_values(
     ['is_tested', 'num_seeds', 'examples'], ascending=False, kind='stable'
   )
   first = ranked.drop_duplicates(['finding', 'smaller', 'larger']).index
@@ -183,7 +189,7 @@ def with_counted(compared: pd.DataFrame) -> pd.DataFrame:
 
 def num_tested(compared: pd.DataFrame) -> int:
   """How many comparisons could be decided: with seeds, and not near chance."""
-  return int(_is_tested(compared).sum())
+  return int(is_tested(compared['verdict']).sum())
 
 
 def stays_decided(compared: pd.DataFrame) -> pd.Series:
@@ -238,7 +244,9 @@ def one_side(compared: pd.DataFrame, finding: str) -> dict[str, int]:
     How many they are, if they are two or more and all are as it says
     (`all_for`), or all the other way (`all_against`); else 0.
   """
-  of_finding = compared[(compared['finding'] == finding) & _is_tested(compared)]
+  of_finding = compared[
+    (compared['finding'] == finding) & is_tested(compared['verdict'])
+  ]
   means = [found.mean for found in of_finding['difference']]
   return {
     name: len(means) if len(means) > 1 and all(is_there) else 0
@@ -292,35 +300,24 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(found)
 
 
-def _is_tested(compared: pd.DataFrame) -> pd.Series:
-  return compared['verdict'].isin([*DECIDED, OPEN])
+def is_tested(found: pd.Series) -> pd.Series:
+  """Whether verdicts are of comparisons that can be decided."""
+  return found.isin([*DECIDED, OPEN])
 
 
-def _beyond_speed(
-  smaller: _Line, larger: _Line, drop: str
+def _without_speed(
+  line: _Line, other: _Line, drop: str, key: str
 ) -> margins.Difference | None:
-  """The difference of the drops from FedAvg where it has moved as far.
+  """The difference of drops without speed, first less second.
 
-  Larger less smaller.
+  Only drops by clipping have one.
   """
-  leads = [line['equal_path_lead'] for line in (smaller, larger)]
+  found = [line.get(key), other.get(key)]
   if drop != 'clipping_drop' or not all(
-    isinstance(lead, margins.Estimate) for lead in leads
+    isinstance(value, margins.Estimate) for value in found
   ):
     return None
-  return margins.difference(*leads)
-
-
-def _with_matched_steps(
-  smaller: _Line, larger: _Line, drop: str
-) -> margins.Difference | None:
-  """The difference of the drops with matched steps, larger less smaller."""
-  drops = [line.get('matched_drop') for line in (larger, smaller)]
-  if drop != 'clipping_drop' or not all(
-    isinstance(value, margins.Estimate) for value in drops
-  ):
-    return None
-  return margins.difference(*drops)
+  return margins.difference(*found)
 
 
 def _verdict(

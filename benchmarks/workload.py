@@ -35,11 +35,6 @@ class Workload:
   num_classes: int = 10
 
   @property
-  def examples_per_round(self) -> int:
-    """The number of examples that all clients together take in a round."""
-    return self.clients_per_round * self.local_steps * self.batch_size
-
-  @property
   def total_rounds(self) -> int:
     """The number of rounds that are run, with those that are not timed."""
     return NUM_WARM_UP_ROUNDS + self.num_rounds

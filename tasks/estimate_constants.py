@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from tasks import command_line, data_flags, run_folder
+from tasks import command_line, data_flags, flags_of_settings, run_folder
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -225,7 +225,7 @@ def main(argv: Sequence[str]) -> int:
     folder = run_folder.RunFolder(argv[1])
     contents = estimate(
       folder,
-      rounds=[_round(text) for text in _ROUNDS.value],
+      rounds=flags_of_settings.integers('rounds', _ROUNDS.value),
       max_clients=_MAX_CLIENTS.value,
       data_dir=data_flags.DATA_DIR.value,
       cache_dir=data_flags.CACHE_DIR.value,
@@ -243,15 +243,6 @@ def main(argv: Sequence[str]) -> int:
     f'{", ".join(map(str, contents["rounds"]))}: {folder.constants}'
   )
   return 0
-
-
-def _round(text: str) -> int:
-  try:
-    return int(text)
-  except ValueError:
-    raise ValueError(
-      f'`rounds` must be integers with commas, found {text!r}.'
-    ) from None
 
 
 def _load_models(

@@ -1,34 +1,21 @@
 """Flags of the fields of a dataclass, and their values."""
 
-import contextlib
 import dataclasses
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
+
+from tff_clipping.privacy.command_line import IntegerParser
 
 # The flags belong to the binary that asks for them.
 flags.disclaim_key_flags()
 
 
-class _WholeNumberParser(flags.IntegerParser):
-  """The parser of an integer, which may be written as 1e6."""
-
-  def convert(self, argument: Any) -> int:
-    try:
-      return super().convert(argument)
-    except ValueError:
-      with contextlib.suppress(ValueError):
-        if float(argument).is_integer():
-          # Above, a float is no longer the number that was written.
-          if abs(float(argument)) <= 2**53:
-            return int(float(argument))
-      raise
-
-
 def _define_integer(name: str, default: int | None, text: str) -> None:
   flags.DEFINE(
-    *(_WholeNumberParser(), name, default, text),
+    *(IntegerParser(), name, default, text),
     serializer=flags.ArgumentSerializer(),
   )
 
@@ -77,18 +64,30 @@ def read_flags(settings: type, *, given_only: bool = False) -> dict[str, Any]:
       continue
     value = flag.value
     if typing.get_origin(field.type) is tuple:
-      value = tuple(_integer(field.name, text) for text in value)
+      value = integers(field.name, value)
     values[field.name] = value
   return values
 
 
-def _integer(name: str, text: str) -> int:
-  try:
-    return int(text)
-  except ValueError:
-    raise ValueError(
-      f'`{name}` must be integers with commas, found {text!r}.'
-    ) from None
+def integers(name: str, texts: Iterable[str]) -> tuple[int, ...]:
+  """Returns what the parts of a flag of integers with commas say.
+
+  Args:
+    name: The flag's.
+    texts: What stands between the commas.
+
+  Raises:
+    ValueError: If one is no integer.
+  """
+  numbers = []
+  for text in texts:
+    try:
+      numbers.append(int(text))
+    except ValueError:
+      raise ValueError(
+        f'`{name}` must be integers with commas, found {text!r}.'
+      ) from None
+  return tuple(numbers)
 
 
 def _kind(annotation: Any) -> type:

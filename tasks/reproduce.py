@@ -24,7 +24,7 @@ from tasks.interrupts import importing
 with importing():
   from absl import flags
 
-  from tasks import early_checks, run_queue, train_flags
+  from tasks import early_checks, flags_of_settings, run_queue, train_flags
   from tasks.named_runs import NamedRun
   from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
 
@@ -96,22 +96,15 @@ def _parts() -> tuple[Part, ...]:
   )
 
 
-def _seeds() -> list[int]:
+def _seeds() -> tuple[int, ...]:
   """The seeds that are given, if any."""
-  texts = _SEEDS.value
-  try:
-    seeds = list(map(int, texts))
-  except ValueError:
-    raise ValueError(
-      '`seeds` must be integers with commas between them, found '
-      f'{",".join(texts)!r}.'
-    ) from None
+  seeds = flags_of_settings.integers('seeds', _SEEDS.value)
   if len(set(seeds)) < len(seeds) or (
     flags.FLAGS['seeds'].present and not seeds
   ):
     raise ValueError(
       '`seeds` must be different integers, at least one, found '
-      f'{",".join(texts)!r}.'
+      f'{",".join(_SEEDS.value)!r}.'
     )
   return seeds
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow_federated as tff
+from scipy import stats
 
 from tff_clipping import aggregators
 
@@ -20,12 +21,8 @@ _KS_LIMIT = 2.9
 
 def _ks_statistic(samples, stddev):
   """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
-  samples = np.sort(np.ravel(samples)) / stddev
-  cdf = np.array([0.5 * math.erfc(-x / math.sqrt(2)) for x in samples])
-  n = len(samples)
-  above = np.max(np.arange(1, n + 1) / n - cdf)
-  below = np.max(cdf - np.arange(n) / n)
-  return math.sqrt(n) * max(above, below)
+  found = stats.kstest(np.ravel(samples), 'norm', args=(0, stddev))
+  return math.sqrt(np.size(samples)) * found.statistic
 
 
 def _factory(noise_stddev, least, largest, inner=None):

@@ -17,8 +17,12 @@ _SMALL = workload.Workload(
 
 
 def test_the_perceptron_has_the_papers_round():
-  # P = 80, Q = 32, batch 64: 80 * 32 * 64.
-  assert workload.WORKLOADS['mlp'].examples_per_round == 163_840
+  mlp = workload.WORKLOADS['mlp']
+  assert (mlp.clients_per_round, mlp.local_steps, mlp.batch_size) == (
+    80,
+    32,
+    64,
+  )
 
 
 def test_a_client_has_different_examples_and_the_test_has_others():

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators, learning, runtime
+from tff_clipping import aggregators, learning
 from tff_clipping.learning import compute_dtype
 from tff_clipping.learning.client_work import create_local_model
 
@@ -45,7 +45,6 @@ def _data(seed):
 
 def _train(model_fn, model_aggregator=None, *, num_rounds=2, num_clients=3):
   """Returns how far rounds of one local step move the model."""
-  runtime.set_default_context()
   process = learning.build_fed_avg(
     model_fn,
     local_steps=1,
@@ -89,7 +88,6 @@ def test_weights_and_updates_are_float32_and_the_clip_holds():
   with tf.Graph().as_default():
     variables = create_local_model(model_fn).trainable_variables
     assert {v.dtype for v in variables} == {tf.float32}
-  runtime.set_default_context()
   aggregator = aggregators.clipped_mean_factory(clipping_norm=0.125)
   moved = _train(model_fn, aggregator)
   # Two rounds, each of a mean of clipped updates.

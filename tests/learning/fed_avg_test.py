@@ -11,7 +11,6 @@ from tff_clipping import aggregators, learning
 from tff_clipping.learning import local_sgd
 from tff_clipping.programs import client_store
 
-_NUM_CLIENTS = 6
 _LOCAL_STEPS = 4
 _BATCH_SIZE = 3
 _CLIENT_LEARNING_RATE = 0.3

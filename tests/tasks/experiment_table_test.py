@@ -1,5 +1,7 @@
 """Tests that the table of experiments is the paper's."""
 
+import dataclasses
+
 import pytest
 
 from tasks import experiment, experiment_table, keras_models, registry
@@ -24,6 +26,14 @@ def _config(run):
   if run.algorithm != 'fed_avg':
     settings.setdefault('clipping_norm', 1.0)
   return experiment.ExperimentConfig(**settings)
+
+
+def test_what_older_runs_do_not_say_is_as_by_default():
+  defaults = {
+    field.name: field.default
+    for field in dataclasses.fields(experiment.ExperimentConfig)
+  }
+  assert experiment_table.DEFAULTS.items() <= defaults.items()
 
 
 def test_there_is_a_row_for_each_of_the_papers():

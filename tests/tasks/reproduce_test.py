@@ -129,7 +129,7 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
   [
     (
       ['--seeds=a'],
-      "--seeds must be integers with commas between them, found 'a'",
+      "--seeds must be integers with commas, found 'a'",
     ),
     (
       ['--seeds='],

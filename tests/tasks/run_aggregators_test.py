@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import experiment, plans, run_aggregators, tff_model
-from tff_clipping import adaptive_noise, runtime
+from tff_clipping import adaptive_noise
 
 _PUBLIC = dict(
   task='mine.npz',
@@ -31,12 +31,6 @@ _PRIVATE = dict(
   sampling='fixed_size',
 )
 _SMOOTH = dict(clipping='smooth', smoothing=0.25, clipping_norm=None)
-
-
-@pytest.fixture(autouse=True)
-def _runtime():
-  # Secure sums run in no other context.
-  runtime.set_default_context()
 
 
 def _model_fn():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from absl import flags
 
 from tasks import experiment_table, train, train_flags
+from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.named_runs import get_run
 
@@ -194,7 +196,7 @@ def test_a_whole_number_may_have_an_exponent():
       _config(*_ROW, '--algorithm=fed_avg', f'--num_rounds={text}')
 
 
-def test_the_help_says_what_is_required_and_is_no_failure():
+def test_the_help_is_complete_and_says_what_is_required():
   result = subprocess.run(
     [sys.executable, '-m', 'tasks.train', '--helpshort'],
     capture_output=True,
@@ -203,6 +205,12 @@ def test_the_help_says_what_is_required_and_is_no_failure():
   )
   assert result.returncode == 0, result.stderr
   text = ' '.join(result.stdout.split())
+  shown = set(re.findall(r' --(?:\[no\])?(\w+):', text))
+  settings = (ExperimentConfig, Execution)
+  fields = [x.name for kind in settings for x in dataclasses.fields(kind)]
+  assert {*fields, 'row', 'scale', 'output_dir'} <= shown
+  # Of absl's own there are none.
+  assert not shown & {'verbosity', 'logtostderr', 'pdb'}
   for name in ('num_rounds', 'output_dir'):
     help_of_flag = text.partition(f' --{name}:')[2].partition(' --')[0]
     assert 'Required without' in help_of_flag

@@ -292,18 +292,6 @@ def test_settings_are_printed_without_training(tmp_path, cache_dir):
   assert not (tmp_path / 'run').exists()
 
 
-def test_help_is_short_and_complete():
-  result = subprocess.run(
-    [sys.executable, '-m', 'tasks.train', '--helpshort'],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-    env={**os.environ, 'COLUMNS': '100'},
-  )
-  for flag in (*_FLAGS, 'output_dir', 'target_epsilon'):
-    assert f'--{flag}' in result.stdout.replace('--[no]', '--')
-
-
 def _wait_for_round(process, output_dir, round_num):
   path = output_dir / 'metrics.csv'
   # The names of the columns, and round 0.

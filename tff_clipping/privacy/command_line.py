@@ -118,10 +118,10 @@ def define_integer(name: str, text: str, values: flags.FlagValues) -> None:
     text: What it means.
     values: Where it is added.
   """
-  flags.DEFINE(_IntegerParser(), name, None, text, flag_values=values)
+  flags.DEFINE(IntegerParser(), name, None, text, flag_values=values)
 
 
-class _IntegerParser(flags.ArgumentParser):
+class IntegerParser(flags.ArgumentParser):
   """Takes whole numbers, also as 1e6 or 80.0."""
 
   syntactic_help = 'a whole number'

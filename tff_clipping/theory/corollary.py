@@ -18,7 +18,7 @@ client sampling. The rate stays.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -196,25 +196,6 @@ def best_parameters(
     server_learning_rate=float(server_rate),
   )
   return Optimum(schedule, corollary_1_terms(problem, schedule, budget))
-
-
-def fit_exponent(values: Sequence[float], results: Sequence[float]) -> float:
-  """The p of the least-squares fit results ≈ factor · values^p.
-
-  Args:
-    values: Positive, at least two that differ.
-    results: Positive, one for each value.
-  """
-  x, y = np.asarray(values, float), np.asarray(results, float)
-  if x.shape != y.shape or not ((x > 0).all() and (y > 0).all()):
-    raise ValueError(
-      '`values` and `results` must be positive and equally many, found not.'
-    )
-  x, y = np.log(x), np.log(y)
-  x = x - x.mean()
-  if not np.any(x):
-    raise ValueError('`values` must hold at least two values, found one.')
-  return float(x @ y / (x @ x))
 
 
 def _bound_over_server_rates(
