@@ -38,14 +38,15 @@ class Clip:
 
 
 def clipping_wrapper(
-  inner_agg_factory: tff.aggregators.AggregationFactory,
+  inner_agg_factory: tff.aggregators.AggregationFactory | None,
   make_clip: Callable[[tff.Type], Clip],
   count_sum_factory: tff.aggregators.UnweightedAggregationFactory | None,
 ) -> tff.aggregators.AggregationFactory:
   """Returns a factory that clips before `inner_agg_factory` aggregates.
 
   Args:
-    inner_agg_factory: Aggregates the clipped values, weighted or not.
+    inner_agg_factory: Aggregates the clipped values, weighted or not. `None` is
+      `tff.aggregators.SumFactory()`.
     make_clip: Makes the clip for a value type that has been checked.
     count_sum_factory: Sums the counts. `None` is a plain sum, or no counts if
       anything inside `inner_agg_factory` adds noise.
@@ -54,7 +55,15 @@ def clipping_wrapper(
     A factory, weighted if `inner_agg_factory` is. Its `create` raises a
     `TypeError` if that is both weighted and adds noise, and a `ValueError` if
     `count_sum_factory` is given where that adds noise.
+
+  Raises:
+    TypeError: If an argument is no factory, or that of the counts has weights.
   """
+  if inner_agg_factory is None:
+    inner_agg_factory = tff.aggregators.SumFactory()
+  type_checks.check_factory('inner_agg_factory', inner_agg_factory)
+  if count_sum_factory is not None:
+    type_checks.check_unweighted_factory('count_sum_factory', count_sum_factory)
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedClippingFactory(
       inner_agg_factory, make_clip, count_sum_factory

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import clipping_process, l2_clip, type_checks
+from tff_clipping.aggregators import clipping_process, l2_clip
 
 
 def difference_clipping_factory(
@@ -79,11 +79,6 @@ def difference_clipping_factory(
   """
   if not isinstance(clipping_norm, tff.templates.EstimationProcess):
     clipping_norm = check_clipping_norm('clipping_norm', clipping_norm)
-  if inner_agg_factory is None:
-    inner_agg_factory = tff.aggregators.SumFactory()
-  type_checks.check_factory('inner_agg_factory', inner_agg_factory)
-  if count_sum_factory is not None:
-    type_checks.check_unweighted_factory('count_sum_factory', count_sum_factory)
   return clipping_process.clipping_wrapper(
     inner_agg_factory,
     lambda value_type: _make_clip(value_type, clipping_norm),

@@ -70,11 +70,6 @@ def per_layer_clipping_factory(
     language models", Sec. 2. The paper clips the update as a whole.
   """
   clipping_norms = _check_clipping_norms(clipping_norms)
-  if inner_agg_factory is None:
-    inner_agg_factory = tff.aggregators.SumFactory()
-  type_checks.check_factory('inner_agg_factory', inner_agg_factory)
-  if count_sum_factory is not None:
-    type_checks.check_unweighted_factory('count_sum_factory', count_sum_factory)
   return clipping_process.clipping_wrapper(
     inner_agg_factory,
     lambda value_type: _make_clip(value_type, clipping_norms),

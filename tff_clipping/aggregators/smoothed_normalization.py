@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import clipping_process, l2_clip, type_checks
+from tff_clipping.aggregators import clipping_process, l2_clip
 
 
 def smoothed_normalization_factory(
@@ -64,11 +64,6 @@ def smoothed_normalization_factory(
     objectives, and with normalized client updates".
   """
   smoothing = argument_checks.check_positive('smoothing', smoothing)
-  if inner_agg_factory is None:
-    inner_agg_factory = tff.aggregators.SumFactory()
-  type_checks.check_factory('inner_agg_factory', inner_agg_factory)
-  if count_sum_factory is not None:
-    type_checks.check_unweighted_factory('count_sum_factory', count_sum_factory)
   return clipping_process.clipping_wrapper(
     inner_agg_factory,
     lambda value_type: _make_normalization(value_type, smoothing),
