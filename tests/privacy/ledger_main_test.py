@@ -94,6 +94,12 @@ def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
   assert 'No guarantee' not in first
   assert 'No guarantee as it was run: a seed is known.' in second
   assert together.startswith('No guarantee as it was run: a seed is known.')
+  _, out, _ = run_here(capsys, *runs, '--format=json')
+  answer = json.loads(out)
+  assert answer['together']['caveats'] == ['a seed is known']
+  found = [each['plan']['caveats'] for each in answer['ledgers']]
+  assert found == [[], ['a seed is known']]
+  assert 'a seed is known' in answer['ledgers'][1]['plan']['description']
 
 
 def test_output_is_a_new_file(capsys, runs, tmp_path):

@@ -92,7 +92,7 @@ class PrivacyLedger:
       self._check_plan(path)
       self._digests = ledger_contents.read_releases(path, self._file.lines)
       self._num_releases = len(ledger_contents.releases(self._file.lines))
-      self._add_caveats()
+      self.add_caveats(caveats)
     except BaseException:
       self._file.close()
       raise
@@ -114,6 +114,11 @@ class PrivacyLedger:
   def num_releases(self) -> int:
     """Releases charged, by this process and those before it."""
     return self._num_releases
+
+  @property
+  def run_id(self) -> str | None:
+    """A random text of this ledger; `None` in one of an earlier version."""
+    return self._file.lines[0].get('run_id')
 
   @property
   def rounds(self) -> list[int | None]:
@@ -205,8 +210,9 @@ class PrivacyLedger:
         f'The budget is spent: {self.num_releases} releases{known} have cost '
         f'epsilon {self.epsilon:.6g}{really}; one more, of round {round_num}, '
         f'would pass {limit:.6g}. Keep the model of the last round that was '
-        'charged; more rounds need a new plan, new cohorts (a new seed) and a '
-        'new ledger, whose epsilon adds to this one.'
+        'charged; more rounds need a new plan, new cohorts (a new seed), new '
+        'noise (a new state, by `initialize`) and a new ledger, whose epsilon '
+        'adds to this one.'
       )
 
   def charge(self, round_num: int, digest: str, *, draw: int = 0) -> float:
@@ -347,9 +353,14 @@ class PrivacyLedger:
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
     return self._build_release(number, None, None, None)
 
-  def _add_caveats(self) -> None:
-    """Writes down those that the ledger does not hold yet."""
-    new = [each for each in self._new_caveats if each not in self.caveats]
+  def add_caveats(self, caveats: Sequence[str]) -> None:
+    """Writes down why the run does not have the plan's guarantee.
+
+    Args:
+      caveats: Main clauses, for `PrivacyPlan.describe`; those that the ledger
+        holds already are not written again.
+    """
+    new = [each for each in caveats if each not in self.caveats]
     if new:
       self._file.append({'kind': ledger_contents.CAVEATS, 'caveats': new})
 
@@ -365,6 +376,7 @@ class PrivacyLedger:
       )
       raise ValueError(
         f'`plan` must be that of the ledger {os.fspath(path)}, found other '
-        f'values: {differences}. Resume with the same plan, or start a new '
-        'ledger.'
+        f'values: {differences}. Resume with the same plan, or begin a new '
+        'run: a new ledger, new cohorts (a new seed) and new noise (a new '
+        'state, by `initialize`, and no checkpoints of this one).'
       )

@@ -91,13 +91,16 @@ def _format_json(
         'planned_epsilon': ledger.plan.actual_epsilon,
         'target_epsilon': ledger.plan.target_epsilon,
         'caveats': list(ledger.caveats),
-        'plan': ledger.plan.to_json(),
+        'plan': ledger.plan.to_json(ledger.caveats),
       }
       for ledger in ledgers
     ],
     'together': {
       **dataclasses.asdict(spent),
       'relation': spent.relation.value,
+      'caveats': list(
+        dict.fromkeys(each for ledger in ledgers for each in ledger.caveats)
+      ),
     },
     **dataclasses.asdict(record),
   }
