@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import os
+import pathlib
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -94,6 +95,7 @@ def run(
     own=own,
   )
   description = _description(parts)
+  before = folder.read_description() or {}
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
     stack.enter_context(folder.temporary_files())
     folder.check_unchanged(description)
@@ -112,9 +114,13 @@ def run(
     ledger = None
     if parts.plan is not None:
       ledger = stack.enter_context(_open_ledger(folder, parts))
-      folder.write_json(folder.privacy, _privacy(parts, ledger))
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
     num_done = checkpoints.latest() or 0
+    if ledger is not None:
+      ledger.add_caveats(
+        caveats.find_moved(before, description, ledger, num_done)
+      )
+      folder.write_json(folder.privacy, _privacy(parts, ledger))
     interrupts.check()
     result = TrainingProgram(
       process=process,
@@ -337,7 +343,7 @@ def _description(parts: _Parts) -> dict[str, Any]:
       input_dtype=task.train['x'].dtype.name,
       num_classes=task.num_classes,
       is_sequence=task.is_sequence,
-      digest=task.digest,
+      digest=task.digest or task.compute_digest(),
     ),
     model=dict(
       name=config.model,
@@ -350,7 +356,19 @@ def _description(parts: _Parts) -> dict[str, Any]:
       numpy=np.__version__,
       python=platform.python_version(),
     ),
+    machine=_machine(),
   )
+
+
+def _machine() -> str:
+  """What may decide about the last bits of a result, but for the versions."""
+  try:
+    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
+  except OSError:
+    lines = []
+  models = {x.partition(': ')[2] for x in lines if x.startswith('model name')}
+  names = sorted(models) or [platform.processor()]
+  return f'{platform.machine()}, {"; ".join(names)}, {os.cpu_count()} CPUs'
 
 
 def _audit(

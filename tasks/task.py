@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import hashlib
 import os
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ class Task:
     test: `x` [m, ...] and `y` int32 [m] or [m, length].
     num_classes: Number of classes; tokens of a sequence task.
     source: One line on where the examples come from.
-    digest: Identifies data of a user's own, SHA-256; `None` for ours.
+    digest: The SHA-256 of the file of a user's own data; `None` for ours, of
+      which `compute_digest` has it.
     test_is_held_out: Whether the test set is made of clients' examples, which
       no client has any more: evaluating on it is not free of privacy.
     test_is_of_clients: Whether clients have examples of their own in the test
@@ -93,6 +95,20 @@ class Task:
       (key, tf.TensorSpec(value.shape[1:], value.dtype))
       for key, value in self.train.items()
     )
+
+  def compute_digest(self) -> str:
+    """Returns the SHA-256 of all examples, and of whose they are."""
+    digest = hashlib.sha256()
+    for examples in (self.train, self.test):
+      for key, array in examples.items():
+        digest.update(f'{key} {array.dtype} {array.shape};'.encode())
+        digest.update(np.ascontiguousarray(array).data)
+    for client_id, rows in zip(
+      self.client_ids, self.partition.indices, strict=True
+    ):
+      digest.update(f'{client_id} {len(rows)};'.encode())
+      digest.update(np.ascontiguousarray(rows, np.int64).data)
+    return digest.hexdigest()
 
   def with_test_examples(self, count: int) -> 'Task':
     """Returns the task with fewer test examples, evenly spaced in the set.

@@ -233,7 +233,7 @@ def check_task(
       f'`num_clients` must be what the task has, {found.num_clients}, found '
       f'{split.num_clients}.'
     )
-  return dataclasses.replace(found, digest=_digest(found))
+  return dataclasses.replace(found, digest=found.compute_digest())
 
 
 def _read_file(
@@ -363,18 +363,3 @@ def _held_out_rows(num_examples: int) -> tuple[np.ndarray, np.ndarray]:
   order = np.random.default_rng(_HELD_OUT_SEED).permutation(num_examples)
   num_test = max(1, num_examples // _HELD_OUT)
   return np.sort(order[num_test:]), np.sort(order[:num_test])
-
-
-def _digest(found: task.Task) -> str:
-  """Returns the SHA-256 of all examples, and of whose they are."""
-  digest = hashlib.sha256()
-  for examples in (found.train, found.test):
-    for key, array in examples.items():
-      digest.update(f'{key} {array.dtype} {array.shape};'.encode())
-      digest.update(np.ascontiguousarray(array).data)
-  for client_id, rows in zip(
-    found.client_ids, found.partition.indices, strict=True
-  ):
-    digest.update(f'{client_id} {len(rows)};'.encode())
-    digest.update(np.ascontiguousarray(rows, np.int64).data)
-  return digest.hexdigest()

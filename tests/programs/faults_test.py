@@ -102,7 +102,7 @@ def _assert_in_order(folder, num_rounds):
   metrics = pd.read_csv(folder / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(num_rounds + 1))
   rounds = {f'round_{num_rounds}', f'round_{num_rounds - 1}'}
-  assert {p.name for p in (folder / 'checkpoints').iterdir()} == rounds
+  assert {p.name for p in (folder / 'checkpoints').glob('round_*')} == rounds
   names = {'ledger.jsonl', 'ledger.jsonl.seal', 'metrics.csv', 'tb'}
   assert {p.name for p in folder.iterdir()} == {*names, 'checkpoints'}
 

@@ -524,6 +524,31 @@ def test_the_state_of_another_round_is_refused_where_its_noise_repeats(
     run(second, 2)
 
 
+def test_a_ledger_that_lacks_the_rounds_of_a_state_is_refused(tmp_path):
+  plan = _plan()
+  process = _build_process(plan, 'drawn')
+  sampler = build_private_sampler(plan, _IDS, seed=3)
+
+  def next_fn(state, cohort):
+    return process.next(state, [np.float32(0)] * len(cohort))
+
+  state = process.initialize()
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    for round_num in (1, 2):
+      _, output = private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=state, round_num=round_num
+      )
+      state = output.state
+  with (
+    privacy.PrivacyLedger(tmp_path / 'elsewhere.jsonl', plan) as ledger,
+    pytest.raises(StorageError, match='has no release of round 1'),
+  ):
+    private_rounds.run_private_round(
+      next_fn, sampler, ledger, state=state, round_num=3
+    )
+  assert ledger.num_releases == 0
+
+
 def test_references_of_an_asynchronous_context_are_refused(tmp_path):
   plan = _plan()
   process = _build_process(plan, 'drawn')

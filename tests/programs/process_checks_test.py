@@ -129,6 +129,32 @@ def test_fed_avg_is_taken_in_all_its_forms():
     process_checks.check_process(process, _PLAN)
 
 
+@pytest.mark.parametrize(
+  ('dtype', 'is_taken'),
+  [
+    (np.float16, False),
+    (np.float32, True),
+  ],
+)
+def test_their_clip_of_16_bits_is_refused(dtype, is_taken):
+  noised = aggregators.fixed_denominator_mean_factory(
+    8, aggregators.gaussian_noise_factory(1.0)
+  )
+  theirs, ours = (
+    factory.create(tff.TensorType(dtype, [2]))
+    for factory in (
+      tff.aggregators.clipping_factory(1.0, noised),
+      aggregators.difference_clipping_factory(1.0, noised),
+    )
+  )
+  process_checks.check_process(ours, _PLAN)
+  if is_taken:
+    process_checks.check_process(theirs, _PLAN)
+    return
+  with pytest.raises(ValueError, match='must not clip tensors of 16 bits'):
+    process_checks.check_process(theirs, _PLAN)
+
+
 def test_a_second_aggregate_without_noise_is_refused():
   process = tff.learning.algorithms.build_unweighted_mime_lite(
     _model_fn,

@@ -83,6 +83,7 @@ class Ledger:
     sampling='poisson',
     allows_new_draws=True,
   )
+  run_id = None
 
   def __init__(self, budget=math.inf):
     self.charged = []

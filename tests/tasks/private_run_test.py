@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -66,6 +67,26 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
     assert plan['description'].startswith('No guarantee as it was run: ')
     assert words in plan['description']
   assert words in read_json(tmp_path / 'run' / 'result.json')['message']
+
+
+@pytest.mark.parametrize(
+  ('version', 'has_moved'), [('0.0', True), (np.__version__, False)]
+)
+def test_rounds_that_are_run_again_elsewhere_have_no_guarantee(
+  tmp_path, cache_dir, version, has_moved
+):
+  folder = tmp_path / 'run'
+  _run(folder, cache_dir)
+  # As after a kill, under another NumPy.
+  shutil.rmtree(folder / 'checkpoints' / 'round_2')
+  config = read_json(folder / 'config.json')
+  config['versions']['numpy'] = version
+  (folder / 'config.json').write_text(json.dumps(config))
+  result = _run(folder, cache_dir)
+  words = 'run again on another machine'
+  assert (words in result.message) == has_moved
+  assert (words in str(read_json(folder / 'privacy.json'))) == has_moved
+  assert (words in (folder / 'ledger.jsonl').read_text()) == has_moved
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Tests of what a training run knows of its data."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
@@ -39,3 +40,16 @@ def test_all_test_examples_are_the_same_set():
 def test_more_test_examples_than_there_are_raise(count):
   with pytest.raises(ValueError, match=f'`test_examples` .* found {count}'):
     _task(10).with_test_examples(count)
+
+
+def test_the_digest_is_of_every_example_and_of_whose_it_is():
+  before = _task(10).compute_digest()
+  assert before == _task(10).compute_digest()
+  assert before != _task(9).compute_digest()
+  other = _task(10)
+  other.train['x'][3] = 1
+  assert before != other.compute_digest()
+  moved = dataclasses.replace(
+    _task(10), partition=partition.iid(np.zeros(4, np.int32), num_clients=4)
+  )
+  assert before != moved.compute_digest()

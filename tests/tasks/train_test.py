@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -157,6 +158,9 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   ledger = (tmp_path / 'dp' / 'ledger.jsonl').read_text().splitlines()
   releases = [x for x in map(json.loads, ledger) if x['kind'] == 'release']
   assert len(releases) == 2
+
+  # Other data would be noticed.
+  assert re.fullmatch('[0-9a-f]{64}', config['task']['digest'])
 
   # The same command again has nothing to do, and charges nothing.
   before = (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes()

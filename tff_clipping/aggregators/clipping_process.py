@@ -86,6 +86,7 @@ class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type)
+    private_reports.check_keeps_norms(self._inner_agg_factory, inner)
     parts = _Parts(self._make_clip(value_type), inner, self._count_sum_factory)
     initialize = parts.initialize_computation()
 

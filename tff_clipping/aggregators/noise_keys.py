@@ -37,6 +37,18 @@ def takes_draws(state: Any) -> bool:
   return all(_DRAW in fields for fields in kept.values())
 
 
+def keeps_round(state: Any) -> bool:
+  """Returns whether a state keeps the number of the round with its noise.
+
+  Args:
+    state: As for `with_noise_draw`.
+  """
+  return any(
+    private_reports.NOISE_STATE in path and path[-1] == _ROUND
+    for path, _ in tree.flatten_with_path(state)
+  )
+
+
 def check_next_round(state: Any, round_num: int) -> None:
   """Raises if a state would noise a round as another one was noised.
 

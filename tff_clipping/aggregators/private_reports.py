@@ -7,9 +7,10 @@ measurements that no other has. Nothing here looks at values.
 """
 
 import collections
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 
 # Fields of the state of processes that add noise for privacy: the first is that
@@ -31,6 +32,8 @@ _CLIPS = frozenset(
   {'clipping_norm', 'clipping_norms', 'smoothing', 'zeroing_norm'}
 )
 _QUANTILE = 'below_estimate_state'
+# The state of TFF's `clipping_factory`.
+THEIR_CLIP = 'clipped_count_agg'
 # The state of TFF's `DifferentiallyPrivateFactory`, which clips too.
 QUERY = 'query_state'
 
@@ -146,6 +149,32 @@ def clips(state_type: tff.Type) -> bool:
   return not names.isdisjoint(_CLIPS - {'zeroing_norm'})
 
 
+def check_their_clip(
+  names: Collection[str], dtypes: Iterable[np.dtype | type]
+) -> None:
+  """Raises if TFF's `clipping_factory` may clip tensors of 16 bits.
+
+  It squares in the type of the tensors, where small numbers become zero, and
+  takes a long update for a short one.
+
+  Args:
+    names: The names in the state of a process.
+    dtypes: The types of the arrays of its model.
+
+  Raises:
+    ValueError: If it does.
+  """
+  short = [np.dtype(dtype) for dtype in dtypes if np.dtype(dtype).itemsize == 2]
+  found = [dtype.name for dtype in short if 'float' in dtype.name]
+  if THEIR_CLIP in names and found:
+    raise ValueError(
+      "`process` must not clip tensors of 16 bits by TFF's `clipping_factory` "
+      f'where a ledger is charged, found {found[0]}: it squares in their type, '
+      'where small numbers become zero, and lets long updates through. '
+      '`difference_clipping_factory` does not.'
+    )
+
+
 def divides_by_cohort(
   state_type: tff.Type, measurements_type: tff.Type | None = None
 ) -> bool:
@@ -216,7 +245,28 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
       '`inner_agg_factory`, or `sum_factory`, must sum in `float64` where '
       f'noise is added, found {factory!r}, which rotates and sums in '
       '`float32`: rounding lets a client move such a sum by more than c. '
-      'Rotate outside of the noise.'
+      'Rotate outside of the clip.'
+    )
+
+
+def check_keeps_norms(factory: Any, process: tff.templates.MeasuredProcess):
+  """Raises if what is known to lengthen values is between a clip and noise.
+
+  Args:
+    factory: What aggregates the clipped values.
+    process: What it created.
+
+  Raises:
+    ValueError: If it transforms them by TFF's discrete Fourier transform, whose
+      `float32` arithmetic lengthens values by up to a thousandth.
+  """
+  if adds_noise(process.state_type) and isinstance(
+    factory, tff.aggregators.DiscreteFourierTransformFactory
+  ):
+    raise ValueError(
+      '`inner_agg_factory` must not lengthen clipped values where noise is '
+      f'added, found {factory!r}: its rounding lengthens some by a thousandth. '
+      'Rotate outside of the clip, or by `HadamardTransformFactory`.'
     )
 
 

@@ -83,7 +83,12 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       clip around or inside it counts as none, if there is a clip elsewhere. Of
       a process that measures neither, nothing is checked.
   """
-  if any(private_reports.QUERY in p for p, _ in tree.flatten_with_path(state)):
+  leaves = tree.flatten_with_path(state)
+  private_reports.check_their_clip(
+    {name for path, _ in leaves for name in path},
+    [np.asarray(leaf).dtype for _, leaf in leaves],
+  )
+  if any(private_reports.QUERY in path for path, _ in leaves):
     raise ValueError(
       f'`process` must {private_reports.TAILS} The round is not released, and '
       'nothing is charged.'

@@ -78,6 +78,8 @@ def run_private_round(
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
+    StorageError: If the state has the number of the round with its noise, and
+      the ledger has no release of one before: it is that of another run.
     OSError: If the ledger could not be written.
   """
   if not callable(next_fn):
@@ -98,6 +100,8 @@ def run_private_round(
     with shield():
       ledger.check_cohorts(cohorts)
   noise_keys.check_next_round(state, round_num)
+  if noise_keys.keeps_round(state):
+    check_rounds(ledger, round_num - 1)
   last_draw = ledger.last_draw(round_num)
   draw = 0 if last_draw is None else last_draw
   if last_draw is None:
@@ -152,11 +156,11 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
 
 
 def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
-  """Raises if a ledger lacks a round that a checkpoint has.
+  """Raises if a ledger lacks a round that a state has.
 
   Args:
     ledger: The ledger of the run.
-    round_num: The number of rounds that the checkpoint has.
+    round_num: The number of rounds that the state has.
 
   Raises:
     StorageError: If one was not charged.
@@ -166,7 +170,7 @@ def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
   # A line that was cut short may have been of any round.
   if len(missing) > charged.count(None):
     raise storage.StorageError(
-      f'The checkpoint is of round {round_num}, but the ledger has no release '
+      f'The state is of round {round_num}, but the ledger has no release '
       f'of round {min(missing)} among its {len(charged)}: it is not the ledger '
       'of this run, and what was charged is not known. Restore it from a copy '
       'that is as new as the last release.'

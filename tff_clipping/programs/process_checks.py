@@ -68,6 +68,14 @@ def check_process(
       'constant.'
     )
   private_reports.check_norms_are_charged('process', aggregate)
+  private_reports.check_their_clip(
+    {name for name, _ in private_reports.named_types(aggregate)},
+    [
+      kept.dtype.type
+      for part in (state, process.next.type_signature.parameter[1].member)
+      for kept in _tensors(part)
+    ],
+  )
   is_correlated = private_reports.correlates_noise(aggregate)
   if is_correlated and isinstance(plan, CorrelatedNoisePlan):
     _check_strategy(aggregate, plan)
