@@ -110,13 +110,19 @@ def test_values_that_cannot_be_used_are_refused(arguments, message):
     _settings(_FED_AVG, '--output_dir=run', *arguments)
 
 
-def test_a_number_that_a_float_does_not_hold_is_no_integer():
-  with pytest.raises(flags.Error, match='1e23'):
-    _settings(_FED_AVG, '--output_dir=run', '--num_rounds=1e23')
-  assert (
-    _settings(_FED_AVG, '--output_dir=run', '--num_rounds=1e3').num_rounds
-    == 1000
-  )
+@pytest.mark.parametrize(
+  ('text', 'number'),
+  [('1e3', 1000), ('1e23', 10**23), (str(2**128 - 1), 2**128 - 1)],
+)
+def test_whole_numbers_are_taken_as_they_are_written(text, number):
+  arguments = _FED_AVG, '--output_dir=run'
+  found = _settings(*arguments, f'--sampling_seed={text}').sampling_seed
+  assert found == number
+
+
+def test_a_number_that_no_setting_has_is_refused():
+  with pytest.raises(flags.Error, match='1e50'):
+    _settings(_FED_AVG, '--output_dir=run', '--num_rounds=1e50')
 
 
 def test_a_row_leaves_out_rounds_beyond_those_that_are_given():

@@ -130,7 +130,8 @@ class IntegerParser(flags.ArgumentParser):
     """Returns the number; see the base class."""
     try:
       number = decimal.Decimal(argument)
-      if number != number.to_integral_value() or abs(number) > 10**30:
+      # A seed has up to 128 bits.
+      if number != number.to_integral_value() or abs(number) > 10**40:
         raise ValueError
       return int(number)
     except (ArithmeticError, TypeError, ValueError) as error:
