@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import platform
@@ -104,12 +105,15 @@ def run(
       execution.start(folder, required_paths=[store.path])
     )
     process, estimate_norms = _create_process(parts, store)
-    # First of all files: what makes the folder that of this run.
-    folder.write_json(
+    write_config = functools.partial(
+      folder.write_json,
       folder.config,
       description | dict(execution=where),
       is_secret=config.is_private,  # It has the seed of the cohorts.
     )
+    if not before:
+      # First of all files: what makes the folder that of this run.
+      write_config()
     folder.result.unlink(missing_ok=True)
     ledger = None
     if parts.plan is not None:
@@ -121,6 +125,9 @@ def run(
         caveats.find_moved(before, description, ledger, num_done)
       )
       folder.write_json(folder.privacy, _privacy(parts, ledger))
+    if before:
+      # What has changed since is in the ledger by now.
+      write_config()
     interrupts.check()
     result = TrainingProgram(
       process=process,
