@@ -1,5 +1,6 @@
 """What the commands have in common: flags, and messages in one line."""
 
+import gc
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -45,8 +46,19 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
       raise
     print('Interrupted.', file=sys.stderr)
     code = 130
+  _drop_first_context()
   # One that `main` took for another error.
   sys.exit(130 if code and interrupts.was_received() else code)
+
+
+def _drop_first_context() -> None:
+  """Deletes TFF's first context, which prints errors if it is deleted later.
+
+  A run that ends before its own context is set still has it.
+  """
+  if 'tff_clipping.runtime' in sys.modules:
+    sys.modules['tff_clipping.runtime'].set_default_context()
+    gc.collect()
 
 
 def check_flags_only(argv: Sequence[str]) -> None:
