@@ -6,7 +6,7 @@ which all seeds of a setting share, and says nothing on other test images.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -244,7 +244,7 @@ def number(value: float | None, spec: str) -> str:
   return text.removeprefix('-') if set(text) <= set('-0.') else text
 
 
-def span(values: Iterable[float]) -> str:
+def span(values: Collection[float]) -> str:
   """From the least to the largest of some numbers, to two decimals.
 
   Empty without one.
