@@ -1,11 +1,7 @@
 """Why a private run does not have the guarantee of its plan."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from tasks.experiment import ExperimentConfig
 from tasks.task import Task
-from tff_clipping.privacy import PrivacyLedger
 
 
 def find(
@@ -47,32 +43,3 @@ def find(
     'is measured exactly': task.test_is_of_clients,
   }
   return tuple(reason for reason, applies in reasons.items() if applies)
-
-
-def find_moved(
-  before: Mapping[str, Any],
-  now: Mapping[str, Any],
-  ledger: PrivacyLedger,
-  num_done: int,
-) -> tuple[str, ...]:
-  """Returns what takes the guarantee from a run that goes on elsewhere.
-
-  Args:
-    before: What config.json held; what it lacks is not compared.
-    now: What it is to hold.
-    ledger: What was charged.
-    num_done: The number of rounds that the latest checkpoint has.
-
-  Returns:
-    A main clause; none if nothing changed, or no round is run again.
-  """
-  is_again = any(t is None or t > num_done for t in ledger.rounds)
-  has_moved = any(
-    key in before and before[key] != now[key] for key in ('versions', 'machine')
-  )
-  if not (is_again and has_moved):
-    return ()
-  return (
-    'rounds that were charged were run again on another machine or with other '
-    "versions, and which of them had other bits depends on the clients' data",
-  )

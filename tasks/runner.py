@@ -1,22 +1,16 @@
 """Runs an experiment: from its configuration to the files of its run folder."""
 
-import collections
 import contextlib
 import dataclasses
-import functools
 import os
-import pathlib
-import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 import tqdm
 
-import tff_clipping
 from tasks import (
   aggregation_text,
   caveats,
@@ -44,6 +38,7 @@ from tff_clipping.programs.checkpoints import Checkpoints
 from tff_clipping.programs.run_audit import RunAudit
 from tff_clipping.programs.training import TrainingProgram, TrainingResult
 from tff_clipping.programs.update_records import EstimateFn, UpdateRecords
+from tff_clipping.runtime import environment
 
 _AUDIT_CONFIDENCE = 0.95
 
@@ -96,7 +91,6 @@ def run(
     own=own,
   )
   description = _description(parts)
-  before = folder.read_description() or {}
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
     stack.enter_context(folder.temporary_files())
     folder.check_unchanged(description)
@@ -105,29 +99,19 @@ def run(
       execution.start(folder, required_paths=[store.path])
     )
     process, estimate_norms = _create_process(parts, store)
-    write_config = functools.partial(
-      folder.write_json,
+    # First of all files: what makes the folder that of this run.
+    folder.write_json(
       folder.config,
       description | dict(execution=where),
       is_secret=config.is_private,  # It has the seed of the cohorts.
     )
-    if not before:
-      # First of all files: what makes the folder that of this run.
-      write_config()
     folder.result.unlink(missing_ok=True)
     ledger = None
     if parts.plan is not None:
       ledger = stack.enter_context(_open_ledger(folder, parts))
+      folder.write_json(folder.privacy, _privacy(parts, ledger))
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
     num_done = checkpoints.latest() or 0
-    if ledger is not None:
-      ledger.add_caveats(
-        caveats.find_moved(before, description, ledger, num_done)
-      )
-      folder.write_json(folder.privacy, _privacy(parts, ledger))
-    if before:
-      # What has changed since is in the ledger by now.
-      write_config()
     interrupts.check()
     result = TrainingProgram(
       process=process,
@@ -356,26 +340,9 @@ def _description(parts: _Parts) -> dict[str, Any]:
       name=config.model,
       num_parameters=run_parts.count_parameters(parts.model_fn),
     ),
-    versions=collections.OrderedDict(
-      tff_clipping=tff_clipping.__version__,
-      tensorflow_federated=tff.__version__,
-      tensorflow=tf.__version__,
-      numpy=np.__version__,
-      python=platform.python_version(),
-    ),
-    machine=_machine(),
+    versions=environment.versions(),
+    machine=environment.machine(),
   )
-
-
-def _machine() -> str:
-  """What may decide about the last bits of a result, but for the versions."""
-  try:
-    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
-  except OSError:
-    lines = []
-  models = {x.partition(': ')[2] for x in lines if x.startswith('model name')}
-  names = sorted(models) or [platform.processor()]
-  return f'{platform.machine()}, {"; ".join(names)}, {os.cpu_count()} CPUs'
 
 
 def _audit(

@@ -14,6 +14,7 @@ from tff_clipping.programs import (
   process_checks,
 )
 from tff_clipping.programs.client_sampling import build_private_sampler
+from tff_clipping.runtime import environment
 
 _IDS = tuple(str(i) for i in range(12))
 _NUM_ROUNDS = 9
@@ -161,6 +162,26 @@ def test_a_killed_run_releases_what_one_that_never_stopped_does(tmp_path, plan):
     runs.append(run.released)
   assert runs[0] == runs[1]
   assert all(len(looks) == 1 for looks in runs[1].values())
+
+
+def test_a_repeated_round_is_not_run_in_another_environment(
+  tmp_path, plan, monkeypatch
+):
+  run = _Run(tmp_path, plan)
+  run.run(until=5)
+  with monkeypatch.context() as patch:
+    patch.setattr(environment, 'describe', lambda: 'elsewhere')
+    with pytest.raises(
+      privacy.ChangedReleaseError,
+      match='Round 4, run again, was charged elsewhere .* from the state after '
+      'round 5, the last',
+    ):
+      run.run()
+    # Whether it would have had the same bits, nobody knows.
+    assert run.charged == [1, 2, 3, 4, 5]
+  run.run()
+  assert run.charged == [*range(1, _NUM_ROUNDS + 1)]
+  assert all(len(looks) == 1 for looks in run.released.values())
 
 
 def test_other_updates_in_a_repeated_round_end_the_run(tmp_path, plan):

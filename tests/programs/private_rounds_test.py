@@ -28,6 +28,7 @@ from tff_clipping.programs.client_sampling import (
 )
 from tff_clipping.programs.storage import StorageError
 from tff_clipping.programs.training import StopReason, TrainingProgram
+from tff_clipping.runtime import environment
 
 _IDS = tuple(str(i) for i in range(24))
 _DELTA = 1e-3
@@ -350,6 +351,96 @@ def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
   assert len({seen[0], seen[2], seen[4]}) == 3
   assert (seen[1], seen[3]) == (seen[0], seen[2])
   assert output.state == 4
+
+
+def _set_environment(monkeypatch, name):
+  monkeypatch.setattr(environment, 'describe', lambda: name)
+
+
+def test_a_round_that_was_charged_elsewhere_is_drawn_anew_without_a_trial(
+  tmp_path, monkeypatch
+):
+  # The result is the same in all: were it tried, nothing would be charged, and
+  # whether it is the same depends on the clients.
+  plan = _plan()
+  sampler = build_private_sampler(plan, _IDS, seed=3)
+  seen = []
+
+  def next_fn(state, cohort):
+    seen.append(tuple(cohort))
+    return tff.learning.templates.LearningProcessOutput(state, ())
+
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    for name in ('a', 'a', 'b', 'b', 'a'):
+      _set_environment(monkeypatch, name)
+      private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=np.float32(0), round_num=1
+      )
+    assert ledger.num_releases == 3
+  draws = [0, 0, 1, 1, 2]
+  assert seen == [tuple(sampler.sample(1, draw)) for draw in draws]
+  assert len(set(seen)) == 3
+
+
+def test_a_round_of_a_ledger_that_does_not_say_where_is_drawn_anew(tmp_path):
+  plan = _plan()
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    output = tff.learning.templates.LearningProcessOutput(np.float32(0), ())
+    digest = private_rounds.compute_digest(tuple(output))
+    ledger.charge(1, digest)
+    private_rounds.run_private_round(
+      lambda state, cohort: output,
+      build_private_sampler(plan, _IDS, seed=3),
+      ledger,
+      state=np.float32(0),
+      round_num=1,
+    )
+    assert ledger.rounds == [1, 1]
+
+
+def test_a_run_that_goes_on_elsewhere_is_charged_for_what_it_repeats(
+  tmp_path, monkeypatch
+):
+  run = _Run(tmp_path, _plan())
+  _set_environment(monkeypatch, 'a')
+  run.run(kill_after=7)
+  _set_environment(monkeypatch, 'b')
+  run.run(kill_after=8)
+  # From the checkpoint of round 5 again, where its rounds were charged last.
+  result = run.run()
+  assert run.charged == [1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9, 10]
+  assert result.reason is StopReason.BUDGET_EXHAUSTED
+  assert all(len(looks) == 1 for looks in run.released.values())
+  _assert_charged(run)
+
+
+def test_a_round_that_cannot_be_drawn_anew_is_not_run_elsewhere(
+  tmp_path, monkeypatch
+):
+  seen = []
+
+  def next_fn(state, cohort):
+    seen.append(tuple(cohort))
+    return tff.learning.templates.LearningProcessOutput(state, ())
+
+  sampler = build_private_sampler(_plan(), _IDS, seed=3)
+  state = {'privacy_noise': {'key': np.int64(1)}}
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', _plan()) as ledger:
+
+    def run():
+      private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=state, round_num=1
+      )
+
+    _set_environment(monkeypatch, 'a')
+    run()
+    _set_environment(monkeypatch, 'b')
+    with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
+      run()
+    assert len(seen) == 1
+    _set_environment(monkeypatch, 'a')
+    run()
+    assert ledger.num_releases == 1
 
 
 def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):

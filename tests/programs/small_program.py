@@ -89,6 +89,7 @@ class Ledger:
     self.charged = []
     self._digests = collections.defaultdict(list)
     self._budget = budget
+    self._environment = None
 
   @property
   def epsilon(self):
@@ -103,11 +104,15 @@ class Ledger:
       len(self._digests[round_num]) - 1 if self._digests[round_num] else None
     )
 
+  def last_environment(self, round_num):
+    return self._environment
+
   def check_budget(self, round_num):
     if len(self.charged) >= self._budget:
       raise BudgetExhaustedError('The budget is spent.')
 
-  def charge(self, round_num, digest, *, draw):
+  def charge(self, round_num, digest, *, draw, environment):
+    self._environment = environment
     digests = self._digests[round_num]
     if digests and draw == len(digests) - 1:
       if digest != digests[-1]:

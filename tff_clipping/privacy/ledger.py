@@ -90,9 +90,9 @@ class PrivacyLedger:
     )
     try:
       self._check_plan(path)
-      self._digests = ledger_contents.read_releases(path, self._file.lines)
+      self._draws = ledger_contents.read_releases(path, self._file.lines)
       self._num_releases = len(ledger_contents.releases(self._file.lines))
-      self.add_caveats(caveats)
+      self._add_caveats(caveats)
     except BaseException:
       self._file.close()
       raise
@@ -146,8 +146,20 @@ class PrivacyLedger:
     Args:
       round_num: The round.
     """
-    digests = self._digests.get(round_num)
-    return len(digests) - 1 if digests else None
+    draws = self._draws.get(round_num)
+    return len(draws) - 1 if draws else None
+
+  def last_environment(self, round_num: int) -> str | None:
+    """Returns where the last draw of a round was computed.
+
+    Args:
+      round_num: The round.
+
+    Returns:
+      The `environment` with which it was charged; `None` if there is none.
+    """
+    draws = self._draws.get(round_num)
+    return draws[-1].get('environment') if draws else None
 
   def check_cohorts(self, digest: str) -> None:
     """Raises unless the cohorts are those of the releases before.
@@ -215,7 +227,14 @@ class PrivacyLedger:
         'adds to this one.'
       )
 
-  def charge(self, round_num: int, digest: str, *, draw: int = 0) -> float:
+  def charge(
+    self,
+    round_num: int,
+    digest: str,
+    *,
+    draw: int = 0,
+    environment: str | None = None,
+  ) -> float:
     """Charges the release of a round, before it is made.
 
     Args:
@@ -226,6 +245,9 @@ class PrivacyLedger:
         made again with the same digest, at no cost.
       draw: The number of the draw of the round's cohort and noise: that of its
         last release, or one more for a new one; 0 for the first.
+      environment: Where it was computed, a text such as
+        `tff_clipping.runtime.environment.describe` returns; `None` if that is
+        not known. It is written down, for `last_environment`.
 
     Returns:
       The epsilon so far, this release included.
@@ -252,11 +274,15 @@ class PrivacyLedger:
       raise ValueError(
         f'`digest` must be 64 hexadecimal digits, found {digest!r}.'
       )
+    if not isinstance(environment, str | None):
+      raise TypeError(
+        f'`environment` must be a string or None, found {environment!r}.'
+      )
     with self._guard:
       self._file.check()
-      digests = self._digests.get(round_num, [])
-      if digests and draw == len(digests) - 1:
-        if digest == digests[-1]:
+      draws = self._draws.get(round_num, [])
+      if draws and draw == len(draws) - 1:
+        if digest == draws[-1].get('digest'):
           return self.epsilon
         advice = (
           'Draw a new cohort and new noise.'
@@ -273,18 +299,21 @@ class PrivacyLedger:
         raise ValueError(
           f'`draw` must be 0 for a {type(self._plan).__name__}, found {draw}.'
         )
-      if draw != len(digests):
-        last = f', or its last, {len(digests) - 1}' if digests else ''
+      if draw != len(draws):
+        last = f', or its last, {len(draws) - 1}' if draws else ''
         raise ValueError(
-          f'`draw` must be the next one of round {round_num}, {len(digests)}'
+          f'`draw` must be the next one of round {round_num}, {len(draws)}'
           f'{last}, found {draw}.'
         )
       self.check_budget(round_num)
       charged = self.num_releases + 1
       epsilon = self._epsilon_after(charged)
-      self._file.append(self._build_release(charged, round_num, draw, digest))
+      line = self._build_release(charged, round_num, draw, digest)
+      if environment is not None:
+        line['environment'] = environment
+      self._file.append(line)
       self._num_releases = charged
-      self._digests.setdefault(round_num, []).append(digest)
+      self._draws.setdefault(round_num, []).append(line)
       return epsilon
 
   def _check_next(self, round_num: int) -> None:
@@ -294,7 +323,7 @@ class PrivacyLedger:
     """
     if self._plan.allows_new_draws:
       return
-    rounds = [each for each in self._digests if each is not None]
+    rounds = [each for each in self._draws if each is not None]
     expected = max(rounds, default=0) + 1
     if round_num != expected:
       raise ValueError(
@@ -353,13 +382,8 @@ class PrivacyLedger:
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
     return self._build_release(number, None, None, None)
 
-  def add_caveats(self, caveats: Sequence[str]) -> None:
-    """Writes down why the run does not have the plan's guarantee.
-
-    Args:
-      caveats: Main clauses, for `PrivacyPlan.describe`; those that the ledger
-        holds already are not written again.
-    """
+  def _add_caveats(self, caveats: Sequence[str]) -> None:
+    """Writes down those that the ledger does not hold already."""
     new = [each for each in caveats if each not in self.caveats]
     if new:
       self._file.append({'kind': ledger_contents.CAVEATS, 'caveats': new})

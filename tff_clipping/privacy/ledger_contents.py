@@ -134,8 +134,8 @@ def read_plan(
 
 def read_releases(
   path: str | os.PathLike, lines: Sequence[dict[str, Any]]
-) -> dict[int | None, list[str | None]]:
-  """Returns the digests of each round's draws.
+) -> dict[int | None, list[dict[str, Any]]]:
+  """Returns the lines of each round's draws.
 
   Args:
     path: The ledger, for messages.
@@ -144,10 +144,10 @@ def read_releases(
   Raises:
     DamagedLedgerError: If a line is not the release that it should be.
   """
-  digests: dict[int | None, list[str | None]] = {}
+  found: dict[int | None, list[dict[str, Any]]] = {}
   for number, line in enumerate(releases(lines), start=1):
     round_num = line.get('round_num')
-    of_round = digests.setdefault(round_num, [])
+    of_round = found.setdefault(round_num, [])
     # A line that was cut short does not say which draw it is.
     expected = None if round_num is None else len(of_round)
     if (
@@ -159,5 +159,5 @@ def read_releases(
         f'Line {line.get("line")} of {os.fspath(path)} is damaged: it is not '
         f'release {number}.'
       )
-    of_round.append(line.get('digest'))
-  return digests
+    of_round.append(line)
+  return found

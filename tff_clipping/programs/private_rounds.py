@@ -5,7 +5,9 @@ subsampling, a second release of the same cohort with fresh noise is not a
 second sample: k of them are one sampled Gaussian mechanism with noise
 z / sqrt(k), whose cost is far above that of k independent draws. So a repeated
 round must give the bits that were charged, which tell nobody anything new, or
-it is drawn anew: another cohort, other noise, another charge.
+it is drawn anew: another cohort, other noise, another charge. Where it is run
+again in another environment, whether it gives the same bits depends on the
+clients' data, and nobody must learn that: it is drawn anew without a trial.
 """
 
 import contextlib
@@ -22,6 +24,7 @@ from tff_clipping.aggregators import noise_keys
 from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
 from tff_clipping.programs import noise_checks, process_metrics, storage
 from tff_clipping.programs.client_sampling import ClientSampler
+from tff_clipping.runtime import environment
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -42,10 +45,12 @@ def run_private_round(
   The cohort, and the noise if it comes from a key in the state, are functions
   of the round and the number of its draw. A round that the ledger has is run
   with the draw that was charged last. If it gives the same bits it is released
-  at no cost; if not, because threads or machine differ, what it gave is
-  dropped, and it is run and charged with a draw of its own, if the plan allows
-  that. The clients' data must be what they were: whether a round is drawn anew
-  would tell whose data changed, and no plan charges for that.
+  at no cost; if not, because the noise is fresh, what it gave is dropped, and
+  it is run and charged with a draw of its own, if the plan allows that. The
+  clients' data must be what they were: whether a round is drawn anew would tell
+  whose data changed, and no plan charges for that. A round that was charged in
+  another environment (`runtime.environment.describe`) is not run with that
+  draw, but with one of its own at once.
 
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a
@@ -72,9 +77,10 @@ def run_private_round(
       the plan's; or if, under noise that is correlated between rounds, a round
       is left out, or the cohorts are not those of the rounds before. Nothing
       was charged.
-    ChangedReleaseError: If a repeated round gives other bits, and no other draw
-      would do: the plan has noise that is correlated between rounds, or the
-      state keeps what the noise comes from, but no number of the draw.
+    ChangedReleaseError: If a repeated round gives other bits, or was charged in
+      another environment, and no other draw would do: the plan has noise that
+      is correlated between rounds, or the state keeps what the noise comes
+      from, but no number of the draw.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -102,10 +108,15 @@ def run_private_round(
   noise_keys.check_next_round(state, round_num)
   if noise_keys.keeps_round(state):
     check_rounds(ledger, round_num - 1)
-  last_draw = ledger.last_draw(round_num)
-  draw = 0 if last_draw is None else last_draw
-  if last_draw is None:
+  here = environment.describe()
+  draw = ledger.last_draw(round_num)
+  if draw is None:
     ledger.check_budget(round_num)
+    draw = 0
+  elif (there := ledger.last_environment(round_num)) != here:
+    reason = f'was charged elsewhere ({there or "not known"}; now {here})'
+    _start_new_draw(ledger, state, round_num, reason)
+    draw += 1
   while True:
     cohort = sampler.sample(round_num, draw)
     output = next_fn(aggregators.with_noise_draw(state, draw), cohort)
@@ -114,29 +125,50 @@ def run_private_round(
     digest = compute_digest((output.state, _released_metrics(output.metrics)))
     try:
       with shield():
-        ledger.charge(round_num, digest, draw=draw)
+        ledger.charge(round_num, digest, draw=draw, environment=here)
+      return cohort, output
     except ChangedReleaseError:
-      if not ledger.plan.allows_new_draws:
-        raise
-      if not noise_keys.takes_draws(state):
-        raise ChangedReleaseError(
-          f'Round {round_num}, run again, gives another result than the one '
-          'that was charged, and must not be released. Nor can it be drawn '
-          'anew: the state of the noise, `privacy_noise`, has no `draw`, so '
-          'that the next draw may have the same noise.'
-        ) from None
+      reason = 'gives other bits than those that were charged'
+      _start_new_draw(ledger, state, round_num, reason)
       draw += 1
-      ledger.check_budget(round_num)
-      _LOGGER.warning(
-        'Round %d gave other bits than those that were charged: it is drawn '
-        'anew, and charged again. Rounds give the same bits, and cost nothing, '
-        'from the state of the last checkpoint, with `noise_key` given to the '
-        'factory of the noise, and with the same clients in the same order, '
-        'whose data and shuffling are the same.',
-        round_num,
-      )
-      continue
-    return cohort, output
+
+
+def _start_new_draw(
+  ledger: PrivacyLedger, state: Any, round_num: int, reason: str
+) -> None:
+  """Warns that a round is drawn anew, or raises if it cannot be.
+
+  Args:
+    ledger: What is charged.
+    state: The state before the round.
+    round_num: The number of the round, which was charged.
+    reason: What follows the round in the message.
+  """
+  refused = f'Round {round_num}, run again, {reason}: it must not be released. '
+  last_round = max(each for each in ledger.rounds if each is not None)
+  if not ledger.plan.allows_new_draws:
+    raise ChangedReleaseError(
+      f'{refused}Noise that is correlated between rounds cannot be drawn anew: '
+      'the run ends with the model that was released last, unless it goes on '
+      'where the round was charged, with the same data, or from the state '
+      f'after round {last_round}, the last that was charged.'
+    )
+  if not noise_keys.takes_draws(state):
+    raise ChangedReleaseError(
+      f'{refused}Nor can it be drawn anew: the state of the noise, '
+      '`privacy_noise`, has no `draw`, so that the next draw may have the same '
+      'noise.'
+    )
+  ledger.check_budget(round_num)
+  _LOGGER.warning(
+    'Round %d, run again, %s: it is drawn anew, and charged again. Rounds give '
+    'the same bits, and cost nothing, from the state of the last checkpoint, '
+    'in the same environment, with `noise_key` given to the factory of the '
+    'noise, and with the same clients in the same order, whose data and '
+    'shuffling are the same.',
+    round_num,
+    reason,
+  )
 
 
 def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:

@@ -18,7 +18,7 @@ from typing import Protocol
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.runtime import shards, values
+from tff_clipping.runtime import environment, shards, values
 from tff_clipping.runtime.interpreter import InterpretedComputation
 from tff_clipping.runtime.map_reduce import (
   Accumulator,
@@ -104,6 +104,13 @@ class InProcessContext(tff.framework.SyncContext):
     # The threads stay: each keeps its sessions of what has been compiled.
     self._pool = concurrent.futures.ThreadPoolExecutor(
       num_threads, thread_name_prefix='client'
+    )
+
+  @property
+  def environment(self) -> str:
+    """What of it decides about the last bits of a result."""
+    return environment.describe_shards(
+      self._num_shards, self._threads_per_client
     )
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):

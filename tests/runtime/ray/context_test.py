@@ -21,6 +21,7 @@ import tree
 from tests import processes
 from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs import client_store
+from tff_clipping.runtime import environment
 
 # One Ray at a time: several are slow to start.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
@@ -101,6 +102,8 @@ def test_training_has_the_bits_of_the_in_process_runtime(name, context, store):
     model_aggregator=_AGGREGATORS[name](),
   )
 
+  where = []
+
   def train():
     state = process.initialize()
     outputs = []
@@ -108,12 +111,16 @@ def test_training_has_the_bits_of_the_in_process_runtime(name, context, store):
       output = process.next(state, list(store.client_ids[first:]))
       state = output.state
       outputs.append(output)
+    # A round that is run again in one of them may have been charged in the
+    # other.
+    where.append(environment.describe())
     return [np.asarray(leaf) for leaf in tree.flatten(outputs)]
 
   tff.framework.set_default_context(context)
   found = train()
   runtime.set_default_context(num_shards=_NUM_WORKERS)
   expected = train()
+  assert where[0] == where[1]
   assert len(found) == len(expected)
   for a, b in zip(found, expected, strict=True):
     assert a.dtype == b.dtype

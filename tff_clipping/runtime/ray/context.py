@@ -23,7 +23,7 @@ import ray
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.runtime import shards
+from tff_clipping.runtime import environment, shards
 from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 from tff_clipping.runtime.ray import connection
@@ -149,6 +149,13 @@ class RayContext(tff.framework.SyncContext):
   def num_shards(self) -> int:
     """The number of parts in which the clients are added up."""
     return self._num_shards
+
+  @property
+  def environment(self) -> str:
+    """What of it decides about the last bits of a result."""
+    # Each client of a worker has one thread.
+    of_shards = environment.describe_shards(self._num_shards, 1)
+    return of_shards + environment.describe_workers(self._pool.processors)
 
   @property
   def workers(self) -> list[tuple[str, int]]:

@@ -6,17 +6,15 @@ import dataclasses
 import itertools
 import os
 import pathlib
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import ray
-import tensorflow as tf
 import tensorflow_federated as tff
 
-import tff_clipping
+from tff_clipping.runtime import environment
 from tff_clipping.runtime.in_process import ClientError, InProcessContext
 from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 
@@ -34,12 +32,14 @@ class Greeting:
     node_id: Ray's name for the node.
     pid: The worker's process there.
     versions: The versions of the packages on which results depend.
+    processor: The kind of its processor.
     missing_paths: Which of the required paths are not there.
   """
 
   node_id: str
   pid: int
   versions: dict[str, str]
+  processor: str
   missing_paths: tuple[str, ...]
 
 
@@ -136,7 +136,8 @@ class Worker:
     return Greeting(
       node_id=ray.get_runtime_context().get_node_id(),
       pid=os.getpid(),
-      versions=versions(),
+      versions=environment.versions(),
+      processor=environment.processor(),
       missing_paths=tuple(
         path for path in required_paths if not pathlib.Path(path).exists()
       ),
@@ -161,17 +162,6 @@ class Worker:
         self._computations.popitem(last=False)
     self._computations.move_to_end(key)
     return self._context.compile(self._computations[key])
-
-
-def versions() -> dict[str, str]:
-  """Returns the versions of what the results of a round depend on."""
-  return dict(
-    tff_clipping=tff_clipping.__version__,
-    tensorflow_federated=tff.__version__,
-    tensorflow=tf.__version__,
-    numpy=np.__version__,
-    python=platform.python_version(),
-  )
 
 
 class _Stopped(Exception):  # noqa: N818

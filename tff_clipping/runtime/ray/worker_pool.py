@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 
+from tff_clipping.runtime import environment
 from tff_clipping.runtime.ray import shard_worker
 from tff_clipping.runtime.ray.cluster_error import ClusterError
 
@@ -56,6 +57,7 @@ class WorkerPool:
   Attributes:
     size: The number of workers that are to work at the same time.
     warm: The workers that are ready, the spare one last.
+    processors: The kinds of processors of all workers that were ever ready.
   """
 
   def __init__(
@@ -88,6 +90,7 @@ class WorkerPool:
       collections.OrderedDict()
     )
     self._starting: dict[ray.ObjectRef, WorkerHandle] = {}
+    self.processors: set[str] = set()
     self._losses: list[str] = []
     self._failures: list[str] = []
     self._is_started = False
@@ -249,6 +252,7 @@ class WorkerPool:
       _LOG.warning('A new worker is ready on %s.', worker.node)
     for key, computation in self._computations.items():
       worker.actor.compile.remote(key, [computation])
+    self.processors.add(worker.greeting.processor)
     self.warm.append(worker)
 
   def _wait_for_all(self) -> None:
@@ -272,7 +276,7 @@ class WorkerPool:
     lacking = [w for w in self.warm if w.greeting.missing_paths]
     if lacking:
       raise ClusterError(_missing_paths_text(lacking))
-    here = shard_worker.versions()
+    here = environment.versions()
     for worker in self.warm:
       differences = [
         f'{name} {version} (here {here[name]})'
