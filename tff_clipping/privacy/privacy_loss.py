@@ -57,9 +57,13 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
-from tff_clipping.privacy import loss_composition, sampled_gaussian
+from tff_clipping.privacy import (
+  gaussian_mechanism,
+  loss_composition,
+  sampled_gaussian,
+)
 
 # The widest grid cell. The epsilons are about 1e-5 of them larger than with the
 # 1e-4 of dp_accounting, and come four times as fast.
@@ -113,7 +117,7 @@ class ComposedRounds:
     """Returns the epsilon of so many times the parts; inf if unknown."""
     noise = self._compose_noise(num_rounds)
     if noise is not None:
-      epsilon = _compute_gaussian_epsilon(noise, delta)
+      epsilon = gaussian_mechanism.gaussian_epsilon(noise, delta)
     else:
       epsilon = self._compute_worst(
         num_rounds, lambda loss: loss.compute_epsilon(delta)
@@ -226,21 +230,6 @@ def compute_gaussian_delta(
     epsilon + special.log_ndtr(-half - shift)
   )
   return np.clip(delta, np.maximum(0, -np.expm1(np.minimum(epsilon, 0))), 1)
-
-
-def _compute_gaussian_epsilon(noise: float, delta: float) -> float:
-  """Returns the least epsilon >= 0 of a Gaussian release at `delta`."""
-
-  def log_gap(epsilon: float) -> float:
-    found = float(compute_gaussian_delta(noise, epsilon))
-    return math.log(max(found, 1e-300) / delta)
-
-  if log_gap(0.0) <= 0:
-    return 0.0
-  if log_gap(_LARGEST_EPSILON) > 0:
-    return math.inf
-  root = optimize.brentq(log_gap, 0, _LARGEST_EPSILON, xtol=1e-15, rtol=1e-12)
-  return root * (1 + 1e-9)  # No smaller than the root, for all its rounding.
 
 
 def compute_sampled_delta(

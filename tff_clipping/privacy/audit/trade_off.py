@@ -16,18 +16,17 @@ states that no attack is better than telling N(0, 1) from N(mu, 1) by a draw
 import dataclasses
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import arguments, privacy_loss
+from tff_clipping.privacy import arguments, gaussian_mechanism
 from tff_clipping.privacy.base_plan import BasePlan
 
 # The epsilons at which a plan's delta is asked for. Any of them is a valid
 # constraint; more of them make the curve tighter.
 _EPSILONS = np.geomspace(0.02, 24, 33)
 
-# The range of mu: from no loss that one could see to epsilons near 1000.
-_LEAST_MU = 1e-9
+# With epsilons near 1000.
 _LARGEST_MU = 40.0
 
 
@@ -107,25 +106,17 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
   mu = argument_checks.check_number('mu', mu)
   if mu < 0:
     raise ValueError(f'`mu` must not be negative, found {mu:g}.')
-  delta = arguments.check_target_delta(delta)
-  noise = 1 / min(max(mu, _LEAST_MU), _LARGEST_MU)
-
-  def surplus(epsilon: float) -> float:
-    return float(privacy_loss.compute_gaussian_delta(noise, epsilon)) - delta
-
-  if surplus(0.0) <= 0:
+  if mu == 0:
+    arguments.check_target_delta(delta)
     return 0.0
-  high = 1.0
-  while surplus(high) > 0:
-    high *= 2
-  return optimize.brentq(surplus, 0.0, high)
+  return gaussian_mechanism.gaussian_epsilon(1 / min(mu, _LARGEST_MU), delta)
 
 
 def compute_gaussian_mu(epsilon: float, delta: float) -> float:
   """Returns the mu, at most 40, whose Gaussian has this epsilon at `delta`.
 
   Args:
-    epsilon: Not negative.
+    epsilon: Not negative. Of less than 1e-6, it is the mu of 1e-6.
     delta: In (0, 1).
 
   Raises:
@@ -135,11 +126,7 @@ def compute_gaussian_mu(epsilon: float, delta: float) -> float:
   epsilon = argument_checks.check_number('epsilon', epsilon)
   if epsilon < 0:
     raise ValueError(f'`epsilon` must not be negative, found {epsilon:g}.')
-  delta = arguments.check_target_delta(delta)
-
-  def missing(mu: float) -> float:
-    return float(privacy_loss.compute_gaussian_delta(1 / mu, epsilon)) - delta
-
-  if missing(_LARGEST_MU) <= 0:
-    return _LARGEST_MU
-  return optimize.brentq(missing, _LEAST_MU, _LARGEST_MU)
+  epsilon = max(epsilon, arguments.MIN_TARGET_EPSILON)
+  epsilon = min(epsilon, arguments.MAX_TARGET_EPSILON)
+  noise = gaussian_mechanism.gaussian_noise_multiplier(epsilon, delta)
+  return min(1 / noise, _LARGEST_MU)
