@@ -1,9 +1,4 @@
-"""Pages: Markdown templates with markers, filled with tables and numbers.
-
-`{{name}}` is replaced by a text. `{{#name}}…{{/name}}` stays where the value is
-not empty, and is repeated for each item of a list, with the item's own values;
-`{{^name}}…{{/name}}` stays where it is empty.
-"""
+"""Pages: Jinja templates in Markdown, filled with tables and numbers."""
 
 import base64
 import html
@@ -12,16 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import jinja2
+import jinja2.meta
 import markdown
 import pandas as pd
 
 _TEMPLATES = pathlib.Path(__file__).parent / 'templates'
-# A line that holds nothing but the end of a section goes with it.
-_SECTION = re.compile(
-  r'\{\{([#^])(\w+)\}\}\n?(.*?)(?:(?<=\n)\{\{/\2\}\}\n?|\{\{/\2\}\})',
-  re.DOTALL,
-)
-_MARKER = re.compile(r'\{\{(\w+)\}\}')
 _IMAGE = re.compile(r'src="([^":]*\.png)"')
 
 _CSS = """
@@ -43,20 +34,31 @@ def fill_template(name: str, values: Mapping[str, Any]) -> str:
 
   Args:
     name: The file's name.
-    values: By marker a text, a number, a table or a list of such mappings.
+    values: By name a text, a number, a table or a list of such mappings. A
+      table is there as Markdown, and as an empty text if it has no lines.
 
   Raises:
-    ValueError: The template has a marker without a value, or none for a value.
+    ValueError: The template has a name without a value, or none for a value.
   """
-  template = (_TEMPLATES / name).read_text(encoding='utf-8')
-  unused = [
-    key for key in values if not re.search(rf'\{{[#^]?{key}\}}', template)
-  ]
-  if unused:
+  environment = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(_TEMPLATES),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+  )
+  source = (_TEMPLATES / name).read_text(encoding='utf-8')
+  names = jinja2.meta.find_undeclared_variables(environment.parse(source))
+  if differing := names ^ {*values}:
     raise ValueError(
-      f'`values` must have the markers of {name}, found {unused[0]!r}.'
+      f'`values` must have the names of {name}, and no others, found that only '
+      f'one of them has {", ".join(sorted(differing))}.'
     )
-  text = _filled(template, values, name)
+  try:
+    text = environment.get_template(name).render(_as_text(values))
+  except jinja2.UndefinedError as error:
+    raise ValueError(
+      f'`values` must have the names of {name}, found: {error}.'
+    ) from error
   # What is left out leaves no gap.
   return re.sub(r'\n{3,}', '\n\n', text).strip() + '\n'
 
@@ -130,35 +132,13 @@ def to_html(text: str, directory: pathlib.Path) -> str:
   )
 
 
-def _filled(template: str, values: Mapping[str, Any], name: str) -> str:
-  def section(match: re.Match) -> str:
-    kind, key, inner = match.groups()
-    value = _value(values, key, name)
-    if kind == '^':
-      return '' if _is_there(value) else _filled(inner, values, name)
-    if isinstance(value, list):
-      return ''.join(_filled(inner, {**values, **v}, name) for v in value)
-    return _filled(inner, values, name) if _is_there(value) else ''
-
-  def marker(match: re.Match) -> str:
-    value = _value(values, match[1], name)
-    if not isinstance(value, pd.DataFrame):
-      return str(value)
+def _as_text(value: Any) -> Any:
+  """Values with Markdown in place of the tables among them."""
+  if isinstance(value, pd.DataFrame):
     return markdown_table(value) if len(value) else ''
-
-  return _MARKER.sub(marker, _SECTION.sub(section, template))
-
-
-def _value(values: Mapping[str, Any], key: str, name: str) -> Any:
-  if key not in values:
-    raise ValueError(
-      f'`values` must have all markers of {name}, found {key!r}.'
-    )
-  return values[key]
-
-
-def _is_there(value: Any) -> bool:
-  return len(value) > 0 if isinstance(value, pd.DataFrame) else bool(value)
+  if isinstance(value, Mapping):
+    return {key: _as_text(each) for key, each in value.items()}
+  return [*map(_as_text, value)] if isinstance(value, list) else value
 
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""What fills the markers of templates/report.md; draws its figures."""
+"""What fills templates/report.md; draws its figures."""
 
 import pathlib
 from typing import Any
@@ -23,7 +23,7 @@ from analysis import (
 
 
 def report_values(frames: frame.Frames, output: pathlib.Path) -> dict[str, Any]:
-  """Returns the values by marker, and writes the figures.
+  """Returns the values by name, and writes the figures.
 
   Args:
     frames: At least one run.

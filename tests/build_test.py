@@ -63,7 +63,16 @@ _MAY_IMPORT = {
   _TABLE: ({'tff_clipping'}, set()),
   'analysis': (
     {'tff_clipping/theory', 'tff_clipping/privacy', _TABLE},
-    {'PIL', 'absl', 'markdown', 'matplotlib', 'numpy', 'pandas', 'scipy'},
+    {
+      'PIL',
+      'absl',
+      'jinja2',
+      'markdown',
+      'matplotlib',
+      'numpy',
+      'pandas',
+      'scipy',
+    },
   ),
 }
 

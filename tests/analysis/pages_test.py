@@ -32,25 +32,33 @@ def test_html_escapes_text_and_marks_code(tmp_path):
   assert '<p>a &lt; b, <code>c</code></p>' in text
 
 
-def test_markers_are_replaced_by_values_and_tables(template):
-  template('# {{title}}\n\n{{table}}\n')
+def test_names_are_replaced_by_values_and_tables(template):
+  template('# {{ title }}\n\n{{ table }}\n')
   found = pages.fill_template('page.md', {'title': 'T', 'table': TABLE})
   assert found == f'# T\n\n{pages.markdown_table(TABLE)}\n'
 
 
-def test_sections_are_repeated_or_left_out(template):
+def test_tables_in_lists_are_there_and_empty_ones_are_left_out(template):
   template(
-    '{{#all}}\n- {{x}}{{#y}}, {{y}}{{/y}}\n{{/all}}\n{{^all}}\nnone\n{{/all}}\n'
+    '{% for each in all %}\n{{ each.x }}\n\n{% if each.t %}\n{{ each.t }}\n\n'
+    '{% endif %}\n{% endfor %}\n'
   )
-  values = [{'x': 1, 'y': ''}, {'x': 2, 'y': 'b'}]
-  assert pages.fill_template('page.md', {'all': values}) == '- 1\n- 2, b\n'
-  assert pages.fill_template('page.md', {'all': []}) == 'none\n'
+  values = [{'x': 1, 't': TABLE}, {'x': 2, 't': TABLE.head(0)}]
+  assert pages.fill_template('page.md', {'all': values}) == (
+    f'1\n\n{pages.markdown_table(TABLE)}\n\n2\n'
+  )
+
+
+def test_an_item_without_a_value_is_refused(template):
+  template('{% for each in all %}{{ each.x }}{% endfor %}')
+  with pytest.raises(ValueError, match='page.md'):
+    pages.fill_template('page.md', {'all': [{'y': 1}]})
 
 
 @pytest.mark.parametrize('values', [{}, {'a': 1, 'b': 2}])
-def test_marker_without_value_and_value_without_marker_are_refused(
+def test_a_name_without_value_and_a_value_without_name_are_refused(
   template, values
 ):
-  template('{{a}}\n')
+  template('{{ a }}\n')
   with pytest.raises(ValueError, match='`values` must have'):
     pages.fill_template('page.md', values)
