@@ -133,8 +133,11 @@ def run(
       ),
       on_round=stack.enter_context(_progress(config, num_done)),
     ).run()
-    # Those of the run's first start are among a ledger's.
-    found_caveats = parts.caveats if ledger is None else ledger.caveats
+    found_caveats = parts.caveats
+    if ledger is not None:
+      # Those of the run's first start are among them, and of its rounds.
+      found_caveats = ledger.caveats
+      folder.write_json(folder.privacy, _privacy(parts, ledger))
     result = _add_to_message(result, parts, process, found_caveats)
     if result.interrupted is None:
       _write_results(result, parts, process, folder)

@@ -57,8 +57,8 @@ def test_type_signature():
     _STRATEGIES['banded'], 1.0
   ).create(tff.TensorType(np.float32, [3]))
   state = (
-    '<privacy_noise=<key=int64[2],round_num=int64,slots=<float32[2,3]>>,'
-    'inner_agg=<>>@SERVER'
+    '<privacy_noise=<key=int64[2],round_num=int64,ledger=int64,'
+    'slots=<float32[2,3]>>,inner_agg=<>>@SERVER'
   )
   assert process.next.type_signature.compact_representation() == (
     f'(<state={state},value={{float32[3]}}@CLIENTS> -> '
@@ -147,7 +147,9 @@ def test_a_run_goes_on_from_a_state_that_was_kept(strategy):
   _, state = _run(process, 3)
   # As a checkpoint does: plain arrays, and a process that is built anew.
   state = tf.nest.map_structure(np.array, state)
-  rebuilt = aggregators.correlated_noise_factory(strategy, 1.0).create(_VECTOR)
+  rebuilt = aggregators.correlated_noise_factory(
+    strategy, 1.0, noise_key=(3, 4)
+  ).create(_VECTOR)
   np.testing.assert_array_equal(rebuilt.next(state, []).result, whole[3])
 
 

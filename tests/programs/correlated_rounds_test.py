@@ -85,6 +85,8 @@ class _Run:
 
   def __init__(self, folder, plan, noise_key=None):
     self.plan = plan
+    # Whoever gives a key says so.
+    self._caveats = ['the key was given'] if noise_key else []
     self._path = folder / 'ledger.jsonl'
     self._process = aggregators.correlated_dp_mean_factory(
       clipping_norm=1.0,
@@ -107,7 +109,9 @@ class _Run:
         output.state, collections.OrderedDict(mean=output.result)
       )
 
-    with privacy.PrivacyLedger(self._path, self.plan) as ledger:
+    with privacy.PrivacyLedger(
+      self._path, self.plan, caveats=self._caveats
+    ) as ledger:
       try:
         while round_num < until:
           round_num += 1
@@ -164,16 +168,16 @@ def test_a_killed_run_releases_what_one_that_never_stopped_does(tmp_path, plan):
   assert all(len(looks) == 1 for looks in runs[1].values())
 
 
-def test_a_repeated_round_is_not_run_in_another_environment(
+def test_a_repeated_round_is_not_released_in_another_environment(
   tmp_path, plan, monkeypatch
 ):
   run = _Run(tmp_path, plan)
   run.run(until=5)
   with monkeypatch.context() as patch:
-    patch.setattr(environment, 'describe', lambda: 'elsewhere')
+    patch.setattr(environment, 'describe', lambda computed: 'elsewhere')
     with pytest.raises(
       privacy.ChangedReleaseError,
-      match='Round 4, run again, was charged elsewhere .* from the state after '
+      match='Round 4, run again, may give other bits .* from the state after '
       'round 5, the last',
     ):
       run.run()

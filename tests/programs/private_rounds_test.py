@@ -109,6 +109,10 @@ def _build_process(plan, noise_key):
   )
 
 
+def _set_environment(monkeypatch, name):
+  monkeypatch.setattr(environment, 'describe', lambda computed: name)
+
+
 class _Killed(BaseException):  # noqa: N818
   """Stands for a kill: nothing is saved on the way out."""
 
@@ -120,6 +124,10 @@ class _Run:
     self._folder = folder
     self.plan = plan
     self._process = _build_process(plan, noise_key)
+    # Whoever gives a key says so.
+    self._caveats = (
+      ['the key was given'] if isinstance(noise_key, tuple) else []
+    )
     # The weights that left the trusted side, by the cohort they came from.
     self.released = collections.defaultdict(set)
 
@@ -141,7 +149,7 @@ class _Run:
     if noise_key is not None:
       process = _build_process(self.plan, noise_key)
     with privacy.PrivacyLedger(
-      self._folder / 'ledger.jsonl', self.plan
+      self._folder / 'ledger.jsonl', self.plan, caveats=self._caveats
     ) as ledger:
       program = TrainingProgram(
         process=process,
@@ -327,7 +335,12 @@ def test_one_cohort_looked_at_twice_would_cost_more_than_two_draws(tmp_path):
   assert run.exact_epsilon() > 1.1 * run.plan.epsilon_after(12)
 
 
-def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
+@pytest.mark.parametrize('is_known', [True, False])
+def test_other_data_in_a_repeated_round_are_never_released(
+  tmp_path, monkeypatch, is_known
+):
+  if is_known:
+    _set_environment(monkeypatch, 'here')
   plan = _plan()
   sampler = build_private_sampler(plan, _IDS, seed=3)
   noise = iter(range(100))
@@ -346,6 +359,8 @@ def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
       )
       assert seen[-1] == tuple(cohort)
     assert ledger.num_releases == 3
+    # Were the bits to be the same, that they are not tells of the clients.
+    assert bool(ledger.caveats) == is_known
   # Each repeat first tried the cohort that was charged last.
   assert len(seen) == 5
   assert len({seen[0], seen[2], seen[4]}) == 3
@@ -353,15 +368,10 @@ def test_other_data_in_a_repeated_round_are_never_released(tmp_path):
   assert output.state == 4
 
 
-def _set_environment(monkeypatch, name):
-  monkeypatch.setattr(environment, 'describe', lambda: name)
-
-
-def test_a_round_that_was_charged_elsewhere_is_drawn_anew_without_a_trial(
+def test_a_round_that_was_charged_elsewhere_is_drawn_anew_whatever_its_bits(
   tmp_path, monkeypatch
 ):
-  # The result is the same in all: were it tried, nothing would be charged, and
-  # whether it is the same depends on the clients.
+  # The result is the same in all, and whether it is depends on the clients.
   plan = _plan()
   sampler = build_private_sampler(plan, _IDS, seed=3)
   seen = []
@@ -377,7 +387,7 @@ def test_a_round_that_was_charged_elsewhere_is_drawn_anew_without_a_trial(
         next_fn, sampler, ledger, state=np.float32(0), round_num=1
       )
     assert ledger.num_releases == 3
-  draws = [0, 0, 1, 1, 2]
+  draws = [0, 0, 0, 1, 1, 1, 2]
   assert seen == [tuple(sampler.sample(1, draw)) for draw in draws]
   assert len(set(seen)) == 3
 
@@ -414,7 +424,7 @@ def test_a_run_that_goes_on_elsewhere_is_charged_for_what_it_repeats(
   _assert_charged(run)
 
 
-def test_a_round_that_cannot_be_drawn_anew_is_not_run_elsewhere(
+def test_a_round_that_cannot_be_drawn_anew_is_not_released_elsewhere(
   tmp_path, monkeypatch
 ):
   seen = []
@@ -424,7 +434,7 @@ def test_a_round_that_cannot_be_drawn_anew_is_not_run_elsewhere(
     return tff.learning.templates.LearningProcessOutput(state, ())
 
   sampler = build_private_sampler(_plan(), _IDS, seed=3)
-  state = {'privacy_noise': {'key': np.int64(1)}}
+  state = {'privacy_noise': {'key': np.int64(1), 'ledger': np.int64(0)}}
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', _plan()) as ledger:
 
     def run():
@@ -437,7 +447,8 @@ def test_a_round_that_cannot_be_drawn_anew_is_not_run_elsewhere(
     _set_environment(monkeypatch, 'b')
     with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
       run()
-    assert len(seen) == 1
+    # Of its result, nobody knows whether it would have been the same.
+    assert ledger.num_releases == 1
     _set_environment(monkeypatch, 'a')
     run()
     assert ledger.num_releases == 1
@@ -469,7 +480,7 @@ def test_an_empty_cohort_is_released_and_charged(tmp_path):
   )
   sampler = build_private_sampler(plan, _IDS[:4], seed=3)
   empty = next(t for t in range(1, 51) if not sampler.sample(t))
-  process = _build_process(plan, (1, 2))
+  process = _build_process(plan, 'drawn')
   state = process.initialize()
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
     cohort, output = private_rounds.run_private_round(
@@ -485,10 +496,13 @@ def test_an_empty_cohort_is_released_and_charged(tmp_path):
   assert process.get_model_weights(output.state).trainable[0] != 0
 
 
-def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(tmp_path):
+def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(
+  tmp_path, monkeypatch
+):
+  _set_environment(monkeypatch, 'here')
   # The key of the noise is kept, and no number of the draw: the next draw would
   # have the same noise on another cohort.
-  state = {'privacy_noise': {'key': np.int64(1)}}
+  state = {'privacy_noise': {'key': np.int64(1), 'ledger': np.int64(0)}}
   bits = iter([1, 2, 3])
 
   def next_fn(state, cohort):
@@ -530,9 +544,10 @@ def test_the_digest_tells_values_from_others(other):
 
 
 def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
-  tmp_path,
+  tmp_path, monkeypatch
 ):
   """The digest is in a file: few possible values could be searched for."""
+  _set_environment(monkeypatch, 'here')
   plan = _plan()
   lines = []
   for name, num_examples in (('a', 10), ('b', 11)):
@@ -556,7 +571,8 @@ def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
   assert lines[0] == lines[1]
 
 
-def test_exact_figures_are_in_no_digest(tmp_path):
+def test_exact_figures_are_in_no_digest(tmp_path, monkeypatch):
+  _set_environment(monkeypatch, 'here')
   counts = iter([3, 4, 5])
 
   def next_fn(state, cohort):
@@ -613,6 +629,48 @@ def test_the_state_of_another_round_is_refused_where_its_noise_repeats(
         run(state, round_num)
     assert ledger.rounds == [1]
     run(second, 2)
+
+
+def test_the_same_state_has_other_noise_under_another_ledger(tmp_path):
+  plan = _plan()
+  process = _build_process(plan, 'drawn')
+  state = process.initialize()
+  sampler = build_private_sampler(plan, _IDS, seed=3)
+  weights = []
+  for name in ('a', 'a', 'b'):
+    with privacy.PrivacyLedger(tmp_path / name, plan) as ledger:
+      _, output = private_rounds.run_private_round(
+        lambda state, cohort: process.next(state, [0.0] * len(cohort)),
+        sampler,
+        ledger,
+        state=state,
+        round_num=1,
+      )
+    weights.append(process.get_model_weights(output.state).trainable[0])
+  assert weights[0] == weights[1]
+  # With the same noise, nothing would hide the difference of other updates.
+  assert abs(weights[0] - weights[2]) > 1e-6
+
+
+def test_a_key_that_was_given_needs_a_caveat(tmp_path):
+  plan = _plan()
+  process = _build_process(plan, (1, 2))
+  sampler = build_private_sampler(plan, _IDS, seed=3)
+
+  def run(**kwargs):
+    with privacy.PrivacyLedger(tmp_path / 'a', plan, **kwargs) as ledger:
+      private_rounds.run_private_round(
+        lambda state, cohort: process.next(state, [0.0] * len(cohort)),
+        sampler,
+        ledger,
+        state=process.initialize(),
+        round_num=1,
+      )
+      return ledger.num_releases
+
+  with pytest.raises(ValueError, match='`state` must have noise of a key that'):
+    run()
+  assert run(caveats=['the key was given']) == 1
 
 
 def test_a_ledger_that_lacks_the_rounds_of_a_state_is_refused(tmp_path):

@@ -1,7 +1,5 @@
 """Tests of the training program with a ledger."""
 
-import shutil
-
 import pandas as pd
 import pytest
 import tensorflow as tf
@@ -187,31 +185,6 @@ def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
   # A line that was cut short is of a round that nobody knows.
   ledger.charged = [1, None, 2, None]
   small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()
-
-
-def test_checkpoints_under_a_second_ledger_are_refused(tmp_path):
-  def stop(metrics):
-    if metrics['round_num'] == 1:
-      raise ZeroDivisionError  # As a kill would: without a checkpoint.
-
-  ledger = small_program.Ledger()
-  ledger.run_id = 'first'
-  with pytest.raises(ZeroDivisionError):
-    small_program.program(tmp_path, ledger=ledger, on_round=stop).run()
-  # The initial state has the noise of round 1, which was charged.
-  other = small_program.Ledger()
-  other.run_id = 'second'
-  with pytest.raises(storage.StorageError, match='of the ledger first, found'):
-    small_program.program(tmp_path, ledger=other).run()
-  assert not other.charged
-  result = small_program.program(tmp_path, ledger=ledger).run()
-  assert result.reason is StopReason.FINISHED
-  # Without checkpoints, the noise is new.
-  for path in (tmp_path / 'checkpoints').glob('round_*'):
-    shutil.rmtree(path)
-  (tmp_path / 'metrics.csv').unlink()
-  result = small_program.program(tmp_path, ledger=other).run()
-  assert result.reason is StopReason.FINISHED
 
 
 def test_less_noise_than_charged_is_not_released(tmp_path):

@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   gaussian_draws,
+  noise_keys,
   noised_process,
   private_reports,
   type_checks,
@@ -106,8 +107,9 @@ def correlated_noise_factory(
   `gaussian_noise_factory`.
 
   State: `privacy_noise`, with `key` (`int64[2]`, as secret as the noise),
-  `round_num` (`int64`) and `slots`, what is kept of the noises before, with a
-  dimension for them before those of each tensor; `inner_agg`.
+  `round_num` (`int64`), `ledger` (`int64`) if the key was drawn, and `slots`,
+  what is kept of the noises before, with a dimension for them before those of
+  each tensor; `inner_agg`.
 
   Args:
     strategy: How the noise of a round depends on those before, for so many
@@ -191,12 +193,13 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
         tf.zeros([num_slots, *shape], dtype)
         for shape, dtype in zip(shapes, kept_dtypes, strict=True)
       ]
-      return _noise_state(key, tf.constant(0, tf.int64), slots)
+      zero = tf.constant(0, tf.int64)
+      return self._noise_state(key, zero, zero, slots)
 
     def add(value, state):
       noises, slots = next_noise(
         self._recurrence,
-        self._draw(state[_KEY], state[_ROUND], shapes),
+        self._draw(state, shapes),
         list(state[_SLOTS]),
         state[_ROUND],
       )
@@ -206,21 +209,32 @@ class CorrelatedNoiseFactory(private_reports.PrivateFactory):
       ]
       return (
         tf.nest.pack_sequence_as(value, noised),
-        _noise_state(state[_KEY], state[_ROUND] + 1, slots),
+        self._noise_state(
+          state[_KEY], state[_ROUND] + 1, noise_keys.ledger_of(state), slots
+        ),
       )
 
     return noised_process.ServerNoise(initial, add)
 
-  def _draw(self, key, round_num, shapes):
-    """Returns a round's draws, a function of the key and the round."""
+  def _draw(self, state, shapes):
+    """Returns a round's draws, a function of key, round and ledger."""
     zeros = [tf.zeros(shape, tf.float64) for shape in shapes]
-    # The second counter numbers the draws of a round, of which there is one.
     round_key = gaussian_draws.derive_key(
-      key, tf.stack([round_num, tf.zeros_like(round_num)])
+      state[_KEY], tf.stack([state[_ROUND], noise_keys.ledger_of(state)])
     )
     return gaussian_draws.add_gaussian_noise(
       zeros, self._noise_stddev, round_key
     )
+
+  def _noise_state(self, key, round_num, ledger, slots):
+    """Returns the state of the noise."""
+    fields = [
+      (_KEY, key),
+      (_ROUND, round_num),
+      *noise_keys.ledger_field(self._noise_key, ledger),
+      (_SLOTS, slots),
+    ]
+    return collections.OrderedDict(fields)
 
 
 def strategy_digest(recurrence: NoiseRecurrence) -> str:
@@ -306,12 +320,3 @@ def _leaf_specs(value_type: Any) -> list[tf.TensorSpec]:
 
   del record  # It has been traced, which was all.
   return specs
-
-
-def _noise_state(
-  key: tf.Tensor, round_num: tf.Tensor, slots: list[tf.Tensor]
-) -> collections.OrderedDict:
-  """Returns the state of the noise."""
-  return collections.OrderedDict(
-    [(_KEY, key), (_ROUND, round_num), (_SLOTS, slots)]
-  )

@@ -5,9 +5,14 @@ the same updates, it has the same noise, and so gives the same result. That is
 for programs in which one key never noises two different results,
 such as `tff_clipping.programs.training`: the difference of the two would have
 no noise. Without a program of that kind, fresh noise is the safe choice.
+
+A key that was drawn has other noise under each ledger, whose number is in the
+state: two runs that begin from one state, or go on from it, share none. One
+that was given has the same in all runs, and is for those that have to repeat.
 """
 
 import collections
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -18,6 +23,7 @@ import tree
 from tff_clipping.aggregators import gaussian_draws, private_reports
 
 _KEY, _ROUND, _DRAW = 'key', 'round_num', 'draw'
+LEDGER = 'ledger'
 
 
 def takes_draws(state: Any) -> bool:
@@ -29,12 +35,7 @@ def takes_draws(state: Any) -> bool:
   Returns:
     False if what a process keeps of its noise has no number of the draw.
   """
-  kept = collections.defaultdict(set)
-  for path, _ in tree.flatten_with_path(state):
-    if private_reports.NOISE_STATE in path:
-      place = path.index(private_reports.NOISE_STATE)
-      kept[path[:place]].add(path[-1])
-  return all(_DRAW in fields for fields in kept.values())
+  return all(_DRAW in fields for fields in _kept(state))
 
 
 def keeps_round(state: Any) -> bool:
@@ -47,6 +48,19 @@ def keeps_round(state: Any) -> bool:
     private_reports.NOISE_STATE in path and path[-1] == _ROUND
     for path, _ in tree.flatten_with_path(state)
   )
+
+
+def is_given(state: Any) -> bool:
+  """Returns whether noise in a state comes from a key that is no run's own.
+
+  Args:
+    state: As for `with_noise_draw`.
+
+  Returns:
+    Whether somewhere there is a `key`, and beside it no `ledger`.
+  """
+  kept = _kept(state)
+  return any(_KEY in fields and LEDGER not in fields for fields in kept)
 
 
 def check_next_round(state: Any, round_num: int) -> None:
@@ -71,7 +85,9 @@ def check_next_round(state: Any, round_num: int) -> None:
         )
 
 
-def with_noise_draw(state: Any, draw: int) -> Any:
+def with_noise_draw(
+  state: Any, draw: int, *, ledger_id: str | None = None
+) -> Any:
   """Returns `state` with another draw of the next round's noise.
 
   Each draw has noise that is independent of the others'. The number counts for
@@ -81,14 +97,20 @@ def with_noise_draw(state: Any, draw: int) -> Any:
     state: The state of a process, or of one that holds it, as its `initialize`
       or `next` returned it.
     draw: The number of the draw, from 0, which is what a state has.
+    ledger_id: The `run_id` of the ledger that is charged: under another one,
+      a key that was drawn has other noise. `None` leaves what the state has.
 
   Returns:
     The state. Where noise is fresh in each round, it is as it was.
   """
+  numbers = {_DRAW: np.int64(draw)}
+  if ledger_id is not None:
+    digest = hashlib.sha256(ledger_id.encode()).digest()
+    numbers[LEDGER] = np.frombuffer(digest, np.int64)[0]
 
   def replace(path: tuple, leaf: Any) -> Any:
     in_noise = private_reports.NOISE_STATE in path
-    return np.int64(draw) if in_noise and path[-1] == _DRAW else leaf
+    return numbers.get(path[-1], leaf) if in_noise else leaf
 
   return tree.map_structure_with_path(replace, state)
 
@@ -97,7 +119,8 @@ class NoiseKeys:
   """The keys of one process that adds noise at the server.
 
   The state is a structure at SERVER: empty without a `noise_key`; with one,
-  `key` (`int64[2]`, as secret as the noise), `round_num` and `draw` (`int64`).
+  `key` (`int64[2]`, as secret as the noise), `round_num` and `draw` (`int64`),
+  and `ledger` (`int64`) if the key was drawn; see `with_noise_draw`.
 
   Attributes:
     initial: A TensorFlow computation: the state before the first round.
@@ -131,18 +154,53 @@ class NoiseKeys:
     if self._noise_key is None:
       return gaussian_draws.fresh_key(), state
     key = gaussian_draws.derive_key(
-      state[_KEY], tf.stack([state[_ROUND], state[_DRAW]])
+      state[_KEY], tf.stack([state[_ROUND], state[_DRAW] + ledger_of(state)])
     )
-    return key, _state(state[_KEY], state[_ROUND] + 1)
+    return key, self._state(state[_KEY], state[_ROUND] + 1, ledger_of(state))
 
   def _build_initial(self) -> Any:
     if self._noise_key is None:
       return ()
-    key = gaussian_draws.initial_key(self._noise_key)
-    return _state(key, tf.constant(0, tf.int64))
+    zero = tf.constant(0, tf.int64)
+    return self._state(gaussian_draws.initial_key(self._noise_key), zero, zero)
+
+  def _state(
+    self, key: tf.Tensor, round_num: tf.Tensor, ledger: tf.Tensor
+  ) -> collections.OrderedDict:
+    fields = [
+      (_KEY, key),
+      (_ROUND, round_num),
+      (_DRAW, tf.constant(0, tf.int64)),
+      *ledger_field(self._noise_key, ledger),
+    ]
+    return collections.OrderedDict(fields)
 
 
-def _state(key: tf.Tensor, round_num: tf.Tensor) -> collections.OrderedDict:
-  return collections.OrderedDict(
-    [(_KEY, key), (_ROUND, round_num), (_DRAW, tf.constant(0, tf.int64))]
-  )
+def _kept(state: Any) -> list[set]:
+  """Returns the names of what each process in a state keeps of its noise."""
+  kept = collections.defaultdict(set)
+  for path, _ in tree.flatten_with_path(state):
+    if private_reports.NOISE_STATE in path:
+      place = path.index(private_reports.NOISE_STATE)
+      kept[path[:place]].update(path[place + 1 :])
+  return list(kept.values())
+
+
+def ledger_field(
+  noise_key: gaussian_draws.NoiseKey, ledger: tf.Tensor
+) -> list[tuple[str, tf.Tensor]]:
+  """Returns what a state has for its ledger, with its name, in a list.
+
+  Args:
+    noise_key: What the factory was given: if it is a pair of integers, the
+      noise is the same under each ledger, and the list is empty.
+    ledger: The number of the ledger, `int64`.
+  """
+  return [(LEDGER, ledger)] if noise_key == 'drawn' else []
+
+
+def ledger_of(state: Any) -> tf.Tensor:
+  """Returns the number of the ledger in a state of noise, 0 if it has none."""
+  if LEDGER in state:
+    return state[LEDGER]
+  return tf.constant(0, tf.int64)

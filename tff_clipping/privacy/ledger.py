@@ -92,7 +92,7 @@ class PrivacyLedger:
       self._check_plan(path)
       self._draws = ledger_contents.read_releases(path, self._file.lines)
       self._num_releases = len(ledger_contents.releases(self._file.lines))
-      self._add_caveats(caveats)
+      self.add_caveats(caveats)
     except BaseException:
       self._file.close()
       raise
@@ -382,11 +382,17 @@ class PrivacyLedger:
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
     return self._build_release(number, None, None, None)
 
-  def _add_caveats(self, caveats: Sequence[str]) -> None:
-    """Writes down those that the ledger does not hold already."""
-    new = [each for each in caveats if each not in self.caveats]
-    if new:
-      self._file.append({'kind': ledger_contents.CAVEATS, 'caveats': new})
+  def add_caveats(self, caveats: Sequence[str]) -> None:
+    """Writes down why the run does not have the plan's guarantee.
+
+    Args:
+      caveats: Main clauses, for `PrivacyPlan.describe`; those that the ledger
+        holds already are not written again.
+    """
+    with self._guard:
+      new = [each for each in caveats if each not in self.caveats]
+      if new:
+        self._file.append({'kind': ledger_contents.CAVEATS, 'caveats': new})
 
   def _check_plan(self, path: str | os.PathLike) -> None:
     """Raises unless the ledger's first line is this plan."""

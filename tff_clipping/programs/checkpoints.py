@@ -22,7 +22,6 @@ _LOGGER = logging.getLogger(__name__)
 _PREFIX = 'round_'
 _UNFINISHED = 'unfinished'
 _DIGESTS = 'sha256.json'
-_LEDGER = 'ledger_id'
 
 
 class DamagedCheckpointError(storage.StorageError):
@@ -56,34 +55,6 @@ class Checkpoints:
       # A state may hold the key of the noise: it is its owner's alone.
       self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
       self._manager = _create_manager(self._folder)
-
-  def check_ledger(self, run_id: str | None) -> None:
-    """Raises if the checkpoints are of another ledger; writes down which it is.
-
-    A state keeps the key of the noise: under another ledger, rounds of this one
-    could be run again with the same noise and other cohorts.
-
-    Args:
-      run_id: The `run_id` of the ledger; `None`, of an old one, is not checked.
-
-    Raises:
-      StorageError: If it is another one than before, or cannot be written.
-    """
-    if run_id is None:
-      return
-    path = self._folder / _LEDGER
-    if not path.exists() or not self.rounds():
-      with (
-        storage.writing('The id of the ledger'),
-        whole_files.replacing(path) as new,
-      ):
-        new.write_text(run_id)
-    elif (found := path.read_text()) != run_id:
-      raise storage.StorageError(
-        f'The checkpoints in {self._folder} are of the ledger {found}, found '
-        f'the ledger {run_id}: both runs would have the same noise. Restore '
-        'the ledger of the checkpoints, or begin a new run, without them.'
-      )
 
   def rounds(self) -> list[int]:
     """Returns the rounds of the checkpoints, the latest last."""

@@ -5,9 +5,11 @@ subsampling, a second release of the same cohort with fresh noise is not a
 second sample: k of them are one sampled Gaussian mechanism with noise
 z / sqrt(k), whose cost is far above that of k independent draws. So a repeated
 round must give the bits that were charged, which tell nobody anything new, or
-it is drawn anew: another cohort, other noise, another charge. Where it is run
-again in another environment, whether it gives the same bits depends on the
-clients' data, and nobody must learn that: it is drawn anew without a trial.
+it is drawn anew: another cohort, other noise, another charge.
+
+Which of both it is must not depend on the clients' data, or it tells of them.
+So it is decided by what was computed, and where: only where this is known to
+give the same bits are they looked at.
 """
 
 import contextlib
@@ -28,6 +30,11 @@ from tff_clipping.runtime import environment
 
 _LOGGER = logging.getLogger(__name__)
 
+_OTHER_BITS = (
+  'a round that was run again had other bits than those that were charged, and '
+  'which round that is depends on the data of its clients'
+)
+
 
 def run_private_round(
   next_fn: Callable[[Any, Sequence[str]], Any],
@@ -44,13 +51,15 @@ def run_private_round(
 
   The cohort, and the noise if it comes from a key in the state, are functions
   of the round and the number of its draw. A round that the ledger has is run
-  with the draw that was charged last. If it gives the same bits it is released
-  at no cost; if not, because the noise is fresh, what it gave is dropped, and
-  it is run and charged with a draw of its own, if the plan allows that. The
-  clients' data must be what they were: whether a round is drawn anew would tell
-  whose data changed, and no plan charges for that. A round that was charged in
-  another environment (`runtime.environment.describe`) is not run with that
-  draw, but with one of its own at once.
+  with the draw that was charged last. If that is known to give the same bits
+  (`runtime.environment.describe`), it is released at no cost. If it is not, as
+  on another machine, with another model, or with noise that is fresh, what it
+  gave is dropped unseen, and the round is run and charged with a draw of its
+  own, if the plan allows that.
+
+  Should it give other bits all the same, because the clients' data are others,
+  say, the ledger takes up the caveat that the plan does not hold: that this
+  round was not released again tells of the clients.
 
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a
@@ -77,10 +86,10 @@ def run_private_round(
       the plan's; or if, under noise that is correlated between rounds, a round
       is left out, or the cohorts are not those of the rounds before. Nothing
       was charged.
-    ChangedReleaseError: If a repeated round gives other bits, or was charged in
-      another environment, and no other draw would do: the plan has noise that
-      is correlated between rounds, or the state keeps what the noise comes
-      from, but no number of the draw.
+    ChangedReleaseError: If a repeated round gives other bits, or may give them,
+      and no other draw would do: the plan has noise that is correlated between
+      rounds, or the state keeps what the noise comes from, but no number of the
+      draw.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -108,29 +117,43 @@ def run_private_round(
   noise_keys.check_next_round(state, round_num)
   if noise_keys.keeps_round(state):
     check_rounds(ledger, round_num - 1)
-  here = environment.describe()
+  if noise_keys.is_given(state) and not ledger.caveats:
+    raise ValueError(
+      "`state` must have noise of a key that was drawn (`noise_key='drawn'`), "
+      'found one that was given: whoever knows it can subtract the noise, and '
+      'two runs with it have the same. If that is what you want, say so to '
+      'whoever reads the ledger: '
+      "`PrivacyLedger(..., caveats=['the key of the noise was given'])`."
+    )
   draw = ledger.last_draw(round_num)
+  is_again = draw is not None
   if draw is None:
     ledger.check_budget(round_num)
     draw = 0
-  elif (there := ledger.last_environment(round_num)) != here:
-    reason = f'was charged elsewhere ({there or "not known"}; now {here})'
-    _start_new_draw(ledger, state, round_num, reason)
-    draw += 1
   while True:
     cohort = sampler.sample(round_num, draw)
-    output = next_fn(aggregators.with_noise_draw(state, draw), cohort)
+    drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
+    with environment.recording() as computed:
+      output = next_fn(drawn, cohort)
+    here = environment.describe(computed)
     _check_values(output)
     noise_checks.check_noise(state, output.metrics, ledger.plan)
-    digest = compute_digest((output.state, _released_metrics(output.metrics)))
-    try:
-      with shield():
-        ledger.charge(round_num, digest, draw=draw, environment=here)
-      return cohort, output
-    except ChangedReleaseError:
-      reason = 'gives other bits than those that were charged'
-      _start_new_draw(ledger, state, round_num, reason)
-      draw += 1
+    there = ledger.last_environment(round_num)
+    if is_again and there != here:
+      # Nobody looks at its bits.
+      reason = f'may give other bits ({there or "not known where"}; now {here})'
+    else:
+      digest = compute_digest((output.state, _released_metrics(output.metrics)))
+      try:
+        with shield():
+          ledger.charge(round_num, digest, draw=draw, environment=here)
+        return cohort, output
+      except ChangedReleaseError:
+        reason = 'gives other bits than those that were charged'
+        with shield():
+          ledger.add_caveats([_OTHER_BITS])
+    _start_new_draw(ledger, state, round_num, reason)
+    draw, is_again = draw + 1, False
 
 
 def _start_new_draw(
@@ -163,9 +186,9 @@ def _start_new_draw(
   _LOGGER.warning(
     'Round %d, run again, %s: it is drawn anew, and charged again. Rounds give '
     'the same bits, and cost nothing, from the state of the last checkpoint, '
-    'in the same environment, with `noise_key` given to the factory of the '
-    'noise, and with the same clients in the same order, whose data and '
-    'shuffling are the same.',
+    'on the same machine, with the same model, which draws no random numbers, '
+    "with `noise_key='drawn'` for the factory of the noise, and with the same "
+    'clients in the same order, whose data and shuffling are the same.',
     round_num,
     reason,
   )

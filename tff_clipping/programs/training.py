@@ -257,11 +257,8 @@ class TrainingProgram:
         )
       if self.ledger is not None:
         private_rounds.check_rounds(self.ledger, latest[0])
-        self.checkpoints.check_ledger(self.ledger.run_id)
       progress.done = latest
       return None
-    if self.ledger is not None:
-      self.checkpoints.check_ledger(self.ledger.run_id)
     metrics = self._new_row(0)
     metrics.update(self._evaluate(state, 0))
     if not math.isfinite(metrics['test_loss']):

@@ -40,6 +40,14 @@ class Accumulation:
       else None
     )
 
+  @property
+  def fingerprint(self) -> str | None:
+    """As that of a `TensorFlowComputation`."""
+    if self._compute_others is None:
+      return repr(self._addends)
+    others = self._compute_others.fingerprint
+    return others and f'{self._addends} {others}'
+
   def __call__(
     self,
     total: Sequence[np.ndarray],

@@ -1,18 +1,21 @@
-"""What decides about the last bits of a result, but for the computation.
+"""What decides about the bits of a round, but for its values.
 
 Sums of floats are rounded in the order in which they are added, and that
-depends on the processor, the libraries, and their settings. A round that is
+depends on the processor, the libraries and their settings. A round that is
 computed again in the same environment has the same bits; in another one it
-may have others, and whether it has depends on its values.
+may have others, and whether it has depends on its values. So do computations
+decide: another model, or one that draws random numbers, gives clients without
+examples the same, and all others something else.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
 import pathlib
 import platform
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -20,9 +23,9 @@ import tensorflow_federated as tff
 
 import tff_clipping
 
-# What a library of TensorFlow is told by the environment of the process, but
-# for what it writes to the log.
-_SETTINGS = ('TF_', 'XLA_', 'ONEDNN_', 'DNNL_', 'CUDA_')
+# What libraries of TensorFlow are told by the environment of the process, but
+# for what is written to the log.
+_SETTINGS = ('TF_', 'XLA_', 'ONEDNN_', 'DNNL_')
 _OF_THE_LOG = 'TF_CPP_'
 # Lines of /proc/cpuinfo that say which instructions a processor has.
 _INSTRUCTIONS = (
@@ -34,31 +37,60 @@ _INSTRUCTIONS = (
   'model',
 )
 
+# What our contexts have computed since a recording began.
+_computed: set[str | None] | None = None
 
-def describe() -> str:
-  """Returns the environment in which TFF computes now.
 
-  Of a context that is not ours, its threads are not known, nor its machines if
-  there are others.
+@contextlib.contextmanager
+def recording() -> Iterator[set[str | None]]:
+  """Gives what our contexts compute in the body, for `describe`.
+
+  One at a time: a round is run by one thread.
+  """
+  global _computed
+  _computed = set()
+  try:
+    yield _computed
+  finally:
+    _computed = None
+
+
+def is_recording() -> bool:
+  """Returns whether there is somebody to be told what is computed."""
+  return _computed is not None
+
+
+def record(fingerprint: str | None) -> None:
+  """Tells what is computed.
+
+  Args:
+    fingerprint: A text that other computations do not have; `None` if what it
+      gives may be something else each time.
+  """
+  if _computed is not None:
+    _computed.add(fingerprint)
+
+
+def describe(computed: Collection[str | None]) -> str:
+  """Returns the environment of what was computed by TFF, in a line.
+
+  Args:
+    computed: What `recording` gave.
+
+  Returns:
+    A text that is the same for all that has the same bits, if it has the same
+    values. Where nobody knows that, no two texts are the same: if something
+    draws random numbers, a GPU computes, workers differ, or the context is
+    not one of `tff_clipping.runtime`.
   """
   context = tff.framework.get_context_stack().current
   of_context = getattr(context, 'environment', type(context).__name__)
+  repeats = computed and None not in computed and not _num_gpus()
+  computation = _digest(sorted(computed)) if repeats else secrets.token_hex(8)
   of_versions = (f'{name} {version}' for name, version in versions().items())
-  settings = sorted(
-    (name, value)
-    for name, value in os.environ.items()
-    if name.startswith(_SETTINGS) and not name.startswith(_OF_THE_LOG)
-  )
   return ', '.join(
-    [machine(), *of_versions, f'settings {_digest(settings)}', of_context]
+    [of_process(), *of_versions, of_context, f'computation {computation}']
   )
-
-
-def machine() -> str:
-  """Returns the kind of machine that this is."""
-  num_gpus = len(tf.config.list_physical_devices('GPU'))
-  num_cpus = len(os.sched_getaffinity(0))
-  return f'{processor()}, CPUs {num_cpus}, GPUs {num_gpus}'
 
 
 def versions() -> dict[str, str]:
@@ -72,9 +104,49 @@ def versions() -> dict[str, str]:
   )
 
 
+def machine() -> str:
+  """Returns the kind of machine that this is."""
+  num_cpus = len(os.sched_getaffinity(0))
+  return f'{_processor()}, CPUs {num_cpus}, GPUs {_num_gpus()}'
+
+
+def of_process() -> str:
+  """Returns the machine, and how the libraries are set in this process."""
+  settings = sorted(
+    (name, value)
+    for name, value in os.environ.items()
+    if name.startswith(_SETTINGS) and not name.startswith(_OF_THE_LOG)
+  )
+  return f'{machine()}, settings {_digest(settings)}'
+
+
+def describe_shards(num_shards: int, threads_per_client: int) -> str:
+  """Returns how a context of ours adds up clients."""
+  return f'shards {num_shards}, threads for each client {threads_per_client}'
+
+
+def describe_workers(workers: Collection[str]) -> str:
+  """Returns where the clients are computed, if that is elsewhere.
+
+  Args:
+    workers: What `of_process` returns in each of the workers.
+
+  Returns:
+    What follows the text of a context in one process: nothing if the workers
+    are as this process is. Where they differ, nobody knows which of them a
+    client comes to: no two such texts are the same. Nor are they of GPUs.
+  """
+  kinds = set(workers)
+  if len(kinds) > 1 or any('GPUs 0' not in kind for kind in kinds):
+    return f', clients on {len(kinds)} kinds of workers {secrets.token_hex(8)}'
+  if kinds <= {of_process()}:
+    return ''
+  return f', clients on {kinds.pop()}'
+
+
 @functools.cache
-def processor() -> str:
-  """Returns the kind of processor, and the library of its functions."""
+def _processor() -> str:
+  """The kind of processor, and the library of its functions."""
   try:
     lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
   except OSError:
@@ -95,30 +167,10 @@ def processor() -> str:
   )
 
 
-def describe_shards(num_shards: int, threads_per_client: int) -> str:
-  """Returns how a context of ours adds up clients."""
-  return f'shards {num_shards}, threads for each client {threads_per_client}'
-
-
-def describe_workers(processors: Collection[str]) -> str:
-  """Returns where the clients are computed, if that is elsewhere.
-
-  Args:
-    processors: Those of all workers, by `processor`.
-
-  Returns:
-    What follows the text of a context in one process: nothing if the workers
-    have the processor that is here. Where they have several, nobody knows
-    which of them a client comes to: no two such texts are the same.
-  """
-  kinds = set(processors)
-  if kinds <= {processor()}:
-    return ''
-  if len(kinds) == 1:
-    return f', clients on {kinds.pop()}'
-  return f', clients on {len(kinds)} kinds of processors {secrets.token_hex(8)}'
+def _num_gpus() -> int:
+  return len(tf.config.list_physical_devices('GPU'))
 
 
 def _digest(values: Collection) -> str:
   """Returns a short text that other values do not have."""
-  return hashlib.sha256(repr(values).encode()).hexdigest()[:8]
+  return hashlib.sha256(repr(values).encode()).hexdigest()[:16]

@@ -135,6 +135,21 @@ def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
   )
 
 
+def data_draws(graph: bytes) -> bool:
+  """Returns whether a data set may be another each time that it is read.
+
+  Args:
+    graph: That of the data set, serialized.
+  """
+  graph_def = tf.compat.v1.GraphDef.FromString(graph)
+  in_functions = [
+    node
+    for function in graph_def.library.function
+    for node in function.node_def
+  ]
+  return any(node.op in _DRAWS for node in (*graph_def.node, *in_functions))
+
+
 def _ancestors(ends: list[tf.Operation]) -> Iterator[tf.Operation]:
   """Yields operations, and all that they need."""
   waiting, seen = list(ends), set(ends)

@@ -71,6 +71,11 @@ class InterpretedComputation:
     ):
       raise _unsupported('it returns a function')
 
+  @property
+  def fingerprint(self) -> None:
+    """None: what tells it from others changes from process to process."""
+    return None
+
   def __call__(self, argument, run_clients: RunClients, result_type: tff.Type):
     """Runs the computation.
 

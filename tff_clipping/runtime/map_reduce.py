@@ -120,6 +120,21 @@ class MapReduceRound:
       )
     ]
 
+  @property
+  def fingerprint(self) -> str | None:
+    """A text that other rounds do not have; `None` if a part of it draws."""
+    parts = [
+      self._prepare.fingerprint,
+      self._work.fingerprint,
+      self._zero.fingerprint,
+      self._accumulate.fingerprint,
+      self._merge.fingerprint,
+      self._report.fingerprint,
+      self._update.fingerprint,
+      *(each.fingerprint for each in self._secure_sums),
+    ]
+    return None if None in parts else ' '.join(map(str, parts))
+
   def split_argument(self, argument) -> tuple[list, list[list]]:
     """Returns the server's leaves and, for each client, the client's leaves.
 

@@ -5,6 +5,7 @@ its parameter and its result. `TensorFlowComputation` imports the graph once and
 calls it many times, from flat lists of arrays to flat lists of arrays.
 """
 
+import functools
 import itertools
 import os
 import threading
@@ -15,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.core.protobuf import config_pb2
 
-from tff_clipping.runtime import graph_state
+from tff_clipping.runtime import environment, graph_fingerprint, graph_state
 
 # Each session has the threads that its configuration asks for. Without this,
 # all share those of whoever came first, one for each core, and clients that
@@ -91,6 +92,17 @@ class TensorFlowComputation:
     self._shared = None
     if not self._initialize_op and not self._keeps_state:
       self._shared = self._callable_on(self._open_session())
+
+  @functools.cached_property
+  def fingerprint(self) -> str | None:
+    """A text that other computations do not have; `None` if it `draws`."""
+    if self.draws:
+      return None
+    # What variables begin with counts too.
+    begin = [f'^{self._initialize_op}'] if self._initialize_op else []
+    return graph_fingerprint.compute_fingerprint(
+      self._graph, self._feeds, [*self._fetches, *begin]
+    )
 
   def __call__(self, *leaves) -> Sequence:
     """Runs the graph.
@@ -262,6 +274,9 @@ def _is_dataset(value) -> bool:
 def _dataset_graph(dataset: tf.data.Dataset) -> bytes:
   """Returns the serialized graph that makes `dataset`."""
   with tf.init_scope():
-    return tf.raw_ops.DatasetToGraphV2(
+    graph = tf.raw_ops.DatasetToGraphV2(
       input_dataset=tf.data.experimental.to_variant(dataset)
     ).numpy()
+  if environment.is_recording() and graph_state.data_draws(graph):
+    environment.record(None)
+  return graph

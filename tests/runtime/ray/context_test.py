@@ -108,12 +108,13 @@ def test_training_has_the_bits_of_the_in_process_runtime(name, context, store):
     state = process.initialize()
     outputs = []
     for first in range(3):
-      output = process.next(state, list(store.client_ids[first:]))
+      with environment.recording() as computed:
+        output = process.next(state, list(store.client_ids[first:]))
       state = output.state
       outputs.append(output)
     # A round that is run again in one of them may have been charged in the
     # other.
-    where.append(environment.describe())
+    where.append(environment.describe(computed))
     return [np.asarray(leaf) for leaf in tree.flatten(outputs)]
 
   tff.framework.set_default_context(context)

@@ -155,7 +155,7 @@ class RayContext(tff.framework.SyncContext):
     """What of it decides about the last bits of a result."""
     # Each client of a worker has one thread.
     of_shards = environment.describe_shards(self._num_shards, 1)
-    return of_shards + environment.describe_workers(self._pool.processors)
+    return of_shards + environment.describe_workers(self._pool.environments)
 
   @property
   def workers(self) -> list[tuple[str, int]]:
@@ -186,6 +186,8 @@ class RayContext(tff.framework.SyncContext):
     compiled = self._server.compile(comp)
     if not isinstance(compiled, MapReduceRound):
       return self._server.invoke(comp, arg)
+    if environment.is_recording():
+      environment.record(compiled.fingerprint)
     server, clients = compiled.split_argument(arg)
     if not clients:
       return compiled.finish(

@@ -32,14 +32,14 @@ class Greeting:
     node_id: Ray's name for the node.
     pid: The worker's process there.
     versions: The versions of the packages on which results depend.
-    processor: The kind of its processor.
+    environment: What decides about bits there: `environment.of_process`.
     missing_paths: Which of the required paths are not there.
   """
 
   node_id: str
   pid: int
   versions: dict[str, str]
-  processor: str
+  environment: str
   missing_paths: tuple[str, ...]
 
 
@@ -137,7 +137,7 @@ class Worker:
       node_id=ray.get_runtime_context().get_node_id(),
       pid=os.getpid(),
       versions=environment.versions(),
-      processor=environment.processor(),
+      environment=environment.of_process(),
       missing_paths=tuple(
         path for path in required_paths if not pathlib.Path(path).exists()
       ),

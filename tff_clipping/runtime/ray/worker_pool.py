@@ -57,7 +57,7 @@ class WorkerPool:
   Attributes:
     size: The number of workers that are to work at the same time.
     warm: The workers that are ready, the spare one last.
-    processors: The kinds of processors of all workers that were ever ready.
+    environments: Those of all workers that were ever ready.
   """
 
   def __init__(
@@ -90,7 +90,7 @@ class WorkerPool:
       collections.OrderedDict()
     )
     self._starting: dict[ray.ObjectRef, WorkerHandle] = {}
-    self.processors: set[str] = set()
+    self.environments: set[str] = set()
     self._losses: list[str] = []
     self._failures: list[str] = []
     self._is_started = False
@@ -115,7 +115,8 @@ class WorkerPool:
     self._start(spare[0], 0, spare[1] and _SPARE_GPU_SHARE)
     try:
       self._wait_for_all()
-      self._check_greetings()
+      if fault := _fault(self.warm):
+        raise ClusterError(fault)
       self._is_started = True
     except BaseException:
       self.close()
@@ -242,8 +243,8 @@ class WorkerPool:
       self._failures.append(f'A worker could not be started: {_cause(e)}')
       return
     worker.node = _node_name(worker.greeting.node_id)
-    if self._is_started and worker.greeting.missing_paths:
-      self._failures.append(_missing_paths_text([worker]))
+    if self._is_started and (fault := _fault([worker])):
+      self._failures.append(fault)
       _LOG.warning(self._failures[-1])
       ray.kill(worker.actor)
       return
@@ -252,7 +253,7 @@ class WorkerPool:
       _LOG.warning('A new worker is ready on %s.', worker.node)
     for key, computation in self._computations.items():
       worker.actor.compile.remote(key, [computation])
-    self.processors.add(worker.greeting.processor)
+    self.environments.add(worker.greeting.environment)
     self.warm.append(worker)
 
   def _wait_for_all(self) -> None:
@@ -271,23 +272,6 @@ class WorkerPool:
       raise ClusterError(self._failures[0])
     # The spare one last, whichever was the first to be ready.
     self.warm.sort(key=expected.index)
-
-  def _check_greetings(self) -> None:
-    lacking = [w for w in self.warm if w.greeting.missing_paths]
-    if lacking:
-      raise ClusterError(_missing_paths_text(lacking))
-    here = environment.versions()
-    for worker in self.warm:
-      differences = [
-        f'{name} {version} (here {here[name]})'
-        for name, version in worker.greeting.versions.items()
-        if version != here[name]
-      ]
-      if differences:
-        raise ClusterError(
-          f'{worker.node} has {", ".join(differences)}: install the same '
-          'versions on all nodes.'
-        )
 
   def _restore(self, now: float) -> None:
     """Starts a worker if there are too few, at first at once."""
@@ -341,14 +325,29 @@ def _node_name(node_id: str) -> str:
   return f'node {names.get(node_id, "unknown")} ({node_id[:8]})'
 
 
-def _missing_paths_text(workers: Sequence[WorkerHandle]) -> str:
-  """Returns which node lacks which path."""
-  lacking = {w.node: ', '.join(w.greeting.missing_paths) for w in workers}
-  return (
-    '; '.join(f'{node} lacks {paths}' for node, paths in lacking.items())
-    + '. Every node must have the same files at the same place: share the '
-    'folder, or copy it there.'
-  )
+def _fault(workers: Sequence[WorkerHandle]) -> str:
+  """Returns why not all of some workers can be used; nothing if they can."""
+  lacking = [w for w in workers if w.greeting.missing_paths]
+  if lacking:
+    missing = {w.node: ', '.join(w.greeting.missing_paths) for w in lacking}
+    return (
+      '; '.join(f'{node} lacks {paths}' for node, paths in missing.items())
+      + '. Every node must have the same files at the same place: share the '
+      'folder, or copy it there.'
+    )
+  here = environment.versions()
+  for worker in workers:
+    differences = [
+      f'{name} {version} (here {here[name]})'
+      for name, version in worker.greeting.versions.items()
+      if version != here[name]
+    ]
+    if differences:
+      return (
+        f'{worker.node} has {", ".join(differences)}: install the same '
+        'versions on all nodes.'
+      )
+  return ''
 
 
 def _cause(error: Exception) -> str:
