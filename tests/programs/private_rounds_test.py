@@ -173,6 +173,7 @@ class _Run:
       finally:
         self.ledger_lines = read_releases(self._folder / 'ledger.jsonl')
         self.charged = ledger.rounds
+        self.caveats = ledger.caveats
         self.epsilon = ledger.epsilon
 
   def exact_epsilon(self):
@@ -324,6 +325,7 @@ def test_without_any_checkpoint_all_rounds_are_drawn_anew(tmp_path):
   # The key is gone with the states: a program draws another one.
   run.run(noise_key='drawn')
   assert run.charged == [1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+  assert not run.caveats
   _assert_charged(run)
 
 
@@ -392,6 +394,22 @@ def test_a_round_that_was_charged_elsewhere_is_drawn_anew_whatever_its_bits(
   assert len(set(seen)) == 3
 
 
+def test_moves_back_and_forth_are_charged_and_tell_nothing(
+  tmp_path, monkeypatch
+):
+  run = _Run(tmp_path, _plan(num_rounds=20))
+  for name, kill_after in (('a', 7), ('b', 6), ('a', 7), ('a', None)):
+    _set_environment(monkeypatch, name)
+    result = run.run(kill_after)
+  # Round 6 in b, and again in a; round 7 from another state than before.
+  assert run.charged[5:10] == [6, 7, 6, 6, 7]
+  assert run.charged[10:12] == [8, 9]
+  assert result.reason is StopReason.BUDGET_EXHAUSTED
+  assert not run.caveats
+  assert all(len(looks) == 1 for looks in run.released.values())
+  _assert_charged(run)
+
+
 def test_a_round_of_a_ledger_that_does_not_say_where_is_drawn_anew(tmp_path):
   plan = _plan()
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
@@ -419,6 +437,7 @@ def test_a_run_that_goes_on_elsewhere_is_charged_for_what_it_repeats(
   # From the checkpoint of round 5 again, where its rounds were charged last.
   result = run.run()
   assert run.charged == [1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9, 10]
+  assert not run.caveats
   assert result.reason is StopReason.BUDGET_EXHAUSTED
   assert all(len(looks) == 1 for looks in run.released.values())
   _assert_charged(run)

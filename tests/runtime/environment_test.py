@@ -37,6 +37,15 @@ def test_what_is_not_known_to_repeat_is_never_the_same():
     assert environment.describe(computed) != environment.describe(computed)
 
 
+def test_two_recordings_have_what_is_computed_in_both():
+  with environment.recording() as first:
+    with environment.recording() as second:
+      environment.record('a')
+    environment.record('b')
+  assert (first, second) == ({'a', 'b'}, {'a'})
+  assert not environment.is_recording()
+
+
 @pytest.mark.parametrize(
   ('name', 'is_other'),
   [

@@ -51,11 +51,11 @@ def run_private_round(
 
   The cohort, and the noise if it comes from a key in the state, are functions
   of the round and the number of its draw. A round that the ledger has is run
-  with the draw that was charged last. If that is known to give the same bits
-  (`runtime.environment.describe`), it is released at no cost. If it is not, as
-  on another machine, with another model, or with noise that is fresh, what it
-  gave is dropped unseen, and the round is run and charged with a draw of its
-  own, if the plan allows that.
+  with the draw that was charged last. If that is known to give the same bits,
+  from the same state in the same `runtime.environment`, it is released at no
+  cost. If it is not, as on another machine, with another model, or with noise
+  that is fresh, what it gave is dropped unseen, and the round is run and
+  charged with a draw of its own, if the plan allows that.
 
   Should it give other bits all the same, because the clients' data are others,
   say, the ledger takes up the caveat that the plan does not hold: that this
@@ -125,6 +125,8 @@ def run_private_round(
       'whoever reads the ledger: '
       "`PrivacyLedger(..., caveats=['the key of the noise was given'])`."
     )
+  # Whoever knows what was released knows whether it is the same again.
+  before = compute_digest(state)[:16]
   draw = ledger.last_draw(round_num)
   is_again = draw is not None
   if draw is None:
@@ -135,7 +137,7 @@ def run_private_round(
     drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
     with environment.recording() as computed:
       output = next_fn(drawn, cohort)
-    here = environment.describe(computed)
+    here = f'{environment.describe(computed)}, state {before}'
     _check_values(output)
     noise_checks.check_noise(state, output.metrics, ledger.plan)
     there = ledger.last_environment(round_num)

@@ -37,27 +37,28 @@ _INSTRUCTIONS = (
   'model',
 )
 
-# What our contexts have computed since a recording began.
-_computed: set[str | None] | None = None
+# By identity, what our contexts have computed since each recording began.
+_recordings: dict[int, set[str | None]] = {}
 
 
 @contextlib.contextmanager
 def recording() -> Iterator[set[str | None]]:
   """Gives what our contexts compute in the body, for `describe`.
 
-  One at a time: a round is run by one thread.
+  In any thread, since clients have threads of their own: of two recordings at
+  the same time, each has what is computed in both.
   """
-  global _computed
-  _computed = set()
+  computed: set[str | None] = set()
+  _recordings[id(computed)] = computed
   try:
-    yield _computed
+    yield computed
   finally:
-    _computed = None
+    del _recordings[id(computed)]
 
 
 def is_recording() -> bool:
   """Returns whether there is somebody to be told what is computed."""
-  return _computed is not None
+  return bool(_recordings)
 
 
 def record(fingerprint: str | None) -> None:
@@ -67,8 +68,8 @@ def record(fingerprint: str | None) -> None:
     fingerprint: A text that other computations do not have; `None` if what it
       gives may be something else each time.
   """
-  if _computed is not None:
-    _computed.add(fingerprint)
+  for computed in [*_recordings.values()]:
+    computed.add(fingerprint)
 
 
 def describe(computed: Collection[str | None]) -> str:
