@@ -162,6 +162,20 @@ def test_a_round_that_draws_random_numbers_is_not_known_to_repeat():
   assert not _repeats(_round(noise_key=None))
 
 
+@pytest.mark.parametrize('is_drawn', [True, False])
+def test_a_generator_of_random_numbers_is_known_to_repeat_by_its_seed(is_drawn):
+  @tff.tensorflow.computation
+  def draw():
+    generator = (
+      tf.random.Generator.from_non_deterministic_state()
+      if is_drawn
+      else tf.random.Generator.from_seed(1)
+    )
+    return generator.normal([])
+
+  assert _repeats(draw) != is_drawn
+
+
 @pytest.mark.parametrize('is_shuffled', [True, False])
 def test_clients_that_shuffle_are_not_known_to_repeat(is_shuffled):
   @tff.tensorflow.computation(tff.SequenceType(np.int64))

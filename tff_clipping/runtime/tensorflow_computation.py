@@ -85,7 +85,10 @@ class TensorFlowComputation:
       allow_soft_placement=True,
     )
     self._config.gpu_options.allow_growth = True
-    self.draws = graph_state.draws(self._graph, self._fetches)
+    # What variables begin with counts too.
+    begin = [f'^{self._initialize_op}'] if self._initialize_op else []
+    self._ends = [*self._fetches, *begin]
+    self.draws = graph_state.draws(self._graph, self._ends)
     self._keeps_state = graph_state.keeps_state(self._graph)
     # One session serves all threads unless the graph holds state.
     self._local = threading.local()
@@ -98,10 +101,8 @@ class TensorFlowComputation:
     """A text that other computations do not have; `None` if it `draws`."""
     if self.draws:
       return None
-    # What variables begin with counts too.
-    begin = [f'^{self._initialize_op}'] if self._initialize_op else []
     return graph_fingerprint.compute_fingerprint(
-      self._graph, self._feeds, [*self._fetches, *begin]
+      self._graph, self._feeds, self._ends
     )
 
   def __call__(self, *leaves) -> Sequence:
