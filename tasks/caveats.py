@@ -2,6 +2,7 @@
 
 from tasks.experiment import ExperimentConfig
 from tasks.task import Task
+from tff_clipping.programs import private_rounds
 
 
 def find(
@@ -24,8 +25,7 @@ def find(
   if not asked.is_private:
     return ()
   reasons = {
-    'the seed of the noise was given, and whoever knows it can subtract the '
-    'noise': asked.noise_seed is not None,
+    private_rounds.GIVEN_NOISE: asked.noise_seed is not None,
     'the seed of the cohorts was given, and sampling hides no client from '
     'whoever knows it': asked.rests_on_secret_cohorts
     and asked.sampling_seed is not None,

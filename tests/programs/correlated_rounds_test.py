@@ -85,8 +85,6 @@ class _Run:
 
   def __init__(self, folder, plan, noise_key=None):
     self.plan = plan
-    # Whoever gives a key says so.
-    self._caveats = ['the key was given'] if noise_key else []
     self._path = folder / 'ledger.jsonl'
     self._process = aggregators.correlated_dp_mean_factory(
       clipping_norm=1.0,
@@ -109,9 +107,7 @@ class _Run:
         output.state, collections.OrderedDict(mean=output.result)
       )
 
-    with privacy.PrivacyLedger(
-      self._path, self.plan, caveats=self._caveats
-    ) as ledger:
+    with privacy.PrivacyLedger(self._path, self.plan) as ledger:
       try:
         while round_num < until:
           round_num += 1
@@ -174,7 +170,9 @@ def test_a_repeated_round_is_not_released_in_another_environment(
   run = _Run(tmp_path, plan)
   run.run(until=5)
   with monkeypatch.context() as patch:
-    patch.setattr(environment, 'describe', lambda computed: 'elsewhere')
+    patch.setattr(
+      environment, 'describe', lambda computed, **kwargs: 'elsewhere'
+    )
     with pytest.raises(
       privacy.ChangedReleaseError,
       match='Round 4, run again, may give other bits .* from the state after '

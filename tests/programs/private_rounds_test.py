@@ -110,7 +110,7 @@ def _build_process(plan, noise_key):
 
 
 def _set_environment(monkeypatch, name):
-  monkeypatch.setattr(environment, 'describe', lambda computed: name)
+  monkeypatch.setattr(environment, 'describe', lambda computed, **kwargs: name)
 
 
 class _Killed(BaseException):  # noqa: N818
@@ -124,10 +124,6 @@ class _Run:
     self._folder = folder
     self.plan = plan
     self._process = _build_process(plan, noise_key)
-    # Whoever gives a key says so.
-    self._caveats = (
-      ['the key was given'] if isinstance(noise_key, tuple) else []
-    )
     # The weights that left the trusted side, by the cohort they came from.
     self.released = collections.defaultdict(set)
 
@@ -149,7 +145,7 @@ class _Run:
     if noise_key is not None:
       process = _build_process(self.plan, noise_key)
     with privacy.PrivacyLedger(
-      self._folder / 'ledger.jsonl', self.plan, caveats=self._caveats
+      self._folder / 'ledger.jsonl', self.plan
     ) as ledger:
       program = TrainingProgram(
         process=process,
@@ -671,25 +667,49 @@ def test_the_same_state_has_other_noise_under_another_ledger(tmp_path):
   assert abs(weights[0] - weights[2]) > 1e-6
 
 
-def test_a_key_that_was_given_needs_a_caveat(tmp_path):
+@pytest.mark.parametrize('noise_key', [(1, 2), 'drawn', None])
+def test_the_ledger_says_that_a_key_was_given(tmp_path, noise_key):
   plan = _plan()
-  process = _build_process(plan, (1, 2))
+  process = _build_process(plan, noise_key)
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    private_rounds.run_private_round(
+      lambda state, cohort: process.next(state, [0.0] * len(cohort)),
+      build_private_sampler(plan, _IDS, seed=3),
+      ledger,
+      state=process.initialize(),
+      round_num=1,
+    )
+    is_given = isinstance(noise_key, tuple)
+    assert ledger.caveats == (private_rounds.GIVEN_NOISE,) * is_given
+
+
+def test_a_state_of_another_ledger_is_refused(tmp_path):
+  plan = _plan()
+  process = _build_process(plan, 'drawn')
   sampler = build_private_sampler(plan, _IDS, seed=3)
+  states = {}
+  for name in ('a', 'b'):
+    states[name] = process.initialize()
+    with privacy.PrivacyLedger(tmp_path / name, plan) as ledger:
+      for round_num in (1, 2):
+        # In the end, of b's ledger, and the state of a.
+        state = states['a'] if (name, round_num) == ('b', 2) else states[name]
 
-  def run(**kwargs):
-    with privacy.PrivacyLedger(tmp_path / 'a', plan, **kwargs) as ledger:
-      private_rounds.run_private_round(
-        lambda state, cohort: process.next(state, [0.0] * len(cohort)),
-        sampler,
-        ledger,
-        state=process.initialize(),
-        round_num=1,
-      )
-      return ledger.num_releases
+        def run(state=state, ledger=ledger, round_num=round_num):
+          _, output = private_rounds.run_private_round(
+            lambda state, cohort: process.next(state, [0.0] * len(cohort)),
+            sampler,
+            ledger,
+            state=state,
+            round_num=round_num,
+          )
+          return output.state
 
-  with pytest.raises(ValueError, match='`state` must have noise of a key that'):
-    run()
-  assert run(caveats=['the key was given']) == 1
+        if (name, round_num) == ('b', 2):
+          with pytest.raises(ValueError, match='of a run that began with this'):
+            run()
+        elif (name, round_num) != ('a', 2):
+          states[name] = run()
 
 
 def test_a_ledger_that_lacks_the_rounds_of_a_state_is_refused(tmp_path):

@@ -89,7 +89,7 @@ class Ledger:
     self.charged = []
     self._digests = collections.defaultdict(list)
     self._budget = budget
-    self._environment = None
+    self._environments = {}
 
   @property
   def epsilon(self):
@@ -105,14 +105,14 @@ class Ledger:
     )
 
   def last_environment(self, round_num):
-    return self._environment
+    return self._environments.get(round_num)
 
   def check_budget(self, round_num):
     if len(self.charged) >= self._budget:
       raise BudgetExhaustedError('The budget is spent.')
 
   def charge(self, round_num, digest, *, draw, environment):
-    self._environment = environment
+    self._environments[round_num] = environment
     digests = self._digests[round_num]
     if digests and draw == len(digests) - 1:
       if digest != digests[-1]:

@@ -1,49 +1,69 @@
 """Tests of the text that tells one environment from another."""
 
 import re
+import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators, learning, runtime
+from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.runtime import environment
 
+_ROUND = {'round'}
+_A = _ROUND | {'a'}
 
-def _of(run):
+
+def _of(run, **kwargs):
   """Returns the environment of what is run, twice."""
   texts = []
   for _ in range(2):
     with environment.recording() as computed:
       run()
-    texts.append(environment.describe(computed))
+    texts.append(environment.describe(computed, **kwargs))
   return texts
 
 
-def _repeats(run):
-  first, second = _of(run)
+def _repeats(run, **kwargs):
+  first, second = _of(run, **kwargs)
   return first == second
 
 
 def test_it_is_one_line_that_stays_as_it_is():
-  assert environment.describe({'a'}) == environment.describe({'a'})
-  assert environment.describe({'a'}) != environment.describe({'b'})
-  assert '\n' not in environment.describe({'a'})
+  assert environment.describe(_A) == environment.describe(_A)
+  assert environment.describe(_A) != environment.describe(_ROUND | {'b'})
+  assert '\n' not in environment.describe(_A)
 
 
 def test_what_is_not_known_to_repeat_is_never_the_same():
-  for computed in (set(), {'a', None}):
+  for computed in (set(), {'a'}, _A | {None}, _A | {environment.DATA_SETS}):
     assert environment.describe(computed) != environment.describe(computed)
 
 
-def test_two_recordings_have_what_is_computed_in_both():
-  with environment.recording() as first:
-    with environment.recording() as second:
-      environment.record('a')
-    environment.record('b')
-  assert (first, second) == ({'a', 'b'}, {'a'})
-  assert not environment.is_recording()
+class _Computation:
+  """What stands for a compiled one."""
+
+  is_round, takes_data_sets = True, False
+
+  def __init__(self, fingerprint):
+    self.fingerprint = fingerprint
+
+
+def test_a_recording_has_what_is_computed_in_its_body_and_thread():
+  def record(name):
+    environment.record(_Computation(name), 'context')
+
+  with environment.recording() as outer:
+    record('a')
+    with environment.recording() as inner:
+      record('b')
+    thread = threading.Thread(target=record, args=['c'])
+    thread.start()
+    thread.join()
+  record('d')
+  assert outer == _ROUND | {'a context'}
+  assert inner == _ROUND | {'b context'}
 
 
 @pytest.mark.parametrize(
@@ -60,10 +80,10 @@ def test_two_recordings_have_what_is_computed_in_both():
 def test_the_settings_of_tensorflow_are_a_part_of_it(
   monkeypatch, name, is_other
 ):
-  before = environment.describe({'a'})
+  before = environment.describe(_A)
   monkeypatch.setenv(name, 'secret')
-  assert (environment.describe({'a'}) != before) == is_other
-  assert 'secret' not in environment.describe({'a'})
+  assert (environment.describe(_A) != before) == is_other
+  assert 'secret' not in environment.describe(_A)
 
 
 @pytest.mark.parametrize(
@@ -78,22 +98,32 @@ def test_the_settings_of_tensorflow_are_a_part_of_it(
 def test_what_decides_about_bits_in_a_context_is_a_part_of_it(
   parameters, is_other
 ):
-  before = environment.describe({'a'})
+  run = _round()
+  before = _of(run, data_sets_repeat=True)
   runtime.set_default_context(**parameters)
-  assert (environment.describe({'a'}) != before) == is_other
+  assert (_of(run, data_sets_repeat=True) != before) == is_other
+
+
+def test_a_round_in_a_context_that_is_not_ours_is_not_known_to_repeat():
+  @tff.tensorflow.computation(np.float32)
+  def plain(x):
+    return x
+
+  # Its result alone goes through our context.
+  assert not _repeats(lambda: plain(1.0))
 
 
 def test_versions_and_machine_are_a_part_of_it(monkeypatch):
-  text = environment.describe({'a'})
+  text = environment.describe(_A)
   for each in (*environment.versions().values(), environment.machine()):
     assert each in text
   monkeypatch.setattr(environment.os, 'sched_getaffinity', lambda _: {0, 1, 2})
-  assert 'CPUs 3,' in environment.describe({'a'})
+  assert 'CPUs 3,' in environment.describe(_A)
 
 
 def test_gpus_are_not_known_to_repeat(monkeypatch):
   monkeypatch.setattr(environment, '_num_gpus', lambda: 1)
-  assert environment.describe({'a'}) != environment.describe({'a'})
+  assert environment.describe(_A) != environment.describe(_A)
   here = environment.of_process()
   texts = [environment.describe_workers([here]) for _ in range(2)]
   assert texts[0] != texts[1]
@@ -142,7 +172,7 @@ def _round(*layers, noise_key='drawn', rate=0.1):
 
 def test_a_round_of_a_model_is_told_from_one_of_another():
   texts = [
-    _of(_round(*layers, rate=rate))[0]
+    _of(_round(*layers, rate=rate), data_sets_repeat=True)[0]
     for layers, rate in (
       ((), 0.1),
       # Another process of the same kind.
@@ -156,10 +186,13 @@ def test_a_round_of_a_model_is_told_from_one_of_another():
 
 
 def test_a_round_that_draws_random_numbers_is_not_known_to_repeat():
-  assert _repeats(_round())
-  assert not _repeats(_round(lambda: tf.keras.layers.Dropout(0.5)))
-  # Fresh noise.
-  assert not _repeats(_round(noise_key=None))
+  assert _repeats(_round(), data_sets_repeat=True)
+  for run in (
+    _round(lambda: tf.keras.layers.Dropout(0.5)),
+    # Fresh noise.
+    _round(noise_key=None),
+  ):
+    assert not _repeats(run, data_sets_repeat=True)
 
 
 @pytest.mark.parametrize('is_drawn', [True, False])
@@ -173,11 +206,15 @@ def test_a_generator_of_random_numbers_is_known_to_repeat_by_its_seed(is_drawn):
     )
     return generator.normal([])
 
-  assert _repeats(draw) != is_drawn
+  @tff.federated_computation
+  def run():
+    return tff.federated_eval(draw, tff.SERVER)
+
+  assert _repeats(run) != is_drawn
 
 
-@pytest.mark.parametrize('is_shuffled', [True, False])
-def test_clients_that_shuffle_are_not_known_to_repeat(is_shuffled):
+@pytest.mark.parametrize('num_clients', [0, 2])
+def test_clients_with_data_sets_repeat_where_that_is_assumed(num_clients):
   @tff.tensorflow.computation(tff.SequenceType(np.int64))
   def first(data):
     return data.reduce(np.int64(0), lambda total, x: 2 * total + x)
@@ -188,7 +225,63 @@ def test_clients_that_shuffle_are_not_known_to_repeat(is_shuffled):
   def run(data):
     return tff.federated_sum(tff.federated_map(first, data))
 
-  data = tf.data.Dataset.range(9)
-  if is_shuffled:
-    data = data.shuffle(9)
-  assert _repeats(lambda: run([data])) != is_shuffled
+  data = [tf.data.Dataset.range(9).shuffle(9)] * num_clients
+  # Whoever takes part, and whatever the data set does.
+  assert not _repeats(lambda: run(data))
+  assert _repeats(lambda: run(data), data_sets_repeat=True)
+
+
+_FACTORIES = {
+  'dp_mean': lambda **kwargs: aggregators.dp_mean_factory(
+    clipping_norm=1.0, **kwargs
+  ),
+  'adaptive': lambda **kwargs: aggregators.adaptive_dp_mean_factory(
+    initial_clipping_norm=1.0, **kwargs
+  ),
+  'secure': lambda **kwargs: aggregators.dp_mean_factory(
+    clipping_norm=1.0,
+    sum_factory=aggregators.secure_sum_factory(1.0),
+    **kwargs,
+  ),
+  'correlated': lambda **kwargs: aggregators.correlated_dp_mean_factory(
+    clipping_norm=1.0,
+    strategy=privacy.TreeStrategy(num_rounds=4),
+    **kwargs,
+  ),
+}
+
+
+@pytest.mark.parametrize('name', _FACTORIES)
+def test_every_factory_with_a_drawn_key_is_known_to_repeat(name):
+  process = _FACTORIES[name](
+    noise_multiplier=0.9, clients_per_round=10, noise_key='drawn'
+  ).create(tff.TensorType(np.float32, [3]))
+  state = process.initialize()
+  assert _repeats(lambda: process.next(state, [np.ones(3, np.float32)]))
+
+
+@pytest.mark.parametrize('is_ordered', [True, False])
+def test_elements_in_any_order_are_not_known_to_repeat(is_ordered):
+  options = tf.data.Options()
+  options.deterministic = is_ordered
+
+  @tff.tensorflow.computation
+  def by_argument():
+    data = tf.data.Dataset.range(9)
+    data = data.map(lambda x: x + 1, 8, deterministic=is_ordered)
+    return data.reduce(np.int64(0), lambda total, x: 2 * total + x)
+
+  @tff.tensorflow.computation
+  def by_options():
+    data = tf.data.Dataset.range(9).with_options(options)
+    return data.reduce(np.int64(0), lambda total, x: 2 * total + x)
+
+  def run_of(computation):
+    @tff.federated_computation
+    def run():
+      return tff.federated_eval(computation, tff.SERVER)
+
+    return run
+
+  for computation in (by_argument, by_options):
+    assert _repeats(run_of(computation)) == is_ordered

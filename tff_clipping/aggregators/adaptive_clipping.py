@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-import tensorflow_privacy as tfp
 
 from tff_clipping import adaptive_noise, argument_checks
 from tff_clipping.aggregators import (
@@ -103,22 +102,10 @@ def adaptive_dp_mean_factory(
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  estimate = tff.aggregators.PrivateQuantileEstimationProcess(
-    tfp.QuantileEstimatorQuery(
-      initial_estimate=float(initial_clipping_norm),
-      target_quantile=target_quantile,
-      learning_rate=learning_rate,
-      # The noise is that of the sum below, which takes a key.
-      below_estimate_stddev=0.0,
-      expected_num_records=clients_per_round,
-      geometric_update=True,
-    ),
-    gaussian_noise.gaussian_noise_factory(
-      below_count_stddev, noise_key=_other_key(noise_key)
-    ),
-  )
   return AdaptiveDpMeanFactory(
-    estimate,
+    float(initial_clipping_norm),
+    target_quantile,
+    learning_rate,
     below_count_stddev,
     adaptive_noise.split_noise_multiplier(
       noise_multiplier=noise_multiplier, below_count_stddev=below_count_stddev
@@ -134,7 +121,9 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
 
   def __init__(
     self,
-    estimate,
+    initial_clipping_norm,
+    target_quantile,
+    learning_rate,
     below_count_stddev,
     noise_multiplier,
     clients_per_round,
@@ -142,7 +131,9 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
     noise_key,
   ):
     """Initializes the factory; see `adaptive_dp_mean_factory`."""
-    self._estimate = estimate
+    self._initial_clipping_norm = initial_clipping_norm
+    self._target_quantile = target_quantile
+    self._learning_rate = learning_rate
     self._below_count_stddev = below_count_stddev
     self._noise_multiplier = noise_multiplier
     self._clients_per_round = clients_per_round
@@ -156,13 +147,27 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
     inner = self._sum_factory.create(wide.type)
     private_reports.check_norms_are_charged('sum_factory', inner.state_type)
     private_reports.check_sum(self._sum_factory, inner)
-    estimate = self._estimate
+    bits = gaussian_noise.gaussian_noise_factory(
+      self._below_count_stddev, noise_key=_other_key(self._noise_key)
+    ).create(tff.TensorType(np.float32))
     keys = noise_keys.NoiseKeys(self._noise_key)
 
     @tff.tensorflow.computation(wide.type, np.float32)
     def clip(value, norm):
       clipped = l2_clip.clip_by_l2_norm(value, norm)
-      return clipped.value, clipped.norm
+      is_below = clipped.norm <= tf.cast(norm, clipped.norm.dtype)
+      return clipped.value, tf.cast(is_below, tf.float32) - 0.5
+
+    @tff.tensorflow.computation
+    def initial_norm():
+      return tf.constant(self._initial_clipping_norm, tf.float32)
+
+    @tff.tensorflow.computation(np.float32, np.float32)
+    def adapt(norm, total):
+      # Of no clients, a half is below.
+      share = total / np.float32(self._clients_per_round) + 0.5
+      error = share - np.float32(self._target_quantile)
+      return norm * tf.exp(-np.float32(self._learning_rate) * error)
 
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member,
@@ -183,7 +188,15 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
       return tff.federated_zip(
         collections.OrderedDict(
           [
-            ('clipping_norm', estimate.initialize()),
+            (
+              'clipping_norm',
+              tff.federated_zip(
+                collections.OrderedDict(
+                  norm=tff.federated_eval(initial_norm, tff.SERVER),
+                  bits=bits.initialize(),
+                )
+              ),
+            ),
             (
               private_reports.NOISE_STATE,
               tff.federated_eval(keys.initial, tff.SERVER),
@@ -198,8 +211,8 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      norm = estimate.report(state['clipping_norm'])
-      clipped, norms = tff.federated_map(
+      norm = state['clipping_norm']['norm']
+      clipped, is_below = tff.federated_map(
         clip, (wide.widen(value), tff.federated_broadcast(norm))
       )
       output = inner.next(state['inner_agg'], clipped)
@@ -207,9 +220,13 @@ class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
         finish,
         (output.result, norm, state[private_reports.NOISE_STATE]),
       )
+      below = bits.next(state['clipping_norm']['bits'], is_below)
+      new_norm = collections.OrderedDict(
+        norm=tff.federated_map(adapt, (norm, below.result)), bits=below.state
+      )
       new_state = collections.OrderedDict(
         [
-          ('clipping_norm', estimate.next(state['clipping_norm'], norms)),
+          ('clipping_norm', tff.federated_zip(new_norm)),
           (private_reports.NOISE_STATE, next_noise),
           ('inner_agg', output.state),
         ]

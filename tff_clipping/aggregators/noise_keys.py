@@ -63,6 +63,27 @@ def is_given(state: Any) -> bool:
   return any(_KEY in fields and LEDGER not in fields for fields in kept)
 
 
+def check_ledger(state: Any, ledger_id: str | None) -> None:
+  """Raises if a state is of another ledger, which some of its noise is of.
+
+  Args:
+    state: As for `with_noise_draw`.
+    ledger_id: The `run_id` of the ledger that is charged.
+
+  Raises:
+    ValueError: If it is.
+  """
+  expected = {0, _number(ledger_id)}
+  for path, leaf in tree.flatten_with_path(state):
+    in_noise = private_reports.NOISE_STATE in path
+    if in_noise and path[-1] == LEDGER and int(leaf) not in expected:
+      raise ValueError(
+        '`state` must be of a run that began with this ledger, found one of '
+        'another ledger. Another run begins with a new state, with its '
+        '`initialize`, and the weights of this one.'
+      )
+
+
 def check_next_round(state: Any, round_num: int) -> None:
   """Raises if a state would noise a round as another one was noised.
 
@@ -105,8 +126,7 @@ def with_noise_draw(
   """
   numbers = {_DRAW: np.int64(draw)}
   if ledger_id is not None:
-    digest = hashlib.sha256(ledger_id.encode()).digest()
-    numbers[LEDGER] = np.frombuffer(digest, np.int64)[0]
+    numbers[LEDGER] = np.int64(_number(ledger_id))
 
   def replace(path: tuple, leaf: Any) -> Any:
     in_noise = private_reports.NOISE_STATE in path
@@ -174,6 +194,14 @@ class NoiseKeys:
       *ledger_field(self._noise_key, ledger),
     ]
     return collections.OrderedDict(fields)
+
+
+def _number(ledger_id: str | None) -> int:
+  """Returns the number of a ledger, 0 for one without an id."""
+  if ledger_id is None:
+    return 0
+  digest = hashlib.sha256(ledger_id.encode()).digest()
+  return int(np.frombuffer(digest, np.int64)[0])
 
 
 def _kept(state: Any) -> list[set]:

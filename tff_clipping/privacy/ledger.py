@@ -116,9 +116,9 @@ class PrivacyLedger:
     return self._num_releases
 
   @property
-  def run_id(self) -> str | None:
-    """A random text of this ledger; `None` in one of an earlier version."""
-    return self._file.lines[0].get('run_id')
+  def run_id(self) -> str:
+    """A random text of this ledger."""
+    return self._file.lines[0]['run_id']
 
   @property
   def rounds(self) -> list[int | None]:
@@ -397,6 +397,12 @@ class PrivacyLedger:
   def _check_plan(self, path: str | os.PathLike) -> None:
     """Raises unless the ledger's first line is this plan."""
     found = ledger_contents.read_plan(path, self._file.lines[0])
+    if 'run_id' not in self._file.lines[0]:
+      raise ValueError(
+        f'The ledger {os.fspath(path)} is of an earlier version: its noise may '
+        'be that of another run. Start a new one, whose epsilon adds to that '
+        'of this ledger.'
+      )
     if found != self._plan:
       differences = ', '.join(
         f'`{name}` is {getattr(self._plan, name, None)!r} and was {value!r}'

@@ -30,6 +30,10 @@ from tff_clipping.runtime import environment
 
 _LOGGER = logging.getLogger(__name__)
 
+# Caveats.
+GIVEN_NOISE = (
+  'the seed of the noise was given, and whoever knows it can subtract the noise'
+)
 _OTHER_BITS = (
   'a round that was run again had other bits than those that were charged, and '
   'which round that is depends on the data of its clients'
@@ -59,7 +63,9 @@ def run_private_round(
 
   Should it give other bits all the same, because the clients' data are others,
   say, the ledger takes up the caveat that the plan does not hold: that this
-  round was not released again tells of the clients.
+  round was not released again tells of the clients. So does a ledger whose
+  noise comes from a key that was given. What `next_fn` does in Python, and what
+  it gives to TFF beside the state, nothing here sees: it is to be the same.
 
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a
@@ -117,14 +123,10 @@ def run_private_round(
   noise_keys.check_next_round(state, round_num)
   if noise_keys.keeps_round(state):
     check_rounds(ledger, round_num - 1)
-  if noise_keys.is_given(state) and not ledger.caveats:
-    raise ValueError(
-      "`state` must have noise of a key that was drawn (`noise_key='drawn'`), "
-      'found one that was given: whoever knows it can subtract the noise, and '
-      'two runs with it have the same. If that is what you want, say so to '
-      'whoever reads the ledger: '
-      "`PrivacyLedger(..., caveats=['the key of the noise was given'])`."
-    )
+  noise_keys.check_ledger(state, ledger.run_id)
+  if noise_keys.is_given(state):
+    with shield():
+      ledger.add_caveats([GIVEN_NOISE])
   # Whoever knows what was released knows whether it is the same again.
   before = compute_digest(state)[:16]
   draw = ledger.last_draw(round_num)
@@ -137,7 +139,12 @@ def run_private_round(
     drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
     with environment.recording() as computed:
       output = next_fn(drawn, cohort)
-    here = f'{environment.describe(computed)}, state {before}'
+    where = environment.describe(
+      # Where no other draw would do, they are all that there is.
+      computed,
+      data_sets_repeat=not ledger.plan.allows_new_draws,
+    )
+    here = f'{where}, state {before}'
     _check_values(output)
     noise_checks.check_noise(state, output.metrics, ledger.plan)
     there = ledger.last_environment(round_num)

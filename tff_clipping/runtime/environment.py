@@ -9,6 +9,7 @@ examples the same, and all others something else.
 """
 
 import contextlib
+import contextvars
 import functools
 import hashlib
 import os
@@ -16,6 +17,7 @@ import pathlib
 import platform
 import secrets
 from collections.abc import Collection, Iterator
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -37,61 +39,90 @@ _INSTRUCTIONS = (
   'model',
 )
 
-# By identity, what our contexts have computed since each recording began.
-_recordings: dict[int, set[str | None]] = {}
+# What stands for a round, and for one whose clients have data sets.
+_ROUND, DATA_SETS = 'round', 'data sets'
+
+# What our contexts have computed since a recording began.
+_recording: contextvars.ContextVar[set[str | None] | None] = (
+  contextvars.ContextVar('recording', default=None)
+)
+
+
+class Computation(Protocol):
+  """What a context has compiled, as far as it is described here."""
+
+  @property
+  def fingerprint(self) -> str | None:
+    """A text that others do not have; `None` if the result may vary."""
+
+  @property
+  def is_round(self) -> bool:
+    """Whether clients take part in it."""
+
+  @property
+  def takes_data_sets(self) -> bool:
+    """Whether they have data sets."""
 
 
 @contextlib.contextmanager
 def recording() -> Iterator[set[str | None]]:
   """Gives what our contexts compute in the body, for `describe`.
 
-  In any thread, since clients have threads of their own: of two recordings at
-  the same time, each has what is computed in both.
+  In this thread: what another one has them compute is not of the body.
   """
   computed: set[str | None] = set()
-  _recordings[id(computed)] = computed
+  token = _recording.set(computed)
   try:
     yield computed
   finally:
-    del _recordings[id(computed)]
+    _recording.reset(token)
 
 
-def is_recording() -> bool:
-  """Returns whether there is somebody to be told what is computed."""
-  return bool(_recordings)
-
-
-def record(fingerprint: str | None) -> None:
-  """Tells what is computed.
+def record(computation: Computation, context: str) -> None:
+  """Tells a recording, if there is one, what is computed.
 
   Args:
-    fingerprint: A text that other computations do not have; `None` if what it
-      gives may be something else each time.
+    computation: What a context has compiled.
+    context: What of the context decides about bits.
   """
-  for computed in [*_recordings.values()]:
-    computed.add(fingerprint)
+  computed = _recording.get()
+  if computed is None:
+    return
+  fingerprint = computation.fingerprint
+  computed.add(fingerprint and f'{fingerprint} {context}')
+  if computation.is_round:
+    computed.add(_ROUND)
+  if computation.takes_data_sets:
+    computed.add(DATA_SETS)
 
 
-def describe(computed: Collection[str | None]) -> str:
+def describe(
+  computed: Collection[str | None], *, data_sets_repeat: bool = False
+) -> str:
   """Returns the environment of what was computed by TFF, in a line.
 
   Args:
     computed: What `recording` gave.
+    data_sets_repeat: Whether a `tf.data.Dataset` of a client is taken to have
+      the same elements in the same order again.
 
   Returns:
     A text that is the same for all that has the same bits, if it has the same
     values. Where nobody knows that, no two texts are the same: if something
-    draws random numbers, a GPU computes, workers differ, or the context is
-    not one of `tff_clipping.runtime`.
+    draws random numbers, a GPU computes, workers differ, clients have data
+    sets, or a round was computed in no context of `tff_clipping.runtime`.
   """
-  context = tff.framework.get_context_stack().current
-  of_context = getattr(context, 'environment', type(context).__name__)
-  repeats = computed and None not in computed and not _num_gpus()
-  computation = _digest(sorted(computed)) if repeats else secrets.token_hex(8)
-  of_versions = (f'{name} {version}' for name, version in versions().items())
-  return ', '.join(
-    [of_process(), *of_versions, of_context, f'computation {computation}']
+  repeats = (
+    _ROUND in computed
+    and None not in computed
+    and (data_sets_repeat or DATA_SETS not in computed)
+    and not _num_gpus()
   )
+  computation = (
+    _digest(sorted(map(str, computed))) if repeats else secrets.token_hex(8)
+  )
+  of_versions = (f'{name} {version}' for name, version in versions().items())
+  return ', '.join([of_process(), *of_versions, f'computation {computation}'])
 
 
 def versions() -> dict[str, str]:

@@ -37,6 +37,7 @@ def compute_fingerprint(
     }
   )
   writer.write_graph(graph_def.node, feeds, fetches)
+  writer.write_gradients(graph_def.library.gradient)
   return writer.digest()
 
 
@@ -81,6 +82,13 @@ class _Writer:
       'outputs', [(numbers[_operation(x)], _port(x)) for x in outputs]
     )
 
+  def write_gradients(self, gradients: Iterable) -> None:
+    """Writes which functions are the gradients of those that were written."""
+    known = {g.function_name: g.gradient_func for g in gradients}
+    for name in sorted({*known} & {*self._numbers}, key=self._number):
+      self._write('gradient', self._number(name))
+      self._write_called(known[name])
+
   def _write_attribute(self, key: str, value) -> None:
     if key.startswith('_') and key != _COMPILED:
       return
@@ -97,13 +105,18 @@ class _Writer:
       self._write_function(key, each)
 
   def _write_function(self, key: str, called) -> None:
-    is_new = called.name not in self._numbers
-    self._write(key, self._number(called.name))
+    self._write(key)
     for name in sorted(called.attr):
       self._write_attribute(name, called.attr[name])
-    function = self._functions.get(called.name)
+    self._write_called(called.name)
+
+  def _write_called(self, name: str) -> None:
+    """Writes a function, and what it computes if it is a new one."""
+    is_new = name not in self._numbers
+    self._write(self._number(name))
+    function = self._functions.get(name)
     if function is None:
-      self._write(called.name)
+      self._write(name)
     elif is_new:
       self.write_graph(
         function.node_def,

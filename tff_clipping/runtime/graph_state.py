@@ -10,6 +10,7 @@ the same in all of them, and a difference of two rounds would have none.
 from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
+from tensorflow.core.framework import dataset_options_pb2
 
 # What has a name in the session, or is a part of the session itself.
 _KEPT = frozenset(
@@ -76,6 +77,22 @@ _DRAWS = frozenset(
     'ThreadUnsafeUnigramCandidateSampler',
     'UniformCandidateSampler',
     'NonDeterministicInts',
+    'RngBitGenerator',
+    'XlaRngBitGenerator',
+    'RiscRandomUniform',
+    'RandomCrop',
+    'SampleDistortedBoundingBox',
+    'SampleDistortedBoundingBoxV2',
+    # Without state, and with draws all the same.
+    'FractionalMaxPool',
+    'FractionalAvgPool',
+    'CudnnRNN',
+    'CudnnRNNV2',
+    'CudnnRNNV3',
+    'RandomShuffleQueue',
+    'RandomShuffleQueueV2',
+    'SamplingDataset',
+    'ExperimentalRandomDataset',
     'RandomDataset',
     'RandomDatasetV2',
     'ShuffleDataset',
@@ -87,6 +104,14 @@ _DRAWS = frozenset(
     'PyFunc',
     'PyFuncStateless',
     'EagerPyFunc',
+  ]
+)
+# Of data sets, what may give elements in any order.
+_SLOPPY = frozenset(
+  [
+    'ExperimentalParallelInterleaveDataset',
+    'LegacyParallelInterleaveDatasetV2',
+    'ParallelInterleaveDataset',
   ]
 )
 
@@ -134,25 +159,24 @@ def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
     for name in fetches
   ]
   return any(
-    node.op in _DRAWS
+    node.op in _DRAWS or _is_in_any_order(node)
     for op in _ancestors(ends)
     for node in _with_functions(op.node_def, functions, set())
   )
 
 
-def data_draws(graph: bytes) -> bool:
-  """Returns whether a data set may be another each time that it is read.
-
-  Args:
-    graph: That of the data set, serialized.
-  """
-  graph_def = tf.compat.v1.GraphDef.FromString(graph)
-  in_functions = [
-    node
-    for function in graph_def.library.function
-    for node in function.node_def
-  ]
-  return any(node.op in _DRAWS for node in (*graph_def.node, *in_functions))
+def _is_in_any_order(node) -> bool:
+  """Returns whether a node of a data set gives its elements in any order."""
+  if node.op == 'OptionsDataset':
+    options = dataset_options_pb2.Options.FromString(
+      node.attr['serialized_options'].s
+    )
+    is_set = options.WhichOneof('optional_deterministic') is not None
+    return is_set and not options.deterministic
+  if 'deterministic' in node.attr:
+    return node.attr['deterministic'].s == b'false'
+  # Older ones have an input that says it.
+  return node.op in _SLOPPY
 
 
 def _ancestors(ends: list[tf.Operation]) -> Iterator[tf.Operation]:

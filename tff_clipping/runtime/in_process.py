@@ -123,8 +123,7 @@ class InProcessContext(tff.framework.SyncContext):
     """
     _check_process()
     compiled = self.compile(comp)
-    if environment.is_recording():
-      environment.record(compiled.fingerprint)
+    environment.record(compiled, self.environment)
     result_type = comp.type_signature.result
     if isinstance(compiled, TensorFlowComputation):
       parameter_type = comp.type_signature.parameter

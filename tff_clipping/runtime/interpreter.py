@@ -30,7 +30,16 @@ class InterpretedComputation:
   """A TFF computation as a callable on its argument.
 
   What its values are inside, `interpreted_values` says.
+
+  Attributes:
+    fingerprint: None: what tells it from others is not the same in another
+      process.
+    is_round: True.
+    takes_data_sets: Whether clients have data sets.
   """
+
+  fingerprint = None
+  is_round = True
 
   def __init__(
     self,
@@ -49,6 +58,9 @@ class InterpretedComputation:
         TFF's own, or it takes or returns a function.
     """
     self._type = computation.type_signature
+    self.takes_data_sets = tff.types.contains(
+      self._type, lambda t: isinstance(t, tff.SequenceType)
+    )
     self._block = tff.framework.ComputationBuildingBlock.from_proto(
       tff.framework.serialize_computation(computation)
     )
@@ -70,11 +82,6 @@ class InterpretedComputation:
       self._type.result, lambda t: isinstance(t, tff.FunctionType)
     ):
       raise _unsupported('it returns a function')
-
-  @property
-  def fingerprint(self) -> None:
-    """None: what tells it from others changes from process to process."""
-    return None
 
   def __call__(self, argument, run_clients: RunClients, result_type: tff.Type):
     """Runs the computation.

@@ -48,7 +48,13 @@ class MapReduceRound:
   A runtime calls `prepare` once, `work` for each client, `accumulate` for each
   result in the order of the clients, `merge` for accumulators of disjoint
   shards, and `finish` once. All values are flat lists of arrays.
+
+  Attributes:
+    is_round: True.
+    takes_data_sets: Whether clients have data sets.
   """
+
+  is_round = True
 
   def __init__(
     self,
@@ -72,6 +78,10 @@ class MapReduceRound:
     leaves = values.federated_leaves(self._parameter_type)
     self._server_types = [t for t in leaves if t.placement is tff.SERVER]
     self._client_types = [t for t in leaves if t.placement is tff.CLIENTS]
+    self.takes_data_sets = any(
+      tff.types.contains(t.member, lambda m: isinstance(m, tff.SequenceType))
+      for t in self._client_types
+    )
     try:
       form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
         self._to_one_round(computation), _optimizations()

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.core.protobuf import config_pb2
 
-from tff_clipping.runtime import environment, graph_fingerprint, graph_state
+from tff_clipping.runtime import graph_fingerprint, graph_state
 
 # Each session has the threads that its configuration asks for. Without this,
 # all share those of whoever came first, one for each core, and clients that
@@ -44,7 +44,11 @@ class TensorFlowComputation:
     num_parameters: The number of leaves of the parameter.
     num_results: The number of leaves of the result.
     draws: Whether the result may be another in each call.
+    is_round: Whether clients take part: never, as seen from here.
+    takes_data_sets: Whether they have data sets: as they do not, never.
   """
+
+  is_round = takes_data_sets = False
 
   def __init__(
     self,
@@ -101,9 +105,10 @@ class TensorFlowComputation:
     """A text that other computations do not have; `None` if it `draws`."""
     if self.draws:
       return None
-    return graph_fingerprint.compute_fingerprint(
+    graph = graph_fingerprint.compute_fingerprint(
       self._graph, self._feeds, self._ends
     )
+    return f'{graph} {self._config.intra_op_parallelism_threads}'
 
   def __call__(self, *leaves) -> Sequence:
     """Runs the graph.
@@ -275,9 +280,6 @@ def _is_dataset(value) -> bool:
 def _dataset_graph(dataset: tf.data.Dataset) -> bytes:
   """Returns the serialized graph that makes `dataset`."""
   with tf.init_scope():
-    graph = tf.raw_ops.DatasetToGraphV2(
+    return tf.raw_ops.DatasetToGraphV2(
       input_dataset=tf.data.experimental.to_variant(dataset)
     ).numpy()
-  if environment.is_recording() and graph_state.data_draws(graph):
-    environment.record(None)
-  return graph

@@ -186,8 +186,7 @@ class RayContext(tff.framework.SyncContext):
     compiled = self._server.compile(comp)
     if not isinstance(compiled, MapReduceRound):
       return self._server.invoke(comp, arg)
-    if environment.is_recording():
-      environment.record(compiled.fingerprint)
+    environment.record(compiled, self.environment)
     server, clients = compiled.split_argument(arg)
     if not clients:
       return compiled.finish(
