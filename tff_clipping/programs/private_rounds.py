@@ -63,9 +63,10 @@ def run_private_round(
 
   Should it give other bits all the same, because the clients' data are others,
   say, the ledger takes up the caveat that the plan does not hold: that this
-  round was not released again tells of the clients. So does a ledger whose
-  noise comes from a key that was given. What `next_fn` does in Python, and what
-  it gives to TFF beside the state, nothing here sees: it is to be the same.
+  round was not released again tells of the clients. It takes up another one if
+  the noise comes from a key that was given. What `next_fn` does in Python, and
+  what it gives to TFF beside the state, nothing here sees: it has to be the
+  same again.
 
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a
@@ -88,10 +89,10 @@ def run_private_round(
     TypeError: If `next_fn` is no function, or returns no values, such as the
       references of an asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, the state is
-      not the one before the round, or the noise that was measured is less than
-      the plan's; or if, under noise that is correlated between rounds, a round
-      is left out, or the cohorts are not those of the rounds before. Nothing
-      was charged.
+      not the one before the round or is of another ledger, or the noise that
+      was measured is less than the plan's; or if, under noise that is correlated
+      between rounds, a round is left out, or the cohorts are not those of the
+      rounds before. Nothing was charged.
     ChangedReleaseError: If a repeated round gives other bits, or may give them,
       and no other draw would do: the plan has noise that is correlated between
       rounds, or the state keeps what the noise comes from, but no number of the

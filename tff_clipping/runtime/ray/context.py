@@ -186,8 +186,21 @@ class RayContext(tff.framework.SyncContext):
     compiled = self._server.compile(comp)
     if not isinstance(compiled, MapReduceRound):
       return self._server.invoke(comp, arg)
-    environment.record(compiled, self.environment)
     server, clients = compiled.split_argument(arg)
+    try:
+      return self._run(comp, compiled, server, clients)
+    finally:
+      # Now, since workers of another kind may have joined meanwhile.
+      environment.record(compiled, self.environment)
+
+  def _run(
+    self,
+    comp: tff.framework.ConcreteComputation,
+    compiled: MapReduceRound,
+    server: Sequence,
+    clients: Sequence[Sequence],
+  ):
+    """Returns what `comp`, which is `compiled`, makes of its argument."""
     if not clients:
       return compiled.finish(
         server, compiled.zero(), comp.type_signature.result
@@ -220,7 +233,7 @@ class RayContext(tff.framework.SyncContext):
     clients: Sequence[Sequence],
     stop: threading.Event,
   ):
-    """Returns what `comp`, which is `compiled`, makes of its argument."""
+    """Returns the same as `_run`, of one client or more."""
     start = time.time()
     round_num = next(self._rounds)
     prepared = compiled.prepare(server)
