@@ -90,9 +90,9 @@ def run_private_round(
       references of an asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, the state is
       not the one before the round or is of another ledger, or the noise that
-      was measured is less than the plan's; or if, under noise that is correlated
-      between rounds, a round is left out, or the cohorts are not those of the
-      rounds before. Nothing was charged.
+      was measured is less than the plan's; or if, under correlated noise, a
+      round is left out, or the cohorts are not those of the rounds before.
+      Nothing was charged.
     ChangedReleaseError: If a repeated round gives other bits, or may give them,
       and no other draw would do: the plan has noise that is correlated between
       rounds, or the state keeps what the noise comes from, but no number of the
