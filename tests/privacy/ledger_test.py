@@ -124,6 +124,21 @@ def test_caveats_are_kept_with_the_plan(path):
   assert privacy.read_ledger(path).caveats == both
 
 
+def test_where_a_round_was_computed_is_kept_with_its_last_draw(path):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.last_environment(1) is None
+    ledger.charge(1, DIGEST, environment='here')
+    ledger.charge(1, DIGEST, environment='there')  # The same bits: no charge.
+    ledger.charge(2, DIGEST)
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.last_environment(1) == 'here'
+    assert ledger.last_environment(2) is None
+    ledger.charge(1, OTHER_DIGEST, draw=1, environment='there')
+    assert ledger.last_environment(1) == 'there'
+    with pytest.raises(TypeError, match='`environment` must be a string or No'):
+      ledger.charge(3, DIGEST, environment=1)
+
+
 def test_caveats_that_come_later_are_no_releases(path):
   charge(path, [1, 2])
   with privacy.PrivacyLedger(path, PLAN, caveats=['exact figures']) as ledger:
@@ -141,11 +156,16 @@ def test_caveats_that_come_later_are_no_releases(path):
   assert kinds == ['plan', *['release'] * 2, 'caveats', *['release'] * 2]
 
 
-def test_a_ledger_of_the_earlier_format_is_refused_by_name(path):
+@pytest.mark.parametrize('is_earliest', [True, False])
+def test_a_ledger_of_an_earlier_version_is_refused_by_name(path, is_earliest):
   charge(path, [])
   line = json.loads(path.read_text())
-  line['format'] = 1
-  text = json.dumps(line, sort_keys=True, separators=(',', ':'))
+  if is_earliest:
+    line['format'] = 1
+  else:
+    # Whose noise a state had, none of these knew.
+    del line['run_id']
+  text = json.dumps(line, separators=(',', ':'))
   path.write_text(text + '\n')
   path.with_name('ledger.jsonl.seal').write_text(
     json.dumps(
