@@ -116,6 +116,8 @@ def run_experiment(run: dict) -> None:
   """
   log = _Log(run['log'])
   gaussian_draws.fresh_key = lambda: tf.constant(run['noise_key'], tf.int64)
+  # Two runs to compare have the noise of one ledger.
+  privacy.PrivacyLedger.run_id = 'one'
   if run.get('stage') is not None:
     _kill_at_stage(run['stage'], run['round_num'])
   _log_releases(log)
