@@ -11,6 +11,7 @@ import pathlib
 import signal
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -254,25 +255,19 @@ def test_a_lost_spare_is_replaced(context, caplog):
   assert any('A new worker is ready' in r.getMessage() for r in caplog.records)
 
 
-def test_a_worker_that_joins_with_other_versions_is_not_taken(
-  context, caplog, monkeypatch
-):
-  tff.framework.set_default_context(context)
-  comp = _secure_sum()
-  _wait_for_spare(context)
-  pid = context.workers[-1][1]
+@pytest.mark.parametrize('is_same', [True, False])
+def test_a_worker_with_other_versions_is_a_fault(context, is_same):
+  # Imports Ray, which `set_ray_context` must be the first to do.
+  from tff_clipping.runtime.ray import worker_pool
 
-  def is_refused():
-    comp([1, 2])
-    return any('the same versions' in r.getMessage() for r in caplog.records)
-
-  with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-    here = environment.versions() | {'numpy': '0.0'}
-    patch.setattr(environment, 'versions', lambda: here)
-    os.kill(pid, signal.SIGKILL)
-    processes.wait_for(is_refused)
-  _wait_for_spare(context, but=pid)
-  assert comp([1, 2, 3]) == 6
+  del context
+  versions = environment.versions()
+  if not is_same:
+    versions |= {'numpy': '0.0'}
+  greeting = types.SimpleNamespace(versions=versions, missing_paths=())
+  worker = types.SimpleNamespace(node='node 1', greeting=greeting)
+  found = worker_pool._fault([worker])
+  assert found.startswith('node 1 has numpy 0.0') == (not is_same)
 
 
 def test_a_slow_client_is_not_taken_for_a_lost_worker(context, tmp_path):
