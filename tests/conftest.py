@@ -35,6 +35,12 @@ def temporary_folder(tmp_path_factory):
   os.environ['TMPDIR'] = tempfile.tempdir
 
 
+@pytest.fixture(scope='session')
+def cache_dir(tmp_path_factory):
+  """Where runs keep their client stores, which those of one split share."""
+  return str(tmp_path_factory.mktemp('cache'))
+
+
 @pytest.fixture(autouse=True)
 def in_process_context(request):
   """Makes the in-process context the default for tests that need TFF."""

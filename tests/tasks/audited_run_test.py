@@ -27,11 +27,6 @@ _CONFIG = DP_FED_AVG | dict(
 )
 
 
-@pytest.fixture(name='cache_dir', scope='module')
-def _cache_dir(tmp_path_factory):
-  return tmp_path_factory.mktemp('cache')
-
-
 def _config(**changes):
   return experiment.ExperimentConfig(**{**_CONFIG, **changes})
 

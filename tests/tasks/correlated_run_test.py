@@ -6,11 +6,6 @@ from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 from tff_clipping import privacy
 
 
-@pytest.fixture(name='cache_dir', scope='module')
-def _cache_dir(tmp_path_factory):
-  return tmp_path_factory.mktemp('cache')
-
-
 def _run(folder, cache_dir, **changes):
   settings = {**DP_FED_AVG, 'num_rounds': 5, **changes}
   return run_small(settings, folder, cache_dir)

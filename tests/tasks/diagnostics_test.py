@@ -29,11 +29,6 @@ _CONFIG = experiment.ExperimentConfig(
 
 
 @pytest.fixture(scope='module')
-def cache_dir(tmp_path_factory):
-  return str(tmp_path_factory.mktemp('cache'))
-
-
-@pytest.fixture(scope='module')
 def finished(tmp_path_factory, cache_dir):
   """The folder of a finished run with model clipping."""
   folder = run_folder.RunFolder(tmp_path_factory.mktemp('runs') / 'run')

@@ -3,72 +3,31 @@
 import contextlib
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 
 import pandas as pd
 import pytest
 
 from tests import processes
+from tests.tasks import train_command
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
 
 pytestmark = pytest.mark.slow
 
-_ROOT = pathlib.Path(__file__).parent.parent.parent
-
-_FLAGS = dict(
-  task='embedded_digits',
-  partition='label_skew',
-  num_clients=40,
-  examples_per_client=10,
-  model='mlp',
-  algorithm='fed_avg',
-  clients_per_round=8,
-  num_rounds=3,
-  local_steps=2,
-  batch_size=5,
-  client_learning_rate=0.1,
-  rounds_per_checkpoint=1,
-)
-_PRIVATE = dict(
-  algorithm='dp_fed_avg',
-  clipping_norm=1.0,
-  noise_multiplier=1.0,
-  target_delta=1e-3,
-  sampling='poisson',
-)
-
-
-@pytest.fixture(scope='module')
-def cache_dir(tmp_path_factory):
-  return tmp_path_factory.mktemp('cache')
+_FLAGS = FED_AVG | dict(num_rounds=3, local_steps=2, rounds_per_checkpoint=1)
 
 
 def _start(output_dir, cache_dir, **changes):
-  settings = {**_FLAGS, **changes}
-  settings.update(output_dir=output_dir, cache_dir=cache_dir)
-  return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'tasks.train',
-      *(f'--{name}={value}' for name, value in settings.items()),
-    ],
-    cwd=_ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
+  return train_command.start(
+    {**_FLAGS, **changes, 'output_dir': output_dir, 'cache_dir': cache_dir},
     env={**os.environ, 'OMP_NUM_THREADS': '1'},
   )
 
 
 def _train(output_dir, cache_dir, **changes):
-  """Returns the exit code, the output and the errors."""
-  process = _start(output_dir, cache_dir, **changes)
-  output, errors = process.communicate(timeout=300)
-  return process.returncode, output, errors
+  return train_command.finish(_start(output_dir, cache_dir, **changes))
 
 
 @contextlib.contextmanager
@@ -102,25 +61,25 @@ def test_divergence(tmp_path, cache_dir):
 
 def test_a_spent_budget(tmp_path, cache_dir):
   folder = tmp_path / 'run'
-  assert _train(folder, cache_dir, **_PRIVATE)[0] == 0
+  assert _train(folder, cache_dir, **DP_FED_AVG)[0] == 0
   ledger = (folder / 'ledger.jsonl').read_bytes()
   # Without its checkpoints the run begins anew, and leaves the metrics alone.
   shutil.rmtree(folder / 'checkpoints')
-  code, _, errors = _train(folder, cache_dir, **_PRIVATE)
+  code, _, errors = _train(folder, cache_dir, **DP_FED_AVG)
   assert code == 5
   assert 'or of this one, whose checkpoints are gone' in errors
   assert len(errors.splitlines()) == 1
   # With those moved away too, it does so, but not with a new budget.
   (folder / 'metrics.csv').unlink()
-  code, output, errors = _train(folder, cache_dir, **_PRIVATE)
+  code, output, errors = _train(folder, cache_dir, **DP_FED_AVG)
   assert code == 4, errors
-  assert 'The budget is spent: 3 releases' in output
+  assert 'The budget is spent: 2 releases' in output
   assert errors == ''
   assert (folder / 'ledger.jsonl').read_bytes() == ledger
 
   # A damaged ledger is another failure, in one line.
   (folder / 'ledger.jsonl').write_bytes(ledger[:50] + b'#' + ledger[51:])
-  code, _, errors = _train(folder, cache_dir, **_PRIVATE)
+  code, _, errors = _train(folder, cache_dir, **DP_FED_AVG)
   assert code == 5
   assert 'ledger.jsonl is damaged' in errors
   assert len(errors.splitlines()) == 1
@@ -130,11 +89,10 @@ def test_sigterm_and_a_damaged_checkpoint(tmp_path, cache_dir):
   folder = tmp_path / 'run'
   process = _start(folder, cache_dir, num_rounds=400, rounds_per_checkpoint=3)
   with processes.ended_at_last(process):
-    metrics = folder / 'metrics.csv'
-    processes.wait_for(lambda: processes.num_lines(metrics) > 6, process)
+    train_command.wait_for_round(process, folder, 5)
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=300)
-  assert process.returncode == 143, errors
+    code, output, errors = train_command.finish(process)
+  assert code == 143, errors
   assert 'Stopped by SIGTERM after round' in output
   assert errors == ''
   assert not (folder / 'result.json').exists()
@@ -171,7 +129,7 @@ def test_an_own_aggregator_with_too_little_noise(tmp_path, cache_dir):
   code, _, errors = _train(
     tmp_path / 'run',
     cache_dir,
-    **_PRIVATE,
+    **DP_FED_AVG,
     aggregator=f'{tmp_path}/mine.py:create',
   )
   assert code == 1

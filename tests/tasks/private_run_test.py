@@ -15,11 +15,6 @@ from tests.privacy.ledgers import read_releases
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 
 
-@pytest.fixture(name='cache_dir', scope='module')
-def _cache_dir(tmp_path_factory):
-  return tmp_path_factory.mktemp('cache')
-
-
 def _run(folder, cache_dir, **changes):
   return run_small({**DP_FED_AVG, **changes}, folder, cache_dir)
 

@@ -10,10 +10,11 @@ import sys
 import pytest
 from absl import flags
 
-from tasks import experiment_table, train, train_flags
+from tasks import command_line, experiment_table, train, train_flags
 from tasks.execution import Execution
 from tasks.experiment import ExperimentConfig
 from tasks.named_runs import get_run
+from tests.tasks.small_runs import FED_AVG
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _SEARCHES = pathlib.Path('tasks/flagfiles/search')
@@ -185,6 +186,60 @@ def test_a_search_is_of_fed_avg_alone_and_of_its_rate_alone(name):
 def test_all_that_is_missing_is_named(arguments, message):
   with pytest.raises(ValueError, match=message):
     _config(*arguments)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(clients_per_round=41), ['--clients_per_round', '40', '41']),
+    (dict(num_rounds=0), ['--num_rounds', 'at least 1', '0']),
+    (dict(client_learning_rate='nan'), ['--client_learning_rate', 'nan']),
+    (dict(algorithm='sgd'), ['--algorithm', 'fed_avg', "'sgd'"]),
+    (dict(task=None), ['--task', 'must be given']),
+    (dict(clipping_norm=1), ['--clipping_norm', 'fed_avg']),
+    (dict(algorithm='ce_fed_avg'), ['--clipping_norm', 'must be given']),
+    (dict(target_epsilon=1), ['--target_epsilon', 'adds no noise']),
+    (
+      dict(algorithm='dp_fed_avg', clipping_norm=1, target_epsilon=1),
+      ['--target_delta', 'must be given'],
+    ),
+    (
+      dict(algorithm='dp_fed_avg', clipping_norm=1, target_delta=1e-3),
+      ['--target_epsilon', '--noise_multiplier'],
+    ),
+    (
+      dict(
+        algorithm='dp_fed_avg',
+        clipping_norm=1,
+        target_delta=1e-3,
+        target_epsilon=1,
+        sampling='round_robin',
+      ),
+      ['--sampling', 'poisson', 'round_robin'],
+    ),
+    (dict(audit_canaries=100), ['--audit_canaries', 'fed_avg', '100']),
+    (dict(audit_canaries=9), ['--audit_canaries', 'at least 10', '9']),
+    (dict(update_rounds='1,b'), ['--update_rounds', "'b'"]),
+    (dict(partition='random'), ['--partition', 'label_skew', "'random'"]),
+    (dict(sampling='all'), ['--sampling', "'all'"]),
+    (dict(seed=-1), ['--seed', '-1']),
+    (
+      dict(algorithm='ce_fed_avg', clipping_norm_from='/nowhere'),
+      ['--clipping_norm_from', "'/nowhere', which has no config.json"],
+    ),
+  ],
+)
+def test_settings_that_cannot_be_are_told_by_their_flags(
+  capsys, changes, words
+):
+  given = {**FED_AVG, 'output_dir': 'x', **changes}
+  arguments = [f'--{k}={x}' for k, x in given.items() if x is not None]
+  with pytest.raises(ValueError) as refused:
+    _config(*arguments)
+  command_line.print_error(refused.value)
+  (line,) = capsys.readouterr().err.splitlines()
+  for word in words:
+    assert word in line
 
 
 def test_a_whole_number_may_have_an_exponent():

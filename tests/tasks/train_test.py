@@ -4,72 +4,36 @@ import contextlib
 import fcntl
 import json
 import os
-import pathlib
 import pty
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
 
 import pandas as pd
 import pytest
 
 from tests import processes
+from tests.tasks import train_command
+from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
 
-_ROOT = pathlib.Path(__file__).parent.parent.parent
-
-_FLAGS = {
-  'task': 'embedded_digits',
-  'partition': 'label_skew',
-  'num_clients': 40,
-  'examples_per_client': 10,
-  'model': 'mlp',
-  'algorithm': 'fed_avg',
-  'clients_per_round': 8,
-  'num_rounds': 2,
-  'local_steps': 3,
-  'batch_size': 5,
-  'client_learning_rate': 0.1,
-  'update_rounds': '0,1',
-}
+_FLAGS = FED_AVG | dict(local_steps=3, update_rounds='0,1')
 
 
-@pytest.fixture(scope='module')
-def cache_dir(tmp_path_factory):
-  return tmp_path_factory.mktemp('cache')
-
-
-def _command(output_dir, cache_dir, **changes):
-  settings = {**_FLAGS, **changes}
-  settings.update(output_dir=output_dir, cache_dir=cache_dir)
-  return [
-    sys.executable,
-    '-m',
-    'tasks.train',
-    *(
-      f'--{name}={value}'
-      for name, value in settings.items()
-      if value is not None
-    ),
-  ]
+def _flags(output_dir, cache_dir, **changes):
+  folders = dict(output_dir=output_dir, cache_dir=cache_dir)
+  return {**_FLAGS, **changes, **folders}
 
 
 def _train(output_dir, cache_dir, **changes):
-  return subprocess.run(
-    _command(output_dir, cache_dir, **changes),
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+  flags = _flags(output_dir, cache_dir, **changes)
+  return train_command.finish(train_command.start(flags))
 
 
-def _assert_refused(result, *words):
-  assert result.returncode == 2, result.stderr
-  lines = result.stderr.strip().splitlines()
-  assert len(lines) == 1, result.stderr
+def _assert_refused(ended, *words):
+  assert ended.code == 2, ended.errors
+  lines = ended.errors.strip().splitlines()
+  assert len(lines) == 1, ended.errors
   for word in words:
     assert word in lines[0]
 
@@ -84,11 +48,8 @@ def test_a_terminal_shows_the_rounds_and_none_of_a_finished_run(
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
     with (
       open(tmp_path / 'output', 'w') as output,
-      subprocess.Popen(
-        _command(tmp_path / 'run', cache_dir),
-        cwd=_ROOT,
-        stdout=output,
-        stderr=terminal,
+      train_command.start(
+        _flags(tmp_path / 'run', cache_dir), stdout=output, stderr=terminal
       ) as program,
     ):
       os.close(terminal)
@@ -109,27 +70,24 @@ def test_a_terminal_shows_the_rounds_and_none_of_a_finished_run(
 @pytest.mark.slow
 def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   fed_avg = _train(tmp_path / 'fed_avg', cache_dir)
-  assert fed_avg.returncode == 0, fed_avg.stderr
-  assert 'Finished 2 rounds' in fed_avg.stdout
+  assert fed_avg.code == 0, fed_avg.errors
+  assert 'Finished 2 rounds' in fed_avg.output
   # TensorFlow's start-up messages do not reach the terminal.
-  assert fed_avg.stderr == ''
+  assert fed_avg.errors == ''
   ce = _train(
     tmp_path / 'ce',
     cache_dir,
     algorithm='ce_fed_avg',
     clipping_norm_from=tmp_path / 'fed_avg',
   )
-  assert ce.returncode == 0, ce.stderr
+  assert ce.code == 0, ce.errors
   dp = _train(
     tmp_path / 'dp',
     cache_dir,
-    algorithm='dp_fed_avg',
+    **DP_FED_AVG | dict(clipping_norm=None),
     clipping_norm_from=tmp_path / 'fed_avg',
-    sampling='poisson',
-    target_epsilon=8,
-    target_delta=1e-3,
   )
-  assert dp.returncode == 0, dp.stderr
+  assert dp.code == 0, dp.errors
 
   first = pd.read_csv(tmp_path / 'fed_avg' / 'metrics.csv')
   assert first['round_num'].tolist() == [0, 1, 2]
@@ -165,7 +123,7 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
   # The same command again has nothing to do, and charges nothing.
   before = (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes()
   again = _train(tmp_path / 'fed_avg', cache_dir)
-  assert again.returncode == 0
+  assert again.code == 0
   assert (tmp_path / 'fed_avg' / 'metrics.csv').read_bytes() == before
 
   # Another configuration in the same folder is refused with the difference.
@@ -177,60 +135,13 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(clients_per_round=41), ['--clients_per_round', '40', '41']),
-    (dict(num_rounds=0), ['--num_rounds', 'at least 1', '0']),
-    (dict(local_steps='x'), ['--local_steps', 'x']),
     (dict(client_learning_rate=-1), ['--client_learning_rate', '-1']),
-    (dict(client_learning_rate='nan'), ['--client_learning_rate', 'nan']),
-    (dict(algorithm='sgd'), ['--algorithm', 'fed_avg', "'sgd'"]),
-    (dict(task=None), ['--task', 'must be given']),
-    (dict(clipping_norm=1), ['--clipping_norm', 'fed_avg']),
-    (dict(algorithm='ce_fed_avg'), ['--clipping_norm', 'must be given']),
-    (dict(target_epsilon=1), ['--target_epsilon', 'adds no noise']),
-    (
-      dict(algorithm='dp_fed_avg', clipping_norm=1, target_epsilon=1),
-      ['--target_delta', 'must be given'],
-    ),
-    (
-      dict(algorithm='dp_fed_avg', clipping_norm=1, target_delta=1e-3),
-      ['--target_epsilon', '--noise_multiplier'],
-    ),
-    (
-      dict(
-        algorithm='dp_fed_avg',
-        clipping_norm=1,
-        target_delta=1e-3,
-        target_epsilon=1,
-        sampling='round_robin',
-      ),
-      ['--sampling', 'poisson', 'round_robin'],
-    ),
-    (dict(audit_canaries=100), ['--audit_canaries', 'fed_avg', '100']),
-    (dict(audit_canaries=9), ['--audit_canaries', 'at least 10', '9']),
-    (dict(update_rounds='1,b'), ['--update_rounds', "'b'"]),
-    (dict(sampling='all'), ['--sampling', "'all'"]),
-    (dict(seed=-1), ['--seed', '-1']),
-    (
-      dict(algorithm='ce_fed_avg', clipping_norm_from='/nowhere'),
-      ['--clipping_norm_from', "'/nowhere', which has no config.json"],
-    ),
+    (dict(model='vgg'), ['--model', 'mlp', "'vgg'"]),
+    (dict(local_steps='x'), ['--local_steps', 'x']),
     (dict(nonsense=1), ['nonsense']),
   ],
 )
-def test_bad_flags_are_refused_in_one_line(tmp_path, cache_dir, changes, words):
-  result = _train(tmp_path / 'run', cache_dir, **changes)
-  _assert_refused(result, *words)
-  assert not (tmp_path / 'run').exists()
-
-
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    (dict(model='vgg'), ['--model', 'mlp', "'vgg'"]),
-    (dict(partition='random'), ['--partition', 'label_skew', "'random'"]),
-  ],
-)
-def test_what_does_not_exist_is_refused_in_one_line(
+def test_a_wrong_flag_is_refused_in_one_line(
   tmp_path, cache_dir, changes, words
 ):
   result = _train(tmp_path / 'run', cache_dir, **changes)
@@ -248,21 +159,13 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, cache_dir):
 def test_ctrl_c_ends_cleanly_with_a_checkpoint_to_go_on_from(
   tmp_path, cache_dir
 ):
-  command = _command(
-    tmp_path / 'run', cache_dir, num_rounds=400, rounds_per_checkpoint=1000
-  )
-  process = subprocess.Popen(
-    command,
-    cwd=_ROOT,
-    stderr=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    text=True,
-  )
+  long = dict(num_rounds=400, rounds_per_checkpoint=1000)
+  process = train_command.start(_flags(tmp_path / 'run', cache_dir, **long))
   with processes.ended_at_last(process):
-    _wait_for_round(process, tmp_path / 'run', 5)
+    train_command.wait_for_round(process, tmp_path / 'run', 5)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=300)
-  assert process.returncode == 130, errors
+    code, output, errors = train_command.finish(process)
+  assert code == 130, errors
   assert errors == ''
   assert 'the same command continues' in output
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
@@ -273,12 +176,11 @@ def test_ctrl_c_ends_cleanly_with_a_checkpoint_to_go_on_from(
 
 @pytest.mark.slow
 def test_one_program_at_a_time(tmp_path, cache_dir):
-  command = _command(tmp_path / 'run', cache_dir, num_rounds=100_000)
-  process = subprocess.Popen(
-    command, cwd=_ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+  process = train_command.start(
+    _flags(tmp_path / 'run', cache_dir, num_rounds=100_000)
   )
   with processes.ended_at_last(process):
-    _wait_for_round(process, tmp_path / 'run', 1)
+    train_command.wait_for_round(process, tmp_path / 'run', 1)
     result = _train(tmp_path / 'run', cache_dir, num_rounds=100_000)
     _assert_refused(result, '--output_dir', 'one program at a time')
 
@@ -291,14 +193,6 @@ def test_settings_are_printed_without_training(tmp_path, cache_dir):
     scale='demo',
     print_settings=True,
   )
-  assert result.returncode == 0, result.stderr
-  assert 'local_steps' in result.stdout
+  assert result.code == 0, result.errors
+  assert 'local_steps' in result.output
   assert not (tmp_path / 'run').exists()
-
-
-def _wait_for_round(process, output_dir, round_num):
-  path = output_dir / 'metrics.csv'
-  # The names of the columns, and round 0.
-  processes.wait_for(
-    lambda: processes.num_lines(path) >= round_num + 2, process
-  )

@@ -30,11 +30,6 @@ def create_wider(input_shape, num_classes):
 """
 
 
-@pytest.fixture(name='cache_dir', scope='module')
-def _cache_dir(tmp_path_factory):
-  return tmp_path_factory.mktemp('cache')
-
-
 def _run(folder, cache_dir, **changes):
   return run_small({**FED_AVG, **changes}, folder, cache_dir)
 

@@ -5,35 +5,27 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import pandas as pd
 import pytest
 
 from tests import processes
+from tests.tasks import train_command
+from tests.tasks.small_runs import FED_AVG
 
 # One Ray at a time: several are slow to start.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group('ray')]
 
-_ROOT = pathlib.Path(__file__).parents[3]
-
-_FLAGS = {
-  'task': 'embedded_digits',
-  'partition': 'label_skew',
-  'num_clients': 40,
-  'examples_per_client': 10,
-  'model': 'mlp',
-  'clients_per_round': 8,
-  'num_rounds': 6,
+_FLAGS = FED_AVG | dict(
+  num_rounds=6,
   # About a second for each round, to be killed in.
-  'local_steps': 400,
-  'batch_size': 10,
-  'client_learning_rate': 0.01,
-  'rounds_per_checkpoint': 2,
-  'sampling_seed': 3,
-}
+  local_steps=400,
+  batch_size=10,
+  client_learning_rate=0.01,
+  rounds_per_checkpoint=2,
+  sampling_seed=3,
+)
 _DP = {
   'algorithm': 'dp_fed_avg',
   'clipping_norm': 0.3,
@@ -45,43 +37,21 @@ _CE = {'algorithm': 'ce_fed_avg', 'clipping_norm': 0.3}
 _RAY = {'runtime': 'ray', 'num_workers': 2}
 
 
-@pytest.fixture(scope='module')
-def cache_dir(tmp_path_factory):
-  return tmp_path_factory.mktemp('cache')
-
-
 def _start(output_dir, cache_dir, **settings):
-  settings = {**_FLAGS, **settings, 'cache_dir': cache_dir}
-  flags = [f'--{name}={value}' for name, value in settings.items()]
-  return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'tasks.train',
-      f'--output_dir={output_dir}',
-      *flags,
-    ],
-    cwd=_ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
+  folders = dict(output_dir=output_dir, cache_dir=cache_dir)
+  return train_command.start({**_FLAGS, **settings, **folders})
 
 
 def _finish(process, code=0):
   """Returns what a run has printed on the standard error."""
-  output, errors = process.communicate(timeout=300)
-  assert process.returncode == code, output + errors
-  return errors
+  ended = train_command.finish(process)
+  assert ended.code == code, ended
+  return ended.errors
 
 
 def _wait_for_round(process, output_dir, round_num):
   """Waits until a round has ended, and is in the midst of the next one."""
-  path = output_dir / 'metrics.csv'
-  # The names of the columns, and round 0.
-  processes.wait_for(
-    lambda: processes.num_lines(path) >= round_num + 2, process
-  )
+  train_command.wait_for_round(process, output_dir, round_num)
   time.sleep(0.3)
 
 

@@ -1,0 +1,67 @@
+"""`tasks.train` as a user starts it: a process, in which runs take seconds."""
+
+import pathlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tests import processes
+
+ROOT = pathlib.Path(__file__).parents[2]
+_SECONDS = 300.0
+
+
+class Ended(NamedTuple):
+  """How a process ended.
+
+  Attributes:
+    code: Its exit code.
+    output: What it printed on the standard output.
+    errors: What it printed on the standard error.
+  """
+
+  code: int
+  output: str
+  errors: str
+
+
+def command(flags: Mapping[str, Any]) -> list[str]:
+  """Returns the command line.
+
+  Args:
+    flags: By name; those that are `None` are not given.
+  """
+  return [
+    *(sys.executable, '-m', 'tasks.train'),
+    *(f'--{name}={x}' for name, x in flags.items() if x is not None),
+  ]
+
+
+def start(flags: Mapping[str, Any], **settings: Any) -> subprocess.Popen:
+  """Starts the command; `settings` are those of `subprocess.Popen`."""
+  pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+  return subprocess.Popen(command(flags), cwd=ROOT, **pipes | settings)
+
+
+def finish(process: subprocess.Popen) -> Ended:
+  """Waits until a command has ended, and returns how."""
+  output, errors = process.communicate(timeout=_SECONDS)
+  return Ended(process.returncode, output, errors)
+
+
+def wait_for_round(
+  process: subprocess.Popen, folder: pathlib.Path, round_num: int
+) -> None:
+  """Waits until a round of a run is written to its metrics.
+
+  Args:
+    process: The run.
+    folder: Its folder.
+    round_num: From 1.
+  """
+  # Before it are the names of the columns, and round 0.
+  processes.wait_for(
+    lambda: processes.num_lines(folder / 'metrics.csv') >= round_num + 2,
+    process,
+  )
