@@ -94,20 +94,13 @@ class RunFolder:
     """
     made = self._missing_folders()
     self._make()
-    try:
-      self._check_contents(config, resume=resume)
-      lock = open(self.path / '.lock', 'w')
-    except OSError as e:
-      raise self._unwritable(e) from e
-    with lock, contextlib.ExitStack() as stack:
-      stack.callback(self._remove_if_bare, made)
+    with contextlib.ExitStack() as stack:
       try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._check_contents(config, resume=resume)
+        stack.enter_context(locked(self.path))
       except OSError as e:
-        raise RunFolderError(
-          f'`output_dir` must be used by one program at a time, found that '
-          f'another one is writing to {self.path}.'
-        ) from e
+        raise self._unwritable(e) from e
+      stack.callback(self._remove_if_bare, made)
       # Again, now that nobody else can change it.
       self._check_contents(config, resume=resume)
       yield
@@ -371,6 +364,25 @@ class RunFolder:
         '`output_dir` must be empty with --noresume, found this same run in '
         f'{self.path}.'
       )
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+  """Holds the lock of a folder, which one program at a time can have.
+
+  Raises:
+    RunFolderError: If another program has it.
+    OSError: If the folder cannot be written.
+  """
+  with open(folder / '.lock', 'w') as lock:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+      raise RunFolderError(
+        '`output_dir` must be used by one program at a time, found that '
+        f'another one is writing to {folder}.'
+      ) from e
+    yield
 
 
 def _remove_empty(folders: Sequence[pathlib.Path]) -> None:

@@ -7,7 +7,6 @@ on signals, and keeps a table of all.
 
 import contextlib
 import dataclasses
-import fcntl
 import pathlib
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from absl import flags
 
 from tasks import command_line, sweep_table, train, train_flags
-from tasks.run_folder import RunFolder
+from tasks.run_folder import RunFolder, locked
 
 # With a full disk, another run would fail in the same way.
 _STORAGE = 5
@@ -79,7 +78,7 @@ class RunQueue:
         '`output_dir` must be a folder that can be written, found '
         f'{str(self.folder)!r}.'
       ) from e
-    with _locked(self.folder):
+    with locked(self.folder):
       with self._forward_signals():
         code = self._run_all()
       print(self._write_tables(), end='', flush=True)
@@ -230,16 +229,3 @@ def flags_of_runs() -> list[str]:
     # The queue decides these.
     if flag.name not in ('output_dir', 'resume', 'print_settings')
   ]
-
-
-@contextlib.contextmanager
-def _locked(folder: pathlib.Path) -> Iterator[None]:
-  with open(folder / '.lock', 'w') as lock:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as e:
-      raise ValueError(
-        '`output_dir` must be used by one sweep at a time, found that another '
-        f'one is running in {folder}.'
-      ) from e
-    yield

@@ -126,10 +126,10 @@ def test_an_interrupted_sweep_is_continued(tmp_path):
   first, second, third = (runs / f'num_rounds={t}' for t in (2, 150, 3))
   with processes.ended_at_last(_start(grid, runs, cache)) as process:
     processes.wait_for(first.exists, process)
-    # Only one sweep at a time.
+    # Only one at a time.
     code, _, errors = _sweep(grid, runs, cache)
     assert code == 2
-    assert 'one sweep at a time' in errors
+    assert 'one program at a time' in errors
     metrics = second / 'metrics.csv'
     processes.wait_for(lambda: processes.num_lines(metrics) > 4, process)
     process.send_signal(signal.SIGINT)
