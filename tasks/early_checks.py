@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks import named_functions, plans, registry
 from tasks.experiment import ExperimentConfig
-from tasks.own_parts import OURS, OwnParts, check_test_set
+from tasks.own_parts import OURS, OwnParts, check_for_privacy
 
 
 def read_data(
@@ -44,7 +44,7 @@ def read_data(
     data_dir=data_dir,
     cache_dir=cache_dir,
   )
-  check_test_set(config, task)
+  check_for_privacy(config, task)
   if config.test_examples is not None:
     task.with_test_examples(config.test_examples)  # Raises if there are fewer.
   return OwnParts(task=task)

@@ -52,15 +52,24 @@ class OwnParts:
 OURS = OwnParts()
 
 
-def check_test_set(config: ExperimentConfig, task: Task) -> None:
-  """Refuses a private run that would be evaluated on its clients' examples.
+def check_for_privacy(config: ExperimentConfig, task: Task) -> None:
+  """Refuses a private run whose test set or classes are known from clients.
 
   Raises:
-    ValueError: If `task` has no test set of its own, and the run is private.
+    ValueError: If `task` has no test set of its own, or a number of classes
+      that was read from the clients' labels, and the run is private.
   """
-  if config.is_private and task.test_is_held_out:
+  if not config.is_private:
+    return
+  if task.test_is_held_out:
     raise ValueError(
       f'`task` must have a test set of its own for {config.algorithm}, found '
       f'none in {config.task}: its accuracy on examples of the clients would '
       'not be private.'
+    )
+  if task.classes_are_of_clients:
+    raise ValueError(
+      f'`task` must have `num_classes`, or a test example of the last class, '
+      f'for {config.algorithm}, found neither in {config.task}: that a client '
+      'has this class would be seen by the shape of the model.'
     )

@@ -50,7 +50,7 @@ def create_task(
     data_dir=data_dir,
     cache_dir=cache_dir,
   )
-  own_parts.check_test_set(config, task)
+  own_parts.check_for_privacy(config, task)
   if config.test_examples is None:
     return task
   return task.with_test_examples(config.test_examples)

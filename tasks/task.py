@@ -37,6 +37,8 @@ class Task:
       no client has any more: evaluating on it is not free of privacy.
     test_is_of_clients: Whether clients have examples of their own in the test
       set: evaluating on it is not free of privacy either.
+    classes_are_of_clients: Whether `num_classes` was read from the clients'
+      labels, the test set having fewer: the shape of the model tells of them.
   """
 
   name: str
@@ -48,6 +50,7 @@ class Task:
   digest: str | None = None
   test_is_held_out: bool = False
   test_is_of_clients: bool = False
+  classes_are_of_clients: bool = False
 
   def __post_init__(self):
     for split, examples in (('train', self.train), ('test', self.test)):

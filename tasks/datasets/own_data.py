@@ -16,6 +16,7 @@ import numpy as np
 from tasks import named_functions, task
 from tasks.datasets import data_files, own_files
 from tasks.partitions import partition_config
+from tff_clipping import argument_checks
 
 # Of data without a test set, the examples that are held out: one in so many.
 _HELD_OUT = 10
@@ -86,7 +87,8 @@ def create_task(
     y_test: int [m].
     client_test: [m], whose example each is, as `client`; not given where they
       are nobody's of these clients.
-    num_classes: One more than the largest label of all by default.
+    num_classes: One more than the largest label of all by default; given for a
+      private run, unless the test set has that label.
     source: One line on where the examples come from.
 
   Raises:
@@ -130,7 +132,14 @@ def create_task(
           f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
         )
   largest = int(max(y.max(), y_test.max()))
-  num_classes = largest + 1 if num_classes is None else num_classes
+  classes_are_of_clients = num_classes is None and y_test.max() < largest
+  if num_classes is None:
+    num_classes = largest + 1
+  else:
+    num_classes = argument_checks.check_integer(
+      # A file has an array without dimensions.
+      *('num_classes', np.asarray(num_classes)[()])
+    )
   if num_classes < 2:
     raise ValueError(
       '`y` must have at least two classes, found only 0 (`num_classes` '
@@ -158,6 +167,7 @@ def create_task(
     test_is_of_clients=split.name == 'natural'
     and client_test is not None
     and bool(np.isin(client_test.astype(str), client.astype(str)).any()),
+    classes_are_of_clients=bool(classes_are_of_clients),
   )
 
 

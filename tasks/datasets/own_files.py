@@ -13,7 +13,10 @@ import numpy as np
 from tasks.datasets import data_files
 
 SUFFIXES = ('.npz', '.csv')
-FIELDS = ('x', 'y', 'client', 'x_test', 'y_test', 'client_test')
+FIELDS = (
+  *('x', 'y', 'client', 'x_test', 'y_test', 'client_test'),
+  'num_classes',
+)
 
 # What to do with text where there must be numbers.
 _TEXT_HINTS = {

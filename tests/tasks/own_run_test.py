@@ -1,5 +1,6 @@
 """Tests of runs with data, a model and an aggregator of a user's own."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -218,7 +219,9 @@ def test_an_own_private_aggregator_takes_the_plan(tmp_path):
   assert 'nobody has checked' in ledger
 
 
-def test_a_private_run_needs_noise_and_a_test_set_of_its_own(tmp_path):
+def test_a_private_run_needs_noise_and_a_test_set_and_classes_of_its_own(
+  tmp_path,
+):
   def create_aggregator(clipping_norm, plan):
     del plan
     return aggregators.clipped_mean_factory(clipping_norm=clipping_norm)
@@ -227,6 +230,9 @@ def test_a_private_run_needs_noise_and_a_test_set_of_its_own(tmp_path):
     _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
   with pytest.raises(ValueError, match='`task` must have a test set of its'):
     _train(tmp_path, **_PRIVATE, task=_create_task(test=False))
+  task = dataclasses.replace(_create_task(), classes_are_of_clients=True)
+  with pytest.raises(ValueError, match='`task` must have `num_classes`'):
+    _train(tmp_path, **_PRIVATE, task=task)
   assert not (tmp_path / 'run' / 'config.json').exists()
 
 

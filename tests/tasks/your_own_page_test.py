@@ -59,7 +59,10 @@ def test_the_page_runs_from_the_data_to_the_report(tmp_path):
     (tmp_path / name).write_text(content)
   _run(tmp_path, sys.executable, 'make_data.py')
   output = _run(tmp_path, 'sh', '-e', 'train.sh')
-  assert output.count(': Finished 40 rounds.') == 4
+  assert output.count(': Finished 40 rounds.') == 5
+  assert 'releases          40 of 40 planned' in output
+  # Of the run with an aggregator of its own.
+  assert output.count('No guarantee as it was run: ') == 1
   assert 'FedAvg by mine.py:create_aggregator' in output
   assert 'DP-FedAvg by mine.py:create_private_aggregator' in output
   assert (tmp_path / 'report' / 'report.html').exists()

@@ -49,16 +49,16 @@ def gaussian_noise_factory(
       the result. No noise is another pipeline, not 0.
     inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
-    noise_key: `None` draws fresh noise whenever a round runs: right for every
-      program. 'drawn' keeps a key in the state, drawn from fresh entropy
-      whenever the process is initialized, and noise is a function of it, the
-      round, the draw and the ledger (see `with_noise_draw`), and the tensor. A
-      round that is run again then gives the same bits. Whoever knows a state
-      can subtract the noise; and if one key noises two different results, as in
-      a round that is run again with another cohort, their difference has no
-      noise. So it is for programs that never release both. A pair of 64-bit
-      integers is that key, for tests: all that is made with it has the same
-      noise, under any ledger.
+    noise_key: `None` draws fresh noise whenever a round runs, so that one that
+      is run twice is two releases. 'drawn' keeps a key in the state, drawn from
+      fresh entropy whenever the process is initialized, and noise is a function
+      of it, the round, the draw and the ledger (see `with_noise_draw`), and the
+      tensor. A round that is run again then gives the same bits. Whoever knows
+      a state can subtract the noise; and if one key noises two different
+      results, as in a round that is run again with another cohort, their
+      difference has no noise. So it is for programs that never release both. A
+      pair of 64-bit integers is that key, for tests: all that is made with it
+      has the same noise, under any ledger.
 
   Returns:
     An unweighted aggregation factory.

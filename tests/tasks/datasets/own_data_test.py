@@ -71,6 +71,23 @@ def test_without_a_test_set_a_tenth_is_held_out(tmp_path):
 
 
 @pytest.mark.parametrize(
+  ('num_classes', 'y_test', 'expected', 'are_of_clients'),
+  [
+    (None, np.arange(8) % 4, 4, False),
+    (None, np.arange(8) % 3, 4, True),
+    (5, np.arange(8) % 3, 5, False),
+  ],
+)
+def test_who_tells_the_number_of_classes_is_known(
+  tmp_path, num_classes, y_test, expected, are_of_clients
+):
+  path = _save(tmp_path, num_classes=num_classes, y_test=y_test)
+  created = registry.create_task(str(path), _NATURAL)
+  assert created.num_classes == expected
+  assert created.classes_are_of_clients == are_of_clients
+
+
+@pytest.mark.parametrize(
   ('client_test', 'split', 'expected'),
   [
     (None, _NATURAL, False),
@@ -95,7 +112,7 @@ def test_a_test_set_with_examples_of_the_clients_is_known(
     (dict(x=None), 'must have the arrays `x` and `y`'),
     (
       dict(X=np.zeros(3)),
-      'may have client, x_test, y_test, client_test, found .*X',
+      'may have client, x_test, y_test, client_test, num_classes, found .*X',
     ),
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
@@ -103,6 +120,9 @@ def test_a_test_set_with_examples_of_the_clients_is_known(
       dict(y=np.zeros(40, int), y_test=np.zeros(8, int)),
       'at least two classes',
     ),
+    (dict(num_classes=3), '`y` must be below `num_classes`, 3, found 3'),
+    (dict(num_classes=4.0), '`num_classes` must be an integer'),
+    (dict(num_classes=[4, 4]), '`num_classes` must be an integer'),
     (dict(y=np.zeros([40, 2, 2], int)), '`y` must be labels'),
     (dict(y=np.ones([40, 1], int)), '`y` must be labels .*ravel'),
     (dict(y=np.eye(4, dtype=int)[np.arange(40) % 4]), '`y` must be .*argmax'),
