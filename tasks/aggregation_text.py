@@ -34,8 +34,7 @@ def describe(config: ExperimentConfig) -> str:
     'secure': ' The sum is a secure one, in fixed point.',
     'distributed': (
       ' The noise is discrete Gaussian, in shares of the clients, on a secure '
-      'sum of integers. What sampling takes from its cost is computed for the '
-      'continuous Gaussian, to which it is close.'
+      'sum of integers.'
     ),
   }[config.aggregation]
   return clipping + aggregation

@@ -121,6 +121,11 @@ def _check_aggregation(config: Any) -> None:
       'poisson: the shares of the noise would tell how many clients took '
       'part.'
     )
+  if config.accountant != 'rdp':
+    raise ValueError(
+      '`accountant` must be rdp for `aggregation` distributed, found '
+      f'{config.accountant}, which is not proved for sampled noise in integers.'
+    )
   if config.noise_seed is not None:
     raise ValueError(
       '`noise_seed` must not be given for `aggregation` distributed, whose '

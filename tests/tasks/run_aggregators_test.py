@@ -177,6 +177,10 @@ def test_the_noise_of_the_clients_is_that_of_the_plan():
       '`sampling` must be fixed_size for `aggregation` distributed',
     ),
     (
+      dict(_PRIVATE, accountant='pld', aggregation='distributed'),
+      '`accountant` must be rdp for `aggregation` distributed',
+    ),
+    (
       dict(_PRIVATE, noise_seed=1, aggregation='distributed'),
       '`noise_seed` must not be given',
     ),

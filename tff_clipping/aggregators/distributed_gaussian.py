@@ -40,17 +40,18 @@ def distributed_gaussian_mean_factory(
 
   Guarantee: the sum of the integers that is released is a discrete Gaussian
   mechanism of sensitivity Delta and standard deviation s * sqrt(M), whatever n
-  is, so that it does not tell n; the sum of the clients' integers alone has
-  s * sqrt(n). Both are at least z * Delta. Without sampling of the clients, the
-  Renyi divergences are those of the Gaussian mechanism with noise multiplier z
-  (under adding or removing one client; z / 2 under replacing one).
-  Amplification by sampling must use a bound that holds for every mechanism with
-  these divergences; bounds for the Gaussian in particular are the usual
-  approximation. A round of fewer than m or more than M clients fails and
-  releases nothing; see `local_gaussian_noise_factory` for who draws cohorts
-  within the bounds. Nothing wraps. Nothing rests on floating-point numbers: the
-  norms are checked in integers and the noise is drawn from integer tables, to
-  within 2^-126 * 12 * sigma in total variation for each element and draw.
+  is, so that it does not tell n; the sum of the clients' integers alone has s *
+  sqrt(n). Both are at least z * Delta. The Renyi divergences are at most those
+  of the Gaussian mechanism with noise multiplier z (under adding or removing
+  one client; z / 2 under replacing one), and those of whole orders are so for a
+  sample of the clients too; see `tff_clipping.privacy.renyi`. So a plan with
+  `accountant='rdp'` and any sampler that has shares holds for the integers; of
+  `accountant='pld'` nobody has proved it. A round of fewer than m or more than
+  M clients fails and releases nothing; see `local_gaussian_noise_factory` for
+  who draws cohorts within the bounds. Nothing wraps. Nothing rests on
+  floating-point numbers: the norms are checked in integers and the noise is
+  drawn from integer tables, to within 2^-126 * 12 * sigma in total variation
+  for each element and draw.
 
   The server of simulations (`tff_clipping.runtime`, `tff.backends.test`) adds
   in the clear. Against a real server, which counts its clients, the secure

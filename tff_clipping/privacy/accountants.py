@@ -24,7 +24,6 @@ class NoEpsilonError(ValueError):
   """There is no finite epsilon for so little noise, or for such bounds."""
 
 
-@functools.lru_cache(maxsize=64)
 def build_rounds(
   mechanism: sampled_gaussian.SampledGaussian, accountant: str
 ) -> rounds.Rounds:
@@ -34,15 +33,11 @@ def build_rounds(
     mechanism: One round.
     accountant: 'rdp', 'pld' or 'pld_one_sided'.
   """
-  if mechanism.sampling == 'truncated_poisson':
-    return truncated_poisson.TruncatedRounds(
-      build_rounds(mechanism.without_bounds(), accountant),
-      truncated_poisson.compute_tail_prob(mechanism),
-    )
-  if accountant == 'rdp':
-    return renyi.RenyiRounds(mechanism)
-  return privacy_loss.PrivacyLossRounds(
-    mechanism, one_sided=accountant == 'pld_one_sided'
+  within_bounds = build_rounds_within_bounds(mechanism, accountant)
+  if mechanism.sampling != 'truncated_poisson':
+    return within_bounds
+  return truncated_poisson.TruncatedRounds(
+    within_bounds, truncated_poisson.compute_tail_prob(mechanism)
   )
 
 
@@ -62,9 +57,7 @@ def compose(
     'rdp': renyi.ComposedRounds,
     'pld': privacy_loss.ComposedRounds,
   }[check_guarantee(accountant)]
-  composed = build(
-    [(mechanism.without_bounds(), count) for mechanism, count in parts]
-  )
+  composed = build(parts)
   tail_prob = sum(
     count * truncated_poisson.compute_tail_prob(mechanism)
     for mechanism, count in parts
@@ -120,8 +113,8 @@ def explain_no_epsilon(
     target_delta: The delta that was asked for.
   """
   if mechanism.sampling == 'truncated_poisson':
-    poisson_rounds = build_rounds(mechanism.without_bounds(), accountant)
-    epsilon = poisson_rounds.compute_epsilon(
+    within_bounds = build_rounds_within_bounds(mechanism, accountant)
+    epsilon = within_bounds.compute_epsilon(
       num_rounds, truncated_poisson.without_tails(target_delta)
     )
     if math.isfinite(epsilon):
@@ -131,6 +124,23 @@ def explain_no_epsilon(
   return (
     'The accountant has no finite epsilon for `noise_multiplier` '
     f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
+  )
+
+
+@functools.lru_cache(maxsize=64)
+def build_rounds_within_bounds(
+  mechanism: sampled_gaussian.SampledGaussian, accountant: str
+) -> rounds.Rounds:
+  """Returns what equal rounds cost if no cohort is out of bounds.
+
+  Args:
+    mechanism: One round.
+    accountant: 'rdp', 'pld' or 'pld_one_sided'.
+  """
+  if accountant == 'rdp':
+    return renyi.RenyiRounds(mechanism)
+  return privacy_loss.PrivacyLossRounds(
+    mechanism, one_sided=accountant == 'pld_one_sided'
   )
 
 

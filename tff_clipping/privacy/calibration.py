@@ -65,11 +65,7 @@ def find_noise_multiplier(
       sampling, num_rounds, target_epsilon, target_delta
     )
   return _search_noise_multiplier(
-    sampling.without_bounds(),
-    accountant,
-    num_rounds,
-    target_epsilon,
-    target_delta,
+    sampling, accountant, num_rounds, target_epsilon, target_delta
   )
 
 
@@ -296,7 +292,7 @@ def _search_by_orders(
       high = orders[min(place + 1, len(orders) - 1)]
     else:
       # Those of 'rdp' tell their best order.
-      all_rounds: Any = accountants.build_rounds(
+      all_rounds: Any = accountants.build_rounds_within_bounds(
         sampled_gaussian.add_noise(sampling, guess), 'rdp'
       )
       _, best = all_rounds.compute_epsilon_and_order(num_rounds, target_delta)

@@ -102,8 +102,9 @@ class ComposedRounds:
     """Prepares the accountant; the work is done for each number of rounds.
 
     Args:
-      parts: Rounds, and how many of each. All under one relation: 'poisson' and
-        'none', or 'fixed_size'.
+      parts: Rounds, and how many of each. All under one relation: 'poisson',
+        'truncated_poisson' with cohorts within their bounds, and 'none', or
+        'fixed_size'.
       one_sided: For fixed-size cohorts: compose one direction of the worst pair
         of a single round. It is not a guarantee, see the module's docstring.
       coarseness: How many times wider than usual the grid's cells are. A coarse

@@ -9,7 +9,6 @@ can pair the event of one sampler with the cohorts of another.
 
 import dataclasses
 import enum
-from typing import TypeVar
 
 import dp_accounting
 
@@ -53,9 +52,6 @@ RELATIONS = {
   'fixed_size': Relation.REPLACE_ONE,
   'none': Relation.ADD_OR_REMOVE_ONE,
 }
-
-
-_Sampling = TypeVar('_Sampling', bound='CohortSampling')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,17 +109,6 @@ class CohortSampling:
   def sampling_prob(self) -> float:
     """The paper's q = P / N: the chance of a client to be in a round."""
     return self.clients_per_round / self.num_clients
-
-  def without_bounds(self: _Sampling) -> _Sampling:
-    """Returns it with 'poisson' for 'truncated_poisson', else itself."""
-    if self.sampling != 'truncated_poisson':
-      return self
-    return dataclasses.replace(
-      self,
-      sampling='poisson',
-      min_clients_per_round=None,
-      max_clients_per_round=None,
-    )
 
   def _check_bounds(self) -> None:
     """Checks the least and the largest cohort."""
