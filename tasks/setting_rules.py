@@ -115,11 +115,11 @@ def _check_aggregation(config: Any) -> None:
       f'{config.mechanism}, whose noise is drawn at the server, found '
       'distributed.'
     )
-  if config.sampling == 'poisson':
+  if config.sampling != 'fixed_size':
     raise ValueError(
       '`sampling` must be fixed_size for `aggregation` distributed, found '
-      'poisson: the shares of the noise would tell how many clients took '
-      'part.'
+      f'{config.sampling}: shares of the noise tell how many clients took '
+      'part, and what the noise is worth in integers is proved for fixed_size.'
     )
   if config.accountant != 'rdp':
     raise ValueError(

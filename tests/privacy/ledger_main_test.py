@@ -61,6 +61,27 @@ def test_a_run_that_ended_early_has_the_epsilon_of_its_plan(capsys, tmp_path):
     assert found['planned_epsilon'] == PLAN.epsilon
 
 
+def test_a_budget_is_promised_where_more_rounds_than_planned_may_run(
+  capsys, tmp_path
+):
+  plan = dataclasses.replace(PLAN, num_rounds=2, target_epsilon=PLAN.epsilon)
+  assert plan.permitted_rounds == 20
+  path = tmp_path / 'ledger.jsonl'
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    for round_num in range(7):
+      ledger.charge(round_num, DIGEST)
+  _, out, _ = run_here(capsys, str(path))
+  assert '7 of 2 planned' in out
+  budget = rounding.format_up(PLAN.epsilon)
+  assert f'promise epsilon {budget}, that of all 20 rounds' in out
+  spent = rounding.format_up(PLAN.epsilon_after(7))
+  assert f'Training for 7 rounds satisfies client-level ({spent}, ' in out
+  _, out, _ = run_here(capsys, str(path), '--format=json')
+  (found,) = json.loads(out)['ledgers']
+  assert found['planned_epsilon'] == pytest.approx(PLAN.epsilon)
+  assert f'({spent}, ' in found['plan']['description']
+
+
 def test_a_delta_that_is_too_large_is_warned_of_in_a_line(capsys, tmp_path):
   with pytest.warns(privacy.DeltaTooLargeWarning):
     plan = dataclasses.replace(PLAN, target_delta=1e-3)
@@ -85,7 +106,7 @@ def test_tells_what_runs_spent_together(capsys, runs):
   assert answer['versions']['tff-clipping'] == tff_clipping.__version__
   code, out, _ = run_here(capsys, *runs)
   assert 'the 20 releases of 2 runs satisfy client-level (' in out
-  assert 'it was settled before each run how many releases it has.' in out
+  assert 'where it was settled before the first of them which runs' in out
 
 
 def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):

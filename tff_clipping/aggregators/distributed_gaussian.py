@@ -53,6 +53,8 @@ def distributed_gaussian_mean_factory(
   drawn from integer tables, to within 2^-126 * 12 * sigma in total variation
   for each element and draw.
 
+  The epsilon of a plan that samples is for who sees what is released, and not
+  for the server, which knows each cohort; see `local_gaussian_noise_factory`.
   The server of simulations (`tff_clipping.runtime`, `tff.backends.test`) adds
   in the clear. Against a real server, which counts its clients, the secure
   summation must refuse cohorts below `min_clients_per_round`.

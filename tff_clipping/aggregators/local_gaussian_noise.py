@@ -46,10 +46,13 @@ def local_gaussian_noise_factory(
 
   Somebody who sees the sum of the clients' shares alone, the server behind a
   secure summation, finds noise of s * sqrt(n), and so of s * sqrt(m) at least.
-  For a noise multiplier z with clips to c, use s = z * c / sqrt(m): then a plan
-  with z charges enough for both, and m = M = P is Alg. DP-FedAvg. The server
-  counts its clients, and so n is no secret from it; a secure summation that
-  hides the single values must also refuse cohorts below m.
+  For a noise multiplier z with clips to c, use s = z * c / sqrt(m): then both
+  have at least the noise of a plan with z, and m = M = P is Alg. DP-FedAvg. The
+  plan's epsilon is for who sees what is released. The server knows who is in
+  each cohort, so that no sampling hides a client from it: towards it, a client
+  that takes part in k rounds has the epsilon of k Gaussian releases of
+  multiplier z. A secure summation that hides the single values must also refuse
+  cohorts below m.
 
   It does not clip; put it inside a clip. Noise of its own for each client,
   tensor and round comes from fresh entropy; there is no key for repeatable

@@ -13,6 +13,7 @@ from tff_clipping import argument_checks
 from tff_clipping.privacy import (
   accountants,
   arguments,
+  calibration,
   noise_summary,
   plan_json,
   plan_parameters,
@@ -219,6 +220,16 @@ class BasePlan(abc.ABC):
     if self.target_epsilon is None or num_releases > self.max_rounds:
       return False
     return self.epsilon_after(num_releases) <= self.target_epsilon
+
+  @functools.cached_property
+  def permitted_rounds(self) -> int:
+    """The most releases that `permits` allows: `num_rounds`, or more.
+
+    It is more where `target_epsilon` is a budget that `num_rounds` rounds leave
+    a part of. Of a run that what was released may end, it is the epsilon of all
+    these that holds.
+    """
+    return calibration.search_max_rounds(self.permits, self.max_rounds)
 
   def summarize_noise(
     self, *, clipping_norm: float = 1.0, model_size: int | None = None

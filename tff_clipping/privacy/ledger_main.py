@@ -21,6 +21,7 @@ from typing import Any
 from absl import flags
 
 from tff_clipping.privacy import (
+  base_plan,
   command_line,
   computation_record,
   ledger_contents,
@@ -88,10 +89,10 @@ def _format_json(
         'num_rounds': ledger.plan.num_rounds,
         'epsilon': ledger.epsilon,
         'actual_epsilon': ledger.actual_epsilon,
-        'planned_epsilon': ledger.plan.actual_epsilon,
+        'planned_epsilon': _permitted_epsilon(ledger.plan),
         'target_epsilon': ledger.plan.target_epsilon,
         'caveats': list(ledger.caveats),
-        'plan': ledger.plan.to_json(ledger.caveats),
+        'plan': _plan_as_run(ledger).to_json(ledger.caveats),
       }
       for ledger in ledgers
     ],
@@ -122,13 +123,10 @@ def _format_table(
       f'Together, the {spent.num_releases} releases of {len(ledgers)} runs '
       f'satisfy client-level {guarantee}, by '
       f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
-      'in the populations of all of them.'
+      'in the populations of all of them. That holds where it was settled '
+      'before the first of them which runs there would be, with which noise '
+      'and how many releases.'
     )
-    if any(ledger.num_releases < ledger.plan.num_rounds for ledger in ledgers):
-      text += (
-        ' That holds where it was settled before each run how many releases '
-        'it has.'
-      )
     caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
     if caveats:
       stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
@@ -153,16 +151,34 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   ]
   if plan.sampling == 'paper':
     lines[-1] += ', as the paper charges; it does not hold for these cohorts'
-  if ledger.num_releases < plan.num_rounds:
+  if ledger.num_releases < plan.permitted_rounds:
     lines.append(
       '  if it ends here   promise epsilon '
-      f'{rounding.format_up(plan.actual_epsilon)}, that of all planned rounds, '
-      f'unless it was settled before the run that {ledger.num_releases} are all'
+      f'{rounding.format_up(_permitted_epsilon(plan))}, that of all '
+      f'{plan.permitted_rounds} rounds that the plan allows, unless it was '
+      f'settled before the run that {ledger.num_releases} are all'
     )
   if ledger.caveats:
     lines.append(f'  {plan_text.state_caveats(ledger.caveats)}')
-  lines.append(f'  plan              {plan.describe()}')
+  described = _plan_as_run(ledger).describe()
+  lines.append(f'  plan              {described}')
   return '\n'.join(lines)
+
+
+def _permitted_epsilon(plan: base_plan.BasePlan) -> float:
+  """Returns what the sampler gives after all rounds that a plan allows."""
+  return plan.actual_epsilon_after(plan.permitted_rounds)
+
+
+def _plan_as_run(ledger: ledger_contents.LedgerContents) -> base_plan.BasePlan:
+  """Returns the plan of a run, for as many rounds as it had if they are more.
+
+  A budget may allow more than the rounds that the plan was made for.
+  """
+  plan = ledger.plan
+  if ledger.num_releases <= plan.num_rounds:
+    return plan
+  return dataclasses.replace(plan, num_rounds=ledger.num_releases)
 
 
 if __name__ == '__main__':

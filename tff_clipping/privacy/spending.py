@@ -34,10 +34,13 @@ def compute_spending(
   A client that is in the population of each run is protected so much against
   who sees what all of them have released. It is more than any of them alone,
   and less than the sum of their epsilons, which would hold for the sum of their
-  deltas. Which run came first, and what a later one took from an earlier one,
-  does not matter: the composition is adaptive.
+  deltas. Which run came first, and which models a later one began with, does
+  not matter: the composition is adaptive. Whether there is a later run, its
+  noise and its rounds must have been settled before the first: where what one
+  released decides on them, what holds is the budget that was set for all.
 
-  The accountant is that of the runs if they have the same, else 'pld'.
+  The accountant is that of the runs if they have the same. Else it is 'rdp' if
+  one of them is charged by it, which holds for noise in integers too.
 
   Args:
     ledgers: What the runs have released, at least one of them.
@@ -63,7 +66,8 @@ def compute_spending(
     for each in ledgers
     if each.num_releases
   ]
-  accountant = names.pop() if len(names) == 1 else 'pld'
+  several = 'rdp' if 'rdp' in names else 'pld'
+  accountant = names.pop() if len(names) == 1 else several
   if not parts:
     epsilon = 0.0
   elif len(ledgers) == 1:
