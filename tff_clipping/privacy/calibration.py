@@ -145,7 +145,8 @@ def find_clients_per_round(
   """Returns the fewest clients a round whose epsilon is not above the target.
 
   Args:
-    sampling: 'poisson' or 'fixed_size'.
+    sampling: 'poisson', 'fixed_size', or 'truncated_poisson' with a cohort that
+      is within its bounds.
     accountant: 'rdp', 'pld' or 'pld_one_sided'.
     num_clients: The paper's N.
     num_rounds: Rounds, at least 1.
@@ -159,6 +160,8 @@ def find_clients_per_round(
   """
   num_rounds = arguments.check_num_rounds(num_rounds)
   target_delta = arguments.check_target_delta(target_delta)
+  # Of truncated cohorts, the tails are paid for apart.
+  widest = sampling == 'truncated_poisson'
 
   def epsilon_at(clients_per_round: int, noise_multiplier: float) -> float:
     mechanism = sampled_gaussian.SampledGaussian(
@@ -166,6 +169,8 @@ def find_clients_per_round(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
       noise_multiplier=noise_multiplier,
+      min_clients_per_round=0 if widest else None,
+      max_clients_per_round=num_clients + 1 if widest else None,
     )
     return accountants.build_rounds(mechanism, accountant).compute_epsilon(
       num_rounds, target_delta

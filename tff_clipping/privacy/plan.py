@@ -289,8 +289,7 @@ class PrivacyPlan(base_plan.BasePlan):
     accountants.check_guarantee(accountant)
     left = target_delta = arguments.check_target_delta(target_delta)
     if charged == 'truncated_poisson':
-      charged, left = 'poisson', truncated_poisson.without_tails(target_delta)
-
+      left = truncated_poisson.without_tails(target_delta)
     found = calibration.find_clients_per_round(
       charged,
       accountant,
