@@ -10,6 +10,7 @@ import sys
 import pytest
 
 _ROOT = pathlib.Path(__file__).parent.parent
+_DOCS = sorted((_ROOT / 'docs').glob('*.md'))
 
 
 def _blocks():
@@ -53,7 +54,23 @@ def test_the_budget_command_answers_what_is_shown():
     assert line.rstrip() in found
 
 
-def test_every_linked_file_exists():
-  for link in re.findall(r'\]\(([^)#]+)\)', (_ROOT / 'README.md').read_text()):
+def _anchors(page):
+  """Returns the anchors of a page's headings."""
+  headings = re.findall(r'^#+ (.*)$', page.read_text(), re.MULTILINE)
+  return {
+    re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-')
+    for heading in headings
+  }
+
+
+@pytest.mark.parametrize(
+  'page', [_ROOT / 'README.md', *_DOCS], ids=lambda page: page.name
+)
+def test_every_link_leads_somewhere(page):
+  for link in re.findall(r'\]\(([^)\s]+)\)', page.read_text()):
     if not link.startswith('http'):
-      assert (_ROOT / link).exists(), link
+      path, _, anchor = link.partition('#')
+      target = page.parent / path if path else page
+      assert target.exists(), link
+      if anchor:
+        assert anchor in _anchors(target), link

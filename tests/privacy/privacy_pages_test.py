@@ -1,4 +1,4 @@
-"""Runs the commands of docs/privacy.md, and compares what they answer."""
+"""Runs the commands of the pages on privacy, and compares what they answer."""
 
 import json
 import re
@@ -10,24 +10,27 @@ from tests.privacy.ledgers import DIGEST, ROOT
 from tff_clipping import privacy
 from tff_clipping.privacy import budget_main, ledger_main
 
-_PAGE = (ROOT / 'docs' / 'privacy.md').read_text()
+_DOCS = ROOT / 'docs'
+_PAGES = ('accounting.md', 'budget.md', 'ledger.md', 'privacy.md')
 _PROGRAMS = {
   'tff-clipping-budget': budget_main.run,
   'tff-clipping-ledger': ledger_main.run,
 }
-_BLOCKS = re.findall(
-  r'^```\w*\n(.*?)^```\n(.*?)(?=^```|\Z)', _PAGE, re.DOTALL | re.MULTILINE
+_BLOCK = re.compile(
+  r'^```\w*\n(.*?)^```\n(.*?)(?=^```|\Z)', re.DOTALL | re.MULTILINE
 )
 
 
 def _commands():
-  """Yields each command, and the lines that the page says it answers."""
-  for index, (block, after) in enumerate(_BLOCKS):
-    command = block[block.find('tff-clipping-') :]
-    if command.startswith('tff-clipping-'):
-      leads_over = re.search(r'^answers.*\n*\Z', after, re.MULTILINE)
-      answer = _BLOCKS[index + 1][0] if leads_over else ''
-      yield shlex.split(command.replace('\\\n', ' ')), answer.splitlines()
+  """Yields each command, and the lines that its page says it answers."""
+  for page in _PAGES:
+    blocks = _BLOCK.findall((_DOCS / page).read_text())
+    for index, (block, after) in enumerate(blocks):
+      command = block[block.find('tff-clipping-') :]
+      if command.startswith('tff-clipping-'):
+        leads_over = re.search(r'^answers.*\n*\Z', after, re.MULTILINE)
+        answer = blocks[index + 1][0] if leads_over else ''
+        yield shlex.split(command.replace('\\\n', ' ')), answer.splitlines()
 
 
 def _words(line):
@@ -75,15 +78,16 @@ def test_command_answers_what_is_shown(
     assert (folder / 'budget.svg').exists()
 
 
-def test_the_page_has_both_commands_and_their_answers():
+def test_the_pages_have_both_commands_and_their_answers():
   commands = [*_commands()]
   assert {command[0] for command, _ in commands} == {*_PROGRAMS}
   assert sum(bool(answer) for _, answer in commands) == 5
 
 
 def test_the_matrix_has_every_sampler():
-  matrix = _PAGE.partition('### Which sampler with which noise')[2]
-  rows = re.findall(r'^\| `(\w+)`', matrix.partition('\n### ')[0], re.MULTILINE)
+  page = (_DOCS / 'accounting.md').read_text()
+  matrix = page.partition('## Which sampler with which noise')[2]
+  rows = re.findall(r'^\| `(\w+)`', matrix.partition('\n## ')[0], re.MULTILINE)
   assert sorted(rows) == sorted(
     [
       *('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper'),
