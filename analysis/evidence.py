@@ -25,6 +25,8 @@ ROWS = tuple(
 
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
 FIGURE_ROUND = 16
+# The last one that they show.
+LAST_FIGURE_ROUND = 64
 
 # In percent, of ten classes. A model below twice that hardly knows anything,
 # and where FedAvg is below three times that there is little to lose.
@@ -67,6 +69,9 @@ def paper_lines(frames: frame.Frames) -> pd.DataFrame:
     spread_at=norms['update_norm_std'] / norms['update_norm_mean'],
     std_at=norms['update_norm_std'],
   )
+  last = frames.rounds[frames.rounds['round_num'] == LAST_FIGURE_ROUND]
+  accuracy = runs.index.to_series().map(last.set_index('run')['accuracy'])
+  runs = runs.assign(early_drop=runs['fed_avg_run'].map(accuracy) - accuracy)
   runs = equal_path.with_equal_path(runs, frames.rounds)
   lines = [
     _line(row, part)
@@ -223,11 +228,12 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
   """What a row came to at one scale.
 
   The figures over seeds are `Estimate`s, None where not run, or `SEVERAL`:
-  final accuracies by algorithm, drops, FedAvg's accuracy where it has moved as
-  far as CE-FedAvg at T (`equal_path`) and by how much CE-FedAvg ends above that
-  (`equal_path_lead`). The others are means: the spread of the norms, std /
-  mean, in FedAvg; that and the standard deviation at `FIGURE_ROUND`; the share
-  that CE-FedAvg clips. The rest is of the first run of DP-FedAvg.
+  final accuracies by algorithm, drops, that by clipping after
+  `LAST_FIGURE_ROUND` rounds (`early_drop`), FedAvg's accuracy where it has
+  moved as far as CE-FedAvg at T (`equal_path`) and by how much CE-FedAvg ends
+  above that (`equal_path_lead`). The others are means: the spread of the norms,
+  std / mean, in FedAvg; that and the standard deviation at `FIGURE_ROUND`; the
+  share that CE-FedAvg clips. The rest is of the first run of DP-FedAvg.
   """
   plain, clipped, private = (
     part[part['algorithm'] == name]
@@ -252,6 +258,7 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict:
     'dp_fed_avg': _estimate(private, 'final_accuracy'),
     'clipping_drop': _estimate(clipped, 'drop'),
     'dp_drop': _estimate(private, 'dp_drop'),
+    'early_drop': _estimate(clipped, 'early_drop'),
     'equal_path': _estimate(clipped, 'equal_path_accuracy'),
     'equal_path_lead': _estimate(clipped, 'equal_path_lead'),
     'spread': plain['relative_spread'].mean(),

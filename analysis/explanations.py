@@ -115,10 +115,12 @@ def nearest_explanations(found: Sequence[dict[str, Any]]) -> str:
   words = []
   for data, own in _by_data(found).items():
     best = min(own, key=_distance)
-    if len(own) > 1 and any(f['is_plain'] and not _miss(f) > 0 for f in own):
+    same = [f for f in own if f['is_plain'] and not _miss(f) > 0]
+    if len(own) > 1 and same:
       words.append(
-        f"on {data}, with nothing changed, both of the paper's drops lie where "
-        'one more run of ours might, so that our figures do not tell them apart'
+        f'on {data}, with nothing changed and T = {same[0]["T"]}, both of the '
+        "paper's drops lie where one more run of ours might, so that our "
+        'figures do not tell them apart there'
       )
     elif len(own) > 1:
       words.append(

@@ -170,6 +170,23 @@ def count_signs(figures: Iterable[Estimate | Difference]) -> SignCounts:
   )
 
 
+def bonferroni_factors(count: int) -> str:
+  """By how much the correction for some figures widens a margin.
+
+  Returns:
+    From what to what, for the difference of two means over three seeds each,
+    whose degrees of freedom are 2 to 4.
+  """
+  least = MIN_SEEDS - 1
+  return span(
+    [
+      float(stats.t.ppf(1 - 0.025 / max(count, 1), degrees))
+      / _quantile(degrees)
+      for degrees in (2 * least, least)
+    ]
+  )
+
+
 def prediction_margin(published: Estimate) -> float:
   """How far a new seed may be from the mean of others, by its 95 % interval.
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import margins, tables
+from analysis import margins, tables, titles
+from tasks import experiment_table
 
 _OTHER_BUDGET = 'epsilon_5'
 # How cohorts are drawn, and the noise, by what else is changed.
@@ -109,9 +110,9 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
     paired: From `pairs.paired_runs`.
 
   Returns:
-    In words, `turns`: for each ε at which runs without such a draw have three
-    seeds, from what to what points they lose against CE-FedAvg, and beside it
-    Poisson cohorts on the same data, where they have as many; and
+    In words, `turns`: for each data set and ε at which runs without such a
+    draw have three seeds, from what to what points they lose against CE-FedAvg,
+    and beside it Poisson cohorts, where they have as many; and
     `better_noise`: how often which of the two kinds of noise has the smaller
     drop, seed by seed, where both were run so. Empty where there is no such
     thing.
@@ -122,16 +123,16 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
     if len(drops_by_seed) >= margins.MIN_SEEDS:
       place = tuple(found[key] for key in ('row', 'scale', 'epsilon'))
       places.setdefault(place, {})[found['way']] = drops_by_seed
-  turns: dict[float, list[float]] = {}
-  poisson: dict[float, list[float]] = {}
-  better = []
-  for (_, _, epsilon), drops in places.items():
+  turns, better = [], []
+  for (row, _, epsilon), drops in places.items():
     own = [drops[way].mean() for way in _WITHOUT_DRAW if way in drops]
     if not own:
       continue
-    turns.setdefault(epsilon, []).extend(own)
+    data = titles.DATA_NAMES[experiment_table.ROWS[row].split.task]
+    text = f'{margins.span(own)} on {data} at ε = {epsilon:g}'
     if '' in drops:
-      poisson.setdefault(epsilon, []).append(drops[''].mean())
+      text += f' (Poisson cohorts {margins.number(drops[""].mean(), ".2f")})'
+    turns.append(text)
     if drops.keys() >= set(_WITHOUT_DRAW):
       banded, blt = (drops[way] for way in _WITHOUT_DRAW)
       # Of the seeds that both have.
@@ -139,15 +140,7 @@ def without_draw(paired: pd.DataFrame) -> dict[str, str]:
       if lead is not None and lead.num_seeds >= margins.MIN_SEEDS:
         better.append(_BETTER[margins.sign(lead)])
   return {
-    'turns': '; '.join(
-      f'{margins.span(found)} at ε = {epsilon:g}'
-      + (
-        f' (Poisson cohorts {margins.span(poisson[epsilon])})'
-        if epsilon in poisson
-        else ''
-      )
-      for epsilon, found in sorted(turns.items())
-    ),
+    'turns': '; '.join(turns),
     'better_noise': ', '.join(
       f'{noise} in {better.count(noise)} of {len(better)}'
       for noise in dict.fromkeys(better)

@@ -164,9 +164,11 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
   best = evidence.headlines(lines)
   full = best[best['is_paper_scale']]
   explained = explanations.find_explanations(found.paired)
-  findings = [_finding_values(name, counted) for name in verdicts.FINDINGS]
+  findings = [
+    _finding_values(name, found.compared) for name in verdicts.FINDINGS
+  ]
   spread = list(found.spread.get('verdict', []))
-  num_corrected = int(verdicts.stays_decided(counted).sum())
+  kept = counted.loc[verdicts.stays_decided(counted), 'verdict']
   return {
     'num_runs': len(runs),
     'hours': f'{runs["seconds"].sum() / 3600:.1f}',
@@ -193,8 +195,11 @@ def _page_values(found: _Evidence) -> dict[str, Any]:
     'num_compared': len(counted),
     'num_tested': verdicts.num_tested(counted),
     'num_decided': counted['verdict'].isin(verdicts.DECIDED).sum(),
-    'num_corrected': num_corrected,
-    'one_corrected': num_corrected == 1,
+    'num_corrected': len(kept),
+    'one_corrected': len(kept) == 1,
+    'num_kept_for': (kept == verdicts.HOLDS).sum(),
+    'num_kept_against': (kept == verdicts.FAILS).sum(),
+    'correction': margins.bonferroni_factors(verdicts.num_tested(counted)),
     'matched': matched_steps.matched_table(lines),
     **matched_steps.matched_counts(lines),
     'explanations': explanations.explanation_table(explained),
@@ -231,6 +236,7 @@ def _full_values(line: Mapping[str, Any]) -> dict[str, Any]:
       f'paper_{key}': margins.number(line[f'paper_{key}'], '.2f')
       for key in _FIGURES
     },
+    'early_drop': '' if line['early_drop'] is None else str(line['early_drop']),
     'has_noise': line['dp_drop'] is not None,
     'other_data': (
       line['paper_data'] if line['paper_data'] != line['data'] else ''
@@ -238,8 +244,9 @@ def _full_values(line: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def _finding_values(name: str, counted: pd.DataFrame) -> dict[str, Any]:
+def _finding_values(name: str, compared: pd.DataFrame) -> dict[str, Any]:
   """What the page says of a finding."""
+  counted = compared[compared['counts']]
   finding, lessons = verdicts.FINDINGS[name], verdicts.lessons(counted, name)
   of_finding = counted.loc[counted['finding'] == name, 'verdict']
   return {
@@ -248,6 +255,8 @@ def _finding_values(name: str, counted: pd.DataFrame) -> dict[str, Any]:
     'counts': verdict_tables.in_words(of_finding),
     **{f'is_{other}': name == other for other in verdicts.FINDINGS},
     **verdicts.one_side(counted, name),
+    'elsewhere': verdicts.elsewhere(compared, name),
+    'contrary': verdicts.contrary(counted, name),
     **lessons,
     'nothing': not any(lessons.values()),
   }

@@ -11,6 +11,8 @@ from tff_clipping.theory import estimates
 
 # What stands beside the paper's figure where ours measures nothing.
 NEAR_CHANCE = 'near chance'
+# A study of noise.
+_PAPERS_NOISE = 'the noise of P = 80'
 
 
 def published_table(lines: pd.DataFrame) -> pd.DataFrame:
@@ -48,7 +50,8 @@ def headline_table(
 
   Where DP-FedAvg was not run at its scale, or is near chance, the drop by noise
   is that with the noise on the mean of the paper's P there; else that of the
-  scale with the most seeds and then examples. Which one stands beside it.
+  scale with the most seeds and then examples, with either noise. Which one
+  stands beside it.
 
   Args:
     table: The number of the table.
@@ -79,29 +82,30 @@ def _noise_elsewhere(
   line: Mapping[str, Any], lines: pd.DataFrame, noisy: pd.DataFrame
 ) -> tuple[pd.Series | None, str]:
   """The line that has the drop by noise in place of a row's own, and which."""
-  if len(noisy):
-    same = noisy[
-      (noisy['row'] == line['row'])
-      & (noisy['scale'] == line['scale'])
-      & noisy['dp_drop'].notna()
+  studies, others = (
+    [
+      other
+      for _, other in found.iterrows()
+      if other['row'] == line['row'] and not _is_missing(other['dp_drop'])
     ]
-    if len(same):
-      return same.iloc[0], 'the noise of P = 80'
-  others = lines[
-    (lines['row'] == line['row'])
-    & (lines['scale'] != line['scale'])
-    & lines['dp_drop'].notna()
-  ]
-  if line['dp_drop'] is not None or others.empty:
+    for found in (noisy, lines)
+  )
+  for study in studies:
+    if study['scale'] == line['scale']:
+      return study, _PAPERS_NOISE
+  if line['dp_drop'] is not None:
     return None, ''
-  best = max(
-    (other for _, other in others.iterrows()),
-    key=lambda other: (
-      getattr(other['dp_drop'], 'num_seeds', 0),
-      other['examples'],
+  found = [(other, f'at {_scale(other)}') for other in others]
+  found += [(it, f'{_PAPERS_NOISE}, at {_scale(it)}') for it in studies]
+  if not found:
+    return None, ''
+  return max(
+    found,
+    key=lambda each: (
+      getattr(each[0]['dp_drop'], 'num_seeds', 0),
+      each[0]['examples'],
     ),
   )
-  return best, f'at {_scale(best)}'
 
 
 def clipping_table(lines: pd.DataFrame) -> pd.DataFrame:
@@ -138,16 +142,21 @@ def equal_path_counts(lines: pd.DataFrame) -> dict[str, int]:
     For how many lines with three seeds, not near chance, it ends above, below
     or within the margin, and how many of the first two are so after a
     correction for all of them: `margins.count_signs`, each name with
-    `equal_path_` before it.
+    `equal_path_` before it. And for how many the mean is above
+    (`equal_path_means_above`).
   """
   lines = evidence.once(lines)
-  counts = margins.count_signs(
+  leads = [
     line['equal_path_lead']
     for line in lines.to_dict('records')
     if isinstance(line['equal_path_lead'], margins.Estimate)
     and not evidence.has_little_to_lose(line['fed_avg'])
-  )
-  return {f'equal_path_{k}': x for k, x in counts._asdict().items()}
+  ]
+  tested = [lead for lead in leads if margins.sign(lead) is not None]
+  counts = margins.count_signs(tested)
+  return {f'equal_path_{k}': x for k, x in counts._asdict().items()} | {
+    'equal_path_means_above': sum(lead.mean > 0 for lead in tested)
+  }
 
 
 def noise_table(lines: pd.DataFrame) -> pd.DataFrame:
@@ -214,6 +223,10 @@ def num_seeds(figure: margins.Estimate | str | None) -> str:
   """The number of seeds of a figure in a table."""
   is_figure = isinstance(figure, margins.Estimate)
   return str(figure.num_seeds) if is_figure else margins.MISSING
+
+
+def _is_missing(figure: margins.Estimate | str | float | None) -> bool:
+  return not isinstance(figure, (margins.Estimate, str))
 
 
 def _learned(lines: pd.DataFrame, figure: str) -> list[str]:

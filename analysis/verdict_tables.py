@@ -85,7 +85,7 @@ def finding_table(compared: pd.DataFrame, spread: pd.DataFrame) -> pd.DataFrame:
       {
         'finding': title,
         'comparisons': len(found),
-        'could be decided': verdicts.is_tested(found).sum(),
+        'can be tested': verdicts.is_tested(found).sum(),
         **{verdict: (found == verdict).sum() for verdict in verdicts.DECIDED},
       }
     )
@@ -116,7 +116,7 @@ def row_table(lines: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
           title: _beside_the_paper(line, key) for key, title in _FIGURES.items()
         },
         'verdict': _row_verdict(line),
-        'its comparisons that are decided': '{} of {}'.format(
+        'its comparisons whose interval excludes 0': '{} of {}'.format(
           own['verdict'].isin(verdicts.DECIDED).sum(), len(own)
         ),
       }
@@ -167,7 +167,8 @@ def spread_in_words(spread: pd.DataFrame) -> str:
   """What `verdicts.spread_verdicts` came to; empty where nothing was tested."""
   return '; '.join(
     f'{line["verdict"]} over {line["rows"]} rows at `{line["scale"]}` (ρ = '
-    f'{line["Spearman ρ"]}, p = {line["p"]})'
+    f'{line["Spearman ρ"]}, p = {line["p"]}; of the same rows, with the steps '
+    f'of the paper, {line["with plain steps"]})'
     for line in spread.to_dict('records')
   )
 

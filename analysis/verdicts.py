@@ -169,7 +169,7 @@ def with_counted(compared: pd.DataFrame) -> pd.DataFrame:
   """Adds which comparison of two rows counts, where they have several scales.
 
   A run for T rounds begins as a longer one does, so that those of two scales
-  are not two tests. The one that counts can be decided, if one can; has the
+  are not two tests. The one that counts can be tested, if one can; has the
   most seeds, and then the most examples. Whether it holds plays no part.
 
   Args:
@@ -188,14 +188,14 @@ def with_counted(compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def num_tested(compared: pd.DataFrame) -> int:
-  """How many comparisons could be decided: with seeds, and not near chance."""
+  """How many comparisons can be tested: with seeds, and not near chance."""
   return int(is_tested(compared['verdict']).sum())
 
 
 def stays_decided(compared: pd.DataFrame) -> pd.Series:
   """Which comparisons are decided if all share the chance of one error, 5 %.
 
-  By Bonferroni: each at 0.05 over the number of those that could be decided.
+  By Bonferroni: each at 0.05 over the number of those that can be tested.
   """
   limit = 0.05 / max(num_tested(compared), 1)
   return compared['verdict'].isin(DECIDED) & pd.Series(
@@ -233,8 +233,52 @@ def lessons(compared: pd.DataFrame, finding: str) -> dict[str, str]:
   return {key: ' and '.join(values) for key, values in found.items()}
 
 
+def elsewhere(compared: pd.DataFrame, finding: str) -> str:
+  """The comparisons that stay decided, at scales where their sign is another.
+
+  Args:
+    compared: From `with_counted`, of all scales.
+    finding: The finding.
+
+  Returns:
+    The differences in points, each with its scale; empty where there is none.
+  """
+  counted = compared[compared['counts']]
+  kept = counted[stays_decided(counted) & (counted['finding'] == finding)]
+  pair = ['smaller', 'larger']
+  others = compared[compared['finding'] == finding].merge(
+    kept[[*pair, 'scale', 'difference']], on=pair, suffixes=('', '_kept')
+  )
+  return ' and '.join(
+    f'{one["difference"]} at `{one["scale"]}`'
+    for one in others.to_dict('records')
+    if margins.sign(one['difference']) == -margins.sign(one['difference_kept'])
+  )
+
+
+def contrary(compared: pd.DataFrame, finding: str) -> str:
+  """What is clear of the pairs whose published drops are in the other order.
+
+  Args:
+    compared: Those that count, from `with_counted`.
+    finding: The finding.
+
+  Returns:
+    The differences in points whose interval excludes 0, each with its rows;
+    empty where there is none.
+  """
+  of_finding = compared[
+    (compared['finding'] == finding) & (compared['verdict'] == CONTRARY)
+  ]
+  return ' and '.join(
+    f'{one["difference"]} ({one["larger"]} less {one["smaller"]})'
+    for one in of_finding.to_dict('records')
+    if margins.sign(one['difference'])
+  )
+
+
 def one_side(compared: pd.DataFrame, finding: str) -> dict[str, int]:
-  """Whether all differences that could be decided are on one side of 0.
+  """Whether all differences that can be tested are on one side of 0.
 
   Args:
     compared: From `comparisons`.
@@ -261,7 +305,8 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   """Whether concentrated norms go with small drops (Sec. 2.2), by scale.
 
   The drops are those with matched steps: with shorter ones, a part of a drop is
-  speed, which is no matter of how concentrated the norms are. Seeds are
+  speed, which is no matter of how concentrated the norms are. The correlation
+  of those stands beside it, for the same rows. Seeds are
   averaged first: those of one row are no rows of their own. Runs of a row at
   another T can begin with the same rounds, so that scales are not put together.
 
@@ -293,6 +338,7 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
         'rows': correlation.num_pairs,
         'Spearman ρ': f'{correlation.value:.2f}',
         'p': f'{correlation.p_value:.2g}',
+        'with plain steps': _plain_correlation(part),
         'least p of so many rows': f'{least:.2g}',
         'verdict': verdict,
       }
@@ -300,8 +346,18 @@ def spread_verdicts(lines: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(found)
 
 
+def _plain_correlation(lines: pd.DataFrame) -> str:
+  """Spearman's correlation of spreads and drops with the paper's steps."""
+  drops = lines['clipping_drop'].map(lambda drop: drop.mean)
+  try:
+    found = margins.rank_correlation(lines['spread'], drops)
+  except ValueError:
+    return margins.MISSING
+  return f'ρ = {found.value:.2f}, p = {found.p_value:.2g}'
+
+
 def is_tested(found: pd.Series) -> pd.Series:
-  """Whether verdicts are of comparisons that can be decided."""
+  """Whether verdicts are of comparisons that can be tested."""
   return found.isin([*DECIDED, OPEN])
 
 

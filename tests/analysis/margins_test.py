@@ -109,3 +109,9 @@ def test_rank_correlation_refuses_what_has_none(first, second, message):
 
 def test_an_interval_that_ends_at_zero_has_it():
   assert margins.sign(margins.Difference(1.0, 1.0, 0.05)) == 0
+
+
+def test_a_correction_widens_a_margin_by_more_with_fewer_degrees():
+  assert margins.bonferroni_factors(1) == '1.00'
+  # Of 16: t(1 - 0.025 / 16) over t(0.975), with 4 and with 2 degrees.
+  assert margins.bonferroni_factors(16) == '2.29 to 4.15'

@@ -63,7 +63,8 @@ def test_who_cannot_draw_cohorts_sees_what_it_costs(tmp_path):
       )
   found = mechanisms.without_draw(run_folders.paired_runs(tmp_path))
   assert found['turns'] == (
-    '2.00 to 3.00 at ε = 1.5 (Poisson cohorts 1.00); 1.00 at ε = 5'
+    '2.00 to 3.00 on MNIST at ε = 1.5 (Poisson cohorts 1.00); '
+    '1.00 on MNIST at ε = 5'
   )
   # At ε = 5 the other one was not run.
   assert found['better_noise'] == 'BLT noise in 1 of 1'

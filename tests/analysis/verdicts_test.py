@@ -430,7 +430,7 @@ def test_rows_say_where_they_stand_beside_the_paper(tmp_path):
   assert line['verdict'] == (
     'FedAvg as there; clipping drop higher; DP drop as there'
   )
-  assert line['its comparisons that are decided'] == '0 of 0'
+  assert line['its comparisons whose interval excludes 0'] == '0 of 0'
 
 
 @pytest.mark.parametrize(
@@ -458,3 +458,35 @@ def test_rows_at_another_scale_say_whether_there_is_a_drop(
   assert table['verdict'].to_list() == [
     verdict if len(finals) < 3 else f'another scale; {verdict}'
   ]
+
+
+def _pairs(*lines):
+  """Comparisons of one finding: rows, scale, difference, verdict, counts."""
+  keys = 'finding smaller larger scale difference verdict counts'.split()
+  return pd.DataFrame(
+    [dict(zip(keys, ('data', *line), strict=True)) for line in lines]
+  )
+
+
+def test_a_sign_that_another_scale_does_not_have_is_named():
+  kept = margins.Difference(3.0, 0.5, 0.001)
+  lines = [
+    ('a', 'b', 'long', kept, verdicts.HOLDS, True),
+    ('a', 'b', 'short', margins.Difference(-4.0, 1.0, 0.01), '', False),
+    ('a', 'b', 'other', margins.Difference(-4.0, 9.0, 0.4), '', False),
+    ('c', 'd', 'long', margins.Difference(-1.0, 0.5, 0.04), '', True),
+  ]
+  assert verdicts.elsewhere(_pairs(*lines), 'data') == (
+    '-4.00 ± 1.00 at `short`'
+  )
+  assert verdicts.elsewhere(_pairs(*lines[:1]), 'data') == ''
+
+
+def test_what_is_clear_of_pairs_that_the_paper_has_otherwise_is_named():
+  clear = margins.Difference(3.0, 0.5, 0.001)
+  lines = [
+    ('a', 'b', 'long', clear, verdicts.CONTRARY, True),
+    ('c', 'd', 'long', margins.Difference(1.0, 2.0, 0.5), verdicts.CONTRARY, 1),
+    ('e', 'f', 'long', clear, verdicts.HOLDS, True),
+  ]
+  assert verdicts.contrary(_pairs(*lines), 'data') == '3.00 ± 0.50 (b less a)'
