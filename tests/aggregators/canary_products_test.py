@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators
-from tff_clipping.aggregators import canary_directions, private_reports
+from tff_clipping.aggregators import canary_directions
 from tff_clipping.privacy.audit import Canaries
 
 _CANARIES = Canaries(num_canaries=50, num_parameters=268, seed=0)
@@ -77,16 +77,6 @@ def test_unnamed_measurements_are_kept():
   ).create(_TYPE)
   output = process.next(process.initialize(), [_value(0)])
   assert list(output.measurements) == ['canary_products']
-
-
-def test_private_factory_stays_without_weights():
-  factory = aggregators.add_canary_products(
-    aggregators.dp_mean_factory(
-      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
-    ),
-    _CANARIES,
-  )
-  assert isinstance(factory, private_reports.PrivateFactory)
 
 
 def test_another_number_of_parameters_raises():

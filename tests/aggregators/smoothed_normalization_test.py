@@ -206,6 +206,11 @@ def test_realized_mean_uses_its_sum():
 
 def test_realized_mean_refuses_noise():
   with pytest.raises(ValueError, match='`sum_factory` must not add noise'):
-    aggregators.realized_mean_factory(aggregators.gaussian_noise_factory(1.0))
+    _run(
+      aggregators.realized_mean_factory(
+        aggregators.gaussian_noise_factory(1.0)
+      ),
+      [],
+    )
   with pytest.raises(TypeError, match='`sum_factory` must be unweighted'):
     aggregators.realized_mean_factory(tff.aggregators.MeanFactory())

@@ -116,7 +116,7 @@ def adaptive_dp_mean_factory(
   )
 
 
-class AdaptiveDpMeanFactory(private_reports.PrivateFactory):
+class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `adaptive_dp_mean_factory` returns."""
 
   def __init__(

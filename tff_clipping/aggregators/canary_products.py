@@ -9,7 +9,6 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
   canary_directions,
-  private_reports,
   type_checks,
 )
 
@@ -50,8 +49,6 @@ def add_canary_products(
       the canaries' directions.
   """
   type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
-  if isinstance(inner_agg_factory, private_reports.PrivateFactory):
-    return PrivateCanaryProductsFactory(inner_agg_factory, canaries)
   return _CanaryProductsFactory(inner_agg_factory, canaries)
 
 
@@ -66,7 +63,7 @@ class _CanaryProductsFactory(tff.aggregators.UnweightedAggregationFactory):
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     found = sum(
-      math.prod(leaf.shape) for leaf in type_checks.leaf_types(value_type)
+      math.prod(leaf.shape) for leaf in tff.structure.flatten(value_type)
     )
     if found != self._canaries.num_parameters:
       raise ValueError(
@@ -106,9 +103,3 @@ class _CanaryProductsFactory(tff.aggregators.UnweightedAggregationFactory):
       )
 
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-
-class PrivateCanaryProductsFactory(
-  _CanaryProductsFactory, private_reports.PrivateFactory
-):
-  """What `add_canary_products` returns around a private factory."""

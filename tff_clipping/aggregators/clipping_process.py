@@ -68,10 +68,9 @@ def clipping_wrapper(
     return _WeightedClippingFactory(
       inner_agg_factory, make_clip, count_sum_factory
     )
-  factory = _UnweightedClippingFactory
-  if isinstance(inner_agg_factory, private_reports.PrivateFactory):
-    factory = PrivateClippingFactory
-  return factory(inner_agg_factory, make_clip, count_sum_factory)
+  return _UnweightedClippingFactory(
+    inner_agg_factory, make_clip, count_sum_factory
+  )
 
 
 class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -98,12 +97,6 @@ class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
       return parts.next(state, value)
 
     return tff.templates.AggregationProcess(initialize, next_fn)
-
-
-class PrivateClippingFactory(
-  _UnweightedClippingFactory, private_reports.PrivateFactory
-):
-  """Clips, then aggregates privately."""
 
 
 class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):

@@ -152,7 +152,7 @@ def correlated_noise_factory(
   )
 
 
-class CorrelatedNoiseFactory(private_reports.PrivateFactory):
+class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `correlated_noise_factory` returns."""
 
   def __init__(self, recurrence, noise_stddev, inner_agg_factory, noise_key):

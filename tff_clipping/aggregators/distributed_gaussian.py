@@ -115,7 +115,9 @@ def distributed_gaussian_mean_factory(
   )
 
 
-class DistributedGaussianMeanFactory(private_reports.PrivateFactory):
+class DistributedGaussianMeanFactory(
+  tff.aggregators.UnweightedAggregationFactory
+):
   """The factory that `distributed_gaussian_mean_factory` returns."""
 
   def __init__(

@@ -10,7 +10,6 @@ from tff_clipping.aggregators import (
   gaussian_draws,
   noise_keys,
   noised_process,
-  private_reports,
   type_checks,
 )
 
@@ -77,7 +76,7 @@ def gaussian_noise_factory(
   return GaussianNoiseFactory(noise_stddev, inner_agg_factory, noise_key)
 
 
-class GaussianNoiseFactory(private_reports.PrivateFactory):
+class GaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `gaussian_noise_factory` returns."""
 
   def __init__(self, noise_stddev, inner_agg_factory, noise_key):

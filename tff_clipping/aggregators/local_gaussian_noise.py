@@ -117,7 +117,7 @@ def _check_room(noise_stddev: float, inner_agg_factory: Any) -> None:
     )
 
 
-class LocalGaussianNoiseFactory(private_reports.PrivateFactory):
+class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `local_gaussian_noise_factory` returns."""
 
   def __init__(self, noise_stddev, inner_agg_factory, min_clients, max_clients):

@@ -108,11 +108,9 @@ def dp_mean_factory(
   noised_sum = gaussian_noise.gaussian_noise_factory(
     noise_multiplier * clipping_norm, sum_factory, noise_key=noise_key
   )
-  return DpMeanFactory(
-    difference_clipping.difference_clipping_factory(
-      clipping_norm,
-      fixed_denominator_mean_factory(clients_per_round, noised_sum),
-    )
+  return difference_clipping.difference_clipping_factory(
+    clipping_norm,
+    fixed_denominator_mean_factory(clients_per_round, noised_sum),
   )
 
 
@@ -169,11 +167,9 @@ def correlated_dp_mean_factory(
     sum_factory,
     noise_key=noise_key,
   )
-  return DpMeanFactory(
-    difference_clipping.difference_clipping_factory(
-      clipping_norm,
-      fixed_denominator_mean_factory(clients_per_round, noised_sum),
-    )
+  return difference_clipping.difference_clipping_factory(
+    clipping_norm,
+    fixed_denominator_mean_factory(clients_per_round, noised_sum),
   )
 
 
@@ -210,8 +206,6 @@ def fixed_denominator_mean_factory(
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  if isinstance(sum_factory, private_reports.PrivateFactory):
-    return PrivateFixedDenominatorMeanFactory(clients_per_round, sum_factory)
   return _FixedDenominatorMeanFactory(clients_per_round, sum_factory)
 
 
@@ -236,26 +230,12 @@ def realized_mean_factory(
 
   Raises:
     TypeError: If `sum_factory` is no unweighted factory.
-    ValueError: If it adds noise; by `create`, if something inside it does.
+    ValueError: By `create`, if it adds noise, or something inside it does.
   """
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  if isinstance(sum_factory, private_reports.PrivateFactory):
-    raise _noise_is_divided(sum_factory)
   return _RealizedMeanFactory(sum_factory)
-
-
-class DpMeanFactory(private_reports.PrivateFactory):
-  """What `dp_mean_factory` and `correlated_dp_mean_factory` return."""
-
-  def __init__(self, factory: tff.aggregators.UnweightedAggregationFactory):
-    """Initializes the factory with the one that does the work."""
-    self._factory = factory
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for values of `value_type`; see the base class."""
-    return self._factory.create(value_type)
 
 
 class _FixedDenominatorMeanFactory(
@@ -296,12 +276,6 @@ class _FixedDenominatorMeanFactory(
       )
 
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-
-class PrivateFixedDenominatorMeanFactory(
-  _FixedDenominatorMeanFactory, private_reports.PrivateFactory
-):
-  """What `fixed_denominator_mean_factory` returns around a private sum."""
 
 
 class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):

@@ -12,7 +12,6 @@ from tff_clipping.aggregators import (
   clipping_process,
   difference_clipping,
   l2_clip,
-  type_checks,
 )
 
 
@@ -111,7 +110,7 @@ def _check_clipping_norms(clipping_norms):
 
 def _make_clip(value_type, clipping_norms):
   """Returns the clip of values of `value_type`."""
-  num_tensors = len(type_checks.leaf_types(value_type))
+  num_tensors = len(tff.structure.flatten(value_type))
   if num_tensors != len(clipping_norms):
     raise ValueError(
       f'`clipping_norms` must have a norm for each of the {num_tensors} '

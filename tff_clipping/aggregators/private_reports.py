@@ -84,16 +84,6 @@ PUBLIC_MEASUREMENTS = frozenset(
 )
 
 
-class PrivateFactory(tff.aggregators.UnweightedAggregationFactory):
-  """A factory that adds noise, or holds one that does. It takes no weights.
-
-  A client's weight, such as its number of examples, changes how much the client
-  moves the result, so that noise for a given sensitivity would not hide it; and
-  the sum of the weights would be released without noise. TFF's weighted
-  algorithms refuse what is not a `tff.aggregators.WeightedAggregationFactory`.
-  """
-
-
 def adds_noise(state_type: tff.Type) -> bool:
   """Returns whether a process with a state, or one inside it, adds noise.
 

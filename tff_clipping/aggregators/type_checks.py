@@ -79,10 +79,14 @@ def check_float_leaves(value_type: Any) -> tff.Type:
       'as `tff.to_type(collections.OrderedDict(...))` makes it, found '
       f'{value_type!r}.'
     )
-  leaves = leaf_types(value_type)
+  leaves = tff.structure.flatten(value_type)
   if not leaves:
     raise TypeError('`value_type` must have a tensor, found none.')
   for leaf in leaves:
+    if not isinstance(leaf, tff.TensorType):
+      raise TypeError(
+        f'`value_type` must be a structure of tensors, found {leaf}.'
+      )
     if np.dtype(leaf.dtype) not in _FLOAT_DTYPES:
       raise TypeError(
         f'`value_type` must have floating-point leaves, found {leaf} in '
@@ -94,25 +98,3 @@ def check_float_leaves(value_type: Any) -> tff.Type:
         f'{value_type}.'
       )
   return value_type
-
-
-def leaf_types(value_type: tff.Type) -> list[tff.TensorType]:
-  """Returns the tensor types in `value_type`, in the order of `tf.nest`.
-
-  Args:
-    value_type: A tensor type or a structure.
-
-  Raises:
-    TypeError: If a leaf is something else, a sequence for example.
-  """
-  if isinstance(value_type, tff.TensorType):
-    return [value_type]
-  if not isinstance(value_type, tff.StructType):
-    raise TypeError(
-      f'`value_type` must be a structure of tensors, found {value_type}.'
-    )
-  return [
-    leaf
-    for _, element in tff.structure.iter_elements(value_type)
-    for leaf in leaf_types(element)
-  ]

@@ -10,7 +10,6 @@ import tensorflow_federated as tff
 from tff_clipping.aggregators import (
   difference_clipping,
   l2_clip,
-  private_reports,
   type_checks,
 )
 
@@ -77,8 +76,6 @@ def add_update_norm_measurements(
     )
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedNormsFactory(inner_agg_factory, clipping_norm)
-  if isinstance(inner_agg_factory, private_reports.PrivateFactory):
-    return PrivateNormsFactory(inner_agg_factory, clipping_norm)
   return _UnweightedNormsFactory(inner_agg_factory, clipping_norm)
 
 
@@ -103,12 +100,6 @@ class _UnweightedNormsFactory(tff.aggregators.UnweightedAggregationFactory):
       return _with_norms(output, value, self._clipping_norm)
 
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-
-class PrivateNormsFactory(
-  _UnweightedNormsFactory, private_reports.PrivateFactory
-):
-  """Measures norms around a private factory."""
 
 
 class _WeightedNormsFactory(tff.aggregators.WeightedAggregationFactory):

@@ -191,16 +191,6 @@ def build_client_work(
   )
 
 
-def model_weights_type(model_fn: ModelFn) -> tff.Type:
-  """Returns the type of the weights of the models of `model_fn`."""
-
-  @tff.tensorflow.computation
-  def weights():
-    return tff.learning.models.ModelWeights.from_model(model_fn())
-
-  return weights.type_signature.result
-
-
 def create_local_model(
   model_fn: ModelFn,
 ) -> tff.learning.models.VariableModel:

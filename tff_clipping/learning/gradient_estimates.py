@@ -96,7 +96,7 @@ def build_gradient_estimates(
   argument_checks.check_positive('client_learning_rate', client_learning_rate)
   argument_checks.check_seed('seed', seed)
   model_checks.check_model(model_fn, client_store)
-  weights_type = client_work.model_weights_type(model_fn)
+  weights_type = tff.learning.models.weights_type_from_model(model_fn)
 
   @tff.tensorflow.computation(np.str_, weights_type)
   def client_gradient(client_id, weights):

@@ -38,7 +38,7 @@ class SecureSum:
         values.
     """
     self._kind = kind
-    self._types = list(_tensor_types(value_type))
+    self._types = tff.structure.flatten(value_type)
     self._bounds = [
       int(bound) for bound in _by_tensor(iter(bounds), bounds_type, value_type)
     ]
@@ -110,14 +110,6 @@ def _largest(kind: str, bound: int, tensor_type: tff.TensorType) -> int:
   return bound - 1 if kind == 'modulus' else bound
 
 
-def _tensor_types(type_spec: tff.Type) -> Iterator[tff.TensorType]:
-  if isinstance(type_spec, tff.StructType):
-    for element_type in type_spec:
-      yield from _tensor_types(element_type)
-  else:
-    yield type_spec
-
-
 def _by_tensor(
   bounds: Iterator, bounds_type: tff.Type, value_type: tff.Type
 ) -> Iterator:
@@ -127,5 +119,5 @@ def _by_tensor(
       yield from _by_tensor(bounds, element_type, part_type)
   else:
     bound = next(bounds)
-    for _ in _tensor_types(value_type):
+    for _ in tff.structure.flatten(value_type):
       yield bound

@@ -37,7 +37,7 @@ def dataset_of_rows(
     element_type: Its type, without sequences.
   """
   specs = tff.types.type_to_tf_tensor_specs(element_type)
-  flat_types = _tensor_types(element_type)
+  flat_types = tff.structure.flatten(element_type)
   # A data set for each run of elements of the same shapes. Not by `map`, whose
   # functions TensorFlow keeps for ever.
   parts = [
@@ -76,12 +76,6 @@ def _stacked(column: Sequence, dtype: tf.DType) -> tf.Tensor:
   return tf.constant(
     np.stack([np.asarray(value, array_dtype) for value in column]), dtype
   )
-
-
-def _tensor_types(type_spec: tff.Type) -> list[tff.TensorType]:
-  if isinstance(type_spec, tff.StructType):
-    return [leaf for t in type_spec for leaf in _tensor_types(t)]
-  return [type_spec]
 
 
 def _packed(leaves: Iterator, specs):

@@ -203,11 +203,10 @@ def struct_elements(
 
 def num_tensors(type_spec: tff.Type) -> int:
   """Returns the number of tensors in `type_spec`."""
-  if isinstance(type_spec, tff.FederatedType):
-    return num_tensors(type_spec.member)
-  if isinstance(type_spec, tff.StructType):
-    return sum(num_tensors(t) for t in type_spec)
-  return 1
+  return sum(
+    num_tensors(leaf.member) if isinstance(leaf, tff.FederatedType) else 1
+    for leaf in tff.structure.flatten(type_spec)
+  )
 
 
 def _flatten(value, type_spec: tff.Type, path: Path, by_value: bool) -> list:
