@@ -10,13 +10,9 @@ convolutions are left out.
 """
 
 import json
-import os
 import sys
 import time
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 import tensorflow as tf
 
 from benchmarks import local_step

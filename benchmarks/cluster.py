@@ -8,7 +8,6 @@ what a client costs the program that drives the workers. Asserts nothing.
 """
 
 import dataclasses
-import os
 import pathlib
 import pickle
 import statistics
@@ -16,9 +15,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff

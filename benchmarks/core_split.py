@@ -15,9 +15,6 @@ import statistics
 import tempfile
 import time
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 import tensorflow_federated as tff
 
 from benchmarks import federated, machine

@@ -5,15 +5,11 @@
 Times rounds of the MLP with and without the measurements, in turns.
 """
 
-import os
 import pathlib
 import statistics
 import tempfile
 import time
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 from benchmarks import federated, machine
 from benchmarks.workload import WORKLOADS
 from tff_clipping import runtime

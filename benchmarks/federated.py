@@ -19,9 +19,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 import tensorflow_federated as tff
 
 from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload

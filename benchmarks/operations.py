@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # For the convolutions, whose threads are the process's and not the session's.
 os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
 

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # As the bare loop has it.
 os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
 

@@ -18,9 +18,6 @@ import statistics
 import tempfile
 import time
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff

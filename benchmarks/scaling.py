@@ -10,16 +10,12 @@ what a round does for the whole population: sampling, and charging the ledger.
 import collections
 import dataclasses
 import json
-import os
 import pathlib
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 import numpy as np
 import tensorflow_federated as tff
 from absl import app, flags, logging

@@ -25,8 +25,6 @@ import sys
 import unittest
 from collections.abc import Iterator, Sequence
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
 from absl import app, flags
 
 _CHECKOUT = flags.DEFINE_string(

@@ -5,13 +5,9 @@ python -m benchmarks.peers.export mlp WORK.npz
 
 import dataclasses
 import json
-import os
 import re
 import sys
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
-# ruff: noqa: E402
 import numpy as np
 import tensorflow as tf
 

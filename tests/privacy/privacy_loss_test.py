@@ -40,7 +40,7 @@ def test_poisson_agrees_with_dp_accounting(
 ):
   mechanism = build_mechanism('poisson', num_clients, clients_per_round, noise)
   theirs = pld.PLDAccountant().compose(mechanism.dp_event, rounds)
-  ours = privacy_loss.PrivacyLossRounds(mechanism)
+  ours = privacy_loss.PrivacyLossRounds([(mechanism, 1)])
   # dp_accounting's grid is coarser than ours where rounds cost little.
   assert ours.compute_epsilon(rounds, delta) == pytest.approx(
     theirs.get_epsilon(delta), rel=5e-4
@@ -86,7 +86,9 @@ def test_one_round_of_fixed_cohorts_is_the_worst_pair(epsilon):
     epsilon,
   )
   for one_sided in (False, True):
-    rounds = privacy_loss.PrivacyLossRounds(mechanism, one_sided=one_sided)
+    rounds = privacy_loss.PrivacyLossRounds(
+      [(mechanism, 1)], one_sided=one_sided
+    )
     assert rounds.compute_delta(1, epsilon) == pytest.approx(expected, rel=1e-4)
 
 
@@ -111,9 +113,9 @@ def test_worst_pair_of_one_round_is_not_the_worst_of_two():
   among_zeros = compute_two_rounds_among_zeros(0.5, 0.95)
   assert among_zeros == pytest.approx(0.8100, abs=5e-5)
   epsilon = 1e-9  # Positive, and 0 but for rounding.
-  one_sided = privacy_loss.PrivacyLossRounds(mechanism, one_sided=True)
+  one_sided = privacy_loss.PrivacyLossRounds([(mechanism, 1)], one_sided=True)
   assert one_sided.compute_delta(2, epsilon) == pytest.approx(0.8047, abs=5e-5)
-  proved = privacy_loss.PrivacyLossRounds(mechanism)
+  proved = privacy_loss.PrivacyLossRounds([(mechanism, 1)])
   assert proved.compute_delta(2, epsilon) > among_zeros
   # For one round, it is the worst.
   assert one_sided.compute_delta(1, epsilon) == pytest.approx(
@@ -134,7 +136,9 @@ def test_proved_figure_bounds_alternating_neighbours():
     lowest += loss.lowest
   losses = np.arange(lowest, lowest + len(turns)) * 1e-3
   for epsilon in (0.5, 2.0, 5.0):
-    bound = privacy_loss.PrivacyLossRounds(mechanism).compute_delta(6, epsilon)
+    bound = privacy_loss.PrivacyLossRounds([(mechanism, 1)]).compute_delta(
+      6, epsilon
+    )
     beyond = np.maximum(-np.expm1(epsilon - losses), 0)
     assert 0 < np.dot(turns, beyond) < bound
 
@@ -144,7 +148,7 @@ def test_coarse_grid_is_a_bound_too(sampling):
   mechanism = build_mechanism(sampling, 1920, 80, 2.0)
   fine, coarse = (
     privacy_loss.PrivacyLossRounds(
-      mechanism, coarseness=coarseness
+      [(mechanism, 1)], coarseness=coarseness
     ).compute_epsilon(300, 1e-5)
     for coarseness in (1, 32)
   )
@@ -187,8 +191,8 @@ def test_gaussian_rounds_of_two_kinds_have_the_closed_form(delta):
 def test_parts_of_one_kind_are_its_rounds(sampling):
   cohort, noise = (1920, 30) if sampling == 'none' else (80, 3)
   mechanism = build_mechanism(sampling, 1920, cohort, noise)
-  parts = privacy_loss.ComposedRounds([(mechanism, 30), (mechanism, 70)])
-  whole = privacy_loss.PrivacyLossRounds(mechanism)
+  parts = privacy_loss.PrivacyLossRounds([(mechanism, 30), (mechanism, 70)])
+  whole = privacy_loss.PrivacyLossRounds([(mechanism, 1)])
   epsilon = whole.compute_epsilon(100, 1e-5)
   assert parts.compute_epsilon(1, 1e-5) == pytest.approx(epsilon, rel=1e-6)
   assert parts.compute_delta(1, 2.0) == pytest.approx(
@@ -204,7 +208,7 @@ def test_poisson_rounds_of_two_kinds_agree_with_dp_accounting():
   accountant = pld.PLDAccountant()
   for mechanism, count in parts:
     accountant.compose(mechanism.dp_event, count)
-  found = privacy_loss.ComposedRounds(parts).compute_epsilon(1, 1e-5)
+  found = privacy_loss.PrivacyLossRounds(parts).compute_epsilon(1, 1e-5)
   assert found == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
 
 
@@ -216,13 +220,6 @@ def test_curve_of_an_addition_is_that_of_a_removal_exchanged():
     1 - np.exp(epsilons) + np.exp(epsilons) * removal,
     atol=1e-15,
   )
-
-
-def test_one_sided_poisson_raises():
-  with pytest.raises(ValueError, match="only where `sampling` is 'fixed_size'"):
-    privacy_loss.PrivacyLossRounds(
-      build_mechanism('poisson', 1920, 80, 2.0), one_sided=True
-    )
 
 
 def test_event_of_fixed_cohorts_is_for_replace_one_only():

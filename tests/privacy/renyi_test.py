@@ -58,7 +58,9 @@ def test_frequent_sampling_warns_of_nothing(capfd):
       clients_per_round=cohort,
       noise_multiplier=1.0,
     )
-    assert np.isfinite(renyi.RenyiRounds(mechanism).compute_epsilon(10, 1e-5))
+    assert np.isfinite(
+      renyi.RenyiRounds([(mechanism, 1)]).compute_epsilon(10, 1e-5)
+    )
   assert capfd.readouterr().err == ''
 
 
@@ -69,7 +71,7 @@ def test_a_small_cost_is_not_lost_in_rounding():
     clients_per_round=1,
     noise_multiplier=1e3,
   )
-  assert renyi.RenyiRounds(mechanism).compute_epsilon(10**6, 1e-12) > 0
+  assert renyi.RenyiRounds([(mechanism, 1)]).compute_epsilon(10**6, 1e-12) > 0
 
 
 def _integer_moments(stddev, shift, prob, order):

@@ -9,7 +9,6 @@ import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
 from tff_clipping.aggregators import (
-  difference_clipping,
   gaussian_draws,
   gaussian_noise,
   l2_clip,
@@ -80,9 +79,7 @@ def adaptive_dp_mean_factory(
   Source: Andrew et al. 2021, "Differentially private learning with adaptive
     clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
   """
-  difference_clipping.check_clipping_norm(
-    'initial_clipping_norm', initial_clipping_norm
-  )
+  l2_clip.check_clipping_norm('initial_clipping_norm', initial_clipping_norm)
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )

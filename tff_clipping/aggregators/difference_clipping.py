@@ -1,12 +1,10 @@
 """Clips each client's update to an L2 norm before it is aggregated."""
 
 import collections
-from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping import argument_checks
 from tff_clipping.aggregators import clipping_process, l2_clip
 
 
@@ -78,32 +76,12 @@ def difference_clipping_factory(
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """
   if not isinstance(clipping_norm, tff.templates.EstimationProcess):
-    clipping_norm = check_clipping_norm('clipping_norm', clipping_norm)
+    clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   return clipping_process.clipping_wrapper(
     inner_agg_factory,
     lambda value_type: _make_clip(value_type, clipping_norm),
     count_sum_factory,
   )
-
-
-def check_clipping_norm(name: str, clipping_norm: Any) -> float:
-  """Returns `clipping_norm` as a `float` if an update can be clipped to it.
-
-  Args:
-    name: The argument's name in the message.
-    clipping_norm: A number, at least `l2_clip.MIN_CLIPPING_NORM`.
-
-  Raises:
-    TypeError: If it is not a number.
-    ValueError: If it is not finite, not positive, or too small.
-  """
-  number = argument_checks.check_positive(name, clipping_norm)
-  if number < l2_clip.MIN_CLIPPING_NORM:
-    raise ValueError(
-      f'`{name}` must be at least {l2_clip.MIN_CLIPPING_NORM}, where float32 '
-      f'still squares exactly enough, found {clipping_norm!r}.'
-    )
-  return number
 
 
 def _make_clip(value_type, clipping_norm):

@@ -11,7 +11,6 @@ import tensorflow_federated as tff
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   cohort_bounds,
-  difference_clipping,
   discrete_gaussian,
   gaussian_draws,
   l2_clip,
@@ -93,9 +92,7 @@ def distributed_gaussian_mean_factory(
     federated learning with secure aggregation", Algs. 1 and 2. The paper of
     this package adds continuous noise.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(
-    'clipping_norm', clipping_norm
-  )
+  clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )

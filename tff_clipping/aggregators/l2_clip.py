@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_clipping import argument_checks
+
 # Clipping norms below this are refused: squares that far down are flushed to
 # zero in float32.
 MIN_CLIPPING_NORM = 1e-12
@@ -39,6 +41,26 @@ _ROW = 32
 _SHORT_LEAF = 4096
 _ROW_ERROR = (_ROW + 2) * 2.0**-24 + 2.0**-21
 _MAX_SUM_OF_SQUARES = float(np.finfo(np.float32).max)
+
+
+def check_clipping_norm(name: str, clipping_norm: Any) -> float:
+  """Returns `clipping_norm` as a `float` if an update can be clipped to it.
+
+  Args:
+    name: The argument's name in the message.
+    clipping_norm: A number, at least `MIN_CLIPPING_NORM`.
+
+  Raises:
+    TypeError: If it is not a number.
+    ValueError: If it is not finite, not positive, or too small.
+  """
+  number = argument_checks.check_positive(name, clipping_norm)
+  if number < MIN_CLIPPING_NORM:
+    raise ValueError(
+      f'`{name}` must be at least {MIN_CLIPPING_NORM}, where float32 '
+      f'still squares exactly enough, found {clipping_norm!r}.'
+    )
+  return number
 
 
 class Clipped(NamedTuple):

@@ -13,6 +13,7 @@ from tff_clipping.aggregators import (
   difference_clipping,
   gaussian_draws,
   gaussian_noise,
+  l2_clip,
   private_reports,
   type_checks,
   wide_values,
@@ -97,9 +98,7 @@ def dp_mean_factory(
     which has the same distribution. Departs from it in dividing by P in every
     round.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(
-    'clipping_norm', clipping_norm
-  )
+  clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )
@@ -153,9 +152,7 @@ def correlated_dp_mean_factory(
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is not positive and finite, or c is too small.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(
-    'clipping_norm', clipping_norm
-  )
+  clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )

@@ -10,7 +10,6 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
   clipping_process,
-  difference_clipping,
   l2_clip,
 )
 
@@ -103,7 +102,7 @@ def _check_clipping_norms(clipping_norms):
   if len(clipping_norms) == 0:
     raise ValueError('`clipping_norms` must not be empty.')
   return [
-    difference_clipping.check_clipping_norm(f'clipping_norms[{k}]', norm)
+    l2_clip.check_clipping_norm(f'clipping_norms[{k}]', norm)
     for k, norm in enumerate(clipping_norms)
   ]
 

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
-  difference_clipping,
+  l2_clip,
   private_reports,
   type_checks,
 )
@@ -74,9 +74,7 @@ def secure_sum_factory(
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is not positive and finite.
   """
-  bound = difference_clipping.check_clipping_norm(
-    'clipping_norm', clipping_norm
-  )
+  bound = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   if local_noise_stddev is not None:
     local_noise_stddev = argument_checks.check_positive(
       'local_noise_stddev', local_noise_stddev

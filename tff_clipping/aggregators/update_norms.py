@@ -8,7 +8,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators import (
-  difference_clipping,
   l2_clip,
   type_checks,
 )
@@ -71,9 +70,7 @@ def add_update_norm_measurements(
   """
   type_checks.check_factory('inner_agg_factory', inner_agg_factory)
   if clipping_norm is not None:
-    clipping_norm = difference_clipping.check_clipping_norm(
-      'clipping_norm', clipping_norm
-    )
+    clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
     return _WeightedNormsFactory(inner_agg_factory, clipping_norm)
   return _UnweightedNormsFactory(inner_agg_factory, clipping_norm)

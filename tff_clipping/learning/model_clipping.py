@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import difference_clipping, l2_clip
+from tff_clipping.aggregators import l2_clip
 from tff_clipping.learning import learning_process
 from tff_clipping.learning.client_work import ModelFn, Sender
 
@@ -65,9 +65,7 @@ def build_model_clipping_fed_avg(
     ValueError: If a number is out of range, or arguments do not fit together,
       as for `build_fed_avg`.
   """
-  clipping_norm = difference_clipping.check_clipping_norm(
-    'clipping_norm', clipping_norm
-  )
+  clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   return learning_process.build_learning_process(
     model_fn,
     local_steps=local_steps,

@@ -54,8 +54,8 @@ def compose(
     All of them as one round.
   """
   build = {
-    'rdp': renyi.ComposedRounds,
-    'pld': privacy_loss.ComposedRounds,
+    'rdp': renyi.RenyiRounds,
+    'pld': privacy_loss.PrivacyLossRounds,
   }[check_guarantee(accountant)]
   composed = build(parts)
   tail_prob = sum(
@@ -138,9 +138,9 @@ def build_rounds_within_bounds(
     accountant: 'rdp', 'pld' or 'pld_one_sided'.
   """
   if accountant == 'rdp':
-    return renyi.RenyiRounds(mechanism)
+    return renyi.RenyiRounds([(mechanism, 1)])
   return privacy_loss.PrivacyLossRounds(
-    mechanism, one_sided=accountant == 'pld_one_sided'
+    [(mechanism, 1)], one_sided=accountant == 'pld_one_sided'
   )
 
 

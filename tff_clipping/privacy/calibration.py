@@ -267,9 +267,8 @@ def _search_by_orders(
   """
 
   def epsilon_at(multiplier: float, orders=None) -> float:
-    rounds = renyi.RenyiRounds(
-      sampled_gaussian.add_noise(sampling, multiplier), orders
-    )
+    mechanism = sampled_gaussian.add_noise(sampling, multiplier)
+    rounds = renyi.RenyiRounds([(mechanism, 1)], orders)
     return rounds.compute_epsilon(num_rounds, target_delta)
 
   orders = [*_FIRST_ORDERS]
@@ -288,9 +287,8 @@ def _search_by_orders(
       break  # Out of reach with these orders, perhaps not with all of them.
     if attempt == 0:
       # The best order lies between the neighbours of the best one so far.
-      rounds = renyi.RenyiRounds(
-        sampled_gaussian.add_noise(sampling, guess), orders
-      )
+      mechanism = sampled_gaussian.add_noise(sampling, guess)
+      rounds = renyi.RenyiRounds([(mechanism, 1)], orders)
       _, best = rounds.compute_epsilon_and_order(num_rounds, target_delta)
       place = orders.index(best)
       low = orders[max(place - 1, 0)]
@@ -325,7 +323,7 @@ def _search_by_grids(
 
   def epsilon_at(multiplier: float, coarseness: float = 1) -> float:
     rounds = privacy_loss.PrivacyLossRounds(
-      sampled_gaussian.add_noise(sampling, multiplier),
+      [(sampled_gaussian.add_noise(sampling, multiplier), 1)],
       one_sided=one_sided,
       coarseness=coarseness,
     )

@@ -85,8 +85,8 @@ _LARGEST_EPSILON = 600.0
 _LOG_TAIL_MASS = -80.0
 
 
-class ComposedRounds:
-  """What rounds of several mechanisms cost together, by dominating pairs.
+class PrivacyLossRounds:
+  """What rounds cost together, by dominating pairs that are composed.
 
   Pairs that dominate a round each, composed, dominate them all together (see
   the module), whatever the order.
@@ -182,36 +182,6 @@ class ComposedRounds:
     return math.inf
 
 
-class PrivacyLossRounds(ComposedRounds):
-  """What equal rounds cost together, by a dominating pair that is composed."""
-
-  def __init__(
-    self,
-    mechanism: sampled_gaussian.SampledGaussian,
-    *,
-    one_sided: bool = False,
-    coarseness: float = 1,
-  ):
-    """Prepares the accountant; see the base class.
-
-    Args:
-      mechanism: One round.
-      one_sided: As for the base class.
-      coarseness: As for the base class.
-
-    Raises:
-      ValueError: If `one_sided` is asked for another sampler.
-    """
-    if one_sided and mechanism.sampling != 'fixed_size':
-      raise ValueError(
-        "`accountant` can be 'pld_one_sided' only where `sampling` is "
-        f"'fixed_size', found {mechanism.sampling!r}."
-      )
-    super().__init__(
-      [(mechanism, 1)], one_sided=one_sided, coarseness=coarseness
-    )
-
-
 def compute_gaussian_delta(
   noise_over_sensitivity: float, epsilon: float | np.ndarray
 ) -> np.ndarray:
@@ -295,7 +265,7 @@ def _choose_interval(
 
   Args:
     rounds: Noise over sensitivity, sampling probability, and how many rounds.
-    coarseness: As for `ComposedRounds`.
+    coarseness: As for `PrivacyLossRounds`.
   """
   mean = variance = finest = 0.0
   narrowest = _DEFAULT_INTERVAL

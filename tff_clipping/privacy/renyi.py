@@ -52,53 +52,33 @@ _DIVERGENCE_FLOOR = 1e-11
 
 
 class RenyiRounds:
-  """What equal rounds cost together, by Renyi divergences that add up."""
+  """What rounds cost together, by Renyi divergences that add up."""
 
   def __init__(
     self,
-    mechanism: sampled_gaussian.SampledGaussian,
+    parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]],
     orders: Sequence[float] | None = None,
   ):
-    """Computes the divergences of one round.
+    """Computes the divergences of all parts.
 
     Args:
-      mechanism: One round; of 'truncated_poisson' with a cohort within its
-        bounds, and noise that may be in integers.
-      orders: The orders at which to bound it; by default the 156 of
+      parts: Rounds, and how many of each, under one relation; those of
+        'truncated_poisson' with cohorts within their bounds, and noise that may
+        be in integers.
+      orders: The orders at which to bound them; by default the 156 of
         dp_accounting. Fewer are faster and give an epsilon at least as large.
 
     Raises:
-      ValueError: If the accountant has no answer for this noise multiplier.
+      ValueError: If the accountant has no answer for a noise multiplier.
     """
-    orders = DEFAULT_ORDERS if orders is None else orders
-    self._orders = np.array(orders, dtype=float)
-    if mechanism.sampling in ('poisson', 'truncated_poisson'):
-      compute = (
-        compute_poisson_divergences
-        if mechanism.sampling == 'poisson'
-        else bound_integer_divergences
-      )
-      divergences = compute(
-        mechanism.noise_over_sensitivity, mechanism.sampling_prob, self._orders
-      )
-    else:
-      divergences = _compute_accountant_divergences(mechanism, self._orders)
-    # The bound for fixed-size cohorts is loose where it amplifies little, and
-    # can exceed the divergence with all clients in every round. A sampled round
-    # is a mixture over cohorts, so it never costs more than that (Renyi
-    # divergences are quasi-convex).
-    unsampled = self._orders / (2 * mechanism.noise_over_sensitivity**2)
-    # A NaN would be taken for the smallest epsilon: it is no bound at all.
-    divergences = np.nan_to_num(divergences, nan=np.inf, posinf=np.inf)
-    self._divergences = np.clip(divergences, _DIVERGENCE_FLOOR, unsampled)
-
-  @property
-  def orders(self) -> np.ndarray:
-    """The orders at which the divergences are known."""
-    return self._orders
+    self._orders = np.array(DEFAULT_ORDERS if orders is None else orders)
+    self._divergences = np.sum(
+      [count * _bound_divergences(one, self._orders) for one, count in parts],
+      axis=0,
+    )
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
-    """Returns the epsilon of `num_rounds` rounds at `delta`; inf if unknown."""
+    """Returns the epsilon of so many times the parts; inf if unknown."""
     return self.compute_epsilon_and_order(num_rounds, delta)[0]
 
   def compute_epsilon_and_order(
@@ -111,7 +91,7 @@ class RenyiRounds:
     return float(epsilon), float(order)
 
   def compute_delta(self, num_rounds: int, epsilon: float) -> float:
-    """Returns the delta of `num_rounds` rounds at `epsilon`, at most 1."""
+    """Returns the delta of so many times the parts at `epsilon`, at most 1."""
     divergences = num_rounds * self._divergences
     finite = np.isfinite(divergences)
     if not finite.any():
@@ -122,24 +102,29 @@ class RenyiRounds:
     return float(delta) if math.isfinite(delta) else 1.0
 
 
-class ComposedRounds(RenyiRounds):
-  """What rounds of several mechanisms cost together: divergences add up."""
-
-  def __init__(
-    self, parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]]
-  ):
-    """Computes the divergences of all parts.
-
-    Args:
-      parts: Rounds, and how many of each. All under one relation.
-
-    Raises:
-      ValueError: If the accountant has no answer for a noise multiplier.
-    """
-    self._orders = np.array(DEFAULT_ORDERS)
-    self._divergences = np.sum(
-      [count * RenyiRounds(one)._divergences for one, count in parts], axis=0
+def _bound_divergences(
+  mechanism: sampled_gaussian.SampledGaussian, orders: np.ndarray
+) -> np.ndarray:
+  """Returns bounds on the divergences of one round."""
+  if mechanism.sampling in ('poisson', 'truncated_poisson'):
+    compute = (
+      compute_poisson_divergences
+      if mechanism.sampling == 'poisson'
+      else bound_integer_divergences
     )
+    divergences = compute(
+      mechanism.noise_over_sensitivity, mechanism.sampling_prob, orders
+    )
+  else:
+    divergences = _compute_accountant_divergences(mechanism, orders)
+  # The bound for fixed-size cohorts is loose where it amplifies little, and can
+  # exceed the divergence with all clients in every round. A sampled round is a
+  # mixture over cohorts, so it never costs more than that (Renyi divergences
+  # are quasi-convex).
+  unsampled = orders / (2 * mechanism.noise_over_sensitivity**2)
+  # A NaN would be taken for the smallest epsilon: it is no bound at all.
+  divergences = np.nan_to_num(divergences, nan=np.inf, posinf=np.inf)
+  return np.clip(divergences, _DIVERGENCE_FLOOR, unsampled)
 
 
 def compute_poisson_divergences(
