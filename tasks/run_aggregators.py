@@ -11,7 +11,7 @@ from tasks import named_functions
 from tasks.experiment import ExperimentConfig
 from tasks.experiment_table import ALGORITHMS
 from tff_clipping import aggregators, privacy
-from tff_clipping.aggregators import private_reports
+from tff_clipping.aggregators import noise_rules, process_fields
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 # As `adaptive_dp_mean_factory` has it by default.
@@ -122,7 +122,7 @@ def create_own_aggregator(
   process = named_functions.call(
     'aggregator', factory.create, '(value_type)', weights_type.trainable
   )
-  if plan is not None and not private_reports.adds_noise(process.state_type):
+  if plan is not None and not process_fields.adds_noise(process.state_type):
     raise ValueError(
       f'`aggregator` must add noise for {config.algorithm}, found no factory '
       f'of ours or of TFF in that of {name} that does: it would release what '
@@ -130,8 +130,8 @@ def create_own_aggregator(
       'a state with a field `privacy_noise`, empty where the noise is fresh.'
     )
   if plan is not None:
-    private_reports.check_norms_are_charged('aggregator', process.state_type)
-    if private_reports.correlates_noise(process.state_type):
+    noise_rules.check_norms_are_charged('aggregator', process.state_type)
+    if process_fields.correlates_noise(process.state_type):
       raise ValueError(
         '`aggregator` must have noise that is independent between rounds, as '
         f'`mechanism` gaussian has, found that of {name}.'

@@ -13,7 +13,9 @@ from tff_clipping.aggregators import (
   gaussian_noise,
   l2_clip,
   noise_keys,
-  private_reports,
+  noise_rules,
+  process_fields,
+  public_measurements,
   type_checks,
   wide_values,
 )
@@ -142,8 +144,8 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._sum_factory.create(wide.type)
-    private_reports.check_norms_are_charged('sum_factory', inner.state_type)
-    private_reports.check_sum(self._sum_factory, inner)
+    noise_rules.check_norms_are_charged('sum_factory', inner.state_type)
+    noise_rules.check_sum(self._sum_factory, inner)
     bits = gaussian_noise.gaussian_noise_factory(
       self._below_count_stddev, noise_key=_other_key(self._noise_key)
     ).create(tff.TensorType(np.float32))
@@ -195,7 +197,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
               ),
             ),
             (
-              private_reports.NOISE_STATE,
+              process_fields.NOISE_STATE,
               tff.federated_eval(keys.initial, tff.SERVER),
             ),
             ('inner_agg', inner.initialize()),
@@ -215,7 +217,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       output = inner.next(state['inner_agg'], clipped)
       mean, next_noise, stddev = tff.federated_map(
         finish,
-        (output.result, norm, state[private_reports.NOISE_STATE]),
+        (output.result, norm, state[process_fields.NOISE_STATE]),
       )
       below = bits.next(state['clipping_norm']['bits'], is_below)
       new_norm = collections.OrderedDict(
@@ -224,14 +226,14 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       new_state = collections.OrderedDict(
         [
           ('clipping_norm', tff.federated_zip(new_norm)),
-          (private_reports.NOISE_STATE, next_noise),
+          (process_fields.NOISE_STATE, next_noise),
           ('inner_agg', output.state),
         ]
       )
       return tff.templates.MeasuredProcessOutput(
         state=tff.federated_zip(new_state),
         result=mean,
-        measurements=private_reports.with_public(
+        measurements=public_measurements.with_public(
           output.measurements,
           clipping_norm=norm,
           noise_stddev=stddev,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import private_reports, type_checks
+from tff_clipping.aggregators import noise_rules, process_fields, type_checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type)
-    private_reports.check_keeps_norms(self._inner_agg_factory, inner)
+    noise_rules.check_keeps_norms(self._inner_agg_factory, inner)
     parts = _Parts(self._make_clip(value_type), inner, self._count_sum_factory)
     initialize = parts.initialize_computation()
 
@@ -113,7 +113,7 @@ class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
     """Creates the process for `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type, weight_type)
-    if private_reports.adds_noise(inner.state_type):
+    if process_fields.adds_noise(inner.state_type):
       raise TypeError(
         '`inner_agg_factory` must be unweighted where noise is added, found '
         f'{self._inner_agg_factory!r}: weights, such as example counts, change '
@@ -139,9 +139,9 @@ class _Parts:
   def __init__(self, clip, inner, count_sum_factory):
     self._clip = clip
     self._inner = inner
-    if private_reports.adds_noise(inner.state_type):
-      private_reports.check_counts_are_hidden(count_sum_factory)
-      private_reports.check_norm_is_constant(clip.norm_name, clip.is_estimated)
+    if process_fields.adds_noise(inner.state_type):
+      noise_rules.check_counts_are_hidden(count_sum_factory)
+      noise_rules.check_norm_is_constant(clip.norm_name, clip.is_estimated)
     elif count_sum_factory is None:
       count_sum_factory = tff.aggregators.SumFactory()
     self._counts = None

@@ -13,7 +13,7 @@ from tff_clipping.aggregators import (
   gaussian_draws,
   noise_keys,
   noised_process,
-  private_reports,
+  process_fields,
   type_checks,
 )
 
@@ -170,7 +170,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       lambda sum_type: self._build_noise(value_type, sum_type),
       constants={
         'noise_stddev': np.float32(self._noise_stddev),
-        private_reports.STRATEGY: strategy_digest(self._recurrence),
+        process_fields.STRATEGY: strategy_digest(self._recurrence),
       },
     )
 

@@ -14,7 +14,7 @@ from tff_clipping.aggregators import (
   discrete_gaussian,
   gaussian_draws,
   l2_clip,
-  private_reports,
+  process_fields,
   type_checks,
 )
 
@@ -266,7 +266,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
         collections.OrderedDict(
           [
             ('clipping_norm', tff.federated_value((), tff.SERVER)),
-            (private_reports.NOISE_STATE, tff.federated_value((), tff.SERVER)),
+            (process_fields.NOISE_STATE, tff.federated_value((), tff.SERVER)),
             ('inner_agg', inner.initialize()),
           ]
         )
@@ -285,8 +285,8 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
         [
           ('clipping_norm', state['clipping_norm']),
           (
-            private_reports.NOISE_STATE,
-            state[private_reports.NOISE_STATE],
+            process_fields.NOISE_STATE,
+            state[process_fields.NOISE_STATE],
           ),
           ('inner_agg', output.state),
         ]

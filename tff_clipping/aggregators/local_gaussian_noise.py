@@ -11,7 +11,9 @@ from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   cohort_bounds,
   gaussian_draws,
-  private_reports,
+  noise_rules,
+  process_fields,
+  public_measurements,
   secure_sum,
   type_checks,
   wide_values,
@@ -132,8 +134,8 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type)
     inner = self._inner_agg_factory.create(wide.type)
-    private_reports.check_does_not_clip('inner_agg_factory', inner)
-    private_reports.check_sum(self._inner_agg_factory, inner)
+    noise_rules.check_does_not_clip('inner_agg_factory', inner)
+    noise_rules.check_sum(self._inner_agg_factory, inner)
 
     @tff.tensorflow.computation(wide.type)
     def add_share(value):
@@ -165,7 +167,7 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       return tff.federated_zip(
         collections.OrderedDict(
           [
-            (private_reports.NOISE_STATE, tff.federated_value((), tff.SERVER)),
+            (process_fields.NOISE_STATE, tff.federated_value((), tff.SERVER)),
             ('inner_agg', inner.initialize()),
           ]
         )
@@ -182,8 +184,8 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       new_state = collections.OrderedDict(
         [
           (
-            private_reports.NOISE_STATE,
-            state[private_reports.NOISE_STATE],
+            process_fields.NOISE_STATE,
+            state[process_fields.NOISE_STATE],
           ),
           ('inner_agg', output.state),
         ]
@@ -193,7 +195,7 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         result=tff.federated_map(
           add_missing_shares, (output.result, num_clients)
         ),
-        measurements=private_reports.with_public(
+        measurements=public_measurements.with_public(
           output.measurements,
           share_noise_stddev=np.float32(self._noise_stddev),
           min_clients_per_round=np.int32(self._min_clients),

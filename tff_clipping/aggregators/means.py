@@ -14,7 +14,7 @@ from tff_clipping.aggregators import (
   gaussian_draws,
   gaussian_noise,
   l2_clip,
-  private_reports,
+  process_fields,
   type_checks,
   wide_values,
 )
@@ -286,7 +286,7 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     type_checks.check_float_leaves(value_type)
     wide = wide_values.WideValues(value_type, tf.float32)
     inner = self._sum_factory.create(wide.type)
-    if private_reports.adds_noise(inner.state_type):
+    if process_fields.adds_noise(inner.state_type):
       raise _noise_is_divided(self._sum_factory)
 
     @tff.tensorflow.computation(
@@ -300,7 +300,7 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
     def mark(state):
       return tff.federated_zip(
-        collections.OrderedDict([(private_reports.REALIZED_MEAN, state)])
+        collections.OrderedDict([(process_fields.REALIZED_MEAN, state)])
       )
 
     @tff.federated_computation
@@ -313,7 +313,7 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     )
     def next_fn(state, value):
       output = inner.next(
-        state[private_reports.REALIZED_MEAN], wide.widen(value)
+        state[process_fields.REALIZED_MEAN], wide.widen(value)
       )
       count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       return tff.templates.MeasuredProcessOutput(

@@ -20,7 +20,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping.aggregators import gaussian_draws, private_reports
+from tff_clipping.aggregators import gaussian_draws, process_fields
 
 _KEY, _ROUND, _DRAW = 'key', 'round_num', 'draw'
 LEDGER = 'ledger'
@@ -45,7 +45,7 @@ def keeps_round(state: Any) -> bool:
     state: As for `with_noise_draw`.
   """
   return any(
-    private_reports.NOISE_STATE in path and path[-1] == _ROUND
+    process_fields.NOISE_STATE in path and path[-1] == _ROUND
     for path, _ in tree.flatten_with_path(state)
   )
 
@@ -75,7 +75,7 @@ def check_ledger(state: Any, ledger_id: str | None) -> None:
   """
   expected = {0, _number(ledger_id)}
   for path, leaf in tree.flatten_with_path(state):
-    in_noise = private_reports.NOISE_STATE in path
+    in_noise = process_fields.NOISE_STATE in path
     if in_noise and path[-1] == LEDGER and int(leaf) not in expected:
       raise ValueError(
         '`state` must be of a run that began with this ledger, found one of '
@@ -96,7 +96,7 @@ def check_next_round(state: Any, round_num: int) -> None:
       round. Noise that is fresh in each round is of none.
   """
   for path, leaf in tree.flatten_with_path(state):
-    if private_reports.NOISE_STATE in path and path[-1] == _ROUND:
+    if process_fields.NOISE_STATE in path and path[-1] == _ROUND:
       if int(leaf) != round_num - 1:
         raise ValueError(
           f'`state` must be that before round {round_num}, found one with the '
@@ -129,7 +129,7 @@ def with_noise_draw(
     numbers[LEDGER] = np.int64(_number(ledger_id))
 
   def replace(path: tuple, leaf: Any) -> Any:
-    in_noise = private_reports.NOISE_STATE in path
+    in_noise = process_fields.NOISE_STATE in path
     return numbers.get(path[-1], leaf) if in_noise else leaf
 
   return tree.map_structure_with_path(replace, state)
@@ -208,8 +208,8 @@ def _kept(state: Any) -> list[set]:
   """Returns the names of what each process in a state keeps of its noise."""
   kept = collections.defaultdict(set)
   for path, _ in tree.flatten_with_path(state):
-    if private_reports.NOISE_STATE in path:
-      place = path.index(private_reports.NOISE_STATE)
+    if process_fields.NOISE_STATE in path:
+      place = path.index(process_fields.NOISE_STATE)
       kept[path[:place]].update(path[place + 1 :])
   return list(kept.values())
 

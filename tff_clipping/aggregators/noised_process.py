@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import private_reports, type_checks, wide_values
+from tff_clipping.aggregators import (
+  noise_rules,
+  process_fields,
+  public_measurements,
+  type_checks,
+  wide_values,
+)
 
 
 class ServerNoise(NamedTuple):
@@ -50,8 +56,8 @@ def build_noised_process(
   type_checks.check_float_leaves(value_type)
   wide = wide_values.WideValues(value_type)
   inner = inner_agg_factory.create(wide.type)
-  private_reports.check_norms_are_charged('inner_agg_factory', inner.state_type)
-  private_reports.check_sum(inner_agg_factory, inner)
+  noise_rules.check_norms_are_charged('inner_agg_factory', inner.state_type)
+  noise_rules.check_sum(inner_agg_factory, inner)
   sum_type = inner.next.type_signature.result.result.member
   noise = build_noise(sum_type)
 
@@ -73,12 +79,12 @@ def build_noised_process(
   def next_fn(state, value):
     output = inner.next(state['inner_agg'], wide.widen(value))
     noised, noise_state = tff.federated_map(
-      add_noise, (output.result, state[private_reports.NOISE_STATE])
+      add_noise, (output.result, state[process_fields.NOISE_STATE])
     )
     return tff.templates.MeasuredProcessOutput(
       state=_zip_state(noise_state, output.state),
       result=noised,
-      measurements=private_reports.with_public(
+      measurements=public_measurements.with_public(
         output.measurements, **constants
       ),
     )
@@ -89,6 +95,6 @@ def build_noised_process(
 def _zip_state(noise_state: tff.Value, inner_state: tff.Value) -> tff.Value:
   return tff.federated_zip(
     collections.OrderedDict(
-      [(private_reports.NOISE_STATE, noise_state), ('inner_agg', inner_state)]
+      [(process_fields.NOISE_STATE, noise_state), ('inner_agg', inner_state)]
     )
   )

@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   l2_clip,
-  private_reports,
+  process_fields,
   type_checks,
 )
 
@@ -119,7 +119,7 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
     # Tells `local_gaussian_noise_factory`, wherever it is outside.
     has_room = self.local_noise_stddev is not None
-    fields = [] if has_room else [private_reports.CLAMP]
+    fields = [] if has_room else [process_fields.CLAMP]
 
     @tff.federated_computation
     def initialize():

@@ -15,7 +15,8 @@ import tree
 
 from tff_clipping.aggregators import (
   correlated_noise,
-  private_reports,
+  noise_rules,
+  process_fields,
   secure_sum,
 )
 from tff_clipping.privacy import (
@@ -84,13 +85,13 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       a process that measures neither, nothing is checked.
   """
   leaves = tree.flatten_with_path(state)
-  private_reports.check_their_clip(
+  noise_rules.check_their_clip(
     {name for path, _ in leaves for name in path},
     [np.asarray(leaf).dtype for _, leaf in leaves],
   )
-  if any(private_reports.QUERY in path for path, _ in leaves):
+  if any(process_fields.QUERY in path for path, _ in leaves):
     raise ValueError(
-      f'`process` must {private_reports.TAILS} The round is not released, and '
+      f'`process` must {noise_rules.TAILS} The round is not released, and '
       'nothing is charged.'
     )
   _check_strategy(metrics, plan)
@@ -135,7 +136,7 @@ def _check_strategy(metrics: Any, plan: BasePlan) -> None:
     return
   expected = correlated_noise.strategy_digest(plan.strategy.recurrence)
   for path, leaf in tree.flatten_with_path(metrics):
-    if path and path[-1] == private_reports.STRATEGY:
+    if path and path[-1] == process_fields.STRATEGY:
       found = np.asarray(leaf).item()
       found = found.decode() if isinstance(found, bytes) else found
       if found != expected:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import private_reports
+from tff_clipping.aggregators import noise_rules, process_fields
 from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
 from tff_clipping.programs import noise_checks
 
@@ -44,7 +44,7 @@ def check_process(
   state = process.state_type.member
   # What noises something else than the updates is no noise of the plan's.
   aggregate = getattr(state, 'aggregator', state)
-  if not private_reports.adds_noise(aggregate):
+  if not process_fields.adds_noise(aggregate):
     raise ValueError(
       '`process` must add noise where a ledger is charged, found the state '
       f'{aggregate}. It has the state of no factory of ours or of TFF that '
@@ -52,7 +52,7 @@ def check_process(
       'noise is fresh in each round, and else with a `draw`, or with `slots` '
       'where it is correlated between rounds.'
     )
-  if private_reports.divides_by_cohort(aggregate, _measurements(process)):
+  if process_fields.divides_by_cohort(aggregate, _measurements(process)):
     raise ValueError(
       '`process` must divide by a public number where a ledger is charged, '
       f'found a mean over the clients that took part, in the state {aggregate} '
@@ -60,23 +60,23 @@ def check_process(
       'a sum of weights. Use `fixed_denominator_mean_factory`, or '
       '`dp_mean_factory`, in an unweighted algorithm.'
     )
-  if not private_reports.clips(aggregate):
+  if not process_fields.clips(aggregate):
     raise ValueError(
       '`process` must clip what a client sends where a ledger is charged, '
       f'found the state {aggregate}, which is that of no clip of ours or of '
       'TFF; one of your own has a field `clipping_norm`, empty where it is a '
       'constant.'
     )
-  private_reports.check_norms_are_charged('process', aggregate)
-  private_reports.check_their_clip(
-    {name for name, _ in private_reports.named_types(aggregate)},
+  noise_rules.check_norms_are_charged('process', aggregate)
+  noise_rules.check_their_clip(
+    {name for name, _ in process_fields.named_types(aggregate)},
     [
       kept.dtype.type
       for part in (state, process.next.type_signature.parameter[1].member)
       for kept in _tensors(part)
     ],
   )
-  is_correlated = private_reports.correlates_noise(aggregate)
+  is_correlated = process_fields.correlates_noise(aggregate)
   if is_correlated and isinstance(plan, CorrelatedNoisePlan):
     _check_strategy(aggregate, plan)
   elif is_correlated or isinstance(plan, CorrelatedNoisePlan):
@@ -85,13 +85,13 @@ def check_process(
       f'{"" if is_correlated else "not "}correlated between rounds, and a '
       f'{type(plan).__name__}.'
     )
-  measured = private_reports.named_types(_measurements(process))
+  measured = process_fields.named_types(_measurements(process))
   if any(name == noise_checks.SHARE for name, _ in measured):
     noise_checks.share_parameters(plan)
   _check_work(getattr(state, 'client_work', None))
   # Last, as what is wrong with a pipeline of theirs besides says more.
-  if private_reports.takes_their_noise(aggregate):
-    raise ValueError(f'`process` must {private_reports.TAILS}')
+  if process_fields.takes_their_noise(aggregate):
+    raise ValueError(f'`process` must {noise_rules.TAILS}')
 
 
 def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
@@ -106,14 +106,14 @@ def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
 def _check_strategy(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:
   """Raises if the state of the noise is that of another strategy."""
   expected = plan.strategy.recurrence.read_weights.shape[1]
-  for name, kept in private_reports.named_types(aggregate):
-    if name == private_reports.TREE:
+  for name, kept in process_fields.named_types(aggregate):
+    if name == process_fields.TREE:
       raise ValueError(
         "`process` must have the noise of the plan's strategy, as "
         "`correlated_noise_factory` adds it, found TFF's tree."
       )
     found = {t.shape[0] for t in _tensors(kept) if t.shape}
-    if name == private_reports.SLOTS and found - {expected}:
+    if name == process_fields.SLOTS and found - {expected}:
       raise ValueError(
         "`process` must have the noise of the plan's strategy, which keeps "
         f'{expected} earlier noises, found one that keeps {found.pop()}.'
@@ -128,7 +128,7 @@ def _check_work(work: tff.Type | None) -> None:
     for kept in _tensors(work)
     if np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
   ]
-  if arrays or (work is not None and private_reports.adds_noise(work)):
+  if arrays or (work is not None and process_fields.adds_noise(work)):
     raise ValueError(
       "`process` must keep no second aggregate of the clients' data, for which "
       "the plan does not charge, found the state of the clients' work "

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tree
 
-from tff_clipping.aggregators import private_reports
+from tff_clipping.aggregators.public_measurements import PUBLIC_MEASUREMENTS
 
 # Of a private run: what is computed from the released model alone.
 _AFTER_THE_RELEASE = 'finalizer'
@@ -78,5 +78,5 @@ def _is_public(path: tuple) -> bool:
   if not path:
     return False
   return path[0] == _AFTER_THE_RELEASE or (
-    path[0] == 'aggregator' and path[-1] in private_reports.PUBLIC_MEASUREMENTS
+    path[0] == 'aggregator' and path[-1] in PUBLIC_MEASUREMENTS
   )

@@ -7,7 +7,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from tff_clipping import aggregators, privacy
-from tff_clipping.aggregators import private_reports
+from tff_clipping.aggregators import noise_rules, process_fields
 
 _VECTOR = tff.TensorType(np.float32, [2])
 _EXACT = (
@@ -134,7 +134,7 @@ def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
   else:
     factory = aggregators.per_layer_clipping_factory([1.0], inner)
   process = factory.create(_VECTOR)
-  assert private_reports.adds_noise(process.state_type)
+  assert process_fields.adds_noise(process.state_type)
   measurements = process.next.type_signature.result.measurements.member
   assert not _names(measurements) & set(_EXACT)
 
@@ -215,7 +215,7 @@ def test_processes_without_noise_are_told_from_those_with():
     aggregators.clipped_mean_factory(clipping_norm=1.0),
     aggregators.secure_sum_factory(1.0),
   ):
-    assert not private_reports.adds_noise(factory.create(_VECTOR).state_type)
+    assert not process_fields.adds_noise(factory.create(_VECTOR).state_type)
 
 
 def test_noise_of_the_estimate_of_a_norm_alone_is_none():
@@ -235,8 +235,8 @@ def test_noise_of_the_estimate_of_a_norm_alone_is_none():
     aggregators.difference_clipping_factory(norm),
   ):
     state_type = factory.create(_VECTOR).state_type
-    assert private_reports.NOISE_STATE in str(state_type)
-    assert not private_reports.adds_noise(state_type)
+    assert process_fields.NOISE_STATE in str(state_type)
+    assert not process_fields.adds_noise(state_type)
 
 
 @pytest.mark.parametrize('stddev', [0.0, 0.5])
@@ -283,7 +283,7 @@ def test_norms_that_their_noise_follows_are_told_from_others():
     _dp(zeroing=False),
   ):
     process = factory.create(_VECTOR)
-    private_reports.check_norms_are_charged('process', process.state_type)
+    noise_rules.check_norms_are_charged('process', process.state_type)
   for factory in (
     _dp(zeroing=True),
     tff.aggregators.zeroing_factory(
@@ -295,7 +295,7 @@ def test_norms_that_their_noise_follows_are_told_from_others():
   ):
     process = factory.create(_VECTOR)
     with pytest.raises(ValueError, match='`process` must not vary a norm'):
-      private_reports.check_norms_are_charged('process', process.state_type)
+      noise_rules.check_norms_are_charged('process', process.state_type)
 
 
 def test_exact_bounds_of_a_secure_sum_are_refused_where_noise_is_added():
