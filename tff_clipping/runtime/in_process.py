@@ -13,7 +13,6 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Protocol
 
 import tensorflow_federated as tff
 
@@ -41,21 +40,6 @@ class ClientError(RuntimeError):
 
 
 _Compiled = MapReduceRound | TensorFlowComputation | InterpretedComputation
-
-
-class ClientsPart(Protocol):
-  """The clients' part of a round; see `MapReduceRound`."""
-
-  def zero(self) -> Accumulator:
-    """Returns the accumulator of no clients."""
-
-  def work(self, client: Sequence, broadcast: Sequence) -> Sequence:
-    """Returns what one client sends."""
-
-  def accumulate(
-    self, accumulator: Accumulator, contribution: Sequence
-  ) -> Accumulator:
-    """Returns `accumulator` with one client's `contribution` added."""
 
 
 class InProcessContext(tff.framework.SyncContext):
@@ -136,7 +120,9 @@ class InProcessContext(tff.framework.SyncContext):
     server, clients = compiled.split_argument(arg)
     broadcast = compiled.prepare(server)
     accumulators = (
-      self.run_shard(compiled, clients, broadcast, shard)
+      self.run_shard(
+        compiled, lambda c: compiled.work(c, broadcast), clients, shard
+      )
       for shard in shards.split(len(clients), self._num_shards)
     )
     accumulator = functools.reduce(compiled.merge, accumulators)
@@ -173,28 +159,24 @@ class InProcessContext(tff.framework.SyncContext):
 
   def run_shard(
     self,
-    compiled: ClientsPart,
+    compiled: MapReduceRound,
+    work: Callable[[Sequence], Sequence],
     clients: Sequence,
-    broadcast: Sequence,
     shard: range,
   ) -> Accumulator:
     """Returns the accumulator of some of the clients.
 
     Args:
       compiled: What `compile` has returned.
+      work: Returns what a client sends: its `compiled.work`.
       clients: The leaves of each client of the round.
-      broadcast: What `compiled.prepare` has returned.
       shard: The positions of the clients to run.
 
     Raises:
       ClientError: If the work of a client fails.
     """
     accumulator = compiled.zero()
-    with contextlib.closing(
-      self._futures(
-        lambda client: compiled.work(client, broadcast), clients, shard
-      )
-    ) as futures:
+    with contextlib.closing(self._futures(work, clients, shard)) as futures:
       for position, future in futures:
         with _client_named(clients, position):
           accumulator = compiled.accumulate(accumulator, future.result())

@@ -114,13 +114,18 @@ class Worker:
     started = time.time()
     compiled = self._compiled(key, computation)
     accumulator = client_error = None
+
+    def work(client: Sequence) -> Sequence:
+      with self._clock.running():
+        return compiled.work(client, broadcast)
+
     try:
       accumulator = self._context.run_shard(
-        _TimedRound(compiled, self._clock),
+        compiled,
+        work,
         _ShardClients(
           clients, shard, num_clients, lambda: round_num in self._stopped_rounds
         ),
-        broadcast,
         shard,
       )
     except _Stopped:
@@ -189,20 +194,6 @@ class _Clock:
     """Returns the seconds since the first of those that run has begun."""
     now = time.monotonic()
     return now - min(self._started.copy().values(), default=now)
-
-
-class _TimedRound:
-  """A round in which the clients' work is timed."""
-
-  def __init__(self, compiled: MapReduceRound, clock: _Clock):
-    self.zero = compiled.zero
-    self.accumulate = compiled.accumulate
-    self._compiled = compiled
-    self._clock = clock
-
-  def work(self, client: Sequence, broadcast: Sequence) -> Sequence:
-    with self._clock.running():
-      return self._compiled.work(client, broadcast)
 
 
 class _ShardClients(Sequence):
