@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tff_clipping.privacy import read_ledger
+
 METRIC_COLUMNS = (
   'round_num',
   'num_clients',
@@ -196,6 +198,16 @@ def read_privacy(
   absent = [key for key in _PRIVACY_KEYS if privacy.get(key) is None]
   if absent:
     notes.append(f'privacy.json does not say {", ".join(absent)}')
+  ledger = path.with_name('ledger.jsonl')
+  if ledger.is_file():
+    # A run that was killed may not have written down all of its caveats.
+    try:
+      found = read_ledger(ledger).caveats
+    except (OSError, ValueError) as error:
+      notes.append(f'the ledger cannot be read: {error}')
+    else:
+      known = privacy.get('caveats') or ()
+      privacy['caveats'] = list(dict.fromkeys([*known, *found]))
   return privacy
 
 

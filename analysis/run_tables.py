@@ -57,6 +57,9 @@ def setting_sentence(group: pd.DataFrame) -> str:
   if run['num_parameters'] > 0:
     values.append(f'd = {run["num_parameters"]:,.0f} parameters')
   summary = run['partition_summary']
+  if run['is_private'] and not run['has_simulation_figures']:
+    # How many examples the clients have is an exact figure of theirs.
+    summary = None
   # The draws of a split, and what is said of them, can differ by seed.
   several = group['partition_summary'].nunique() > 1
   of_run = f' of {run.name}' if several else ''

@@ -223,7 +223,7 @@ class RunFolder:
       RunFolderError: If it is another run. Nothing has been written.
     """
     saved = self.read_description() or {}
-    drawn = saved.get('drawn_seeds', description['drawn_seeds'])
+    drawn = self._drawn_seeds(saved) or description['drawn_seeds']
     if drawn != description['drawn_seeds']:
       raise RunFolderError(
         '`output_dir` must be used by one program at a time, found that '
@@ -254,11 +254,19 @@ class RunFolder:
     Raises:
       RunFolderError: If the run's config.json cannot be read.
     """
-    drawn = (self.read_description() or {}).get('drawn_seeds', {})
+    drawn = self._drawn_seeds(self.read_description() or {})
     return {
       name: drawn.get(name, secrets.randbits(_SEED_BITS[name]))
       for name in config.seeds_to_draw
     }
+
+  def _drawn_seeds(self, saved: Mapping[str, Any]) -> Mapping[str, int]:
+    """Returns the seeds in a config.json, if releases may have come of them.
+
+    Without a ledger none have. Then the file may be a copy of another run's,
+    with which this one must not share its cohorts.
+    """
+    return saved.get('drawn_seeds', {}) if self.ledger.exists() else {}
 
   def write_json(
     self,

@@ -109,11 +109,11 @@ def run(
     ledger = None
     if parts.plan is not None:
       ledger = stack.enter_context(_open_ledger(folder, parts))
-      folder.write_json(folder.privacy, _privacy(parts, ledger))
+    _write_privacy(folder, parts, ledger)
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
     num_done = checkpoints.latest() or 0
     interrupts.check()
-    result = TrainingProgram(
+    program = TrainingProgram(
       process=process,
       sampler=parts.sampler,
       num_rounds=config.num_rounds,
@@ -132,12 +132,17 @@ def run(
         config, parts.task, parts.own
       ),
       on_round=stack.enter_context(_progress(config, num_done)),
-    ).run()
-    found_caveats = parts.caveats
-    if ledger is not None:
-      # Those of the run's first start are among them, and of its rounds.
-      found_caveats = ledger.caveats
-      folder.write_json(folder.privacy, _privacy(parts, ledger))
+    )
+    try:
+      result = program.run()
+    except BaseException:
+      # The caveats of its rounds; what went wrong comes first.
+      with contextlib.suppress(OSError):
+        _write_privacy(folder, parts, ledger)
+      raise
+    _write_privacy(folder, parts, ledger)
+    # Those of the run's first start are among them.
+    found_caveats = parts.caveats if ledger is None else ledger.caveats
     result = _add_to_message(result, parts, process, found_caveats)
     if result.interrupted is None:
       _write_results(result, parts, process, folder)
@@ -250,12 +255,16 @@ def _open_ledger(folder: RunFolder, parts: _Parts) -> privacy.PrivacyLedger:
     raise storage.StorageError(str(e)) from e
 
 
-def _privacy(parts: _Parts, ledger: privacy.PrivacyLedger) -> dict[str, Any]:
-  """Returns the contents of privacy.json."""
-  return {
-    **parts.plan.to_json(ledger.caveats),
-    'aggregation': aggregation_text.describe(parts.config),
-  }
+def _write_privacy(
+  folder: RunFolder, parts: _Parts, ledger: privacy.PrivacyLedger | None
+) -> None:
+  """Writes privacy.json, with all caveats that the ledger has."""
+  if ledger is not None:
+    content = {
+      **parts.plan.to_json(ledger.caveats),
+      'aggregation': aggregation_text.describe(parts.config),
+    }
+    folder.write_json(folder.privacy, content)
 
 
 def _create_update_records(

@@ -178,6 +178,8 @@ def test_bits_with_too_little_noise_raise():
     ('initial_clipping_norm', 0.0),
     ('noise_multiplier', -1.0),
     ('clients_per_round', math.nan),
+    ('clients_per_round', 0.5),
+    ('initial_clipping_norm', 1e20),
     ('learning_rate', math.inf),
     ('target_quantile', 1.0),
     ('target_quantile', 0.0),

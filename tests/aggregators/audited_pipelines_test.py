@@ -176,11 +176,11 @@ def _without_clip(plan):
 
 
 def _clip_of_mean(plan):
-  return aggregators.gaussian_noise_factory(
-    plan.noise_multiplier * _CLIP / plan.clients_per_round,
-    _ClippedSum(
-      _CLIP,
-      aggregators.fixed_denominator_mean_factory(plan.clients_per_round),
+  return aggregators.fixed_denominator_mean_factory(
+    plan.clients_per_round,
+    aggregators.gaussian_noise_factory(
+      plan.noise_multiplier * _CLIP,
+      _ClippedSum(plan.clients_per_round * _CLIP, tff.aggregators.SumFactory()),
     ),
   )
 

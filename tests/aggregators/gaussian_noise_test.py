@@ -68,13 +68,15 @@ def test_noise_does_not_depend_on_the_cohort():
 
 def test_noise_is_added_to_the_result_of_the_inner_factory():
   factory = aggregators.gaussian_noise_factory(
-    1e-4, aggregators.fixed_denominator_mean_factory(2.0)
+    1e-4, aggregators.difference_clipping_factory(5.0)
   )
   process = factory.create(tff.TensorType(np.float32, [2]))
   values = [np.array(v, np.float32) for v in ([1, 2], [3, 6])]
   output = process.next(process.initialize(), values)
-  # Six standard deviations: exceeded once in 10^9 runs.
-  np.testing.assert_allclose(output.result, [2, 4], atol=6e-4)
+  # The second is clipped to norm 5. Six standard deviations: exceeded once in
+  # 10^9 runs.
+  expected = [1 + 5 / 5**0.5, 2 + 10 / 5**0.5]
+  np.testing.assert_allclose(output.result, expected, atol=6e-4)
   assert output.measurements['noise_stddev'] == np.float32(1e-4)
 
 
@@ -82,6 +84,17 @@ def test_what_is_no_sum_gets_no_noise():
   for inner in (
     tff.aggregators.UnweightedMeanFactory(),
     aggregators.clipped_mean_factory(clipping_norm=1.0),
+    # A mean over P: noise for a sum would be P times that of the mean.
+    aggregators.fixed_denominator_mean_factory(2),
+    aggregators.difference_clipping_factory(
+      1.0, aggregators.fixed_denominator_mean_factory(2)
+    ),
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
+    ),
+    aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=40
+    ),
     tff.aggregators.UnweightedReservoirSamplingFactory(4),
   ):
     factory = aggregators.gaussian_noise_factory(1.0, inner)

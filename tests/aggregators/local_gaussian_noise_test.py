@@ -186,6 +186,14 @@ def test_secure_sum_with_room_for_less_noise_is_refused():
     _factory(0.5, 4, 4, inner)
 
 
+def test_a_mean_of_shares_is_refused():
+  # The shares that the server adds would not be divided, and their size would
+  # reveal the cohort's.
+  factory = _factory(0.5, 1, 4, aggregators.fixed_denominator_mean_factory(4))
+  with pytest.raises(ValueError, match='it divides by P, so that noise for a'):
+    factory.create(_VECTOR)
+
+
 @pytest.mark.parametrize(
   ('least', 'largest', 'message'),
   [
@@ -212,9 +220,12 @@ def test_shares_without_bounds_are_refused():
     aggregators.local_gaussian_noise_factory(1.0, min_clients_per_round=1)
 
 
-def test_zero_stddev_raises():
-  with pytest.raises(ValueError, match='`noise_stddev` must be positive'):
-    _factory(0.0, 1, 1)
+@pytest.mark.parametrize(
+  ('stddev', 'rule'), [(0.0, 'positive'), (1e38, r'at most 1e\+37')]
+)
+def test_a_stddev_out_of_range_raises(stddev, rule):
+  with pytest.raises(ValueError, match=f'`noise_stddev` must be {rule}'):
+    _factory(stddev, 1, 1)
 
 
 def test_weighted_inner_factory_is_refused_with_a_reason():

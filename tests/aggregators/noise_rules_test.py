@@ -148,9 +148,6 @@ def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
     aggregators.add_update_norm_measurements(
       aggregators.difference_clipping_factory(1.0)
     ),
-    aggregators.fixed_denominator_mean_factory(
-      2, aggregators.difference_clipping_factory(1.0)
-    ),
   ],
 )
 def test_noise_around_a_clip_reports_nothing_exact(clip):
@@ -171,7 +168,9 @@ def test_neighbouring_cohorts_report_the_same(noise, sum_name):
 @pytest.mark.parametrize('noise', _NOISES)
 @pytest.mark.parametrize('inner', _WRAPPERS)
 def test_neighbouring_cohorts_report_the_same_in_any_order(outer, noise, inner):
-  if noise == 'clients' and inner not in ('nothing', 'mean'):
+  if inner == 'mean':
+    pytest.skip('A mean inside noise is refused.')
+  if noise == 'clients' and inner != 'nothing':
     pytest.skip('A clip inside noise at the clients is refused.')
   for make_sum in _SUMS.values():
     inside = _WRAPPERS[inner](make_sum())

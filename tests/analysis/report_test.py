@@ -3,8 +3,10 @@ import re
 
 import pytest
 
-from analysis import figures, frame, report, run_tables
+from analysis import figures, frame, report, run_files, run_tables
 from tests.analysis import run_folders
+from tests.privacy.ledgers import PLAN
+from tff_clipping.privacy import PrivacyLedger
 
 UPDATES = {
   0: [('a', 2.0, '', 0.5), ('b', 4.0, '', 0.25)],
@@ -409,6 +411,40 @@ def test_an_epsilon_that_does_not_hold_is_marked(tmp_path):
   text = _write([broken], tmp_path / 'b').read_text()
   assert text.count(run_tables.CAVEAT_MARK) == 2
   assert f'{run_tables.CAVEAT_MARK} {run_tables.CAVEAT_NOTE}' in text
+
+
+def test_a_caveat_of_the_ledger_alone_is_marked(tmp_path):
+  # That of a run that was killed before it wrote privacy.json again.
+  run = run_folders.write_run(
+    tmp_path / 'run', algorithm='dp_fed_avg', privacy=PRIVACY
+  )
+  with PrivacyLedger(run / 'ledger.jsonl', PLAN) as ledger:
+    ledger.add_caveats(['the data changed'])
+  assert run_tables.CAVEAT_MARK in _write([run], tmp_path / 'a').read_text()
+
+
+def test_how_many_examples_the_clients_have_is_not_of_a_private_report(
+  tmp_path,
+):
+  texts = []
+  for name, private in (
+    ('open', {}),
+    (
+      'private',
+      dict(
+        algorithm='dp_fed_avg',
+        privacy=PRIVACY,
+        metrics={name: float('nan') for name in run_files.CLIENT_METRICS},
+      ),
+    ),
+  ):
+    folder = run_folders.write_run(tmp_path / name, **private)
+    path = folder / 'config.json'
+    config = json.loads(path.read_text())
+    config['task']['partition'] = '4 clients, 20 to 777 examples'
+    path.write_text(json.dumps(config))
+    texts.append(_write([folder], tmp_path / f'{name} report').read_text())
+  assert ['777' in text for text in texts] == [True, False]
 
 
 @pytest.mark.parametrize(

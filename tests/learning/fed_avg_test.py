@@ -418,6 +418,11 @@ def test_set_model_weights(store):
       '`model_aggregator` must be an aggregation factory',
     ),
     (dict(seed=-1), ValueError, '`seed` must be from 0'),
+    (
+      dict(measure_updates='no'),
+      TypeError,
+      "`measure_updates` must be True or False, found 'no'",
+    ),
   ],
 )
 def test_bad_arguments_raise_when_the_process_is_built(
@@ -433,6 +438,50 @@ def test_a_keras_model_is_no_function_that_makes_models():
     learning.build_fed_avg(
       model, local_steps=1, batch_size=1, client_learning_rate=0.1
     )
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    lambda model: learning.build_fed_avg(
+      model, local_steps=1, batch_size=1, client_learning_rate=0.1
+    ),
+    lambda model: learning.with_compute_dtype(model, 'bfloat16'),
+  ],
+)
+def test_a_functional_model_is_refused_with_what_makes_a_function_of_it(build):
+  keras_model = tf.keras.Sequential(
+    [tf.keras.layers.Dense(3, input_shape=(5,))]
+  )
+  model = tff.learning.models.functional_model_from_keras(
+    keras_model,
+    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    (tf.TensorSpec([None, 5]), tf.TensorSpec([None], tf.int64)),
+  )
+  with pytest.raises(TypeError, match='lambda: .*model_from_functional'):
+    build(model)
+
+
+def test_an_empty_cohort_leaves_the_model_as_it_is():
+  process = learning.build_fed_avg(
+    lambda: tff.learning.models.from_keras_model(
+      tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))]),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])),
+    ),
+    local_steps=1,
+    batch_size=1,
+    client_learning_rate=0.1,
+  )
+  state = process.initialize()
+  output = process.next(state, [])
+  assert not output.metrics['finalizer']['update_non_finite']
+  for before, after in zip(
+    process.get_model_weights(state).trainable,
+    process.get_model_weights(output.state).trainable,
+    strict=True,
+  ):
+    np.testing.assert_array_equal(before, after)
 
 
 @pytest.mark.parametrize('names', [('text', 'next'), ('target', 'x')])

@@ -122,6 +122,34 @@ def test_a_copy_of_a_ledger_that_went_on_is_refused(tmp_path):
     privacy.compute_spending([privacy.read_ledger(path) for path in paths])
 
 
+@pytest.mark.parametrize('second', ['a', 'b'])
+def test_runs_that_drew_the_same_cohorts_are_refused(tmp_path, second):
+  paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
+  for path, cohorts in zip(paths, ('a', second), strict=True):
+    charge(path, [1, 2])
+    with privacy.PrivacyLedger(path, PLAN) as ledger:
+      ledger.check_cohorts(cohorts)
+      ledger.check_cohorts(cohorts)
+  contents = [privacy.read_ledger(path) for path in paths]
+  assert [each.cohorts for each in contents] == [('a',), (second,)]
+  if second != 'a':
+    assert privacy.compute_spending(contents).num_releases == 4
+    return
+  with pytest.raises(ValueError, match='the same clients and the same seed'):
+    privacy.compute_spending(contents)
+
+
+def test_turns_of_the_same_order_are_added_up(tmp_path):
+  # Nothing is charged less because the order is secret.
+  paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
+  for path in paths:
+    charge(path, [1, 2], CORRELATED)
+    with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+      ledger.check_cohorts('a')
+  contents = [privacy.read_ledger(path) for path in paths]
+  assert privacy.compute_spending(contents).num_releases == 4
+
+
 def test_bounds_of_cohorts_are_paid_for_in_every_run(write):
   plan = dataclasses.replace(
     PLAN,

@@ -124,11 +124,14 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     (dict(partition=[np.array([-1])]), '`partition` must index 10 examples'),
     (
       dict(partition=[[0.5]]),
-      '`partition` must hold indices, found numbers of',
+      '`partition` must hold an array of indices for each client, found',
     ),
+    (dict(partition=[1, 2]), "an array of indices for each client, found '1'"),
+    (dict(partition=[['a']]), 'an array of indices for each client, found'),
+    (dict(partition=[[[0, 1], [2]]]), 'an array of indices for each client'),
     (
       dict(examples=dict(x=np.zeros(10, np.uint32))),
-      'of another type than uint32 and uint64',
+      'but for uint32 and uint64, found uint32',
     ),
     (
       dict(examples=dict(x=np.zeros([10, 0]))),
@@ -138,7 +141,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     (dict(client_ids=['a', '', 'c']), '`client_ids` must be strings'),
     (
       dict(examples=dict(x=np.array(['a'] * 10))),
-      '`examples` must be numbers',
+      '`examples` must be booleans, integers or floating-point numbers',
     ),
     (
       dict(examples=dict(x=np.zeros(10), y=np.zeros(9))),
@@ -376,9 +379,36 @@ def test_client_data_of_strings_is_refused(tmp_path):
     client_store.write_client_data(tmp_path, 'tff', client_data)
 
 
-def test_create_dataset_of_an_unknown_client_raises(tmp_path):
-  with pytest.raises(KeyError, match='`client_id` must be in the store'):
-    _write(tmp_path).create_dataset('nobody')
+def test_an_unknown_client_is_named(tmp_path):
+  store = _write(tmp_path)
+  for read in (store.create_dataset, store.read_client):
+    with pytest.raises(KeyError, match="must be in the store, found 'nobody'"):
+      read('nobody')
+
+
+def test_an_id_that_is_no_string_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='`client_id` must be .* found 0'):
+    _write(tmp_path).create_dataset(0)
+
+
+def test_a_dictionary_of_indices_is_no_partition(tmp_path):
+  # Its keys would be taken for the indices.
+  with pytest.raises(TypeError, match='`partition` must be a list .* a dict'):
+    client_store.write_client_store(
+      tmp_path, 'a', dict(x=np.zeros(4)), {(0, 1): [2, 3], (1, 0): [0]}
+    )
+
+
+@pytest.mark.parametrize(
+  ('function', 'message'),
+  [
+    ('cast', "`preprocess_fn` must be a function of the features .*'cast'"),
+    (lambda features: None, '`preprocess_fn` must return tensors'),
+  ],
+)
+def test_what_does_not_preprocess_is_refused(tmp_path, function, message):
+  with pytest.raises(TypeError, match=message):
+    _write(tmp_path).preprocess(function)
 
 
 def test_cache_follows_xdg(monkeypatch, tmp_path):

@@ -78,7 +78,9 @@ class Ledger:
   """Charges 1 a release, up to a budget, and writes down what it charged."""
 
   plan = types.SimpleNamespace(
-    sampler_parameters=('a plan',),
+    sampler_parameters=privacy.SamplerParameters(
+      'fixed_size', len(IDS), 2 / 3, 2, None, None
+    ),
     target_delta=1e-5,
     sampling='poisson',
     allows_new_draws=True,
@@ -106,6 +108,9 @@ class Ledger:
 
   def last_environment(self, round_num):
     return self._environments.get(round_num)
+
+  def check_cohorts(self, digest):
+    pass
 
   def check_budget(self, round_num):
     if len(self.charged) >= self._budget:

@@ -453,6 +453,16 @@ def test_metrics_have_one_row_shape(tmp_path):
     ),
     ('ledger', small_program.plan('poisson'), '`ledger` must be a `Privacy'),
     ('checkpoints', '/tmp', '`checkpoints` must be a `Checkpoints`, found str'),
+    (
+      'checkpoints',
+      tff.program.FileProgramStateManager('/tmp'),
+      '`checkpoints` must be a `Checkpoints`, found FileProgramStateManager',
+    ),
+    (
+      'initial_weights',
+      [np.float32(5.0)],
+      '`initial_weights` must be .*ModelWeights`, found list; `ModelWeights.fr',
+    ),
     ('process', None, '`process` must be a `tff.learning.*`, found NoneType'),
     ('evaluate', None, '`evaluate` must be a `function of model weights`, fou'),
     ('client_value', {}, '`client_value` must be a `function of .*found dict'),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import tempfile
 
 import pytest
@@ -58,9 +59,26 @@ def test_a_private_run_keeps_the_seed_of_its_cohorts(tmp_path):
   folder = RunFolder(tmp_path / 'run')
   drawn = folder.draw_seeds(_PRIVATE)
   _begin(folder, _PRIVATE, drawn)
+  folder.ledger.touch()
   assert RunFolder(folder.path).draw_seeds(_PRIVATE) == drawn
   with folder.open(_PRIVATE, resume=True):
     pass
+
+
+def test_a_copy_of_the_settings_alone_has_cohorts_of_its_own(tmp_path):
+  folder, copy = RunFolder(tmp_path / 'run'), RunFolder(tmp_path / 'copy')
+  drawn = folder.draw_seeds(_PRIVATE)
+  _begin(folder, _PRIVATE, drawn)
+  folder.ledger.touch()
+  copy.path.mkdir()
+  shutil.copy(folder.config, copy.config)
+  others = copy.draw_seeds(_PRIVATE)
+  assert others['sampling_seed'] != drawn['sampling_seed']
+  copy.check_unchanged(
+    dict(
+      drawn_seeds=others, task=dict(digest=None), model=dict(num_parameters=1)
+    )
+  )
 
 
 def test_a_given_seed_stays_and_must_be_that_of_the_run(tmp_path):
@@ -155,6 +173,7 @@ def test_a_run_that_another_program_began_meanwhile_is_not_mixed_up(tmp_path):
   folder = RunFolder(tmp_path / 'run')
   mine = folder.draw_seeds(_PRIVATE)
   _begin(folder, _PRIVATE, {'sampling_seed': 1})
+  folder.ledger.touch()
   description = dict(
     drawn_seeds=mine, task=dict(digest=None), model=dict(num_parameters=1)
   )

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
 from tff_clipping.aggregators import (
+  cohort_bounds,
   gaussian_draws,
   gaussian_noise,
   l2_clip,
@@ -54,10 +55,11 @@ def adaptive_dp_mean_factory(
   `inner_agg`.
 
   Args:
-    initial_clipping_norm: c_0, at least 1e-12. From a guess that is off by a
-      factor f, it takes about log(f) / (learning_rate / 2) rounds to arrive.
+    initial_clipping_norm: c_0, from 1e-12 to 1e19, as each c_t is. From a
+      guess that is off by a factor f, it takes about log(f) / (learning_rate /
+      2) rounds to arrive.
     noise_multiplier: z, of the values and the bits together.
-    clients_per_round: P, the size of a cohort or its expectation; positive.
+    clients_per_round: P, the size of a cohort or its expectation; at least 1.
     target_quantile: The share of the updates that should not be clipped, in
       (0, 1).
     learning_rate: Of the logarithm of the norm; positive.
@@ -85,9 +87,7 @@ def adaptive_dp_mean_factory(
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )
-  clients_per_round = argument_checks.check_positive(
-    'clients_per_round', clients_per_round
-  )
+  clients_per_round = cohort_bounds.check_clients_per_round(clients_per_round)
   target_quantile = argument_checks.check_probability(
     'target_quantile', target_quantile
   )
@@ -166,7 +166,10 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       # Of no clients, a half is below.
       share = total / np.float32(self._clients_per_round) + 0.5
       error = share - np.float32(self._target_quantile)
-      return norm * tf.exp(-np.float32(self._learning_rate) * error)
+      factor = tf.exp(-np.float32(self._learning_rate) * error)
+      return tf.clip_by_value(
+        norm * factor, l2_clip.MIN_CLIPPING_NORM, l2_clip.MAX_CLIPPING_NORM
+      )
 
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member,

@@ -13,6 +13,25 @@ import tensorflow as tf
 from tff_clipping import argument_checks
 
 
+def check_clients_per_round(clients_per_round: Any) -> float:
+  """Returns P, by which a sum is divided, as a float.
+
+  Args:
+    clients_per_round: What the user passed.
+
+  Raises:
+    TypeError: If it is not a number.
+    ValueError: If it is not finite, or less than 1: a sum that is divided by
+      less is longer than its clip.
+  """
+  number = argument_checks.check_positive(
+    'clients_per_round', clients_per_round
+  )
+  if number < 1.0:
+    raise ValueError(f'`clients_per_round` must be at least 1, found {number}.')
+  return number
+
+
 def check_cohort_bounds(
   min_clients_per_round: Any, max_clients_per_round: Any
 ) -> tuple[int, int]:

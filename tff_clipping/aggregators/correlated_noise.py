@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   gaussian_draws,
   noise_keys,
@@ -115,8 +114,8 @@ def correlated_noise_factory(
     strategy: How the noise of a round depends on those before, for so many
       rounds as the program runs: the round after the last is an error when it
       is run. A `privacy.RestartedStrategy` begins anew instead.
-    noise_stddev: The standard deviation of a draw, positive and finite, in the
-      unit of the result.
+    noise_stddev: The standard deviation of a draw, positive, at most 1e37, in
+      the unit of the result.
     inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
     noise_key: `None` and 'drawn' draw a key from fresh entropy whenever the
@@ -129,7 +128,7 @@ def correlated_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
+    ValueError: If `noise_stddev` is out of range. By `create`, if a
       clipping norm is estimated inside `inner_agg_factory`, or it is no sum: a
       mean over the clients that took part, or one that compresses.
 
@@ -142,7 +141,7 @@ def correlated_noise_factory(
       '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
       f'returns, found {strategy!r}.'
     )
-  noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
+  noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()

@@ -72,7 +72,7 @@ def distributed_gaussian_mean_factory(
   Args:
     clipping_norm: c, at least 1e-12, in the unit of the updates.
     noise_multiplier: z, the standard deviation over the sensitivity; positive.
-    clients_per_round: P, the size of a cohort or its expectation; positive.
+    clients_per_round: P, the size of a cohort or its expectation; at least 1.
     min_clients_per_round: m, the least cohort, whose own noise suffices; not
       negative. 0 allows a round without clients, and is as 1 for s. `None` is
       P, which must be an integer then.
@@ -96,9 +96,17 @@ def distributed_gaussian_mean_factory(
   noise_multiplier = argument_checks.check_positive(
     'noise_multiplier', noise_multiplier
   )
-  clients_per_round = argument_checks.check_positive(
-    'clients_per_round', clients_per_round
-  )
+  clients_per_round = cohort_bounds.check_clients_per_round(clients_per_round)
+  if (
+    min_clients_per_round is None
+    and isinstance(max_clients_per_round, (int, np.integer))
+    and max_clients_per_round < clients_per_round
+  ):
+    raise ValueError(
+      '`max_clients_per_round` must be at least `clients_per_round` where '
+      '`min_clients_per_round`, which is P then, is not given, found '
+      f'{max_clients_per_round} and {clients_per_round:g}.'
+    )
   bounds = cohort_bounds.check_cohort_bounds(
     _default_to_cohort(
       min_clients_per_round, 'min_clients_per_round', clients_per_round

@@ -26,8 +26,32 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
+from tff_clipping import argument_checks
+
+# A number of `float32` may be 34 times as large.
+MAX_NOISE_STDDEV = 1e37
+
 # What factories take as `noise_key`.
 NoiseKey = tuple[int, int] | Literal['drawn'] | None
+
+
+def check_noise_stddev(noise_stddev: Any) -> float:
+  """Returns a standard deviation as a float, if `float32` holds such noise.
+
+  Args:
+    noise_stddev: What the user passed.
+
+  Raises:
+    TypeError: If it is not a number.
+    ValueError: If it is not positive, or above `MAX_NOISE_STDDEV`.
+  """
+  number = argument_checks.check_positive('noise_stddev', noise_stddev)
+  if number > MAX_NOISE_STDDEV:
+    raise ValueError(
+      f'`noise_stddev` must be at most {MAX_NOISE_STDDEV}, found '
+      f'{noise_stddev!r}: `float32` holds no more of its draws.'
+    )
+  return number
 
 
 def check_noise_key(noise_key: Any) -> NoiseKey:

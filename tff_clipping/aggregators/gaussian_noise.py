@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   gaussian_draws,
   noise_keys,
@@ -44,7 +43,7 @@ def gaussian_noise_factory(
   State: `privacy_noise`, the key of the noise, if it takes one; `inner_agg`.
 
   Args:
-    noise_stddev: The standard deviation, positive and finite, in the unit of
+    noise_stddev: The standard deviation, positive, at most 1e37, in the unit of
       the result. No noise is another pipeline, not 0.
     inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
@@ -64,11 +63,11 @@ def gaussian_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If `noise_stddev` is not positive and finite. By `create`, if a
-      clipping norm is estimated inside `inner_agg_factory`, or it is no sum: a
-      mean over the clients that took part, or one that compresses.
+    ValueError: If `noise_stddev` is out of range. By `create`, if a clipping
+      norm is estimated inside `inner_agg_factory`, or it is no sum: a mean, or
+      one that compresses.
   """
-  noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
+  noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()

@@ -33,8 +33,9 @@ import tensorflow as tf
 from tff_clipping import argument_checks
 
 # Clipping norms below this are refused: squares that far down are flushed to
-# zero in float32.
+# zero in float32. Norms above the other cannot be told from one that overflows.
 MIN_CLIPPING_NORM = 1e-12
+MAX_CLIPPING_NORM = 1e19
 
 _MARGIN = 2.0**-22
 _ROW = 32
@@ -48,17 +49,22 @@ def check_clipping_norm(name: str, clipping_norm: Any) -> float:
 
   Args:
     name: The argument's name in the message.
-    clipping_norm: A number, at least `MIN_CLIPPING_NORM`.
+    clipping_norm: A number from `MIN_CLIPPING_NORM` to `MAX_CLIPPING_NORM`.
 
   Raises:
     TypeError: If it is not a number.
-    ValueError: If it is not finite, not positive, or too small.
+    ValueError: If it is not finite, not positive, too small or too large.
   """
   number = argument_checks.check_positive(name, clipping_norm)
   if number < MIN_CLIPPING_NORM:
     raise ValueError(
       f'`{name}` must be at least {MIN_CLIPPING_NORM}, where float32 '
       f'still squares exactly enough, found {clipping_norm!r}.'
+    )
+  if number > MAX_CLIPPING_NORM:
+    raise ValueError(
+      f'`{name}` must be at most {MAX_CLIPPING_NORM}, found {clipping_norm!r}: '
+      'an update whose square is beyond float32 becomes zero.'
     )
   return number
 

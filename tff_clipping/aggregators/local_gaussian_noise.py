@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
   cohort_bounds,
   gaussian_draws,
@@ -73,7 +72,7 @@ def local_gaussian_noise_factory(
   State: `privacy_noise` (empty), `inner_agg`.
 
   Args:
-    noise_stddev: s, positive and finite, in the unit of the values.
+    noise_stddev: s, positive, at most 1e37, in the unit of the values.
     inner_agg_factory: Sums the noised values; unweighted. `None` is
       `tff.aggregators.SumFactory()`. With
       `secure_sum_factory(c, local_noise_stddev=noise_stddev)` the server sees
@@ -89,12 +88,12 @@ def local_gaussian_noise_factory(
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If a number is out of range, or `inner_agg_factory` is a
       `secure_sum_factory` for less noise. By `create`, if `inner_agg_factory`
-      clips or clamps, since it would cut the noise, or is no sum: a mean over
-      the clients that took part, or one that compresses.
+      clips or clamps, since it would cut the noise, or is no sum: a mean,
+      or one that compresses.
 
   Source: Alg. DP-FedAvg, line "Clip and perturb".
   """
-  noise_stddev = argument_checks.check_positive('noise_stddev', noise_stddev)
+  noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
   bounds = cohort_bounds.check_cohort_bounds(
     min_clients_per_round, max_clients_per_round
   )

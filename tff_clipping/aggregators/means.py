@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
+  cohort_bounds,
   correlated_noise,
   difference_clipping,
   gaussian_draws,
@@ -193,13 +194,7 @@ def fixed_denominator_mean_factory(
     TypeError: If an argument is of the wrong kind.
     ValueError: If `clients_per_round` is not finite, or less than 1.
   """
-  clients_per_round = argument_checks.check_positive(
-    'clients_per_round', clients_per_round
-  )
-  if clients_per_round < 1.0:
-    raise ValueError(
-      f'`clients_per_round` must be at least 1, found {clients_per_round}.'
-    )
+  clients_per_round = cohort_bounds.check_clients_per_round(clients_per_round)
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)

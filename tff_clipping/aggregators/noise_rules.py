@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 from tff_clipping.aggregators.process_fields import (
   CLAMP,
   CLIPS,
+  MEAN,
   NOISE_STATE,
   QUANTILE,
   QUERY,
@@ -17,6 +18,7 @@ from tff_clipping.aggregators.process_fields import (
   THEIR_SECURE_SUM,
   adds_noise,
   divides_by_cohort,
+  is_private_mean,
   named_types,
 )
 
@@ -49,8 +51,9 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
 
   Raises:
     ValueError: If its result is no value like a client's, it divides by the
-      cohort, rounds values to what may be longer, compresses, or sums in
-      `float32`; of a factory with one of the last two inside, nothing tells it.
+      cohort or by P, rounds values to what may be longer, compresses, or sums
+      in `float32`; of a factory with one of the last two inside, nothing tells
+      it.
   """
   signature = process.next.type_signature
   value_type = signature.parameter[1].member
@@ -68,8 +71,15 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
       'which is exact, and how far one of them moves it depends on the others. '
       'Divide outside, by `fixed_denominator_mean_factory`.'
     )
-  measured = named_types(signature.result.measurements)
-  if any(name == THEIR_SECURE_SUM for name, _ in measured):
+  measured = {name for name, _ in named_types(signature.result.measurements)}
+  if MEAN in measured or is_private_mean(process.state_type):
+    raise ValueError(
+      '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
+      f'added, found {factory!r}: it divides by P, so that noise for a sum, or '
+      'shares of it that are not divided, would be of another size. Divide '
+      'outside, by `fixed_denominator_mean_factory`.'
+    )
+  if THEIR_SECURE_SUM in measured:
     raise ValueError(
       '`inner_agg_factory`, or `sum_factory`, must not lengthen clipped values '
       f"where noise is added, found {factory!r}: TFF's `SecureSumFactory` "

@@ -41,6 +41,9 @@ _MEANS = frozenset(
   {REALIZED_MEAN, 'weight_sum_process', 'mean_weight', 'mean_count'}
 )
 
+# What a mean over a public number measures: ours, and TFF's over who took part.
+MEAN = 'mean_value'
+
 # In the state of a sum that clamps what is longer than a clip leaves, and so
 # would clamp noise.
 CLAMP = 'clamps_noise'
@@ -120,6 +123,27 @@ def divides_by_cohort(
   if measurements_type is not None:
     found += named_types(measurements_type)
   return any(name in _MEANS for name, _ in found)
+
+
+def is_private_mean(state_type: tff.Type) -> bool:
+  """Returns whether a process that clips, noises and divides is in a process.
+
+  Known of the factories here that do it in one, and of TFF's.
+
+  Args:
+    state_type: The type of its state.
+  """
+  if isinstance(state_type, tff.FederatedType):
+    return is_private_mean(state_type.member)
+  if not isinstance(state_type, tff.StructType):
+    return False
+  elements = tff.structure.to_elements(state_type)
+  names = {name for name, _ in elements}
+  return (
+    (NOISE_STATE in names and not names.isdisjoint(CLIPS))
+    or {QUERY, THEIR_NOISE_STATE} <= names
+    or any(is_private_mean(element) for _, element in elements)
+  )
 
 
 def named_types(

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
+from tff_clipping.learning import model_checks
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 
@@ -44,7 +45,7 @@ def with_compute_dtype(model_fn: ModelFn, compute_dtype: str) -> ModelFn:
     A function that returns a new model.
 
   Raises:
-    TypeError: If `compute_dtype` is not a string.
+    TypeError: If `model_fn` is not a function, or `compute_dtype` no string.
     ValueError: If it is another type, or no layer of the model computes in it.
 
   Warns:
@@ -54,6 +55,7 @@ def with_compute_dtype(model_fn: ModelFn, compute_dtype: str) -> ModelFn:
   Source: `tf.keras.mixed_precision`, the policy 'mixed_bfloat16'; Kalamkar et
     al. 2019 (arXiv 1905.12322).
   """
+  model_checks.check_is_function(model_fn)
   argument_checks.check_choice('compute_dtype', compute_dtype, COMPUTE_DTYPES)
   if compute_dtype == 'float32':
     return model_fn

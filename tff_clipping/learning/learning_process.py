@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import l2_clip, process_fields
+from tff_clipping.aggregators import l2_clip, means, process_fields
 from tff_clipping.learning import client_work as client_work_lib
 from tff_clipping.learning import model_checks, update_measurements
 from tff_clipping.learning.client_work import ModelFn, Sender
@@ -64,6 +64,10 @@ def build_learning_process(
   argument_checks.check_integer('batch_size', batch_size, at_least=1)
   argument_checks.check_positive('client_learning_rate', client_learning_rate)
   argument_checks.check_seed('seed', seed)
+  if not isinstance(measure_updates, bool):
+    raise TypeError(
+      f'`measure_updates` must be True or False, found {measure_updates!r}.'
+    )
   if server_optimizer is not None and not isinstance(
     server_optimizer, tff.learning.optimizers.Optimizer
   ):
@@ -217,7 +221,7 @@ def _compose(
 
 def _weighted(factory) -> tff.aggregators.WeightedAggregationFactory:
   if factory is None:
-    factory = tff.aggregators.UnweightedMeanFactory()
+    factory = means.realized_mean_factory()
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
     return tff.aggregators.as_weighted_aggregator(factory)
   if isinstance(factory, tff.aggregators.WeightedAggregationFactory):

@@ -20,12 +20,7 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       `model_fn` did not make; or if the store's examples are not what it takes,
       or, without a store, its examples have no fixed shape.
   """
-  # A Keras model is callable too.
-  if isinstance(model_fn, tf.keras.Model) or not callable(model_fn):
-    raise TypeError(
-      '`model_fn` must be a function that returns a '
-      f'new `tff.learning.models.VariableModel`, found {model_fn!r}.'
-    )
+  check_is_function(model_fn)
   with tf.Graph().as_default() as graph:
     model = model_fn()
   if not isinstance(model, tff.learning.models.VariableModel):
@@ -73,6 +68,29 @@ def check_model(model_fn: Any, client_store: Any) -> None:
     raise ValueError(
       '`client_store` must hold the examples that the model takes, found '
       f'{client_store.element_spec} for a model of {model.input_spec}.'
+    )
+
+
+def check_is_function(model_fn: Any) -> None:
+  """Refuses a model in place of a function that returns one.
+
+  Args:
+    model_fn: What the user passed.
+
+  Raises:
+    TypeError: If it is not a function.
+  """
+  if isinstance(model_fn, tff.learning.models.FunctionalModel):
+    raise TypeError(
+      '`model_fn` must be a function that returns a new '
+      '`tff.learning.models.VariableModel`, found a `FunctionalModel`: give '
+      '`lambda: tff.learning.models.model_from_functional(model)`.'
+    )
+  # A Keras model is callable too.
+  if isinstance(model_fn, tf.keras.Model) or not callable(model_fn):
+    raise TypeError(
+      '`model_fn` must be a function that returns a '
+      f'new `tff.learning.models.VariableModel`, found {model_fn!r}.'
     )
 
 

@@ -110,7 +110,7 @@ def _describe(account: CorrelatedAccount, cohorts: str, mechanism: str) -> str:
     f'Training for {plan_text.count_rounds(account.num_rounds)} satisfies '
     f'client-level {guarantee}: {cohorts}, and the sum of the clipped updates '
     f'has {account.strategy.describe()}, whose draws have a standard deviation '
-    f'of {account.noise_multiplier:g} times the clipping norm; accounted for '
-    f'{mechanism}, which one client changes by '
+    f'of {rounding.format_down(account.noise_multiplier, digits=6)} times the '
+    f'clipping norm; accounted for {mechanism}, which one client changes by '
     f'{rounding.format_up(account.sensitivity)} times the clipping norm'
   )

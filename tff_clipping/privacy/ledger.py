@@ -162,30 +162,31 @@ class PrivacyLedger:
     return draws[-1].get('environment') if draws else None
 
   def check_cohorts(self, digest: str) -> None:
-    """Raises unless the cohorts are those of the releases before.
+    """Writes down what decides the cohorts, and refuses what would cost more.
 
     Where noise is correlated between rounds, what a client costs depends on the
-    rounds in which it takes part. The first digest is written down.
+    rounds in which it takes part: the cohorts must be those of the releases
+    before. Elsewhere others are as good, but two ledgers with the same cohorts
+    cost more together than `compute_spending` says, which therefore looks.
 
     Args:
       digest: That of what decides all cohorts; `ClientSampler.digest`.
 
     Raises:
       TypeError: If it is not a string.
-      ValueError: If it is another one, or the ledger is closed.
+      ValueError: If it is another one under correlated noise, or the ledger is
+        closed.
       OSError: If the line could not be written.
     """
     if not isinstance(digest, str):
       raise TypeError(f'`digest` must be a string, found {digest!r}.')
     with self._guard:
-      kept = [
-        line.get('digest')
-        for line in self._file.lines
-        if line.get('kind') == ledger_contents.COHORTS
-      ]
-      if not kept:
+      kept = ledger_contents.read_cohorts(self._file.lines)
+      if digest in kept:
+        return
+      if not kept or self._plan.allows_new_draws:
         self._file.append({'kind': ledger_contents.COHORTS, 'digest': digest})
-      elif kept[0] != digest:
+      else:
         raise ValueError(
           '`sampler` must be that of the releases before, with the same '
           '`client_ids` in the same order and the same `seed`, found another '

@@ -28,6 +28,7 @@ class LedgerContents:
     run_id: A random text; `None` in a ledger of an earlier version. A copy of
       the ledger has the same.
     num_releases: Releases that were charged, one that was cut short included.
+    cohorts: Digests of what decided the cohorts, where the samplers had them.
   """
 
   path: pathlib.Path
@@ -35,6 +36,7 @@ class LedgerContents:
   caveats: tuple[str, ...]
   run_id: str | None
   num_releases: int
+  cohorts: tuple[str, ...] = ()
 
   @property
   def epsilon(self) -> float:
@@ -80,6 +82,7 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
     run_id=lines[0].get('run_id'),
     # A plan with no more rounds has no release that was cut short.
     num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
+    cohorts=read_cohorts(lines),
   )
 
 
@@ -99,6 +102,17 @@ def read_caveats(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:
   for line in lines[1:]:
     kept += line.get('caveats', []) if line.get('kind') == CAVEATS else []
   return tuple(dict.fromkeys(kept))
+
+
+def read_cohorts(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+  """Returns the digests of what decided the cohorts of the releases.
+
+  Args:
+    lines: What all lines hold.
+  """
+  return tuple(
+    str(line.get('digest')) for line in lines if line.get('kind') == COHORTS
+  )
 
 
 def read_plan(

@@ -50,7 +50,8 @@ def describe(
   rounds = count_rounds(num_rounds)
   noise = (
     'Gaussian noise of standard deviation '
-    f'{mechanism.noise_multiplier:g} times the clipping norm is added to the '
+    f'{rounding.format_down(mechanism.noise_multiplier, digits=6)} times the '
+    'clipping norm is added to the '
     'sum of the clipped updates'
   )
   if drawn is None:
@@ -64,7 +65,8 @@ def describe(
     f'In each of {rounds}, {_describe_cohort(drawn.mechanism)} and {noise}. '
     'Charged as in the paper, as if each client took part independently with '
     f'probability {mechanism.sampling_prob:.6g}, this is epsilon = '
-    f'{rounding.format_up(charged.epsilon)} at delta = {target_delta:g} by '
+    f'{rounding.format_up(charged.epsilon)} at delta = '
+    f'{rounding.format_up(target_delta, digits=6)} by '
     f'{name_accountant(charged.accountant)}; that figure does not hold for '
     'these cohorts. What holds is client-level '
     f'{_guarantee(drawn, target_delta)}, by '
@@ -110,8 +112,9 @@ def state_guarantee(
 ) -> str:
   """Returns epsilon, delta and the neighbours that they are for."""
   return (
-    f'({rounding.format_up(epsilon)}, {target_delta:g})-differential privacy '
-    f'with respect to {_RELATIONS[relation]}'
+    f'({rounding.format_up(epsilon)}, '
+    f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
+    f'respect to {_RELATIONS[relation]}'
   )
 
 

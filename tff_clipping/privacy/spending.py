@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from tff_clipping.privacy import accountants, ledger_contents, sampled_gaussian
 
+# Of these, nothing is charged less because cohorts are secret.
+_WITHOUT_SECRET_COHORTS = ('none', 'min_separation', 'shuffled_epochs')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spending:
@@ -47,7 +50,8 @@ def compute_spending(
 
   Raises:
     ValueError: If there are none, they are of several relations or deltas, one
-      of them is there twice, or nothing is accounted for so little noise.
+      of them is there twice, two of them have the same secret cohorts, or
+      nothing is accounted for so little noise.
   """
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
@@ -111,6 +115,19 @@ def _check_different(
         'began as one: what both released of the same cohorts costs more than '
         'releases of independent ones.'
       )
+  seen: dict[str, ledger_contents.LedgerContents] = {}
+  for ledger in ledgers:
+    if ledger.plan.sampling in _WITHOUT_SECRET_COHORTS:
+      continue
+    for digest in ledger.cohorts:
+      if digest in seen:
+        raise ValueError(
+          '`ledgers` must be of runs that drew their cohorts independently, '
+          f'found {seen[digest].path} and {ledger.path}, whose samplers had '
+          'the same clients and the same seed: what both released of a cohort '
+          'costs more than releases of independent ones.'
+        )
+      seen[digest] = ledger
 
 
 def _check_same(

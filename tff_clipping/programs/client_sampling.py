@@ -365,7 +365,8 @@ def build_private_sampler(
   """
   if not isinstance(plan, BasePlan):
     raise TypeError(
-      f'`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found {plan!r}.'
+      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
+      f'{type(plan).__name__}.'
     )
   _check_ids(client_ids)
   sampler = _build_sampler(plan.sampler_parameters, client_ids, seed)

@@ -15,6 +15,7 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -69,10 +70,16 @@ class ClientStore:
       A tensor for each feature, with a leading dimension of examples.
 
     Raises:
-      tf.errors.NotFoundError: If there is no such client.
+      KeyError: If there is no such client, outside of a graph.
+      tf.errors.NotFoundError: The same in a graph.
       tf.errors.DataLossError: If what is read is not what was written.
     """
-    content = self._folder.read_content(client_id)
+    try:
+      content = self._folder.read_content(client_id)
+    except tf.errors.NotFoundError:
+      raise KeyError(
+        f'`client_id` must be in the store, found {_text(client_id)!r}.'
+      ) from None
     example_bytes = sum(map(_num_bytes, self.element_spec.values()))
     num_examples = tf.strings.length(content) // example_bytes
     features = collections.OrderedDict()
@@ -92,13 +99,10 @@ class ClientStore:
     Raises:
       KeyError: If there is no such client.
     """
-    try:
-      examples = self.read_client(tf.constant(client_id))
-    except tf.errors.NotFoundError:
-      raise KeyError(
-        f'`client_id` must be in the store, found {client_id!r}.'
-      ) from None
-    return tf.data.Dataset.from_tensor_slices(examples)
+    _check_client_id(client_id, 'client_id')
+    return tf.data.Dataset.from_tensor_slices(
+      self.read_client(tf.constant(client_id))
+    )
 
   def to_client_data(self) -> tff.simulation.datasets.ClientData:
     """Returns the store as TFF's `ClientData`, for other TFF programs."""
@@ -143,12 +147,22 @@ class PreprocessedClients:
     self._store = store
     self._preprocess_fn = preprocess_fn
     self.client_ids = store.client_ids
+    if not callable(preprocess_fn):
+      raise TypeError(
+        '`preprocess_fn` must be a function of the features '
+        f'{", ".join(store.element_spec)}, found {preprocess_fn!r}.'
+      )
     with tf.Graph().as_default():
       examples = preprocess_fn(
         collections.OrderedDict(
           (name, tf.zeros([1, *spec.shape], spec.dtype))
           for name, spec in store.element_spec.items()
         )
+      )
+    if not all(map(tf.is_tensor, tf.nest.flatten(examples))):
+      raise TypeError(
+        '`preprocess_fn` must return tensors, by the names of the features, '
+        f'found {examples!r}.'
       )
     self.element_spec = tf.nest.map_structure(
       lambda values: tf.TensorSpec(values.shape[1:], values.dtype), examples
@@ -174,7 +188,8 @@ def write_client_store(
     cache_dir: Where the stores are; made if it is missing.
     name: The beginning of the name of the store's folder.
     examples: An array for each feature, all with the same leading dimension of
-      examples.
+      examples: booleans, integers (not uint32 and uint64) or floating-point
+      numbers; text as the numbers of its tokens.
     partition: For each client the indices of its examples. Clients may share
       examples.
     client_ids: The clients' ids, all different; the numbers of the clients
@@ -184,7 +199,7 @@ def write_client_store(
     The store.
 
   Raises:
-    TypeError: If `examples` is no dictionary of arrays.
+    TypeError: If `examples` is no dictionary of arrays, or `partition` is one.
     ValueError: If `name` is no name of a folder, or the arrays, the indices or
       the ids do not fit together.
     OSError: If `cache_dir` cannot be written.
@@ -206,11 +221,16 @@ def write_client_store(
       f'`examples` must have one number of examples, found {sorted(lengths)}.'
     )
   num_examples = lengths.pop()
+  if isinstance(partition, Mapping):
+    raise TypeError(
+      '`partition` must be a list of arrays of indices, found a '
+      f'{type(partition).__name__}: give `list(partition.values())`, and '
+      '`list(partition)` as `client_ids`.'
+    )
+  partition = [_checked_indices(indices) for indices in partition]
   sizes = [len(indices) for indices in partition]
   ends = np.cumsum([0, *sizes])
-  rows = np.concatenate(
-    [np.zeros(0, np.int64), *(_checked_indices(i) for i in partition)]
-  )
+  rows = np.concatenate([np.zeros(0, np.int64), *partition])
   wrong = np.flatnonzero((rows < 0) | (rows >= num_examples))
   if wrong.size:
     client = int(np.searchsorted(ends, wrong[0], side='right')) - 1
@@ -357,18 +377,28 @@ def _contents(
     yield client_id, len(arrays[0]), content
 
 
-def _check_client_id(client_id: str) -> None:
+def _check_client_id(client_id: str, name: str = 'client_ids') -> None:
   if not isinstance(client_id, str) or not client_id:
     raise ValueError(
-      f'`client_ids` must be strings that are not empty, found {client_id!r}.'
+      f'`{name}` must be strings that are not empty, found {client_id!r}.'
     )
 
 
+def _text(client_id: Any) -> str:
+  """Returns an id, which may be an eager tensor, as a string."""
+  value = client_id.numpy() if tf.is_tensor(client_id) else client_id
+  return value.decode() if isinstance(value, bytes) else str(value)
+
+
 def _checked_indices(indices: Sequence[int] | np.ndarray) -> np.ndarray:
-  found = np.asarray(indices)
-  if found.size and found.dtype.kind not in 'iu':
+  try:
+    found = np.asarray(indices)
+  except ValueError:  # Rows of different lengths.
+    found = np.asarray(None)
+  if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
     raise ValueError(
-      f'`partition` must hold indices, found numbers of type {found.dtype}.'
+      '`partition` must hold an array of indices for each client, found '
+      f'{str(indices)[:80]!r}.'
     )
   return found.astype(np.int64)
 
@@ -377,8 +407,9 @@ def _checked_array(feature: str, array) -> np.ndarray:
   array = np.asarray(array)
   if array.dtype.kind not in 'biuf' or array.dtype.name in _UNREADABLE:
     raise ValueError(
-      f'`examples` must be numbers, of another type than '
-      f'{" and ".join(_UNREADABLE)}, found {array.dtype} for {feature!r}.'
+      '`examples` must be booleans, integers or floating-point numbers of '
+      f'NumPy, but for {" and ".join(_UNREADABLE)}, found {array.dtype} for '
+      f'{feature!r}.'
     )
   if 0 in array.shape[1:]:
     raise ValueError(

@@ -24,7 +24,12 @@ import tree
 from tff_clipping import aggregators
 from tff_clipping.aggregators import noise_keys
 from tff_clipping.privacy.ledger import ChangedReleaseError, PrivacyLedger
-from tff_clipping.programs import noise_checks, process_metrics, storage
+from tff_clipping.programs import (
+  cohort_checks,
+  noise_checks,
+  process_metrics,
+  storage,
+)
 from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.runtime import environment
 
@@ -88,7 +93,8 @@ def run_private_round(
   Raises:
     TypeError: If `next_fn` is no function, or returns no values, such as the
       references of an asynchronous context. Nothing was charged.
-    ValueError: If the sampler is not that of the ledger's plan, the state is
+    ValueError: If the sampler is not that of the ledger's plan, or draws what
+      no such sampler would, the state is
       not the one before the round or is of another ledger, or the noise that
       was measured is less than the plan's; or if, under correlated noise, a
       round is left out, or the cohorts are not those of the rounds before.
@@ -110,17 +116,17 @@ def run_private_round(
       f'`process.next`, found {type(next_fn).__name__}.'
     )
   check_sampler(sampler, ledger)
-  if not ledger.plan.allows_new_draws:
-    cohorts = getattr(sampler, 'digest', None)
-    if cohorts is None:
-      raise ValueError(
-        '`sampler` must have the `digest` of what decides its cohorts, such as '
-        'its seed and ids, where noise is correlated between rounds, found '
-        f'none in {type(sampler).__name__}: other cohorts in the midst of a '
-        'run would cost more than the plan charges for.'
-      )
+  cohorts = getattr(sampler, 'digest', None)
+  if cohorts is not None:
     with shield():
       ledger.check_cohorts(cohorts)
+  elif not ledger.plan.allows_new_draws:
+    raise ValueError(
+      '`sampler` must have the `digest` of what decides its cohorts, such as '
+      'its seed and ids, where noise is correlated between rounds, found '
+      f'none in {type(sampler).__name__}: other cohorts in the midst of a '
+      'run would cost more than the plan charges for.'
+    )
   noise_keys.check_next_round(state, round_num)
   if noise_keys.keeps_round(state):
     check_rounds(ledger, round_num - 1)
@@ -137,6 +143,7 @@ def run_private_round(
     draw = 0
   while True:
     cohort = sampler.sample(round_num, draw)
+    cohort_checks.check_cohort(sampler, ledger.plan, round_num, cohort)
     drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
     with environment.recording() as computed:
       output = next_fn(drawn, cohort)

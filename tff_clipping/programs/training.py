@@ -47,7 +47,7 @@ EvaluateFn = Callable[[Any], Mapping[str, float]]
 _KINDS = {
   'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
   'sampler': ('ClientSampler', 'sample'),
-  'checkpoints': ('Checkpoints', 'load_latest'),
+  'checkpoints': ('Checkpoints', 'rounds'),
   'evaluate': ('function of model weights', '__call__'),
   'client_value': ('function of the id of a client', '__call__'),
   'ledger': ('PrivacyLedger', 'charge'),
@@ -173,6 +173,7 @@ class TrainingProgram:
         '`measures_cohorts` must be True, False or None, found '
         f'{self.measures_cohorts!r}.'
       )
+    self._check_initial_weights()
     if self.ledger is None:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
@@ -190,6 +191,18 @@ class TrainingProgram:
           'have exact figures of the clients. Say so to whoever reads it: '
           "`PrivacyLedger(..., caveats=['the files hold exact figures'])`."
         )
+
+  def _check_initial_weights(self) -> None:
+    """Raises if they are no weights of a model."""
+    given = self.initial_weights
+    if given is not None and not isinstance(
+      given, tff.learning.models.ModelWeights
+    ):
+      raise TypeError(
+        '`initial_weights` must be `tff.learning.models.ModelWeights`, found '
+        f'{type(given).__name__}; `ModelWeights.from_model(keras_model)` '
+        'returns those of a Keras model.'
+      )
 
   def run(self) -> TrainingResult:
     """Runs all rounds that are not done yet.

@@ -82,6 +82,8 @@ def _is_loopback(address: str) -> bool:
     ValueError: If `address` is not an address.
     ClusterError: If nobody listens there; Ray itself would try for minutes.
   """
+  if not isinstance(address, str):
+    raise TypeError(f'`address` must be a string, found {address!r}.')
   if address == 'auto':
     return False
   host, _, port = address.rpartition(':')

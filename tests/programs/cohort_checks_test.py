@@ -1,0 +1,82 @@
+"""Tests of tff_clipping.programs.cohort_checks."""
+
+import pytest
+
+from tff_clipping import privacy
+from tff_clipping.programs import client_sampling, cohort_checks
+
+_IDS = tuple(map(str, range(12)))
+_STRATEGY = privacy.TreeStrategy(num_rounds=9)
+
+
+class _Own(client_sampling.ClientSampler):
+  """Draws what it is told."""
+
+  def __init__(self, cohorts):
+    super().__init__(_IDS, seed=0)
+    self._cohorts = cohorts
+
+  def sample(self, round_num, draw=0):
+    return list(self._cohorts[round_num - 1])
+
+
+def _plan(sampling):
+  if sampling in ('min_separation', 'shuffled_epochs'):
+    return privacy.CorrelatedNoisePlan(
+      num_clients=12,
+      clients_per_round=3,
+      num_rounds=9,
+      target_delta=1e-2,
+      noise_multiplier=5.0,
+      strategy=_STRATEGY,
+      sampling=sampling,
+      min_separation=3 if sampling == 'min_separation' else None,
+    )
+  return privacy.PrivacyPlan(
+    num_clients=12,
+    clients_per_round=dict(none=12, truncated_poisson=10).get(sampling, 3),
+    num_rounds=9,
+    target_delta=1e-2,
+    noise_multiplier=5.0,
+    sampling=sampling,
+  )
+
+
+@pytest.mark.parametrize(
+  'sampling',
+  ['poisson', 'truncated_poisson', 'fixed_size', 'none', 'min_separation'],
+)
+def test_cohorts_of_the_plans_own_sampler_pass(sampling):
+  plan = _plan(sampling)
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  for round_num in range(1, 10):
+    cohort = sampler.sample(round_num)
+    cohort_checks.check_cohort(sampler, plan, round_num, cohort)
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'cohorts', 'message'),
+  [
+    ('poisson', ['11'], 'a client at most once in a cohort, .* found it twice'),
+    ('fixed_size', ['12'], 'cohorts of 3, .* found one of 2 in round 1'),
+    ('none', ['0123'], 'cohorts of 12, .* found one of 4'),
+    ('truncated_poisson', [''], r'cohorts of \d to \d+ clients, .* one of 0'),
+    ('min_separation', ['1234'], 'cohorts of 0 to 3 clients, .* one of 4'),
+    (
+      'min_separation',
+      ['123', '456', '178'],
+      'a client at most once in 3 rounds, .* one of round 1 again in round 3',
+    ),
+  ],
+)
+def test_cohorts_that_the_plan_does_not_charge_for_are_refused(
+  sampling, cohorts, message
+):
+  sampler, plan = _Own(cohorts), _plan(sampling)
+  with pytest.raises(ValueError, match=f'`sampler` must draw {message}'):
+    cohort_checks.check_cohort(sampler, plan, len(cohorts), cohorts[-1])
+
+
+def test_a_client_that_comes_back_in_time_passes():
+  sampler = _Own(['123', '456', '789', '123'])
+  cohort_checks.check_cohort(sampler, _plan('min_separation'), 4, '123')
