@@ -20,7 +20,8 @@ class LargeElementsFactory(tff.aggregators.UnweightedAggregationFactory):
     @tff.tensorflow.computation(value_type)
     def drop_small(update):
       return tf.nest.map_structure(
-        lambda x: tf.where(tf.abs(x) < self._smallest, 0.0, x), update
+        lambda x: tf.where(tf.abs(x) < self._smallest, tf.zeros_like(x), x),
+        update,
       )
 
     @tff.federated_computation(
@@ -94,9 +95,11 @@ class ShrinkingFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation(value_type, np.float32)
     def drop_small(update, smallest):
-      return tf.nest.map_structure(
-        lambda x: tf.where(tf.abs(x) < smallest, 0.0, x), update
-      )
+      def keep_large(x):
+        is_small = tf.abs(x) < tf.cast(smallest, x.dtype)
+        return tf.where(is_small, tf.zeros_like(x), x)
+
+      return tf.nest.map_structure(keep_large, update)
 
     @tff.tensorflow.computation(np.float32)
     def shrink(smallest):
