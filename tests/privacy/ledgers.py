@@ -4,6 +4,7 @@ import json
 import pathlib
 
 from tff_clipping import privacy
+from tff_clipping.privacy import ledger_contents
 
 SETTING = {
   'num_clients': 1920,
@@ -31,4 +32,4 @@ def read_releases(path):
   """Returns what the lines of a ledger say of its releases."""
   lines = [json.loads(line) for line in path.read_text().splitlines()]
   # Each has the digest of the one before, and the first the id of the run.
-  return [line | {'previous': None} for line in lines[1:]]
+  return [line | {'previous': None} for line in ledger_contents.releases(lines)]

@@ -168,6 +168,7 @@ def test_the_canaries_of_a_run_are_its_own(tmp_path):
   folder.write_json(
     folder.config, dict(experiment=_config().to_json(), drawn_seeds=drawn)
   )
+  folder.ledger.touch()
   assert folder.draw_seeds(_config()) == drawn
   with folder.open(_config(), resume=True):
     pass
