@@ -263,10 +263,11 @@ class RunFolder:
   def _drawn_seeds(self, saved: Mapping[str, Any]) -> Mapping[str, int]:
     """Returns the seeds in a config.json, if releases may have come of them.
 
-    Without a ledger none have. Then the file may be a copy of another run's,
-    with which this one must not share its cohorts.
+    Without a ledger and checkpoints none have. Then the file may be a copy of
+    another run's, with which this one must not share its cohorts.
     """
-    return saved.get('drawn_seeds', {}) if self.ledger.exists() else {}
+    has_begun = self.ledger.exists() or self.checkpoints.exists()
+    return saved.get('drawn_seeds', {}) if has_begun else {}
 
   def write_json(
     self,

@@ -65,6 +65,15 @@ def test_a_private_run_keeps_the_seed_of_its_cohorts(tmp_path):
     pass
 
 
+def test_a_run_whose_ledger_was_moved_away_keeps_its_seeds(tmp_path):
+  # It is refused, and goes on once the ledger is there again.
+  folder = RunFolder(tmp_path / 'run')
+  drawn = folder.draw_seeds(_PRIVATE)
+  _begin(folder, _PRIVATE, drawn)
+  folder.checkpoints.mkdir()
+  assert folder.draw_seeds(_PRIVATE) == drawn
+
+
 def test_a_copy_of_the_settings_alone_has_cohorts_of_its_own(tmp_path):
   folder, copy = RunFolder(tmp_path / 'run'), RunFolder(tmp_path / 'copy')
   drawn = folder.draw_seeds(_PRIVATE)
