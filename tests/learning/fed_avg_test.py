@@ -197,6 +197,12 @@ def test_an_empty_cohort_of_fed_avg_changes_nothing(store):
     np.testing.assert_array_equal(before, after)
 
 
+def test_the_mean_of_an_empty_cohort_is_finite(store):
+  process = _build(store)
+  output = process.next(process.initialize(), [])
+  assert not output.metrics['finalizer']['update_non_finite']
+
+
 def test_equal_seeds_give_equal_bits_and_others_do_not(store):
   first, _ = _run(_build(store), _COHORTS)
   second, _ = _run(_build(store), _COHORTS)
@@ -462,26 +468,30 @@ def test_a_functional_model_is_refused_with_what_makes_a_function_of_it(build):
     build(model)
 
 
-def test_an_empty_cohort_leaves_the_model_as_it_is():
-  process = learning.build_fed_avg(
-    lambda: tff.learning.models.from_keras_model(
-      tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))]),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])),
-    ),
-    local_steps=1,
-    batch_size=1,
-    client_learning_rate=0.1,
-  )
+def test_the_servers_rate_can_be_changed_between_rounds(store):
+  process = _build(store, server_learning_rate=1.0)
   state = process.initialize()
-  output = process.next(state, [])
-  assert not output.metrics['finalizer']['update_non_finite']
-  for before, after in zip(
-    process.get_model_weights(state).trainable,
-    process.get_model_weights(output.state).trainable,
-    strict=True,
-  ):
-    np.testing.assert_array_equal(before, after)
+  assert process.get_hparams(state) == {'finalizer': {'learning_rate': 1.0}}
+  half = collections.OrderedDict(
+    finalizer=collections.OrderedDict(learning_rate=0.5)
+  )
+  changed = process.set_hparams(state, half)
+  assert process.get_hparams(changed) == half
+  steps = []
+  for begun in (state, changed):
+    after = process.next(begun, list(store.client_ids[:2])).state
+    steps.append(
+      [
+        new - old
+        for new, old in zip(
+          process.get_model_weights(after).trainable,
+          process.get_model_weights(begun).trainable,
+          strict=True,
+        )
+      ]
+    )
+  for whole, halved in zip(*steps, strict=True):
+    np.testing.assert_allclose(halved, 0.5 * whole, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize('names', [('text', 'next'), ('target', 'x')])

@@ -51,7 +51,8 @@ def build_fed_avg(
     server_learning_rate: eta_g, the server's step size. 1 if neither it nor
       `server_optimizer` is given.
     server_optimizer: Applies the aggregate in place of the plain step, with the
-      negative aggregate as its gradient.
+      negative aggregate as its gradient. Its hyperparameters are those of the
+      process (`get_hparams`, `set_hparams`).
     model_aggregator: Aggregates the updates. Unweighted factories, such as
       those of `tff_clipping.aggregators`, and weighted ones, which get the
       weight 1 for each client.

@@ -214,8 +214,32 @@ def _compose(
       finalizer=state.finalizer,
     )
 
+  # Of the server's step alone: the clients' rate is a constant.
+  @tff.tensorflow.computation(state_type.member)
+  def get_hparams(state):
+    return collections.OrderedDict(
+      finalizer=finalizer.get_hparams(state.finalizer)
+    )
+
+  @tff.tensorflow.computation(
+    state_type.member, get_hparams.type_signature.result
+  )
+  def set_hparams(state, hparams):
+    return State(
+      global_model_weights=state.global_model_weights,
+      distributor=state.distributor,
+      client_work=state.client_work,
+      aggregator=state.aggregator,
+      finalizer=finalizer.set_hparams(state.finalizer, hparams['finalizer']),
+    )
+
   return tff.learning.templates.LearningProcess(
-    initialize, next_fn, get_model_weights, set_model_weights
+    initialize,
+    next_fn,
+    get_model_weights,
+    set_model_weights,
+    get_hparams_fn=get_hparams,
+    set_hparams_fn=set_hparams,
   )
 
 
