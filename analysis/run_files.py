@@ -205,9 +205,9 @@ def read_privacy(
       found = read_ledger(ledger).caveats
     except (OSError, ValueError) as error:
       notes.append(f'the ledger cannot be read: {error}')
-    else:
-      known = privacy.get('caveats') or ()
-      privacy['caveats'] = list(dict.fromkeys([*known, *found]))
+      found = ('what was charged is not known: the ledger cannot be read',)
+    known = privacy.get('caveats') or ()
+    privacy['caveats'] = list(dict.fromkeys([*known, *found]))
   return privacy
 
 

@@ -263,10 +263,11 @@ class RunFolder:
   def _drawn_seeds(self, saved: Mapping[str, Any]) -> Mapping[str, int]:
     """Returns the seeds in a config.json, if releases may have come of them.
 
-    Without a ledger and checkpoints none have. Then the file may be a copy of
-    another run's, with which this one must not share its cohorts.
+    Where nothing else of a run is there, none have. Then the file may be a copy
+    of another run's, with which this one must not share its cohorts.
     """
-    has_begun = self.ledger.exists() or self.checkpoints.exists()
+    others = self.ledger, self.checkpoints, self.metrics
+    has_begun = any(path.exists() for path in others)
     return saved.get('drawn_seeds', {}) if has_begun else {}
 
   def write_json(

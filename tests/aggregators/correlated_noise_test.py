@@ -184,6 +184,18 @@ def test_one_round_more_than_planned_is_refused(strategy):
     process.next(state, [])
 
 
+def test_noise_is_added_to_the_result_of_the_inner_factory():
+  factory = aggregators.correlated_noise_factory(
+    _STRATEGIES['tree'], 1e-4, aggregators.difference_clipping_factory(5.0)
+  )
+  process = factory.create(tff.TensorType(np.float32, [2]))
+  values = [np.array(v, np.float32) for v in ([1, 2], [6, 8])]
+  results, _ = _run(process, 4, values)
+  # The second is clipped to norm 5. The noise of a round is at most that of
+  # three nodes: six standard deviations of their sum.
+  np.testing.assert_allclose(results, [[4, 6]] * 4, atol=12e-4)
+
+
 @pytest.mark.parametrize(
   ('dtype', 'large'),
   [(tf.bfloat16.as_numpy_dtype, 2**8), (np.float32, 2**24)],

@@ -190,7 +190,7 @@ def test_a_mean_of_shares_is_refused():
   # The shares that the server adds would not be divided, and their size would
   # reveal the cohort's.
   factory = _factory(0.5, 1, 4, aggregators.fixed_denominator_mean_factory(4))
-  with pytest.raises(ValueError, match='it divides by P, so that noise for a'):
+  with pytest.raises(ValueError, match='it divides by P, or clips and adds'):
     factory.create(_VECTOR)
 
 

@@ -123,19 +123,19 @@ def test_a_copy_of_a_ledger_that_went_on_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize('second', ['a', 'b'])
-def test_runs_that_drew_the_same_cohorts_are_refused(tmp_path, second):
+def test_runs_whose_cohorts_have_one_seed_are_refused(tmp_path, second):
   paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
-  for path, cohorts in zip(paths, ('a', second), strict=True):
+  for path, seed in zip(paths, ('a', second), strict=True):
     charge(path, [1, 2])
     with privacy.PrivacyLedger(path, PLAN) as ledger:
-      ledger.check_cohorts(cohorts)
-      ledger.check_cohorts(cohorts)
+      ledger.record_seed(seed)
+      ledger.record_seed(seed)
   contents = [privacy.read_ledger(path) for path in paths]
-  assert [each.cohorts for each in contents] == [('a',), (second,)]
+  assert [each.seeds for each in contents] == [('a',), (second,)]
   if second != 'a':
     assert privacy.compute_spending(contents).num_releases == 4
     return
-  with pytest.raises(ValueError, match='the same clients and the same seed'):
+  with pytest.raises(ValueError, match='found one seed in .*one.*and .*two'):
     privacy.compute_spending(contents)
 
 
@@ -145,7 +145,7 @@ def test_turns_of_the_same_order_are_added_up(tmp_path):
   for path in paths:
     charge(path, [1, 2], CORRELATED)
     with privacy.PrivacyLedger(path, CORRELATED) as ledger:
-      ledger.check_cohorts('a')
+      ledger.record_seed('a')
   contents = [privacy.read_ledger(path) for path in paths]
   assert privacy.compute_spending(contents).num_releases == 4
 

@@ -3,10 +3,15 @@
 import pytest
 
 from tff_clipping import privacy
-from tff_clipping.programs import client_sampling, cohort_checks
+from tff_clipping.privacy import audit
+from tff_clipping.programs import (
+  canary_clients,
+  client_sampling,
+  cohort_checks,
+)
 
 _IDS = tuple(map(str, range(12)))
-_STRATEGY = privacy.TreeStrategy(num_rounds=9)
+_STRATEGY = privacy.TreeStrategy(num_rounds=12)
 
 
 class _Own(client_sampling.ClientSampler):
@@ -25,12 +30,12 @@ def _plan(sampling):
     return privacy.CorrelatedNoisePlan(
       num_clients=12,
       clients_per_round=3,
-      num_rounds=9,
+      num_rounds=12,
       target_delta=1e-2,
       noise_multiplier=5.0,
       strategy=_STRATEGY,
       sampling=sampling,
-      min_separation=3 if sampling == 'min_separation' else None,
+      min_separation=3 if sampling == 'min_separation' else 1,
     )
   return privacy.PrivacyPlan(
     num_clients=12,
@@ -44,7 +49,10 @@ def _plan(sampling):
 
 @pytest.mark.parametrize(
   'sampling',
-  ['poisson', 'truncated_poisson', 'fixed_size', 'none', 'min_separation'],
+  [
+    *('poisson', 'truncated_poisson', 'fixed_size', 'none'),
+    *('min_separation', 'shuffled_epochs'),
+  ],
 )
 def test_cohorts_of_the_plans_own_sampler_pass(sampling):
   plan = _plan(sampling)
@@ -75,6 +83,35 @@ def test_cohorts_that_the_plan_does_not_charge_for_are_refused(
   sampler, plan = _Own(cohorts), _plan(sampling)
   with pytest.raises(ValueError, match=f'`sampler` must draw {message}'):
     cohort_checks.check_cohort(sampler, plan, len(cohorts), cohorts[-1])
+
+
+def test_a_client_that_comes_twice_in_an_epoch_is_refused():
+  plan = _plan('shuffled_epochs')
+  cohorts = ['012', '345', '678', '9', '012', '034']
+  sampler = _Own(cohorts)
+  # Of four rounds each: the fifth begins another one.
+  cohort_checks.check_cohort(sampler, plan, 5, cohorts[4])
+  with pytest.raises(ValueError, match='at most once in an epoch, .* round 5'):
+    cohort_checks.check_cohort(sampler, plan, 6, cohorts[5])
+
+
+def test_canaries_that_are_held_out_are_missed_by_nobody():
+  canaries = audit.Canaries(
+    num_canaries=4,
+    num_parameters=8,
+    seed=0,
+    relation=privacy.Relation.ADD_OR_REMOVE_ONE,
+  )
+  names = canary_clients.canary_ids(canaries)
+  plan = _plan('none')
+  inner = client_sampling.build_private_sampler(
+    plan, [*_IDS[: 12 - len(names)], *names], seed=3
+  )
+  sampler = canary_clients.CanarySampler(inner, canaries)
+  cohort = sampler.sample(1)
+  assert len(cohort) < 12
+  cohort_checks.check_cohort(sampler, plan, 1, cohort)
+  assert sampler.seed_digest == inner.seed_digest
 
 
 def test_a_client_that_comes_back_in_time_passes():

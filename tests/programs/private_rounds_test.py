@@ -143,6 +143,50 @@ def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
   assert not seen
 
 
+def test_a_cohort_that_no_sampler_of_the_plan_draws_is_not_charged(tmp_path):
+  class Twice(FixedSizeSampler):
+    def sample(self, round_num, draw=0):
+      return 2 * super().sample(round_num, draw)
+
+  plan = noised_scalar.plan()
+  sampler = Twice(noised_scalar.IDS, clients_per_round=8, seed=0)
+  sampler.charged_as = plan.sampler_parameters
+  seen = []
+  path = tmp_path / 'ledger.jsonl'
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    with pytest.raises(ValueError, match='a client at most once in a cohort'):
+      private_rounds.run_private_round(
+        lambda *args: seen.append(args),
+        sampler,
+        ledger,
+        state=np.float32(0),
+        round_num=1,
+      )
+  contents = privacy.read_ledger(path)
+  assert (contents.num_releases, contents.seeds, seen) == (0, (), [])
+
+
+def test_the_ledger_knows_a_seed_of_cohorts_again(tmp_path):
+  plan = noised_scalar.plan()
+  seeds = []
+  for place, seed in enumerate((3, 3, 4)):
+    path = tmp_path / f'{place}.jsonl'
+    with privacy.PrivacyLedger(path, plan) as ledger:
+      for round_num in (1, 2):
+        private_rounds.run_private_round(
+          lambda state, cohort: tff.learning.templates.LearningProcessOutput(
+            np.float32(0), ()
+          ),
+          build_private_sampler(plan, noised_scalar.IDS, seed=seed),
+          ledger,
+          state=np.float32(0),
+          round_num=round_num,
+        )
+    seeds.append(privacy.read_ledger(path).seeds)
+  assert [len(each) for each in seeds] == [1, 1, 1]
+  assert seeds[0] == seeds[1] != seeds[2]
+
+
 def test_an_empty_cohort_is_released_and_charged(tmp_path):
   plan = privacy.PrivacyPlan(
     num_clients=4,

@@ -109,7 +109,7 @@ class Ledger:
   def last_environment(self, round_num):
     return self._environments.get(round_num)
 
-  def check_cohorts(self, digest):
+  def record_seed(self, digest):
     pass
 
   def check_budget(self, round_num):

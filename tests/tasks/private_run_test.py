@@ -13,6 +13,7 @@ from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder
 from tests.privacy.ledgers import read_releases
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
+from tff_clipping.programs import training
 
 
 def _run(folder, cache_dir, **changes):
@@ -80,6 +81,21 @@ def test_rounds_that_are_run_again_elsewhere_are_new_releases(
   assert [each['draw'] for each in releases] == [0, 0]
   assert ('The budget is spent' in result.message) == has_moved
   assert read_json(folder / 'privacy.json')['caveats'] == []
+
+
+@pytest.mark.slow
+def test_caveats_of_a_run_that_fails_are_in_its_privacy_json(
+  tmp_path, cache_dir, monkeypatch
+):
+  def fail(program):
+    program.ledger.add_caveats(['the data changed'])
+    raise training.RoundError('It failed.')
+
+  monkeypatch.setattr(training.TrainingProgram, 'run', fail)
+  with pytest.raises(training.RoundError, match='It failed'):
+    _run(tmp_path / 'run', cache_dir)
+  plan = read_json(tmp_path / 'run' / 'privacy.json')
+  assert plan['caveats'] == ['the data changed']
 
 
 @pytest.mark.slow

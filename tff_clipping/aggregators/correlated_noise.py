@@ -128,9 +128,9 @@ def correlated_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If `noise_stddev` is out of range. By `create`, if a
-      clipping norm is estimated inside `inner_agg_factory`, or it is no sum: a
-      mean over the clients that took part, or one that compresses.
+    ValueError: If `noise_stddev` is out of range. By `create`, if a clipping
+      norm is estimated inside `inner_agg_factory`, or it is no sum: a mean, or
+      one that compresses.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.

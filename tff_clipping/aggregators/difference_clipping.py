@@ -52,9 +52,9 @@ def difference_clipping_factory(
   On the updates (3, 4) and (0, 0.25), the result is (0.15, 0.325).
 
   Args:
-    clipping_norm: c, at least 1e-12, in the unit of the updates; or a process
-      that reports it as `float32` at the server and whose `next` takes the
-      norms before the clip, `float32` at the clients (0 for an update that
+    clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates; or a
+      process that reports it as `float32` at the server and whose `next` takes
+      the norms before the clip, `float32` at the clients (0 for an update that
       became zero).
     inner_agg_factory: Aggregates the clipped updates. `None` is
       `tff.aggregators.SumFactory()`.

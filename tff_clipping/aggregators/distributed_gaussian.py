@@ -70,7 +70,7 @@ def distributed_gaussian_mean_factory(
     max_clients_per_round: M, `int32`.
 
   Args:
-    clipping_norm: c, at least 1e-12, in the unit of the updates.
+    clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates.
     noise_multiplier: z, the standard deviation over the sensitivity; positive.
     clients_per_round: P, the size of a cohort or its expectation; at least 1.
     min_clients_per_round: m, the least cohort, whose own noise suffices; not

@@ -77,10 +77,10 @@ def dp_mean_factory(
   Nothing that is computed from clients' data is reported without noise.
 
   Args:
-    clipping_norm: c, at least 1e-12, in the unit of the updates.
+    clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates.
     noise_multiplier: z, the standard deviation of the noise on the sum over c.
     clients_per_round: P, the size of a cohort, or its expectation if clients
-      are sampled independently; positive.
+      are sampled independently; at least 1.
     sum_factory: Sums the clipped updates, and neither divides nor lengthens
       them. `None` is `tff.aggregators.SumFactory()`; see also
       `secure_sum_factory`.
@@ -92,7 +92,7 @@ def dp_mean_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is not positive and finite, or c is too small. By
+    ValueError: If a number is out of range. By
       `create`, if `sum_factory` is a mean, compresses, or adapts a bound.
 
   Source: Alg. DP-FedAvg, with its P independent shares of noise drawn as one,
@@ -136,9 +136,9 @@ def correlated_dp_mean_factory(
   Measurements: those of `dp_mean_factory`.
 
   Args:
-    clipping_norm: c, at least 1e-12, in the unit of the updates.
+    clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates.
     noise_multiplier: z, the standard deviation of a draw over c.
-    clients_per_round: P, the size of a cohort; positive.
+    clients_per_round: P, the size of a cohort; at least 1.
     strategy: How the noise of a round depends on those before.
     sum_factory: Sums the clipped updates, and neither divides nor lengthens
       them. `None` is `tff.aggregators.SumFactory()`; see also
@@ -151,7 +151,7 @@ def correlated_dp_mean_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If a number is not positive and finite, or c is too small.
+    ValueError: If a number is out of range.
   """
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   noise_multiplier = argument_checks.check_positive(

@@ -75,9 +75,10 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
   if MEAN in measured or is_private_mean(process.state_type):
     raise ValueError(
       '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
-      f'added, found {factory!r}: it divides by P, so that noise for a sum, or '
-      'shares of it that are not divided, would be of another size. Divide '
-      'outside, by `fixed_denominator_mean_factory`.'
+      f'added, found {factory!r}: it divides by P, or clips and adds noise by '
+      'itself, so that noise for a sum, or shares of it that are not divided, '
+      'would be of another size. Divide outside, by '
+      '`fixed_denominator_mean_factory`.'
     )
   if THEIR_SECURE_SUM in measured:
     raise ValueError(

@@ -47,7 +47,7 @@ def per_layer_clipping_factory(
   State: `clipping_norms` (empty), `inner_agg`, `count_agg`.
 
   Args:
-    clipping_norms: c_1 ... c_K, each at least 1e-12, in the order of the
+    clipping_norms: c_1 ... c_K, each from 1e-12 to 1e19, in the order of the
       tensors in the value type: that of the trainable variables of a model.
     inner_agg_factory: Aggregates the clipped updates. `None` is
       `tff.aggregators.SumFactory()`.

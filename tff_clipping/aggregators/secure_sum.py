@@ -61,7 +61,8 @@ def secure_sum_factory(
       that was clamped or not a number; exact, and dropped by what adds noise.
 
   Args:
-    clipping_norm: c, the norm that the values are clipped to, at least 1e-12.
+    clipping_norm: c, the norm that the values are clipped to, from 1e-12 to
+      1e19.
     local_noise_stddev: The standard deviation of the noise that each client
       adds before the sum, as `local_gaussian_noise_factory` does. `None` if it
       adds none; noise at the server comes after the sum and does not count

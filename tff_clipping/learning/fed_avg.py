@@ -55,7 +55,7 @@ def build_fed_avg(
       process (`get_hparams`, `set_hparams`).
     model_aggregator: Aggregates the updates. Unweighted factories, such as
       those of `tff_clipping.aggregators`, and weighted ones, which get the
-      weight 1 for each client.
+      weight 1 for each client. `None` is `realized_mean_factory()`.
     client_store: Has the method `read_client(client_id)`, which returns the
       examples of a client as tensors with a leading dimension of examples, and
       the property `element_spec`, the `tf.TensorSpec`s of one example; for

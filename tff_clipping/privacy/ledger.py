@@ -162,37 +162,56 @@ class PrivacyLedger:
     return draws[-1].get('environment') if draws else None
 
   def check_cohorts(self, digest: str) -> None:
-    """Writes down what decides the cohorts, and refuses what would cost more.
+    """Raises unless the cohorts are those of the releases before.
 
     Where noise is correlated between rounds, what a client costs depends on the
-    rounds in which it takes part: the cohorts must be those of the releases
-    before. Elsewhere others are as good, but two ledgers with the same cohorts
-    cost more together than `compute_spending` says, which therefore looks.
+    rounds in which it takes part. The digest is written down.
 
     Args:
       digest: That of what decides all cohorts; `ClientSampler.digest`.
 
     Raises:
       TypeError: If it is not a string.
-      ValueError: If it is another one under correlated noise, or the ledger is
-        closed.
+      ValueError: If it is another one, or the ledger is closed.
       OSError: If the line could not be written.
     """
     if not isinstance(digest, str):
       raise TypeError(f'`digest` must be a string, found {digest!r}.')
     with self._guard:
-      kept = ledger_contents.read_cohorts(self._file.lines)
-      if digest in kept:
-        return
-      if not kept or self._plan.allows_new_draws:
+      kept = ledger_contents.read_digests(
+        self._file.lines, ledger_contents.COHORTS
+      )
+      if not kept or (kept[-1] != digest and not self._num_releases):
         self._file.append({'kind': ledger_contents.COHORTS, 'digest': digest})
-      else:
+      elif kept[-1] != digest:
         raise ValueError(
           '`sampler` must be that of the releases before, with the same '
           '`client_ids` in the same order and the same `seed`, found another '
           'one: clients would take part sooner again, or more often, than the '
           'plan charges for.'
         )
+
+  def record_seed(self, digest: str) -> None:
+    """Writes down by what seed the cohorts are drawn, once.
+
+    Two ledgers with one seed cost more together than independent ones:
+    `compute_spending` looks for it.
+
+    Args:
+      digest: That of the seed; `ClientSampler.seed_digest`.
+
+    Raises:
+      TypeError: If it is not a string.
+      ValueError: If the ledger is closed.
+      OSError: If the line could not be written.
+    """
+    if not isinstance(digest, str):
+      raise TypeError(f'`digest` must be a string, found {digest!r}.')
+    with self._guard:
+      if digest not in ledger_contents.read_digests(
+        self._file.lines, ledger_contents.SEED
+      ):
+        self._file.append({'kind': ledger_contents.SEED, 'digest': digest})
 
   def check_budget(self, round_num: int) -> None:
     """Raises if one more release would pass the plan's target, or be refused.

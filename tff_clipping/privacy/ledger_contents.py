@@ -9,10 +9,11 @@ from typing import Any
 from tff_clipping.privacy import base_plan, ledger_file, plan_files
 
 FORMAT = 2
-# The kinds of lines that charge for nothing: caveats that were added later, and
-# what decides all cohorts.
+# The kinds of lines that charge for nothing: caveats that were added later,
+# what decides all cohorts, and the seed by which they are drawn.
 CAVEATS = 'caveats'
 COHORTS = 'cohorts'
+SEED = 'seed'
 
 _NAME = 'ledger.jsonl'
 
@@ -28,7 +29,7 @@ class LedgerContents:
     run_id: A random text; `None` in a ledger of an earlier version. A copy of
       the ledger has the same.
     num_releases: Releases that were charged, one that was cut short included.
-    cohorts: Digests of what decided the cohorts, where the samplers had them.
+    seeds: Digests of the seeds of the cohorts, of samplers that have one.
   """
 
   path: pathlib.Path
@@ -36,7 +37,7 @@ class LedgerContents:
   caveats: tuple[str, ...]
   run_id: str | None
   num_releases: int
-  cohorts: tuple[str, ...] = ()
+  seeds: tuple[str, ...] = ()
 
   @property
   def epsilon(self) -> float:
@@ -82,13 +83,13 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
     run_id=lines[0].get('run_id'),
     # A plan with no more rounds has no release that was cut short.
     num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
-    cohorts=read_cohorts(lines),
+    seeds=read_digests(lines, SEED),
   )
 
 
 def releases(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
   """Returns those of a ledger's lines that charge for a release."""
-  notes = (CAVEATS, COHORTS)
+  notes = (CAVEATS, COHORTS, SEED)
   return [line for line in lines[1:] if line.get('kind') not in notes]
 
 
@@ -104,14 +105,15 @@ def read_caveats(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:
   return tuple(dict.fromkeys(kept))
 
 
-def read_cohorts(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-  """Returns the digests of what decided the cohorts of the releases.
+def read_digests(lines: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
+  """Returns the digests in the lines of a kind.
 
   Args:
     lines: What all lines hold.
+    kind: `COHORTS` or `SEED`.
   """
   return tuple(
-    str(line.get('digest')) for line in lines if line.get('kind') == COHORTS
+    str(line.get('digest')) for line in lines if line.get('kind') == kind
   )
 
 

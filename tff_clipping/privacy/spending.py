@@ -50,7 +50,7 @@ def compute_spending(
 
   Raises:
     ValueError: If there are none, they are of several relations or deltas, one
-      of them is there twice, two of them have the same secret cohorts, or
+      of them is there twice, two of them drew secret cohorts by one seed, or
       nothing is accounted for so little noise.
   """
   if not ledgers:
@@ -119,13 +119,13 @@ def _check_different(
   for ledger in ledgers:
     if ledger.plan.sampling in _WITHOUT_SECRET_COHORTS:
       continue
-    for digest in ledger.cohorts:
+    for digest in ledger.seeds:
       if digest in seen:
         raise ValueError(
           '`ledgers` must be of runs that drew their cohorts independently, '
-          f'found {seen[digest].path} and {ledger.path}, whose samplers had '
-          'the same clients and the same seed: what both released of a cohort '
-          'costs more than releases of independent ones.'
+          f'found one seed in {seen[digest].path} and {ledger.path}: what '
+          'both released of a cohort costs more than releases of independent '
+          'ones.'
         )
       seen[digest] = ledger
 

@@ -29,6 +29,8 @@ class CanarySampler(ClientSampler):
   opposite of their direction.
   """
 
+  leaves_out = True
+
   def __init__(self, sampler: ClientSampler, canaries: Canaries):
     """Initializes the sampler.
 
@@ -51,6 +53,11 @@ class CanarySampler(ClientSampler):
     self._absent = frozenset(
       i for i, mark in zip(ids, canaries.marks, strict=True) if mark == 0
     )
+
+  @property
+  def seed_digest(self) -> str | None:
+    """That of the sampler; see `ClientSampler`."""
+    return self._sampler.seed_digest
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""

@@ -104,8 +104,8 @@ class Checkpoints:
     self._check_digests(round_num)
     try:
       leaves = coroutines.run(self._manager.load(round_num, expected))
-    except (TypeError, ValueError):  # TFF counts the leaves.
-      raise _another_process(round_num) from None
+    except (TypeError, ValueError) as e:  # TFF counts the leaves.
+      raise _another_process(round_num) from e
     except Exception as e:
       raise ValueError(
         f'The checkpoint of round {round_num} cannot be read: {e}'

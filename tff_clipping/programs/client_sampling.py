@@ -30,9 +30,12 @@ class ClientSampler(abc.ABC):
     client_ids: The population.
     charged_as: The `sampler_parameters` of the plan that charges for these
       cohorts; `None` for a sampler that was not made for a plan.
+    leaves_out: Whether clients leave a cohort after it was drawn, as canaries
+      do.
   """
 
   charged_as: tuple | None = None
+  leaves_out = False
 
   def __init__(self, client_ids: Sequence[str], *, seed: int):
     """Initializes the sampler.
@@ -40,7 +43,8 @@ class ClientSampler(abc.ABC):
     Args:
       client_ids: The population, all ids different. In another order they
         have other cohorts.
-      seed: The seed of the run's cohorts, not negative.
+      seed: The seed of the run's cohorts, not negative: a number that nobody
+        else knows, such as `secrets.randbits(128)`, where they are secret.
 
     Raises:
       TypeError: If `client_ids` have no order, or `seed` is not an integer.
@@ -59,8 +63,17 @@ class ClientSampler(abc.ABC):
   def digest(self) -> str | None:
     """The SHA-256 digest, in hexadecimal, of what decides all cohorts.
 
-    `None` where it is not known. Under noise that is correlated between rounds
-    a ledger needs it, to refuse other cohorts in the midst of a run.
+    `None` where it is not known. A ledger keeps it under noise that is
+    correlated between rounds, to refuse other cohorts in the midst of a run.
+    """
+    return None
+
+  @property
+  def seed_digest(self) -> str | None:
+    """A digest of the seed, in hexadecimal; `None` where it is not known.
+
+    A ledger keeps it, so that two runs with one seed, whose cohorts are not
+    independent, are not added up as if they were.
     """
     return None
 
@@ -109,6 +122,17 @@ class SeededSampler(ClientSampler):
       *order.tolist(),
     ]
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+
+  @functools.cached_property
+  def seed_digest(self) -> str:
+    """The digest; see the base class.
+
+    Slow to compute, so that the seed is not found by trying all: not one of 64
+    bits or more.
+    """
+    return hashlib.scrypt(
+      str(self._seed).encode(), salt=b'tff_clipping seed', n=2**14, r=8, p=1
+    ).hex()
 
 
 class PoissonSampler(SeededSampler):

@@ -77,6 +77,8 @@ class ClientStore:
     try:
       content = self._folder.read_content(client_id)
     except tf.errors.NotFoundError:
+      if _text(client_id) in self.client_ids:
+        raise  # A file of the store.
       raise KeyError(
         f'`client_id` must be in the store, found {_text(client_id)!r}.'
       ) from None

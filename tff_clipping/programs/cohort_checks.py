@@ -33,6 +33,8 @@ def check_cohort(
   # The scheme tells which fields there are.
   parameters: Any = plan.sampler_parameters
   least, largest = _size_bounds(parameters)
+  if getattr(sampler, 'leaves_out', False):
+    least = 0
   if not least <= len(cohort) <= largest:
     rule = (
       f'cohorts of {least}'
@@ -40,17 +42,18 @@ def check_cohort(
       else f'cohorts of {least} to {largest} clients'
     )
     raise _wrong(sampler, rule, round_num, f' one of {len(cohort)}')
+  first = round_num
   if parameters.scheme in ('min_separation', 'grouped_poisson'):
-    members = set(cohort)
     first = max(1, round_num - parameters.min_separation + 1)
-    for before in range(first, round_num):
-      if not members.isdisjoint(sampler.sample(before)):
-        raise _wrong(
-          sampler,
-          f'a client at most once in {parameters.min_separation} rounds',
-          round_num,
-          f' one of round {before} again',
-        )
+    rule = f'a client at most once in {parameters.min_separation} rounds'
+  elif parameters.scheme == 'shuffled_epochs':
+    rounds_per_epoch = -(-parameters.num_clients // parameters.cohort_size)
+    first = round_num - (round_num - 1) % rounds_per_epoch
+    rule = 'a client at most once in an epoch'
+  members = set(cohort)
+  for before in range(first, round_num):
+    if not members.isdisjoint(sampler.sample(before)):
+      raise _wrong(sampler, rule, round_num, f' one of round {before} again')
 
 
 def _size_bounds(parameters: Any) -> tuple[int, int]:

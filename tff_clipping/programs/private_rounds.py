@@ -116,17 +116,17 @@ def run_private_round(
       f'`process.next`, found {type(next_fn).__name__}.'
     )
   check_sampler(sampler, ledger)
-  cohorts = getattr(sampler, 'digest', None)
-  if cohorts is not None:
+  if not ledger.plan.allows_new_draws:
+    cohorts = getattr(sampler, 'digest', None)
+    if cohorts is None:
+      raise ValueError(
+        '`sampler` must have the `digest` of what decides its cohorts, such as '
+        'its seed and ids, where noise is correlated between rounds, found '
+        f'none in {type(sampler).__name__}: other cohorts in the midst of a '
+        'run would cost more than the plan charges for.'
+      )
     with shield():
       ledger.check_cohorts(cohorts)
-  elif not ledger.plan.allows_new_draws:
-    raise ValueError(
-      '`sampler` must have the `digest` of what decides its cohorts, such as '
-      'its seed and ids, where noise is correlated between rounds, found '
-      f'none in {type(sampler).__name__}: other cohorts in the midst of a '
-      'run would cost more than the plan charges for.'
-    )
   noise_keys.check_next_round(state, round_num)
   if noise_keys.keeps_round(state):
     check_rounds(ledger, round_num - 1)
@@ -136,6 +136,7 @@ def run_private_round(
       ledger.add_caveats([GIVEN_NOISE])
   # Whoever knows what was released knows whether it is the same again.
   before = compute_digest(state)[:16]
+  seed = getattr(sampler, 'seed_digest', None)
   draw = ledger.last_draw(round_num)
   is_again = draw is not None
   if draw is None:
@@ -163,6 +164,8 @@ def run_private_round(
       digest = compute_digest((output.state, _released_metrics(output.metrics)))
       try:
         with shield():
+          if seed is not None:
+            ledger.record_seed(seed)
           ledger.charge(round_num, digest, draw=draw, environment=here)
         return cohort, output
       except ChangedReleaseError:
