@@ -38,7 +38,7 @@ store = client_store.write_client_store(
 seed_file = run_dir / 'sampling_seed'
 if not seed_file.exists():
   seed_file.touch(mode=0o600)
-  seed_file.write_text(str(secrets.randbits(62)))
+  seed_file.write_text(str(secrets.randbits(128)))
 sampler = client_sampling.build_private_sampler(
   plan, store.client_ids, seed=int(seed_file.read_text())
 )
