@@ -46,7 +46,7 @@ def set_ray_context(
 
   Raises:
     ModuleNotFoundError: If Ray is not installed.
-    TypeError: If a number is of another kind.
+    TypeError: If an argument is of another kind.
     ValueError: If an argument is out of range.
     ClusterError: If there is no such cluster, or it cannot run the rounds.
   """
@@ -79,7 +79,8 @@ def _is_loopback(address: str) -> bool:
   """Returns whether a cluster is on the loopback interface alone.
 
   Raises:
-    ValueError: If `address` is not an address.
+    TypeError: If `address` is no string.
+    ValueError: If it is not an address.
     ClusterError: If nobody listens there; Ray itself would try for minutes.
   """
   if not isinstance(address, str):
