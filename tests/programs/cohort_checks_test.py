@@ -57,9 +57,9 @@ def _plan(sampling):
 def test_cohorts_of_the_plans_own_sampler_pass(sampling):
   plan = _plan(sampling)
   sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  checks = cohort_checks.CohortChecks(sampler, plan)
   for round_num in range(1, 10):
-    cohort = sampler.sample(round_num)
-    cohort_checks.check_cohort(sampler, plan, round_num, cohort)
+    checks.check(round_num, sampler.sample(round_num))
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,18 @@ def test_cohorts_that_the_plan_does_not_charge_for_are_refused(
 ):
   sampler, plan = _Own(cohorts), _plan(sampling)
   with pytest.raises(ValueError, match=f'`sampler` must draw {message}'):
-    cohort_checks.check_cohort(sampler, plan, len(cohorts), cohorts[-1])
+    cohort_checks.CohortChecks(sampler, plan).check(len(cohorts), cohorts[-1])
 
 
 def test_a_client_that_comes_twice_in_an_epoch_is_refused():
   plan = _plan('shuffled_epochs')
   cohorts = ['012', '345', '678', '9', '012', '034']
   sampler = _Own(cohorts)
+  checks = cohort_checks.CohortChecks(sampler, plan)
   # Of four rounds each: the fifth begins another one.
-  cohort_checks.check_cohort(sampler, plan, 5, cohorts[4])
+  checks.check(5, cohorts[4])
   with pytest.raises(ValueError, match='at most once in an epoch, .* round 5'):
-    cohort_checks.check_cohort(sampler, plan, 6, cohorts[5])
+    checks.check(6, cohorts[5])
 
 
 def test_canaries_that_are_held_out_are_missed_by_nobody():
@@ -110,10 +111,44 @@ def test_canaries_that_are_held_out_are_missed_by_nobody():
   sampler = canary_clients.CanarySampler(inner, canaries)
   cohort = sampler.sample(1)
   assert len(cohort) < 12
-  cohort_checks.check_cohort(sampler, plan, 1, cohort)
+  cohort_checks.CohortChecks(sampler, plan).check(1, cohort)
   assert sampler.seed_digest == inner.seed_digest
 
 
 def test_a_client_that_comes_back_in_time_passes():
   sampler = _Own(['123', '456', '789', '123'])
-  cohort_checks.check_cohort(sampler, _plan('min_separation'), 4, '123')
+  cohort_checks.CohortChecks(sampler, _plan('min_separation')).check(4, '123')
+
+
+class _Counting(_Own):
+  """Counts how often it is asked."""
+
+  num_asked = 0
+
+  def sample(self, round_num, draw=0):
+    self.num_asked += 1
+    return super().sample(round_num, draw)
+
+
+def test_earlier_cohorts_are_drawn_again_where_a_run_goes_on_alone():
+  cohorts = ['123', '456', '789', '123', '045', '678', '139', '1']
+  sampler = _Counting(cohorts)
+  checks = cohort_checks.CohortChecks(sampler, _plan('min_separation'))
+  # Two rounds before the first that is looked at.
+  for round_num in (4, 5, 5, 6, 7):
+    checks.check(round_num, cohorts[round_num - 1])
+  assert sampler.num_asked == 2
+  with pytest.raises(ValueError, match='one of round 7 again in round 8'):
+    checks.check(8, cohorts[7])
+  # A round of before, as after a failure.
+  checks.check(5, cohorts[4])
+  assert sampler.num_asked == 4
+
+
+def test_the_cohort_of_a_round_that_is_looked_at_again_is_the_one_that_counts():
+  checks = cohort_checks.CohortChecks(_Own([]), _plan('min_separation'))
+  checks.check(1, '123')
+  checks.check(1, '456')
+  checks.check(2, '123')
+  with pytest.raises(ValueError, match='one of round 1 again in round 3'):
+    checks.check(3, '6')

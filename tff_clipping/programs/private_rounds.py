@@ -15,6 +15,7 @@ give the same bits are they looked at.
 import contextlib
 import hashlib
 import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,11 @@ from tff_clipping.programs.client_sampling import ClientSampler
 from tff_clipping.runtime import environment
 
 _LOGGER = logging.getLogger(__name__)
+
+# What was looked at of the cohorts that a ledger charges for.
+_COHORT_CHECKS: weakref.WeakKeyDictionary[
+  PrivacyLedger, cohort_checks.CohortChecks
+] = weakref.WeakKeyDictionary()
 
 # Caveats.
 GIVEN_NOISE = (
@@ -144,7 +150,7 @@ def run_private_round(
     draw = 0
   while True:
     cohort = sampler.sample(round_num, draw)
-    cohort_checks.check_cohort(sampler, ledger.plan, round_num, cohort)
+    _cohort_checks(sampler, ledger).check(round_num, cohort)
     drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
     with environment.recording() as computed:
       output = next_fn(drawn, cohort)
@@ -174,6 +180,17 @@ def run_private_round(
           ledger.add_caveats([_OTHER_BITS])
     _start_new_draw(ledger, state, round_num, reason)
     draw, is_again = draw + 1, False
+
+
+def _cohort_checks(
+  sampler: ClientSampler, ledger: PrivacyLedger
+) -> cohort_checks.CohortChecks:
+  """Returns what has looked at the cohorts of this sampler, or begins it."""
+  checks = _COHORT_CHECKS.get(ledger)
+  if checks is None or checks.sampler is not sampler:
+    checks = cohort_checks.CohortChecks(sampler, ledger.plan)
+    _COHORT_CHECKS[ledger] = checks
+  return checks
 
 
 def _start_new_draw(
