@@ -436,11 +436,12 @@ def test_positional_arguments_raise():
     ),
   ],
 )
-def test_large_delta_is_warned_of_once(build):
+def test_large_delta_is_warned_of_once_at_the_call(build):
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     build(target_delta=0.01)
   assert [each.category for each in caught] == [privacy.DeltaTooLargeWarning]
+  assert caught[0].filename == __file__
 
 
 def test_mechanism_never_pairs_a_sampler_with_another_relation():

@@ -232,6 +232,6 @@ def compute_max_rounds(
 
 
 def _check_delta(target_delta: float, num_clients: int) -> None:
-  """Warns the caller's caller of a delta that is too large."""
+  """Warns of a delta that is too large."""
   target_delta = arguments.check_target_delta(target_delta)
-  arguments.warn_of_large_delta(target_delta, num_clients, stacklevel=3)
+  arguments.warn_of_large_delta(target_delta, num_clients)

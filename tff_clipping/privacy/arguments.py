@@ -1,5 +1,6 @@
 """The arguments of the accountants, and the ranges that they answer for."""
 
+import inspect
 import warnings
 from typing import Any
 
@@ -142,10 +143,16 @@ def describe_large_delta(target_delta: float, num_clients: int) -> str | None:
   )
 
 
-def warn_of_large_delta(
-  target_delta: float, num_clients: int, *, stacklevel: int
-) -> None:
-  """Warns with `DeltaTooLargeWarning` if delta is above 1/num_clients."""
+def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
+  """Warns if delta is above 1/num_clients, at the line outside this package.
+
+  With `DeltaTooLargeWarning`.
+  """
   reason = describe_large_delta(target_delta, num_clients)
-  if reason is not None:
-    warnings.warn(reason, DeltaTooLargeWarning, stacklevel=stacklevel + 1)
+  if reason is None:
+    return
+  here = __name__.rpartition('.')[0]
+  stacklevel, frame = 1, inspect.currentframe()
+  while frame is not None and frame.f_globals['__name__'].startswith(here):
+    stacklevel, frame = stacklevel + 1, frame.f_back
+  warnings.warn(reason, DeltaTooLargeWarning, stacklevel=stacklevel)

@@ -73,9 +73,7 @@ class BasePlan(abc.ABC):
       )
     for name, value in checked.items():
       object.__setattr__(self, name, value)
-    arguments.warn_of_large_delta(
-      self.target_delta, self.num_clients, stacklevel=3
-    )
+    arguments.warn_of_large_delta(self.target_delta, self.num_clients)
     if not math.isfinite(self.epsilon):
       raise accountants.NoEpsilonError(self._explain_no_epsilon())
     if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
