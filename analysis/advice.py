@@ -1,13 +1,15 @@
 """Which threshold the recorded norms speak for, and what ε costs."""
 
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis import frame
-from tff_clipping.privacy import accounting, plan
+from tff_clipping import privacy
+from tff_clipping.privacy import plan
 from tff_clipping.theory import estimates
 
 # Of the paper (Sec. 4).
@@ -124,25 +126,26 @@ def _calibrated(
   """The noise multiplier for an ε; None where there is none in range."""
   # A plan with correlated noise says nothing of independent noise.
   private = group[group['privacy_sampling'].isin(plan.SAMPLINGS)]
-  privacy = private.iloc[0] if len(private) else pd.Series(dtype=object)
-  sampling = privacy.get('privacy_sampling', 'poisson')
+  planned = private.iloc[0] if len(private) else pd.Series(dtype=object)
+  sampling = planned.get('privacy_sampling', 'poisson')
   return _calibrate(
     num_clients=int(source['num_clients']),
     clients_per_round=int(source['clients_per_round']),
     num_rounds=int(source['num_rounds']),
     target_epsilon=epsilon,
-    target_delta=privacy.get('privacy_target_delta', _TARGET_DELTA),
+    target_delta=planned.get('privacy_target_delta', _TARGET_DELTA),
     # The paper's accounting takes its cohorts for Poisson samples.
     sampling='poisson' if sampling == 'paper' else sampling,
-    accountant=privacy.get('privacy_accountant', 'rdp'),
+    accountant=planned.get('privacy_accountant', 'rdp'),
   )
 
 
 @functools.lru_cache(maxsize=256)
 def _calibrate(**setting: Any) -> float | None:
   """`calibrate_noise_multiplier`, which takes a second, once a setting."""
-  try:
-    # A delta above 1/N was warned of when the run was planned.
-    return accounting.calibrate_noise_multiplier(**setting, warn=False)
-  except ValueError:
-    return None
+  with warnings.catch_warnings():  # Of delta: the plan of the run has warned.
+    warnings.simplefilter('ignore', privacy.DeltaTooLargeWarning)
+    try:
+      return privacy.calibrate_noise_multiplier(**setting)
+    except ValueError:
+      return None

@@ -27,39 +27,39 @@ def cost_table(runs: pd.DataFrame) -> pd.DataFrame:
   private = runs[runs['privacy_sampling'] == 'poisson']
   keys = ['num_clients', 'clients_per_round', 'num_rounds']
   keys += ['privacy_target_delta', 'privacy_noise_multiplier']
-  lines = []
-  for run in private.drop_duplicates(keys).to_dict('records'):
-    lines.append(
-      {
-        'N': f'{run["num_clients"]:.0f}',
-        'P': run['clients_per_round'],
-        'T': run['num_rounds'],
-        'δ': evidence.format_delta(run['privacy_target_delta']),
-        'z': f'{run["privacy_noise_multiplier"]:.3f}',
-        'ε, Poisson (as run), add or remove': (
-          margins.at_most(_epsilon(run, 'poisson', run['privacy_accountant']))
-        ),
-        'ε, fixed size, replace': margins.at_most(
-          min(_epsilon(run, 'fixed_size', name) for name in ACCOUNTANTS)
-        ),
-        'z for this ε, fixed size': ', '.join(
-          f'{_noise(run, name):.3f} by {name.upper()}' for name in ACCOUNTANTS
-        ),
-      }
-    )
-  return pd.DataFrame(lines)
+  different = private.drop_duplicates(keys).to_dict('records')
+  with warnings.catch_warnings():  # Of delta: the plan of the run has warned.
+    warnings.simplefilter('ignore', privacy.DeltaTooLargeWarning)
+    return pd.DataFrame([_line(run) for run in different])
+
+
+def _line(run: Mapping[str, Any]) -> dict[str, Any]:
+  return {
+    'N': f'{run["num_clients"]:.0f}',
+    'P': run['clients_per_round'],
+    'T': run['num_rounds'],
+    'δ': evidence.format_delta(run['privacy_target_delta']),
+    'z': f'{run["privacy_noise_multiplier"]:.3f}',
+    'ε, Poisson (as run), add or remove': (
+      margins.at_most(_epsilon(run, 'poisson', run['privacy_accountant']))
+    ),
+    'ε, fixed size, replace': margins.at_most(
+      min(_epsilon(run, 'fixed_size', name) for name in ACCOUNTANTS)
+    ),
+    'z for this ε, fixed size': ', '.join(
+      f'{_noise(run, name):.3f} by {name.upper()}' for name in ACCOUNTANTS
+    ),
+  }
 
 
 def _epsilon(run: Mapping[str, Any], sampling: str, accountant: str) -> float:
   """The ε that the noise of a run gives under a sampling."""
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore', privacy.DeltaTooLargeWarning)
-    return privacy.compute_epsilon(
-      noise_multiplier=run['privacy_noise_multiplier'],
-      sampling=sampling,
-      accountant=accountant,
-      **_setting(run),
-    )
+  return privacy.compute_epsilon(
+    noise_multiplier=run['privacy_noise_multiplier'],
+    sampling=sampling,
+    accountant=accountant,
+    **_setting(run),
+  )
 
 
 def _noise(run: Mapping[str, Any], accountant: str) -> float:
@@ -69,7 +69,6 @@ def _noise(run: Mapping[str, Any], accountant: str) -> float:
     target_epsilon=run['privacy_epsilon'] if math.isnan(target) else target,
     sampling='fixed_size',
     accountant=accountant,
-    warn=False,
     **_setting(run),
   )
 

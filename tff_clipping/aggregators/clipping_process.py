@@ -116,8 +116,8 @@ class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
     if process_fields.adds_noise(inner.state_type):
       raise TypeError(
         '`inner_agg_factory` must be unweighted where noise is added, found '
-        f'{self._inner_agg_factory!r}: weights, such as example counts, change '
-        'how much one client can move the result.'
+        f'{type(self._inner_agg_factory).__name__}: weights, such as example '
+        'counts, change how much one client can move the result.'
       )
     parts = _Parts(self._make_clip(value_type), inner, self._count_sum_factory)
     initialize = parts.initialize_computation()

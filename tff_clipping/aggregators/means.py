@@ -322,8 +322,9 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
 def _noise_is_divided(sum_factory: Any) -> ValueError:
   return ValueError(
-    f'`sum_factory` must not add noise, found {sum_factory!r}: dividing by the '
-    'number of clients would reveal it; use `fixed_denominator_mean_factory`.'
+    '`sum_factory` must not add noise, found '
+    f'{type(sum_factory).__name__}: dividing by the number of clients would '
+    'reveal it; use `fixed_denominator_mean_factory`.'
   )
 
 

@@ -59,47 +59,56 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
   value_type = signature.parameter[1].member
   result_type = signature.result.result.member
   if not value_type.is_equivalent_to(result_type):
-    raise ValueError(
-      '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
-      f'added, found {factory!r}, which makes {result_type} of values of the '
-      f'type {value_type}.'
+    raise _no_sum(
+      factory,
+      'be a sum',
+      f', which makes {result_type} of values of the type {value_type}.',
     )
   if divides_by_cohort(process.state_type, signature.result.measurements):
-    raise ValueError(
-      '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
-      f'added, found {factory!r}: a mean divides by the number of clients, '
-      'which is exact, and how far one of them moves it depends on the others. '
-      'Divide outside, by `fixed_denominator_mean_factory`.'
+    raise _no_sum(
+      factory,
+      'be a sum',
+      ': a mean divides by the number of clients, which is exact, and how far '
+      'one of them moves it depends on the others. Divide outside, by '
+      '`fixed_denominator_mean_factory`.',
     )
   measured = {name for name, _ in named_types(signature.result.measurements)}
   if MEAN in measured or is_private_mean(process.state_type):
-    raise ValueError(
-      '`inner_agg_factory`, or `sum_factory`, must be a sum where noise is '
-      f'added, found {factory!r}: it divides by P, or clips and adds noise by '
-      'itself, so that noise for a sum, or shares of it that are not divided, '
-      'would be of another size. Divide outside, by '
-      '`fixed_denominator_mean_factory`.'
+    raise _no_sum(
+      factory,
+      'be a sum',
+      ': it divides by P, or clips and adds noise by itself, so that noise for '
+      'a sum, or shares of it that are not divided, would be of another size. '
+      'Divide outside, by `fixed_denominator_mean_factory`.',
     )
   if THEIR_SECURE_SUM in measured:
-    raise ValueError(
-      '`inner_agg_factory`, or `sum_factory`, must not lengthen clipped values '
-      f"where noise is added, found {factory!r}: TFF's `SecureSumFactory` "
-      'rounds each element to the nearest step, which may be longer than c. '
-      '`secure_sum_factory` rounds towards zero.'
+    raise _no_sum(
+      factory,
+      'not lengthen clipped values',
+      ', which rounds each element to the nearest step: that may be longer '
+      'than c. `secure_sum_factory` rounds towards zero.',
     )
   if isinstance(factory, tff.aggregators.EncodedSumFactory):
-    raise ValueError(
-      '`inner_agg_factory`, or `sum_factory`, must not lengthen clipped values '
-      f'where noise is added, found {factory!r}: what it decodes may be longer '
-      'than c. With noise, `distributed_gaussian_mean_factory` sums integers.'
+    raise _no_sum(
+      factory,
+      'not lengthen clipped values',
+      ': what it decodes may be longer than c. With noise, '
+      '`distributed_gaussian_mean_factory` sums integers.',
     )
   if isinstance(factory, _ROTATIONS):
-    raise ValueError(
-      '`inner_agg_factory`, or `sum_factory`, must sum in `float64` where '
-      f'noise is added, found {factory!r}, which rotates and sums in '
-      '`float32`: rounding lets a client move such a sum by more than c. '
-      'Rotate outside of the clip.'
+    raise _no_sum(
+      factory,
+      'sum in `float64`',
+      ', which rotates and sums in `float32`: rounding lets a client move such '
+      'a sum by more than c. Rotate outside of the clip.',
     )
+
+
+def _no_sum(factory: Any, rule: str, reason: str) -> ValueError:
+  return ValueError(
+    f'`inner_agg_factory`, or `sum_factory`, must {rule} where noise is added, '
+    f'found {type(factory).__name__}{reason}'
+  )
 
 
 def check_keeps_norms(factory: Any, process: tff.templates.MeasuredProcess):
@@ -118,8 +127,9 @@ def check_keeps_norms(factory: Any, process: tff.templates.MeasuredProcess):
   ):
     raise ValueError(
       '`inner_agg_factory` must not lengthen clipped values where noise is '
-      f'added, found {factory!r}: its rounding lengthens some by a thousandth. '
-      'Rotate outside of the clip, or by `HadamardTransformFactory`.'
+      f'added, found {type(factory).__name__}: its rounding lengthens some by '
+      'a thousandth. Rotate outside of the clip, or by '
+      '`HadamardTransformFactory`.'
     )
 
 
@@ -222,7 +232,7 @@ def check_counts_are_hidden(count_sum_factory: Any) -> None:
   if count_sum_factory is not None:
     raise ValueError(
       '`count_sum_factory` must be `None` where noise is added, since the '
-      f'counts are exact, found {count_sum_factory!r}.'
+      f'counts are exact, found {type(count_sum_factory).__name__}.'
     )
 
 

@@ -134,7 +134,6 @@ def calibrate_noise_multiplier(
   accountant: str = 'rdp',
   min_clients_per_round: int | None = None,
   max_clients_per_round: int | None = None,
-  warn: bool = True,
 ) -> float:
   """Returns the smallest noise multiplier that keeps epsilon in the target.
 
@@ -148,7 +147,6 @@ def calibrate_noise_multiplier(
     accountant: How the rounds are added up.
     min_clients_per_round: The least cohort, for 'truncated_poisson'.
     max_clients_per_round: The largest cohort, for 'truncated_poisson'.
-    warn: Whether to warn of a delta above 1/num_clients.
 
   Returns:
     A multiplier of 6 significant digits, rounded up: its epsilon by the same
@@ -169,8 +167,7 @@ def calibrate_noise_multiplier(
     min_clients_per_round=min_clients_per_round,
     max_clients_per_round=max_clients_per_round,
   )
-  if warn:
-    _check_delta(target_delta, cohorts.num_clients)
+  _check_delta(target_delta, cohorts.num_clients)
   return calibration.find_noise_multiplier(
     cohorts,
     accountant,
