@@ -35,7 +35,13 @@ def test_a_client_has_different_examples_and_the_test_has_others():
 
 
 @pytest.mark.parametrize(
-  'mode', ['ours', 'ours_secure', 'ours_correlated', 'ours_fed_avg']
+  'mode',
+  [
+    'ours',
+    pytest.param('ours_secure', marks=pytest.mark.slow),
+    'ours_correlated',
+    pytest.param('ours_fed_avg', marks=pytest.mark.slow),
+  ],
 )
 def test_rounds_after_the_warm_up_are_timed(mode, tmp_path):
   result = federated.MODES[mode](_SMALL, tmp_path)

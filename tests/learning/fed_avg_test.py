@@ -313,7 +313,9 @@ def test_a_data_set_of_many_examples_is_read_whole():
   np.testing.assert_array_equal(examples[1], y)
 
 
-@pytest.mark.parametrize('value', [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize(
+  'value', [np.nan, pytest.param(np.inf, marks=pytest.mark.slow), 1e30]
+)
 @pytest.mark.parametrize(
   'aggregator',
   [

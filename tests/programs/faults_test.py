@@ -131,6 +131,7 @@ def _fill(path, but):
     file.write(bytes(max(free.f_bavail * free.f_frsize - but, 0)))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(server, expected, tmp_path):
   for kill_at in (20, 30, 45):
     run = server.run_small(tmp_path / 'run', 4, kill_at=kill_at)

@@ -182,6 +182,7 @@ def test_a_stopped_run_ends_at_its_last_round_with_every_row_evaluated(
   _assert_charged(run)
 
 
+@pytest.mark.slow
 def test_the_key_is_that_of_the_checkpoint_not_of_the_new_program(tmp_path):
   run = _Run(tmp_path, noised_scalar.plan())
   run.run(kill_after=7)
@@ -207,6 +208,7 @@ def test_fresh_noise_makes_a_repeated_round_a_new_draw_that_is_charged(
   _assert_charged(run)
 
 
+@pytest.mark.slow
 def test_what_the_first_draw_of_a_round_was_is_never_released_again(tmp_path):
   run = _Run(tmp_path, noised_scalar.plan(num_rounds=20), noise_key=None)
   for kill_after in (7, 6, 7, 6):
@@ -217,6 +219,7 @@ def test_what_the_first_draw_of_a_round_was_is_never_released_again(tmp_path):
   _assert_charged(run)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_costs_nothing_either(tmp_path):
   run = _Run(tmp_path, noised_scalar.plan())
   run.run(num_rounds=11)
@@ -227,6 +230,7 @@ def test_a_damaged_checkpoint_costs_nothing_either(tmp_path):
   _assert_charged(run)
 
 
+@pytest.mark.slow
 def test_without_any_checkpoint_all_rounds_are_drawn_anew(tmp_path):
   run = _Run(tmp_path, noised_scalar.plan())
   run.run(kill_after=3)
@@ -250,6 +254,7 @@ def test_one_cohort_looked_at_twice_would_cost_more_than_two_draws(tmp_path):
   assert run.exact_epsilon() > 1.1 * run.plan.epsilon_after(12)
 
 
+@pytest.mark.slow
 def test_moves_back_and_forth_are_charged_and_tell_nothing(
   tmp_path, monkeypatch
 ):
@@ -266,6 +271,7 @@ def test_moves_back_and_forth_are_charged_and_tell_nothing(
   _assert_charged(run)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_elsewhere_is_charged_for_what_it_repeats(
   tmp_path, monkeypatch
 ):

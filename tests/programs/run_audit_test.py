@@ -173,7 +173,9 @@ def _model_fn():
   )
 
 
-@pytest.mark.parametrize('has_noise', [True, False])
+@pytest.mark.parametrize(
+  'has_noise', [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_training_program_is_audited(tmp_path, has_noise):
   # 64 parameters, 64 canaries and 8 clients, four rounds of half of them.
   rng = np.random.default_rng(3)

@@ -170,6 +170,7 @@ def _round(*layers, noise_key='drawn', rate=0.1):
   return lambda: process.next(state, [data])
 
 
+@pytest.mark.slow
 def test_a_round_of_a_model_is_told_from_one_of_another():
   texts = [
     _of(_round(*layers, rate=rate), data_sets_repeat=True)[0]

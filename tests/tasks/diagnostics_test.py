@@ -81,6 +81,7 @@ def test_constants_of_a_run(finished, cache_dir):
   assert again == contents
 
 
+@pytest.mark.slow
 def test_some_rounds_of_the_checkpoints_are_measured(finished, cache_dir):
   contents = estimate_constants.estimate(
     finished, rounds=[0], max_clients=3, cache_dir=cache_dir

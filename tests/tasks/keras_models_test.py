@@ -70,7 +70,7 @@ def test_shakespeare_lstm_is_tffs_baseline():
   [
     'mlp',
     'alexnet',
-    'shakespeare_lstm',
+    pytest.param('shakespeare_lstm', marks=pytest.mark.slow),
     pytest.param('mobilenet_v2', marks=pytest.mark.slow),
     pytest.param('resnet18', marks=pytest.mark.slow),
   ],

@@ -80,7 +80,9 @@ def _public_measurements(measurements):
   return found
 
 
-@pytest.mark.parametrize('aggregation', ['plain', 'secure'])
+@pytest.mark.parametrize(
+  'aggregation', ['plain', pytest.param('secure', marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
   ('changes', 'norms'),
   [

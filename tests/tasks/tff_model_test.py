@@ -80,8 +80,7 @@ def _check_trained(before, after):
   ('name', 'shape', 'num_classes'),
   [
     ('mlp', _DIGITS, 10),
-    ('mlp', _DIGITS, 62),
-    ('mlp', _IMAGES, 10),
+    pytest.param('mlp', _IMAGES, 10, marks=pytest.mark.slow),
     *(
       pytest.param(name, shape, num_classes, marks=pytest.mark.slow)
       for name in ('alexnet', 'mobilenet_v2', 'resnet18')

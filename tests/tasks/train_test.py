@@ -156,6 +156,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, cache_dir):
   assert {p.name for p in tmp_path.iterdir()} <= {'thesis.tex', '.lock'}
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_cleanly_with_a_checkpoint_to_go_on_from(
   tmp_path, cache_dir
 ):
