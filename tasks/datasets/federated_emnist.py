@@ -106,5 +106,5 @@ def _create(
     num_classes=num_classes,
     source="TFF's federated EMNIST",
     # Each writer's examples are split over both.
-    test_is_of_clients=split.name == 'natural',
+    test_is_of_clients=True,
   )

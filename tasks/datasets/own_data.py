@@ -9,6 +9,7 @@ import hashlib
 import pathlib
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from tff_clipping import argument_checks
 # Of data without a test set, the examples that are held out: one in so many.
 _HELD_OUT = 10
 _HELD_OUT_SEED = 0
+# The share of test examples that may be among the clients' by chance.
+_SHARED_SHARE = 0.1
 # An error that names one of these is of a flag, and not of the file.
 _SPLIT_SETTINGS = ('partition', 'num_clients', 'examples_per_client')
 _INT32 = np.iinfo(np.int32)
@@ -155,6 +158,8 @@ def create_task(
       'which says whose each example is: iid, for example, with `num_clients`.'
     )
   _warn_of_classes(y, y_test, num_classes)
+  if not is_held_out and client_test is None:
+    _warn_of_shared_examples((x, y), (x_test, y_test))
   return task.Task(
     name=name,
     train=collections.OrderedDict(x=x, y=y),
@@ -163,9 +168,7 @@ def create_task(
     num_classes=num_classes,
     source=source,
     test_is_held_out=is_held_out,
-    # Of another split, no client is one of those who are named.
-    test_is_of_clients=split.name == 'natural'
-    and client_test is not None
+    test_is_of_clients=client_test is not None
     and bool(np.isin(client_test.astype(str), client.astype(str)).any()),
     classes_are_of_clients=bool(classes_are_of_clients),
   )
@@ -193,6 +196,33 @@ def _warn_of_classes(
       data_files.DataWarning,
       stacklevel=3,
     )
+
+
+def _warn_of_shared_examples(
+  train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray]
+) -> None:
+  """Warns of a test set that is nobody's, but looks like clients' examples.
+
+  No more than a warning: that a client has an example like a public one must
+  not show in the files of a private run.
+  """
+  tests = list(_each_example(*test))
+  wanted = frozenset(tests)
+  found = {example for example in _each_example(*train) if example in wanted}
+  shared = sum(example in found for example in tests)
+  if shared > _SHARED_SHARE * len(tests):
+    warnings.warn(
+      f'`x_test` has {shared} of its {len(tests)} examples in common with `x`. '
+      'If they are the same people, `client_test` has to say so: what a '
+      'private run measures on them is not private.',
+      data_files.DataWarning,
+      stacklevel=3,
+    )
+
+
+def _each_example(x: np.ndarray, y: np.ndarray) -> Iterator[bytes]:
+  for inputs, label in zip(x, y, strict=True):
+    yield inputs.tobytes() + label.tobytes()
 
 
 def check_task(

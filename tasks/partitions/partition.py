@@ -19,6 +19,11 @@ from tff_clipping import argument_checks
 _MAJOR_CLASSES = 2
 _MAJOR_SHARE = 230 / 500
 
+# Partitions that deal examples by the labels of all of them.
+_BY_ALL_LABELS = frozenset(
+  {'class_balanced', 'label_skew', 'dirichlet', 'shards'}
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
@@ -30,6 +35,8 @@ class Partition:
     client_ids: For each client, a string without duplicates.
     num_examples: Number of examples in the training set.
     details: What the partition was asked to do, for the summary.
+    parts_owners: Whether the data say whose each example is, and the partition
+      does not keep to it.
   """
 
   name: str
@@ -37,6 +44,7 @@ class Partition:
   client_ids: tuple[str, ...]
   num_examples: int
   details: str
+  parts_owners: bool = False
 
   def class_counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
     """Counts each client's examples by class.
@@ -59,6 +67,17 @@ class Partition:
   def is_overlapping(self) -> bool:
     """Whether an example is held by more than one client."""
     return sum(map(len, self.indices)) > self.num_used
+
+  @property
+  def makes_up_clients(self) -> bool:
+    """Whether what holds for a client holds for nobody whose data these are.
+
+    So it does where the examples of one of them come to several clients, or
+    where what one client holds depends on the examples of others.
+    """
+    return (
+      self.parts_owners or self.is_overlapping or self.name in _BY_ALL_LABELS
+    )
 
   @property
   def num_used(self) -> int:

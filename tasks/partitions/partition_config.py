@@ -84,10 +84,11 @@ class PartitionConfig:
       settings['alpha'] = self.dirichlet_alpha
     elif self.name == 'shards':
       settings['shards_per_client'] = self.shards_per_client
-    return partition.PARTITIONS[self.name](
+    made = partition.PARTITIONS[self.name](
       labels,
       num_clients=self.num_clients,
       examples_per_client=self.examples_per_client,
       seed=self.seed,
       **settings,
     )
+    return dataclasses.replace(made, parts_owners=owners is not None)

@@ -29,13 +29,15 @@ _TAKE_TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=5)
 _GROUPS = _TAKE_TURNS | dict(mechanism='banded', sampling='grouped_poisson')
 
 
-def _task(test_is_of_clients=False):
+def _task(test_is_of_clients=False, partition_name='iid'):
   return task.Task(
     name='numbers',
     train=collections.OrderedDict(
       x=np.zeros([4, 1], np.uint8), y=np.zeros(4, np.int32)
     ),
-    partition=partition.iid(np.zeros(4, np.int32), num_clients=2),
+    partition=partition.PARTITIONS[partition_name](
+      np.zeros(4, np.int32), num_clients=2
+    ),
     test=collections.OrderedDict(
       x=np.zeros([1, 1], np.uint8), y=np.zeros(1, np.int32)
     ),
@@ -83,6 +85,12 @@ def test_exact_figures_that_the_run_rests_on_are_said():
     'the clipping norm',
     'the test set has examples of the clients, and what the model does on it',
   ]
+
+
+def test_made_up_clients_are_said():
+  asked = ExperimentConfig(**_PRIVATE)
+  (found,) = caveats.find(asked, _task(partition_name='class_balanced'), None)
+  assert 'made up by a split' in found
 
 
 def test_a_run_without_a_plan_has_none():

@@ -36,7 +36,9 @@ def _create_task(seed=0, test=True):
   rng = np.random.default_rng(seed)
   x = rng.normal(size=(80, 3))
   y = (x[:, 0] > 0).astype(int)
-  held_out = dict(x_test=x[:20], y_test=y[:20]) if test else {}
+  x_test = rng.normal(size=(20, 3))
+  y_test = (x_test[:, 0] > 0).astype(int)
+  held_out = dict(x_test=x_test, y_test=y_test) if test else {}
   return own_data.create_task(
     'mine',
     PartitionConfig('natural'),

@@ -23,6 +23,7 @@ FED_AVG: Mapping[str, Any] = dict(
 )
 DP_FED_AVG: Mapping[str, Any] = FED_AVG | dict(
   algorithm='dp_fed_avg',
+  partition='iid',
   clipping_norm=1.0,
   target_epsilon=8.0,
   target_delta=1e-3,

@@ -1,6 +1,7 @@
 """Tests of data of a user's own: files, tables, arrays and functions."""
 
 import hashlib
+import warnings
 
 import numpy as np
 import pytest
@@ -94,8 +95,8 @@ def test_who_tells_the_number_of_classes_is_known(
     (np.arange(8), _NATURAL, True),
     (np.arange(8).astype(str), _NATURAL, True),
     (np.arange(5, 13), _NATURAL, False),
-    # Of another split, the clients are not those who are named.
-    (np.arange(8), PartitionConfig('iid', num_clients=8), False),
+    # It is of those whose data they are, whoever the clients are.
+    (np.arange(8), PartitionConfig('iid', num_clients=8), True),
   ],
 )
 def test_a_test_set_with_examples_of_the_clients_is_known(
@@ -104,6 +105,30 @@ def test_a_test_set_with_examples_of_the_clients_is_known(
   path = _save(tmp_path, client_test=client_test)
   created = registry.create_task(str(path), split)
   assert created.test_is_of_clients == expected
+
+
+@pytest.mark.parametrize(('num_shared', 'is_warned'), [(20, True), (2, False)])
+def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
+  rng = np.random.default_rng(0)
+  x, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+  others = rng.normal(size=(40 - num_shared, 3))
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    own_data.create_task(
+      'mine',
+      _NATURAL,
+      x=x,
+      y=y,
+      client=np.arange(40) // 4,
+      x_test=np.concatenate([others, x[:num_shared]]),
+      y_test=np.concatenate([y[: 40 - num_shared], y[:num_shared]]),
+    )
+  found = [str(each.message) for each in caught]
+  assert found == [] or is_warned
+  if is_warned:
+    (message,) = found
+    assert message.startswith('`x_test` has 20 of its 40 examples in common')
+
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tasks.partitions import partition
+from tasks.partitions import partition, partition_config
 
 _BY_LABEL = {
   'iid': partition.iid,
@@ -352,3 +352,24 @@ def test_no_examples_are_refused():
     partition.iid(np.zeros(0, np.int64), num_clients=1)
   with pytest.raises(ValueError, match='at least one owner'):
     partition.natural([])
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'has_owners', 'expected'),
+  [
+    ('natural', {}, True, False),
+    ('iid', {}, False, False),
+    # Clients share examples.
+    ('iid', dict(examples_per_client=20), False, True),
+    # The data say whose the examples are, and nobody keeps to it.
+    ('iid', {}, True, True),
+    # What a client holds depends on the labels of all.
+    ('shards', {}, False, True),
+    ('label_skew', {}, False, True),
+  ],
+)
+def test_clients_that_nobody_is_are_known(name, settings, has_owners, expected):
+  rows = np.arange(60)
+  split = partition_config.PartitionConfig(name, num_clients=6, **settings)
+  made = split.split(rows % 3, rows % 6 if has_owners else None)
+  assert made.makes_up_clients == expected
