@@ -271,7 +271,7 @@ def span(values: Collection[float]) -> str:
 
 
 def at_most(value: float | None) -> str:
-  """A cost, such as an ε, rounded up to four digits."""
+  """A cost, such as an ε or noise, rounded up to four digits."""
   return MISSING if value is None else _bound(value, rounding.format_up)
 
 

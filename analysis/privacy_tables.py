@@ -47,7 +47,8 @@ def _line(run: Mapping[str, Any]) -> dict[str, Any]:
       min(_epsilon(run, 'fixed_size', name) for name in ACCOUNTANTS)
     ),
     'z for this ε, fixed size': ', '.join(
-      f'{_noise(run, name):.3f} by {name.upper()}' for name in ACCOUNTANTS
+      f'{margins.at_most(_noise(run, name))} by {name.upper()}'
+      for name in ACCOUNTANTS
     ),
   }
 

@@ -81,7 +81,8 @@ class RunQueue:
     with locked(self.folder):
       with self._forward_signals():
         code = self._run_all()
-      print(self._write_tables(), end='', flush=True)
+      spent = sweep_table.describe_spending(list(map(self._folder, self.runs)))
+      print(self._write_tables(below=spent), end='', flush=True)
       return code
 
   def _run_all(self) -> int:
@@ -145,7 +146,7 @@ class RunQueue:
       for signum, handler in previous.items():
         signal.signal(signum, handler)
 
-  def _write_tables(self) -> str:
+  def _write_tables(self, *, below: str = '') -> str:
     return sweep_table.write_tables(
       [
         sweep_table.read_row(
@@ -154,6 +155,7 @@ class RunQueue:
         for run in self.runs
       ],
       self.folder,
+      below=below,
     )
 
   def _status(self, run: QueuedRun) -> str:

@@ -1,9 +1,9 @@
 """One table over the runs of a sweep, as CSV, as Markdown and on the screen."""
 
+import contextlib
 import csv
 import dataclasses
 import io
-import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,13 @@ from typing import Any
 import pandas as pd
 
 from tasks.run_folder import RunFolder
-from tff_clipping import whole_files
+from tff_clipping import privacy, whole_files
+from tff_clipping.privacy import (
+  ledger_contents,
+  ledger_file,
+  rounding,
+  spending,
+)
 
 NOT_STARTED = 'not started'
 NOT_FINISHED = 'not finished'
@@ -29,9 +35,9 @@ class SweepRow:
     best_accuracy: The largest one; an optimistic figure.
     final_loss: The last test loss.
     epsilon: What the ledger has charged.
-    epsilon_holds: Whether it holds for the run as it was, 'yes' or 'no';
-      privacy.json says why not.
     actual_epsilon: What the sampler really gives, where that is another figure.
+    epsilon_holds: Whether `epsilon` holds for the run as it was, of which it is
+      the only one that is released: 'yes' or 'no'. privacy.json says why not.
     seconds_per_round: The median.
   """
 
@@ -61,12 +67,45 @@ def read_row(
   )
 
 
-def write_tables(rows: Sequence[SweepRow], folder: pathlib.Path) -> str:
-  """Writes sweep.csv and sweep.md, and returns the table as Markdown."""
+def describe_spending(folders: Sequence[RunFolder]) -> str:
+  """Returns what the private runs of a sweep cost together.
+
+  Args:
+    folders: Those of all runs.
+
+  Returns:
+    A paragraph; nothing for less than two runs with a guarantee.
+  """
+  ledgers = []
+  for folder in folders:
+    # None, or a damaged one, which the run itself reports.
+    with contextlib.suppress(OSError, ValueError, LookupError):
+      lines, _ = ledger_file.read_lines(folder.ledger)
+      if not ledger_contents.read_caveats(lines):
+        ledgers.append(privacy.read_ledger(folder.ledger))
+  if len(ledgers) < 2:
+    return ''
+  try:
+    spent = privacy.compute_spending(ledgers)
+  except ValueError as e:
+    return f'What the private runs cost together is not known: {e}\n'
+  return f'{spending.describe_spending(ledgers, spent)}\n'
+
+
+def write_tables(
+  rows: Sequence[SweepRow], folder: pathlib.Path, *, below: str = ''
+) -> str:
+  """Writes sweep.csv and sweep.md, and returns the latter.
+
+  Args:
+    rows: What the tables say of each run.
+    folder: Where they go.
+    below: What stands below the table in sweep.md.
+  """
   cells = _cells(rows)
   text = io.StringIO()
   csv.writer(text, lineterminator='\n').writerows(cells)
-  markdown = _markdown(cells)
+  markdown = _markdown(cells) + (f'\n{below}' if below else '')
   for name, content in (
     ('sweep.csv', text.getvalue()),
     ('sweep.md', markdown),
@@ -89,18 +128,20 @@ def _summarize(metrics: pd.DataFrame) -> dict[str, float]:
 
 
 def _read_privacy(folder: RunFolder) -> dict[str, Any]:
-  """Returns what was charged; the ledger itself is checked elsewhere."""
+  """Returns what was charged; a damaged ledger the run itself reports."""
   try:
-    last = json.loads(folder.ledger.read_text().splitlines()[-1])
-    found = {
-      key: last[key] for key in ('epsilon', 'actual_epsilon') if key in last
-    }
-    if folder.privacy.exists():
-      caveats = json.loads(folder.privacy.read_text())['caveats']
-      found['epsilon_holds'] = 'no' if caveats else 'yes'
-  except (OSError, ValueError, IndexError, KeyError, TypeError):
+    # As it was charged: to compute it anew takes seconds with some plans.
+    lines, _ = ledger_file.read_lines(folder.ledger)
+    caveats = ledger_contents.read_caveats(lines)
+    last = ledger_contents.releases(lines)[-1]
+    epsilon, actual = last['epsilon'], last.get('actual_epsilon')
+  except (OSError, ValueError, LookupError):
     return {}
-  return found
+  return dict(
+    epsilon=epsilon,
+    actual_epsilon=actual,
+    epsilon_holds='yes' if actual is None and not caveats else 'no',
+  )
 
 
 def _cells(rows: Sequence[SweepRow]) -> list[list[str]]:
@@ -113,13 +154,15 @@ def _cells(rows: Sequence[SweepRow]) -> list[list[str]]:
       continue
     found = [getattr(row, field.name) for row in rows]
     if any(value is not None for value in found):
-      columns[field.name] = [_format(value) for value in found]
+      columns[field.name] = [_format(field.name, value) for value in found]
   return [list(columns), *map(list, zip(*columns.values(), strict=True))]
 
 
-def _format(value) -> str:
+def _format(name: str, value: Any) -> str:
   if value is None:
     return ''
+  if name.endswith('epsilon'):
+    return rounding.format_up(value)
   return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.privacy.ledgers import PLAN, charge
 from tff_clipping import privacy
+from tff_clipping.privacy import spending
 
 PLD = dataclasses.replace(PLAN, accountant='pld')
 STRATEGY = privacy.TreeStrategy(num_rounds=20)
@@ -137,6 +138,34 @@ def test_runs_whose_cohorts_have_one_seed_are_refused(tmp_path, second):
     return
   with pytest.raises(ValueError, match='found one seed in .*one.*and .*two'):
     privacy.compute_spending(contents)
+
+
+@pytest.mark.parametrize(
+  ('plans', 'seeds', 'expected'),
+  [
+    ([PLAN, PLAN], ['a', None], ['1']),
+    ([PLAN, PLAN], [None, None], ['0', '1']),
+    ([PLAN, PLAN], ['a', 'b'], []),
+    ([PLAN], [None], []),
+    # Nothing is charged less because the order is secret.
+    ([CORRELATED, CORRELATED], [None, None], []),
+  ],
+)
+def test_cohorts_that_nothing_tells_apart_are_named(
+  tmp_path, plans, seeds, expected
+):
+  contents = []
+  for number, (plan, seed) in enumerate(zip(plans, seeds, strict=True)):
+    path = tmp_path / f'{number}'
+    charge(path, [1, 2], plan)
+    if seed is not None:
+      with privacy.PrivacyLedger(path, plan) as ledger:
+        ledger.record_seed(seed)
+    contents.append(privacy.read_ledger(path))
+  spent = privacy.compute_spending(contents)
+  assert [path.name for path in spent.assumed_independent] == expected
+  text = spending.describe_spending(contents, spent)
+  assert ("independently of the others'" in text) == bool(expected)
 
 
 def test_turns_of_the_same_order_are_added_up(tmp_path):

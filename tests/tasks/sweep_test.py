@@ -1,6 +1,5 @@
 """Tests of sweeps, as a user runs them."""
 
-import json
 import os
 import pathlib
 import signal
@@ -13,6 +12,7 @@ import pytest
 from tasks import sweep_table
 from tasks.run_folder import RunFolder
 from tests import processes
+from tff_clipping import privacy
 
 _ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -55,12 +55,26 @@ def _sweep(grid, output_dir, *flags):
   return process.returncode, output, errors
 
 
-def _write_run(folder, *rows, ledger=None):
+def _plan(sampling):
+  return privacy.PrivacyPlan(
+    num_clients=100,
+    clients_per_round=10,
+    num_rounds=1,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+    sampling=sampling,
+  )
+
+
+def _write_run(folder, *rows, plan=None, caveats=()):
   folder.mkdir()
   columns = 'round_num,round_seconds,test_accuracy,test_loss'
   (folder / 'metrics.csv').write_text('\n'.join([columns, *rows]) + '\n')
-  if ledger is not None:
-    (folder / 'ledger.jsonl').write_text('{"kind":"plan"}\n' + ledger + '\n')
+  if plan is not None:
+    path = folder / 'ledger.jsonl'
+    with privacy.PrivacyLedger(path, plan, caveats=caveats) as ledger:
+      ledger.charge(1, '0' * 64)
+      ledger.add_caveats(caveats)
 
 
 def test_the_table_holds_what_the_runs_measured(tmp_path):
@@ -74,10 +88,7 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
   _write_run(
     tmp_path / 'b',
     '0,nan,0.1,2.3',
-    ledger='{"epsilon":1.25,"actual_epsilon":5.0}',
-  )
-  (tmp_path / 'b' / 'privacy.json').write_text(
-    json.dumps({'caveats': ['the noise is known']})
+    plan=_plan('paper'),
   )
   rows = [
     sweep_table.read_row(RunFolder(tmp_path / name), {'seed': name}, status)
@@ -93,11 +104,31 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
   assert table['final_accuracy'].tolist()[:2] == [0.5, 0.1]
   assert table['best_accuracy'].tolist()[:2] == [0.625, 0.1]
   assert table['final_loss'].tolist()[:2] == [0.75, 2.3]
-  assert table['epsilon'].tolist()[1] == 1.25
-  assert table['actual_epsilon'].tolist()[1] == 5.0
+  found = [table[name].tolist()[1] for name in ('epsilon', 'actual_epsilon')]
+  expected = _plan('paper').epsilon_after(1), _plan('paper').actual_epsilon
+  for rounded, cost in zip(found, expected, strict=True):
+    assert cost <= rounded <= 1.001 * cost
   assert table['epsilon_holds'].tolist()[1] == 'no'
   assert table['seconds_per_round'].tolist()[0] == 2.0
   assert table.iloc[2, 2:].isna().all()
+
+
+@pytest.mark.parametrize('caveats', [(), ('the noise is known',)])
+def test_what_private_runs_cost_together_is_said(tmp_path, caveats):
+  names = 'abc'
+  for name in names:
+    _write_run(tmp_path / name, plan=_plan('poisson'), caveats=caveats)
+  folders = [RunFolder(tmp_path / name) for name in (*names, 'not there')]
+  rows = [sweep_table.read_row(folders[0], {}, 'finished')]
+  assert rows[0].epsilon_holds == ('no' if caveats else 'yes')
+  below = sweep_table.describe_spending(folders)
+  if caveats:
+    assert below == ''
+    return
+  assert below.startswith('Together, the 3 releases of 3 runs satisfy')
+  text = sweep_table.write_tables(rows, tmp_path, below=below)
+  assert text.endswith(f'\n\n{below}')
+  assert sweep_table.describe_spending(folders[:1]) == ''
 
 
 def test_columns_that_no_run_has_are_left_out(tmp_path):

@@ -99,6 +99,7 @@ def _format_json(
     'together': {
       **dataclasses.asdict(spent),
       'relation': spent.relation.value,
+      'assumed_independent': list(map(str, spent.assumed_independent)),
       'caveats': list(
         dict.fromkeys(each for ledger in ledgers for each in ledger.caveats)
       ),
@@ -116,22 +117,7 @@ def _format_table(
   """Returns the answer for a person to read."""
   sections = [_describe_ledger(ledger) for ledger in ledgers]
   if len(ledgers) > 1:
-    guarantee = plan_text.state_guarantee(
-      spent.epsilon, spent.target_delta, spent.relation
-    )
-    text = (
-      f'Together, the {spent.num_releases} releases of {len(ledgers)} runs '
-      f'satisfy client-level {guarantee}, by '
-      f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
-      'in the populations of all of them. That holds where it was settled '
-      'before the first of them which runs there would be, with which noise '
-      'and how many releases.'
-    )
-    caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
-    if caveats:
-      stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
-      text = f'{stated} Without that: {text}'
-    sections.append(text)
+    sections.append(spending.describe_spending(ledgers, spent))
   sections.append(computation_record.format_record(record))
   return '\n\n'.join(sections)
 

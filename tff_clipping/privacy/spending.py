@@ -2,9 +2,15 @@
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Sequence
 
-from tff_clipping.privacy import accountants, ledger_contents, sampled_gaussian
+from tff_clipping.privacy import (
+  accountants,
+  ledger_contents,
+  plan_text,
+  sampled_gaussian,
+)
 
 # Of these, nothing is charged less because cohorts are secret.
 _WITHOUT_SECRET_COHORTS = ('none', 'min_separation', 'shuffled_epochs')
@@ -20,6 +26,9 @@ class Spending:
     relation: The neighbouring relation.
     accountant: 'rdp', 'pld', or 'gaussian', which is exact.
     num_releases: How many releases there were.
+    assumed_independent: The ledgers of secret cohorts of whose seed they have
+      no digest, where several ledgers have secret cohorts: nothing tells that
+      theirs are independent of the others', which `epsilon` needs.
   """
 
   epsilon: float
@@ -27,6 +36,7 @@ class Spending:
   relation: sampled_gaussian.Relation
   accountant: str
   num_releases: int
+  assumed_independent: tuple[pathlib.Path, ...] = ()
 
 
 def compute_spending(
@@ -94,7 +104,56 @@ def compute_spending(
     relation=relations[0],
     accountant=accountant,
     num_releases=sum(each.num_releases for each in ledgers),
+    assumed_independent=_without_seeds(ledgers),
   )
+
+
+def describe_spending(
+  ledgers: Sequence[ledger_contents.LedgerContents], spent: Spending
+) -> str:
+  """Returns what several runs promise together, and where it holds.
+
+  Args:
+    ledgers: What the runs have released.
+    spent: What `compute_spending` has made of them.
+  """
+  guarantee = plan_text.state_guarantee(
+    spent.epsilon, spent.target_delta, spent.relation
+  )
+  text = (
+    f'Together, the {spent.num_releases} releases of {len(ledgers)} runs '
+    f'satisfy client-level {guarantee}, by '
+    f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
+    'in the populations of all of them. That holds where it was settled '
+    'before the first of them which runs there would be, with which noise '
+    'and how many releases.'
+  )
+  if spent.assumed_independent:
+    text += (
+      ' And it holds where the cohorts of '
+      f'{", ".join(map(str, spent.assumed_independent))} were drawn '
+      "independently of the others': of their seed, which would tell, no "
+      'digest is in the ledger.'
+    )
+  caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
+  if caveats:
+    stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
+    text = f'{stated} Without that: {text}'
+  return text
+
+
+def _without_seeds(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> tuple[pathlib.Path, ...]:
+  """Returns the ledgers whose cohorts may be those of another one."""
+  secret = [
+    each
+    for each in ledgers
+    if each.num_releases and each.plan.sampling not in _WITHOUT_SECRET_COHORTS
+  ]
+  if len(secret) < 2:
+    return ()
+  return tuple(each.path for each in secret if not each.seeds)
 
 
 def _check_different(

@@ -61,7 +61,7 @@ class ClientSampler(abc.ABC):
 
   @property
   def digest(self) -> str | None:
-    """The SHA-256 digest, in hexadecimal, of what decides all cohorts.
+    """A digest, in hexadecimal, of what decides all cohorts.
 
     `None` where it is not known. A ledger keeps it under noise that is
     correlated between rounds, to refuse other cohorts in the midst of a run.
@@ -121,18 +121,12 @@ class SeededSampler(ClientSampler):
       *map(str, self.client_ids),
       *order.tolist(),
     ]
-    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+    return _slow_digest(json.dumps(decides), 'cohorts')
 
   @functools.cached_property
   def seed_digest(self) -> str:
-    """The digest; see the base class.
-
-    Slow to compute, so that the seed is not found by trying all: not one of 64
-    bits or more.
-    """
-    return hashlib.scrypt(
-      str(self._seed).encode(), salt=b'tff_clipping seed', n=2**14, r=8, p=1
-    ).hex()
+    """The digest; see the base class."""
+    return _slow_digest(str(self._seed), 'seed')
 
 
 class PoissonSampler(SeededSampler):
@@ -441,6 +435,15 @@ def _build_sampler(
   return FixedSizeSampler(
     client_ids, clients_per_round=parameters.cohort_size, seed=seed
   )
+
+
+def _slow_digest(text: str, what: str) -> str:
+  """Returns a digest that is slow to compute, for a file that may get out.
+
+  The seed is not found by trying all: not one of 64 bits or more.
+  """
+  salt = f'tff_clipping {what}'.encode()
+  return hashlib.scrypt(text.encode(), salt=salt, n=2**14, r=8, p=1).hex()
 
 
 def _check_ids(client_ids: Any) -> None:

@@ -130,7 +130,6 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
     assert message.startswith('`x_test` has 20 of its 40 examples in common')
 
 
-
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
