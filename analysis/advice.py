@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import frame
+from analysis import evidence, frame
 from tff_clipping import privacy
 from tff_clipping.privacy import plan
 from tff_clipping.theory import estimates
@@ -56,8 +56,9 @@ def advise(frames: frame.Frames, group: pd.DataFrame) -> pd.DataFrame:
   norms = _finite_rounds(frames, name)
   mean_norm = float(np.mean(np.concatenate(norms)))
   rows = []
+  setting = _setting(group, source)
   for epsilon in EPSILONS:
-    multiplier = _calibrated(group, source, epsilon)
+    multiplier = _calibrate(target_epsilon=epsilon, **setting)
     if multiplier is None:
       continue
     mechanism = estimates.Mechanism(
@@ -120,29 +121,45 @@ def _finite_rounds(frames: frame.Frames, run: str) -> list[np.ndarray]:
   ]
 
 
-def _calibrated(
-  group: pd.DataFrame, source: pd.Series, epsilon: float
-) -> float | None:
-  """The noise multiplier for an ε; None where there is none in range."""
+def describe_setting(frames: frame.Frames, group: pd.DataFrame) -> str:
+  """What the noise multipliers of `advise` are for, in words.
+
+  Args:
+    frames: Where the updates are.
+    group: The rows of the runs of one setting, with recorded updates.
+  """
+  setting = _setting(group, group.loc[find_source(frames, group)])
+  is_planned = group['privacy_sampling'].isin(plan.SAMPLINGS).any()
+  whose = 'those of the private run' if is_planned else 'taken without a plan'
+  return (
+    f'N = {setting["num_clients"]}, P = {setting["clients_per_round"]}, '
+    f'T = {setting["num_rounds"]}, and, {whose}, '
+    f'δ = {evidence.format_delta(setting["target_delta"])}, '
+    f'`--sampling={setting["sampling"]}` and '
+    f'`--accountant={setting["accountant"]}`'
+  )
+
+
+def _setting(group: pd.DataFrame, source: pd.Series) -> dict[str, Any]:
+  """What a noise multiplier is calibrated for, beside an ε."""
   # A plan with correlated noise says nothing of independent noise.
   private = group[group['privacy_sampling'].isin(plan.SAMPLINGS)]
   planned = private.iloc[0] if len(private) else pd.Series(dtype=object)
   sampling = planned.get('privacy_sampling', 'poisson')
-  return _calibrate(
-    num_clients=int(source['num_clients']),
-    clients_per_round=int(source['clients_per_round']),
-    num_rounds=int(source['num_rounds']),
-    target_epsilon=epsilon,
-    target_delta=planned.get('privacy_target_delta', _TARGET_DELTA),
+  return {
+    'num_clients': int(source['num_clients']),
+    'clients_per_round': int(source['clients_per_round']),
+    'num_rounds': int(source['num_rounds']),
+    'target_delta': planned.get('privacy_target_delta', _TARGET_DELTA),
     # The paper's accounting takes its cohorts for Poisson samples.
-    sampling='poisson' if sampling == 'paper' else sampling,
-    accountant=planned.get('privacy_accountant', 'rdp'),
-  )
+    'sampling': 'poisson' if sampling == 'paper' else sampling,
+    'accountant': planned.get('privacy_accountant', 'rdp'),
+  }
 
 
 @functools.lru_cache(maxsize=256)
 def _calibrate(**setting: Any) -> float | None:
-  """`calibrate_noise_multiplier`, which takes a second, once a setting."""
+  """The noise multiplier, which takes a second; None where none is in range."""
   with warnings.catch_warnings():  # Of delta: the plan of the run has warned.
     warnings.simplefilter('ignore', privacy.DeltaTooLargeWarning)
     try:

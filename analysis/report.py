@@ -5,6 +5,7 @@ Command: `python -m analysis.report RUN... --output=DIR`
 
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
 
@@ -23,6 +24,9 @@ except ModuleNotFoundError as _error:
 _OUTPUT = flags.DEFINE_string(
   'output', None, 'Folder for report.md, report.html and the figures.'
 )
+
+# A figure in `report.md`, by the name of its file.
+_FIGURE = re.compile(r'\]\(([\w.-]+\.png)\)')
 
 # A terminal is narrower than a page.
 _SHORT_HEADINGS = {
@@ -60,6 +64,7 @@ def write_report(
     )
   output = pathlib.Path(output_dir)
   output.mkdir(parents=True, exist_ok=True)
+  _delete_figures(output / 'report.md')
   text = pages.fill_template(
     'report.md', report_values.report_values(frames, output)
   )
@@ -69,6 +74,22 @@ def write_report(
     pages.to_html(text, output), encoding='utf-8'
   )
   return report
+
+
+def _delete_figures(report: pathlib.Path) -> None:
+  """Deletes the figures of a report that is to be written anew.
+
+  Those of other runs would lie beside it, with exact figures of clients.
+
+  Args:
+    report: Its `report.md`, which may not be there.
+  """
+  try:
+    text = report.read_text(encoding='utf-8')
+  except FileNotFoundError:
+    return
+  for name in _FIGURE.findall(text):
+    (report.parent / name).unlink(missing_ok=True)
 
 
 def summary(frames: frame.Frames) -> str:

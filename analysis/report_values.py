@@ -248,6 +248,7 @@ def _advice_values(
     'title': title,
     'source': source,
     'table': advice.format_advice(table),
+    'plan': advice.describe_setting(frames, group),
     'simulation_note': run_tables.SIMULATION_NOTE if exact else '',
     'used': ', '.join(f'{norm:.4g}' for norm in sorted(set(used))),
     'least_epsilon': f'{usable.iloc[0]:g}' if len(usable) else '',

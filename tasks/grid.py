@@ -46,13 +46,15 @@ def read_grid(
     common_flags: Flags that come before those of the file in all runs.
 
   Raises:
-    GridError: If a line cannot be used, with its number, or a combination is
-      none that can be run.
+    GridError: If a line cannot be used, with its number, a combination is none
+      that can be run, or a common flag has another value in all runs.
   """
   lines = _read_lines(path)
   swept = [line for line in lines if len(line.values) > 1]
   runs = []
   seen = {}
+  # Flags that no run has kept so far.
+  lost = [flag for flag in common_flags if not flag.startswith('--flagfile=')]
   for combination in itertools.product(*(line.values for line in lines)):
     chosen = dict(zip(lines, combination, strict=True))
     values = {line.name: _short(line.name, chosen[line]) for line in swept}
@@ -77,7 +79,17 @@ def read_grid(
       flags.Error,
     ) as e:
       raise GridError(f'{path}{_where(lines, str(e))}: {e}') from e
+    lost = [
+      flag
+      for flag in lost
+      if train_flags.parse([*arguments, flag, '--output_dir=.']) != command
+    ]
     runs.append(QueuedRun(name, values, arguments))
+  if lost:
+    raise GridError(
+      f'{lost[0]} would have no effect: {path} sets it in every run, or its '
+      'flag files do. Change it there, or leave it out there.'
+    )
   return runs
 
 

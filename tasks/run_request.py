@@ -233,7 +233,11 @@ class RunRequest:
           '`clipping_norm_from` must be given, or the row be run before with '
           f'`algorithm` fed_avg, found no {source}.'
         )
-      return threshold.compute_clipping_norm(source, self.clipping_factor)
+      norm = threshold.compute_clipping_norm(source, self.clipping_factor)
+      if self.clipping_norm_from:
+        ours = {name: value.value for name, value in self._values.items()}
+        threshold.warn_of_other_settings(source, ours)
+      return norm
     except ValueError:
       if missing is None or self.clipping_norm_from:
         raise

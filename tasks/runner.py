@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,7 @@ def run(
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
     num_done = checkpoints.latest() or 0
     interrupts.check()
+    _announce(parts)
     program = TrainingProgram(
       process=process,
       sampler=parts.sampler,
@@ -141,9 +142,7 @@ def run(
         _write_privacy(folder, parts, ledger)
       raise
     _write_privacy(folder, parts, ledger)
-    # Those of the run's first start are among them.
-    found_caveats = parts.caveats if ledger is None else ledger.caveats
-    result = _add_to_message(result, parts, process, found_caveats)
+    result = _add_to_message(result, parts, process, ledger)
     if result.interrupted is None:
       _write_results(result, parts, process, folder)
     if num_done >= config.num_rounds:
@@ -245,6 +244,13 @@ def _create_process(
   return process, run_parts.create_update_estimate(config, model_fn, clients)
 
 
+def _announce(parts: _Parts) -> None:
+  """Says what a private run will promise; nothing where nobody looks."""
+  if parts.plan is not None and sys.stderr.isatty():
+    described = parts.plan.describe(parts.caveats)
+    print(f'{parts.config.algorithm}: {described}', file=sys.stderr)
+
+
 def _open_ledger(folder: RunFolder, parts: _Parts) -> privacy.PrivacyLedger:
   try:
     with storage.writing('The ledger'):
@@ -288,12 +294,28 @@ def _add_to_message(
   result: TrainingResult,
   parts: _Parts,
   process: tff.learning.templates.LearningProcess,
-  found_caveats: Sequence[str],
+  ledger: privacy.PrivacyLedger | None,
 ) -> TrainingResult:
-  """Adds what the audit shows, and what takes the guarantee away."""
+  """Adds what was charged, what takes the guarantee away, what the audit shows.
+
+  Args:
+    result: How the run ended.
+    parts: What it was made of.
+    process: Its process.
+    ledger: Its ledger; `None` for a run that is not private.
+  """
   sentences = [result.message]
+  if ledger is not None and ledger.num_releases:
+    charged = plan_text.state_guarantee(
+      ledger.actual_epsilon,
+      ledger.plan.target_delta,
+      ledger.plan.actual_relation,
+    )
+    sentences.append(f'Charged: {charged}.')
   if parts.run_audit is not None and result.interrupted is None:
     sentences += _audit(parts.run_audit, process, result)
+  # Those of the run's first start are among the ledger's.
+  found_caveats = parts.caveats if ledger is None else ledger.caveats
   if found_caveats:
     sentences.append(plan_text.state_caveats(found_caveats))
   return dataclasses.replace(result, message=' '.join(sentences))

@@ -1,10 +1,51 @@
 """The threshold c as the paper sets it, from a run of FedAvg."""
 
 import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from tasks import run_folder
+
+# Settings on which the norms of updates depend.
+_NORMS_DEPEND_ON = (
+  'task',
+  'partition',
+  'model',
+  'local_steps',
+  'batch_size',
+  'client_learning_rate',
+)
+
+
+class ThresholdWarning(UserWarning):
+  """A threshold comes from a run whose updates have other norms."""
+
+
+def warn_of_other_settings(
+  run_dir: str | os.PathLike, values: Mapping[str, Any]
+) -> None:
+  """Warns if c comes from a run whose norms are not those to be clipped.
+
+  Args:
+    run_dir: The folder that `compute_clipping_norm` has read.
+    values: The settings of the run that takes c, by name.
+  """
+  theirs = run_folder.RunFolder(run_dir).read_description()['experiment']
+  different = [
+    f'`{name}` {theirs[name]} and not {values[name]}'
+    for name in _NORMS_DEPEND_ON
+    if name in theirs and theirs[name] != values[name]
+  ]
+  if different:
+    warnings.warn(
+      f'`clipping_norm_from` is a run with {", ".join(different)}: its updates '
+      'have other norms than those that are clipped here.',
+      ThresholdWarning,
+      stacklevel=2,
+    )
 
 
 def compute_clipping_norm(

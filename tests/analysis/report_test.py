@@ -51,6 +51,17 @@ def test_report_refers_to_figures_that_are_there(tmp_path):
     assert (path.parent / picture).read_bytes().startswith(b'\x89PNG')
 
 
+def test_figures_of_an_earlier_report_do_not_stay(tmp_path):
+  folders, output = _write_runs(tmp_path), tmp_path / 'out'
+  _write(folders, output)
+  (output / 'mine.png').write_bytes(b'mine')
+  path = _write(folders[2:], output)
+  pictures = re.findall(r'\]\(([^)]*)\)', path.read_text())
+  left = {each.name for each in output.glob('*.png')}
+  assert left == {*pictures, 'mine.png'}
+  assert not any(name.startswith('updates') for name in left)
+
+
 def test_html_refers_to_nothing_outside_itself(tmp_path):
   path = _write(_write_runs(tmp_path), tmp_path / 'out')
   text = path.with_suffix('.html').read_text()
@@ -315,6 +326,10 @@ def test_advice_names_the_run_with_the_norms(tmp_path):
   title = '### MLP on EMNIST, non-IID (label skew), by the norms of fed_avg\n'
   assert title in section
   assert 'The runs used c = 1.' in section
+  assert (
+    'those of the private run, δ = 1e-5, `--sampling=poisson` and '
+    '`--accountant=rdp`.'
+  ) in section
 
 
 def test_model_clipping_stands_beside_difference_clipping(tmp_path):

@@ -35,7 +35,7 @@ def test_a_run_has_the_plan_of_its_sampler(
     sampling=sampling,
     min_separation=min_separation,
   )
-  assert result.message == 'Finished 5 rounds.'
+  assert result.message.startswith('Finished 5 rounds. Charged: ')
   saved = read_json(tmp_path / 'privacy.json')
   plan = privacy.CorrelatedNoisePlan.from_json(saved)
   assert plan.max_participations == max_participations

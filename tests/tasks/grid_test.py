@@ -100,11 +100,23 @@ def test_flags_of_the_command_line_come_first(tmp_path, base):
     tmp_path,
     '--algorithm=fed_avg',
     '--client_learning_rate=0.1',
-    common_flags=[f'--flagfile={base}', '--client_learning_rate=9', '--seed=5'],
+    common_flags=[f'--flagfile={base}', '--seed=5'],
   )
   assert run.name == 'run'
   assert _config(run).seed == 5
   assert _config(run).client_learning_rate == 0.1
+
+
+def test_a_flag_of_the_command_line_that_no_run_keeps_is_refused(
+  tmp_path, base
+):
+  lines = f'--flagfile={base}', '--algorithm=fed_avg'
+  rates = '--client_learning_rate=0.1,0.2'
+  with pytest.raises(grid.GridError, match='--num_rounds=9 would have no effe'):
+    _read(tmp_path, *lines, rates, common_flags=['--num_rounds=9'])
+  # Here one run has it.
+  common = ['--client_learning_rate=0.2']
+  assert len(_read(tmp_path, *lines, rates, common_flags=common)) == 2
 
 
 def test_reading_leaves_the_flags_as_they_were(tmp_path, base):

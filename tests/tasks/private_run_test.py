@@ -13,6 +13,7 @@ from tasks.experiment import ExperimentConfig
 from tasks.run_folder import RunFolder
 from tests.privacy.ledgers import read_releases
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
+from tff_clipping.privacy import rounding
 from tff_clipping.programs import training
 
 
@@ -28,8 +29,12 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
   tmp_path, cache_dir
 ):
   result = _run(tmp_path / 'run', cache_dir)
-  assert result.message == 'Finished 2 rounds.'
   plan = read_json(tmp_path / 'run' / 'privacy.json')
+  epsilon = rounding.format_up(plan['epsilon'])
+  assert result.message == (
+    f'Finished 2 rounds. Charged: ({epsilon}, 0.001)-differential privacy with '
+    'respect to adding or removing one client.'
+  )
   assert plan['caveats'] == []
   assert plan['description'].startswith('Training for 2 rounds satisfies')
   # The seed of the cohorts, and the key of the noise.
