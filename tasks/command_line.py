@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from absl import app, flags, logging
 
 from tasks import interrupts
+from tff_clipping.privacy.command_line import suggest_flags
 
 # What the library calls what a flag gives.
 _FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
@@ -28,8 +29,11 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
   app.define_help_flags()
   try:
     argv = flags.FLAGS(sys.argv)
+  except flags.UnrecognizedFlagError as e:
+    print_error(flags.Error(suggest_flags(e, flags.FLAGS)))
+    sys.exit(2)
   except flags.Error as e:
-    print_error(_with_suggestions(e))
+    print_error(e)
     sys.exit(2)
   except SystemExit:
     # Only --help and its like end here, and absl calls that a failure.
@@ -74,20 +78,6 @@ def print_error(error: Exception) -> None:
   """
   logging.debug('What was raised:', exc_info=error)
   print(f'Error: {_with_flags(error)}', file=sys.stderr)
-
-
-def _with_suggestions(error: flags.Error) -> flags.Error:
-  """Returns an error with the flags that may have been meant.
-
-  absl has those that are spelled alike. Here are, for a part of a name such as
-  `epsilon`, the names that it is a part of.
-  """
-  if not isinstance(error, flags.UnrecognizedFlagError) or 'mean' in str(error):
-    return error
-  meant = [name for name in flags.FLAGS if error.flagname in name.split('_')]
-  return flags.Error(
-    f'{error}. Did you mean: {", ".join(meant)} ?' if meant else str(error)
-  )
 
 
 def _warning_printer(show: Callable[..., None]) -> Callable[..., None]:

@@ -99,6 +99,11 @@ def create_own_model(
   finally:
     random.setstate(state)
   _warn_of_bytes(model, tf.as_dtype(input_dtype), name)
+  if isinstance(logits, (list, tuple, dict)):
+    raise ValueError(
+      f'`model` must have one output, found {len(logits)} of {name}: a model '
+      'with several is trained by a `TrainingProgram`.'
+    )
   expected = [2, *(input_shape[:1] if is_sequence else ()), num_classes]
   found = list(getattr(logits, 'shape', ()))
   if found != expected:

@@ -240,6 +240,7 @@ class RunFolder:
         raise RunFolderError(
           f'`output_dir` must be empty or hold this same run, found another '
           f'one in {self.path}: {what} changed from {before} to {now}.'
+          f'{self._say_if_empty()}'
         )
 
   def draw_seeds(self, config: ExperimentConfig) -> dict[str, int]:
@@ -345,6 +346,13 @@ class RunFolder:
       f'{str(self.path)!r} ({reason}).'
     )
 
+  def _say_if_empty(self) -> str:
+    """Returns a sentence on a run without a round, which nobody would miss."""
+    kept = {each.name for each in self.checkpoints.glob('round_*')}
+    if kept - {'round_0'} or self.result.exists() or self.ledger.exists():
+      return ''
+    return ' No round of it is kept: delete the folder, or give another.'
+
   def _check_contents(self, config: ExperimentConfig, *, resume: bool) -> None:
     found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
     if not found:
@@ -367,7 +375,7 @@ class RunFolder:
     if differences:
       raise RunFolderError(
         '`output_dir` must be empty or hold this same run, found another one '
-        f'in {self.path}: {"; ".join(differences)}.'
+        f'in {self.path}: {"; ".join(differences)}.{self._say_if_empty()}'
       )
     if not resume:
       raise RunFolderError(

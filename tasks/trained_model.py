@@ -49,7 +49,13 @@ def load(
   data = folder.read_description()['task']
   own = own_parts.OwnParts(create_model=create_model)
   if create_model is None and named_functions.is_function_name(config.model):
-    function = named_functions.load_function('model', config.model)
+    try:
+      function = named_functions.load_function('model', config.model)
+    except ValueError as e:
+      raise ValueError(
+        f'{e} The run in {folder.path} has it from the folder that it was '
+        'started in: go there, or give `create_model`.'
+      ) from e
     own = own_parts.OwnParts(create_model=function)
   model = run_parts.create_model(
     config,

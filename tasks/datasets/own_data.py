@@ -136,7 +136,8 @@ def create_task(
         )
   largest = int(max(y.max(), y_test.max()))
   classes_are_of_clients = num_classes is None and y_test.max() < largest
-  if num_classes is None:
+  is_counted = num_classes is None
+  if is_counted:
     num_classes = largest + 1
   else:
     num_classes = argument_checks.check_integer(
@@ -157,7 +158,7 @@ def create_task(
       '`partition` must be another than natural for data without `client`, '
       'which says whose each example is: iid, for example, with `num_clients`.'
     )
-  _warn_of_classes(y, y_test, num_classes)
+  _warn_of_classes(y, y_test, num_classes, is_counted=is_counted)
   if not is_held_out and client_test is None:
     _warn_of_shared_examples((x, y), (x_test, y_test))
   return task.Task(
@@ -175,7 +176,7 @@ def create_task(
 
 
 def _warn_of_classes(
-  y: np.ndarray, y_test: np.ndarray, num_classes: int
+  y: np.ndarray, y_test: np.ndarray, num_classes: int, *, is_counted: bool
 ) -> None:
   """Warns of labels that nothing learns; tokens are never all there."""
   if y.ndim > 1:
@@ -185,6 +186,14 @@ def _warn_of_classes(
     warnings.warn(
       '`y` has no example of class 0, and the model has an output for each of '
       f'{num_classes} classes. If yours count from 1, subtract 1.',
+      data_files.DataWarning,
+      stacklevel=3,
+    )
+  if is_counted and 2 * len(trained) < num_classes:
+    warnings.warn(
+      f'`y` has examples of {len(trained)} of {num_classes} classes, and the '
+      'model has an output for each: `numpy.unique(y, return_inverse=True)[1]` '
+      'numbers those that there are.',
       data_files.DataWarning,
       stacklevel=3,
     )
@@ -308,7 +317,8 @@ def _check_x(name: str, array: Any) -> np.ndarray:
   array = np.asarray(array)
   if array.ndim < 2 or not array.size or array.dtype.kind not in 'biuf':
     raise ValueError(
-      f'`{name}` must be numbers of the shape [examples, ...], found '
+      f'`{name}` must be numbers of the shape [examples, ...], with at least '
+      'one example, and two dimensions, which `x[:, None]` makes of one, found '
       f'{array.dtype}{list(array.shape)}.'
     )
   if array.dtype == np.uint8:
@@ -317,9 +327,10 @@ def _check_x(name: str, array: Any) -> np.ndarray:
     with np.errstate(over='ignore'):
       array = array.astype(np.float32, copy=False)
     if not np.isfinite(array).all():
-      row = int(np.argwhere(~np.isfinite(array))[0][0])
+      place = np.argwhere(~np.isfinite(array))[0]
       raise ValueError(
-        f'`{name}` must be finite in float32, found otherwise in example {row}.'
+        f'`{name}` must be finite in float32, found {array[tuple(place)]} at '
+        f'`{name}{place.tolist()}`.'
       )
     return array
   return _to_int32(name, array)
@@ -346,7 +357,7 @@ def _check_y(name: str, array: Any) -> np.ndarray:
   if array.dtype.kind not in 'iu':
     raise ValueError(
       f'`{name}` must be integers, the classes from 0, found {array.dtype}, '
-      f'for example {array.flat[0]!r}. Names of classes: `numpy.unique(y, '
+      f'for example {_not_whole(array)!r}. Names of classes: `numpy.unique(y, '
       'return_inverse=True)[1]`; whole numbers of another type: '
       '`.astype(int)`. Models that do not classify are trained by a '
       '`TrainingProgram`.'
@@ -359,6 +370,15 @@ def _check_y(name: str, array: Any) -> np.ndarray:
   if array.min() < 0:
     raise ValueError(f'`{name}` must be classes from 0, found {array.min()}.')
   return _to_int32(name, array)
+
+
+def _not_whole(array: np.ndarray) -> Any:
+  """Returns the first number that is not whole, or the first of all."""
+  if array.dtype.kind == 'f':
+    found = array[array != np.floor(array)]
+    if found.size:
+      return found.flat[0]
+  return array.flat[0]
 
 
 def _to_int32(name: str, array: np.ndarray) -> np.ndarray:

@@ -71,9 +71,16 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
   import pandas as pd
 
   try:
-    table = pd.read_csv(path, dtype={'client': str}, skipinitialspace=True)
+    table = pd.read_csv(
+      path,
+      # As it is written: an id may be 01, or NA.
+      converters={'client': str},
+      skipinitialspace=True,
+    )
   except (pd.errors.ParserError, pd.errors.EmptyDataError) as e:
     raise ValueError(f'it is no table with a heading: {e}.') from e
+  except UnicodeDecodeError as e:
+    raise ValueError(f'it must be text in UTF-8: {e}.') from e
   if table.empty and len(table.columns):
     raise ValueError('it must have rows below its heading, found none.')
   if not isinstance(table.index, pd.RangeIndex):
@@ -88,14 +95,15 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     )
   if 'y' not in table or not features:
     raise ValueError(
-      'it must have the columns `y` and at least one feature, found '
-      f'{", ".join(map(str, table))}.'
+      'it must have the columns `y` and at least one feature, with commas '
+      f'between them, found {", ".join(map(str, table))}.'
     )
   for column in ('y', *features, 'client', 'is_test'):
     if column not in table:
       continue
-    if table[column].isna().any():
-      row = int(table[column].isna().to_numpy().argmax())
+    missing = (table[column].isna() | (table[column] == '')).to_numpy()
+    if missing.any():
+      row = int(missing.argmax())
       raise ValueError(
         f'`{column}` must have a value in every row, found none in row '
         f'{row + 1} of the data.'
@@ -105,6 +113,15 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
         f'`{column}` must be numbers, found {table[column].iloc[0]!r}. '
         + _TEXT_HINTS.get(column, _TEXT_HINTS['x'])
       )
+    if table[column].dtype.kind == 'f':
+      with np.errstate(over='ignore'):
+        finite = np.isfinite(table[column].to_numpy(np.float32))
+      if not finite.all():
+        row = int(finite.argmin())
+        raise ValueError(
+          f'`{column}` must be finite in float32, found '
+          f'{table[column].iloc[row]} in row {row + 1} of the data.'
+        )
   x = table[features].to_numpy(np.float32)
   y = table['y'].to_numpy()
   client = table['client'].to_numpy(str) if 'client' in table else None

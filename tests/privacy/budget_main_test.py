@@ -201,6 +201,7 @@ WRONG = [
     ],
     '--clients_per_round must not be given with --noise_to_clients_ratio',
   ),
+  (['--epsilon=4'], 'Did you mean: target_epsilon'),
   ([*ONE_ROUND, '--false_positive_rate=1'], '--false_positive_rate must be be'),
   ([*ONE_ROUND, '--output=/missing/a.txt'], '--output must be a file that can'),
 ]

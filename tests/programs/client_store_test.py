@@ -33,6 +33,13 @@ def _write(folder, **kwargs):
   return client_store.write_client_store(folder, 'test', **settings)
 
 
+def test_examples_that_are_not_finite_are_warned_of(tmp_path):
+  examples = _examples()
+  examples['z'][[2, 7], 1] = np.nan, np.inf
+  with pytest.warns(UserWarning, match="found 2 of 10 for 'z' .* in row 2"):
+    _write(tmp_path, examples=examples)
+
+
 def test_reads_what_was_written(tmp_path):
   store = _write(tmp_path)
   assert store.client_ids == ('00000', '00001', '00002')

@@ -322,6 +322,12 @@ def _failing(input_shape, num_classes):
   raise OSError(f'{input_shape} {num_classes}')
 
 
+def _two_outputs(input_shape, num_classes):
+  inputs = tf.keras.Input(input_shape)
+  outputs = [tf.keras.layers.Dense(num_classes)(inputs) for _ in range(2)]
+  return tf.keras.Model(inputs, outputs)
+
+
 @pytest.mark.parametrize(
   ('model', 'error', 'words'),
   [
@@ -336,6 +342,7 @@ def _failing(input_shape, num_classes):
       ValueError,
       r'logits \[2, 2\] for 2 examples, found \[2, 3\]',
     ),
+    (_two_outputs, ValueError, 'must have one output, found 2 of'),
     (
       lambda shape, n: _create_model((4,), n),
       ValueError,

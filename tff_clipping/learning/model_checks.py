@@ -45,9 +45,9 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`model_fn` must return a model without non-trainable variables, found '
       f"{', '.join(names[:3])}{more}. They are no part of a client's update: "
       'nothing would clip, noise or average what changes in training. Use '
-      '`tf.keras.layers.GroupNormalization` in place of batch normalization. '
-      'Of layers that are frozen, give the clients the outputs as `x`, '
-      "computed once, and train the rest; or take TFF's "
+      '`tf.keras.layers.GroupNormalization(groups=2)` in place of batch '
+      'normalization. Of layers that are frozen, give the clients the outputs '
+      "as `x`, computed once, and train the rest; or take TFF's "
       '`build_unweighted_fed_avg`, which leaves them as they are.'
     )
   if client_store is None:
@@ -59,16 +59,22 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       f'{type(client_store).__name__}; `write_client_store` makes one.'
     )
   _check_names(model.input_spec, client_store.element_spec)
-  expected = tf.nest.flatten(model.input_spec)
-  found = tf.nest.flatten(client_store.element_spec)
-  if len(expected) != len(found) or not all(
-    e.dtype == f.dtype and e.shape[1:].is_compatible_with(f.shape)
-    for e, f in zip(expected, found, strict=True)
+  for name, expected, found in zip(
+    _names(model.input_spec),
+    tf.nest.flatten(model.input_spec),
+    tf.nest.flatten(client_store.element_spec),
+    strict=True,
   ):
-    raise ValueError(
-      '`client_store` must hold the examples that the model takes, found '
-      f'{client_store.element_spec} for a model of {model.input_spec}.'
-    )
+    shape = expected.shape[1:]
+    if expected.dtype != found.dtype or not shape.is_compatible_with(
+      found.shape
+    ):
+      raise ValueError(
+        '`client_store` must hold the examples that the model takes, found '
+        f'{name} as {found.dtype.name}{list(found.shape)} for a model of '
+        f'{expected.dtype.name}{list(shape)} (its `input_spec` less the first '
+        'dimension, which is that of the batch).'
+      )
 
 
 def check_is_function(model_fn: Any) -> None:

@@ -4,7 +4,7 @@ import decimal
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from absl import flags
@@ -146,9 +146,30 @@ def _parse(values: flags.FlagValues, argv: Sequence[str]) -> list[str]:
   """Sets the flags and returns the other arguments."""
   try:
     return values(list(argv))[1:]
+  except flags.UnrecognizedFlagError as error:
+    raise UsageError(suggest_flags(error, values)) from error
   except flags.Error as error:
     message = ' '.join(str(error).split())
     raise UsageError(_explain(values, message)) from error
+
+
+def suggest_flags(
+  error: flags.UnrecognizedFlagError, names: Iterable[str]
+) -> str:
+  """Returns an error in words, with the flags that may have been meant.
+
+  For a part of a name, such as `epsilon`, these are the names that it is a part
+  of; else those that absl finds to be spelled alike.
+
+  Args:
+    error: The error.
+    names: Those of all flags.
+  """
+  meant = [name for name in names if error.flagname in name.split('_')]
+  if not meant:
+    return str(error)
+  said = str(error).partition('. Did you mean')[0]
+  return f'{said}. Did you mean: {", ".join(meant)} ?'
 
 
 def _explain(values: flags.FlagValues, message: str) -> str:

@@ -14,6 +14,7 @@ import collections
 import hashlib
 import os
 import pathlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -417,6 +418,15 @@ def _checked_array(feature: str, array) -> np.ndarray:
     raise ValueError(
       f'`examples` must have numbers in each example, found the shape '
       f'{array.shape[1:]} for {feature!r}.'
+    )
+  if array.dtype.kind == 'f' and not np.isfinite(array).all():
+    wrong = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    warnings.warn(
+      f'`examples` should be finite, found {int(wrong.sum())} of {len(array)} '
+      f'for {feature!r} that are not, the first in row {int(wrong.argmax())}: '
+      'a client whose update they make NaN sends zeros in its place, and where '
+      'nothing clips, the model stays as it is in its rounds.',
+      stacklevel=3,
     )
   return array.astype(array.dtype.newbyteorder('<'), copy=False)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
@@ -436,7 +437,9 @@ class TrainingProgram:
     try:
       found = self.evaluate(self.process.get_model_weights(state))
     except Exception as e:
-      raise RoundError(f'Evaluation after round {round_num} failed: {e}') from e
+      raise RoundError(
+        f'Evaluation after round {round_num} failed: {_shorten(e)}'
+      ) from e
     try:
       round_metrics.check_evaluated(found)
     except ValueError as e:
@@ -477,6 +480,15 @@ class _Progress:
   @property
   def state(self) -> Any:
     return None if self.done is None else self.done[1]
+
+
+def _shorten(error: Exception) -> str:
+  """Returns what an error says, without what TensorFlow puts around it."""
+  if not isinstance(error, tf.errors.OpError):
+    return str(error)
+  lines = [line.strip() for line in error.message.splitlines()]
+  said = [line for line in lines if line and not line.startswith('[[')]
+  return said[-1] if said else str(error)
 
 
 def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:

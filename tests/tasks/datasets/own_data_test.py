@@ -157,7 +157,10 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
     (dict(client=np.arange(40.0)), '`client` must be integers or strings'),
     (dict(client=np.array(['a', ''] * 20)), '`client` must not be empty'),
     (dict(x=np.zeros(40)), r'`x` must be numbers .*float64\[40\]'),
-    (dict(x=np.full([40, 3], np.nan)), '`x` must be finite .* example 0'),
+    (
+      dict(x=np.full([40, 3], np.nan)),
+      r'`x` must be finite .* found nan at `x\[0, 0\]`',
+    ),
     (dict(x=np.full([40, 3], 1e300)), '`x` must be finite in float32'),
     (dict(x=np.full([40, 3], 'a')), '`x` must be numbers'),
     (dict(x=np.full([40, 3], 2**40)), '`x` must fit into int32'),
@@ -266,6 +269,18 @@ def test_a_table_has_a_column_for_each_feature(tmp_path):
   assert created.client_ids == ('007', 'ann', 'bob')
 
 
+def test_an_id_may_read_like_a_missing_value(tmp_path):
+  created = _table(tmp_path, _TABLE.replace('ann', 'NA'))
+  assert created.client_ids == ('007', 'NA', 'bob')
+
+
+def test_a_table_in_another_encoding_is_refused(tmp_path):
+  path = tmp_path / 'mine.csv'
+  path.write_bytes(_TABLE.encode('utf-16'))
+  with pytest.raises(data_files.DataError, match='must be text in UTF-8'):
+    registry.create_task(str(path), _NATURAL)
+
+
 @pytest.mark.parametrize(
   ('before', 'after', 'words'),
   [
@@ -275,7 +290,9 @@ def test_a_table_has_a_column_for_each_feature(tmp_path):
     ('1,2,ann,0,0', '1,2,ann,0.5,0', '`y` must be integers'),
     ('1,2,ann,0,0', '1,tall,ann,0,0', '`width` must be numbers'),
     ('1,2,ann,0,0', '1,,ann,0,0', '`width` must have a value .* row 1'),
-    ('1,2,ann,0,0', '1,2,,0,0', '`client` must have a value'),
+    ('1,2,ann,0,0', '1,2,,0,0', '`client` must have a value .* row 1'),
+    ('2,3,bob', '2,inf,bob', '`width` must be finite .* found inf in row 2'),
+    ('2,3,bob,1,0', '2,3,bob,1.5,0', '`y` must be integers.* example .*1.5'),
     ('1,2,ann,0,0', '1,2,ann,0,2', '`is_test` must be 1'),
     ('bob,0,1', 'bob,0,0', '`is_test` must be 1'),
     ('1,2,ann,0,0', '1,2,ann,0,0,9,9', 'no table'),
