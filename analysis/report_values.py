@@ -141,8 +141,17 @@ def _group_values(title: str, group: pd.DataFrame) -> dict[str, Any]:
     'mark_notes': '\n\n'.join(run_tables.mark_notes(group)),
     'clips_models': (group['clips'] == 'models').any(),
     'descriptions': '\n\n'.join(f'{n}: {d}' for n, d in described.items()),
-    'no_drop': '; '.join(sorted(set(group['no_drop']) - {''})),
+    'no_drop': '; '.join(_no_drops(group)),
   }
+
+
+def _no_drops(group: pd.DataFrame) -> list[str]:
+  """Which runs are not compared with FedAvg, by the reason why."""
+  by_reason = group[group['no_drop'] != ''].groupby('no_drop')
+  return [
+    f'{", ".join(frame.ordered(runs).index)} ({reason})'
+    for reason, runs in by_reason
+  ]
 
 
 def _paper_tables(lines: pd.DataFrame) -> list[dict[str, Any]]:

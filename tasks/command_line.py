@@ -100,7 +100,8 @@ def _warning_printer(show: Callable[..., None]) -> Callable[..., None]:
 
 def _with_flags(message: Exception) -> str:
   """Returns a message in one line, with arguments as the flags they are."""
-  text = ' '.join(str(message).split())
+  # absl begins some of its own with a word of its own.
+  text = ' '.join(str(message).removeprefix('ERROR:: ').split())
   for name in flags.FLAGS:
     text = text.replace(f'`{name}`', f'--{name}')
   for name, flag in _FLAGS.items():

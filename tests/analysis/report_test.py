@@ -378,7 +378,9 @@ def test_unfinished_run_says_how_far_it_is_and_has_no_drop(tmp_path):
   ]
   text = _write(folders, tmp_path / 'out').read_text()
   assert '| CE-FedAvg | MLP | 2 of 5 | 90.00 | 90.00 | – |' in text
-  assert 'Not compared with FedAvg: fed_avg is not finished.' in text
+  assert (
+    'Not compared with FedAvg: ce_fed_avg (fed_avg is not finished).' in text
+  )
 
 
 def test_an_audit_stands_beside_the_claim(tmp_path):
