@@ -90,6 +90,26 @@ def test_output_is_a_new_file_that_says_how_it_came_about(
   assert path.read_text() == text
 
 
+@pytest.mark.parametrize(
+  ('arguments', 'expected'),
+  [
+    ([], '--sampling=poisson --accountant=rdp'),
+    (
+      ['--sampling=fixed_size', '--accountant=pld'],
+      '--sampling=fixed_size --accountant=pld',
+    ),
+    (
+      ['--mechanism=tree', '--min_separation=1'],
+      '--sampling=min_separation --mechanism=tree',
+    ),
+  ],
+)
+def test_what_the_noise_is_for_stands_beside_it(capsys, arguments, expected):
+  _, out, _ = run_here(capsys, *ONE_ROUND, *arguments)
+  (line,) = (line for line in out.splitlines() if 'only for' in line)
+  assert line == f'  only for          {expected}'
+
+
 def test_wrong_question_leaves_no_file(capsys, tmp_path):
   pytest.importorskip('matplotlib')
   files = (f'--output={tmp_path}/a.txt', f'--plot={tmp_path}/a.png')

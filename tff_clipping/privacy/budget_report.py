@@ -204,6 +204,12 @@ def _format_solution(answer: Answer) -> list[str]:
     if name == 'noise_multiplier' and question.noise_to_clients_ratio:
       note = f'  ({question.noise_to_clients_ratio:g} for each client)'
     rows.append(f'  {name.replace("_", " "):<17} {value}{note}')
+  kind = (
+    f'--mechanism={question.mechanism}'
+    if question.is_correlated
+    else f'--accountant={plan.accountant}'
+  )
+  rows.append(f'  {"only for":<17} --sampling={plan.sampling} {kind}')
   return rows
 
 
