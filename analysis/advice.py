@@ -129,21 +129,30 @@ def describe_setting(frames: frame.Frames, group: pd.DataFrame) -> str:
     group: The rows of the runs of one setting, with recorded updates.
   """
   setting = _setting(group, group.loc[find_source(frames, group)])
-  is_planned = group['privacy_sampling'].isin(plan.SAMPLINGS).any()
-  whose = 'those of the private run' if is_planned else 'taken without a plan'
+  planned = _planned(group)
+  whose = (
+    f'as in {planned.index[0]}'
+    if len(planned)
+    else 'as no run here has a plan with independent noise'
+  )
   return (
     f'N = {setting["num_clients"]}, P = {setting["clients_per_round"]}, '
-    f'T = {setting["num_rounds"]}, and, {whose}, '
+    f'T = {setting["num_rounds"]}, '
     f'δ = {evidence.format_delta(setting["target_delta"])}, '
-    f'`--sampling={setting["sampling"]}` and '
-    f'`--accountant={setting["accountant"]}`'
+    f'{setting["sampling"]} cohorts and the accountant '
+    f'{setting["accountant"]} ({whose})'
   )
+
+
+def _planned(group: pd.DataFrame) -> pd.DataFrame:
+  """The private runs whose plan is of independent noise."""
+  # A plan with correlated noise says nothing of independent noise.
+  return group[group['privacy_sampling'].isin(plan.SAMPLINGS)]
 
 
 def _setting(group: pd.DataFrame, source: pd.Series) -> dict[str, Any]:
   """What a noise multiplier is calibrated for, beside an ε."""
-  # A plan with correlated noise says nothing of independent noise.
-  private = group[group['privacy_sampling'].isin(plan.SAMPLINGS)]
+  private = _planned(group)
   planned = private.iloc[0] if len(private) else pd.Series(dtype=object)
   sampling = planned.get('privacy_sampling', 'poisson')
   return {

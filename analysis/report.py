@@ -27,6 +27,7 @@ _OUTPUT = flags.DEFINE_string(
 
 # A figure in `report.md`, by the name of its file.
 _FIGURE = re.compile(r'\]\(([\w.-]+\.png)\)')
+_HEADING = '# Clipping in federated learning: report\n'
 
 # A terminal is narrower than a page.
 _SHORT_HEADINGS = {
@@ -64,32 +65,32 @@ def write_report(
     )
   output = pathlib.Path(output_dir)
   output.mkdir(parents=True, exist_ok=True)
-  _delete_figures(output / 'report.md')
+  report = output / 'report.md'
+  earlier = _figures_of(report)
   text = pages.fill_template(
     'report.md', report_values.report_values(frames, output)
   )
-  report = output / 'report.md'
   report.write_text(text, encoding='utf-8')
+  # Those of other runs would lie beside it, with exact figures of clients.
+  for name in earlier - _figures_of(report):
+    (output / name).unlink(missing_ok=True)
   report.with_suffix('.html').write_text(
     pages.to_html(text, output), encoding='utf-8'
   )
   return report
 
 
-def _delete_figures(report: pathlib.Path) -> None:
-  """Deletes the figures of a report that is to be written anew.
-
-  Those of other runs would lie beside it, with exact figures of clients.
+def _figures_of(report: pathlib.Path) -> set[str]:
+  """Returns the names of the figures of a report of ours.
 
   Args:
-    report: Its `report.md`, which may not be there.
+    report: Its `report.md`, which may not be there, or be something else.
   """
   try:
     text = report.read_text(encoding='utf-8')
-  except FileNotFoundError:
-    return
-  for name in _FIGURE.findall(text):
-    (report.parent / name).unlink(missing_ok=True)
+  except (FileNotFoundError, UnicodeDecodeError):
+    return set()
+  return set(_FIGURE.findall(text)) if text.startswith(_HEADING) else set()
 
 
 def summary(frames: frame.Frames) -> str:

@@ -33,7 +33,10 @@ class _Line:
 
 
 def read_grid(
-  path: str, *, common_flags: Sequence[str] = ()
+  path: str,
+  *,
+  common_flags: Sequence[str] = (),
+  typed_flags: Sequence[str] = (),
 ) -> list[QueuedRun]:
   """Returns the runs of a grid file, the last line's values changing fastest.
 
@@ -44,17 +47,19 @@ def read_grid(
   Args:
     path: The grid file.
     common_flags: Flags that come before those of the file in all runs.
+    typed_flags: Those of them that stand on the command line itself, and not in
+      a flag file there.
 
   Raises:
     GridError: If a line cannot be used, with its number, a combination is none
-      that can be run, or a common flag has another value in all runs.
+      that can be run, or a typed flag has another value in all runs.
   """
   lines = _read_lines(path)
   swept = [line for line in lines if len(line.values) > 1]
   runs = []
   seen = {}
   # Flags that no run has kept so far.
-  lost = [flag for flag in common_flags if not flag.startswith('--flagfile=')]
+  lost = list(typed_flags)
   for combination in itertools.product(*(line.values for line in lines)):
     chosen = dict(zip(lines, combination, strict=True))
     values = {line.name: _short(line.name, chosen[line]) for line in swept}
@@ -79,11 +84,7 @@ def read_grid(
       flags.Error,
     ) as e:
       raise GridError(f'{path}{_where(lines, str(e))}: {e}') from e
-    lost = [
-      flag
-      for flag in lost
-      if train_flags.parse([*arguments, flag, '--output_dir=.']) != command
-    ]
+    lost = [flag for flag in lost if not _keeps(command, arguments, flag)]
     runs.append(QueuedRun(name, values, arguments))
   if lost:
     raise GridError(
@@ -91,6 +92,16 @@ def read_grid(
       'flag files do. Change it there, or leave it out there.'
     )
   return runs
+
+
+def _keeps(
+  command: train_flags.Command, arguments: Sequence[str], flag: str
+) -> bool:
+  """Returns whether a flag would change nothing if it came last."""
+  try:
+    return train_flags.parse([*arguments, flag, '--output_dir=.']) == command
+  except (ValueError, TypeError, flags.Error):
+    return False
 
 
 def _read_lines(path: str) -> list[_Line]:

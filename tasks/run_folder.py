@@ -347,11 +347,11 @@ class RunFolder:
     )
 
   def _say_if_empty(self) -> str:
-    """Returns a sentence on a run without a round, which nobody would miss."""
+    """Returns a sentence on a run that has ended and kept nothing."""
     kept = {each.name for each in self.checkpoints.glob('round_*')}
     if kept - {'round_0'} or self.result.exists() or self.ledger.exists():
       return ''
-    return ' No round of it is kept: delete the folder, or give another.'
+    return ' No round of it was kept: delete the folder, or give another.'
 
   def _check_contents(self, config: ExperimentConfig, *, resume: bool) -> None:
     found = [e.name for e in self.path.iterdir() if not e.name.startswith('.')]
@@ -375,7 +375,7 @@ class RunFolder:
     if differences:
       raise RunFolderError(
         '`output_dir` must be empty or hold this same run, found another one '
-        f'in {self.path}: {"; ".join(differences)}.{self._say_if_empty()}'
+        f'in {self.path}: {"; ".join(differences)}.'
       )
     if not resume:
       raise RunFolderError(

@@ -223,6 +223,17 @@ def given_flags(*, but: Sequence[str] = ()) -> list[str]:
   ]
 
 
+def typed_flags(argv: Sequence[str]) -> list[str]:
+  """Returns the flags of `given_flags` that no flag file has brought.
+
+  Args:
+    argv: The command line, the program's name first.
+  """
+  names = [word.lstrip('-').partition('=')[0] for word in argv[1:]]
+  typed = {*names, *(name.removeprefix('no') for name in names)}
+  return given_flags(but=[n for n in flags_of_runs() if n not in typed])
+
+
 def flags_of_runs() -> list[str]:
   """Returns the flags of `tasks.train` that may differ from run to run."""
   return [

@@ -118,7 +118,12 @@ class RunRequest:
           f'{self._clipping_norm_run!r}.'
         )
       settings['clipping_norm'] = self._clipping_norm(missing_clipping_norm)
-    return ExperimentConfig(**settings)
+    config = ExperimentConfig(**settings)
+    if self.clipping_norm_from:
+      threshold.warn_of_other_settings(
+        self.clipping_norm_from, config.to_json()
+      )
+    return config
 
   @property
   def folder(self) -> pathlib.Path:
@@ -233,11 +238,7 @@ class RunRequest:
           '`clipping_norm_from` must be given, or the row be run before with '
           f'`algorithm` fed_avg, found no {source}.'
         )
-      norm = threshold.compute_clipping_norm(source, self.clipping_factor)
-      if self.clipping_norm_from:
-        ours = {name: value.value for name, value in self._values.items()}
-        threshold.warn_of_other_settings(source, ours)
-      return norm
+      return threshold.compute_clipping_norm(source, self.clipping_factor)
     except ValueError:
       if missing is None or self.clipping_norm_from:
         raise

@@ -19,6 +19,7 @@ Exit codes: 0 all runs ended (finished, diverged or with their budget spent),
 """
 
 import pathlib
+import sys
 
 from tasks.interrupts import importing
 
@@ -36,7 +37,11 @@ def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
   for name, value in (('grid', _GRID.value), ('output_dir', output_dir)):
     if value is None:
       raise ValueError(f'`{name}` must be given.')
-  runs = grid.read_grid(_GRID.value, common_flags=run_queue.given_flags())
+  runs = grid.read_grid(
+    _GRID.value,
+    common_flags=run_queue.given_flags(),
+    typed_flags=run_queue.typed_flags(sys.argv),
+  )
   return runs, pathlib.Path(output_dir)
 
 

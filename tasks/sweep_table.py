@@ -1,6 +1,5 @@
 """One table over the runs of a sweep, as CSV, as Markdown and on the screen."""
 
-import contextlib
 import csv
 import dataclasses
 import io
@@ -74,22 +73,26 @@ def describe_spending(folders: Sequence[RunFolder]) -> str:
     folders: Those of all runs.
 
   Returns:
-    A paragraph; nothing for less than two runs with a guarantee.
+    A paragraph; nothing for less than two runs, and where none has a guarantee.
   """
-  ledgers = []
-  for folder in folders:
-    # None, or a damaged one, which the run itself reports.
-    with contextlib.suppress(OSError, ValueError, LookupError):
-      lines, _ = ledger_file.read_lines(folder.ledger)
-      if not ledger_contents.read_caveats(lines):
-        ledgers.append(privacy.read_ledger(folder.ledger))
-  if len(ledgers) < 2:
+  paths = [folder.ledger for folder in folders if folder.ledger.exists()]
+  if len(paths) < 2 or all(map(_has_caveats, paths)):
     return ''
   try:
+    ledgers = [privacy.read_ledger(path) for path in paths]
     spent = privacy.compute_spending(ledgers)
-  except ValueError as e:
+  except (OSError, ValueError) as e:
     return f'What the private runs cost together is not known: {e}\n'
   return f'{spending.describe_spending(ledgers, spent)}\n'
+
+
+def _has_caveats(ledger: pathlib.Path) -> bool:
+  """Returns whether a ledger says of a run that it has no guarantee."""
+  try:
+    lines, _ = ledger_file.read_lines(ledger)
+    return bool(ledger_contents.read_caveats(lines))
+  except (OSError, ValueError, LookupError):
+    return False
 
 
 def write_tables(
@@ -131,7 +134,9 @@ def _read_privacy(folder: RunFolder) -> dict[str, Any]:
   """Returns what was charged; a damaged ledger the run itself reports."""
   try:
     # As it was charged: to compute it anew takes seconds with some plans.
-    lines, _ = ledger_file.read_lines(folder.ledger)
+    lines, is_cut_short = ledger_file.read_lines(folder.ledger)
+    if is_cut_short:
+      return {}  # Until the run goes on, and counts the line.
     caveats = ledger_contents.read_caveats(lines)
     last = ledger_contents.releases(lines)[-1]
     epsilon, actual = last['epsilon'], last.get('actual_epsilon')

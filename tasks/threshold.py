@@ -1,6 +1,7 @@
 """The threshold c as the paper sets it, from a run of FedAvg."""
 
 import os
+import pathlib
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,9 @@ from tasks import run_folder
 _NORMS_DEPEND_ON = (
   'task',
   'partition',
+  'examples_per_client',
+  'dirichlet_alpha',
+  'shards_per_client',
   'model',
   'local_steps',
   'batch_size',
@@ -31,13 +35,13 @@ def warn_of_other_settings(
 
   Args:
     run_dir: The folder that `compute_clipping_norm` has read.
-    values: The settings of the run that takes c, by name.
+    values: The settings of the run that takes c, as config.json has them.
   """
   theirs = run_folder.RunFolder(run_dir).read_description()['experiment']
   different = [
     f'`{name}` {theirs[name]} and not {values[name]}'
     for name in _NORMS_DEPEND_ON
-    if name in theirs and theirs[name] != values[name]
+    if name in theirs and _file_name(theirs[name]) != _file_name(values[name])
   ]
   if different:
     warnings.warn(
@@ -46,6 +50,11 @@ def warn_of_other_settings(
       ThresholdWarning,
       stacklevel=2,
     )
+
+
+def _file_name(value: Any) -> Any:
+  """Returns a path without its folder: a run may be started from anywhere."""
+  return pathlib.PurePath(value).name if isinstance(value, str) else value
 
 
 def compute_clipping_norm(

@@ -161,16 +161,19 @@ def create_task(
   _warn_of_classes(y, y_test, num_classes, is_counted=is_counted)
   if not is_held_out and client_test is None:
     _warn_of_shared_examples((x, y), (x_test, y_test))
+  partition = split.split(y, client)
+  # Made-up clients have examples of anybody.
+  whose = partition.client_ids if split.name == 'natural' else client
   return task.Task(
     name=name,
     train=collections.OrderedDict(x=x, y=y),
-    partition=split.split(y, client),
+    partition=partition,
     test=collections.OrderedDict(x=x_test, y=y_test),
     num_classes=num_classes,
     source=source,
     test_is_held_out=is_held_out,
     test_is_of_clients=client_test is not None
-    and bool(np.isin(client_test.astype(str), client.astype(str)).any()),
+    and bool(np.isin(client_test.astype(str), whose).any()),
     classes_are_of_clients=bool(classes_are_of_clients),
   )
 
@@ -192,8 +195,8 @@ def _warn_of_classes(
   if is_counted and 2 * len(trained) < num_classes:
     warnings.warn(
       f'`y` has examples of {len(trained)} of {num_classes} classes, and the '
-      'model has an output for each: `numpy.unique(y, return_inverse=True)[1]` '
-      'numbers those that there are.',
+      'model has an output for each. `numpy.searchsorted(numpy.unique(y), '
+      '...)` of `y` and of `y_test` numbers those that `y` has.',
       data_files.DataWarning,
       stacklevel=3,
     )
@@ -217,8 +220,11 @@ def _warn_of_shared_examples(
   """
   tests = list(_each_example(*test))
   wanted = frozenset(tests)
-  found = {example for example in _each_example(*train) if example in wanted}
-  shared = sum(example in found for example in tests)
+  found = collections.Counter(
+    example for example in _each_example(*train) if example in wanted
+  )
+  # What is there more than once is of few different values, by chance.
+  shared = sum(found[example] == 1 for example in tests)
   if shared > _SHARED_SHARE * len(tests):
     warnings.warn(
       f'`x_test` has {shared} of its {len(tests)} examples in common with `x`. '
@@ -316,20 +322,22 @@ def _read_file(
 def _check_x(name: str, array: Any) -> np.ndarray:
   array = np.asarray(array)
   if array.ndim < 2 or not array.size or array.dtype.kind not in 'biuf':
+    hint = ' `x[:, None]` makes two dimensions of one.'
     raise ValueError(
-      f'`{name}` must be numbers of the shape [examples, ...], with at least '
-      'one example, and two dimensions, which `x[:, None]` makes of one, found '
-      f'{array.dtype}{list(array.shape)}.'
+      f'`{name}` must be numbers of the shape [examples, ...], of at least one '
+      f'example, found {array.dtype}{list(array.shape)}.'
+      f'{hint if array.ndim == 1 else ""}'
     )
   if array.dtype == np.uint8:
     return array
   if array.dtype.kind == 'f':
+    given = array
     with np.errstate(over='ignore'):
       array = array.astype(np.float32, copy=False)
     if not np.isfinite(array).all():
       place = np.argwhere(~np.isfinite(array))[0]
       raise ValueError(
-        f'`{name}` must be finite in float32, found {array[tuple(place)]} at '
+        f'`{name}` must be finite in float32, found {given[tuple(place)]} at '
         f'`{name}{place.tolist()}`.'
       )
     return array

@@ -76,7 +76,9 @@ class Partition:
     where what one client holds depends on the examples of others.
     """
     return (
-      self.parts_owners or self.is_overlapping or self.name in _BY_ALL_LABELS
+      self.parts_owners
+      or self.name in _BY_ALL_LABELS
+      or (self.name == 'iid' and self.is_overlapping)
     )
 
   @property

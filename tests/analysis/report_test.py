@@ -55,6 +55,12 @@ def test_figures_of_an_earlier_report_do_not_stay(tmp_path):
   folders, output = _write_runs(tmp_path), tmp_path / 'out'
   _write(folders, output)
   (output / 'mine.png').write_bytes(b'mine')
+  other = tmp_path / 'other'
+  other.mkdir()
+  (other / 'report.md').write_text('# Mine\n![a](updates_a.png)\n')
+  (other / 'updates_a.png').write_bytes(b'mine')
+  _write(folders, other)
+  assert (other / 'updates_a.png').exists()
   path = _write(folders[2:], output)
   pictures = re.findall(r'\]\(([^)]*)\)', path.read_text())
   left = {each.name for each in output.glob('*.png')}
@@ -327,8 +333,7 @@ def test_advice_names_the_run_with_the_norms(tmp_path):
   assert title in section
   assert 'The runs used c = 1.' in section
   assert (
-    'those of the private run, δ = 1e-5, `--sampling=poisson` and '
-    '`--accountant=rdp`.'
+    'δ = 1e-5, poisson cohorts and the accountant rdp (as in dp_fed_avg).'
   ) in section
 
 

@@ -36,8 +36,10 @@ def _write(folder, **kwargs):
 def test_examples_that_are_not_finite_are_warned_of(tmp_path):
   examples = _examples()
   examples['z'][[2, 7], 1] = np.nan, np.inf
-  with pytest.warns(UserWarning, match="found 2 of 10 for 'z' .* in row 2"):
+  words = "found 2 of 10 for 'z' .* in row 2"
+  with pytest.warns(UserWarning, match=words) as caught:
     _write(tmp_path, examples=examples)
+  assert caught[0].filename == __file__
 
 
 def test_reads_what_was_written(tmp_path):

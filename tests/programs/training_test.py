@@ -522,3 +522,17 @@ def test_fewer_rounds_than_were_run_are_refused(tmp_path):
   small_program.program(tmp_path, num_rounds=4).run()
   with pytest.raises(ValueError, match='`num_rounds` must be .* 4 by the last'):
     small_program.program(tmp_path, num_rounds=2).run()
+
+
+def test_what_tensorflow_says_of_an_evaluation_is_a_line(tmp_path):
+  @tf.function
+  def look_up(rows):
+    return tf.gather(tf.zeros([3, 2]), rows)
+
+  def evaluate(weights):
+    del weights
+    look_up(tf.constant([7]))
+
+  words = r'after round 0 failed: [^{\n]*7 is not in \[0, 3\)$'
+  with pytest.raises(RoundError, match=words):
+    small_program.program(tmp_path, evaluate=evaluate).run()

@@ -2,6 +2,7 @@
 
 import pytest
 from absl import flags
+from absl.testing import flagsaver
 
 from tasks import grid, run_queue, train_flags
 
@@ -113,10 +114,19 @@ def test_a_flag_of_the_command_line_that_no_run_keeps_is_refused(
   lines = f'--flagfile={base}', '--algorithm=fed_avg'
   rates = '--client_learning_rate=0.1,0.2'
   with pytest.raises(grid.GridError, match='--num_rounds=9 would have no effe'):
-    _read(tmp_path, *lines, rates, common_flags=['--num_rounds=9'])
+    _read(tmp_path, *lines, rates, typed_flags=['--num_rounds=9'])
   # Here one run has it.
-  common = ['--client_learning_rate=0.2']
-  assert len(_read(tmp_path, *lines, rates, common_flags=common)) == 2
+  typed = ['--client_learning_rate=0.2']
+  assert len(_read(tmp_path, *lines, rates, typed_flags=typed)) == 2
+
+
+def test_flags_of_a_flag_file_are_not_typed(base):
+  argv = ['tasks.sweep', '--num_rounds=3', f'--flagfile={base}']
+  with flagsaver.flagsaver():
+    flags.FLAGS(argv)
+    assert '--local_steps=3' in run_queue.given_flags()
+    typed = run_queue.typed_flags(argv)
+  assert typed == ['--num_rounds=2']  # The flag file's came last.
 
 
 def test_reading_leaves_the_flags_as_they_were(tmp_path, base):

@@ -131,6 +131,18 @@ def test_what_private_runs_cost_together_is_said(tmp_path, caveats):
   assert sweep_table.describe_spending(folders[:1]) == ''
 
 
+def test_a_run_without_a_guarantee_is_not_left_out_of_the_sum(tmp_path):
+  for name, caveats in (('a', ()), ('b', ('the noise is known',))):
+    _write_run(tmp_path / name, plan=_plan('poisson'), caveats=caveats)
+  folders = [RunFolder(tmp_path / name) for name in 'ab']
+  below = sweep_table.describe_spending(folders)
+  assert below.startswith('No guarantee as it was run: the noise is known. ')
+  assert 'Together, the 2 releases of 2 runs' in below
+  folders[0].ledger.write_text('damaged\n')
+  below = sweep_table.describe_spending(folders)
+  assert below.startswith('What the private runs cost together is not known: ')
+
+
 def test_columns_that_no_run_has_are_left_out(tmp_path):
   _write_run(tmp_path / 'a', '0,nan,0.1,2.3')
   row = sweep_table.read_row(RunFolder(tmp_path / 'a'), {'seed': '1'}, 'x')

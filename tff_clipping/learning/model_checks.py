@@ -59,11 +59,11 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       f'{type(client_store).__name__}; `write_client_store` makes one.'
     )
   _check_names(model.input_spec, client_store.element_spec)
-  for name, expected, found in zip(
-    _names(model.input_spec),
-    tf.nest.flatten(model.input_spec),
-    tf.nest.flatten(client_store.element_spec),
-    strict=True,
+  of_model = tf.nest.flatten(model.input_spec)
+  of_store = tf.nest.flatten(client_store.element_spec)
+  names = _names(model.input_spec)
+  for place, (expected, found) in enumerate(
+    zip(of_model, of_store, strict=True)
   ):
     shape = expected.shape[1:]
     if expected.dtype != found.dtype or not shape.is_compatible_with(
@@ -71,7 +71,8 @@ def check_model(model_fn: Any, client_store: Any) -> None:
     ):
       raise ValueError(
         '`client_store` must hold the examples that the model takes, found '
-        f'{name} as {found.dtype.name}{list(found.shape)} for a model of '
+        f'{names[place]}, tensor {place + 1} of {len(names)}, as '
+        f'{found.dtype.name}{list(found.shape)} for a model of '
         f'{expected.dtype.name}{list(shape)} (its `input_spec` less the first '
         'dimension, which is that of the batch).'
       )

@@ -151,8 +151,10 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
   reason = describe_large_delta(target_delta, num_clients)
   if reason is None:
     return
-  here = __name__.rpartition('.')[0]
+  here = f'{__package__}.'
   stacklevel, frame = 1, inspect.currentframe()
-  while frame is not None and frame.f_globals['__name__'].startswith(here):
+  while frame is not None and str(frame.f_globals.get('__name__')).startswith(
+    here
+  ):
     stacklevel, frame = stacklevel + 1, frame.f_back
   warnings.warn(reason, DeltaTooLargeWarning, stacklevel=stacklevel)

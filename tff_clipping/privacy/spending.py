@@ -130,10 +130,10 @@ def describe_spending(
   )
   if spent.assumed_independent:
     text += (
-      ' And it holds where the cohorts of '
-      f'{", ".join(map(str, spent.assumed_independent))} were drawn '
-      "independently of the others': of their seed, which would tell, no "
-      'digest is in the ledger.'
+      ' It also needs that cohorts were drawn independently, which nothing '
+      'tells of those of '
+      f'{", ".join(map(str, spent.assumed_independent))}: no digest of their '
+      'seed is in the ledger.'
     )
   caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
   if caveats:

@@ -424,9 +424,9 @@ def _checked_array(feature: str, array) -> np.ndarray:
     warnings.warn(
       f'`examples` should be finite, found {int(wrong.sum())} of {len(array)} '
       f'for {feature!r} that are not, the first in row {int(wrong.argmax())}: '
-      'a client whose update they make NaN sends zeros in its place, and where '
-      'nothing clips, the model stays as it is in its rounds.',
-      stacklevel=3,
+      'with a clip, the update of such a client becomes zeros; without one, a '
+      'round with such a client leaves the model as it was.',
+      stacklevel=4,  # Of the call of `write_client_store`.
     )
   return array.astype(array.dtype.newbyteorder('<'), copy=False)
 

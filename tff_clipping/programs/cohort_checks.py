@@ -15,9 +15,9 @@ from tff_clipping.programs.client_sampling import ClientSampler
 class CohortChecks:
   """Looks at the cohorts of a sampler, round by round.
 
-  Each client's last round is kept, so that the next cohort is as fast to look
-  at as it is large. Before the first one that is looked at, as in a run that
-  goes on, the sampler is asked what it drew.
+  Each client's last round is kept, so that the cost of a check grows with the
+  cohort alone. Before the first one that is looked at, as in a run that goes
+  on, the sampler is asked what it drew.
   """
 
   def __init__(self, sampler: ClientSampler, plan: BasePlan) -> None:
@@ -31,8 +31,7 @@ class CohortChecks:
     # The scheme tells which fields there are.
     self._parameters: Any = plan.sampler_parameters
     self._last_round: dict[str, int] = {}
-    # The cohort that was looked at last; a round that is drawn anew has
-    # another one, so that it counts once the next round comes.
+    # The cohort that was looked at last, which counts for the next round.
     self._pending: tuple[int, Sequence[str]] | None = None
 
   def check(self, round_num: int, cohort: Sequence[str]) -> None:
@@ -45,7 +44,7 @@ class CohortChecks:
     Raises:
       ValueError: If a client is there twice, the cohort has a size that the
         plan does not charge for, or, where clients take turns, a client comes
-        back too soon.
+        back too soon or the round has had another cohort.
     """
     if len(set(cohort)) < len(cohort):
       raise self._wrong('a client at most once in a cohort', round_num)
@@ -68,6 +67,8 @@ class CohortChecks:
   ) -> None:
     """Raises if a client takes part twice from round `first` on."""
     looked_at, members = self._pending or (None, ())
+    if looked_at == round_num and set(members) != set(cohort):
+      raise self._wrong('one cohort a round', round_num, ' another one')
     if looked_at == round_num - 1:
       self._last_round.update(dict.fromkeys(members, looked_at))
     elif looked_at != round_num:

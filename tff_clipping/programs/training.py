@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import enum
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -488,7 +489,7 @@ def _shorten(error: Exception) -> str:
     return str(error)
   lines = [line.strip() for line in error.message.splitlines()]
   said = [line for line in lines if line and not line.startswith('[[')]
-  return said[-1] if said else str(error)
+  return re.sub(r'^\{\{.*?\}\} ', '', said[-1]) if said else str(error)
 
 
 def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
