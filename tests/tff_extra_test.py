@@ -28,6 +28,7 @@ def test_importing_prints_nothing():
   assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
 
 
+@pytest.mark.slow
 def test_a_level_that_the_user_set_is_kept():
   pytest.importorskip('tensorflow_federated')
   result = _run(

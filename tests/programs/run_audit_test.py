@@ -118,6 +118,7 @@ def _record(run, plan, canaries, noise_multiplier):
   return total
 
 
+@pytest.mark.slow
 def test_audit_is_of_all_that_was_kept(tmp_path):
   plan, canaries = _plan(), _canaries()
   run = _run_audit(tmp_path / 'audit', plan, canaries)

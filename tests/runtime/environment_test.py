@@ -90,7 +90,7 @@ def test_the_settings_of_tensorflow_are_a_part_of_it(
   ('parameters', 'is_other'),
   [
     ({'num_shards': 2}, True),
-    ({'threads_per_client': 2}, True),
+    pytest.param({'threads_per_client': 2}, True, marks=pytest.mark.slow),
     # Clients are added up in their order, whatever the threads do.
     ({'num_threads': 3}, False),
   ],

@@ -48,8 +48,16 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(noise_seed=1), 'the seed of the noise was given'),
-    (dict(sampling_seed=1), 'the seed of the cohorts was given'),
+    pytest.param(
+      dict(noise_seed=1),
+      'the seed of the noise was given',
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      dict(sampling_seed=1),
+      'the seed of the cohorts was given',
+      marks=pytest.mark.slow,
+    ),
     (dict(simulation_diagnostics=True), 'hold exact figures of the clients'),
   ],
 )

@@ -34,6 +34,7 @@ def test_padding_counts_in_neither_loss_nor_accuracy():
   assert counted == 3
 
 
+@pytest.mark.slow
 def test_batch_of_padding_alone_has_no_loss():
   spec = dict(x=tf.TensorSpec([3], tf.int32), y=tf.TensorSpec([3], tf.int32))
   model = tff_model.build_model_fn(

@@ -100,6 +100,7 @@ def _recorded(function, calls):
   return call
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_model_is_refused(tmp_path, cache_dir):
   with pytest.raises(ValueError, match='`run_dir` must be the folder of a run'):
     trained_model.load(tmp_path)
