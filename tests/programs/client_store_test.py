@@ -293,6 +293,7 @@ client_store.write_client_store(
 """
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_no_store(tmp_path):
   killed = subprocess.run(
     [sys.executable, '-c', _KILLED_WRITER, tmp_path], capture_output=True

@@ -313,6 +313,7 @@ def test_an_experiment_killed_at_each_stage_of_a_round(server, tmp_path, noise):
   pd.testing.assert_frame_equal(metrics, expected)
 
 
+@pytest.mark.slow
 def test_a_cut_ledger_line_counts_and_a_changed_one_is_refused(
   server, expected, tmp_path
 ):

@@ -156,6 +156,7 @@ def test_a_killed_run_ends_as_one_that_never_stopped_at_the_same_cost(tmp_path):
   pd.testing.assert_frame_equal(*metrics)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_at_its_last_round_with_every_row_evaluated(
   tmp_path, monkeypatch
 ):

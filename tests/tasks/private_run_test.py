@@ -78,9 +78,8 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   assert words in read_json(tmp_path / 'run' / 'result.json')['message']
 
 
-@pytest.mark.parametrize(
-  'has_moved', [True, pytest.param(False, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('has_moved', [True, False])
+@pytest.mark.slow
 def test_rounds_that_are_run_again_elsewhere_are_new_releases(
   tmp_path, cache_dir, monkeypatch, has_moved
 ):

@@ -135,8 +135,14 @@ def test_two_rounds_of_each_algorithm(tmp_path, cache_dir):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(client_learning_rate=-1), ['--client_learning_rate', '-1']),
-    (dict(model='vgg'), ['--model', 'mlp', "'vgg'"]),
+    pytest.param(
+      dict(client_learning_rate=-1),
+      ['--client_learning_rate', '-1'],
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      dict(model='vgg'), ['--model', 'mlp', "'vgg'"], marks=pytest.mark.slow
+    ),
     (dict(local_steps='x'), ['--local_steps', 'x']),
     (dict(nonsense=1), ['nonsense']),
   ],
