@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis import evidence, frame
 from tff_clipping import privacy
-from tff_clipping.privacy import plan
+from tff_clipping.privacy.plans import plan
 from tff_clipping.theory import estimates
 
 # Of the paper (Sec. 4).

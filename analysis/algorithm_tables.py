@@ -3,7 +3,7 @@
 import pandas as pd
 
 from analysis import evidence, frame, margins
-from tasks import experiment_table
+from tasks.experiments import experiment_table
 
 
 def algorithm_table(runs: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import equal_path, frame, margins, titles
-from tasks import experiment_table
+from tasks.experiments import experiment_table
 
 _PUBLISHED = {row.name: row for row in experiment_table.PUBLISHED_ROWS}
 

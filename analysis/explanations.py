@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import evidence, margins, tables, titles
-from tasks import experiment_table
+from tasks.experiments import experiment_table
 
 # Variants that may explain the drops of the perceptron, beside none.
 _EXPLANATIONS = ('client_rate_', 'half_averaged_norm_')

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from tff_clipping.privacy import rounding
+from tff_clipping.privacy.accounting import rounding
 
 MISSING = '–'
 MIN_SEEDS = 3

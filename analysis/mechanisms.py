@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import margins, tables, titles
-from tasks import experiment_table
+from tasks.experiments import experiment_table
 
 _OTHER_BUDGET = 'epsilon_5'
 # How cohorts are drawn, and the noise, by what else is changed.

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from analysis import titles
-from tasks.reproduction_runs import REPRODUCTION, plan_runs
+from tasks.experiments.reproduction_runs import REPRODUCTION, plan_runs
 
 
 def missing_runs(runs: pd.DataFrame) -> list[str]:

@@ -9,7 +9,7 @@ import dataclasses
 import pandas as pd
 
 from analysis import baselines, evidence, frame
-from tasks import experiment_table
+from tasks.experiments import experiment_table
 
 _VARIANTS = tuple(
   f'noise_{noise_multiplier}'

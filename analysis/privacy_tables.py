@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis import evidence, margins
 from tff_clipping import privacy
-from tff_clipping.privacy.accountants import ACCOUNTANTS
+from tff_clipping.privacy.accounting.accountants import ACCOUNTANTS
 
 
 def cost_table(runs: pd.DataFrame) -> pd.DataFrame:

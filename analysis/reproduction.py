@@ -39,7 +39,7 @@ from analysis import (
   verdict_tables,
   verdicts,
 )
-from tasks import experiment_table
+from tasks.experiments import experiment_table
 
 _RESULTS = flags.DEFINE_string('results', 'results', 'The folder of the runs.')
 _DOCS = flags.DEFINE_string('docs', 'docs', 'Where the pages are written.')

@@ -5,7 +5,7 @@ import pathlib
 import pandas as pd
 
 from analysis import evidence, frame, pictures
-from tasks import experiment_table
+from tasks.experiments import experiment_table
 
 # What no table of the paper has, but its figures.
 _FIGURE_ROWS = (

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis import run_files, titles
-from tasks import named_runs
-from tasks.experiment_table import ALGORITHMS, DEFAULTS
-from tff_clipping.privacy import plan_text
+from tasks.experiments import named_runs
+from tasks.experiments.experiment_table import ALGORITHMS, DEFAULTS
+from tff_clipping.privacy.plans import plan_text
 
 SEED_KEYS = ('seed', 'model_seed')
 

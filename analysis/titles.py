@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from analysis import margins
-from tasks.experiment_table import ALGORITHMS
+from tasks.experiments.experiment_table import ALGORITHMS
 
 ALGORITHM_NAMES = {name: a.title for name, a in ALGORITHMS.items()}
 MODEL_NAMES = {

@@ -84,7 +84,7 @@ def build(workload: Workload) -> Callable:
   os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
   import tensorflow as tf
 
-  from tasks import keras_models
+  from tasks.models import keras_models
 
   graph = tf.Graph()
   with graph.as_default():

@@ -22,11 +22,15 @@ from typing import Any
 import tensorflow_federated as tff
 
 from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload
-from tasks import evaluation, keras_models, tff_model
+from tasks.models import evaluation, keras_models, tff_model
 from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs import client_sampling, client_store, managers
-from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.training import StopReason, TrainingProgram
+from tff_clipping.programs.clients import client_sampling, client_store
+from tff_clipping.programs.training import metrics_files
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.training_program import (
+  StopReason,
+  TrainingProgram,
+)
 
 _NOISE_MULTIPLIER = 1.5
 # Cohorts in the population that is charged for.
@@ -101,7 +105,7 @@ def run_ours(
     rounds_per_evaluation=num_rounds,
     checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
     rounds_per_checkpoint=num_rounds,
-    release_managers=managers.create_release_managers(
+    release_managers=metrics_files.create_release_managers(
       metrics_path=folder / 'metrics.csv',
       tensorboard_dir=folder / 'tensorboard',
     ),

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.workload import Workload
-from tasks import keras_models
+from tasks.models import keras_models
 
 # Small, since nothing sets the weights back.
 _LEARNING_RATE = 1e-6

@@ -25,9 +25,10 @@ from absl import app, flags, logging
 
 from benchmarks import machine, processes
 from tff_clipping import learning, runtime
-from tff_clipping.programs import client_sampling, client_store, managers
-from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.training import TrainingProgram
+from tff_clipping.programs.clients import client_sampling, client_store
+from tff_clipping.programs.training import metrics_files
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.training_program import TrainingProgram
 
 _POPULATIONS = flags.DEFINE_list(
   'populations', ['1920', '1000000'], 'Numbers of clients, with commas.'
@@ -130,7 +131,7 @@ def _train(
     num_rounds=_ROUNDS.value,
     evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
     checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
-    release_managers=managers.create_release_managers(
+    release_managers=metrics_files.create_release_managers(
       metrics_path=folder / 'metrics.csv', tensorboard_dir=folder / 'board'
     ),
     on_round=on_round,

@@ -23,7 +23,7 @@ from absl import app, flags, logging
 from benchmarks import federated, machine, summaries
 from benchmarks.workload import WORKLOADS, Workload
 from tff_clipping import aggregators, privacy, runtime
-from tff_clipping.programs import client_sampling
+from tff_clipping.programs.clients import client_sampling
 
 _OUTPUT = flags.DEFINE_string('output', None, 'Where to save the figures.')
 

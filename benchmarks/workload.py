@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from tasks.datasets import digits
+from tasks.data.datasets import digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Workload:
   """One round's work.
 
   Attributes:
-    model: A model of `tasks.keras_models`.
+    model: A model of `tasks.models.keras_models`.
     clients_per_round: P.
     local_steps: Q.
     batch_size: The number of examples in a step.

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tasks import command_line, data_flags, registry
-from tasks.partitions import partition_config, partition_figure
+from tasks.data.datasets import registry
+from tasks.data.partitions import partition_config, partition_figure
+from tasks.settings import command_line, data_flags
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)

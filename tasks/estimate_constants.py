@@ -37,7 +37,8 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from tasks import command_line, data_flags, flags_of_settings, run_folder
+from tasks.running import run_folder
+from tasks.settings import command_line, data_flags, flags_of_settings
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -151,10 +152,10 @@ def estimate(
   """
   # TensorFlow takes seconds to import: a wrong folder is found before that.
   config = folder.read_config()
-  from tasks import plans, run_parts
-  from tasks.own_parts import OURS
+  from tasks.running import plans, run_parts
+  from tasks.running.own_parts import OURS
   from tff_clipping import learning, runtime
-  from tff_clipping.programs import client_store
+  from tff_clipping.programs.clients import client_store
 
   if not config.measures_updates:
     raise ValueError(
@@ -249,7 +250,7 @@ def _load_models(
   folder: run_folder.RunFolder, process, initial_weights, wanted: Sequence[int]
 ) -> dict[int, Any]:
   """Returns x^0 and the models of the checkpoints, by their rounds."""
-  from tff_clipping.programs.checkpoints import Checkpoints
+  from tff_clipping.programs.training.checkpoints import Checkpoints
 
   initial = process.initialize()
   if initial_weights is not None:

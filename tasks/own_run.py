@@ -1,8 +1,8 @@
 """Trains with data, a model and an aggregator that are Python objects.
 
   from tasks import own_run
-  from tasks.datasets import own_data
-  from tasks.partitions.partition_config import PartitionConfig
+  from tasks.data.datasets import own_data
+  from tasks.data.partitions.partition_config import PartitionConfig
 
   own_run.train(
     task=own_data.create_task('mine', PartitionConfig('natural'), x=..., ...),
@@ -25,15 +25,16 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import named_functions, runner
-from tasks.datasets import own_data
-from tasks.execution import Execution
-from tasks.experiment import ExperimentConfig
-from tasks.own_parts import OwnParts
-from tasks.partitions import partition, partition_config
-from tasks.run_folder import RunFolder
-from tasks.task import Task
-from tff_clipping.programs.training import TrainingResult
+from tasks.algorithms.experiment import ExperimentConfig
+from tasks.data.datasets import own_data
+from tasks.data.partitions import partition, partition_config
+from tasks.data.task import Task
+from tasks.running import runner
+from tasks.running.execution import Execution
+from tasks.running.own_parts import OwnParts
+from tasks.running.run_folder import RunFolder
+from tasks.settings import named_functions
+from tff_clipping.programs.training.training_program import TrainingResult
 
 
 def train(

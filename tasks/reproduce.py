@@ -5,9 +5,10 @@ r"""Runs what docs/reproduction.md is made of, or other runs of the table.
       --scales=reduced --seeds=0,1 --data_dir=DIR
 
 The first runs all of `REPRODUCTION`. The second runs the rows of
-`tasks/experiment_table.py` that it names (* stands for any letters) at each
-scale, with their algorithms. The run of FedAvg that gives the threshold of
-another one is run before it. Any other flag of `tasks.train` is for all runs.
+`tasks/experiments/experiment_table.py` that it names (* stands for any letters)
+at each scale, with their algorithms. The run of FedAvg that gives the threshold
+of another one is run before it. Any other flag of `tasks.train` is for all
+runs.
 
 Each run gets a folder in --output_dir that is named after its data, split,
 model, scale, algorithm and seed. The same command again skips what is finished
@@ -19,14 +20,15 @@ written, 130 Ctrl-C, 143 SIGTERM.
 
 import pathlib
 
-from tasks.interrupts import importing
+from tasks.settings.interrupts import importing
 
 with importing():
   from absl import flags
 
-  from tasks import early_checks, flags_of_settings, run_queue, train_flags
-  from tasks.named_runs import NamedRun
-  from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
+  from tasks.experiments.named_runs import NamedRun
+  from tasks.experiments.reproduction_runs import REPRODUCTION, Part, plan_runs
+  from tasks.running import early_checks, run_queue, train_flags
+  from tasks.settings import flags_of_settings
 
 _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
 _SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')

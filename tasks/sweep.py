@@ -21,12 +21,12 @@ Exit codes: 0 all runs ended (finished, diverged or with their budget spent),
 import pathlib
 import sys
 
-from tasks.interrupts import importing
+from tasks.settings.interrupts import importing
 
 with importing():
   from absl import flags
 
-  from tasks import grid, run_queue
+  from tasks.running import grid, run_queue
 
 _GRID = flags.DEFINE_string('grid', None, 'The grid file.')
 

@@ -5,8 +5,9 @@ r"""Trains one model with one algorithm: the binary of every experiment.
   python -m tasks.train --row=table3_mlp_mnist_noniid --scale=paper \
       --algorithm=fed_avg --data_dir=DIR
 
-The second is an experiment of `tasks/experiment_table.py`; any other flag
-overrides what the table says of it, and --print_settings shows what that is.
+The second is an experiment of `tasks/experiments/experiment_table.py`; any
+other flag overrides what the table says of it, and --print_settings shows what
+that is.
 
 --task, --model and --aggregator take your own too; see docs/your_own.md.
 
@@ -23,27 +24,18 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from tasks.interrupts import importing
+from tasks.settings.interrupts import importing
 
 with importing():
   from absl import flags
 
-  from tasks import command_line, early_checks, run_folder, train_flags
+  from tasks.running import early_checks, run_folder, train_flags
+  from tasks.settings import command_line
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(train_flags)
 
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
-
-_RESUME = flags.DEFINE_bool(
-  'resume', True, 'Go on with a run of the same settings in --output_dir.'
-)
-_CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
-  'checkpoints_to_keep', 2, 'How many checkpoints to keep.', lower_bound=1
-)
-_PRINT_SETTINGS = flags.DEFINE_bool(
-  'print_settings', False, 'Print every setting with its source; do not train.'
-)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -52,13 +44,13 @@ def main(argv: Sequence[str]) -> int:
     command_line.check_flags_only(argv)
     command = train_flags.read()
     request = command.request
-    if _PRINT_SETTINGS.value:
+    if train_flags.PRINT_SETTINGS.value:
       print(request.describe(), end='')
       return 0
     config = request.config()
     folder = run_folder.RunFolder(request.folder)
     # TensorFlow takes seconds to import: wrong flags are found before that.
-    folder.check(config, resume=_RESUME.value)
+    folder.check(config, resume=train_flags.RESUME.value)
     own = early_checks.read_data(
       config, data_dir=command.data_dir, cache_dir=command.cache_dir
     )
@@ -68,15 +60,15 @@ def main(argv: Sequence[str]) -> int:
     if sys.stderr.isatty():
       print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
     with importing():
-      from tasks import runner
+      from tasks.running import runner
 
     result = runner.run(
       config,
       folder,
-      resume=_RESUME.value,
+      resume=train_flags.RESUME.value,
       data_dir=command.data_dir,
       cache_dir=command.cache_dir,
-      checkpoints_to_keep=_CHECKPOINTS_TO_KEEP.value,
+      checkpoints_to_keep=train_flags.CHECKPOINTS_TO_KEEP.value,
       clipping_norm_source=request.clipping_norm_source,
       execution=command.execution,
       own=own,

@@ -1,15 +1,12 @@
 """Holds the BUILD files and the rules of who may import what to the imports."""
 
 import ast
-import collections
 import functools
 import graphlib
 import pathlib
 import sys
 
 import pytest
-
-from scripts import write_build
 
 _ROOT = pathlib.Path(__file__).parent.parent
 _FOLDERS = (
@@ -22,13 +19,16 @@ _FOLDERS = (
   'tests',
 )
 
+# Packages that are imported by another name than they are distributed by.
+_DISTRIBUTIONS = {'PIL': 'pillow', 'absl': 'absl_py', 'tree': 'dm_tree'}
+
 # The experiments as data, which the analysis reads too.
 _TABLE = 'the table of experiments'
 _TABLE_FILES = (
-  'tasks/experiment_table.py',
-  'tasks/named_runs.py',
-  'tasks/reproduction_runs.py',
-  'tasks/settings.py',
+  'tasks/experiments/experiment_table.py',
+  'tasks/experiments/named_runs.py',
+  'tasks/experiments/reproduction_runs.py',
+  'tasks/settings/setting_fields.py',
 )
 
 # For each part of the project: the parts of it that it may import besides
@@ -116,66 +116,68 @@ def _imports(path):
 
 
 @functools.cache
-def _targets():
-  """Returns the py_* rules of all BUILD files by label, with their folders."""
-  targets = {}
-  for folder in sorted({str(path.parent) for path in _python_files()}):
-    for statement in ast.parse((_ROOT / folder / 'BUILD').read_text()).body:
-      call = statement.value
-      if isinstance(call, ast.Call) and call.func.id.startswith('py_'):
-        rule = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-        label = f'//{folder}:{rule["name"]}'
-        assert label not in targets, label
-        targets[label] = {'kind': call.func.id, 'folder': folder, **rule}
-  return targets
+def _libraries():
+  """Returns what each BUILD file says: its globs and its deps, by folder."""
+  libraries = {}
+  for folder in _FOLDERS:
+    for build in sorted((_ROOT / folder).rglob('BUILD')):
+      path = build.parent.relative_to(_ROOT)
+      for node in ast.walk(ast.parse(build.read_text())):
+        if not isinstance(node, ast.Call) or node.func.id != 'py_library':
+          continue
+        rule = {k.arg: k.value for k in node.keywords}
+        if ast.literal_eval(rule['name']) != path.name:
+          continue
+        deps = ast.literal_eval(rule['deps']) if 'deps' in rule else []
+        globs = ast.literal_eval(rule['srcs'].args[0])
+        libraries[path] = (globs, set(deps))
+  return libraries
 
 
-def _absolute(label, folder):
-  """Returns a label of this repository as it is written outside its folder."""
-  if label.startswith(':'):
-    return f'//{folder}{label}'
-  return label if ':' in label else f'{label}:{label.split("/")[-1]}'
+def _library_of(path):
+  """Returns the folder whose library has a file: the nearest BUILD file's."""
+  return next(p for p in path.parents if (_ROOT / p / 'BUILD').is_file())
 
 
-def _dependencies(target):
-  return [
-    _absolute(dep, target['folder'])
-    for dep in target.get('deps', [])
-    if not dep.startswith('@')
-  ]
+def _label(path):
+  return f'//{_library_of(path)}'
 
 
-def test_build_files_are_what_is_written_anew():
-  tree = write_build.Tree(_ROOT)
-  for path, text in tree.build_files().items():
-    assert (_ROOT / path).read_text() == text, f'{path}: `make build-files`.'
-  assert tree.stale() == []
+def test_every_file_is_in_the_library_of_its_folder():
+  for path in _python_files():
+    folder = _library_of(path)
+    globs, _ = _libraries()[folder]
+    inside = path.relative_to(folder)
+    deep = globs == ['**/*.py']
+    assert deep or (globs == ['*.py'] and len(inside.parts) == 1), path
 
 
-def test_every_file_is_in_just_one_rule():
-  sources = collections.Counter(
-    f'{target["folder"]}/{target["srcs"][0]}' for target in _targets().values()
-  )
-  assert sources == collections.Counter(map(str, _python_files()))
+@pytest.mark.parametrize('folder', map(str, _libraries()))
+def test_deps_are_the_imports(folder):
+  expected = set()
+  for path in _python_files():
+    if _library_of(path) != pathlib.Path(folder):
+      continue
+    for module, name in _imported_names(path):
+      file = _file_of(module, name)
+      top = module.split('.')[0]
+      if file is not None:
+        expected.add(_label(file))
+      elif top not in sys.stdlib_module_names and not _is_beside(path, top):
+        expected.add(f'@pypi//{_DISTRIBUTIONS.get(top, top)}')
+  assert _libraries()[pathlib.Path(folder)][1] == expected - {f'//{folder}'}
 
 
-def test_deps_are_the_imports_and_for_tests_their_settings():
-  targets = _targets()
-  for label, target in targets.items():
-    source = pathlib.PurePath(target['folder'], target['srcs'][0])
-    deps = {
-      pathlib.PurePath(targets[dep]['folder'], targets[dep]['srcs'][0])
-      for dep in _dependencies(target)
-    }
-    imports = _imports(source)
-    if target['kind'] == 'py_test':
-      imports.add(pathlib.PurePath('tests/conftest.py'))
-    assert deps == imports, label
+def _is_beside(path, name):
+  """Returns whether a script imports a file of its own folder."""
+  return (_ROOT / path.parent / f'{name}.py').is_file()
 
 
-def test_no_target_depends_on_itself():
-  targets = _targets()
-  graph = {label: _dependencies(target) for label, target in targets.items()}
+def test_no_folder_depends_on_itself():
+  graph = {
+    f'//{folder}': [dep for dep in deps if dep.startswith('//')]
+    for folder, (_, deps) in _libraries().items()
+  }
   # Raises with the circle.
   list(graphlib.TopologicalSorter(graph).static_order())
 

@@ -43,7 +43,12 @@ def test_the_budget_command_answers_what_is_shown():
   command, expected = _block_after('tff-clipping-budget')
   arguments = shlex.split(command)[1:]
   result = subprocess.run(
-    [sys.executable, '-m', 'tff_clipping.privacy.budget_main', *arguments],
+    [
+      sys.executable,
+      '-m',
+      'tff_clipping.privacy.calculator.budget_main',
+      *arguments,
+    ],
     capture_output=True,
     text=True,
     cwd=_ROOT,

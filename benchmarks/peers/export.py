@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from benchmarks.peers import work_file
 from benchmarks.workload import WORKLOADS, Workload
-from tasks import group_norm, keras_models
+from tasks.models import group_norm, keras_models
 
 _KINDS = {
   tf.keras.layers.Conv2D: 'conv',

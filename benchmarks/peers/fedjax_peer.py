@@ -64,7 +64,7 @@ def main(path: str) -> None:
 
 
 def _logits(params, x):
-  """The perceptron of `tasks.keras_models`."""
+  """The perceptron of `tasks.models.keras_models`."""
   x = jnp.reshape(x, (len(x), -1)) * jnp.float32(1 / 255)
   hidden = jax.nn.relu(x @ params['dense_0_kernel'] + params['dense_0_bias'])
   return hidden @ params['dense_1_kernel'] + params['dense_1_bias']

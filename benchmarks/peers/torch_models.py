@@ -1,4 +1,4 @@
-"""The models of `tasks.keras_models` in PyTorch, with weights from a file.
+"""The models of `tasks.models.keras_models` in PyTorch, weights from a file.
 
 Layer by layer the same: TensorFlow's 'same' padding, group norm of two groups
 with its epsilon, images of one byte scaled by the model.

@@ -5,8 +5,8 @@ import tempfile
 import numpy as np
 from tff_clipping import aggregators, learning, runtime
 from tff_clipping.privacy import PrivacyPlan, audit
-from tff_clipping.programs.canary_clients import canary_ids
-from tff_clipping.programs.run_audit import RunAudit
+from tff_clipping.programs.audit.canary_clients import canary_ids
+from tff_clipping.programs.audit.run_audit import RunAudit
 import tensorflow as tf
 import tensorflow_federated as tff
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from tff_clipping import aggregators, privacy, runtime
-from tff_clipping.programs import client_sampling
+from tff_clipping.programs.clients import client_sampling
 import tensorflow as tf
 import tensorflow_federated as tff
 

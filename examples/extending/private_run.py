@@ -5,15 +5,12 @@ import secrets
 
 import numpy as np
 from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs import (
-  client_sampling,
-  client_store,
-  managers,
-  process_checks,
-)
-from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.private_rounds import run_private_round
-from tff_clipping.programs.training import TrainingProgram
+from tff_clipping.programs.clients import client_sampling, client_store
+from tff_clipping.programs.training import metrics_files
+from tff_clipping.programs.checks import process_checks
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.private_rounds import run_private_round
+from tff_clipping.programs.training.training_program import TrainingProgram
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -101,7 +98,7 @@ with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
     num_rounds=15,
     evaluate=evaluate,
     checkpoints=Checkpoints(run_dir / 'checkpoints', keep=2),
-    release_managers=managers.create_release_managers(
+    release_managers=metrics_files.create_release_managers(
       metrics_path=run_dir / 'metrics.csv',
       tensorboard_dir=run_dir / 'tensorboard',
     ),

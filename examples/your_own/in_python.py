@@ -1,9 +1,10 @@
 """The same run with Python objects, and what it has learnt."""
 
 # Before TensorFlow: makes it quiet.
-from tasks import own_run, trained_model  # noqa: I001
-from tasks.datasets import own_data
-from tasks.partitions.partition_config import PartitionConfig
+from tasks import own_run  # noqa: I001
+from tasks.running import trained_model  # noqa: I001
+from tasks.data.datasets import own_data
+from tasks.data.partitions.partition_config import PartitionConfig
 
 import mine
 import numpy as np

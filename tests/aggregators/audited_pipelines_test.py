@@ -13,10 +13,11 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators
-from tff_clipping.aggregators import l2_clip
+from tff_clipping.aggregators.parts import l2_clip
 from tff_clipping.privacy import PrivacyPlan, audit
 from tff_clipping.privacy.audit import thresholds
-from tff_clipping.programs import canary_clients, client_sampling
+from tff_clipping.programs.audit import canary_clients
+from tff_clipping.programs.clients import client_sampling
 
 _CONFIDENCE = 1 - 1e-6
 _CLIP = 0.5

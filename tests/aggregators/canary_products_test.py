@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators
-from tff_clipping.aggregators import canary_directions
+from tff_clipping.aggregators.parts import canary_directions
 from tff_clipping.privacy.audit import Canaries
 
 _CANARIES = Canaries(num_canaries=50, num_parameters=268, seed=0)

@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from scipy import stats
 
 from tff_clipping import aggregators
-from tff_clipping.aggregators import gaussian_draws
+from tff_clipping.aggregators.parts import gaussian_draws
 
 _SIZE = 20_000
 _VECTOR = tff.TensorType(np.float32, [_SIZE])

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from analysis import frame, run_row
-from tasks import experiment
+from tasks.algorithms import experiment
 from tests.analysis import run_folders
 
 

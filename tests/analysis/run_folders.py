@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import evidence, frame, pairs
-from tasks import named_runs
+from tasks.experiments import named_runs
 
 # The contents of a privacy.json.
 PRIVACY = {

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning
 from tff_clipping.learning import local_sgd
-from tff_clipping.programs import client_store
+from tff_clipping.programs.clients import client_store
 
 _LOCAL_STEPS = 4
 _BATCH_SIZE = 3

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.programs import client_store
+from tff_clipping.programs.clients import client_store
 
 DIMENSION = 3
 PARTITION = [np.arange(0, 4), np.arange(4, 6), np.arange(6, 13)]

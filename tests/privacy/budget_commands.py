@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tff_clipping import privacy
-from tff_clipping.privacy import budget_main
+from tff_clipping.privacy.calculator import budget_main
 
 ROOT = pathlib.Path(privacy.__file__).parents[2]
 PAPER = (
@@ -40,7 +40,7 @@ sys.exit(code)
 
 def run_process(*arguments, reports_peak=False, **options):
   """Runs the command as a user does."""
-  program = ['-m', 'tff_clipping.privacy.budget_main']
+  program = ['-m', 'tff_clipping.privacy.calculator.budget_main']
   if reports_peak:
     program = ['-c', PEAK]
   return subprocess.run(

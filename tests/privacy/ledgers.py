@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from tff_clipping import privacy
-from tff_clipping.privacy import ledger_contents
+from tff_clipping.privacy.ledger import ledger_contents
 
 SETTING = {
   'num_clients': 1920,

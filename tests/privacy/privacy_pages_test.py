@@ -8,7 +8,7 @@ import pytest
 
 from tests.privacy.ledgers import DIGEST, ROOT
 from tff_clipping import privacy
-from tff_clipping.privacy import budget_main, ledger_main
+from tff_clipping.privacy.calculator import budget_main, ledger_main
 
 _DOCS = ROOT / 'docs'
 _PAGES = ('accounting.md', 'budget.md', 'ledger.md', 'privacy.md')

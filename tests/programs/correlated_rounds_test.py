@@ -7,13 +7,10 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
-from tff_clipping.programs import (
-  client_sampling,
-  noise_checks,
-  private_rounds,
-  process_checks,
-)
-from tff_clipping.programs.client_sampling import build_private_sampler
+from tff_clipping.programs.checks import noise_checks, process_checks
+from tff_clipping.programs.clients import client_sampling
+from tff_clipping.programs.clients.client_sampling import build_private_sampler
+from tff_clipping.programs.training import private_rounds
 from tff_clipping.runtime import environment
 
 _IDS = tuple(str(i) for i in range(12))

@@ -12,7 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from tff_clipping import aggregators, privacy
-from tff_clipping.programs import client_sampling
+from tff_clipping.programs.clients import client_sampling
 
 _NUM_CLIENTS = 60
 _CLIENTS_PER_ROUND = 12

@@ -22,13 +22,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tasks import experiment, run_folder, runner
+from tasks.algorithms import experiment
+from tasks.running import run_folder, runner
 from tff_clipping import privacy, runtime
-from tff_clipping.aggregators import gaussian_draws
-from tff_clipping.programs import managers, storage, training
-from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.client_sampling import build_private_sampler
-from tff_clipping.programs.update_records import UpdateRecords
+from tff_clipping.aggregators.parts import gaussian_draws
+from tff_clipping.programs import storage_errors
+from tff_clipping.programs.clients.client_sampling import build_private_sampler
+from tff_clipping.programs.training import metrics_files, training_program
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.update_records import UpdateRecords
 
 
 def main() -> None:
@@ -39,7 +41,7 @@ def main() -> None:
       try:
         _RUNS[run.pop('kind')](run)
         os._exit(0)
-      except storage.StorageError as e:
+      except storage_errors.StorageError as e:
         _Log(run['log']).write('storage error', str(e))
         os._exit(5)
       except BaseException:
@@ -84,10 +86,10 @@ def run_small(run: dict) -> None:
     ):
       setattr(module, name, steps.count(getattr(module, name)))
   _log_releases(log)
-  with storage.writing('The ledger'):
+  with storage_errors.writing('The ledger'):
     ledger = privacy.PrivacyLedger(folder / 'ledger.jsonl', plan)
   with ledger:
-    program = training.TrainingProgram(
+    program = training_program.TrainingProgram(
       process=process,
       sampler=build_private_sampler(plan, [str(i) for i in range(8)], seed=1),
       client_value=float,
@@ -95,7 +97,7 @@ def run_small(run: dict) -> None:
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
       checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
       rounds_per_checkpoint=1,
-      release_managers=managers.create_release_managers(
+      release_managers=metrics_files.create_release_managers(
         metrics_path=folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
       ),
       ledger=ledger,
@@ -222,7 +224,7 @@ class _Steps:
 
 def _log_releases(log: _Log) -> None:
   """Writes down each release that is made, and each state that is saved."""
-  release = managers.SyncedCSVReleaseManager.release
+  release = metrics_files.SyncedCSVReleaseManager.release
   save = Checkpoints.save
 
   async def logged_release(self, value, key):
@@ -234,7 +236,7 @@ def _log_releases(log: _Log) -> None:
     log.write('save', round_num, _digest(state))
     save(self, state, round_num)
 
-  managers.SyncedCSVReleaseManager.release = logged_release
+  metrics_files.SyncedCSVReleaseManager.release = logged_release
   Checkpoints.save = logged_save
 
 

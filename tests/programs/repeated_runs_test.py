@@ -19,13 +19,16 @@ from dp_accounting import pld
 from tests.privacy.ledgers import read_releases
 from tests.programs import noised_scalar
 from tff_clipping import privacy
-from tff_clipping.programs import managers
-from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.client_sampling import (
+from tff_clipping.programs.clients.client_sampling import (
   build_private_sampler,
 )
-from tff_clipping.programs.storage import StorageError
-from tff_clipping.programs.training import StopReason, TrainingProgram
+from tff_clipping.programs.storage_errors import StorageError
+from tff_clipping.programs.training import metrics_files
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.training_program import (
+  StopReason,
+  TrainingProgram,
+)
 
 
 class _Killed(BaseException):  # noqa: N818
@@ -72,7 +75,7 @@ class _Run:
         evaluate=evaluate,
         checkpoints=Checkpoints(self._folder / 'checkpoints', keep=2),
         rounds_per_checkpoint=5,
-        release_managers=managers.create_release_managers(
+        release_managers=metrics_files.create_release_managers(
           metrics_path=self._folder / 'metrics.csv',
           tensorboard_dir=self._folder / 'tensorboard',
         ),

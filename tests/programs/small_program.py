@@ -9,13 +9,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import privacy
-from tff_clipping.privacy.ledger import BudgetExhaustedError
-from tff_clipping.programs import managers
-from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.client_sampling import (
+from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
+from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
 )
-from tff_clipping.programs.training import TrainingProgram
+from tff_clipping.programs.training import metrics_files
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.training_program import TrainingProgram
 
 IDS = ('1', '2', '3')
 
@@ -151,7 +151,7 @@ def program(folder, *, process=None, num_rounds=6, **kwargs):
     evaluate=lambda w: dict(test_accuracy=float(w.trainable[0]), test_loss=1.0),
     checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
     rounds_per_checkpoint=2,
-    release_managers=managers.create_release_managers(
+    release_managers=metrics_files.create_release_managers(
       metrics_path=folder / 'metrics.csv',
       tensorboard_dir=folder / 'tensorboard',
     ),

@@ -7,14 +7,15 @@ import tensorflow_federated as tff
 
 from tests.programs import small_program
 from tff_clipping import aggregators, privacy
-from tff_clipping.privacy.ledger import BudgetExhaustedError
-from tff_clipping.programs import storage, training
-from tff_clipping.programs.checkpoints import Checkpoints
-from tff_clipping.programs.client_sampling import (
+from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
+from tff_clipping.programs import storage_errors
+from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,
 )
-from tff_clipping.programs.training import StopReason
+from tff_clipping.programs.training import training_program
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.training_program import StopReason
 
 
 def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
@@ -59,7 +60,7 @@ def test_a_round_that_fails_costs_nothing(tmp_path):
   process = small_program.build_process(
     fail_at=small_program.expected_weight(2)
   )
-  with pytest.raises(training.RoundError, match='Round 2 failed'):
+  with pytest.raises(training_program.RoundError, match='Round 2 failed'):
     small_program.program(tmp_path, process=process, ledger=ledger).run()
   assert ledger.charged == [1]
 
@@ -170,17 +171,21 @@ def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
   ).run()
   ledger = small_program.Ledger()
   with pytest.raises(
-    storage.StorageError,
+    storage_errors.StorageError,
     match='of round 4, but the ledger has no release of round 1 among its 0',
   ):
     small_program.program(tmp_path, ledger=ledger).run()
   # As many releases, of which some are of one round: an old copy.
   ledger.charged = [1, 2, 1, 2]
-  with pytest.raises(storage.StorageError, match='no release of round 3 among'):
+  with pytest.raises(
+    storage_errors.StorageError, match='no release of round 3 among'
+  ):
     small_program.program(tmp_path, ledger=ledger).run()
   for charged in ([1, 2, 3], [1, None, 2]):
     ledger.charged = charged
-    with pytest.raises(storage.StorageError, match='has no release of round'):
+    with pytest.raises(
+      storage_errors.StorageError, match='has no release of round'
+    ):
       small_program.program(tmp_path, ledger=ledger).run()
   # A line that was cut short is of a round that nobody knows.
   ledger.charged = [1, None, 2, None]
@@ -207,7 +212,7 @@ def test_less_noise_than_charged_is_not_released(tmp_path):
       evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
     )
     with pytest.raises(
-      training.RoundError, match='must add the noise of the plan'
+      training_program.RoundError, match='must add the noise of the plan'
     ):
       program.run()
     assert ledger.num_releases == 0

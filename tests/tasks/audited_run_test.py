@@ -5,17 +5,12 @@ import dataclasses
 import pytest
 import tensorflow_federated as tff
 
-from tasks import (
-  experiment,
-  plans,
-  run_aggregators,
-  run_folder,
-  run_parts,
-)
+from tasks.algorithms import experiment, run_aggregators
+from tasks.running import plans, run_folder, run_parts
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 from tff_clipping import aggregators
 from tff_clipping.privacy import Relation
-from tff_clipping.programs.run_audit import RunAudit
+from tff_clipping.programs.audit.run_audit import RunAudit
 
 # Canaries and clients, 240 of them, half of which are in each cohort.
 _CONFIG = DP_FED_AVG | dict(

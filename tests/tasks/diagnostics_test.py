@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks import estimate_constants, experiment, run_folder, runner
+from tasks import estimate_constants
+from tasks.algorithms import experiment
+from tasks.running import run_folder, runner
 
 _CONFIG = experiment.ExperimentConfig(
   task='embedded_digits',

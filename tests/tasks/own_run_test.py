@@ -10,9 +10,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tasks import own_models, own_run
-from tasks.datasets import own_data
-from tasks.partitions.partition_config import PartitionConfig
+from tasks import own_run
+from tasks.data.datasets import own_data
+from tasks.data.partitions.partition_config import PartitionConfig
+from tasks.models import own_models
 from tff_clipping import aggregators
 
 _SETTINGS = dict(

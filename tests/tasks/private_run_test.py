@@ -8,13 +8,13 @@ import shutil
 import pandas as pd
 import pytest
 
-from tasks import runner
-from tasks.experiment import ExperimentConfig
-from tasks.run_folder import RunFolder
+from tasks.algorithms.experiment import ExperimentConfig
+from tasks.running import runner
+from tasks.running.run_folder import RunFolder
 from tests.privacy.ledgers import read_releases
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
-from tff_clipping.privacy import rounding
-from tff_clipping.programs import training
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.programs.training import training_program
 
 
 def _run(folder, cache_dir, **changes):
@@ -103,10 +103,10 @@ def test_caveats_of_a_run_that_fails_are_in_its_privacy_json(
 ):
   def fail(program):
     program.ledger.add_caveats(['the data changed'])
-    raise training.RoundError('It failed.')
+    raise training_program.RoundError('It failed.')
 
-  monkeypatch.setattr(training.TrainingProgram, 'run', fail)
-  with pytest.raises(training.RoundError, match='It failed'):
+  monkeypatch.setattr(training_program.TrainingProgram, 'run', fail)
+  with pytest.raises(training_program.RoundError, match='It failed'):
     _run(tmp_path / 'run', cache_dir)
   plan = read_json(tmp_path / 'run' / 'privacy.json')
   assert plan['caveats'] == ['the data changed']

@@ -8,8 +8,8 @@ import sys
 import pandas as pd
 import pytest
 
-from tasks.experiment_table import ROWS
-from tasks.reproduction_runs import REPRODUCTION, Part, plan_runs
+from tasks.experiments.experiment_table import ROWS
+from tasks.experiments.reproduction_runs import REPRODUCTION, Part, plan_runs
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _ALEXNET = 'table3_alexnet_mnist_noniid'

@@ -5,8 +5,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import experiment, run_folder, runner
-from tff_clipping.programs.training import TrainingResult
+from tasks.algorithms import experiment
+from tasks.running import run_folder, runner
+from tff_clipping.programs.training.training_program import TrainingResult
 
 FED_AVG: Mapping[str, Any] = dict(
   task='embedded_digits',

@@ -9,8 +9,8 @@ import sys
 import pandas as pd
 import pytest
 
-from tasks import sweep_table
-from tasks.run_folder import RunFolder
+from tasks.running import sweep_table
+from tasks.running.run_folder import RunFolder
 from tests import processes
 from tff_clipping import privacy
 

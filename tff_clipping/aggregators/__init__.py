@@ -21,7 +21,7 @@ from tff_clipping.aggregators.means import (
   fixed_denominator_mean_factory,
   realized_mean_factory,
 )
-from tff_clipping.aggregators.noise_keys import (
+from tff_clipping.aggregators.parts.noise_keys import (
   with_noise_draw,
 )
 from tff_clipping.aggregators.per_layer_clipping import (

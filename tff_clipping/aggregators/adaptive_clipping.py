@@ -8,17 +8,17 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
-from tff_clipping.aggregators import (
+from tff_clipping.aggregators import gaussian_noise
+from tff_clipping.aggregators.parts import (
   cohort_bounds,
+  composition_rules,
+  float64_values,
   gaussian_draws,
-  gaussian_noise,
+  inspect_process,
   l2_clip,
   noise_keys,
-  noise_rules,
-  process_fields,
   public_measurements,
   type_checks,
-  wide_values,
 )
 
 
@@ -142,10 +142,10 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    wide = wide_values.WideValues(value_type)
+    wide = float64_values.WideValues(value_type)
     inner = self._sum_factory.create(wide.type)
-    noise_rules.check_norms_are_charged('sum_factory', inner.state_type)
-    noise_rules.check_sum(self._sum_factory, inner)
+    composition_rules.check_norms_are_charged('sum_factory', inner.state_type)
+    composition_rules.check_sum(self._sum_factory, inner)
     bits = gaussian_noise.gaussian_noise_factory(
       self._below_count_stddev, noise_key=_other_key(self._noise_key)
     ).create(tff.TensorType(np.float32))
@@ -200,7 +200,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
               ),
             ),
             (
-              process_fields.NOISE_STATE,
+              inspect_process.NOISE_STATE,
               tff.federated_eval(keys.initial, tff.SERVER),
             ),
             ('inner_agg', inner.initialize()),
@@ -220,7 +220,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       output = inner.next(state['inner_agg'], clipped)
       mean, next_noise, stddev = tff.federated_map(
         finish,
-        (output.result, norm, state[process_fields.NOISE_STATE]),
+        (output.result, norm, state[inspect_process.NOISE_STATE]),
       )
       below = bits.next(state['clipping_norm']['bits'], is_below)
       new_norm = collections.OrderedDict(
@@ -229,7 +229,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       new_state = collections.OrderedDict(
         [
           ('clipping_norm', tff.federated_zip(new_norm)),
-          (process_fields.NOISE_STATE, next_noise),
+          (inspect_process.NOISE_STATE, next_noise),
           ('inner_agg', output.state),
         ]
       )

@@ -7,10 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import (
-  canary_directions,
-  type_checks,
-)
+from tff_clipping.aggregators.parts import canary_directions, type_checks
 
 
 def add_canary_products(

@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import (
+from tff_clipping.aggregators.parts import (
   gaussian_draws,
+  inspect_process,
   noise_keys,
   noised_process,
-  process_fields,
   type_checks,
 )
 
@@ -169,7 +169,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       lambda sum_type: self._build_noise(value_type, sum_type),
       constants={
         'noise_stddev': np.float32(self._noise_stddev),
-        process_fields.STRATEGY: strategy_digest(self._recurrence),
+        inspect_process.STRATEGY: strategy_digest(self._recurrence),
       },
     )
 

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import clipping_process, l2_clip
+from tff_clipping.aggregators.parts import clipping_process, l2_clip
 
 
 def difference_clipping_factory(

@@ -9,12 +9,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import (
+from tff_clipping.aggregators.parts import (
   cohort_bounds,
   discrete_gaussian,
   gaussian_draws,
+  inspect_process,
   l2_clip,
-  process_fields,
   type_checks,
 )
 
@@ -43,14 +43,14 @@ def distributed_gaussian_mean_factory(
   sqrt(n). Both are at least z * Delta. The Renyi divergences are at most those
   of the Gaussian mechanism with noise multiplier z (under adding or removing
   one client; z / 2 under replacing one), and those of whole orders are so for a
-  sample of the clients too; see `tff_clipping.privacy.renyi`. So a plan with
-  `accountant='rdp'` and any sampler that has shares holds for the integers; of
-  `accountant='pld'` nobody has proved it. A round of fewer than m or more than
-  M clients fails and releases nothing; see `local_gaussian_noise_factory` for
-  who draws cohorts within the bounds. Nothing wraps. Nothing rests on
-  floating-point numbers: the norms are checked in integers and the noise is
-  drawn from integer tables, to within 2^-126 * 12 * sigma in total variation
-  for each element and draw.
+  sample of the clients too; see `tff_clipping.privacy.accounting.renyi`. So a
+  plan with `accountant='rdp'` and any sampler that has shares holds for the
+  integers; of `accountant='pld'` nobody has proved it. A round of fewer than m
+  or more than M clients fails and releases nothing; see
+  `local_gaussian_noise_factory` for who draws cohorts within the bounds.
+  Nothing wraps. Nothing rests on floating-point numbers: the norms are checked
+  in integers and the noise is drawn from integer tables, to within
+  2^-126 * 12 * sigma in total variation for each element and draw.
 
   The epsilon of a plan that samples is for who sees what is released, and not
   for the server, which knows each cohort; see `local_gaussian_noise_factory`.
@@ -274,7 +274,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
         collections.OrderedDict(
           [
             ('clipping_norm', tff.federated_value((), tff.SERVER)),
-            (process_fields.NOISE_STATE, tff.federated_value((), tff.SERVER)),
+            (inspect_process.NOISE_STATE, tff.federated_value((), tff.SERVER)),
             ('inner_agg', inner.initialize()),
           ]
         )
@@ -293,8 +293,8 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
         [
           ('clipping_norm', state['clipping_norm']),
           (
-            process_fields.NOISE_STATE,
-            state[process_fields.NOISE_STATE],
+            inspect_process.NOISE_STATE,
+            state[inspect_process.NOISE_STATE],
           ),
           ('inner_agg', output.state),
         ]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import (
+from tff_clipping.aggregators.parts import (
   gaussian_draws,
   noise_keys,
   noised_process,

@@ -7,15 +7,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import (
+from tff_clipping.aggregators import secure_sum
+from tff_clipping.aggregators.parts import (
   cohort_bounds,
+  composition_rules,
+  float64_values,
   gaussian_draws,
-  noise_rules,
-  process_fields,
+  inspect_process,
   public_measurements,
-  secure_sum,
   type_checks,
-  wide_values,
 )
 
 # What the server adds to every sum beside the missing shares, as a part of one
@@ -131,10 +131,10 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    wide = wide_values.WideValues(value_type)
+    wide = float64_values.WideValues(value_type)
     inner = self._inner_agg_factory.create(wide.type)
-    noise_rules.check_does_not_clip('inner_agg_factory', inner)
-    noise_rules.check_sum(self._inner_agg_factory, inner)
+    composition_rules.check_does_not_clip('inner_agg_factory', inner)
+    composition_rules.check_sum(self._inner_agg_factory, inner)
 
     @tff.tensorflow.computation(wide.type)
     def add_share(value):
@@ -166,7 +166,7 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       return tff.federated_zip(
         collections.OrderedDict(
           [
-            (process_fields.NOISE_STATE, tff.federated_value((), tff.SERVER)),
+            (inspect_process.NOISE_STATE, tff.federated_value((), tff.SERVER)),
             ('inner_agg', inner.initialize()),
           ]
         )
@@ -183,8 +183,8 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       new_state = collections.OrderedDict(
         [
           (
-            process_fields.NOISE_STATE,
-            state[process_fields.NOISE_STATE],
+            inspect_process.NOISE_STATE,
+            state[inspect_process.NOISE_STATE],
           ),
           ('inner_agg', output.state),
         ]

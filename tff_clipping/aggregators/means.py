@@ -9,15 +9,17 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import (
-  cohort_bounds,
   correlated_noise,
   difference_clipping,
-  gaussian_draws,
   gaussian_noise,
+)
+from tff_clipping.aggregators.parts import (
+  cohort_bounds,
+  float64_values,
+  gaussian_draws,
+  inspect_process,
   l2_clip,
-  process_fields,
   type_checks,
-  wide_values,
 )
 
 
@@ -242,7 +244,7 @@ class _FixedDenominatorMeanFactory(
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    wide = wide_values.WideValues(value_type, tf.float32)
+    wide = float64_values.WideValues(value_type, tf.float32)
     inner = self._sum_factory.create(wide.type)
     sum_type = inner.next.type_signature.result.result.member
 
@@ -279,9 +281,9 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    wide = wide_values.WideValues(value_type, tf.float32)
+    wide = float64_values.WideValues(value_type, tf.float32)
     inner = self._sum_factory.create(wide.type)
-    if process_fields.adds_noise(inner.state_type):
+    if inspect_process.adds_noise(inner.state_type):
       raise _noise_is_divided(self._sum_factory)
 
     @tff.tensorflow.computation(
@@ -295,7 +297,7 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
     def mark(state):
       return tff.federated_zip(
-        collections.OrderedDict([(process_fields.REALIZED_MEAN, state)])
+        collections.OrderedDict([(inspect_process.REALIZED_MEAN, state)])
       )
 
     @tff.federated_computation
@@ -308,7 +310,7 @@ class _RealizedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     )
     def next_fn(state, value):
       output = inner.next(
-        state[process_fields.REALIZED_MEAN], wide.widen(value)
+        state[inspect_process.REALIZED_MEAN], wide.widen(value)
       )
       count = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       return tff.templates.MeasuredProcessOutput(

@@ -8,10 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import (
-  clipping_process,
-  l2_clip,
-)
+from tff_clipping.aggregators.parts import clipping_process, l2_clip
 
 
 def per_layer_clipping_factory(

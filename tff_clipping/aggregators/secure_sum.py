@@ -8,11 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import (
-  l2_clip,
-  process_fields,
-  type_checks,
-)
+from tff_clipping.aggregators.parts import inspect_process, l2_clip, type_checks
 
 # Clients send integers of 32 bits, which are summed in 64: more than 2^31
 # clients would be needed for the sum to wrap.
@@ -120,7 +116,7 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
     # Tells `local_gaussian_noise_factory`, wherever it is outside.
     has_room = self.local_noise_stddev is not None
-    fields = [] if has_room else [process_fields.CLAMP]
+    fields = [] if has_room else [inspect_process.CLAMP]
 
     @tff.federated_computation
     def initialize():

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import clipping_process, l2_clip
+from tff_clipping.aggregators.parts import clipping_process, l2_clip
 
 
 def smoothed_normalization_factory(

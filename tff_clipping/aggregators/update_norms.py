@@ -7,10 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import (
-  l2_clip,
-  type_checks,
-)
+from tff_clipping.aggregators.parts import l2_clip, type_checks
 
 # What `add_update_norm_measurements` adds. These are exact functions of
 # clients' data: they are for simulations, and no privacy guarantee covers them.

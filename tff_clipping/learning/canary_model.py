@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import canary_directions
+from tff_clipping.aggregators.parts import canary_directions
 
 _EXAMPLES = 'examples'
 _MARK = 'canary'

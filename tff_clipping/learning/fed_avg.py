@@ -59,7 +59,7 @@ def build_fed_avg(
     client_store: Has the method `read_client(client_id)`, which returns the
       examples of a client as tensors with a leading dimension of examples, and
       the property `element_spec`, the `tf.TensorSpec`s of one example; for
-      example `tff_clipping.programs.client_store.ClientStore`.
+      example `tff_clipping.programs.clients.client_store.ClientStore`.
     seed: The seed of the clients' shuffling.
     measure_updates: Whether the metrics hold, under `client_work`, the norm
       `update_norm` of each client's update before aggregation and its angle

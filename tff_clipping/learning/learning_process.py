@@ -12,7 +12,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators import l2_clip, means, process_fields
+from tff_clipping.aggregators import means
+from tff_clipping.aggregators.parts import inspect_process, l2_clip
 from tff_clipping.learning import client_work as client_work_lib
 from tff_clipping.learning import model_checks, update_measurements
 from tff_clipping.learning.client_work import ModelFn, Sender
@@ -120,7 +121,7 @@ def build_learning_process(
     measure_updates,
     # Our clips do it themselves; TFF's let a NaN through, inside our noise too,
     # and it would be the model's: no noise hides whose it was.
-    zeroes_updates=process_fields.adds_noise(aggregator.state_type),
+    zeroes_updates=inspect_process.adds_noise(aggregator.state_type),
   )
 
 

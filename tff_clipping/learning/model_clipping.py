@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators import l2_clip
+from tff_clipping.aggregators.parts import l2_clip
 from tff_clipping.learning import learning_process
 from tff_clipping.learning.client_work import ModelFn, Sender
 

@@ -4,14 +4,19 @@ from tff_clipping.adaptive_noise import (
   collapse_noise_multipliers,
   split_noise_multiplier,
 )
-from tff_clipping.privacy.accounting import (
+from tff_clipping.privacy.accounting.functions import (
   calibrate_noise_multiplier,
   compute_delta,
   compute_epsilon,
   compute_max_rounds,
 )
-from tff_clipping.privacy.arguments import DeltaTooLargeWarning
-from tff_clipping.privacy.base_plan import BasePlan
+from tff_clipping.privacy.accounting.gaussian_mechanism import (
+  gaussian_delta,
+  gaussian_epsilon,
+  gaussian_noise_multiplier,
+)
+from tff_clipping.privacy.accounting.ranges import DeltaTooLargeWarning
+from tff_clipping.privacy.accounting.sampled_gaussian import Relation
 from tff_clipping.privacy.correlated_noise import (
   NoiseStrategy,
   Participation,
@@ -21,31 +26,35 @@ from tff_clipping.privacy.correlated_noise import (
   blt_strategy,
   identity_strategy,
 )
-from tff_clipping.privacy.correlated_plan import CorrelatedNoisePlan
-from tff_clipping.privacy.gaussian_mechanism import (
-  gaussian_delta,
-  gaussian_epsilon,
-  gaussian_noise_multiplier,
+from tff_clipping.privacy.correlated_noise.by_name import (
+  MECHANISMS,
+  build_strategy,
 )
-from tff_clipping.privacy.ledger import (
+from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
   DamagedLedgerError,
   LedgerInUseError,
   PrivacyLedger,
 )
-from tff_clipping.privacy.ledger_contents import LedgerContents, read_ledger
-from tff_clipping.privacy.mechanisms import MECHANISMS, build_strategy
-from tff_clipping.privacy.noise_summary import NoiseSummary, summarize_noise
-from tff_clipping.privacy.plan import PrivacyPlan
-from tff_clipping.privacy.plan_parameters import (
+from tff_clipping.privacy.ledger.ledger_contents import (
+  LedgerContents,
+  read_ledger,
+)
+from tff_clipping.privacy.ledger.spending import Spending, compute_spending
+from tff_clipping.privacy.plans.base_plan import BasePlan
+from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.noise_summary import (
+  NoiseSummary,
+  summarize_noise,
+)
+from tff_clipping.privacy.plans.obligations import (
   AggregatorParameters,
   SamplerParameters,
   SeparatedSamplerParameters,
   ShareParameters,
 )
-from tff_clipping.privacy.sampled_gaussian import Relation
-from tff_clipping.privacy.spending import Spending, compute_spending
+from tff_clipping.privacy.plans.plan import PrivacyPlan
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [

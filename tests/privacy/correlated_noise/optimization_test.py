@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tff_clipping.privacy import correlated_noise, gaussian_mechanism
+from tff_clipping.privacy import correlated_noise
+from tff_clipping.privacy.accounting import gaussian_mechanism
 
 _ONCE = correlated_noise.Participation(min_separation=1, max_participations=1)
 _EPOCHS = correlated_noise.Participation(min_separation=24)

@@ -21,7 +21,7 @@ import tree
 
 from tests import processes
 from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs import client_store
+from tff_clipping.programs.clients import client_store
 from tff_clipping.runtime import environment
 
 # One Ray at a time: several are slow to start.

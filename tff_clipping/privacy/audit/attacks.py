@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tff_clipping.privacy.sampled_gaussian import Relation
+from tff_clipping.privacy.accounting.sampled_gaussian import Relation
 
 
 def score_releases(

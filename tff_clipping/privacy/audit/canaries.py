@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.sampled_gaussian import Relation
+from tff_clipping.privacy.accounting.sampled_gaussian import Relation
 
 # The largest model, and with it the most canaries.
 _MAX_PARAMETERS = 10**12

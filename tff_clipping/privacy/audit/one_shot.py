@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-from tff_clipping.privacy import arguments
+from tff_clipping.privacy.accounting import ranges
 
 # Larger estimates are given as this.
 _LARGEST_EPSILON = 600.0
@@ -102,7 +102,7 @@ def estimate_epsilon(taken: Normal, held_out: Normal, *, delta: float) -> float:
     TypeError: If `delta` is not a number.
     ValueError: If it is out of range.
   """
-  delta = arguments.check_target_delta(delta)
+  delta = ranges.check_target_delta(delta)
   if not (taken.stddev > 0 and held_out.stddev > 0):
     return 0.0 if taken == held_out else _LARGEST_EPSILON
   return max(

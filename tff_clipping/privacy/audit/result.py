@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import arguments
+from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.accounting.sampled_gaussian import Relation
 from tff_clipping.privacy.audit import one_run, one_shot, thresholds, trade_off
 from tff_clipping.privacy.audit.canaries import Canaries
-from tff_clipping.privacy.plan import PrivacyPlan
-from tff_clipping.privacy.sampled_gaussian import Relation
+from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 # The rate at which true-positive rates are shown.
 _FALSE_POSITIVE_RATE = 0.01
@@ -139,7 +139,7 @@ def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
     ValueError: If it is not positive.
   """
   num_canaries = argument_checks.check_integer(
-    'num_canaries', num_canaries, at_least=1, at_most=arguments.MAX_CLIENTS
+    'num_canaries', num_canaries, at_least=1, at_most=ranges.MAX_CLIENTS
   )
   num_clients = plan.num_clients + num_canaries
   return dataclasses.replace(

@@ -19,8 +19,8 @@ import numpy as np
 from scipy import special
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import arguments, gaussian_mechanism
-from tff_clipping.privacy.base_plan import BasePlan
+from tff_clipping.privacy.accounting import gaussian_mechanism, ranges
+from tff_clipping.privacy.plans.base_plan import BasePlan
 
 # The epsilons at which a plan's delta is asked for. Any of them is a valid
 # constraint; more of them make the curve tighter.
@@ -107,7 +107,7 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
   if mu < 0:
     raise ValueError(f'`mu` must not be negative, found {mu:g}.')
   if mu == 0:
-    arguments.check_target_delta(delta)
+    ranges.check_target_delta(delta)
     return 0.0
   return gaussian_mechanism.gaussian_epsilon(1 / min(mu, _LARGEST_MU), delta)
 
@@ -126,7 +126,7 @@ def compute_gaussian_mu(epsilon: float, delta: float) -> float:
   epsilon = argument_checks.check_number('epsilon', epsilon)
   if epsilon < 0:
     raise ValueError(f'`epsilon` must not be negative, found {epsilon:g}.')
-  epsilon = max(epsilon, arguments.MIN_TARGET_EPSILON)
-  epsilon = min(epsilon, arguments.MAX_TARGET_EPSILON)
+  epsilon = max(epsilon, ranges.MIN_TARGET_EPSILON)
+  epsilon = min(epsilon, ranges.MAX_TARGET_EPSILON)
   noise = gaussian_mechanism.gaussian_noise_multiplier(epsilon, delta)
   return min(1 / noise, _LARGEST_MU)

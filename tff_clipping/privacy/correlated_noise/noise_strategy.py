@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import arguments
+from tff_clipping.privacy.accounting import ranges
 from tff_clipping.privacy.correlated_noise.noise_recurrence import (
   NoiseRecurrence,
 )
@@ -44,7 +44,7 @@ class NoiseStrategy(abc.ABC):
 
   def __post_init__(self):
     object.__setattr__(
-      self, 'num_rounds', arguments.check_num_rounds(self.num_rounds)
+      self, 'num_rounds', ranges.check_num_rounds(self.num_rounds)
     )
 
   @property

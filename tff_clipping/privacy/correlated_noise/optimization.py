@@ -12,7 +12,7 @@ import numpy as np
 from scipy import fft, optimize, special
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import arguments
+from tff_clipping.privacy.accounting import ranges
 from tff_clipping.privacy.correlated_noise import buffered_toeplitz, toeplitz
 from tff_clipping.privacy.correlated_noise.participation import Participation
 
@@ -52,7 +52,7 @@ def banded_strategy(
 
   Source: arXiv 2306.08153.
   """
-  num_rounds = arguments.check_num_rounds(num_rounds)
+  num_rounds = ranges.check_num_rounds(num_rounds)
   most = min(participation.min_separation, num_rounds)
   weights = _error_weights(num_rounds, error)
   if num_bands is not None:
@@ -95,7 +95,7 @@ def blt_strategy(
 
   Source: arXiv 2404.16706 and 2408.08868.
   """
-  num_rounds = arguments.check_num_rounds(num_rounds)
+  num_rounds = ranges.check_num_rounds(num_rounds)
   weights = _error_weights(num_rounds, error)
   if num_buffers is not None:
     num_buffers = argument_checks.check_integer(

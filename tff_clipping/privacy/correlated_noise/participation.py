@@ -3,7 +3,7 @@
 import dataclasses
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import arguments
+from tff_clipping.privacy.accounting import ranges
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Participation:
       value = getattr(self, field.name)
       if value is not None or field.name == 'min_separation':
         value = argument_checks.check_integer(
-          field.name, value, at_least=1, at_most=arguments.MAX_ROUNDS
+          field.name, value, at_least=1, at_most=ranges.MAX_ROUNDS
         )
         object.__setattr__(self, field.name, value)
 

@@ -1,0 +1,343 @@
+"""What a training run is asked to do, checked before anything is built."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.algorithms import setting_rules
+from tasks.data.datasets import own_data, registry
+from tasks.data.partitions import partition_config
+from tasks.experiments.experiment_table import ALGORITHMS
+from tasks.settings import named_functions
+from tasks.settings.setting_fields import (
+  LARGEST_SEED,
+  at_least,
+  check_settings,
+  one_of,
+  positive,
+  setting,
+)
+from tff_clipping import argument_checks, privacy
+from tff_clipping.privacy.accounting import ranges
+
+# The names of `keras_models.MODELS`, which takes seconds to import.
+MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
+COMPUTE_DTYPES = ('float32', 'bfloat16')
+# How updates are bounded, and how what is left of them is added up.
+CLIPPINGS = ('fixed', 'adaptive', 'per_layer', 'smooth')
+AGGREGATIONS = ('plain', 'secure', 'distributed')
+ACCOUNTANTS = ('rdp', 'pld')
+SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
+# A partition is drawn client by client, in memory.
+MAX_CLIENTS = 10**7
+# Beyond, other concentrations give the same clients.
+MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6
+# Fewer canaries show nothing, and their coins might all fall the same way.
+MIN_AUDIT_CANARIES = 10
+
+
+def _check_alpha(name: str, value: Any) -> None:
+  number = argument_checks.check_number(name, value)
+  if not MIN_ALPHA <= number <= MAX_ALPHA:
+    raise ValueError(
+      f'`{name}` must be from {MIN_ALPHA:g}, where a client has one class, to '
+      f'{MAX_ALPHA:g}, where it has all alike, found {value}.'
+    )
+
+
+def _check_model_name(name: str, value: Any) -> None:
+  if isinstance(value, str) and not (
+    value in MODELS or named_functions.is_function_name(value)
+  ):
+    raise ValueError(
+      f'`{name}` must be one of {", ".join(MODELS)}, module:function or '
+      f'FILE.py:function, found {value!r}.'
+    )
+  if not isinstance(value, str):
+    one_of(*MODELS)(name, value)
+
+
+def _check_aggregator_name(name: str, value: Any) -> None:
+  if not (isinstance(value, str) and named_functions.is_function_name(value)):
+    raise ValueError(
+      f'`{name}` must be module:function or FILE.py:function, found {value!r}.'
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExperimentConfig:
+  """The settings of a run; each is a flag of `tasks.train`, with its help here.
+
+  A `None` is 'not given'.
+
+  Raises:
+    TypeError: If a setting is of the wrong kind.
+    ValueError: If it is out of range or does not fit another.
+  """
+
+  task: str = setting(
+    f'The data set: {", ".join(registry.TASKS)}; or your own: FILE.npz, '
+    'FILE.csv, module:function or FILE.py:function; see docs/data.md.',
+    check=registry.check_task_name,
+  )
+  partition: str | None = setting(
+    'The split over clients: iid, class_balanced, label_skew (the paper), '
+    'dirichlet, shards or natural, which is the default for data of your own. '
+    'Required for other data without --row.',
+    None,
+  )
+  model: str = setting(
+    f'{", ".join(MODELS)}; or your own: module:function or FILE.py:function, '
+    'which returns a Keras model.',
+    check=_check_model_name,
+  )
+  algorithm: str = setting(
+    'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (and adds noise) '
+    'or model_clipping_fed_avg (clips models).',
+    check=one_of(*ALGORITHMS),
+  )
+  clients_per_round: int = setting(
+    'P, the size of a cohort; the expected size for --sampling=poisson.',
+    check=at_least(1),
+  )
+  num_rounds: int = setting('T.', check=at_least(1, ranges.MAX_ROUNDS))
+  local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
+  batch_size: int = setting('Examples in a local step.', check=at_least(1))
+  client_learning_rate: float = setting('eta_l.', check=positive)
+  compute_dtype: str = setting(
+    'In what the layers of clients compute: float32 or bfloat16; weights, '
+    'updates and the clip are float32.',
+    'float32',
+    check=one_of(*COMPUTE_DTYPES),
+  )
+  num_clients: int | None = setting(
+    'N; else as many as a natural partition has.',
+    None,
+    check=at_least(1, MAX_CLIENTS),
+  )
+  examples_per_client: int | None = setting(
+    "A client's examples; else as many as there are without overlap.",
+    None,
+    check=at_least(1),
+  )
+  dirichlet_alpha: float = setting(
+    'The concentration of --partition=dirichlet.', 0.5, check=_check_alpha
+  )
+  shards_per_client: int = setting(
+    'For --partition=shards.', 2, check=at_least(1)
+  )
+  server_learning_rate: float = setting('eta_g.', 1.0, check=positive)
+  server_optimizer: str = setting(
+    "What applies the aggregate: sgd (the paper's step), momentum (0.9), adam, "
+    'yogi or adagrad (epsilon 1e-3).',
+    'sgd',
+    check=one_of(*SERVER_OPTIMIZERS),
+  )
+  clipping_norm: float | None = setting(
+    'c, the threshold on the norms of updates, or of whole models for '
+    'model_clipping_fed_avg.',
+    None,
+    check=positive,
+  )
+  clipping: str = setting(
+    'fixed (to c), adaptive (from c to a quantile of the norms), per_layer '
+    '(each of K tensors to c / sqrt(K)) or smooth (x / (--smoothing + ||x||)).',
+    'fixed',
+    check=one_of(*CLIPPINGS),
+  )
+  target_quantile: float | None = setting(
+    'For --clipping=adaptive: the share of updates that are not to be clipped; '
+    'else 0.5.',
+    None,
+  )
+  smoothing: float | None = setting(
+    'alpha, for --clipping=smooth, which has no c.', None, check=positive
+  )
+  aggregation: str = setting(
+    'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '
+    'distributed (noise at the clients, in integers).',
+    'plain',
+    check=one_of(*AGGREGATIONS),
+  )
+  aggregator: str | None = setting(
+    "Your own in place of the algorithm's: module:function or "
+    'FILE.py:function, which returns an unweighted aggregation factory of TFF, '
+    'and of dp_fed_avg takes the plan; see docs/your_own.md.',
+    None,
+    check=_check_aggregator_name,
+  )
+  sampling: str = setting(
+    'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
+    "poisson, fixed_size or paper (the paper's accounting), and with noise "
+    'that is correlated between rounds min_separation, grouped_poisson (banded '
+    'alone) or shuffled_epochs; see docs/correlated_noise.md.',
+    'fixed_size',
+  )
+  min_separation: int = setting(
+    'b, the rounds from one participation of a client to its next, at least, '
+    'for --sampling=round_robin, min_separation and grouped_poisson.',
+    1,
+    check=at_least(1),
+  )
+  target_epsilon: float | None = setting(
+    'The budget, which sets the noise.', None, check=positive
+  )
+  target_delta: float | None = setting("The budget's delta.", None)
+  noise_multiplier: float | None = setting(
+    'Noise on the sum over c, in place of --target_epsilon.',
+    None,
+    check=positive,
+  )
+  mechanism: str = setting(
+    "The noise of dp_fed_avg: gaussian (each round's own), or correlated "
+    'between rounds: tree, banded or blt.',
+    'gaussian',
+    check=one_of(*privacy.MECHANISMS),
+  )
+  accountant: str = setting(
+    'rdp or pld, for --mechanism=gaussian.',
+    'rdp',
+    check=one_of(*ACCOUNTANTS),
+  )
+  seed: int = setting(
+    'For the split and local shuffling.', 0, check=argument_checks.check_seed
+  )
+  model_seed: int = setting(
+    'For the initial model.', 0, check=argument_checks.check_seed
+  )
+  # Whoever knows the seed of the sampling knows who takes part. The run keeps
+  # what it draws: `RunFolder.draw_seeds`.
+  sampling_seed: int | None = setting(
+    'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
+    'config.json keeps.',
+    None,
+    check=at_least(0, LARGEST_SEED),
+  )
+  noise_seed: int | None = setting(
+    'Repeatable noise, for tests alone; else fresh entropy.',
+    None,
+    check=at_least(0, LARGEST_SEED),
+  )
+  rounds_per_evaluation: int = setting(
+    'Evaluate how often.', 1, check=at_least(1)
+  )
+  test_examples: int | None = setting(
+    'Evaluate on so many test examples, evenly spaced; all by default.',
+    None,
+    check=at_least(1),
+  )
+  rounds_per_checkpoint: int = setting('Save how often.', 10, check=at_least(1))
+  update_rounds: tuple[int, ...] = setting(
+    'The rounds t, from 0, whose updates are written to updates/.',
+    (),
+    check=at_least(0),
+  )
+  estimate_repeats: int = setting(
+    'Repeat the local work of --update_rounds so often, to estimate the norms '
+    'of expected updates (alpha~ of Theorem 1); 0 not to.',
+    0,
+    check=at_least(0),
+  )
+  simulation_diagnostics: bool = setting(
+    "Measure the clients' exact updates in a private run too. Not private.",
+    False,
+  )
+  audit_canaries: int | None = setting(
+    'K: audit a dp_fed_avg run with about K canaries among its clients and as '
+    'many held out. Not private; see docs/audit.md.',
+    None,
+    check=at_least(MIN_AUDIT_CANARIES),
+  )
+  audit_seed: int | None = setting(
+    'For the canaries; else fresh entropy, which config.json keeps.',
+    None,
+    check=at_least(0, LARGEST_SEED),
+  )
+
+  def __post_init__(self):
+    check_settings(self)
+    if self.sampling_seed is None and not self.is_private:
+      object.__setattr__(self, 'sampling_seed', 0)
+    if (
+      self.num_clients is not None and self.clients_per_round > self.num_clients
+    ):
+      raise ValueError(
+        f'`clients_per_round` must be at most the {self.num_clients} clients '
+        f'that there are, found {self.clients_per_round}.'
+      )
+    if self.partition is None:
+      if not own_data.is_own(self.task):
+        raise ValueError(f'`partition` must be given for {self.task}.')
+      object.__setattr__(self, 'partition', 'natural')
+    self.partition_config()  # Raises for one that cannot be.
+    setting_rules.check_together(self)
+
+  @property
+  def is_private(self) -> bool:
+    """Whether the run has a privacy guarantee."""
+    return ALGORITHMS[self.algorithm].is_private
+
+  @property
+  def has_correlated_noise(self) -> bool:
+    """Whether the noise of a round depends on that of the rounds before."""
+    return self.mechanism != 'gaussian'
+
+  @property
+  def sensitivity(self) -> float | None:
+    """What one client adds to a sum in norm, at most; `None` if unknown."""
+    return 1.0 if self.clipping == 'smooth' else self.clipping_norm
+
+  @property
+  def clips_otherwise(self) -> bool:
+    """Whether an update is not just cut to a norm of `clipping_norm`."""
+    return self.clipping != 'fixed' or self.aggregator is not None
+
+  @property
+  def measures_updates(self) -> bool:
+    """Whether the clients' exact updates are measured."""
+    return not self.is_private or self.simulation_diagnostics
+
+  @property
+  def rests_on_secret_cohorts(self) -> bool:
+    """Whether the plan of a private run needs secrecy of who takes part."""
+    return self.sampling not in ('min_separation', 'shuffled_epochs')
+
+  @property
+  def seeds_to_draw(self) -> tuple[str, ...]:
+    """The seeds that were not given, and come from fresh entropy."""
+    needed = ['sampling_seed']
+    if self.audit_canaries is not None:
+      needed.append('audit_seed')
+    return tuple(name for name in needed if getattr(self, name) is None)
+
+  def partition_config(self) -> partition_config.PartitionConfig:
+    """Returns how the training examples are split over the clients."""
+    return partition_config.PartitionConfig(
+      name=self.partition,
+      num_clients=self.num_clients,
+      examples_per_client=self.examples_per_client,
+      dirichlet_alpha=self.dirichlet_alpha,
+      shards_per_client=self.shards_per_client,
+      seed=self.seed,
+    )
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns the settings as they are saved in config.json."""
+    settings = dataclasses.asdict(self)
+    settings['update_rounds'] = list(self.update_rounds)
+    return settings
+
+  def differences(self, saved: Mapping[str, Any]) -> list[str]:
+    """Returns what tells these settings from saved ones, a phrase each."""
+    mine = self.to_json()
+    # A setting that is younger than the file.
+    saved = {
+      field.name: field.default
+      for field in dataclasses.fields(self)
+      if field.default is not dataclasses.MISSING
+    } | dict(saved)
+    return [
+      f'{name} was {saved.get(name)!r} and is {mine.get(name)!r}'
+      for name in {**mine, **saved}
+      if saved.get(name) != mine.get(name)
+    ]

@@ -1,0 +1,101 @@
+"""EMNIST digits: 240,000 training and 40,000 test digits of 28×28.
+
+Source: Cohen et al., "EMNIST: an extension of MNIST to handwritten letters"
+(2017). The distribution has its images transposed; here they are upright.
+"""
+
+import collections
+import pathlib
+
+import numpy as np
+from absl import logging
+
+from tasks.data import task
+from tasks.data.datasets import data_files, downloads, idx
+from tasks.data.partitions import partition_config
+
+FILES = (
+  'emnist-digits-train-images-idx3-ubyte',
+  'emnist-digits-train-labels-idx1-ubyte',
+  'emnist-digits-test-images-idx3-ubyte',
+  'emnist-digits-test-labels-idx1-ubyte',
+)
+
+_ARCHIVE = 'emnist-gzip.zip'
+_ARCHIVE_ORIGIN = 'https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip'
+_ARCHIVE_MD5 = '58c8d27c78d21e728a6bc7b3cc06412e'
+_NUM_TRAIN = 240_000
+_NUM_TEST = 40_000
+_NUM_CLASSES = 10
+_SUBFOLDERS = ('gzip', 'emnist', 'emnist/gzip', 'EMNIST/raw')
+
+
+def create_emnist_digits_task(
+  split: partition_config.PartitionConfig,
+  *,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> task.Task:
+  """Creates the task of the EMNIST digits.
+
+  Args:
+    split: How to split the training digits over clients.
+    data_dir: Folder of the four IDX files; None to download NIST's archive
+      (536 MB) and take them from it.
+    cache_dir: Folder of the downloads; None for the user's cache folder.
+
+  Returns:
+    The task, with upright images uint8 [28, 28, 1] and 10 classes.
+
+  Raises:
+    data_files.DataError: If files are missing or refused.
+  """
+  paths = (
+    data_files.find_files(data_dir, FILES, subfolders=_SUBFOLDERS)
+    if data_dir is not None
+    else _download(cache_dir)
+  )
+  x_train, y_train = _read_split(paths[0], paths[1])
+  x_test, y_test = _read_split(paths[2], paths[3])
+  idx.check_not_swapped(paths[0], len(x_train), paths[2], len(x_test))
+  source = 'EMNIST digits'
+  if (len(x_train), len(x_test)) != (_NUM_TRAIN, _NUM_TEST):
+    source = (
+      f'not the official EMNIST digits: {len(x_train)} + {len(x_test)} images'
+    )
+    logging.warning('%s holds %s.', paths[0].parent, source)
+  return task.Task(
+    name='emnist_digits',
+    train=collections.OrderedDict(x=x_train, y=y_train),
+    partition=split.split(y_train),
+    test=collections.OrderedDict(x=x_test, y=y_test),
+    num_classes=_NUM_CLASSES,
+    source=source,
+  )
+
+
+def _read_split(
+  images_path: pathlib.Path, labels_path: pathlib.Path
+) -> tuple[np.ndarray, np.ndarray]:
+  """Reads the images, turned upright, and the labels of one split."""
+  images = idx.read_images(images_path)
+  labels = idx.read_labels(labels_path, _NUM_CLASSES)
+  idx.check_pair(images_path, images, labels_path, labels)
+  return np.ascontiguousarray(images.transpose(0, 2, 1, 3)), labels
+
+
+def _download(cache_dir: str | None) -> list[pathlib.Path]:
+  """Returns the four files from the cache, downloaded if need be."""
+  folder = downloads.downloads_dir(cache_dir)
+  extracted = folder / 'emnist-digits'
+  if not extracted.is_dir():
+    with downloads.offline_advice(
+      'emnist_digits', [f'{name}[.gz]' for name in FILES]
+    ):
+      archive = downloads.fetch(
+        _ARCHIVE, _ARCHIVE_ORIGIN, _ARCHIVE_MD5, 'md5', folder
+      )
+    downloads.extract(archive, [f'gzip/{name}.gz' for name in FILES], extracted)
+    # The archive holds five other splits of EMNIST, too.
+    archive.unlink()
+  return data_files.find_files(extracted, FILES)

@@ -1,0 +1,139 @@
+"""MNIST: 60,000 training and 10,000 test digits of 28×28."""
+
+import collections
+import hashlib
+import pathlib
+
+import numpy as np
+from absl import logging
+
+from tasks.data import task
+from tasks.data.datasets import data_files, downloads, idx
+from tasks.data.partitions import partition_config
+
+FILES = (
+  'train-images-idx3-ubyte',
+  'train-labels-idx1-ubyte',
+  't10k-images-idx3-ubyte',
+  't10k-labels-idx1-ubyte',
+)
+WRITERS_FILE = 'writers.npz'
+
+# MD5 of each of `FILES` without compression, as first distributed.
+_MD5 = (
+  '6bbc9ace898e44ae57da46a324031adb',
+  'a25bea736e30d166cdddb491f175f624',
+  '2646ac647ad5339dbf082846283269ea',
+  '27ae3e4e09519cfbb04c329615203637',
+)
+_NUM_TRAIN = 60_000
+_NUM_TEST = 10_000
+_NUM_CLASSES = 10
+_SUBFOLDERS = ('mnist', 'MNIST/raw')
+
+
+def create_mnist_task(
+  split: partition_config.PartitionConfig,
+  *,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> task.Task:
+  """Creates the task of MNIST.
+
+  Args:
+    split: How to split the training digits over clients. 'natural' is by
+      writer and needs writers.npz, with `writer_train` [60000], in `data_dir`.
+    data_dir: Folder of the four IDX files; None to download them with Keras.
+    cache_dir: Folder of the downloads; None for the user's cache folder.
+
+  Returns:
+    The task, with images uint8 [28, 28, 1] and 10 classes.
+
+  Raises:
+    data_files.DataError: If files are missing or refused.
+  """
+  writers = None
+  if data_dir is None:
+    arrays = _download(cache_dir)
+    source = 'MNIST, downloaded by Keras'
+  else:
+    paths = data_files.find_files(data_dir, FILES, subfolders=_SUBFOLDERS)
+    arrays, source = _read(paths)
+    writers = _read_writers(paths[0].with_name(WRITERS_FILE), len(arrays[1]))
+  if split.name == 'natural' and writers is None:
+    raise data_files.DataError(
+      f"`partition` must not be 'natural' for MNIST without {WRITERS_FILE} "
+      'beside its files in `data_dir`, found none.'
+    )
+  return task.Task(
+    name='mnist',
+    train=collections.OrderedDict(x=arrays[0], y=arrays[1]),
+    partition=split.split(arrays[1], writers),
+    test=collections.OrderedDict(x=arrays[2], y=arrays[3]),
+    num_classes=_NUM_CLASSES,
+    source=source,
+  )
+
+
+def _read(paths: list[pathlib.Path]) -> tuple[list[np.ndarray], str]:
+  """Reads the four files; returns them and a line on their source."""
+  x_train = idx.read_images(paths[0])
+  y_train = idx.read_labels(paths[1], _NUM_CLASSES)
+  x_test = idx.read_images(paths[2])
+  y_test = idx.read_labels(paths[3], _NUM_CLASSES)
+  idx.check_pair(paths[0], x_train, paths[1], y_train)
+  idx.check_pair(paths[2], x_test, paths[3], y_test)
+  idx.check_not_swapped(paths[0], len(x_train), paths[2], len(x_test))
+  if (len(x_train), len(x_test)) == (_NUM_TRAIN, _NUM_TEST):
+    for path, expected in zip(paths, _MD5, strict=True):
+      found = hashlib.md5(
+        data_files.read_bytes(path), usedforsecurity=False
+      ).hexdigest()
+      if found != expected:
+        raise data_files.DataError(
+          f'{path} is corrupted or not of MNIST: its content has the MD5 '
+          f'{found}, not {expected}.'
+        )
+    source = 'MNIST, the official files'
+  else:
+    source = f'not the official MNIST: {len(x_train)} + {len(x_test)} images'
+    logging.warning('%s holds %s.', paths[0].parent, source)
+  return [x_train, y_train, x_test, y_test], source
+
+
+def _read_writers(path: pathlib.Path, num_train: int) -> np.ndarray | None:
+  """Reads the writer of each training image, if there is such a file."""
+  if not path.is_file():
+    return None
+  try:
+    with np.load(path, allow_pickle=False) as arrays:
+      writers = arrays['writer_train']
+  except (OSError, ValueError, KeyError, EOFError) as e:
+    raise data_files.DataError(
+      f'{path} must be an .npz file with the integers writer_train: {e}.'
+    ) from e
+  if writers.shape != (num_train,) or writers.dtype.kind not in 'iu':
+    raise data_files.DataError(
+      f'{path} must hold one integer of writer_train for each of the '
+      f'{num_train} training images, found {writers.dtype} '
+      f'{list(writers.shape)}.'
+    )
+  # Zero-padded, so that the ids sort as the numbers do.
+  return np.char.add('writer_', np.char.zfill(writers.astype(str), 5))
+
+
+def _download(cache_dir: str | None) -> list[np.ndarray]:
+  """Returns the four arrays from the cache, downloaded if need be."""
+  folder = downloads.downloads_dir(cache_dir)
+  with downloads.offline_advice('mnist', [f'{name}[.gz]' for name in FILES]):
+    import tensorflow as tf
+
+    (x_train, y_train), (x_test, y_test) = tf.keras.datasets.mnist.load_data(
+      str(folder.absolute() / 'mnist.npz')
+    )
+  return [
+    x_train[..., np.newaxis],
+    y_train.astype(np.int32),
+    x_test[..., np.newaxis],
+    y_test.astype(np.int32),
+  ]

@@ -1,0 +1,161 @@
+"""Files of a user's own data, as arrays.
+
+A `.npz` file has the arrays of `FIELDS`, a `.csv` file a column for each of
+`y`, `client` and `is_test` and all others for the features.
+"""
+
+import pathlib
+import warnings
+import zipfile
+
+import numpy as np
+
+from tasks.data.datasets import data_files
+
+SUFFIXES = ('.npz', '.csv')
+FIELDS = (
+  *('x', 'y', 'client', 'x_test', 'y_test', 'client_test'),
+  'num_classes',
+)
+
+# What to do with text where there must be numbers.
+_TEXT_HINTS = {
+  'y': 'Of names of classes, `pandas.factorize(table["y"])[0]` makes numbers.',
+  'is_test': 'It is 1 in the rows of the test set, and 0 in the others.',
+  'x': (
+    'Of categories, `pandas.get_dummies` makes columns of 0 and 1. The column '
+    'that says whose an example is is called `client`.'
+  ),
+}
+
+
+def is_file(name: str) -> bool:
+  """Returns whether a name is that of such a file, by its suffix."""
+  return name.lower().endswith(SUFFIXES)
+
+
+def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns what a file holds, by the names of `FIELDS`.
+
+  Args:
+    path: A file with one of `SUFFIXES`.
+
+  Raises:
+    ValueError: If it is not what its suffix says, or has other arrays.
+    OSError: If it cannot be read.
+  """
+  read = _read_npz if path.suffix.lower() == '.npz' else _read_csv
+  return read(path)
+
+
+def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the arrays of a file, by their names."""
+  if not zipfile.is_zipfile(path):
+    raise ValueError('it is no .npz file, as `numpy.savez` writes it.')
+  arrays = {}
+  with np.load(path, allow_pickle=False) as file:
+    _check_names(file.files)
+    for name in file.files:
+      try:
+        arrays[name] = file[name]
+      except (ValueError, zipfile.BadZipFile) as e:
+        raise ValueError(
+          f'`{name}` must be an array of numbers, or of strings for `client`, '
+          f'of one shape: {e}. Strings of pandas: `.to_numpy(str)`.'
+        ) from e
+  return arrays
+
+
+def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the arrays of a table; `is_test` says which rows are test data."""
+  import pandas as pd
+
+  try:
+    table = pd.read_csv(
+      path,
+      # As it is written: an id may be 01, or NA.
+      converters={'client': str},
+      skipinitialspace=True,
+    )
+  except (pd.errors.ParserError, pd.errors.EmptyDataError) as e:
+    raise ValueError(f'it is no table with a heading: {e}.') from e
+  except UnicodeDecodeError as e:
+    raise ValueError(f'it must be text in UTF-8: {e}.') from e
+  if table.empty and len(table.columns):
+    raise ValueError('it must have rows below its heading, found none.')
+  if not isinstance(table.index, pd.RangeIndex):
+    raise ValueError('it is no table: its rows are longer than its heading.')
+  features = [c for c in table if c not in ('y', 'client', 'is_test')]
+  unnamed = [c for c in features if str(c).startswith('Unnamed: ')]
+  if unnamed:
+    place = list(table).index(unnamed[0]) + 1
+    raise ValueError(
+      f'its columns must have names, found none for column {place}: of a '
+      'pandas table, leave out the row numbers, `to_csv(..., index=False)`.'
+    )
+  if 'y' not in table or not features:
+    raise ValueError(
+      'it must have the columns `y` and at least one feature, with commas '
+      f'between them, found {", ".join(map(str, table))}.'
+    )
+  for column in ('y', *features, 'client', 'is_test'):
+    if column not in table:
+      continue
+    missing = (table[column].isna() | (table[column] == '')).to_numpy()
+    if missing.any():
+      row = int(missing.argmax())
+      raise ValueError(
+        f'`{column}` must have a value in every row, found none in row '
+        f'{row + 1} of the data.'
+      )
+    if column != 'client' and table[column].dtype.kind not in 'biuf':
+      raise ValueError(
+        f'`{column}` must be numbers, found {table[column].iloc[0]!r}. '
+        + _TEXT_HINTS.get(column, _TEXT_HINTS['x'])
+      )
+    if table[column].dtype.kind == 'f':
+      with np.errstate(over='ignore'):
+        finite = np.isfinite(table[column].to_numpy(np.float32))
+      if not finite.all():
+        row = int(finite.argmin())
+        raise ValueError(
+          f'`{column}` must be finite in float32, found '
+          f'{table[column].iloc[row]} in row {row + 1} of the data.'
+        )
+  x = table[features].to_numpy(np.float32)
+  y = table['y'].to_numpy()
+  client = table['client'].to_numpy(str) if 'client' in table else None
+  if client is None:
+    warnings.warn(
+      'The table has no column `client`, which says whose each example is: its '
+      f'features are {", ".join(map(str, features))}.',
+      data_files.DataWarning,
+      stacklevel=2,
+    )
+  if 'is_test' not in table:
+    return dict(x=x, y=y, client=client)
+  is_test = table['is_test'].to_numpy()
+  if not np.isin(is_test, (0, 1)).all() or len(np.unique(is_test)) != 2:
+    raise ValueError(
+      '`is_test` must be 1 in the rows of the test set and 0 in the others, '
+      f'found {", ".join(map(str, np.unique(is_test)[:3]))}.'
+    )
+  test = is_test.astype(bool)
+  return dict(
+    x=x[~test],
+    y=y[~test],
+    client=None if client is None else client[~test],
+    x_test=x[test],
+    y_test=y[test],
+    client_test=None if client is None else client[test],
+  )
+
+
+def _check_names(found: list[str]) -> None:
+  """Raises unless a file has arrays of `FIELDS` alone, `x` and `y` of them."""
+  wrong = [name for name in found if name not in FIELDS]
+  if wrong or not {'x', 'y'} <= set(found):
+    raise ValueError(
+      'it must have the arrays `x` and `y`, and may have '
+      f'{", ".join(FIELDS[2:])}, found {", ".join(found) or "none"}.'
+    )

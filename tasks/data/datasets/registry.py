@@ -1,0 +1,86 @@
+"""The tasks as the --task flag has them: ours by name, and own ones."""
+
+from collections.abc import Callable, Mapping
+
+from tasks.data import task
+from tasks.data.datasets import (
+  cifar10,
+  cifar100,
+  digits,
+  emnist,
+  federated_emnist,
+  mnist,
+  own_data,
+  own_files,
+  shakespeare,
+)
+from tasks.data.partitions import partition_config
+
+TASKS: Mapping[str, Callable[..., task.Task]] = {
+  'embedded_digits': digits.create_embedded_digits_task,
+  'mnist': mnist.create_mnist_task,
+  'emnist_digits': emnist.create_emnist_digits_task,
+  'cifar10': cifar10.create_cifar10_task,
+  'federated_emnist': federated_emnist.create_federated_emnist_task,
+  'federated_emnist_digits': (
+    federated_emnist.create_federated_emnist_digits_task
+  ),
+  'cifar100': cifar100.create_cifar100_task,
+  'shakespeare': shakespeare.create_shakespeare_task,
+}
+
+
+def check_task_name(argument: str, name: str) -> None:
+  """Raises unless a setting names one of `TASKS`, a file or a function.
+
+  Args:
+    argument: The setting.
+    name: Its value.
+
+  Raises:
+    TypeError: If it is not a string.
+    ValueError: If it can be none of these. Nothing is opened or imported.
+  """
+  if not isinstance(name, str):
+    raise TypeError(f'`{argument}` must be a string, found {name!r}.')
+  if name not in TASKS and not own_data.is_own(name):
+    raise ValueError(
+      f'`{argument}` must be one of {", ".join(TASKS)}, a file '
+      f'{" or ".join(own_files.SUFFIXES)}, module:function or '
+      f'FILE.py:function, found {name!r}.'
+    )
+
+
+def create_task(
+  name: str,
+  split: partition_config.PartitionConfig,
+  *,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> task.Task:
+  """Creates a task by its name.
+
+  Args:
+    name: One of `TASKS`, or what `own_data.create_named_task` takes.
+    split: How to split the training examples over clients.
+    data_dir: Folder that holds the official files; None to take them from the
+      cache, and to download them into it if they are not there.
+    cache_dir: Folder of the downloads; None for the user's cache folder.
+
+  Returns:
+    The task.
+
+  Raises:
+    ValueError: If there is no such task.
+    TypeError: If an own function returns something else.
+    tasks.data.datasets.data_files.DataError: If files are missing or refused.
+  """
+  check_task_name('task', name)
+  if own_data.is_own(name):
+    if data_dir is not None:
+      raise ValueError(
+        f'`data_dir` must not be given for own data, found {data_dir!r} for '
+        f'{name}.'
+      )
+    return own_data.create_named_task(name, split)
+  return TASKS[name](split, data_dir=data_dir, cache_dir=cache_dir)

@@ -1,0 +1,1 @@
+"""Keras models, ours and those of users, as TFF trains them."""

@@ -1,0 +1,392 @@
+"""The paper's models, and the next-character model of TFF's Shakespeare.
+
+All of them are plain stacks of Keras layers that end in logits, without
+non-trainable variables, with initial weights that the seed alone decides. The
+paper prints only sizes, with two or three digits; these layers have them:
+
+| model          | 28×28×1    | 32×32×3    |
+|----------------|------------|------------|
+| `mlp`          |    159,010 |    616,610 |
+| `alexnet`      |  3,310,282 |  3,311,434 |
+| `mobilenet_v2` |  2,296,346 |  2,296,922 |
+| `resnet18`     | 11,172,810 | 11,173,962 |
+
+Images of type uint8 are scaled by the model's first layer, so that clients
+keep one byte a value: one channel to [0, 1], several channels to [-1, 1].
+Floating-point images are taken as they are: `scale_images` makes them, once for
+all steps of a client. The scaling is a constant of the type, not a statistic of
+the data, so it tells nothing about any client.
+
+Source: "Understanding Clipping for Federated Learning", Sec. 2.2 (AlexNet,
+ResNet-18), Sec. 4 and Tables 3 and 4 (MLP, MobileNetV2, parameter counts).
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tasks.models import group_norm
+from tff_clipping import argument_checks
+
+# Departs from the paper: it names no norm layer, and the public versions of
+# these networks use batch norm. Batch norm's statistics are no part of a
+# client's update, so they would stay at 0 and 1 for ever, and they fail under
+# label skew (Hsieh et al., ICML 2020). Group norm with two groups is what
+# Reddi et al., "Adaptive Federated Optimization" (ICLR 2021, App. C), use.
+_NORM_GROUPS = 2
+
+# (expansion, channels, blocks, stride of the first block). Source: Table 2 of
+# Sandler et al., "MobileNetV2" (CVPR 2018), with stride 1 instead of 2 in the
+# stem and in the second row, as is usual for images of 32×32.
+_MOBILENET_V2_ROWS = (
+  (1, 16, 1, 1),
+  (6, 24, 2, 1),
+  (6, 32, 3, 2),
+  (6, 64, 4, 2),
+  (6, 96, 3, 1),
+  (6, 160, 3, 2),
+  (6, 320, 1, 1),
+)
+
+
+def create_mlp(
+  input_shape: Sequence[int],
+  num_classes: int,
+  *,
+  seed: int = 0,
+  input_dtype: tf.DType = tf.uint8,
+) -> tf.keras.Model:
+  """Builds the two-layer perceptron with one hidden layer of 200 units.
+
+  Args:
+    input_shape: Shape of one image, [height, width, channels].
+    num_classes: Number of classes, at least 2.
+    seed: Decides the initial weights; the same seed gives the same weights.
+    input_dtype: Type of the images; uint8 images are scaled by the model.
+
+  Returns:
+    An uncompiled model from images to logits [batch, num_classes].
+
+  Source: Sec. 4, Tables 3 and 4.
+  """
+  layers = _SeededLayers(seed)
+  inputs = _image_input(input_shape, num_classes, input_dtype)
+  x = tf.keras.layers.Flatten()(_scale_image(inputs))
+  x = layers.dense(200, activation='relu')(x)
+  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='mlp')
+
+
+def create_alexnet(
+  input_shape: Sequence[int],
+  num_classes: int,
+  *,
+  seed: int = 0,
+  input_dtype: tf.DType = tf.uint8,
+) -> tf.keras.Model:
+  """Builds the seven-layer AlexNet for small images: 5 conv and 2 dense.
+
+  Args:
+    input_shape: Shape of one image, [height, width, channels].
+    num_classes: Number of classes, at least 2.
+    seed: Decides the initial weights; the same seed gives the same weights.
+    input_dtype: Type of the images; uint8 images are scaled by the model.
+
+  Returns:
+    An uncompiled model from images to logits [batch, num_classes].
+
+  Source: Sec. 2.2, Tables 2 to 4 (7 layers, 3.3M parameters).
+  """
+  layers = _SeededLayers(seed)
+  inputs = _image_input(input_shape, num_classes, input_dtype)
+  x = _scale_image(inputs)
+  rows = ((64, 2, True), (192, 1, True), (384, 1, False), (256, 1, False))
+  for filters, strides, pooled in (*rows, (256, 1, True)):
+    x = layers.conv(filters, 3, strides, use_bias=True, activation='relu')(x)
+    if pooled:
+      x = tf.keras.layers.MaxPooling2D(2, padding='same')(x)
+  x = tf.keras.layers.Flatten()(x)
+  x = layers.dense(1024, activation='relu')(x)
+  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='alexnet')
+
+
+def create_mobilenet_v2(
+  input_shape: Sequence[int],
+  num_classes: int,
+  *,
+  seed: int = 0,
+  input_dtype: tf.DType = tf.uint8,
+) -> tf.keras.Model:
+  """Builds MobileNetV2 for small images, with group norm.
+
+  A 3×3 conv, 17 inverted-residual blocks, a 1×1 conv and a dense layer. The
+  four blocks of stride 1 that change the number of channels have a 1×1 conv in
+  their shortcut.
+
+  Args:
+    input_shape: Shape of one image, [height, width, channels].
+    num_classes: Number of classes, at least 2.
+    seed: Decides the initial weights; the same seed gives the same weights.
+    input_dtype: Type of the images; uint8 images are scaled by the model.
+
+  Returns:
+    An uncompiled model from images to logits [batch, num_classes].
+
+  Source: Sec. 4, Table 3 (2.3M parameters).
+  """
+  layers = _SeededLayers(seed)
+  inputs = _image_input(input_shape, num_classes, input_dtype)
+  x = _conv_norm(layers, _scale_image(inputs), 32, 3)
+  for expansion, channels, num_blocks, stride in _MOBILENET_V2_ROWS:
+    for block in range(num_blocks):
+      x = _inverted_residual(
+        layers, x, expansion, channels, stride if block == 0 else 1
+      )
+  x = _conv_norm(layers, x, 1280, 1)
+  x = tf.keras.layers.GlobalAveragePooling2D()(x)
+  return tf.keras.Model(
+    inputs, layers.logits(num_classes)(x), name='mobilenet_v2'
+  )
+
+
+def create_resnet18(
+  input_shape: Sequence[int],
+  num_classes: int,
+  *,
+  seed: int = 0,
+  input_dtype: tf.DType = tf.uint8,
+) -> tf.keras.Model:
+  """Builds ResNet-18 for small images, with group norm.
+
+  A 3×3 stem without max-pool, then four stages of two basic blocks of 64, 128,
+  256 and 512 channels.
+
+  Args:
+    input_shape: Shape of one image, [height, width, channels].
+    num_classes: Number of classes, at least 2.
+    seed: Decides the initial weights; the same seed gives the same weights.
+    input_dtype: Type of the images; uint8 images are scaled by the model.
+
+  Returns:
+    An uncompiled model from images to logits [batch, num_classes].
+
+  Source: Sec. 2.2, Tables 2 to 4 (11.1M parameters).
+  """
+  layers = _SeededLayers(seed)
+  inputs = _image_input(input_shape, num_classes, input_dtype)
+  x = _conv_norm(layers, _scale_image(inputs), 64, 3)
+  for stage, channels in enumerate((64, 128, 256, 512)):
+    x = _basic_block(layers, x, channels, 1 if stage == 0 else 2)
+    x = _basic_block(layers, x, channels, 1)
+  x = tf.keras.layers.GlobalAveragePooling2D()(x)
+  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='resnet18')
+
+
+def create_shakespeare_lstm(
+  input_shape: Sequence[int] = (80,),
+  num_classes: int = 90,
+  *,
+  seed: int = 0,
+  input_dtype: tf.DType = tf.int32,
+) -> tf.keras.Model:
+  """Builds the next-character model of TFF's Shakespeare baseline.
+
+  An embedding of 8 dimensions, two LSTM layers of 256 units and a dense layer:
+  820,522 parameters with the baseline's vocabulary of 90. Token 0 is padding,
+  which the LSTM layers skip.
+
+  Args:
+    input_shape: Length of a sequence, [characters].
+    num_classes: Size of the vocabulary with its special tokens, at least 2.
+    seed: Decides the initial weights; the same seed gives the same weights.
+    input_dtype: Integer type of the tokens.
+
+  Returns:
+    An uncompiled model from tokens to logits [batch, characters, num_classes].
+
+  Source: McMahan et al., "Communication-Efficient Learning of Deep Networks
+    from Decentralized Data" (AISTATS 2017); `tff.simulation.baselines`.
+  """
+  if len(input_shape) != 1:
+    raise ValueError(
+      '`input_shape` of a sequence model must be [characters], found '
+      f'{tuple(input_shape)}.'
+    )
+  argument_checks.check_integer('num_classes', num_classes, at_least=2)
+  layers = _SeededLayers(seed)
+  inputs = tf.keras.Input(tuple(input_shape), dtype=input_dtype)
+  x = tf.keras.layers.Embedding(
+    num_classes,
+    8,
+    mask_zero=True,
+    embeddings_initializer=tf.keras.initializers.RandomUniform(
+      seed=layers.next_seed()
+    ),
+  )(inputs)
+  for _ in range(2):
+    x = tf.keras.layers.LSTM(
+      256,
+      return_sequences=True,
+      kernel_initializer=tf.keras.initializers.HeNormal(layers.next_seed()),
+      recurrent_initializer=tf.keras.initializers.Orthogonal(
+        seed=layers.next_seed()
+      ),
+    )(x)
+  return tf.keras.Model(
+    inputs, layers.logits(num_classes)(x), name='shakespeare_lstm'
+  )
+
+
+MODELS: Mapping[str, Callable[..., tf.keras.Model]] = {
+  'mlp': create_mlp,
+  'alexnet': create_alexnet,
+  'mobilenet_v2': create_mobilenet_v2,
+  'resnet18': create_resnet18,
+  'shakespeare_lstm': create_shakespeare_lstm,
+}
+
+
+def scale_images(
+  examples: Mapping[str, tf.Tensor],
+) -> collections.OrderedDict[str, tf.Tensor]:
+  """Scales uint8 images as the first layer of a model does.
+
+  A model for the result has the `input_dtype` float32.
+
+  Args:
+    examples: `x`, images [n, height, width, channels] or anything that is not
+      uint8, and `y`.
+
+  Returns:
+    The same, with uint8 images as float32.
+  """
+  scaled = collections.OrderedDict(examples)
+  if scaled['x'].dtype == tf.uint8:
+    scale, offset = _scale_and_offset(scaled['x'].shape)
+    scaled['x'] = tf.cast(scaled['x'], tf.float32) * scale + offset
+  return scaled
+
+
+@dataclasses.dataclass
+class _SeededLayers:
+  """Layers whose initial weights the seed and their order decide."""
+
+  seed: int
+  num_drawn: int = 0
+
+  def __post_init__(self):
+    argument_checks.check_integer('seed', self.seed, at_least=0)
+
+  def next_seed(self) -> int:
+    # One seed a layer: equal seeds would give layers of one shape, such as the
+    # blocks of a stage, equal weights.
+    self.num_drawn += 1
+    sequence = np.random.SeedSequence([int(self.seed), self.num_drawn])
+    return int(sequence.generate_state(1)[0] >> 1)
+
+  def conv(
+    self, filters: int, size: int, strides: int = 1, **kwargs
+  ) -> tf.keras.layers.Layer:
+    kwargs.setdefault('use_bias', False)
+    return tf.keras.layers.Conv2D(
+      filters,
+      size,
+      strides,
+      padding='same',
+      kernel_initializer=tf.keras.initializers.HeNormal(self.next_seed()),
+      **kwargs,
+    )
+
+  def depthwise_conv(self, strides: int) -> tf.keras.layers.Layer:
+    # Its kernel is [3, 3, channels, 1], so Keras takes 9 × channels for the
+    # fan-in. Each output sees nine inputs: variance 2 / 9.
+    return tf.keras.layers.DepthwiseConv2D(
+      3,
+      strides,
+      padding='same',
+      use_bias=False,
+      depthwise_initializer=tf.keras.initializers.TruncatedNormal(
+        stddev=(2 / 9) ** 0.5, seed=self.next_seed()
+      ),
+    )
+
+  def logits(self, num_classes: int) -> tf.keras.layers.Layer:
+    # The loss is in float32, whatever the other layers compute in.
+    return self.dense(num_classes, dtype='float32')
+
+  def dense(self, units: int, **kwargs) -> tf.keras.layers.Layer:
+    return tf.keras.layers.Dense(
+      units,
+      kernel_initializer=tf.keras.initializers.GlorotUniform(self.next_seed()),
+      **kwargs,
+    )
+
+
+def _image_input(
+  input_shape: Sequence[int], num_classes: int, input_dtype: tf.DType
+) -> tf.Tensor:
+  """Returns the symbolic input of an image model."""
+  if len(input_shape) != 3:
+    raise ValueError(
+      '`model` must be one of your own, FILE.py:function, for inputs '
+      'that are not images [height, width, channels], found '
+      f'{list(input_shape)}. Images without channels: `x[..., None]`.'
+    )
+  argument_checks.check_integer('num_classes', num_classes, at_least=2)
+  return tf.keras.Input(tuple(input_shape), dtype=input_dtype)
+
+
+def _scale_image(x: tf.Tensor) -> tf.Tensor:
+  """Scales uint8 images; returns floating-point images as they are."""
+  if x.dtype.is_floating:
+    return x
+  scale, offset = _scale_and_offset(x.shape)
+  return tf.keras.layers.Rescaling(scale, offset=offset)(x)
+
+
+def _scale_and_offset(shape: Sequence[int]) -> tuple[float, float]:
+  """Returns what bytes of images are multiplied with, and what is added."""
+  return (1 / 255, 0.0) if shape[-1] == 1 else (1 / 127.5, -1.0)
+
+
+def _norm() -> tf.keras.layers.Layer:
+  """Returns the norm layer of all models."""
+  return group_norm.GroupNorm(_NORM_GROUPS)
+
+
+def _conv_norm(
+  layers: _SeededLayers, x: tf.Tensor, filters: int, size: int, strides: int = 1
+) -> tf.Tensor:
+  """Applies conv, norm and ReLU."""
+  return tf.keras.layers.ReLU()(_norm()(layers.conv(filters, size, strides)(x)))
+
+
+def _basic_block(
+  layers: _SeededLayers, x: tf.Tensor, channels: int, stride: int
+) -> tf.Tensor:
+  """Applies a basic block of ResNet: two 3×3 convs and a shortcut."""
+  y = _conv_norm(layers, x, channels, 3, stride)
+  y = _norm()(layers.conv(channels, 3)(y))
+  if stride != 1 or x.shape[-1] != channels:
+    x = _norm()(layers.conv(channels, 1, stride)(x))
+  return tf.keras.layers.ReLU()(tf.keras.layers.Add()([x, y]))
+
+
+def _inverted_residual(
+  layers: _SeededLayers,
+  x: tf.Tensor,
+  expansion: int,
+  channels: int,
+  stride: int,
+) -> tf.Tensor:
+  """Applies a block of MobileNetV2; its last conv has no ReLU."""
+  y = _conv_norm(layers, x, expansion * x.shape[-1], 1)
+  y = tf.keras.layers.ReLU()(_norm()(layers.depthwise_conv(stride)(y)))
+  y = _norm()(layers.conv(channels, 1)(y))
+  if stride != 1:
+    return y
+  if x.shape[-1] != channels:
+    x = _norm()(layers.conv(channels, 1)(x))
+  return tf.keras.layers.Add()([x, y])

@@ -1,0 +1,103 @@
+"""What is wrong with a run, found before anything of it begins.
+
+TensorFlow takes seconds to import, and a sweep hours to come to its last run.
+"""
+
+from typing import Any
+
+from tasks.algorithms.experiment import ExperimentConfig
+from tasks.data.datasets import registry
+from tasks.running import plans
+from tasks.running.own_parts import OURS, OwnParts, check_for_privacy
+from tasks.settings import named_functions
+
+
+def read_data(
+  config: ExperimentConfig,
+  *,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> OwnParts:
+  """Reads and splits the data of a run, and checks names of functions.
+
+  Args:
+    config: The settings.
+    data_dir: The folder of the data's official files, `None` to download them.
+    cache_dir: The folder of downloads, `None` for the user's cache folder.
+
+  Returns:
+    The data, so that they are read once. Those of a function of a user's own
+    are not: to import it might import TensorFlow.
+
+  Raises:
+    ValueError: If there is no such file, module or function, or the data cannot
+      be used.
+  """
+  if named_functions.is_function_name(config.model):
+    named_functions.check_function_name('model', config.model)
+  if config.aggregator is not None:
+    named_functions.check_function_name('aggregator', config.aggregator)
+  if named_functions.is_function_name(config.task):
+    named_functions.check_function_name('task', config.task)
+    return OURS
+  task = registry.create_task(
+    config.task,
+    config.partition_config(),
+    data_dir=data_dir,
+    cache_dir=cache_dir,
+  )
+  check_for_privacy(config, task)
+  if config.test_examples is not None:
+    task.with_test_examples(config.test_examples)  # Raises if there are fewer.
+  return OwnParts(task=task)
+
+
+def check_plan(config: ExperimentConfig, num_clients: int) -> None:
+  """Raises if no plan is possible for a private run.
+
+  Noise that is correlated between rounds is left out: its plan takes long.
+
+  Raises:
+    ValueError: If no noise meets the budget, or the data have too few clients.
+  """
+  if config.is_private and not config.has_correlated_noise:
+    plans.create_plan(config, num_clients)
+  elif config.clients_per_round > num_clients:
+    raise ValueError(
+      f'`clients_per_round` must be at most the {num_clients} clients that '
+      f'there are, found {config.clients_per_round}.'
+    )
+
+
+def check_cell(
+  config: ExperimentConfig,
+  seen: dict[Any, int | None],
+  *,
+  data_dir: str | None = None,
+  cache_dir: str | None = None,
+) -> None:
+  """Raises for a run of a sweep that would be refused when its turn comes.
+
+  Args:
+    config: The settings of the run.
+    seen: The numbers of clients of data that were read before; those of this
+      run are added.
+    data_dir: See `read_data`.
+    cache_dir: See `read_data`.
+
+  Raises:
+    ValueError: If a flag is wrong or does not fit the data.
+  """
+  data = (
+    config.task,
+    config.partition_config(),
+    config.test_examples,
+    config.is_private,
+    data_dir,
+    cache_dir,
+  )
+  if data not in seen:
+    task = read_data(config, data_dir=data_dir, cache_dir=cache_dir).task
+    seen[data] = None if task is None else task.num_clients
+  if seen[data] is not None:
+    check_plan(config, seen[data])

@@ -1,0 +1,245 @@
+"""Runs one after the other, each in a process of its own, in one folder.
+
+The engine of `tasks.sweep` and `tasks.reproduce`: it skips the runs that have
+ended, continues the one that was stopped, goes on after one that fails, hands
+on signals, and keeps a table of all.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from absl import flags
+
+from tasks.running import sweep_table, train_flags
+from tasks.running.run_folder import RunFolder, locked
+from tasks.settings import command_line
+
+# With a full disk, another run would fail in the same way.
+_STORAGE = 5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclasses.dataclass(frozen=True)
+class QueuedRun:
+  """One run.
+
+  Attributes:
+    name: The name of its folder.
+    values: What the table says of it, by column.
+    flags: All flags of `tasks.train` but the folder.
+  """
+
+  name: str
+  values: Mapping[str, str]
+  flags: tuple[str, ...]
+
+
+class RunQueue:
+  """Runs in an order in which each may need those before it.
+
+  Attributes:
+    runs: The runs.
+    folder: Where their folders are.
+  """
+
+  def __init__(self, runs: Sequence[QueuedRun], folder: pathlib.Path):
+    """Initializes the queue.
+
+    Raises:
+      ValueError: If a run's folder holds something else. Nothing is started.
+    """
+    self.runs = tuple(runs)
+    self.folder = folder
+    self._process = None
+    self._signal = None
+    self._ended = {run.name: self._read_end(run) for run in self.runs}
+    self._failures = {}
+
+  def run(self) -> int:
+    """Runs what has not ended yet; returns the exit code.
+
+    Returns:
+      0 if all runs ended (finished, diverged or with their budget spent), 1 if
+      one failed, 5 if a file cannot be written, 130 or 143 after a signal.
+
+    Raises:
+      ValueError: If another program runs runs in the folder, or it cannot be
+        made.
+      OSError: If the folder cannot be written.
+    """
+    try:
+      self.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+      raise ValueError(
+        '`output_dir` must be a folder that can be written, found '
+        f'{str(self.folder)!r}.'
+      ) from e
+    with locked(self.folder):
+      with self._forward_signals():
+        code = self._run_all()
+      spent = sweep_table.describe_spending(list(map(self._folder, self.runs)))
+      print(self._write_tables(below=spent), end='', flush=True)
+      return code
+
+  def _run_all(self) -> int:
+    worst = 0
+    for number, run in enumerate(self.runs, start=1):
+      title = f'[{number}/{len(self.runs)}] {run.name}'
+      if self._ended[run.name] is not None:
+        print(f'{title}: done before', flush=True)
+        continue
+      print(title, flush=True)
+      code = self._train(run)
+      if self._signal is not None:
+        print(
+          f'Stopped by {signal.Signals(self._signal).name}; the same command '
+          'continues.',
+          flush=True,
+        )
+        return 128 + self._signal
+      self._ended[run.name] = self._read_end(run)
+      if self._ended[run.name] is None:
+        self._failures[run.name] = f'failed (exit code {code})'
+        worst = 1
+        if code == _STORAGE:
+          return code
+      self._write_tables()
+    return worst
+
+  def _train(self, run: QueuedRun) -> int:
+    """Runs `tasks.train`, whose progress is seen; returns its exit code."""
+    if self._signal is not None:
+      return 0
+    command = [sys.executable, '-m', 'tasks.train', *run.flags]
+    self._process = subprocess.Popen(
+      [*command, self._output_dir(run)],
+      # Or Ctrl-C would reach it twice: from the terminal and from here.
+      start_new_session=True,
+    )
+    if self._signal is not None:
+      self._process.send_signal(self._signal)
+    try:
+      return self._process.wait()
+    finally:
+      self._process = None
+
+  @contextlib.contextmanager
+  def _forward_signals(self) -> Iterator[None]:
+    """Hands signals on to the run, which ends in order, and remembers them."""
+
+    def forward(signum, frame):
+      del frame
+      # A closed terminal is no other reason to stop than SIGTERM.
+      self._signal = signal.SIGTERM if signum == signal.SIGHUP else signum
+      process = self._process
+      if process is not None:
+        process.send_signal(self._signal)
+
+    previous = {s: signal.signal(s, forward) for s in _SIGNALS}
+    try:
+      yield
+    finally:
+      for signum, handler in previous.items():
+        signal.signal(signum, handler)
+
+  def _write_tables(self, *, below: str = '') -> str:
+    return sweep_table.write_tables(
+      [
+        sweep_table.read_row(
+          self._folder(run), dict(run.values), self._status(run)
+        )
+        for run in self.runs
+      ],
+      self.folder,
+      below=below,
+    )
+
+  def _status(self, run: QueuedRun) -> str:
+    if self._ended[run.name] is not None:
+      return self._ended[run.name]
+    if run.name in self._failures:
+      return self._failures[run.name]
+    if self._folder(run).metrics.exists():
+      return sweep_table.NOT_FINISHED
+    return sweep_table.NOT_STARTED
+
+  def _read_end(self, run: QueuedRun) -> str | None:
+    """How a run ended; `None` if it is not there or not at an end."""
+    try:
+      command = train_flags.parse([*run.flags, self._output_dir(run)])
+      config = command.request.config()
+    except ValueError:
+      # The run that gives its threshold has not ended. `tasks.train` says what
+      # else is wrong.
+      return None
+    result = self._folder(run).read_result(config)
+    return None if result is None else result['reason']
+
+  def _output_dir(self, run: QueuedRun) -> str:
+    return f'--output_dir={self._folder(run).path}'
+
+  def _folder(self, run: QueuedRun) -> RunFolder:
+    return RunFolder(self.folder / run.name)
+
+
+def run_planned(
+  plan: Callable[[], tuple[Sequence[QueuedRun], pathlib.Path]],
+) -> None:
+  """Parses the flags, runs what is planned and exits with its code.
+
+  Args:
+    plan: Returns the runs and where their folders go. A ValueError is that of a
+      wrong flag.
+  """
+
+  def main(argv: Sequence[str]) -> int:
+    try:
+      command_line.check_flags_only(argv)
+      return RunQueue(*plan()).run()
+    except (ValueError, flags.Error) as e:
+      command_line.print_error(e)
+      return 2
+    except OSError as e:
+      command_line.print_error(e)
+      return _STORAGE
+
+  command_line.run(main)
+
+
+def given_flags(*, but: Sequence[str] = ()) -> list[str]:
+  """Returns the flags of `tasks.train` on the command line, for all runs.
+
+  Args:
+    but: Flags to leave out.
+  """
+  return [
+    flags.FLAGS[name].serialize()
+    for name in flags_of_runs()
+    if flags.FLAGS[name].present and name not in but
+  ]
+
+
+def typed_flags(argv: Sequence[str]) -> list[str]:
+  """Returns the flags of `given_flags` that no flag file has brought.
+
+  Args:
+    argv: The command line, the program's name first.
+  """
+  names = [word.lstrip('-').partition('=')[0] for word in argv[1:]]
+  typed = {*names, *(name.removeprefix('no') for name in names)}
+  return given_flags(but=[n for n in flags_of_runs() if n not in typed])
+
+
+def flags_of_runs() -> list[str]:
+  """Returns the flags of `tasks.train` that may differ from run to run."""
+  return [
+    flag.name
+    for flag in flags.FLAGS.get_key_flags_for_module(train_flags)
+    # The queue decides these.
+    if flag.name not in ('output_dir', 'resume', 'print_settings')
+  ]

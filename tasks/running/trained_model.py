@@ -1,0 +1,101 @@
+"""The trained model of a run, as Keras weights.
+
+  from tasks import trained_model
+
+  model = trained_model.load('runs/fed_avg')
+  logits = model(x)  # x as in the data: bytes of images for our models.
+
+A run writes `model.weights.h5` at its end: the model after its last round. Of a
+private run it is the model that was released, and what its epsilon is for.
+"""
+
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tasks.running import own_parts, run_parts
+from tasks.running.run_folder import RunFolder
+from tasks.settings import named_functions
+from tff_clipping import atomic_files
+from tff_clipping.programs import storage_errors
+
+
+def load(
+  run_dir: str | os.PathLike,
+  create_model: Callable[[tuple[int, ...], int], tf.keras.Model] | None = None,
+) -> tf.keras.Model:
+  """Returns the Keras model of a run, with the weights after its last round.
+
+  Args:
+    run_dir: The folder of a run that has ended.
+    create_model: The function of a model of a user's own that was passed as a
+      Python object; `None` if the name in config.json is enough.
+
+  Returns:
+    An uncompiled model from `x`, as it is in the data, to logits.
+
+  Raises:
+    ValueError: If there is no such run, it has not ended, or its model cannot
+      be built.
+  """
+  folder = RunFolder(run_dir)
+  config = folder.read_config()
+  if not folder.model.exists():
+    raise ValueError(
+      f'`run_dir` must be a run that has ended, found no {folder.model}.'
+    )
+  data = folder.read_description()['task']
+  own = own_parts.OwnParts(create_model=create_model)
+  if create_model is None and named_functions.is_function_name(config.model):
+    try:
+      function = named_functions.load_function('model', config.model)
+    except ValueError as e:
+      raise ValueError(
+        f'{e} The run in {folder.path} has it from the folder that it was '
+        'started in: go there, or give `create_model`.'
+      ) from e
+    own = own_parts.OwnParts(create_model=function)
+  model = run_parts.create_model(
+    config,
+    input_shape=data['input_shape'],
+    num_classes=data['num_classes'],
+    is_sequence=data['is_sequence'],
+    input_dtype=tf.as_dtype(data['input_dtype']),
+    own=own,
+  )
+  try:
+    model.load_weights(folder.model)
+  except (ValueError, OSError, KeyError) as e:
+    raise ValueError(
+      '`run_dir` must hold the weights of its model, found '
+      f'{folder.model} with others than {config.model} has: {e}'
+    ) from e
+  return model
+
+
+def write(
+  path: pathlib.Path, model: tf.keras.Model, weights: Sequence[np.ndarray]
+) -> None:
+  """Writes the weights of a model, whole or not at all.
+
+  Args:
+    path: Where to.
+    model: A new model of the run, whose weights are overwritten.
+    weights: Those of its trainable variables, in order.
+
+  Raises:
+    StorageError: If the file cannot be written.
+  """
+  for variable, value in zip(model.trainable_variables, weights, strict=True):
+    variable.assign(value)
+  with (
+    storage_errors.writing('The trained model'),
+    atomic_files.replacing(path) as new,
+  ):
+    # Keras tells its format by the end of the name.
+    written = new.with_name(f'.new.{path.name}')
+    model.save_weights(written)
+    os.replace(written, new)

@@ -1,0 +1,350 @@
+"""Tests of privacy.accounting.accountants, by the functions of accounting."""
+
+import math
+import warnings
+
+import dp_accounting
+import hypothesis
+import numpy as np
+import pytest
+from dp_accounting import rdp
+from hypothesis import strategies as st
+from scipy import optimize, special
+
+from tff_clipping.privacy.accounting import functions, ranges, sampled_gaussian
+
+POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
+
+PAPER = {**POPULATION, 'target_delta': 1e-5}
+
+
+def test_fixed_size_epsilon_halves_the_multiplier():
+  accountant = rdp.RdpAccountant(
+    neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
+  )
+  accountant.compose(
+    dp_accounting.SampledWithoutReplacementDpEvent(
+      1920, 80, dp_accounting.GaussianDpEvent(5.1 / 2)
+    ),
+    100,
+  )
+  assert functions.compute_epsilon(
+    num_rounds=100, noise_multiplier=5.1, sampling='fixed_size', **PAPER
+  ) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+  ('rounds', 'multiplier', 'epsilon'),
+  # What a multiplier that was calibrated for epsilon = 1.5 by 'pld' for Poisson
+  # sampling gives for fixed-size cohorts, by one direction of the worst pair.
+  [
+    (50, 1.2067, 7.73),
+    (100, 1.4206, 6.52),
+    (200, 1.7786, 5.06),
+    (500, 2.5750, 3.91),
+    (1000, 3.5241, 3.57),
+  ],
+)
+def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
+  one_sided, proved = (
+    functions.compute_epsilon(
+      num_rounds=rounds,
+      noise_multiplier=multiplier,
+      sampling='fixed_size',
+      accountant=accountant,
+      **PAPER,
+    )
+    for accountant in ('pld_one_sided', 'pld')
+  )
+  assert one_sided == pytest.approx(epsilon, abs=0.006)
+  assert proved > one_sided
+
+
+# TensorFlow Privacy, compute_dp_sgd_privacy_test.py: population, batch, noise
+# multiplier, epochs, delta, epsilon.
+@pytest.mark.parametrize(
+  ('population', 'batch', 'noise', 'epochs', 'delta', 'epsilon'),
+  [
+    (60000, 150, 1.3, 15, 1e-5, 0.7242234026109595),
+    (100000, 100, 1.0, 30, 1e-7, 1.4154988495444842),
+  ],
+)
+def test_published_epsilons_of_tf_privacy(
+  population, batch, noise, epochs, delta, epsilon
+):
+  assert functions.compute_epsilon(
+    num_clients=population,
+    clients_per_round=batch,
+    num_rounds=epochs * population // batch,
+    noise_multiplier=noise,
+    target_delta=delta,
+  ) == pytest.approx(epsilon, rel=1e-6)
+
+
+# The same file, test_compute_dp_sgd_example_privacy: 1.2 epochs of batches of a
+# hundredth, noise multiplier 0.7, delta 1e-5; with and without subsampling.
+@pytest.mark.parametrize(
+  ('sampling', 'batch', 'rounds', 'accountant', 'epsilon'),
+  [
+    ('poisson', 100, 120, 'rdp', 3.2392676),
+    ('poisson', 100, 120, 'pld', 2.4612381),
+    ('none', 10000, 2, 'rdp', 10.8602036),
+    ('none', 10000, 2, 'pld', 10.1224946),
+  ],
+)
+def test_published_epsilons_of_tf_privacy_by_accountant(
+  sampling, batch, rounds, accountant, epsilon
+):
+  assert functions.compute_epsilon(
+    num_clients=10000,
+    clients_per_round=batch,
+    num_rounds=rounds,
+    noise_multiplier=0.7,
+    target_delta=1e-5,
+    sampling=sampling,
+    accountant=accountant,
+  ) == pytest.approx(epsilon, rel=5e-5)
+
+
+def test_tutorial_of_tf_privacy():
+  # TensorFlow Privacy, tutorials/README.md: N = 60000, batch 256, noise 1.1, 60
+  # epochs, delta 1e-5 give 'eps = 3.01', by the conversion of Mironov 2017,
+  # epsilon = rdp + log(1/delta) / (order - 1). Today's conversion gives less.
+  rounds = 60 * 60000 // 256
+  setting = {
+    'num_clients': 60000,
+    'clients_per_round': 256,
+    'num_rounds': rounds,
+    'noise_multiplier': 1.1,
+  }
+  accountant = rdp.RdpAccountant().compose(
+    sampled_gaussian.SampledGaussian(
+      sampling='poisson',
+      num_clients=60000,
+      clients_per_round=256,
+      noise_multiplier=1.1,
+    ).dp_event,
+    rounds,
+  )
+  published = np.min(accountant.rdp - math.log(1e-5) / (accountant.orders - 1))
+  assert published == pytest.approx(3.01, abs=0.005)
+  epsilon = functions.compute_epsilon(target_delta=1e-5, **setting)
+  assert 2.3 < epsilon < published
+
+
+# Opacus, tests/accountants_test.py: sampling rate 0.04, delta 1e-5.
+@pytest.mark.parametrize(
+  ('accountant', 'rounds', 'epsilon'),
+  # Opacus' PRV accountant is precise to 0.01.
+  [('rdp', 2250, 7.32911117143), ('pld', 2249, 6.777395712150674)],
+)
+def test_published_epsilons_of_opacus(accountant, rounds, epsilon):
+  assert functions.compute_epsilon(
+    num_clients=100000,
+    clients_per_round=4000,
+    num_rounds=rounds,
+    noise_multiplier=1.5,
+    target_delta=1e-5,
+    accountant=accountant,
+  ) == pytest.approx(epsilon, abs=1e-3 if accountant == 'rdp' else 0.011)
+
+
+def compute_gaussian_epsilon(noise_over_sensitivity, delta):
+  """Balle and Wang 2018, Theorem 8, inverted by bisection."""
+
+  def gap(epsilon):
+    half = 0.5 / noise_over_sensitivity
+    shift = epsilon * noise_over_sensitivity
+    return (
+      special.ndtr(half - shift)
+      - math.exp(epsilon) * special.ndtr(-half - shift)
+      - delta
+    )
+
+  return optimize.brentq(gap, 0, 200, xtol=1e-12)
+
+
+@pytest.mark.parametrize('rounds', [1, 7, 100])
+@pytest.mark.parametrize(
+  ('sampling', 'sensitivity'),
+  [('none', 1), ('poisson', 1), ('fixed_size', 2)],
+)
+def test_all_clients_have_the_epsilon_of_the_gaussian_mechanism(
+  sampling, sensitivity, rounds
+):
+  exact = compute_gaussian_epsilon(8.0 / sensitivity / math.sqrt(rounds), 1e-5)
+  setting = {
+    'num_clients': 50,
+    'clients_per_round': 50,
+    'num_rounds': rounds,
+    'noise_multiplier': 8.0,
+    'target_delta': 1e-5,
+    'sampling': sampling,
+  }
+  pld = functions.compute_epsilon(accountant='pld', **setting)
+  assert exact <= pld * (1 + 1e-9)
+  assert pld == pytest.approx(exact, rel=1e-4)
+  by_rdp = functions.compute_epsilon(accountant='rdp', **setting)
+  assert pld <= by_rdp < 1.25 * exact
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'sensitivity'), [('poisson', 1), ('fixed_size', 2)]
+)
+def test_one_sampled_round_has_the_closed_form(sampling, sensitivity):
+  # H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) is exact for one round: it is
+  # delta where G, the Gaussian's curve, is delta/q.
+  inner = compute_gaussian_epsilon(0.8 / sensitivity, 1e-6 / 0.05)
+  exact = math.log1p(0.05 * math.expm1(inner))
+  setting = {
+    'num_clients': 1000,
+    'clients_per_round': 50,
+    'num_rounds': 1,
+    'noise_multiplier': 0.8,
+    'target_delta': 1e-6,
+    'sampling': sampling,
+  }
+  pld = functions.compute_epsilon(accountant='pld', **setting)
+  assert pld == pytest.approx(exact, rel=1e-4)
+  assert functions.compute_epsilon(accountant='rdp', **setting) >= exact
+
+
+SETTINGS = {
+  'population': st.integers(10, 10**6),
+  'fraction': st.floats(0.001, 1),
+  'rounds': st.integers(1, 3000),
+  'multiplier': st.floats(0.5, 30),
+  'log_delta': st.floats(-8, -2),
+  'sampling': st.sampled_from(['poisson', 'fixed_size']),
+}
+
+
+def build_setting(
+  population, fraction, rounds, multiplier, log_delta, sampling
+):
+  """Returns the arguments of `compute_epsilon`."""
+  return {
+    'num_clients': population,
+    'clients_per_round': max(1, int(population * fraction)),
+    'num_rounds': rounds,
+    'noise_multiplier': multiplier,
+    'target_delta': 10**log_delta,
+    'sampling': sampling,
+  }
+
+
+def compute_quietly(**setting):
+  """Returns epsilon without the warning of a large delta; inf for no answer."""
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
+    try:
+      return functions.compute_epsilon(**setting)
+    except ValueError as error:
+      if 'no finite epsilon' in str(error):
+        return math.inf
+      raise
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
+@hypothesis.given(**SETTINGS)
+def test_pld_is_never_larger_than_rdp(**setting):
+  setting = build_setting(**setting)
+  pld = compute_quietly(accountant='pld', **setting)
+  hypothesis.assume(math.isfinite(pld))
+  assert pld <= compute_quietly(accountant='rdp', **setting) * (1 + 1e-3)
+
+
+# By how much discretisation may hide a change, relative to epsilon.
+MONOTONE_SLACK = {'rdp': 1e-9, 'pld': 2e-3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('accountant', ['rdp', 'pld'])
+@pytest.mark.parametrize(
+  ('argument', 'larger', 'sign'),
+  [
+    ('num_clients', lambda value: 2 * value, -1),
+    ('num_rounds', lambda value: value + 1 + value // 5, 1),
+    ('noise_multiplier', lambda value: 1.2 * value, -1),
+    ('target_delta', lambda value: 2 * value, -1),
+    ('clients_per_round', lambda value: value + 1 + value // 5, 1),
+  ],
+)
+@hypothesis.settings(max_examples=4, deadline=None, derandomize=True)
+@hypothesis.given(**SETTINGS)
+def test_epsilon_is_monotone(accountant, argument, larger, sign, **setting):
+  setting = build_setting(**setting)
+  changed = {**setting, argument: larger(setting[argument])}
+  if changed['clients_per_round'] > changed['num_clients']:
+    changed['clients_per_round'] = changed['num_clients']
+  before = compute_quietly(accountant=accountant, **setting)
+  after = compute_quietly(accountant=accountant, **changed)
+  hypothesis.assume(math.isfinite(before) and math.isfinite(after))
+  slack = MONOTONE_SLACK[accountant] * max(before, after) + 1e-9
+  assert sign * (after - before) >= -slack
+
+
+@pytest.mark.parametrize(
+  ('accountant', 'multiplier'),
+  [
+    *(('rdp', each) for each in (0.01, 0.05, 0.3, 1e3, 1e5)),
+    *(('pld', each) for each in (0.5, 1e3, 1e5)),
+  ],
+)
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_ends_of_the_range_have_answers(accountant, multiplier, sampling):
+  epsilon = functions.compute_epsilon(
+    num_rounds=100,
+    noise_multiplier=multiplier,
+    sampling=sampling,
+    accountant=accountant,
+    **PAPER,
+  )
+  assert math.isfinite(epsilon)
+  # Composing 100 Gaussians without sampling is an upper bound.
+  factor = 2 if sampling == 'fixed_size' else 1
+  rho = 100 * factor**2 / (2 * multiplier**2)
+  # (The least order of the Renyi accountant is 1.1, not 1.)
+  bound = rho + 2 * math.sqrt(rho * math.log(1e5)) + 0.01
+  assert 0 <= epsilon <= 1.1 * bound
+  if multiplier < 0.1:
+    assert epsilon > 50
+
+
+@pytest.mark.parametrize('accountant', ['rdp', 'pld'])
+def test_delta_of_no_privacy_is_one(accountant):
+  assert (
+    functions.compute_delta(
+      num_rounds=1000,
+      noise_multiplier=0.01,
+      target_epsilon=1.0,
+      accountant=accountant,
+      **POPULATION,
+    )
+    == 1
+  )
+
+
+@pytest.mark.parametrize(('multiplier', 'rounds'), [(0.01, 10**7), (0.05, 100)])
+def test_noise_too_small_for_pld_raises(multiplier, rounds):
+  with pytest.raises(
+    ValueError, match='no finite epsilon for `noise_multiplier`'
+  ):
+    functions.compute_epsilon(
+      num_rounds=rounds, noise_multiplier=multiplier, accountant='pld', **PAPER
+    )
+
+
+@pytest.mark.parametrize('rounds', [1, 10**7])
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+def test_pld_of_many_rounds_is_a_tight_bound(sampling, rounds):
+  # Far more rounds than a run has: the grid must neither grow nor become loose.
+  setting = {
+    'num_rounds': rounds,
+    'noise_multiplier': 300.0,
+    'sampling': sampling,
+    **PAPER,
+  }
+  by_pld = functions.compute_epsilon(accountant='pld', **setting)
+  assert 0 <= by_pld < functions.compute_epsilon(accountant='rdp', **setting)

@@ -1,0 +1,122 @@
+"""Tests of tff_clipping.privacy.accounting.renyi."""
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import rdp
+from scipy import special
+
+from tff_clipping.privacy.accounting import renyi, sampled_gaussian
+
+
+@pytest.mark.parametrize('noise', [0.1, 0.5, 1.53, 30.0])
+@pytest.mark.parametrize('prob', [1e-9, 0.01, 0.3, 0.999])
+@pytest.mark.parametrize('order', [2, 3, 11, 63])
+def test_integral_is_the_binomial_sum_at_integers(noise, prob, order):
+  assert renyi._integrate_moment(noise, prob, order) == pytest.approx(
+    renyi._sum_moment(noise, prob, order), rel=1e-12, abs=1e-13
+  )
+
+
+@pytest.mark.parametrize(
+  ('noise', 'prob', 'order', 'moment'),
+  [
+    # By mpmath, with 40 digits.
+    (1.53, 1 / 24, 9.3, 0.04452406174486018),
+    (1.53, 1 / 24, 1.1, 4.978739617892219e-05),
+    (0.5, 0.3, 1.5, 0.3911271503394823),
+    (0.1, 0.01, 3.7, 482.4608703118441),
+    (3.0, 0.9, 1.3, 0.017611854872718897),
+    (1000.0, 0.5, 10.9, 1.3488785070835129e-05),
+  ],
+)
+def test_moment_of_a_fractional_order(noise, prob, order, moment):
+  assert renyi._integrate_moment(noise, prob, order) == pytest.approx(
+    moment, rel=1e-13, abs=1e-15
+  )
+
+
+def test_divergences_are_those_of_dp_accounting():
+  # Where its series converges.
+  event = dp_accounting.PoissonSampledDpEvent(
+    1 / 24, dp_accounting.GaussianDpEvent(1.53)
+  )
+  orders = [1.5, 2.0, 4.5, 10.9, 32.0, 1024.0]
+  np.testing.assert_allclose(
+    renyi.compute_poisson_divergences(1.53, 1 / 24, orders),
+    rdp.RdpAccountant(orders).compose(event).rdp,
+    rtol=1e-6,
+  )
+
+
+def test_frequent_sampling_warns_of_nothing(capfd):
+  # From a probability of 0.1 on the series of dp_accounting may not converge.
+  for cohort in (100, 300, 500, 900):
+    mechanism = sampled_gaussian.SampledGaussian(
+      sampling='poisson',
+      num_clients=1000,
+      clients_per_round=cohort,
+      noise_multiplier=1.0,
+    )
+    assert np.isfinite(
+      renyi.RenyiRounds([(mechanism, 1)]).compute_epsilon(10, 1e-5)
+    )
+  assert capfd.readouterr().err == ''
+
+
+def test_a_small_cost_is_not_lost_in_rounding():
+  mechanism = sampled_gaussian.SampledGaussian(
+    sampling='poisson',
+    num_clients=10**6,
+    clients_per_round=1,
+    noise_multiplier=1e3,
+  )
+  assert renyi.RenyiRounds([(mechanism, 1)]).compute_epsilon(10**6, 1e-12) > 0
+
+
+def _integer_moments(stddev, shift, prob, order):
+  """Returns log(A) of discrete Gaussian noise in both directions, by sums."""
+  far = int(80 * (stddev + shift))
+  x = np.arange(-far, far + 1)
+  without, with_client = (
+    (-((x - place) ** 2) / (2 * stddev**2)) for place in (0, shift)
+  )
+  total = special.logsumexp(without)
+  without, with_client = without - total, with_client - total
+  mixed = np.logaddexp(np.log1p(-prob) + without, np.log(prob) + with_client)
+  return [
+    special.logsumexp(order * one + (1 - order) * other)
+    for one, other in ((mixed, without), (without, mixed))
+  ]
+
+
+@pytest.mark.parametrize('prob', [0.01, 0.3, 0.9])
+@pytest.mark.parametrize(
+  ('stddev', 'shift'), [(0.4, 1), (1.0, 1), (1.0, 3), (8.0, 5)]
+)
+def test_integers_have_the_divergences_that_are_charged(stddev, shift, prob):
+  orders = np.array([1.1, 1.7, 2, 2.5, 3, 4.9, 11, 32])
+  charged = (orders - 1) * renyi.bound_integer_divergences(
+    stddev / shift, prob, orders
+  )
+  for order, bound in zip(orders, charged, strict=True):
+    removed, added = _integer_moments(stddev, shift, prob, order)
+    assert max(removed, added) <= bound * (1 + 1e-9) + 1e-13
+    if order == int(order):
+      assert removed == pytest.approx(bound, rel=1e-9, abs=1e-13)
+
+
+def test_integers_can_have_more_than_continuous_noise_between_whole_orders():
+  # Why the bound is a line there.
+  order, prob = 2.5, 0.1
+  removed, _ = _integer_moments(1.0, 1, prob, order)
+  continuous = renyi._integrate_moment(1.0, prob, order)
+  assert removed > continuous * (1 + 1e-9)
+
+
+def test_all_clients_in_a_round_are_charged_alike():
+  orders = [2.0, 3.0, 11.0]
+  np.testing.assert_allclose(
+    renyi.bound_integer_divergences(1.5, 1.0, orders),
+    renyi.compute_poisson_divergences(1.5, 1.0, orders),
+  )

@@ -1,0 +1,328 @@
+"""Tests of tff_clipping.privacy.calculator.budget_main."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import tff_clipping
+from tests.privacy.budget_commands import (
+  ONE_ROUND,
+  PAPER,
+  ROOT,
+  run_here,
+  run_process,
+)
+from tff_clipping import privacy
+
+
+def test_command_does_not_import_tensorflow():
+  code = (
+    'import sys\n'
+    'from tff_clipping.privacy import budget_main\n'
+    f'budget_main.run(["x", *{ONE_ROUND!r}])\n'
+    'slow = {"tensorflow", "tensorflow_federated", "matplotlib", "pandas"}\n'
+    'sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else 0)\n'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', code],
+    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (result.returncode, result.stderr) == (0, '')
+
+
+def test_large_delta_is_answered_with_a_warning(capsys):
+  code, out, err = run_here(
+    capsys, *ONE_ROUND, '--target_delta=0.01', '--format=json'
+  )
+  assert code == 0
+  assert err.startswith('tff-clipping-budget: warning: --target_delta should')
+  assert len(err.splitlines()) == 1
+  assert len(json.loads(out)['warnings']) == 1
+
+
+def test_whole_numbers_may_have_an_exponent(capsys):
+  arguments = ('--clients_per_round=8e1', '--num_rounds=1.0', '--format=json')
+  code, out, err = run_here(
+    capsys,
+    '--num_clients=1e6',
+    *arguments,
+    *('--target_delta=1e-7', '--noise_multiplier=3'),
+  )
+  assert (code, err) == (0, '')
+  answer = json.loads(out)
+  assert answer['num_clients'] == 1_000_000
+  assert answer['clients_per_round'] == 80
+  assert answer['num_rounds'] == 1
+
+
+def test_version(capsys):
+  expected = f'tff-clipping-budget {tff_clipping.__version__}\n'
+  assert run_here(capsys, '--version') == (0, expected, '')
+
+
+@pytest.mark.parametrize('form', ['table', 'json'])
+def test_output_is_a_new_file_that_says_how_it_came_about(
+  capsys, tmp_path, form
+):
+  path = tmp_path / 'answer'
+  arguments = (*ONE_ROUND, f'--format={form}', f'--output={path}')
+  code, out, err = run_here(capsys, *arguments)
+  assert (code, out, err) == (0, f'The answer is in {path}.\n', '')
+  text = path.read_text()
+  assert f'tff-clipping-budget {" ".join(ONE_ROUND)}' in text
+  assert tff_clipping.__version__ in text
+  if form == 'json':
+    answer = json.loads(text)
+    assert {*answer['versions']} == {
+      *('tff-clipping', 'dp-accounting', 'numpy', 'scipy', 'python')
+    }
+    assert len(answer['date']) == len('2026-01-01')
+  # Never over another answer.
+  code, out, err = run_here(capsys, *arguments)
+  assert (code, out) == (2, '')
+  assert '--output must be a new file' in err
+  assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'expected'),
+  [
+    ([], '--sampling=poisson --accountant=rdp'),
+    (
+      ['--sampling=fixed_size', '--accountant=pld'],
+      '--sampling=fixed_size --accountant=pld',
+    ),
+    (
+      ['--mechanism=tree', '--min_separation=1'],
+      '--sampling=min_separation --mechanism=tree',
+    ),
+  ],
+)
+def test_what_the_noise_is_for_stands_beside_it(capsys, arguments, expected):
+  _, out, _ = run_here(capsys, *ONE_ROUND, *arguments)
+  (line,) = (line for line in out.splitlines() if 'only for' in line)
+  assert line == f'  only for          {expected}'
+
+
+def test_wrong_question_leaves_no_file(capsys, tmp_path):
+  pytest.importorskip('matplotlib')
+  files = (f'--output={tmp_path}/a.txt', f'--plot={tmp_path}/a.png')
+  code, _, _ = run_here(capsys, *ONE_ROUND, '--target_delta=3', *files)
+  assert code == 2
+  assert [*tmp_path.iterdir()] == []
+
+
+def test_help_explains(capsys):
+  for flag in ('--help', '--helpshort', '-h'):
+    code, out, err = run_here(capsys, flag)
+    assert (code, err) == (0, '')
+    assert '--target_epsilon' in out
+    assert 'Exit codes' in out
+
+
+WRONG = [
+  ([], '--num_clients must be given'),
+  (['--num_clients=10'], '--clients_per_round must be given'),
+  ([*PAPER], 'exactly two of --target_epsilon, --noise_multiplier and'),
+  ([*PAPER, '--num_rounds=1'], 'must be given, found --num_rounds.'),
+  ([*ONE_ROUND, '--target_epsilon=1'], 'exactly two of'),
+  ([*ONE_ROUND, '--num_clients=1.5'], "must be a whole number, found '1.5'"),
+  ([*ONE_ROUND, '--num_clients=1e-3'], "a whole number, found '1e-3'"),
+  ([*ONE_ROUND, '--num_clients=1e999'], "must be a whole number, found '1e99"),
+  ([*ONE_ROUND, '--num_clients=nan'], "must be a whole number, found 'nan'"),
+  ([*ONE_ROUND, '--num_clients=1e20'], '--num_clients must be at most'),
+  ([*ONE_ROUND, '--num_clients=-4'], '--num_clients must be at least 1'),
+  ([*ONE_ROUND, '--num_clients=79'], '--clients_per_round must be at most'),
+  ([*ONE_ROUND, '--clients_per_round='], '--clients_per_round must be a who'),
+  ([*ONE_ROUND, '--target_delta=x'], '--target_delta must be a number, found'),
+  ([*ONE_ROUND, '--target_delta=0'], '--target_delta must be above 0'),
+  ([*ONE_ROUND, '--target_delta=nan'], '--target_delta must be finite'),
+  ([*ONE_ROUND, '--target_delta=1.5'], '--target_delta must be above 0'),
+  ([*ONE_ROUND, '--noise_multiplier=0'], '--noise_multiplier must be positive'),
+  ([*ONE_ROUND, '--noise_multiplier=1e-9'], '--noise_multiplier must be at le'),
+  ([*ONE_ROUND, '--noise_multiplier=1e99'], '--noise_multiplier must be at mo'),
+  ([*ONE_ROUND, '--num_rounds=0'], '--num_rounds must be at least 1'),
+  ([*ONE_ROUND, '--num_rounds=1000000000000'], '--num_rounds must be at most'),
+  ([*ONE_ROUND, '--sampling=uniform'], '--sampling must be one of poisson, tr'),
+  ([*ONE_ROUND, '--sampling=none'], '--clients_per_round must equal'),
+  ([*ONE_ROUND, '--accountant=gdp'], '--accountant must be one of rdp, pld'),
+  ([*ONE_ROUND, '--accountant=pld_one_sided'], '--accountant must be one of'),
+  ([*ONE_ROUND, '--format=xml'], '--format must be one of table, json'),
+  ([*ONE_ROUND, '--model_size=0'], '--model_size must be at least 1'),
+  ([*ONE_ROUND, '--clipping_norm=-1'], '--clipping_norm must be positive'),
+  ([*ONE_ROUND, '--clipping_norm=inf'], '--clipping_norm must be positive'),
+  ([*ONE_ROUND, '--epsilom=3'], "'epsilom'"),
+  ([*ONE_ROUND, 'json'], "every argument must be a --flag, found 'json'"),
+  ([*ONE_ROUND, '--flagfile=/missing'], '/missing'),
+  (
+    [*PAPER, '--num_rounds=1', '--target_epsilon=0'],
+    '--target_epsilon must be positive',
+  ),
+  (
+    [*PAPER, '--num_rounds=1', '--target_epsilon=1e5'],
+    '--target_epsilon must be smaller',
+  ),
+  (
+    [*PAPER, '--num_rounds=100', '--target_epsilon=1e308'],
+    '--target_epsilon must be at most',
+  ),
+  (
+    [*PAPER, '--num_rounds=10000000', '--target_epsilon=1e-6'],
+    '--target_epsilon 1e-06 is out of reach',
+  ),
+  (
+    [*PAPER, '--noise_multiplier=0.5', '--target_epsilon=0.1'],
+    '--target_epsilon 0.1 does not allow a single round',
+  ),
+  (
+    [*PAPER, '--noise_multiplier=0.3', '--target_epsilon=1.5'],
+    '--target_epsilon 1.5 does not allow a single round',
+  ),
+  ([*ONE_ROUND, '--target_delta=1e-300'], '--target_delta must be at least 1'),
+  ([*ONE_ROUND, '--mechanism=laplace'], '--mechanism must be one of gaussian'),
+  (
+    [*ONE_ROUND, '--mechanism=blt'],
+    '--min_separation must be given with --mech',
+  ),
+  (
+    [*ONE_ROUND, '--mechanism=blt', '--sampling=poisson'],
+    "--mechanism must be 'gaussian' where --sampling is none of min_separation",
+  ),
+  (
+    [*ONE_ROUND, '--min_separation=25'],
+    '--min_separation must be at most 24, found 25',
+  ),
+  (
+    [*ONE_ROUND, '--min_separation=24', '--accountant=pld'],
+    '--accountant must not be given where --sampling is',
+  ),
+  (
+    [*ONE_ROUND, '--min_separation=4', '--sampling=shuffled_epochs'],
+    "--min_separation must be 1 where --sampling is 'shuffled_epochs'",
+  ),
+  (
+    [*PAPER, '--min_separation=24', '--num_rounds=1e6', '--target_epsilon=1'],
+    '--num_rounds must be at most 100000, found 1000000',
+  ),
+  (
+    [*ONE_ROUND, '--noise_to_clients_ratio=0.1'],
+    '--noise_to_clients_ratio must be given with --target_epsilon and',
+  ),
+  (
+    [
+      *(*PAPER, '--num_rounds=1', '--target_epsilon=1'),
+      '--noise_to_clients_ratio=0.1',
+    ],
+    '--clients_per_round must not be given with --noise_to_clients_ratio',
+  ),
+  (['--epsilon=4'], 'Did you mean: target_epsilon'),
+  ([*ONE_ROUND, '--false_positive_rate=1'], '--false_positive_rate must be be'),
+  ([*ONE_ROUND, '--output=/missing/a.txt'], '--output must be a file that can'),
+]
+
+
+@pytest.mark.parametrize(('arguments', 'message'), WRONG)
+def test_wrong_input_is_one_line_and_exit_code_2(capsys, arguments, message):
+  code, out, err = run_here(capsys, *arguments)
+  assert (code, out) == (2, '')
+  assert message in err
+  assert err.startswith('tff-clipping-budget: ')
+  assert len(err.splitlines()) == 1
+  assert '`' not in err
+
+
+# Fair questions at the accountants' edges: all clients in a million rounds, one
+# of a billion clients, a delta that the rounding of doubles would hide.
+EDGES = [
+  (
+    ('--num_clients=100', '--clients_per_round=100', '--target_delta=1e-5'),
+    ('--num_rounds=1000000', '--target_epsilon=1'),
+  ),
+  (
+    ('--num_clients=1000000000', '--clients_per_round=1'),
+    ('--target_delta=1e-9', '--num_rounds=1000000', '--noise_multiplier=30'),
+  ),
+  (
+    ('--num_clients=1000', '--clients_per_round=500', '--target_delta=1e-10'),
+    ('--num_rounds=100', '--noise_multiplier=2', '--accountant=pld'),
+  ),
+]
+
+
+@pytest.mark.parametrize(('population', 'rounds'), EDGES)
+def test_question_at_the_edge_is_answered_in_little_memory(population, rounds):
+  result = run_process(*population, *rounds, '--format=json', reports_peak=True)
+  assert result.returncode == 0, result.stderr
+  assert result.stderr == ''
+  *answer, peak = result.stdout.splitlines()
+  assert int(peak) < 500_000  # KB, of which 100 MB are Python's modules.
+  answer = json.loads('\n'.join(answer))
+  assert answer['epsilon'] > 0
+  for row in answer['comparisons']:
+    assert (row['epsilon'] is None) == (row['error'] is not None)
+
+
+def test_wrong_input_of_a_process():
+  result = run_process(*ONE_ROUND, '--target_delta=2')
+  assert result.returncode == 2
+  assert result.stdout == ''
+  assert result.stderr == (
+    'tff-clipping-budget: --target_delta must be above 0 and below 1, found '
+    '2.\n'
+  )
+
+
+def test_reader_that_leaves_early_is_no_error():
+  read, write = os.pipe()
+  os.close(read)
+  try:
+    result = subprocess.run(
+      [
+        sys.executable,
+        '-m',
+        'tff_clipping.privacy.calculator.budget_main',
+        *ONE_ROUND,
+      ],
+      stdout=write,
+      stderr=subprocess.PIPE,
+      text=True,
+      env={**os.environ, 'PYTHONPATH': str(ROOT)},
+      check=False,
+    )
+  finally:
+    os.close(write)
+  assert (result.returncode, result.stderr) == (0, '')
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('missing/budget.png', '--plot must be a file that can be written'),
+    ('budget.xyz', '--plot must end in one of .png, .pdf, .svg'),
+    ('there.png', '--plot must be a new file'),
+  ],
+)
+def test_plot_that_cannot_be_drawn(capsys, tmp_path, name, message):
+  pytest.importorskip('matplotlib')
+  (tmp_path / 'there.png').touch()
+  code, out, err = run_here(capsys, *ONE_ROUND, f'--plot={tmp_path / name}')
+  assert (code, out) == (2, '')
+  assert message in err
+  assert len(err.splitlines()) == 1
+
+
+def test_plot_without_matplotlib_says_what_to_install(capsys, monkeypatch):
+  monkeypatch.setitem(sys.modules, 'matplotlib', None)
+  monkeypatch.delitem(
+    sys.modules, 'tff_clipping.privacy.calculator.budget_plot', raising=False
+  )
+  monkeypatch.delattr(privacy, 'budget_plot', raising=False)
+  code, out, err = run_here(capsys, *ONE_ROUND, '--plot=x.png')
+  assert (code, out) == (2, '')
+  assert "--plot needs matplotlib: pip install '.[plot]' in a" in err

@@ -1,0 +1,139 @@
+"""Tests of tff_clipping.privacy.calculator.budget_question."""
+
+import pytest
+
+from tff_clipping import privacy
+from tff_clipping.privacy.calculator import budget_question
+
+POPULATION = {'num_clients': 1920, 'target_delta': 1e-5}
+PAPER = {**POPULATION, 'clients_per_round': 80}
+SETTINGS = [
+  *(
+    {'sampling': 'min_separation', 'min_separation': 24, 'mechanism': each}
+    for each in privacy.MECHANISMS
+  ),
+  {
+    'sampling': 'grouped_poisson',
+    'min_separation': 6,
+    'mechanism': 'banded',
+  },
+  {'sampling': 'poisson'},
+  {'sampling': 'fixed_size', 'accountant': 'pld'},
+]
+
+
+def solve(**values):
+  return budget_question.solve(budget_question.Question(**values))
+
+
+@pytest.mark.parametrize('setting', SETTINGS)
+def test_all_directions_give_the_same_plan(setting):
+  plan = solve(**PAPER, **setting, num_rounds=100, target_epsilon=2)
+  noise = plan.noise_multiplier
+  assert 2 * (1 - 1e-4) < plan.epsilon <= 2
+  given = solve(**PAPER, **setting, num_rounds=100, noise_multiplier=noise)
+  assert given.epsilon == plan.epsilon
+  rounds = solve(**PAPER, **setting, noise_multiplier=noise, target_epsilon=2)
+  assert rounds.num_rounds >= 100
+  assert rounds.epsilon <= 2
+  clients = solve(
+    **POPULATION,
+    **setting,
+    num_rounds=100,
+    target_epsilon=2,
+    noise_to_clients_ratio=noise / 80,
+  )
+  assert clients.clients_per_round <= 80
+  assert clients.epsilon <= 2
+
+
+@pytest.mark.parametrize('mechanism', privacy.MECHANISMS)
+def test_one_round_more_does_not_fit(mechanism):
+  setting = {
+    **PAPER,
+    'sampling': 'min_separation',
+    'min_separation': 24,
+    'mechanism': mechanism,
+    'noise_multiplier': 5,
+  }
+  plan = solve(**setting, target_epsilon=3)
+  assert plan.epsilon <= 3
+  assert plan.strategy.num_rounds == plan.num_rounds
+  more = solve(**setting, num_rounds=plan.num_rounds + 1)
+  assert more.epsilon > 3
+
+
+def test_rounds_of_epochs_are_whole_epochs():
+  plan = solve(
+    **PAPER,
+    sampling='shuffled_epochs',
+    mechanism='blt',
+    noise_multiplier=5,
+    target_epsilon=3,
+  )
+  assert plan.num_rounds % 24 == 0
+  assert plan.epsilon <= 3
+  with pytest.raises(ValueError, match='does not allow an epoch of 24 rounds'):
+    solve(
+      **PAPER,
+      sampling='shuffled_epochs',
+      mechanism='blt',
+      noise_multiplier=1,
+      target_epsilon=0.1,
+    )
+
+
+def test_clients_of_epochs_are_not_solved_for():
+  with pytest.raises(ValueError, match='an epoch has as many rounds as'):
+    solve(
+      **POPULATION,
+      sampling='shuffled_epochs',
+      num_rounds=24,
+      target_epsilon=3,
+      noise_to_clients_ratio=0.1,
+    )
+
+
+def test_more_rounds_than_strategies_are_made_for_raise():
+  setting = {'sampling': 'min_separation', 'min_separation': 24}
+  with pytest.raises(ValueError, match='allows more than 50 rounds within'):
+    budget_question.solve(
+      budget_question.Question(
+        **PAPER, **setting, noise_multiplier=1000, target_epsilon=3
+      ),
+      max_strategy_rounds=50,
+    )
+  with pytest.raises(ValueError, match='`num_rounds` must be at most 50'):
+    budget_question.solve(
+      budget_question.Question(
+        **PAPER, **setting, num_rounds=51, target_epsilon=3
+      ),
+      max_strategy_rounds=50,
+    )
+
+
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ({}, 'exactly two of .* must be given, found none of them'),
+    ({'num_rounds': 1}, 'must be given, found `num_rounds`'),
+    (
+      {'num_rounds': 1, 'target_epsilon': 1, 'clients_per_round': None},
+      '`clients_per_round` must be given, or `noise_to_clients_ratio`',
+    ),
+    (
+      {
+        **{'num_rounds': 1, 'target_epsilon': 1, 'clients_per_round': None},
+        **{'noise_to_clients_ratio': 0.1, 'max_clients_per_round': 9},
+      },
+      '`max_clients_per_round` must not be given with',
+    ),
+    (
+      {'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},
+      '`min_separation` must be given with',
+    ),
+  ],
+)
+def test_incomplete_questions_raise(values, message):
+  with pytest.raises(ValueError, match=message):
+    budget_question.Question(**{**PAPER, **values})

@@ -1,0 +1,277 @@
+"""Tests of tff_clipping.privacy.calculator.budget_report."""
+
+import dataclasses
+import json
+import math
+import random
+
+import pytest
+
+from tests.privacy.budget_commands import ONE_ROUND, PAPER, ask, run_here
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.calculator import budget_question, budget_report
+
+
+def test_truncated_poisson_has_bounds_in_its_answer(capsys):
+  question = (*ONE_ROUND, '--sampling=truncated_poisson', '--format=json')
+  code, out, _ = run_here(capsys, *question)
+  assert code == 0
+  answer = json.loads(out)
+  assert answer['relation'] == 'add_or_remove_one'
+  least, largest = (
+    answer['min_clients_per_round'],
+    answer['max_clients_per_round'],
+  )
+  assert 0 < least < 80 < largest
+  assert f'outside of {least} to {largest} clients' in answer['description']
+  code, _, err = run_here(capsys, *question, '--max_clients_per_round=90')
+  assert code == 2
+  assert '--max_clients_per_round must be wider, found' in err
+
+
+def test_solves_for_epsilon(capsys):
+  code, out, err = run_here(capsys, *ONE_ROUND, '--format=json')
+  answer = json.loads(out)
+  plan = privacy.PrivacyPlan(
+    num_clients=1920,
+    clients_per_round=80,
+    target_delta=1e-5,
+    num_rounds=1,
+    noise_multiplier=3.0,
+  )
+  assert (code, err) == (0, '')
+  assert answer['solved_for'] == 'epsilon'
+  assert answer['epsilon'] == plan.epsilon
+  assert answer['target_epsilon'] is None
+  assert answer['description'] == plan.describe()
+
+
+def test_solves_for_rounds(capsys):
+  code, out, _ = run_here(
+    capsys,
+    *PAPER,
+    '--noise_multiplier=1.8',
+    '--target_epsilon=1.5',
+    '--format=json',
+  )
+  answer = json.loads(out)
+  assert code == 0
+  assert answer['solved_for'] == 'num_rounds'
+  assert answer['num_rounds'] == privacy.compute_max_rounds(
+    num_clients=1920,
+    clients_per_round=80,
+    target_delta=1e-5,
+    noise_multiplier=1.8,
+    target_epsilon=1.5,
+  )
+  # So little noise allows fixed cohorts some rounds by 'pld', none by 'rdp'.
+  rows = {
+    (each['sampling'], each['accountant']): each
+    for each in answer['comparisons']
+  }
+  assert rows['fixed_size', 'rdp']['num_rounds'] is None
+  assert 'not allow a single round' in rows['fixed_size', 'rdp']['error']
+  assert rows['fixed_size', 'pld']['num_rounds'] > 1
+
+
+def test_paper_sampling_shows_both_epsilons(capsys):
+  code, out, _ = run_here(capsys, *ONE_ROUND, '--sampling=paper')
+  plan = privacy.PrivacyPlan(
+    num_clients=1920,
+    clients_per_round=80,
+    target_delta=1e-5,
+    num_rounds=1,
+    noise_multiplier=3.0,
+    sampling='paper',
+  )
+  assert code == 0
+  assert 'as the paper charges; its cohorts really give' in out
+  assert rounding.format_up(plan.epsilon, digits=5) in out
+  assert rounding.format_up(plan.actual_epsilon, digits=5) in out
+
+
+def test_sampling_none_takes_all_clients(capsys):
+  code, out, _ = run_here(
+    capsys,
+    '--num_clients=100',
+    '--target_delta=1e-5',
+    '--num_rounds=1',
+    '--noise_multiplier=8',
+    '--sampling=none',
+    '--format=json',
+  )
+  answer = json.loads(out)
+  assert code == 0
+  assert answer['clients_per_round'] == 100
+  assert answer['sampling_prob'] == 1
+
+
+def test_model_size_adds_the_noise_norm(capsys):
+  _, out, _ = run_here(
+    capsys, *ONE_ROUND, '--model_size=160000', '--clipping_norm=0.5'
+  )
+  # 3 * 400 / 80 = 15 clipping norms; 3 * 0.5 = 1.5 on the sum.
+  assert 'norm on the mean  15 c for 160000 parameters' in out
+  assert 'on the sum        1.5\n' in out
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'shares'),
+  [
+    # Shares are refused where a cohort has no bounds.
+    ('poisson', []),
+    # 3 / sqrt(100) of each of 100.
+    ('fixed_size', ['0.3 c', '3 c']),
+  ],
+)
+def test_noise_in_shares_is_told_where_there_may_be_shares(
+  capsys, sampling, shares
+):
+  _, out, _ = run_here(
+    capsys,
+    *('--num_clients=1000', '--clients_per_round=100', '--num_rounds=1'),
+    *('--target_delta=1e-5', '--noise_multiplier=3', f'--sampling={sampling}'),
+  )
+  found = [line.split()[-2:] for line in out.splitlines() if 'share' in line]
+  assert [' '.join(words) for words in found] == shares
+
+
+def test_a_warning_stands_in_the_answer_that_is_kept(capsys):
+  _, out, _ = run_here(
+    capsys,
+    *('--num_clients=1000', '--clients_per_round=100', '--num_rounds=1'),
+    *('--target_delta=0.01', '--noise_multiplier=3'),
+  )
+  assert 'Warning: `target_delta` should be below 1/`num_clients`' in out
+
+
+def draw_question(seed):
+  """Returns a question from the whole range that the calculator takes."""
+  generator = random.Random(seed)
+
+  def draw(low, high):
+    return math.exp(generator.uniform(math.log(low), math.log(high)))
+
+  num_clients = int(draw(1, 1e9))
+  sampling = generator.choice(['poisson', 'fixed_size', 'paper', 'none'])
+  cohort = num_clients if sampling == 'none' else int(draw(1, num_clients))
+  values = {
+    'target_epsilon': draw(1e-3, 1e3),
+    'noise_multiplier': draw(0.05, 1e3),
+    'num_rounds': int(draw(1, 1e7)),
+  }
+  values[generator.choice([*values])] = None
+  return budget_question.Question(
+    num_clients=num_clients,
+    clients_per_round=max(cohort, 1),
+    target_delta=draw(1e-15, 0.1),
+    sampling=sampling,
+    accountant=generator.choice(['rdp', 'pld']),
+    clipping_norm=1.0,
+    model_size=None,
+    **values,
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', range(40))
+def test_any_question_has_an_answer_or_one_line(seed):
+  question = draw_question(seed)
+  try:
+    answer = budget_report.compute_answer(question)
+  except ValueError as error:
+    lines = str(error).splitlines()
+  else:
+    lines = ['']
+  assert len(lines) == 1
+  if lines != ['']:
+    return
+  budget_report.format_table(answer)
+  budget_report.format_json(answer)
+  plan = answer.plan
+  if question.target_epsilon is not None:
+    assert plan.epsilon <= question.target_epsilon
+  # More rounds and less noise cost more.
+  worse = dataclasses.replace(
+    plan,
+    target_epsilon=None,
+    num_rounds=min(2 * plan.num_rounds, 10**7),
+    noise_multiplier=max(0.9 * plan.noise_multiplier, 0.01),
+  )
+  assert worse.epsilon >= plan.epsilon * (1 - 1e-3)
+
+
+@pytest.mark.slow
+def test_row_without_answer_says_why(capsys):
+  arguments = (*PAPER, '--num_rounds=100', '--noise_multiplier=0.02')
+  code, out, err = run_here(capsys, *arguments)
+  assert (code, err) == (0, '')
+  (row,) = [
+    line
+    for line in out.splitlines()
+    if line.split()[:3] == ['poisson', 'gaussian', 'pld']
+  ]
+  assert row.count('–') == 4
+  assert 'no answer: The accountant has no finite epsilon' in row
+  code, out, _ = run_here(capsys, *arguments, '--format=json')
+  assert code == 0
+  (row,) = [
+    x
+    for x in json.loads(out)['comparisons']
+    if (x['sampling'], x['accountant']) == ('poisson', 'pld')
+  ]
+  assert row['noise_multiplier'] is row['epsilon'] is row['num_rounds'] is None
+  assert 'no finite epsilon' in row['error']
+
+
+def test_solves_for_the_clients_of_a_round(capsys):
+  # The tutorial "Differential Privacy in TFF": 120 clients and noise 1.2.
+  answer = ask(
+    capsys,
+    *('--num_clients=3383', '--target_delta=1e-5', '--num_rounds=100'),
+    *('--target_epsilon=2', '--noise_to_clients_ratio=0.01'),
+  )
+  assert answer['solved_for'] == 'clients_per_round'
+  assert answer['clients_per_round'] == 120
+  assert answer['noise_multiplier'] == pytest.approx(1.2)
+  rows = {(x['sampling'], x['accountant']): x for x in answer['comparisons']}
+  # The tighter accountant needs fewer; each row solves for its own.
+  assert 100 < rows['poisson', 'pld']['clients_per_round'] < 120
+  assert rows['fixed_size', 'pld']['clients_per_round'] is None
+  assert 'even cohorts of 3383' in rows['fixed_size', 'pld']['error']
+
+
+def test_the_plan_in_the_json_can_be_read_back(capsys):
+  answer = ask(capsys, *ONE_ROUND, '--mechanism=tree', '--min_separation=24')
+  plan = privacy.CorrelatedNoisePlan.from_json(answer['plan'])
+  assert plan.epsilon == answer['epsilon']
+  assert plan.describe() == answer['description']
+  assert plan.running_sum_error == answer['running_sum_error']
+  plan = privacy.PrivacyPlan.from_json(ask(capsys, *ONE_ROUND)['plan'])
+  assert plan.noise_multiplier == 3
+
+
+def test_attacks_are_bounded_where_asked(capsys):
+  assert ask(capsys, *ONE_ROUND)['attacks'] is None
+  asked = (*ONE_ROUND, '--min_separation=24', '--false_positive_rate=0.01')
+  attacks = ask(capsys, *asked)['attacks']
+  assert attacks['mu'] == pytest.approx(1 / 3)
+  code, out, _ = run_here(capsys, *asked)
+  assert code == 0
+  assert '  mu                0.33334 (no worse than one Gaussian mech' in out
+  rate = rounding.format_up(attacks['true_positive_rate'], digits=5)
+  assert f'  true positives    {rate} at a false-positive rate of 0.01' in out
+
+
+def test_noise_of_correlated_mechanisms_is_that_of_a_draw(capsys):
+  code, out, _ = run_here(
+    capsys,
+    *(*ONE_ROUND, '--min_separation=24', '--model_size=160000'),
+    '--clipping_norm=0.5',
+  )
+  assert code == 0
+  # 3 * 0.5 on a draw; one round's sum has no more; 3 * 400 / 80 clipping norms.
+  assert '  of a draw         1.5\n' in out
+  assert '  on running sums   1.5 (root mean square' in out
+  assert '  norm on the model 15 c for 160000 parameters' in out

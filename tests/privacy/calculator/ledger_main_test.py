@@ -1,0 +1,175 @@
+"""Tests of tff_clipping.privacy.calculator.ledger_main."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tff_clipping
+from tests.privacy.ledgers import DIGEST, PLAN, ROOT
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.calculator import ledger_main
+
+
+@pytest.fixture(name='runs')
+def _runs(tmp_path):
+  """Returns the folders of two runs, the second with a caveat."""
+  folders = []
+  for name, caveats in (('first', []), ('second', ['a seed is known'])):
+    folder = tmp_path / name
+    folder.mkdir()
+    with privacy.PrivacyLedger(
+      folder / 'ledger.jsonl', PLAN, caveats=caveats
+    ) as ledger:
+      for round_num in range(10):
+        ledger.charge(round_num, DIGEST)
+    folders.append(str(folder))
+  return folders
+
+
+def run_here(capsys, *arguments):
+  """Runs the command in this process; returns exit code, stdout, stderr."""
+  code = ledger_main.run(['tff-clipping-ledger', *arguments])
+  captured = capsys.readouterr()
+  return code, captured.out, captured.err
+
+
+def test_tells_what_a_run_spent(capsys, runs):
+  code, out, err = run_here(capsys, runs[0])
+  assert (code, err) == (0, '')
+  assert 'releases          10 of 20 planned' in out
+  assert f'({rounding.format_up(PLAN.epsilon_after(10))}, 1e-05)' in out
+  assert 'with respect to adding or removing one client' in out
+  assert PLAN.describe() in out
+  assert 'Together' not in out
+  assert f'tff-clipping-ledger {runs[0]}' in out
+
+
+def test_a_run_that_ended_early_has_the_epsilon_of_its_plan(capsys, tmp_path):
+  planned = f'promise epsilon {rounding.format_up(PLAN.epsilon)}, that of all'
+  path = tmp_path / 'ledger.jsonl'
+  for num_releases in (19, 20):
+    with privacy.PrivacyLedger(path, PLAN) as ledger:
+      for round_num in range(num_releases):
+        ledger.charge(round_num, DIGEST)
+    _, out, _ = run_here(capsys, str(path))
+    assert (planned in out) == (num_releases < PLAN.num_rounds)
+    _, out, _ = run_here(capsys, str(path), '--format=json')
+    found = json.loads(out)['ledgers'][0]
+    assert found['planned_epsilon'] == PLAN.epsilon
+
+
+def test_a_budget_is_promised_where_more_rounds_than_planned_may_run(
+  capsys, tmp_path
+):
+  plan = dataclasses.replace(PLAN, num_rounds=2, target_epsilon=PLAN.epsilon)
+  assert plan.permitted_rounds == 20
+  path = tmp_path / 'ledger.jsonl'
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    for round_num in range(7):
+      ledger.charge(round_num, DIGEST)
+  _, out, _ = run_here(capsys, str(path))
+  assert '7 of 2 planned' in out
+  budget = rounding.format_up(PLAN.epsilon)
+  assert f'promise epsilon {budget}, that of all 20 rounds' in out
+  spent = rounding.format_up(PLAN.epsilon_after(7))
+  assert f'Training for 7 rounds satisfies client-level ({spent}, ' in out
+  _, out, _ = run_here(capsys, str(path), '--format=json')
+  (found,) = json.loads(out)['ledgers']
+  assert found['planned_epsilon'] == pytest.approx(PLAN.epsilon)
+  assert f'({spent}, ' in found['plan']['description']
+
+
+def test_a_delta_that_is_too_large_is_warned_of_in_a_line(capsys, tmp_path):
+  with pytest.warns(privacy.DeltaTooLargeWarning):
+    plan = dataclasses.replace(PLAN, target_delta=1e-3)
+  path = tmp_path / 'ledger.jsonl'
+  with pytest.warns(privacy.DeltaTooLargeWarning):
+    with privacy.PrivacyLedger(path, plan) as ledger:
+      ledger.charge(1, DIGEST)
+  code, _, err = run_here(capsys, str(path))
+  assert code == 0
+  assert err.startswith('tff-clipping-ledger: warning: ')
+  assert len(err.splitlines()) == 1
+
+
+def test_tells_what_runs_spent_together(capsys, runs):
+  code, out, err = run_here(capsys, *runs, '--format=json')
+  assert (code, err) == (0, '')
+  answer = json.loads(out)
+  assert [each['num_releases'] for each in answer['ledgers']] == [10, 10]
+  together = answer['together']
+  assert together['epsilon'] == pytest.approx(PLAN.epsilon, rel=1e-9)
+  assert together['relation'] == 'add_or_remove_one'
+  assert answer['versions']['tff-clipping'] == tff_clipping.__version__
+  code, out, _ = run_here(capsys, *runs)
+  assert 'the 20 releases of 2 runs satisfy client-level (' in out
+  assert 'where it was settled before the first of them which runs' in out
+
+
+def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
+  _, out, _ = run_here(capsys, *runs)
+  first, second, together, _ = out.split('\n\n')
+  assert 'No guarantee' not in first
+  assert 'No guarantee as it was run: a seed is known.' in second
+  assert together.startswith('No guarantee as it was run: a seed is known.')
+  _, out, _ = run_here(capsys, *runs, '--format=json')
+  answer = json.loads(out)
+  assert answer['together']['caveats'] == ['a seed is known']
+  found = [each['plan']['caveats'] for each in answer['ledgers']]
+  assert found == [[], ['a seed is known']]
+  assert 'a seed is known' in answer['ledgers'][1]['plan']['description']
+
+
+def test_output_is_a_new_file(capsys, runs, tmp_path):
+  path = tmp_path / 'spent.txt'
+  code, out, _ = run_here(capsys, *runs, f'--output={path}')
+  assert (code, out) == (0, f'The answer is in {path}.\n')
+  assert 'Together' in path.read_text()
+  code, _, err = run_here(capsys, *runs, f'--output={path}')
+  assert code == 2
+  assert '--output must be a new file' in err
+
+
+def test_version_and_help(capsys):
+  expected = f'tff-clipping-ledger {tff_clipping.__version__}\n'
+  assert run_here(capsys, '--version') == (0, expected, '')
+  code, out, _ = run_here(capsys, '--help')
+  assert code == 0
+  assert '--output' in out
+
+
+def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
+  for arguments, message in (
+    ([], 'a ledger, or the folder of a run, must be given'),
+    ([str(tmp_path / 'none')], 'a ledger must be a file that can be read'),
+    ([str(tmp_path)], 'has no ledger.jsonl: it is not that of a private run'),
+    ([__file__], 'is not a ledger: that of a run is the ledger.jsonl in its'),
+    ([runs[0], runs[0]], 'ledgers must be different ones'),
+    ([runs[0], '--formt=json'], 'formt'),
+  ):
+    code, out, err = run_here(capsys, *arguments)
+    assert (code, out) == (2, '')
+    assert message in err
+    assert len(err.splitlines()) == 1
+  ledger = tmp_path / 'first' / 'ledger.jsonl'
+  ledger.write_text(ledger.read_text().replace('"draw":0', '"draw":1', 1))
+  code, _, err = run_here(capsys, runs[0])
+  assert code == 2
+  assert 'Line 3 of' in err
+
+
+def test_command_needs_no_tensorflow(runs):
+  code = (
+    'import sys\n'
+    'from tff_clipping.privacy import ledger_main\n'
+    f'ledger_main.run(["x", {runs[0]!r}])\n'
+    'sys.exit(int("tensorflow" in sys.modules))\n'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True
+  )
+  assert (result.returncode, result.stderr) == (0, '')

@@ -1,0 +1,77 @@
+"""Tests of tff_clipping.privacy.correlated_noise.by_name."""
+
+import pytest
+
+from tff_clipping import privacy
+
+PAPER = {'num_clients': 1920, 'clients_per_round': 80}
+
+
+def build(mechanism, **changes):
+  return privacy.build_strategy(
+    mechanism,
+    **{**PAPER, 'num_rounds': 96, 'min_separation': 24, **changes},
+  )
+
+
+@pytest.mark.parametrize('mechanism', privacy.MECHANISMS)
+@pytest.mark.parametrize('sampling', ['min_separation', 'shuffled_epochs'])
+def test_every_mechanism_goes_into_a_plan(mechanism, sampling):
+  separation = 24 if sampling == 'min_separation' else 1
+  plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
+    **PAPER,
+    strategy=build(mechanism, sampling=sampling, min_separation=separation),
+    min_separation=separation,
+    sampling=sampling,
+    target_epsilon=2,
+    target_delta=1e-5,
+  )
+  assert plan.num_rounds == 96
+  assert plan.max_participations == 4
+
+
+def test_strategies_are_those_with_the_least_error():
+  separation = privacy.Participation(min_separation=24)
+  assert build('gaussian') == privacy.identity_strategy(num_rounds=96)
+  assert build('tree') == privacy.TreeStrategy(num_rounds=96)
+  assert build('banded') == privacy.banded_strategy(
+    num_rounds=96, participation=separation
+  )
+  assert build('blt') == privacy.blt_strategy(
+    num_rounds=96, participation=separation
+  )
+
+
+def test_epochs_begin_anew():
+  epochs = {'sampling': 'shuffled_epochs', 'min_separation': 1}
+  strategy = build('blt', **epochs)
+  assert strategy.inner == privacy.blt_strategy(
+    num_rounds=24, participation=privacy.Participation(min_separation=24)
+  )
+  # One epoch, or a part of it, has nothing to begin anew.
+  assert build('blt', **epochs, num_rounds=24) == strategy.inner
+  with pytest.raises(ValueError, match='`num_rounds` must be a multiple of th'):
+    build('blt', **epochs, num_rounds=100)
+
+
+def test_groups_have_as_many_bands():
+  grouped = {'sampling': 'grouped_poisson', 'min_separation': 6}
+  assert build('banded', **grouped).num_bands == 6
+  assert build('gaussian', **grouped).num_bands == 1
+  for mechanism in ('tree', 'blt'):
+    with pytest.raises(ValueError, match="`mechanism` must be 'banded' or 'ga"):
+      build(mechanism, **grouped)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'mechanism': 'laplace'}, '`mechanism` must be one of'),
+    ({'sampling': 'poisson'}, '`sampling` must be one of'),
+    ({'min_separation': 25}, '`min_separation` must be at most 24'),
+    ({'num_rounds': 0}, '`num_rounds` must be at least 1'),
+  ],
+)
+def test_wrong_arguments_raise(changes, message):
+  with pytest.raises(ValueError, match=message):
+    build(**{'mechanism': 'tree', **changes})

@@ -1,0 +1,117 @@
+"""Tests of tff_clipping.privacy.ledger.ledger_contents."""
+
+import pytest
+
+from tests.privacy.ledgers import DIGEST, PLAN, charge
+from tff_clipping import privacy
+from tff_clipping.privacy.ledger import ledger_file
+
+
+@pytest.fixture(name='path')
+def _path(tmp_path):
+  return tmp_path / 'ledger.jsonl'
+
+
+def read_files(folder):
+  return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+def test_tells_what_was_charged_and_leaves_the_ledger_alone(path):
+  with privacy.PrivacyLedger(path, PLAN, caveats=['a seed is known']) as ledger:
+    ledger.charge(1, DIGEST)
+    ledger.charge(2, DIGEST)
+    epsilon = ledger.epsilon
+  before = read_files(path.parent)
+  for name in (path, path.parent, str(path)):
+    contents = privacy.read_ledger(name)
+    assert contents.path == path
+    assert contents.plan == PLAN
+    assert contents.caveats == ('a seed is known',)
+    assert contents.num_releases == 2
+    assert contents.epsilon == contents.actual_epsilon == epsilon
+  assert read_files(path.parent) == before
+
+
+def test_reads_while_a_run_writes(path):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    for number in range(3):
+      assert privacy.read_ledger(path).num_releases == number
+      ledger.charge(number, DIGEST)
+
+
+def test_reads_again_what_was_written_in_between(path, monkeypatch):
+  read_seal, calls = ledger_file._read_seal, []
+
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+
+    def write_after_the_first_look(of):
+      seal = read_seal(of)
+      calls.append(of)
+      if len(calls) == 1:
+        ledger.charge(1, DIGEST)
+        ledger.charge(2, DIGEST)
+      return seal
+
+    monkeypatch.setattr(ledger_file, '_read_seal', write_after_the_first_look)
+    assert privacy.read_ledger(path).num_releases == 2
+  assert len(calls) == 4
+
+
+def test_a_line_that_is_not_sealed_yet_counts(path):
+  # Between the line and its seal: as a run that is killed there counts it.
+  seal = path.with_name('ledger.jsonl.seal')
+  charge(path, [1])
+  sealed = seal.read_bytes()
+  charge(path, [2])
+  seal.write_bytes(sealed)
+  assert privacy.read_ledger(path).num_releases == 2
+
+
+def test_a_line_that_was_cut_short_counts_and_stays(path):
+  charge(path, [1])
+  with open(path, 'ab') as file:
+    file.write(b'{"line":3,"kind":"rel')
+  before = read_files(path.parent)
+  assert privacy.read_ledger(path).num_releases == 2
+  assert read_files(path.parent) == before
+
+
+@pytest.mark.parametrize('sampling', ['paper', 'poisson'])
+def test_what_was_really_drawn_is_told(path, sampling):
+  plan = privacy.PrivacyPlan(
+    num_clients=1920,
+    clients_per_round=80,
+    num_rounds=20,
+    target_delta=1e-5,
+    noise_multiplier=1.5,
+    sampling=sampling,
+  )
+  charge(path, [1, 2], plan)
+  contents = privacy.read_ledger(path)
+  assert contents.epsilon == plan.epsilon_after(2)
+  assert contents.actual_epsilon == plan.actual_epsilon_after(2)
+  assert (contents.actual_epsilon > contents.epsilon) == (sampling == 'paper')
+
+
+def test_damage_is_refused(path):
+  charge(path, [1, 2])
+  data = path.read_text()
+  path.write_text(data.replace('"round_num":2', '"round_num":3'))
+  with pytest.raises(privacy.DamagedLedgerError, match='Line 3 of'):
+    privacy.read_ledger(path)
+  path.write_text(''.join(data.splitlines(keepends=True)[:2]))
+  with pytest.raises(privacy.DamagedLedgerError, match='2 of them are whole'):
+    privacy.read_ledger(path)
+  path.with_name('ledger.jsonl.seal').unlink()
+  with pytest.raises(privacy.DamagedLedgerError, match='seal is missing'):
+    privacy.read_ledger(path)
+
+
+def test_nothing_there_is_no_ledger(path):
+  with pytest.raises(FileNotFoundError):
+    privacy.read_ledger(path)
+  charge(path, [])
+  path.write_bytes(b'')
+  path.with_name('ledger.jsonl.seal').write_text('{"lines":0,"digest":""}\n')
+  with pytest.raises(ValueError, match='is empty: nothing was charged'):
+    privacy.read_ledger(path)

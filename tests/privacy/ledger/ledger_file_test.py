@@ -1,0 +1,415 @@
+"""Tests of privacy.ledger.ledger_file, by the ledger that it is for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.privacy.ledgers import DIGEST, PLAN, ROOT, SETTING, charge
+from tff_clipping import privacy
+
+
+@pytest.fixture(name='path')
+def _path(tmp_path):
+  return tmp_path / 'ledger.jsonl'
+
+
+def test_line_is_synced_before_charge_returns(path, monkeypatch):
+  events = []
+  fsync, replace = os.fsync, os.replace
+
+  def record_fsync(descriptor):
+    fsync(descriptor)
+    events.append('sync')
+
+  def record_replace(source, target):
+    replace(source, target)
+    events.append('seal')
+
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    monkeypatch.setattr(os, 'fsync', record_fsync)
+    monkeypatch.setattr(os, 'replace', record_replace)
+    ledger.charge(0, DIGEST)
+  # The line; the new seal; after its renaming, the folder.
+  assert events == ['sync', 'sync', 'seal', 'sync']
+
+
+def damage_line(path, number, change):
+  """Applies `change` to the bytes of one line."""
+  lines = path.read_bytes().splitlines(keepends=True)
+  lines[number - 1] = change(lines[number - 1])
+  path.write_bytes(b''.join(lines))
+
+
+DAMAGE = {
+  'a digit': lambda line: line.replace(b'"round_num":1', b'"round_num":9'),
+  'epsilon': lambda line: line.replace(b'"epsilon":', b'"epsilon":0'),
+  'a space': lambda line: line.replace(b':', b': ', 1),
+  'not JSON': lambda line: b'#' + line,
+  'empty': lambda line: b'\n',
+  'removed': lambda line: b'',
+  'doubled': lambda line: line + line,
+  'NaN': lambda line: b'NaN\n',
+  'list': lambda line: b'[]\n',
+  'deep': lambda line: b'[' * 100_000 + b'\n',
+  'binary': lambda line: b'\xff\x00\n',
+  'no end': lambda line: line[:-1],
+}
+
+
+@pytest.mark.parametrize('damage', DAMAGE)
+def test_damaged_line_is_refused_with_its_number(path, damage):
+  charge(path, [0, 1, 2])
+  damage_line(path, 3, DAMAGE[damage])
+  # A whole line that is another one is told by the next, which has its digest.
+  number = 4 if damage in ('a digit', 'doubled') else 3
+  with pytest.raises(privacy.DamagedLedgerError, match=f'^Line {number} of '):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+@pytest.mark.parametrize('number', [1, 2, 3])
+def test_number_of_the_damaged_line_is_told(path, number):
+  charge(path, [0, 1])
+  damage_line(path, number, lambda line: b'{}\n')
+  with pytest.raises(
+    privacy.DamagedLedgerError, match=f'^Line {number} of .*ledger.jsonl is '
+  ):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+@pytest.mark.parametrize('kept', range(4))
+def test_lines_missing_at_the_end_are_noticed(path, kept):
+  charge(path, [0, 1, 2])
+  lines = path.read_bytes().splitlines(keepends=True)
+  path.write_bytes(b''.join(lines[:kept]))
+  with pytest.raises(
+    privacy.DamagedLedgerError, match=f'^Line {kept + 1} of .* is damaged'
+  ):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_every_truncation_is_refused(path):
+  charge(path, [0, 1])
+  data = path.read_bytes()
+  for size in [*range(0, len(data), 97), len(data) - 1]:
+    path.write_bytes(data[:size])
+    with pytest.raises(privacy.DamagedLedgerError, match='^Line '):
+      privacy.PrivacyLedger(path, PLAN)
+  path.write_bytes(data)
+  charge(path, [2])
+
+
+@pytest.mark.parametrize(
+  'seal', [b'', b'{}', b'{"lines":-1,"digest":""}', b'{"lines":true}', b'9']
+)
+def test_damaged_seal_is_refused(path, seal):
+  charge(path, [0, 1])
+  path.with_name('ledger.jsonl.seal').write_bytes(seal)
+  with pytest.raises(privacy.DamagedLedgerError, match='Line 1 of .*seal'):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_missing_seal_is_refused(path):
+  charge(path, [0, 1])
+  path.with_name('ledger.jsonl.seal').unlink()
+  with pytest.raises(privacy.DamagedLedgerError, match='seal .* is missing'):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_missing_ledger_with_a_seal_is_refused(path):
+  charge(path, [0, 1])
+  path.unlink()
+  with pytest.raises(privacy.DamagedLedgerError, match='3 lines were written'):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_older_copies_of_the_ledger_are_refused(path):
+  charge(path, [0])
+  ledger = path.read_bytes()
+  charge(path, [1, 2])
+  path.write_bytes(ledger)
+  with pytest.raises(privacy.DamagedLedgerError):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_older_copy_of_the_seal_is_refused(path):
+  charge(path, [0])
+  seal_path = path.with_name('ledger.jsonl.seal')
+  seal = seal_path.read_bytes()
+  charge(path, [1])
+  seal_path.write_bytes(seal)
+  # A line that is whole and one that was cut short, of which one is sealed.
+  with open(path, 'ab') as file:
+    file.write(b'{"line":4')
+  with pytest.raises(privacy.DamagedLedgerError, match='never sealed'):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_file_that_is_no_ledger_is_refused_and_left_alone(path):
+  path.write_text('my notes, in one line')
+  with pytest.raises(privacy.DamagedLedgerError):
+    privacy.PrivacyLedger(path, PLAN)
+  assert path.read_text() == 'my notes, in one line'
+
+
+@pytest.mark.parametrize('torn', [b'{', b'{"line":4,"kind":"rel', b'\x00\xff'])
+def test_line_cut_short_counts_as_a_release(path, torn):
+  charge(path, [0, 1])
+  with open(path, 'ab') as file:
+    file.write(torn)
+  for _ in range(2):  # The second time, the file is whole again.
+    with privacy.PrivacyLedger(path, PLAN) as ledger:
+      assert ledger.num_releases == 3
+      assert ledger.epsilon == PLAN.epsilon_after(3)
+      assert ledger.rounds == [0, 1, None]
+  charge(path, [2])
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.rounds == [0, 1, None, 2]
+
+
+def _correlated_plan(num_rounds):
+  """A plan with no more rounds than its noise is for."""
+  return privacy.CorrelatedNoisePlan(
+    num_clients=240,
+    clients_per_round=10,
+    num_rounds=num_rounds,
+    target_delta=1e-5,
+    noise_multiplier=2,
+    strategy=privacy.identity_strategy(num_rounds=num_rounds),
+    min_separation=2,
+  )
+
+
+def test_line_cut_short_after_the_last_round_there_is_charges_nothing(path):
+  plan = _correlated_plan(num_rounds=3)
+  charge(path, [1, 2, 3], plan)
+  with open(path, 'ab') as file:
+    file.write(b'{"line":5,"kind":"cave')
+  assert privacy.read_ledger(path).num_releases == 3
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    assert ledger.rounds == [1, 2, 3]
+    assert ledger.epsilon == plan.epsilon
+  assert privacy.read_ledger(path).caveats == ()
+
+
+def test_line_cut_short_counts_by_the_plan_of_the_ledger(path):
+  charge(path, [0, 1])
+  with open(path, 'ab') as file:
+    file.write(b'{"line":4')
+  other = _correlated_plan(num_rounds=2)
+  # It has no third release, but the ledger's own plan does.
+  with pytest.raises(ValueError):
+    privacy.PrivacyLedger(path, other)
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.rounds == [0, 1, None]
+
+
+def test_every_cut_of_the_last_write_counts_as_a_release(path):
+  charge(path, [0])
+  seal_path = path.with_name('ledger.jsonl.seal')
+  seal, size = seal_path.read_bytes(), path.stat().st_size
+  charge(path, [1])
+  data = path.read_bytes()
+  for cut in [*range(size + 1, len(data), 23), len(data) - 1, len(data)]:
+    path.write_bytes(data[:cut])
+    seal_path.write_bytes(seal)
+    with privacy.PrivacyLedger(path, PLAN) as ledger:
+      assert ledger.num_releases == 2
+
+
+def test_run_that_died_before_its_first_line_was_whole_starts_anew(path):
+  charge(path, [])
+  seal_path = path.with_name('ledger.jsonl.seal')
+  seal_path.write_bytes(b'{"lines":0,"digest":""}\n')
+  header = path.read_bytes()
+  for size in (0, 1, 100, len(header) - 1, len(header)):
+    path.write_bytes(header[:size])
+    seal_path.write_bytes(b'{"lines":0,"digest":""}\n')
+    with privacy.PrivacyLedger(path, PLAN) as ledger:
+      assert ledger.num_releases == 0
+    # Another run: its id alone differs.
+    first, other = (json.loads(x) for x in (header, path.read_bytes()))
+    assert first.pop('run_id') != other.pop('run_id') or size == len(header)
+    assert first == other
+
+
+def test_change_while_in_use_is_refused(path):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    ledger.charge(0, DIGEST)
+    with open(path, 'ab') as file:
+      file.write(b'{"line":3}\n')
+    with pytest.raises(privacy.DamagedLedgerError, match='Line 3 of '):
+      ledger.charge(1, DIGEST)
+
+
+def test_removal_while_in_use_is_refused(path):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    ledger.charge(0, DIGEST)
+    path.unlink()
+    with pytest.raises(privacy.DamagedLedgerError, match='removed or replaced'):
+      ledger.charge(1, DIGEST)
+
+
+def test_a_line_that_was_changed_in_place_is_found_at_the_next_opening(path):
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    ledger.charge(0, DIGEST)
+    damage_line(
+      path, 2, lambda x: x.replace(b'"round_num":0', b'"round_num":9')
+    )
+    # Of the same length, in the same file.
+    ledger.charge(1, DIGEST)
+  with pytest.raises(privacy.DamagedLedgerError, match='^Line 3 of '):
+    privacy.PrivacyLedger(path, PLAN)
+
+
+def test_threads_charge_one_after_the_other(path):
+  ledger = privacy.PrivacyLedger(path, PLAN)
+  append, entered, go_on = ledger._file.append, [], threading.Event()
+
+  def wait_and_append(content):
+    entered.append(content['round_num'])
+    go_on.wait(60)
+    append(content)
+
+  ledger._file.append = wait_and_append
+  threads = [
+    threading.Thread(target=ledger.charge, args=(t, DIGEST)) for t in (0, 1)
+  ]
+  for thread in threads:
+    thread.start()
+  # Without a guard the second one comes as well, in far less than this.
+  threads[1].join(1.0)
+  assert len(entered) == 1
+  go_on.set()
+  for thread in threads:
+    thread.join()
+  assert len(entered) == 2
+  ledger.close()
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.num_releases == 2
+
+
+def test_full_disk_raises_and_the_line_counts(path, monkeypatch):
+  ledger = privacy.PrivacyLedger(path, PLAN)
+  ledger.charge(0, DIGEST)
+
+  def fail(descriptor):
+    del descriptor
+    raise OSError(28, 'No space left on device')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'fsync', fail)
+    with pytest.raises(OSError, match='No space'):
+      ledger.charge(1, DIGEST)
+  with pytest.raises(ValueError, match='is closed'):
+    ledger.charge(1, DIGEST)
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.num_releases == 2
+
+
+def test_second_opening_is_refused(path):
+  with privacy.PrivacyLedger(path, PLAN):
+    with pytest.raises(privacy.LedgerInUseError, match='cannot share one'):
+      privacy.PrivacyLedger(path, PLAN)
+  charge(path, [0])
+
+
+# In a process of its own: a fork of this one, with TensorFlow's threads in it,
+# may crash whatever it does.
+FORK = """
+import os
+import sys
+from tff_clipping import privacy
+from tests.privacy import ledgers
+with privacy.PrivacyLedger(sys.argv[1], ledgers.PLAN) as ledger:
+  ledger.charge(0, ledgers.DIGEST)
+  child = os.fork()
+  if child == 0:
+    try:
+      ledger.charge(1, ledgers.DIGEST)
+    except privacy.LedgerInUseError:
+      os._exit(42)
+    os._exit(1)
+  print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+  ledger.charge(1, ledgers.DIGEST)
+"""
+
+
+def test_child_of_a_fork_cannot_charge(path):
+  ended = subprocess.run(
+    [sys.executable, '-c', FORK, str(path)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert ended.stdout == '42\n'
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.epsilon == PLAN.epsilon_after(2)
+
+
+def test_missing_folder_raises(tmp_path):
+  with pytest.raises(FileNotFoundError):
+    privacy.PrivacyLedger(tmp_path / 'missing' / 'ledger.jsonl', PLAN)
+
+
+# Charges round after round; says which, after each charge has returned.
+RUN = """
+import sys
+from tff_clipping import privacy
+plan = privacy.PrivacyPlan(
+  num_clients=1920, clients_per_round=80, num_rounds=10**6, target_delta=1e-5,
+  noise_multiplier=1.5)
+ledger = privacy.PrivacyLedger(sys.argv[1], plan)
+print('open', flush=True)
+number = ledger.num_releases
+while True:
+  ledger.charge(number, 64 * '0')
+  print(number, flush=True)
+  number += 1
+"""
+
+
+def start_run(path):
+  """Starts a process that charges rounds until it is killed."""
+  environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+  return subprocess.Popen(
+    [sys.executable, '-c', RUN, str(path)],
+    stdout=subprocess.PIPE,
+    text=True,
+    env=environment,
+  )
+
+
+def test_killed_runs_never_count_for_less_than_they_released(path):
+  plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 10**6})
+  released = 0
+  for lines in (2, 5, 11):
+    run = start_run(path)
+    for _ in range(lines):
+      run.stdout.readline()
+    os.kill(run.pid, signal.SIGKILL)
+    # What it had said before it died was released, and nothing else.
+    said, _ = run.communicate()
+    assert run.returncode == -signal.SIGKILL
+    released += lines - 1 + len(said.splitlines())
+    with privacy.PrivacyLedger(path, plan) as ledger:
+      # The one charge in flight may count as well.
+      assert released <= ledger.num_releases <= released + 1
+      released = ledger.num_releases
+
+
+def test_running_process_keeps_others_out(path):
+  run = start_run(path)
+  try:
+    assert run.stdout.readline() == 'open\n'
+    plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 10**6})
+    with pytest.raises(privacy.LedgerInUseError):
+      privacy.PrivacyLedger(path, plan)
+  finally:
+    run.kill()
+    run.communicate()

@@ -1,0 +1,236 @@
+"""Tests of tff_clipping.privacy.ledger.spending."""
+
+import dataclasses
+import shutil
+
+import pytest
+
+from tests.privacy.ledgers import PLAN, charge
+from tff_clipping import privacy
+from tff_clipping.privacy.ledger import spending
+
+PLD = dataclasses.replace(PLAN, accountant='pld')
+STRATEGY = privacy.TreeStrategy(num_rounds=20)
+CORRELATED = privacy.CorrelatedNoisePlan(
+  num_clients=1920,
+  clients_per_round=80,
+  num_rounds=20,
+  target_delta=1e-5,
+  noise_multiplier=5,
+  strategy=STRATEGY,
+  min_separation=24,
+)
+
+
+@pytest.fixture(name='write')
+def _write(tmp_path):
+  """Returns a function that writes ledgers and reads them."""
+
+  def write(*runs):
+    contents = []
+    for plan, num_releases in runs:
+      path = tmp_path / f'{len([*tmp_path.iterdir()])}.jsonl'
+      charge(path, range(1, num_releases + 1), plan)
+      contents.append(privacy.read_ledger(path))
+    return contents
+
+  return write
+
+
+def test_one_run_has_spent_what_its_ledger_says(write):
+  (ledger,) = write((PLAN, 7))
+  spent = privacy.compute_spending([ledger])
+  assert spent.epsilon == ledger.epsilon
+  assert spent.num_releases == 7
+  assert spent.accountant == 'rdp'
+  assert spent.relation is privacy.Relation.ADD_OR_REMOVE_ONE
+
+
+@pytest.mark.parametrize('plan', [PLAN, PLD])
+def test_parts_of_a_run_have_spent_what_the_run_does(write, plan):
+  spent = privacy.compute_spending(write((plan, 7), (plan, 13), (plan, 0)))
+  assert spent.epsilon == pytest.approx(plan.epsilon_after(20), rel=1e-6)
+  assert spent.accountant == plan.accountant
+
+
+def test_runs_of_two_accountants_are_added_up_by_what_holds_for_both(write):
+  spent = privacy.compute_spending(write((PLAN, 7), (PLD, 13)))
+  assert spent.accountant == 'rdp'
+  assert spent.epsilon == pytest.approx(PLAN.epsilon_after(20), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_runs_together_cost_more_than_any_and_less_than_their_sum(write):
+  louder = dataclasses.replace(PLD, noise_multiplier=2.5, num_rounds=200)
+  ledgers = write((PLD, 20), (louder, 200))
+  spent = privacy.compute_spending(ledgers)
+  epsilons = [each.epsilon for each in ledgers]
+  assert max(epsilons) < spent.epsilon < sum(epsilons)
+
+
+def test_gaussian_runs_add_up_exactly(write):
+  ledgers = write((CORRELATED, 20), (CORRELATED, 12))
+  spent = privacy.compute_spending(ledgers)
+  participation = privacy.Participation(min_separation=24)
+  squares = sum(
+    STRATEGY.compute_sensitivity(participation, num_rounds) ** 2
+    for num_rounds in (20, 12)
+  )
+  assert spent.accountant == 'gaussian'
+  assert spent.relation is privacy.Relation.ZERO_OUT
+  assert spent.epsilon == pytest.approx(
+    privacy.gaussian_epsilon(5 / squares**0.5, 1e-5), rel=1e-9
+  )
+
+
+def test_turns_of_groups_add_up_as_those_of_one_run(write):
+  strategy = privacy.banded_strategy(
+    num_rounds=24, participation=privacy.Participation(min_separation=4)
+  )
+  plan = dataclasses.replace(
+    CORRELATED,
+    num_rounds=24,
+    strategy=strategy,
+    min_separation=4,
+    sampling='grouped_poisson',
+  )
+  spent = privacy.compute_spending(write((plan, 12), (plan, 8)))
+  # A group of 480 clients has 3 turns of 12 and 2 of 8, in each of which 80 of
+  # them are drawn.
+  expected = privacy.compute_epsilon(
+    num_clients=480,
+    clients_per_round=80,
+    num_rounds=5,
+    noise_multiplier=5 / plan.sensitivity,
+    target_delta=1e-5,
+    sampling='poisson',
+    accountant='pld',
+  )
+  assert spent.epsilon == pytest.approx(expected, rel=1e-3)
+  mixed = privacy.compute_spending(write((plan, 12), (CORRELATED, 8)))
+  assert mixed.accountant == 'pld'
+  assert mixed.epsilon > spent.epsilon
+
+
+def test_a_copy_of_a_ledger_that_went_on_is_refused(tmp_path):
+  paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
+  charge(paths[0], [1, 2])
+  for end in ('', '.seal'):
+    shutil.copy(f'{paths[0]}{end}', f'{paths[1]}{end}')
+  charge(paths[0], [3])
+  charge(paths[1], [3, 4])
+  with pytest.raises(ValueError, match='which began as one'):
+    privacy.compute_spending([privacy.read_ledger(path) for path in paths])
+
+
+@pytest.mark.parametrize('second', ['a', 'b'])
+def test_runs_whose_cohorts_have_one_seed_are_refused(tmp_path, second):
+  paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
+  for path, seed in zip(paths, ('a', second), strict=True):
+    charge(path, [1, 2])
+    with privacy.PrivacyLedger(path, PLAN) as ledger:
+      ledger.record_seed(seed)
+      ledger.record_seed(seed)
+  contents = [privacy.read_ledger(path) for path in paths]
+  assert [each.seeds for each in contents] == [('a',), (second,)]
+  if second != 'a':
+    assert privacy.compute_spending(contents).num_releases == 4
+    return
+  with pytest.raises(ValueError, match='found one seed in .*one.*and .*two'):
+    privacy.compute_spending(contents)
+
+
+@pytest.mark.parametrize(
+  ('plans', 'seeds', 'expected'),
+  [
+    ([PLAN, PLAN], ['a', None], ['1']),
+    ([PLAN, PLAN], [None, None], ['0', '1']),
+    ([PLAN, PLAN], ['a', 'b'], []),
+    ([PLAN], [None], []),
+    # Nothing is charged less because the order is secret.
+    ([CORRELATED, CORRELATED], [None, None], []),
+  ],
+)
+def test_cohorts_that_nothing_tells_apart_are_named(
+  tmp_path, plans, seeds, expected
+):
+  contents = []
+  for number, (plan, seed) in enumerate(zip(plans, seeds, strict=True)):
+    path = tmp_path / f'{number}'
+    charge(path, [1, 2], plan)
+    if seed is not None:
+      with privacy.PrivacyLedger(path, plan) as ledger:
+        ledger.record_seed(seed)
+    contents.append(privacy.read_ledger(path))
+  spent = privacy.compute_spending(contents)
+  assert [path.name for path in spent.assumed_independent] == expected
+  text = spending.describe_spending(contents, spent)
+  assert ('cohorts were drawn independently' in text) == bool(expected)
+
+
+def test_turns_of_the_same_order_are_added_up(tmp_path):
+  # Nothing is charged less because the order is secret.
+  paths = tmp_path / 'one.jsonl', tmp_path / 'two.jsonl'
+  for path in paths:
+    charge(path, [1, 2], CORRELATED)
+    with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+      ledger.record_seed('a')
+  contents = [privacy.read_ledger(path) for path in paths]
+  assert privacy.compute_spending(contents).num_releases == 4
+
+
+def test_bounds_of_cohorts_are_paid_for_in_every_run(write):
+  plan = dataclasses.replace(
+    PLAN,
+    sampling='truncated_poisson',
+    min_clients_per_round=36,
+    max_clients_per_round=135,
+  )
+  spent = privacy.compute_spending(write((plan, 9), (plan, 11)))
+  assert spent.epsilon == pytest.approx(plan.epsilon_after(20), rel=1e-6)
+  assert spent.epsilon > PLAN.epsilon_after(20)
+
+
+def test_the_paper_is_counted_as_it_is_drawn(write):
+  paper = dataclasses.replace(PLAN, sampling='paper')
+  fixed = dataclasses.replace(PLD, sampling='fixed_size')
+  alone = privacy.compute_spending(write((paper, 9)))
+  assert (paper.accountant, alone.accountant) == ('rdp', 'pld')
+  spent = privacy.compute_spending(write((paper, 9), (fixed, 11)))
+  assert spent.relation is privacy.Relation.REPLACE_ONE
+  assert spent.accountant == 'pld'
+  assert spent.epsilon == pytest.approx(fixed.epsilon_after(20), rel=1e-6)
+  with pytest.raises(ValueError, match='`relation` must be the same'):
+    privacy.compute_spending(write((paper, 1), (PLAN, 1)))
+
+
+def test_nothing_was_spent(write):
+  assert privacy.compute_spending(write((PLAN, 0), (PLAN, 0))).epsilon == 0
+
+
+def test_what_cannot_be_added_up_is_refused(write):
+  other = dataclasses.replace(PLAN, target_delta=1e-6)
+  with pytest.raises(ValueError, match='`target_delta` must be the same in al'):
+    privacy.compute_spending(write((PLAN, 1), (other, 1)))
+  with pytest.raises(ValueError, match='found add_or_remove_one in .* and zer'):
+    privacy.compute_spending(write((PLAN, 1), (CORRELATED, 1)))
+  (ledger,) = write((PLAN, 1))
+  with pytest.raises(ValueError, match='`ledgers` must be different ones'):
+    privacy.compute_spending([ledger, ledger])
+  with pytest.raises(ValueError, match='`ledgers` must be at least one'):
+    privacy.compute_spending([])
+
+
+def test_little_noise_without_sampling_is_added_up_too(write):
+  # The loss of such a round falls below the least exponential of a double.
+  loud, quiet = (
+    dataclasses.replace(
+      PLD, num_clients=80, sampling='none', noise_multiplier=multiplier
+    )
+    for multiplier in (0.3, 3.0)
+  )
+  mixed = privacy.compute_spending(write((loud, 2), (PLD, 2)))
+  alone = privacy.compute_spending(write((loud, 2)))
+  assert alone.epsilon < mixed.epsilon < 1.02 * alone.epsilon
+  # Two clients are no part of the sampled rounds' noise: as one Gaussian.
+  assert privacy.compute_spending(write((quiet, 2))).epsilon < alone.epsilon

@@ -1,0 +1,365 @@
+"""Tests of tff_clipping.privacy.plans.correlated_plan."""
+
+import dataclasses
+import json
+
+import dp_accounting
+import pytest
+from dp_accounting import rdp
+
+from tff_clipping import privacy
+
+PAPER = {'num_clients': 1920, 'clients_per_round': 80, 'target_delta': 1e-5}
+SEPARATION = privacy.Participation(min_separation=24)
+TREE = privacy.TreeStrategy(num_rounds=100)
+STRATEGIES = [
+  privacy.identity_strategy(num_rounds=100),
+  TREE,
+  privacy.banded_strategy(num_rounds=100, participation=SEPARATION),
+  privacy.blt_strategy(num_rounds=100, participation=SEPARATION),
+  privacy.RestartedStrategy(
+    num_rounds=96, inner=privacy.TreeStrategy(num_rounds=24)
+  ),
+]
+
+
+def build_plan(**changes):
+  return privacy.CorrelatedNoisePlan(
+    **{
+      **PAPER,
+      'num_rounds': 100,
+      'noise_multiplier': 3.0,
+      'strategy': TREE,
+      'min_separation': 24,
+      **changes,
+    }
+  )
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES)
+def test_plan_is_one_gaussian_event_for_the_whole_run(strategy):
+  plan = build_plan(strategy=strategy, num_rounds=strategy.num_rounds)
+  sensitivity = strategy.compute_sensitivity(SEPARATION)
+  assert plan.sensitivity == sensitivity
+  assert plan.dp_event == dp_accounting.GaussianDpEvent(3.0 / sensitivity)
+  assert plan.relation is privacy.Relation.ZERO_OUT
+  assert plan.relation.accountant_relation is (
+    dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+  )
+  assert plan.max_participations == -(-strategy.num_rounds // 24)
+  # The exact epsilon is below the bound by Renyi divergences, by little.
+  accountant = rdp.RdpAccountant(
+    neighboring_relation=plan.relation.accountant_relation
+  )
+  accountant.compose(plan.dp_event)
+  bound = accountant.get_epsilon(plan.target_delta)
+  assert 0.8 * bound < plan.epsilon < bound
+
+
+def test_published_epsilon_of_a_tree():
+  # google-research/federated, dp_ftrl/blogpost_supplemental_privacy_accounting:
+  # z = 7, T = 2000, 313 rounds between two participations, epsilon 8.90 by
+  # Renyi divergences. There 6 participations are allowed, the most that fit in
+  # 6 times 314 rounds.
+  strategy = privacy.TreeStrategy(num_rounds=6 * 314)
+  participation = privacy.Participation(
+    min_separation=314, max_participations=6
+  )
+  assert privacy.TreeStrategy(num_rounds=2000).compute_sensitivity(
+    participation
+  ) == strategy.compute_sensitivity(participation)
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=10**7,
+    clients_per_round=6500,
+    num_rounds=6 * 314,
+    target_delta=1e-10,
+    noise_multiplier=7,
+    strategy=strategy,
+    min_separation=314,
+  )
+  assert plan.max_participations == 6
+  accountant = rdp.RdpAccountant()
+  accountant.compose(plan.dp_event)
+  assert round(accountant.get_epsilon(1e-10), 2) == 8.90
+  assert plan.epsilon < 8.90
+
+
+def test_independent_noise_is_charged_for_every_participation():
+  # sqrt(k) times the sensitivity is the same as 1 / sqrt(k) of the noise.
+  plan = build_plan(strategy=STRATEGIES[0])
+  assert plan.max_participations == 5
+  assert plan.epsilon == pytest.approx(
+    privacy.gaussian_epsilon(3.0 / 5**0.5, 1e-5)
+  )
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES)
+def test_calibrations_agree(strategy):
+  common = {**PAPER, 'strategy': strategy, 'min_separation': 24}
+  plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
+    target_epsilon=2.0, **common
+  )
+  assert plan.num_rounds == strategy.num_rounds
+  assert 2.0 * (1 - 1e-5) < plan.epsilon <= 2.0
+  assert float(f'{plan.noise_multiplier:.6g}') == plan.noise_multiplier
+  same = privacy.CorrelatedNoisePlan.from_noise_multiplier(
+    noise_multiplier=plan.noise_multiplier, **common
+  )
+  assert same.epsilon == plan.epsilon
+  rounds = privacy.CorrelatedNoisePlan.from_max_rounds(
+    noise_multiplier=plan.noise_multiplier, target_epsilon=1.5, **common
+  )
+  assert rounds.epsilon <= 1.5 < rounds.epsilon_after(rounds.num_rounds + 1)
+  whole = privacy.CorrelatedNoisePlan.from_max_rounds(
+    noise_multiplier=plan.noise_multiplier, target_epsilon=2.0, **common
+  )
+  assert whole == plan
+
+
+def test_epsilon_grows_with_the_rounds():
+  plan = build_plan()
+  epsilons = [plan.epsilon_after(n) for n in range(101)]
+  assert epsilons[0] == 0
+  assert epsilons == sorted(epsilons)
+  assert epsilons[-1] == plan.epsilon == plan.actual_epsilon
+
+
+def test_rounds_beyond_the_plan_need_a_target_that_allows_them():
+  assert not build_plan(num_rounds=50).permits(51)
+  epsilon = build_plan().epsilon_after(60)
+  plan = build_plan(num_rounds=50, target_epsilon=epsilon)
+  assert plan.permits(60)
+  assert not plan.permits(100)
+  whole = build_plan(target_epsilon=1e3)
+  assert whole.permits(100)
+  # There is no noise for more.
+  assert not whole.permits(101)
+
+
+def test_restarts_cost_less_where_clients_come_once_in_an_epoch():
+  restarted = STRATEGIES[-1]
+  plan = build_plan(
+    strategy=restarted,
+    num_rounds=96,
+    min_separation=1,
+    sampling='shuffled_epochs',
+  )
+  # One participation in each of 4 trees: 5 nodes of each hold it.
+  assert plan.max_participations == 4
+  assert plan.sensitivity == pytest.approx((4 * 5) ** 0.5)
+  without = build_plan(
+    num_rounds=96, min_separation=1, sampling='shuffled_epochs'
+  )
+  assert without.max_participations == 4
+  assert without.sensitivity > plan.sensitivity
+
+
+def test_description_says_what_holds():
+  text = build_plan(noise_multiplier=5.0).describe()
+  for part in (
+    'with respect to zeroing out one client',
+    'at most once in any 24 consecutive rounds, 5 times at most',
+    'the noise of tree aggregation',
+    'exactly as one Gaussian mechanism',
+  ):
+    assert part in text
+  epochs = build_plan(min_separation=1, sampling='shuffled_epochs').describe()
+  assert 'once in each epoch of 24 rounds, in a shuffled order' in epochs
+
+
+BANDS = privacy.banded_strategy(
+  num_rounds=100,
+  participation=privacy.Participation(min_separation=6, max_participations=1),
+  num_bands=6,
+)
+GROUPED = {'min_separation': 6, 'sampling': 'grouped_poisson'}
+
+
+def test_banded_noise_is_amplified_by_sampling_within_groups():
+  # arXiv 2306.08153, Theorem 4: as 17 rounds of Poisson sampling, with the
+  # probability 80 * 6 / 1920.
+  plan = build_plan(strategy=BANDS, **GROUPED)
+  norm = sum(c**2 for c in BANDS.coefficients) ** 0.5
+  assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
+    dp_accounting.PoissonSampledDpEvent(
+      0.25, dp_accounting.GaussianDpEvent(plan.noise_multiplier / norm)
+    ),
+    17,
+  )
+  assert plan.relation is privacy.Relation.ZERO_OUT
+  expected = privacy.compute_epsilon(
+    num_clients=1920,
+    clients_per_round=480,
+    num_rounds=17,
+    noise_multiplier=3.0 / norm,
+    target_delta=1e-5,
+    accountant='pld',
+  )
+  assert plan.epsilon == pytest.approx(expected, rel=1e-9)
+  assert plan.epsilon < build_plan(strategy=BANDS, min_separation=6).epsilon
+  text = plan.describe()
+  assert 'independently with probability 0.25 (80 expected), in secret' in text
+  assert '17 Poisson-sampled Gaussian mechanisms' in text
+  value = json.loads(json.dumps(plan.to_json()))
+  assert privacy.CorrelatedNoisePlan.from_json(value) == plan
+
+
+@pytest.mark.parametrize('target_epsilon', [1.5, 5.0])
+def test_one_group_of_independent_noise_is_poisson_sampling(target_epsilon):
+  plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
+    **PAPER,
+    strategy=privacy.identity_strategy(num_rounds=100),
+    target_epsilon=target_epsilon,
+    sampling='grouped_poisson',
+  )
+  poisson = privacy.PrivacyPlan.from_target_epsilon(
+    **PAPER, num_rounds=100, target_epsilon=target_epsilon, accountant='pld'
+  )
+  assert plan.noise_multiplier == pytest.approx(
+    poisson.noise_multiplier, rel=1e-5
+  )
+  assert plan.epsilon <= target_epsilon
+
+
+@pytest.mark.parametrize('strategy', [TREE, STRATEGIES[2], STRATEGIES[3]])
+def test_only_few_bands_are_amplified(strategy):
+  with pytest.raises(ValueError, match='`strategy` must be banded, with at mo'):
+    build_plan(strategy=strategy, **GROUPED)
+  with pytest.raises(ValueError, match='`strategy` must be banded, with at mo'):
+    privacy.CorrelatedNoisePlan.from_target_epsilon(
+      **PAPER, strategy=strategy, target_epsilon=2.0, **GROUPED
+    )
+
+
+@pytest.mark.parametrize(('num_bands', 'is_amplified'), [(6, True), (7, False)])
+def test_as_many_bands_as_groups_are_amplified_and_no_more(
+  num_bands, is_amplified
+):
+  strategy = privacy.banded_strategy(
+    num_rounds=100,
+    participation=privacy.Participation(min_separation=7, max_participations=1),
+    num_bands=num_bands,
+  )
+  if is_amplified:
+    assert build_plan(strategy=strategy, **GROUPED).epsilon > 0
+  else:
+    with pytest.raises(ValueError, match='must be banded, with at most'):
+      build_plan(strategy=strategy, **GROUPED)
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES)
+def test_json_round_trip(strategy):
+  plan = build_plan(strategy=strategy, num_rounds=90, target_epsilon=50)
+  value = json.loads(json.dumps(plan.to_json()))
+  assert value['relation'] == 'zero_out'
+  assert privacy.CorrelatedNoisePlan.from_json(value) == plan
+
+
+def test_changed_json_is_refused():
+  value = build_plan().to_json()
+  with pytest.raises(ValueError, match='`epsilon` must be the'):
+    privacy.CorrelatedNoisePlan.from_json({**value, 'epsilon': 0.1})
+  with pytest.raises(ValueError, match='must hold only'):
+    privacy.CorrelatedNoisePlan.from_json({**value, 'other': 1})
+  del value['strategy']
+  with pytest.raises(ValueError, match="none of \\['strategy'\\]"):
+    privacy.CorrelatedNoisePlan.from_json(value)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'error', 'message'),
+  [
+    ({'min_separation': 25}, ValueError, '`min_separation` must be at most 24'),
+    (
+      {'min_separation': 2, 'sampling': 'shuffled_epochs'},
+      ValueError,
+      "must be 1 where `sampling` is 'shuffled_epochs'",
+    ),
+    ({'sampling': 'poisson'}, ValueError, "`sampling` must be one of 'min_sep"),
+    ({'num_rounds': 101}, ValueError, '`num_rounds` must be at most 100'),
+    ({'strategy': 'tree'}, TypeError, '`strategy` must be a NoiseStrategy'),
+    (
+      {'noise_multiplier': 0},
+      ValueError,
+      '`noise_multiplier` must be positive',
+    ),
+    ({'target_epsilon': 0.1}, ValueError, '`target_epsilon` must be at least'),
+    ({'target_delta': 2}, ValueError, '`target_delta` must be above 0'),
+  ],
+)
+def test_bad_plans_raise(changes, error, message):
+  with pytest.raises(error, match=message):
+    build_plan(**changes)
+
+
+def test_no_single_round_raises():
+  with pytest.raises(ValueError, match='does not allow a single round'):
+    privacy.CorrelatedNoisePlan.from_max_rounds(
+      **PAPER,
+      strategy=TREE,
+      noise_multiplier=1.0,
+      target_epsilon=0.01,
+      min_separation=24,
+    )
+
+
+def test_large_delta_is_warned_of():
+  with pytest.warns(privacy.DeltaTooLargeWarning):
+    build_plan(target_delta=1e-2)
+
+
+def test_plans_are_frozen():
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    build_plan().num_rounds = 3
+
+
+@pytest.mark.parametrize(
+  ('strategy', 'setting'),
+  [
+    (TREE, {'min_separation': 24}),
+    (STRATEGIES[3], {'min_separation': 24}),
+    (BANDS, GROUPED),
+    (STRATEGIES[-1], {'sampling': 'shuffled_epochs'}),
+  ],
+)
+def test_fewest_clients_meet_the_target_and_one_less_does_not(
+  strategy, setting
+):
+  plan = privacy.CorrelatedNoisePlan.from_noise_to_clients_ratio(
+    num_clients=1920,
+    strategy=strategy,
+    noise_to_clients_ratio=0.2,
+    target_epsilon=3,
+    target_delta=1e-5,
+    **setting,
+  )
+  assert plan.noise_multiplier == 0.2 * plan.clients_per_round
+  assert plan.epsilon <= 3
+  fewer = plan.clients_per_round - 1
+  with pytest.raises(ValueError, match='`target_epsilon` must be at least the'):
+    dataclasses.replace(
+      plan, clients_per_round=fewer, noise_multiplier=0.2 * fewer
+    )
+
+
+def test_groups_that_are_too_small_raise():
+  with pytest.raises(ValueError, match='even cohorts of 80 clients, with a no'):
+    privacy.CorrelatedNoisePlan.from_noise_to_clients_ratio(
+      num_clients=1920,
+      strategy=TREE,
+      noise_to_clients_ratio=0.01,
+      target_epsilon=3,
+      target_delta=1e-5,
+      min_separation=24,
+    )
+
+
+@pytest.mark.parametrize('target_epsilon', [1e-6, 1e6])
+def test_noise_out_of_range_is_said_of_the_target(target_epsilon):
+  with pytest.raises(ValueError, match='`target_epsilon` .* needs a noise mul'):
+    privacy.CorrelatedNoisePlan.from_target_epsilon(
+      **PAPER,
+      strategy=TREE,
+      target_epsilon=target_epsilon,
+      min_separation=24,
+    )

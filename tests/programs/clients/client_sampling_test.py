@@ -1,0 +1,438 @@
+"""Tests of the client samplers."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tff_clipping import privacy
+from tff_clipping.programs.clients import client_sampling
+
+_IDS = tuple(f'c{i:03d}' for i in range(100))
+
+
+def _samplers(seed=0):
+  return [
+    client_sampling.PoissonSampler(_IDS, sampling_prob=0.1, seed=seed),
+    client_sampling.FixedSizeSampler(_IDS, clients_per_round=10, seed=seed),
+    client_sampling.ShuffledEpochsSampler(
+      _IDS, clients_per_round=30, seed=seed
+    ),
+    client_sampling.RoundRobinSampler(
+      _IDS, clients_per_round=10, min_separation=4, seed=seed
+    ),
+    client_sampling.TruncatedPoissonSampler(
+      _IDS,
+      sampling_prob=0.1,
+      min_clients_per_round=8,
+      max_clients_per_round=12,
+      seed=seed,
+    ),
+    client_sampling.GroupedPoissonSampler(
+      _IDS, clients_per_round=10, min_separation=4, seed=seed
+    ),
+  ]
+
+
+@pytest.mark.parametrize('index', range(6))
+def test_cohorts_depend_on_seed_and_round_alone(index):
+  first, second = _samplers()[index], _samplers()[index]
+  forward = [first.sample(t) for t in range(1, 20)]
+  backward = [second.sample(t) for t in range(19, 0, -1)][::-1]
+  assert forward == backward
+  other = _samplers(seed=1)[index]
+  assert forward != [other.sample(t) for t in range(1, 20)]
+  assert len({tuple(cohort) for cohort in forward}) > 1
+
+
+@pytest.mark.parametrize('index', range(6))
+def test_cohorts_are_clients_without_repetition(index):
+  sampler = _samplers()[index]
+  for t in range(1, 50):
+    cohort = sampler.sample(t)
+    assert len(set(cohort)) == len(cohort)
+    assert set(cohort) <= set(_IDS)
+
+
+def test_poisson_sampling_is_independent_with_the_given_probability():
+  sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=0.1, seed=3)
+  num_rounds = 4000
+  drawn = np.zeros([num_rounds, len(_IDS)])
+  for t in range(num_rounds):
+    for client_id in sampler.sample(t + 1):
+      drawn[t, int(client_id[1:])] = 1
+  # Mean 10 and variance 9 of the cohort, if clients are independent. Five
+  # standard errors: fails for fewer than one seed in a million, and the seed is
+  # fixed.
+  sizes = drawn.sum(axis=1)
+  assert abs(sizes.mean() - 10) < 5 * np.sqrt(9 / num_rounds)
+  assert abs(sizes.var() - 9) < 5 * 9 * np.sqrt(2 / num_rounds)
+  # Every client as often as any other.
+  error = np.sqrt(0.1 * 0.9 / num_rounds)
+  assert np.abs(drawn.mean(axis=0) - 0.1).max() < 5 * error
+  # No correlation between consecutive rounds of a client.
+  correlation = np.mean((drawn[1:] - 0.1) * (drawn[:-1] - 0.1)) / 0.09
+  assert abs(correlation) < 5 / np.sqrt(drawn[1:].size)
+
+
+def test_poisson_cohorts_can_be_empty():
+  sampler = client_sampling.PoissonSampler(_IDS[:2], sampling_prob=0.01, seed=0)
+  assert [] in [sampler.sample(t) for t in range(1, 20)]
+
+
+def test_poisson_with_probability_one_takes_everybody():
+  sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=1, seed=0)
+  assert sampler.sample(1) == list(_IDS)
+
+
+def test_truncated_cohorts_are_poisson_cohorts_brought_within_bounds():
+  truncated = _samplers()[4]
+  poisson = _samplers()[0]
+  kept = 0
+  for t in range(1, 500):
+    drawn, cohort = set(poisson.sample(t)), set(truncated.sample(t))
+    if len(drawn) > 12:
+      assert len(cohort) == 12
+    elif len(drawn) < 8:
+      assert len(cohort) == 8
+    else:
+      assert cohort == drawn
+      kept += 1
+  # 298 are expected, with a standard deviation of 11.
+  assert 240 < kept < 360
+
+
+@pytest.mark.parametrize('prob', [0.02, 0.5])
+def test_sizes_of_poisson_cohorts_have_the_binomial_law(prob):
+  sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=prob, seed=7)
+  num_rounds = 5000
+  sizes = [len(sampler.sample(t)) for t in range(1, num_rounds + 1)]
+  least, largest = stats.binom.interval(0.99, len(_IDS), prob)
+  cells = [*range(int(least), int(largest) + 1)]
+  chances = stats.binom.pmf(cells, len(_IDS), prob)
+  found = np.array([sizes.count(cell) for cell in cells])
+  expected = np.append(chances, 1 - chances.sum()) * num_rounds
+  found = np.append(found, num_rounds - found.sum())
+  # One seed in 10,000 fails, and the seed is fixed.
+  assert stats.chisquare(found, expected).pvalue > 1e-4
+
+
+def test_a_cohort_costs_no_more_than_its_clients():
+  # A coin or a place for each of 10^12 clients would not fit in memory.
+  rng = np.random.default_rng(0)
+  drawn = client_sampling._draw(rng, 10**12, 60)
+  assert len(set(drawn)) == 60
+  assert 0 <= min(drawn) < max(drawn) < 10**12
+
+
+def test_truncated_cohorts_have_their_law():
+  # 4 clients with probability 0.6, at least 1 and at most 2 of them. By hand:
+  # one client alone is drawn, or fills up an empty cohort; two are drawn, or
+  # are left of three or four.
+  sampler = client_sampling.TruncatedPoissonSampler(
+    _IDS[:4],
+    sampling_prob=0.6,
+    min_clients_per_round=1,
+    max_clients_per_round=2,
+    seed=5,
+  )
+  empty, three, four = 0.4**4, 4 * 0.6**3 * 0.4, 0.6**4
+  law = {(i,): 0.6 * 0.4**3 + empty / 4 for i in range(4)}
+  law |= {
+    pair: 0.6**2 * 0.4**2 + (three + four) / 6
+    for pair in itertools.combinations(range(4), 2)
+  }
+  assert sum(law.values()) == pytest.approx(1)
+  num_rounds = 20_000
+  counts = collections.Counter(
+    tuple(int(client_id[1:]) for client_id in sampler.sample(t))
+    for t in range(1, num_rounds + 1)
+  )
+  assert set(counts) == set(law)
+  statistic = sum(
+    (counts[cohort] - num_rounds * chance) ** 2 / (num_rounds * chance)
+    for cohort, chance in law.items()
+  )
+  # Chi-squared with 9 degrees of freedom passes 44.8 in one of a million seeds,
+  # and the seed is fixed.
+  assert statistic < 44.8
+
+
+def test_fixed_size_cohorts_have_the_size():
+  sampler = _samplers()[1]
+  assert {len(sampler.sample(t)) for t in range(1, 50)} == {10}
+
+
+def test_an_epoch_takes_every_client_once():
+  sampler = _samplers()[2]
+  epochs = [
+    [c for t in range(4 * e + 1, 4 * e + 5) for c in sampler.sample(t)]
+    for e in range(3)
+  ]
+  for epoch in epochs:
+    assert sorted(epoch) == list(_IDS)
+  assert sampler.sample(1) != sampler.sample(5)
+
+
+def test_round_robin_keeps_its_separation():
+  sampler = _samplers()[3]
+  last = {}
+  for t in range(1, 200):
+    cohort = sampler.sample(t)
+    assert len(cohort) == 10
+    for client_id in cohort:
+      assert t - last.get(client_id, -99) >= 4
+      last[client_id] = t
+  assert set(last) == set(_IDS)
+
+
+@pytest.mark.parametrize(
+  ('sampling', 'min_separation'),
+  [('min_separation', 7), ('shuffled_epochs', 1)],
+)
+def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it(
+  sampling, min_separation
+):
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=100,
+    clients_per_round=12,
+    num_rounds=50,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+    strategy=privacy.TreeStrategy(num_rounds=50),
+    min_separation=min_separation,
+    sampling=sampling,
+  )
+  participation = plan.participation
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  rounds = {client: [] for client in _IDS}
+  for round_num in range(1, plan.num_rounds + 1):
+    cohort = sampler.sample(round_num)
+    assert len(cohort) <= plan.clients_per_round
+    for client in cohort:
+      rounds[client].append(round_num)
+  for came in rounds.values():
+    assert len(came) <= plan.max_participations
+    assert all(np.diff(came) >= participation.min_separation)
+    if participation.rounds_per_epoch:
+      epochs = [(t - 1) // participation.rounds_per_epoch for t in came]
+      assert len(set(epochs)) == len(epochs)
+  # The limit is reached: the charge is no larger than it has to be.
+  assert max(map(len, rounds.values())) == plan.max_participations
+
+
+@pytest.mark.parametrize(
+  'sampling', ['poisson', 'truncated_poisson', 'fixed_size']
+)
+def test_draws_of_a_round_are_independent_cohorts(sampling):
+  plan = privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=100,
+    clients_per_round=30,
+    num_rounds=10,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+    sampling=sampling,
+  )
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  draws = [set(sampler.sample(1, d)) for d in range(4000)]
+  assert sampler.sample(1) == sampler.sample(1, 0)
+  pairs = zip(draws[::2], draws[1::2], strict=True)
+  together = sum(_IDS[0] in a and _IDS[0] in b for a, b in pairs)
+  # P / N squared is 0.09 of 2,000 pairs; five standard deviations.
+  assert abs(together - 180) < 5 * (2000 * 0.09 * 0.91) ** 0.5
+
+
+def test_samplers_whose_cohorts_depend_on_each_other_have_one_draw():
+  for sampler in (
+    client_sampling.ShuffledEpochsSampler(_IDS, clients_per_round=8, seed=0),
+    client_sampling.RoundRobinSampler(
+      _IDS, clients_per_round=4, min_separation=3, seed=0
+    ),
+    client_sampling.GroupedPoissonSampler(
+      _IDS, clients_per_round=4, min_separation=3, seed=0
+    ),
+  ):
+    assert sampler.sample(1, 0) == sampler.sample(1)
+    with pytest.raises(ValueError, match='`draw` must be 0 for'):
+      sampler.sample(1, 1)
+
+
+def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():
+  plan = privacy.CorrelatedNoisePlan(
+    num_clients=100,
+    clients_per_round=10,
+    num_rounds=2000,
+    target_delta=1e-3,
+    noise_multiplier=9.0,
+    strategy=privacy.identity_strategy(num_rounds=2000),
+    min_separation=4,
+    sampling='grouped_poisson',
+  )
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  cohorts = [set(sampler.sample(t)) for t in range(1, 2001)]
+  for client in _IDS:
+    came = [t for t, cohort in enumerate(cohorts) if client in cohort]
+    # Only in the turns of its group, and in 0.4 of these 500: five deviations.
+    assert len({t % 4 for t in came}) == 1
+    assert abs(len(came) - 200) < 5 * (500 * 0.4 * 0.6) ** 0.5
+  sizes = [len(cohort) for cohort in cohorts]
+  # Of 25 coins each; the standard error of the mean is 0.055.
+  assert abs(np.mean(sizes) - 10) < 0.3
+  assert abs(np.var(sizes) - 25 * 0.4 * 0.6) < 1
+
+
+def test_the_digest_tells_other_cohorts():
+  def digest(ids=_IDS, seed=3):
+    return client_sampling.FixedSizeSampler(
+      ids, clients_per_round=2, seed=seed
+    ).digest
+
+  assert digest() == digest(list(_IDS))
+  assert len({digest(), digest(_IDS[::-1]), digest(seed=4)}) == 3
+
+
+def test_the_digest_tells_what_another_numpy_makes_of_a_seed(monkeypatch):
+  def digest():
+    return client_sampling.RoundRobinSampler(
+      _IDS, clients_per_round=2, min_separation=4, seed=3
+    ).digest
+
+  before = digest()
+  monkeypatch.setattr(
+    np.random,
+    'default_rng',
+    lambda seed: np.random.Generator(np.random.MT19937(seed)),
+  )
+  assert digest() != before
+
+
+def test_a_sampler_of_ones_own_has_no_digest_but_its_own():
+  class Own(client_sampling.ClientSampler):
+    def sample(self, round_num, draw=0):
+      return [self.client_ids[round_num]]
+
+  assert Own(_IDS, seed=3).digest is None
+
+
+def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
+  sampler = client_sampling.GroupedPoissonSampler(
+    _IDS[:10], clients_per_round=2, min_separation=3, seed=5
+  )
+  cohorts = [set(sampler.sample(t)) for t in range(1, 6001)]
+  for client in _IDS[:10]:
+    # P b / N, whether the group has three clients or four: five deviations.
+    share = sum(client in cohort for cohort in cohorts) / 2000
+    assert abs(share - 0.6) < 5 * (0.6 * 0.4 / 2000) ** 0.5
+
+
+@pytest.mark.parametrize(
+  ('make', 'error', 'message'),
+  [
+    (
+      lambda: client_sampling.PoissonSampler([], sampling_prob=0.5, seed=0),
+      ValueError,
+      '`client_ids` must not be empty',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(
+        ['a', 'a'], sampling_prob=0.5, seed=0
+      ),
+      ValueError,
+      '`client_ids` must be all different',
+    ),
+    *(
+      (
+        lambda ids=ids: client_sampling.PoissonSampler(
+          ids, sampling_prob=0.5, seed=0
+        ),
+        TypeError,
+        '`client_ids` must be a list of ids, in the same order in each process',
+      )
+      for ids in ('client', {'a', 'b'}, None, 3)
+    ),
+    (
+      lambda: client_sampling.build_private_sampler(3, _IDS, seed=0),
+      TypeError,
+      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found int',
+    ),
+    (
+      lambda: client_sampling.RoundRobinSampler(
+        _IDS, clients_per_round='5', min_separation=2, seed=0
+      ),
+      TypeError,
+      '`clients_per_round` must be',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=0.0, seed=0),
+      ValueError,
+      '`sampling_prob` must be above 0 and at most 1, found 0.0',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob='x', seed=0),
+      TypeError,
+      '`sampling_prob` must be a number',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=-1),
+      ValueError,
+      '`seed` must be at least 0',
+    ),
+    (
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=1, seed=0.5),
+      TypeError,
+      '`seed` must be an integer',
+    ),
+    (
+      lambda: client_sampling.FixedSizeSampler(
+        ['a'], clients_per_round=2, seed=0
+      ),
+      ValueError,
+      '`clients_per_round` must be at most 1',
+    ),
+    (
+      lambda: client_sampling.TruncatedPoissonSampler(
+        ['a', 'b'],
+        sampling_prob=0.5,
+        min_clients_per_round=3,
+        max_clients_per_round=4,
+        seed=0,
+      ),
+      ValueError,
+      '`min_clients_per_round` must be at most 2, found 3',
+    ),
+    (
+      lambda: client_sampling.TruncatedPoissonSampler(
+        ['a', 'b'],
+        sampling_prob=0.5,
+        min_clients_per_round=2,
+        max_clients_per_round=1,
+        seed=0,
+      ),
+      ValueError,
+      '`max_clients_per_round` must be at least 2, found 1',
+    ),
+    (
+      lambda: client_sampling.TruncatedPoissonSampler(
+        ['a', 'b'],
+        sampling_prob=2,
+        min_clients_per_round=0,
+        max_clients_per_round=1,
+        seed=0,
+      ),
+      ValueError,
+      '`sampling_prob` must be above 0 and at most 1, found 2',
+    ),
+    (
+      lambda: client_sampling.RoundRobinSampler(
+        _IDS, clients_per_round=10, min_separation=11, seed=0
+      ),
+      ValueError,
+      '`min_separation` must be from 1 to 10',
+    ),
+  ],
+)
+def test_bad_arguments_are_refused(make, error, message):
+  with pytest.raises(error, match=message):
+    make()

@@ -1,0 +1,436 @@
+"""Tests of client stores."""
+
+import collections
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import runtime
+from tff_clipping.programs.clients import client_store, packed_clients
+
+
+def _examples(num_examples=10):
+  rng = np.random.default_rng(0)
+  return collections.OrderedDict(
+    x=rng.integers(0, 256, (num_examples, 2, 3)).astype(np.uint8),
+    y=rng.integers(0, 9, num_examples).astype(np.int32),
+    z=rng.normal(size=(num_examples, 2)),
+  )
+
+
+_PARTITION = [np.array([3, 1, 4]), np.array([], np.int64), np.array([1, 9])]
+
+
+def _write(folder, **kwargs):
+  settings = dict(examples=_examples(), partition=_PARTITION)
+  settings.update(kwargs)
+  return client_store.write_client_store(folder, 'test', **settings)
+
+
+def test_examples_that_are_not_finite_are_warned_of(tmp_path):
+  examples = _examples()
+  examples['z'][[2, 7], 1] = np.nan, np.inf
+  words = "found 2 of 10 for 'z' .* in row 2"
+  with pytest.warns(UserWarning, match=words) as caught:
+    _write(tmp_path, examples=examples)
+  assert caught[0].filename == __file__
+
+
+def test_reads_what_was_written(tmp_path):
+  store = _write(tmp_path)
+  assert store.client_ids == ('00000', '00001', '00002')
+  assert store.num_examples == (3, 0, 2)
+  examples = _examples()
+  for client_id, indices in zip(store.client_ids, _PARTITION, strict=True):
+    found = store.read_client(tf.constant(client_id))
+    assert list(found) == ['x', 'y', 'z']
+    for name, values in found.items():
+      assert values.dtype == examples[name].dtype
+      np.testing.assert_array_equal(values, examples[name][indices])
+
+
+def test_examples_without_names_are_refused(tmp_path):
+  with pytest.raises(
+    TypeError, match='`examples` must be a dict.* found tuple'
+  ):
+    _write(tmp_path, examples=(np.zeros([10, 2]), np.zeros(10)))
+
+
+def test_element_spec_is_of_one_example(tmp_path):
+  spec = _write(tmp_path).element_spec
+  assert spec['x'] == tf.TensorSpec([2, 3], tf.uint8)
+  assert spec['y'] == tf.TensorSpec([], tf.int32)
+  assert spec['z'] == tf.TensorSpec([2], tf.float64)
+
+
+def test_preprocessing_is_applied_to_what_a_client_reads(tmp_path):
+  store = _write(tmp_path)
+
+  def halve(examples):
+    return collections.OrderedDict(
+      half=tf.cast(examples['x'], tf.float32) / 2, y=examples['y']
+    )
+
+  clients = store.preprocess(halve)
+  assert clients.client_ids == store.client_ids
+  assert clients.element_spec == collections.OrderedDict(
+    half=tf.TensorSpec([2, 3], tf.float32), y=tf.TensorSpec([], tf.int32)
+  )
+  found = clients.read_client(tf.constant('00000'))
+  np.testing.assert_array_equal(found['half'], _examples()['x'][[3, 1, 4]] / 2)
+  np.testing.assert_array_equal(found['y'], _examples()['y'][[3, 1, 4]])
+  assert clients.read_client(tf.constant('00001'))['half'].shape == [0, 2, 3]
+
+
+def test_equal_data_are_written_once(tmp_path):
+  first = _write(tmp_path)
+  before = (first.path / 'manifest.json').stat().st_mtime_ns
+  second = _write(tmp_path)
+  assert second.path == first.path
+  assert (second.path / 'manifest.json').stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    dict(client_ids=['a', 'b', 'c']),
+    dict(partition=[np.array([3, 1]), np.array([4]), np.array([1, 9])]),
+    dict(examples=_examples(11)),
+  ],
+)
+def test_other_data_go_elsewhere(tmp_path, change):
+  assert _write(tmp_path, **change).path != _write(tmp_path).path
+
+
+def test_ids_may_hold_any_characters(tmp_path):
+  client_ids = ['../../x', 'König Lear: 1/2', ' \n']
+  store = _write(tmp_path, client_ids=client_ids)
+  assert {p.parent for p in tmp_path.rglob('*') if p.is_file()} == {store.path}
+  found = store.read_client(tf.constant(client_ids[1]))
+  assert found['x'].shape == (0, 2, 3)
+  np.testing.assert_array_equal(
+    store.read_client(tf.constant(client_ids[2]))['y'],
+    _examples()['y'][[1, 9]],
+  )
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+  with pytest.raises(ValueError, match="'a' twice"):
+    _write(tmp_path, client_ids=['a', 'b', 'a'])
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (dict(partition=[np.array([0, 10])]), '`partition` must index 10 examples'),
+    (dict(partition=[np.array([-1])]), '`partition` must index 10 examples'),
+    (
+      dict(partition=[[0.5]]),
+      '`partition` must hold an array of indices for each client, found',
+    ),
+    (dict(partition=[1, 2]), "an array of indices for each client, found '1'"),
+    (dict(partition=[['a']]), 'an array of indices for each client, found'),
+    (dict(partition=[[[0, 1], [2]]]), 'an array of indices for each client'),
+    (
+      dict(examples=dict(x=np.zeros(10, np.uint32))),
+      'but for uint32 and uint64, found uint32',
+    ),
+    (
+      dict(examples=dict(x=np.zeros([10, 0]))),
+      '`examples` must have numbers in each example',
+    ),
+    (dict(client_ids=['a']), '`client_ids` must be as many'),
+    (dict(client_ids=['a', '', 'c']), '`client_ids` must be strings'),
+    (
+      dict(examples=dict(x=np.array(['a'] * 10))),
+      '`examples` must be booleans, integers or floating-point numbers',
+    ),
+    (
+      dict(examples=dict(x=np.zeros(10), y=np.zeros(9))),
+      '`examples` must have one number of examples',
+    ),
+  ],
+)
+def test_bad_arguments_are_refused(tmp_path, change, message):
+  with pytest.raises(ValueError, match=message):
+    _write(tmp_path, **change)
+
+
+@pytest.mark.parametrize('name', ['../other', 'a/b', '', 5])
+def test_a_store_outside_of_its_folder_is_refused(tmp_path, name):
+  with pytest.raises(ValueError, match='`name` must be that of a folder'):
+    client_store.write_client_store(
+      tmp_path, name, _examples(), [np.arange(10)]
+    )
+
+
+def test_clients_are_in_few_files(tmp_path):
+  store = _write(
+    tmp_path, partition=[np.array([i % 10]) for i in range(25_000)]
+  )
+  # Three batches, and one of what is kept of all clients; index and manifest.
+  assert len(list(store.path.iterdir())) == 6
+  for client in (0, 9_999, 10_000, 24_999):
+    found = store.read_client(tf.constant(f'{client:05d}'))
+    np.testing.assert_array_equal(found['y'], _examples()['y'][[client % 10]])
+
+
+def _data_file(store):
+  files = store.path.glob('*.data-*')
+  return max(files, key=lambda path: path.stat().st_size)
+
+
+def _flip_a_bit(path, position):
+  content = bytearray(path.read_bytes())
+  content[position] ^= 1
+  path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_found_when_the_client_is_read(tmp_path):
+  store = _write(tmp_path)
+  # The first client's content comes first.
+  _flip_a_bit(_data_file(store), 20)
+  store = client_store.ClientStore(store.path)
+  with pytest.raises(tf.errors.DataLossError, match='Checksum does not match'):
+    store.read_client(tf.constant('00000'))
+  # The others are as they were.
+  np.testing.assert_array_equal(
+    store.read_client(tf.constant('00002'))['y'], _examples()['y'][[1, 9]]
+  )
+
+
+def test_a_damaged_client_ends_the_round_with_its_name(tmp_path):
+  store = _write(tmp_path)
+  _flip_a_bit(_data_file(store), 20)
+
+  @tff.tensorflow.computation(np.str_)
+  def count(client_id):
+    return tf.shape(store.read_client(client_id)['y'])[0]
+
+  @tff.federated_computation(tff.FederatedType(np.str_, tff.CLIENTS))
+  def count_all(client_ids):
+    return tff.federated_sum(tff.federated_map(count, client_ids))
+
+  context = runtime.InProcessContext()
+  with tff.framework.get_context_stack().install(context):
+    assert count_all(['00001', '00002']) == 2
+    with pytest.raises(runtime.ClientError, match='00000.*Checksum'):
+      count_all(['00002', '00000'])
+
+
+def _content(path):
+  store = client_store.ClientStore(path)
+  examples = [store.read_client(tf.constant(i)) for i in store.client_ids]
+  return [
+    store.client_ids,
+    store.num_examples,
+    [
+      (name, values.dtype, values.numpy().tolist())
+      for client in examples
+      for name, values in client.items()
+    ],
+  ]
+
+
+def test_every_flipped_bit_is_found_or_changes_nothing(tmp_path):
+  path = _write(tmp_path).path
+  content = _content(path)
+  num_found = 0
+  for file in path.iterdir():
+    for position in range(0, file.stat().st_size, 3):
+      _flip_a_bit(file, position)
+      try:
+        assert _content(path) == content
+      except (client_store.ClientStoreError, tf.errors.DataLossError):
+        num_found += 1
+      _flip_a_bit(file, position)
+  # The index ends in a few bytes that nobody reads.
+  assert num_found > 200
+
+
+def test_a_cut_off_file_is_refused_on_opening(tmp_path):
+  store = _write(tmp_path)
+  file = _data_file(store)
+  file.write_bytes(file.read_bytes()[:-1])
+  with pytest.raises(client_store.ClientStoreError, match='damaged'):
+    client_store.ClientStore(store.path)
+
+
+def test_a_missing_file_is_refused_on_opening(tmp_path):
+  store = _write(tmp_path)
+  _data_file(store).unlink()
+  with pytest.raises(client_store.ClientStoreError, match='damaged'):
+    _write(tmp_path)
+
+
+_KILLED_WRITER = """
+import os, signal, sys
+from tff_clipping.programs import client_store, packed_clients
+import numpy as np
+import tensorflow_federated as tff
+
+packed_clients._BATCH_CLIENTS = 1
+
+def take(array, indices, axis):
+  if 9 in indices:
+    os.kill(os.getpid(), signal.SIGKILL)
+  return np_take(array, indices, axis)
+
+np_take, np.take = np.take, take
+client_store.write_client_store(
+  sys.argv[1],
+  'test',
+  dict(x=np.arange(10)),
+  [np.array([3, 1, 4]), np.array([], np.int64), np.array([1, 9])],
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_writer_that_is_killed_leaves_no_store(tmp_path):
+  killed = subprocess.run(
+    [sys.executable, '-c', _KILLED_WRITER, tmp_path], capture_output=True
+  )
+  assert killed.returncode == -signal.SIGKILL
+  (left,) = tmp_path.iterdir()
+  assert left.name.startswith('.')
+  # The next writer tidies up, whatever it writes.
+  store = _write(tmp_path)
+  assert list(tmp_path.iterdir()) == [store.path]
+
+
+def test_what_others_are_writing_is_left_alone(tmp_path, monkeypatch):
+  pack_clients = packed_clients.pack_clients
+
+  def pack(path, clients):
+    pack_clients(path, clients)
+    monkeypatch.setattr(packed_clients, 'pack_clients', pack_clients)
+    _write(tmp_path, client_ids=['a', 'b', 'c'])
+
+  monkeypatch.setattr(packed_clients, 'pack_clients', pack)
+  store = _write(tmp_path)
+  assert client_store.ClientStore(store.path).num_examples == (3, 0, 2)
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize('manifest', ['', '{', '{}', '[]', '{"format": 1}'])
+def test_a_folder_that_is_no_store_is_refused(tmp_path, manifest):
+  (tmp_path / 'manifest.json').write_text(manifest)
+  with pytest.raises(client_store.ClientStoreError, match='no client store'):
+    client_store.ClientStore(tmp_path)
+
+
+def test_manifest_is_readable_by_people(tmp_path):
+  manifest = json.loads((_write(tmp_path).path / 'manifest.json').read_text())
+  assert manifest['features'][0] == ['x', [2, 3], 'uint8']
+
+
+def test_client_data_of_tff_round_trips(tmp_path):
+  tensors = {
+    name: collections.OrderedDict(
+      pixels=np.full([n, 4], n, np.float32), label=np.arange(n, dtype=np.int64)
+    )
+    for name, n in (('f_1', 3), ('f_2', 1))
+  }
+  client_data = tff.simulation.datasets.TestClientData(tensors)
+  store = client_store.write_client_data(tmp_path, 'tff', client_data)
+  assert set(store.client_ids) == {'f_1', 'f_2'}
+  found = store.read_client(tf.constant('f_1'))
+  np.testing.assert_array_equal(found['pixels'], tensors['f_1']['pixels'])
+  np.testing.assert_array_equal(found['label'], tensors['f_1']['label'])
+
+  back = store.to_client_data()
+  rows = list(back.create_tf_dataset_for_client('f_2').as_numpy_iterator())
+  assert len(rows) == 1
+  np.testing.assert_array_equal(rows[0]['pixels'], np.ones(4))
+
+
+def test_client_data_that_was_preprocessed_otherwise_goes_elsewhere(tmp_path):
+  plain = tff.simulation.datasets.TestClientData(
+    {str(i): {'x': np.full([2], i, np.float32)} for i in range(5)}
+  )
+  for addend in (1.0, 7.0):
+    client_data = plain.preprocess(
+      lambda ds, addend=addend: ds.map(lambda row: {'x': row['x'] + addend})
+    )
+    store = client_store.write_client_data(tmp_path, 'tff', client_data)
+    found = store.read_client(tf.constant('3'))['x']
+    np.testing.assert_array_equal(found, [3 + addend] * 2)
+  again = client_store.write_client_data(tmp_path, 'tff', client_data)
+  assert again.path == store.path
+
+
+@pytest.mark.parametrize('value', [{'a': np.zeros(2)}, iter([])])
+def test_what_is_no_client_data_is_refused(tmp_path, value):
+  with pytest.raises(TypeError, match='`client_data` must be .*TestClientData'):
+    client_store.write_client_data(tmp_path, 'tff', value)
+
+
+def test_preprocessing_may_nest(tmp_path):
+  store = _write(tmp_path)
+  nested = store.preprocess(lambda row: {'x': {'a': row['x']}, 'y': row['y']})
+  assert nested.element_spec['x']['a'] == store.element_spec['x']
+  found = nested.read_client(tf.constant(store.client_ids[0]))
+  assert found['x']['a'].shape[0] == store.num_examples[0]
+
+
+def test_client_data_of_strings_is_refused(tmp_path):
+  client_data = tff.simulation.datasets.TestClientData(
+    {'a': collections.OrderedDict(text=['hello'])}
+  )
+  with pytest.raises(ValueError, match='`client_data` must have numbers'):
+    client_store.write_client_data(tmp_path, 'tff', client_data)
+
+
+def test_an_unknown_client_is_named(tmp_path):
+  store = _write(tmp_path)
+  for read in (store.create_dataset, store.read_client):
+    with pytest.raises(KeyError, match="must be in the store, found 'nobody'"):
+      read('nobody')
+
+
+def test_an_id_that_is_no_string_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='`client_id` must be .* found 0'):
+    _write(tmp_path).create_dataset(0)
+
+
+def test_a_dictionary_of_indices_is_no_partition(tmp_path):
+  # Its keys would be taken for the indices.
+  with pytest.raises(TypeError, match='`partition` must be a list .* a dict'):
+    client_store.write_client_store(
+      tmp_path, 'a', dict(x=np.zeros(4)), {(0, 1): [2, 3], (1, 0): [0]}
+    )
+
+
+@pytest.mark.parametrize(
+  ('function', 'message'),
+  [
+    ('cast', "`preprocess_fn` must be a function of the features .*'cast'"),
+    (lambda features: None, '`preprocess_fn` must return tensors'),
+  ],
+)
+def test_what_does_not_preprocess_is_refused(tmp_path, function, message):
+  with pytest.raises(TypeError, match=message):
+    _write(tmp_path).preprocess(function)
+
+
+def test_cache_follows_xdg(monkeypatch, tmp_path):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+  assert client_store.default_cache_dir() == tmp_path / 'tff_clipping'
+  monkeypatch.delenv('XDG_CACHE_HOME')
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert (
+    client_store.default_cache_dir() == tmp_path / '.cache' / 'tff_clipping'
+  )
+
+
+def test_a_client_may_have_no_examples(tmp_path):
+  store = _write(tmp_path, partition=[[], [1]])
+  assert store.num_examples == (0, 1)

@@ -1,0 +1,57 @@
+"""Tests of signals at a safe moment."""
+
+import os
+import signal
+
+import pytest
+
+from tff_clipping.programs.training.interruption import (
+  Interrupted,
+  Interruption,
+)
+
+
+@pytest.mark.parametrize(
+  ('signum', 'exit_code'), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_signal_is_raised_with_its_exit_code(signum, exit_code):
+  interruption = Interruption()
+  with pytest.raises(Interrupted) as e, interruption.catch():
+    os.kill(os.getpid(), signum)
+  assert e.value.exit_code == exit_code
+
+
+def test_a_shielded_body_finishes_first():
+  interruption = Interruption()
+  done = []
+  with pytest.raises(Interrupted), interruption.catch():
+    with interruption.shield():
+      with interruption.shield():
+        os.kill(os.getpid(), signal.SIGTERM)
+        done.append('inner')
+      done.append('outer')
+    done.append('never')
+  assert done == ['inner', 'outer']
+
+
+def test_a_signal_whose_exception_was_lost_is_raised_after_the_next_shield():
+  interruption = Interruption()
+  assert interruption.arrived is None
+  done = []
+  with pytest.raises(Interrupted), interruption.catch():
+    try:
+      os.kill(os.getpid(), signal.SIGTERM)
+    except Interrupted:
+      done.append('lost')
+    assert interruption.arrived.exit_code == 143
+    with interruption.shield():
+      done.append('shielded')
+    done.append('never')
+  assert done == ['lost', 'shielded']
+
+
+def test_handlers_are_restored():
+  before = signal.getsignal(signal.SIGINT)
+  with Interruption().catch():
+    assert signal.getsignal(signal.SIGINT) != before
+  assert signal.getsignal(signal.SIGINT) == before

@@ -1,0 +1,174 @@
+"""Tests of the release managers."""
+
+import asyncio
+import collections
+import math
+import os
+
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping.programs import storage_errors
+from tff_clipping.programs.training import metrics_files
+
+_METRICS = collections.OrderedDict(epsilon=0.5, test_loss=math.nan, count=7)
+
+
+def _release(manager, value, key):
+  asyncio.run(manager.release(value, key))
+
+
+def test_the_file_is_that_of_tff(tmp_path):
+  ours = metrics_files.SyncedCSVReleaseManager(tmp_path / 'ours.csv')
+  theirs = tff.program.CSVFileReleaseManager(
+    str(tmp_path / 'theirs.csv'),
+    save_mode=tff.program.CSVSaveMode.WRITE,
+    key_fieldname='round_num',
+  )
+  for manager in (ours, theirs):
+    for round_num in (0, 1, 2, 3):
+      _release(manager, _METRICS, round_num)
+    # Rounds 2 and 3 are run again, with one more metric.
+    _release(manager, {**_METRICS, 'accuracy': 0.25}, 2)
+  text = (tmp_path / 'ours.csv').read_bytes()
+  assert text == (tmp_path / 'theirs.csv').read_bytes()
+  assert text.splitlines() == [
+    b'round_num,count,epsilon,test_loss,accuracy',
+    b'0,7,0.5,nan,',
+    b'1,7,0.5,nan,',
+    b'2,7,0.5,nan,0.25',
+  ]
+
+
+def test_a_new_program_goes_on_with_the_file(tmp_path):
+  path = tmp_path / 'run' / 'metrics.csv'
+  for round_num in (0, 1, 2, 1):
+    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, round_num)
+  assert path.read_text().split() == [
+    'round_num,count,epsilon,test_loss',
+    '0,7,0.5,nan',
+    '1,7,0.5,nan',
+  ]
+
+
+def test_each_release_adds_a_line_and_leaves_the_others(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  manager = metrics_files.SyncedCSVReleaseManager(path)
+  _release(manager, _METRICS, 0)
+  file = path.stat().st_ino
+  for round_num in (1, 2, 3):
+    before = path.read_bytes()
+    _release(manager, _METRICS, round_num)
+    assert path.read_bytes() == before + b'%d,7,0.5,nan\r\n' % round_num
+  assert path.stat().st_ino == file
+
+
+def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path, caplog):
+  path = tmp_path / 'metrics.csv'
+  manager = metrics_files.SyncedCSVReleaseManager(path)
+  for round_num in (0, 1):
+    _release(manager, _METRICS, round_num)
+  whole = path.read_bytes()
+  _release(manager, _METRICS, 2)
+  three = path.read_bytes()
+  for end in range(len(whole) + 1, len(three)):
+    path.write_bytes(three[:end])
+    caplog.clear()
+    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, 2)
+    assert path.read_bytes() == three
+    assert ('was cut short' in caplog.text) == (end < len(three))
+
+
+@pytest.mark.parametrize('change', ['', 'note\n', None])
+def test_a_file_that_somebody_changed_is_written_whole(tmp_path, change):
+  path = tmp_path / 'metrics.csv'
+  manager = metrics_files.SyncedCSVReleaseManager(path)
+  _release(manager, _METRICS, 0)
+  if change is None:
+    path.unlink()
+  else:
+    path.write_text(change)
+  _release(manager, _METRICS, 1)
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
+
+
+@pytest.mark.parametrize(
+  ('text', 'what'),
+  [
+    ('', 'there is no column round_num'),
+    ('a,b\n1,2\n', 'there is no column round_num'),
+    ('round_num,a\n0,1\nx,2\n', "invalid literal for int() with base 10: 'x'"),
+    ('round_num,a\n0,1\n1\n', 'line 3 is not of its columns'),
+    ('round_num,a\n0,1,2\n', 'line 2 is not of its columns'),
+  ],
+)
+def test_another_file_is_refused_and_kept(tmp_path, text, what):
+  path = tmp_path / 'metrics.csv'
+  path.write_text(text)
+  with pytest.raises(storage_errors.StorageError) as e:
+    metrics_files.SyncedCSVReleaseManager(path)
+  assert what in str(e.value)
+  assert path.read_text() == text
+
+
+def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
+  path = tmp_path / 'metrics.csv'
+  manager = metrics_files.SyncedCSVReleaseManager(path)
+  _release(manager, _METRICS, 0)
+
+  def fail(*args):
+    raise OSError(28, 'No space left on device')
+
+  def release_and_fail(metrics, name):
+    with monkeypatch.context() as patch:
+      patch.setattr(os, name, fail)
+      with pytest.raises(OSError, match='No space left'):
+        _release(manager, metrics, 1)
+
+  more = {**_METRICS, 'more': 1}
+  release_and_fail(more, 'replace')
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan']
+  assert list(tmp_path.iterdir()) == [path]
+  release_and_fail(_METRICS, 'fsync')
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan']
+  _release(manager, _METRICS, 1)
+  assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
+
+
+def test_a_run_that_begins_anew_leaves_the_rows_of_another(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  for round_num in (0, 1, 2):
+    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, round_num)
+  before = path.read_text()
+  manager = metrics_files.SyncedCSVReleaseManager(path)
+  with pytest.raises(
+    storage_errors.StorageError, match='another run, up to round 2'
+  ):
+    _release(manager, _METRICS, 0)
+  assert path.read_text() == before
+  # Rounds that are run again are those of the same run.
+  _release(manager, _METRICS, 2)
+
+
+def test_a_run_that_was_stopped_before_its_checkpoint_begins_again(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  for round_num in (0, 0, 1):
+    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, round_num)
+  assert len(path.read_text().splitlines()) == 3
+
+
+def test_tensorboard_is_written_where_it_is_asked_for(tmp_path):
+  written = metrics_files.create_release_managers(
+    metrics_path=tmp_path / 'a.csv', tensorboard_dir=tmp_path / 'tensorboard'
+  )
+  without = metrics_files.create_release_managers(
+    metrics_path=tmp_path / 'b.csv'
+  )
+  assert len(written) == len(without) + 1
+  for manager in (*written, *without):
+    _release(manager, {'loss': 1.0}, 1)
+  assert {path.name for path in tmp_path.iterdir()} == {
+    'a.csv',
+    'b.csv',
+    'tensorboard',
+  }

@@ -1,0 +1,223 @@
+"""Tests of `create_aggregator`: what the flags on clipping and sums make."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks.algorithms import experiment, run_aggregators
+from tasks.models import tff_model
+from tasks.running import plans
+from tff_clipping import adaptive_noise
+
+_PUBLIC = dict(
+  task='mine.npz',
+  model='mlp',
+  algorithm='ce_fed_avg',
+  num_clients=40,
+  clients_per_round=20,
+  num_rounds=2,
+  local_steps=1,
+  batch_size=5,
+  client_learning_rate=0.1,
+  clipping_norm=0.5,
+)
+_PRIVATE = dict(
+  _PUBLIC,
+  algorithm='dp_fed_avg',
+  noise_multiplier=1.5,
+  target_delta=1e-3,
+  sampling='fixed_size',
+)
+_SMOOTH = dict(clipping='smooth', smoothing=0.25, clipping_norm=None)
+
+
+def _model_fn():
+  spec = collections.OrderedDict(
+    x=tf.TensorSpec([3], tf.float32), y=tf.TensorSpec([], tf.int32)
+  )
+  inputs = tf.keras.Input((3,))
+  return tff_model.build_model_fn(
+    lambda: tf.keras.Model(inputs, tf.keras.layers.Dense(2)(inputs)), spec
+  )()
+
+
+def _process(settings):
+  config = experiment.ExperimentConfig(**settings)
+  plan = plans.create_plan(config, config.num_clients)
+  weights_type = tff.learning.models.weights_type_from_model(_model_fn)
+  factory = run_aggregators.create_aggregator(config, plan, _model_fn)
+  return factory.create(weights_type.trainable)
+
+
+def _update(kernel, bias):
+  # Of norms |kernel| and |bias|.
+  kernel, bias = (
+    np.full(shape, norm / math.sqrt(np.prod(shape)), np.float32)
+    for shape, norm in (([3, 2], kernel), ([2], bias))
+  )
+  return [kernel, bias]
+
+
+def _aggregate(settings, updates):
+  process = _process(settings)
+  return process.next(process.initialize(), updates)
+
+
+def _norms(result):
+  return [float(np.linalg.norm(leaf)) for leaf in result]
+
+
+def _public_measurements(measurements):
+  """All measurements, without nesting."""
+  found = {}
+  for name, value in measurements.items():
+    if isinstance(value, dict):
+      found |= _public_measurements(value)
+    else:
+      found[name] = value
+  return found
+
+
+@pytest.mark.parametrize(
+  'aggregation', ['plain', pytest.param('secure', marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+  ('changes', 'norms'),
+  [
+    # (3, 4) is cut to a tenth, as a whole.
+    (dict(), [0.3, 0.4]),
+    # Each to 0.5 / sqrt(2).
+    (dict(clipping='per_layer'), [0.5 / math.sqrt(2)] * 2),
+    # Divided by 0.25 + 5.
+    (_SMOOTH, [3 / 5.25, 4 / 5.25]),
+  ],
+)
+def test_the_mean_of_bounded_updates(changes, norms, aggregation):
+  settings = {**_PUBLIC, **changes, 'aggregation': aggregation}
+  output = _aggregate(settings, [_update(3, 4), _update(3, 4)])
+  np.testing.assert_allclose(_norms(output.result), norms, rtol=1e-5)
+  # An empty cohort changes nothing.
+  assert _norms(_aggregate(settings, []).result) == [0, 0]
+  assert ('secure_sum_bound' in str(output.measurements)) == (
+    aggregation == 'secure'
+  )
+
+
+def test_an_adaptive_norm_goes_to_the_quantile():
+  process = _process(
+    {**_PUBLIC, 'clipping': 'adaptive', 'target_quantile': 0.75}
+  )
+  output = process.next(process.initialize(), [_update(3, 4)] * 2)
+  np.testing.assert_allclose(_norms(output.result), [0.3, 0.4], rtol=1e-5)
+  output = process.next(output.state, [_update(3, 4)] * 2)
+  assert output.measurements['clipping_norm'] == pytest.approx(
+    0.5 * math.exp(0.2 * 0.75)
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'stddev'),
+  [
+    (dict(), 1.5 * 0.5),
+    pytest.param(dict(aggregation='secure'), 1.5 * 0.5, marks=pytest.mark.slow),
+    pytest.param(dict(clipping='per_layer'), 1.5 * 0.5, marks=pytest.mark.slow),
+    (dict(clipping='per_layer', aggregation='secure'), 1.5 * 0.5),
+    pytest.param(_SMOOTH, 1.5, marks=pytest.mark.slow),
+    (dict(_SMOOTH, aggregation='secure'), 1.5),
+    (
+      dict(clipping='adaptive', noise_multiplier=0.5),
+      0.5
+      * adaptive_noise.split_noise_multiplier(
+        noise_multiplier=0.5, below_count_stddev=1.0
+      ),
+    ),
+  ],
+)
+def test_the_noise_is_that_of_the_plan(changes, stddev):
+  output = _aggregate({**_PRIVATE, **changes}, [_update(3, 4)])
+  measurements = _public_measurements(output.measurements)
+  assert measurements['noise_stddev'] == pytest.approx(stddev, rel=1e-6)
+  assert not any('count' in name for name in measurements)
+  assert all(np.isfinite(_norms(output.result)))
+
+
+def test_the_noise_of_the_clients_is_that_of_the_plan():
+  settings = {**_PRIVATE, 'aggregation': 'distributed'}
+  output = _aggregate(settings, [_update(3, 4)] * 20)
+  measurements = _public_measurements(output.measurements)
+  # In integers, with at most 1 % more for the rounding.
+  assert measurements['noise_stddev'] == pytest.approx(0.75, rel=0.011)
+  assert measurements['noise_stddev'] >= 0.75
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(_PUBLIC, clipping='some'), "`clipping` must be one of 'fixed'"),
+    (dict(_PUBLIC, smoothing=1.0), '`smoothing` must be given with `clip'),
+    (dict(_PUBLIC, clipping='smooth'), '`clipping_norm` must not be given'),
+    (dict(_PUBLIC, **_SMOOTH | dict(smoothing=None)), '`smoothing` must be'),
+    (dict(_PUBLIC, **_SMOOTH | dict(smoothing=-1.0)), '`smoothing` must be'),
+    (dict(_PUBLIC, target_quantile=0.5), '`target_quantile` must be given'),
+    (
+      dict(_PUBLIC, clipping='adaptive', target_quantile=1.5),
+      '`target_quantile` must be between 0 and 1',
+    ),
+    (dict(_PUBLIC, aggregation='distributed'), 'must be plain or secure'),
+    (
+      dict(_PUBLIC, clipping='adaptive', aggregation='secure'),
+      '`clipping` must not be adaptive for `aggregation` secure',
+    ),
+    (
+      dict(_PRIVATE, clipping='per_layer', aggregation='distributed'),
+      '`clipping` must not be per_layer for `aggregation` distributed',
+    ),
+    (
+      dict(_PRIVATE, sampling='poisson', aggregation='distributed'),
+      '`sampling` must be fixed_size for `aggregation` distributed',
+    ),
+    (
+      dict(_PRIVATE, accountant='pld', aggregation='distributed'),
+      '`accountant` must be rdp for `aggregation` distributed',
+    ),
+    (
+      dict(_PRIVATE, noise_seed=1, aggregation='distributed'),
+      '`noise_seed` must not be given',
+    ),
+    (
+      dict(
+        _PRIVATE,
+        mechanism='tree',
+        sampling='min_separation',
+        min_separation=2,
+        clipping='per_layer',
+      ),
+      '`clipping` must be fixed for `mechanism` tree',
+    ),
+    (
+      dict(_PUBLIC, algorithm='model_clipping_fed_avg', clipping='adaptive'),
+      '`clipping` must be fixed for model_clipping_fed_avg',
+    ),
+    (
+      dict(
+        _PUBLIC, algorithm='fed_avg', clipping_norm=None, aggregation='secure'
+      ),
+      '`aggregation` must be plain for fed_avg',
+    ),
+    (
+      dict(_PUBLIC, aggregator='mine:f', clipping='adaptive'),
+      '`clipping` must not be given with `aggregator`',
+    ),
+    (
+      dict(_PRIVATE, clipping='adaptive', audit_canaries=10),
+      '`audit_canaries` must be given for a constant clipping norm',
+    ),
+  ],
+)
+def test_what_does_not_exist_is_refused(changes, words):
+  with pytest.raises(ValueError, match=words):
+    experiment.ExperimentConfig(**changes)

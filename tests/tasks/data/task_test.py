@@ -1,0 +1,55 @@
+"""Tests of what a training run knows of its data."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tasks.data import task
+from tasks.data.partitions import partition
+
+
+def _task(num_test):
+  return task.Task(
+    name='numbers',
+    train=collections.OrderedDict(
+      x=np.zeros([4, 1], np.uint8), y=np.zeros(4, np.int32)
+    ),
+    partition=partition.iid(np.zeros(4, np.int32), num_clients=2),
+    test=collections.OrderedDict(
+      x=np.arange(num_test, dtype=np.uint8)[:, None],
+      y=np.arange(num_test, dtype=np.int32),
+    ),
+    num_classes=1,
+    source='made for a test',
+  )
+
+
+def test_fewer_test_examples_are_spread_evenly():
+  test = _task(10).with_test_examples(4).test
+  assert test['y'].tolist() == [0, 2, 5, 7]
+  assert test['x'][:, 0].tolist() == [0, 2, 5, 7]
+
+
+def test_all_test_examples_are_the_same_set():
+  assert _task(10).with_test_examples(10).test['y'].tolist() == list(range(10))
+
+
+@pytest.mark.parametrize('count', [0, 11])
+def test_more_test_examples_than_there_are_raise(count):
+  with pytest.raises(ValueError, match=f'`test_examples` .* found {count}'):
+    _task(10).with_test_examples(count)
+
+
+def test_the_digest_is_of_every_example_and_of_whose_it_is():
+  before = _task(10).compute_digest()
+  assert before == _task(10).compute_digest()
+  assert before != _task(9).compute_digest()
+  other = _task(10)
+  other.train['x'][3] = 1
+  assert before != other.compute_digest()
+  moved = dataclasses.replace(
+    _task(10), partition=partition.iid(np.zeros(4, np.int32), num_clients=4)
+  )
+  assert before != moved.compute_digest()

@@ -1,0 +1,127 @@
+"""Tests of runs by their names in the table of experiments."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from tasks.experiments import experiment_table, named_runs
+
+_RESULTS = pathlib.Path(__file__).parents[3] / 'results'
+_MLP = 'table3_mlp_mnist_noniid'
+
+
+def _published():
+  return {
+    path.parent.name: json.loads(path.read_text())['experiment']
+    for path in _RESULTS.glob('*/config.json')
+  }
+
+
+def test_published_folders_are_called_what_ran():
+  published = _published()
+  assert published
+  for name, config in published.items():
+    found = named_runs.find_runs(config)
+    assert {run.name for run in found} == {name}
+    # It is the same run that these names ask for.
+    run = found[0]
+    assert named_runs.find_runs({'clipping_norm': 1} | run.settings) == found
+    assert config['task'] in name
+    assert config['model'] in name
+    assert config['algorithm'] in name
+
+
+def test_every_published_threshold_comes_from_a_published_run():
+  published = _published()
+  for config in published.values():
+    run = named_runs.find_runs(config)[0]
+    source = run.threshold_run
+    # Some variants give it.
+    is_given = 'clipping_norm' in run.values
+    if config['algorithm'] in ('ce_fed_avg', 'dp_fed_avg') and not is_given:
+      assert source.name in published
+    else:
+      assert source is None
+
+
+def test_a_threshold_is_that_of_fed_avg_with_the_same_settings():
+  run = named_runs.get_run(_MLP, 'paper', 'dp_fed_avg', 3, ['fixed_size'])
+  assert run.name == (
+    'mnist-label_skew_125-mlp-paper-dp_fed_avg-fixed_size-seed3'
+  )
+  assert run.threshold_run == named_runs.get_run(_MLP, 'paper', 'fed_avg', 3)
+
+
+def test_a_row_with_ones_own_files_has_a_folder_by_their_names():
+  row = dataclasses.replace(
+    experiment_table.ROWS['mlp_embedded_digits'],
+    name='mine',
+    model='my/models.py:create_model',
+    split=experiment_table.Split(
+      '/data/mine.npz', 'natural', False, None, None, 'mine'
+    ),
+  )
+  scale = experiment_table.SCALES['demo']
+  run = named_runs.NamedRun(row, scale, 'ce_fed_avg')
+  with pytest.raises(ValueError, match='must have a `client_learning_rate`'):
+    _ = run.values
+  row = dataclasses.replace(
+    row, client_learning_rate=experiment_table.Value(0.2, 'a search of mine')
+  )
+  run = dataclasses.replace(run, row=row)
+  assert run.values['client_learning_rate'] == (0.2, 'a search of mine')
+  name = 'mine-natural-models_create_model-demo-{}-seed0'
+  assert run.name == name.format('ce_fed_avg')
+  assert run.threshold_run.name == name.format('fed_avg')
+
+
+def test_tables_2_and_4_share_runs():
+  names = {
+    named_runs.get_run(
+      f'table{table}_alexnet_cifar10_iid', 'reduced', 'fed_avg'
+    ).name
+    for table in (2, 4)
+  }
+  assert len(names) == 1
+  config = named_runs.get_run(
+    'table2_alexnet_cifar10_iid', 'reduced', 'fed_avg'
+  ).settings
+  assert [run.row.table for run in named_runs.find_runs(config)] == [2, 4]
+
+
+def test_other_settings_are_of_no_run():
+  config = named_runs.get_run(_MLP, 'paper', 'fed_avg').settings
+  changed = config | {'client_learning_rate': 0.02}
+  assert named_runs.find_runs(changed) == []
+  # A run that names no default is of it, and of nothing else.
+  for name, value in {'clipping': 'smooth', 'server_optimizer': 'adam'}.items():
+    assert named_runs.find_runs(config | {name: value}) == []
+  # How it is watched does not make it another run.
+  assert named_runs.find_runs(config | {'test_examples': 10})
+
+
+def test_a_seed_is_that_of_the_split_the_model_and_the_cohorts():
+  settings = named_runs.get_run(_MLP, 'paper', 'fed_avg', 3).settings
+  assert settings['seed'] == 3
+  assert settings['model_seed'] == 3
+  assert settings['sampling_seed'] == 3
+
+
+@pytest.mark.parametrize(
+  ('names', 'message'),
+  [
+    (('table9', 'paper', 'fed_avg'), "`row` must be one of .*, found 'table9'"),
+    ((_MLP, 'tiny', 'fed_avg'), "`scale` must be one of .*, found 'tiny'"),
+    ((_MLP, 'paper', 'sgd'), "`algorithm` must be one of .*, found 'sgd'"),
+    ((_MLP, 'paper', 'fed_avg', 0, ['x']), "`variants` must be .*, found 'x'"),
+    (
+      (_MLP, 'paper', 'fed_avg', 0, ['fixed_size']),
+      '`variants` must fit the algorithm, found fixed_size',
+    ),
+  ],
+)
+def test_names_that_are_not_in_the_table_are_refused(names, message):
+  with pytest.raises(ValueError, match=message):
+    named_runs.get_run(*names)

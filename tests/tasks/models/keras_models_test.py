@@ -1,0 +1,164 @@
+"""Tests for tasks.models.keras_models."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks.models import keras_models
+
+_DIGITS = (28, 28, 1)
+_IMAGES = (32, 32, 3)
+
+
+@pytest.mark.parametrize(
+  ('name', 'shape', 'expected'),
+  [
+    # Tables 3 and 4 of the paper: 159K, 3.3M, 2.3M, 11.1M and 616K.
+    ('mlp', _DIGITS, 159_010),
+    ('mlp', _IMAGES, 616_610),
+    ('alexnet', _DIGITS, 3_310_282),
+    ('alexnet', _IMAGES, 3_311_434),
+    ('mobilenet_v2', _DIGITS, 2_296_346),
+    pytest.param('mobilenet_v2', _IMAGES, 2_296_922, marks=pytest.mark.slow),
+    ('resnet18', _DIGITS, 11_172_810),
+    pytest.param('resnet18', _IMAGES, 11_173_962, marks=pytest.mark.slow),
+  ],
+)
+def test_parameter_count_is_the_papers(name, shape, expected):
+  model = keras_models.MODELS[name](shape, 10)
+  assert model.count_params() == expected
+  assert not model.non_trainable_variables
+  assert model.output_shape == (None, 10)
+
+
+def test_number_of_layers_is_the_papers():
+  # Tables 3 and 4: 2 for the MLP, 7 for AlexNet, 18 for ResNet-18, which does
+  # not count the three convs of its shortcuts.
+  counts = {}
+  for name in ('mlp', 'alexnet', 'resnet18'):
+    model = keras_models.MODELS[name](_DIGITS, 10)
+    counts[name] = sum(
+      isinstance(layer, tf.keras.layers.Conv2D | tf.keras.layers.Dense)
+      for layer in model.layers
+    )
+  assert counts == {'mlp': 2, 'alexnet': 7, 'resnet18': 18 + 3}
+
+
+def test_shakespeare_lstm_is_tffs_baseline():
+  model = keras_models.create_shakespeare_lstm()
+  # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);
+  # dense 256·90 + 90.
+  expected = 720 + 271_360 + 525_312 + 23_130
+  assert model.count_params() == expected
+  assert model.output_shape == (None, 80, 90)
+  baseline = (
+    tff.simulation.baselines.shakespeare.create_character_prediction_task(
+      tff.simulation.baselines.ClientSpec(num_epochs=1, batch_size=1),
+      use_synthetic_data=True,
+    )
+  )
+  with tf.Graph().as_default():
+    shapes = [v.shape for v in baseline.model_fn().trainable_variables]
+  assert [v.shape for v in model.trainable_variables] == shapes
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'mlp',
+    'alexnet',
+    pytest.param('shakespeare_lstm', marks=pytest.mark.slow),
+    pytest.param('mobilenet_v2', marks=pytest.mark.slow),
+    pytest.param('resnet18', marks=pytest.mark.slow),
+  ],
+)
+def test_seed_decides_the_initial_weights(name):
+  shape, classes = ((80,), 90) if name == 'shakespeare_lstm' else (_DIGITS, 10)
+  first, second, other = (
+    keras_models.MODELS[name](shape, classes, seed=seed).get_weights()
+    for seed in (5, 5, 6)
+  )
+  for a, b in zip(first, second, strict=True):
+    np.testing.assert_array_equal(a, b)
+  kernels = [(a, b) for a, b in zip(first, other, strict=True) if a.ndim > 1]
+  assert not any(np.array_equal(a, b) for a, b in kernels)
+
+
+def test_layers_of_one_shape_start_from_different_weights():
+  weights = keras_models.create_resnet18(_DIGITS, 10).get_weights()
+  same = [w for w in weights if w.shape == (3, 3, 64, 64)]
+  assert len(same) == 4
+  assert not any(np.array_equal(same[0], w) for w in same[1:])
+
+
+def test_uint8_images_are_scaled_by_the_model():
+  images = np.random.default_rng(0).integers(0, 256, (2, *_DIGITS), np.uint8)
+  from_bytes = keras_models.create_mlp(_DIGITS, 10)
+  from_floats = keras_models.create_mlp(_DIGITS, 10, input_dtype=tf.float32)
+  np.testing.assert_allclose(
+    from_bytes(images),
+    from_floats((images / 255).astype(np.float32)),
+    rtol=1e-3,
+    atol=1e-5,
+  )
+
+
+def test_uint8_colors_are_scaled_around_0():
+  images = np.random.default_rng(0).integers(0, 256, (2, *_IMAGES), np.uint8)
+  from_bytes = keras_models.create_mlp(_IMAGES, 10)
+  from_floats = keras_models.create_mlp(_IMAGES, 10, input_dtype=tf.float32)
+  np.testing.assert_allclose(
+    from_bytes(images),
+    from_floats((images / 127.5 - 1).astype(np.float32)),
+    rtol=1e-3,
+    atol=1e-5,
+  )
+
+
+@pytest.mark.parametrize('shape', [_DIGITS, _IMAGES])
+def test_images_scaled_beforehand_give_the_same_bits(shape):
+  images = np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)
+  from_bytes = keras_models.create_mlp(shape, 10)
+  from_floats = keras_models.create_mlp(shape, 10, input_dtype=tf.float32)
+  scaled = keras_models.scale_images(
+    collections.OrderedDict(x=tf.constant(images), y=tf.constant([1, 2]))
+  )
+  assert scaled['x'].dtype == tf.float32
+  np.testing.assert_array_equal(scaled['y'], [1, 2])
+  np.testing.assert_array_equal(from_bytes(images), from_floats(scaled['x']))
+
+
+def test_what_are_no_bytes_is_not_scaled():
+  tokens = collections.OrderedDict(
+    x=tf.constant([[3, 4]]), y=tf.constant([[1, 2]])
+  )
+  assert keras_models.scale_images(tokens)['x'] is tokens['x']
+
+
+@pytest.mark.parametrize(
+  ('build', 'message'),
+  [
+    (
+      lambda: keras_models.create_mlp((28, 28), 10),
+      r'\[height, width, channels\], found \[28, 28\]',
+    ),
+    (
+      lambda: keras_models.create_shakespeare_lstm(_DIGITS),
+      r'\[characters\], found \(28, 28, 1\)',
+    ),
+    (
+      lambda: keras_models.create_mlp(_DIGITS, 1),
+      '`num_classes` must be at least 2, found 1',
+    ),
+    (
+      lambda: keras_models.create_mlp(_DIGITS, 10, seed=-1),
+      '`seed` must be at least 0, found -1',
+    ),
+  ],
+)
+def test_wrong_argument_is_refused(build, message):
+  with pytest.raises(ValueError, match=message):
+    build()

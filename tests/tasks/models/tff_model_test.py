@@ -1,0 +1,150 @@
+"""Tests for tasks.models.tff_model."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tasks.models import keras_models, tff_model
+from tff_clipping import learning
+from tff_clipping.programs.clients import client_store
+
+_DIGITS = (28, 28, 1)
+_IMAGES = (32, 32, 3)
+
+
+def test_padding_counts_in_neither_loss_nor_accuracy():
+  spec = dict(x=tf.TensorSpec([80], tf.int32), y=tf.TensorSpec([80], tf.int32))
+  model = tff_model.build_model_fn(keras_models.create_shakespeare_lstm, spec)()
+  x = np.zeros((1, 80), np.int32)
+  y = np.zeros((1, 80), np.int32)
+  x[0, :3], y[0, :3] = [88, 5, 6], [5, 6, 89]
+  output = model.forward_pass(collections.OrderedDict(x=x, y=y), training=True)
+  unmasked = tf.keras.losses.sparse_categorical_crossentropy(
+    y, output.predictions, from_logits=True
+  )
+  # The mean over the three tokens that count.
+  assert float(output.loss) == pytest.approx(
+    float(tf.reduce_mean(unmasked[0, :3])), rel=1e-4
+  )
+  unfinalized = model.report_local_unfinalized_metrics()
+  _, counted = unfinalized['sparse_categorical_accuracy']
+  assert counted == 3
+
+
+@pytest.mark.slow
+def test_batch_of_padding_alone_has_no_loss():
+  spec = dict(x=tf.TensorSpec([3], tf.int32), y=tf.TensorSpec([3], tf.int32))
+  model = tff_model.build_model_fn(
+    lambda: keras_models.create_shakespeare_lstm((3,), 5), spec
+  )()
+  tokens = np.zeros((2, 3), np.int32)
+  output = model.forward_pass(
+    collections.OrderedDict(x=tokens, y=tokens), training=True
+  )
+  assert float(output.loss) == 0
+
+
+def _examples(shape, num_classes, num_examples=6):
+  rng = np.random.default_rng(0)
+  if len(shape) == 1:
+    size = (num_examples, shape[0] + 1)
+    tokens = rng.integers(1, num_classes, size, np.int32)
+    return collections.OrderedDict(x=tokens[:, :-1], y=tokens[:, 1:])
+  return collections.OrderedDict(
+    x=rng.integers(0, 256, (num_examples, *shape), np.uint8),
+    y=rng.integers(0, num_classes, num_examples, np.int32),
+  )
+
+
+def _model_fn(name, examples, num_classes):
+  shape = examples['x'].shape[1:]
+  spec = collections.OrderedDict(
+    (key, tf.TensorSpec(value.shape[1:], value.dtype))
+    for key, value in examples.items()
+  )
+  return tff_model.build_model_fn(
+    lambda: keras_models.MODELS[name](shape, num_classes), spec
+  )
+
+
+def _check_trained(before, after):
+  """Every weight but the padding's embedding has moved, to finite values."""
+  for old, new in zip(before, after, strict=True):
+    assert np.isfinite(new).all()
+    assert not np.array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+  ('name', 'shape', 'num_classes'),
+  [
+    ('mlp', _DIGITS, 10),
+    pytest.param('mlp', _IMAGES, 10, marks=pytest.mark.slow),
+    *(
+      pytest.param(name, shape, num_classes, marks=pytest.mark.slow)
+      for name in ('alexnet', 'mobilenet_v2', 'resnet18')
+      for shape, num_classes in ((_DIGITS, 62), (_IMAGES, 100))
+    ),
+    pytest.param('shakespeare_lstm', (80,), 90, marks=pytest.mark.slow),
+  ],
+)
+def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
+  examples = _examples(shape, num_classes)
+  store = client_store.write_client_store(
+    tmp_path, 'test', examples, [np.arange(3), np.arange(3, 6)]
+  )
+  process = learning.build_fed_avg(
+    _model_fn(name, examples, num_classes),
+    local_steps=2,
+    batch_size=2,
+    client_learning_rate=0.01,
+    client_store=store,
+  )
+  state = process.initialize()
+  before = process.get_model_weights(state).trainable
+  state = process.next(state, list(store.client_ids)).state
+  _check_trained(before, process.get_model_weights(state).trainable)
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'mlp',
+    pytest.param('alexnet', marks=pytest.mark.slow),
+    pytest.param('resnet18', marks=pytest.mark.slow),
+  ],
+)
+def test_model_fn_trains_in_stock_tff(name):
+  examples = _examples(_DIGITS, 10)
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _model_fn(name, examples, 10),
+    client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.01),
+  )
+  state = process.initialize()
+  before = process.get_model_weights(state).trainable
+  data = tf.data.Dataset.from_tensor_slices(examples).batch(3)
+  state = process.next(state, [data, data]).state
+  _check_trained(before, process.get_model_weights(state).trainable)
+
+
+def test_batch_norm_is_refused(tmp_path):
+  def create_model():
+    inputs = tf.keras.Input(_DIGITS, dtype=tf.uint8)
+    x = tf.keras.layers.Flatten()(tf.keras.layers.Rescaling(1 / 255)(inputs))
+    x = tf.keras.layers.BatchNormalization(name='second_layer')(x)
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(10)(x))
+
+  examples = _examples(_DIGITS, 10)
+  store = client_store.write_client_store(
+    tmp_path, 'test', examples, [np.arange(6)]
+  )
+  with pytest.raises(ValueError, match='second_layer.*GroupNormalization'):
+    learning.build_fed_avg(
+      tff_model.build_model_fn(create_model, store.element_spec),
+      local_steps=1,
+      batch_size=2,
+      client_learning_rate=0.1,
+      client_store=store,
+    )

@@ -1,0 +1,112 @@
+"""Tests of the file that a run's trained model is in."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from tasks.data.datasets import digits
+from tasks.running import runner, trained_model
+from tests.tasks.small_runs import FED_AVG, run_small
+
+_MODULE = """
+import tensorflow as tf
+
+def create_model(input_shape, num_classes):
+  return tf.keras.Sequential([
+    tf.keras.layers.Rescaling(1 / 255, input_shape=input_shape),
+    tf.keras.layers.Flatten(),
+    tf.keras.layers.Dense(num_classes),
+  ])
+
+def create_wider(input_shape, num_classes):
+  return tf.keras.Sequential([
+    tf.keras.layers.Flatten(input_shape=input_shape),
+    tf.keras.layers.Dense(12),
+    tf.keras.layers.Dense(num_classes),
+  ])
+"""
+
+
+def _run(folder, cache_dir, **changes):
+  return run_small({**FED_AVG, **changes}, folder, cache_dir)
+
+
+def _accuracy(model):
+  (_, _), (x, y) = digits.load_digits()
+  return np.mean(np.argmax(model(tf.constant(x)), axis=-1) == y)
+
+
+@pytest.mark.parametrize(
+  'is_private', [False, pytest.param(True, marks=pytest.mark.slow)]
+)
+def test_the_trained_model_is_that_of_the_last_row(
+  tmp_path, cache_dir, is_private
+):
+  changes = {}
+  if is_private:
+    changes = dict(
+      algorithm='dp_fed_avg',
+      clipping_norm=1.0,
+      noise_multiplier=0.5,
+      target_delta=1e-3,
+      sampling='poisson',
+    )
+  _run(tmp_path / 'run', cache_dir, **changes)
+  model = trained_model.load(tmp_path / 'run')
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  last = metrics['test_accuracy'].iloc[-1]
+  assert _accuracy(model) == pytest.approx(last)
+  assert last != metrics['test_accuracy'][0]
+
+
+@pytest.mark.slow
+def test_an_own_model_is_loaded_by_its_name_or_by_keras(tmp_path, cache_dir):
+  path = tmp_path / 'mine.py'
+  path.write_text(_MODULE)
+  _run(tmp_path / 'run', cache_dir, model=f'{path}:create_model')
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  last = pytest.approx(metrics['test_accuracy'].iloc[-1])
+  assert _accuracy(trained_model.load(tmp_path / 'run')) == last
+  # Without this project.
+  names = {}
+  exec(_MODULE, names)
+  model = names['create_model']((28, 28, 1), 10)
+  model.load_weights(tmp_path / 'run' / 'model.weights.h5')
+  assert _accuracy(model) == last
+  with pytest.raises(ValueError, match='with others than'):
+    trained_model.load(tmp_path / 'run', names['create_wider'])
+
+
+@pytest.mark.slow
+def test_a_run_that_was_finished_says_so(tmp_path, cache_dir, monkeypatch):
+  _run(tmp_path / 'run', cache_dir)
+  before = (tmp_path / 'run' / 'result.json').read_text()
+  bars = []
+  monkeypatch.setattr(runner.tqdm, 'tqdm', _recorded(runner.tqdm.tqdm, bars))
+  again = _run(tmp_path / 'run', cache_dir)
+  assert again.message == 'Nothing was left to do. Finished 2 rounds.'
+  assert [bar['disable'] for bar in bars] == [True]
+  assert (tmp_path / 'run' / 'result.json').read_text() == before
+
+
+def _recorded(function, calls):
+  def call(**kwargs):
+    calls.append(kwargs)
+    return function(**kwargs)
+
+  return call
+
+
+@pytest.mark.slow
+def test_a_folder_without_a_model_is_refused(tmp_path, cache_dir):
+  with pytest.raises(ValueError, match='`run_dir` must be the folder of a run'):
+    trained_model.load(tmp_path)
+  _run(tmp_path / 'run', cache_dir)
+  (tmp_path / 'run' / 'model.weights.h5').unlink()
+  with pytest.raises(ValueError, match='must be a run that has ended'):
+    trained_model.load(tmp_path / 'run')
+  config = json.loads((tmp_path / 'run' / 'config.json').read_text())
+  assert config['task']['input_shape'] == [28, 28, 1]

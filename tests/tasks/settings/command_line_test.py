@@ -1,0 +1,103 @@
+"""Tests of what the commands have in common."""
+
+import subprocess
+import sys
+
+import pytest
+
+# A command that warns twice of one thing, and once of what is not ours.
+_COMMAND = """
+import warnings
+from absl import flags
+from tasks import command_line
+from tasks.data.datasets import data_files
+
+flags.DEFINE_integer('num_clients', 3, '')
+
+
+def main(argv):
+  try:
+    command_line.check_flags_only(argv)
+  except ValueError as e:
+    command_line.print_error(e)
+    return 2
+  for _ in range(2):
+    warnings.warn('`num_clients` is small', data_files.DataWarning)
+  warnings.warn('of another library')
+  return flags.FLAGS.num_clients
+
+
+command_line.run(main)
+"""
+
+
+def _run(*arguments):
+  return subprocess.run(
+    [sys.executable, '-W', 'always', '-c', _COMMAND, *arguments],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+def test_a_warning_is_a_line_and_stands_once():
+  ended = _run()
+  assert ended.returncode == 3
+  assert ended.stderr.count('is small') == 1
+  assert 'Warning: --num_clients is small\n' in ended.stderr
+  assert 'UserWarning: of another library' in ended.stderr
+
+
+@pytest.mark.parametrize(
+  ('argument', 'code', 'text'),
+  [
+    ('--num_clients=x', 2, 'Error: flag --num_clients=x'),
+    ('--num_client=1', 2, "Error: Unknown command line flag 'num_client'"),
+    (
+      '--clients=1',
+      2,
+      "Error: Unknown command line flag 'clients'. Did you mean: num_clients ?",
+    ),
+    ('extra', 2, "Error: Only flags are taken, found 'extra'."),
+    ('--help', 0, ''),
+  ],
+)
+def test_arguments_that_are_no_flags_are_one_line(argument, code, text):
+  ended = _run(argument)
+  assert ended.returncode == code
+  assert text in ended.stderr
+  assert len(ended.stderr.splitlines()) <= 1
+
+
+# A command that gets a Ctrl-C, whose exception is lost or becomes another one.
+_INTERRUPTED = """
+import os, signal, sys
+from tasks import command_line, interrupts
+
+
+def main(argv):
+  try:
+    os.kill(os.getpid(), signal.SIGINT)
+  except KeyboardInterrupt:
+    if argv[1] == 'another':
+      raise AttributeError('as TensorFlow makes of it')
+    if argv[1] == 'error':
+      return 1
+  interrupts.check()
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+command_line.run(main)
+"""
+
+
+@pytest.mark.parametrize('way', ['lost', 'another', 'error'])
+def test_a_ctrl_c_whose_exception_is_lost_ends_the_command(way):
+  ended = subprocess.run(
+    [sys.executable, '-c', _INTERRUPTED, way],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert ended.returncode == 130
+  assert ended.stderr == ('' if way == 'error' else 'Interrupted.\n')

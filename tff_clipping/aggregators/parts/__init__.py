@@ -1,0 +1,1 @@
+"""What the aggregation factories are made of."""

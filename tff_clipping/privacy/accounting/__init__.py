@@ -1,0 +1,1 @@
+"""What rounds cost, and the least noise: numbers in, numbers out."""

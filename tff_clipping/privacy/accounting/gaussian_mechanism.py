@@ -1,0 +1,109 @@
+"""One Gaussian mechanism, exactly: epsilon, delta or noise from the others.
+
+Where one client changes what is noised by at most `sensitivity`, and the noise
+has the standard deviation `noise_multiplier` * `sensitivity`,
+
+  delta(epsilon) = F(m/2 - epsilon/m) - e^epsilon F(-m/2 - epsilon/m)
+
+with m = 1 / `noise_multiplier` and F the standard normal distribution. It is
+the least delta that holds, not a bound (Balle and Wang 2018, Theorem 8).
+"""
+
+import math
+
+from scipy import optimize, special
+
+from tff_clipping import argument_checks
+from tff_clipping.privacy.accounting import ranges
+
+# Far beyond what doubles tell apart in what follows.
+_TOLERANCE = 1e-13
+
+
+def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
+  """Returns the delta of one Gaussian mechanism at an epsilon.
+
+  Args:
+    noise_multiplier: Standard deviation of the noise over the sensitivity.
+    epsilon: At least 0.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range.
+  """
+  shift = 1 / argument_checks.check_positive(
+    'noise_multiplier', noise_multiplier
+  )
+  epsilon = argument_checks.check_number('epsilon', epsilon)
+  if epsilon < 0:
+    raise ValueError(f'`epsilon` must not be negative, found {epsilon:g}.')
+  return math.exp(_log_delta(shift, epsilon))
+
+
+def gaussian_epsilon(noise_multiplier: float, target_delta: float) -> float:
+  """Returns the epsilon of one Gaussian mechanism at a delta.
+
+  Args:
+    noise_multiplier: Standard deviation of the noise over the sensitivity.
+    target_delta: Delta, in (0, 1).
+
+  Returns:
+    An epsilon >= 0, larger than the exact one by rounding errors alone.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range.
+  """
+  shift = 1 / argument_checks.check_positive(
+    'noise_multiplier', noise_multiplier
+  )
+  log_delta = math.log(ranges.check_target_delta(target_delta))
+  if _log_delta(shift, 0.0) <= log_delta:
+    return 0.0
+  # By the normal tail: F(-x) <= e^(-x^2 / 2).
+  most = shift**2 / 2 + shift * math.sqrt(-2 * log_delta)
+  epsilon = optimize.brentq(
+    lambda e: _log_delta(shift, e) - log_delta, 0.0, most + 1e-9, xtol=1e-300
+  )
+  return epsilon * (1 + _TOLERANCE)
+
+
+def gaussian_noise_multiplier(
+  target_epsilon: float, target_delta: float
+) -> float:
+  """Returns the noise multiplier of one Gaussian mechanism.
+
+  Args:
+    target_epsilon: Epsilon, positive.
+    target_delta: Delta, in (0, 1).
+
+  Returns:
+    The least multiplier whose epsilon is not above the target, larger by
+    rounding errors alone.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range.
+  """
+  epsilon = ranges.check_target_epsilon(target_epsilon)
+  log_delta = math.log(ranges.check_target_delta(target_delta))
+  low, high = 1.0, 1.0
+  while _log_delta(1 / low, epsilon) < log_delta:
+    low /= 2
+  while _log_delta(1 / high, epsilon) > log_delta:
+    high *= 2
+  if low == high:
+    return low
+  multiplier = optimize.brentq(
+    lambda z: _log_delta(1 / z, epsilon) - log_delta, low, high, xtol=1e-300
+  )
+  return multiplier * (1 + _TOLERANCE)
+
+
+def _log_delta(shift: float, epsilon: float) -> float:
+  """Returns the logarithm of delta, for Gaussians that are `shift` apart."""
+  first = special.log_ndtr(shift / 2 - epsilon / shift)
+  second = epsilon + special.log_ndtr(-shift / 2 - epsilon / shift)
+  share = -math.expm1(second - first)
+  # Both may be equal in doubles, where delta is 0 for all that they can tell.
+  return first + math.log(share) if share > 0 else -math.inf

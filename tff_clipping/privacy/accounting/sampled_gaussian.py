@@ -1,0 +1,205 @@
+"""One round of DP-FedAvg as a mechanism: sampler, noise, relation, DpEvent.
+
+A round draws a cohort, clips each client's update to a norm c, and adds
+Gaussian noise of standard deviation z c to the sum. How much that costs depends
+on how the cohort is drawn, and each sampler has one neighbouring relation under
+which its amplification is known. They are held together here, so that no caller
+can pair the event of one sampler with the cohorts of another.
+"""
+
+import dataclasses
+import enum
+
+import dp_accounting
+
+from tff_clipping import argument_checks
+from tff_clipping.privacy.accounting import ranges
+
+
+class Relation(enum.Enum):
+  """When two populations of clients are neighbours.
+
+  ADD_OR_REMOVE_ONE: One has a client more. The sum of clipped updates changes
+    by at most the clipping norm c.
+  REPLACE_ONE: One client is exchanged for another. The sum changes by at most
+    2 c. It is the stronger relation: an epsilon for it protects against more
+    than the same epsilon for the other.
+  ZERO_OUT: One client sends zeros in place of its updates. The sum changes by
+    at most c. The number of clients, and who comes when, are public.
+  """
+
+  ADD_OR_REMOVE_ONE = 'add_or_remove_one'
+  REPLACE_ONE = 'replace_one'
+  ZERO_OUT = 'zero_out'
+
+  @property
+  def sensitivity_factor(self) -> int:
+    """By how many clipping norms one client can change the sum: 1 or 2."""
+    return 2 if self is Relation.REPLACE_ONE else 1
+
+  @property
+  def accountant_relation(self) -> dp_accounting.NeighboringRelation:
+    """The name that dp_accounting has for this relation."""
+    name = 'REPLACE_SPECIAL' if self is Relation.ZERO_OUT else self.name
+    return dp_accounting.NeighboringRelation[name]
+
+
+# The samplers whose cost is known, and the relation for which it is.
+# 'none': every client takes part in every round.
+RELATIONS = {
+  'poisson': Relation.ADD_OR_REMOVE_ONE,
+  'truncated_poisson': Relation.ADD_OR_REMOVE_ONE,
+  'fixed_size': Relation.REPLACE_ONE,
+  'none': Relation.ADD_OR_REMOVE_ONE,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CohortSampling:
+  """How the cohort of a round is drawn, without its noise.
+
+  Attributes:
+    sampling: 'poisson' (each client joins by a coin of its own, with
+      probability clients_per_round / num_clients), 'truncated_poisson' (the
+      same, brought within bounds, see `truncated_poisson`), 'fixed_size' (a
+      uniformly random set of exactly clients_per_round clients, without
+      replacement) or 'none' (all clients).
+    num_clients: The paper's N.
+    clients_per_round: The paper's P, for 'poisson' the expected number.
+    min_clients_per_round: The least cohort of 'truncated_poisson', from 0 to
+      clients_per_round and less than num_clients; None for all others.
+    max_clients_per_round: Its largest cohort, at least clients_per_round; None
+      for all others.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range, the cohort is larger than the
+      population, or smaller though sampling is 'none'; if a bound is missing,
+      or is given to a sampler that has none.
+  """
+
+  sampling: str
+  num_clients: int
+  clients_per_round: int
+  min_clients_per_round: int | None = None
+  max_clients_per_round: int | None = None
+
+  def __post_init__(self):
+    sampling = argument_checks.check_choice(
+      'sampling', self.sampling, [*RELATIONS]
+    )
+    num_clients, clients_per_round = ranges.check_population(
+      self.num_clients, self.clients_per_round
+    )
+    if sampling == 'none' and clients_per_round != num_clients:
+      raise ValueError(
+        '`clients_per_round` must equal `num_clients` '
+        f"({num_clients}) when `sampling` is 'none', found {clients_per_round}."
+      )
+    object.__setattr__(self, 'num_clients', num_clients)
+    object.__setattr__(self, 'clients_per_round', clients_per_round)
+    self._check_bounds()
+
+  @property
+  def relation(self) -> Relation:
+    """The neighbouring relation for which this sampler's cost is known."""
+    return RELATIONS[self.sampling]
+
+  @property
+  def sampling_prob(self) -> float:
+    """The paper's q = P / N: the chance of a client to be in a round."""
+    return self.clients_per_round / self.num_clients
+
+  def _check_bounds(self) -> None:
+    """Checks the least and the largest cohort."""
+    names = ('min_clients_per_round', 'max_clients_per_round')
+    least, largest = (getattr(self, name) for name in names)
+    if self.sampling != 'truncated_poisson':
+      for name, value in zip(names, (least, largest), strict=True):
+        if value is not None:
+          raise ValueError(
+            f'`{name}` can be given only where `sampling` is '
+            f"'truncated_poisson', found {value!r} for {self.sampling!r}."
+          )
+      return
+    least = argument_checks.check_integer(
+      names[0],
+      least,
+      at_least=0,
+      at_most=min(self.clients_per_round, self.num_clients - 1),
+    )
+    largest = argument_checks.check_integer(
+      names[1],
+      largest,
+      at_least=self.clients_per_round,
+      at_most=ranges.MAX_CLIENTS,
+    )
+    object.__setattr__(self, names[0], least)
+    object.__setattr__(self, names[1], largest)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SampledGaussian(CohortSampling):
+  """One round: a sampler and Gaussian noise on the sum of clipped updates.
+
+  Attributes:
+    noise_multiplier: Standard deviation of the noise on the sum, divided by the
+      clipping norm. The same meaning under both relations.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range; see also `CohortSampling`.
+  """
+
+  noise_multiplier: float
+
+  def __post_init__(self):
+    super().__post_init__()
+    multiplier = ranges.check_noise_multiplier(self.noise_multiplier)
+    object.__setattr__(self, 'noise_multiplier', multiplier)
+
+  @property
+  def noise_over_sensitivity(self) -> float:
+    """Standard deviation of the noise over what one client can change.
+
+    It is what accountants call a noise multiplier: z for add or remove one, z/2
+    for replace one, where a client can move the sum from -c to c. No accountant
+    halves it by itself.
+    """
+    return self.noise_multiplier / self.relation.sensitivity_factor
+
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """The event that an accountant for `relation` charges for one round.
+
+    Of 'truncated_poisson' it is that of Poisson sampling, which is charged at
+    the delta that the tails leave.
+    """
+    gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
+    if self.sampling in ('poisson', 'truncated_poisson'):
+      return dp_accounting.PoissonSampledDpEvent(self.sampling_prob, gaussian)
+    if self.sampling == 'fixed_size':
+      return dp_accounting.SampledWithoutReplacementDpEvent(
+        source_dataset_size=self.num_clients,
+        sample_size=self.clients_per_round,
+        event=gaussian,
+      )
+    return gaussian
+
+
+def add_noise(
+  sampling: CohortSampling, noise_multiplier: float
+) -> SampledGaussian:
+  """Returns the round with this sampling and this much noise.
+
+  Args:
+    sampling: How the cohort is drawn.
+    noise_multiplier: As the attribute of `SampledGaussian`.
+
+  Raises:
+    TypeError: If the multiplier is not a number.
+    ValueError: If it is out of range.
+  """
+  return SampledGaussian(
+    **dataclasses.asdict(sampling), noise_multiplier=noise_multiplier
+  )

@@ -1,0 +1,1 @@
+"""The commands: `tff-clipping-budget` and `tff-clipping-ledger`."""

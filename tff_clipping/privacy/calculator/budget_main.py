@@ -1,0 +1,210 @@
+r"""Computes the privacy budget of DP-FedAvg.
+
+Give --num_clients, --clients_per_round and --target_delta, and two of
+--target_epsilon, --noise_multiplier and --num_rounds. The answer is the third,
+with the other accountants, samplings and mechanisms beside it. Example:
+
+  tff-clipping-budget --num_clients=1920 --clients_per_round=80 \
+      --target_delta=1e-5 --num_rounds=100 --target_epsilon=1.5
+
+Or give --noise_to_clients_ratio with --target_epsilon and --num_rounds, and the
+answer is the fewest clients per round.
+
+The noise multiplier is the standard deviation of the noise on the sum of the
+clipped updates, divided by the clipping norm, for all samplings.
+
+Samplings:
+  poisson     each client joins a round independently; add or remove one client
+  truncated_poisson
+              the same, brought within bounds, for noise in the clients' shares
+  fixed_size  exactly clients_per_round are drawn; replace one client
+  none        all clients join every round; add or remove one client
+  paper       draws like fixed_size and charges like poisson, as the paper does;
+              the epsilon that its cohorts really give is always shown beside it
+  min_separation
+              nothing is drawn: a client comes at most once in any
+              min_separation rounds; zero out one client
+  grouped_poisson
+              min_separation groups take turns, and each client of the group
+              joins independently; zero out one client
+  shuffled_epochs
+              each client comes once in an epoch; zero out one client
+Mechanisms, for the last three (the others have gaussian noise):
+  gaussian    noise that is independent in each round
+  tree        tree aggregation
+  banded      banded Toeplitz noise, optimised; for grouped_poisson too
+  blt         buffered linear Toeplitz noise, optimised; a few models of memory
+Accountants, for all but the last three:
+  rdp         Renyi differential privacy, as TensorFlow Privacy
+  pld         privacy loss distributions, tighter
+
+Exit codes: 0 for an answer, 2 for a wrong or impossible question.
+"""
+
+import dataclasses
+import sys
+import warnings
+from collections.abc import Sequence
+
+from absl import flags
+
+from tff_clipping.privacy.accounting import accountants
+from tff_clipping.privacy.calculator import (
+  budget_question,
+  budget_report,
+  command_line,
+  computation_record,
+)
+from tff_clipping.privacy.correlated_noise import by_name
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+  """Answers one question.
+
+  Args:
+    argv: The command line, the program's name first; by default `sys.argv`.
+
+  Returns:
+    The exit code: 0, or 2 after one line on stderr about a wrong question.
+  """
+  return command_line.run(
+    'tff-clipping-budget',
+    sys.argv if argv is None else argv,
+    description=__doc__,
+    values=_define_flags(),
+    compute=_compute,
+  )
+
+
+def _compute(
+  values: flags.FlagValues,
+  rest: Sequence[str],
+  record: computation_record.Record,
+) -> command_line.Result:
+  """Answers the question on the command line."""
+  question = _parse(values, rest)
+  if values.plot is not None:
+    # Find out now whether it can be drawn.
+    _import_plot().check_path(values.plot)
+  answer = budget_report.compute_answer(question)
+  notes = []
+  if values.plot is not None:
+    _plot(answer, values.plot)
+    notes.append(f'The figure is in {values.plot}.')
+  form = {
+    'json': budget_report.format_json,
+    'table': budget_report.format_table,
+  }[values.format]
+  return command_line.Result(
+    form(answer, record, values.plot), tuple(notes), answer.warnings
+  )
+
+
+def _define_flags() -> flags.FlagValues:
+  """Returns the flags of a question."""
+  values = command_line.define_common_flags()
+  integers = {
+    'num_clients': 'Clients in the population (N).',
+    'clients_per_round': 'Clients in a round (P); the expected number for '
+    'poisson. Solved for if noise_to_clients_ratio is given.',
+    'min_clients_per_round': 'The least cohort of truncated_poisson. Chosen if '
+    'not given.',
+    'max_clients_per_round': 'Its largest cohort. Chosen if not given.',
+    'num_rounds': 'Rounds (T). Solved for if not given.',
+    'min_separation': 'The least number of rounds from one participation of a '
+    'client to its next (b).',
+    'model_size': "Number of the model's parameters: adds the noise norm.",
+  }
+  floats = {
+    'target_delta': 'Delta, below 1/num_clients.',
+    'target_epsilon': 'The epsilon not to pass. Solved for if not given.',
+    'noise_multiplier': 'Standard deviation of the noise on the sum over the '
+    'clipping norm; of a draw, with correlated noise. Solved for if not given.',
+    'noise_to_clients_ratio': 'noise_multiplier / clients_per_round, the noise '
+    'on the mean over the clipping norm: solves for clients_per_round.',
+    'clipping_norm': 'The clipping norm (c), in whose unit noise is shown.',
+    'false_positive_rate': 'Adds the largest true-positive rate of attacks '
+    'with this false-positive rate, and mu of mu-GDP.',
+  }
+  choices = {
+    'sampling': (
+      None,
+      budget_question.SAMPLINGS,
+      'How the clients of a round are drawn: poisson, or min_separation with '
+      'a mechanism or a separation.',
+    ),
+    'mechanism': (
+      'gaussian',
+      by_name.MECHANISMS,
+      'How the noise of a round depends on that of those before.',
+    ),
+    'accountant': (
+      None,
+      accountants.ACCOUNTANTS,
+      'How the rounds are added up: rdp if not given.',
+    ),
+  }
+  for name, text in integers.items():
+    command_line.define_integer(name, text, values)
+  for name, text in floats.items():
+    flags.DEFINE_float(
+      name, 1.0 if name == 'clipping_norm' else None, text, flag_values=values
+    )
+  for name, (default, listed, text) in choices.items():
+    flags.DEFINE_enum(name, default, [*listed], text, flag_values=values)
+  flags.DEFINE_string(
+    'plot',
+    None,
+    'Draws epsilon by rounds and the noise by cohort size, or by separation, '
+    'into this file (.png, .pdf or .svg), which must not exist yet. Needs '
+    'matplotlib.',
+    flag_values=values,
+  )
+  return values
+
+
+def _parse(
+  values: flags.FlagValues, rest: Sequence[str]
+) -> budget_question.Question:
+  """Returns the question on the command line."""
+  if rest:
+    raise command_line.UsageError(
+      f'every argument must be a --flag, found {rest[0]!r}.'
+    )
+  if values.sampling is None:
+    asks = values.mechanism != 'gaussian' or values.min_separation is not None
+    values.sampling = 'min_separation' if asks else 'poisson'
+  if values.clients_per_round is None and values.sampling == 'none':
+    values.clients_per_round = values.num_clients
+  needed = ['num_clients', 'clients_per_round', 'target_delta']
+  if values.noise_to_clients_ratio is not None:
+    needed.remove('clients_per_round')
+  for name in needed:
+    if values[name].value is None:
+      raise command_line.UsageError(f'--{name} must be given; see --help.')
+  names = [field.name for field in dataclasses.fields(budget_question.Question)]
+  return budget_question.Question(
+    **{name: values[name].value for name in names}
+  )
+
+
+def _import_plot():
+  """Returns the module that draws, or says what it needs."""
+  try:
+    from tff_clipping.privacy.calculator import budget_plot  # Slow to import.
+  except ImportError as error:
+    raise command_line.UsageError(
+      f"--plot needs matplotlib: pip install '.[plot]' in a checkout ({error})."
+    ) from error
+  return budget_plot
+
+
+def _plot(answer: budget_report.Answer, path: str) -> None:
+  """Draws the figure."""
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # They are in the answer already.
+    _import_plot().save_figure(answer, path)
+
+
+if __name__ == '__main__':
+  sys.exit(run())

@@ -1,0 +1,335 @@
+"""What the budget calculator answers, as values, a table or JSON."""
+
+import dataclasses
+import json
+import math
+import warnings
+from typing import Any
+
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.audit import attack_bounds
+from tff_clipping.privacy.calculator import (
+  budget_comparison,
+  budget_question,
+  computation_record,
+)
+from tff_clipping.privacy.plans import base_plan, noise_summary
+from tff_clipping.theory import theorem_2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+  """The plan that was asked for, and what it is to be compared with.
+
+  Attributes:
+    question: What was asked.
+    plan: The plan, with what was not given solved for.
+    noise: How large its noise is.
+    theorem_2_constant: The v of the paper's Theorem 2 that gives this noise;
+      None with correlated noise.
+    attacks: What an attacker may find out, if it was asked.
+    comparisons: The other samplings, mechanisms and accountants.
+    warnings: Warnings of the library.
+  """
+
+  question: budget_question.Question
+  plan: base_plan.BasePlan
+  noise: noise_summary.NoiseSummary
+  theorem_2_constant: float | None
+  attacks: attack_bounds.AttackBounds | None
+  comparisons: tuple[budget_comparison.Comparison, ...]
+  warnings: tuple[str, ...]
+
+
+def compute_answer(question: budget_question.Question) -> Answer:
+  """Solves for what is not given.
+
+  Args:
+    question: What is given.
+
+  Raises:
+    TypeError: If a value is of the wrong kind.
+    ValueError: If a value is out of range, or there is no answer.
+  """
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    plan = budget_question.solve(question)
+    noise = plan.summarize_noise(
+      clipping_norm=question.clipping_norm, model_size=question.model_size
+    )
+    constant = attacks = None
+    if not question.is_correlated:
+      constant = theorem_2.theorem_2_constant(
+        noise_multiplier=plan.noise_multiplier,
+        num_clients=plan.num_clients,
+        clients_per_round=plan.clients_per_round,
+        num_rounds=plan.num_rounds,
+        target_epsilon=question.target_epsilon or plan.epsilon,
+        target_delta=plan.target_delta,
+      )
+    if question.false_positive_rate is not None:
+      attacks = attack_bounds.bound_attacks(plan, question.false_positive_rate)
+    comparisons = budget_comparison.compare(question, plan)
+  messages = dict.fromkeys(
+    str(each.message)
+    for each in caught
+    if issubclass(each.category, UserWarning)
+  )
+  return Answer(
+    question=question,
+    plan=plan,
+    noise=noise,
+    theorem_2_constant=constant,
+    attacks=attacks,
+    comparisons=comparisons,
+    warnings=tuple(messages),
+  )
+
+
+def format_json(
+  answer: Answer,
+  record: computation_record.Record | None = None,
+  plot: str | None = None,
+) -> str:
+  """Returns the answer as one JSON object.
+
+  Args:
+    answer: The answer.
+    record: When and how it was computed.
+    plot: The file of its figure, if there is one.
+  """
+  plan, attacks = answer.plan, answer.attacks
+  value: dict[str, Any] = {
+    'noise_multiplier': plan.noise_multiplier,
+    'epsilon': plan.epsilon,
+    'num_rounds': plan.num_rounds,
+    'actual_epsilon': plan.actual_epsilon,
+    'solved_for': _solved_name(answer.question),
+    'num_clients': plan.num_clients,
+    'clients_per_round': plan.clients_per_round,
+    'min_clients_per_round': getattr(plan, 'min_clients_per_round', None),
+    'max_clients_per_round': getattr(plan, 'max_clients_per_round', None),
+    'noise_to_clients_ratio': plan.noise_multiplier / plan.clients_per_round,
+    'target_delta': plan.target_delta,
+    'target_epsilon': plan.target_epsilon,
+    'sampling': plan.sampling,
+    'sampling_prob': getattr(plan, 'sampling_prob', None),
+    'mechanism': answer.question.mechanism,
+    'min_separation': getattr(plan, 'min_separation', None),
+    'accountant': plan.accountant,
+    'relation': plan.relation.value,
+    'running_sum_error': plan.running_sum_error,
+    'theorem_2_constant': answer.theorem_2_constant,
+    'attacks': None if attacks is None else attacks._asdict(),
+    'noise': dataclasses.asdict(answer.noise),
+    'comparisons': [dataclasses.asdict(each) for each in answer.comparisons],
+    'description': plan.describe(),
+    'plan': plan.to_json(),
+    'warnings': list(answer.warnings),
+    'plot': plot,
+    **({} if record is None else dataclasses.asdict(record)),
+  }
+  if attacks is not None and math.isinf(attacks.mu):
+    value['attacks']['mu'] = None
+  return json.dumps(value, indent=2, allow_nan=False)
+
+
+def format_table(
+  answer: Answer,
+  record: computation_record.Record | None = None,
+  plot: str | None = None,
+) -> str:
+  """Returns the answer for a person to read.
+
+  Args:
+    answer: The answer.
+    record: When and how it was computed.
+    plot: The file of its figure, if there is one.
+  """
+  sections = [
+    [answer.plan.describe()],
+    _format_solution(answer),
+    _format_noise(answer),
+    *([f'Warning: {message}'] for message in answer.warnings),
+  ]
+  if answer.attacks is not None:
+    sections.append(_format_attacks(answer))
+  if answer.theorem_2_constant is not None:
+    sections.append(
+      [
+        'Theorem 2 of the paper gives this noise for its constant v = '
+        f'{_number(answer.theorem_2_constant)}.'
+      ]
+    )
+  sections.append(
+    [
+      'The same question for other samplings, mechanisms and accountants:',
+      *_format_comparisons(answer),
+      'Error: of the running sums. Compare by it: a multiplier is that of a '
+      'draw, which each',
+      'mechanism uses in its own way. Each epsilon is for the relation of its '
+      'row alone.',
+    ]
+  )
+  if plot is not None:
+    sections.append([f'The figure is in {plot}.'])
+  if record is not None:
+    sections.append([computation_record.format_record(record)])
+  return '\n\n'.join('\n'.join(lines) for lines in sections)
+
+
+def _format_solution(answer: Answer) -> list[str]:
+  """Returns the numbers, and which of them was solved for."""
+  plan, question = answer.plan, answer.question
+  solved = _solved_name(question)
+  values = {
+    'clients_per_round': str(plan.clients_per_round),
+    'noise_multiplier': f'{plan.noise_multiplier:g}',
+    'epsilon': _at_most(plan.epsilon),
+    'num_rounds': str(plan.num_rounds),
+  }
+  if solved != 'clients_per_round':
+    del values['clients_per_round']
+  rows = []
+  for name, value in values.items():
+    note = '  <- solved for' if name == solved else ''
+    if name == 'epsilon' and question.target_epsilon is not None:
+      note = f'  (target {question.target_epsilon:g})'
+    if name == 'epsilon' and plan.sampling == 'paper':
+      note += (
+        f'  as the paper charges; its cohorts really give '
+        f'{_at_most(plan.actual_epsilon)}'
+      )
+    if name == 'noise_multiplier' and question.noise_to_clients_ratio:
+      note = f'  ({question.noise_to_clients_ratio:g} for each client)'
+    rows.append(f'  {name.replace("_", " "):<17} {value}{note}')
+  kind = (
+    f'--mechanism={question.mechanism}'
+    if question.is_correlated
+    else f'--accountant={plan.accountant}'
+  )
+  rows.append(f'  {"only for":<17} --sampling={plan.sampling} {kind}')
+  return rows
+
+
+def _format_noise(answer: Answer) -> list[str]:
+  """Returns how large the noise is, and where."""
+  noise, plan = answer.noise, answer.plan
+  unit = '' if noise.clipping_norm != 1 else ' c'
+  if answer.question.is_correlated:
+    noises = {'of a draw': noise.sum_stddev}
+  else:
+    noises = {'on the sum': noise.sum_stddev, 'on the mean': noise.mean_stddev}
+    # Poisson cohorts have no bounds, and so no shares.
+    if plan.sampling != 'poisson':
+      noises |= {
+        'of each share': noise.client_stddev,
+        'on sum of shares': noise.shares_stddev,
+      }
+  lines = ['Noise, standard deviation of a coordinate (c = clipping norm):']
+  lines += [f'  {k:<17} {_number(v)}{unit}' for k, v in noises.items()]
+  error = plan.running_sum_error
+  lines.append(
+    f'  on running sums   {_number(error * noise.clipping_norm)}{unit} (root '
+    'mean square over the sums of the first 1, 2, ... rounds)'
+  )
+  if noise.model_size is None:
+    return lines
+  if answer.question.is_correlated:
+    norm = error * math.sqrt(noise.model_size) / plan.clients_per_round
+    return [
+      *lines,
+      f'  norm on the model {_number(norm)} c for {noise.model_size} '
+      'parameters (running sums of the means; T rounds move it by at most T c)',
+    ]
+  return [
+    *lines,
+    f'  norm on the mean  {_number(noise.relative_noise_norm)} c for '
+    f'{noise.model_size} parameters (the mean of clipped updates is at most '
+    '1 c)',
+  ]
+
+
+def _format_attacks(answer: Answer) -> list[str]:
+  """Returns what an attacker may find out."""
+  attacks, plan = answer.attacks, answer.plan
+  mu = 'above 1000' if math.isinf(attacks.mu) else _at_most(attacks.mu)
+  drawn = ''
+  if plan.sampling == 'paper':
+    drawn = ', for the cohorts that are really drawn'
+  return [
+    f'What an attacker may find out about one client, at most{drawn}:',
+    f'  mu                {mu} (no worse than one Gaussian '
+    f'mechanism of this mu, at any delta from {plan.target_delta:g})',
+    f'  true positives    {_at_most(attacks.true_positive_rate)} at a '
+    f'false-positive rate of {attacks.false_positive_rate:g}',
+  ]
+
+
+def _solved_name(question: budget_question.Question) -> str:
+  """The name of the answer: the epsilon that is found is not a target."""
+  solved = question.solved_for
+  return 'epsilon' if solved == 'target_epsilon' else solved
+
+
+def _number(value: float) -> str:
+  """Returns a number with 5 significant digits."""
+  return f'{value:.5g}'
+
+
+def _at_most(value: float) -> str:
+  """Returns what a run may cost with 5 significant digits, rounded up."""
+  return rounding.format_up(value, digits=5)
+
+
+def _format_comparisons(answer: Answer) -> list[str]:
+  """Returns the lines of the table, the plan's own row first."""
+  own = budget_comparison.describe_plan(answer.plan, answer.question.mechanism)
+  figures = {
+    'clients': lambda row: str(row.clients_per_round),
+    'noise mult.': lambda row: f'{row.noise_multiplier:g}',
+    'epsilon': lambda row: _at_most(row.epsilon),
+    'rounds': lambda row: str(row.num_rounds),
+    'error': lambda row: _number(row.running_sum_error) + ' c',
+  }
+  if answer.question.solved_for != 'clients_per_round':
+    del figures['clients']
+  cells = [('sampling', 'mechanism', 'accountant', 'relation', *figures)]
+  notes = ['']
+  for row in (own, *answer.comparisons):
+    sampling = row.sampling
+    if row.min_separation is not None:
+      sampling += f', b = {row.min_separation}'
+    cells.append(
+      (
+        *(sampling, row.mechanism, row.accountant, row.relation),
+        *(
+          '–' if row.error is not None else show(row)
+          for show in figures.values()
+        ),
+      )
+    )
+    notes.append(_note_on(row))
+  notes[1] = ', '.join(note for note in ('this plan', notes[1]) if note)
+  widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+  lines = (
+    '  '.join(
+      cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+    )
+    for row in cells
+  )
+  return [
+    f'  {line}  {note}'.rstrip()
+    for line, note in zip(lines, notes, strict=True)
+  ]
+
+
+def _note_on(comparison: budget_comparison.Comparison) -> str:
+  """Returns what a reader of a row must know."""
+  if comparison.error is not None:
+    return 'no answer: ' + comparison.error.replace('`', '')
+  if comparison.sampling == 'paper':
+    return f'really gives {_at_most(comparison.actual_epsilon)} (replace_one)'
+  if not comparison.guarantee:
+    return 'not a guarantee'
+  return ''

@@ -1,0 +1,166 @@
+"""Tells what runs have spent, from their ledgers.
+
+  tff-clipping-ledger runs/first runs/second
+
+Each argument is a ledger, or the folder of a run, which holds `ledger.jsonl`.
+Of several ledgers, the answer is also what all of them have spent together, for
+a client that is in the population of each: less than the sum of their epsilons,
+at the delta that all of them have. Ledgers of different neighbouring relations
+or deltas cannot be added up. A ledger is only read, also while its run goes on.
+
+Exit codes: 0 for an answer, 2 for a wrong question or a damaged ledger.
+"""
+
+import dataclasses
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.calculator import command_line, computation_record
+from tff_clipping.privacy.ledger import ledger_contents, spending
+from tff_clipping.privacy.plans import base_plan, plan_text
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+  """Reads the ledgers on the command line.
+
+  Args:
+    argv: The command line, the program's name first; by default `sys.argv`.
+
+  Returns:
+    The exit code: 0, or 2 after one line on stderr about what is wrong.
+  """
+  return command_line.run(
+    'tff-clipping-ledger',
+    sys.argv if argv is None else argv,
+    description=__doc__,
+    values=command_line.define_common_flags(),
+    compute=_compute,
+  )
+
+
+def _compute(
+  values: flags.FlagValues,
+  rest: Sequence[str],
+  record: computation_record.Record,
+) -> command_line.Result:
+  """Returns what the ledgers say."""
+  if not rest:
+    raise command_line.UsageError(
+      'a ledger, or the folder of a run, must be given; see --help.'
+    )
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    try:
+      ledgers = [ledger_contents.read_ledger(path) for path in rest]
+    except OSError as error:
+      raise command_line.UsageError(
+        f'a ledger must be a file that can be read, found {error.filename!r} '
+        f'({error.strerror}).'
+      ) from error
+    spent = spending.compute_spending(ledgers)
+    form = _format_json if values.format == 'json' else _format_table
+    text = form(ledgers, spent, record)
+  messages = dict.fromkeys(str(each.message) for each in caught)
+  return command_line.Result(text, warnings=tuple(messages))
+
+
+def _format_json(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+  spent: spending.Spending,
+  record: computation_record.Record,
+) -> str:
+  """Returns the answer as one JSON object."""
+  value: dict[str, Any] = {
+    'ledgers': [
+      {
+        'path': str(ledger.path),
+        'num_releases': ledger.num_releases,
+        'num_rounds': ledger.plan.num_rounds,
+        'epsilon': ledger.epsilon,
+        'actual_epsilon': ledger.actual_epsilon,
+        'planned_epsilon': _permitted_epsilon(ledger.plan),
+        'target_epsilon': ledger.plan.target_epsilon,
+        'caveats': list(ledger.caveats),
+        'plan': _plan_as_run(ledger).to_json(ledger.caveats),
+      }
+      for ledger in ledgers
+    ],
+    'together': {
+      **dataclasses.asdict(spent),
+      'relation': spent.relation.value,
+      'assumed_independent': list(map(str, spent.assumed_independent)),
+      'caveats': list(
+        dict.fromkeys(each for ledger in ledgers for each in ledger.caveats)
+      ),
+    },
+    **dataclasses.asdict(record),
+  }
+  return json.dumps(value, indent=2, allow_nan=False)
+
+
+def _format_table(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+  spent: spending.Spending,
+  record: computation_record.Record,
+) -> str:
+  """Returns the answer for a person to read."""
+  sections = [_describe_ledger(ledger) for ledger in ledgers]
+  if len(ledgers) > 1:
+    sections.append(spending.describe_spending(ledgers, spent))
+  sections.append(computation_record.format_record(record))
+  return '\n\n'.join(sections)
+
+
+def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
+  """Returns what one run has spent."""
+  plan = ledger.plan
+  guarantee = plan_text.state_guarantee(
+    ledger.actual_epsilon, plan.target_delta, plan.actual_relation
+  )
+  limit = plan.epsilon if plan.target_epsilon is None else plan.target_epsilon
+  lines = [
+    f'{ledger.path}',
+    f'  spent so far      {guarantee}',
+    f'  releases          {ledger.num_releases} of {plan.num_rounds} planned',
+    f'  epsilon           {rounding.format_up(ledger.epsilon)} of {limit:g}',
+  ]
+  if plan.sampling == 'paper':
+    lines[-1] += ', as the paper charges; it does not hold for these cohorts'
+  if ledger.num_releases < plan.permitted_rounds:
+    lines.append(
+      '  if it ends here   promise epsilon '
+      f'{rounding.format_up(_permitted_epsilon(plan))}, that of all '
+      f'{plan.permitted_rounds} rounds that the plan allows, unless it was '
+      f'settled before the run that {ledger.num_releases} are all'
+    )
+  if ledger.caveats:
+    lines.append(f'  {plan_text.state_caveats(ledger.caveats)}')
+  described = _plan_as_run(ledger).describe()
+  lines.append(f'  plan              {described}')
+  return '\n'.join(lines)
+
+
+def _permitted_epsilon(plan: base_plan.BasePlan) -> float:
+  """Returns what the sampler gives after all rounds that a plan allows."""
+  return plan.actual_epsilon_after(plan.permitted_rounds)
+
+
+def _plan_as_run(ledger: ledger_contents.LedgerContents) -> base_plan.BasePlan:
+  """Returns the plan of a run, for as many rounds as it had if they are more.
+
+  A budget may allow more than the rounds that the plan was made for.
+  """
+  plan = ledger.plan
+  if ledger.num_releases <= plan.num_rounds:
+    return plan
+  return dataclasses.replace(plan, num_rounds=ledger.num_releases)
+
+
+if __name__ == '__main__':
+  sys.exit(run())

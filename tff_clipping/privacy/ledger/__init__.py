@@ -1,0 +1,1 @@
+"""What a run has spent, on disk before each release; several runs together."""

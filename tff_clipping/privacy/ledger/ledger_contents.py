@@ -1,0 +1,180 @@
+"""What the lines of a ledger say: the plan, and what was released."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from tff_clipping.privacy.ledger import ledger_file
+from tff_clipping.privacy.plans import base_plan, plan_files
+
+FORMAT = 2
+# The kinds of lines that charge for nothing: caveats that were added later,
+# what decides all cohorts, and the seed by which they are drawn.
+CAVEATS = 'caveats'
+COHORTS = 'cohorts'
+SEED = 'seed'
+
+_NAME = 'ledger.jsonl'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LedgerContents:
+  """What a run has spent so far.
+
+  Attributes:
+    path: The ledger.
+    plan: What is charged.
+    caveats: Why the run does not have the plan's guarantee.
+    run_id: A random text; `None` in a ledger of an earlier version. A copy of
+      the ledger has the same.
+    num_releases: Releases that were charged, one that was cut short included.
+    seeds: Digests of the seeds of the cohorts, of samplers that have one.
+  """
+
+  path: pathlib.Path
+  plan: base_plan.BasePlan
+  caveats: tuple[str, ...]
+  run_id: str | None
+  num_releases: int
+  seeds: tuple[str, ...] = ()
+
+  @property
+  def epsilon(self) -> float:
+    """The epsilon of the releases so far, in the plan's accounting."""
+    return self.plan.epsilon_after(self.num_releases)
+
+  @property
+  def actual_epsilon(self) -> float:
+    """What the sampler really gives so far; differs under 'paper' only."""
+    return self.plan.actual_epsilon_after(self.num_releases)
+
+
+def read_ledger(path: str | os.PathLike) -> LedgerContents:
+  """Returns what a ledger holds, and leaves it as it is.
+
+  Also while a run writes to it.
+
+  Args:
+    path: The ledger, or the folder of a run, which holds it as `ledger.jsonl`.
+
+  Raises:
+    DamagedLedgerError: If it is not what was written.
+    ValueError: If nothing was written yet, or by an earlier version, or a
+      folder has no ledger.
+    OSError: If it cannot be read.
+  """
+  path = pathlib.Path(path)
+  if path.is_dir():
+    if not (path / _NAME).exists():
+      raise ValueError(
+        f'The folder {path} has no {_NAME}: it is not that of a private run.'
+      )
+    path = path / _NAME
+  lines, is_cut_short = ledger_file.read_lines(path)
+  if not lines:
+    raise ValueError(f'The ledger {path} is empty: nothing was charged.')
+  plan = read_plan(path, lines[0])
+  read_releases(path, lines)
+  return LedgerContents(
+    path=path,
+    plan=plan,
+    caveats=read_caveats(lines),
+    run_id=lines[0].get('run_id'),
+    # A plan with no more rounds has no release that was cut short.
+    num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
+    seeds=read_digests(lines, SEED),
+  )
+
+
+def releases(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+  """Returns those of a ledger's lines that charge for a release."""
+  notes = (CAVEATS, COHORTS, SEED)
+  return [line for line in lines[1:] if line.get('kind') not in notes]
+
+
+def read_caveats(lines: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+  """Returns why a run does not have its plan's guarantee, each reason once.
+
+  Args:
+    lines: What all lines hold: those that it began with, and those added since.
+  """
+  kept = list(lines[0]['plan'].get('caveats', []))
+  for line in lines[1:]:
+    kept += line.get('caveats', []) if line.get('kind') == CAVEATS else []
+  return tuple(dict.fromkeys(kept))
+
+
+def read_digests(lines: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
+  """Returns the digests in the lines of a kind.
+
+  Args:
+    lines: What all lines hold.
+    kind: `COHORTS` or `SEED`.
+  """
+  return tuple(
+    str(line.get('digest')) for line in lines if line.get('kind') == kind
+  )
+
+
+def read_plan(
+  path: str | os.PathLike, header: dict[str, Any]
+) -> base_plan.BasePlan:
+  """Returns the plan in a ledger's first line.
+
+  Args:
+    path: The ledger, for messages.
+    header: What the line holds.
+
+  Raises:
+    DamagedLedgerError: If it is not a plan.
+    ValueError: If it is of an earlier version.
+  """
+  if header.get('kind') == 'plan' and header.get('format') == 1:
+    raise ValueError(
+      f'The ledger {os.fspath(path)} is of an earlier version, which did not '
+      'keep what a round released: a run that went on could not tell what it '
+      'repeats. Start a new one, whose epsilon adds to that of this ledger.'
+    )
+  if header.get('kind') != 'plan' or header.get('format') != FORMAT:
+    raise ledger_file.DamagedLedgerError(
+      f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a ledger.'
+    )
+  try:
+    return plan_files.plan_from_json(header['plan'])
+  except (KeyError, TypeError, ValueError) as error:
+    raise ledger_file.DamagedLedgerError(
+      f'Line 1 of {os.fspath(path)} is damaged: {error}'
+    ) from error
+
+
+def read_releases(
+  path: str | os.PathLike, lines: Sequence[dict[str, Any]]
+) -> dict[int | None, list[dict[str, Any]]]:
+  """Returns the lines of each round's draws.
+
+  Args:
+    path: The ledger, for messages.
+    lines: What all its lines hold.
+
+  Raises:
+    DamagedLedgerError: If a line is not the release that it should be.
+  """
+  found: dict[int | None, list[dict[str, Any]]] = {}
+  for number, line in enumerate(releases(lines), start=1):
+    round_num = line.get('round_num')
+    of_round = found.setdefault(round_num, [])
+    # A line that was cut short does not say which draw it is.
+    expected = None if round_num is None else len(of_round)
+    if (
+      line.get('kind') != 'release'
+      or line.get('num_releases') != number
+      or line.get('draw') != expected
+    ):
+      raise ledger_file.DamagedLedgerError(
+        f'Line {line.get("line")} of {os.fspath(path)} is damaged: it is not '
+        f'release {number}.'
+      )
+    of_round.append(line)
+  return found

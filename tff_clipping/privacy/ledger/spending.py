@@ -1,0 +1,201 @@
+"""What several runs on the same clients have spent together."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Sequence
+
+from tff_clipping.privacy.accounting import accountants, sampled_gaussian
+from tff_clipping.privacy.ledger import ledger_contents
+from tff_clipping.privacy.plans import plan_text
+
+# Of these, nothing is charged less because cohorts are secret.
+_WITHOUT_SECRET_COHORTS = ('none', 'min_separation', 'shuffled_epochs')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spending:
+  """What all releases of some runs cost.
+
+  Attributes:
+    epsilon: Of all of them together, for the cohorts that were really drawn.
+    target_delta: The delta of `epsilon`.
+    relation: The neighbouring relation.
+    accountant: 'rdp', 'pld', or 'gaussian', which is exact.
+    num_releases: How many releases there were.
+    assumed_independent: The ledgers of secret cohorts of whose seed they have
+      no digest, where several ledgers have secret cohorts: nothing tells that
+      theirs are independent of the others', which `epsilon` needs.
+  """
+
+  epsilon: float
+  target_delta: float
+  relation: sampled_gaussian.Relation
+  accountant: str
+  num_releases: int
+  assumed_independent: tuple[pathlib.Path, ...] = ()
+
+
+def compute_spending(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> Spending:
+  """Returns what runs have spent together, by one accountant.
+
+  A client that is in the population of each run is protected so much against
+  who sees what all of them have released. It is more than any of them alone,
+  and less than the sum of their epsilons, which would hold for the sum of their
+  deltas. Which run came first, and which models a later one began with, does
+  not matter: the composition is adaptive. Whether there is a later run, its
+  noise and its rounds must have been settled before the first: where what one
+  released decides on them, what holds is the budget that was set for all.
+
+  The accountant is that of the runs if they have the same. Else it is 'rdp' if
+  one of them is charged by it, which holds for noise in integers too.
+
+  Args:
+    ledgers: What the runs have released, at least one of them.
+
+  Raises:
+    ValueError: If there are none, they are of several relations or deltas, one
+      of them is there twice, two of them drew secret cohorts by one seed, or
+      nothing is accounted for so little noise.
+  """
+  if not ledgers:
+    raise ValueError('`ledgers` must be at least one, found none.')
+  _check_different(ledgers)
+  relations = [each.plan.actual_relation for each in ledgers]
+  deltas = [each.plan.target_delta for each in ledgers]
+  _check_same('relation', [each.value for each in relations], ledgers)
+  _check_same('target_delta', deltas, ledgers)
+  # What the cohorts of 'paper' really cost is by 'pld'.
+  names = {
+    'pld' if each.plan.sampling == 'paper' else each.plan.accountant
+    for each in ledgers
+  }
+  parts = [
+    each.plan.drawn_after(each.num_releases)
+    for each in ledgers
+    if each.num_releases
+  ]
+  several = 'rdp' if 'rdp' in names else 'pld'
+  accountant = names.pop() if len(names) == 1 else several
+  if not parts:
+    epsilon = 0.0
+  elif len(ledgers) == 1:
+    (ledger,) = ledgers
+    epsilon = ledger.actual_epsilon
+  else:
+    # 'gaussian' is what 'pld' does with releases that are not sampled.
+    composed = accountants.compose(
+      parts, 'rdp' if accountant == 'rdp' else 'pld'
+    )
+    epsilon = composed.compute_epsilon(1, deltas[0])
+  if not math.isfinite(epsilon):
+    raise accountants.NoEpsilonError(
+      'The accountant has no finite epsilon for these runs together: their '
+      'noise is too small.'
+    )
+  return Spending(
+    epsilon=epsilon,
+    target_delta=deltas[0],
+    relation=relations[0],
+    accountant=accountant,
+    num_releases=sum(each.num_releases for each in ledgers),
+    assumed_independent=_without_seeds(ledgers),
+  )
+
+
+def describe_spending(
+  ledgers: Sequence[ledger_contents.LedgerContents], spent: Spending
+) -> str:
+  """Returns what several runs promise together, and where it holds.
+
+  Args:
+    ledgers: What the runs have released.
+    spent: What `compute_spending` has made of them.
+  """
+  guarantee = plan_text.state_guarantee(
+    spent.epsilon, spent.target_delta, spent.relation
+  )
+  text = (
+    f'Together, the {spent.num_releases} releases of {len(ledgers)} runs '
+    f'satisfy client-level {guarantee}, by '
+    f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
+    'in the populations of all of them. That holds where it was settled '
+    'before the first of them which runs there would be, with which noise '
+    'and how many releases.'
+  )
+  if spent.assumed_independent:
+    text += (
+      ' It also needs that cohorts were drawn independently, which nothing '
+      'tells of those of '
+      f'{", ".join(map(str, spent.assumed_independent))}: no digest of their '
+      'seed is in the ledger.'
+    )
+  caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
+  if caveats:
+    stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
+    text = f'{stated} Without that: {text}'
+  return text
+
+
+def _without_seeds(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> tuple[pathlib.Path, ...]:
+  """Returns the ledgers whose cohorts may be those of another one."""
+  secret = [
+    each
+    for each in ledgers
+    if each.num_releases and each.plan.sampling not in _WITHOUT_SECRET_COHORTS
+  ]
+  if len(secret) < 2:
+    return ()
+  return tuple(each.path for each in secret if not each.seeds)
+
+
+def _check_different(
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> None:
+  """Raises if a ledger is there twice, or a copy of another that went on."""
+  paths = [each.path.resolve() for each in ledgers]
+  run_ids = [each.run_id for each in ledgers]
+  for place, (path, run_id) in enumerate(zip(paths, run_ids, strict=True)):
+    if path in paths[:place]:
+      raise ValueError(
+        f'`ledgers` must be different ones, found {ledgers[place].path} twice.'
+      )
+    if run_id is not None and run_id in run_ids[:place]:
+      first = ledgers[run_ids.index(run_id)].path
+      raise ValueError(
+        f'`ledgers` must be of different runs, found {first} and {path}, which '
+        'began as one: what both released of the same cohorts costs more than '
+        'releases of independent ones.'
+      )
+  seen: dict[str, ledger_contents.LedgerContents] = {}
+  for ledger in ledgers:
+    if ledger.plan.sampling in _WITHOUT_SECRET_COHORTS:
+      continue
+    for digest in ledger.seeds:
+      if digest in seen:
+        raise ValueError(
+          '`ledgers` must be of runs that drew their cohorts independently, '
+          f'found one seed in {seen[digest].path} and {ledger.path}: what '
+          'both released of a cohort costs more than releases of independent '
+          'ones.'
+        )
+      seen[digest] = ledger
+
+
+def _check_same(
+  name: str,
+  values: Sequence[str | float],
+  ledgers: Sequence[ledger_contents.LedgerContents],
+) -> None:
+  """Raises if the ledgers differ in a value."""
+  for value, ledger in zip(values, ledgers, strict=True):
+    if value != values[0]:
+      raise ValueError(
+        f'`{name}` must be the same in all ledgers to add them up, found '
+        f'{values[0]} in {ledgers[0].path} and {value} in {ledger.path}: what '
+        'they promise is not of one kind.'
+      )

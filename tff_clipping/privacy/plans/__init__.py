@@ -1,0 +1,1 @@
+"""Cohorts, noise and promise as one object, with its text and its JSON."""

@@ -1,0 +1,343 @@
+"""What every privacy plan has: checks, what rounds cost, and its file."""
+
+import abc
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import dp_accounting
+
+from tff_clipping import argument_checks
+from tff_clipping.privacy.accounting import (
+  accountants,
+  ranges,
+  sampled_gaussian,
+  search,
+)
+from tff_clipping.privacy.plans import (
+  noise_summary,
+  obligations,
+  plan_json,
+  plan_text,
+)
+
+# What stands in every plan's JSON for whoever reads it.
+_DERIVED = (
+  *('relation', 'epsilon', 'actual_epsilon', 'dp_event', 'caveats'),
+  # The last is what a run adds: what its aggregator makes of the plan.
+  *('description', 'aggregation'),
+)
+
+_Plan = TypeVar('_Plan', bound='BasePlan')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BasePlan(abc.ABC):
+  """How cohorts are drawn, how much noise is added, and what that costs.
+
+  What ledgers, samplers and reports ask of a plan, whichever it is. A subclass
+  says what its attributes mean, checks them, and accounts for rounds.
+
+  Attributes:
+    num_clients: The paper's N, the population.
+    clients_per_round: The paper's P, the constant by which sums are divided.
+    num_rounds: The paper's T, the rounds that the plan is made for.
+    target_delta: The paper's delta. A value above 1/num_clients is warned of.
+    noise_multiplier: Standard deviation of the noise over the clipping norm.
+    sampling: How cohorts are drawn.
+    target_epsilon: The epsilon that must not be passed; None means that of
+      `num_rounds` rounds.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range, or `num_rounds` rounds cost
+      more than `target_epsilon`.
+  """
+
+  # Whether a round may be run again with another cohort and other noise.
+  allows_new_draws: ClassVar[bool]
+
+  num_clients: int
+  clients_per_round: int
+  num_rounds: int
+  target_delta: float
+  noise_multiplier: float
+  sampling: str
+  target_epsilon: float | None = None
+
+  def __post_init__(self):
+    checked = self._check_attributes()
+    if self.target_epsilon is not None:
+      checked['target_epsilon'] = ranges.check_target_epsilon(
+        self.target_epsilon
+      )
+    for name, value in checked.items():
+      object.__setattr__(self, name, value)
+    ranges.warn_of_large_delta(self.target_delta, self.num_clients)
+    if not math.isfinite(self.epsilon):
+      raise accountants.NoEpsilonError(self._explain_no_epsilon())
+    if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
+      raise ValueError(
+        f'`target_epsilon` must be at least the {self.epsilon:.6g} that '
+        f'{self.num_rounds} rounds cost with a noise multiplier of '
+        f'{self.noise_multiplier:g}, found {self.target_epsilon:g}.'
+      )
+
+  @property
+  @abc.abstractmethod
+  def relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation that `epsilon` is for."""
+
+  @property
+  @abc.abstractmethod
+  def accountant(self) -> str:
+    """How the rounds are added up."""
+
+  @property
+  @abc.abstractmethod
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """The event of `num_rounds` rounds, for an accountant of `relation`."""
+
+  @property
+  @abc.abstractmethod
+  def max_rounds(self) -> int:
+    """The most rounds that there is a cost for."""
+
+  @property
+  @abc.abstractmethod
+  def running_sum_error(self) -> float:
+    """How large the noise in the running sums is, over the clipping norm.
+
+    A model that adds up what is released sees the sums of the first 1, 2, ...,
+    `num_rounds` rounds. It is the root of the mean, over these sums, of the
+    variance of a coordinate: what mechanisms are compared by.
+    """
+
+  @abc.abstractmethod
+  def drawn_after(
+    self, num_rounds: int
+  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
+    """Returns what the first rounds release: equal rounds of one mechanism.
+
+    Of the cohorts that are really drawn: under 'paper' it is not what is
+    charged. Correlated noise is one release, or one for each turn of a group.
+
+    Args:
+      num_rounds: From 1 to `max_rounds`.
+    """
+
+  @property
+  @abc.abstractmethod
+  def sampler_parameters(self) -> NamedTuple:
+    """What a sampler of clients has to do."""
+
+  @property
+  def actual_relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation that `actual_epsilon` is for."""
+    return self.relation
+
+  def tightest_delta(self, epsilon: float) -> float:
+    """Returns the delta of `num_rounds` rounds at an epsilon of at least 0.
+
+    By the tightest accountant that is proved for what is really drawn, whatever
+    accountant the plan is charged by. It is for `actual_relation`.
+
+    Args:
+      epsilon: Any epsilon, not only the plan's.
+    """
+    mechanism, count = self.drawn_after(self.num_rounds)
+    rounds_by_pld = accountants.build_rounds(mechanism, 'pld')
+    return rounds_by_pld.compute_delta(count, epsilon)
+
+  @property
+  def sensitivity_factor(self) -> int:
+    """By how many clipping norms a client can change one round's sum."""
+    return self.relation.sensitivity_factor
+
+  @property
+  def aggregator_parameters(self) -> obligations.AggregatorParameters:
+    """What an aggregator has to add and divide by."""
+    return obligations.AggregatorParameters(
+      self.noise_multiplier, self.clients_per_round
+    )
+
+  @functools.cached_property
+  def epsilon(self) -> float:
+    """The epsilon of `num_rounds` rounds, in the plan's accounting."""
+    return self.epsilon_after(self.num_rounds)
+
+  @functools.cached_property
+  def actual_epsilon(self) -> float:
+    """The epsilon that the sampler really gives; see the subclass."""
+    return self.actual_epsilon_after(self.num_rounds)
+
+  def epsilon_after(self, num_rounds: int) -> float:
+    """Returns the epsilon of so many rounds; 0 for none.
+
+    Args:
+      num_rounds: Releases, each charged once. Settled before the run: where
+        what was released decides when to stop, count all planned rounds.
+
+    Raises:
+      TypeError: If `num_rounds` is not an integer.
+      ValueError: If it is negative or above `max_rounds`.
+    """
+    num_rounds = self._check_num_releases(num_rounds)
+    return self._compute_epsilon(num_rounds) if num_rounds else 0.0
+
+  def actual_epsilon_after(self, num_rounds: int) -> float:
+    """Returns what the sampler really gives after so many rounds; 0 for none.
+
+    Args:
+      num_rounds: As in `epsilon_after`.
+
+    Raises:
+      TypeError: If `num_rounds` is not an integer.
+      ValueError: If it is negative or above `max_rounds`.
+    """
+    return self.epsilon_after(num_rounds)
+
+  def permits(self, num_releases: int) -> bool:
+    """Returns whether so many releases stay within the plan.
+
+    They do if they are at most `num_rounds`, or if they are at most
+    `max_rounds` and cost at most `target_epsilon`.
+
+    Args:
+      num_releases: All releases, those already made included.
+
+    Raises:
+      TypeError: If `num_releases` is not an integer.
+      ValueError: If it is negative.
+    """
+    num_releases = argument_checks.check_integer(
+      'num_releases', num_releases, at_least=0, at_most=2**63
+    )
+    if num_releases <= self.num_rounds:
+      return True
+    if self.target_epsilon is None or num_releases > self.max_rounds:
+      return False
+    return self.epsilon_after(num_releases) <= self.target_epsilon
+
+  @functools.cached_property
+  def permitted_rounds(self) -> int:
+    """The most releases that `permits` allows: `num_rounds`, or more.
+
+    It is more where `target_epsilon` is a budget that `num_rounds` rounds leave
+    a part of. Of a run that what was released may end, it is the epsilon of all
+    these that holds.
+    """
+    return search.search_max_rounds(self.permits, self.max_rounds)
+
+  def summarize_noise(
+    self, *, clipping_norm: float = 1.0, model_size: int | None = None
+  ) -> noise_summary.NoiseSummary:
+    """Returns how large the noise is; see `noise_summary.summarize_noise`."""
+    return noise_summary.summarize_noise(
+      noise_multiplier=self.noise_multiplier,
+      clients_per_round=self.clients_per_round,
+      clipping_norm=clipping_norm,
+      model_size=model_size,
+      **self._bounds,
+    )
+
+  def describe(self, caveats: Sequence[str] = ()) -> str:
+    """Returns the plan in sentences that one could put into a paper.
+
+    Args:
+      caveats: Why a run of the plan does not have its guarantee, in main
+        clauses without a full stop. They come first.
+    """
+    return plan_text.add_caveats(self._describe(), caveats)
+
+  def __str__(self) -> str:
+    return self.describe()
+
+  def to_json(self, caveats: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns the plan for `json.dump`: its attributes, and what follows.
+
+    `from_json` reads the attributes back; the rest is for readers of the file.
+
+    Args:
+      caveats: Why a run of the plan does not have its guarantee; see
+        `describe`.
+    """
+    return plan_json.write(
+      {
+        field.name: getattr(self, field.name)
+        for field in dataclasses.fields(self)
+      },
+      **self._derive(),
+      relation=self.relation.value,
+      epsilon=self.epsilon,
+      actual_epsilon=self.actual_epsilon,
+      dp_event=repr(self.dp_event),
+      caveats=list(caveats),
+      description=self.describe(caveats),
+    )
+
+  @classmethod
+  def from_json(cls: type[_Plan], value: Mapping[str, Any]) -> _Plan:
+    """Returns the plan that `to_json` wrote.
+
+    Args:
+      value: What `json.load` returned.
+
+    Raises:
+      TypeError: If `value` is not a mapping, or an attribute of the wrong kind.
+      ValueError: If attributes are missing, unknown or out of range, or the
+        epsilon in it is not that of the attributes: it was changed by hand.
+    """
+    attributes = plan_json.read_attributes(
+      value,
+      [field.name for field in dataclasses.fields(cls)],
+      derived=(*_DERIVED, *cls._DERIVED),
+      optional=cls._OPTIONAL,
+    )
+    plan = cls(**cls._read_attributes(attributes))
+    plan_json.check_figures(
+      value, epsilon=plan.epsilon, actual_epsilon=plan.actual_epsilon
+    )
+    return plan
+
+  # What a subclass adds to the JSON, and which attributes of it may be missing.
+  _DERIVED: ClassVar[tuple[str, ...]]
+  _OPTIONAL: ClassVar[tuple[str, ...]] = ()
+
+  @abc.abstractmethod
+  def _check_attributes(self) -> dict[str, Any]:
+    """Returns the attributes that are to be replaced by what was checked."""
+
+  @abc.abstractmethod
+  def _compute_epsilon(self, num_rounds: int) -> float:
+    """Returns the epsilon of at least one round; inf if there is none."""
+
+  @abc.abstractmethod
+  def _explain_no_epsilon(self) -> str:
+    """Returns why `num_rounds` rounds have no finite epsilon."""
+
+  @abc.abstractmethod
+  def _describe(self) -> str:
+    """Returns the plan in sentences, without caveats."""
+
+  @abc.abstractmethod
+  def _derive(self) -> dict[str, Any]:
+    """Returns what the JSON has beside attributes and what all plans have."""
+
+  @classmethod
+  def _read_attributes(cls, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Returns the attributes from their JSON values."""
+    return attributes
+
+  @property
+  def _bounds(self) -> dict[str, int]:
+    """The least and the largest cohort, where they are not P."""
+    return {}
+
+  def _check_num_releases(self, num_rounds: int) -> int:
+    """Returns a number of rounds in [0, max_rounds]."""
+    return argument_checks.check_integer(
+      'num_rounds', num_rounds, at_least=0, at_most=self.max_rounds
+    )

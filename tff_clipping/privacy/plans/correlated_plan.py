@@ -1,0 +1,497 @@
+"""A privacy plan for noise that is correlated between rounds."""
+
+import dataclasses
+import math
+import warnings
+from typing import Any, ClassVar
+
+import dp_accounting
+import numpy as np
+
+from tff_clipping import argument_checks
+from tff_clipping.privacy import correlated_noise
+from tff_clipping.privacy.accounting import (
+  accountants,
+  gaussian_mechanism,
+  ranges,
+  rounding,
+  sampled_gaussian,
+  search,
+)
+from tff_clipping.privacy.correlated_noise import (
+  grouped_poisson,
+  separated_sampling,
+)
+from tff_clipping.privacy.plans import (
+  base_plan,
+  correlated_plan_text,
+  obligations,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorrelatedNoisePlan(base_plan.BasePlan):
+  """When clients may come, how their noise is correlated, and what it costs.
+
+  All rounds together are one Gaussian mechanism, under zeroing out one client:
+  neighbouring populations differ in one client, which sends zeros in one of
+  them in all rounds in which it takes part. Who takes part when is public, and
+  nothing is amplified by sampling. The cohorts must not depend on the updates.
+
+  With one exception: under 'grouped_poisson' the draws are secret, and banded
+  noise costs as much as so many rounds of Poisson sampling as a group has
+  turns, from a population of the size of a group.
+
+  Attributes:
+    num_clients: The paper's N, the population.
+    clients_per_round: The paper's P, the most clients in a cohort; the expected
+      number under 'grouped_poisson'.
+    num_rounds: The paper's T, the rounds that the plan is made for, at most
+      those of `strategy`.
+    target_delta: The paper's delta. A value above 1/num_clients is warned of.
+    noise_multiplier: Standard deviation of a draw over the clipping norm c:
+      what `correlated_dp_mean_factory` takes. The noise of one round alone is
+      larger, and that of the running sums is what `strategy` made small.
+    strategy: How the noise of a round depends on those before.
+    min_separation: b. From one participation of a client to its next there are
+      at least so many rounds. 1 with 'shuffled_epochs'.
+    sampling: 'min_separation': the population is split into b groups, which
+      take turns. 'grouped_poisson': the same, and each client of the group
+      whose turn it is joins by a coin of its own, with probability P b / N, for
+      strategies of at most b bands alone. 'shuffled_epochs': everybody comes
+      once in each epoch of ceil(N / P) rounds, in a new order in each; two
+      participations may be next to each other.
+    target_epsilon: The epsilon that must not be passed; None means that of
+      `num_rounds` rounds.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range, the population is too small for
+      the cohorts and the separation, the sensitivity of the strategy is not
+      known, it is not banded under 'grouped_poisson', or `num_rounds` rounds
+      cost more than `target_epsilon`.
+
+  Source: arXiv 2202.08312, Theorem 2.1 (one Gaussian mechanism, also where the
+    updates depend on what was released); 2306.08153 (participation, and its
+    Theorem 4 for 'grouped_poisson').
+  """
+
+  # Later rounds take back the noise that a round had: with a new draw of it,
+  # they would not be the mechanism that is charged.
+  allows_new_draws: ClassVar[bool] = False
+  _DERIVED: ClassVar[tuple[str, ...]] = (
+    *('mechanism', 'max_participations', 'sensitivity', 'accountant'),
+  )
+
+  strategy: correlated_noise.NoiseStrategy
+  min_separation: int = 1
+  sampling: str = 'min_separation'
+
+  @classmethod
+  def from_target_epsilon(
+    cls,
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    strategy: correlated_noise.NoiseStrategy,
+    target_epsilon: float,
+    target_delta: float,
+    min_separation: int = 1,
+    sampling: str = 'min_separation',
+  ) -> 'CorrelatedNoisePlan':
+    """Returns the plan with the least noise that stays within an epsilon.
+
+    Args:
+      num_clients: The paper's N.
+      clients_per_round: The paper's P.
+      strategy: How noise is correlated, for all rounds that are to be run.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      min_separation: As the attribute.
+      sampling: As the attribute.
+
+    Returns:
+      A plan whose multiplier has 6 significant digits, rounded up.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or the sensitivity of the
+        strategy is not known.
+    """
+    participation = separated_sampling.build_participation(
+      num_clients, clients_per_round, min_separation, sampling
+    )
+    _check_strategy(strategy)
+    if sampling == 'grouped_poisson':
+      grouped_poisson.check_strategy(strategy, min_separation)
+      sensitivity = grouped_poisson.compute_sensitivity(strategy)
+      over_sensitivity = search.find_noise_multiplier(
+        grouped_poisson.build_turn(
+          num_clients, clients_per_round, min_separation
+        ),
+        'pld',
+        num_rounds=participation.count(strategy.num_rounds),
+        target_epsilon=target_epsilon,
+        target_delta=target_delta,
+      )
+    else:
+      sensitivity = strategy.compute_sensitivity(participation)
+      over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
+        target_epsilon, target_delta
+      )
+    multiplier = rounding.round_up(sensitivity * over_sensitivity, digits=6)
+    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
+    if not least <= multiplier <= most:
+      raise ValueError(
+        f'`target_epsilon` {target_epsilon:g} needs a noise multiplier of '
+        f'{multiplier:g}, which is not in the range that is accounted for, '
+        f'{least:g} to {most:g}.'
+      )
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      num_rounds=strategy.num_rounds,
+      target_delta=target_delta,
+      noise_multiplier=multiplier,
+      strategy=strategy,
+      min_separation=min_separation,
+      sampling=sampling,
+      target_epsilon=target_epsilon,
+    )
+
+  @classmethod
+  def from_noise_multiplier(
+    cls,
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    strategy: correlated_noise.NoiseStrategy,
+    noise_multiplier: float,
+    target_delta: float,
+    min_separation: int = 1,
+    sampling: str = 'min_separation',
+  ) -> 'CorrelatedNoisePlan':
+    """Returns the plan with this noise; its epsilon is that of all rounds.
+
+    Args:
+      num_clients: The paper's N.
+      clients_per_round: The paper's P.
+      strategy: How noise is correlated, for all rounds that are to be run.
+      noise_multiplier: Standard deviation of a draw over the clipping norm.
+      target_delta: The paper's delta, in (0, 1).
+      min_separation: As the attribute.
+      sampling: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or the sensitivity of the
+        strategy is not known.
+    """
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      num_rounds=_check_strategy(strategy).num_rounds,
+      target_delta=target_delta,
+      noise_multiplier=noise_multiplier,
+      strategy=strategy,
+      min_separation=min_separation,
+      sampling=sampling,
+    )
+
+  @classmethod
+  def from_max_rounds(
+    cls,
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    strategy: correlated_noise.NoiseStrategy,
+    noise_multiplier: float,
+    target_epsilon: float,
+    target_delta: float,
+    min_separation: int = 1,
+    sampling: str = 'min_separation',
+  ) -> 'CorrelatedNoisePlan':
+    """Returns the plan with the most rounds that stay within an epsilon.
+
+    Args:
+      num_clients: The paper's N.
+      clients_per_round: The paper's P.
+      strategy: How noise is correlated, for at least so many rounds. More
+        rounds than its own are not considered: its error is least for those.
+      noise_multiplier: Standard deviation of a draw over the clipping norm.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      min_separation: As the attribute.
+      sampling: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or not a single round fits.
+    """
+    target_epsilon = ranges.check_target_epsilon(target_epsilon)
+    whole = cls.from_noise_multiplier(
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      strategy=strategy,
+      noise_multiplier=noise_multiplier,
+      target_delta=target_delta,
+      min_separation=min_separation,
+      sampling=sampling,
+    )
+    num_rounds = search.search_max_rounds(
+      lambda n: whole.epsilon_after(n) <= target_epsilon, whole.num_rounds
+    )
+    if not num_rounds:
+      raise ValueError(
+        f'`target_epsilon` {target_epsilon:g} does not allow a single round: '
+        f'with `noise_multiplier` {whole.noise_multiplier:g} one round costs '
+        f'{whole.epsilon_after(1):.4g}.'
+      )
+    return dataclasses.replace(
+      whole, num_rounds=num_rounds, target_epsilon=target_epsilon
+    )
+
+  @classmethod
+  def from_noise_to_clients_ratio(
+    cls,
+    *,
+    num_clients: int,
+    strategy: correlated_noise.NoiseStrategy,
+    noise_to_clients_ratio: float,
+    target_epsilon: float,
+    target_delta: float,
+    min_separation: int = 1,
+    sampling: str = 'min_separation',
+  ) -> 'CorrelatedNoisePlan':
+    """Returns the plan with the fewest clients a round within an epsilon.
+
+    Args:
+      num_clients: The paper's N.
+      strategy: How noise is correlated, for all rounds that are to be run.
+      noise_to_clients_ratio: z / P, the standard deviation of a draw, divided
+        by P as the sum is, over the clipping norm.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      min_separation: As the attribute.
+      sampling: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or no cohort is large enough.
+    """
+
+    def build(clients_per_round: int, **target: float) -> 'CorrelatedNoisePlan':
+      return cls(
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        num_rounds=_check_strategy(strategy).num_rounds,
+        target_delta=target_delta,
+        noise_multiplier=noise_to_clients_ratio * clients_per_round,
+        strategy=strategy,
+        min_separation=min_separation,
+        sampling=sampling,
+        **target,
+      )
+
+    def epsilon_at(clients_per_round: int, _: float) -> float:
+      with warnings.catch_warnings():  # Of delta: the plan itself warns.
+        warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
+        try:
+          return build(clients_per_round).epsilon
+        except accountants.NoEpsilonError:
+          return math.inf
+
+    participation = separated_sampling.build_participation(
+      num_clients, 1, min_separation, sampling
+    )
+    found = search.search_clients_per_round(
+      epsilon_at,
+      noise_to_clients_ratio=noise_to_clients_ratio,
+      target_epsilon=target_epsilon,
+      most=num_clients // participation.min_separation,
+    )
+    return build(found, target_epsilon=target_epsilon)
+
+  @property
+  def participation(self) -> correlated_noise.Participation:
+    """The rounds in which the sampler lets one client take part."""
+    return separated_sampling.build_participation(
+      self.num_clients,
+      self.clients_per_round,
+      self.min_separation,
+      self.sampling,
+    )
+
+  @property
+  def max_participations(self) -> int:
+    """k, the most rounds in which one client takes part."""
+    return self.participation.count(self.num_rounds)
+
+  @property
+  def accountant(self) -> str:
+    """'gaussian', the exact curve of one Gaussian mechanism, or 'pld'.
+
+    The second is for 'grouped_poisson', where rounds are composed.
+    """
+    return 'pld' if self._is_amplified else 'gaussian'
+
+  @property
+  def relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation that `epsilon` is for."""
+    return sampled_gaussian.Relation.ZERO_OUT
+
+  @property
+  def sensitivity(self) -> float:
+    """By how many clipping norms a client can change what is noised.
+
+    In the whole run, or by one participation under 'grouped_poisson'.
+    """
+    if self._is_amplified:
+      return grouped_poisson.compute_sensitivity(self.strategy)
+    return self.strategy.compute_sensitivity(
+      self.participation, self.num_rounds
+    )
+
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """What is charged for `num_rounds` rounds, for an accountant of `relation`.
+
+    It is one Gaussian event for the whole run, or under 'grouped_poisson' a
+    Poisson-sampled one for each turn of a group.
+    """
+    gaussian = dp_accounting.GaussianDpEvent(
+      self.noise_multiplier / self.sensitivity
+    )
+    if not self._is_amplified:
+      return gaussian
+    return dp_accounting.SelfComposedDpEvent(
+      dp_accounting.PoissonSampledDpEvent(self._turn.sampling_prob, gaussian),
+      self.max_participations,
+    )
+
+  @property
+  def max_rounds(self) -> int:
+    """The rounds of the strategy: there is no noise for more."""
+    return self.strategy.num_rounds
+
+  @property
+  def running_sum_error(self) -> float:
+    """Of the strategy's noise; see the base class."""
+    variances = self.strategy.compute_prefix_variances()[: self.num_rounds]
+    return self.noise_multiplier * math.sqrt(np.mean(variances))
+
+  def drawn_after(
+    self, num_rounds: int
+  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
+    """Returns one release, or a turn of a group; see the base class."""
+    if self._is_amplified:
+      return self._turn, self.participation.count(num_rounds)
+    sensitivity = self.strategy.compute_sensitivity(
+      self.participation, num_rounds
+    )
+    release = sampled_gaussian.SampledGaussian(
+      sampling='none',
+      num_clients=self.num_clients,
+      clients_per_round=self.num_clients,
+      noise_multiplier=self.noise_multiplier / sensitivity,
+    )
+    return release, 1
+
+  @property
+  def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
+    """What a sampler of clients has to do."""
+    return obligations.SeparatedSamplerParameters(
+      scheme=self.sampling,
+      num_clients=self.num_clients,
+      cohort_size=self.clients_per_round,
+      min_separation=self.min_separation,
+    )
+
+  def _check_attributes(self) -> dict[str, Any]:
+    participation = separated_sampling.build_participation(
+      self.num_clients,
+      self.clients_per_round,
+      self.min_separation,
+      self.sampling,
+    )
+    _check_strategy(self.strategy)
+    if self._is_amplified:
+      grouped_poisson.check_strategy(self.strategy, self.min_separation)
+    return {
+      'num_clients': int(self.num_clients),
+      'clients_per_round': int(self.clients_per_round),
+      'num_rounds': argument_checks.check_integer(
+        'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
+      ),
+      'target_delta': ranges.check_target_delta(self.target_delta),
+      'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
+      'min_separation': participation.min_separation,
+    }
+
+  def _compute_epsilon(self, num_rounds: int) -> float:
+    if self._is_amplified:
+      turns = accountants.build_rounds(self._turn, self.accountant)
+      return turns.compute_epsilon(
+        self.participation.count(num_rounds), self.target_delta
+      )
+    sensitivity = self.strategy.compute_sensitivity(
+      self.participation, num_rounds
+    )
+    return gaussian_mechanism.gaussian_epsilon(
+      self.noise_multiplier / sensitivity, self.target_delta
+    )
+
+  def _explain_no_epsilon(self) -> str:
+    return (
+      'The accountant has no finite epsilon for `noise_multiplier` '
+      f'{self.noise_multiplier:g} and `target_delta` {self.target_delta:g}.'
+    )
+
+  def _describe(self) -> str:
+    names = correlated_plan_text.CorrelatedAccount._fields
+    account = correlated_plan_text.CorrelatedAccount(
+      *(getattr(self, name) for name in names)
+    )
+    if not self._is_amplified:
+      return correlated_plan_text.describe_public(account, self.participation)
+    return correlated_plan_text.describe_amplified(
+      account,
+      num_groups=self.min_separation,
+      sampling_prob=self._turn.sampling_prob,
+      accountant=self.accountant,
+    )
+
+  def _derive(self) -> dict[str, Any]:
+    return {
+      'mechanism': 'correlated_noise',
+      'max_participations': self.max_participations,
+      'sensitivity': self.sensitivity,
+      'accountant': self.accountant,
+    }
+
+  @classmethod
+  def _read_attributes(cls, attributes: dict[str, Any]) -> dict[str, Any]:
+    strategy = correlated_noise.strategy_from_json(attributes['strategy'])
+    return {**attributes, 'strategy': strategy}
+
+  @property
+  def _is_amplified(self) -> bool:
+    """Whether the draws from a group are secret, and lower the cost."""
+    return self.sampling == 'grouped_poisson'
+
+  @property
+  def _turn(self) -> sampled_gaussian.SampledGaussian:
+    """One turn of a group under 'grouped_poisson', as it is charged."""
+    return sampled_gaussian.add_noise(
+      grouped_poisson.build_turn(
+        self.num_clients, self.clients_per_round, self.min_separation
+      ),
+      self.noise_multiplier / self.sensitivity,
+    )
+
+
+def _check_strategy(strategy: Any) -> correlated_noise.NoiseStrategy:
+  """Returns the strategy if it is one."""
+  if not isinstance(strategy, correlated_noise.NoiseStrategy):
+    raise TypeError(f'`strategy` must be a NoiseStrategy, found {strategy!r}.')
+  return strategy

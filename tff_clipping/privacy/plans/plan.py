@@ -1,0 +1,513 @@
+"""A privacy plan: sampler, noise, relation and accountant as one object."""
+
+import dataclasses
+import functools
+import math
+from typing import Any, ClassVar
+
+import dp_accounting
+
+from tff_clipping import argument_checks
+from tff_clipping.privacy.accounting import (
+  accountants,
+  costs,
+  ranges,
+  sampled_gaussian,
+  search,
+  truncated_poisson,
+)
+from tff_clipping.privacy.plans import (
+  base_plan,
+  noise_summary,
+  obligations,
+  plan_text,
+)
+
+# 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
+SAMPLINGS = ('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper')
+
+# The bounds of truncated cohorts: plans written before there were any have
+# none in their JSON.
+_BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivacyPlan(base_plan.BasePlan):
+  """How cohorts are drawn, how much noise is added, and what that costs.
+
+  A plan cannot pair a sampler with the event of another one, with one exception
+  that has a name: `sampling='paper'` draws cohorts of a fixed size, as the
+  paper's experiments do, and charges them as Poisson samples, as the paper's
+  accounting does. Its `epsilon` is the paper's figure and holds for Poisson
+  sampling only; `actual_epsilon`, which every description shows beside it, is
+  what the cohorts that are really drawn give.
+
+  Attributes:
+    num_clients: The paper's N, the population.
+    clients_per_round: The paper's P, the cohort (expected, for 'poisson').
+    num_rounds: The paper's T, the rounds that the plan is made for.
+    target_delta: The paper's delta. A value above 1/num_clients is warned of.
+    noise_multiplier: Standard deviation of the noise on the sum of the clipped
+      updates over the clipping norm c, whatever the relation: sigma_sum =
+      noise_multiplier * c. The accountant of the replace-one relation, where a
+      client changes the sum by up to 2c, is given half of it.
+    sampling: 'poisson', 'truncated_poisson', 'fixed_size', 'none' or 'paper'.
+    accountant: 'rdp' or 'pld'.
+    target_epsilon: The epsilon that must not be passed; None means that of
+      `num_rounds` rounds.
+    min_clients_per_round: The least cohort of 'truncated_poisson', where a
+      smaller one is filled up; None for all others. If it is not given, the
+      largest that costs 0.5 % of `target_delta`.
+    max_clients_per_round: The largest cohort of 'truncated_poisson', to which a
+      larger one is cut; None for all others. If it is not given, the least
+      that costs 0.5 % of `target_delta`.
+
+  Raises:
+    TypeError: If an attribute is of the wrong kind.
+    ValueError: If an attribute is out of range, `num_rounds` rounds cost more
+      than `target_epsilon`, or cohorts out of bounds cost all of
+      `target_delta`.
+  """
+
+  allows_new_draws: ClassVar[bool] = True
+  _DERIVED: ClassVar[tuple[str, ...]] = ('sampling_prob',)
+  _OPTIONAL: ClassVar[tuple[str, ...]] = _BOUNDS
+
+  sampling: str = 'poisson'
+  accountant: str = 'rdp'
+  min_clients_per_round: int | None = None
+  max_clients_per_round: int | None = None
+
+  @classmethod
+  def from_target_epsilon(
+    cls,
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    num_rounds: int,
+    target_epsilon: float,
+    target_delta: float,
+    sampling: str = 'poisson',
+    accountant: str = 'rdp',
+    min_clients_per_round: int | None = None,
+    max_clients_per_round: int | None = None,
+  ) -> 'PrivacyPlan':
+    """Returns the plan with the least noise that stays within an epsilon.
+
+    Args:
+      num_clients: The paper's N.
+      clients_per_round: The paper's P.
+      num_rounds: The paper's T.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      sampling: As the attribute. For 'paper' it is the paper's epsilon that
+        stays within the target; the actual one is larger.
+      accountant: As the attribute.
+      min_clients_per_round: As the attribute.
+      max_clients_per_round: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or no noise in the
+        accountant's range has this epsilon.
+    """
+    charged = truncated_poisson.build_sampling(
+      _charge_as(sampling),
+      num_clients,
+      clients_per_round,
+      (min_clients_per_round, max_clients_per_round),
+      target_delta,
+      lambda _: (
+        num_rounds,
+        ranges.check_target_epsilon(target_epsilon),
+      ),
+    )
+    noise_multiplier = search.find_noise_multiplier(
+      charged,
+      accountants.check_guarantee(accountant),
+      num_rounds=num_rounds,
+      target_epsilon=target_epsilon,
+      target_delta=target_delta,
+    )
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      num_rounds=num_rounds,
+      target_delta=target_delta,
+      noise_multiplier=noise_multiplier,
+      sampling=sampling,
+      accountant=accountant,
+      target_epsilon=target_epsilon,
+      min_clients_per_round=charged.min_clients_per_round,
+      max_clients_per_round=charged.max_clients_per_round,
+    )
+
+  @classmethod
+  def from_noise_multiplier(
+    cls,
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    num_rounds: int,
+    noise_multiplier: float,
+    target_delta: float,
+    sampling: str = 'poisson',
+    accountant: str = 'rdp',
+    min_clients_per_round: int | None = None,
+    max_clients_per_round: int | None = None,
+  ) -> 'PrivacyPlan':
+    """Returns the plan with this noise; its epsilon is that of `num_rounds`.
+
+    Args:
+      num_clients: The paper's N.
+      clients_per_round: The paper's P.
+      num_rounds: The paper's T.
+      noise_multiplier: Noise on the sum over the clipping norm.
+      target_delta: The paper's delta, in (0, 1).
+      sampling: As the attribute.
+      accountant: As the attribute.
+      min_clients_per_round: As the attribute.
+      max_clients_per_round: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range.
+    """
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      num_rounds=num_rounds,
+      target_delta=target_delta,
+      noise_multiplier=noise_multiplier,
+      sampling=sampling,
+      accountant=accountant,
+      min_clients_per_round=min_clients_per_round,
+      max_clients_per_round=max_clients_per_round,
+    )
+
+  @classmethod
+  def from_max_rounds(
+    cls,
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    noise_multiplier: float,
+    target_epsilon: float,
+    target_delta: float,
+    sampling: str = 'poisson',
+    accountant: str = 'rdp',
+    min_clients_per_round: int | None = None,
+    max_clients_per_round: int | None = None,
+  ) -> 'PrivacyPlan':
+    """Returns the plan with the most rounds that stay within an epsilon.
+
+    Args:
+      num_clients: The paper's N.
+      clients_per_round: The paper's P.
+      noise_multiplier: Noise on the sum over the clipping norm.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      sampling: As the attribute.
+      accountant: As the attribute.
+      min_clients_per_round: As the attribute.
+      max_clients_per_round: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or not a single round fits.
+    """
+
+    def count_rounds(
+      sampling: sampled_gaussian.CohortSampling, delta: float
+    ) -> int:
+      return search.find_max_rounds(
+        sampled_gaussian.add_noise(sampling, noise_multiplier),
+        accountants.check_guarantee(accountant),
+        target_epsilon=target_epsilon,
+        target_delta=delta,
+      )
+
+    target_delta = ranges.check_target_delta(target_delta)
+    left = truncated_poisson.without_tails(target_delta)
+    charged = truncated_poisson.build_sampling(
+      _charge_as(sampling),
+      num_clients,
+      clients_per_round,
+      (min_clients_per_round, max_clients_per_round),
+      target_delta,
+      # With the bounds for so many rounds, these fit, and perhaps one more.
+      lambda poisson: (count_rounds(poisson, left), target_epsilon),
+    )
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      num_rounds=count_rounds(charged, target_delta),
+      target_delta=target_delta,
+      noise_multiplier=noise_multiplier,
+      sampling=sampling,
+      accountant=accountant,
+      target_epsilon=target_epsilon,
+      min_clients_per_round=charged.min_clients_per_round,
+      max_clients_per_round=charged.max_clients_per_round,
+    )
+
+  @classmethod
+  def from_noise_to_clients_ratio(
+    cls,
+    *,
+    num_clients: int,
+    num_rounds: int,
+    noise_to_clients_ratio: float,
+    target_epsilon: float,
+    target_delta: float,
+    sampling: str = 'poisson',
+    accountant: str = 'rdp',
+  ) -> 'PrivacyPlan':
+    """Returns the plan with the fewest clients a round within an epsilon.
+
+    The noise on the mean is fixed, as a model that was found to bear it needs;
+    larger cohorts allow more noise on the sum.
+
+    Args:
+      num_clients: The paper's N.
+      num_rounds: The paper's T.
+      noise_to_clients_ratio: z / P, the standard deviation of the noise on the
+        mean over the clipping norm.
+      target_epsilon: The paper's epsilon, positive.
+      target_delta: The paper's delta, in (0, 1).
+      sampling: As the attribute, but not 'none'.
+      accountant: As the attribute.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If an argument is out of range, or no cohort is large enough.
+    """
+    charged = _charge_as(sampling)
+    if charged == 'none':
+      raise ValueError(
+        '`sampling` must be one that draws cohorts where `clients_per_round` '
+        "is to be found, found 'none'."
+      )
+    accountants.check_guarantee(accountant)
+    left = target_delta = ranges.check_target_delta(target_delta)
+    if charged == 'truncated_poisson':
+      left = truncated_poisson.without_tails(target_delta)
+    found = search.find_clients_per_round(
+      charged,
+      accountant,
+      num_clients=num_clients,
+      num_rounds=num_rounds,
+      noise_to_clients_ratio=noise_to_clients_ratio,
+      target_epsilon=target_epsilon,
+      target_delta=left,
+    )
+    return cls(
+      num_clients=num_clients,
+      clients_per_round=found,
+      num_rounds=num_rounds,
+      target_delta=target_delta,
+      noise_multiplier=noise_to_clients_ratio * found,
+      sampling=sampling,
+      accountant=accountant,
+      target_epsilon=target_epsilon,
+    )
+
+  @property
+  def sampling_prob(self) -> float:
+    """The paper's q = P / N: a client's chance to be in a round."""
+    return self._charged_mechanism.sampling_prob
+
+  @property
+  def relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation that `epsilon` is for."""
+    return self._charged_mechanism.relation
+
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """What is charged for `num_rounds` rounds, for an accountant of `relation`.
+
+    Under 'paper' it is the paper's Poisson event, not that of the sampler.
+    Under 'truncated_poisson' it is the Poisson event, which is charged at the
+    delta that cohorts out of bounds leave.
+    """
+    return dp_accounting.SelfComposedDpEvent(
+      self._charged_mechanism.dp_event, self.num_rounds
+    )
+
+  @property
+  def max_rounds(self) -> int:
+    """The most rounds that are accounted for."""
+    return ranges.MAX_ROUNDS
+
+  def actual_epsilon_after(self, num_rounds: int) -> float:
+    """Returns what the sampler really gives after so many rounds; 0 for none.
+
+    It differs from `epsilon_after` under 'paper' only. There it is that of
+    fixed-size cohorts under replace-one, the relation under which their cost is
+    known, by 'pld', the tightest accountant that is proved for them, or by
+    'rdp' where 'pld' has no answer (an epsilon in the hundreds).
+
+    Args:
+      num_rounds: As in `epsilon_after`.
+
+    Raises:
+      TypeError: If `num_rounds` is not an integer.
+      ValueError: If it is negative or above `max_rounds`.
+    """
+    if self.sampling != 'paper':
+      return self.epsilon_after(num_rounds)
+    num_rounds = self._check_num_releases(num_rounds)
+    return self._account_for_drawn(num_rounds).epsilon if num_rounds else 0.0
+
+  @property
+  def running_sum_error(self) -> float:
+    """Of independent noise; see the base class."""
+    return noise_summary.independent_sum_error(
+      self.noise_multiplier, self.num_rounds
+    )
+
+  @property
+  def actual_relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation that `actual_epsilon` is for."""
+    return self._drawn_mechanism.relation
+
+  def drawn_after(
+    self, num_rounds: int
+  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
+    """Returns one round, and how many; see the base class."""
+    return self._drawn_mechanism, num_rounds
+
+  @property
+  def sampler_parameters(self) -> obligations.SamplerParameters:
+    """What a sampler of clients has to do."""
+    scheme = 'fixed_size' if self.sampling == 'paper' else self.sampling
+    size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
+    bounds = [getattr(self, name) for name in _BOUNDS]
+    return obligations.SamplerParameters(
+      scheme, self.num_clients, self.sampling_prob, size, *bounds
+    )
+
+  @property
+  def share_parameters(self) -> obligations.ShareParameters:
+    """What an aggregator has to add if the clients bring shares of the noise.
+
+    Its bounds hold for the population and for its neighbours: where all clients
+    take part, one client less and one more.
+
+    Raises:
+      ValueError: If `sampling` is 'poisson', whose cohorts have no bounds: the
+        shares of a cohort would tell its size.
+    """
+    if self.sampling == 'poisson':
+      raise ValueError(
+        "`sampling` must be 'truncated_poisson' or 'fixed_size' where the "
+        "noise comes in shares, found 'poisson': without a largest cohort the "
+        'noise tells how many clients took part.'
+      )
+    cohort = self.clients_per_round
+    bounds: tuple[Any, Any] = cohort, cohort
+    if self.sampling == 'truncated_poisson':
+      bounds = self.min_clients_per_round, self.max_clients_per_round
+    if self.sampling == 'none':
+      bounds = cohort - 1, cohort + 1
+    return obligations.ShareParameters(self.noise_multiplier, cohort, *bounds)
+
+  def _check_attributes(self) -> dict[str, Any]:
+    accountants.check_guarantee(self.accountant)
+    checked = {
+      'num_rounds': ranges.check_num_rounds(self.num_rounds),
+      'target_delta': ranges.check_target_delta(self.target_delta),
+    }
+    sampling = truncated_poisson.build_sampling(
+      _charge_as(self.sampling),
+      self.num_clients,
+      self.clients_per_round,
+      (self.min_clients_per_round, self.max_clients_per_round),
+      self.target_delta,
+      self._compute_poisson_cost,
+    )
+    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
+    names = ('num_clients', 'clients_per_round', 'noise_multiplier', *_BOUNDS)
+    return checked | {name: getattr(mechanism, name) for name in names}
+
+  def _compute_epsilon(self, num_rounds: int) -> float:
+    return self._charged_rounds.compute_epsilon(num_rounds, self.target_delta)
+
+  def _explain_no_epsilon(self) -> str:
+    return accountants.explain_no_epsilon(
+      self._charged_mechanism,
+      self.accountant,
+      self.num_rounds,
+      self.target_delta,
+    )
+
+  def _describe(self) -> str:
+    is_paper = self.sampling == 'paper'
+    return plan_text.describe(
+      plan_text.Account(self._charged_mechanism, self.accountant, self.epsilon),
+      num_rounds=self.num_rounds,
+      target_delta=self.target_delta,
+      drawn=self._account_for_drawn(self.num_rounds) if is_paper else None,
+    )
+
+  def _derive(self) -> dict[str, Any]:
+    return {'sampling_prob': self.sampling_prob}
+
+  @property
+  def _bounds(self) -> dict[str, int]:
+    return {name: getattr(self, name) for name in _BOUNDS}
+
+  @functools.cached_property
+  def _charged_mechanism(self) -> sampled_gaussian.SampledGaussian:
+    """One round as it is charged."""
+    return self._build_mechanism(_charge_as(self.sampling))
+
+  @functools.cached_property
+  def _drawn_mechanism(self) -> sampled_gaussian.SampledGaussian:
+    """One round as it is drawn."""
+    if self.sampling != 'paper':
+      return self._charged_mechanism
+    return self._build_mechanism('fixed_size')
+
+  @functools.cached_property
+  def _charged_rounds(self) -> costs.Rounds:
+    """Rounds as they are charged."""
+    return accountants.build_rounds(self._charged_mechanism, self.accountant)
+
+  def _account_for_drawn(self, num_rounds: int) -> plan_text.Account:
+    """Returns what the cohorts that 'paper' draws cost."""
+    mechanism = self._drawn_mechanism
+    for accountant in ('pld', 'rdp'):
+      drawn_rounds = accountants.build_rounds(mechanism, accountant)
+      epsilon = drawn_rounds.compute_epsilon(num_rounds, self.target_delta)
+      if math.isfinite(epsilon):
+        break
+    return plan_text.Account(mechanism, accountant, epsilon)
+
+  def _compute_poisson_cost(
+    self, sampling: sampled_gaussian.CohortSampling
+  ) -> tuple[int, float]:
+    """Returns the rounds, and their epsilon at the delta that tails leave."""
+    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
+    poisson_rounds = accountants.build_rounds(mechanism, self.accountant)
+    left = truncated_poisson.without_tails(self.target_delta)
+    return self.num_rounds, poisson_rounds.compute_epsilon(
+      self.num_rounds, left
+    )
+
+  def _build_mechanism(self, sampling: str) -> sampled_gaussian.SampledGaussian:
+    """Returns one round with this sampler."""
+    return sampled_gaussian.SampledGaussian(
+      sampling=sampling,
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      noise_multiplier=self.noise_multiplier,
+      min_clients_per_round=self.min_clients_per_round,
+      max_clients_per_round=self.max_clients_per_round,
+    )
+
+
+def _charge_as(sampling: str) -> str:
+  """Returns the sampler that a plan is charged for."""
+  argument_checks.check_choice('sampling', sampling, SAMPLINGS)
+  return 'poisson' if sampling == 'paper' else sampling

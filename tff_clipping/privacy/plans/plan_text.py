@@ -1,0 +1,147 @@
+"""A privacy plan in sentences that one could put into a paper."""
+
+import importlib.metadata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tff_clipping.privacy.accounting import rounding, sampled_gaussian
+
+_RELATIONS = {
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one client',
+  sampled_gaussian.Relation.REPLACE_ONE: 'replacing one client by another',
+  sampled_gaussian.Relation.ZERO_OUT: 'zeroing out one client',
+}
+_ACCOUNTANTS = {
+  'rdp': 'Renyi differential privacy',
+  'pld': 'privacy loss distributions',
+}
+
+
+class Account(NamedTuple):
+  """What a plan's rounds cost.
+
+  Attributes:
+    mechanism: One round.
+    accountant: 'rdp' or 'pld'.
+    epsilon: Of all rounds, at the plan's delta.
+  """
+
+  mechanism: sampled_gaussian.SampledGaussian
+  accountant: str
+  epsilon: float
+
+
+def describe(
+  charged: Account,
+  *,
+  num_rounds: int,
+  target_delta: float,
+  drawn: Account | None = None,
+) -> str:
+  """Returns what is done in each round, and what it guarantees.
+
+  Args:
+    charged: What is charged for.
+    num_rounds: The rounds of the plan.
+    target_delta: The delta of each epsilon.
+    drawn: What is really drawn, if that is something else.
+  """
+  mechanism = charged.mechanism
+  rounds = count_rounds(num_rounds)
+  noise = (
+    'Gaussian noise of standard deviation '
+    f'{rounding.format_down(mechanism.noise_multiplier, digits=6)} times the '
+    'clipping norm is added to the '
+    'sum of the clipped updates'
+  )
+  if drawn is None:
+    return (
+      f'Training for {rounds} satisfies client-level '
+      f'{_guarantee(charged, target_delta)}: in each round '
+      f'{_describe_cohort(mechanism)} and {noise}; accounted for by '
+      f'{name_accountant(charged.accountant)}.'
+    )
+  return (
+    f'In each of {rounds}, {_describe_cohort(drawn.mechanism)} and {noise}. '
+    'Charged as in the paper, as if each client took part independently with '
+    f'probability {mechanism.sampling_prob:.6g}, this is epsilon = '
+    f'{rounding.format_up(charged.epsilon)} at delta = '
+    f'{rounding.format_up(target_delta, digits=6)} by '
+    f'{name_accountant(charged.accountant)}; that figure does not hold for '
+    'these cohorts. What holds is client-level '
+    f'{_guarantee(drawn, target_delta)}, by '
+    f'{name_accountant(drawn.accountant)}.'
+  )
+
+
+def add_caveats(text: str, caveats: Sequence[str]) -> str:
+  """Returns a plan's description after what takes its guarantee away.
+
+  Args:
+    text: The description.
+    caveats: Why a run does not have the guarantee, in main clauses without a
+      full stop.
+  """
+  return f'{state_caveats(caveats)} The plan: {text}' if caveats else text
+
+
+def state_caveats(caveats: Sequence[str]) -> str:
+  """Returns what takes a guarantee away, as a sentence."""
+  return f'No guarantee as it was run: {"; ".join(caveats)}.'
+
+
+def name_accountant(accountant: str) -> str:
+  """Returns the name of an accountant, and the version of its package.
+
+  Args:
+    accountant: 'rdp', 'pld' or 'gaussian', which is ours and exact.
+  """
+  if accountant == 'gaussian':
+    return 'the exact curve of a Gaussian mechanism'
+  version = importlib.metadata.version('dp-accounting')
+  return f'{_ACCOUNTANTS[accountant]} (dp-accounting {version})'
+
+
+def count_rounds(num_rounds: int) -> str:
+  """Returns a number of rounds, with its noun."""
+  return '1 round' if num_rounds == 1 else f'{num_rounds} rounds'
+
+
+def state_guarantee(
+  epsilon: float, target_delta: float, relation: sampled_gaussian.Relation
+) -> str:
+  """Returns epsilon, delta and the neighbours that they are for."""
+  return (
+    f'({rounding.format_up(epsilon)}, '
+    f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
+    f'respect to {_RELATIONS[relation]}'
+  )
+
+
+def _guarantee(account: Account, target_delta: float) -> str:
+  """Returns what an account guarantees."""
+  return state_guarantee(
+    account.epsilon, target_delta, account.mechanism.relation
+  )
+
+
+def _describe_cohort(sampling: sampled_gaussian.CohortSampling) -> str:
+  """Returns who takes part in a round."""
+  if sampling.sampling == 'none':
+    return f'all {sampling.num_clients} clients take part'
+  if sampling.sampling == 'fixed_size':
+    return (
+      f'{sampling.clients_per_round} of the {sampling.num_clients} clients are '
+      'drawn uniformly without replacement'
+    )
+  bounds = ''
+  if sampling.sampling == 'truncated_poisson':
+    bounds = (
+      f'; a cohort outside of {sampling.min_clients_per_round} to '
+      f'{sampling.max_clients_per_round} clients is filled up or cut at random'
+    )
+  return (
+    f'each of the {sampling.num_clients} clients takes part independently with '
+    f'probability {sampling.sampling_prob:.6g} ({sampling.clients_per_round} '
+    f'expected{bounds})'
+  )

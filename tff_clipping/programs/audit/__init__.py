@@ -1,0 +1,1 @@
+"""Canary clients, and the audit of a run."""

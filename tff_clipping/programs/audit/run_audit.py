@@ -1,0 +1,162 @@
+"""The audit of a run: what its releases show of the canaries, in its folder.
+
+An audited run is not a private release: canaries are among its clients, and its
+folder says which.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from tff_clipping import atomic_files
+from tff_clipping.privacy import PrivacyPlan
+from tff_clipping.privacy.audit import (
+  AuditResult,
+  Canaries,
+  audit_plan,
+  score_releases,
+)
+from tff_clipping.programs import storage_errors
+from tff_clipping.programs.audit.canary_clients import CanarySampler, canary_ids
+from tff_clipping.programs.clients.client_sampling import build_private_sampler
+
+
+class RunAudit:
+  """Keeps the products of releases with the canaries' directions, and judges.
+
+  A round is kept in a file of its own, `release_0000t.npy`, of one number for
+  each canary; memory and disk do not depend on the size of the model. A round
+  that is repeated after a crash overwrites its file. `model_0000t.npy` is of
+  the model itself, before the first round and after the last.
+
+  Attributes:
+    canaries: The canaries.
+  """
+
+  def __init__(
+    self,
+    folder: str | os.PathLike,
+    *,
+    plan: PrivacyPlan,
+    canaries: Canaries,
+    release_unit: float,
+  ):
+    """Initializes the audit.
+
+    Args:
+      folder: Where the files are; made when the first is written.
+      plan: What is claimed, for the population with the canaries:
+        `add_canaries_to_plan` of the run's plan.
+      canaries: The canaries, of `audited_relation(plan)`.
+      release_unit: What one clipped client adds to a release: c / P for a mean
+        of updates clipped to c.
+    """
+    self._folder = pathlib.Path(folder)
+    self._plan = plan
+    self.canaries = canaries
+    self._release_unit = release_unit
+
+  def build_sampler(
+    self, client_ids: Sequence[str], *, seed: int
+  ) -> CanarySampler:
+    """Returns the plan's own sampler, for clients and canaries together.
+
+    Args:
+      client_ids: The clients' ids, without canaries.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      ValueError: If clients and canaries are not as many as the plan is for.
+    """
+    population = [*client_ids, *canary_ids(self.canaries)]
+    return CanarySampler(
+      build_private_sampler(self._plan, population, seed=seed), self.canaries
+    )
+
+  def record_release(self, round_num: int, products: np.ndarray) -> None:
+    """Keeps a release.
+
+    Args:
+      round_num: The number of the round, from 1.
+      products: Those of the release with all directions, shape [m]: the
+        measurement `canary_products` of the aggregator.
+
+    Raises:
+      StorageError: If the file cannot be written.
+    """
+    self._write(f'release_{round_num:05d}.npy', products)
+
+  def record_model(self, round_num: int, weights: Sequence[np.ndarray]) -> None:
+    """Keeps the model of round 0, or of the last round.
+
+    Args:
+      round_num: The number of rounds done.
+      weights: The trainable weights.
+
+    Raises:
+      StorageError: If the file cannot be written.
+    """
+    self._write(
+      f'model_{round_num:05d}.npy', self.canaries.project(list(weights))
+    )
+
+  def write(self, *, confidence: float = 0.95) -> AuditResult:
+    """Writes `audit.json` from what was kept, and returns it.
+
+    The attacks are `all_releases`, `successive_releases` and, if the models of
+    round 0 and of another round were kept, `final_model`.
+
+    Args:
+      confidence: In (0, 1); see `audit_plan`.
+
+    Raises:
+      ValueError: If no release was kept, or one between two others is missing.
+      StorageError: If the file cannot be written.
+    """
+    releases = self._read('release')
+    if list(releases) != list(range(1, len(releases) + 1)) or not releases:
+      raise ValueError(
+        'The releases of rounds 1, 2, ... must have been kept, found those of '
+        f'{list(releases)}.'
+      )
+    scores = dict(
+      score_releases(
+        np.stack(list(releases.values())) / self._release_unit,
+        sampling_prob=self._plan.sampling_prob,
+        noise_multiplier=self._plan.noise_multiplier,
+        relation=self.canaries.relation,
+      )
+    )
+    models = list(self._read('model').values())
+    if len(models) > 1:
+      scores['final_model'] = models[-1] - models[0]
+    plan = dataclasses.replace(
+      self._plan, num_rounds=len(releases), target_epsilon=None
+    )
+    result = audit_plan(plan, self.canaries, scores, confidence=confidence)
+    with (
+      storage_errors.writing('The audit'),
+      atomic_files.replacing(self._folder / 'audit.json') as new,
+    ):
+      new.write_text(result.to_json())
+    return result
+
+  def _write(self, name: str, values: np.ndarray) -> None:
+    with storage_errors.writing(f'The audit file {name}'):
+      self._folder.mkdir(parents=True, exist_ok=True)
+      with atomic_files.replacing(self._folder / name) as new:
+        with open(new, 'wb') as file:
+          np.save(file, np.asarray(values, np.float64))
+
+  def _read(self, kind: str) -> dict[int, np.ndarray]:
+    """Returns what was kept of a kind, by round, in order."""
+    rounds = {}
+    for path in sorted(self._folder.glob(f'{kind}_*.npy')):
+      round_num = re.fullmatch(rf'{kind}_(\d+)\.npy', path.name)
+      if round_num is not None:
+        rounds[int(round_num[1])] = np.load(path)
+    return dict(sorted(rounds.items()))

@@ -1,0 +1,1 @@
+"""Whether process, noise and cohort are what a plan charges for."""

@@ -1,0 +1,119 @@
+"""What can be seen of a cohort: whether it may be one of its plan's sampler.
+
+A sampler of one's own claims the distribution of a plan. Whether it has it, no
+cohort shows; but some cohorts show that it has not. Nothing here depends on the
+clients' data.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tff_clipping.privacy import BasePlan
+from tff_clipping.programs.clients.client_sampling import ClientSampler
+
+
+class CohortChecks:
+  """Looks at the cohorts of a sampler, round by round.
+
+  Each client's last round is kept, so that the cost of a check grows with the
+  cohort alone. Before the first one that is looked at, as in a run that goes
+  on, the sampler is asked what it drew.
+  """
+
+  def __init__(self, sampler: ClientSampler, plan: BasePlan) -> None:
+    """Initializes the checks.
+
+    Args:
+      sampler: What draws the cohorts.
+      plan: The plan that charges for them.
+    """
+    self.sampler = sampler
+    # The scheme tells which fields there are.
+    self._parameters: Any = plan.sampler_parameters
+    self._last_round: dict[str, int] = {}
+    # The cohort that was looked at last, which counts for the next round.
+    self._pending: tuple[int, Sequence[str]] | None = None
+
+  def check(self, round_num: int, cohort: Sequence[str]) -> None:
+    """Raises if no sampler of the plan draws such a cohort.
+
+    Args:
+      round_num: The number of the round, from 1.
+      cohort: The ids of its clients.
+
+    Raises:
+      ValueError: If a client is there twice, the cohort has a size that the
+        plan does not charge for, or, where clients take turns, a client comes
+        back too soon or the round has had another cohort.
+    """
+    if len(set(cohort)) < len(cohort):
+      raise self._wrong('a client at most once in a cohort', round_num)
+    least, largest = _size_bounds(self._parameters)
+    if getattr(self.sampler, 'leaves_out', False):
+      least = 0
+    if not least <= len(cohort) <= largest:
+      rule = (
+        f'cohorts of {least}'
+        if least == largest
+        else f'cohorts of {least} to {largest} clients'
+      )
+      raise self._wrong(rule, round_num, f' one of {len(cohort)}')
+    turn = _turn(self._parameters, round_num)
+    if turn is not None:
+      self._check_turn(*turn, round_num, cohort)
+
+  def _check_turn(
+    self, first: int, rule: str, round_num: int, cohort: Sequence[str]
+  ) -> None:
+    """Raises if a client takes part twice from round `first` on."""
+    looked_at, members = self._pending or (None, ())
+    if looked_at == round_num and set(members) != set(cohort):
+      raise self._wrong('one cohort a round', round_num, ' another one')
+    if looked_at == round_num - 1:
+      self._last_round.update(dict.fromkeys(members, looked_at))
+    elif looked_at != round_num:
+      self._last_round = {
+        client: before
+        for before in range(first, round_num)
+        for client in self.sampler.sample(before)
+      }
+    self._pending = round_num, tuple(cohort)
+    for client in cohort:
+      before = self._last_round.get(client, 0)
+      if before >= first:
+        raise self._wrong(rule, round_num, f' one of round {before} again')
+
+  def _wrong(
+    self, rule: str, round_num: int, found: str = ' it twice'
+  ) -> ValueError:
+    return ValueError(
+      f"`sampler` must draw {rule}, as the ledger's plan charges for, found"
+      f'{found} in round {round_num}, by {type(self.sampler).__name__}.'
+    )
+
+
+def _turn(parameters: Any, round_num: int) -> tuple[int, str] | None:
+  """Returns from which round on clients of a cohort have not taken part.
+
+  With the rule, in words; `None` where clients do not take turns.
+  """
+  if parameters.scheme in ('min_separation', 'grouped_poisson'):
+    separation = parameters.min_separation
+    rule = f'a client at most once in {separation} rounds'
+    return max(1, round_num - separation + 1), rule
+  if parameters.scheme == 'shuffled_epochs':
+    rounds_per_epoch = -(-parameters.num_clients // parameters.cohort_size)
+    first = round_num - (round_num - 1) % rounds_per_epoch
+    return first, 'a client at most once in an epoch'
+  return None
+
+
+def _size_bounds(parameters: Any) -> tuple[int, int]:
+  """Returns the least and the largest cohort that a plan charges for."""
+  if parameters.scheme == 'truncated_poisson':
+    return parameters.min_clients_per_round, parameters.max_clients_per_round
+  if parameters.scheme in ('fixed_size', 'none'):
+    return parameters.cohort_size, parameters.cohort_size
+  if parameters.scheme in ('min_separation', 'shuffled_epochs'):
+    return 0, parameters.cohort_size
+  return 0, parameters.num_clients

@@ -1,0 +1,147 @@
+"""What a process must be like for a ledger to charge for what it releases.
+
+Seen from its types alone, which tell what it is made of. How much noise it
+adds, `noise_checks` finds in the numbers of each round.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators.parts import composition_rules, inspect_process
+from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
+from tff_clipping.programs.checks import noise_checks
+
+# Of the clients' work, what `learning.build_fed_avg` keeps to measure angles:
+# a model that was released.
+_RELEASED = 'previous_model'
+
+
+def check_process(
+  process: tff.learning.templates.LearningProcess, plan: BasePlan
+) -> None:
+  """Raises if a plan does not charge for what a process releases.
+
+  Args:
+    process: The process.
+    plan: The plan that is charged.
+
+  Raises:
+    TypeError: If `process` is no process.
+    ValueError: If the aggregator of the process adds no noise, or noise of
+      another kind than the plan's, or in shares for cohorts that have no
+      bounds, or that of TFF's factory, whose tails end; if it has no clip,
+      divides by the clients that took part, or adapts a norm that no noise
+      covers; or if its clients' work keeps a second aggregate of the clients,
+      such as the mean gradient of Mime.
+  """
+  if not hasattr(process, 'state_type'):
+    raise TypeError(
+      '`process` must be a `tff.learning.templates.LearningProcess`, found '
+      f'{type(process).__name__}.'
+    )
+  state = process.state_type.member
+  # What noises something else than the updates is no noise of the plan's.
+  aggregate = getattr(state, 'aggregator', state)
+  if not inspect_process.adds_noise(aggregate):
+    raise ValueError(
+      '`process` must add noise where a ledger is charged, found the state '
+      f'{aggregate}. It has the state of no factory of ours or of TFF that '
+      'does; one of your own has a field `privacy_noise`: empty where the '
+      'noise is fresh in each round, and else with a `draw`, or with `slots` '
+      'where it is correlated between rounds.'
+    )
+  if inspect_process.divides_by_cohort(aggregate, _measurements(process)):
+    raise ValueError(
+      '`process` must divide by a public number where a ledger is charged, '
+      f'found a mean over the clients that took part, in the state {aggregate} '
+      'or in what it measures: the noise on it tells their number, and so does '
+      'a sum of weights. Use `fixed_denominator_mean_factory`, or '
+      '`dp_mean_factory`, in an unweighted algorithm.'
+    )
+  if not inspect_process.clips(aggregate):
+    raise ValueError(
+      '`process` must clip what a client sends where a ledger is charged, '
+      f'found the state {aggregate}, which is that of no clip of ours or of '
+      'TFF; one of your own has a field `clipping_norm`, empty where it is a '
+      'constant.'
+    )
+  composition_rules.check_norms_are_charged('process', aggregate)
+  composition_rules.check_their_clip(
+    {name for name, _ in inspect_process.named_types(aggregate)},
+    [
+      kept.dtype.type
+      for part in (state, process.next.type_signature.parameter[1].member)
+      for kept in _tensors(part)
+    ],
+  )
+  is_correlated = inspect_process.correlates_noise(aggregate)
+  if is_correlated and isinstance(plan, CorrelatedNoisePlan):
+    _check_strategy(aggregate, plan)
+  elif is_correlated or isinstance(plan, CorrelatedNoisePlan):
+    raise ValueError(
+      "`process` must have the plan's kind of noise, found noise that is "
+      f'{"" if is_correlated else "not "}correlated between rounds, and a '
+      f'{type(plan).__name__}.'
+    )
+  measured = inspect_process.named_types(_measurements(process))
+  if any(name == noise_checks.SHARE for name, _ in measured):
+    noise_checks.share_parameters(plan)
+  _check_work(getattr(state, 'client_work', None))
+  # Last, as what is wrong with a pipeline of theirs besides says more.
+  if inspect_process.takes_their_noise(aggregate):
+    raise ValueError(f'`process` must {composition_rules.TAILS}')
+
+
+def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
+  """Returns the type of what the aggregator of a process measures."""
+  result = process.next.type_signature.result
+  if not hasattr(result, 'metrics'):
+    return result.measurements  # An aggregation process.
+  metrics = result.metrics.member
+  return getattr(metrics, 'aggregator', metrics)
+
+
+def _check_strategy(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:
+  """Raises if the state of the noise is that of another strategy."""
+  expected = plan.strategy.recurrence.read_weights.shape[1]
+  for name, kept in inspect_process.named_types(aggregate):
+    if name == inspect_process.TREE:
+      raise ValueError(
+        "`process` must have the noise of the plan's strategy, as "
+        "`correlated_noise_factory` adds it, found TFF's tree."
+      )
+    found = {t.shape[0] for t in _tensors(kept) if t.shape}
+    if name == inspect_process.SLOTS and found - {expected}:
+      raise ValueError(
+        "`process` must have the noise of the plan's strategy, which keeps "
+        f'{expected} earlier noises, found one that keeps {found.pop()}.'
+      )
+
+
+def _check_work(work: tff.Type | None) -> None:
+  """Raises if the state of the clients' work may hold data of clients."""
+  # Numbers are learning rates and rounds.
+  arrays = [
+    str(kept)
+    for kept in _tensors(work)
+    if np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
+  ]
+  if arrays or (work is not None and inspect_process.adds_noise(work)):
+    raise ValueError(
+      "`process` must keep no second aggregate of the clients' data, for which "
+      "the plan does not charge, found the state of the clients' work "
+      f'{work}: whether its arrays come from clients, no type tells. Constants '
+      'belong into the computation, not into the state.'
+    )
+
+
+def _tensors(kept: tff.Type | None) -> Iterator[tff.TensorType]:
+  """Yields the tensors of a state, but for the model that was released."""
+  if isinstance(kept, tff.TensorType):
+    yield kept
+  elif isinstance(kept, tff.StructType):
+    for name, element in tff.structure.iter_elements(kept):
+      if name != _RELEASED:
+        yield from _tensors(element)

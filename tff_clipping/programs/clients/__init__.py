@@ -1,0 +1,1 @@
+"""Client stores, and the samplers of cohorts."""

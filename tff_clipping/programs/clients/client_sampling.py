@@ -1,0 +1,482 @@
+"""Who takes part in a round.
+
+A sampler is a function of the round and the draw alone: `sample(round_num)` is
+drawn from (seed, round) and not from what was drawn before, so a resumed run
+meets the same cohorts as one that never stopped. `sample(round_num, draw)` has
+other cohorts for the same round, independent of the first one's; see
+`private_rounds` for what they are for.
+
+The privacy of a sampled run rests on an adversary not knowing the cohorts. Keep
+the seed secret wherever the data are.
+"""
+
+import abc
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tff_clipping import argument_checks
+from tff_clipping.privacy import BasePlan
+from tff_clipping.privacy.accounting import ranges
+
+
+class ClientSampler(abc.ABC):
+  """Draws the cohort of each round from a fixed population.
+
+  Attributes:
+    client_ids: The population.
+    charged_as: The `sampler_parameters` of the plan that charges for these
+      cohorts; `None` for a sampler that was not made for a plan.
+    leaves_out: Whether clients leave a cohort after it was drawn, as canaries
+      do.
+  """
+
+  charged_as: tuple | None = None
+  leaves_out = False
+
+  def __init__(self, client_ids: Sequence[str], *, seed: int):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population, all ids different. In another order they
+        have other cohorts.
+      seed: The seed of the run's cohorts, not negative: a number that nobody
+        else knows, such as `secrets.randbits(128)`, where they are secret.
+
+    Raises:
+      TypeError: If `client_ids` have no order, or `seed` is not an integer.
+      ValueError: If the population is empty or has a client twice, or `seed` is
+        negative.
+    """
+    _check_ids(client_ids)
+    self.client_ids = tuple(client_ids)
+    if not self.client_ids:
+      raise ValueError('`client_ids` must not be empty.')
+    if len(set(self.client_ids)) != len(self.client_ids):
+      raise ValueError('`client_ids` must be all different.')
+    self._seed = argument_checks.check_integer('seed', seed, at_least=0)
+
+  @property
+  def digest(self) -> str | None:
+    """A digest, in hexadecimal, of what decides all cohorts.
+
+    `None` where it is not known. A ledger keeps it under noise that is
+    correlated between rounds, to refuse other cohorts in the midst of a run.
+    """
+    return None
+
+  @property
+  def seed_digest(self) -> str | None:
+    """A digest of the seed, in hexadecimal; `None` where it is not known.
+
+    A ledger keeps it, so that two runs with one seed, whose cohorts are not
+    independent, are not added up as if they were.
+    """
+    return None
+
+  @abc.abstractmethod
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round, in a fixed order.
+
+    Args:
+      round_num: The number of the round, from 1.
+      draw: The number of the draw, from 0. The cohorts of two draws are
+        independent.
+
+    Raises:
+      ValueError: If the scheme has one draw alone, and `draw` is another.
+    """
+
+  def _rng(self, round_num: int, draw: int = 0) -> np.random.Generator:
+    place = [round_num, draw] if draw else [round_num]
+    return np.random.default_rng([self._seed, *place])
+
+  def _check_first_draw(self, draw: int) -> None:
+    if draw != 0:
+      raise ValueError(
+        f'`draw` must be 0 for {type(self).__name__}, whose cohorts depend on '
+        f'each other, found {draw}.'
+      )
+
+  def _select(self, indices) -> list[str]:
+    return [self.client_ids[i] for i in np.sort(indices)]
+
+
+class SeededSampler(ClientSampler):
+  """A sampler whose cohorts the seed and the population decide."""
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """The digest of both; see the base class.
+
+    And of what NumPy makes of the seed, which another version of it may not.
+    """
+    order = self._rng(0).permutation(len(self.client_ids))
+    decides = [
+      type(self).__name__,
+      self._seed,
+      *map(str, self.client_ids),
+      *order.tolist(),
+    ]
+    return _slow_digest(json.dumps(decides), 'cohorts')
+
+  @functools.cached_property
+  def seed_digest(self) -> str:
+    """The digest; see the base class."""
+    return _slow_digest(str(self._seed), 'seed')
+
+
+class PoissonSampler(SeededSampler):
+  """Each client takes part with a fixed probability, independently.
+
+  The size of a cohort varies, and may be 0: that round adds noise alone. What
+  the Poisson-sampled Gaussian mechanism's accounting assumes.
+  """
+
+  def __init__(
+    self, client_ids: Sequence[str], *, sampling_prob: float, seed: int
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      sampling_prob: The probability, above 0 and at most 1.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range.
+    """
+    super().__init__(client_ids, seed=seed)
+    self._sampling_prob = _checked_prob(sampling_prob)
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    rng = self._rng(round_num, draw)
+    population = len(self.client_ids)
+    size = rng.binomial(population, self._sampling_prob)
+    return self._select(_draw(rng, population, size))
+
+
+class TruncatedPoissonSampler(SeededSampler):
+  """Poisson cohorts that are brought within bounds.
+
+  Of more than `max_clients_per_round` clients a uniform part stays; to fewer
+  than `min_clients_per_round`, uniformly drawn clients are added. For noise
+  that comes in shares, which need bounds of the cohort.
+  """
+
+  def __init__(
+    self,
+    client_ids: Sequence[str],
+    *,
+    sampling_prob: float,
+    min_clients_per_round: int,
+    max_clients_per_round: int,
+    seed: int,
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      sampling_prob: The probability, above 0 and at most 1.
+      min_clients_per_round: The least cohort, from 0 to the population.
+      max_clients_per_round: The largest cohort, positive and not below the
+        least. It may be above the population.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range.
+    """
+    super().__init__(client_ids, seed=seed)
+    self._sampling_prob = _checked_prob(sampling_prob)
+    self._least = argument_checks.check_integer(
+      'min_clients_per_round',
+      min_clients_per_round,
+      at_least=0,
+      at_most=len(self.client_ids),
+    )
+    self._largest = argument_checks.check_integer(
+      'max_clients_per_round',
+      max_clients_per_round,
+      at_least=max(self._least, 1),
+      at_most=ranges.MAX_CLIENTS,
+    )
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    rng = self._rng(round_num, draw)
+    population = len(self.client_ids)
+    size = rng.binomial(population, self._sampling_prob)
+    # The clients of a cohort are uniform, given how many they are: so are those
+    # that stay, and those that are there and added together.
+    size = min(max(size, self._least), self._largest)
+    return self._select(_draw(rng, population, size))
+
+
+class FixedSizeSampler(SeededSampler):
+  """A cohort of a fixed size, drawn without replacement, new in each round.
+
+  What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
+  replace-one neighbours is not that of Poisson sampling.
+  """
+
+  def __init__(
+    self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      clients_per_round: The size of every cohort, P.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range.
+    """
+    super().__init__(client_ids, seed=seed)
+    self._clients_per_round = _checked_cohort_size(
+      clients_per_round, len(self.client_ids)
+    )
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    return self._select(
+      _draw(
+        self._rng(round_num, draw),
+        len(self.client_ids),
+        self._clients_per_round,
+      )
+    )
+
+
+class ShuffledEpochsSampler(SeededSampler):
+  """Cohorts that go through the population in a shuffled order, epoch by epoch.
+
+  Every client takes part once in an epoch; the order is new in each. The last
+  cohort of an epoch is smaller if the cohorts do not divide the population.
+  """
+
+  def __init__(
+    self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
+  ):
+    """Initializes the sampler; see `FixedSizeSampler`."""
+    super().__init__(client_ids, seed=seed)
+    self._clients_per_round = _checked_cohort_size(
+      clients_per_round, len(self.client_ids)
+    )
+    self._latest: tuple[int, np.ndarray] | None = None
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    self._check_first_draw(draw)
+    rounds_per_epoch = -(-len(self.client_ids) // self._clients_per_round)
+    epoch, place = divmod(round_num - 1, rounds_per_epoch)
+    start = place * self._clients_per_round
+    order = self._order(epoch)
+    return self._select(order[start : start + self._clients_per_round])
+
+  def _order(self, epoch: int) -> np.ndarray:
+    """Returns the order of an epoch; that of the last one asked for is kept."""
+    if self._latest is None or self._latest[0] != epoch:
+      order = self._rng(epoch).permutation(len(self.client_ids))
+      self._latest = epoch, order
+    return self._latest[1]
+
+
+class RoundRobinSampler(SeededSampler):
+  """Cohorts of a fixed size in which no client comes back too soon.
+
+  The population is split at random, once, into `min_separation` groups of equal
+  size (to one client); round t draws from group t modulo `min_separation`.
+  """
+
+  def __init__(
+    self,
+    client_ids: Sequence[str],
+    *,
+    clients_per_round: int,
+    min_separation: int,
+    seed: int,
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population.
+      clients_per_round: The size of every cohort, P.
+      min_separation: The least number of rounds from one participation of a
+        client to its next, at least 1.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If a number is of the wrong kind.
+      ValueError: If a number is out of range, or the population is too small
+        for the cohorts and the separation.
+    """
+    super().__init__(client_ids, seed=seed)
+    self._clients_per_round = _checked_cohort_size(
+      clients_per_round, len(self.client_ids)
+    )
+    argument_checks.check_integer('min_separation', min_separation)
+    largest = len(self.client_ids) // self._clients_per_round
+    if not 1 <= min_separation <= largest:
+      raise ValueError(
+        f'`min_separation` must be from 1 to {largest} for cohorts of '
+        f'{clients_per_round} of {len(self.client_ids)} clients, found '
+        f'{min_separation}.'
+      )
+    order = self._rng(0).permutation(len(self.client_ids))
+    self._groups = np.array_split(order, int(min_separation))
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    self._check_first_draw(draw)
+    group = self._groups[(round_num - 1) % len(self._groups)]
+    places = _draw(self._rng(round_num), len(group), self._clients_per_round)
+    return self._select(group[places])
+
+
+class GroupedPoissonSampler(RoundRobinSampler):
+  """Groups that take turns, and a secret draw from the one whose turn it is.
+
+  The groups are those of a `RoundRobinSampler`. Each client of the group whose
+  turn it is takes part with probability `clients_per_round` * `min_separation`
+  / population, independently: `clients_per_round` of them are expected.
+  """
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`."""
+    self._check_first_draw(draw)
+    sampling_prob = (
+      self._clients_per_round * len(self._groups) / len(self.client_ids)
+    )
+    group = self._groups[(round_num - 1) % len(self._groups)]
+    rng = self._rng(round_num)
+    size = rng.binomial(len(group), sampling_prob)
+    return self._select(group[_draw(rng, len(group), size)])
+
+
+def build_private_sampler(
+  plan: BasePlan,
+  client_ids: Sequence[str],
+  *,
+  seed: int,
+) -> ClientSampler:
+  """Returns the sampler whose cohorts a privacy plan charges for.
+
+  Args:
+    plan: The plan.
+    client_ids: The population, as many clients as the plan is for.
+    seed: The seed of the run's cohorts.
+
+  Returns:
+    A sampler by the plan's scheme.
+
+  Raises:
+    TypeError: If `plan` is no plan, or `client_ids` have no order.
+    ValueError: If the population is not of the plan's size.
+  """
+  if not isinstance(plan, BasePlan):
+    raise TypeError(
+      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
+      f'{type(plan).__name__}.'
+    )
+  _check_ids(client_ids)
+  sampler = _build_sampler(plan.sampler_parameters, client_ids, seed)
+  sampler.charged_as = plan.sampler_parameters
+  return sampler
+
+
+def _build_sampler(
+  # The scheme tells which fields there are.
+  parameters: Any,
+  client_ids: Sequence[str],
+  seed: int,
+) -> ClientSampler:
+  if len(client_ids) != parameters.num_clients:
+    raise ValueError(
+      f'`client_ids` must be the {parameters.num_clients} clients that the '
+      f'plan is for, found {len(client_ids)}.'
+    )
+  if parameters.scheme == 'poisson':
+    return PoissonSampler(
+      client_ids, sampling_prob=parameters.sampling_prob, seed=seed
+    )
+  if parameters.scheme in ('min_separation', 'grouped_poisson'):
+    build = (
+      RoundRobinSampler
+      if parameters.scheme == 'min_separation'
+      else GroupedPoissonSampler
+    )
+    return build(
+      client_ids,
+      clients_per_round=parameters.cohort_size,
+      min_separation=parameters.min_separation,
+      seed=seed,
+    )
+  if parameters.scheme == 'shuffled_epochs':
+    return ShuffledEpochsSampler(
+      client_ids, clients_per_round=parameters.cohort_size, seed=seed
+    )
+  if parameters.scheme == 'truncated_poisson':
+    return TruncatedPoissonSampler(
+      client_ids,
+      sampling_prob=parameters.sampling_prob,
+      min_clients_per_round=parameters.min_clients_per_round,
+      max_clients_per_round=parameters.max_clients_per_round,
+      seed=seed,
+    )
+  # Fixed-size cohorts, or all clients.
+  return FixedSizeSampler(
+    client_ids, clients_per_round=parameters.cohort_size, seed=seed
+  )
+
+
+def _slow_digest(text: str, what: str) -> str:
+  """Returns a digest that is slow to compute, for a file that may get out.
+
+  The seed is not found by trying all: not one of 64 bits or more.
+  """
+  salt = f'tff_clipping {what}'.encode()
+  return hashlib.scrypt(text.encode(), salt=salt, n=2**14, r=8, p=1).hex()
+
+
+def _check_ids(client_ids: Any) -> None:
+  """Raises unless they come in an order that another process has too."""
+  if isinstance(client_ids, (str, bytes, set, frozenset)) or not (
+    hasattr(client_ids, '__len__') and hasattr(client_ids, '__iter__')
+  ):
+    raise TypeError(
+      '`client_ids` must be a list of ids, in the same order in each process, '
+      f'found {type(client_ids).__name__}.'
+    )
+
+
+def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:
+  """Returns a uniform subset of a size, of the numbers below `population`.
+
+  Its cost is that of the subset: a cohort is drawn by its size, which has the
+  binomial law, and not by a coin for each client of a large population.
+  """
+  return rng.choice(population, size, replace=False)
+
+
+def _checked_prob(sampling_prob) -> float:
+  prob = argument_checks.check_number('sampling_prob', sampling_prob)
+  if not 0 < prob <= 1:
+    raise ValueError(
+      f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
+    )
+  return prob
+
+
+def _checked_cohort_size(clients_per_round, population: int) -> int:
+  return argument_checks.check_integer(
+    'clients_per_round', clients_per_round, at_least=1, at_most=population
+  )

@@ -1,0 +1,1 @@
+"""Rounds, releases, checkpoints, interruption and files of metrics."""

@@ -1,0 +1,84 @@
+"""What a learning process measures of a round, as numbers with names."""
+
+import collections
+from typing import Any
+
+import numpy as np
+import tree
+
+from tff_clipping.aggregators.parts.public_measurements import (
+  PUBLIC_MEASUREMENTS,
+)
+
+# Of a private run: what is computed from the released model alone.
+_AFTER_THE_RELEASE = 'finalizer'
+
+
+def flatten_metrics(
+  metrics: Any, *, is_private: bool
+) -> collections.OrderedDict[str, float]:
+  """Returns the scalars among the metrics of a process.
+
+  Args:
+    metrics: What `next` of a `tff.learning.templates.LearningProcess` measured.
+    is_private: Whether to leave out what is exact: all but constants, what
+      comes from noised data, and what the server made of the release.
+
+  Returns:
+    The numbers by their paths, such as 'aggregator/clipping_norm'; 'metrics' if
+    there is a single number without a name. What is not one number, such as the
+    norms of all clients, is left out.
+  """
+  flat = collections.OrderedDict()
+  for path, leaf in tree.flatten_with_path(metrics):
+    if is_private and not _is_public(path):
+      continue
+    value = np.asarray(leaf)
+    if value.size == 1 and value.dtype.kind in 'biuf':
+      flat['/'.join(map(str, path)) or 'metrics'] = float(value.reshape(()))
+  return flat
+
+
+def summarize_updates(
+  metrics: Any, num_clients: int
+) -> collections.OrderedDict[str, float]:
+  """Returns what the metrics of a process say of the norms of its updates.
+
+  Args:
+    metrics: As for `flatten_metrics`, of a run that is not private.
+    num_clients: The size of the cohort.
+
+  Returns:
+    Those of `update_norm_mean`, `update_norm_std`, `update_norm_max` and
+    `clipped_fraction` that were measured: by `build_fed_avg` with
+    `measure_updates`, by `add_update_norm_measurements` or by a clip.
+  """
+  named: dict[str, np.ndarray] = {}
+  for path, leaf in tree.flatten_with_path(metrics):
+    value = np.asarray(leaf)
+    if path and path[0] != 'aggregate' and value.dtype.kind in 'biuf':
+      named.setdefault(str(path[-1]), value)
+  found = collections.OrderedDict()
+  norms = named.get('update_norm')
+  if norms is not None and norms.size:
+    norms = norms.astype(np.float64)
+    found['update_norm_mean'] = float(np.mean(norms))
+    found['update_norm_std'] = float(np.std(norms))
+    found['update_norm_max'] = float(np.max(norms))
+  for name in ('mean', 'std', 'max'):
+    if f'update_norm_{name}' in named and num_clients:
+      found[f'update_norm_{name}'] = float(named[f'update_norm_{name}'])
+  if num_clients:
+    if 'clipped_fraction' in named:
+      found['clipped_fraction'] = float(named['clipped_fraction'])
+    elif 'clipped_count' in named:
+      found['clipped_fraction'] = float(named['clipped_count']) / num_clients
+  return found
+
+
+def _is_public(path: tuple) -> bool:
+  if not path:
+    return False
+  return path[0] == _AFTER_THE_RELEASE or (
+    path[0] == 'aggregator' and path[-1] in PUBLIC_MEASUREMENTS
+  )

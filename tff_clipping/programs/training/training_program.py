@@ -1,0 +1,521 @@
+"""The training program: rounds, releases and checkpoints, in a safe order.
+
+A round is: draw the cohort; run the process; charge the ledger with the digest
+of what came out; evaluate; write the metrics; write a checkpoint if one is due.
+What is charged is on disk before anything is released, so a program that is
+killed at any moment has charged for every release that it made; and a round
+that is run again releases the same bits, or is a new release (see
+`private_rounds`).
+"""
+
+import collections
+import contextlib
+import dataclasses
+import enum
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+import tree
+
+from tff_clipping import argument_checks
+from tff_clipping.privacy.ledger.ledger import (
+  BudgetExhaustedError,
+  ChangedReleaseError,
+  DamagedLedgerError,
+  PrivacyLedger,
+)
+from tff_clipping.privacy.plans import plan_text
+from tff_clipping.programs import storage_errors
+from tff_clipping.programs.audit.run_audit import RunAudit
+from tff_clipping.programs.checks import process_checks
+from tff_clipping.programs.clients.client_sampling import ClientSampler
+from tff_clipping.programs.training import (
+  coroutines,
+  private_rounds,
+  round_metrics,
+)
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.interruption import (
+  Interrupted,
+  Interruption,
+)
+from tff_clipping.programs.training.update_records import UpdateRecords
+
+EvaluateFn = Callable[[Any], Mapping[str, float]]
+# By argument, what it is and a method by which to know it.
+_KINDS = {
+  'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
+  'sampler': ('ClientSampler', 'sample'),
+  'checkpoints': ('Checkpoints', 'rounds'),
+  'evaluate': ('function of model weights', '__call__'),
+  'client_value': ('function of the id of a client', '__call__'),
+  'ledger': ('PrivacyLedger', 'charge'),
+  'update_records': ('UpdateRecords', 'record'),
+  'run_audit': ('RunAudit', 'record_release'),
+  'on_round': ('function of metrics', '__call__'),
+  'should_stop': ('function of metrics', '__call__'),
+}
+_OPTIONAL = ('ledger', 'update_records', 'run_audit')
+
+
+class StopReason(enum.Enum):
+  """Why training ended."""
+
+  FINISHED = 'finished'
+  BUDGET_EXHAUSTED = 'budget exhausted'
+  DIVERGED = 'diverged'
+  INTERRUPTED = 'interrupted'
+  STOPPED = 'stopped'
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingResult:
+  """How training ended.
+
+  Attributes:
+    reason: Why it ended.
+    message: The same in a sentence.
+    round_num: The number of rounds done.
+    state: The state of the process after them; `None` if not even the first
+      could be made.
+    interrupted: The signal's exception if `reason` is `INTERRUPTED`.
+  """
+
+  reason: StopReason
+  message: str
+  round_num: int
+  state: Any
+  interrupted: Interrupted | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingProgram:
+  """Everything that a run consists of.
+
+  The metrics of a round are the columns that docs/training.md lists, and each
+  number that the process measured, by its path in the process's metrics:
+  `aggregator/clipping_norm`, `client_work/train/loss`. With a ledger they are
+  the public ones alone: constants, and what comes from noised data.
+
+  Attributes:
+    process: Any `tff.learning.templates.LearningProcess`.
+    sampler: Draws the cohorts.
+    client_value: Returns what a client gives to the process, by its id: the id
+      itself for a process with a client store.
+    num_rounds: The number of rounds, T.
+    evaluate: Returns `test_accuracy` and `test_loss` of model weights, and what
+      else is to be in the metrics.
+    rounds_per_evaluation: Evaluate each so many rounds, and after the last.
+    checkpoints: Where states are kept.
+    rounds_per_checkpoint: Save each so many rounds, and at the end.
+    release_managers: Take the metrics of every round.
+    ledger: Is charged for every release; `None` if nothing is private. The
+      sampler must be that of its plan, and the process one that it charges for;
+      see `process_checks`. With `update_records`, `run_audit` or
+      `measures_cohorts`, which write what no plan covers, it must have a
+      caveat.
+    update_records: Write the updates of chosen rounds to files, and with a
+      ledger let exact figures of clients into the metrics of a run that is not
+      private then; `None` for neither.
+    run_audit: Keeps what each release shows of the canaries among the clients;
+      `None` for a run that is not audited. The process has a model aggregator
+      of `add_canary_products`.
+    measures_cohorts: Whether the metrics hold the size of each cohort, and the
+      seconds of each round, which tell it and how much data the clients have:
+      by default (`None`) they do without a ledger alone.
+    on_round: Is called with the metrics of every round, to show progress.
+    should_stop: Is called with the same after it, and ends the training before
+      T where it returns True. `test_loss` is NaN in rounds without evaluation.
+      With a ledger, the guarantee is that of all T rounds then.
+    initial_weights: The `tff.learning.models.ModelWeights` to begin from, such
+      as those of a model that was trained on public data; `None` for those that
+      the process begins with. A run that goes on has its own.
+  """
+
+  process: tff.learning.templates.LearningProcess
+  sampler: ClientSampler
+  num_rounds: int
+  evaluate: EvaluateFn
+  checkpoints: Checkpoints
+  release_managers: Sequence[tff.program.ReleaseManager] = ()
+  client_value: Callable[[str], Any] = lambda client_id: client_id
+  rounds_per_evaluation: int = 1
+  rounds_per_checkpoint: int = 10
+  ledger: PrivacyLedger | None = None
+  update_records: UpdateRecords | None = None
+  run_audit: RunAudit | None = None
+  measures_cohorts: bool | None = None
+  on_round: Callable[[collections.OrderedDict], None] = lambda metrics: None
+  should_stop: Callable[[collections.OrderedDict], bool] = lambda metrics: False
+  initial_weights: tff.learning.models.ModelWeights | None = None
+
+  def __post_init__(self):
+    for name, (kind, method) in _KINDS.items():
+      value = getattr(self, name)
+      if not (hasattr(value, method) or (value is None and name in _OPTIONAL)):
+        raise TypeError(
+          f'`{name}` must be a `{kind}`, found {type(value).__name__}.'
+        )
+    if not isinstance(self.release_managers, Sequence) or not all(
+      isinstance(manager, tff.program.ReleaseManager)
+      for manager in self.release_managers
+    ):
+      raise TypeError(
+        '`release_managers` must be a list of `tff.program.ReleaseManager`, '
+        f'found {self.release_managers!r}.'
+      )
+    argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
+    for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
+      argument_checks.check_integer(name, getattr(self, name), at_least=1)
+    if self.measures_cohorts not in (None, True, False):
+      raise TypeError(
+        '`measures_cohorts` must be True, False or None, found '
+        f'{self.measures_cohorts!r}.'
+      )
+    self._check_initial_weights()
+    if self.ledger is None:
+      return
+    private_rounds.check_sampler(self.sampler, self.ledger)
+    process_checks.check_process(self.process, self.ledger.plan)
+    exact = {
+      'update_records': self.update_records is not None,
+      'run_audit': self.run_audit is not None,
+      'measures_cohorts': bool(self.measures_cohorts),
+    }
+    for name, is_asked in exact.items():
+      if is_asked and not self.ledger.caveats:
+        raise ValueError(
+          f'`{name}` must be left out, or the ledger say that its plan does '
+          "not hold, found a ledger without caveats: the run's files would "
+          'have exact figures of the clients. Say so to whoever reads it: '
+          "`PrivacyLedger(..., caveats=['the files hold exact figures'])`."
+        )
+
+  def _check_initial_weights(self) -> None:
+    """Raises if they are no weights of a model."""
+    given = self.initial_weights
+    if given is not None and not isinstance(
+      given, tff.learning.models.ModelWeights
+    ):
+      raise TypeError(
+        '`initial_weights` must be `tff.learning.models.ModelWeights`, found '
+        f'{type(given).__name__}; `ModelWeights.from_model(keras_model)` '
+        'returns those of a Keras model.'
+      )
+
+  def run(self) -> TrainingResult:
+    """Runs all rounds that are not done yet.
+
+    Returns:
+      How training ended. The state that it holds is checkpointed.
+
+    Raises:
+      StorageError: If a file cannot be written, or is damaged. What was done
+        until the last checkpoint is kept.
+      ValueError: If the checkpoints are of another process, or of more rounds.
+      RoundError: If a round fails, had less noise than the ledger's plan
+        charges for, or its model cannot be evaluated. What was done before it
+        is kept.
+    """
+    interruption = Interruption()
+    progress = _Progress()
+    interrupted = None
+    try:
+      with interruption.catch():
+        stop = self._start(progress, interruption)
+        while stop is None and progress.round_num < self.num_rounds:
+          stop = self._run_round(progress, interruption)
+        with interruption.shield():
+          self._save(progress)
+        reason, message = stop or (
+          StopReason.FINISHED,
+          f'Finished {plan_text.count_rounds(self.num_rounds)}.',
+        )
+    except Interrupted as e:
+      interrupted = e
+    except Exception as e:
+      # A signal can become another exception in TensorFlow.
+      interrupted = interruption.arrived
+      if interrupted is None:
+        if isinstance(e, RoundError):
+          # The rounds before it are done, and charged.
+          self._save(progress)
+        raise
+    if interrupted is not None:
+      # From here on, another signal ends the program at once.
+      self._save(progress)
+      reason = StopReason.INTERRUPTED
+      message = (
+        f'Stopped by {interrupted.signal.name} after round '
+        f'{progress.round_num}; the same command continues.'
+      )
+    return TrainingResult(
+      reason, message, progress.round_num, progress.state, interrupted
+    )
+
+  def _start(
+    self, progress: '_Progress', interruption: Interruption
+  ) -> tuple[StopReason, str] | None:
+    """Takes up the latest checkpoint, or begins; returns why it stopped."""
+    state = self.process.initialize()
+    if self.initial_weights is not None:
+      state = self.process.set_model_weights(state, self.initial_weights)
+    latest = self.checkpoints.load_latest(state)
+    if latest is not None:
+      if latest[0] > self.num_rounds:
+        raise ValueError(
+          '`num_rounds` must be at least those that were run, '
+          f'{latest[0]} by the last checkpoint, found {self.num_rounds}.'
+        )
+      if self.ledger is not None:
+        private_rounds.check_rounds(self.ledger, latest[0])
+      progress.done = latest
+      return None
+    metrics = self._new_row(0)
+    metrics.update(self._evaluate(state, 0))
+    if not math.isfinite(metrics['test_loss']):
+      return (
+        StopReason.DIVERGED,
+        'The test loss of the initial model is not finite, found '
+        f'{metrics["test_loss"]}.',
+      )
+    with interruption.shield():
+      if self.run_audit is not None:
+        weights = self.process.get_model_weights(state)
+        self.run_audit.record_model(0, weights.trainable)
+      self._release(metrics)
+      progress.done = 0, state
+      self._save(progress)
+    return None
+
+  def _run_round(
+    self, progress: '_Progress', interruption: Interruption
+  ) -> tuple[StopReason, str] | None:
+    """Goes on by a round, or stays where it is; returns why to stop, if so."""
+    start = time.monotonic()
+    state, round_num = progress.state, progress.round_num + 1
+    try:
+      cohort, output = self._draw_and_run(round_num, state, interruption)
+    except BudgetExhaustedError as e:
+      self._evaluate_last(progress, interruption)
+      return StopReason.BUDGET_EXHAUSTED, str(e)
+    except DamagedLedgerError as e:
+      raise storage_errors.StorageError(str(e)) from e
+    except (ChangedReleaseError, ValueError) as e:
+      raise RoundError(str(e)) from e
+    seconds = time.monotonic() - start
+    was_rejected = progress.is_rejected
+    progress.is_rejected = _is_rejected(output.metrics)
+    if was_rejected and progress.is_rejected:
+      return _diverged('The aggregate of the updates is', round_num)
+    if not _is_finite(self.process.get_model_weights(output.state)):
+      return _diverged('The model is', round_num)
+    metrics = self._new_row(round_num, num_clients=len(cohort), seconds=seconds)
+    if (
+      round_num % self.rounds_per_evaluation == 0
+      or round_num == self.num_rounds
+    ):
+      metrics.update(self._evaluate(output.state, round_num))
+      if not math.isfinite(metrics['test_loss']):
+        return _diverged('The test loss is', round_num)
+    metrics.update(
+      round_metrics.measured(
+        output.metrics,
+        len(cohort),
+        # Whoever gives `update_records` asks for the clients' exact figures.
+        is_private=self.ledger is not None and self.update_records is None,
+      )
+    )
+    expected_norms = self._estimate(round_num, cohort, state)
+    with interruption.shield():
+      if self.update_records is not None:
+        with storage_errors.writing(f'The updates of round {round_num}'):
+          summary = self.update_records.record(
+            round_num, cohort, output.metrics, expected_norms
+          )
+        metrics.update(
+          (name, x) for name, x in summary.items() if not math.isnan(x)
+        )
+      if self.run_audit is not None:
+        self.run_audit.record_release(
+          round_num, output.metrics['aggregator']['canary_products']
+        )
+      self._release(metrics)
+      progress.done, progress.metrics = (round_num, output.state), metrics
+      if round_num % self.rounds_per_checkpoint == 0:
+        self._save(progress)
+    self.on_round(metrics)
+    if not self.should_stop(metrics):
+      return None
+    self._evaluate_last(progress, interruption)
+    message = f'Stopped after round {round_num}, as `should_stop` asked for.'
+    if self.ledger is not None:
+      message += (
+        f' What was released decided on it, so that the epsilon of {round_num} '
+        f'rounds is no guarantee: count all {self.num_rounds}.'
+      )
+    return StopReason.STOPPED, message
+
+  def _draw_and_run(
+    self, round_num: int, state: Any, interruption: Interruption
+  ) -> tuple[list[str], Any]:
+    """Returns the cohort of a round and what came out; charges for it."""
+
+    def next_fn(state: Any, cohort: Sequence[str]) -> Any:
+      values = [self._value_of(client_id, round_num) for client_id in cohort]
+      try:
+        return self.process.next(state, values)
+      except Exception as e:
+        raise RoundError(f'Round {round_num} failed: {e}') from e
+
+    if self.ledger is None:
+      cohort = self.sampler.sample(round_num)
+      return cohort, next_fn(state, cohort)
+
+    @contextlib.contextmanager
+    def shield() -> Iterator[None]:
+      with interruption.shield(), storage_errors.writing('The ledger'):
+        yield
+
+    return private_rounds.run_private_round(
+      next_fn,
+      self.sampler,
+      self.ledger,
+      state=state,
+      round_num=round_num,
+      shield=shield,
+    )
+
+  def _value_of(self, client_id: str, round_num: int) -> Any:
+    try:
+      return self.client_value(client_id)
+    except Exception as e:
+      raise RoundError(
+        f'Round {round_num} failed: `client_value` has nothing for the client '
+        f'{client_id!r}: {type(e).__name__}: {e}'
+      ) from e
+
+  def _evaluate_last(
+    self, progress: '_Progress', interruption: Interruption
+  ) -> None:
+    """Evaluates the last model, if the run ends before that was due."""
+    metrics = progress.metrics
+    if metrics is not None and math.isnan(metrics['test_loss']):
+      metrics.update(self._evaluate(progress.state, progress.round_num))
+      with interruption.shield():
+        self._release(metrics)
+
+  def _estimate(self, round_num: int, cohort: Sequence[str], state: Any) -> Any:
+    """Returns what the update records estimate of a round from its model."""
+    if self.update_records is None:
+      return None
+    weights = self.process.get_model_weights(state)
+    try:
+      return self.update_records.estimate(round_num, cohort, weights)
+    except Exception as e:
+      raise RoundError(f'The estimates of round {round_num} failed: {e}') from e
+
+  def _save(self, progress: '_Progress') -> None:
+    if progress.done is not None:
+      self.checkpoints.save(progress.state, progress.round_num)
+
+  def _new_row(
+    self, round_num: int, *, num_clients: int = 0, seconds: float = math.nan
+  ) -> collections.OrderedDict[str, float]:
+    """Returns the row of a round, with what tells its cohort if that may be."""
+    is_shown = self.measures_cohorts
+    if is_shown is None:
+      is_shown = self.ledger is None
+    of_cohort = dict(num_clients=num_clients, seconds=seconds)
+    return round_metrics.new_row(
+      round_num, self.ledger, **(of_cohort if is_shown else {})
+    )
+
+  def _evaluate(self, state: Any, round_num: int) -> Mapping[str, float]:
+    try:
+      found = self.evaluate(self.process.get_model_weights(state))
+    except Exception as e:
+      raise RoundError(
+        f'Evaluation after round {round_num} failed: {_shorten(e)}'
+      ) from e
+    try:
+      round_metrics.check_evaluated(found)
+    except ValueError as e:
+      raise RoundError(f'{e} after round {round_num}.') from e
+    return found
+
+  def _release(self, metrics: collections.OrderedDict) -> None:
+    values = collections.OrderedDict(metrics)
+    round_num = values.pop('round_num')
+    for manager in self.release_managers:
+      with storage_errors.writing(f'The metrics of round {round_num}'):
+        coroutines.run(manager.release(values, round_num))
+
+
+class RoundError(RuntimeError):
+  """A round could not be run, or its model not evaluated."""
+
+
+@dataclasses.dataclass
+class _Progress:
+  """How far a run has come.
+
+  Attributes:
+    done: The number of rounds done, and the state after them. One attribute,
+      because a signal may arrive between any two assignments.
+    metrics: Those of the last round, if this program ran it.
+    is_rejected: Whether that round left the model as it was.
+  """
+
+  done: tuple[int, Any] | None = None
+  metrics: collections.OrderedDict | None = None
+  is_rejected: bool = False
+
+  @property
+  def round_num(self) -> int:
+    return 0 if self.done is None else self.done[0]
+
+  @property
+  def state(self) -> Any:
+    return None if self.done is None else self.done[1]
+
+
+def _shorten(error: Exception) -> str:
+  """Returns what an error says, without what TensorFlow puts around it."""
+  if not isinstance(error, tf.errors.OpError):
+    return str(error)
+  lines = [line.strip() for line in error.message.splitlines()]
+  said = [line for line in lines if line and not line.startswith('[[')]
+  return re.sub(r'^\{\{.*?\}\} ', '', said[-1]) if said else str(error)
+
+
+def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
+  return (
+    StopReason.DIVERGED,
+    f'{what} not finite after round {round_num}: learning rates may be too '
+    'large, features not scaled to about 1, or an aggregator wrong. The state '
+    f'after round {round_num - 1} is kept.',
+  )
+
+
+def _is_rejected(metrics: Any) -> bool:
+  """Returns whether TFF's finalizer has dropped the round's update.
+
+  It does not apply an update that is not finite. Once, that may be a cohort
+  without clients or examples, whose mean is none; a run that has diverged would
+  go on for days with a model that stays as it is.
+  """
+  finalizer = metrics.get('finalizer') if isinstance(metrics, Mapping) else None
+  return isinstance(finalizer, Mapping) and bool(
+    finalizer.get('update_non_finite', 0)
+  )
+
+
+def _is_finite(weights: Any) -> bool:
+  return all(np.all(np.isfinite(leaf)) for leaf in tree.flatten(weights))
