@@ -136,9 +136,7 @@ def test_the_kind_of_processor_is_a_part_of_it(monkeypatch, line, is_other):
     ({'num_threads': 3}, False),
   ],
 )
-def test_what_bits_depend_on_in_a_context_is_a_part_of_it(
-  parameters, is_other
-):
+def test_what_bits_depend_on_in_a_context_is_a_part_of_it(parameters, is_other):
   run = _round()
   before = _of(run, data_sets_repeat=True)
   runtime.set_default_context(**parameters)
