@@ -5,7 +5,7 @@ data in memory, and runs a TensorFlow graph of the local steps for its share of
 the clients. What the fastest possible round on this machine costs, as far as it
 is TensorFlow that multiplies the matrices.
 
-  python -m benchmarks.bare mlp            # the seconds of every round
+  python -m benchmarks.bare mlp            # the seconds of all rounds
   python -m benchmarks.bare mlp one_client # what training one client needs
 
 The second is one process with one client, for its memory.
@@ -15,10 +15,10 @@ import json
 import multiprocessing
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload
+from benchmarks.turns import Rounds
+from benchmarks.workload import WORKLOADS, Workload
 
 # Small, since nothing sets the weights back after a client.
 _LEARNING_RATE = 1e-6
@@ -31,11 +31,11 @@ def main(name: str, what: str = 'round') -> None:
     build(workload)(*clients(workload)[0])
     print(json.dumps({}))
   else:
-    print(json.dumps(dict(seconds=list(round_seconds(workload)))))
+    print(json.dumps(dict(seconds=round_seconds(workload))))
 
 
-def round_seconds(workload: Workload) -> Iterator[float]:
-  """Yields the time of each round, of all processes together."""
+def round_seconds(workload: Workload) -> list[float]:
+  """Returns the time of each round, of all processes together."""
   num_processes = len(os.sched_getaffinity(0))
   context = multiprocessing.get_context('spawn')
   barrier = context.Barrier(num_processes + 1)
@@ -47,14 +47,13 @@ def round_seconds(workload: Workload) -> Iterator[float]:
   ]
   for process in processes:
     process.start()
-  for round_num in range(workload.total_rounds):
+  rounds = Rounds(workload.total_rounds)
+  for _ in rounds:
     barrier.wait()
-    start = time.monotonic()
     barrier.wait()
-    if round_num >= NUM_WARM_UP_ROUNDS:
-      yield time.monotonic() - start
   for process in processes:
     process.join()
+  return rounds.seconds
 
 
 def _run(workload: Workload, share: int, num_shares: int, barrier) -> None:

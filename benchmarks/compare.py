@@ -2,24 +2,23 @@
 
   python -m benchmarks.compare --output=bench.json
 
-Each figure comes from a program of its own on an otherwise idle machine: the
-bare limit, ours, ours with correlated noise, ours in bfloat16 and stock TFF one
-after the other, twice, and the median of all rounds; beside them, which share
-of the machine's peak that is. Then the peak of the memory of a round with
-80 updates of 11.1M parameters. Asserts nothing.
+The sides, of which each is a program of its own, run their rounds in turns:
+`benchmarks.alternate`. Beside their times and ratios, which share of the
+machine's peak that is. Then the peak of the memory of a round with 80 updates
+of 11.1M parameters. What is printed is Markdown, for docs/benchmarks.md; it
+says how busy other programs kept the machine. Asserts nothing.
 """
 
+import dataclasses
 import json
 import pathlib
-import statistics
-import time
-from collections.abc import Sequence
 from typing import Any
 
 from absl import app, flags
 
-from benchmarks import machine, processes, summaries
-from benchmarks.workload import WORKLOADS
+from benchmarks import alternate, machine, processes, tables
+from benchmarks.alternate import Side
+from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS
 
 _OUTPUT = flags.DEFINE_string('output', 'bench.json', 'Where the figures go.')
 _WORKLOADS = flags.DEFINE_list(
@@ -33,70 +32,82 @@ _STOCK_MEMORY = flags.DEFINE_bool(
   'stock_memory', False, 'Of stock TFF too, which needs 16 to 24 GB.'
 )
 _REPEATS = flags.DEFINE_integer(
-  'repeats', 2, 'How often each is measured.', lower_bound=1
+  'repeats', 2, 'How often all programs are started.', lower_bound=1
 )
 
+# The program of each side; the name of the workload is its last argument.
+_SIDES = {
+  'bare': ['-m', 'benchmarks.bare'],
+  'ours': ['-m', 'benchmarks.federated', 'ours'],
+  'ours_correlated': ['-m', 'benchmarks.federated', 'ours_correlated'],
+  'ours_bfloat16': ['-m', 'benchmarks.federated', 'ours_bfloat16'],
+  'stock': ['-m', 'benchmarks.federated', 'stock'],
+}
 _MEMORY_WORKLOAD = 'resnet18_memory'
+_MEMORY_MODES = ('ours', 'ours_secure')
+_STOCK_MEMORY_MODES = ('stock', 'stock_secure')
 
 
 def main(argv: list[str]) -> None:
   """Measures, prints and saves."""
   del argv
   description = machine.describe()
-  print(machine.headline(description), flush=True)
-  start = time.monotonic()
-  results: dict[str, Any] = dict(machine=description, time={}, memory={})
+  results = dict(machine=description, time={}, memory={})
+  print(machine.headline(description), end='\n\n')
+  print(tables.time_heading('of the peak'), flush=True)
+  busy_lines = []
   for name in _WORKLOADS.value:
-    results['time'][name] = _time(name)
-    print(
-      '\n'.join(summaries.time_lines(name, results['time'][name])), flush=True
+    sides = [side for side in _SIDES if side != 'stock' or _STOCK.value]
+    found = alternate.compare(
+      {side: Side([*_SIDES[side], name]) for side in sides},
+      num_rounds=WORKLOADS[name].num_rounds,
+      num_warm_up_rounds=NUM_WARM_UP_ROUNDS,
+      num_starts=_REPEATS.value,
+    )
+    arithmetic = processes.run_python(['-m', 'benchmarks.arithmetic', name])
+    shares = {
+      side: f'{_share_of_peak(side, found, arithmetic):.0%}'
+      for side in found.seconds
+    }
+    print('\n'.join(tables.time_rows(name, sides, found, shares)), flush=True)
+    busy_lines.append(tables.busy_line(name, found))
+    results['time'][name] = dict(
+      dataclasses.asdict(found),
+      workload=str(WORKLOADS[name]),
+      arithmetic=arithmetic,
     )
     _save(results)
+  print('', *busy_lines, sep='\n')
   if _MEMORY.value:
-    print(
-      f'\nMemory of {WORKLOADS[_MEMORY_WORKLOAD].model} (11.1M parameters), '
-      f'{WORKLOADS[_MEMORY_WORKLOAD]}'
-    )
-    modes = ['ours', 'ours_secure']
+    model = WORKLOADS[_MEMORY_WORKLOAD].model
+    columns = f'memory of {model}', 'at the peak', 'beyond one client'
+    print(f'\n{tables.heading(*columns)}')
+    modes = ['one_client', *_MEMORY_MODES]
     if _STOCK_MEMORY.value:
-      modes += ['stock', 'stock_secure']
-    for mode in ['one_client', *modes]:
+      modes += _STOCK_MEMORY_MODES
+    for mode in modes:
       results['memory'][mode] = _memory(mode)
-      print(summaries.memory_line(mode, results['memory']), flush=True)
+      print(tables.memory_row(mode, results['memory']), flush=True)
       _save(results)
-  print(f'\n{time.monotonic() - start:.0f} s; saved {_OUTPUT.value}')
 
 
-def _time(name: str) -> dict[str, Any]:
-  commands = dict(bare=['-m', 'benchmarks.bare', name])
-  modes = ['ours', 'ours_correlated', 'ours_bfloat16']
-  if _STOCK.value:
-    modes.append('stock')
-  for mode in modes:
-    commands[mode] = ['-m', 'benchmarks.federated', mode, name]
-  arithmetic = processes.run_python(['-m', 'benchmarks.arithmetic', name])
-  seconds: dict[str, list[float]] = {mode: [] for mode in commands}
-  for _ in range(_REPEATS.value):
-    for mode, command in commands.items():
-      seconds[mode].extend(processes.run_python(command)['seconds'])
-  return dict(
-    workload=str(WORKLOADS[name]),
-    arithmetic=arithmetic,
-    median_seconds={
-      mode: statistics.median(found) for mode, found in seconds.items()
-    },
-    seconds=seconds,
-  )
+def _share_of_peak(
+  side: str, found: alternate.Comparison, arithmetic: dict[str, Any]
+) -> float:
+  dtype = 'bfloat16' if side == 'ours_bfloat16' else 'float32'
+  seconds_at_peak = arithmetic['operations'] / arithmetic['peak'][dtype]
+  return seconds_at_peak / found.median(side)
 
 
 def _memory(mode: str) -> int | str:
-  command: Sequence[str] = (
-    ['benchmarks.bare', _MEMORY_WORKLOAD, 'one_client']
+  """Returns the bytes of a mode at its peak, or why there are none."""
+  program = (
+    [*_SIDES['bare'], _MEMORY_WORKLOAD, 'one_client']
     if mode == 'one_client'
-    else ['benchmarks.federated', mode, _MEMORY_WORKLOAD]
+    else ['-m', 'benchmarks.federated', mode, _MEMORY_WORKLOAD]
   )
   try:
-    return processes.run_python_for_memory(['-m', *command])[1]
+    return processes.run_python_for_memory(program)[1]
   except RuntimeError as e:
     return str(e).splitlines()[0]
 

@@ -3,25 +3,24 @@
   python -m benchmarks.federated ours mlp
 
 The first argument is a mode of `MODES`, the second a workload. Prints, as JSON,
-the seconds of every timed round and, where it trains to learn, the accuracy. A
+the seconds of every round and, where it trains to learn, the accuracy. A
 program of its own, since TFF's native context leaves a worker behind, which
 this ends.
 """
 
 import functools
 import json
-import os
 import pathlib
-import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import psutil
 import tensorflow_federated as tff
 
-from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS, Workload
+from benchmarks.turns import Rounds
+from benchmarks.workload import WORKLOADS, Workload
 from tasks.models import evaluation, keras_models, tff_model
 from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs.clients import client_sampling, client_store
@@ -76,18 +75,19 @@ def run_ours(
       _model_fn(workload, store), workload.test_examples()
     )
   )
-  plan = private_plan(workload, correlated=correlated) if private else None
+  plan = _private_plan(workload, correlated=correlated) if private else None
   process = build_fed_avg(
     workload,
     store,
-    None if plan is None else private_aggregator(plan, secure=secure),
+    None if plan is None else _private_aggregator(plan, secure=secure),
     compute_dtype=compute_dtype,
   )
-  ends, rows = [], []
+  # From the end of a round to the end of the next: nothing is left out.
+  rounds, rows = Rounds(workload.total_rounds), []
 
   def on_round(metrics: Mapping[str, Any]) -> None:
-    ends.append(time.monotonic())
     rows.append(metrics)
+    rounds.advance()
 
   sampler = client_sampling.FixedSizeSampler(
     store.client_ids, clients_per_round=workload.clients_per_round, seed=0
@@ -97,7 +97,7 @@ def run_ours(
     sampler.charged_as = plan.sampler_parameters
   # The last one ends with the evaluation and the checkpoint.
   num_rounds = workload.total_rounds
-  result = TrainingProgram(
+  program = TrainingProgram(
     process=process,
     sampler=sampler,
     num_rounds=num_rounds,
@@ -115,17 +115,13 @@ def run_ours(
       else privacy.PrivacyLedger(folder / 'ledger.jsonl', plan)
     ),
     on_round=on_round,
-  ).run()
+  )
+  rounds.advance()
+  result = program.run()
   if result.reason is not StopReason.FINISHED:
     raise RuntimeError(result.message)
-  # From the end of a round to the end of the next: nothing is left out.
-  first = NUM_WARM_UP_ROUNDS - 1
-  seconds = [
-    end - start
-    for start, end in zip(ends[first:-1], ends[first + 1 :], strict=True)
-  ]
   accuracy = None if private else float(rows[-1]['test_accuracy'])
-  return dict(seconds=seconds, accuracy=accuracy)
+  return dict(seconds=rounds.seconds, accuracy=accuracy)
 
 
 def build_fed_avg(
@@ -133,7 +129,6 @@ def build_fed_avg(
   store: client_store.ClientStore,
   model_aggregator: tff.aggregators.UnweightedAggregationFactory | None = None,
   *,
-  measure_updates: bool = False,
   compute_dtype: str = 'float32',
 ) -> tff.learning.templates.LearningProcess:
   """Returns our learning process on the clients of a store."""
@@ -145,7 +140,6 @@ def build_fed_avg(
     client_learning_rate=workload.client_learning_rate,
     client_store=clients,
     model_aggregator=model_aggregator,
-    measure_updates=measure_updates,
   )
 
 
@@ -191,17 +185,15 @@ def run_stock(
   )
   try:
     state = process.initialize()
-    seconds = []
-    for _ in range(workload.total_rounds):
-      start = time.monotonic()
+    rounds = Rounds(workload.total_rounds)
+    for _ in rounds:
       state = process.next(state, datasets).state
-      seconds.append(time.monotonic() - start)
     weights = process.get_model_weights(state)
   finally:
     _end_workers()
   accuracy = evaluate(weights)['test_accuracy']
   return dict(
-    seconds=seconds[NUM_WARM_UP_ROUNDS:],
+    seconds=rounds.seconds,
     accuracy=None if private or secure else accuracy,
   )
 
@@ -227,7 +219,7 @@ def write_store(
   )
 
 
-def private_plan(
+def _private_plan(
   workload: Workload, *, correlated: bool = False
 ) -> privacy.BasePlan:
   """Returns the plan of a workload's DP-FedAvg."""
@@ -255,7 +247,7 @@ def private_plan(
   )
 
 
-def private_aggregator(
+def _private_aggregator(
   plan: privacy.BasePlan, *, secure: bool = False
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Returns the aggregator of a plan, whose noise destroys no model."""
@@ -287,14 +279,9 @@ def _model_fn(workload: Workload, clients) -> Callable:
 
 def _end_workers() -> None:
   """Ends the worker processes that this process has started."""
-  for folder in pathlib.Path('/proc').iterdir():
-    try:
-      fields = (folder / 'stat').read_text().rsplit(')', 1)[1].split()
-      name = (folder / 'comm').read_text()
-    except (OSError, IndexError):
-      continue
-    if fields[1] == str(os.getpid()) and name.startswith('worker_binary'):
-      os.kill(int(folder.name), signal.SIGKILL)
+  for child in psutil.Process().children():
+    if child.name().startswith('worker_binary'):
+      child.kill()
 
 
 if __name__ == '__main__':

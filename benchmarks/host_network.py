@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 
@@ -43,38 +42,26 @@ def send_signal(host: int, signum: int, part: str = '') -> None:
 
 
 @contextlib.contextmanager
-def network(delay: float = 0.0, loss: float = 0.0) -> Iterator[None]:
+def network() -> Iterator[None]:
   """Makes the hosts and the bridge, and removes them at the end.
-
-  Args:
-    delay: seconds by which what a host sends is late.
-    loss: the share of a host's frames that is lost.
 
   Raises:
     subprocess.CalledProcessError: it is not permitted here.
   """
   namespaces = [_SWITCH, *map(_namespace, range(NUM_HOSTS))]
-  with contextlib.ExitStack() as wires:
-    try:
-      for namespace in namespaces:
-        _ip('netns', 'add', namespace)
-        _ip('-n', namespace, 'link', 'set', 'lo', 'up')
-      _ip('-n', _SWITCH, 'link', 'add', 'bridge', 'type', 'bridge')
-      _ip('-n', _SWITCH, 'link', 'set', 'bridge', 'up')
-      for host in range(NUM_HOSTS):
-        if delay or loss:
-          wires.enter_context(_slow_wire(host, delay, loss))
-        else:
-          _ip(
-            *('-n', _SWITCH, 'link', 'add', f'p{host}', 'type', 'veth', 'peer'),
-            *('name', 'eth0', 'netns', _namespace(host)),
-          )
-        _plug_in(host)
-      yield
-    finally:
-      for namespace in namespaces:
-        with contextlib.suppress(subprocess.CalledProcessError):
-          _ip('netns', 'del', namespace)
+  try:
+    for namespace in namespaces:
+      _ip('netns', 'add', namespace)
+      _ip('-n', namespace, 'link', 'set', 'lo', 'up')
+    _ip('-n', _SWITCH, 'link', 'add', 'bridge', 'type', 'bridge')
+    _ip('-n', _SWITCH, 'link', 'set', 'bridge', 'up')
+    for host in range(NUM_HOSTS):
+      _plug_in(host)
+    yield
+  finally:
+    for namespace in namespaces:
+      with contextlib.suppress(subprocess.CalledProcessError):
+        _ip('netns', 'del', namespace)
 
 
 def why_not() -> str | None:
@@ -110,36 +97,13 @@ def run(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
     return out.read()
 
 
-@contextlib.contextmanager
-def _slow_wire(host: int, delay: float, loss: float) -> Iterator[None]:
-  """Joins a host to the bridge by a process that carries its frames."""
-  # Named for this process until they are where they belong.
-  near, far = f'{_SWITCH}{host}', f'{_namespace(host)}w'
-  wire = subprocess.Popen(
-    [
-      *(sys.executable, '-m', 'benchmarks.wire'),
-      *(near, far, str(delay), str(loss)),
-    ],
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
-  try:
-    if wire.stdout.readline() != 'ready\n':
-      raise subprocess.CalledProcessError(
-        wire.wait(), wire.args, stderr=wire.stderr.read()
-      )
-    _ip('link', 'set', near, 'netns', _SWITCH, 'name', f'p{host}')
-    _ip('link', 'set', far, 'netns', _namespace(host), 'name', 'eth0')
-    yield
-  finally:
-    # Its input ends, and so does it.
-    wire.communicate()
-
-
 def _plug_in(host: int) -> None:
+  """Joins a host to the bridge by a pair of devices."""
   namespace = _namespace(host)
+  _ip(
+    *('-n', _SWITCH, 'link', 'add', f'p{host}', 'type', 'veth', 'peer'),
+    *('name', 'eth0', 'netns', namespace),
+  )
   _ip('-n', _SWITCH, 'link', 'set', f'p{host}', 'master', 'bridge', 'up')
   _ip('-n', namespace, 'addr', 'add', f'{address(host)}/24', 'dev', 'eth0')
   _ip('-n', namespace, 'link', 'set', 'eth0', 'up')

@@ -6,8 +6,7 @@ Three hosts with addresses of their own are network namespaces of this machine,
 joined by a bridge in a fourth one; all are made here and removed at the end.
 It takes `ip` and the right to make namespaces, mostly root's; without them it
 says so and measures nothing. Rounds run while hosts are cut off, killed and
-stopped, and over a network that is late or loses frames; each result is
-compared, bit for bit, with that of one process.
+stopped; each result is compared, bit for bit, with that of one process.
 """
 
 import contextlib
@@ -65,7 +64,6 @@ def main(argv: Sequence[str]) -> None:
     return
   description = machine.describe()
   print(machine.headline(description), flush=True)
-  print(f'load at the start: {description["load_at_start"]:.1f}')
   found = {}
   for name in names:
     scenario = _ALL[name]
@@ -233,8 +231,6 @@ class _Scenario(NamedTuple):
   measure: Callable[[_Cluster], str]
   # A worker waits for its own host: each must have room for all runs.
   num_cpus: int = 1
-  delay: float = 0.0
-  loss: float = 0.0
 
 
 _ALL = dict(
@@ -244,8 +240,6 @@ _ALL = dict(
   host_killed=_Scenario(_host_killed),
   raylet_stopped=_Scenario(_raylet_stopped),
   host_joins=_Scenario(_host_joins),
-  latency=_Scenario(_rounds, delay=0.1),
-  loss=_Scenario(_rounds, loss=0.01),
   two_runs=_Scenario(_two_runs, num_cpus=2),
   all_cut_off=_Scenario(_all_cut_off),
   head_lost=_Scenario(_head_lost),
@@ -277,7 +271,7 @@ def _cluster(scenario: _Scenario) -> Iterator[_Cluster]:
   """Makes the hosts, starts Ray on them, and removes all of it."""
   folder = tempfile.mkdtemp(prefix='hosts-')
   try:
-    with host_network.network(scenario.delay, scenario.loss):
+    with host_network.network():
       cluster = _Cluster(pathlib.Path(folder), scenario.num_cpus)
       try:
         for host in range(host_network.NUM_HOSTS):

@@ -7,7 +7,6 @@ starts, sampled 20 times a second. Pages that two of them share count twice.
 import contextlib
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -16,31 +15,96 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import psutil
+
 _SECONDS_BETWEEN_SAMPLES = 0.05
 
 
-def run_python(
-  arguments: Sequence[str],
-  *,
-  python: str | os.PathLike = sys.executable,
-  environment: Mapping[str, str] | None = None,
-  timeout_seconds: float | None = None,
-) -> Any:
-  """Runs Python and returns the JSON that its last line of output holds.
+class Program:
+  """A Python program that runs, and prints its result as JSON at the end.
+
+  A context, at whose end the program is killed with all that it has started.
+  """
+
+  def __init__(
+    self,
+    arguments: Sequence[str],
+    *,
+    python: str | os.PathLike = sys.executable,
+    environment: Mapping[str, str] | None = None,
+  ):
+    """Starts the program.
+
+    Args:
+      arguments: The command line after the interpreter.
+      python: The interpreter.
+      environment: Variables to add to those of this process.
+    """
+    self._name = ' '.join(arguments)
+    # A file: the worker of TFF's native context keeps its output open.
+    self._output = tempfile.TemporaryFile('w+')
+    self._process = subprocess.Popen(
+      [os.fspath(python), *arguments],
+      stdout=self._output,
+      stderr=subprocess.STDOUT,
+      env={**os.environ, **(environment or {})},
+      # A group of its own, so that all of it can be ended.
+      start_new_session=True,
+    )
+
+  def __enter__(self) -> 'Program':
+    return self
+
+  def __exit__(self, *_) -> None:
+    # Some leave processes behind even when they end in order.
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(self._process.pid, signal.SIGKILL)
+    self._process.wait()
+    self._output.close()
+
+  @property
+  def is_running(self) -> bool:
+    """Whether it has not ended."""
+    return self._process.poll() is None
+
+  def memory(self) -> int:
+    """Returns the bytes in memory of all its processes now."""
+    return tree_memory(self._process.pid)
+
+  def result(self, timeout_seconds: float | None = None) -> Any:
+    """Waits for the end; returns what the last line of JSON holds.
+
+    Args:
+      timeout_seconds: How long to wait; `None` for as long as it takes.
+
+    Raises:
+      RuntimeError: It fails or takes longer; the message has the end of what
+        it printed.
+    """
+    try:
+      code = self._process.wait(timeout_seconds)
+    except subprocess.TimeoutExpired as e:
+      raise RuntimeError(
+        f'{self._name} took more than {timeout_seconds:.0f} s.'
+      ) from e
+    self._output.seek(0)
+    text = self._output.read()
+    if code:
+      raise RuntimeError(f'{self._name} failed ({code}):\n{text[-2000:]}')
+    return json.loads(last_json_line(text))
+
+
+def run_python(arguments: Sequence[str]) -> Any:
+  """Runs Python, and returns what the last line of JSON that it prints holds.
 
   Args:
     arguments: The command line after the interpreter.
-    python: The interpreter.
-    environment: Variables to add to those of this process.
-    timeout_seconds: When to end it, with all that it has started.
 
   Raises:
-    RuntimeError: If it fails; the message is the end of what it printed.
+    RuntimeError: It fails; the message has the end of what it printed.
   """
-  result, _ = _run(
-    arguments, python, environment, timeout_seconds, sample=False
-  )
-  return result
+  with Program(arguments) as program:
+    return program.result()
 
 
 def run_python_for_memory(arguments: Sequence[str]) -> tuple[Any, int]:
@@ -48,76 +112,30 @@ def run_python_for_memory(arguments: Sequence[str]) -> tuple[Any, int]:
 
   Sampling takes some per cent of a core: not for measurements of time.
   """
-  return _run(arguments, sys.executable, None, None, sample=True)
+  peak = 0
+  with Program(arguments) as program:
+    while program.is_running:
+      peak = max(peak, program.memory())
+      time.sleep(_SECONDS_BETWEEN_SAMPLES)
+    return program.result(), peak
+
+
+def tree(pid: int) -> list[psutil.Process]:
+  """Returns a process and all that it has started; nothing if it has ended."""
+  try:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+  except psutil.Error:
+    return []
 
 
 def tree_memory(pid: int) -> int:
   """Returns the bytes in memory of a process and all that it has started."""
-  page_size = os.sysconf('SC_PAGE_SIZE')
-  pages, children = {}, {}
-  for folder in pathlib.Path('/proc').iterdir():
-    if not folder.name.isdigit():
-      continue
-    try:
-      parent, resident = parse_stat((folder / 'stat').read_text())
-    except OSError:
-      continue
-    pages[int(folder.name)] = resident
-    children.setdefault(parent, []).append(int(folder.name))
-  total, waiting = 0, [pid]
-  while waiting:
-    found = waiting.pop()
-    total += pages.get(found, 0)
-    waiting.extend(children.get(found, []))
-  return total * page_size
-
-
-def parse_stat(text: str) -> tuple[int, int]:
-  """Returns the parent and the resident pages in the text of /proc/PID/stat."""
-  # The name of the command comes before and may hold spaces and brackets.
-  fields = text.rsplit(')', 1)[1].split()
-  return int(fields[1]), int(fields[21])
-
-
-def _run(
-  arguments: Sequence[str],
-  python: str | os.PathLike,
-  environment: Mapping[str, str] | None,
-  timeout_seconds: float | None,
-  *,
-  sample: bool,
-) -> tuple[Any, int]:
-  peak = 0
-  # To a file: the worker of TFF's native context keeps its output open.
-  with tempfile.TemporaryFile('w+') as output:
-    process = subprocess.Popen(
-      [os.fspath(python), *arguments],
-      stdout=output,
-      stderr=subprocess.STDOUT,
-      env={**os.environ, **(environment or {})},
-      # A group of its own, so that all of it can be ended.
-      start_new_session=True,
-    )
-    try:
-      while sample and process.poll() is None:
-        peak = max(peak, tree_memory(process.pid))
-        time.sleep(_SECONDS_BETWEEN_SAMPLES)
-      code = process.wait(timeout_seconds)
-    except subprocess.TimeoutExpired as e:
-      raise RuntimeError(
-        f'{" ".join(arguments)} took more than {timeout_seconds:.0f} s.'
-      ) from e
-    finally:
-      # Some leave processes behind even when they end in order.
-      with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    output.seek(0)
-    text = output.read()
-  if code:
-    raise RuntimeError(
-      f'{" ".join(arguments)} failed ({code}):\n{text[-2000:]}'
-    )
-  return json.loads(last_json_line(text)), peak
+  total = 0
+  for process in tree(pid):
+    with contextlib.suppress(psutil.Error):
+      total += process.memory_info().rss
+  return total
 
 
 def last_json_line(text: str) -> str:

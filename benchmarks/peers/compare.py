@@ -6,25 +6,26 @@ PyTorch by hand, pfl, Flower and FedJAX, each in an environment of its own under
 .peers/, made at the first run from the versions in benchmarks/peers/*.txt. All
 start from the same weights and train on the same digits, with Q exact full
 batches for each client; that the accuracy is the same after the same rounds
-shows that the work is. A peer that cannot be installed or run is reported, and
-the others go on.
+shows that the work is. Their rounds run in turns: `benchmarks.alternate`. A
+peer that cannot be installed or run is reported, and the others go on. What is
+printed is Markdown, and says how busy other programs kept the machine.
 
 PyTorch by hand runs all four models, the frameworks the perceptron.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-from typing import Any
 
 from absl import app, flags
 
-from benchmarks import machine, processes, summaries
+from benchmarks import alternate, machine, processes, tables
+from benchmarks.alternate import Side
 from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS
 
 _OUTPUT = flags.DEFINE_string('output', 'bench_peers.json', 'For the figures.')
@@ -42,9 +43,15 @@ _ROOT = pathlib.Path(__file__).parent.parent.parent
 _ENVIRONMENTS = _ROOT / '.peers'
 _REQUIREMENTS = pathlib.Path(__file__).parent
 
-# The first three are ours, in the environment of this program.
-_OURS = ('bare', 'ours', 'ours_fed_avg')
-_COMMANDS = {
+# Ours, in the environment of this program; the workload is the last argument.
+_OURS = {
+  'bare': ['-m', 'benchmarks.bare'],
+  'ours': ['-m', 'benchmarks.federated', 'ours'],
+  'ours_fed_avg': ['-m', 'benchmarks.federated', 'ours_fed_avg'],
+  'stock_fed_avg': ['-m', 'benchmarks.federated', 'stock_fed_avg'],
+}
+# In an environment each; the file of the workload is the last argument.
+_PEER_COMMANDS = {
   'torch': ['-m', 'benchmarks.peers.torch_by_hand'],
   'pfl': [
     *('-m', 'torch.distributed.run', '--standalone'),
@@ -54,7 +61,6 @@ _COMMANDS = {
   'flower': ['-m', 'benchmarks.peers.flower_peer'],
   'fedjax': ['-m', 'benchmarks.peers.fedjax_peer'],
 }
-_TIMEOUT_SECONDS = 300
 _ENVIRONMENT = {
   'PYTHONPATH': str(_ROOT),
   # Nothing is reported to anybody.
@@ -67,66 +73,52 @@ def main(argv: list[str]) -> None:
   """Installs, measures, prints and saves."""
   del argv
   description = machine.describe()
-  print(machine.headline(description), flush=True)
   unusable = {}
   for peer in _PEERS.value:
     reason = _install(peer)
     if reason:
       unusable[peer] = reason
       print(f'{peer} cannot be installed: {reason}', flush=True)
+  print(machine.headline(description), end='\n\n')
+  print(tables.time_heading('test accuracy'), flush=True)
   results = dict(machine=description, unusable=unusable, workloads={})
+  busy_lines = []
   for name in _WORKLOADS.value:
-    results['workloads'][name] = _measure(name, unusable)
+    with tempfile.TemporaryDirectory() as folder:
+      path = os.path.join(folder, 'work.npz')
+      # In a process of its own for its memory.
+      processes.run_python(['-m', 'benchmarks.peers.export', name, path])
+      sides = _sides(name, path, unusable)
+      found = alternate.compare(
+        sides,
+        num_rounds=WORKLOADS[name].num_rounds,
+        num_warm_up_rounds=NUM_WARM_UP_ROUNDS,
+      )
+    accuracies = {
+      side: f'{result["accuracy"]:.1%}'
+      for side, result in found.results.items()
+      if result.get('accuracy') is not None
+    }
+    print('\n'.join(tables.time_rows(name, list(sides), found, accuracies)))
+    busy_lines.append(tables.busy_line(name, found))
+    results['workloads'][name] = dataclasses.asdict(found)
     pathlib.Path(_OUTPUT.value).write_text(json.dumps(results, indent=2))
-  print(f'\nSaved {_OUTPUT.value}')
+  print('', *busy_lines, sep='\n')
 
 
-def _measure(name: str, unusable: dict[str, str]) -> dict[str, Any]:
-  """Runs a workload in every way, and prints a line on each."""
-  print(f'\n{name}, {WORKLOADS[name]}')
-  modes = list(_OURS)
-  if _STOCK.value and name == 'mlp':
-    modes.append('stock_fed_avg')
+def _sides(name: str, path: str, unusable: dict[str, str]) -> dict[str, Side]:
+  """Returns the ways to run a workload; the frameworks run only mlp."""
+  sides = {
+    side: Side([*command, name])
+    for side, command in _OURS.items()
+    if side != 'stock_fed_avg' or (_STOCK.value and name == 'mlp')
+  }
   for peer in _PEERS.value:
     if peer not in unusable and (name == 'mlp' or peer == 'torch'):
-      modes.append(peer)
-  results = {}
-  with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / 'work.npz'
-    _export(name, path)
-    for mode in modes:
-      try:
-        results[mode] = _run(mode, name, path)
-      except RuntimeError as e:
-        results[mode] = dict(error=str(e).splitlines()[-1])
-      print(
-        summaries.peer_line(
-          mode, results[mode], results['bare'].get('median_seconds')
-        ),
-        flush=True,
+      sides[peer] = Side(
+        [*_PEER_COMMANDS[peer], path], _python(peer), _ENVIRONMENT
       )
-  return results
-
-
-def _run(mode: str, name: str, path: pathlib.Path) -> dict[str, Any]:
-  if mode == 'bare':
-    result = processes.run_python(['-m', 'benchmarks.bare', name])
-  elif mode in _COMMANDS:
-    result = processes.run_python(
-      [*_COMMANDS[mode], str(path)],
-      python=_python(mode),
-      environment=_ENVIRONMENT,
-      timeout_seconds=_TIMEOUT_SECONDS,
-    )
-    result['seconds'] = result['seconds'][NUM_WARM_UP_ROUNDS:]
-  else:
-    result = processes.run_python(['-m', 'benchmarks.federated', mode, name])
-  return dict(result, median_seconds=statistics.median(result['seconds']))
-
-
-def _export(name: str, path: pathlib.Path) -> None:
-  """Writes the file of a workload, in a process of its own for its memory."""
-  processes.run_python(['-m', 'benchmarks.peers.export', name, str(path)])
+  return sides
 
 
 def _install(peer: str) -> str | None:

@@ -7,13 +7,13 @@ FedJAX runs one client after the other and leaves the cores to XLA.
 
 import json
 import sys
-import time
 
 import fedjax
 import jax
 import jax.numpy as jnp
 
 from benchmarks.peers import work_file
+from benchmarks.turns import Rounds
 
 
 def main(path: str) -> None:
@@ -39,9 +39,8 @@ def main(path: str) -> None:
   state = algorithm.init(
     {name: jnp.asarray(value) for name, value in work.weights.items()}
   )
-  seconds = []
-  for round_num in range(settings['total_rounds']):
-    start = time.monotonic()
+  rounds = Rounds(settings['total_rounds'])
+  for round_num in rounds:
     keys = jax.random.split(jax.random.PRNGKey(round_num), len(clients))
     cohort = [
       (client_id, dataset, key)
@@ -51,12 +50,11 @@ def main(path: str) -> None:
     ]
     state, _ = algorithm.apply(state, cohort)
     jax.block_until_ready(state.params)
-    seconds.append(time.monotonic() - start)
   predicted = _logits(state.params, work.test_x).argmax(1)
   print(
     json.dumps(
       dict(
-        seconds=seconds,
+        seconds=rounds.seconds,
         accuracy=float((predicted == work.test_y).mean()),
       )
     )

@@ -10,9 +10,7 @@ import functools
 import json
 import os
 import sys
-import time
 
-import numpy as np
 import torch
 from flwr.app import ArrayRecord, Context
 from flwr.clientapp import ClientApp
@@ -21,6 +19,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 from benchmarks.peers import flower_client, torch_by_hand, work_file
+from benchmarks.turns import Rounds
 
 
 def main(path: str) -> None:
@@ -52,13 +51,13 @@ def main(path: str) -> None:
 def _run_rounds(grid: Grid, work: work_file.Work) -> dict:
   """Runs the strategy at the server."""
   model, weights = torch_by_hand.create_flat_model(work)
-  ends = []
+  rounds = Rounds(work.settings['total_rounds'])
 
   class Timed(FedAvg):
-    """FedAvg that notes when it starts a round."""
+    """FedAvg that starts a round when its turn comes."""
 
     def configure_train(self, *args, **kwargs):
-      ends.append(time.monotonic())
+      rounds.advance()
       return super().configure_train(*args, **kwargs)
 
   strategy = Timed(
@@ -72,10 +71,10 @@ def _run_rounds(grid: Grid, work: work_file.Work) -> dict:
     initial_arrays=ArrayRecord([weights.numpy().copy()]),
     num_rounds=work.settings['total_rounds'],
   )
-  ends.append(time.monotonic())
+  rounds.advance()
   weights.copy_(torch.from_numpy(result.arrays.to_numpy_ndarrays()[0]))
   return dict(
-    seconds=list(np.diff(ends)),
+    seconds=rounds.seconds,
     accuracy=torch_by_hand.test_accuracy(model, work),
   )
 

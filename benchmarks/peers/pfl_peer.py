@@ -11,7 +11,6 @@ passes are shuffled as elsewhere, but the same in every round.
 import json
 import os
 import sys
-import time
 
 import numpy as np
 import torch
@@ -28,6 +27,7 @@ from pfl.model.pytorch import PyTorchModel
 from torch.nn import functional
 
 from benchmarks.peers import torch_models, work_file
+from benchmarks.turns import Rounds
 
 
 def main(path: str) -> None:
@@ -49,7 +49,8 @@ def main(path: str) -> None:
     users.__getitem__,
     get_user_sampler('minimize_reuse', list(range(len(users)))),
   )
-  clock = _Clock()
+  is_first = os.environ.get('RANK', '0') == '0'
+  turns = _Turns(Rounds(settings['total_rounds']) if is_first else None)
   FederatedAveraging().run(
     algorithm_params=NNAlgorithmParams(
       central_num_iterations=settings['total_rounds'],
@@ -66,15 +67,15 @@ def main(path: str) -> None:
       local_batch_size=settings['batch_size'],
     ),
     model_eval_params=NNEvalHyperParams(local_batch_size=None),
-    callbacks=[clock],
+    callbacks=[turns],
   )
   with torch.no_grad():
     predicted = module(torch.from_numpy(work.test_x)).argmax(1).numpy()
-  if os.environ.get('RANK', '0') == '0':
+  if is_first:
     print(
       json.dumps(
         dict(
-          seconds=list(np.diff(clock.ends)),
+          seconds=turns.rounds.seconds,
           accuracy=float((predicted == work.test_y).mean()),
         )
       )
@@ -98,21 +99,27 @@ class _Module(torch.nn.Module):
     return {'loss': Weighted(self.loss(x, y).item() * len(y), len(y))}
 
 
-class _Clock(TrainingProcessCallback):
-  """Notes when training began and when each round ended."""
+class _Turns(TrainingProcessCallback):
+  """Lets all processes begin a round when the turn of the first one comes."""
 
-  def __init__(self):
-    self.ends = []
+  def __init__(self, rounds: Rounds | None):
+    self.rounds = rounds
 
   def on_train_begin(self, *, model):
-    self.ends.append(time.monotonic())
+    self._advance()
     return Metrics()
 
   def after_central_iteration(
     self, aggregate_metrics, model, *, central_iteration
   ):
-    self.ends.append(time.monotonic())
+    self._advance()
     return False, Metrics()
+
+  def _advance(self):
+    if self.rounds is not None:
+      self.rounds.advance()
+    if torch.distributed.is_initialized():
+      torch.distributed.barrier()
 
 
 def _user(work: work_file.Work, number: int) -> Dataset:

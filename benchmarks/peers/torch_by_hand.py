@@ -11,7 +11,6 @@ operation each. Prints the seconds of every round and the final test accuracy.
 import json
 import os
 import sys
-import time
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from torch import multiprocessing, nn
 from torch.nn import functional
 
 from benchmarks.peers import torch_models, work_file
+from benchmarks.turns import Rounds
 
 
 def main(path: str) -> None:
@@ -42,9 +42,8 @@ def main(path: str) -> None:
     process.start()
   barrier.wait()
   generator = torch.Generator().manual_seed(0)
-  seconds = []
-  for _ in range(work.settings['total_rounds']):
-    start = time.monotonic()
+  rounds = Rounds(work.settings['total_rounds'])
+  for _ in rounds:
     barrier.wait()
     barrier.wait()
     total = sums.sum(0)
@@ -52,13 +51,12 @@ def main(path: str) -> None:
     # whether the work is that of the others.
     total += 1e-9 * torch.randn(len(total), generator=generator)
     weights += total / work.settings['clients_per_round']
-    seconds.append(time.monotonic() - start)
   for process in processes:
     process.join()
   print(
     json.dumps(
       dict(
-        seconds=seconds,
+        seconds=rounds.seconds,
         accuracy=test_accuracy(model, work),
       )
     )

@@ -45,7 +45,7 @@ def test_a_scenario_that_there_is_not_is_named():
     'from absl import app; from benchmarks import hosts; app.run(hosts.main)'
   )
   result = subprocess.run(
-    [sys.executable, '-c', program, '--scenarios=flood,latency'],
+    [sys.executable, '-c', program, '--scenarios=flood,head_lost'],
     capture_output=True,
     text=True,
   )

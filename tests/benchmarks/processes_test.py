@@ -14,18 +14,13 @@ def test_the_result_is_the_last_line_of_json():
     processes.last_json_line('warning\n')
 
 
-def test_names_with_brackets_do_not_confuse_the_parser():
-  fields = ['S', '17', *['0'] * 19, '123', '0']
-  assert processes.parse_stat(f'5 (a) (b c) {" ".join(fields)}') == (17, 123)
-
-
 def test_a_program_gives_its_result():
   code = 'import json, os; print(json.dumps(os.environ["WHAT"].split()))'
-  # A JSON string is no result; a list is.
-  assert processes.run_python(['-c', code], environment={'WHAT': 'a b'}) == [
-    'a',
-    'b',
-  ]
+  program = processes.Program(['-c', code], environment={'WHAT': 'a b'})
+  with program:
+    # A JSON string is no result; a list is.
+    assert program.result() == ['a', 'b']
+  assert not program.is_running
 
 
 def test_a_program_that_fails_says_why():
@@ -34,10 +29,10 @@ def test_a_program_that_fails_says_why():
 
 
 def test_a_program_that_hangs_is_ended():
-  with pytest.raises(RuntimeError, match='took more than 1 s'):
-    processes.run_python(
-      ['-c', 'import time; time.sleep(60)'], timeout_seconds=1
-    )
+  program = processes.Program(['-c', 'import time; time.sleep(60)'])
+  with program, pytest.raises(RuntimeError, match='took more than 1 s'):
+    program.result(timeout_seconds=1)
+  assert not program.is_running
 
 
 _ALLOCATE = """

@@ -72,18 +72,59 @@ def test_a_recording_has_what_is_computed_in_its_body_and_thread():
     ('TF_ENABLE_ONEDNN_OPTS', True),
     ('XLA_FLAGS', True),
     ('ONEDNN_MAX_CPU_ISA', True),
-    # What is written to the log decides about no bits.
+    ('OPENBLAS_CORETYPE', True),
+    ('MKL_CBWR', True),
+    ('NPY_DISABLE_CPU_FEATURES', True),
+    ('OMP_DYNAMIC', True),
+    ('KMP_DETERMINISTIC_REDUCTION', True),
+    ('GLIBC_TUNABLES', True),
+    ('LD_PRELOAD', True),
+    # The bits do not depend on what is written to the log.
     ('TF_CPP_MIN_LOG_LEVEL', False),
+    # Ray sets it in its workers.
+    ('OMP_NUM_THREADS', False),
     ('HOME', False),
   ],
 )
-def test_the_settings_of_tensorflow_are_a_part_of_it(
+def test_the_settings_of_libraries_are_a_part_of_it(
   monkeypatch, name, is_other
 ):
   before = environment.describe(_A)
   monkeypatch.setenv(name, 'secret')
   assert (environment.describe(_A) != before) == is_other
   assert 'secret' not in environment.describe(_A)
+  monkeypatch.setenv(name, '')
+  assert environment.describe(_A) == before
+
+
+def test_how_tensorflow_was_built_is_a_part_of_it(monkeypatch):
+  before = environment.describe(_A)
+  monkeypatch.setattr(tf.version, 'COMPILER_VERSION', 'another')
+  assert environment.describe(_A) != before
+
+
+@pytest.mark.parametrize(
+  ('line', 'is_other'),
+  [
+    ('flags : fma avx512f', True),
+    ('cache size : 1024 KB', True),
+    # It changes from one moment to the next.
+    ('cpu MHz : 2600.1', False),
+  ],
+)
+def test_the_kind_of_processor_is_a_part_of_it(monkeypatch, line, is_other):
+  def describe(lines):
+    environment._processor.cache_clear()
+    monkeypatch.setattr(
+      environment.pathlib.Path, 'read_text', lambda self: '\n'.join(lines)
+    )
+    return environment.machine()
+
+  common = ['model name : A processor', 'flags : fma']
+  try:
+    assert (describe([*common, line]) != describe(common)) == is_other
+  finally:
+    environment._processor.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -95,9 +136,7 @@ def test_the_settings_of_tensorflow_are_a_part_of_it(
     ({'num_threads': 3}, False),
   ],
 )
-def test_what_decides_about_bits_in_a_context_is_a_part_of_it(
-  parameters, is_other
-):
+def test_what_bits_depend_on_in_a_context_is_a_part_of_it(parameters, is_other):
   run = _round()
   before = _of(run, data_sets_repeat=True)
   runtime.set_default_context(**parameters)

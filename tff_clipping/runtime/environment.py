@@ -1,11 +1,12 @@
-"""What decides about the bits of a round, but for its values.
+"""What the bits of a round depend on, apart from its values.
 
 Sums of floats are rounded in the order in which they are added, and that
 depends on the processor, the libraries and their settings. A round that is
-computed again in the same environment has the same bits; in another one it
-may have others, and whether it has depends on its values. So do computations
-decide: another model, or one that draws random numbers, gives clients without
-examples the same, and all others something else.
+computed again in the same environment has the same bits. In another environment
+it may have other bits, and whether it does depends on its values. The bits
+depend on the computation as well: another model, or a model that draws random
+numbers, gives the same to clients without examples and something else to all
+others.
 """
 
 import contextlib
@@ -25,15 +26,33 @@ import tensorflow_federated as tff
 
 import tff_clipping
 
-# What libraries of TensorFlow are told by the environment of the process, but
-# for what is written to the log.
-_SETTINGS = ('TF_', 'XLA_', 'ONEDNN_', 'DNNL_')
-_OF_THE_LOG = 'TF_CPP_'
-# Lines of /proc/cpuinfo that say which instructions a processor has.
-_INSTRUCTIONS = (
+# How the names of the environment variables begin that can change bits.
+_SETTINGS = (
+  # TensorFlow and its compiler; oneDNN, its matrix products.
+  *('TF_', 'XLA_', 'ONEDNN_', 'DNNL_'),
+  # Other libraries of matrix products, and NumPy.
+  *('MKL_', 'OPENBLAS_', 'GOTO_', 'BLIS_', 'NPY_'),
+  # OpenMP, of LLVM, Intel and GNU.
+  *('OMP_', 'KMP_', 'GOMP_'),
+  # The C library picks its exp and log by the processor, as it is told to.
+  'GLIBC_TUNABLES',
+  # Libraries in the place of others.
+  *('LD_PRELOAD', 'LD_LIBRARY_PATH', 'LD_AUDIT', 'LD_HWCAP_MASK'),
+)
+_NO_SETTINGS = (
+  # What is written to the log.
+  'TF_CPP_',
+  # Ray sets it in its workers. TensorFlow's threads are not those of OpenMP,
+  # and how many a client has is a part of the context.
+  'OMP_NUM_THREADS',
+)
+# Lines of /proc/cpuinfo that say which instructions a processor has, and the
+# size of its cache, by which products are cut into blocks.
+_PROCESSOR_LINES = (
   'CPU implementer',
   'CPU part',
   'Features',
+  'cache size',
   'cpu family',
   'flags',
   'model',
@@ -83,7 +102,7 @@ def record(computation: Computation, context: str) -> None:
 
   Args:
     computation: What a context has compiled.
-    context: What of the context decides about bits.
+    context: What the bits depend on in the context.
   """
   computed = _recording.get()
   if computed is None:
@@ -143,13 +162,20 @@ def machine() -> str:
 
 
 def of_process() -> str:
-  """Returns the machine, and how the libraries are set in this process."""
+  """Returns the machine, and how the libraries are set in this process.
+
+  Settings are environment variables, of which an empty one is none, and the
+  sources and the compiler that TensorFlow was built from.
+  """
   settings = sorted(
     (name, value)
     for name, value in os.environ.items()
-    if name.startswith(_SETTINGS) and not name.startswith(_OF_THE_LOG)
+    if value
+    and name.startswith(_SETTINGS)
+    and not name.startswith(_NO_SETTINGS)
   )
-  return f'{machine()}, settings {_digest(settings)}'
+  build = tf.version.GIT_VERSION, tf.version.COMPILER_VERSION
+  return f'{machine()}, settings {_digest([*settings, build])}'
 
 
 def describe_shards(num_shards: int, threads_per_client: int) -> str:
@@ -188,12 +214,12 @@ def _processor() -> str:
     for name, _, value in (line.partition(':') for line in lines)
   }
   names = sorted(value for name, value in found if name == 'model name')
-  instructions = sorted(each for each in found if each[0] in _INSTRUCTIONS)
+  kind = sorted(each for each in found if each[0] in _PROCESSOR_LINES)
   return ' '.join(
     [
       platform.machine(),
       *(names or [platform.processor()]),
-      _digest(instructions),
+      _digest(kind),
       *platform.libc_ver(),
     ]
   )

@@ -92,7 +92,7 @@ class InProcessContext(tff.framework.SyncContext):
 
   @property
   def environment(self) -> str:
-    """What of it decides about the last bits of a result."""
+    """What the last bits of a result depend on in this context."""
     return environment.describe_shards(
       self._num_shards, self._threads_per_client
     )

@@ -152,7 +152,7 @@ class RayContext(tff.framework.SyncContext):
 
   @property
   def environment(self) -> str:
-    """What of it decides about the last bits of a result."""
+    """What the last bits of a result depend on in this context."""
     # Each client of a worker has one thread.
     of_shards = environment.describe_shards(self._num_shards, 1)
     return of_shards + environment.describe_workers(self._pool.environments)

@@ -32,7 +32,7 @@ class Greeting:
     node_id: Ray's name for the node.
     pid: The worker's process there.
     versions: The versions of the packages on which results depend.
-    environment: What decides about bits there: `environment.of_process`.
+    environment: What the bits depend on there: `environment.of_process`.
     missing_paths: Which of the required paths are not there.
   """
 
