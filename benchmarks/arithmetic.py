@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.workload import WORKLOADS, Workload
-from tasks import keras_models
+from tasks.models import keras_models
 
 _SIZE = 2048
 _REPEATS = 10

@@ -272,7 +272,7 @@ def test_a_missing_file_is_refused_on_opening(tmp_path):
 
 _KILLED_WRITER = """
 import os, signal, sys
-from tff_clipping.programs import client_store, packed_clients
+from tff_clipping.programs.clients import client_store, packed_clients
 import numpy as np
 import tensorflow_federated as tff
 
