@@ -170,7 +170,7 @@ def estimate(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = plans.create_plan(config, task.num_clients)
+  plan = plans.find_plan(config, task.num_clients, folder)
   with folder.open(config, resume=True), folder.temporary_files():
     store = task.write_client_store(cache_dir)
     clients = run_parts.preprocess(store, own)

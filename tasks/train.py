@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
       config, data_dir=command.data_dir, cache_dir=command.cache_dir
     )
     if own.task is not None:
-      early_checks.check_plan(config, own.task.num_clients)
+      early_checks.check_plan(config, own.task.num_clients, folder)
     # As the bar of the rounds: nothing where nobody looks.
     if sys.stderr.isatty():
       print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)

@@ -14,16 +14,19 @@ from tff_clipping.programs.training.training_program import TrainingProgram
 import tensorflow as tf
 import tensorflow_federated as tff
 
-plan = privacy.PrivacyPlan.from_target_epsilon(
+run_dir = pathlib.Path('private_run')
+settings = dict(
   num_clients=1000,
   clients_per_round=100,
   num_rounds=20,
   target_epsilon=4.0,
   target_delta=1e-5,
 )
+plan = privacy.read_plan(run_dir / 'ledger.jsonl', **settings)
+if plan is None:  # The run is to begin.
+  plan = privacy.PrivacyPlan.from_target_epsilon(**settings)
 print(f'noise multiplier {plan.noise_multiplier:.4f}')
 
-run_dir = pathlib.Path('private_run')
 run_dir.mkdir(mode=0o700, exist_ok=True)
 rng = np.random.default_rng(0)
 x = rng.normal(size=[8000, 4]).astype(np.float32)

@@ -18,7 +18,7 @@ from tasks.settings.setting_fields import (
   setting,
 )
 from tff_clipping import argument_checks, privacy
-from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.accounting import ranges, slack
 
 # The names of `keras_models.MODELS`, which takes seconds to import.
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
@@ -328,7 +328,10 @@ class ExperimentConfig:
     return settings
 
   def differences(self, saved: Mapping[str, Any]) -> list[str]:
-    """Returns what tells these settings from saved ones, a phrase each."""
+    """Returns what tells these settings from saved ones, a phrase each.
+
+    A clipping norm that comes from a run may differ in its last digits.
+    """
     mine = self.to_json()
     # A setting that is younger than the file.
     saved = {
@@ -339,5 +342,5 @@ class ExperimentConfig:
     return [
       f'{name} was {saved.get(name)!r} and is {mine.get(name)!r}'
       for name in {**mine, **saved}
-      if saved.get(name) != mine.get(name)
+      if not slack.agree(saved.get(name), mine.get(name))
     ]

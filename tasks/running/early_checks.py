@@ -9,6 +9,7 @@ from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import registry
 from tasks.running import plans
 from tasks.running.own_parts import OURS, OwnParts, check_for_privacy
+from tasks.running.run_folder import RunFolder
 from tasks.settings import named_functions
 
 
@@ -52,15 +53,26 @@ def read_data(
   return OwnParts(task=task)
 
 
-def check_plan(config: ExperimentConfig, num_clients: int) -> None:
+def check_plan(
+  config: ExperimentConfig,
+  num_clients: int,
+  folder: RunFolder | None = None,
+) -> None:
   """Raises if no plan is possible for a private run.
 
-  Noise that is correlated between rounds is left out: its plan takes long.
+  Noise that is correlated between rounds is left out: its plan takes long. So
+  is a run that goes on, which has its plan.
+
+  Args:
+    config: The settings.
+    num_clients: The clients of its data.
+    folder: The folder of the run; `None` where it is not known.
 
   Raises:
     ValueError: If no noise meets the budget, or the data have too few clients.
   """
-  if config.is_private and not config.has_correlated_noise:
+  goes_on = folder is not None and folder.ledger.exists()
+  if config.is_private and not config.has_correlated_noise and not goes_on:
     plans.create_plan(config, num_clients)
   elif config.clients_per_round > num_clients:
     raise ValueError(

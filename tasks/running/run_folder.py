@@ -1,6 +1,7 @@
 """The folder of a run: whose it is, and that only one program writes to it."""
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import io
@@ -160,6 +161,25 @@ class RunFolder:
       raise RunFolderError(
         f'`run_dir` must be the folder of a run, found {self.path}: {e}'
       ) from e
+
+  def kept_settings(self, config: ExperimentConfig) -> ExperimentConfig:
+    """Returns the settings with the numbers of the run in the folder, if any.
+
+    Args:
+      config: What the run is asked to do, of which `check` finds no differences
+        to the run. The last digits of a clipping norm that comes from a run may
+        differ all the same.
+
+    Raises:
+      RunFolderError: If the run's config.json cannot be read.
+    """
+    saved = (self.read_description() or {'experiment': {}})['experiment']
+    numbers = {
+      field.name: saved[field.name]
+      for field in dataclasses.fields(config)
+      if isinstance(saved.get(field.name), float)
+    }
+    return dataclasses.replace(config, **numbers)
 
   def read_description(self) -> dict[str, Any] | None:
     """Returns the contents of config.json; `None` if there is none.

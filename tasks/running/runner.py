@@ -78,6 +78,8 @@ def run(
     OSError: If a file cannot be written, or is damaged.
     ClusterError: If the rounds cannot be computed on the cluster.
   """
+  folder.check(config, resume=resume)
+  config = folder.kept_settings(config)
   execution = execution or Execution()
   # The workers of a cluster may run in other folders.
   cache_dir = os.path.abspath(cache_dir or client_store.default_cache_dir())
@@ -198,7 +200,8 @@ def _prepare(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = plans.create_plan(config, task.num_clients)
+  with _reading_ledger():
+    plan = plans.find_plan(config, task.num_clients, folder)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (
@@ -251,11 +254,17 @@ def _announce(parts: _Parts) -> None:
 
 
 def _open_ledger(folder: RunFolder, parts: _Parts) -> privacy.PrivacyLedger:
+  with _reading_ledger(), storage_errors.writing('The ledger'):
+    return privacy.PrivacyLedger(
+      folder.ledger, parts.plan, caveats=parts.caveats
+    )
+
+
+@contextlib.contextmanager
+def _reading_ledger() -> Iterator[None]:
+  """Says of a damaged ledger that it is a file, and not a setting."""
   try:
-    with storage_errors.writing('The ledger'):
-      return privacy.PrivacyLedger(
-        folder.ledger, parts.plan, caveats=parts.caveats
-      )
+    yield
   except privacy.DamagedLedgerError as e:
     raise storage_errors.StorageError(str(e)) from e
 

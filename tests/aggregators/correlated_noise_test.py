@@ -1,6 +1,7 @@
 """Tests of `correlated_noise_factory` and the mean with it."""
 
 import collections
+import json
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ import tensorflow_federated as tff
 from scipy import stats
 
 from tff_clipping import aggregators, privacy
+from tff_clipping.aggregators.correlated_noise import strategy_digest
 from tff_clipping.privacy import correlated_noise
 
 _SIZE = 20_000
@@ -221,6 +223,27 @@ def test_exact_measurements_inside_are_dropped():
     'strategy_digest',
     'clipping_norm',
   ]
+
+
+def test_the_digest_of_a_strategy_that_is_read_back_is_the_same(strategy):
+  written = json.loads(json.dumps(strategy.to_json()))
+  again = correlated_noise.strategy_from_json(written)
+  digest = strategy_digest(strategy.recurrence)
+  assert strategy_digest(again.recurrence) == digest
+
+
+def test_strategies_that_differ_in_a_last_bit_have_other_digests():
+  # By decimals, some would be the same and others not.
+  coefficients = 0.5, math.nextafter(0.5, 1), math.nextafter(0.5, 0)
+  digests = {
+    strategy_digest(
+      correlated_noise.BandedStrategy(
+        num_rounds=3, coefficients=(1.0, each)
+      ).recurrence
+    )
+    for each in coefficients
+  }
+  assert len(digests) == 3
 
 
 def test_exact_estimate_inside_is_refused():

@@ -7,6 +7,7 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
+from tff_clipping.privacy.correlated_noise import optimization
 from tff_clipping.programs.checks import noise_checks, process_checks
 from tff_clipping.programs.clients import client_sampling
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
@@ -89,19 +90,22 @@ class _Run:
       noise_key=noise_key,
       **plan.aggregator_parameters._asdict(),
     ).create(tff.TensorType(np.float32, [5]))
-    self._kept = 0, self._process.initialize()
+    self.kept = 0, self._process.initialize()
     self.released = collections.defaultdict(set)
 
   def run(self, *, until=_NUM_ROUNDS, update=0.2, ids=_IDS):
     """Runs from the last checkpoint until a round, after which it is killed."""
-    round_num, state = self._kept
+    round_num, state = self.kept
     sampler = build_private_sampler(self.plan, ids, seed=3)
 
     def next_fn(state, cohort):
       updates = [np.full(5, update, np.float32)] * len(cohort)
       output = self._process.next(state, updates)
       return tff.learning.templates.LearningProcessOutput(
-        output.state, collections.OrderedDict(mean=output.result)
+        output.state,
+        collections.OrderedDict(
+          mean=output.result, aggregator=output.measurements
+        ),
       )
 
     with privacy.PrivacyLedger(self._path, self.plan) as ledger:
@@ -114,13 +118,13 @@ class _Run:
           state = output.state
           self.released[round_num].add(output.metrics['mean'].tobytes())
           if round_num % _ROUNDS_PER_CHECKPOINT == 0:
-            self._kept = round_num, state
+            self.kept = round_num, state
       finally:
         self.charged, self.epsilon = ledger.rounds, ledger.epsilon
 
   def lose_states(self):
     """Forgets all checkpoints, and with them the key of the noise."""
-    self._kept = 0, self._process.initialize()
+    self.kept = 0, self._process.initialize()
 
 
 def test_a_sampler_without_a_digest_is_refused(tmp_path, plan):
@@ -181,6 +185,65 @@ def test_a_repeated_round_is_not_released_in_another_environment(
   run.run()
   assert run.charged == [*range(1, _NUM_ROUNDS + 1)]
   assert all(len(looks) == 1 for looks in run.released.values())
+
+
+def test_a_run_goes_on_elsewhere_with_the_plan_of_its_ledger(
+  tmp_path, monkeypatch
+):
+  settings = dict(
+    num_clients=12,
+    clients_per_round=3,
+    target_epsilon=2.0,
+    target_delta=1e-3,
+    min_separation=4,
+  )
+
+  def find_plan(folder):
+    """Returns the plan as a program would that is started anew."""
+    plan = privacy.read_plan(folder, num_rounds=_NUM_ROUNDS, **settings)
+    if plan is not None:
+      return plan
+    return privacy.CorrelatedNoisePlan.from_target_epsilon(
+      strategy=privacy.banded_strategy(
+        num_rounds=_NUM_ROUNDS,
+        participation=privacy.Participation(min_separation=4),
+      ),
+      **settings,
+    )
+
+  for name in ('whole', 'moved'):
+    (tmp_path / name).mkdir()
+  whole = _Run(tmp_path / 'whole', find_plan(tmp_path / 'whole'), (1, 2))
+  whole.run()
+  moved = _Run(tmp_path / 'moved', find_plan(tmp_path / 'moved'), (1, 2))
+  moved.run(until=6)
+  minimize = optimization._minimize
+
+  def minimize_elsewhere(*args):
+    point, loss = minimize(*args)
+    return np.nextafter(point, 1), loss
+
+  monkeypatch.setattr(optimization, '_minimize', minimize_elsewhere)
+  anew = find_plan(tmp_path)  # There is no ledger.
+  assert anew.strategy != moved.plan.strategy
+  # A process that was made with it is not that of the ledger.
+  state, plan = moved.kept, moved.plan
+  other = _Run(tmp_path / 'moved', anew, (1, 2))
+  other.kept = state
+  with pytest.raises(ValueError, match='privacy.read_plan'):
+    other.run()
+  # Nor with the strategy alone.
+  other.plan = plan
+  with pytest.raises(ValueError, match='one that was optimised anew is anothe'):
+    other.run()
+  there = _Run(tmp_path / 'moved', find_plan(tmp_path / 'moved'), (1, 2))
+  assert there.plan == plan
+  there.kept = state
+  there.run()
+  assert there.charged == [*range(1, _NUM_ROUNDS + 1)]
+  assert {**moved.released, **there.released} == whole.released
+  with pytest.raises(ValueError, match='`target_epsilon` is 3 and was 2'):
+    privacy.read_plan(tmp_path / 'moved', target_epsilon=3)
 
 
 def test_other_updates_in_a_repeated_round_end_the_run(tmp_path, plan):

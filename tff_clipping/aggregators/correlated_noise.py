@@ -99,7 +99,8 @@ def correlated_noise_factory(
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
-    strategy_digest: A string, by which `strategy` is told from others.
+    strategy_digest: A string, by which `strategy` is told from others; see
+      `strategy_digest`.
 
   Of the measurements of `inner_agg_factory`, only those are reported, beside
   these, that do not reveal what the noise hides, as for
@@ -239,13 +240,15 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 def strategy_digest(recurrence: NoiseRecurrence) -> str:
   """Returns a string that tells a stream of noise from others.
 
-  It is the same where the tables are to 9 decimals, as computed on another
-  machine.
+  It is a digest of the tables, to the last bit. A strategy that was written
+  down and read back has the same. One that is optimised anew may have another,
+  on another processor or with another version of SciPy: take that of the plan
+  in the ledger, by `privacy.read_plan`.
   """
   digest = hashlib.blake2b(digest_size=8)
   for name in _TABLES:
     # Zero has no sign then.
-    table = np.round(np.asarray(getattr(recurrence, name), np.float64), 9) + 0.0
+    table = np.asarray(getattr(recurrence, name), np.float64) + 0.0
     digest.update(f'{name} {table.shape};'.encode())
     digest.update(table.tobytes())
   return digest.hexdigest()

@@ -40,6 +40,7 @@ from tff_clipping.privacy.ledger.ledger import (
 from tff_clipping.privacy.ledger.ledger_contents import (
   LedgerContents,
   read_ledger,
+  read_plan,
 )
 from tff_clipping.privacy.ledger.spending import Spending, compute_spending
 from tff_clipping.privacy.plans.base_plan import BasePlan
@@ -94,6 +95,7 @@ __all__ = [
   'gaussian_noise_multiplier',
   'identity_strategy',
   'read_ledger',
+  'read_plan',
   'split_noise_multiplier',
   'summarize_noise',
   'theorem_2_constant',

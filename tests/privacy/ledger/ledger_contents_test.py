@@ -1,8 +1,10 @@
 """Tests of tff_clipping.privacy.ledger.ledger_contents."""
 
+import math
+
 import pytest
 
-from tests.privacy.ledgers import DIGEST, PLAN, charge
+from tests.privacy.ledgers import DIGEST, PLAN, SETTING, charge
 from tff_clipping import privacy
 from tff_clipping.privacy.ledger import ledger_file
 
@@ -91,6 +93,37 @@ def test_what_was_really_drawn_is_told(path, sampling):
   assert contents.epsilon == plan.epsilon_after(2)
   assert contents.actual_epsilon == plan.actual_epsilon_after(2)
   assert (contents.actual_epsilon > contents.epsilon) == (sampling == 'paper')
+
+
+def test_the_plan_of_a_run_that_goes_on_is_read(path):
+  settings = {**SETTING, 'target_epsilon': 4.0}
+  del settings['noise_multiplier']
+  assert privacy.read_plan(path, **settings) is None
+  assert privacy.read_plan(path.parent, **settings) is None
+  plan = privacy.PrivacyPlan.from_target_epsilon(**settings)
+  charge(path, [1], plan)
+  for where in (path, path.parent):
+    assert privacy.read_plan(where, **settings) == plan
+    # A setting that was computed, and one that asks for nothing.
+    settings['target_delta'] = math.nextafter(1e-5, 1)
+    settings['min_clients_per_round'] = None
+  for name, other in (('target_epsilon', 8.0), ('num_rounds', 21)):
+    with pytest.raises(ValueError, match=f'`{name}` is {other} and was '):
+      privacy.read_plan(path, **settings | {name: other})
+  with pytest.raises(ValueError, match='`min_separation` is 4 and was None'):
+    privacy.read_plan(path, min_separation=4)
+
+
+def test_a_run_that_was_killed_before_its_first_line_has_no_plan_yet(path):
+  path.touch()
+  assert privacy.read_plan(path) is None
+  path.write_bytes(b'{"line":1,"kind":"pl')
+  path.with_name('ledger.jsonl.seal').write_text('{"lines":0,"digest":""}\n')
+  assert privacy.read_plan(path) is None
+  charge(path, [1])
+  path.write_bytes(b'')
+  with pytest.raises(privacy.DamagedLedgerError):
+    privacy.read_plan(path)
 
 
 def test_damage_is_refused(path):

@@ -1,12 +1,15 @@
 """Tests of tff_clipping.privacy.ledger.ledger."""
 
+import dataclasses
 import hashlib
 import json
+import math
 
 import pytest
 
 from tests.privacy.ledgers import DIGEST, OTHER_DIGEST, PLAN, SETTING, charge
 from tff_clipping import privacy
+from tff_clipping.privacy import correlated_noise
 
 
 @pytest.fixture(name='path')
@@ -229,6 +232,52 @@ def test_ledger_of_another_plan_is_refused(path, change):
   ):
     privacy.PrivacyLedger(path, plan)
   charge(path, [1])  # It was left as it was.
+
+
+def test_a_ledger_of_other_last_digits_goes_on_with_its_own_plan(path):
+  other = {
+    name: math.nextafter(SETTING[name], 0)
+    for name in ('noise_multiplier', 'target_delta')
+  }
+  written = privacy.PrivacyPlan(**{**SETTING, **other})
+  charge(path, [0], written)
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.plan == written != PLAN
+    assert ledger.charge(1, DIGEST) == written.epsilon_after(2)
+
+
+def test_a_ledger_of_its_plans_own_epsilon_is_read_elsewhere(path, monkeypatch):
+  plan = dataclasses.replace(PLAN, target_epsilon=PLAN.epsilon)
+  charge(path, range(19), plan)
+  compute = privacy.PrivacyPlan._compute_epsilon
+  monkeypatch.setattr(
+    privacy.PrivacyPlan,
+    '_compute_epsilon',
+    lambda self, num_rounds: math.nextafter(compute(self, num_rounds), 9.0),
+  )
+  # Not the one that has its epsilon in its cache.
+  there = privacy.read_plan(path, **SETTING, target_epsilon=PLAN.epsilon)
+  assert there == plan
+  charge(path, [19], there)
+  with pytest.raises(privacy.BudgetExhaustedError):
+    charge(path, [20], there)
+
+
+def test_a_strategy_that_was_optimised_anew_is_refused_with_what_to_do(path):
+  first, second = (
+    privacy.CorrelatedNoisePlan(
+      **SETTING,
+      strategy=correlated_noise.BandedStrategy(
+        num_rounds=20, coefficients=(1.0, coefficient)
+      ),
+      min_separation=4,
+    )
+    for coefficient in (0.5, math.nextafter(0.5, 1))
+  )
+  charge(path, [1], first)
+  with pytest.raises(ValueError, match='`strategy` is .*privacy.read_plan'):
+    charge(path, [2], second)
+  charge(path, [2], privacy.read_plan(path))
 
 
 def test_closed_ledger_raises(path):

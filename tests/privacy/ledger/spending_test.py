@@ -1,6 +1,7 @@
 """Tests of tff_clipping.privacy.ledger.spending."""
 
 import dataclasses
+import math
 import shutil
 
 import pytest
@@ -206,6 +207,15 @@ def test_the_paper_is_counted_as_it_is_drawn(write):
 
 def test_nothing_was_spent(write):
   assert privacy.compute_spending(write((PLAN, 0), (PLAN, 0))).epsilon == 0
+
+
+def test_a_delta_that_was_computed_elsewhere_is_added_up(write):
+  less = dataclasses.replace(PLAN, target_delta=math.nextafter(1e-5, 0))
+  for plans in ((PLAN, less), (less, PLAN)):
+    spent = privacy.compute_spending(write(*((plan, 5) for plan in plans)))
+    # It holds for both.
+    assert spent.target_delta == less.target_delta
+    assert spent.epsilon == pytest.approx(PLAN.epsilon_after(10))
 
 
 def test_what_cannot_be_added_up_is_refused(write):

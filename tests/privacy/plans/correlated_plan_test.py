@@ -8,6 +8,7 @@ import pytest
 from dp_accounting import rdp
 
 from tff_clipping import privacy
+from tff_clipping.privacy.accounting import gaussian_mechanism
 
 PAPER = {'num_clients': 1920, 'clients_per_round': 80, 'target_delta': 1e-5}
 SEPARATION = privacy.Participation(min_separation=24)
@@ -114,6 +115,26 @@ def test_calibrations_agree(strategy):
     noise_multiplier=plan.noise_multiplier, target_epsilon=2.0, **common
   )
   assert whole == plan
+
+
+def test_noise_is_calibrated_without_slack(monkeypatch):
+  strategy = STRATEGIES[0]
+  common = {**PAPER, 'strategy': strategy, 'min_separation': 24}
+  plan = privacy.CorrelatedNoisePlan.from_noise_multiplier(
+    noise_multiplier=3.0, **common
+  )
+  # So little less noise than is needed that a plan would pass.
+  monkeypatch.setattr(
+    gaussian_mechanism,
+    'gaussian_noise_multiplier',
+    lambda epsilon, delta: 3.0 / plan.sensitivity,
+  )
+  target = plan.epsilon * (1 - 1e-10)
+  found = privacy.CorrelatedNoisePlan.from_target_epsilon(
+    target_epsilon=target, **common
+  )
+  assert found.epsilon <= target
+  assert 3.0 < found.noise_multiplier <= 3.00002
 
 
 def test_epsilon_grows_with_the_rounds():

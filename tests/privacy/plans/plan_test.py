@@ -342,6 +342,35 @@ def test_permits_the_rounds_of_the_plan_and_those_within_the_target():
   assert not wider.permits(10**9)
 
 
+@pytest.mark.parametrize('factor', [1 + 3e-16, 1 + 1e-12, 1 - 1e-12])
+def test_another_last_digit_of_epsilon_changes_nothing(monkeypatch, factor):
+  plan = build_plan(target_epsilon=build_plan().epsilon)
+  short = build_plan(num_rounds=2, target_epsilon=plan.epsilon)
+  written = [plan.to_json(), short.to_json()]
+  compute = privacy.PrivacyPlan._compute_epsilon
+  monkeypatch.setattr(
+    privacy.PrivacyPlan,
+    '_compute_epsilon',
+    lambda self, num_rounds: factor * compute(self, num_rounds),
+  )
+  assert [privacy.PrivacyPlan.from_json(each) for each in written] == [
+    plan,
+    short,
+  ]
+  there = privacy.PrivacyPlan.from_json(written[1])
+  assert there.permits(100)
+  assert there.permitted_rounds == 100
+
+
+def test_a_target_has_no_more_slack_than_the_last_digits():
+  epsilon = build_plan().epsilon
+  build_plan(target_epsilon=epsilon * (1 - 1e-10))
+  with pytest.raises(ValueError, match='`target_epsilon` must be at least'):
+    build_plan(target_epsilon=epsilon * (1 - 1e-8))
+  short = build_plan(num_rounds=2, target_epsilon=epsilon * (1 - 1e-8))
+  assert short.permitted_rounds == 99
+
+
 def test_noise_is_that_of_the_summary():
   noise = build_plan().summarize_noise(clipping_norm=0.5, model_size=159010)
   assert noise.sum_stddev == pytest.approx(0.8)

@@ -107,6 +107,21 @@ def test_a_given_seed_stays_and_must_be_that_of_the_run(tmp_path):
       pass
 
 
+def test_a_norm_of_other_last_digits_is_that_of_the_run(tmp_path):
+  folder = RunFolder(tmp_path / 'run')
+  begun = dataclasses.replace(_PRIVATE, clipping_norm=0.1 + 0.2)
+  assert folder.kept_settings(begun) == begun
+  _begin(folder, begun, folder.draw_seeds(begun))
+  # The mean of the same norms, added up in another order.
+  now = dataclasses.replace(_PRIVATE, clipping_norm=0.3)
+  assert now != begun
+  with folder.open(now, resume=True):
+    assert folder.kept_settings(now) == begun
+  other = dataclasses.replace(_PRIVATE, clipping_norm=0.3001)
+  with pytest.raises(RunFolderError, match='clipping_norm was 0.3'):
+    folder.check(other, resume=True)
+
+
 def test_a_check_leaves_no_folder_behind(tmp_path):
   folder = RunFolder(tmp_path / 'runs' / 'run')
   folder.check(_PUBLIC, resume=True)

@@ -14,6 +14,7 @@ from tff_clipping.privacy.audit.result import (
   AttackResult,
   AuditResult,
   add_canaries_to_plan,
+  add_canaries_to_population,
   audit_plan,
   audited_relation,
 )
@@ -32,6 +33,7 @@ __all__ = [
   'GaussianTradeOff',
   'TradeOff',
   'add_canaries_to_plan',
+  'add_canaries_to_population',
   'audit_plan',
   'audited_relation',
   'compute_gaussian_epsilon',

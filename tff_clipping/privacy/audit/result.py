@@ -138,17 +138,32 @@ def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
     TypeError: If `num_canaries` is not an integer.
     ValueError: If it is not positive.
   """
-  num_canaries = argument_checks.check_integer(
+  num_clients, clients_per_round = add_canaries_to_population(
+    plan.num_clients, plan.clients_per_round, num_canaries
+  )
+  return dataclasses.replace(
+    plan, num_clients=num_clients, clients_per_round=clients_per_round
+  )
+
+
+def add_canaries_to_population(
+  num_clients: int, clients_per_round: int, num_canaries: int
+) -> tuple[int, int]:
+  """Returns the population and the cohort of `add_canaries_to_plan`.
+
+  Args:
+    num_clients: The clients without canaries.
+    clients_per_round: The cohort without canaries.
+    num_canaries: How many join, held out or not.
+
+  Raises:
+    TypeError: If `num_canaries` is not an integer.
+    ValueError: If it is not positive.
+  """
+  joined = num_clients + argument_checks.check_integer(
     'num_canaries', num_canaries, at_least=1, at_most=ranges.MAX_CLIENTS
   )
-  num_clients = plan.num_clients + num_canaries
-  return dataclasses.replace(
-    plan,
-    num_clients=num_clients,
-    clients_per_round=(
-      plan.clients_per_round * num_clients // plan.num_clients
-    ),
-  )
+  return joined, clients_per_round * joined // num_clients
 
 
 def audit_plan(

@@ -111,7 +111,9 @@ def _draw_weights(variances: np.ndarray) -> np.ndarray:
   """
   squares = [1.0]
   for weight in variances[1:]:
-    squares.append(weight**2 + (1 - weight) ** 2 * squares[-1])
+    rest = 1 - weight
+    # Products, unlike powers, have the same bits on each processor.
+    squares.append(weight * weight + rest * rest * squares[-1])
   return np.sqrt(squares)
 
 

@@ -1,5 +1,6 @@
 """What a run has spent, written down before each release."""
 
+import dataclasses
 import functools
 import os
 import re
@@ -60,7 +61,9 @@ class PrivacyLedger:
     Args:
       path: The file, `ledger.jsonl` in the run's folder, which must exist. A
         seal, `ledger.jsonl.seal`, is kept beside it and belongs to it.
-      plan: What is charged. An existing ledger must be of the same plan.
+      plan: What is charged. An existing ledger must be of the same plan, and
+        charges its own: of numbers, the last digits do not count. A strategy is
+        the same in all digits; see `read_plan`.
       caveats: Why the run does not have the plan's guarantee; see
         `PrivacyPlan.describe`. The ledger keeps them, and those of before.
 
@@ -76,13 +79,8 @@ class PrivacyLedger:
         '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
         f'{plan!r}.'
       )
-    self._plan = plan
+    self._charge_by(plan)
     self._new_caveats = tuple(caveats)
-    # A round asks several times: of its line, and of its metrics.
-    self._epsilon_after = functools.lru_cache(maxsize=2)(plan.epsilon_after)
-    self._actual_epsilon_after = functools.lru_cache(maxsize=2)(
-      plan.actual_epsilon_after
-    )
     self._guard = threading.Lock()
     self._file = ledger_file.LedgerFile(
       path,
@@ -398,7 +396,7 @@ class PrivacyLedger:
   ) -> dict[str, Any]:
     """The line for one that was cut short: charged, its round not known."""
     number = len(ledger_contents.releases(lines)) + 1
-    if number > ledger_contents.read_plan(path, lines[0]).max_rounds:
+    if number > ledger_contents.parse_plan(path, lines[0]).max_rounds:
       # There is no such release: it was a line that charges for nothing.
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
     return self._build_release(number, None, None, None)
@@ -417,23 +415,28 @@ class PrivacyLedger:
 
   def _check_plan(self, path: str | os.PathLike) -> None:
     """Raises unless the ledger's first line is this plan."""
-    found = ledger_contents.read_plan(path, self._file.lines[0])
+    found = ledger_contents.parse_plan(path, self._file.lines[0])
     if 'run_id' not in self._file.lines[0]:
       raise ValueError(
         f'The ledger {os.fspath(path)} is of an earlier version: its noise may '
         'be that of another run. Start a new one, whose epsilon adds to that '
         'of this ledger.'
       )
-    if found != self._plan:
-      differences = ', '.join(
-        f'`{name}` is {getattr(self._plan, name, None)!r} and was {value!r}'
-        for name, value in vars(found).items()
-        if name in found.__dataclass_fields__
-        and value != getattr(self._plan, name, None)
-      )
-      raise ValueError(
-        f'`plan` must be that of the ledger {os.fspath(path)}, found other '
-        f'values: {differences}. Resume with the same plan, or begin a new '
-        'run: a new ledger, new cohorts (a new seed) and new noise (a new '
-        'state, by `initialize`, and no checkpoints of this one).'
-      )
+    names = [
+      field.name
+      for plan in (self._plan, found)
+      for field in dataclasses.fields(plan)
+    ]
+    ledger_contents.check_plan(
+      path, found, {name: getattr(self._plan, name, None) for name in names}
+    )
+    self._charge_by(found)
+
+  def _charge_by(self, plan: base_plan.BasePlan) -> None:
+    """Takes a plan as that which is charged."""
+    self._plan = plan
+    # A round asks several times: of its line, and of its metrics.
+    self._epsilon_after = functools.lru_cache(maxsize=2)(plan.epsilon_after)
+    self._actual_epsilon_after = functools.lru_cache(maxsize=2)(
+      plan.actual_epsilon_after
+    )

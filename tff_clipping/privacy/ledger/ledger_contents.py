@@ -3,9 +3,10 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
 from tff_clipping.privacy.plans import base_plan, plan_files
 
@@ -75,7 +76,7 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
   lines, is_cut_short = ledger_file.read_lines(path)
   if not lines:
     raise ValueError(f'The ledger {path} is empty: nothing was charged.')
-  plan = read_plan(path, lines[0])
+  plan = parse_plan(path, lines[0])
   read_releases(path, lines)
   return LedgerContents(
     path=path,
@@ -86,6 +87,75 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
     num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
     seeds=read_digests(lines, SEED),
   )
+
+
+def read_plan(
+  path: str | os.PathLike, **settings: Any
+) -> base_plan.BasePlan | None:
+  """Returns the plan of a run that goes on; `None` for one that is to begin.
+
+  A plan is data. Its noise and its strategy were searched for, and a search
+  gives others elsewhere, or with other versions. So a run that goes on takes
+  the plan that its ledger charges, and searches for nothing:
+
+    settings = dict(num_clients=1000, ..., target_epsilon=4.0)
+    plan = privacy.read_plan(run_dir / 'ledger.jsonl', **settings)
+    if plan is None:
+      plan = privacy.PrivacyPlan.from_target_epsilon(**settings)
+
+  The sampler, the aggregator and the ledger are then made from `plan`.
+
+  Args:
+    path: The ledger, or the folder of the run. Neither need exist.
+    **settings: What is asked for, by the attributes of the plan; `None` asks
+      for nothing. Of numbers, the last digits do not count; see `slack`.
+
+  Raises:
+    DamagedLedgerError: If the ledger is not what was written.
+    ValueError: If its plan has other settings, or it is of an earlier version.
+    OSError: If it cannot be read.
+  """
+  path = pathlib.Path(path)
+  if path.is_dir():
+    path = path / _NAME
+  if not path.exists():
+    return None
+  lines, _ = ledger_file.read_lines(path)
+  if not lines:
+    return None
+  plan = parse_plan(path, lines[0])
+  check_plan(path, plan, {k: v for k, v in settings.items() if v is not None})
+  return plan
+
+
+def check_plan(
+  path: str | os.PathLike,
+  plan: base_plan.BasePlan,
+  settings: Mapping[str, Any],
+) -> None:
+  """Raises if a ledger's plan is not the one that is asked for.
+
+  Args:
+    path: The ledger, for messages.
+    plan: Its plan.
+    settings: What is asked for, by the attributes of a plan.
+
+  Raises:
+    ValueError: If another value of an attribute is.
+  """
+  differences = ', '.join(
+    f'`{name}` is {value!r} and was {getattr(plan, name, None)!r}'
+    for name, value in settings.items()
+    if not slack.agree(value, getattr(plan, name, None))
+  )
+  if differences:
+    raise ValueError(
+      f'`plan` must be that of the ledger {os.fspath(path)}, found other '
+      f'values: {differences}. Resume with the same settings and the plan that '
+      '`privacy.read_plan` returns, which was searched for once, or begin a '
+      'new run: a new ledger, new cohorts (a new seed) and new noise (a new '
+      'state, by `initialize`, and no checkpoints of this one).'
+    )
 
 
 def releases(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -118,7 +188,7 @@ def read_digests(lines: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
   )
 
 
-def read_plan(
+def parse_plan(
   path: str | os.PathLike, header: dict[str, Any]
 ) -> base_plan.BasePlan:
   """Returns the plan in a ledger's first line.

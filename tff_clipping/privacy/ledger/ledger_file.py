@@ -250,6 +250,8 @@ def read_lines(path: str | os.PathLike) -> tuple[list[dict[str, Any]], bool]:
     data = path.read_bytes()
     if _read_seal(path) == seal:
       break  # Nothing was added in between, or one line that is not sealed yet.
+  if seal is None and not data:
+    return [], False  # A run that was killed when it had made the file.
   lines, _, torn = _parse(path, data, seal)
   return lines, bool(torn)
 

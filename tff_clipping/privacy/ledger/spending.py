@@ -5,7 +5,7 @@ import math
 import pathlib
 from collections.abc import Sequence
 
-from tff_clipping.privacy.accounting import accountants, sampled_gaussian
+from tff_clipping.privacy.accounting import accountants, sampled_gaussian, slack
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import plan_text
 
@@ -65,6 +65,7 @@ def compute_spending(
   _check_different(ledgers)
   relations = [each.plan.actual_relation for each in ledgers]
   deltas = [each.plan.target_delta for each in ledgers]
+  target_delta = min(deltas)
   _check_same('relation', [each.value for each in relations], ledgers)
   _check_same('target_delta', deltas, ledgers)
   # What the cohorts of 'paper' really cost is by 'pld'.
@@ -89,7 +90,7 @@ def compute_spending(
     composed = accountants.compose(
       parts, 'rdp' if accountant == 'rdp' else 'pld'
     )
-    epsilon = composed.compute_epsilon(1, deltas[0])
+    epsilon = composed.compute_epsilon(1, target_delta)
   if not math.isfinite(epsilon):
     raise accountants.NoEpsilonError(
       'The accountant has no finite epsilon for these runs together: their '
@@ -97,7 +98,7 @@ def compute_spending(
     )
   return Spending(
     epsilon=epsilon,
-    target_delta=deltas[0],
+    target_delta=target_delta,
     relation=relations[0],
     accountant=accountant,
     num_releases=sum(each.num_releases for each in ledgers),
@@ -193,7 +194,7 @@ def _check_same(
 ) -> None:
   """Raises if the ledgers differ in a value."""
   for value, ledger in zip(values, ledgers, strict=True):
-    if value != values[0]:
+    if not slack.agree(value, values[0]):
       raise ValueError(
         f'`{name}` must be the same in all ledgers to add them up, found '
         f'{values[0]} in {ledgers[0].path} and {value} in {ledger.path}: what '

@@ -15,6 +15,7 @@ from tff_clipping.privacy.accounting import (
   ranges,
   sampled_gaussian,
   search,
+  slack,
 )
 from tff_clipping.privacy.plans import (
   noise_summary,
@@ -47,8 +48,8 @@ class BasePlan(abc.ABC):
     target_delta: The paper's delta. A value above 1/num_clients is warned of.
     noise_multiplier: Standard deviation of the noise over the clipping norm.
     sampling: How cohorts are drawn.
-    target_epsilon: The epsilon that must not be passed; None means that of
-      `num_rounds` rounds.
+    target_epsilon: The epsilon that must not be passed, but by what processors
+      may differ in, `slack.SLACK`; None means that of `num_rounds` rounds.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -78,7 +79,9 @@ class BasePlan(abc.ABC):
     ranges.warn_of_large_delta(self.target_delta, self.num_clients)
     if not math.isfinite(self.epsilon):
       raise accountants.NoEpsilonError(self._explain_no_epsilon())
-    if self.target_epsilon is not None and self.epsilon > self.target_epsilon:
+    if self.target_epsilon is not None and not slack.is_within(
+      self.epsilon, self.target_epsilon
+    ):
       raise ValueError(
         f'`target_epsilon` must be at least the {self.epsilon:.6g} that '
         f'{self.num_rounds} rounds cost with a noise multiplier of '
@@ -203,7 +206,8 @@ class BasePlan(abc.ABC):
     """Returns whether so many releases stay within the plan.
 
     They do if they are at most `num_rounds`, or if they are at most
-    `max_rounds` and cost at most `target_epsilon`.
+    `max_rounds` and cost at most `target_epsilon`, with the slack of
+    `slack.is_within`: on each processor they are equally many.
 
     Args:
       num_releases: All releases, those already made included.
@@ -219,7 +223,9 @@ class BasePlan(abc.ABC):
       return True
     if self.target_epsilon is None or num_releases > self.max_rounds:
       return False
-    return self.epsilon_after(num_releases) <= self.target_epsilon
+    return slack.is_within(
+      self.epsilon_after(num_releases), self.target_epsilon
+    )
 
   @functools.cached_property
   def permitted_rounds(self) -> int:

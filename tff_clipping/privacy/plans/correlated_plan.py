@@ -28,6 +28,9 @@ from tff_clipping.privacy.plans import (
   obligations,
 )
 
+# Of a multiplier that is calibrated, rounded up.
+_MULTIPLIER_DIGITS = 6
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorrelatedNoisePlan(base_plan.BasePlan):
@@ -139,7 +142,9 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
         target_epsilon, target_delta
       )
-    multiplier = rounding.round_up(sensitivity * over_sensitivity, digits=6)
+    multiplier = rounding.round_up(
+      sensitivity * over_sensitivity, digits=_MULTIPLIER_DIGITS
+    )
     least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
     if not least <= multiplier <= most:
       raise ValueError(
@@ -147,7 +152,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
         f'{multiplier:g}, which is not in the range that is accounted for, '
         f'{least:g} to {most:g}.'
       )
-    return cls(
+    plan = cls(
       num_clients=num_clients,
       clients_per_round=clients_per_round,
       num_rounds=strategy.num_rounds,
@@ -158,6 +163,13 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       sampling=sampling,
       target_epsilon=target_epsilon,
     )
+    if plan.epsilon <= target_epsilon:
+      return plan
+    # By a rounding error, for which a plan has slack and noise has none.
+    more = rounding.round_up(
+      multiplier * (1 + 10.0**-_MULTIPLIER_DIGITS), digits=_MULTIPLIER_DIGITS
+    )
+    return dataclasses.replace(plan, noise_multiplier=more)
 
   @classmethod
   def from_noise_multiplier(

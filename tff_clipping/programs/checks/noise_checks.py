@@ -139,7 +139,8 @@ def _check_strategy(metrics: Any, plan: BasePlan) -> None:
         raise ValueError(
           "`process` must have the noise of the plan's strategy, whose digest "
           f'is {expected}, found {found}: give the aggregator the `strategy` '
-          'of the plan. The round is not released, and nothing is charged.'
+          "of the ledger's plan; one that was optimised anew is another. The "
+          'round is not released, and nothing is charged.'
         )
 
 

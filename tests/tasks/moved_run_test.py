@@ -1,0 +1,107 @@
+"""Tests of private runs that go on where a search would find something else."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from tasks.algorithms.experiment import ExperimentConfig
+from tasks.running import early_checks, run_folder
+from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import search
+from tff_clipping.privacy.correlated_noise import optimization
+
+_BANDED = dict(
+  mechanism='banded', sampling='min_separation', min_separation=3, num_rounds=4
+)
+_SETTINGS = {
+  'independent': {},
+  'banded': _BANDED,
+  'blt': _BANDED | dict(mechanism='blt'),
+  'epochs': _BANDED
+  | dict(
+    sampling='shuffled_epochs', min_separation=1, num_rounds=5, noise_seed=1
+  ),
+  'audited': dict(audit_canaries=20, clients_per_round=20),
+}
+
+
+def _run(folder, cache_dir, **settings):
+  return run_small(
+    {**DP_FED_AVG, 'rounds_per_checkpoint': 1, **settings}, folder, cache_dir
+  )
+
+
+def _fail(*args, **kwargs):
+  raise AssertionError('A run that goes on searches for nothing.')
+
+
+def _forbid_searches(monkeypatch):
+  for module, name in (
+    (optimization, '_minimize'),
+    (search, 'find_noise_multiplier'),
+    (privacy.CorrelatedNoisePlan, 'from_target_epsilon'),
+  ):
+    monkeypatch.setattr(module, name, _fail)
+
+
+def _search_elsewhere(monkeypatch):
+  """Lets optimisers find other last bits, and the least noise other digits.
+
+  Bits of `float32`, which a BLT has.
+  """
+  minimize = optimization._minimize
+  find = search.find_noise_multiplier
+
+  def minimize_elsewhere(*args):
+    point, loss = minimize(*args)
+    bits = np.nextafter(np.float32(point), np.float32(9))
+    return bits.astype(np.float64), loss
+
+  monkeypatch.setattr(optimization, '_minimize', minimize_elsewhere)
+  monkeypatch.setattr(
+    search, 'find_noise_multiplier', lambda *a, **k: find(*a, **k) + 1e-5
+  )
+
+
+@pytest.mark.parametrize('move', [_search_elsewhere, _forbid_searches])
+@pytest.mark.parametrize(
+  'kind',
+  [
+    'banded',
+    *(
+      pytest.param(kind, marks=pytest.mark.slow)
+      for kind in _SETTINGS
+      if kind != 'banded'
+    ),
+  ],
+)
+def test_a_run_goes_on_with_the_plan_of_its_ledger(
+  tmp_path, cache_dir, monkeypatch, kind, move
+):
+  folder, settings = tmp_path / 'run', _SETTINGS[kind]
+  _run(folder, cache_dir, **settings)
+  plan = privacy.read_plan(folder)
+  ledger = (folder / 'ledger.jsonl').read_bytes()
+  described = read_json(folder / 'privacy.json')
+  # The last round is run again, as after a kill: other noise would be charged
+  # anew, for which there is no budget, or refused.
+  shutil.rmtree(folder / 'checkpoints' / f'round_{plan.num_rounds}')
+  (folder / 'result.json').unlink()
+  (folder / 'privacy.json').unlink()
+  move(monkeypatch)
+  message = _run(folder, cache_dir, **settings).message
+  assert message.startswith(f'Finished {plan.num_rounds} rounds.')
+  assert (folder / 'ledger.jsonl').read_bytes() == ledger
+  assert read_json(folder / 'privacy.json') == described
+
+
+def test_nothing_is_calibrated_before_a_run_that_goes_on(tmp_path, monkeypatch):
+  _forbid_searches(monkeypatch)
+  folder = run_folder.RunFolder(tmp_path)
+  config = ExperimentConfig(**DP_FED_AVG)
+  with pytest.raises(AssertionError, match='searches for nothing'):
+    early_checks.check_plan(config, 40, folder)
+  folder.ledger.touch()
+  early_checks.check_plan(config, 40, folder)
