@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pandas as pd
 from absl import app, flags
 
-from analysis import frame, margins, pages
+from analysis.runs import frame, margins, markdown
 
 _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> None:
     print('error: no folder of a run was given.', file=sys.stderr)
   else:
     compared = compare(frames.runs, published)
-    print(pages.text_table(_formatted(compared)))
+    print(markdown.text_table(_formatted(compared)))
     is_within = compared['is_within'].all()
   for name, reason in frames.left_out:
     print(f'left out: {name}: {reason}')

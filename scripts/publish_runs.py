@@ -1,50 +1,58 @@
-"""Copies what is small of finished runs into results/.
+"""Adds finished runs to the published ones.
 
   python scripts/publish_runs.py runs/reproduction [results]
 
-Checkpoints, TensorBoard logs, ledgers and the trained model stay behind.
+A run that is there already is replaced. What is kept of a run folder is said in
+`analysis/runs/published.py`: checkpoints, TensorBoard logs, ledgers and the
+trained model stay behind.
 """
 
 import pathlib
-import shutil
 import sys
 
-FILES = (
-  'config.json',
-  'metrics.csv',
-  'privacy.json',
-  'constants.json',
-  'result.json',
-  'sweep.csv',
-  'sweep.md',
-  'audit/audit.json',
-)
+import pandas as pd
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from analysis.runs import files, published
 
 
 def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
-  """Copies runs and searches; returns the names of what was copied.
+  """Adds the finished runs and the searches of a folder; returns their names.
 
   Args:
     source: A folder of run folders, and of sweeps in `search/`.
-    target: Where they go, under the same names.
+    target: The folder of the published runs.
+
+  Raises:
+    ValueError: There is no run, a finished one cannot be read, or the published
+      ones cannot.
   """
-  names = []
-  # A sweep's table stands for its runs.
-  folders = [path.parent for path in sorted(source.glob('*/result.json'))]
-  folders += [path.parent for path in sorted(source.glob('search/*/sweep.csv'))]
-  for folder in folders:
-    name = folder.relative_to(source)
-    new = target / name
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    for file in FILES:
-      if (folder / file).is_file():
-        (new / file).parent.mkdir(exist_ok=True)
-        shutil.copyfile(folder / file, new / file)
-    if (folder / 'updates').is_dir():
-      shutil.copytree(folder / 'updates', new / 'updates')
-    names.append(str(name))
-  return names
+  found = {
+    path.parent.name: files.read_folder(path.parent)
+    for path in sorted(source.glob('*/result.json'))
+  }
+  for name, run in found.items():
+    if run.notes:
+      raise ValueError(
+        f'`source` must hold runs that are whole, found in {name}: '
+        f'{"; ".join(run.notes)}.'
+      )
+  searches = {
+    path.parent.name: pd.read_csv(path).assign(search=path.parent.name)
+    for path in sorted(source.glob('search/*/sweep.csv'))
+  }
+  runs: dict[str, files.RunFiles] = {}
+  if (target / published.RUNS).is_file():
+    runs, before = published.read(target)
+    searches = dict(iter(before.groupby('search'))) | searches
+  if not runs | found:
+    raise ValueError(f'`source` must hold finished runs, found none: {source}.')
+  no_search = pd.DataFrame(columns=['search'])
+  published.write(
+    runs | found, pd.concat([*searches.values()] or [no_search]), target
+  )
+  return [*found]
 
 
 def main(argv: list[str]) -> int:
@@ -52,8 +60,12 @@ def main(argv: list[str]) -> int:
     print(__doc__, file=sys.stderr)
     return 2
   target = pathlib.Path(argv[2] if len(argv) == 3 else 'results')
-  for name in publish(pathlib.Path(argv[1]), target):
-    print(name)
+  try:
+    names = publish(pathlib.Path(argv[1]), target)
+  except (ValueError, OSError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  print('\n'.join(names))
   return 0
 
 

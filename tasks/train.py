@@ -70,6 +70,7 @@ def main(argv: Sequence[str]) -> int:
       cache_dir=command.cache_dir,
       checkpoints_to_keep=train_flags.CHECKPOINTS_TO_KEEP.value,
       clipping_norm_source=request.clipping_norm_source,
+      run_name=request.run_name,
       execution=command.execution,
       own=own,
     )

@@ -170,7 +170,10 @@ def test_deps_are_the_imports(folder):
 
 def _is_beside(path, name):
   """Returns whether a script imports a file of its own folder."""
-  return (_ROOT / path.parent / f'{name}.py').is_file()
+  folder = _ROOT / path.parent
+  return (folder / f'{name}.py').is_file() and not (
+    folder / '__init__.py'
+  ).is_file()
 
 
 def test_no_folder_depends_on_itself():

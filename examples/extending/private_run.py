@@ -5,9 +5,9 @@ import secrets
 
 import numpy as np
 from tff_clipping import aggregators, learning, privacy, runtime
+from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients import client_sampling, client_store
 from tff_clipping.programs.training import metrics_files
-from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.private_rounds import run_private_round
 from tff_clipping.programs.training.training_program import TrainingProgram

@@ -2,9 +2,9 @@
 
 # Before TensorFlow: makes it quiet.
 from tasks import own_run  # noqa: I001
-from tasks.running import trained_model  # noqa: I001
 from tasks.data.datasets import own_data
 from tasks.data.partitions.partition_config import PartitionConfig
+from tasks.running import trained_model
 
 import mine
 import numpy as np

@@ -280,7 +280,7 @@ ROWS: Mapping[str, Row] = {
 }
 
 # eta_l by model and task. The paper does not state it: from small searches on
-# FedAvg, whose tables are in results/search. EMNIST's are those of MNIST.
+# FedAvg, whose tables are in results/searches.csv. EMNIST's are those of MNIST.
 RATES: Mapping[str, Mapping[str, float]] = {
   'mlp': {'mnist': 0.3, 'cifar10': 0.1, 'embedded_digits': 0.1},
   'alexnet': {'mnist': 0.03, 'cifar10': 0.01},

@@ -6,7 +6,7 @@
 import dataclasses
 import fractions
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.experiments import experiment_table as table
@@ -14,7 +14,7 @@ from tasks.experiments.experiment_table import Row, Scale, Value, Variant
 from tasks.settings.setting_fields import one_of
 
 # How a run is watched: these settings do not make it another experiment.
-_WATCHING = (
+WATCHING = (
   'rounds_per_evaluation',
   'test_examples',
   'rounds_per_checkpoint',
@@ -71,6 +71,16 @@ class NamedRun:
         f'seed{self.seed}',
       )
     )
+
+  def to_json(self) -> dict[str, Any]:
+    """The names as config.json has them; `get_run(**names)` is the run."""
+    return {
+      'row': self.row.name,
+      'scale': self.scale.name,
+      'algorithm': self.algorithm,
+      'seed': self.seed,
+      'variants': [variant.name for variant in self.variants],
+    }
 
   @property
   def values(self) -> dict[str, Value]:
@@ -173,74 +183,6 @@ def get_run(
   )
 
 
-def _rows_of(config: Mapping[str, Any]) -> list[Row]:
-  """Returns the rows with the data, the split and the model of a config.
-
-  Args:
-    config: Settings, as config.json has them under 'experiment'.
-  """
-  return [
-    row
-    for row in table.ROWS.values()
-    if row.model == config['model']
-    and row.split.task == config['task']
-    and row.split.partition == config['partition']
-    and row.split.examples_per_client == config['examples_per_client']
-  ]
-
-
-def find_runs(config: Mapping[str, Any]) -> list[NamedRun]:
-  """Returns the runs of the table that a config describes.
-
-  There is one for each row: AlexNet and ResNet-18 on CIFAR-10, IID, are in
-  Tables 2 and 4.
-
-  Args:
-    config: Settings, as config.json has them under 'experiment'. How a run is
-      watched does not count, and of its seeds only `seed`.
-
-  Returns:
-    The runs, all with one name; none if no row, scale, algorithm and variants
-    have these settings.
-  """
-  if config['algorithm'] not in table.ALGORITHMS:
-    return []
-  # None is 'not given', as in an older run.
-  known = {name: x for name, x in config.items() if x is not None}
-  found = []
-  for row in _rows_of(config):
-    for scale in table.SCALES.values():
-      run = NamedRun(row, scale, config['algorithm'], config['seed'])
-      plain = run.settings
-      run = dataclasses.replace(
-        run,
-        variants=tuple(
-          variant
-          for variant in table.VARIANTS.values()
-          if run.algorithm in variant.algorithms
-          and _is_of(config, variant.settings)
-          and not _is_of(plain, variant.settings)
-        ),
-      )
-      others = {
-        name: Value(value, 'default')
-        for name, value in table.DEFAULTS.items()
-        if name not in run.values
-      }
-      if _is_of(table.DEFAULTS | known, run.values | others):
-        found.append(run)
-  return found
-
-
-def _is_of(config: Mapping[str, Any], values: Mapping[str, Value]) -> bool:
-  """Whether a config has these values, but for how it is watched and seeds."""
-  return all(
-    config.get(name) == value.value
-    for name, value in values.items()
-    if name not in _WATCHING + _SEEDS
-  )
-
-
 def _in_names(text: str) -> str:
   """A name as part of that of a folder: of FILE.py:function, file_function."""
   file, _, function = text.partition(':')
@@ -263,7 +205,8 @@ def _rate(row: Row) -> Value:
   if task == 'embedded_digits':
     return Value(rate, 'not in the paper; a small search on FedAvg')
   return Value(
-    rate, f'not in the paper; the search results/search/{row.model}_{known}'
+    rate,
+    f'not in the paper; the search {row.model}_{known} of results/searches.csv',
   )
 
 

@@ -19,6 +19,8 @@ from tasks.running import threshold
 _FIELDS = dataclasses.fields(ExperimentConfig)
 # What the name of a row's run says already.
 _IN_NAME = ('algorithm', 'seed')
+# Of the paper: c is half of the mean norm (Sec. 4).
+_FACTOR = 0.5
 # What the run that gives c does not have.
 _NOT_OF_THRESHOLD = (
   'clipping_norm',
@@ -63,7 +65,7 @@ class RunRequest:
   variants: tuple[str, ...] = ()
   output_dir: str | None = None
   clipping_norm_from: str | None = None
-  clipping_factor: float = 0.5
+  clipping_factor: float = _FACTOR
 
   def __post_init__(self):
     if self.row is None:
@@ -138,6 +140,18 @@ class RunRequest:
     if self._named is None:
       raise ValueError('`output_dir` must be given.')
     return pathlib.Path('runs') / self._name
+
+  @property
+  def run_name(self) -> named_runs.NamedRun | None:
+    """The run of the table that this is.
+
+    `None` without a row, and where a setting that is more than a way to watch
+    the run, or the share that c is of the norms, is not the table's.
+    """
+    own = {*_IN_NAME, *named_runs.WATCHING}
+    if self.clipping_factor != _FACTOR or not own.issuperset(self.given):
+      return None
+    return self._named
 
   @property
   def clipping_norm_source(self) -> str | None:

@@ -14,6 +14,7 @@ import tqdm
 from tasks.algorithms import aggregation_text
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
+from tasks.experiments import named_runs
 from tasks.models import evaluation
 from tasks.running import caveats, plans, run_parts, trained_model
 from tasks.running.execution import Execution
@@ -51,6 +52,7 @@ def run(
   cache_dir: str | None = None,
   checkpoints_to_keep: int = 2,
   clipping_norm_source: str | None = None,
+  run_name: named_runs.NamedRun | None = None,
   execution: Execution | None = None,
   own: OwnParts = OURS,
 ) -> TrainingResult:
@@ -66,6 +68,7 @@ def run(
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
     clipping_norm_source: From what data of the clients c comes; `None` if it
       was given.
+    run_name: Which run of the table of experiments it is; `None` if none.
     execution: Where the rounds are computed; `None` for this process.
     own: What is not ours, and not to be loaded by the name in `config`.
 
@@ -91,7 +94,7 @@ def run(
     clipping_norm_source=clipping_norm_source,
     own=own,
   )
-  description = _description(parts)
+  description = _description(parts, run_name)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
     stack.enter_context(folder.temporary_files())
     folder.check_unchanged(description)
@@ -352,10 +355,13 @@ def _write_results(
   )
 
 
-def _description(parts: _Parts) -> dict[str, Any]:
+def _description(
+  parts: _Parts, run_name: named_runs.NamedRun | None
+) -> dict[str, Any]:
   """Returns the contents of config.json."""
   config, task = parts.config, parts.task
   return dict(
+    run=None if run_name is None else run_name.to_json(),
     experiment=parts.asked.to_json(),
     drawn_seeds=parts.drawn_seeds,
     algorithm=config.algorithm,

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from analysis import compare_to_published, frame
+from analysis import compare_to_published
+from analysis.runs import frame
 from tests.analysis import run_folders
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import evidence, frame, pairs
+from analysis.paper import evidence, rows
+from analysis.runs import frame
 from tasks.experiments import named_runs
 
 # The contents of a privacy.json.
@@ -61,6 +62,7 @@ def write_run(
   audit: Mapping[str, Any] | None = None,
   updates: Mapping[int, Sequence[tuple[Any, ...]]] | None = None,
   metrics: Mapping[str, float] | None = None,
+  name: Mapping[str, Any] | None = None,
   **experiment: Any,
 ) -> pathlib.Path:
   """Writes a run folder.
@@ -75,6 +77,7 @@ def write_run(
     updates: For each t, rows of client_id, update_norm, angle_degrees and
       clip_factor.
     metrics: Columns of metrics.csv, the same in every round, beside `METRICS`.
+    name: Which run of the table of experiments it is.
     **experiment: Flags of the run.
   """
   directory.mkdir(parents=True)
@@ -95,6 +98,7 @@ def write_run(
     'seed': 0,
   }
   config = {
+    'run': name,
     'experiment': flags | experiment,
     'task': {'name': 'emnist_digits', 'num_clients': 1920},
     'algorithm': algorithm,
@@ -204,6 +208,7 @@ def write_named_run(
     root / run.name,
     accuracies=accuracies,
     privacy=PRIVACY | dict(privacy or {}) if is_private else None,
+    name=run.to_json(),
     **run.settings | changes,
   )
 
@@ -235,11 +240,11 @@ def read(root: pathlib.Path) -> frame.Frames:
   return frame.read_frames(sorted(root.iterdir()))
 
 
-def paper_lines(root: pathlib.Path) -> pd.DataFrame:
+def paper_rows(root: pathlib.Path) -> pd.DataFrame:
   """The paper's rows of the run folders in a folder."""
-  return evidence.paper_lines(read(root))
+  return rows.paper_rows(read(root))
 
 
-def paired_runs(root: pathlib.Path) -> pd.DataFrame:
-  """The runs of the table in a folder, with what each lost."""
-  return pairs.paired_runs(read(root).runs)
+def read_evidence(root: pathlib.Path) -> evidence.Evidence:
+  """All that the pages on the run folders in a folder are made of."""
+  return evidence.read(root)

@@ -65,7 +65,7 @@ def test_a_coroutine_that_runs_another_is_refused():
 
 _FORK = """
 import asyncio, os
-from tff_clipping.programs import coroutines
+from tff_clipping.programs.training import coroutines
 coroutines.run(asyncio.sleep(0))
 pid = os.fork()
 if not pid:

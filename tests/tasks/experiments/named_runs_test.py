@@ -13,34 +13,40 @@ _MLP = 'table3_mlp_mnist_noniid'
 
 
 def _published():
-  return {
-    path.parent.name: json.loads(path.read_text())['experiment']
-    for path in _RESULTS.glob('*/config.json')
-  }
+  """The published runs, by the names of their folders."""
+  lines = (_RESULTS / 'runs.jsonl').read_text(encoding='utf-8').splitlines()
+  return {line['name']: line['config'] for line in map(json.loads, lines)}
 
 
-def test_published_folders_are_called_what_ran():
+def test_published_runs_are_called_what_ran():
   published = _published()
   assert published
   for name, config in published.items():
-    found = named_runs.find_runs(config)
-    assert {run.name for run in found} == {name}
-    # It is the same run that these names ask for.
-    run = found[0]
-    assert named_runs.find_runs({'clipping_norm': 1} | run.settings) == found
-    assert config['task'] in name
-    assert config['model'] in name
-    assert config['algorithm'] in name
+    run = named_runs.get_run(**config['run'])
+    assert run.name == name
+    assert run.to_json() == config['run']
+    # The settings are those that these names ask for.
+    settings = {
+      key: value
+      for key, value in run.settings.items()
+      if key not in named_runs.WATCHING and config['experiment'].get(key)
+    }
+    differing = {
+      key: (value, config['experiment'][key])
+      for key, value in settings.items()
+      if config['experiment'][key] != value
+    }
+    assert not differing, name
 
 
 def test_every_published_threshold_comes_from_a_published_run():
   published = _published()
   for config in published.values():
-    run = named_runs.find_runs(config)[0]
+    run = named_runs.get_run(**config['run'])
     source = run.threshold_run
     # Some variants give it.
     is_given = 'clipping_norm' in run.values
-    if config['algorithm'] in ('ce_fed_avg', 'dp_fed_avg') and not is_given:
+    if run.algorithm in ('ce_fed_avg', 'dp_fed_avg') and not is_given:
       assert source.name in published
     else:
       assert source is None
@@ -85,21 +91,6 @@ def test_tables_2_and_4_share_runs():
     for table in (2, 4)
   }
   assert len(names) == 1
-  config = named_runs.get_run(
-    'table2_alexnet_cifar10_iid', 'reduced', 'fed_avg'
-  ).settings
-  assert [run.row.table for run in named_runs.find_runs(config)] == [2, 4]
-
-
-def test_other_settings_are_of_no_run():
-  config = named_runs.get_run(_MLP, 'paper', 'fed_avg').settings
-  changed = config | {'client_learning_rate': 0.02}
-  assert named_runs.find_runs(changed) == []
-  # A run that names no default is of it, and of nothing else.
-  for name, value in {'clipping': 'smooth', 'server_optimizer': 'adam'}.items():
-    assert named_runs.find_runs(config | {name: value}) == []
-  # How it is watched does not make it another run.
-  assert named_runs.find_runs(config | {'test_examples': 10})
 
 
 def test_a_seed_is_that_of_the_split_the_model_and_the_cohorts():

@@ -273,3 +273,42 @@ def test_the_help_is_complete_and_says_what_is_required():
     help_of_flag = text.partition(f' --{name}:')[2].partition(' --')[0]
     assert 'Required without' in help_of_flag
   assert 'Required' not in text.partition(' --seed:')[2].partition(' --')[0]
+
+
+@pytest.mark.parametrize(
+  ('flags', 'is_named'),
+  [
+    ([], True),
+    (['--seed=3'], True),
+    # How it is watched does not make it another run.
+    (['--test_examples=10', '--rounds_per_checkpoint=1'], True),
+    (['--client_learning_rate=0.02'], False),
+    (['--clipping_norm=0.1'], False),
+    (['--clipping_factor=0.25'], False),
+    (['--clipping=smooth'], False),
+  ],
+)
+def test_a_run_of_the_table_has_its_name(flags, is_named):
+  request = train_flags.parse(
+    [
+      '--row=table3_mlp_mnist_noniid',
+      '--scale=paper',
+      '--algorithm=ce_fed_avg',
+      '--variants=matched_steps',
+      *flags,
+    ]
+  ).request
+  expected = {
+    'row': 'table3_mlp_mnist_noniid',
+    'scale': 'paper',
+    'algorithm': 'ce_fed_avg',
+    'seed': 3 if flags == ['--seed=3'] else 0,
+    'variants': ['matched_steps'],
+  }
+  name = request.run_name
+  assert (name and name.to_json()) == (expected if is_named else None)
+
+
+def test_a_run_of_settings_alone_has_no_name():
+  flags = ['--task=mnist', '--model=mlp', '--algorithm=fed_avg']
+  assert train_flags.parse(flags).request.run_name is None

@@ -1,0 +1,1 @@
+"""The paper's rows, findings and tables beside ours."""

@@ -1,0 +1,225 @@
+"""The single numbers in the prose of the reproduction's pages.
+
+`<!--=numbers.NAME(ARGUMENTS)-->` in a page stands for `NAME(found, ARGUMENTS)`.
+What was not run is `margins.MISSING`.
+"""
+
+import numpy as np
+import pandas as pd
+
+from analysis.paper import findings, rows, tables
+from analysis.paper.evidence import Evidence
+from analysis.runs import margins
+
+# Model clipping at half of the norm of the initial model.
+_LARGER_THRESHOLD = 'half_model_norm'
+
+
+def runs(found: Evidence) -> str:
+  """How many runs there are."""
+  return str(len(found.frames.runs))
+
+
+def hours(found: Evidence) -> str:
+  """How long their rounds took."""
+  return f'{found.frames.runs["seconds"].sum() / 3600:.1f}'
+
+
+def tff(found: Evidence) -> str:
+  """With which versions of TensorFlow Federated."""
+  return ', '.join(sorted(set(found.frames.runs['tff_version'].dropna())))
+
+
+def at_full_scale(found: Evidence) -> str:
+  """How many of the paper's rows were run at its scale."""
+  best = rows.best_scale(found.lines)
+  return f'{best["is_paper_scale"].sum()} of our {len(best)}'
+
+
+def best(found: Evidence, row: str, figure: str) -> str:
+  """A figure of a row, at the scale with the best evidence."""
+  lines = rows.best_scale(found.lines).set_index('row')
+  if row not in lines.index:
+    return margins.MISSING
+  return tables.cell(lines.at[row, figure])
+
+
+def model_clipping_lead(found: Evidence) -> str:
+  """How far model clipping ends above difference clipping, seed by seed."""
+  both = _clipped_both_ways(found)
+  return _mean(both['final_accuracy'] - both['final_accuracy_updates'])
+
+
+def model_clipping_ratio(found: Evidence) -> str:
+  """The threshold of model clipping over that of difference clipping."""
+  both = _clipped_both_ways(found)
+  ratio = both['clipping_norm'].mean() / both['clipping_norm_updates'].mean()
+  return margins.number(ratio, '.0f')
+
+
+def model_clipping_same(found: Evidence) -> str:
+  """The accuracy of model clipping with the threshold of the updates."""
+  own = found.runs[found.runs['variants'] == 'same_threshold']
+  return _mean(own['final_accuracy'])
+
+
+def norm_pairs(found: Evidence, statement: str, measure: str) -> str:
+  """In how many pairs of rows a statement on norms holds.
+
+  Args:
+    found: The evidence.
+    statement: A word in it, such as EMNIST.
+    measure: `ratio` or `stddev`.
+  """
+  pairs = findings.norm_pairs(found.lines)
+  own = pairs[pairs['statement'].str.contains(statement)].iloc[0]
+  return f'{own[measure]} of {own["pairs"]}'
+
+
+def compared(found: Evidence, which: str = 'all', verdict: str = '') -> str:
+  """How many comparisons of two drops there are.
+
+  Args:
+    found: The evidence.
+    which: `all`, those that can be `tested`, that are `clear` by themselves, or
+      that are `kept` by the correction.
+    verdict: One of `findings.DECIDED`; of all without.
+  """
+  counted = found.counted
+  is_shown = {
+    'all': counted['verdict'].notna(),
+    'tested': findings.is_tested(counted['verdict']),
+    'clear': counted['verdict'].isin(findings.DECIDED),
+    'kept': findings.stays_decided(counted),
+  }[which]
+  if verdict:
+    is_shown &= counted['verdict'] == verdict
+  return str(is_shown.sum())
+
+
+def kept_beyond_speed(found: Evidence) -> str:
+  """How many that are kept are clear, to the same side, beyond speed."""
+  counted = found.counted
+  kept = counted[findings.stays_decided(counted)]
+  return str(
+    sum(
+      pair['beyond_speed'] is not None
+      and margins.sign(pair['beyond_speed']) == margins.sign(pair['difference'])
+      for pair in kept.to_dict('records')
+    )
+  )
+
+
+def concentration(found: Evidence, which: str = 'matched') -> str:
+  """The correlation of the spread of norms and drops, `matched` or `plain`."""
+  correlations = findings.concentration(found.lines)
+  return '; '.join(
+    f'ρ = {found.value:.2f}, p = {found.p_value:.2g}'
+    for found in correlations[which]
+  )
+
+
+def matched(found: Evidence, which: str) -> str:
+  """From what to what drops are `before` and `after` steps are matched.
+
+  Of the rows and scales with three seeds; `highest` is the largest upper end of
+  an interval after it, `count` how many they are, and `left` in how many the
+  interval is above 0.
+  """
+  lines = tables.matched_lines(found)
+  drops = [
+    (before, after)
+    for before, after in zip(
+      lines['clipping_drop'], lines['matched_drop'], strict=True
+    )
+    if after.num_seeds >= margins.MIN_SEEDS
+  ]
+  after = [drop for _, drop in drops]
+  if which == 'count':
+    return str(len(drops))
+  if which == 'left':
+    return str(sum(margins.sign(drop) == 1 for drop in after))
+  if which == 'highest':
+    highest = max((drop.mean + drop.margin for drop in after), default=None)
+    return margins.number(highest, '.2f')
+  shown = after if which == 'after' else [drop for drop, _ in drops]
+  return margins.span([drop.mean for drop in shown])
+
+
+def beyond_speed(found: Evidence, sign: str) -> str:
+  """In how many rows and scales CE-FedAvg ends `above` FedAvg at equal path.
+
+  Also `below`, or `all` of them: those with three seeds that are not near
+  chance.
+  """
+  leads = [
+    line['equal_path_lead']
+    for line in rows.without_shared(found.lines).to_dict('records')
+    if isinstance(line['equal_path_lead'], margins.Estimate)
+    and not rows.is_near_chance(line, 'fed_avg')
+  ]
+  signs = [margins.sign(lead) for lead in leads]
+  signs = [each for each in signs if each is not None]
+  if sign == 'all':
+    return str(len(signs))
+  return str(signs.count({'above': 1, 'below': -1}[sign]))
+
+
+def largest_cosine(found: Evidence, t: str) -> str:
+  """The largest mean cosine of two updates of FedAvg at a round, rounded up.
+
+  Of all settings, each the mean of its seeds.
+  """
+  largest = _cosines(found, int(t)).max()
+  return margins.number(np.ceil(100 * largest) / 100, '.2f')
+
+
+def settings_with_cosine(found: Evidence, t: str) -> str:
+  """How many settings `largest_cosine` is of."""
+  return str(len(_cosines(found, int(t))))
+
+
+def cosine(found: Evidence, row: str, scale: str) -> str:
+  """The mean cosine of two updates of FedAvg at t = 16."""
+  lines = found.lines
+  own = lines[(lines['row'] == row) & (lines['scale'] == scale)]
+  return margins.number(own['cosine_at'].mean(), '.3f')
+
+
+def papers_epsilon(found: Evidence) -> str:
+  """What the paper's ε is for the cohorts that it draws."""
+  own = found.runs[found.runs['variants'] == 'paper_sampling']
+  return margins.at_most(own['privacy_actual_epsilon'].max())
+
+
+def rdp_over_pld(found: Evidence) -> str:
+  """How much more noise RDP asks for than PLD, for fixed cohorts."""
+  runs = found.runs[found.runs['privacy_sampling'] == 'fixed_size']
+  noise = runs.pivot_table(
+    index=['row', 'scale', 'target_epsilon'],
+    columns='privacy_accountant',
+    values='privacy_noise_multiplier',
+  )
+  if not {'rdp', 'pld'} <= {*noise}:
+    return margins.MISSING
+  return margins.span((noise['rdp'] / noise['pld']).dropna())
+
+
+def _clipped_both_ways(found: Evidence) -> pd.DataFrame:
+  """Model clipping beside CE-FedAvg, by row, scale and seed."""
+  runs = found.runs
+  models = runs[runs['variants'] == _LARGER_THRESHOLD]
+  updates = runs[(runs['algorithm'] == 'ce_fed_avg') & (runs['variants'] == '')]
+  keys = ['row', 'scale', 'seed']
+  return models.merge(updates, on=keys, suffixes=('', '_updates'))
+
+
+def _cosines(found: Evidence, t: int) -> pd.Series:
+  runs = found.runs
+  own = runs[(runs['algorithm'] == 'fed_avg') & (runs['variants'] == '')]
+  cosines = rows.mean_cosines(found.frames.updates, t).reindex(own.index)
+  return cosines.groupby(own['series']).mean().dropna()
+
+
+def _mean(values: pd.Series) -> str:
+  return str(margins.estimate(values) or margins.MISSING)

@@ -1,0 +1,265 @@
+"""The tables of the reproduction's pages that are pivots of the runs.
+
+`<!--=pivots.NAME(ARGUMENT)-->` in a page stands for `NAME(found, ARGUMENT)`. A
+pivot has a row for each group of runs that differ in the seed alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.paper import rows
+from analysis.paper.evidence import Evidence
+from analysis.paper.tables import cell
+from analysis.runs import bound as bound_terms
+from analysis.runs import frame, margins, run_tables
+from tasks.experiments import experiment_table
+
+# Variants with other step sizes, and with another meaning of c, which may
+# explain the drops of the perceptron.
+_OTHER_RATES, _OTHER_NORMS = 'client_rate_', 'half_averaged_norm_'
+# Where a round is that of the paper.
+_FULL_SCALES = ('paper', 'paper_40_rounds')
+
+_OTHER_BUDGET = 'epsilon_5'
+# How cohorts are drawn, and the noise, by what else is changed.
+_MECHANISMS = {
+  '': 'Poisson, independent',
+  'paper_sampling': 'fixed P, charged as Poisson (the paper)',
+  'fixed_size': 'fixed P, independent',
+  'fixed_size,pld': 'fixed P, independent',
+  'banded': 'in turns, banded',
+  'blt': 'in turns, BLT',
+}
+
+_MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
+
+# The quantities of Theorem 1: the loss is in nats, models have the length of
+# their parameters' norm.
+_CONSTANTS = {
+  'smoothness': 'L',
+  'gradient_bound': 'G',
+  'local_stddev': 'σ_l',
+  'global_stddev': 'σ_g',
+  'initial_gap': 'f(x⁰) − f*',
+}
+_TERMS = {
+  'left_side': 'measured: ᾱ ‖∇f‖²',
+  'initial_gap': 'bound: f(x⁰) − f* over T rounds',
+  'client_drift': 'bound: heterogeneity and local steps',
+  'sampling_noise': 'bound: variance of gradients',
+  'client_sampling': 'bound: variance of client sampling',
+  'privacy_noise': 'bound: privacy noise',
+  'clipping_bias': 'bound: clipping, first term',
+  'clipping_variance': 'bound: clipping, second term',
+}
+
+# What a cell says of a group of runs.
+_Read = Callable[[pd.DataFrame], Any]
+
+
+def explanations(found: Evidence) -> pd.DataFrame:
+  """What other step sizes and thresholds make of the perceptron's drops."""
+  runs = found.runs
+  is_tried = runs['variants'].str.startswith((_OTHER_RATES, _OTHER_NORMS))
+  shown = runs[
+    runs['algorithm'].isin(['ce_fed_avg', 'dp_fed_avg'])
+    & runs['row'].isin(runs.loc[is_tried, 'row'])
+    & (is_tried | (runs['variants'] == ''))
+    & runs['scale'].isin(_FULL_SCALES)
+  ]
+  is_other = shown['variants'].str.startswith(_OTHER_NORMS)
+  mark = is_other.map({True: ' *', False: ''})
+  # Of a row, from the largest T and the paper's c on.
+  shown = shown.assign(mark=mark).sort_values(
+    ['row', 'num_rounds', 'mark', 'client_learning_rate'],
+    ascending=[True, False, True, False],
+    kind='stable',
+  )
+  clipped = shown['algorithm'] == 'ce_fed_avg'
+  shown = shown.assign(
+    own_drop=shown['drop'].where(clipped),
+    own_norm=shown['clipping_norm'].where(clipped),
+    fed_avg=(shown['final_accuracy'] + shown['drop']).where(clipped),
+  )
+  return _pivot(
+    shown,
+    ['row', 'scale', 'variants'],
+    {
+      'data': _first('data'),
+      'η_l': _first('client_learning_rate', 'g'),
+      'c': lambda part: f'{part["own_norm"].mean():.3f}{part["mark"].iloc[0]}',
+      'T': _first('num_rounds'),
+      'FedAvg (%)': _over_seeds('fed_avg'),
+      'clipping drop, ours': _over_seeds('own_drop'),
+      'DP drop, ours': _over_seeds('dp_drop'),
+    },
+  )
+
+
+def mechanisms(found: Evidence) -> pd.DataFrame:
+  """DP-FedAvg by how cohorts are drawn, the noise, and ε.
+
+  A row for each row of the paper, scale, ε that is aimed at and way that was
+  run, where more than one way was.
+  """
+  runs = found.runs
+  ways = runs['variants'].map(
+    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
+  )
+  shown = runs.assign(way=ways)[
+    runs['algorithm'].eq('dp_fed_avg')
+    & runs['named'].notna()
+    & ways.isin([*_MECHANISMS])
+  ]
+  several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
+  places = shown['way'].map([*_MECHANISMS].index)
+  keys = ['row', 'target_epsilon', 'place']
+  return _pivot(
+    shown.assign(place=places)[several].sort_values(keys, kind='stable'),
+    keys,
+    {
+      'data': _first('data'),
+      'cohorts, noise': lambda part: _MECHANISMS[part['way'].iloc[0]],
+      'accountant': _first('privacy_accountant'),
+      'ε': _first('target_epsilon', 'g'),
+      'z': _first('privacy_noise_multiplier', '.3f'),
+      'accuracy (%)': _over_seeds('final_accuracy'),
+      'drop from CE-FedAvg': _over_seeds('dp_drop'),
+    },
+  )
+
+
+def model_clipping(found: Evidence) -> pd.DataFrame:
+  """Difference clipping beside model clipping, where the latter was run."""
+  runs = found.runs
+  is_beside = runs['series'].isin(runs.loc[runs['clips'] == 'models', 'series'])
+  shown = runs[
+    is_beside & ~runs['is_private'] & runs['variants'].isin(_MODEL_CLIPPING)
+  ]
+  return _by_algorithm(shown).drop(columns='ε', errors='ignore')
+
+
+def beyond(found: Evidence) -> pd.DataFrame:
+  """Our own rows, which are none of the paper's tables."""
+  runs = found.runs
+  runs = runs[(runs['variants'] == '') & ~runs['is_audited']]
+  tables = [pd.DataFrame()]
+  for row in experiment_table.ROWS.values():
+    own = runs[rows.of_row(runs, row)]
+    if row.table is None and len(own):
+      table = _by_algorithm(own).drop(columns='clips')
+      table.insert(0, 'row', row.name)
+      tables.append(table)
+  return pd.concat(tables)
+
+
+def bfloat16(found: Evidence) -> pd.DataFrame:
+  """What local steps in bfloat16 change of the accuracy, seed by seed."""
+  runs = found.runs
+  runs = runs.assign(single=runs['final_accuracy'] - runs['gain'])
+  return _pivot(
+    runs[(runs['variants'] == 'bfloat16') & runs['gain'].notna()],
+    ['row', 'scale'],
+    {
+      'row': _first('row'),
+      'scale': _first('scale'),
+      'float32 (%)': _over_seeds('single'),
+      'bfloat16 (%)': _over_seeds('final_accuracy'),
+      'difference (points)': _over_seeds('gain'),
+    },
+  )
+
+
+def bound(found: Evidence) -> pd.DataFrame:
+  """Both sides of Theorem 1, of the runs whose left side was measured.
+
+  Both are means over the T rounds, by straight lines between the rounds that
+  were measured, and with the last one after it.
+  """
+  runs = found.runs[found.runs['has_constants']]
+  columns = {}
+  for name, terms in bound_terms.term_data(found.frames, runs).groupby(
+    'run', sort=False
+  ):
+    run = runs.loc[name]
+    if terms['left_side'].isna().all():
+      continue
+    means = {key: _mean_over_rounds(run, terms, key) for key in _TERMS}
+    figures = [run[f'constant_{key}'] for key in _CONSTANTS]
+    figures += [*means.values(), sum(means.values()) - means['left_side']]
+    columns[f'{run["model_name"]} on {run["data"]}'] = [
+      margins.number(figure, '.2g') for figure in figures
+    ]
+  if not columns:
+    return pd.DataFrame()
+  names = [*_CONSTANTS.values(), *_TERMS.values(), 'bound, all terms']
+  return pd.DataFrame({'quantity': names} | columns)
+
+
+def audits(found: Evidence, which: str = 'every attack') -> pd.DataFrame:
+  """What the audits show, by every attack or that on `all releases`."""
+  table = run_tables.attack_table(found.frames)
+  if table.empty or which == 'every attack':
+    return table
+  table.insert(0, 'data', table['run'].map(found.frames.runs['data']))
+  shown = table[table['attack on'] == which]
+  return shown.drop(columns=['run', 'attack on', 'confidence', 'refuted'])
+
+
+def _pivot(
+  runs: pd.DataFrame, keys: Sequence[Any], columns: Mapping[str, _Read]
+) -> pd.DataFrame:
+  """A row for each group of runs, in the order of the first of each."""
+  return pd.DataFrame(
+    [
+      {title: read(part) for title, read in columns.items()}
+      for _, part in runs.groupby(keys, sort=False)
+    ]
+  )
+
+
+def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:
+  """Each algorithm over seeds and, of model clipping, each threshold."""
+  runs = frame.ordered(runs)
+  are_models = runs['clips'] == 'models'
+  return _pivot(
+    runs,
+    [runs['algorithm_name'], runs['clipping_norm'].where(are_models, 0.0)],
+    {
+      'algorithm': _first('algorithm_name'),
+      'clips': _first('clips'),
+      'T': _first('num_rounds'),
+      'final accuracy (%)': _over_seeds('final_accuracy'),
+      'drop (points)': _over_seeds('drop', margins.MISSING),
+      'c': lambda part: margins.number(part['clipping_norm'].mean(), '.3g'),
+      'clipped (%)': lambda part: margins.number(
+        100 * part['clipped_fraction'].mean(), '.0f'
+      ),
+      'ε': lambda part: margins.at_most(part['epsilon_spent'].iloc[0]),
+      'seeds': len,
+    },
+  )
+
+
+def _first(column: str, spec: str | None = None) -> _Read:
+  """That of the first run, as a number in text with a format."""
+
+  def read(part: pd.DataFrame) -> Any:
+    value = part[column].iloc[0]
+    return value if spec is None else margins.number(value, spec)
+
+  return read
+
+
+def _over_seeds(column: str, missing: str = cell(None)) -> _Read:
+  """The mean over seeds and its margin."""
+  return lambda part: str(margins.estimate(part[column]) or missing)
+
+
+def _mean_over_rounds(run: pd.Series, terms: pd.DataFrame, key: str) -> float:
+  known = terms.dropna(subset=[key])
+  by_round = np.interp(np.arange(run['num_rounds']), known['t'], known[key])
+  return float(by_round.mean())

@@ -1,0 +1,1 @@
+"""Runs as data frames, from their folders or the published files."""

@@ -1,0 +1,148 @@
+"""What each run is compared with, and the accuracy that it lost.
+
+A run is compared with the run of another algorithm that is the same but for
+that: by their names, where both are runs of the table of experiments
+(`NamedRun.beside`), else by their settings and seed.
+"""
+
+import collections
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+
+from analysis.runs import titles
+from tasks.experiments.named_runs import NamedRun
+
+
+def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
+  """Adds what each run is compared with, and how much accuracy it lost.
+
+  Runs with an aggregator of a user's own are compared with others, and nothing
+  with them: what they do to updates is not known.
+
+  Args:
+    runs: A row for each run, as in `frame.Frames`, without these columns.
+    rounds: Their rounds.
+
+  Returns:
+    The rows with the columns, in points where nothing else is said,
+
+    - `fed_avg_run`: the run of FedAvg that it is compared with, None without,
+      and `no_drop`, the reason why there is none;
+    - `plain_run`: the run without its variants, itself if it has none;
+    - `drop`: the accuracy of `fed_avg_run` less its own;
+    - `dp_drop`: that of CE-FedAvg, with the same threshold, less its own;
+    - `gain`: its own accuracy less that of `plain_run`;
+    - `equal_path_accuracy` (percent): that of `fed_avg_run` at the round by
+      which it has moved as far as this run has at T, and `equal_path_lead`: its
+      own less that. Clipping makes steps shorter, so that a part of a drop is
+      training that is still to come;
+    - `path_ratio`: how far it moved in T rounds over how far `fed_avg_run` did;
+    - `shown_norm`: the threshold on updates with which it is shown: its own c
+      or, where it does not clip, the one c with which all others of its setting
+      do; NaN where there is none, and for clipped models.
+  """
+  partners = _Partners(runs)
+  evaluated = dict(iter(rounds[rounds['accuracy'].notna()].groupby('run')))
+  lines = []
+  for name, run in runs.iterrows():
+    plain, reason = None, ''
+    if run['algorithm'] != 'fed_avg' or run['has_own_aggregator']:
+      plain, reason = partners.find(run, 'fed_avg')
+    clipped = None
+    if run['algorithm'] == 'dp_fed_avg':
+      clipped, _ = partners.find(run, 'ce_fed_avg')
+    same = name if not run['variants'] else partners.without_variants(run)
+    accuracy = run['final_accuracy']
+    equal, ratio = math.nan, math.nan
+    if plain and run['path'] and runs.at[plain, 'path']:
+      path = runs.at[plain, 'path']
+      equal_round = np.interp(run['path'][-1], path, np.arange(len(path)))
+      known = evaluated[plain]
+      # Straight lines between its evaluations.
+      equal = np.interp(equal_round, known['round_num'], known['accuracy'])
+      ratio = run['path'][-1] / path[-1]
+    lines.append(
+      {
+        'fed_avg_run': plain,
+        'no_drop': reason,
+        'plain_run': same,
+        'drop': _accuracy(runs, plain) - accuracy,
+        'dp_drop': _accuracy(runs, clipped) - accuracy,
+        'gain': accuracy - _accuracy(runs, same),
+        'equal_path_accuracy': float(equal),
+        'equal_path_lead': float(accuracy - equal),
+        'path_ratio': ratio,
+      }
+    )
+  found = pd.DataFrame(lines, runs.index)
+  return runs.join(found).assign(shown_norm=_shown_norms(runs))
+
+
+class _Partners:
+  """Finds what runs are compared with."""
+
+  def __init__(self, runs: pd.DataFrame):
+    self._runs = runs
+    self._by_name = collections.defaultdict(list)
+    self._by_setting = collections.defaultdict(list)
+    for name, run in runs.iterrows():
+      if run['has_own_aggregator']:
+        continue
+      if run['named'] is not None:
+        self._by_name[run['named'].name].append(name)
+      self._by_setting[run['algorithm'], run['setting']].append(name)
+
+  def find(self, run: pd.Series, algorithm: str) -> tuple[str | None, str]:
+    """Returns the one run of an algorithm, or None and the reason."""
+    found = self._candidates(run, algorithm)
+    title = titles.ALGORITHM_NAMES[algorithm]
+    if not found:
+      return None, f'no {title} run of the same setting'
+    # Two that could both be meant are never averaged nor chosen from.
+    if len(found) > 1:
+      names = ', '.join(sorted(found))
+      return None, f'more than one {title} run of the same setting: {names}'
+    for partial in (self._runs.loc[found[0]], run):
+      if not partial['is_complete']:
+        return None, f'{partial.name} is not finished'
+    return found[0], ''
+
+  def without_variants(self, run: pd.Series) -> str | None:
+    """Returns the run of the same name but for the variants, if it is there."""
+    plain: NamedRun = dataclasses.replace(run['named'], variants=())
+    found = self._by_name[plain.name]
+    return found[0] if len(found) == 1 else None
+
+  def _candidates(self, run: pd.Series, algorithm: str) -> list[str]:
+    named = run['named']
+    found = [
+      name
+      for name in self._by_setting[algorithm, run['setting']]
+      if named is None or self._runs.at[name, 'named'] is None
+    ]
+    if algorithm == 'ce_fed_avg':
+      norms = self._runs['clipping_norm']
+      found = [name for name in found if norms[name] == run['clipping_norm']]
+    if named is not None:
+      found = self._by_name[named.beside(algorithm).name] + found
+    return found
+
+
+def _accuracy(runs: pd.DataFrame, name: str | None) -> float:
+  return runs.at[name, 'final_accuracy'] if name else math.nan
+
+
+def _shown_norms(runs: pd.DataFrame) -> pd.Series:
+  norms = runs['clipping_norm'].where(runs['clips'] == 'updates')
+  is_known = ~runs['has_own_aggregator']
+  of_setting = norms.where(is_known).groupby(
+    [runs['setting'], runs['variants']]
+  )
+  is_one = of_setting.transform('nunique') == 1
+  common = of_setting.transform('max').where(
+    is_one & is_known & (runs['clips'] != 'models')
+  )
+  return norms.fillna(common)

@@ -1,0 +1,332 @@
+"""The files of a run, and how they are read from its folder.
+
+Reading never repairs in silence: damage that leaves the rest usable is appended
+to `notes`, and a file that cannot be trusted is refused.
+"""
+
+import dataclasses
+import io
+import json
+import math
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tff_clipping.privacy import read_ledger
+
+METRIC_COLUMNS = (
+  'round_num',
+  'num_clients',
+  'round_seconds',
+  'epsilon',
+  'test_accuracy',
+  'test_loss',
+  'update_norm_mean',
+  'update_norm_std',
+  'update_norm_max',
+  'clipped_fraction',
+)
+
+# Those that are exact figures of the clients' updates.
+CLIENT_METRICS = (
+  'update_norm_mean',
+  'update_norm_std',
+  'update_norm_max',
+  'clipped_fraction',
+)
+
+UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees', 'expected_norm')
+# Older files may lack the last one, which takes repeated local runs.
+_NEEDED_UPDATE_COLUMNS = UPDATE_COLUMNS[:3]
+
+# The `client_id` of the row that holds the averaged update, where one is there.
+MEAN_UPDATE_ID = 'mean'
+
+# What `constants.json` holds, where somebody estimated it: L, G, σ_l, σ_g and
+# f(x⁰) − f*.
+CONSTANT_KEYS = (
+  'smoothness',
+  'gradient_bound',
+  'local_stddev',
+  'global_stddev',
+  'initial_gap',
+)
+
+_PRIVACY_KEYS = (
+  'noise_multiplier',
+  'target_delta',
+  'sampling',
+  'accountant',
+  'epsilon',
+  'actual_epsilon',
+)
+_AUDIT_KEYS = (
+  'num_releases',
+  'num_canaries_in',
+  'num_canaries_out',
+  'confidence',
+  'claimed_epsilon',
+  'actual_epsilon',
+  'allowed_true_positive_rate',
+)
+_ATTACK_KEYS = (
+  'epsilon_lower_bound',
+  'gaussian_epsilon_lower_bound',
+  'epsilon_estimate',
+  'true_positive_rate',
+  'is_refuted',
+)
+AUDIT_COLUMNS = ('attack', *_AUDIT_KEYS, *_ATTACK_KEYS)
+_UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
+
+
+class NotARunError(ValueError):
+  """The folder is no run, or its files cannot be trusted."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunFiles:
+  """What the files of a run hold.
+
+  Attributes:
+    config: That of `config.json`.
+    privacy: That of `privacy.json`, with all caveats that the ledger has; empty
+      where there is none.
+    constants: `CONSTANT_KEYS` of `constants.json`, and its `rounds` and
+      `squared_gradient_norms`, which may be empty; empty where there is none.
+    rounds: The rows of `metrics.csv`: `METRIC_COLUMNS`.
+    updates: The rows of `updates/`: `t` and `UPDATE_COLUMNS`; the averaged
+      update has `MEAN_UPDATE_ID`.
+    audits: A row for each attack of `audit/audit.json`: `AUDIT_COLUMNS`.
+    notes: What is missing or cut off, a phrase each.
+  """
+
+  config: Mapping[str, Any]
+  privacy: Mapping[str, Any]
+  constants: Mapping[str, Any]
+  rounds: pd.DataFrame
+  updates: pd.DataFrame
+  audits: pd.DataFrame
+  notes: tuple[str, ...] = ()
+
+
+def read_folder(directory: pathlib.Path) -> RunFiles:
+  """Reads a run folder.
+
+  Raises:
+    NotARunError: It is none, or its files cannot be trusted.
+  """
+  if not directory.is_dir():
+    raise NotARunError(
+      'a file, not a folder' if directory.exists() else 'no such folder'
+    )
+  notes: list[str] = []
+  config = _read_config(directory / 'config.json')
+  is_private = config['algorithm'].startswith('dp_')
+  return RunFiles(
+    config=config,
+    rounds=_read_metrics(directory / 'metrics.csv', notes),
+    privacy=_read_privacy(directory / 'privacy.json', is_private, notes),
+    updates=_read_updates(directory / 'updates', notes),
+    audits=_read_audit(directory / 'audit' / 'audit.json', notes),
+    constants=_read_constants(directory / 'constants.json', notes),
+    notes=tuple(notes),
+  )
+
+
+def _read_config(path: pathlib.Path) -> dict[str, Any]:
+  if not path.is_file():
+    if any(path.parent.glob(f'*/{path.name}')):
+      raise NotARunError(
+        'no run folder: it has no config.json, but folders in it have one; '
+        f'give {path.parent}/*/'
+      )
+    raise NotARunError(
+      'it has no config.json, which `tasks.train` and `own_run.train` write; '
+      'for a program of your own, read its metrics.csv (docs/training.md)'
+    )
+  config = _read_json(path)
+  for key in ('experiment', 'algorithm', 'model'):
+    if key not in config:
+      raise NotARunError(f'config.json has no `{key}`')
+  for section, keys in (
+    ('experiment', ('task', 'partition', 'num_rounds')),
+    ('model', ('name',)),
+  ):
+    for key in keys:
+      if not isinstance(config[section], dict) or key not in config[section]:
+        raise NotARunError(f'config.json has no `{section}.{key}`')
+  return config
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    contents = json.loads(path.read_text(encoding='utf-8'))
+  except (ValueError, OSError) as error:
+    raise NotARunError(f'{path.name} cannot be read: {error}') from error
+  if not isinstance(contents, dict):
+    raise NotARunError(f'{path.name} must hold one JSON object')
+  return contents
+
+
+def _read_metrics(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  if not path.is_file():
+    notes.append('metrics.csv is missing: no round has finished yet')
+    return pd.DataFrame({column: [] for column in METRIC_COLUMNS}, dtype=float)
+  table = _read_csv(path, notes, METRIC_COLUMNS)
+  for column in ('round_num', 'test_accuracy'):
+    if column not in table:
+      raise NotARunError(f'metrics.csv has no column `{column}`')
+  absent = [column for column in METRIC_COLUMNS if column not in table]
+  if absent:
+    notes.append(f'metrics.csv does not measure {", ".join(absent)}')
+  table = table.reindex(columns=METRIC_COLUMNS)
+  rounds = table['round_num'].to_numpy()
+  if np.isnan(rounds).any() or (rounds < 0).any() or (rounds % 1).any():
+    raise NotARunError('metrics.csv has a row without a valid `round_num`')
+  accuracies = table['test_accuracy'].dropna()
+  if len(accuracies) and not accuracies.between(0.0, 1.0).all():
+    raise NotARunError(
+      'metrics.csv: `test_accuracy` must be between 0 and 1, found '
+      f'{accuracies[~accuracies.between(0.0, 1.0)].iloc[0]}'
+    )
+  repeated = int(table['round_num'].duplicated(keep='last').sum())
+  if repeated:
+    notes.append(
+      f'metrics.csv holds {repeated} round(s) twice: the later row counts'
+    )
+    table = table.drop_duplicates('round_num', keep='last')
+  return table.sort_values('round_num', ignore_index=True)
+
+
+def _read_csv(
+  path: pathlib.Path, notes: list[str], number_columns: Sequence[str]
+) -> pd.DataFrame:
+  """Reads a CSV file; a cut-off last line is dropped and named."""
+  try:
+    text = path.read_text(encoding='utf-8')
+  except (OSError, UnicodeDecodeError) as error:
+    raise NotARunError(f'{path.name} cannot be read: {error}') from error
+  lines = text.splitlines()
+  if not lines:
+    raise NotARunError(f'{path.name} is empty')
+  if not text.endswith('\n') and len(lines) > 1:
+    # A line with all of its commas may still have lost the end of a number.
+    notes.append(f'{path.name} is cut off: its last line was left out')
+    lines.pop()
+  columns = lines[0].count(',') + 1
+  for number, line in enumerate(lines[1:], start=2):
+    if line.count(',') + 1 != columns:
+      raise NotARunError(
+        f'{path.name}, line {number}: {columns} values expected, found '
+        f'{line.count(",") + 1}'
+      )
+  table = pd.read_csv(
+    io.StringIO('\n'.join(lines) + '\n'), dtype=str, keep_default_na=False
+  )
+  for column in table.columns.intersection(list(number_columns)):
+    numbers = pd.to_numeric(table[column], errors='coerce')
+    bad = numbers.isna() & ~table[column].str.lower().isin(['', 'nan'])
+    if bad.any():
+      raise NotARunError(
+        f'{path.name}, line {int(np.argmax(bad)) + 2}: `{column}` must be a '
+        f'number, found {table[column][bad].iloc[0]!r}'
+      )
+    table[column] = numbers.astype(float)
+  return table
+
+
+def _read_privacy(
+  path: pathlib.Path, is_private: bool, notes: list[str]
+) -> dict[str, Any]:
+  if not path.is_file():
+    if is_private:
+      notes.append('privacy.json is missing: nothing is known of its privacy')
+    return {}
+  privacy = _read_json(path)
+  absent = [key for key in _PRIVACY_KEYS if privacy.get(key) is None]
+  if absent:
+    notes.append(f'privacy.json does not say {", ".join(absent)}')
+  ledger = path.with_name('ledger.jsonl')
+  if ledger.is_file():
+    # A run that was killed may not have written down all of its caveats.
+    try:
+      found = read_ledger(ledger).caveats
+    except (OSError, ValueError) as error:
+      notes.append(f'the ledger cannot be read: {error}')
+      found = ('what was charged is not known: the ledger cannot be read',)
+    known = privacy.get('caveats') or ()
+    privacy['caveats'] = list(dict.fromkeys([*known, *found]))
+  return privacy
+
+
+def _read_audit(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  """A row for each attack of an audit, with `AUDIT_COLUMNS`."""
+  empty = pd.DataFrame(columns=list(AUDIT_COLUMNS))
+  if not path.is_file():
+    return empty
+  try:
+    audit = _read_json(path)
+    common = {key: audit[key] for key in _AUDIT_KEYS}
+    lines = [
+      {'attack': name, **common, **{key: attack[key] for key in _ATTACK_KEYS}}
+      for name, attack in audit['attacks'].items()
+    ]
+  except (NotARunError, KeyError, TypeError, AttributeError) as error:
+    notes.append(f'audit.json cannot be used: {error}: left out')
+    return empty
+  return pd.DataFrame(lines, columns=list(AUDIT_COLUMNS))
+
+
+def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  """All recorded rounds in one table: `t` and `UPDATE_COLUMNS`."""
+  tables = []
+  for path in sorted(directory.glob('*.csv')):
+    match = _UPDATE_FILE.fullmatch(path.name)
+    if match is None:
+      notes.append(f'updates/{path.name} is no round_XXXXX.csv: left out')
+      continue
+    file_notes: list[str] = []
+    try:
+      table = _read_csv(path, file_notes, UPDATE_COLUMNS[1:])
+      absent = [
+        column for column in _NEEDED_UPDATE_COLUMNS if column not in table
+      ]
+      if absent:
+        raise NotARunError(f'{path.name} has no column `{absent[0]}`')
+    except NotARunError as error:
+      notes.append(f'updates/{error}: left out')
+      continue
+    notes.extend(f'updates/{note}' for note in file_notes)
+    table = table.reindex(columns=UPDATE_COLUMNS)
+    table.insert(0, 't', int(match.group(1)))
+    tables.append(table)
+  if not tables:
+    return pd.DataFrame(columns=['t', *UPDATE_COLUMNS])
+  return pd.concat(tables, ignore_index=True).astype({'expected_norm': float})
+
+
+def _read_constants(path: pathlib.Path, notes: list[str]) -> dict[str, Any]:
+  if not path.is_file():
+    return {}
+  try:
+    contents = _read_json(path)
+  except NotARunError as error:
+    notes.append(f'{error}: left out')
+    return {}
+  for key in CONSTANT_KEYS:
+    value = contents.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+      notes.append(f'constants.json has no number `{key}`: left out')
+      return {}
+    # A bound without curvature is none: L is a divisor of its conditions.
+    if not 0 <= value < math.inf or (key == 'smoothness' and value == 0):
+      notes.append(f'constants.json: `{key}` is {value}: left out')
+      return {}
+  return {key: float(contents[key]) for key in CONSTANT_KEYS} | {
+    key: contents.get(key, []) for key in ('rounds', 'squared_gradient_norms')
+  }

@@ -1,0 +1,142 @@
+"""What algorithms, models, data, settings and lines of runs are called."""
+
+import math
+from collections.abc import Callable
+
+import pandas as pd
+
+from analysis.runs import margins
+from tasks.experiments.experiment_table import ALGORITHMS
+
+ALGORITHM_NAMES = {name: a.title for name, a in ALGORITHMS.items()}
+MODEL_NAMES = {
+  'mlp': 'MLP',
+  'alexnet': 'AlexNet',
+  'mobilenet_v2': 'MobileNetV2',
+  'resnet18': 'ResNet-18',
+}
+DATA_NAMES = {
+  'emnist_digits': 'EMNIST',
+  'mnist': 'MNIST',
+  'embedded_digits': 'sample of MNIST',
+  'cifar10': 'CIFAR-10',
+}
+
+
+def own_name(setting: str) -> str:
+  """What data, a model or an aggregator of a user's own is called.
+
+  Args:
+    setting: As in config.json: 'folder/digits.npz', 'folder/models.py:wide', or
+      a name of ours, which stays.
+  """
+  return setting.rsplit('/', 1)[-1]
+
+
+def setting_titles(runs: list[pd.Series]) -> list[str]:
+  """A title for each of some settings, of one run each.
+
+  Returns:
+    Model, data and split, with what tells apart those that would be equal: the
+    clients and their examples, P and T, Q and the batch, the optimizer of the
+    server, the learning rates, the seed, or else a number.
+  """
+  titles = [_title(run) for run in runs]
+  details: tuple[Callable[[pd.Series], str], ...] = (
+    lambda run: f'{run["examples_per_client"] or math.nan:.0f} a client',
+    lambda run: f'N = {margins.number(run["num_clients"], ".0f")}',
+    lambda run: f'α = {margins.number(run["dirichlet_alpha"], "g")}',
+    lambda run: f'{run["shards_per_client"]} shards a client',
+    lambda run: f'P = {run["clients_per_round"]}, T = {run["num_rounds"]}',
+    lambda run: f'Q = {run["local_steps"]}, batch = {run["batch_size"]}',
+    lambda run: run['server_optimizer'] or 'sgd',
+    lambda run: f'η_l = {run["client_learning_rate"]:g}',
+    lambda run: f'η_g = {run["server_learning_rate"]:g}',
+    lambda run: str(run['compute_dtype'] or 'float32'),
+    lambda run: f'seed {margins.number(run["seed"], ".0f")}',
+  )
+  for detail in details:
+    told = [
+      (title, detail(run)) for title, run in zip(titles, runs, strict=True)
+    ]
+    titles = [
+      f'{title}, {text}'
+      if len({other for same, other in told if same == title}) > 1
+      else title
+      for title, text in told
+    ]
+  return [
+    f'{title} ({titles[: place + 1].count(title)})'
+    if titles.count(title) > 1
+    else title
+    for place, title in enumerate(titles)
+  ]
+
+
+def line_labels(runs: pd.DataFrame) -> pd.Series:
+  """A label for each run, the same for runs that differ in the seed alone.
+
+  A threshold that is taken from a run of the same seed differs by seed; it is
+  said where runs of one seed differ in it.
+
+  Args:
+    runs: Runs of settings that differ in the seed alone.
+  """
+  labels = runs['algorithm_name'].copy()
+  several_samplings = runs['privacy_sampling'].nunique() > 1
+  for name, run in runs.iterrows():
+    if run['is_private'] and math.isfinite(run['epsilon_spent']):
+      labels[name] += f', ε = {margins.at_most(run["epsilon_spent"])}'
+      if several_samplings:
+        labels[name] += f', {run["privacy_sampling"]}'
+    if run['clips'] == 'models':
+      labels[name] += f', c = {run["clipping_norm"]:.3g}'
+  labels = _told_apart(labels, runs, runs['setting'])
+  for name, run in runs[~runs['is_complete']].iterrows():
+    labels[name] += f', {run["rounds_done"]} of {run["num_rounds"]} rounds'
+  return labels
+
+
+def epsilon_labels(runs: pd.DataFrame) -> pd.Series:
+  """A label for each private run, the same for those of one line by ε.
+
+  Args:
+    runs: Private runs of settings that differ in the seed alone.
+  """
+  samplings = runs['privacy_sampling'].fillna('not known').str.replace('_', ' ')
+  labels = runs['algorithm_name'] + ', ' + samplings + ' sampling'
+  points = runs['setting'] + runs['epsilon_spent'].astype(str)
+  return _told_apart(labels, runs, points)
+
+
+def _told_apart(
+  labels: pd.Series, runs: pd.DataFrame, points: pd.Series
+) -> pd.Series:
+  """Labels with what runs of one seed differ in.
+
+  Args:
+    labels: A label for each run.
+    runs: The runs.
+    points: For each run a text. Runs with one label and one text which no
+      detail tells apart get their names.
+  """
+  details: tuple[Callable[[pd.Series], str], ...] = (
+    lambda run: f'c = {margins.number(run["clipping_norm"], ".4g")}',
+    lambda run: f'{run["mechanism"]} noise',
+    lambda run: f'{run["privacy_accountant"]} accountant',
+    lambda run: f'δ = {margins.number(run["privacy_target_delta"], "g")}',
+  )
+  for detail in details:
+    told = pd.Series([detail(run) for _, run in runs.iterrows()], runs.index)
+    differ = told.groupby([labels, runs['setting']]).transform('nunique') > 1
+    # All runs of a label, so that its seeds stay together.
+    labels = labels.where(~labels.isin(labels[differ]), labels + ', ' + told)
+  same = pd.DataFrame({'label': labels, 'point': points}).duplicated(keep=False)
+  return labels.where(~same, labels + ' (' + runs.index + ')')
+
+
+def _title(run: pd.Series) -> str:
+  title = f'{run["model_name"]} on {run["data"]}, {run["split"]}'
+  if run['is_iid'] or run['partition'] == 'class_balanced':
+    return title
+  return f'{title} ({run["partition"].replace("_", " ")})'

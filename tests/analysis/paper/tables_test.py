@@ -1,0 +1,249 @@
+"""Tests of the tables and numbers of the pages."""
+
+import pandas as pd
+
+from analysis.paper import evidence, numbers, pivots, tables
+from analysis.runs import margins
+from tests.analysis import run_folders
+
+_TABLE_3 = dict(task='mnist', examples_per_client=125)
+_THREE = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+
+
+def _write_three(root, final=(0.94, 0.92, 0.91), **settings):
+  """Runs of the MLP of Table 3, or of what the settings say."""
+  run_folders.write_row(
+    root, dict(zip(_THREE, final, strict=True)), **_TABLE_3 | settings
+  )
+
+
+def _with_noise(found, noisy):
+  return evidence.Evidence(found.frames, found.lines, noisy)
+
+
+def test_published_figures_stand_beside_ours(tmp_path):
+  _write_three(tmp_path)
+  (line,) = tables.published_rows(run_folders.paper_rows(tmp_path)).to_dict(
+    'records'
+  )
+  assert line['model'] == 'MLP'
+  assert line['data'] == 'MNIST'
+  assert line['FedAvg, paper (%)'] == '94.00'
+  assert line['FedAvg, ours (%)'] == '94.00'
+  assert line['clipping drop, paper'] == '1.84'
+  assert line['clipping drop, ours'] == '2.00'
+  assert line['DP drop, paper'] == '0.29'
+  assert line['DP drop, ours'] == '1.00'
+  assert line['ε, paper'] == '1.5'
+  assert line['ε, ours'] == '1.5'
+
+
+def test_missing_algorithm_is_shown_as_not_run(tmp_path):
+  run_folders.write_row(tmp_path, {'fed_avg': 0.9}, **_TABLE_3)
+  table = tables.published_rows(run_folders.paper_rows(tmp_path))
+  assert table['clipping drop, ours'].to_list() == ['not run']
+  assert table['DP drop, ours'].to_list() == ['not run']
+  assert table['ε, ours'].to_list() == ['not run']
+
+
+def test_drop_by_noise_of_another_scale_is_marked(tmp_path):
+  for seed in (0, 1, 2):
+    run_folders.write_row(
+      tmp_path, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}, seed=seed, **_TABLE_3
+    )
+  for cohort in (10, 20):
+    _write_three(
+      tmp_path, (0.9, 0.8, 0.8 - 0.001 * cohort), clients_per_round=cohort
+    )
+  found = run_folders.read_evidence(tmp_path)
+  table = tables.published(found, '3')
+  assert table['clipping drop, ours'].to_list() == ['10.00 ± 0.00']
+  assert table['DP drop, ours'].to_list() == [
+    '2.00 (seeds 1) (at 20, 32, 64, 3)'
+  ]
+  # A study of noise at the row's own scale comes first.
+  lines = found.lines
+  noisy = lines[lines['P'] == 20].assign(P=80, epsilon=170.5)
+  table = tables.published(_with_noise(found, noisy), '3')
+  assert table['DP drop, ours'].to_list() == [
+    '2.00 (seeds 1) (the noise of P = 80)'
+  ]
+  assert table['ε, ours'].to_list() == ['170.5']
+
+
+def test_drop_near_chance_gives_way_to_the_noise_of_the_papers_cohort(tmp_path):
+  _write_three(tmp_path, (0.9, 0.8, 0.12))
+  found = run_folders.read_evidence(tmp_path)
+  (shown,) = tables.published(found, '3')['DP drop, ours']
+  assert shown == 'near chance'
+  noisy = found.lines.assign(dp_drop=[margins.Estimate((3.0,))])
+  noisy = noisy.assign(dp_fed_avg=[margins.Estimate((77.0,))])
+  (shown,) = tables.published(_with_noise(found, noisy), '3')['DP drop, ours']
+  assert shown == '3.00 (the noise of P = 80)'
+
+
+def test_noise_is_compared_with_the_threshold(tmp_path):
+  _write_three(tmp_path, clients_per_round=20)
+  found = run_folders.read_evidence(tmp_path)
+  (line,) = tables.noise(found).to_dict('records')
+  # 1.5 √159,010 / 20 = 29.9, and / √3 for three rounds.
+  assert line['noise / c'] == '30'
+  assert line['noise / signal'] == '17.3'
+
+
+def test_drops_of_models_near_chance_are_not_shown(tmp_path):
+  run_folders.write_row(
+    tmp_path,
+    {'fed_avg': 0.9, 'ce_fed_avg': 0.85, 'dp_fed_avg': 0.12},
+    task='mnist',
+    examples_per_client=125,
+  )
+  (line,) = tables.published_rows(run_folders.paper_rows(tmp_path)).to_dict(
+    'records'
+  )
+  assert line['clipping drop, ours'] == '5.00'
+  assert line['DP drop, ours'] == 'near chance'
+
+
+def test_rows_that_have_not_learned_are_not_shown_beside_the_paper(tmp_path):
+  _write_three(tmp_path, (0.28, 0.25, 0.21))
+  (line,) = tables.published_rows(run_folders.paper_rows(tmp_path)).to_dict(
+    'records'
+  )
+  assert line['FedAvg, ours (%)'] == 'near chance'
+  assert line['clipping drop, ours'] == 'near chance'
+  assert line['DP drop, ours'] == 'near chance'
+
+
+_MNIST = ('table3_mlp_mnist_noniid', 'paper')
+_CIFAR10 = ('table4_mlp_cifar10_iid', 'paper_40_rounds')
+
+
+def test_matched_steps_show_what_is_left_of_a_drop(tmp_path):
+  for seed, left in enumerate((0.001, 0.002, 0.003)):
+    run_folders.write_named_runs(
+      tmp_path, _CIFAR10, {'fed_avg': 0.5, 'ce_fed_avg': 0.48}, seed
+    )
+    run_folders.write_named_runs(
+      tmp_path,
+      _CIFAR10,
+      {'ce_fed_avg': 0.5 - left},
+      seed,
+      ('matched_steps',),
+    )
+  # A row without them is left out.
+  run_folders.write_named_runs(
+    tmp_path, _MNIST, {'fed_avg': 0.95, 'ce_fed_avg': 0.93}
+  )
+  found = run_folders.read_evidence(tmp_path)
+  (line,) = tables.matched(found).to_dict('records')
+  assert line['row'] == _CIFAR10[0]
+  assert line['drop, η_g = 1'] == '2.00 ± 0.00'
+  assert line['drop, η_g = 2'] == '0.20 ± 0.25'
+  assert line['gained by η_g = 2'] == '1.80 ± 0.25'
+  assert numbers.matched(found, 'before') == '2.00'
+  assert numbers.matched(found, 'after') == '0.20'
+  # 0.20 and half of the interval, 4.30 · 0.1 / √3.
+  assert numbers.matched(found, 'highest') == '0.45'
+  assert numbers.matched(found, 'left') == '0'
+
+
+def test_mechanisms_stand_side_by_side_by_budget(tmp_path):
+  run_folders.write_named_runs(
+    tmp_path, _MNIST, {'fed_avg': 0.95, 'ce_fed_avg': 0.93}
+  )
+  run_folders.write_named_runs(tmp_path, _MNIST, {'dp_fed_avg': 0.92})
+  assert pivots.mechanisms(run_folders.read_evidence(tmp_path)).empty
+  for names, accuracy, privacy in (
+    (('fixed_size',), 0.85, {'relation': 'replace_one'}),
+    (('paper_sampling',), 0.92, {'actual_epsilon': 5.88}),
+    (('epsilon_5',), 0.925, {'epsilon': 5.0, 'actual_epsilon': 5.0}),
+  ):
+    run_folders.write_named_run(
+      tmp_path,
+      *_MNIST,
+      'dp_fed_avg',
+      accuracy,
+      variants=names,
+      privacy=privacy,
+    )
+  found = run_folders.read_evidence(tmp_path)
+  table = pivots.mechanisms(found)
+  assert table['ε'].to_list() == ['1.5', '1.5', '1.5', '5']
+  assert table['drop from CE-FedAvg'].to_list() == [
+    '1.00',
+    '1.00',
+    '8.00',
+    '0.50',
+  ]
+  assert numbers.papers_epsilon(found) == '5.88'
+
+
+def test_explanations_stand_beside_what_they_explain(tmp_path):
+  names = ('half_averaged_norm_cifar10',)
+  three = dict(zip(_THREE, (0.5, 0.48, 0.4), strict=True))
+  run_folders.write_named_runs(tmp_path, _CIFAR10, three)
+  assert pivots.explanations(run_folders.read_evidence(tmp_path)).empty
+  run_folders.write_named_runs(
+    tmp_path, _CIFAR10, {'ce_fed_avg': 0.42, 'dp_fed_avg': 0.41}, names=names
+  )
+  table = pivots.explanations(run_folders.read_evidence(tmp_path))
+  assert table['c'].to_list() == ['1.000', '0.162 *']
+  assert table['clipping drop, ours'].to_list() == ['2.00', '8.00']
+  assert table['DP drop, ours'].to_list() == ['8.00', '1.00']
+
+
+def test_model_clipping_is_compared_with_difference_clipping(tmp_path):
+  for seed, models in enumerate((0.94, 0.941, 0.942)):
+    run_folders.write_named_runs(
+      tmp_path, _MNIST, {'fed_avg': 0.95, 'ce_fed_avg': 0.93}, seed
+    )
+    run_folders.write_named_run(
+      tmp_path,
+      *_MNIST,
+      'model_clipping_fed_avg',
+      models,
+      seed=seed,
+      variants=('half_model_norm',),
+    )
+  found = run_folders.read_evidence(tmp_path)
+  assert numbers.model_clipping_lead(found) == '1.10 ± 0.25'
+  # The thresholds are 9 and 1.
+  assert numbers.model_clipping_ratio(found) == '9'
+  table = pivots.model_clipping(found)
+  assert table['clips'].to_list() == ['nothing', 'updates', 'models']
+  assert table['drop (points)'].to_list() == [
+    '–',
+    '2.00 ± 0.00',
+    '0.90 ± 0.25',
+  ]
+
+
+def test_bfloat16_is_compared_with_float32_seed_by_seed(tmp_path):
+  for seed, (single, half) in enumerate(((0.5, 0.51), (0.6, 0.62))):
+    run_folders.write_named_runs(tmp_path, _CIFAR10, {'fed_avg': single}, seed)
+    run_folders.write_named_runs(
+      tmp_path, _CIFAR10, {'fed_avg': half}, seed, ('bfloat16',)
+    )
+  (line,) = pivots.bfloat16(run_folders.read_evidence(tmp_path)).to_dict(
+    'records'
+  )
+  assert line['float32 (%)'] == '55.00'
+  assert line['difference (points)'] == '1.50'
+
+
+def test_a_table_with_nothing_to_show_is_empty(tmp_path):
+  _write_three(tmp_path)
+  found = run_folders.read_evidence(tmp_path)
+  for table in (
+    tables.matched,
+    tables.comparisons,
+    pivots.mechanisms,
+    pivots.explanations,
+    pivots.bound,
+    pivots.audits,
+    pivots.bfloat16,
+    pivots.beyond,
+  ):
+    assert isinstance(table(found), pd.DataFrame)
+    assert table(found).empty

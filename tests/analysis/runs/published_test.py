@@ -1,0 +1,114 @@
+"""Tests of the files of the published runs."""
+
+import gzip
+import pathlib
+import re
+
+import pandas as pd
+import pytest
+
+from analysis.runs import files, frame, published
+from scripts.publish_runs import publish
+from tests.analysis import run_folders
+
+_ROOT = pathlib.Path(__file__).parents[3]
+_UPDATES = {16: [('a', 1.0, 60.0, 1.0), ('mean', 3.25, 90.0, '')]}
+
+
+def _write(root):
+  folders = [
+    run_folders.write_run(
+      root / 'fed_avg', updates=_UPDATES, metrics={'epsilon': ''}
+    ),
+    run_folders.write_run(
+      root / 'dp',
+      algorithm='dp_fed_avg',
+      privacy=run_folders.PRIVACY,
+      audit=run_folders.AUDIT,
+    ),
+  ]
+  (folders[0] / 'constants.json').write_text(
+    '{"smoothness": 2.0, "gradient_bound": 3.0, "local_stddev": 0.5,'
+    ' "global_stddev": 0.25, "initial_gap": 1.5, "rounds": [0],'
+    ' "squared_gradient_norms": [0.1]}'
+  )
+  for folder in folders:
+    (folder / 'result.json').write_text('{}')
+  search = root / 'search' / 'mlp_mnist'
+  search.mkdir(parents=True)
+  (search / 'sweep.csv').write_text('client_learning_rate,rounds\n0.1,20\n')
+  return folders
+
+
+def test_published_runs_are_those_of_the_folders(tmp_path):
+  folders = _write(tmp_path / 'runs')
+  assert publish(tmp_path / 'runs', tmp_path / 'out') == ['dp', 'fed_avg']
+  found = frame.read_results(tmp_path / 'out')
+  expected = frame.read_frames(sorted(folders))
+  for table in ('runs', 'rounds', 'updates', 'audits'):
+    pd.testing.assert_frame_equal(
+      getattr(found, table), getattr(expected, table), check_dtype=False
+    )
+  _, searches = published.read(tmp_path / 'out')
+  assert searches['search'].to_list() == ['mlp_mnist']
+
+
+def test_publishing_adds_and_replaces_and_gives_the_same_bytes(tmp_path):
+  def published_bytes():
+    return [path.read_bytes() for path in sorted((tmp_path / 'out').iterdir())]
+
+  _write(tmp_path / 'runs')
+  publish(tmp_path / 'runs', tmp_path / 'out')
+  before = published_bytes()
+  assert len(before) == 4
+  publish(tmp_path / 'runs', tmp_path / 'out')
+  assert published_bytes() == before
+  other = run_folders.write_run(tmp_path / 'more' / 'other')
+  publish(tmp_path / 'more', tmp_path / 'out')
+  # It is not finished.
+  assert published_bytes() == before
+  (other / 'result.json').write_text('{}')
+  publish(tmp_path / 'more', tmp_path / 'out')
+  names = [*frame.read_results(tmp_path / 'out').runs.index]
+  assert names == ['dp', 'fed_avg', 'other']
+
+
+def test_a_run_that_is_damaged_is_not_published(tmp_path):
+  folder = _write(tmp_path / 'runs')[0]
+  path = folder / 'metrics.csv'
+  path.write_text(path.read_text()[:-5])
+  with pytest.raises(ValueError, match='fed_avg: metrics.csv is cut off'):
+    publish(tmp_path / 'runs', tmp_path / 'out')
+
+
+def test_runs_without_updates_and_searches_are_published(tmp_path):
+  with pytest.raises(ValueError, match='finished runs, found none'):
+    publish(tmp_path / 'runs', tmp_path / 'out')
+  run = run_folders.write_run(tmp_path / 'runs' / 'run')
+  (run / 'result.json').write_text('{}')
+  publish(tmp_path / 'runs', tmp_path / 'out')
+  found = frame.read_results(tmp_path / 'out')
+  assert [*found.runs.index] == ['run']
+  assert found.updates.empty
+
+
+def test_a_missing_file_is_named(tmp_path):
+  (tmp_path / published.RUNS).write_text('')
+  with pytest.raises(ValueError, match='found in .*rounds.csv'):
+    published.read(tmp_path)
+
+
+def test_published_files_name_no_folder_of_the_machine():
+  for path in (_ROOT / 'results').iterdir():
+    content = path.read_bytes()
+    text = (
+      gzip.decompress(content) if path.suffix == '.gz' else content
+    ).decode()
+    assert not re.search(r'/(home|tmp|work|root|Users)/', text), path
+
+
+def test_published_runs_have_the_columns_of_run_folders():
+  runs, _ = published.read(_ROOT / 'results')
+  run = runs['mnist-label_skew_125-mlp-paper-fed_avg-seed0']
+  assert tuple(run.rounds) == files.METRIC_COLUMNS
+  assert tuple(run.updates) == ('t', *files.UPDATE_COLUMNS)
