@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tasks.data import task
-from tasks.data.datasets import data_files, own_files
+from tasks.data.datasets import data_files, float32, own_clients, own_files
 from tasks.data.partitions import partition_config
 from tasks.settings import named_functions
 from tff_clipping import argument_checks
@@ -86,7 +86,8 @@ def create_task(
       floating-point numbers float32.
     y: int [n], the classes from 0; or [n, length], a token for each position,
       of which 0 is padding.
-    client: [n], whose example each is: numbers or strings.
+    client: [n], whose example each is: whole numbers from 0, or strings; see
+      `own_clients`.
     x_test: [m, ...], of the shape of `x`; given with `y_test`.
     y_test: int [m].
     client_test: [m], whose example each is, as `client`; not given where they
@@ -107,7 +108,7 @@ def create_task(
   x, y = _check_x('x', x), _check_y('y', y)
   _check_lengths('x', x, 'y', y)
   if client is not None:
-    client = _check_client(client)
+    client = own_clients.check('client', client)
     _check_lengths('x', x, 'client', client)
   if (x_test is None) != (y_test is None):
     raise ValueError('`x_test` and `y_test` must be given together.')
@@ -117,8 +118,10 @@ def create_task(
         '`client_test` must be given with `client` and `x_test`, found it '
         'without.'
       )
-    client_test = _check_client(client_test, 'client_test')
+    client_test = own_clients.check('client_test', client_test)
     _check_lengths('x_test', np.asarray(x_test), 'client_test', client_test)
+  if client is not None:
+    own_clients.check_all(client, client_test)
   if x_test is None:
     train, test = _held_out_rows(len(y))
     x_test, y_test = x[test], y[test]
@@ -331,10 +334,12 @@ def _check_x(name: str, array: Any) -> np.ndarray:
     )
   if array.dtype == np.uint8:
     return array
-  if array.dtype.kind == 'f':
-    given = array
-    with np.errstate(over='ignore'):
-      array = array.astype(np.float32, copy=False)
+  given = array
+  # Whole numbers become float32 in the first layer of most models.
+  array = float32.convert(
+    given, lambda place: f'`{name}[:, {", ".join(map(str, place))}]`'
+  )
+  if given.dtype.kind == 'f':
     if not np.isfinite(array).all():
       place = np.argwhere(~np.isfinite(array))[0]
       raise ValueError(
@@ -342,7 +347,7 @@ def _check_x(name: str, array: Any) -> np.ndarray:
         f'`{name}{place.tolist()}`.'
       )
     return array
-  return _to_int32(name, array)
+  return _to_int32(name, given)
 
 
 def _is_one_hot(array: np.ndarray) -> bool:
@@ -396,22 +401,6 @@ def _to_int32(name: str, array: np.ndarray) -> np.ndarray:
       f'`{name}` must fit into int32, found {array.min()} to {array.max()}.'
     )
   return array.astype(np.int32, copy=False)
-
-
-def _check_client(client: Any, name: str = 'client') -> np.ndarray:
-  client = np.asarray(client)
-  if client.dtype == object and all(isinstance(c, str) for c in client.flat):
-    client = client.astype(str)  # As pandas has strings.
-  if client.ndim != 1 or client.dtype.kind not in 'iuUS':
-    raise ValueError(
-      f'`{name}` must be integers or strings [examples], found '
-      f'{client.dtype}{list(client.shape)}.'
-    )
-  if client.dtype.kind == 'S':
-    client = np.char.decode(client)
-  if client.dtype.kind == 'U' and not np.char.str_len(client).all():
-    raise ValueError(f'`{name}` must not be empty, found an empty string.')
-  return client
 
 
 def _check_lengths(name: str, a: np.ndarray, other: str, b: np.ndarray) -> None:

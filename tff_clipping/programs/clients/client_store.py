@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.programs.clients import example_bytes, store_folder
+from tff_clipping.programs.clients import example_bytes, id_forms, store_folder
 from tff_clipping.programs.clients.store_folder import ClientStoreError  # noqa: F401
 
 _CLIENTS_AT_A_TIME = 100
@@ -184,8 +184,9 @@ def write_client_store(
       numbers; text as the numbers of its tokens.
     partition: For each client the indices of its examples. Clients may share
       examples.
-    client_ids: The clients' ids, all different; the numbers of the clients
-      ('00000', '00001', ...) if not given.
+    client_ids: The clients' ids, all different, also to one who reads them
+      (`id_forms.SeenIds`); the numbers of the clients ('00000', '00001', ...)
+      if not given.
 
   Returns:
     The store.
@@ -358,6 +359,7 @@ def _contents(
     ValueError: If an id is there twice, or is none.
   """
   seen = set()
+  forms = id_forms.SeenIds('client_ids')
   for client_id, arrays in clients:
     _check_client_id(client_id)
     if client_id in seen:
@@ -365,6 +367,7 @@ def _contents(
         f'`client_ids` must be all different, found {client_id!r} twice.'
       )
     seen.add(client_id)
+    forms.add(client_id)
     yield client_id, len(arrays[0]), example_bytes.pack(arrays)
 
 
