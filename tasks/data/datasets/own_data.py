@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from tasks.data import task
-from tasks.data.datasets import data_files, float32, own_clients, own_files
+from tasks.data.datasets import (
+  data_files,
+  float32,
+  own_clients,
+  own_files,
+  padding,
+)
 from tasks.data.partitions import partition_config
 from tasks.settings import named_functions
 from tff_clipping import argument_checks
@@ -70,6 +76,7 @@ def create_task(
   y_test: np.ndarray | None = None,
   client_test: np.ndarray | None = None,
   num_classes: int | None = None,
+  has_padding: bool | None = None,
   source: str = 'arrays',
 ) -> task.Task:
   """Makes a task of arrays.
@@ -84,8 +91,7 @@ def create_task(
       `client`.
     x: [n, ...] numbers. uint8 stays as it is, other integers become int32,
       floating-point numbers float32.
-    y: int [n], the classes from 0; or [n, length], a token for each position,
-      of which 0 is padding.
+    y: int [n], the classes from 0; or [n, length], a label for each position.
     client: [n], whose example each is: whole numbers from 0, or strings; see
       `own_clients`.
     x_test: [m, ...], of the shape of `x`; given with `y_test`.
@@ -94,6 +100,9 @@ def create_task(
       are nobody's of these clients.
     num_classes: One more than the largest label of all by default; given for a
       private run, unless the test set has that label.
+    has_padding: Whether 0 in rows of labels fills them up, and does not count;
+      not needed where no label is 0, or `x` is 0 where `y` is, at the ends of
+      rows alone.
     source: One line on where the examples come from.
 
   Raises:
@@ -138,6 +147,10 @@ def create_task(
           f'`{key}_test` must hold examples like those of `{key}`, '
           f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
         )
+  has_padding = padding.decide(
+    dict(y=(x, y), y_test=(x_test, y_test)),
+    None if has_padding is None else np.asarray(has_padding)[()],
+  )
   largest = int(max(y.max(), y_test.max()))
   classes_are_of_clients = num_classes is None and y_test.max() < largest
   is_counted = num_classes is None
@@ -179,6 +192,7 @@ def create_task(
     test_is_of_clients=client_test is not None
     and bool(np.isin(client_test.astype(str), whose).any()),
     classes_are_of_clients=bool(classes_are_of_clients),
+    has_padding=has_padding,
   )
 
 
@@ -292,7 +306,16 @@ def check_task(
       f'`num_clients` must be what the task has, {found.num_clients}, found '
       f'{split.num_clients}.'
     )
-  return dataclasses.replace(found, digest=found.compute_digest())
+  has_padding = padding.decide(
+    {
+      f"{part}['y']": (examples['x'], examples['y'])
+      for part, examples in (('train', found.train), ('test', found.test))
+    },
+    found.has_padding,
+  )
+  return dataclasses.replace(
+    found, digest=found.compute_digest(), has_padding=has_padding
+  )
 
 
 def _read_file(
@@ -360,7 +383,7 @@ def _check_y(name: str, array: Any) -> np.ndarray:
   array = np.asarray(array)
   if array.ndim not in (1, 2) or not array.size:
     raise ValueError(
-      f'`{name}` must be labels [examples], or tokens [examples, length], '
+      f'`{name}` must be labels [examples] or [examples, length], '
       f'found the shape {list(array.shape)}.'
     )
   if array.ndim == 2 and array.shape[1] > 1 and _is_one_hot(array):

@@ -136,7 +136,7 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
     (dict(x=None), 'must have the arrays `x` and `y`'),
     (
       dict(X=np.zeros(3)),
-      'may have client, x_test, y_test, client_test, num_classes, found .*X',
+      'may have client, x_test, .*, num_classes, has_padding, found .*X',
     ),
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
@@ -179,6 +179,7 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
       dict(client_test=np.arange(8), x_test=None, y_test=None),
       '`client_test` must be given with',
     ),
+    (dict(has_padding=True), '`has_padding` must be False for labels'),
     (dict(y_test=None), '`x_test` and `y_test` must be given together'),
     (dict(x_test=np.zeros([8, 2])), r'`x_test` must hold .* \w*\[3\], found'),
     (dict(x_test=np.zeros([8, 3], int)), '`x_test` must hold .* found int32'),
@@ -214,6 +215,72 @@ def test_other_numbers_are_not_warned_of(x):
   with warnings.catch_warnings():
     warnings.simplefilter('error')
     own_data.create_task('mine', _NATURAL, **arrays)
+
+
+def _rows(num_rows, length=6, *, first=1, shift=1):
+  """Returns tokens of rows that differ in length, and those that follow."""
+  rng = np.random.default_rng(0)
+  tokens = rng.integers(first, 5, (num_rows, length + shift))
+  ends = np.arange(num_rows) % length + 1
+  tokens[np.arange(length + shift) >= ends[:, np.newaxis] + shift] = 0
+  return tokens[:, :length], tokens[:, shift:]
+
+
+def _create_rows(x, y, **changes):
+  arrays = dict(client=np.arange(40) % 5, x_test=x[:8], y_test=y[:8])
+  return own_data.create_task('mine', _NATURAL, x=x, y=y, **arrays | changes)
+
+
+@pytest.mark.parametrize('shift', [0, 1])
+def test_padding_at_the_ends_of_rows_is_plain(shift):
+  x, y = _rows(40, shift=shift)
+  assert _create_rows(x, y).has_padding
+  embedded = np.repeat(x[:, :, np.newaxis], 3, axis=2) / 7
+  assert _create_rows(embedded, y).has_padding
+  assert not _create_rows(x, y, has_padding=False).has_padding
+
+
+def test_labels_without_0_have_no_padding():
+  x = np.random.default_rng(0).integers(1, 5, (40, 6))
+  assert not _create_rows(x, x).has_padding
+
+
+_STEPS = np.random.default_rng(0).integers(0, 3, (40, 6))
+_QUIET_AT_THE_END = np.maximum(2 - np.arange(6), 0) * np.ones([40, 1], int)
+
+
+@pytest.mark.parametrize('y', [_STEPS, _STEPS > 1, _QUIET_AT_THE_END])
+@pytest.mark.parametrize('x_shape', [(40, 6), (40, 6, 2), (40, 9)])
+def test_0_in_rows_that_may_be_a_class_is_asked_for(y, x_shape):
+  x = np.random.default_rng(1).normal(size=x_shape)
+  y = y.astype(int)
+  with pytest.raises(ValueError, match='`has_padding` must say what it is'):
+    _create_rows(x, y)
+  for has_padding in (False, True, np.array(True)):
+    created = _create_rows(x, y, has_padding=has_padding)
+    assert created.has_padding == has_padding
+
+
+def test_several_classes_at_once_are_named():
+  with pytest.raises(ValueError, match='which of several classes .*recipes.md'):
+    _create_rows(np.ones([40, 3]), (_STEPS > 1).astype(int))
+
+
+@pytest.mark.parametrize('part', ['y', 'y_test'])
+def test_padding_alone_is_refused(part):
+  y = dict(y=_STEPS, y_test=_STEPS[:8])
+  y[part] = np.zeros_like(y[part])
+  x = np.ones([40, 3])
+  with pytest.raises(ValueError, match='a label that counts'):
+    _create_rows(x, **y, has_padding=True)
+  created = _create_rows(x, **y, has_padding=False)
+  assert not created.has_padding
+
+
+@pytest.mark.parametrize('value', [2, 0, 'yes', np.ones(3)])
+def test_has_padding_is_true_or_false(value):
+  with pytest.raises(ValueError, match='`has_padding` must be True or False'):
+    _create_rows(np.ones([40, 3]), _STEPS, has_padding=value)
 
 
 def test_what_is_no_file_of_arrays_is_refused(tmp_path):
