@@ -39,6 +39,8 @@ class Task:
       set: evaluating on it is not free of privacy either.
     classes_are_of_clients: Whether `num_classes` was read from the clients'
       labels, the test set having fewer: the shape of the model tells of them.
+    has_padding: Whether 0 in the rows of a sequence's `y` fills them up, and
+      counts in neither loss nor accuracy; `None` where nothing says so.
   """
 
   name: str
@@ -51,6 +53,7 @@ class Task:
   test_is_held_out: bool = False
   test_is_of_clients: bool = False
   classes_are_of_clients: bool = False
+  has_padding: bool | None = None
 
   def __post_init__(self):
     for split, examples in (('train', self.train), ('test', self.test)):
@@ -62,6 +65,10 @@ class Task:
         raise ValueError(
           f'`{split}` must hold as many x as y, found {len(examples["x"])} and '
           f'{len(examples["y"])}.'
+        )
+      if self.has_padding and not np.any(examples['y']):
+        raise ValueError(
+          f"`{split}['y']` must have a label that counts, found padding alone."
         )
 
   @property
@@ -80,9 +87,14 @@ class Task:
     return self.train['x'].shape[1:]
 
   @property
+  def label_shape(self) -> tuple[int, ...]:
+    """Shape of one example's `y`: empty for a single label."""
+    return self.train['y'].shape[1:]
+
+  @property
   def is_sequence(self) -> bool:
     """Whether every position of an example has a label."""
-    return self.train['y'].ndim > 1
+    return bool(self.label_shape)
 
   @property
   def summary(self) -> str:

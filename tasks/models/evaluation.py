@@ -60,4 +60,6 @@ def build_evaluation_fn(
 
 def _mean(total_and_count) -> float:
   total, count = total_and_count
+  if not count:
+    raise ValueError('`test` must have a label that counts, found none.')
   return float(total) / float(count)

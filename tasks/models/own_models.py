@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tasks.models import own_model_checks
 from tasks.settings import named_functions
 
 # What may scale its inputs, or take them as they are.
@@ -32,7 +33,7 @@ def create_own_model(
   input_shape: Sequence[int],
   num_classes: int,
   *,
-  is_sequence: bool = False,
+  label_shape: Sequence[int] = (),
   seed: int = 0,
   input_dtype: tf.DType = tf.float32,
 ) -> tf.keras.Model:
@@ -47,7 +48,7 @@ def create_own_model(
       logits.
     input_shape: Shape of one example's `x`.
     num_classes: Number of classes; tokens of a sequence task.
-    is_sequence: Whether logits are [batch, length, classes], and not [batch,
+    label_shape: Shape of one example's `y`: logits are [batch, *label_shape,
       classes].
     seed: Decides the initial weights.
     input_dtype: The type of `x`.
@@ -89,7 +90,7 @@ def create_own_model(
       )
     # The first call builds what has no weights yet.
     try:
-      logits = model(tf.zeros([2, *input_shape], input_dtype))
+      logits = model(tf.zeros([2, *input_shape], input_dtype), training=False)
     except Exception as e:
       raise ValueError(
         '`model` must take examples of '
@@ -104,38 +105,30 @@ def create_own_model(
       f'`model` must have one output, found {len(logits)} of {name}: a model '
       'with several is trained by a `TrainingProgram`.'
     )
-  expected = [2, *(input_shape[:1] if is_sequence else ()), num_classes]
+  expected = [2, *label_shape, num_classes]
   found = list(getattr(logits, 'shape', ()))
   if found != expected:
     raise ValueError(
       f'`model` must give logits {expected} for 2 examples, found {found} of '
-      f'{name}.'
+      f'{name}.{_rows_hint(label_shape, num_classes)}'
     )
-  _check_kind(model, name)
+  own_model_checks.check_is_trained_by_tff(model, name)
+  if tf.executing_eagerly():
+    input_spec = tf.TensorSpec([None, *input_shape], input_dtype)
+    own_model_checks.check_losses(model, input_spec, name)
+    own_model_checks.check_gives_logits(model, input_spec, name)
   return model
 
 
-def _check_kind(model: tf.keras.Model, name: str) -> None:
-  """Raises if the model cannot be trained by TFF, or learns something else."""
-  # TFF sets the loss and the optimizer.
-  if getattr(model, 'optimizer', None) is not None:
-    raise ValueError(
-      f'`model` must not be compiled, found that {name} compiles it: the loss '
-      'is the cross-entropy of its logits, and the steps are of '
-      '`client_learning_rate`.'
-    )
-  if not model.trainable_variables:
-    raise ValueError(
-      f'`model` must have trainable weights, found none of {name}.'
-    )
-  last = model.layers[-1] if model.layers else None
-  if isinstance(last, tf.keras.layers.Softmax) or getattr(
-    last, 'activation', None
-  ) in (tf.keras.activations.softmax, tf.keras.activations.sigmoid):
-    raise ValueError(
-      f'`model` must give logits, found probabilities of {name}: leave out the '
-      'activation of its last layer.'
-    )
+def _rows_hint(label_shape: Sequence[int], num_classes: int) -> str:
+  if not label_shape:
+    return ''
+  if num_classes > 2:
+    return ' `y` has a row of labels for each example.'
+  return (
+    ' `y` has a row of labels, 0 or 1, for each example. If they say which of '
+    'several classes it has, that takes a program of your own: docs/recipes.md.'
+  )
 
 
 def _warn_of_bytes(model: tf.keras.Model, dtype: tf.DType, name: str) -> None:

@@ -10,11 +10,13 @@ import tensorflow_federated as tff
 def build_model_fn(
   create_model: Callable[[], tf.keras.Model],
   element_spec: Mapping[str, tf.TensorSpec],
+  *,
+  has_padding: bool | None = True,
 ) -> Callable[[], tff.learning.models.VariableModel]:
   """Makes the `model_fn` that TFF's algorithms take from a Keras model.
 
-  The loss is the cross-entropy of the logits, averaged over the batch. The loss
-  and the accuracy of a sequence model leave out the padding, token 0.
+  The loss is the cross-entropy of the logits, averaged over the batch and, for
+  rows of labels, over their positions.
 
   Example:
     model_fn = build_model_fn(
@@ -25,6 +27,8 @@ def build_model_fn(
   Args:
     create_model: Returns a new, uncompiled model that gives logits.
     element_spec: The specs `x` and `y` of one example, without the batch.
+    has_padding: Whether the loss and the accuracy of rows of labels leave out
+      the label 0. Labels that are not in rows are all counted.
 
   Returns:
     A function without arguments that returns a new TFF model each time.
@@ -33,20 +37,20 @@ def build_model_fn(
     (key, tf.TensorSpec([None, *spec.shape], spec.dtype))
     for key, spec in ((key, element_spec[key]) for key in ('x', 'y'))
   )
-  is_sequence = element_spec['y'].shape.rank > 0
+  is_masked = bool(has_padding) and element_spec['y'].shape.rank > 0
 
   def model_fn() -> tff.learning.models.VariableModel:
     return tff.learning.models.from_keras_model(
       create_model(),
       loss=(
         _MaskedCrossEntropy()
-        if is_sequence
+        if is_masked
         else tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
       ),
       input_spec=input_spec,
       metrics=[
         _MaskedAccuracy()
-        if is_sequence
+        if is_masked
         else tf.keras.metrics.SparseCategoricalAccuracy()
       ],
     )

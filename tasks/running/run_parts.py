@@ -54,7 +54,7 @@ def create_model(
   *,
   input_shape: Sequence[int],
   num_classes: int,
-  is_sequence: bool,
+  label_shape: Sequence[int],
   input_dtype: tf.DType,
   own: OwnParts = OURS,
 ) -> tf.keras.Model:
@@ -64,7 +64,7 @@ def create_model(
     config: The experiment.
     input_shape: Shape of one example's `x`.
     num_classes: Number of classes; tokens of a sequence task.
-    is_sequence: Whether every position of an example has a label.
+    label_shape: Shape of one example's `y`.
     input_dtype: The type of what the model is called with.
     own: What is not ours.
   """
@@ -75,7 +75,7 @@ def create_model(
   if own.create_model is None:
     return keras_models.MODELS[config.model](*shape, **settings)
   return own_models.create_own_model(
-    own.create_model, *shape, is_sequence=is_sequence, **settings
+    own.create_model, *shape, label_shape=label_shape, **settings
   )
 
 
@@ -98,6 +98,7 @@ def create_model_fn(
   return tff_model.build_model_fn(
     lambda: create_task_model(config, task, element_spec['x'].dtype, own),
     element_spec,
+    has_padding=task.has_padding,
   )
 
 
@@ -133,7 +134,7 @@ def create_task_model(
     config,
     input_shape=task.input_shape,
     num_classes=task.num_classes,
-    is_sequence=task.is_sequence,
+    label_shape=task.label_shape,
     input_dtype=input_dtype or tf.as_dtype(task.train['x'].dtype),
     own=own,
   )

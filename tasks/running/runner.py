@@ -133,9 +133,7 @@ def run(
       update_records=_create_update_records(config, folder, estimate_norms),
       run_audit=parts.run_audit,
       measures_cohorts=config.measures_updates,
-      initial_weights=run_parts.create_initial_weights(
-        config, parts.task, parts.own
-      ),
+      initial_weights=parts.initial_weights,
       on_round=stack.enter_context(_progress(config, num_done)),
     )
     try:
@@ -168,6 +166,7 @@ class _Parts:
     own: What is not ours.
     task: The data, split over the clients.
     plan: The privacy plan; `None` for a run without.
+    initial_weights: What the model begins with, if it is not ours.
     model_fn: Returns a new model, for the evaluation.
     run_audit: The audit; `None` for a run without.
     sampler: Draws the cohorts.
@@ -181,6 +180,7 @@ class _Parts:
   own: OwnParts
   task: Task
   plan: privacy.BasePlan | None
+  initial_weights: tff.learning.models.ModelWeights | None
   model_fn: Callable[[], tff.learning.models.VariableModel]
   run_audit: RunAudit | None
   sampler: client_sampling.ClientSampler
@@ -205,6 +205,8 @@ def _prepare(
   )
   with _reading_ledger():
     plan = plans.find_plan(config, task.num_clients, folder)
+  # Outside of a graph, where a model of a user's own can be looked at.
+  initial_weights = run_parts.create_initial_weights(config, task, own)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (
@@ -222,6 +224,7 @@ def _prepare(
     own=own,
     task=task,
     plan=plan,
+    initial_weights=initial_weights,
     model_fn=model_fn,
     run_audit=run_audit,
     sampler=sampler,
@@ -381,7 +384,7 @@ def _description(
       input_shape=list(task.input_shape),
       input_dtype=task.train['x'].dtype.name,
       num_classes=task.num_classes,
-      is_sequence=task.is_sequence,
+      label_shape=list(task.label_shape),
       digest=task.digest or task.compute_digest(),
     ),
     model=dict(

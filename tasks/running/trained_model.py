@@ -11,7 +11,8 @@ private run it is the model that was released, and what its epsilon is for.
 
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -62,7 +63,7 @@ def load(
     config,
     input_shape=data['input_shape'],
     num_classes=data['num_classes'],
-    is_sequence=data['is_sequence'],
+    label_shape=_label_shape(data),
     input_dtype=tf.as_dtype(data['input_dtype']),
     own=own,
   )
@@ -74,6 +75,13 @@ def load(
       f'{folder.model} with others than {config.model} has: {e}'
     ) from e
   return model
+
+
+def _label_shape(data: Mapping[str, Any]) -> Sequence[int]:
+  if 'label_shape' in data:
+    return data['label_shape']
+  # Of an older run, which had labels by the length of `x`.
+  return data['input_shape'][:1] if data['is_sequence'] else ()
 
 
 def write(

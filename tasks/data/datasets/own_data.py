@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from tasks.data import task
-from tasks.data.datasets import data_files, own_files
+from tasks.data.datasets import (
+  data_files,
+  float32,
+  own_clients,
+  own_files,
+  padding,
+)
 from tasks.data.partitions import partition_config
 from tasks.settings import named_functions
 from tff_clipping import argument_checks
@@ -70,6 +76,7 @@ def create_task(
   y_test: np.ndarray | None = None,
   client_test: np.ndarray | None = None,
   num_classes: int | None = None,
+  has_padding: bool | None = None,
   source: str = 'arrays',
 ) -> task.Task:
   """Makes a task of arrays.
@@ -84,15 +91,18 @@ def create_task(
       `client`.
     x: [n, ...] numbers. uint8 stays as it is, other integers become int32,
       floating-point numbers float32.
-    y: int [n], the classes from 0; or [n, length], a token for each position,
-      of which 0 is padding.
-    client: [n], whose example each is: numbers or strings.
+    y: int [n], the classes from 0; or [n, length], a label for each position.
+    client: [n], whose example each is: whole numbers from 0, or strings; see
+      `own_clients`.
     x_test: [m, ...], of the shape of `x`; given with `y_test`.
     y_test: int [m].
     client_test: [m], whose example each is, as `client`; not given where they
       are nobody's of these clients.
     num_classes: One more than the largest label of all by default; given for a
       private run, unless the test set has that label.
+    has_padding: Whether 0 in rows of labels fills them up, and does not count;
+      not needed where no label is 0, or `x` is 0 where `y` is, at the ends of
+      rows alone.
     source: One line on where the examples come from.
 
   Raises:
@@ -107,7 +117,7 @@ def create_task(
   x, y = _check_x('x', x), _check_y('y', y)
   _check_lengths('x', x, 'y', y)
   if client is not None:
-    client = _check_client(client)
+    client = own_clients.check('client', client)
     _check_lengths('x', x, 'client', client)
   if (x_test is None) != (y_test is None):
     raise ValueError('`x_test` and `y_test` must be given together.')
@@ -117,8 +127,10 @@ def create_task(
         '`client_test` must be given with `client` and `x_test`, found it '
         'without.'
       )
-    client_test = _check_client(client_test, 'client_test')
+    client_test = own_clients.check('client_test', client_test)
     _check_lengths('x_test', np.asarray(x_test), 'client_test', client_test)
+  if client is not None:
+    own_clients.check_all(client, client_test)
   if x_test is None:
     train, test = _held_out_rows(len(y))
     x_test, y_test = x[test], y[test]
@@ -135,6 +147,10 @@ def create_task(
           f'`{key}_test` must hold examples like those of `{key}`, '
           f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
         )
+  has_padding = padding.decide(
+    dict(y=(x, y), y_test=(x_test, y_test)),
+    None if has_padding is None else np.asarray(has_padding)[()],
+  )
   largest = int(max(y.max(), y_test.max()))
   classes_are_of_clients = num_classes is None and y_test.max() < largest
   is_counted = num_classes is None
@@ -176,6 +192,7 @@ def create_task(
     test_is_of_clients=client_test is not None
     and bool(np.isin(client_test.astype(str), whose).any()),
     classes_are_of_clients=bool(classes_are_of_clients),
+    has_padding=has_padding,
   )
 
 
@@ -289,7 +306,16 @@ def check_task(
       f'`num_clients` must be what the task has, {found.num_clients}, found '
       f'{split.num_clients}.'
     )
-  return dataclasses.replace(found, digest=found.compute_digest())
+  has_padding = padding.decide(
+    {
+      f"{part}['y']": (examples['x'], examples['y'])
+      for part, examples in (('train', found.train), ('test', found.test))
+    },
+    found.has_padding,
+  )
+  return dataclasses.replace(
+    found, digest=found.compute_digest(), has_padding=has_padding
+  )
 
 
 def _read_file(
@@ -331,10 +357,12 @@ def _check_x(name: str, array: Any) -> np.ndarray:
     )
   if array.dtype == np.uint8:
     return array
-  if array.dtype.kind == 'f':
-    given = array
-    with np.errstate(over='ignore'):
-      array = array.astype(np.float32, copy=False)
+  given = array
+  # Whole numbers become float32 in the first layer of most models.
+  array = float32.convert(
+    given, lambda place: f'`{name}[:, {", ".join(map(str, place))}]`'
+  )
+  if given.dtype.kind == 'f':
     if not np.isfinite(array).all():
       place = np.argwhere(~np.isfinite(array))[0]
       raise ValueError(
@@ -342,7 +370,7 @@ def _check_x(name: str, array: Any) -> np.ndarray:
         f'`{name}{place.tolist()}`.'
       )
     return array
-  return _to_int32(name, array)
+  return _to_int32(name, given)
 
 
 def _is_one_hot(array: np.ndarray) -> bool:
@@ -355,7 +383,7 @@ def _check_y(name: str, array: Any) -> np.ndarray:
   array = np.asarray(array)
   if array.ndim not in (1, 2) or not array.size:
     raise ValueError(
-      f'`{name}` must be labels [examples], or tokens [examples, length], '
+      f'`{name}` must be labels [examples] or [examples, length], '
       f'found the shape {list(array.shape)}.'
     )
   if array.ndim == 2 and array.shape[1] > 1 and _is_one_hot(array):
@@ -396,22 +424,6 @@ def _to_int32(name: str, array: np.ndarray) -> np.ndarray:
       f'`{name}` must fit into int32, found {array.min()} to {array.max()}.'
     )
   return array.astype(np.int32, copy=False)
-
-
-def _check_client(client: Any, name: str = 'client') -> np.ndarray:
-  client = np.asarray(client)
-  if client.dtype == object and all(isinstance(c, str) for c in client.flat):
-    client = client.astype(str)  # As pandas has strings.
-  if client.ndim != 1 or client.dtype.kind not in 'iuUS':
-    raise ValueError(
-      f'`{name}` must be integers or strings [examples], found '
-      f'{client.dtype}{list(client.shape)}.'
-    )
-  if client.dtype.kind == 'S':
-    client = np.char.decode(client)
-  if client.dtype.kind == 'U' and not np.char.str_len(client).all():
-    raise ValueError(f'`{name}` must not be empty, found an empty string.')
-  return client
 
 
 def _check_lengths(name: str, a: np.ndarray, other: str, b: np.ndarray) -> None:

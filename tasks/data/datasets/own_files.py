@@ -5,19 +5,23 @@ A `.npz` file has the arrays of `FIELDS`, a `.csv` file a column for each of
 """
 
 import pathlib
+import re
 import warnings
 import zipfile
 
 import numpy as np
 
-from tasks.data.datasets import data_files
+from tasks.data.datasets import data_files, float32
+from tff_clipping.programs.clients import id_forms
 
 SUFFIXES = ('.npz', '.csv')
 FIELDS = (
   *('x', 'y', 'client', 'x_test', 'y_test', 'client_test'),
-  'num_classes',
+  *('num_classes', 'has_padding'),
 )
 
+# The columns of a table that are no features.
+_COLUMNS = ('y', 'client', 'is_test')
 # What to do with text where there must be numbers.
 _TEXT_HINTS = {
   'y': 'Of names of classes, `pandas.factorize(table["y"])[0]` makes numbers.',
@@ -55,6 +59,10 @@ def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
   arrays = {}
   with np.load(path, allow_pickle=False) as file:
     _check_names(file.files)
+    if len(set(file.files)) != len(file.files):
+      raise ValueError(
+        f'it must have each array once, found {", ".join(file.files)}.'
+      )
     for name in file.files:
       try:
         arrays[name] = file[name]
@@ -71,6 +79,15 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
   import pandas as pd
 
   try:
+    heading = pd.read_csv(
+      path,
+      header=None,
+      nrows=1,
+      dtype=str,
+      keep_default_na=False,
+      encoding='utf-8-sig',
+    )
+    _check_heading(heading.iloc[0].tolist())
     table = pd.read_csv(
       path,
       # As it is written: an id may be 01, or NA.
@@ -85,7 +102,7 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     raise ValueError('it must have rows below its heading, found none.')
   if not isinstance(table.index, pd.RangeIndex):
     raise ValueError('it is no table: its rows are longer than its heading.')
-  features = [c for c in table if c not in ('y', 'client', 'is_test')]
+  features = [c for c in table if c not in _COLUMNS]
   unnamed = [c for c in features if str(c).startswith('Unnamed: ')]
   if unnamed:
     place = list(table).index(unnamed[0]) + 1
@@ -122,7 +139,15 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
           f'`{column}` must be finite in float32, found '
           f'{table[column].iloc[row]} in row {row + 1} of the data.'
         )
-  x = table[features].to_numpy(np.float32)
+  x = np.stack(
+    [
+      float32.convert(
+        table[feature].to_numpy(), lambda _, name=feature: f'`{name}`'
+      )
+      for feature in features
+    ],
+    axis=1,
+  )
   y = table['y'].to_numpy()
   client = table['client'].to_numpy(str) if 'client' in table else None
   if client is None:
@@ -149,6 +174,28 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     y_test=y[test],
     client_test=None if client is None else client[test],
   )
+
+
+def _check_heading(found: list[str]) -> None:
+  """Raises if a column that is no feature has its name in another writing.
+
+  Also one that pandas has numbered: it is there twice.
+  """
+  named: list[str] = []
+  for name in found:
+    form = re.sub(r'[\W_]+', '', id_forms.normal_form(name)).casefold()
+    form = re.sub(r'(?<=\D)\d+$', '', form) if '.' in name else form
+    for column in _COLUMNS:
+      if form != column.replace('_', ''):
+        continue
+      if name.lstrip(' ') != column:
+        raise ValueError(
+          f'its columns must not be called {name!r}, which is {column!r} in '
+          'another writing. Write it so, or give the feature another name.'
+        )
+      if column in named:
+        raise ValueError(f'it must have the column {column!r} once.')
+      named.append(column)
 
 
 def _check_names(found: list[str]) -> None:

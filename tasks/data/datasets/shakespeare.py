@@ -83,6 +83,7 @@ def create_shakespeare_task(
     source="TFF's Shakespeare",
     # Each role's snippets are split over both.
     test_is_of_clients=True,
+    has_padding=True,
   )
 
 

@@ -148,6 +148,8 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     ),
     (dict(client_ids=['a']), '`client_ids` must be as many'),
     (dict(client_ids=['a', '', 'c']), '`client_ids` must be strings'),
+    (dict(client_ids=['a', 'a ', 'c']), "in one way, found 'a' and 'a '"),
+    (dict(client_ids=['1', 'b', '1.0']), "in one way, found '1' and '1.0'"),
     (
       dict(examples=dict(x=np.array(['a'] * 10))),
       '`examples` must be booleans, integers or floating-point numbers',

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.models import keras_models, tff_model
+from tasks.models import evaluation, keras_models, tff_model
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
@@ -32,6 +32,32 @@ def test_padding_counts_in_neither_loss_nor_accuracy():
   unfinalized = model.report_local_unfinalized_metrics()
   _, counted = unfinalized['sparse_categorical_accuracy']
   assert counted == 3
+
+
+@pytest.mark.parametrize(
+  ('has_padding', 'accuracy'), [(True, 1), (False, 0.25)]
+)
+def test_a_class_0_counts_unless_it_is_padding(has_padding, accuracy):
+  # It always says 1.
+  model_fn = tff_model.build_model_fn(
+    lambda: tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=[8, 1])]),
+    dict(x=tf.TensorSpec([8, 1], tf.float32), y=tf.TensorSpec([8], tf.int32)),
+    has_padding=has_padding,
+  )
+  test = collections.OrderedDict(
+    x=np.zeros([4, 8, 1], np.float32), y=np.tile([0, 0, 0, 1], [4, 2])
+  )
+  test['y'] = test['y'].astype(np.int32)
+  evaluate = evaluation.build_evaluation_fn(model_fn, test)
+  weights = tff.learning.models.ModelWeights(
+    [np.zeros([1, 2], np.float32), np.float32([0, 1])], []
+  )
+  found = evaluate(weights)
+  assert found['test_accuracy'] == accuracy
+  # The logit of the label is 1 in as many as are right, and 0 in the others.
+  assert found['test_loss'] == pytest.approx(
+    np.log(1 + np.exp(1)) - accuracy, rel=1e-5
+  )
 
 
 @pytest.mark.slow

@@ -4,10 +4,9 @@ A round then takes the ids of its clients, not their data: nothing but a short
 string crosses into a client computation, and the cost of a round does not
 depend on how many clients there are.
 
-A store is a folder of `store_folder`. What it holds of a client is the bytes of
-each feature of all its examples, one feature after the other. The name of the
-folder ends in a hash of the content, so equal data are written once, and a
-store is never changed.
+A store is a folder of `store_folder`. What it holds of a client are the
+`example_bytes` of its examples. The name of the folder ends in a hash of the
+content, so equal data are written once, and a store is never changed.
 """
 
 import collections
@@ -22,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.programs.clients import store_folder
+from tff_clipping.programs.clients import example_bytes, id_forms, store_folder
 from tff_clipping.programs.clients.store_folder import ClientStoreError  # noqa: F401
 
 _CLIENTS_AT_A_TIME = 100
@@ -74,6 +73,7 @@ class ClientStore:
       KeyError: If there is no such client, outside of a graph.
       tf.errors.NotFoundError: The same in a graph.
       tf.errors.DataLossError: If what is read is not what was written.
+      tf.errors.InvalidArgumentError: If it is not so many examples.
     """
     try:
       content = self._folder.read_content(client_id)
@@ -83,18 +83,7 @@ class ClientStore:
       raise KeyError(
         f'`client_id` must be in the store, found {_text(client_id)!r}.'
       ) from None
-    example_bytes = sum(map(_num_bytes, self.element_spec.values()))
-    num_examples = tf.strings.length(content) // example_bytes
-    features = collections.OrderedDict()
-    start = tf.constant(0)
-    for feature, spec in self.element_spec.items():
-      size = num_examples * _num_bytes(spec)
-      values = tf.io.decode_raw(
-        tf.strings.substr(content, start, size), spec.dtype
-      )
-      features[feature] = tf.reshape(values, [-1] + spec.shape.as_list())
-      start += size
-    return features
+    return example_bytes.unpack(content, self.element_spec)
 
   def create_dataset(self, client_id: str) -> tf.data.Dataset:
     """Returns the examples of one client as a data set of single examples.
@@ -195,8 +184,9 @@ def write_client_store(
       numbers; text as the numbers of its tokens.
     partition: For each client the indices of its examples. Clients may share
       examples.
-    client_ids: The clients' ids, all different; the numbers of the clients
-      ('00000', '00001', ...) if not given.
+    client_ids: The clients' ids, all different, also to one who reads them
+      (`id_forms.SeenIds`); the numbers of the clients ('00000', '00001', ...)
+      if not given.
 
   Returns:
     The store.
@@ -369,6 +359,7 @@ def _contents(
     ValueError: If an id is there twice, or is none.
   """
   seen = set()
+  forms = id_forms.SeenIds('client_ids')
   for client_id, arrays in clients:
     _check_client_id(client_id)
     if client_id in seen:
@@ -376,8 +367,8 @@ def _contents(
         f'`client_ids` must be all different, found {client_id!r} twice.'
       )
     seen.add(client_id)
-    content = b''.join(np.ascontiguousarray(array).data for array in arrays)
-    yield client_id, len(arrays[0]), content
+    forms.add(client_id)
+    yield client_id, len(arrays[0]), example_bytes.pack(arrays)
 
 
 def _check_client_id(client_id: str, name: str = 'client_ids') -> None:
@@ -429,7 +420,3 @@ def _checked_array(feature: str, array) -> np.ndarray:
       stacklevel=4,  # Of the call of `write_client_store`.
     )
   return array.astype(array.dtype.newbyteorder('<'), copy=False)
-
-
-def _num_bytes(spec: tf.TensorSpec) -> int:
-  return spec.shape.num_elements() * spec.dtype.size

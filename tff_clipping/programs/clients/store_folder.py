@@ -24,7 +24,7 @@ from tff_clipping.programs.clients import packed_clients
 
 _MANIFEST = 'manifest.json'
 _PACK = 'clients'
-_FORMAT = 2
+_FORMAT = 3
 # One that is being written; see `_new_folder`.
 _NEW_FOLDER = re.compile(r'\..*-[0-9a-f]{16}-[0-9a-f]{16}')
 

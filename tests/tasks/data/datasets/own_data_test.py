@@ -4,6 +4,7 @@ import hashlib
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tasks.data.datasets import data_files, own_data, registry
@@ -135,7 +136,7 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
     (dict(x=None), 'must have the arrays `x` and `y`'),
     (
       dict(X=np.zeros(3)),
-      'may have client, x_test, y_test, client_test, num_classes, found .*X',
+      'may have client, x_test, .*, num_classes, has_padding, found .*X',
     ),
     (dict(y=np.arange(40) % 4 + 0.0), '`y` must be integers.*float64'),
     (dict(y=np.arange(40) - 1), '`y` must be classes from 0, found -1'),
@@ -155,6 +156,13 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
     (dict(client=np.arange(39)), '`x` and `client` must have as many'),
     (dict(client=np.arange(40.0)), '`client` must be integers or strings'),
     (dict(client=np.array(['a', ''] * 20)), '`client` must not be empty'),
+    (dict(client=np.array(['a', ' \u200b'] * 20)), '`client` .* be empty'),
+    (dict(client=np.arange(40) % 5 - 1), '`client` must not be negative'),
+    (dict(client=np.array(['-1', 'a'] * 20)), '`client` must not be negative'),
+    (dict(client=np.array(['nan', 'a'] * 20)), '`client` must not be missing'),
+    (dict(client=np.array(['<NA>', 'a'] * 20)), '`client` must not be missing'),
+    (dict(client_test=np.arange(8) - 1), '`client_test` must not be negative'),
+    (dict(client=np.array([b'\xe9', b'a'] * 20)), '`client` .* text in UTF-8'),
     (dict(x=np.zeros(40)), r'`x` must be numbers .*float64\[40\]'),
     (
       dict(x=np.full([40, 3], np.nan)),
@@ -171,6 +179,7 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
       dict(client_test=np.arange(8), x_test=None, y_test=None),
       '`client_test` must be given with',
     ),
+    (dict(has_padding=True), '`has_padding` must be False for labels'),
     (dict(y_test=None), '`x_test` and `y_test` must be given together'),
     (dict(x_test=np.zeros([8, 2])), r'`x_test` must hold .* \w*\[3\], found'),
     (dict(x_test=np.zeros([8, 3], int)), '`x_test` must hold .* found int32'),
@@ -179,6 +188,99 @@ def test_a_test_set_of_training_examples_is_warned_of(num_shared, is_warned):
 def test_arrays_that_cannot_be_used_are_refused(tmp_path, changes, words):
   with pytest.raises(data_files.DataError, match=f'mine.npz .*{words}'):
     registry.create_task(str(_save(tmp_path, **changes)), _NATURAL)
+
+
+@pytest.mark.parametrize('missing', [None, np.nan, pd.NA, pd.NaT])
+def test_missing_ids_of_pandas_are_refused(missing):
+  arrays = _arrays(client=np.array(['a', missing] * 20, object))
+  with pytest.raises(ValueError, match='`client` must not be missing, found'):
+    own_data.create_task('mine', _NATURAL, **arrays)
+
+
+@pytest.mark.parametrize('dtype', [np.float64, np.int64, np.int32, np.uint32])
+@pytest.mark.parametrize('shape', [(40, 3), (40, 3, 1)])
+def test_whole_numbers_that_float32_does_not_hold_are_warned_of(dtype, shape):
+  x = np.zeros([40, 3], dtype)
+  x[:, 1] = 100100037 + np.arange(40)
+  x[:, 2] = 2**25
+  arrays = _arrays(x=x.reshape(shape), x_test=None, y_test=None)
+  words = r'^`x\[:, 1(, 0)?\]` should be whole .* 100100037 becomes 100100040'
+  with pytest.warns(data_files.DataWarning, match=words):
+    own_data.create_task('mine', _NATURAL, **arrays)
+
+
+@pytest.mark.parametrize('x', [2.0**24, -(2.0**24), 3e7 + 0.5, 1e20 / 3, 2**25])
+def test_other_numbers_are_not_warned_of(x):
+  arrays = _arrays(x=np.full([40, 3], x), x_test=None, y_test=None)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    own_data.create_task('mine', _NATURAL, **arrays)
+
+
+def _rows(num_rows, length=6, *, first=1, shift=1):
+  """Returns tokens of rows that differ in length, and those that follow."""
+  rng = np.random.default_rng(0)
+  tokens = rng.integers(first, 5, (num_rows, length + shift))
+  ends = np.arange(num_rows) % length + 1
+  tokens[np.arange(length + shift) >= ends[:, np.newaxis] + shift] = 0
+  return tokens[:, :length], tokens[:, shift:]
+
+
+def _create_rows(x, y, **changes):
+  arrays = dict(client=np.arange(40) % 5, x_test=x[:8], y_test=y[:8])
+  return own_data.create_task('mine', _NATURAL, x=x, y=y, **arrays | changes)
+
+
+@pytest.mark.parametrize('shift', [0, 1])
+def test_padding_at_the_ends_of_rows_is_plain(shift):
+  x, y = _rows(40, shift=shift)
+  assert _create_rows(x, y).has_padding
+  embedded = np.repeat(x[:, :, np.newaxis], 3, axis=2) / 7
+  assert _create_rows(embedded, y).has_padding
+  assert not _create_rows(x, y, has_padding=False).has_padding
+
+
+def test_labels_without_0_have_no_padding():
+  x = np.random.default_rng(0).integers(1, 5, (40, 6))
+  assert not _create_rows(x, x).has_padding
+
+
+_STEPS = np.random.default_rng(0).integers(0, 3, (40, 6))
+_QUIET_AT_THE_END = np.maximum(2 - np.arange(6), 0) * np.ones([40, 1], int)
+
+
+@pytest.mark.parametrize('y', [_STEPS, _STEPS > 1, _QUIET_AT_THE_END])
+@pytest.mark.parametrize('x_shape', [(40, 6), (40, 6, 2), (40, 9)])
+def test_0_in_rows_that_may_be_a_class_is_asked_for(y, x_shape):
+  x = np.random.default_rng(1).normal(size=x_shape)
+  y = y.astype(int)
+  with pytest.raises(ValueError, match='`has_padding` must say what it is'):
+    _create_rows(x, y)
+  for has_padding in (False, True, np.array(True)):
+    created = _create_rows(x, y, has_padding=has_padding)
+    assert created.has_padding == has_padding
+
+
+def test_several_classes_at_once_are_named():
+  with pytest.raises(ValueError, match='which of several classes .*recipes.md'):
+    _create_rows(np.ones([40, 3]), (_STEPS > 1).astype(int))
+
+
+@pytest.mark.parametrize('part', ['y', 'y_test'])
+def test_padding_alone_is_refused(part):
+  y = dict(y=_STEPS, y_test=_STEPS[:8])
+  y[part] = np.zeros_like(y[part])
+  x = np.ones([40, 3])
+  with pytest.raises(ValueError, match='a label that counts'):
+    _create_rows(x, **y, has_padding=True)
+  created = _create_rows(x, **y, has_padding=False)
+  assert not created.has_padding
+
+
+@pytest.mark.parametrize('value', [2, 0, 'yes', np.ones(3)])
+def test_has_padding_is_true_or_false(value):
+  with pytest.raises(ValueError, match='`has_padding` must be True or False'):
+    _create_rows(np.ones([40, 3]), _STEPS, has_padding=value)
 
 
 def test_what_is_no_file_of_arrays_is_refused(tmp_path):
@@ -191,6 +293,60 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path):
   (tmp_path / 'cut.npz').write_bytes(cut[: len(cut) // 2])
   with pytest.raises(data_files.DataError, match='no .npz file'):
     registry.create_task(str(tmp_path / 'cut.npz'), _NATURAL)
+
+
+# What a person does not see in an id: blanks, how an accent is encoded, wide
+# letters, and characters that show nothing.
+_ONE_LOOK = {
+  'ann': ['ann ', ' ann', 'ann\u00a0', 'ann\u200b', '\ufeffann', 'ａｎｎ'],
+  'rené': ['rene\u0301'],
+  'ann lee': ['ann  lee', 'ann\tlee'],
+}
+
+
+@pytest.mark.parametrize(
+  ('look', 'other'), [(k, other) for k, v in _ONE_LOOK.items() for other in v]
+)
+@pytest.mark.parametrize('as_bytes', [False, True])
+def test_texts_that_look_the_same_are_one_client(look, other, as_bytes):
+  names = np.array([look, other, 'bob', other] * 10)
+  if as_bytes:
+    names = np.char.encode(names, 'utf-8')
+  arrays = _arrays(client=names, client_test=np.array([other] * 8))
+  created = own_data.create_task('mine', _NATURAL, **arrays)
+  assert created.client_ids == (*sorted([look, 'bob']),)
+  assert created.test_is_of_clients
+
+
+def test_ids_that_differ_in_case_alone_are_warned_of():
+  arrays = _arrays(client=np.array(['Ann', 'ann'] * 20))
+  with pytest.warns(data_files.DataWarning, match="'Ann' and 'ann'"):
+    own_data.create_task('mine', _NATURAL, **arrays)
+
+
+@pytest.mark.parametrize(
+  ('one', 'other'),
+  [(1, '1.0'), (1, '01'), ('1', '+1'), ('1.5', '1.50'), ('100000', '1e+05')],
+)
+def test_a_number_has_one_writing_in_both_parts(one, other):
+  arrays = _arrays(
+    client=np.array([one, 7 if isinstance(one, int) else '7'] * 20),
+    client_test=np.array([other, '8'] * 4),
+  )
+  words = 'must write an id in one way.*put a letter'
+  with pytest.raises(ValueError, match=words):
+    own_data.create_task('mine', _NATURAL, **arrays)
+  arrays['client'] = arrays['client'].astype('<U9')
+  arrays['client'][3] = other
+  arrays['client_test'][0] = '8'
+  with pytest.raises(ValueError, match=words):
+    own_data.create_task('mine', _NATURAL, **arrays)
+
+
+def test_ids_in_hexadecimal_are_no_numbers():
+  arrays = _arrays(client=np.array(['1e05', '10e4'] * 20))
+  created = own_data.create_task('mine', _NATURAL, **arrays)
+  assert created.num_clients == 2
 
 
 def test_clients_may_be_the_strings_of_pandas():
@@ -268,8 +424,24 @@ def test_a_table_has_a_column_for_each_feature(tmp_path):
   assert created.client_ids == ('007', 'ann', 'bob')
 
 
+def test_a_table_has_one_client_for_texts_that_look_the_same(tmp_path):
+  created = _table(tmp_path, _TABLE.replace('2,3,bob', '2,3,ann '))
+  assert created.client_ids == ('007', 'ann')
+
+
+def test_a_mark_before_the_heading_is_no_part_of_it(tmp_path):
+  created = _table(tmp_path, '\ufeffy,' + 'a,client\n0,1,b\n1,2,c\n0,2,b\n')
+  assert created.input_shape == (1,)
+
+
+def test_a_rounded_column_is_named(tmp_path):
+  with pytest.warns(data_files.DataWarning, match='^`width` should be whole'):
+    _table(tmp_path, _TABLE.replace('2,3,', '2,100100037,'))
+
+
 def test_an_id_may_read_like_a_missing_value(tmp_path):
-  created = _table(tmp_path, _TABLE.replace('ann', 'NA'))
+  with pytest.warns(data_files.DataWarning, match='the id NA'):
+    created = _table(tmp_path, _TABLE.replace('ann', 'NA'))
   assert created.client_ids == ('007', 'NA', 'bob')
 
 
@@ -292,6 +464,16 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
     ('1,2,ann,0,0', '1,2,,0,0', '`client` must have a value .* row 1'),
     ('2,3,bob', '2,inf,bob', '`width` must be finite .* found inf in row 2'),
     ('2,3,bob,1,0', '2,3,bob,1.5,0', '`y` must be integers.* example .*1.5'),
+    ('is_test', 'is_test ', "must not be called 'is_test '"),
+    ('is_test', 'Is Test', "must not be called 'Is Test'"),
+    ('is_test', 'is_test\u200b', 'must not be called'),
+    ('client', 'CLIENT', "'CLIENT', which is 'client'"),
+    ('width', 'Y', "'Y', which is 'y'"),
+    ('width', 'y', "must have the column 'y' once"),
+    ('width', 'y.1', "'y.1', which is 'y'"),
+    ('width', 'client', "must have the column 'client' once"),
+    ('bob,0,1', '7,0,1', 'must write an id in one way'),
+    ('bob', '-1', '`client` must not be negative'),
     ('1,2,ann,0,0', '1,2,ann,0,2', '`is_test` must be 1'),
     ('bob,0,1', 'bob,0,0', '`is_test` must be 1'),
     ('1,2,ann,0,0', '1,2,ann,0,0,9,9', 'no table'),

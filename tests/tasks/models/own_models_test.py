@@ -1,0 +1,181 @@
+"""Tests of what a model of a user's own has to be, by what it does."""
+
+import pytest
+import tensorflow as tf
+
+from tasks.models import own_models
+
+_LAYERS = tf.keras.layers
+_SHAPE = (8,)
+
+
+def _ends_with(*layers, dtype='float32', **kwargs):
+  """Returns a function of a model whose last layers are these."""
+
+  def create_model(input_shape, num_classes):
+    return tf.keras.Sequential(
+      [
+        tf.keras.Input(input_shape),
+        _LAYERS.Dense(5, 'relu', dtype=dtype),
+        _LAYERS.Dense(num_classes, dtype=dtype, **kwargs),
+        *layers,
+      ]
+    )
+
+  return create_model
+
+
+def _functional(of_logits):
+  def create_model(input_shape, num_classes):
+    inputs = tf.keras.Input(input_shape)
+    return tf.keras.Model(inputs, of_logits(_LAYERS.Dense(num_classes)(inputs)))
+
+  return create_model
+
+
+class _Subclass(tf.keras.Model):
+  def __init__(self, num_classes, of_logits):
+    super().__init__()
+    self.dense = _LAYERS.Dense(num_classes)
+    self.of_logits = of_logits
+
+  def call(self, inputs):
+    return self.of_logits(self.dense(inputs))
+
+
+def _softmax_by_hand(logits):
+  return tf.exp(logits) / tf.reduce_sum(tf.exp(logits), axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+  'create_model',
+  [
+    *(
+      _ends_with(activation=activation)
+      for activation in (
+        'softmax',
+        'sigmoid',
+        tf.nn.softmax,
+        tf.nn.sigmoid,
+        lambda z: tf.nn.softmax(z / 5),
+        _softmax_by_hand,
+      )
+    ),
+    _ends_with(_LAYERS.Activation('softmax')),
+    _ends_with(_LAYERS.Lambda(tf.nn.softmax)),
+    _ends_with(activation=tf.nn.softmax, kernel_initializer='zeros'),
+    _functional(tf.nn.softmax),
+    lambda shape, n: _Subclass(n, _softmax_by_hand),
+    *(
+      _ends_with(activation=tf.nn.softmax, dtype=dtype)
+      for dtype in ('float64', 'float16', 'bfloat16')
+    ),
+  ],
+)
+def test_probabilities_are_no_logits(create_model):
+  with pytest.raises(ValueError, match='must give logits, found probabilities'):
+    own_models.create_own_model(create_model, _SHAPE, 40)
+
+
+@pytest.mark.parametrize(
+  'create_model',
+  [
+    _ends_with(),
+    _ends_with(activation='relu'),
+    _ends_with(activation='tanh'),
+    _ends_with(activation=tf.nn.log_softmax),
+    _ends_with(kernel_initializer='zeros'),
+    _ends_with(kernel_regularizer='l2'),
+    _ends_with(_LAYERS.Dropout(0.5)),
+    lambda shape, n: _Subclass(n, tf.identity),
+  ],
+)
+def test_logits_are_taken(create_model):
+  own_models.create_own_model(create_model, _SHAPE, 4)
+
+
+@pytest.mark.parametrize('dtype', [tf.int32, tf.uint8])
+def test_probabilities_of_whole_numbers_are_no_logits(dtype):
+  def create_model(input_shape, num_classes):
+    return tf.keras.Sequential(
+      [
+        _LAYERS.Embedding(2, 4, input_length=input_shape[0]),
+        _LAYERS.Dense(num_classes, activation=tf.nn.softmax),
+      ]
+    )
+
+  with pytest.raises(ValueError, match='must give logits, found probabilities'):
+    own_models.create_own_model(
+      create_model, _SHAPE, 2, label_shape=_SHAPE, input_dtype=dtype
+    )
+
+
+class _OwnStep(tf.keras.Sequential):
+  def train_step(self, data):
+    return {}
+
+
+class _AddsLoss(_LAYERS.Layer):
+  def call(self, inputs):
+    self.add_loss(tf.reduce_sum(inputs))
+    return inputs
+
+
+def _with_loss_of_outputs(input_shape, num_classes):
+  model = _functional(tf.identity)(input_shape, num_classes)
+  model.add_loss(tf.reduce_mean(model.outputs[0]))
+  return model
+
+
+@pytest.mark.parametrize(
+  ('create_model', 'words'),
+  [
+    (
+      _ends_with(kernel_constraint=tf.keras.constraints.NonNeg()),
+      'must not have constraints.* found NonNeg for .*kernel',
+    ),
+    (
+      _ends_with(bias_constraint='max_norm'),
+      'must not have constraints.* found MaxNorm for .*bias',
+    ),
+    (
+      lambda shape, n: _OwnStep([_LAYERS.Dense(n, input_shape=shape)]),
+      'must not need its own `train_step`',
+    ),
+    (_ends_with(activity_regularizer='l2'), 'losses of its activations'),
+    (
+      _ends_with(_LAYERS.ActivityRegularization(l2=0.1)),
+      'losses of its activations',
+    ),
+    (_ends_with(_AddsLoss()), 'losses of its activations'),
+    (_with_loss_of_outputs, 'losses of its activations'),
+  ],
+)
+def test_what_tff_would_leave_out_is_refused_in_a_line(create_model, words):
+  with pytest.raises(ValueError, match=words) as caught:
+    own_models.create_own_model(create_model, _SHAPE, 4)
+  assert len(str(caught.value)) < 300
+
+
+def test_labels_may_be_of_another_length_than_the_inputs():
+  def create_model(input_shape, num_classes):
+    return tf.keras.Sequential(
+      [
+        _LAYERS.Dense(3 * num_classes, input_shape=input_shape),
+        _LAYERS.Reshape([3, num_classes]),
+      ]
+    )
+
+  own_models.create_own_model(create_model, _SHAPE, 4, label_shape=(3,))
+
+
+def test_several_classes_at_once_are_named():
+  with pytest.raises(
+    ValueError, match=r'logits \[2, 20, 2\] .* several classes .*recipes.md'
+  ):
+    own_models.create_own_model(
+      lambda shape, n: tf.keras.Sequential([_LAYERS.Dense(20)]),
+      _SHAPE,
+      2,
+      label_shape=(20,),
+    )
