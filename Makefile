@@ -26,11 +26,16 @@ SMALLEST_RUN := embedded_digits-label_skew_8-mlp-demo
 endif
 TRAIN := $(PYTHON) -m tasks.train
 TESTS := tests
+# Where last bits are moved, and what runs without AVX-512.
+MOVED := privacy theory analysis aggregators
+ARITHMETIC := privacy theory aggregators learning runtime
+OLDER_CPU := ONEDNN_MAX_CPU_ISA=AVX2 TF_ENABLE_ONEDNN_OPTS=0 OPENBLAS_CORETYPE=Haswell \
+  NPY_DISABLE_CPU_FEATURES="AVX512F AVX512CD AVX512_KNL AVX512_KNM AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 REFERENCE := build/reference
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 27
 
 .PHONY: setup
 setup: $(STAMP) ## Install the locked versions into .venv
@@ -75,6 +80,19 @@ test: $(STAMP) ## Run the tests, but for the slow ones
 .PHONY: test-slow
 test-slow: $(STAMP) ## Run the slow tests
 	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m slow $(TESTS)
+
+.PHONY: test-last-bits
+test-last-bits: $(STAMP) ## Run tests with last bits moved, as on another processor
+	@for seed in 1 2; do $(PYTHON) -m pytest -q -n 2 -m 'not slow' \
+	  -p tests.last_bits --last-bits-seed=$$seed $(addprefix $(TESTS)/,$(MOVED)); done
+
+.PHONY: test-older-cpu
+test-older-cpu: $(STAMP) ## Run tests as on a processor without AVX-512
+	@$(OLDER_CPU) $(PYTHON) -m pytest -q -n 2 -m 'not slow' $(addprefix $(TESTS)/,$(ARITHMETIC))
+
+.PHONY: test-wheel
+test-wheel: ## Run the tests without TensorFlow on the newest Python and NumPy
+	@bash scripts/test_wheel.sh
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, format and types

@@ -6,10 +6,9 @@ import pathlib
 import subprocess
 import sys
 
-from tff_clipping import privacy
 from tff_clipping.privacy.calculator import budget_main
 
-ROOT = pathlib.Path(privacy.__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[2]
 PAPER = (
   '--num_clients=1920',
   '--clients_per_round=80',

@@ -18,7 +18,7 @@ PLAN = privacy.PrivacyPlan(**SETTING)
 
 DIGEST, OTHER_DIGEST = 64 * '0', 64 * 'f'
 
-ROOT = pathlib.Path(privacy.__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def charge(path, rounds, plan=PLAN):

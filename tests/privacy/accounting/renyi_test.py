@@ -31,17 +31,20 @@ def test_integral_is_the_binomial_sum_at_integers(noise, prob, order):
   ],
 )
 def test_moment_of_a_fractional_order(noise, prob, order, moment):
+  # It is a difference of two logarithms near 2.3, each of which is off by a
+  # few of its last bits, of 4.4e-16.
   assert renyi._integrate_moment(noise, prob, order) == pytest.approx(
-    moment, rel=1e-13, abs=1e-15
+    moment, rel=1e-13, abs=4e-15
   )
 
 
 def test_divergences_are_those_of_dp_accounting():
-  # Where its series converges.
+  # At whole orders; at others it sums a series, and its versions differ by up
+  # to a tenth. There, the moments above are the reference.
   event = dp_accounting.PoissonSampledDpEvent(
     1 / 24, dp_accounting.GaussianDpEvent(1.53)
   )
-  orders = [1.5, 2.0, 4.5, 10.9, 32.0, 1024.0]
+  orders = [2.0, 3.0, 11.0, 32.0, 1024.0]
   np.testing.assert_allclose(
     renyi.compute_poisson_divergences(1.53, 1 / 24, orders),
     rdp.RdpAccountant(orders).compose(event).rdp,

@@ -163,6 +163,37 @@ def test_long_runs_with_few_rounds_between_have_a_strategy(min_separation):
   assert banded <= blt <= 1.02 * banded
 
 
+def test_bands_are_found_after_a_step_that_explodes():
+  # The first step leads to noise of 1e30; what rounding left of the gradient
+  # there ended the search, with more error than buffers have.
+  participation = correlated_noise.Participation(min_separation=3)
+  blt, banded = (
+    _error(build(num_rounds=1000, participation=participation), participation)
+    for build in (
+      correlated_noise.blt_strategy,
+      correlated_noise.banded_strategy,
+    )
+  )
+  assert banded < blt
+
+
+@pytest.mark.parametrize('error', ['mean', 'max'])
+@pytest.mark.parametrize('min_separation', [1, 2, 3, 4, 6, 12, 24])
+@pytest.mark.parametrize('num_rounds', [1, 2, 3, 10, 50, 200])
+def test_buffers_are_found_for_runs_of_all_kinds(
+  num_rounds, min_separation, error
+):
+  # Rounding to `float32` may bring neither a decay to 1 nor the sum of the
+  # scales above 1, under the promotion rules of NumPy 1 and 2.
+  strategy = correlated_noise.blt_strategy(
+    num_rounds=num_rounds,
+    participation=correlated_noise.Participation(min_separation=min_separation),
+    error=error,
+  )
+  assert sum(strategy.scales) <= 1
+  assert all(decay < 1 for decay in strategy.decays)
+
+
 @pytest.mark.parametrize('num_bands', [0, 25])
 def test_bands_out_of_range_raise(num_bands):
   with pytest.raises(ValueError, match='`num_bands` must be at'):

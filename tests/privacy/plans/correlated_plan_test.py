@@ -201,12 +201,15 @@ def test_banded_noise_is_amplified_by_sampling_within_groups():
   # probability 80 * 6 / 1920.
   plan = build_plan(strategy=BANDS, **GROUPED)
   norm = sum(c**2 for c in BANDS.coefficients) ** 0.5
+  noise = plan.dp_event.event.event.noise_multiplier
   assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
     dp_accounting.PoissonSampledDpEvent(
-      0.25, dp_accounting.GaussianDpEvent(plan.noise_multiplier / norm)
+      0.25, dp_accounting.GaussianDpEvent(noise)
     ),
     17,
   )
+  # A sum of six squares, in another order: each is rounded some ten times.
+  assert noise == pytest.approx(plan.noise_multiplier / norm, rel=1e-14)
   assert plan.relation is privacy.Relation.ZERO_OUT
   expected = privacy.compute_epsilon(
     num_clients=1920,

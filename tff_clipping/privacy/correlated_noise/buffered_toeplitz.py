@@ -108,7 +108,7 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
 def _round_down(value: float) -> float:
   """Returns the largest number of `float32` that is not above a value."""
   rounded = np.float32(value)
-  if rounded > value:
+  if float(rounded) > value:  # NumPy 2 would round `value` up to compare it.
     rounded = np.nextafter(rounded, np.float32(0))
   return float(rounded)
 

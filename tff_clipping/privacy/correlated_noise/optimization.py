@@ -24,8 +24,11 @@ _WORTHWHILE = 0.01
 
 _MAX_BUFFERS = 6
 
-# Above the logarithm of any loss.
-_EXPLODED = 1e3
+# Noise that grows by so much from what is drawn is a step too far: its loss is
+# above that of any start, and of its gradient rounding leaves not even the
+# sign, by which the search would stop or go on.
+_EXPLODES = 1e6
+_EXPLODED_LOSS = 1e3  # Above the logarithm of any loss.
 
 
 def banded_strategy(
@@ -239,6 +242,8 @@ def _log_loss(
     weights: What `_error_weights` returns.
   """
   size = len(column)
+  if not np.max(np.abs(inverse)) < _EXPLODES:
+    return _EXPLODED_LOSS, np.zeros(size)
   separation, count = participation.min_separation, participation.count(size)
   change = toeplitz.sum_of_columns(column, separation, count)
   squared_sensitivity = np.sum(change**2)
@@ -248,24 +253,17 @@ def _log_loss(
   ]
   # The running sums' coefficients p are those of 1 / ((1 - x) C(x)), so that a
   # change dC of C changes them by -(p * inverse) dC.
-  with np.errstate(over='ignore', invalid='ignore'):
-    prefix = np.cumsum(inverse)
-    squared_error = np.sum(weights * prefix**2)
-  if not np.isfinite(squared_error):  # A step too far: the noise explodes.
-    return _EXPLODED, np.zeros(size)
+  prefix = np.cumsum(inverse)
+  squared_error = np.sum(weights * prefix**2)
   length = fft.next_fast_len(2 * size, real=True)
 
   def transform(values: np.ndarray) -> np.ndarray:
     return fft.rfft(values, length)
 
-  with np.errstate(over='ignore', invalid='ignore'):
-    response = fft.irfft(transform(prefix) * transform(inverse), length)[:size]
-  with np.errstate(over='ignore', invalid='ignore'):
-    by_error = -fft.irfft(
-      transform(weights * prefix) * np.conj(transform(response)), length
-    )[:size]
-  if not np.all(np.isfinite(by_error)):
-    return _EXPLODED, np.zeros(size)
+  response = fft.irfft(transform(prefix) * transform(inverse), length)[:size]
+  by_error = -fft.irfft(
+    transform(weights * prefix) * np.conj(transform(response)), length
+  )[:size]
   value = math.log(squared_sensitivity) + math.log(squared_error)
   return 0.5 * value, (
     by_sensitivity / squared_sensitivity + by_error / squared_error
