@@ -152,7 +152,7 @@ def estimate(
   """
   # TensorFlow takes seconds to import: a wrong folder is found before that.
   config = folder.read_config()
-  from tasks.running import plans, run_parts
+  from tasks.running import run_parts
   from tasks.running.own_parts import OURS
   from tff_clipping import learning, runtime
   from tff_clipping.programs.clients import client_store
@@ -170,7 +170,7 @@ def estimate(
   task = run_parts.create_task(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
-  plan = plans.find_plan(config, task.num_clients, folder)
+  plan = config.builder.find_plan(task.num_clients, folder.ledger)
   with folder.open(config, resume=True), folder.temporary_files():
     store = task.write_client_store(cache_dir)
     clients = run_parts.preprocess(store, own)

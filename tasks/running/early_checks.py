@@ -7,7 +7,6 @@ from typing import Any
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import registry
-from tasks.running import plans
 from tasks.running.own_parts import OURS, OwnParts, check_for_privacy
 from tasks.running.run_folder import RunFolder
 from tasks.settings import named_functions
@@ -72,8 +71,9 @@ def check_plan(
     ValueError: If no noise meets the budget, or the data have too few clients.
   """
   goes_on = folder is not None and folder.ledger.exists()
-  if config.is_private and not config.has_correlated_noise and not goes_on:
-    plans.create_plan(config, num_clients)
+  algorithm = config.builder
+  if algorithm.is_private and algorithm.plans_quickly and not goes_on:
+    algorithm.find_plan(num_clients)
   elif config.clients_per_round > num_clients:
     raise ValueError(
       f'`clients_per_round` must be at most the {num_clients} clients that '

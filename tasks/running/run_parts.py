@@ -7,16 +7,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.algorithms import run_aggregators
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import registry
 from tasks.data.task import Task
-from tasks.experiments.experiment_table import ALGORITHMS
 from tasks.models import keras_models, own_models, tff_model
 from tasks.running import own_parts
 from tasks.running.own_parts import OURS, OwnParts
 from tasks.running.run_folder import RunFolder
-from tff_clipping import aggregators, learning, privacy
+from tff_clipping import learning, privacy
 from tff_clipping.privacy import audit
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
@@ -198,35 +196,15 @@ def create_process(
   canaries: audit.Canaries | None = None,
   own: OwnParts = OURS,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the learning process of a run.
-
-  Args:
-    config: The experiment.
-    plan: Its plan; `None` for one that is not private.
-    model_fn: The model that clients train.
-    clients: Their data.
-    canaries: Those among the clients of an audited run.
-    own: What is not ours.
-  """
-  settings = dict(
+  """Returns the learning process of a run; see `Algorithm.create_process`."""
+  return config.builder.create_process(
+    plan,
+    model_fn,
+    canaries=canaries,
+    user_aggregator=own.create_aggregator,
     **local_work(config, clients),
     server_optimizer=create_server_optimizer(config),
     measure_updates=config.measures_updates,
-  )
-  if ALGORITHMS[config.algorithm].clips == 'models':
-    return learning.build_model_clipping_fed_avg(
-      model_fn, clipping_norm=config.clipping_norm, **settings
-    )
-  if own.create_aggregator is None:
-    aggregator = run_aggregators.create_aggregator(config, plan, model_fn)
-  else:
-    aggregator = run_aggregators.create_own_aggregator(
-      config, plan, own.create_aggregator, model_fn
-    )
-  if canaries is not None:
-    aggregator = aggregators.add_canary_products(aggregator, canaries)
-  return learning.build_fed_avg(
-    model_fn, model_aggregator=aggregator, **settings
   )
 
 
@@ -277,7 +255,7 @@ def create_audit(
       seed=config.audit_seed,
       relation=audit.audited_relation(plan),
     ),
-    release_unit=config.sensitivity / plan.clients_per_round,
+    release_unit=config.builder.sensitivity / plan.clients_per_round,
   )
 
 
@@ -288,7 +266,7 @@ def add_canaries(config: ExperimentConfig, model_fn, canaries: audit.Canaries):
     model_fn,
     canaries,
     # Far longer than c: a clip that is missing shows itself.
-    gradient_norm=100 * config.sensitivity / way,
+    gradient_norm=100 * config.builder.sensitivity / way,
   )
 
 

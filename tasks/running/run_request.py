@@ -7,12 +7,14 @@ described by settings alone; any setting overrides what the row says.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from tasks.algorithms import builders
+from tasks.algorithms.algorithm import names_of
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import own_data, registry
-from tasks.experiments import experiment_table, named_runs
+from tasks.experiments import named_runs
 from tasks.experiments.experiment_table import Value
 from tasks.running import threshold
 
@@ -20,25 +22,12 @@ _FIELDS = dataclasses.fields(ExperimentConfig)
 # What the name of a row's run says already.
 _IN_NAME = ('algorithm', 'seed')
 # What the run that gives c does not have.
-_NOT_OF_THRESHOLD = (
-  'clipping_norm',
+_NOT_OF_THRESHOLD = names_of(builders.Settings) | {
   'sampling',
-  'target_epsilon',
-  'target_delta',
-  'noise_multiplier',
-  'accountant',
-  'mechanism',
   'min_separation',
-  'noise_seed',
-  'clipping',
-  'smoothing',
-  'target_quantile',
-  'aggregation',
-  'aggregator',
+  'accountant',
   'simulation_diagnostics',
-  'audit_canaries',
-  'audit_seed',
-)
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,8 +100,9 @@ class RunRequest:
     _check_given(required)
     if self._clipping_norm_run is not None:
       algorithm = settings['algorithm']
-      known = experiment_table.ALGORITHMS.get(algorithm)
-      if known is not None and known.clips == 'models':
+      if any(
+        b.name == algorithm and b.clips == 'models' for b in builders.BUILDERS
+      ):
         raise ValueError(
           f'`clipping_norm_from` must not be given for {algorithm}, whose '
           'clipping norm is that of models and not of updates, found '
@@ -227,7 +217,9 @@ class RunRequest:
       return None
     if 'clipping_norm' in self.given:
       return None
-    name = run.threshold_run.name + self._changes(_IN_NAME + _NOT_OF_THRESHOLD)
+    name = run.threshold_run.name + self._changes(
+      _NOT_OF_THRESHOLD.union(_IN_NAME)
+    )
     return str(self.folder.parent / name)
 
   def _clipping_norm(self, missing: float | None) -> float:
@@ -245,7 +237,7 @@ class RunRequest:
         raise
       return missing
 
-  def _changes(self, left_out: tuple[str, ...]) -> str:
+  def _changes(self, left_out: Collection[str]) -> str:
     """What the name of a run's folder says of what overrides its row."""
     return ''.join(
       f'-{name}={_text(value)}'

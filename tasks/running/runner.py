@@ -11,11 +11,10 @@ import numpy as np
 import tensorflow_federated as tff
 import tqdm
 
-from tasks.algorithms import aggregation_text
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
 from tasks.models import evaluation
-from tasks.running import caveats, plans, run_parts, trained_model
+from tasks.running import caveats, run_parts, trained_model
 from tasks.running.execution import Execution
 from tasks.running.own_parts import OURS, OwnParts
 from tasks.running.run_folder import GIVEN, RunFolder
@@ -201,7 +200,7 @@ def _prepare(
     config, data_dir=data_dir, cache_dir=cache_dir, own=own
   )
   with _reading_ledger():
-    plan = plans.find_plan(config, task.num_clients, folder)
+    plan = config.builder.find_plan(task.num_clients, folder.ledger)
   model_fn = run_parts.create_model_fn(config, task, own=own)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (
@@ -276,7 +275,7 @@ def _write_privacy(
   if ledger is not None:
     content = {
       **parts.plan.to_json(ledger.caveats),
-      'aggregation': aggregation_text.describe(parts.config),
+      'aggregation': parts.config.builder.describe(),
     }
     folder.write_json(folder.privacy, content)
 
@@ -293,7 +292,7 @@ def _create_update_records(
     folder.updates,
     rounds=config.update_rounds,
     clipping_norm=config.clipping_norm,
-    clips_otherwise=config.clips_otherwise,
+    clips_otherwise=not config.builder.is_cut_to_clipping_norm,
     expected_norms=estimate_norms,
   )
 

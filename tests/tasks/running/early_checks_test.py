@@ -17,7 +17,8 @@ _DP_FED_AVG = '--flagfile=tasks/flagfiles/demo/dp_fed_avg.flags'
 # Runs tasks.train, and fails if TensorFlow was imported.
 _TRAIN = """
 import sys
-from tasks import command_line, train
+from tasks import train
+from tasks.settings import command_line
 try:
   command_line.run(train.main)
 finally:

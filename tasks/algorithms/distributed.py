@@ -1,0 +1,62 @@
+"""DP-FedAvg whose clients draw the noise, in integers, for a secure sum."""
+
+from tasks.algorithms.gaussian import GaussianFedAvg
+from tasks.algorithms.private import AuditSettings, names_of
+
+
+class DistributedFedAvg(GaussianFedAvg):
+  """The mean of clipped updates with discrete Gaussian noise in shares."""
+
+  samplings = ('fixed_size',)
+  sampling_reason = (
+    ': shares of the noise tell how many clients took part, and what the noise '
+    'is worth in integers is proved for fixed_size'
+  )
+  aggregations = ('distributed',)
+  reasons = {
+    'clipping': 'whose bounds are those of a constant c',
+    'noise_seed': 'whose clients draw the noise',
+    'audit_canaries': 'whose noise is not added at the server',
+  }
+
+  @classmethod
+  def is_chosen(cls, config) -> bool:
+    """See `Algorithm`."""
+    return super().is_chosen(config) and config.aggregation == 'distributed'
+
+  @property
+  def title(self) -> str:
+    """See `Algorithm`."""
+    return '`aggregation` distributed'
+
+  @property
+  def takes(self) -> frozenset[str]:
+    """See `Algorithm`."""
+    refused = names_of(AuditSettings) | {'clipping', 'noise_seed'}
+    return super().takes - refused
+
+  def check(self) -> None:
+    """See `Algorithm`."""
+    super().check()
+    if self.config.accountant != 'rdp':
+      raise ValueError(
+        f'`accountant` must be rdp for {self.title}, found '
+        f'{self.config.accountant}, which is not proved for sampled noise in '
+        'integers.'
+      )
+
+  def create_aggregator(self, plan, model_fn, user_aggregator=None):
+    """See `Algorithm`."""
+    from tff_clipping import aggregators
+
+    return aggregators.distributed_gaussian_mean_factory(
+      clipping_norm=self.config.clipping_norm,
+      **plan.share_parameters._asdict(),
+    )
+
+  def describe(self) -> str:
+    """See `Algorithm`."""
+    return (
+      f'{self.bound.describe()} The noise is discrete Gaussian, in shares of '
+      'the clients, on a secure sum of integers.'
+    )

@@ -1,0 +1,37 @@
+"""FedAvg whose clients clip the models that they send, for comparison."""
+
+from tasks.algorithms.algorithm import Algorithm
+
+
+class ModelClipping(Algorithm):
+  """The mean of clipped models (Sec. 2.1, "Model clipping")."""
+
+  name = 'model_clipping_fed_avg'
+  clips = 'models'
+  reasons = {
+    'clipping': 'which does not clip updates',
+    'aggregation': 'which has no bound of the updates, and none of their sum',
+    'aggregator': 'which takes the mean of clipped models',
+  }
+
+  @property
+  def takes(self) -> frozenset[str]:
+    """See `Algorithm`."""
+    return super().takes | {'clipping_norm'}
+
+  def check(self) -> None:
+    """See `Algorithm`."""
+    super().check()
+    if self.config.clipping_norm is None:
+      raise ValueError(f'`clipping_norm` must be given for {self.name}.')
+
+  def create_process(
+    self, plan, model_fn, *, canaries=None, user_aggregator=None, **settings
+  ):
+    """See `Algorithm`."""
+    from tff_clipping import learning
+
+    del plan, canaries, user_aggregator
+    return learning.build_model_clipping_fed_avg(
+      model_fn, clipping_norm=self.config.clipping_norm, **settings
+    )
