@@ -153,7 +153,7 @@ def estimate(
   # TensorFlow takes seconds to import: a wrong folder is found before that.
   config = folder.read_config()
   from tasks.running import run_parts
-  from tasks.running.own_parts import OURS
+  from tasks.running.user_parts import NO_USER_PARTS
   from tff_clipping import learning, runtime
   from tff_clipping.programs.clients import client_store
 
@@ -166,18 +166,20 @@ def estimate(
   if max_clients < 1:
     raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')
   cache_dir = cache_dir or str(client_store.default_cache_dir())
-  own = OURS.with_named(config)
+  user = NO_USER_PARTS.with_named(config)
   task = run_parts.create_task(
-    config, data_dir=data_dir, cache_dir=cache_dir, own=own
+    config, data_dir=data_dir, cache_dir=cache_dir, user=user
   )
   plan = config.builder.find_plan(task.num_clients, folder.ledger)
   with folder.open(config, resume=True), folder.temporary_files():
     store = task.write_client_store(cache_dir)
-    clients = run_parts.preprocess(store, own)
-    model_fn = run_parts.create_client_model_fn(config, task, clients, own)
+    clients = run_parts.preprocess(store, user)
+    model_fn = run_parts.create_client_model_fn(config, task, clients, user)
     runtime.set_default_context()
-    process = run_parts.create_process(config, plan, model_fn, clients, own=own)
-    initial = run_parts.create_initial_weights(config, task, own)
+    process = run_parts.create_process(
+      config, plan, model_fn, clients, user=user
+    )
+    initial = run_parts.create_initial_weights(config, task, user)
     models = _load_models(folder, process, initial, rounds)
     client_ids = _draw_clients(store, max_clients)
     computations = learning.build_gradient_estimates(

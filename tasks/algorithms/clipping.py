@@ -117,7 +117,6 @@ class Fixed(Bound):
   """An update is cut to the norm c."""
 
   def create_private_mean(self, model_fn, **noise):
-    """See `Bound`."""
     from tff_clipping import aggregators
 
     norm = self.config.clipping_norm
@@ -144,7 +143,6 @@ class Adaptive(Bound):
   is_constant = False
 
   def check(self) -> None:
-    """See `Bound`."""
     super().check()
     if self.config.target_quantile is not None:
       argument_checks.check_probability(
@@ -157,14 +155,12 @@ class Adaptive(Bound):
       )
 
   def describe(self) -> str:
-    """See `Bound`."""
     return (
       'The clipping norm is adaptive. The noise multiplier is that of the sum '
       'and of the bits that set the norm together: the sum alone has more.'
     )
 
   def create_mean(self, model_fn):
-    """See `Bound`."""
     import tensorflow_federated as tff
 
     from tff_clipping import aggregators
@@ -177,7 +173,6 @@ class Adaptive(Bound):
     return aggregators.clipped_mean_factory(clipping_norm=norm)
 
   def create_private_mean(self, model_fn, **noise):
-    """See `Bound`."""
     from tff_clipping import aggregators
 
     return aggregators.adaptive_dp_mean_factory(
@@ -196,7 +191,6 @@ class PerLayer(Bound):
   """Each of the K tensors of an update is cut to c / sqrt(K)."""
 
   def describe(self) -> str:
-    """See `Bound`."""
     return (
       'The clipping norm of all tensors together is '
       f'{self.config.clipping_norm}; all have the same share of its square.'
@@ -224,16 +218,13 @@ class Smooth(Bound):
 
   @property
   def sensitivity(self) -> float:
-    """See `Bound`."""
     return 1.0
 
   def check(self) -> None:
-    """See `Bound`."""
     if self.config.smoothing is None:
       raise ValueError('`smoothing` must be given for `clipping` smooth.')
 
   def describe(self) -> str:
-    """See `Bound`."""
     return (
       f'Each update is divided by its norm plus {self.config.smoothing}: the '
       'clipping norm is 1.'

@@ -38,22 +38,18 @@ class CorrelatedFedAvg(GaussianFedAvg):
 
   @classmethod
   def is_chosen(cls, config) -> bool:
-    """See `Algorithm`."""
     return super().is_chosen(config) and config.mechanism != 'gaussian'
 
   @property
   def title(self) -> str:
-    """See `Algorithm`."""
     return f'`mechanism` {self.config.mechanism}'
 
   @property
   def takes(self) -> frozenset[str]:
-    """See `Algorithm`."""
     refused = names_of(AuditSettings) | {'clipping'}
     return super().takes - refused | names_of(MechanismSettings)
 
   def check(self) -> None:
-    """See `Algorithm`."""
     super().check()
     config = self.config
     if config.sampling == 'grouped_poisson' and config.mechanism != 'banded':
@@ -68,7 +64,6 @@ class CorrelatedFedAvg(GaussianFedAvg):
       )
 
   def create_aggregator(self, plan, model_fn, user_aggregator=None):
-    """See `Algorithm`."""
     from tff_clipping import aggregators
 
     norm = self.config.clipping_norm

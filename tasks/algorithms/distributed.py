@@ -21,22 +21,18 @@ class DistributedFedAvg(GaussianFedAvg):
 
   @classmethod
   def is_chosen(cls, config) -> bool:
-    """See `Algorithm`."""
     return super().is_chosen(config) and config.aggregation == 'distributed'
 
   @property
   def title(self) -> str:
-    """See `Algorithm`."""
     return '`aggregation` distributed'
 
   @property
   def takes(self) -> frozenset[str]:
-    """See `Algorithm`."""
     refused = names_of(AuditSettings) | {'clipping', 'noise_seed'}
     return super().takes - refused
 
   def check(self) -> None:
-    """See `Algorithm`."""
     super().check()
     if self.config.accountant != 'rdp':
       raise ValueError(
@@ -46,7 +42,6 @@ class DistributedFedAvg(GaussianFedAvg):
       )
 
   def create_aggregator(self, plan, model_fn, user_aggregator=None):
-    """See `Algorithm`."""
     from tff_clipping import aggregators
 
     return aggregators.distributed_gaussian_mean_factory(
@@ -55,7 +50,6 @@ class DistributedFedAvg(GaussianFedAvg):
     )
 
   def describe(self) -> str:
-    """See `Algorithm`."""
     return (
       f'{self.bound.describe()} The noise is discrete Gaussian, in shares of '
       'the clients, on a secure sum of integers.'

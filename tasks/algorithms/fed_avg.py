@@ -34,28 +34,23 @@ class ClippedFedAvg(Algorithm):
 
   @property
   def title(self) -> str:
-    """See `Algorithm`."""
     if self.config.clipping == 'fixed':
       return self.name
     return f'{self.name} with `clipping` {self.config.clipping}'
 
   @property
   def takes(self) -> frozenset[str]:
-    """See `Algorithm`."""
     return super().takes | self.bound.takes | {'clipping', 'aggregation'}
 
   @property
   def sensitivity(self) -> float | None:
-    """See `Algorithm`."""
     return self.bound.sensitivity
 
   @property
   def is_cut_to_clipping_norm(self) -> bool:
-    """See `Algorithm`."""
     return self.config.clipping == 'fixed'
 
   def check(self) -> None:
-    """See `Algorithm`."""
     super().check()
     if self.config.aggregation not in self.aggregations:
       raise ValueError(
@@ -66,11 +61,9 @@ class ClippedFedAvg(Algorithm):
     self.bound.check()
 
   def create_aggregator(self, plan, model_fn, user_aggregator=None):
-    """See `Algorithm`."""
     return self.bound.create_mean(model_fn)
 
   def describe(self) -> str:
-    """See `Algorithm`."""
     is_secure = self.config.aggregation == 'secure'
     return self.bound.describe() + (
       ' The sum is a secure one, in fixed point.' if is_secure else ''

@@ -14,13 +14,11 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
 
   @property
   def takes(self) -> frozenset[str]:
-    """See `Algorithm`."""
     if self.bound.is_constant:
       return super().takes
     return super().takes - names_of(AuditSettings)
 
   def create_aggregator(self, plan, model_fn, user_aggregator=None):
-    """See `Algorithm`."""
     return self.bound.create_private_mean(
       model_fn,
       **plan.aggregator_parameters._asdict(),

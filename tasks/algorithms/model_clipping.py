@@ -16,11 +16,9 @@ class ModelClipping(Algorithm):
 
   @property
   def takes(self) -> frozenset[str]:
-    """See `Algorithm`."""
     return super().takes | {'clipping_norm'}
 
   def check(self) -> None:
-    """See `Algorithm`."""
     super().check()
     if self.config.clipping_norm is None:
       raise ValueError(f'`clipping_norm` must be given for {self.name}.')
@@ -28,7 +26,6 @@ class ModelClipping(Algorithm):
   def create_process(
     self, plan, model_fn, *, canaries=None, user_aggregator=None, **settings
   ):
-    """See `Algorithm`."""
     from tff_clipping import learning
 
     del plan, canaries, user_aggregator

@@ -78,11 +78,9 @@ class PrivateAlgorithm(Algorithm):
 
   @property
   def takes(self) -> frozenset[str]:
-    """See `Algorithm`."""
     return super().takes | names_of(PrivacySettings) | names_of(AuditSettings)
 
   def check(self) -> None:
-    """See `Algorithm`."""
     super().check()
     config = self.config
     if config.target_delta is None:

@@ -28,7 +28,7 @@ class _UnknownBound(clipping.Bound):
   """What a user's factory does to the norms, perhaps with c."""
 
   def check(self) -> None:
-    """See `Bound`."""
+    pass
 
 
 class _UserAggregator(Algorithm):
@@ -49,23 +49,19 @@ class _UserAggregator(Algorithm):
 
   @classmethod
   def is_chosen(cls, config) -> bool:
-    """See `Algorithm`."""
     return config.aggregator is not None and super().is_chosen(config)
 
   @property
   def title(self) -> str:
-    """See `Algorithm`."""
     return f'{self.name} with `aggregator`'
 
   @property
   def takes(self) -> frozenset[str]:
-    """See `Algorithm`."""
     ours = names_of(clipping.ClippingSettings) - {'clipping_norm'}
     return super().takes - ours | names_of(AggregatorSettings)
 
   @property
   def bound(self) -> clipping.Bound:
-    """See `ClippedFedAvg`."""
     return _UnknownBound(self.config)
 
   def create_aggregator(self, plan, model_fn, user_aggregator=None):
@@ -136,7 +132,6 @@ class _UserAggregator(Algorithm):
       )
 
   def describe(self) -> str:
-    """See `Algorithm`."""
     return (
       f'The plan holds only if {self.config.aggregator} clips each update and '
       "adds the plan's noise. This was not checked."

@@ -8,12 +8,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.datasets import registry
 from tasks.data.task import Task
 from tasks.models import keras_models, own_models, tff_model
-from tasks.running import own_parts
-from tasks.running.own_parts import OURS, OwnParts
+from tasks.running import early_checks
 from tasks.running.run_folder import RunFolder
+from tasks.running.user_parts import NO_USER_PARTS, UserParts
 from tff_clipping import learning, privacy
 from tff_clipping.privacy import audit
 from tff_clipping.programs.audit import canary_clients
@@ -32,19 +31,12 @@ def create_task(
   *,
   data_dir: str | None,
   cache_dir: str,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ) -> Task:
   """Returns the data of a run, split over its clients; see `runner.run`."""
-  task = own.task or registry.create_task(
-    config.task,
-    config.partition_config(),
-    data_dir=data_dir,
-    cache_dir=cache_dir,
-  )
-  own_parts.check_for_privacy(config, task)
-  if config.test_examples is None:
-    return task
-  return task.with_test_examples(config.test_examples)
+  if user.task is not None:
+    return early_checks.check_task(config, user.task)
+  return early_checks.read_task(config, data_dir=data_dir, cache_dir=cache_dir)
 
 
 def create_model(
@@ -54,7 +46,7 @@ def create_model(
   num_classes: int,
   is_sequence: bool,
   input_dtype: tf.DType,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ) -> tf.keras.Model:
   """Returns the Keras model of the run, with its initial weights.
 
@@ -64,16 +56,16 @@ def create_model(
     num_classes: Number of classes; tokens of a sequence task.
     is_sequence: Whether every position of an example has a label.
     input_dtype: The type of what the model is called with.
-    own: What is not ours.
+    user: What is the user's own.
   """
   shape = tuple(input_shape), num_classes
   settings: dict[str, Any] = dict(
     seed=config.model_seed, input_dtype=input_dtype
   )
-  if own.create_model is None:
+  if user.create_model is None:
     return keras_models.MODELS[config.model](*shape, **settings)
   return own_models.create_own_model(
-    own.create_model, *shape, is_sequence=is_sequence, **settings
+    user.create_model, *shape, is_sequence=is_sequence, **settings
   )
 
 
@@ -81,7 +73,7 @@ def create_model_fn(
   config: ExperimentConfig,
   task: Task,
   element_spec=None,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ):
   """Returns the `model_fn` of the run, as TFF's algorithms take it.
 
@@ -90,11 +82,11 @@ def create_model_fn(
     task: Its data.
     element_spec: The specs `x` and `y` of what the model is called with; those
       of `task` if not given.
-    own: What is not ours.
+    user: What is the user's own.
   """
   element_spec = element_spec or task.element_spec
   return tff_model.build_model_fn(
-    lambda: create_task_model(config, task, element_spec['x'].dtype, own),
+    lambda: create_task_model(config, task, element_spec['x'].dtype, user),
     element_spec,
   )
 
@@ -103,11 +95,11 @@ def create_client_model_fn(
   config: ExperimentConfig,
   task: Task,
   clients: client_store.ClientStore | client_store.PreprocessedClients,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ):
   """Returns the `model_fn` of the clients' local steps."""
   return learning.with_compute_dtype(
-    create_model_fn(config, task, clients.element_spec, own),
+    create_model_fn(config, task, clients.element_spec, user),
     config.compute_dtype,
   )
 
@@ -116,7 +108,7 @@ def create_task_model(
   config: ExperimentConfig,
   task: Task,
   input_dtype: tf.DType | None = None,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ) -> tf.keras.Model:
   """Returns `create_model` for the data of the run.
 
@@ -125,7 +117,7 @@ def create_task_model(
     task: Its data.
     input_dtype: The type of what the model is called with; that of the data if
       not given.
-    own: What is not ours.
+    user: What is the user's own.
   """
   return create_model(
     config,
@@ -133,32 +125,32 @@ def create_task_model(
     num_classes=task.num_classes,
     is_sequence=task.is_sequence,
     input_dtype=input_dtype or tf.as_dtype(task.train['x'].dtype),
-    own=own,
+    user=user,
   )
 
 
 def create_initial_weights(
-  config: ExperimentConfig, task: Task, own: OwnParts = OURS
+  config: ExperimentConfig, task: Task, user: UserParts = NO_USER_PARTS
 ) -> tff.learning.models.ModelWeights | None:
   """Returns what a model of a user's own begins with; `None` for one of ours.
 
   TFF builds models in graphs, and so leaves out weights that were loaded.
   """
-  if own.create_model is None:
+  if user.create_model is None:
     return None
-  model = create_task_model(config, task, own=own)
+  model = create_task_model(config, task, user=user)
   return tff.learning.models.ModelWeights.from_model(model)
 
 
 def preprocess(
-  store: client_store.ClientStore, own: OwnParts = OURS
+  store: client_store.ClientStore, user: UserParts = NO_USER_PARTS
 ) -> client_store.ClientStore | client_store.PreprocessedClients:
   """Returns the clients with the examples that the model takes.
 
   Our models take images as bytes or scaled, and clients scale theirs once a
   round. A model of a user's own takes `x` as it is.
   """
-  if own.create_model is not None:
+  if user.create_model is not None:
     return store
   return store.preprocess(keras_models.scale_images)
 
@@ -194,14 +186,14 @@ def create_process(
   model_fn,
   clients: client_store.PreprocessedClients | canary_clients.CanaryClients,
   canaries: audit.Canaries | None = None,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ) -> tff.learning.templates.LearningProcess:
   """Returns the learning process of a run; see `Algorithm.create_process`."""
   return config.builder.create_process(
     plan,
     model_fn,
     canaries=canaries,
-    user_aggregator=own.create_aggregator,
+    user_aggregator=user.create_aggregator,
     **local_work(config, clients),
     server_optimizer=create_server_optimizer(config),
     measure_updates=config.measures_updates,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from absl import flags
 
-from tasks.running import sweep_table, train_flags
+from tasks.running import run_request, sweep_table
 from tasks.running.run_folder import RunFolder, locked
 from tasks.settings import command_line
 
@@ -171,7 +171,7 @@ class RunQueue:
   def _read_end(self, run: QueuedRun) -> str | None:
     """How a run ended; `None` if it is not there or not at an end."""
     try:
-      command = train_flags.parse([*run.flags, self._output_dir(run)])
+      command = run_request.parse([*run.flags, self._output_dir(run)])
       config = command.request.config()
     except ValueError:
       # The run that gives its threshold has not ended. `tasks.train` says what
@@ -239,7 +239,7 @@ def flags_of_runs() -> list[str]:
   """Returns the flags of `tasks.train` that may differ from run to run."""
   return [
     flag.name
-    for flag in flags.FLAGS.get_key_flags_for_module(train_flags)
+    for flag in flags.FLAGS.get_key_flags_for_module(run_request)
     # The queue decides these.
     if flag.name not in ('output_dir', 'resume', 'print_settings')
   ]

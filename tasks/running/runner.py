@@ -16,8 +16,8 @@ from tasks.data.task import Task
 from tasks.models import evaluation
 from tasks.running import caveats, run_parts, trained_model
 from tasks.running.execution import Execution
-from tasks.running.own_parts import OURS, OwnParts
 from tasks.running.run_folder import GIVEN, RunFolder
+from tasks.running.user_parts import NO_USER_PARTS, UserParts
 from tasks.settings import interrupts
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
@@ -51,7 +51,7 @@ def run(
   checkpoints_to_keep: int = 2,
   clipping_norm_source: str | None = None,
   execution: Execution | None = None,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
 
@@ -66,7 +66,7 @@ def run(
     clipping_norm_source: From what data of the clients c comes; `None` if it
       was given.
     execution: Where the rounds are computed; `None` for this process.
-    own: What is not ours, and not to be loaded by the name in `config`.
+    user: What is the user's own, and not to be loaded by the name in `config`.
 
   Returns:
     How the run ended.
@@ -88,7 +88,7 @@ def run(
     data_dir=data_dir,
     cache_dir=cache_dir,
     clipping_norm_source=clipping_norm_source,
-    own=own,
+    user=user,
   )
   description = _description(parts)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
@@ -130,7 +130,7 @@ def run(
       run_audit=parts.run_audit,
       measures_cohorts=config.measures_updates,
       initial_weights=run_parts.create_initial_weights(
-        config, parts.task, parts.own
+        config, parts.task, parts.user
       ),
       on_round=stack.enter_context(_progress(config, num_done)),
     )
@@ -161,7 +161,7 @@ class _Parts:
     drawn_seeds: The seeds that were not, by name.
     config: The settings with these seeds.
     clipping_norm_source: From what data of the clients c comes.
-    own: What is not ours.
+    user: What is the user's own.
     task: The data, split over the clients.
     plan: The privacy plan; `None` for a run without.
     model_fn: Returns a new model, for the evaluation.
@@ -174,7 +174,7 @@ class _Parts:
   drawn_seeds: dict[str, int]
   config: ExperimentConfig
   clipping_norm_source: str | None
-  own: OwnParts
+  user: UserParts
   task: Task
   plan: privacy.BasePlan | None
   model_fn: Callable[[], tff.learning.models.VariableModel]
@@ -190,18 +190,18 @@ def _prepare(
   data_dir: str | None,
   cache_dir: str,
   clipping_norm_source: str | None,
-  own: OwnParts,
+  user: UserParts,
 ) -> _Parts:
   """Makes the parts of a run; see `run` for the arguments."""
   drawn_seeds = folder.draw_seeds(asked)
   config = dataclasses.replace(asked, **drawn_seeds)
-  own = own.with_named(config)
+  user = user.with_named(config)
   task = run_parts.create_task(
-    config, data_dir=data_dir, cache_dir=cache_dir, own=own
+    config, data_dir=data_dir, cache_dir=cache_dir, user=user
   )
   with _reading_ledger():
     plan = config.builder.find_plan(task.num_clients, folder.ledger)
-  model_fn = run_parts.create_model_fn(config, task, own=own)
+  model_fn = run_parts.create_model_fn(config, task, user=user)
   run_audit = run_parts.create_audit(config, plan, folder, model_fn)
   sampler = (
     run_parts.create_sampler(config, plan, task.client_ids)
@@ -215,7 +215,7 @@ def _prepare(
     drawn_seeds=drawn_seeds,
     config=config,
     clipping_norm_source=source,
-    own=own,
+    user=user,
     task=task,
     plan=plan,
     model_fn=model_fn,
@@ -230,9 +230,9 @@ def _create_process(
 ) -> tuple[tff.learning.templates.LearningProcess, EstimateFn | None]:
   """Returns the process, and what estimates expected norms of its updates."""
   config = parts.config
-  clients = run_parts.preprocess(store, parts.own)
+  clients = run_parts.preprocess(store, parts.user)
   model_fn = run_parts.create_client_model_fn(
-    config, parts.task, clients, parts.own
+    config, parts.task, clients, parts.user
   )
   canaries = None
   if parts.run_audit is not None:
@@ -240,7 +240,7 @@ def _create_process(
     clients = canary_clients.CanaryClients(clients, canaries)
     model_fn = run_parts.add_canaries(config, model_fn, canaries)
   process = run_parts.create_process(
-    config, parts.plan, model_fn, clients, canaries, parts.own
+    config, parts.plan, model_fn, clients, canaries, parts.user
   )
   return process, run_parts.create_update_estimate(config, model_fn, clients)
 
@@ -338,7 +338,7 @@ def _write_results(
   if result.state is not None:
     trained_model.write(
       folder.model,
-      run_parts.create_task_model(parts.config, parts.task, own=parts.own),
+      run_parts.create_task_model(parts.config, parts.task, user=parts.user),
       process.get_model_weights(result.state).trainable,
     )
   folder.write_json(
