@@ -3,8 +3,6 @@
 TensorFlow takes seconds to import, and a sweep hours to come to its last run.
 """
 
-from typing import Any
-
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import registry
 from tasks.data.task import Task
@@ -113,37 +111,3 @@ def check_plan(
       f'`clients_per_round` must be at most the {num_clients} clients that '
       f'there are, found {config.clients_per_round}.'
     )
-
-
-def check_cell(
-  config: ExperimentConfig,
-  seen: dict[Any, int | None],
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> None:
-  """Raises for a run of a sweep that would be refused when its turn comes.
-
-  Args:
-    config: The settings of the run.
-    seen: The numbers of clients of data that were read before; those of this
-      run are added.
-    data_dir: See `read_data`.
-    cache_dir: See `read_data`.
-
-  Raises:
-    ValueError: If a flag is wrong or does not fit the data.
-  """
-  data = (
-    config.task,
-    config.partition_config(),
-    config.test_examples,
-    config.is_private,
-    data_dir,
-    cache_dir,
-  )
-  if data not in seen:
-    task = read_data(config, data_dir=data_dir, cache_dir=cache_dir)
-    seen[data] = None if task is None else task.num_clients
-  if seen[data] is not None:
-    check_plan(config, seen[data])
