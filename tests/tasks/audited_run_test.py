@@ -180,15 +180,8 @@ def test_the_canaries_of_a_run_are_its_own(tmp_path):
 def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(tmp_path):
   config = _config(sampling='paper', audit_seed=0)
   plan = config.builder.find_plan(40)
-  task = run_parts.create_task(
-    config, data_dir=None, cache_dir=str(tmp_path / 'cache')
-  )
-  audit = run_parts.create_audit(
-    config,
-    plan,
-    run_folder.RunFolder(tmp_path),
-    run_parts.create_model_fn(config, task),
-  )
+  parts = run_parts.create_run_parts(config, cache_dir=str(tmp_path / 'cache'))
+  audit = parts.create_audit(plan, tmp_path, parts.create_model_fn())
   assert audit.canaries.relation is Relation.REPLACE_ONE
   assert audit.canaries.num_canaries == 200
   assert plan.actual_epsilon > plan.epsilon
