@@ -31,7 +31,8 @@ class Algorithm:
     clips: 'nothing', 'updates' or 'models'.
     samplings: The ways to draw cohorts that it can be run with.
     sampling_reason: Why it cannot be run with others, for an error's end.
-    reasons: Why it does not take a setting, by the setting's name.
+    settings: The settings of algorithms that it may take.
+    refuses: Those of them that it does not take as it is chosen, and why not.
     config: The settings of the run.
   """
 
@@ -45,7 +46,8 @@ class Algorithm:
     'round_robin',
   )
   sampling_reason: ClassVar[str] = ''
-  reasons: ClassVar[Mapping[str, str]] = {}
+  settings: ClassVar[frozenset[str]] = frozenset()
+  refuses: Mapping[str, str] = {}
 
   def __init__(self, config: 'ExperimentConfig'):
     self.config = config
@@ -59,11 +61,6 @@ class Algorithm:
   def title(self) -> str:
     """How an error calls it: by the setting that has chosen it."""
     return self.name
-
-  @property
-  def takes(self) -> frozenset[str]:
-    """Which of the settings of algorithms it takes; it refuses the others."""
-    return frozenset()
 
   @property
   def sensitivity(self) -> float | None:
@@ -149,6 +146,8 @@ class Algorithm:
     return ''
 
 
-def names_of(settings: type) -> frozenset[str]:
-  """Returns the names of the settings in a dataclass."""
-  return frozenset(field.name for field in dataclasses.fields(settings))
+def names_of(*settings: type) -> frozenset[str]:
+  """Returns the names of the settings in dataclasses."""
+  return frozenset(
+    f.name for each in settings for f in dataclasses.fields(each)
+  )

@@ -50,11 +50,7 @@ class Settings(
   """
 
 
-_OF_NOISE = frozenset.union(
-  *map(names_of, (PrivacySettings, MechanismSettings, AuditSettings))
-)
-# What one way to bound updates takes alone.
-_OF_BOUNDS = {'smoothing': 'smooth', 'target_quantile': 'adaptive'}
+_OF_NOISE = names_of(PrivacySettings, MechanismSettings, AuditSettings)
 # As `--algorithm` has them.
 NAMES = tuple(dict.fromkeys(builder.name for builder in BUILDERS))
 
@@ -76,26 +72,19 @@ def check(config: 'ExperimentConfig') -> None:
   algorithm = find(config)
   for field in dataclasses.fields(Settings):
     name, value = field.name, getattr(config, field.name)
-    if value != field.default and name not in algorithm.takes:
-      raise ValueError(
-        f'`{name}` must not be given for {algorithm.title}, '
-        f'{_reason(algorithm, name)}, found {value}{_hint(config, name)}.'
-      )
+    if value == field.default or _is_taken(algorithm, name):
+      continue
+    reason = algorithm.refuses.get(name, 'which does not take it')
+    if not algorithm.is_private and name in _OF_NOISE:
+      reason = 'which adds no noise'
+    takers = {b.name for b in BUILDERS if _is_taken(b(config), name)}
+    hint = f'; it is for {", ".join(sorted(takers))}'
+    raise ValueError(
+      f'`{name}` must not be given for {algorithm.title}, {reason}, found '
+      f'{value}{hint if takers and config.algorithm not in takers else ""}.'
+    )
   algorithm.check()
 
 
-def _reason(algorithm: Algorithm, name: str) -> str:
-  """Returns why an algorithm does not take a setting."""
-  if not algorithm.is_private and name in _OF_NOISE:
-    return 'which adds no noise'
-  if name in _OF_BOUNDS:
-    return f'whose `clipping` is not {_OF_BOUNDS[name]}'
-  return algorithm.reasons.get(name, 'which does not take it')
-
-
-def _hint(config: 'ExperimentConfig', name: str) -> str:
-  """Returns which other algorithms take a setting, if this one never does."""
-  takers = {b.name for b in BUILDERS if name in b(config).takes}
-  if not takers or config.algorithm in takers:
-    return ''
-  return f'; it is for {", ".join(sorted(takers))}'
+def _is_taken(algorithm: Algorithm, name: str) -> bool:
+  return name in algorithm.settings and name not in algorithm.refuses

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.settings.setting_fields import one_of, positive, setting
@@ -21,12 +21,16 @@ class Bound:
   """A constant bound of the norm; a subclass is one of `--clipping`.
 
   Attributes:
-    takes: The settings of `ClippingSettings` that it takes.
+    refuses: The settings of `ClippingSettings` that it does not take, and why
+      not.
     is_constant: Whether the bound is the same in all rounds.
     config: The settings of the run.
   """
 
-  takes: ClassVar[frozenset[str]] = frozenset({'clipping_norm'})
+  refuses: ClassVar[Mapping[str, str]] = {
+    'smoothing': 'whose `clipping` is not smooth',
+    'target_quantile': 'whose `clipping` is not adaptive',
+  }
   is_constant: ClassVar[bool] = True
 
   def __init__(self, config: 'ExperimentConfig'):
@@ -139,7 +143,7 @@ class Fixed(Bound):
 class Adaptive(Bound):
   """An update is cut to a quantile of the norms, which starts at c."""
 
-  takes = frozenset({'clipping_norm', 'target_quantile'})
+  refuses = {'smoothing': 'whose `clipping` is not smooth'}
   is_constant = False
 
   def check(self) -> None:
@@ -214,7 +218,10 @@ class PerLayer(Bound):
 class Smooth(Bound):
   """An update is divided by its norm plus alpha: its norm is below 1."""
 
-  takes = frozenset({'smoothing'})
+  refuses = {
+    'clipping_norm': 'whose updates have norms below 1',
+    'target_quantile': 'whose `clipping` is not adaptive',
+  }
 
   @property
   def sensitivity(self) -> float:

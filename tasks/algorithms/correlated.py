@@ -1,10 +1,11 @@
 """DP-FedAvg with noise that is correlated between rounds."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+from tasks.algorithms.algorithm import names_of
 from tasks.algorithms.gaussian import GaussianFedAvg
-from tasks.algorithms.private import AuditSettings, names_of
 from tasks.settings.setting_fields import one_of, setting
 from tff_clipping import privacy
 from tff_clipping.privacy.correlated_noise import separated_sampling
@@ -30,11 +31,8 @@ class CorrelatedFedAvg(GaussianFedAvg):
   sampling_reason = ''
   plan_type = privacy.CorrelatedNoisePlan
   plans_quickly = False
-  reasons = {
-    'clipping': 'which has a fixed clip',
-    'aggregation': 'whose noise is drawn at the server',
-    'audit_canaries': 'whose noises of rounds are not independent',
-  }
+  settings = GaussianFedAvg.settings | names_of(MechanismSettings)
+  not_audited = 'whose noises of rounds are not independent'
 
   @classmethod
   def is_chosen(cls, config) -> bool:
@@ -45,9 +43,8 @@ class CorrelatedFedAvg(GaussianFedAvg):
     return f'`mechanism` {self.config.mechanism}'
 
   @property
-  def takes(self) -> frozenset[str]:
-    refused = names_of(AuditSettings) | {'clipping'}
-    return super().takes - refused | names_of(MechanismSettings)
+  def refuses(self) -> Mapping[str, str]:
+    return {**super().refuses, 'clipping': 'which has a fixed clip'}
 
   def check(self) -> None:
     super().check()

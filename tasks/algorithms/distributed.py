@@ -1,7 +1,8 @@
 """DP-FedAvg whose clients draw the noise, in integers, for a secure sum."""
 
+from collections.abc import Mapping
+
 from tasks.algorithms.gaussian import GaussianFedAvg
-from tasks.algorithms.private import AuditSettings, names_of
 
 
 class DistributedFedAvg(GaussianFedAvg):
@@ -13,11 +14,7 @@ class DistributedFedAvg(GaussianFedAvg):
     'is worth in integers is proved for fixed_size'
   )
   aggregations = ('distributed',)
-  reasons = {
-    'clipping': 'whose bounds are those of a constant c',
-    'noise_seed': 'whose clients draw the noise',
-    'audit_canaries': 'whose noise is not added at the server',
-  }
+  not_audited = 'whose noise is not added at the server'
 
   @classmethod
   def is_chosen(cls, config) -> bool:
@@ -28,9 +25,12 @@ class DistributedFedAvg(GaussianFedAvg):
     return '`aggregation` distributed'
 
   @property
-  def takes(self) -> frozenset[str]:
-    refused = names_of(AuditSettings) | {'clipping', 'noise_seed'}
-    return super().takes - refused
+  def refuses(self) -> Mapping[str, str]:
+    return {
+      **super().refuses,
+      'clipping': 'whose bounds are those of a constant c',
+      'noise_seed': 'whose clients draw the noise',
+    }
 
   def check(self) -> None:
     super().check()

@@ -1,14 +1,16 @@
 """FedAvg (Alg. 1), and CE-FedAvg, which bounds the updates (Sec. 2.1)."""
 
+from collections.abc import Mapping
+
 from tasks.algorithms import clipping
-from tasks.algorithms.algorithm import Algorithm
+from tasks.algorithms.algorithm import Algorithm, names_of
 
 
 class FedAvg(Algorithm):
   """The mean of the updates as they are."""
 
   name = 'fed_avg'
-  reasons = {
+  refuses = {
     'clipping_norm': 'which does not clip',
     'clipping': 'which does not clip',
     'aggregation': 'which has no bound of the updates, and none of their sum',
@@ -25,7 +27,7 @@ class ClippedFedAvg(Algorithm):
   name = 'ce_fed_avg'
   clips = 'updates'
   aggregations: tuple[str, ...] = ('plain', 'secure')
-  reasons = {'clipping_norm': 'whose updates have norms below 1'}
+  settings = names_of(clipping.ClippingSettings)
 
   @property
   def bound(self) -> clipping.Bound:
@@ -39,8 +41,8 @@ class ClippedFedAvg(Algorithm):
     return f'{self.name} with `clipping` {self.config.clipping}'
 
   @property
-  def takes(self) -> frozenset[str]:
-    return super().takes | self.bound.takes | {'clipping', 'aggregation'}
+  def refuses(self) -> Mapping[str, str]:
+    return self.bound.refuses
 
   @property
   def sensitivity(self) -> float | None:

@@ -8,15 +8,12 @@ class ModelClipping(Algorithm):
 
   name = 'model_clipping_fed_avg'
   clips = 'models'
-  reasons = {
+  settings = frozenset({'clipping_norm'})
+  refuses = {
     'clipping': 'which does not clip updates',
     'aggregation': 'which has no bound of the updates, and none of their sum',
     'aggregator': 'which takes the mean of clipped models',
   }
-
-  @property
-  def takes(self) -> frozenset[str]:
-    return super().takes | {'clipping_norm'}
 
   def check(self) -> None:
     super().check()

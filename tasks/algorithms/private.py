@@ -68,6 +68,7 @@ class PrivateAlgorithm(Algorithm):
   """
 
   is_private = True
+  settings = names_of(PrivacySettings, AuditSettings)
   samplings = ('poisson', 'fixed_size', 'paper')
   sampling_reason = (
     ': others do not hide who takes part, or are drawn for noise that is '
@@ -75,10 +76,6 @@ class PrivateAlgorithm(Algorithm):
   )
   plan_type: type[privacy.BasePlan] = privacy.PrivacyPlan
   plans_quickly = True
-
-  @property
-  def takes(self) -> frozenset[str]:
-    return super().takes | names_of(PrivacySettings) | names_of(AuditSettings)
 
   def check(self) -> None:
     super().check()

@@ -40,10 +40,11 @@ class _UserAggregator(Algorithm):
   """
 
   is_cut_to_clipping_norm = False
-  reasons = {
-    'clipping_norm': 'which does not clip',
-    'clipping': 'which takes its place',
-    'aggregation': 'which takes its place',
+  refuses = {
+    **dict.fromkeys(
+      names_of(clipping.ClippingSettings) - {'clipping_norm'},
+      'which takes its place',
+    ),
     'mechanism': 'whose plan charges noise that is independent between rounds',
   }
 
@@ -54,11 +55,6 @@ class _UserAggregator(Algorithm):
   @property
   def title(self) -> str:
     return f'{self.name} with `aggregator`'
-
-  @property
-  def takes(self) -> frozenset[str]:
-    ours = names_of(clipping.ClippingSettings) - {'clipping_norm'}
-    return super().takes - ours | names_of(AggregatorSettings)
 
   @property
   def bound(self) -> clipping.Bound:
@@ -141,10 +137,16 @@ class _UserAggregator(Algorithm):
 class UserFedAvg(_UserAggregator, FedAvg):
   """FedAvg with a user's factory."""
 
+  settings = FedAvg.settings | names_of(AggregatorSettings)
+
 
 class UserClippedFedAvg(_UserAggregator, ClippedFedAvg):
   """CE-FedAvg with a user's factory."""
 
+  settings = ClippedFedAvg.settings | names_of(AggregatorSettings)
+
 
 class UserGaussianFedAvg(_UserAggregator, GaussianFedAvg):
   """DP-FedAvg with a user's factory."""
+
+  settings = GaussianFedAvg.settings | names_of(AggregatorSettings)
