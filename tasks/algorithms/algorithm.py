@@ -27,6 +27,7 @@ class Algorithm:
   Attributes:
     name: As in `--algorithm`. Several builders may have one name: settings
       choose between them.
+    summary: What it is in a few words, for the help of `--algorithm`.
     is_private: Whether it takes a privacy plan, and adds noise by it.
     clips: 'nothing', 'updates' or 'models'.
     samplings: The ways to draw cohorts that it can be run with.
@@ -37,6 +38,7 @@ class Algorithm:
   """
 
   name: ClassVar[str]
+  summary: ClassVar[str]
   is_private: ClassVar[bool] = False
   clips: ClassVar[str] = 'nothing'
   samplings: ClassVar[tuple[str, ...]] = (

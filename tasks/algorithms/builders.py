@@ -51,8 +51,8 @@ class Settings(
 
 
 _OF_NOISE = names_of(PrivacySettings, MechanismSettings, AuditSettings)
-# As `--algorithm` has them.
-NAMES = tuple(dict.fromkeys(builder.name for builder in BUILDERS))
+# What `--algorithm` may be, and what that is.
+NAMES = {builder.name: builder.summary for builder in BUILDERS}
 
 
 def find(config: 'ExperimentConfig') -> Algorithm:

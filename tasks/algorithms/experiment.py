@@ -81,8 +81,7 @@ class ExperimentConfig(builders.Settings):
     check=_check_model_name,
   )
   algorithm: str = setting(
-    'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (and adds noise) '
-    'or model_clipping_fed_avg (clips models).',
+    '; '.join(f'{name}: {what}' for name, what in builders.NAMES.items()) + '.',
     check=one_of(*builders.NAMES),
   )
   clients_per_round: int = setting(

@@ -10,6 +10,7 @@ class FedAvg(Algorithm):
   """The mean of the updates as they are."""
 
   name = 'fed_avg'
+  summary = 'Alg. 1'
   refuses = {
     'clipping_norm': 'which does not clip',
     'clipping': 'which does not clip',
@@ -25,6 +26,7 @@ class ClippedFedAvg(Algorithm):
   """
 
   name = 'ce_fed_avg'
+  summary = 'clips updates'
   clips = 'updates'
   aggregations: tuple[str, ...] = ('plain', 'secure')
   settings = names_of(clipping.ClippingSettings)

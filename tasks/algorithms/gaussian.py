@@ -15,6 +15,7 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
   """
 
   name = 'dp_fed_avg'
+  summary = 'clips updates and adds noise'
   settings = PrivateAlgorithm.settings | ClippedFedAvg.settings
 
   @property

@@ -7,6 +7,7 @@ class ModelClipping(Algorithm):
   """The mean of clipped models (Sec. 2.1, "Model clipping")."""
 
   name = 'model_clipping_fed_avg'
+  summary = 'clips models'
   clips = 'models'
   settings = frozenset({'clipping_norm'})
   refuses = {
