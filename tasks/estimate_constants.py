@@ -152,8 +152,7 @@ def estimate(
   """
   # TensorFlow takes seconds to import: a wrong folder is found before that.
   config = folder.read_config()
-  from tasks.running import plans, run_parts
-  from tasks.running.own_parts import OURS
+  from tasks.running import run_parts, run_privacy
   from tff_clipping import learning, runtime
   from tff_clipping.programs.clients import client_store
 
@@ -166,22 +165,21 @@ def estimate(
   if max_clients < 1:
     raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')
   cache_dir = cache_dir or str(client_store.default_cache_dir())
-  own = OURS.with_named(config)
-  task = run_parts.create_task(
-    config, data_dir=data_dir, cache_dir=cache_dir, own=own
+  parts = run_parts.create_run_parts(
+    config, data_dir=data_dir, cache_dir=cache_dir
   )
-  plan = plans.find_plan(config, task.num_clients, folder)
+  plan = run_privacy.find_plan(config, parts.task.num_clients, folder)
   with folder.open(config, resume=True), folder.temporary_files():
-    store = task.write_client_store(cache_dir)
-    clients = run_parts.preprocess(store, own)
-    model_fn = run_parts.create_client_model_fn(config, task, clients, own)
+    store = parts.task.write_client_store(cache_dir)
+    clients = parts.preprocess(store)
+    model_fn = parts.create_client_model_fn(clients)
     runtime.set_default_context()
-    process = run_parts.create_process(config, plan, model_fn, clients, own=own)
-    initial = run_parts.create_initial_weights(config, task, own)
+    process = parts.create_process(plan, model_fn, clients)
+    initial = parts.create_initial_weights()
     models = _load_models(folder, process, initial, rounds)
     client_ids = _draw_clients(store, max_clients)
     computations = learning.build_gradient_estimates(
-      model_fn, **run_parts.local_work(config, clients)
+      model_fn, **parts.local_work(clients)
     )
     measured, squared_norms = [], []
     previous = None

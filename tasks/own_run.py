@@ -31,8 +31,8 @@ from tasks.data.partitions import partition, partition_config
 from tasks.data.task import Task
 from tasks.running import runner
 from tasks.running.execution import Execution
-from tasks.running.own_parts import OwnParts
 from tasks.running.run_folder import RunFolder
+from tasks.running.user_parts import UserParts
 from tasks.settings import named_functions
 from tff_clipping.programs.training.training_program import TrainingResult
 
@@ -119,5 +119,5 @@ def train(
     cache_dir=cache_dir,
     checkpoints_to_keep=checkpoints_to_keep,
     execution=execution,
-    own=OwnParts(**parts),
+    user=UserParts(**parts),
   )

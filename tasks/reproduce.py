@@ -27,7 +27,7 @@ with importing():
 
   from tasks.experiments.named_runs import NamedRun
   from tasks.experiments.reproduction_runs import REPRODUCTION, Part, plan_runs
-  from tasks.running import early_checks, run_queue, train_flags
+  from tasks.running import run_queue
   from tasks.settings import flags_of_settings
 
 _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
@@ -62,14 +62,8 @@ def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
     but=('data_dir',) if run.row.split.task == 'embedded_digits' else ()
   )
   arguments = (*common, *(f'--{k}={v}' for k, v in names.items()))
-  command = train_flags.parse(arguments)
-  early_checks.check_cell(
-    # Any c stands for one that an earlier run is still to give.
-    command.request.config(missing_clipping_norm=1.0),
-    seen,
-    data_dir=command.data_dir,
-    cache_dir=command.cache_dir,
-  )
+  # Any c stands for one that an earlier run is still to give.
+  command = run_queue.check_run(arguments, seen, missing_clipping_norm=1.0)
   return run_queue.QueuedRun(command.request.folder.name, names, arguments)
 
 

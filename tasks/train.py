@@ -29,11 +29,12 @@ from tasks.settings.interrupts import importing
 with importing():
   from absl import flags
 
-  from tasks.running import early_checks, run_folder, train_flags
+  from tasks.running import early_checks, run_folder, run_request
+  from tasks.running.user_parts import UserParts
   from tasks.settings import command_line
 
 # Listed by --helpshort as this binary's own.
-flags.adopt_module_key_flags(train_flags)
+flags.adopt_module_key_flags(run_request)
 
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 
@@ -42,20 +43,20 @@ def main(argv: Sequence[str]) -> int:
   """Runs the experiment that the flags describe; returns the exit code."""
   try:
     command_line.check_flags_only(argv)
-    command = train_flags.read()
+    command = run_request.read()
     request = command.request
-    if train_flags.PRINT_SETTINGS.value:
+    if run_request.PRINT_SETTINGS.value:
       print(request.describe(), end='')
       return 0
     config = request.config()
     folder = run_folder.RunFolder(request.folder)
     # TensorFlow takes seconds to import: wrong flags are found before that.
-    folder.check(config, resume=train_flags.RESUME.value)
-    own = early_checks.read_data(
+    folder.check(config, resume=run_request.RESUME.value)
+    task = early_checks.read_data(
       config, data_dir=command.data_dir, cache_dir=command.cache_dir
     )
-    if own.task is not None:
-      early_checks.check_plan(config, own.task.num_clients, folder)
+    if task is not None:
+      early_checks.check_plan(config, task.num_clients, folder)
     # As the bar of the rounds: nothing where nobody looks.
     if sys.stderr.isatty():
       print(f'{config.algorithm}: starting TensorFlow ...', file=sys.stderr)
@@ -65,14 +66,14 @@ def main(argv: Sequence[str]) -> int:
     result = runner.run(
       config,
       folder,
-      resume=train_flags.RESUME.value,
+      resume=run_request.RESUME.value,
       data_dir=command.data_dir,
       cache_dir=command.cache_dir,
-      checkpoints_to_keep=train_flags.CHECKPOINTS_TO_KEEP.value,
+      checkpoints_to_keep=run_request.CHECKPOINTS_TO_KEEP.value,
       clipping_norm_source=request.clipping_norm_source,
       run_name=request.run_name,
       execution=command.execution,
-      own=own,
+      user=UserParts(task=task),
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     command_line.print_error(e)

@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.algorithms import setting_rules
+from tasks.algorithms import builders
+from tasks.algorithms.algorithm import Algorithm
 from tasks.data.datasets import own_data, registry
 from tasks.data.partitions import partition_config
-from tasks.experiments.experiment_table import ALGORITHMS
 from tasks.settings import named_functions
 from tasks.settings.setting_fields import (
   LARGEST_SEED,
@@ -17,23 +17,18 @@ from tasks.settings.setting_fields import (
   positive,
   setting,
 )
-from tff_clipping import argument_checks, privacy
+from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges, slack
 
 # The names of `keras_models.MODELS`, which takes seconds to import.
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
 COMPUTE_DTYPES = ('float32', 'bfloat16')
-# How updates are bounded, and how what is left of them is added up.
-CLIPPINGS = ('fixed', 'adaptive', 'per_layer', 'smooth')
-AGGREGATIONS = ('plain', 'secure', 'distributed')
 ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 # A partition is drawn client by client, in memory.
 MAX_CLIENTS = 10**7
 # Beyond, other concentrations give the same clients.
 MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6
-# Fewer canaries show nothing, and their coins might all fall the same way.
-MIN_AUDIT_CANARIES = 10
 
 
 def _check_alpha(name: str, value: Any) -> None:
@@ -57,18 +52,12 @@ def _check_model_name(name: str, value: Any) -> None:
     one_of(*MODELS)(name, value)
 
 
-def _check_aggregator_name(name: str, value: Any) -> None:
-  if not (isinstance(value, str) and named_functions.is_function_name(value)):
-    raise ValueError(
-      f'`{name}` must be module:function or FILE.py:function, found {value!r}.'
-    )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExperimentConfig:
-  """The settings of a run; each is a flag of `tasks.train`, with its help here.
+class ExperimentConfig(builders.Settings):
+  """The settings of a run; each is a flag of `tasks.train`, with its help.
 
-  A `None` is 'not given'.
+  Those of some algorithms alone are with these, in `builders.Settings`. A
+  `None` is 'not given'.
 
   Raises:
     TypeError: If a setting is of the wrong kind.
@@ -92,9 +81,8 @@ class ExperimentConfig:
     check=_check_model_name,
   )
   algorithm: str = setting(
-    'fed_avg (Alg. 1), ce_fed_avg (clips updates), dp_fed_avg (and adds noise) '
-    'or model_clipping_fed_avg (clips models).',
-    check=one_of(*ALGORITHMS),
+    '; '.join(f'{name}: {what}' for name, what in builders.NAMES.items()) + '.',
+    check=one_of(*builders.NAMES),
   )
   clients_per_round: int = setting(
     'P, the size of a cohort; the expected size for --sampling=poisson.',
@@ -133,39 +121,6 @@ class ExperimentConfig:
     'sgd',
     check=one_of(*SERVER_OPTIMIZERS),
   )
-  clipping_norm: float | None = setting(
-    'c, the threshold on the norms of updates, or of whole models for '
-    'model_clipping_fed_avg.',
-    None,
-    check=positive,
-  )
-  clipping: str = setting(
-    'fixed (to c), adaptive (from c to a quantile of the norms), per_layer '
-    '(each of K tensors to c / sqrt(K)) or smooth (x / (--smoothing + ||x||)).',
-    'fixed',
-    check=one_of(*CLIPPINGS),
-  )
-  target_quantile: float | None = setting(
-    'For --clipping=adaptive: the share of updates that are not to be clipped; '
-    'else 0.5.',
-    None,
-  )
-  smoothing: float | None = setting(
-    'alpha, for --clipping=smooth, which has no c.', None, check=positive
-  )
-  aggregation: str = setting(
-    'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '
-    'distributed (noise at the clients, in integers).',
-    'plain',
-    check=one_of(*AGGREGATIONS),
-  )
-  aggregator: str | None = setting(
-    "Your own in place of the algorithm's: module:function or "
-    'FILE.py:function, which returns an unweighted aggregation factory of TFF, '
-    'and of dp_fed_avg takes the plan; see docs/your_own.md.',
-    None,
-    check=_check_aggregator_name,
-  )
   sampling: str = setting(
     'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
     "poisson, fixed_size or paper (the paper's accounting), and with noise "
@@ -178,21 +133,6 @@ class ExperimentConfig:
     'for --sampling=round_robin, min_separation and grouped_poisson.',
     1,
     check=at_least(1),
-  )
-  target_epsilon: float | None = setting(
-    'The budget, which sets the noise.', None, check=positive
-  )
-  target_delta: float | None = setting("The budget's delta.", None)
-  noise_multiplier: float | None = setting(
-    'Noise on the sum over c, in place of --target_epsilon.',
-    None,
-    check=positive,
-  )
-  mechanism: str = setting(
-    "The noise of dp_fed_avg: gaussian (each round's own), or correlated "
-    'between rounds: tree, banded or blt.',
-    'gaussian',
-    check=one_of(*privacy.MECHANISMS),
   )
   accountant: str = setting(
     'rdp or pld, for --mechanism=gaussian.',
@@ -210,11 +150,6 @@ class ExperimentConfig:
   sampling_seed: int | None = setting(
     'For the cohorts; else 0, and for dp_fed_avg fresh entropy, which '
     'config.json keeps.',
-    None,
-    check=at_least(0, LARGEST_SEED),
-  )
-  noise_seed: int | None = setting(
-    'Repeatable noise, for tests alone; else fresh entropy.',
     None,
     check=at_least(0, LARGEST_SEED),
   )
@@ -242,17 +177,6 @@ class ExperimentConfig:
     "Measure the clients' exact updates in a private run too. Not private.",
     False,
   )
-  audit_canaries: int | None = setting(
-    'K: audit a dp_fed_avg run with about K canaries among its clients and as '
-    'many held out. Not private; see docs/audit.md.',
-    None,
-    check=at_least(MIN_AUDIT_CANARIES),
-  )
-  audit_seed: int | None = setting(
-    'For the canaries; else fresh entropy, which config.json keeps.',
-    None,
-    check=at_least(0, LARGEST_SEED),
-  )
 
   def __post_init__(self):
     check_settings(self)
@@ -270,27 +194,19 @@ class ExperimentConfig:
         raise ValueError(f'`partition` must be given for {self.task}.')
       object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.
-    setting_rules.check_together(self)
+    builders.check(self)
+    self._check_update_rounds()
+    self._check_estimates()
+
+  @property
+  def builder(self) -> Algorithm:
+    """What builds the algorithm of the run."""
+    return builders.find(self)
 
   @property
   def is_private(self) -> bool:
     """Whether the run has a privacy guarantee."""
-    return ALGORITHMS[self.algorithm].is_private
-
-  @property
-  def has_correlated_noise(self) -> bool:
-    """Whether the noise of a round depends on that of the rounds before."""
-    return self.mechanism != 'gaussian'
-
-  @property
-  def sensitivity(self) -> float | None:
-    """What one client adds to a sum in norm, at most; `None` if unknown."""
-    return 1.0 if self.clipping == 'smooth' else self.clipping_norm
-
-  @property
-  def clips_otherwise(self) -> bool:
-    """Whether an update is not just cut to a norm of `clipping_norm`."""
-    return self.clipping != 'fixed' or self.aggregator is not None
+    return self.builder.is_private
 
   @property
   def measures_updates(self) -> bool:
@@ -309,6 +225,37 @@ class ExperimentConfig:
     if self.audit_canaries is not None:
       needed.append('audit_seed')
     return tuple(name for name in needed if getattr(self, name) is None)
+
+  def _check_update_rounds(self) -> None:
+    if len(set(self.update_rounds)) < len(self.update_rounds):
+      raise ValueError(
+        '`update_rounds` must be different rounds, found '
+        f'{", ".join(map(str, self.update_rounds))}.'
+      )
+    if max(self.update_rounds, default=0) >= self.num_rounds:
+      raise ValueError(
+        f'`update_rounds` must be below `num_rounds` ({self.num_rounds}): they '
+        f'count from 0; found {max(self.update_rounds)}.'
+      )
+
+  def _check_estimates(self) -> None:
+    if self.estimate_repeats == 0:
+      return
+    if self.estimate_repeats == 1:
+      raise ValueError(
+        '`estimate_repeats` must be 0 for no estimates, or at least 2, found 1.'
+      )
+    if not self.update_rounds:
+      raise ValueError(
+        '`estimate_repeats` must be given with `update_rounds`, the rounds '
+        f'that are estimated, found {self.estimate_repeats} without.'
+      )
+    if not self.measures_updates:
+      raise ValueError(
+        '`estimate_repeats` must be given for a private run only with '
+        "`simulation_diagnostics`: it measures the clients' exact updates; "
+        f'found {self.estimate_repeats} without.'
+      )
 
   def partition_config(self) -> partition_config.PartitionConfig:
     """Returns how the training examples are split over the clients."""

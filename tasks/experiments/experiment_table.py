@@ -22,7 +22,7 @@ class Value(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-  """A way to train; `run_aggregators.create_aggregator` has what makes it.
+  """A way to train; `tasks.algorithms` has what makes it.
 
   Attributes:
     title: How it is called in words.

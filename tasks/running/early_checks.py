@@ -3,14 +3,55 @@
 TensorFlow takes seconds to import, and a sweep hours to come to its last run.
 """
 
-from typing import Any
-
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import registry
-from tasks.running import plans
-from tasks.running.own_parts import OURS, OwnParts, check_for_privacy
+from tasks.data.task import Task
 from tasks.running.run_folder import RunFolder
 from tasks.settings import named_functions
+
+
+def read_task(
+  config: ExperimentConfig, *, data_dir: str | None, cache_dir: str | None
+) -> Task:
+  """Reads the data of a run and splits them; see `check_task` for errors.
+
+  Args:
+    config: The settings.
+    data_dir: The folder of the data's official files, `None` to download them.
+    cache_dir: The folder of downloads, `None` for the user's cache folder.
+  """
+  task = registry.create_task(
+    config.task,
+    config.partition_config(),
+    data_dir=data_dir,
+    cache_dir=cache_dir,
+  )
+  return check_task(config, task)
+
+
+def check_task(config: ExperimentConfig, task: Task) -> Task:
+  """Returns the data of a run with as many test examples as are asked for.
+
+  Raises:
+    ValueError: If there are fewer; or the run is private, and `task` has no
+      test set of its own, or a number of classes that was read from the
+      clients' labels.
+  """
+  if config.is_private and task.test_is_held_out:
+    raise ValueError(
+      f'`task` must have a test set of its own for {config.algorithm}, found '
+      f'none in {config.task}: its accuracy on examples of the clients would '
+      'not be private.'
+    )
+  if config.is_private and task.classes_are_of_clients:
+    raise ValueError(
+      f'`task` must have `num_classes`, or a test example of the last class, '
+      f'for {config.algorithm}, found neither in {config.task}: that a client '
+      'has this class would be seen by the shape of the model.'
+    )
+  if config.test_examples is None:
+    return task
+  return task.with_test_examples(config.test_examples)
 
 
 def read_data(
@@ -18,39 +59,29 @@ def read_data(
   *,
   data_dir: str | None = None,
   cache_dir: str | None = None,
-) -> OwnParts:
+) -> Task | None:
   """Reads and splits the data of a run, and checks names of functions.
 
   Args:
     config: The settings.
-    data_dir: The folder of the data's official files, `None` to download them.
-    cache_dir: The folder of downloads, `None` for the user's cache folder.
+    data_dir: See `read_task`.
+    cache_dir: See `read_task`.
 
   Returns:
-    The data, so that they are read once. Those of a function of a user's own
-    are not: to import it might import TensorFlow.
+    The data, so that they are read once; `None` for those of a function of a
+    user's own: to import it might import TensorFlow.
 
   Raises:
     ValueError: If there is no such file, module or function, or the data cannot
       be used.
   """
-  if named_functions.is_function_name(config.model):
-    named_functions.check_function_name('model', config.model)
-  if config.aggregator is not None:
-    named_functions.check_function_name('aggregator', config.aggregator)
+  for setting in ('model', 'aggregator', 'task'):
+    name = getattr(config, setting)
+    if name is not None and named_functions.is_function_name(name):
+      named_functions.check_function_name(setting, name)
   if named_functions.is_function_name(config.task):
-    named_functions.check_function_name('task', config.task)
-    return OURS
-  task = registry.create_task(
-    config.task,
-    config.partition_config(),
-    data_dir=data_dir,
-    cache_dir=cache_dir,
-  )
-  check_for_privacy(config, task)
-  if config.test_examples is not None:
-    task.with_test_examples(config.test_examples)  # Raises if there are fewer.
-  return OwnParts(task=task)
+    return None
+  return read_task(config, data_dir=data_dir, cache_dir=cache_dir)
 
 
 def check_plan(
@@ -72,44 +103,11 @@ def check_plan(
     ValueError: If no noise meets the budget, or the data have too few clients.
   """
   goes_on = folder is not None and folder.ledger.exists()
-  if config.is_private and not config.has_correlated_noise and not goes_on:
-    plans.create_plan(config, num_clients)
+  algorithm = config.builder
+  if algorithm.is_private and algorithm.plans_quickly and not goes_on:
+    algorithm.find_plan(num_clients)
   elif config.clients_per_round > num_clients:
     raise ValueError(
       f'`clients_per_round` must be at most the {num_clients} clients that '
       f'there are, found {config.clients_per_round}.'
     )
-
-
-def check_cell(
-  config: ExperimentConfig,
-  seen: dict[Any, int | None],
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> None:
-  """Raises for a run of a sweep that would be refused when its turn comes.
-
-  Args:
-    config: The settings of the run.
-    seen: The numbers of clients of data that were read before; those of this
-      run are added.
-    data_dir: See `read_data`.
-    cache_dir: See `read_data`.
-
-  Raises:
-    ValueError: If a flag is wrong or does not fit the data.
-  """
-  data = (
-    config.task,
-    config.partition_config(),
-    config.test_examples,
-    config.is_private,
-    data_dir,
-    cache_dir,
-  )
-  if data not in seen:
-    task = read_data(config, data_dir=data_dir, cache_dir=cache_dir).task
-    seen[data] = None if task is None else task.num_clients
-  if seen[data] is not None:
-    check_plan(config, seen[data])

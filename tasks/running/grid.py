@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tasks.running import early_checks, run_queue, train_flags
+from tasks.running import run_queue, run_request
 from tasks.running.run_queue import QueuedRun
 
 _LINE = re.compile(r'--(?P<name>\w+)(=(?P<values>.*))?')
@@ -69,13 +69,7 @@ def read_grid(
       *(line.flag(value) for line, value in chosen.items()),
     )
     try:
-      command = train_flags.parse([*arguments, '--output_dir=.'])
-      early_checks.check_cell(
-        command.request.config(),
-        seen,
-        data_dir=command.data_dir,
-        cache_dir=command.cache_dir,
-      )
+      command = run_queue.check_run([*arguments, '--output_dir=.'], seen)
     except (
       ValueError,
       TypeError,
@@ -95,11 +89,11 @@ def read_grid(
 
 
 def _keeps(
-  command: train_flags.Command, arguments: Sequence[str], flag: str
+  command: run_request.Command, arguments: Sequence[str], flag: str
 ) -> bool:
   """Returns whether a flag would change nothing if it came last."""
   try:
-    return train_flags.parse([*arguments, flag, '--output_dir=.']) == command
+    return run_request.parse([*arguments, flag, '--output_dir=.']) == command
   except (ValueError, TypeError, flags.Error):
     return False
 

@@ -32,54 +32,32 @@ class RunFolder:
 
   Attributes:
     path: The folder.
+    config: The settings, the data and the machine; see `read_description`.
+    metrics: A line for each round.
+    privacy: What the plan promises, and what takes that away.
+    ledger: What was charged.
+    result: How the run ended.
+    model: The trained model.
+    constants: What `tasks.estimate_constants` writes.
+    updates: The folder of figures on single updates.
+    audit: The folder of an audit.
+    checkpoints: The folder of checkpoints.
+    tensorboard: The folder of TensorBoard's logs.
   """
 
   def __init__(self, path: str | os.PathLike):
     self.path = pathlib.Path(path)
-
-  @property
-  def config(self) -> pathlib.Path:
-    return self.path / 'config.json'
-
-  @property
-  def metrics(self) -> pathlib.Path:
-    return self.path / 'metrics.csv'
-
-  @property
-  def privacy(self) -> pathlib.Path:
-    return self.path / 'privacy.json'
-
-  @property
-  def ledger(self) -> pathlib.Path:
-    return self.path / 'ledger.jsonl'
-
-  @property
-  def result(self) -> pathlib.Path:
-    return self.path / 'result.json'
-
-  @property
-  def model(self) -> pathlib.Path:
-    return self.path / 'model.weights.h5'
-
-  @property
-  def constants(self) -> pathlib.Path:
-    return self.path / 'constants.json'
-
-  @property
-  def updates(self) -> pathlib.Path:
-    return self.path / 'updates'
-
-  @property
-  def audit(self) -> pathlib.Path:
-    return self.path / 'audit'
-
-  @property
-  def checkpoints(self) -> pathlib.Path:
-    return self.path / 'checkpoints'
-
-  @property
-  def tensorboard(self) -> pathlib.Path:
-    return self.path / 'tensorboard'
+    self.config = self.path / 'config.json'
+    self.metrics = self.path / 'metrics.csv'
+    self.privacy = self.path / 'privacy.json'
+    self.ledger = self.path / 'ledger.jsonl'
+    self.result = self.path / 'result.json'
+    self.model = self.path / 'model.weights.h5'
+    self.constants = self.path / 'constants.json'
+    self.updates = self.path / 'updates'
+    self.audit = self.path / 'audit'
+    self.checkpoints = self.path / 'checkpoints'
+    self.tensorboard = self.path / 'tensorboard'
 
   @contextlib.contextmanager
   def open(self, config: ExperimentConfig, *, resume: bool) -> Iterator[None]:

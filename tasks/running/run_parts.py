@@ -1,27 +1,30 @@
-"""The parts of a run, each made from its configuration."""
+"""The parts of a run, each made from its settings and its data."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.algorithms import run_aggregators
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.datasets import registry
 from tasks.data.task import Task
-from tasks.experiments.experiment_table import ALGORITHMS
 from tasks.models import keras_models, own_models, tff_model
-from tasks.running import own_parts
-from tasks.running.own_parts import OURS, OwnParts
-from tasks.running.run_folder import RunFolder
-from tff_clipping import aggregators, learning, privacy
+from tasks.running import early_checks
+from tasks.running.user_parts import NO_USER_PARTS, UserParts
+from tff_clipping import learning, privacy
 from tff_clipping.privacy import audit
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.clients import client_sampling, client_store
 from tff_clipping.programs.training.update_records import EstimateFn
+
+Clients = (
+  client_store.ClientStore
+  | client_store.PreprocessedClients
+  | canary_clients.CanaryClients
+)
 
 # Of optimizers at the server, as Reddi et al., "Adaptive Federated
 # Optimization" (ICLR 2021), have them; tau there is epsilon here.
@@ -29,24 +32,214 @@ _MOMENTUM = 0.9
 _EPSILON = 1e-3
 
 
-def create_task(
+@dataclasses.dataclass(frozen=True)
+class RunParts:
+  """What a run is made of.
+
+  Attributes:
+    config: The settings.
+    task: The data, split over the clients.
+    user: What the user gives in place of ours.
+  """
+
+  config: ExperimentConfig
+  task: Task
+  user: UserParts = NO_USER_PARTS
+
+  def create_model(self, input_dtype: tf.DType | None = None) -> tf.keras.Model:
+    """Returns the Keras model of the run, with its initial weights.
+
+    Args:
+      input_dtype: The type of what the model is called with; that of the data
+        if not given.
+    """
+    return create_model(
+      self.config,
+      input_shape=self.task.input_shape,
+      num_classes=self.task.num_classes,
+      label_shape=self.task.label_shape,
+      input_dtype=input_dtype or tf.as_dtype(self.task.train['x'].dtype),
+      user=self.user,
+    )
+
+  def create_model_fn(
+    self, element_spec: Mapping[str, tf.TensorSpec] | None = None
+  ):
+    """Returns the `model_fn` of the run.
+
+    Args:
+      element_spec: The specs `x` and `y` of what the model is called with;
+        those of the data if not given.
+    """
+    spec = element_spec or self.task.element_spec
+    return tff_model.build_model_fn(
+      lambda: self.create_model(spec['x'].dtype),
+      spec,
+      has_padding=self.task.has_padding,
+    )
+
+  def create_client_model_fn(self, clients: Clients):
+    """Returns the `model_fn` of the clients' local steps."""
+    return learning.with_compute_dtype(
+      self.create_model_fn(clients.element_spec), self.config.compute_dtype
+    )
+
+  def create_initial_weights(self) -> tff.learning.models.ModelWeights | None:
+    """Returns what a user's model begins with; `None` for one of ours.
+
+    TFF builds models in graphs, and so leaves out weights that were loaded.
+    """
+    if self.user.create_model is None:
+      return None
+    return tff.learning.models.ModelWeights.from_model(self.create_model())
+
+  def preprocess(self, store: client_store.ClientStore) -> Clients:
+    """Returns the clients with the examples that the model takes.
+
+    Our models take images as bytes or scaled, and clients scale theirs once a
+    round. A user's model takes `x` as it is.
+    """
+    if self.user.create_model is not None:
+      return store
+    return store.preprocess(keras_models.scale_images)
+
+  def create_sampler(
+    self, plan: privacy.BasePlan | None
+  ) -> client_sampling.ClientSampler:
+    """Returns what draws the cohorts; that of a private run is the plan's."""
+    config, client_ids = self.config, self.task.client_ids
+    seed = config.sampling_seed
+    if plan is not None:
+      return client_sampling.build_private_sampler(plan, client_ids, seed=seed)
+    fixed = dict(clients_per_round=config.clients_per_round, seed=seed)
+    if config.sampling == 'poisson':
+      return client_sampling.PoissonSampler(
+        client_ids,
+        sampling_prob=config.clients_per_round / len(client_ids),
+        seed=seed,
+      )
+    if config.sampling == 'shuffled_epochs':
+      return client_sampling.ShuffledEpochsSampler(client_ids, **fixed)
+    if config.sampling == 'round_robin':
+      return client_sampling.RoundRobinSampler(
+        client_ids, min_separation=config.min_separation, **fixed
+      )
+    return client_sampling.FixedSizeSampler(client_ids, **fixed)
+
+  def create_process(
+    self,
+    plan: privacy.BasePlan | None,
+    model_fn,
+    clients: Clients,
+    canaries: audit.Canaries | None = None,
+  ) -> tff.learning.templates.LearningProcess:
+    """Returns the learning process; see `Algorithm.create_process`."""
+    return self.config.builder.create_process(
+      plan,
+      model_fn,
+      canaries=canaries,
+      user_aggregator=self.user.create_aggregator,
+      **self.local_work(clients),
+      server_optimizer=self._create_server_optimizer(),
+      measure_updates=self.config.measures_updates,
+    )
+
+  def local_work(self, clients: Clients) -> dict[str, Any]:
+    """Returns the arguments of `tff_clipping.learning` on the clients' work."""
+    return dict(
+      local_steps=self.config.local_steps,
+      batch_size=self.config.batch_size,
+      client_learning_rate=self.config.client_learning_rate,
+      client_store=clients,
+      seed=self.config.seed,
+    )
+
+  def create_update_estimate(
+    self, model_fn, clients: Clients
+  ) -> EstimateFn | None:
+    """Returns what estimates the expected norms, `None` without estimates."""
+    if not self.config.estimate_repeats:
+      return None
+    estimate = learning.build_update_estimates(
+      model_fn,
+      num_repeats=self.config.estimate_repeats,
+      **self.local_work(clients),
+    )
+    return lambda weights, t, cohort: estimate(weights, t, list(cohort))[
+      'expected_norm'
+    ]
+
+  def create_audit(
+    self, plan: privacy.BasePlan | None, folder, model_fn
+  ) -> RunAudit | None:
+    """Returns the audit of a run, `None` for one that is not audited.
+
+    Args:
+      plan: The plan of the run.
+      folder: Where its files go.
+      model_fn: The model.
+    """
+    config = self.config
+    if config.audit_canaries is None:
+      return None
+    return RunAudit(
+      folder,
+      plan=plan,
+      canaries=audit.Canaries(
+        num_canaries=2 * config.audit_canaries,
+        num_parameters=count_parameters(model_fn),
+        seed=config.audit_seed,
+        relation=audit.audited_relation(plan),
+      ),
+      release_unit=config.builder.sensitivity / plan.clients_per_round,
+    )
+
+  def add_canaries(self, model_fn, canaries: audit.Canaries):
+    """Returns the model for clients and canaries alike."""
+    config = self.config
+    way = config.client_learning_rate * config.local_steps
+    return learning.add_canaries(
+      model_fn,
+      canaries,
+      # Far longer than c: a clip that is missing shows itself.
+      gradient_norm=100 * config.builder.sensitivity / way,
+    )
+
+  def _create_server_optimizer(self) -> tff.learning.optimizers.Optimizer:
+    """Returns what applies the aggregate to the global model."""
+    rate = self.config.server_learning_rate
+    optimizers = tff.learning.optimizers
+    return {
+      'sgd': lambda: optimizers.build_sgdm(rate),
+      'momentum': lambda: optimizers.build_sgdm(rate, momentum=_MOMENTUM),
+      'adam': lambda: optimizers.build_adam(rate, epsilon=_EPSILON),
+      'yogi': lambda: optimizers.build_yogi(rate, epsilon=_EPSILON),
+      'adagrad': lambda: optimizers.build_adagrad(rate, epsilon=_EPSILON),
+    }[self.config.server_optimizer]()
+
+
+def create_run_parts(
   config: ExperimentConfig,
+  user: UserParts = NO_USER_PARTS,
   *,
-  data_dir: str | None,
+  data_dir: str | None = None,
   cache_dir: str,
-  own: OwnParts = OURS,
-) -> Task:
-  """Returns the data of a run, split over its clients; see `runner.run`."""
-  task = own.task or registry.create_task(
-    config.task,
-    config.partition_config(),
-    data_dir=data_dir,
-    cache_dir=cache_dir,
+) -> RunParts:
+  """Returns the parts of a run: reads its data, loads the user's functions.
+
+  Args:
+    config: The settings.
+    user: What the user gives, and is not to be loaded by the name in `config`.
+    data_dir: The folder of the data's official files, `None` to download them.
+    cache_dir: The folder of downloads and client stores.
+  """
+  user = user.with_named(config)
+  task = (
+    early_checks.read_task(config, data_dir=data_dir, cache_dir=cache_dir)
+    if user.task is None
+    else early_checks.check_task(config, user.task)
   )
-  own_parts.check_for_privacy(config, task)
-  if config.test_examples is None:
-    return task
-  return task.with_test_examples(config.test_examples)
+  return RunParts(config, task, user)
 
 
 def create_model(
@@ -56,259 +249,27 @@ def create_model(
   num_classes: int,
   label_shape: Sequence[int],
   input_dtype: tf.DType,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ) -> tf.keras.Model:
-  """Returns the Keras model of the run, with its initial weights.
+  """Returns the Keras model of a run, with its initial weights.
 
   Args:
-    config: The experiment.
+    config: The settings.
     input_shape: Shape of one example's `x`.
     num_classes: Number of classes; tokens of a sequence task.
     label_shape: Shape of one example's `y`.
     input_dtype: The type of what the model is called with.
-    own: What is not ours.
+    user: What the user gives in place of ours.
   """
   shape = tuple(input_shape), num_classes
   settings: dict[str, Any] = dict(
     seed=config.model_seed, input_dtype=input_dtype
   )
-  if own.create_model is None:
+  if user.create_model is None:
     return keras_models.MODELS[config.model](*shape, **settings)
   return own_models.create_own_model(
-    own.create_model, *shape, label_shape=label_shape, **settings
+    user.create_model, *shape, label_shape=label_shape, **settings
   )
-
-
-def create_model_fn(
-  config: ExperimentConfig,
-  task: Task,
-  element_spec=None,
-  own: OwnParts = OURS,
-):
-  """Returns the `model_fn` of the run, as TFF's algorithms take it.
-
-  Args:
-    config: The experiment.
-    task: Its data.
-    element_spec: The specs `x` and `y` of what the model is called with; those
-      of `task` if not given.
-    own: What is not ours.
-  """
-  element_spec = element_spec or task.element_spec
-  return tff_model.build_model_fn(
-    lambda: create_task_model(config, task, element_spec['x'].dtype, own),
-    element_spec,
-    has_padding=task.has_padding,
-  )
-
-
-def create_client_model_fn(
-  config: ExperimentConfig,
-  task: Task,
-  clients: client_store.ClientStore | client_store.PreprocessedClients,
-  own: OwnParts = OURS,
-):
-  """Returns the `model_fn` of the clients' local steps."""
-  return learning.with_compute_dtype(
-    create_model_fn(config, task, clients.element_spec, own),
-    config.compute_dtype,
-  )
-
-
-def create_task_model(
-  config: ExperimentConfig,
-  task: Task,
-  input_dtype: tf.DType | None = None,
-  own: OwnParts = OURS,
-) -> tf.keras.Model:
-  """Returns `create_model` for the data of the run.
-
-  Args:
-    config: The experiment.
-    task: Its data.
-    input_dtype: The type of what the model is called with; that of the data if
-      not given.
-    own: What is not ours.
-  """
-  return create_model(
-    config,
-    input_shape=task.input_shape,
-    num_classes=task.num_classes,
-    label_shape=task.label_shape,
-    input_dtype=input_dtype or tf.as_dtype(task.train['x'].dtype),
-    own=own,
-  )
-
-
-def create_initial_weights(
-  config: ExperimentConfig, task: Task, own: OwnParts = OURS
-) -> tff.learning.models.ModelWeights | None:
-  """Returns what a model of a user's own begins with; `None` for one of ours.
-
-  TFF builds models in graphs, and so leaves out weights that were loaded.
-  """
-  if own.create_model is None:
-    return None
-  model = create_task_model(config, task, own=own)
-  return tff.learning.models.ModelWeights.from_model(model)
-
-
-def preprocess(
-  store: client_store.ClientStore, own: OwnParts = OURS
-) -> client_store.ClientStore | client_store.PreprocessedClients:
-  """Returns the clients with the examples that the model takes.
-
-  Our models take images as bytes or scaled, and clients scale theirs once a
-  round. A model of a user's own takes `x` as it is.
-  """
-  if own.create_model is not None:
-    return store
-  return store.preprocess(keras_models.scale_images)
-
-
-def create_sampler(
-  config: ExperimentConfig,
-  plan: privacy.BasePlan | None,
-  client_ids: tuple[str, ...],
-) -> client_sampling.ClientSampler:
-  """Returns the sampler of a run; a private one's is the plan's."""
-  seed = config.sampling_seed
-  if plan is not None:
-    return client_sampling.build_private_sampler(plan, client_ids, seed=seed)
-  fixed = dict(clients_per_round=config.clients_per_round, seed=seed)
-  if config.sampling == 'poisson':
-    return client_sampling.PoissonSampler(
-      client_ids,
-      sampling_prob=config.clients_per_round / len(client_ids),
-      seed=seed,
-    )
-  if config.sampling == 'shuffled_epochs':
-    return client_sampling.ShuffledEpochsSampler(client_ids, **fixed)
-  if config.sampling == 'round_robin':
-    return client_sampling.RoundRobinSampler(
-      client_ids, min_separation=config.min_separation, **fixed
-    )
-  return client_sampling.FixedSizeSampler(client_ids, **fixed)
-
-
-def create_process(
-  config: ExperimentConfig,
-  plan: privacy.BasePlan | None,
-  model_fn,
-  clients: client_store.PreprocessedClients | canary_clients.CanaryClients,
-  canaries: audit.Canaries | None = None,
-  own: OwnParts = OURS,
-) -> tff.learning.templates.LearningProcess:
-  """Returns the learning process of a run.
-
-  Args:
-    config: The experiment.
-    plan: Its plan; `None` for one that is not private.
-    model_fn: The model that clients train.
-    clients: Their data.
-    canaries: Those among the clients of an audited run.
-    own: What is not ours.
-  """
-  settings = dict(
-    **local_work(config, clients),
-    server_optimizer=create_server_optimizer(config),
-    measure_updates=config.measures_updates,
-  )
-  if ALGORITHMS[config.algorithm].clips == 'models':
-    return learning.build_model_clipping_fed_avg(
-      model_fn, clipping_norm=config.clipping_norm, **settings
-    )
-  if own.create_aggregator is None:
-    aggregator = run_aggregators.create_aggregator(config, plan, model_fn)
-  else:
-    aggregator = run_aggregators.create_own_aggregator(
-      config, plan, own.create_aggregator, model_fn
-    )
-  if canaries is not None:
-    aggregator = aggregators.add_canary_products(aggregator, canaries)
-  return learning.build_fed_avg(
-    model_fn, model_aggregator=aggregator, **settings
-  )
-
-
-def local_work(
-  config: ExperimentConfig,
-  clients: client_store.PreprocessedClients | canary_clients.CanaryClients,
-) -> dict[str, Any]:
-  """Returns the arguments of `tff_clipping.learning` on the clients' work."""
-  return dict(
-    local_steps=config.local_steps,
-    batch_size=config.batch_size,
-    client_learning_rate=config.client_learning_rate,
-    client_store=clients,
-    seed=config.seed,
-  )
-
-
-def create_server_optimizer(
-  config: ExperimentConfig,
-) -> tff.learning.optimizers.Optimizer:
-  """Returns what applies the aggregate to the global model."""
-  rate = config.server_learning_rate
-  optimizers = tff.learning.optimizers
-  return {
-    'sgd': lambda: optimizers.build_sgdm(rate),
-    'momentum': lambda: optimizers.build_sgdm(rate, momentum=_MOMENTUM),
-    'adam': lambda: optimizers.build_adam(rate, epsilon=_EPSILON),
-    'yogi': lambda: optimizers.build_yogi(rate, epsilon=_EPSILON),
-    'adagrad': lambda: optimizers.build_adagrad(rate, epsilon=_EPSILON),
-  }[config.server_optimizer]()
-
-
-def create_audit(
-  config: ExperimentConfig,
-  plan: privacy.BasePlan | None,
-  folder: RunFolder,
-  model_fn,
-) -> RunAudit | None:
-  """Returns the audit of a run, `None` for one that is not audited."""
-  if config.audit_canaries is None:
-    return None
-  return RunAudit(
-    folder.audit,
-    plan=plan,
-    canaries=audit.Canaries(
-      num_canaries=2 * config.audit_canaries,
-      num_parameters=count_parameters(model_fn),
-      seed=config.audit_seed,
-      relation=audit.audited_relation(plan),
-    ),
-    release_unit=config.sensitivity / plan.clients_per_round,
-  )
-
-
-def add_canaries(config: ExperimentConfig, model_fn, canaries: audit.Canaries):
-  """Returns the model for clients and canaries alike."""
-  way = config.client_learning_rate * config.local_steps
-  return learning.add_canaries(
-    model_fn,
-    canaries,
-    # Far longer than c: a clip that is missing shows itself.
-    gradient_norm=100 * config.sensitivity / way,
-  )
-
-
-def create_update_estimate(
-  config: ExperimentConfig,
-  model_fn,
-  clients: client_store.PreprocessedClients,
-) -> EstimateFn | None:
-  """Returns what estimates the expected norms, `None` without estimates."""
-  if not config.estimate_repeats:
-    return None
-  estimate = learning.build_update_estimates(
-    model_fn,
-    num_repeats=config.estimate_repeats,
-    **local_work(config, clients),
-  )
-  return lambda weights, t, cohort: estimate(weights, t, list(cohort))[
-    'expected_norm'
-  ]
 
 
 def count_parameters(model_fn) -> int:

@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
-from tasks.running import sweep_table, train_flags
+from tasks.running import early_checks, run_request, sweep_table
 from tasks.running.run_folder import RunFolder, locked
 from tasks.settings import command_line
 
@@ -171,7 +172,7 @@ class RunQueue:
   def _read_end(self, run: QueuedRun) -> str | None:
     """How a run ended; `None` if it is not there or not at an end."""
     try:
-      command = train_flags.parse([*run.flags, self._output_dir(run)])
+      command = run_request.parse([*run.flags, self._output_dir(run)])
       config = command.request.config()
     except ValueError:
       # The run that gives its threshold has not ended. `tasks.train` says what
@@ -185,6 +186,43 @@ class RunQueue:
 
   def _folder(self, run: QueuedRun) -> RunFolder:
     return RunFolder(self.folder / run.name)
+
+
+def check_run(
+  arguments: Sequence[str],
+  num_clients: dict[Any, int | None],
+  *,
+  missing_clipping_norm: float | None = None,
+) -> run_request.Command:
+  """Returns what flags ask for, if it would not be refused in its turn.
+
+  Args:
+    arguments: All flags of the run.
+    num_clients: The clients of data that were read for runs before; those of
+      this run are added.
+    missing_clipping_norm: What stands for c where an earlier run is to give it;
+      `None` to refuse that.
+
+  Raises:
+    absl.flags.Error: If there is no such flag, or it cannot be read.
+    ValueError: If a flag is wrong or does not fit the data.
+  """
+  command = run_request.parse(arguments)
+  config = command.request.config(missing_clipping_norm=missing_clipping_norm)
+  places = dict(data_dir=command.data_dir, cache_dir=command.cache_dir)
+  data = (
+    config.task,
+    config.partition_config(),
+    config.test_examples,
+    config.is_private,
+    *places.values(),
+  )
+  if data not in num_clients:
+    task = early_checks.read_data(config, **places)
+    num_clients[data] = None if task is None else task.num_clients
+  if num_clients[data] is not None:
+    early_checks.check_plan(config, num_clients[data])
+  return command
 
 
 def run_planned(
@@ -239,7 +277,7 @@ def flags_of_runs() -> list[str]:
   """Returns the flags of `tasks.train` that may differ from run to run."""
   return [
     flag.name
-    for flag in flags.FLAGS.get_key_flags_for_module(train_flags)
+    for flag in flags.FLAGS.get_key_flags_for_module(run_request)
     # The queue decides these.
     if flag.name not in ('output_dir', 'resume', 'print_settings')
   ]

@@ -1,20 +1,31 @@
-"""A run as it is asked for: by a row of the table, by settings, or by both.
+"""A run as flags ask for it: by a row of the table, by settings, or by both.
 
 A run is named by a row of `experiment_table`, its scale and its algorithm, or
-described by settings alone; any setting overrides what the row says.
+described by settings alone; any setting overrides what the row says. The values
+of flags are those of a whole process: they become a `Command` here, and nothing
+else of `tasks` asks for them.
 """
 
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from absl import flags
+from absl.testing import flagsaver
+
+from tasks.algorithms import builders
+from tasks.algorithms.algorithm import names_of
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import own_data, registry
 from tasks.experiments import experiment_table, named_runs
 from tasks.experiments.experiment_table import Value
 from tasks.running import threshold
+from tasks.running.execution import Execution
+from tasks.settings import data_flags
+from tasks.settings.flags_of_settings import define_flags, read_flags
+from tasks.settings.setting_fields import setting
 
 _FIELDS = dataclasses.fields(ExperimentConfig)
 # What the name of a row's run says already.
@@ -22,50 +33,48 @@ _IN_NAME = ('algorithm', 'seed')
 # Of the paper: c is half of the mean norm (Sec. 4).
 _FACTOR = 0.5
 # What the run that gives c does not have.
-_NOT_OF_THRESHOLD = (
-  'clipping_norm',
+_NOT_OF_THRESHOLD = names_of(builders.Settings) | {
   'sampling',
-  'target_epsilon',
-  'target_delta',
-  'noise_multiplier',
-  'accountant',
-  'mechanism',
   'min_separation',
-  'noise_seed',
-  'clipping',
-  'smoothing',
-  'target_quantile',
-  'aggregation',
-  'aggregator',
+  'accountant',
   'simulation_diagnostics',
-  'audit_canaries',
-  'audit_seed',
-)
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRequest:
-  """What is asked for.
+  """What is asked for; all but `given` are flags of `tasks.train` too.
 
   Attributes:
     given: Settings of an `ExperimentConfig`, by name; the others are those of
       the row, or have their defaults.
-    row: A row of the table; `None` for a run that settings alone describe.
-    scale: How large, with a row.
-    variants: What is changed, with a row.
-    output_dir: The folder of the run; `None` for that of the row.
-    clipping_norm_from: The folder of a finished run of fed_avg, whose updates
-      give c. `None` for the row's run beside this one, or none without a row.
-    clipping_factor: c over the mean norm of its updates.
   """
 
   given: Mapping[str, Any]
-  row: str | None = None
-  scale: str | None = None
-  variants: tuple[str, ...] = ()
-  output_dir: str | None = None
-  clipping_norm_from: str | None = None
-  clipping_factor: float = _FACTOR
+  row: str | None = setting(
+    'A row of the table of experiments, such as table3_mlp_mnist_noniid, which '
+    'gives the settings that are not given as flags.',
+    None,
+  )
+  scale: str | None = setting(
+    f'How large, with --row: {", ".join(experiment_table.SCALES)}.', None
+  )
+  variants: tuple[str, ...] = setting(
+    f'What is changed, with --row: {", ".join(experiment_table.VARIANTS)}.', ()
+  )
+  output_dir: str | None = setting(
+    'The folder of the run; of a row in runs/ by default. Required without '
+    '--row.',
+    None,
+  )
+  clipping_norm_from: str | None = setting(
+    'A finished run of fed_avg: c is --clipping_factor times the mean norm of '
+    "its updates. Of a row, the row's run beside --output_dir by default.",
+    None,
+  )
+  clipping_factor: float = setting(
+    'See --clipping_norm_from; the paper has 0.5.', _FACTOR
+  )
 
   def __post_init__(self):
     if self.row is None:
@@ -113,8 +122,9 @@ class RunRequest:
     _check_given(required)
     if self._clipping_norm_run is not None:
       algorithm = settings['algorithm']
-      known = experiment_table.ALGORITHMS.get(algorithm)
-      if known is not None and known.clips == 'models':
+      if any(
+        b.name == algorithm and b.clips == 'models' for b in builders.BUILDERS
+      ):
         raise ValueError(
           f'`clipping_norm_from` must not be given for {algorithm}, whose '
           'clipping norm is that of models and not of updates, found '
@@ -241,7 +251,9 @@ class RunRequest:
       return None
     if 'clipping_norm' in self.given:
       return None
-    name = run.threshold_run.name + self._changes(_IN_NAME + _NOT_OF_THRESHOLD)
+    name = run.threshold_run.name + self._changes(
+      _NOT_OF_THRESHOLD.union(_IN_NAME)
+    )
     return str(self.folder.parent / name)
 
   def _clipping_norm(self, missing: float | None) -> float:
@@ -259,7 +271,7 @@ class RunRequest:
         raise
       return missing
 
-  def _changes(self, left_out: tuple[str, ...]) -> str:
+  def _changes(self, left_out: Collection[str]) -> str:
     """What the name of a run's folder says of what overrides its row."""
     return ''.join(
       f'-{name}={_text(value)}'
@@ -289,6 +301,77 @@ class RunRequest:
       f'scale: {run.scale.name}. {run.scale.description}',
       '',
     ]
+
+
+# Of this module too, for whoever adopts its flags.
+flags.adopt_module_key_flags(data_flags)
+
+RESUME = flags.DEFINE_bool(
+  'resume', True, 'Go on with a run of the same settings in --output_dir.'
+)
+CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
+  'checkpoints_to_keep', 2, 'How many checkpoints to keep.', lower_bound=1
+)
+PRINT_SETTINGS = flags.DEFINE_bool(
+  'print_settings', False, 'Print every setting with its source; do not train.'
+)
+define_flags(RunRequest)
+define_flags(ExperimentConfig, required='Required without --row.')
+define_flags(Execution)
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+  """What a command line asks for.
+
+  Attributes:
+    request: The run.
+    execution: Where and with what the run computes.
+    data_dir: The folder of the data's official files; `None` to download them.
+    cache_dir: The folder of downloads and client stores; `None` for the user's
+      cache folder.
+  """
+
+  request: RunRequest
+  execution: Execution
+  data_dir: str | None
+  cache_dir: str | None
+
+
+def read() -> Command:
+  """Returns what the flags of this process ask for.
+
+  Raises:
+    TypeError: If a flag is of the wrong kind.
+    ValueError: If a flag is out of range or does not fit another.
+  """
+  return Command(
+    RunRequest(
+      given=read_flags(ExperimentConfig, given_only=True),
+      **read_flags(RunRequest),
+    ),
+    Execution(**read_flags(Execution)),
+    data_flags.DATA_DIR.value,
+    data_flags.CACHE_DIR.value,
+  )
+
+
+def parse(arguments: Sequence[str]) -> Command:
+  """Returns what these flags ask for, and leaves those of the process alone.
+
+  Args:
+    arguments: Flags, as on a command line of `tasks.train`.
+
+  Raises:
+    absl.flags.Error: If there is no such flag, or it cannot be read.
+    TypeError: If a flag is of the wrong kind.
+    ValueError: If a flag is out of range or does not fit another.
+  """
+  with flagsaver.flagsaver():
+    for flag in flags.FLAGS.get_key_flags_for_module(__name__):
+      flag.unparse()
+    flags.FLAGS(['tasks.train', *arguments])
+    return read()
 
 
 def _check_given(values: Mapping[str, Any], where: str = '') -> None:

@@ -11,20 +11,18 @@ import numpy as np
 import tensorflow_federated as tff
 import tqdm
 
-from tasks.algorithms import aggregation_text
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.task import Task
 from tasks.experiments import named_runs
 from tasks.models import evaluation
-from tasks.running import caveats, plans, run_parts, trained_model
+from tasks.running import run_parts, run_privacy, trained_model
 from tasks.running.execution import Execution
-from tasks.running.own_parts import OURS, OwnParts
 from tasks.running.run_folder import GIVEN, RunFolder
+from tasks.running.run_parts import RunParts
+from tasks.running.run_privacy import RunPrivacy
+from tasks.running.user_parts import NO_USER_PARTS, UserParts
 from tasks.settings import interrupts
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
-from tff_clipping.privacy.plans import plan_text
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.clients import client_sampling, client_store
@@ -54,7 +52,7 @@ def run(
   clipping_norm_source: str | None = None,
   run_name: named_runs.NamedRun | None = None,
   execution: Execution | None = None,
-  own: OwnParts = OURS,
+  user: UserParts = NO_USER_PARTS,
 ) -> TrainingResult:
   """Runs an experiment, or goes on with it where it stopped.
 
@@ -70,7 +68,7 @@ def run(
       was given.
     run_name: Which run of the table of experiments it is; `None` if none.
     execution: Where the rounds are computed; `None` for this process.
-    own: What is not ours, and not to be loaded by the name in `config`.
+    user: What is the user's own, and not to be loaded by the name in `config`.
 
   Returns:
     How the run ended.
@@ -92,13 +90,13 @@ def run(
     data_dir=data_dir,
     cache_dir=cache_dir,
     clipping_norm_source=clipping_norm_source,
-    own=own,
+    user=user,
   )
   description = _description(parts, run_name)
   with folder.open(config, resume=resume), contextlib.ExitStack() as stack:
     stack.enter_context(folder.temporary_files())
     folder.check_unchanged(description)
-    store = parts.task.write_client_store(cache_dir)
+    store = parts.of_run.task.write_client_store(cache_dir)
     where = stack.enter_context(
       execution.start(folder, required_paths=[store.path])
     )
@@ -110,19 +108,19 @@ def run(
       is_secret=config.is_private,  # It has the seed of the cohorts.
     )
     folder.result.unlink(missing_ok=True)
-    ledger = None
-    if parts.plan is not None:
-      ledger = stack.enter_context(_open_ledger(folder, parts))
-    _write_privacy(folder, parts, ledger)
+    ledger = stack.enter_context(parts.privacy.open_ledger())
+    parts.privacy.write(ledger)
     checkpoints = Checkpoints(folder.checkpoints, keep=checkpoints_to_keep)
     num_done = checkpoints.latest() or 0
     interrupts.check()
-    _announce(parts)
+    parts.privacy.announce()
     program = TrainingProgram(
       process=process,
       sampler=parts.sampler,
       num_rounds=config.num_rounds,
-      evaluate=evaluation.build_evaluation_fn(parts.model_fn, parts.task.test),
+      evaluate=evaluation.build_evaluation_fn(
+        parts.model_fn, parts.of_run.task.test
+      ),
       rounds_per_evaluation=config.rounds_per_evaluation,
       checkpoints=checkpoints,
       rounds_per_checkpoint=config.rounds_per_checkpoint,
@@ -141,9 +139,9 @@ def run(
     except BaseException:
       # The caveats of its rounds; what went wrong comes first.
       with contextlib.suppress(OSError):
-        _write_privacy(folder, parts, ledger)
+        parts.privacy.write(ledger)
       raise
-    _write_privacy(folder, parts, ledger)
+    parts.privacy.write(ledger)
     result = _add_to_message(result, parts, process, ledger)
     if result.interrupted is None:
       _write_results(result, parts, process, folder)
@@ -156,35 +154,29 @@ def run(
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-  """What a run is made of, before it has files.
+  """A run before it has files.
 
   Attributes:
     asked: The settings as they were given.
-    drawn_seeds: The seeds that were not, by name.
-    config: The settings with these seeds.
+    drawn_seeds: The seeds that were not, by name; `of_run.config` has them.
     clipping_norm_source: From what data of the clients c comes.
-    own: What is not ours.
-    task: The data, split over the clients.
-    plan: The privacy plan; `None` for a run without.
+    of_run: What it is made of.
+    privacy: Its plan, and what does not hold of it.
     initial_weights: What the model begins with, if it is not ours.
     model_fn: Returns a new model, for the evaluation.
     run_audit: The audit; `None` for a run without.
     sampler: Draws the cohorts.
-    caveats: Why the guarantee of the plan does not hold as it was run.
   """
 
   asked: ExperimentConfig
   drawn_seeds: dict[str, int]
-  config: ExperimentConfig
   clipping_norm_source: str | None
-  own: OwnParts
-  task: Task
-  plan: privacy.BasePlan | None
+  of_run: RunParts
+  privacy: RunPrivacy
   initial_weights: tff.learning.models.ModelWeights | None
   model_fn: Callable[[], tff.learning.models.VariableModel]
   run_audit: RunAudit | None
   sampler: client_sampling.ClientSampler
-  caveats: tuple[str, ...]
 
 
 def _prepare(
@@ -194,41 +186,38 @@ def _prepare(
   data_dir: str | None,
   cache_dir: str,
   clipping_norm_source: str | None,
-  own: OwnParts,
+  user: UserParts,
 ) -> _Parts:
   """Makes the parts of a run; see `run` for the arguments."""
   drawn_seeds = folder.draw_seeds(asked)
   config = dataclasses.replace(asked, **drawn_seeds)
-  own = own.with_named(config)
-  task = run_parts.create_task(
-    config, data_dir=data_dir, cache_dir=cache_dir, own=own
+  of_run = run_parts.create_run_parts(
+    config, user, data_dir=data_dir, cache_dir=cache_dir
   )
-  with _reading_ledger():
-    plan = plans.find_plan(config, task.num_clients, folder)
+  task = of_run.task
+  plan = run_privacy.find_plan(config, task.num_clients, folder)
   # Outside of a graph, where a model of a user's own can be looked at.
-  initial_weights = run_parts.create_initial_weights(config, task, own)
-  model_fn = run_parts.create_model_fn(config, task, own=own)
-  run_audit = run_parts.create_audit(config, plan, folder, model_fn)
-  sampler = (
-    run_parts.create_sampler(config, plan, task.client_ids)
-    if run_audit is None
-    else run_audit.build_sampler(task.client_ids, seed=config.sampling_seed)
-  )
+  initial_weights = of_run.create_initial_weights()
+  model_fn = of_run.create_model_fn()
+  run_audit = of_run.create_audit(plan, folder.audit, model_fn)
   # A run that goes on may get as a number what came from data at its start.
   source = clipping_norm_source or folder.clipping_norm_source()
   return _Parts(
     asked=asked,
     drawn_seeds=drawn_seeds,
-    config=config,
     clipping_norm_source=source,
-    own=own,
-    task=task,
-    plan=plan,
     initial_weights=initial_weights,
+    of_run=of_run,
+    privacy=RunPrivacy(
+      config, folder, plan, run_privacy.find_caveats(asked, task, source)
+    ),
     model_fn=model_fn,
     run_audit=run_audit,
-    sampler=sampler,
-    caveats=caveats.find(asked, task, source),
+    sampler=(
+      of_run.create_sampler(plan)
+      if run_audit is None
+      else run_audit.build_sampler(task.client_ids, seed=config.sampling_seed)
+    ),
   )
 
 
@@ -236,55 +225,18 @@ def _create_process(
   parts: _Parts, store: client_store.ClientStore
 ) -> tuple[tff.learning.templates.LearningProcess, EstimateFn | None]:
   """Returns the process, and what estimates expected norms of its updates."""
-  config = parts.config
-  clients = run_parts.preprocess(store, parts.own)
-  model_fn = run_parts.create_client_model_fn(
-    config, parts.task, clients, parts.own
-  )
+  of_run = parts.of_run
+  clients = of_run.preprocess(store)
+  model_fn = of_run.create_client_model_fn(clients)
   canaries = None
   if parts.run_audit is not None:
     canaries = parts.run_audit.canaries
     clients = canary_clients.CanaryClients(clients, canaries)
-    model_fn = run_parts.add_canaries(config, model_fn, canaries)
-  process = run_parts.create_process(
-    config, parts.plan, model_fn, clients, canaries, parts.own
+    model_fn = of_run.add_canaries(model_fn, canaries)
+  process = of_run.create_process(
+    parts.privacy.plan, model_fn, clients, canaries
   )
-  return process, run_parts.create_update_estimate(config, model_fn, clients)
-
-
-def _announce(parts: _Parts) -> None:
-  """Says what a private run will promise; nothing where nobody looks."""
-  if parts.plan is not None and sys.stderr.isatty():
-    described = parts.plan.describe(parts.caveats)
-    print(f'{parts.config.algorithm}: {described}', file=sys.stderr)
-
-
-def _open_ledger(folder: RunFolder, parts: _Parts) -> privacy.PrivacyLedger:
-  with _reading_ledger(), storage_errors.writing('The ledger'):
-    return privacy.PrivacyLedger(
-      folder.ledger, parts.plan, caveats=parts.caveats
-    )
-
-
-@contextlib.contextmanager
-def _reading_ledger() -> Iterator[None]:
-  """Says of a damaged ledger that it is a file, and not a setting."""
-  try:
-    yield
-  except privacy.DamagedLedgerError as e:
-    raise storage_errors.StorageError(str(e)) from e
-
-
-def _write_privacy(
-  folder: RunFolder, parts: _Parts, ledger: privacy.PrivacyLedger | None
-) -> None:
-  """Writes privacy.json, with all caveats that the ledger has."""
-  if ledger is not None:
-    content = {
-      **parts.plan.to_json(ledger.caveats),
-      'aggregation': aggregation_text.describe(parts.config),
-    }
-    folder.write_json(folder.privacy, content)
+  return process, of_run.create_update_estimate(model_fn, clients)
 
 
 def _create_update_records(
@@ -299,7 +251,7 @@ def _create_update_records(
     folder.updates,
     rounds=config.update_rounds,
     clipping_norm=config.clipping_norm,
-    clips_otherwise=config.clips_otherwise,
+    clips_otherwise=not config.builder.is_cut_to_clipping_norm,
     expected_norms=estimate_norms,
   )
 
@@ -310,7 +262,7 @@ def _add_to_message(
   process: tff.learning.templates.LearningProcess,
   ledger: privacy.PrivacyLedger | None,
 ) -> TrainingResult:
-  """Adds what was charged, what takes the guarantee away, what the audit shows.
+  """Adds what was charged, what the audit shows, what the guarantee lacks.
 
   Args:
     result: How the run ended.
@@ -318,20 +270,15 @@ def _add_to_message(
     process: Its process.
     ledger: Its ledger; `None` for a run that is not private.
   """
-  sentences = [result.message]
-  if ledger is not None and ledger.num_releases:
-    charged = plan_text.state_guarantee(
-      ledger.actual_epsilon,
-      ledger.plan.target_delta,
-      ledger.plan.actual_relation,
-    )
-    sentences.append(f'Charged: {charged}.')
+  shown = []
   if parts.run_audit is not None and result.interrupted is None:
-    sentences += _audit(parts.run_audit, process, result)
-  # Those of the run's first start are among the ledger's.
-  found_caveats = parts.caveats if ledger is None else ledger.caveats
-  if found_caveats:
-    sentences.append(plan_text.state_caveats(found_caveats))
+    shown = _audit(parts.run_audit, process, result)
+  sentences = [
+    result.message,
+    *parts.privacy.describe_charged(ledger),
+    *shown,
+    *parts.privacy.describe_caveats(ledger),
+  ]
   return dataclasses.replace(result, message=' '.join(sentences))
 
 
@@ -345,7 +292,7 @@ def _write_results(
   if result.state is not None:
     trained_model.write(
       folder.model,
-      run_parts.create_task_model(parts.config, parts.task, own=parts.own),
+      parts.of_run.create_model(),
       process.get_model_weights(result.state).trainable,
     )
   folder.write_json(
@@ -362,7 +309,7 @@ def _description(
   parts: _Parts, run_name: named_runs.NamedRun | None
 ) -> dict[str, Any]:
   """Returns the contents of config.json."""
-  config, task = parts.config, parts.task
+  config, task = parts.of_run.config, parts.of_run.task
   return dict(
     run=None if run_name is None else run_name.to_json(),
     experiment=parts.asked.to_json(),

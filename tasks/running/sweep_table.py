@@ -1,10 +1,7 @@
 """One table over the runs of a sweep, as CSV, as Markdown and on the screen."""
 
-import csv
-import dataclasses
-import io
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,48 +15,45 @@ NOT_STARTED = 'not started'
 NOT_FINISHED = 'not finished'
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepRow:
-  """What a table says of one run; `None` for what is not known.
-
-  Attributes:
-    values: The values of the flags that the sweep varies.
-    status: How it ended, or why it did not.
-    rounds: The rounds done.
-    final_accuracy: The last test accuracy, from 0 to 1.
-    best_accuracy: The largest one; an optimistic figure.
-    final_loss: The last test loss.
-    epsilon: What the ledger has charged.
-    actual_epsilon: What the sampler really gives, where that is another figure.
-    epsilon_holds: Whether `epsilon` holds for the run as it was, of which it is
-      the only one that is released: 'yes' or 'no'. privacy.json says why not.
-    seconds_per_round: The median.
-  """
-
-  values: dict[str, str]
-  status: str
-  rounds: int | None = None
-  final_accuracy: float | None = None
-  best_accuracy: float | None = None
-  final_loss: float | None = None
-  epsilon: float | None = None
-  actual_epsilon: float | None = None
-  epsilon_holds: str | None = None
-  seconds_per_round: float | None = None
+# After the values of the flags that the sweep varies: how a run ended, the
+# rounds done, the last and the largest test accuracy from 0 to 1 (the largest
+# is an optimistic figure), the last test loss, what the ledger has charged,
+# what the sampler really gives where that is another figure, whether the first
+# holds for the run as it was ('yes' or 'no'; privacy.json says why not), and
+# the median of the seconds.
+_COLUMNS = (
+  'status',
+  'rounds',
+  'final_accuracy',
+  'best_accuracy',
+  'final_loss',
+  'epsilon',
+  'actual_epsilon',
+  'epsilon_holds',
+  'seconds_per_round',
+)
 
 
 def read_row(
-  folder: RunFolder, values: dict[str, str], status: str
-) -> SweepRow:
-  """Returns the row of a run, from the files in its folder."""
+  folder: RunFolder, values: Mapping[str, str], status: str
+) -> dict[str, Any]:
+  """Returns what the table says of a run, from the files in its folder.
+
+  Args:
+    folder: The folder of the run, which may not be there.
+    values: The values of the flags that the sweep varies.
+    status: How it ended, or why it did not.
+
+  Returns:
+    `values` and what is known of `_COLUMNS`, `None` for the rest.
+  """
   measured = {}
   try:
     measured = _summarize(folder.read_metrics())
   except (OSError, ValueError, KeyError, IndexError):
     pass  # Not begun yet, or damaged, which the run itself reports.
-  return SweepRow(
-    values=values, status=status, **measured, **_read_privacy(folder)
-  )
+  known = {'status': status, **measured, **_read_privacy(folder)}
+  return {**values, **{name: known.get(name) for name in _COLUMNS}}
 
 
 def describe_spending(folders: Sequence[RunFolder]) -> str:
@@ -92,21 +86,21 @@ def _has_caveats(ledger: pathlib.Path) -> bool:
 
 
 def write_tables(
-  rows: Sequence[SweepRow], folder: pathlib.Path, *, below: str = ''
+  rows: Sequence[Mapping[str, Any]], folder: pathlib.Path, *, below: str = ''
 ) -> str:
   """Writes sweep.csv and sweep.md, and returns the latter.
 
   Args:
-    rows: What the tables say of each run.
+    rows: What the tables say of each run; see `read_row`.
     folder: Where they go.
     below: What stands below the table in sweep.md.
   """
-  cells = _cells(rows)
-  text = io.StringIO()
-  csv.writer(text, lineterminator='\n').writerows(cells)
-  markdown = _markdown(cells) + (f'\n{below}' if below else '')
+  table = pd.DataFrame(
+    [{name: _format(name, row[name]) for name in row} for row in rows]
+  ).dropna(axis='columns', how='all')
+  markdown = _markdown(table.fillna('')) + (f'\n{below}' if below else '')
   for name, content in (
-    ('sweep.csv', text.getvalue()),
+    ('sweep.csv', table.to_csv(index=False)),
     ('sweep.md', markdown),
   ):
     with atomic_files.replacing(folder / name) as new:
@@ -145,35 +139,18 @@ def _read_privacy(folder: RunFolder) -> dict[str, Any]:
   )
 
 
-def _cells(rows: Sequence[SweepRow]) -> list[list[str]]:
-  """Returns the header and the rows, without columns that are all empty."""
-  columns = {
-    name: [row.values[name] for row in rows] for name in rows[0].values
-  }
-  for field in dataclasses.fields(SweepRow):
-    if field.name == 'values':
-      continue
-    found = [getattr(row, field.name) for row in rows]
-    if any(value is not None for value in found):
-      columns[field.name] = [_format(field.name, value) for value in found]
-  return [list(columns), *map(list, zip(*columns.values(), strict=True))]
-
-
-def _format(name: str, value: Any) -> str:
+def _format(name: str, value: Any) -> str | None:
   if value is None:
-    return ''
+    return None
   if name.endswith('epsilon'):
     return rounding.format_up(value)
   return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
-def _markdown(cells: Sequence[Sequence[str]]) -> str:
+def _markdown(table: pd.DataFrame) -> str:
+  cells = [list(table), *table.to_numpy().tolist()]
   widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-  header, *rows = (
-    '| '
-    + ' | '.join(c.ljust(w) for c, w in zip(row, widths, strict=True))
-    + ' |\n'
-    for row in cells
+  cells.insert(1, ['-' * width for width in widths])
+  return ''.join(
+    f'| {" | ".join(map(str.ljust, row, widths))} |\n' for row in cells
   )
-  rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|\n'
-  return header + rule + ''.join(rows)

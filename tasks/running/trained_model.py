@@ -1,6 +1,6 @@
 """The trained model of a run, as Keras weights.
 
-  from tasks import trained_model
+  from tasks.running import trained_model
 
   model = trained_model.load('runs/fed_avg')
   logits = model(x)  # x as in the data: bytes of images for our models.
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks.running import own_parts, run_parts
+from tasks.running import run_parts
 from tasks.running.run_folder import RunFolder
-from tasks.settings import named_functions
+from tasks.running.user_parts import UserParts
 from tff_clipping import atomic_files
 from tff_clipping.programs import storage_errors
 
@@ -49,23 +49,20 @@ def load(
       f'`run_dir` must be a run that has ended, found no {folder.model}.'
     )
   data = folder.read_description()['task']
-  own = own_parts.OwnParts(create_model=create_model)
-  if create_model is None and named_functions.is_function_name(config.model):
-    try:
-      function = named_functions.load_function('model', config.model)
-    except ValueError as e:
-      raise ValueError(
-        f'{e} The run in {folder.path} has it from the folder that it was '
-        'started in: go there, or give `create_model`.'
-      ) from e
-    own = own_parts.OwnParts(create_model=function)
+  try:
+    user = UserParts(create_model=create_model).with_named(config, ['model'])
+  except ValueError as e:
+    raise ValueError(
+      f'{e} The run in {folder.path} has it from the folder that it was '
+      'started in: go there, or give `create_model`.'
+    ) from e
   model = run_parts.create_model(
     config,
     input_shape=data['input_shape'],
     num_classes=data['num_classes'],
     label_shape=_label_shape(data),
     input_dtype=tf.as_dtype(data['input_dtype']),
-    own=own,
+    user=user,
   )
   try:
     model.load_weights(folder.model)

@@ -31,13 +31,14 @@ _DEFINE = {
 def define_flags(settings: type, *, required: str = 'Required.') -> None:
   """Defines a flag for each field of a dataclass of `settings.setting`s.
 
-  A field of integers, a tuple, is a list with commas.
+  A field that is a tuple, of integers or of strings, is a list with commas. One
+  that is no `setting` has no flag.
 
   Args:
     settings: The dataclass.
     required: What the help of a field without a default ends with.
   """
-  for field in dataclasses.fields(settings):
+  for field in _settings_of(settings):
     text, default = field.metadata['help'], field.default
     if default is dataclasses.MISSING:
       text, default = f'{text} {required}', None
@@ -58,13 +59,14 @@ def read_flags(settings: type, *, given_only: bool = False) -> dict[str, Any]:
     ValueError: If a flag of integers holds something else.
   """
   values = {}
-  for field in dataclasses.fields(settings):
+  for field in _settings_of(settings):
     flag = flags.FLAGS[field.name]
     if given_only and not flag.present:
       continue
     value = flag.value
     if typing.get_origin(field.type) is tuple:
-      value = integers(field.name, value)
+      is_of_integers = typing.get_args(field.type)[0] is int
+      value = integers(field.name, value) if is_of_integers else tuple(value)
     values[field.name] = value
   return values
 
@@ -88,6 +90,10 @@ def integers(name: str, texts: Iterable[str]) -> tuple[int, ...]:
         f'`{name}` must be integers with commas, found {text!r}.'
       ) from None
   return tuple(numbers)
+
+
+def _settings_of(settings: type) -> list[dataclasses.Field]:
+  return [f for f in dataclasses.fields(settings) if 'help' in f.metadata]
 
 
 def _kind(annotation: Any) -> type:

@@ -21,6 +21,19 @@ def is_function_name(name: str) -> bool:
   return ':' in name
 
 
+def check_form(argument: str, name: Any) -> None:
+  """Raises unless a setting has the form of a function's name.
+
+  Raises:
+    ValueError: If it has not.
+  """
+  if not (isinstance(name, str) and is_function_name(name)):
+    raise ValueError(
+      f'`{argument}` must be module:function or FILE.py:function, found '
+      f'{name!r}.'
+    )
+
+
 # The name of a module that was imported from a file begins with it.
 _OF_FILE = 'own_file_'
 

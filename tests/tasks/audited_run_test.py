@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import tensorflow_federated as tff
 
-from tasks.algorithms import experiment, run_aggregators
-from tasks.running import plans, run_folder, run_parts
+from tasks.algorithms import experiment
+from tasks.algorithms.gaussian import GaussianFedAvg
+from tasks.running import run_folder, run_parts
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 from tff_clipping import aggregators
 from tff_clipping.privacy import Relation
@@ -58,23 +59,27 @@ class _Unmeasured(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
 
 
-def _without_noise(config, plan, model_fn):
-  del model_fn
+def _without_noise(builder, plan, model_fn, user_aggregator):
+  del model_fn, user_aggregator
   parameters = plan.aggregator_parameters._asdict() | {'noise_multiplier': 1e-6}
   return _Unmeasured(
     aggregators.dp_mean_factory(
-      clipping_norm=config.clipping_norm, **parameters, noise_key='drawn'
+      clipping_norm=builder.config.clipping_norm,
+      **parameters,
+      noise_key='drawn',
     )
   )
 
 
-def _without_clip(config, plan, model_fn):
-  del model_fn
+def _without_clip(builder, plan, model_fn, user_aggregator):
+  del model_fn, user_aggregator
   parameters = plan.aggregator_parameters._asdict()
   parameters['noise_multiplier'] *= 1e-4
   return _Unmeasured(
     aggregators.dp_mean_factory(
-      clipping_norm=1e4 * config.clipping_norm, **parameters, noise_key='drawn'
+      clipping_norm=1e4 * builder.config.clipping_norm,
+      **parameters,
+      noise_key='drawn',
     )
   )
 
@@ -115,7 +120,7 @@ def test_an_audited_run_says_what_it_shows_and_that_it_is_not_private(
 @pytest.mark.slow
 @pytest.mark.parametrize('broken', [_without_noise, _without_clip])
 def test_a_broken_pipeline_is_refuted(tmp_path, cache_dir, monkeypatch, broken):
-  monkeypatch.setattr(run_aggregators, 'create_aggregator', broken)
+  monkeypatch.setattr(GaussianFedAvg, 'create_aggregator', broken)
   message = _run(tmp_path / 'run', cache_dir).message
   assert 'The audit refutes the plan' in message
   found = read_json(tmp_path / 'run' / 'audit' / 'audit.json')
@@ -174,16 +179,9 @@ def test_the_canaries_of_a_run_are_its_own(tmp_path):
 
 def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(tmp_path):
   config = _config(sampling='paper', audit_seed=0)
-  plan = plans.create_plan(config, 40)
-  task = run_parts.create_task(
-    config, data_dir=None, cache_dir=str(tmp_path / 'cache')
-  )
-  audit = run_parts.create_audit(
-    config,
-    plan,
-    run_folder.RunFolder(tmp_path),
-    run_parts.create_model_fn(config, task),
-  )
+  plan = config.builder.find_plan(40)
+  parts = run_parts.create_run_parts(config, cache_dir=str(tmp_path / 'cache'))
+  audit = parts.create_audit(plan, tmp_path, parts.create_model_fn())
   assert audit.canaries.relation is Relation.REPLACE_ONE
   assert audit.canaries.num_canaries == 200
   assert plan.actual_epsilon > plan.epsilon

@@ -120,7 +120,7 @@ def test_what_private_runs_cost_together_is_said(tmp_path, caveats):
     _write_run(tmp_path / name, plan=_plan('poisson'), caveats=caveats)
   folders = [RunFolder(tmp_path / name) for name in (*names, 'not there')]
   rows = [sweep_table.read_row(folders[0], {}, 'finished')]
-  assert rows[0].epsilon_holds == ('no' if caveats else 'yes')
+  assert rows[0]['epsilon_holds'] == ('no' if caveats else 'yes')
   below = sweep_table.describe_spending(folders)
   if caveats:
     assert below == ''

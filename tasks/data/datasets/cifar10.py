@@ -8,7 +8,6 @@ import collections
 import pathlib
 
 import numpy as np
-from absl import logging
 
 from tasks.data import task
 from tasks.data.datasets import cifar10_batches, data_files, downloads
@@ -24,8 +23,7 @@ _ARCHIVE_ORIGIN = f'https://www.cs.toronto.edu/~kriz/{_ARCHIVE}'
 _ARCHIVE_SHA256 = (
   '6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce'
 )
-_NUM_TRAIN = 50_000
-_NUM_TEST = 10_000
+_OFFICIAL = 50_000, 10_000
 _NUM_CLASSES = 10
 
 
@@ -58,10 +56,9 @@ def create_cifar10_task(
   x_train = np.concatenate([images for images, _ in batches[:-1]])
   y_train = np.concatenate([labels for _, labels in batches[:-1]])
   x_test, y_test = batches[-1]
-  source = 'CIFAR-10'
-  if (len(x_train), len(x_test)) != (_NUM_TRAIN, _NUM_TEST):
-    source = f'not the official CIFAR-10: {len(x_train)} + {len(x_test)} images'
-    logging.warning('%s holds %s.', paths[0].parent, source)
+  source = data_files.describe_source(
+    'CIFAR-10', paths[0], _OFFICIAL, (len(x_train), len(x_test))
+  )
   return task.Task(
     name='cifar10',
     train=collections.OrderedDict(x=x_train, y=y_train),

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Sequence
 
 import numpy as np
+from absl import logging
 
 
 class DataError(ValueError):
@@ -107,6 +108,27 @@ def check_labels(
       f'{path} must hold labels from 0 to {num_classes - 1}, found '
       f'{labels.min()} to {labels.max()}.'
     )
+
+
+def describe_source(
+  name: str,
+  path: pathlib.Path,
+  official: tuple[int, int],
+  found: tuple[int, int],
+) -> str:
+  """Returns a line on where images come from; logs if it is not the official.
+
+  Args:
+    name: What the data set is called.
+    path: One of its files.
+    official: How many images there are to train and to test.
+    found: How many were read.
+  """
+  if found == official:
+    return name
+  source = f'not the official {name}: {found[0]} + {found[1]} images'
+  logging.warning('%s holds %s.', path.parent, source)
+  return source
 
 
 def check_no_duplicates(

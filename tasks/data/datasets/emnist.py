@@ -8,7 +8,6 @@ import collections
 import pathlib
 
 import numpy as np
-from absl import logging
 
 from tasks.data import task
 from tasks.data.datasets import data_files, downloads, idx
@@ -24,8 +23,7 @@ FILES = (
 _ARCHIVE = 'emnist-gzip.zip'
 _ARCHIVE_ORIGIN = 'https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip'
 _ARCHIVE_MD5 = '58c8d27c78d21e728a6bc7b3cc06412e'
-_NUM_TRAIN = 240_000
-_NUM_TEST = 40_000
+_OFFICIAL = 240_000, 40_000
 _NUM_CLASSES = 10
 _SUBFOLDERS = ('gzip', 'emnist', 'emnist/gzip', 'EMNIST/raw')
 
@@ -55,15 +53,14 @@ def create_emnist_digits_task(
     if data_dir is not None
     else _download(cache_dir)
   )
-  x_train, y_train = _read_split(paths[0], paths[1])
-  x_test, y_test = _read_split(paths[2], paths[3])
-  idx.check_not_swapped(paths[0], len(x_train), paths[2], len(x_test))
-  source = 'EMNIST digits'
-  if (len(x_train), len(x_test)) != (_NUM_TRAIN, _NUM_TEST):
-    source = (
-      f'not the official EMNIST digits: {len(x_train)} + {len(x_test)} images'
-    )
-    logging.warning('%s holds %s.', paths[0].parent, source)
+  x_train, y_train, x_test, y_test = idx.read_data_set(paths, _NUM_CLASSES)
+  # Turned upright.
+  x_train, x_test = (
+    np.ascontiguousarray(x.transpose(0, 2, 1, 3)) for x in (x_train, x_test)
+  )
+  source = data_files.describe_source(
+    'EMNIST digits', paths[0], _OFFICIAL, (len(x_train), len(x_test))
+  )
   return task.Task(
     name='emnist_digits',
     train=collections.OrderedDict(x=x_train, y=y_train),
@@ -72,16 +69,6 @@ def create_emnist_digits_task(
     num_classes=_NUM_CLASSES,
     source=source,
   )
-
-
-def _read_split(
-  images_path: pathlib.Path, labels_path: pathlib.Path
-) -> tuple[np.ndarray, np.ndarray]:
-  """Reads the images, turned upright, and the labels of one split."""
-  images = idx.read_images(images_path)
-  labels = idx.read_labels(labels_path, _NUM_CLASSES)
-  idx.check_pair(images_path, images, labels_path, labels)
-  return np.ascontiguousarray(images.transpose(0, 2, 1, 3)), labels
 
 
 def _download(cache_dir: str | None) -> list[pathlib.Path]:

@@ -20,64 +20,28 @@ FILE = 'emnist_all.sqlite'
 def create_federated_emnist_task(
   split: partition_config.PartitionConfig,
   *,
+  only_digits: bool = False,
   data_dir: str | None = None,
   cache_dir: str | None = None,
 ) -> task.Task:
-  """Creates the task of all 62 classes.
+  """Creates the task: images uint8 [28, 28, 1] of 62 classes, or of 10.
 
   Args:
     split: How to split the training examples over clients; 'natural' for TFF's
       own clients, the writers.
+    only_digits: Whether to leave out the letters.
     data_dir: Folder of emnist_all.sqlite; None to download it with TFF.
     cache_dir: Folder of the downloads; None for the user's cache folder.
-
-  Returns:
-    The task, with images uint8 [28, 28, 1] and 62 classes: digits, uppercase
-    and lowercase letters.
 
   Raises:
     data_files.DataError: If the file is missing or refused.
   """
-  return _create('federated_emnist', 'all', 62, split, data_dir, cache_dir)
-
-
-def create_federated_emnist_digits_task(
-  split: partition_config.PartitionConfig,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> task.Task:
-  """Creates the task of the digits alone.
-
-  Args:
-    split: How to split the training examples over clients; 'natural' for TFF's
-      own clients, the writers.
-    data_dir: Folder of emnist_all.sqlite; None to download it with TFF.
-    cache_dir: Folder of the downloads; None for the user's cache folder.
-
-  Returns:
-    The task, with images uint8 [28, 28, 1] and 10 classes.
-
-  Raises:
-    data_files.DataError: If the file is missing or refused.
-  """
-  return _create(
-    'federated_emnist_digits', 'digits_only', 10, split, data_dir, cache_dir
-  )
-
-
-def _create(
-  name: str,
-  prefix: str,
-  num_classes: int,
-  split: partition_config.PartitionConfig,
-  data_dir: str | None,
-  cache_dir: str | None,
-) -> task.Task:
-  """Reads the two splits of this prefix."""
   import tensorflow as tf
   import tensorflow_federated as tff
 
+  name, prefix, num_classes = 'federated_emnist', 'all', 62
+  if only_digits:
+    name, prefix, num_classes = f'{name}_digits', 'digits_only', 10
   path = tff_sqlite.find_or_download(
     name,
     FILE,

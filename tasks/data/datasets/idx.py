@@ -9,6 +9,7 @@ FORMAT".
 import math
 import pathlib
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -59,52 +60,36 @@ def read_labels(path: pathlib.Path, num_classes: int) -> np.ndarray:
   return labels.astype(np.int32)
 
 
-def check_pair(
-  images_path: pathlib.Path,
-  images: np.ndarray,
-  labels_path: pathlib.Path,
-  labels: np.ndarray,
-) -> None:
-  """Refuses images and labels that are not of the same examples.
+def read_data_set(
+  paths: Sequence[pathlib.Path], num_classes: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  """Reads a training set and a test set.
 
   Args:
-    images_path: Where the images are from.
-    images: [images, ...].
-    labels_path: Where the labels are from.
-    labels: [labels].
+    paths: The images and the labels to train, then those to test.
+    num_classes: The labels must be below this.
+
+  Returns:
+    The images and labels to train, then those to test.
 
   Raises:
-    data_files.DataError: If there are more of one than of the other.
+    data_files.DataError: If a file is no such file, or they do not belong
+      together.
   """
-  if len(images) != len(labels):
+  x_train, x_test = read_images(paths[0]), read_images(paths[2])
+  y_train, y_test = (read_labels(path, num_classes) for path in paths[1::2])
+  for number, x, y in ((0, x_train, y_train), (2, x_test, y_test)):
+    if len(x) != len(y):
+      raise data_files.DataError(
+        f'{paths[number]} has {len(x)} images but {paths[number + 1]} has '
+        f'{len(y)} labels: they do not belong together.'
+      )
+  if len(x_test) > len(x_train):
     raise data_files.DataError(
-      f'{images_path} has {len(images)} images but {labels_path} has '
-      f'{len(labels)} labels: they do not belong together.'
+      f'{paths[0]} and {paths[2]} are swapped: {len(x_train)} images to train, '
+      f'{len(x_test)} to test.'
     )
-
-
-def check_not_swapped(
-  train_path: pathlib.Path,
-  num_train: int,
-  test_path: pathlib.Path,
-  num_test: int,
-) -> None:
-  """Refuses a test set that is larger than its training set.
-
-  Args:
-    train_path: Where the training images are from.
-    num_train: How many they are.
-    test_path: Where the test images are from.
-    num_test: How many they are.
-
-  Raises:
-    data_files.DataError: If there are more to test than to train.
-  """
-  if num_test > num_train:
-    raise data_files.DataError(
-      f'{train_path} and {test_path} are swapped: {num_train} images to train, '
-      f'{num_test} to test.'
-    )
+  return x_train, y_train, x_test, y_test
 
 
 def _read(path: pathlib.Path, num_dims: int) -> np.ndarray:

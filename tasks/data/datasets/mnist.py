@@ -5,7 +5,6 @@ import hashlib
 import pathlib
 
 import numpy as np
-from absl import logging
 
 from tasks.data import task
 from tasks.data.datasets import data_files, downloads, idx
@@ -26,8 +25,7 @@ _MD5 = (
   '2646ac647ad5339dbf082846283269ea',
   '27ae3e4e09519cfbb04c329615203637',
 )
-_NUM_TRAIN = 60_000
-_NUM_TEST = 10_000
+_OFFICIAL = 60_000, 10_000
 _NUM_CLASSES = 10
 _SUBFOLDERS = ('mnist', 'MNIST/raw')
 
@@ -77,28 +75,21 @@ def create_mnist_task(
 
 def _read(paths: list[pathlib.Path]) -> tuple[list[np.ndarray], str]:
   """Reads the four files; returns them and a line on their source."""
-  x_train = idx.read_images(paths[0])
-  y_train = idx.read_labels(paths[1], _NUM_CLASSES)
-  x_test = idx.read_images(paths[2])
-  y_test = idx.read_labels(paths[3], _NUM_CLASSES)
-  idx.check_pair(paths[0], x_train, paths[1], y_train)
-  idx.check_pair(paths[2], x_test, paths[3], y_test)
-  idx.check_not_swapped(paths[0], len(x_train), paths[2], len(x_test))
-  if (len(x_train), len(x_test)) == (_NUM_TRAIN, _NUM_TEST):
-    for path, expected in zip(paths, _MD5, strict=True):
-      found = hashlib.md5(
-        data_files.read_bytes(path), usedforsecurity=False
-      ).hexdigest()
-      if found != expected:
-        raise data_files.DataError(
-          f'{path} is corrupted or not of MNIST: its content has the MD5 '
-          f'{found}, not {expected}.'
-        )
-    source = 'MNIST, the official files'
-  else:
-    source = f'not the official MNIST: {len(x_train)} + {len(x_test)} images'
-    logging.warning('%s holds %s.', paths[0].parent, source)
-  return [x_train, y_train, x_test, y_test], source
+  arrays = idx.read_data_set(paths, _NUM_CLASSES)
+  found = len(arrays[1]), len(arrays[3])
+  source = data_files.describe_source('MNIST', paths[0], _OFFICIAL, found)
+  if found != _OFFICIAL:
+    return list(arrays), source
+  for path, expected in zip(paths, _MD5, strict=True):
+    digest = hashlib.md5(
+      data_files.read_bytes(path), usedforsecurity=False
+    ).hexdigest()
+    if digest != expected:
+      raise data_files.DataError(
+        f'{path} is corrupted or not of MNIST: its content has the MD5 '
+        f'{digest}, not {expected}.'
+      )
+  return list(arrays), f'{source}, the official files'
 
 
 def _read_writers(path: pathlib.Path, num_train: int) -> np.ndarray | None:

@@ -1,5 +1,6 @@
 """The tasks as the --task flag has them: ours by name, and own ones."""
 
+import functools
 from collections.abc import Callable, Mapping
 
 from tasks.data import task
@@ -22,8 +23,8 @@ TASKS: Mapping[str, Callable[..., task.Task]] = {
   'emnist_digits': emnist.create_emnist_digits_task,
   'cifar10': cifar10.create_cifar10_task,
   'federated_emnist': federated_emnist.create_federated_emnist_task,
-  'federated_emnist_digits': (
-    federated_emnist.create_federated_emnist_digits_task
+  'federated_emnist_digits': functools.partial(
+    federated_emnist.create_federated_emnist_task, only_digits=True
   ),
   'cifar100': cifar100.create_cifar100_task,
   'shakespeare': shakespeare.create_shakespeare_task,

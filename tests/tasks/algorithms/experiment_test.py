@@ -80,7 +80,8 @@ _AUDITED = dict(
         target_epsilon=None,
         target_delta=None,
       ),
-      '`audit_canaries` must be given for dp_fed_avg only.* found 100',
+      '`audit_canaries` must not be given for ce_fed_avg, which adds no noise, '
+      'found 100; it is for dp_fed_avg',
     ),
     (
       dict(simulation_diagnostics=True),
@@ -126,13 +127,12 @@ _CORRELATED = _AUDITED | dict(
     ),
     (
       dict(mechanism='gaussian'),
-      '`sampling` min_separation must be given with `mechanism` .* found '
-      'gaussian',
+      '`sampling` must be one of poisson, .* for dp_fed_avg, found '
+      "'min_separation': others do not hide who takes part",
     ),
     (
       dict(sampling='grouped_poisson', mechanism='gaussian'),
-      '`sampling` grouped_poisson must be given with `mechanism` banded: .* '
-      'correlated between rounds; found gaussian',
+      '`sampling` must be .* correlated between rounds, as of `mechanism` band',
     ),
     (
       dict(sampling='grouped_poisson'),
@@ -141,8 +141,7 @@ _CORRELATED = _AUDITED | dict(
     (dict(min_separation=1), '`min_separation` must be at least 2 .* found 1'),
     (
       dict(audit_canaries=100),
-      '`audit_canaries` must be given for `mechanism` gaussian only.* found '
-      'blt',
+      '`audit_canaries` must not be given for `mechanism` blt, .* found 100',
     ),
     (
       dict(

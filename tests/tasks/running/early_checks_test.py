@@ -8,7 +8,7 @@ import pytest
 from absl import flags
 
 from tasks import train
-from tasks.running import train_flags
+from tasks.running import run_request
 
 _ROOT = pathlib.Path(__file__).parents[3]
 _FED_AVG = '--flagfile=tasks/flagfiles/demo/fed_avg.flags'
@@ -81,7 +81,7 @@ def parsed_flags():
 
 
 def _settings(*arguments):
-  return train_flags.parse(arguments).request.config()
+  return run_request.parse(arguments).request.config()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from tasks.running import grid, run_queue, train_flags
+from tasks.running import grid, run_queue, run_request
 
 _BASE = """
 --task=embedded_digits
@@ -37,7 +37,7 @@ def _read(tmp_path, *lines, **kwargs):
 
 
 def _config(run):
-  return train_flags.parse([*run.flags, '--output_dir=.']).request.config()
+  return run_request.parse([*run.flags, '--output_dir=.']).request.config()
 
 
 def test_every_combination_is_a_run_in_a_fixed_order(tmp_path, base):

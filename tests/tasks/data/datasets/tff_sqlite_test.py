@@ -51,8 +51,8 @@ def _emnist(tmp_path):
 
 def test_digits_come_by_writer(emnist):
   folder, images = emnist
-  task = federated_emnist.create_federated_emnist_digits_task(
-    _NATURAL, data_dir=str(folder)
+  task = federated_emnist.create_federated_emnist_task(
+    _NATURAL, only_digits=True, data_dir=str(folder)
   )
   assert task.num_classes == 10
   assert task.client_ids == ('f0001_02', 'f0002_01')
@@ -93,8 +93,8 @@ def test_labels_of_letters_among_digits_are_refused(tmp_path):
     {'digits_only_train': examples, 'digits_only_test': examples},
   )
   with pytest.raises(data_files.DataError, match='from 0 to 9, found 35 to 35'):
-    federated_emnist.create_federated_emnist_digits_task(
-      _NATURAL, data_dir=str(tmp_path)
+    federated_emnist.create_federated_emnist_task(
+      _NATURAL, only_digits=True, data_dir=str(tmp_path)
     )
 
 

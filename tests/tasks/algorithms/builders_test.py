@@ -1,4 +1,4 @@
-"""Tests of `create_aggregator`: what the flags on clipping and sums make."""
+"""Tests of the algorithms: what they aggregate by, refuse and say."""
 
 import collections
 import math
@@ -8,9 +8,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.algorithms import experiment, run_aggregators
+from tasks.algorithms import experiment
 from tasks.models import tff_model
-from tasks.running import plans
 from tff_clipping import adaptive_noise
 
 _PUBLIC = dict(
@@ -47,9 +46,9 @@ def _model_fn():
 
 def _process(settings):
   config = experiment.ExperimentConfig(**settings)
-  plan = plans.create_plan(config, config.num_clients)
+  plan = config.builder.find_plan(config.num_clients)
   weights_type = tff.learning.models.weights_type_from_model(_model_fn)
-  factory = run_aggregators.create_aggregator(config, plan, _model_fn)
+  factory = config.builder.create_aggregator(plan, _model_fn)
   return factory.create(weights_type.trainable)
 
 
@@ -158,11 +157,14 @@ def test_the_noise_of_the_clients_is_that_of_the_plan():
   ('changes', 'words'),
   [
     (dict(_PUBLIC, clipping='some'), "`clipping` must be one of 'fixed'"),
-    (dict(_PUBLIC, smoothing=1.0), '`smoothing` must be given with `clip'),
+    (dict(_PUBLIC, smoothing=1.0), 'whose `clipping` is not smooth, found 1.0'),
     (dict(_PUBLIC, clipping='smooth'), '`clipping_norm` must not be given'),
     (dict(_PUBLIC, **_SMOOTH | dict(smoothing=None)), '`smoothing` must be'),
     (dict(_PUBLIC, **_SMOOTH | dict(smoothing=-1.0)), '`smoothing` must be'),
-    (dict(_PUBLIC, target_quantile=0.5), '`target_quantile` must be given'),
+    (
+      dict(_PUBLIC, target_quantile=0.5),
+      'whose `clipping` is not adaptive, found 0.5',
+    ),
     (
       dict(_PUBLIC, clipping='adaptive', target_quantile=1.5),
       '`target_quantile` must be between 0 and 1',
@@ -174,11 +176,11 @@ def test_the_noise_of_the_clients_is_that_of_the_plan():
     ),
     (
       dict(_PRIVATE, clipping='per_layer', aggregation='distributed'),
-      '`clipping` must not be per_layer for `aggregation` distributed',
+      '`clipping` must not be given for `aggregation` distributed',
     ),
     (
       dict(_PRIVATE, sampling='poisson', aggregation='distributed'),
-      '`sampling` must be fixed_size for `aggregation` distributed',
+      '`sampling` must be one of fixed_size for `aggregation` distributed',
     ),
     (
       dict(_PRIVATE, accountant='pld', aggregation='distributed'),
@@ -196,28 +198,48 @@ def test_the_noise_of_the_clients_is_that_of_the_plan():
         min_separation=2,
         clipping='per_layer',
       ),
-      '`clipping` must be fixed for `mechanism` tree',
+      '`clipping` must not be given for `mechanism` tree',
     ),
     (
       dict(_PUBLIC, algorithm='model_clipping_fed_avg', clipping='adaptive'),
-      '`clipping` must be fixed for model_clipping_fed_avg',
+      '`clipping` must not be given for model_clipping_fed_avg',
     ),
     (
       dict(
         _PUBLIC, algorithm='fed_avg', clipping_norm=None, aggregation='secure'
       ),
-      '`aggregation` must be plain for fed_avg',
+      '`aggregation` must not be given for fed_avg.* for ce_fed_avg, dp_fed',
     ),
     (
       dict(_PUBLIC, aggregator='mine:f', clipping='adaptive'),
-      '`clipping` must not be given with `aggregator`',
+      '`clipping` must not be given for ce_fed_avg with `aggregator`',
     ),
     (
       dict(_PRIVATE, clipping='adaptive', audit_canaries=10),
-      '`audit_canaries` must be given for a constant clipping norm',
+      '`audit_canaries` must not be given .* norm is not constant',
     ),
   ],
 )
 def test_what_does_not_exist_is_refused(changes, words):
   with pytest.raises(ValueError, match=words):
     experiment.ExperimentConfig(**changes)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(), 'The clipping norm is 0.5.'),
+    (dict(clipping='adaptive'), 'the sum alone has more'),
+    (dict(clipping='per_layer'), 'of all tensors together is 0.5'),
+    (
+      _SMOOTH,
+      'plus 0.25: the clipping norm is 1.',
+    ),
+    (dict(aggregation='secure'), 'in fixed point'),
+    (dict(aggregation='distributed'), 'in shares of the clients'),
+    (dict(aggregator='mine:f'), 'only if mine:f clips each update'),
+  ],
+)
+def test_what_the_plan_speaks_of_is_said(changes, words):
+  config = experiment.ExperimentConfig(**{**_PRIVATE, **changes})
+  assert words in config.builder.describe()

@@ -8,7 +8,7 @@ import pytest
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data import task
 from tasks.data.partitions import partition
-from tasks.running import caveats
+from tasks.running.run_privacy import find_caveats
 
 _PRIVATE = dict(
   task='embedded_digits',
@@ -50,7 +50,7 @@ def _task(test_is_of_clients=False, partition_name='iid'):
 
 def _find(changes, test_is_of_clients=False, clipping_norm_source=None):
   asked = ExperimentConfig(**{**_PRIVATE, **changes})
-  return caveats.find(asked, _task(test_is_of_clients), clipping_norm_source)
+  return find_caveats(asked, _task(test_is_of_clients), clipping_norm_source)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_exact_figures_that_the_run_rests_on_are_said():
 
 def test_made_up_clients_are_said():
   asked = ExperimentConfig(**_PRIVATE)
-  (found,) = caveats.find(asked, _task(partition_name='class_balanced'), None)
+  (found,) = find_caveats(asked, _task(partition_name='class_balanced'), None)
   assert 'made up by a split' in found
 
 

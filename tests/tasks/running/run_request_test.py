@@ -14,7 +14,7 @@ from tasks import train
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.experiments import experiment_table
 from tasks.experiments.named_runs import get_run
-from tasks.running import train_flags
+from tasks.running import run_request
 from tasks.running.execution import Execution
 from tasks.settings import command_line
 from tests.tasks.small_runs import FED_AVG
@@ -31,11 +31,11 @@ def parsed_flags():
 
 
 def _config(*arguments):
-  return train_flags.parse(arguments).request.config()
+  return run_request.parse(arguments).request.config()
 
 
 def _text(*arguments):
-  return train_flags.parse(arguments).request.describe()
+  return run_request.parse(arguments).request.describe()
 
 
 def _write_fed_avg(folder):
@@ -102,7 +102,7 @@ def test_a_given_noise_takes_the_place_of_the_rows_budget():
 
 
 def test_folder_of_a_row_is_called_what_runs():
-  command = train_flags.parse([*_ROW, '--algorithm=fed_avg', '--batch_size=4'])
+  command = run_request.parse([*_ROW, '--algorithm=fed_avg', '--batch_size=4'])
   assert str(command.request.folder) == (
     'runs/mnist-label_skew_125-mlp-paper-fed_avg-seed0-batch_size=4'
   )
@@ -289,7 +289,7 @@ def test_the_help_is_complete_and_says_what_is_required():
   ],
 )
 def test_a_run_of_the_table_has_its_name(flags, is_named):
-  request = train_flags.parse(
+  request = run_request.parse(
     [
       '--row=table3_mlp_mnist_noniid',
       '--scale=paper',
@@ -311,4 +311,4 @@ def test_a_run_of_the_table_has_its_name(flags, is_named):
 
 def test_a_run_of_settings_alone_has_no_name():
   flags = ['--task=mnist', '--model=mlp', '--algorithm=fed_avg']
-  assert train_flags.parse(flags).request.run_name is None
+  assert run_request.parse(flags).request.run_name is None

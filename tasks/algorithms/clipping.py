@@ -1,0 +1,288 @@
+"""How the norm of an update is bounded, and the mean of bounded updates."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tasks.settings.setting_fields import one_of, positive, setting
+from tff_clipping import argument_checks
+
+if TYPE_CHECKING:
+  import tensorflow_federated as tff
+
+  from tasks.algorithms.experiment import ExperimentConfig
+
+# As `adaptive_dp_mean_factory` has it by default.
+_NORM_LEARNING_RATE = 0.2
+
+
+class Bound:
+  """A constant bound of the norm; a subclass is one of `--clipping`.
+
+  Attributes:
+    refuses: The settings of `ClippingSettings` that it does not take, and why
+      not.
+    is_constant: Whether the bound is the same in all rounds.
+    config: The settings of the run.
+  """
+
+  refuses: ClassVar[Mapping[str, str]] = {
+    'smoothing': 'whose `clipping` is not smooth',
+    'target_quantile': 'whose `clipping` is not adaptive',
+  }
+  is_constant: ClassVar[bool] = True
+
+  def __init__(self, config: 'ExperimentConfig'):
+    self.config = config
+
+  @property
+  def sensitivity(self) -> float | None:
+    """The largest norm that is left."""
+    return self.config.clipping_norm
+
+  def check(self) -> None:
+    """Raises unless the settings that it needs are given."""
+    if self.config.clipping_norm is None:
+      raise ValueError(
+        f'`clipping_norm` must be given for {self.config.algorithm}, or taken '
+        'from a run of fed_avg by `clipping_norm_from`.'
+      )
+
+  def describe(self) -> str:
+    """Returns what the clipping norm of a plan is, in words."""
+    return f'The clipping norm is {self.config.clipping_norm}.'
+
+  def create_mean(
+    self, model_fn: Callable[[], Any]
+  ) -> 'tff.aggregators.UnweightedAggregationFactory':
+    """Returns the mean of bounded updates, without noise."""
+    import tensorflow_federated as tff
+
+    from tff_clipping import aggregators
+
+    sensitivity, around = self._around(model_fn)
+    is_secure = self.config.aggregation == 'secure'
+    return around(
+      aggregators.realized_mean_factory(self._sum(sensitivity)),
+      # A secure sum is to hide who was clipped.
+      count_sum_factory=tff.aggregators.SecureSumFactory(1, 0)
+      if is_secure
+      else None,
+    )
+
+  def create_private_mean(
+    self,
+    model_fn: Callable[[], Any],
+    *,
+    noise_multiplier: float,
+    clients_per_round: float,
+    noise_key: Any,
+  ) -> 'tff.aggregators.UnweightedAggregationFactory':
+    """Returns the mean of bounded updates with each round's own noise.
+
+    Args:
+      model_fn: The model whose updates are aggregated.
+      noise_multiplier: The standard deviation of the noise on the sum over the
+        bound.
+      clients_per_round: What the sum is divided by.
+      noise_key: As the factories of noise take it.
+    """
+    from tff_clipping import aggregators
+
+    sensitivity, around = self._around(model_fn)
+    return around(
+      aggregators.fixed_denominator_mean_factory(
+        clients_per_round,
+        aggregators.gaussian_noise_factory(
+          noise_multiplier * sensitivity,
+          self._sum(sensitivity),
+          noise_key=noise_key,
+        ),
+      )
+    )
+
+  def _around(
+    self, model_fn: Callable[[], Any]
+  ) -> tuple[float, Callable[..., Any]]:
+    """Returns the bound, and what bounds updates around another factory."""
+    raise NotImplementedError
+
+  def _sum(self, sensitivity: float) -> Any:
+    """Returns what adds up bounded updates; `None` is a plain sum."""
+    from tff_clipping import aggregators
+
+    if self.config.aggregation == 'plain':
+      return None
+    return aggregators.secure_sum_factory(sensitivity)
+
+
+class Fixed(Bound):
+  """An update is cut to the norm c."""
+
+  def create_private_mean(self, model_fn, **noise):
+    from tff_clipping import aggregators
+
+    norm = self.config.clipping_norm
+    return aggregators.dp_mean_factory(
+      clipping_norm=norm, sum_factory=self._sum(norm), **noise
+    )
+
+  def _around(self, model_fn):
+    from tff_clipping import aggregators
+
+    norm = self.config.clipping_norm
+    return (
+      norm,
+      lambda inner, **kwargs: aggregators.difference_clipping_factory(
+        norm, inner, **kwargs
+      ),
+    )
+
+
+class Adaptive(Bound):
+  """An update is cut to a quantile of the norms, which starts at c."""
+
+  refuses = {'smoothing': 'whose `clipping` is not smooth'}
+  is_constant = False
+
+  def check(self) -> None:
+    super().check()
+    if self.config.target_quantile is not None:
+      argument_checks.check_probability(
+        'target_quantile', self.config.target_quantile
+      )
+    if self.config.aggregation == 'secure':
+      raise ValueError(
+        '`clipping` must not be adaptive for `aggregation` secure, whose '
+        'bounds are those of a constant c.'
+      )
+
+  def describe(self) -> str:
+    return (
+      'The clipping norm is adaptive. The noise multiplier is that of the sum '
+      'and of the bits that set the norm together: the sum alone has more.'
+    )
+
+  def create_mean(self, model_fn):
+    import tensorflow_federated as tff
+
+    from tff_clipping import aggregators
+
+    norm = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+      initial_estimate=self.config.clipping_norm,
+      target_quantile=self._quantile,
+      learning_rate=_NORM_LEARNING_RATE,
+    )
+    return aggregators.clipped_mean_factory(clipping_norm=norm)
+
+  def create_private_mean(self, model_fn, **noise):
+    from tff_clipping import aggregators
+
+    return aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=self.config.clipping_norm,
+      target_quantile=self._quantile,
+      **noise,
+    )
+
+  @property
+  def _quantile(self) -> float:
+    given = self.config.target_quantile
+    return 0.5 if given is None else given
+
+
+class PerLayer(Bound):
+  """Each of the K tensors of an update is cut to c / sqrt(K)."""
+
+  def describe(self) -> str:
+    return (
+      'The clipping norm of all tensors together is '
+      f'{self.config.clipping_norm}; all have the same share of its square.'
+    )
+
+  def _around(self, model_fn):
+    import tensorflow_federated as tff
+
+    from tff_clipping import aggregators
+
+    weights_type = tff.learning.models.weights_type_from_model(model_fn)
+    count = len(weights_type.trainable)
+    norms = [self.config.clipping_norm / math.sqrt(count)] * count
+    return aggregators.combined_clipping_norm(
+      norms
+    ), lambda inner, **kwargs: aggregators.per_layer_clipping_factory(
+      norms, inner, **kwargs
+    )
+
+
+class Smooth(Bound):
+  """An update is divided by its norm plus alpha: its norm is below 1."""
+
+  refuses = {
+    'clipping_norm': 'whose updates have norms below 1',
+    'target_quantile': 'whose `clipping` is not adaptive',
+  }
+
+  @property
+  def sensitivity(self) -> float:
+    return 1.0
+
+  def check(self) -> None:
+    if self.config.smoothing is None:
+      raise ValueError('`smoothing` must be given for `clipping` smooth.')
+
+  def describe(self) -> str:
+    return (
+      f'Each update is divided by its norm plus {self.config.smoothing}: the '
+      'clipping norm is 1.'
+    )
+
+  def _around(self, model_fn):
+    from tff_clipping import aggregators
+
+    return (
+      self.sensitivity,
+      lambda inner, **kwargs: aggregators.smoothed_normalization_factory(
+        self.config.smoothing, inner, **kwargs
+      ),
+    )
+
+
+BOUNDS: dict[str, type[Bound]] = {
+  'fixed': Fixed,
+  'adaptive': Adaptive,
+  'per_layer': PerLayer,
+  'smooth': Smooth,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClippingSettings:
+  """The settings on how updates are bounded and added up."""
+
+  clipping: str = setting(
+    'fixed (to c), adaptive (from c to a quantile of the norms), per_layer '
+    '(each of K tensors to c / sqrt(K)) or smooth (x / (--smoothing + ||x||)).',
+    'fixed',
+    check=one_of(*BOUNDS),
+  )
+  clipping_norm: float | None = setting(
+    'c, the threshold on the norms of updates, or of whole models for '
+    'model_clipping_fed_avg.',
+    None,
+    check=positive,
+  )
+  target_quantile: float | None = setting(
+    'For --clipping=adaptive: the share of updates that are not to be clipped; '
+    'else 0.5.',
+    None,
+  )
+  smoothing: float | None = setting(
+    'alpha, for --clipping=smooth, which has no c.', None, check=positive
+  )
+  aggregation: str = setting(
+    'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '
+    'distributed (noise at the clients, in integers).',
+    'plain',
+    check=one_of('plain', 'secure', 'distributed'),
+  )

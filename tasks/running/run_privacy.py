@@ -1,0 +1,145 @@
+"""What a run says of its privacy: what is charged, and what takes it away."""
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterator
+
+from tasks.algorithms.experiment import ExperimentConfig
+from tasks.data.task import Task
+from tasks.running.run_folder import RunFolder
+from tff_clipping import privacy
+from tff_clipping.privacy.plans import plan_text
+from tff_clipping.programs import storage_errors
+from tff_clipping.programs.training import private_rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class RunPrivacy:
+  """The plan of a run, and what does not hold of it.
+
+  Attributes:
+    config: The settings of the run.
+    folder: Its folder.
+    plan: Its plan; `None` for a run without.
+    caveats: Why the guarantee of the plan does not hold as it was run.
+  """
+
+  config: ExperimentConfig
+  folder: RunFolder
+  plan: privacy.BasePlan | None
+  caveats: tuple[str, ...]
+
+  def announce(self) -> None:
+    """Says what a private run will promise; nothing where nobody looks."""
+    if self.plan is not None and sys.stderr.isatty():
+      described = self.plan.describe(self.caveats)
+      print(f'{self.config.algorithm}: {described}', file=sys.stderr)
+
+  def open_ledger(self) -> contextlib.AbstractContextManager:
+    """Opens the ledger, in a body; `None` there for a run without a plan.
+
+    Raises:
+      StorageError: If it cannot be written, or is damaged.
+    """
+    if self.plan is None:
+      return contextlib.nullcontext()
+    with _reading_ledger(), storage_errors.writing('The ledger'):
+      return privacy.PrivacyLedger(
+        self.folder.ledger, self.plan, caveats=self.caveats
+      )
+
+  def write(self, ledger: privacy.PrivacyLedger | None) -> None:
+    """Writes privacy.json, with all caveats that the ledger has."""
+    if ledger is not None:
+      content = {
+        **self.plan.to_json(ledger.caveats),
+        'aggregation': self.config.builder.describe(),
+      }
+      self.folder.write_json(self.folder.privacy, content)
+
+  def describe_charged(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
+    """Returns what was charged, in a sentence, if anything was."""
+    if ledger is None or not ledger.num_releases:
+      return []
+    charged = plan_text.state_guarantee(
+      ledger.actual_epsilon,
+      ledger.plan.target_delta,
+      ledger.plan.actual_relation,
+    )
+    return [f'Charged: {charged}.']
+
+  def describe_caveats(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
+    """Returns what takes the guarantee away, in a sentence if at all."""
+    # Those of the run's first start are among the ledger's.
+    caveats = self.caveats if ledger is None else ledger.caveats
+    return [plan_text.state_caveats(caveats)] if caveats else []
+
+
+def find_plan(
+  config: ExperimentConfig, num_clients: int, folder: RunFolder
+) -> privacy.BasePlan | None:
+  """Returns the plan of a run, which is in its ledger if it goes on.
+
+  Args:
+    config: The settings.
+    num_clients: The clients of its data.
+    folder: The folder of the run.
+
+  Raises:
+    StorageError: If the ledger is damaged.
+    ValueError: If no plan is possible, or that in the ledger is another.
+  """
+  with _reading_ledger():
+    return config.builder.find_plan(num_clients, folder.ledger)
+
+
+def find_caveats(
+  asked: ExperimentConfig, task: Task, clipping_norm_source: str | None
+) -> tuple[str, ...]:
+  """Returns what takes the plan's guarantee from a run.
+
+  Args:
+    asked: The settings as they were given: a seed in them is known to whoever
+      gave it. One that the run draws itself (`RunFolder.draw_seeds`) is not
+      in them.
+    task: The data.
+    clipping_norm_source: From what data of the clients the clipping norm comes;
+      `None` if it was given.
+
+  Returns:
+    Main clauses, for `PrivacyPlan.describe`; none for a run that is not
+    private.
+  """
+  if not asked.is_private:
+    return ()
+  reasons = {
+    private_rounds.GIVEN_NOISE: asked.noise_seed is not None,
+    'the seed of the cohorts was given, and sampling hides no client from '
+    'whoever knows it': asked.rests_on_secret_cohorts
+    and asked.sampling_seed is not None,
+    "the run's files hold exact figures of the clients": (
+      asked.simulation_diagnostics
+    ),
+    'the run was audited: canaries are among its clients, and its files say '
+    'which of them took part': asked.audit_canaries is not None,
+    "nobody has checked that the run's own aggregator clips each update and "
+    "adds the plan's noise": asked.aggregator is not None,
+    "the clipping norm is an exact figure of the clients' data": (
+      clipping_norm_source is not None
+    ),
+    'the test set has examples of the clients, and what the model does on it '
+    'is measured exactly': task.test_is_of_clients,
+    'the clients were made up by a split of the examples, and nothing is '
+    'promised to those whose data they are': task.partition.makes_up_clients,
+  }
+  return tuple(reason for reason, applies in reasons.items() if applies)
+
+
+@contextlib.contextmanager
+def _reading_ledger() -> Iterator[None]:
+  """Says of a damaged ledger that it is a file, and not a setting."""
+  try:
+    yield
+  except privacy.DamagedLedgerError as e:
+    raise storage_errors.StorageError(str(e)) from e
