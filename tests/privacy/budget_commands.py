@@ -30,7 +30,7 @@ def run_here(capsys, *arguments):
 # `resource`, which counts the process that started this one.
 PEAK = """
 import sys
-from tff_clipping.privacy import budget_main
+from tff_clipping.privacy.calculator import budget_main
 code = budget_main.run()
 status = dict(line.split(':', 1) for line in open('/proc/self/status'))
 print(status['VmHWM'].split()[0])

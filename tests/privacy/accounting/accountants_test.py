@@ -33,33 +33,6 @@ def test_fixed_size_epsilon_halves_the_multiplier():
   ) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-  ('rounds', 'multiplier', 'epsilon'),
-  # What a multiplier that was calibrated for epsilon = 1.5 by 'pld' for Poisson
-  # sampling gives for fixed-size cohorts, by one direction of the worst pair.
-  [
-    (50, 1.2067, 7.73),
-    (100, 1.4206, 6.52),
-    (200, 1.7786, 5.06),
-    (500, 2.5750, 3.91),
-    (1000, 3.5241, 3.57),
-  ],
-)
-def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
-  one_sided, proved = (
-    functions.compute_epsilon(
-      num_rounds=rounds,
-      noise_multiplier=multiplier,
-      sampling='fixed_size',
-      accountant=accountant,
-      **PAPER,
-    )
-    for accountant in ('pld_one_sided', 'pld')
-  )
-  assert one_sided == pytest.approx(epsilon, abs=0.006)
-  assert proved > one_sided
-
-
 # TensorFlow Privacy, compute_dp_sgd_privacy_test.py: population, batch, noise
 # multiplier, epochs, delta, epsilon.
 @pytest.mark.parametrize(
@@ -119,10 +92,10 @@ def test_tutorial_of_tf_privacy():
   }
   accountant = rdp.RdpAccountant().compose(
     sampled_gaussian.SampledGaussian(
-      sampling='poisson',
-      num_clients=60000,
-      clients_per_round=256,
-      noise_multiplier=1.1,
+      sampled_gaussian.Cohorts(
+        sampling='poisson', num_clients=60000, clients_per_round=256
+      ),
+      1.1,
     ).dp_event,
     rounds,
   )

@@ -15,13 +15,13 @@ from tests.privacy.budget_commands import (
   run_here,
   run_process,
 )
-from tff_clipping import privacy
+from tff_clipping.privacy import calculator
 
 
 def test_command_does_not_import_tensorflow():
   code = (
     'import sys\n'
-    'from tff_clipping.privacy import budget_main\n'
+    'from tff_clipping.privacy.calculator import budget_main\n'
     f'budget_main.run(["x", *{ONE_ROUND!r}])\n'
     'slow = {"tensorflow", "tensorflow_federated", "matplotlib", "pandas"}\n'
     'sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else 0)\n'
@@ -322,7 +322,7 @@ def test_plot_without_matplotlib_says_what_to_install(capsys, monkeypatch):
   monkeypatch.delitem(
     sys.modules, 'tff_clipping.privacy.calculator.budget_plot', raising=False
   )
-  monkeypatch.delattr(privacy, 'budget_plot', raising=False)
+  monkeypatch.delattr(calculator, 'budget_plot', raising=False)
   code, out, err = run_here(capsys, *ONE_ROUND, '--plot=x.png')
   assert (code, out) == (2, '')
   assert "--plot needs matplotlib: pip install '.[plot]' in a" in err

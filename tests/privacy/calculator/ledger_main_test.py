@@ -165,7 +165,7 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(capsys, runs, tmp_path):
 def test_command_needs_no_tensorflow(runs):
   code = (
     'import sys\n'
-    'from tff_clipping.privacy import ledger_main\n'
+    'from tff_clipping.privacy.calculator import ledger_main\n'
     f'ledger_main.run(["x", {runs[0]!r}])\n'
     'sys.exit(int("tensorflow" in sys.modules))\n'
   )

@@ -201,11 +201,12 @@ def test_banded_noise_is_amplified_by_sampling_within_groups():
   # probability 80 * 6 / 1920.
   plan = build_plan(strategy=BANDS, **GROUPED)
   norm = sum(c**2 for c in BANDS.coefficients) ** 0.5
-  assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
-    dp_accounting.PoissonSampledDpEvent(
-      0.25, dp_accounting.GaussianDpEvent(plan.noise_multiplier / norm)
-    ),
-    17,
+  turn = plan.dp_event.event
+  assert plan.dp_event == dp_accounting.SelfComposedDpEvent(turn, 17)
+  assert turn == dp_accounting.PoissonSampledDpEvent(0.25, turn.event)
+  # The norm comes by two routes.
+  assert turn.event.noise_multiplier == pytest.approx(
+    plan.noise_multiplier / norm, rel=1e-12
   )
   assert plan.relation is privacy.Relation.ZERO_OUT
   expected = privacy.compute_epsilon(

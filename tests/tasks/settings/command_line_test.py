@@ -9,7 +9,7 @@ import pytest
 _COMMAND = """
 import warnings
 from absl import flags
-from tasks import command_line
+from tasks.settings import command_line
 from tasks.data.datasets import data_files
 
 flags.DEFINE_integer('num_clients', 3, '')
@@ -72,7 +72,7 @@ def test_arguments_that_are_no_flags_are_one_line(argument, code, text):
 # A command that gets a Ctrl-C, whose exception is lost or becomes another one.
 _INTERRUPTED = """
 import os, signal, sys
-from tasks import command_line, interrupts
+from tasks.settings import command_line, interrupts
 
 
 def main(argv):

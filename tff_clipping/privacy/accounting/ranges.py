@@ -151,7 +151,7 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
   reason = describe_large_delta(target_delta, num_clients)
   if reason is None:
     return
-  here = f'{__package__}.'
+  here = 'tff_clipping.privacy.'
   stacklevel, frame = 1, inspect.currentframe()
   while frame is not None and str(frame.f_globals.get('__name__')).startswith(
     here

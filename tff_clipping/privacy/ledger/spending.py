@@ -74,7 +74,7 @@ def compute_spending(
     for each in ledgers
   }
   parts = [
-    each.plan.drawn_after(each.num_releases)
+    each.plan.released_mechanism(each.num_releases)
     for each in ledgers
     if each.num_releases
   ]
