@@ -26,7 +26,6 @@ COMPUTE_DTYPES = ('float32', 'bfloat16')
 # How updates are bounded, and how what is left of them is added up.
 CLIPPINGS = ('fixed', 'adaptive', 'per_layer', 'smooth')
 AGGREGATIONS = ('plain', 'secure', 'distributed')
-ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 # A partition is drawn client by client, in memory.
 MAX_CLIENTS = 10**7
@@ -197,7 +196,7 @@ class ExperimentConfig:
   accountant: str = setting(
     'rdp or pld, for --mechanism=gaussian.',
     'rdp',
-    check=one_of(*ACCOUNTANTS),
+    check=one_of(*privacy.ACCOUNTANTS),
   )
   seed: int = setting(
     'For the split and local shuffling.', 0, check=argument_checks.check_seed

@@ -1,5 +1,6 @@
 """Tests of privacy.accounting.accountants, by the functions of accounting."""
 
+import functools
 import math
 import warnings
 
@@ -11,7 +12,15 @@ from dp_accounting import rdp
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from tff_clipping.privacy.accounting import functions, ranges, sampled_gaussian
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import (
+  accountants,
+  functions,
+  noise_search,
+  privacy_loss,
+  ranges,
+  sampled_gaussian,
+)
 
 POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
 
@@ -321,3 +330,26 @@ def test_pld_of_many_rounds_is_a_tight_bound(sampling, rounds):
   }
   by_pld = functions.compute_epsilon(accountant='pld', **setting)
   assert 0 <= by_pld < functions.compute_epsilon(accountant='rdp', **setting)
+
+
+class _Doubled(privacy_loss.PldCost):
+  """An accountant whose epsilon is twice that of another one."""
+
+  def compute_epsilon(self, num_rounds, delta):
+    return 2 * super().compute_epsilon(num_rounds, delta)
+
+
+def test_an_accountant_is_one_entry_of_the_table(monkeypatch):
+  find = functools.partial(noise_search.search_noise_multiplier, _Doubled)
+  doubled = accountants.Accountant(_Doubled, find, 'twice as much')
+  monkeypatch.setitem(accountants.TABLE, 'doubled', doubled)
+  question = {**PAPER, 'num_rounds': 10}
+  plan = privacy.PrivacyPlan.from_target_epsilon(
+    **question, target_epsilon=2, accountant='doubled'
+  )
+  known = functions.calibrate_noise_multiplier(
+    **question, target_epsilon=1, accountant='pld'
+  )
+  assert plan.noise_multiplier == pytest.approx(known, rel=1e-4)
+  assert 'accounted for by twice as much' in plan.describe()
+  assert privacy.PrivacyPlan.from_json(plan.to_json()) == plan

@@ -65,7 +65,7 @@ def check_accountant(accountant: str) -> str:
     TypeError: If it is not a string.
     ValueError: If it is neither.
   """
-  return argument_checks.check_choice('accountant', accountant, ACCOUNTANTS)
+  return argument_checks.check_choice('accountant', accountant, [*TABLE])
 
 
 def compose(

@@ -88,7 +88,7 @@ def compute_spending(
   else:
     # 'gaussian' is what 'pld' does with releases that are not sampled.
     composed = accountants.compose(
-      parts, 'rdp' if accountant == 'rdp' else 'pld'
+      parts, 'pld' if accountant == 'gaussian' else accountant
     )
     epsilon = composed.compute_epsilon(1, target_delta)
   if not math.isfinite(epsilon):
