@@ -7,6 +7,7 @@ names the argument, the rule and the value: a TypeError for the kind, a
 ValueError for the range. A bool is not a number; NumPy scalars are.
 """
 
+import decimal
 import math
 import numbers
 from collections.abc import Sequence
@@ -109,6 +110,25 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     listed = ', '.join(repr(choice) for choice in choices)
     raise ValueError(f'`{name}` must be one of {listed}, found {value!r}.')
   return value
+
+
+def parse_integer(text: str) -> int:
+  """Returns the whole number of a text, also of 1e6 or 80.0.
+
+  Args:
+    text: What was given, of at most 40 digits.
+
+  Raises:
+    ValueError: If it is not a whole number.
+  """
+  try:
+    number = decimal.Decimal(text)
+    # A seed has up to 128 bits.
+    if number != number.to_integral_value() or abs(number) > 10**40:
+      raise ValueError
+    return int(number)
+  except (ArithmeticError, TypeError, ValueError) as error:
+    raise ValueError(f'{text!r} is not a whole number') from error
 
 
 def _to_float(name: str, value: Any) -> float:

@@ -17,13 +17,12 @@ from tasks.settings.setting_fields import (
   positive,
   setting,
 )
-from tff_clipping import argument_checks
+from tff_clipping import argument_checks, privacy
 from tff_clipping.privacy.accounting import ranges, slack
 
 # The names of `keras_models.MODELS`, which takes seconds to import.
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
 COMPUTE_DTYPES = ('float32', 'bfloat16')
-ACCOUNTANTS = ('rdp', 'pld')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
 # A partition is drawn client by client, in memory.
 MAX_CLIENTS = 10**7
@@ -137,7 +136,7 @@ class ExperimentConfig(builders.Settings):
   accountant: str = setting(
     'rdp or pld, for --mechanism=gaussian.',
     'rdp',
-    check=one_of(*ACCOUNTANTS),
+    check=one_of(*privacy.ACCOUNTANTS),
   )
   seed: int = setting(
     'For the split and local shuffling.', 0, check=argument_checks.check_seed

@@ -3,12 +3,12 @@
 import gc
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from absl import app, flags, logging
 
 from tasks.settings import interrupts
-from tff_clipping.privacy.calculator.command_line import suggest_flags
+from tff_clipping import argument_checks
 
 # What the library calls what a flag gives.
 _FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
@@ -63,6 +63,39 @@ def _drop_first_context() -> None:
   if 'tff_clipping.runtime' in sys.modules:
     sys.modules['tff_clipping.runtime'].set_default_context()
     gc.collect()
+
+
+class IntegerParser(flags.ArgumentParser):
+  """Takes whole numbers for a flag, also as 1e6 or 80.0."""
+
+  syntactic_help = 'a whole number'
+
+  def parse(self, argument: str | int) -> int:
+    """Returns the number; see the base class."""
+    return argument_checks.parse_integer(str(argument))
+
+  def flag_type(self) -> str:
+    """Returns the name of the kind; see the base class."""
+    return 'int'
+
+
+def suggest_flags(
+  error: flags.UnrecognizedFlagError, names: Iterable[str]
+) -> str:
+  """Returns an error in words, with the flags that may have been meant.
+
+  For a part of a name, such as `epsilon`, these are the names that it is a part
+  of; else those that absl finds to be spelled alike.
+
+  Args:
+    error: The error.
+    names: Those of all flags.
+  """
+  meant = [name for name in names if error.flagname in name.split('_')]
+  if not meant:
+    return str(error)
+  said = str(error).partition('. Did you mean')[0]
+  return f'{said}. Did you mean: {", ".join(meant)} ?'
 
 
 def check_flags_only(argv: Sequence[str]) -> None:

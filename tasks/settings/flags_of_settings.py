@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from tff_clipping.privacy.calculator.command_line import IntegerParser
+from tasks.settings.command_line import IntegerParser
 
 # The flags belong to the binary that asks for them.
 flags.disclaim_key_flags()

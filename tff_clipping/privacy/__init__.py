@@ -4,6 +4,7 @@ from tff_clipping.adaptive_noise import (
   collapse_noise_multipliers,
   split_noise_multiplier,
 )
+from tff_clipping.privacy.accounting.accountants import ACCOUNTANTS
 from tff_clipping.privacy.accounting.functions import (
   calibrate_noise_multiplier,
   compute_delta,
@@ -59,6 +60,7 @@ from tff_clipping.privacy.plans.plan import PrivacyPlan
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [
+  'ACCOUNTANTS',
   'AggregatorParameters',
   'BasePlan',
   'BudgetExhaustedError',

@@ -1,5 +1,6 @@
 """Tests of privacy.accounting.accountants, by the functions of accounting."""
 
+import functools
 import math
 import warnings
 
@@ -11,7 +12,15 @@ from dp_accounting import rdp
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from tff_clipping.privacy.accounting import functions, ranges, sampled_gaussian
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import (
+  accountants,
+  functions,
+  noise_search,
+  privacy_loss,
+  ranges,
+  sampled_gaussian,
+)
 
 POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
 
@@ -31,33 +40,6 @@ def test_fixed_size_epsilon_halves_the_multiplier():
   assert functions.compute_epsilon(
     num_rounds=100, noise_multiplier=5.1, sampling='fixed_size', **PAPER
   ) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-  ('rounds', 'multiplier', 'epsilon'),
-  # What a multiplier that was calibrated for epsilon = 1.5 by 'pld' for Poisson
-  # sampling gives for fixed-size cohorts, by one direction of the worst pair.
-  [
-    (50, 1.2067, 7.73),
-    (100, 1.4206, 6.52),
-    (200, 1.7786, 5.06),
-    (500, 2.5750, 3.91),
-    (1000, 3.5241, 3.57),
-  ],
-)
-def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
-  one_sided, proved = (
-    functions.compute_epsilon(
-      num_rounds=rounds,
-      noise_multiplier=multiplier,
-      sampling='fixed_size',
-      accountant=accountant,
-      **PAPER,
-    )
-    for accountant in ('pld_one_sided', 'pld')
-  )
-  assert one_sided == pytest.approx(epsilon, abs=0.006)
-  assert proved > one_sided
 
 
 # TensorFlow Privacy, compute_dp_sgd_privacy_test.py: population, batch, noise
@@ -119,10 +101,10 @@ def test_tutorial_of_tf_privacy():
   }
   accountant = rdp.RdpAccountant().compose(
     sampled_gaussian.SampledGaussian(
-      sampling='poisson',
-      num_clients=60000,
-      clients_per_round=256,
-      noise_multiplier=1.1,
+      sampled_gaussian.Cohorts(
+        sampling='poisson', num_clients=60000, clients_per_round=256
+      ),
+      1.1,
     ).dp_event,
     rounds,
   )
@@ -348,3 +330,26 @@ def test_pld_of_many_rounds_is_a_tight_bound(sampling, rounds):
   }
   by_pld = functions.compute_epsilon(accountant='pld', **setting)
   assert 0 <= by_pld < functions.compute_epsilon(accountant='rdp', **setting)
+
+
+class _Doubled(privacy_loss.PldCost):
+  """An accountant whose epsilon is twice that of another one."""
+
+  def compute_epsilon(self, num_rounds, delta):
+    return 2 * super().compute_epsilon(num_rounds, delta)
+
+
+def test_an_accountant_is_one_entry_of_the_table(monkeypatch):
+  find = functools.partial(noise_search.search_noise_multiplier, _Doubled)
+  doubled = accountants.Accountant(_Doubled, find, 'twice as much')
+  monkeypatch.setitem(accountants.TABLE, 'doubled', doubled)
+  question = {**PAPER, 'num_rounds': 10}
+  plan = privacy.PrivacyPlan.from_target_epsilon(
+    **question, target_epsilon=2, accountant='doubled'
+  )
+  known = functions.calibrate_noise_multiplier(
+    **question, target_epsilon=1, accountant='pld'
+  )
+  assert plan.noise_multiplier == pytest.approx(known, rel=1e-4)
+  assert 'accounted for by twice as much' in plan.describe()
+  assert privacy.PrivacyPlan.from_json(plan.to_json()) == plan

@@ -17,12 +17,21 @@ from tff_clipping.privacy.accounting import (
 
 def build_mechanism(sampling, num_clients, clients_per_round, noise):
   """Returns one round."""
-  return sampled_gaussian.SampledGaussian(
+  cohorts = sampled_gaussian.Cohorts(
     sampling=sampling,
     num_clients=num_clients,
     clients_per_round=clients_per_round,
-    noise_multiplier=noise,
   )
+  return sampled_gaussian.SampledGaussian(cohorts, noise)
+
+
+def compose_one_sided(mechanism, num_rounds):
+  """Returns the loss of rounds by one direction of the worst pair of one."""
+  prob = mechanism.cohorts.sampling_prob
+  loss = privacy_loss._build_loss(
+    mechanism.noise_over_sensitivity, prob, 4e-4, 'remove'
+  )
+  return loss_composition.ComposedLoss(((loss, num_rounds),))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +49,7 @@ def test_poisson_agrees_with_dp_accounting(
 ):
   mechanism = build_mechanism('poisson', num_clients, clients_per_round, noise)
   theirs = pld.PLDAccountant().compose(mechanism.dp_event, rounds)
-  ours = privacy_loss.PrivacyLossRounds([(mechanism, 1)])
+  ours = privacy_loss.PldCost([(mechanism, 1)])
   # dp_accounting's grid is coarser than ours where rounds cost little.
   assert ours.compute_epsilon(rounds, delta) == pytest.approx(
     theirs.get_epsilon(delta), rel=5e-4
@@ -85,11 +94,9 @@ def test_one_round_of_fixed_cohorts_is_the_worst_pair(epsilon):
     lambda x: stats.norm.pdf(x, scale=1.1),
     epsilon,
   )
-  for one_sided in (False, True):
-    rounds = privacy_loss.PrivacyLossRounds(
-      [(mechanism, 1)], one_sided=one_sided
-    )
-    assert rounds.compute_delta(1, epsilon) == pytest.approx(expected, rel=1e-4)
+  proved = privacy_loss.PldCost([(mechanism, 1)]).compute_delta(1, epsilon)
+  one_sided = compose_one_sided(mechanism, 1).compute_delta(epsilon)
+  assert [proved, one_sided] == pytest.approx([expected] * 2, rel=1e-4)
 
 
 def compute_two_rounds_among_zeros(noise, prob):
@@ -108,26 +115,48 @@ def compute_two_rounds_among_zeros(noise, prob):
 
 def test_worst_pair_of_one_round_is_not_the_worst_of_two():
   # 19 of 20 clients, noise 0.5 over the sensitivity, delta at epsilon = 0: why
-  # 'pld_one_sided' is no guarantee, and 'pld' composes something else.
+  # one direction is no guarantee, and 'pld' composes something else.
   mechanism = build_mechanism('fixed_size', 20, 19, 1.0)
   among_zeros = compute_two_rounds_among_zeros(0.5, 0.95)
   assert among_zeros == pytest.approx(0.8100, abs=5e-5)
   epsilon = 1e-9  # Positive, and 0 but for rounding.
-  one_sided = privacy_loss.PrivacyLossRounds([(mechanism, 1)], one_sided=True)
-  assert one_sided.compute_delta(2, epsilon) == pytest.approx(0.8047, abs=5e-5)
-  proved = privacy_loss.PrivacyLossRounds([(mechanism, 1)])
+  one_sided = compose_one_sided(mechanism, 2)
+  assert one_sided.compute_delta(epsilon) == pytest.approx(0.8047, abs=5e-5)
+  proved = privacy_loss.PldCost([(mechanism, 1)])
   assert proved.compute_delta(2, epsilon) > among_zeros
   # For one round, it is the worst.
-  assert one_sided.compute_delta(1, epsilon) == pytest.approx(
-    proved.compute_delta(1, epsilon), rel=1e-4
-  )
+  once = compose_one_sided(mechanism, 1).compute_delta(epsilon)
+  assert once == pytest.approx(proved.compute_delta(1, epsilon), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+  ('rounds', 'multiplier', 'epsilon'),
+  # What a multiplier that was calibrated for epsilon = 1.5 by 'pld' for Poisson
+  # sampling gives for fixed-size cohorts, by one direction of the worst pair.
+  [
+    (50, 1.2067, 7.73),
+    (100, 1.4206, 6.52),
+    (200, 1.7786, 5.06),
+    (500, 2.5750, 3.91),
+    (1000, 3.5241, 3.57),
+  ],
+)
+def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
+  mechanism = build_mechanism('fixed_size', 1920, 80, multiplier)
+  one_sided = compose_one_sided(mechanism, rounds).compute_epsilon(1e-5)
+  assert one_sided == pytest.approx(epsilon, abs=0.006)
+  proved = privacy_loss.PldCost([(mechanism, 1)])
+  assert proved.compute_epsilon(rounds, 1e-5) > one_sided
 
 
 def test_proved_figure_bounds_alternating_neighbours():
   # Neighbours whose other clients send -c in one round and +c in the next: each
   # direction of the worst pair, in turn.
   mechanism = build_mechanism('fixed_size', 100, 60, 2.0)
-  noise, prob = mechanism.noise_over_sensitivity, mechanism.sampling_prob
+  noise, prob = (
+    mechanism.noise_over_sensitivity,
+    mechanism.cohorts.sampling_prob,
+  )
   turns = np.ones(1)
   lowest = 0
   for direction in 3 * ('remove', 'add'):
@@ -136,9 +165,7 @@ def test_proved_figure_bounds_alternating_neighbours():
     lowest += loss.lowest
   losses = np.arange(lowest, lowest + len(turns)) * 1e-3
   for epsilon in (0.5, 2.0, 5.0):
-    bound = privacy_loss.PrivacyLossRounds([(mechanism, 1)]).compute_delta(
-      6, epsilon
-    )
+    bound = privacy_loss.PldCost([(mechanism, 1)]).compute_delta(6, epsilon)
     beyond = np.maximum(-np.expm1(epsilon - losses), 0)
     assert 0 < np.dot(turns, beyond) < bound
 
@@ -147,7 +174,7 @@ def test_proved_figure_bounds_alternating_neighbours():
 def test_coarse_grid_is_a_bound_too(sampling):
   mechanism = build_mechanism(sampling, 1920, 80, 2.0)
   fine, coarse = (
-    privacy_loss.PrivacyLossRounds(
+    privacy_loss.PldCost(
       [(mechanism, 1)], coarseness=coarseness
     ).compute_epsilon(300, 1e-5)
     for coarseness in (1, 32)
@@ -191,8 +218,8 @@ def test_gaussian_rounds_of_two_kinds_have_the_closed_form(delta):
 def test_parts_of_one_kind_are_its_rounds(sampling):
   cohort, noise = (1920, 30) if sampling == 'none' else (80, 3)
   mechanism = build_mechanism(sampling, 1920, cohort, noise)
-  parts = privacy_loss.PrivacyLossRounds([(mechanism, 30), (mechanism, 70)])
-  whole = privacy_loss.PrivacyLossRounds([(mechanism, 1)])
+  parts = privacy_loss.PldCost([(mechanism, 30), (mechanism, 70)])
+  whole = privacy_loss.PldCost([(mechanism, 1)])
   epsilon = whole.compute_epsilon(100, 1e-5)
   assert parts.compute_epsilon(1, 1e-5) == pytest.approx(epsilon, rel=1e-6)
   assert parts.compute_delta(1, 2.0) == pytest.approx(
@@ -208,7 +235,7 @@ def test_poisson_rounds_of_two_kinds_agree_with_dp_accounting():
   accountant = pld.PLDAccountant()
   for mechanism, count in parts:
     accountant.compose(mechanism.dp_event, count)
-  found = privacy_loss.PrivacyLossRounds(parts).compute_epsilon(1, 1e-5)
+  found = privacy_loss.PldCost(parts).compute_epsilon(1, 1e-5)
   assert found == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
 
 

@@ -55,26 +55,22 @@ def test_divergences_are_those_of_dp_accounting():
 def test_frequent_sampling_warns_of_nothing(capfd):
   # From a probability of 0.1 on the series of dp_accounting may not converge.
   for cohort in (100, 300, 500, 900):
-    mechanism = sampled_gaussian.SampledGaussian(
-      sampling='poisson',
-      num_clients=1000,
-      clients_per_round=cohort,
-      noise_multiplier=1.0,
+    cohorts = sampled_gaussian.Cohorts(
+      sampling='poisson', num_clients=1000, clients_per_round=cohort
     )
+    mechanism = sampled_gaussian.SampledGaussian(cohorts, 1.0)
     assert np.isfinite(
-      renyi.RenyiRounds([(mechanism, 1)]).compute_epsilon(10, 1e-5)
+      renyi.RenyiCost([(mechanism, 1)]).compute_epsilon(10, 1e-5)
     )
   assert capfd.readouterr().err == ''
 
 
 def test_a_small_cost_is_not_lost_in_rounding():
-  mechanism = sampled_gaussian.SampledGaussian(
-    sampling='poisson',
-    num_clients=10**6,
-    clients_per_round=1,
-    noise_multiplier=1e3,
+  cohorts = sampled_gaussian.Cohorts(
+    sampling='poisson', num_clients=10**6, clients_per_round=1
   )
-  assert renyi.RenyiRounds([(mechanism, 1)]).compute_epsilon(10**6, 1e-12) > 0
+  mechanism = sampled_gaussian.SampledGaussian(cohorts, 1e3)
+  assert renyi.RenyiCost([(mechanism, 1)]).compute_epsilon(10**6, 1e-12) > 0
 
 
 def _integer_moments(stddev, shift, prob, order):

@@ -19,14 +19,14 @@ PAPER = {'num_clients': 1920, 'clients_per_round': 80}
 
 def build_mechanism(num_clients, clients_per_round, noise, least, largest):
   """Returns one round."""
-  return sampled_gaussian.SampledGaussian(
+  cohorts = sampled_gaussian.Cohorts(
     sampling='truncated_poisson',
     num_clients=num_clients,
     clients_per_round=clients_per_round,
-    noise_multiplier=noise,
     min_clients_per_round=least,
     max_clients_per_round=largest,
   )
+  return sampled_gaussian.SampledGaussian(cohorts, noise)
 
 
 def enumerate_sums(values, prob, least, largest):
@@ -174,7 +174,7 @@ def test_tails_are_those_of_the_neighbours(
     for size in range(largest + 1, num_clients + 2)
   )
   mechanism = build_mechanism(num_clients, clients_per_round, 1, least, largest)
-  found = truncated_poisson.compute_tail_prob(mechanism)
+  found = truncated_poisson.compute_tail_prob(mechanism.cohorts)
   assert found == pytest.approx(expected, rel=1e-9, abs=0)
 
 
@@ -196,7 +196,7 @@ def test_epsilon_and_delta_pay_for_the_tails(accountant):
   poisson = functions.compute_delta(**question, target_epsilon=epsilon)
   mechanism = build_mechanism(1920, 80, 1.6, 36, 135)
   tails = 100 * (1 + math.exp(epsilon))
-  tails *= truncated_poisson.compute_tail_prob(mechanism)
+  tails *= truncated_poisson.compute_tail_prob(mechanism.cohorts)
   # They spend a good part of delta, and not all of it.
   assert 1e-6 < tails < 9e-6
   assert poisson + tails == pytest.approx(1e-5, rel=1e-3)
@@ -232,13 +232,11 @@ def test_calibrated_noise_keeps_the_target(accountant):
 @pytest.mark.parametrize('accountant', ['rdp', 'pld'])
 def test_bounds_that_no_neighbour_passes_cost_nothing(accountant):
   mechanism = build_mechanism(20, 10, 8.0, 0, 21)
-  one, other = (
-    build(mechanism, accountant).compute_epsilon(50, 1e-4)
-    for build in (
-      accountants.build_rounds,
-      accountants.build_rounds_within_bounds,
-    )
+  costs = (
+    accountants.compose([(mechanism, 1)], accountant),
+    accountants.TABLE[accountant].compose([(mechanism, 1)]),
   )
+  one, other = (cost.compute_epsilon(50, 1e-4) for cost in costs)
   assert one == other
 
 
@@ -270,7 +268,7 @@ def test_default_bounds_are_the_narrowest_of_their_cost(
   num_clients, clients_per_round, num_rounds, epsilon
 ):
   least, largest = truncated_poisson.choose_bounds(
-    sampled_gaussian.CohortSampling(
+    sampled_gaussian.Cohorts(
       sampling='poisson',
       num_clients=num_clients,
       clients_per_round=clients_per_round,
@@ -290,7 +288,7 @@ def test_default_bounds_are_the_narrowest_of_their_cost(
 @pytest.mark.parametrize('epsilon', [500.0, math.inf])
 def test_default_bounds_for_a_large_epsilon_are_those_of_no_cost(epsilon):
   assert truncated_poisson.choose_bounds(
-    sampled_gaussian.CohortSampling(
+    sampled_gaussian.Cohorts(
       sampling='poisson', num_clients=20, clients_per_round=10
     ),
     num_rounds=5,
@@ -364,10 +362,9 @@ def test_least_cohort_is_one_that_a_smaller_neighbour_has():
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
 def test_bounds_of_other_samplers_raise(sampling):
   with pytest.raises(ValueError, match="only where `sampling` is 'truncated_p"):
-    sampled_gaussian.SampledGaussian(
+    sampled_gaussian.Cohorts(
       sampling=sampling,
       num_clients=9,
       clients_per_round=5,
-      noise_multiplier=1.0,
       max_clients_per_round=8,
     )

@@ -8,18 +8,19 @@ Every function takes the same keyword arguments:
   num_rounds: The paper's T.
   target_epsilon, target_delta: The paper's epsilon and delta.
   sampling: 'poisson', 'truncated_poisson', 'fixed_size' or 'none', see
-    `sampled_gaussian.SampledGaussian`. It fixes the neighbouring relation.
+    `sampled_gaussian.Cohorts`. It fixes the neighbouring relation.
   min_clients_per_round, max_clients_per_round: The bounds of a cohort, for
     'truncated_poisson' alone, which needs both. `PrivacyPlan` chooses them.
   accountant: 'rdp' (default; what TensorFlow Privacy uses) or 'pld' (tighter).
-    For fixed-size cohorts also 'pld_one_sided', which is not a guarantee and no
-    plan accepts: see `privacy_loss` for what holds and why.
 
 All of them raise TypeError for an argument of the wrong kind and ValueError for
 one that is out of range, and warn (`DeltaTooLargeWarning`) of a delta above
 1/num_clients.
 """
 
+import math
+
+from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import (
   accountants,
   ranges,
@@ -61,19 +62,25 @@ def compute_epsilon(
     ValueError: If an argument is out of range, or the accountant has no finite
       answer.
   """
-  accountant = accountants.check_accountant(accountant, sampling)
-  mechanism = sampled_gaussian.SampledGaussian(
-    sampling=sampling,
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=_check_sampling(sampling, accountant),
     num_clients=num_clients,
     clients_per_round=clients_per_round,
-    noise_multiplier=noise_multiplier,
     min_clients_per_round=min_clients_per_round,
     max_clients_per_round=max_clients_per_round,
   )
-  _check_delta(target_delta, mechanism.num_clients)
-  return accountants.compute_epsilon(
-    mechanism, accountant, num_rounds=num_rounds, target_delta=target_delta
-  )
+  mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+  target_delta = _check_delta(target_delta, cohorts.num_clients)
+  num_rounds = ranges.check_num_rounds(num_rounds)
+  cost = accountants.compose([(mechanism, 1)], accountant)
+  epsilon = cost.compute_epsilon(num_rounds, target_delta)
+  if not math.isfinite(epsilon):
+    raise accountants.NoEpsilonError(
+      accountants.explain_no_epsilon(
+        mechanism, accountant, num_rounds, target_delta
+      )
+    )
+  return epsilon
 
 
 def compute_delta(
@@ -108,19 +115,18 @@ def compute_delta(
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range.
   """
-  accountant = accountants.check_accountant(accountant, sampling)
-  mechanism = sampled_gaussian.SampledGaussian(
-    sampling=sampling,
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=_check_sampling(sampling, accountant),
     num_clients=num_clients,
     clients_per_round=clients_per_round,
-    noise_multiplier=noise_multiplier,
     min_clients_per_round=min_clients_per_round,
     max_clients_per_round=max_clients_per_round,
   )
+  mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
   num_rounds = ranges.check_num_rounds(num_rounds)
   target_epsilon = ranges.check_target_epsilon(target_epsilon)
-  rounds = accountants.build_rounds(mechanism, accountant)
-  return rounds.compute_delta(num_rounds, target_epsilon)
+  cost = accountants.compose([(mechanism, 1)], accountant)
+  return cost.compute_delta(num_rounds, target_epsilon)
 
 
 def calibrate_noise_multiplier(
@@ -159,15 +165,14 @@ def calibrate_noise_multiplier(
     ValueError: If an argument is out of range, or no multiplier in the
       accountants' range has this epsilon.
   """
-  accountant = accountants.check_accountant(accountant, sampling)
-  cohorts = sampled_gaussian.CohortSampling(
-    sampling=sampling,
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=_check_sampling(sampling, accountant),
     num_clients=num_clients,
     clients_per_round=clients_per_round,
     min_clients_per_round=min_clients_per_round,
     max_clients_per_round=max_clients_per_round,
   )
-  _check_delta(target_delta, cohorts.num_clients)
+  target_delta = _check_delta(target_delta, cohorts.num_clients)
   return search.find_noise_multiplier(
     cohorts,
     accountant,
@@ -210,16 +215,15 @@ def compute_max_rounds(
     ValueError: If an argument is out of range, one round alone passes the
       target, or more rounds would fit than are accounted for.
   """
-  accountant = accountants.check_accountant(accountant, sampling)
-  mechanism = sampled_gaussian.SampledGaussian(
-    sampling=sampling,
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=_check_sampling(sampling, accountant),
     num_clients=num_clients,
     clients_per_round=clients_per_round,
-    noise_multiplier=noise_multiplier,
     min_clients_per_round=min_clients_per_round,
     max_clients_per_round=max_clients_per_round,
   )
-  _check_delta(target_delta, mechanism.num_clients)
+  mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+  target_delta = _check_delta(target_delta, cohorts.num_clients)
   return search.find_max_rounds(
     mechanism,
     accountant,
@@ -228,7 +232,23 @@ def compute_max_rounds(
   )
 
 
-def _check_delta(target_delta: float, num_clients: int) -> None:
-  """Warns of a delta that is too large."""
+def _check_sampling(sampling: str, accountant: str) -> str:
+  """Returns the sampling if it has one epsilon; checks the accountant too."""
+  if sampling == 'paper':
+    raise ValueError(
+      "`sampling` 'paper' has two epsilons, the paper's and the one that its "
+      "sampler really gives: build a `PrivacyPlan`, or take 'poisson' for the "
+      "first and 'fixed_size' for the second, found 'paper'."
+    )
+  argument_checks.check_choice(
+    'sampling', sampling, [*sampled_gaussian.RELATIONS]
+  )
+  accountants.check_accountant(accountant)
+  return sampling
+
+
+def _check_delta(target_delta: float, num_clients: int) -> float:
+  """Returns delta in its range, and warns of one that is too large."""
   target_delta = ranges.check_target_delta(target_delta)
   ranges.warn_of_large_delta(target_delta, num_clients)
+  return target_delta

@@ -40,8 +40,8 @@ Fixed-size cohorts, replace one: what holds, and why.
   * What does not hold. The mixture against N(0, s^2), one direction alone, has
     the right H for epsilon >= 0 only. It is the worst pair of neighbours for
     one round: all other clients send the opposite of what the client sends.
-    Composing it with itself ('pld_one_sided') assumes that the worst pair for
-    one round stays the worst for many, which is false in general (Lebeda,
+    Composing it with itself assumes that the worst pair for one round stays
+    the worst for many, which is false in general (Lebeda,
     Regehr, Kamath, Steinke, "Avoiding Pitfalls for Privacy Accounting of
     Subsampled Mechanisms under Composition", 2024): for q = 0.95, s = 0.5 and
     two rounds it gives delta = 0.8047 at epsilon = 0, while two neighbours
@@ -85,7 +85,7 @@ _LARGEST_EPSILON = 600.0
 _LOG_TAIL_MASS = -80.0
 
 
-class PrivacyLossRounds:
+class PldCost:
   """What rounds cost together, by dominating pairs that are composed.
 
   Pairs that dominate a round each, composed, dominate them all together (see
@@ -96,7 +96,6 @@ class PrivacyLossRounds:
     self,
     parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]],
     *,
-    one_sided: bool = False,
     coarseness: float = 1,
   ):
     """Prepares the accountant; the work is done for each number of rounds.
@@ -105,13 +104,10 @@ class PrivacyLossRounds:
       parts: Rounds, and how many of each. All under one relation: 'poisson',
         'truncated_poisson' with cohorts within their bounds, and 'none', or
         'fixed_size'.
-      one_sided: For fixed-size cohorts: compose one direction of the worst pair
-        of a single round. It is not a guarantee, see the module's docstring.
       coarseness: How many times wider than usual the grid's cells are. A coarse
         grid is fast, and its epsilon is a bound too, a little larger.
     """
     self._parts = tuple(parts)
-    self._one_sided = one_sided
     self._coarseness = coarseness
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
@@ -139,7 +135,7 @@ class PrivacyLossRounds:
 
   def _compose_noise(self, num_rounds: int) -> float | None:
     """Returns the noise of the one Gaussian that unsampled rounds are."""
-    if any(mechanism.sampling_prob < 1 for mechanism, _ in self._parts):
+    if any(one.cohorts.sampling_prob < 1 for one, _ in self._parts):
       return None
     precision = sum(
       count / mechanism.noise_over_sensitivity**2
@@ -154,14 +150,15 @@ class PrivacyLossRounds:
   ) -> float:
     """Returns the largest figure of the pairs; inf if losses are too large."""
     directions: tuple[str, ...] = ('remove', 'add')
-    if any(mechanism.sampling == 'fixed_size' for mechanism, _ in self._parts):
-      directions = ('remove',) if self._one_sided else ('both',)
+    if any(one.cohorts.sampling == 'fixed_size' for one, _ in self._parts):
+      directions = ('both',)
     rounds = [
-      (mechanism.noise_over_sensitivity, mechanism.sampling_prob, count)
-      for mechanism, count in self._parts
-    ]
-    rounds = [
-      (noise, prob, count * num_rounds) for noise, prob, count in rounds
+      (
+        one.noise_over_sensitivity,
+        one.cohorts.sampling_prob,
+        count * num_rounds,
+      )
+      for one, count in self._parts
     ]
     interval = _choose_interval(rounds, self._coarseness)
     while interval <= _WIDEST_INTERVAL:
@@ -265,7 +262,7 @@ def _choose_interval(
 
   Args:
     rounds: Noise over sensitivity, sampling probability, and how many rounds.
-    coarseness: As for `PrivacyLossRounds`.
+    coarseness: As for `PldCost`.
   """
   mean = variance = finest = 0.0
   narrowest = _DEFAULT_INTERVAL

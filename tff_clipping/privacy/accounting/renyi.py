@@ -32,6 +32,7 @@ Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy",
 NeurIPS 2020, Proposition 12 (from RDP to epsilon and delta).
 """
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -51,7 +52,7 @@ DEFAULT_ORDERS = [float(order) for order in rdp.RdpAccountant().orders]
 _DIVERGENCE_FLOOR = 1e-11
 
 
-class RenyiRounds:
+class RenyiCost:
   """What rounds cost together, by Renyi divergences that add up."""
 
   def __init__(
@@ -71,10 +72,10 @@ class RenyiRounds:
     Raises:
       ValueError: If the accountant has no answer for a noise multiplier.
     """
-    self._orders = np.array(DEFAULT_ORDERS if orders is None else orders)
+    orders = tuple(DEFAULT_ORDERS if orders is None else orders)
+    self._orders = np.array(orders)
     self._divergences = np.sum(
-      [count * _bound_divergences(one, self._orders) for one, count in parts],
-      axis=0,
+      [count * _bound_divergences(one, orders) for one, count in parts], axis=0
     )
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
@@ -102,18 +103,20 @@ class RenyiRounds:
     return float(delta) if math.isfinite(delta) else 1.0
 
 
+@functools.lru_cache(maxsize=64)  # A plan asks what its search has asked.
 def _bound_divergences(
-  mechanism: sampled_gaussian.SampledGaussian, orders: np.ndarray
+  mechanism: sampled_gaussian.SampledGaussian, listed: tuple[float, ...]
 ) -> np.ndarray:
   """Returns bounds on the divergences of one round."""
-  if mechanism.sampling in ('poisson', 'truncated_poisson'):
+  orders, cohorts = np.array(listed), mechanism.cohorts
+  if cohorts.sampling in ('poisson', 'truncated_poisson'):
     compute = (
       compute_poisson_divergences
-      if mechanism.sampling == 'poisson'
+      if cohorts.sampling == 'poisson'
       else bound_integer_divergences
     )
     divergences = compute(
-      mechanism.noise_over_sensitivity, mechanism.sampling_prob, orders
+      mechanism.noise_over_sensitivity, cohorts.sampling_prob, orders
     )
   else:
     divergences = _compute_accountant_divergences(mechanism, orders)
@@ -213,7 +216,8 @@ def _compute_accountant_divergences(
     # It takes logarithms of 0 on its way.
     with np.errstate(all='ignore'):
       accountant = rdp.RdpAccountant(
-        orders, neighboring_relation=mechanism.relation.accountant_relation
+        orders,
+        neighboring_relation=mechanism.cohorts.relation.accountant_relation,
       ).compose(mechanism.dp_event)
   except (ArithmeticError, ValueError) as error:
     raise ValueError(

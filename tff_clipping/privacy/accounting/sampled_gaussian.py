@@ -54,9 +54,13 @@ RELATIONS = {
 }
 
 
+# The attributes that 'truncated_poisson' alone has.
+BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CohortSampling:
-  """How the cohort of a round is drawn, without its noise.
+class Cohorts:
+  """How the cohort of a round is drawn.
 
   Attributes:
     sampling: 'poisson' (each client joins by a coin of its own, with
@@ -106,55 +110,56 @@ class CohortSampling:
     return RELATIONS[self.sampling]
 
   @property
+  def bounds(self) -> dict[str, int | None]:
+    """The least and the largest cohort, by the names of the attributes."""
+    return {name: getattr(self, name) for name in BOUNDS}
+
+  @property
   def sampling_prob(self) -> float:
     """The paper's q = P / N: the chance of a client to be in a round."""
     return self.clients_per_round / self.num_clients
 
   def _check_bounds(self) -> None:
     """Checks the least and the largest cohort."""
-    names = ('min_clients_per_round', 'max_clients_per_round')
-    least, largest = (getattr(self, name) for name in names)
     if self.sampling != 'truncated_poisson':
-      for name, value in zip(names, (least, largest), strict=True):
+      for name, value in self.bounds.items():
         if value is not None:
           raise ValueError(
             f'`{name}` can be given only where `sampling` is '
             f"'truncated_poisson', found {value!r} for {self.sampling!r}."
           )
       return
-    least = argument_checks.check_integer(
-      names[0],
-      least,
-      at_least=0,
-      at_most=min(self.clients_per_round, self.num_clients - 1),
+    allowed = (
+      (0, min(self.clients_per_round, self.num_clients - 1)),
+      (self.clients_per_round, ranges.MAX_CLIENTS),
     )
-    largest = argument_checks.check_integer(
-      names[1],
-      largest,
-      at_least=self.clients_per_round,
-      at_most=ranges.MAX_CLIENTS,
-    )
-    object.__setattr__(self, names[0], least)
-    object.__setattr__(self, names[1], largest)
+    for (name, value), (low, high) in zip(
+      self.bounds.items(), allowed, strict=True
+    ):
+      checked = argument_checks.check_integer(
+        name, value, at_least=low, at_most=high
+      )
+      object.__setattr__(self, name, checked)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SampledGaussian(CohortSampling):
+@dataclasses.dataclass(frozen=True)
+class SampledGaussian:
   """One round: a sampler and Gaussian noise on the sum of clipped updates.
 
   Attributes:
+    cohorts: How the cohort is drawn.
     noise_multiplier: Standard deviation of the noise on the sum, divided by the
       clipping norm. The same meaning under both relations.
 
   Raises:
-    TypeError: If an attribute is of the wrong kind.
-    ValueError: If an attribute is out of range; see also `CohortSampling`.
+    TypeError: If the multiplier is not a number.
+    ValueError: If it is out of range.
   """
 
+  cohorts: Cohorts
   noise_multiplier: float
 
   def __post_init__(self):
-    super().__post_init__()
     multiplier = ranges.check_noise_multiplier(self.noise_multiplier)
     object.__setattr__(self, 'noise_multiplier', multiplier)
 
@@ -166,40 +171,25 @@ class SampledGaussian(CohortSampling):
     for replace one, where a client can move the sum from -c to c. No accountant
     halves it by itself.
     """
-    return self.noise_multiplier / self.relation.sensitivity_factor
+    return self.noise_multiplier / self.cohorts.relation.sensitivity_factor
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
-    """The event that an accountant for `relation` charges for one round.
+    """The event that an accountant for the relation charges for one round.
 
     Of 'truncated_poisson' it is that of Poisson sampling, which is charged at
     the delta that the tails leave.
     """
+    cohorts = self.cohorts
     gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
-    if self.sampling in ('poisson', 'truncated_poisson'):
-      return dp_accounting.PoissonSampledDpEvent(self.sampling_prob, gaussian)
-    if self.sampling == 'fixed_size':
+    if cohorts.sampling in ('poisson', 'truncated_poisson'):
+      return dp_accounting.PoissonSampledDpEvent(
+        cohorts.sampling_prob, gaussian
+      )
+    if cohorts.sampling == 'fixed_size':
       return dp_accounting.SampledWithoutReplacementDpEvent(
-        source_dataset_size=self.num_clients,
-        sample_size=self.clients_per_round,
+        source_dataset_size=cohorts.num_clients,
+        sample_size=cohorts.clients_per_round,
         event=gaussian,
       )
     return gaussian
-
-
-def add_noise(
-  sampling: CohortSampling, noise_multiplier: float
-) -> SampledGaussian:
-  """Returns the round with this sampling and this much noise.
-
-  Args:
-    sampling: How the cohort is drawn.
-    noise_multiplier: As the attribute of `SampledGaussian`.
-
-  Raises:
-    TypeError: If the multiplier is not a number.
-    ValueError: If it is out of range.
-  """
-  return SampledGaussian(
-    **dataclasses.asdict(sampling), noise_multiplier=noise_multiplier
-  )

@@ -37,17 +37,17 @@ from tff_clipping.privacy.accounting import costs, ranges, sampled_gaussian
 _TAIL_PART = 0.01
 
 
-class TruncatedRounds:
+class TruncatedCost:
   """What equal rounds of truncated Poisson sampling cost together."""
 
-  def __init__(self, poisson_rounds: costs.Rounds, tail_prob: float):
+  def __init__(self, poisson_cost: costs.ComposedCost, tail_prob: float):
     """Initializes the accountant.
 
     Args:
-      poisson_rounds: The same rounds without bounds, by any accountant.
+      poisson_cost: The same rounds without bounds, by any accountant.
       tail_prob: The tau that is charged for one round.
     """
-    self._poisson_rounds = poisson_rounds
+    self._poisson_cost = poisson_cost
     self._tail_prob = tail_prob
 
   def compute_epsilon(self, num_rounds: int, delta: float) -> float:
@@ -59,7 +59,7 @@ class TruncatedRounds:
       left = delta - _charge(self._tail_prob, num_rounds, epsilon)
       if left <= 0:
         return math.inf
-      needed = self._poisson_rounds.compute_epsilon(num_rounds, left)
+      needed = self._poisson_cost.compute_epsilon(num_rounds, left)
       if needed <= epsilon or math.isinf(needed):
         return max(needed, epsilon)
       epsilon = needed
@@ -67,19 +67,20 @@ class TruncatedRounds:
 
   def compute_delta(self, num_rounds: int, epsilon: float) -> float:
     """Returns the delta of `num_rounds` rounds at `epsilon`, at most 1."""
-    delta = self._poisson_rounds.compute_delta(num_rounds, epsilon)
+    delta = self._poisson_cost.compute_delta(num_rounds, epsilon)
     return min(1.0, delta + _charge(self._tail_prob, num_rounds, epsilon))
 
 
-def compute_tail_prob(mechanism: sampled_gaussian.CohortSampling) -> float:
-  """Returns the tau that is charged for one round.
+def compute_tail_prob(cohorts: sampled_gaussian.Cohorts) -> float:
+  """Returns the tau that is charged for one round, 0 for all other samplers.
 
   Args:
-    mechanism: One round, of 'truncated_poisson'.
+    cohorts: Those of the round.
   """
-  population = mechanism.num_clients, mechanism.sampling_prob
-  least = mechanism.min_clients_per_round
-  largest = mechanism.max_clients_per_round
+  if cohorts.sampling != 'truncated_poisson':
+    return 0.0
+  population = cohorts.num_clients, cohorts.sampling_prob
+  least, largest = cohorts.bounds.values()
   assert least is not None
   assert largest is not None
   return float(
@@ -88,7 +89,7 @@ def compute_tail_prob(mechanism: sampled_gaussian.CohortSampling) -> float:
 
 
 def compute_poisson_delta(
-  mechanism: sampled_gaussian.CohortSampling,
+  cohorts: sampled_gaussian.Cohorts,
   num_rounds: int,
   epsilon: float,
   target_delta: float,
@@ -96,7 +97,7 @@ def compute_poisson_delta(
   """Returns the delta that the tails leave to Poisson sampling.
 
   Args:
-    mechanism: One round, of 'truncated_poisson'.
+    cohorts: Those of the rounds.
     num_rounds: Rounds, at least 1.
     epsilon: The epsilon that is to hold.
     target_delta: The delta that is to hold.
@@ -104,16 +105,16 @@ def compute_poisson_delta(
   Raises:
     ValueError: If they leave nothing. The message says which bounds would do.
   """
-  cost = _charge(compute_tail_prob(mechanism), num_rounds, epsilon)
+  cost = _charge(compute_tail_prob(cohorts), num_rounds, epsilon)
   if cost >= target_delta:
     raise ValueError(
-      describe_narrow_bounds(mechanism, num_rounds, epsilon, target_delta)
+      describe_narrow_bounds(cohorts, num_rounds, epsilon, target_delta)
     )
   return target_delta - cost
 
 
 def describe_narrow_bounds(
-  mechanism: sampled_gaussian.CohortSampling,
+  cohorts: sampled_gaussian.Cohorts,
   num_rounds: int,
   epsilon: float,
   target_delta: float,
@@ -121,21 +122,21 @@ def describe_narrow_bounds(
   """Returns that the tails cost too much, and which bounds would do.
 
   Args:
-    mechanism: One round, of 'truncated_poisson'.
+    cohorts: Those of the rounds.
     num_rounds: Rounds, at least 1.
     epsilon: The epsilon that is to hold.
     target_delta: The delta that is to hold.
   """
-  cost = _charge(compute_tail_prob(mechanism), num_rounds, epsilon)
+  cost = _charge(compute_tail_prob(cohorts), num_rounds, epsilon)
   least, largest = choose_bounds(
-    mechanism,
+    cohorts,
     num_rounds=num_rounds,
     epsilon=epsilon,
     target_delta=target_delta,
   )
   return (
     '`min_clients_per_round` and `max_clients_per_round` must be wider, found '
-    f'{mechanism.min_clients_per_round} and {mechanism.max_clients_per_round}: '
+    f'{cohorts.min_clients_per_round} and {cohorts.max_clients_per_round}: '
     f'in {num_rounds} rounds, cohorts outside of them cost a delta of '
     f'{cost:.3g} at epsilon {epsilon:.4g}, which `target_delta` '
     f'{target_delta:g} must pay for; {least} and {largest} would do.'
@@ -143,7 +144,7 @@ def describe_narrow_bounds(
 
 
 def choose_bounds(
-  sampling: sampled_gaussian.CohortSampling,
+  sampling: sampled_gaussian.Cohorts,
   *,
   num_rounds: int,
   epsilon: float,
@@ -185,21 +186,24 @@ def choose_bounds(
   return least - 1, expected + largest
 
 
-def build_sampling(
+def build_cohorts(
+  *,
   sampling: str,
   num_clients: int,
   clients_per_round: int,
-  bounds: tuple[int | None, int | None],
+  min_clients_per_round: int | None,
+  max_clients_per_round: int | None,
   target_delta: float,
-  compute_cost: Callable[[sampled_gaussian.CohortSampling], tuple[int, float]],
-) -> sampled_gaussian.CohortSampling:
-  """Returns the sampling, with bounds where they are missing.
+  compute_cost: Callable[[sampled_gaussian.Cohorts], tuple[int, float]],
+) -> sampled_gaussian.Cohorts:
+  """Returns cohorts, with bounds where 'truncated_poisson' has none yet.
 
   Args:
-    sampling: As of `CohortSampling`.
-    num_clients: The paper's N.
-    clients_per_round: The paper's P.
-    bounds: The least and the largest cohort, or None.
+    sampling: As of `Cohorts`.
+    num_clients: As of `Cohorts`.
+    clients_per_round: As of `Cohorts`.
+    min_clients_per_round: As of `Cohorts`, or None.
+    max_clients_per_round: As of `Cohorts`, or None.
     target_delta: The delta of which chosen bounds spend a part.
     compute_cost: Returns the rounds and the epsilon to choose bounds for, from
       Poisson sampling; called only if some are to be chosen.
@@ -208,8 +212,9 @@ def build_sampling(
     TypeError: If an argument is of the wrong kind.
     ValueError: If it is out of range.
   """
+  bounds = min_clients_per_round, max_clients_per_round
   if sampling == 'truncated_poisson' and None in bounds:
-    poisson = sampled_gaussian.CohortSampling(
+    poisson = sampled_gaussian.Cohorts(
       sampling='poisson',
       num_clients=num_clients,
       clients_per_round=clients_per_round,
@@ -225,7 +230,7 @@ def build_sampling(
       chosen[0] if bounds[0] is None else bounds[0],
       chosen[1] if bounds[1] is None else bounds[1],
     )
-  return sampled_gaussian.CohortSampling(
+  return sampled_gaussian.Cohorts(
     sampling=sampling,
     num_clients=num_clients,
     clients_per_round=clients_per_round,

@@ -64,8 +64,8 @@ def bound_attacks(
   rate = argument_checks.check_probability(
     'false_positive_rate', false_positive_rate
   )
-  mechanism, count = plan.drawn_after(plan.num_rounds)
-  if mechanism.sampling_prob == 1:  # One Gaussian mechanism.
+  mechanism, count = plan.released_mechanism(plan.num_rounds)
+  if mechanism.cohorts.sampling_prob == 1:  # One Gaussian mechanism.
     mu = math.sqrt(count) / mechanism.noise_over_sensitivity
     true_positive_rate = trade_off.GaussianTradeOff(mu).max_true_positive_rate
   else:

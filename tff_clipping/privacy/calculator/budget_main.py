@@ -41,12 +41,12 @@ Accountants, for all but the last three:
 Exit codes: 0 for an answer, 2 for a wrong or impossible question.
 """
 
+import argparse
 import dataclasses
 import sys
 import warnings
 from collections.abc import Sequence
-
-from absl import flags
+from typing import Any
 
 from tff_clipping.privacy.accounting import accountants
 from tff_clipping.privacy.calculator import (
@@ -56,6 +56,29 @@ from tff_clipping.privacy.calculator import (
   computation_record,
 )
 from tff_clipping.privacy.correlated_noise import by_name
+
+_INTEGERS = {
+  'num_clients': 'Clients in the population (N).',
+  'clients_per_round': 'Clients in a round (P); the expected number for '
+  'poisson. Solved for if noise_to_clients_ratio is given.',
+  'min_clients_per_round': 'The least cohort of truncated_poisson. Chosen if '
+  'not given.',
+  'max_clients_per_round': 'Its largest cohort. Chosen if not given.',
+  'num_rounds': 'Rounds (T). Solved for if not given.',
+  'min_separation': 'The least number of rounds from one participation of a '
+  'client to its next (b).',
+  'model_size': "Number of the model's parameters: adds the noise norm.",
+}
+_NUMBERS = {
+  'target_delta': 'Delta, below 1/num_clients.',
+  'target_epsilon': 'The epsilon not to pass. Solved for if not given.',
+  'noise_multiplier': 'Standard deviation of the noise on the sum over the '
+  'clipping norm; of a draw, with correlated noise. Solved for if not given.',
+  'noise_to_clients_ratio': 'noise_multiplier / clients_per_round, the noise '
+  'on the mean over the clipping norm: solves for clients_per_round.',
+  'false_positive_rate': 'Adds the largest true-positive rate of attacks with '
+  'this false-positive rate, and mu of mu-GDP.',
+}
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -68,28 +91,63 @@ def run(argv: Sequence[str] | None = None) -> int:
     The exit code: 0, or 2 after one line on stderr about a wrong question.
   """
   return command_line.run(
-    'tff-clipping-budget',
-    sys.argv if argv is None else argv,
-    description=__doc__,
-    values=_define_flags(),
-    compute=_compute,
+    _build_parser(), sys.argv if argv is None else argv, _compute
   )
 
 
+def _build_parser() -> command_line.Parser:
+  """Returns the flags of a question."""
+  parser = command_line.Parser('tff-clipping-budget', __doc__ or '')
+  for name, text in _INTEGERS.items():
+    parser.add_flag(name, text, command_line.whole_number)
+  for name, text in _NUMBERS.items():
+    parser.add_flag(name, text, command_line.number)
+  parser.add_flag(
+    'clipping_norm',
+    'The clipping norm (c), in whose unit noise is shown.',
+    command_line.number,
+    1.0,
+  )
+  parser.add_flag(
+    'sampling',
+    'How the clients of a round are drawn: poisson, or min_separation with a '
+    'mechanism or a separation.',
+    command_line.one_of(*budget_question.SAMPLINGS),
+  )
+  parser.add_flag(
+    'mechanism',
+    'How the noise of a round depends on that of those before.',
+    command_line.one_of(*by_name.MECHANISMS),
+    'gaussian',
+  )
+  parser.add_flag(
+    'accountant',
+    'How the rounds are added up: rdp if not given.',
+    command_line.one_of(*accountants.ACCOUNTANTS),
+  )
+  parser.add_flag(
+    'plot',
+    'Draws epsilon by rounds and the noise by cohort size, or by separation, '
+    'into this file (.png, .pdf or .svg), which must not exist yet. Needs '
+    'matplotlib.',
+  )
+  return parser
+
+
 def _compute(
-  values: flags.FlagValues,
-  rest: Sequence[str],
-  record: computation_record.Record,
+  values: argparse.Namespace, record: computation_record.Record
 ) -> command_line.Result:
   """Answers the question on the command line."""
-  question = _parse(values, rest)
+  question = _build_question(values)
   if values.plot is not None:
     # Find out now whether it can be drawn.
     _import_plot().check_path(values.plot)
   answer = budget_report.compute_answer(question)
   notes = []
   if values.plot is not None:
-    _plot(answer, values.plot)
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore')  # They are in the answer already.
+      _import_plot().save_figure(answer, values.plot)
     notes.append(f'The figure is in {values.plot}.')
   form = {
     'json': budget_report.format_json,
@@ -100,76 +158,11 @@ def _compute(
   )
 
 
-def _define_flags() -> flags.FlagValues:
-  """Returns the flags of a question."""
-  values = command_line.define_common_flags()
-  integers = {
-    'num_clients': 'Clients in the population (N).',
-    'clients_per_round': 'Clients in a round (P); the expected number for '
-    'poisson. Solved for if noise_to_clients_ratio is given.',
-    'min_clients_per_round': 'The least cohort of truncated_poisson. Chosen if '
-    'not given.',
-    'max_clients_per_round': 'Its largest cohort. Chosen if not given.',
-    'num_rounds': 'Rounds (T). Solved for if not given.',
-    'min_separation': 'The least number of rounds from one participation of a '
-    'client to its next (b).',
-    'model_size': "Number of the model's parameters: adds the noise norm.",
-  }
-  floats = {
-    'target_delta': 'Delta, below 1/num_clients.',
-    'target_epsilon': 'The epsilon not to pass. Solved for if not given.',
-    'noise_multiplier': 'Standard deviation of the noise on the sum over the '
-    'clipping norm; of a draw, with correlated noise. Solved for if not given.',
-    'noise_to_clients_ratio': 'noise_multiplier / clients_per_round, the noise '
-    'on the mean over the clipping norm: solves for clients_per_round.',
-    'clipping_norm': 'The clipping norm (c), in whose unit noise is shown.',
-    'false_positive_rate': 'Adds the largest true-positive rate of attacks '
-    'with this false-positive rate, and mu of mu-GDP.',
-  }
-  choices = {
-    'sampling': (
-      None,
-      budget_question.SAMPLINGS,
-      'How the clients of a round are drawn: poisson, or min_separation with '
-      'a mechanism or a separation.',
-    ),
-    'mechanism': (
-      'gaussian',
-      by_name.MECHANISMS,
-      'How the noise of a round depends on that of those before.',
-    ),
-    'accountant': (
-      None,
-      accountants.ACCOUNTANTS,
-      'How the rounds are added up: rdp if not given.',
-    ),
-  }
-  for name, text in integers.items():
-    command_line.define_integer(name, text, values)
-  for name, text in floats.items():
-    flags.DEFINE_float(
-      name, 1.0 if name == 'clipping_norm' else None, text, flag_values=values
-    )
-  for name, (default, listed, text) in choices.items():
-    flags.DEFINE_enum(name, default, [*listed], text, flag_values=values)
-  flags.DEFINE_string(
-    'plot',
-    None,
-    'Draws epsilon by rounds and the noise by cohort size, or by separation, '
-    'into this file (.png, .pdf or .svg), which must not exist yet. Needs '
-    'matplotlib.',
-    flag_values=values,
-  )
-  return values
-
-
-def _parse(
-  values: flags.FlagValues, rest: Sequence[str]
-) -> budget_question.Question:
-  """Returns the question on the command line."""
-  if rest:
+def _build_question(values: argparse.Namespace) -> budget_question.Question:
+  """Returns the question of the flags."""
+  if values.arguments:
     raise command_line.UsageError(
-      f'every argument must be a --flag, found {rest[0]!r}.'
+      f'every argument must be a --flag, found {values.arguments[0]!r}.'
     )
   if values.sampling is None:
     asks = values.mechanism != 'gaussian' or values.min_separation is not None
@@ -180,15 +173,15 @@ def _parse(
   if values.noise_to_clients_ratio is not None:
     needed.remove('clients_per_round')
   for name in needed:
-    if values[name].value is None:
+    if getattr(values, name) is None:
       raise command_line.UsageError(f'--{name} must be given; see --help.')
-  names = [field.name for field in dataclasses.fields(budget_question.Question)]
+  fields = dataclasses.fields(budget_question.Question)
   return budget_question.Question(
-    **{name: values[name].value for name in names}
+    **{field.name: getattr(values, field.name) for field in fields}
   )
 
 
-def _import_plot():
+def _import_plot() -> Any:
   """Returns the module that draws, or says what it needs."""
   try:
     from tff_clipping.privacy.calculator import budget_plot  # Slow to import.
@@ -197,13 +190,6 @@ def _import_plot():
       f"--plot needs matplotlib: pip install '.[plot]' in a checkout ({error})."
     ) from error
   return budget_plot
-
-
-def _plot(answer: budget_report.Answer, path: str) -> None:
-  """Draws the figure."""
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')  # They are in the answer already.
-    _import_plot().save_figure(answer, path)
 
 
 if __name__ == '__main__':

@@ -2,24 +2,19 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_clipping.privacy.accounting import (
-  accountants,
-  sampled_gaussian,
-  search,
-)
 from tff_clipping.privacy.calculator import (
   budget_question,
   budget_report,
-  output_file,
+  command_line,
 )
 from tff_clipping.privacy.correlated_noise import by_name
-from tff_clipping.privacy.plans import base_plan, correlated_plan
 from tff_clipping.privacy.plans import plan as plan_lib
 
 _FORMATS = ('.png', '.pdf', '.svg')
@@ -51,12 +46,10 @@ def save_figure(answer: budget_report.Answer, path: str) -> None:
   with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'plot'}):
     figure = figure_lib.Figure(figsize=(9, 3.6), layout='constrained')
     left, right = figure.subplots(1, 2)
-    plan: Any = answer.plan
+    _draw_epsilon_by_rounds(left, answer)
     if answer.question.is_correlated:
-      _draw_correlated_epsilon_by_rounds(left, plan)
       _draw_error_by_separation(right, answer)
     else:
-      _draw_epsilon_by_rounds(left, plan)
       _draw_noise_by_cohort(right, answer)
     try:
       figure.savefig(path, dpi=150)
@@ -77,48 +70,40 @@ def check_path(path: str) -> None:
     raise ValueError(
       f'`plot` must end in one of {", ".join(_FORMATS)}, found {path!r}.'
     )
-  output_file.check(path, 'plot')
+  command_line.check_new_file(path, 'plot')
 
 
-def _samplings(plan: plan_lib.PrivacyPlan) -> list[str]:
+def _samplings(answer: budget_report.Answer) -> list[str]:
   """Returns the samplings to draw."""
-  return ['none'] if plan.sampling == 'none' else ['poisson', 'fixed_size']
+  is_whole = answer.plan.sampling == 'none'
+  return ['none'] if is_whole else ['poisson', 'fixed_size']
 
 
-def _draw_epsilon_by_rounds(axes, plan: plan_lib.PrivacyPlan) -> None:
+def _draw_epsilon_by_rounds(axes, answer: budget_report.Answer) -> None:
   """Draws what the plan's noise costs after each number of rounds."""
-  most = plan.num_rounds
-  rounds = np.unique(np.geomspace(1, most, num=min(most, 25)).astype(int))
-  for sampling in _samplings(plan):
-    mechanism = sampled_gaussian.add_noise(
-      _sampling(plan, sampling, plan.clients_per_round), plan.noise_multiplier
-    )
-    epsilons = [
-      accountants.compute_epsilon(
-        mechanism,
-        plan.accountant,
-        num_rounds=int(each),
+  plan: Any = answer.plan
+  if answer.question.is_correlated:
+    name = plan.strategy.kind
+    plans = {f'{plan.sampling}, zero out': plan}
+  else:
+    name = plan.accountant
+    plans = {
+      _LABELS[sampling]: plan_lib.PrivacyPlan(
+        num_clients=plan.num_clients,
+        clients_per_round=plan.clients_per_round,
+        num_rounds=plan.num_rounds,
         target_delta=plan.target_delta,
+        noise_multiplier=plan.noise_multiplier,
+        sampling=sampling,
+        accountant=plan.accountant,
       )
-      for each in rounds
-    ]
-    axes.plot(rounds, epsilons, marker='.', label=_LABELS[sampling])
-  _finish_epsilons(axes, plan, plan.accountant)
-
-
-def _draw_correlated_epsilon_by_rounds(
-  axes, plan: correlated_plan.CorrelatedNoisePlan
-) -> None:
-  """Draws what the plan's first rounds cost."""
+      for sampling in _samplings(answer)
+    }
   most = plan.num_rounds
   rounds = np.unique(np.geomspace(1, most, num=min(most, 25)).astype(int))
-  epsilons = [plan.epsilon_after(int(each)) for each in rounds]
-  axes.plot(rounds, epsilons, marker='.', label=f'{plan.sampling}, zero out')
-  _finish_epsilons(axes, plan, plan.strategy.kind)
-
-
-def _finish_epsilons(axes, plan: base_plan.BasePlan, name: str) -> None:
-  """Adds the plan itself, and what the axes mean."""
+  for label, each in plans.items():
+    epsilons = [each.epsilon_after(int(count)) for count in rounds]
+    axes.plot(rounds, epsilons, marker='.', label=label)
   axes.plot(plan.num_rounds, plan.epsilon, 'ko', label='the plan')
   axes.set_xlabel('rounds')
   axes.set_ylabel(f'epsilon at delta = {plan.target_delta:g}')
@@ -130,91 +115,97 @@ def _finish_epsilons(axes, plan: base_plan.BasePlan, name: str) -> None:
 def _draw_error_by_separation(axes, answer: budget_report.Answer) -> None:
   """Draws the error that the plan's epsilon needs with other separations."""
   plan: Any = answer.plan
-  target = answer.question.target_epsilon or plan.epsilon
-  separations = np.unique(
-    np.geomspace(1, plan.num_clients // plan.clients_per_round, num=6)
-    .round()
-    .astype(int)
+  separations = np.geomspace(
+    1, plan.num_clients // plan.clients_per_round, num=6
+  ).round()
+  _draw_plans(
+    axes,
+    answer,
+    figure='running_sum_error',
+    given='min_separation',
+    values=separations if plan.num_rounds <= _MAX_ROUNDS else (),
+    variants={
+      mechanism: {'sampling': 'min_separation', 'mechanism': mechanism}
+      for mechanism in by_name.MECHANISMS
+    },
   )
-  if plan.num_rounds > _MAX_ROUNDS:
-    separations = []
-  for mechanism in by_name.MECHANISMS:
-    found = []
-    for separation in separations:
-      try:
-        other = budget_question.solve(
-          dataclasses.replace(
-            answer.question,
-            target_epsilon=target,
-            num_rounds=plan.num_rounds,
-            noise_multiplier=None,
-            noise_to_clients_ratio=None,
-            clients_per_round=plan.clients_per_round,
-            sampling='min_separation',
-            mechanism=mechanism,
-            min_separation=int(separation),
-          )
-        )
-      except ValueError:
-        continue  # Out of the accountant's range: no point there.
-      found.append((separation, other.running_sum_error))
-    if found:
-      axes.plot(*zip(*found, strict=True), marker='.', label=mechanism)
-  axes.plot(plan.min_separation, plan.running_sum_error, 'ko', label='the plan')
-  axes.set_xscale('log')
   axes.set_yscale('log')
   axes.set_xlabel('rounds from one participation to the next, at least')
   axes.set_ylabel('error of the running sums over c')
-  axes.set_title(f'epsilon {target:.4g}, {plan.num_rounds} rounds')
-  axes.legend()
 
 
 def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
   """Draws the noise that the plan's epsilon needs with other cohorts."""
   plan: Any = answer.plan
-  target = answer.question.target_epsilon or plan.epsilon
-  cohorts = np.unique(
-    np.geomspace(
-      max(1, plan.clients_per_round / 8),
-      min(plan.num_clients, plan.clients_per_round * 8),
-      num=5,
-    ).astype(int)
+  cohorts = np.geomspace(
+    max(1, plan.clients_per_round / 8),
+    min(plan.num_clients, plan.clients_per_round * 8),
+    num=5,
   )
-  if plan.sampling == 'none':
-    cohorts = [plan.num_clients]
-  for sampling in _samplings(plan):
+  _draw_plans(
+    axes,
+    answer,
+    figure='noise_multiplier',
+    given='clients_per_round',
+    values=[plan.num_clients] if plan.sampling == 'none' else cohorts,
+    variants={
+      _LABELS[sampling]: {'sampling': sampling, 'accountant': plan.accountant}
+      for sampling in _samplings(answer)
+    },
+  )
+  axes.set_xlabel('clients per round')
+  axes.set_ylabel('noise multiplier')
+  axes.set_ylim(bottom=0)
+
+
+def _draw_plans(
+  axes,
+  answer: budget_report.Answer,
+  *,
+  figure: str,
+  given: str,
+  values: Sequence[float] | np.ndarray,
+  variants: Mapping[str, Mapping[str, Any]],
+) -> None:
+  """Draws a figure of plans for the same epsilon, and that of the plan itself.
+
+  Args:
+    axes: Where to draw.
+    answer: The plan.
+    figure: The attribute of a plan that is drawn.
+    given: The attribute of the question that it is drawn by.
+    values: Of `given`.
+    variants: What else changes in the question, by the label of a line.
+  """
+  plan = answer.plan
+  target = answer.question.target_epsilon or plan.epsilon
+  for label, changes in variants.items():
     found = []
-    for cohort in cohorts:
+    for value in np.unique(np.array(values, int)):
+      asked: dict[str, Any] = {
+        'target_epsilon': target,
+        'num_rounds': plan.num_rounds,
+        'clients_per_round': plan.clients_per_round,
+        given: int(value),
+      }
       try:
-        noise = search.find_noise_multiplier(
-          _sampling(plan, sampling, int(cohort)),
-          plan.accountant,
-          num_rounds=plan.num_rounds,
-          target_epsilon=target,
-          target_delta=plan.target_delta,
+        other = budget_question.solve(
+          dataclasses.replace(
+            answer.question,
+            noise_multiplier=None,
+            noise_to_clients_ratio=None,
+            min_clients_per_round=None,
+            max_clients_per_round=None,
+            **asked,
+            **changes,
+          )
         )
       except ValueError:
         continue  # Out of the accountant's range: no point there.
-      found.append((cohort, noise))
+      found.append((value, getattr(other, figure)))
     if found:
-      axes.plot(*zip(*found, strict=True), marker='.', label=_LABELS[sampling])
-  axes.plot(
-    plan.clients_per_round, plan.noise_multiplier, 'ko', label='the plan'
-  )
+      axes.plot(*zip(*found, strict=True), marker='.', label=label)
+  axes.plot(getattr(plan, given), getattr(plan, figure), 'ko', label='the plan')
   axes.set_xscale('log')
-  axes.set_xlabel('clients per round')
-  axes.set_ylabel('noise multiplier')
   axes.set_title(f'epsilon {target:.4g}, {plan.num_rounds} rounds')
-  axes.set_ylim(bottom=0)
   axes.legend()
-
-
-def _sampling(
-  plan: plan_lib.PrivacyPlan, sampling: str, clients_per_round: int
-) -> sampled_gaussian.CohortSampling:
-  """Returns other cohorts of the plan's population."""
-  return sampled_gaussian.CohortSampling(
-    sampling=sampling,
-    num_clients=plan.num_clients,
-    clients_per_round=clients_per_round,
-  )

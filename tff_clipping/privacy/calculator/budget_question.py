@@ -1,14 +1,10 @@
 """What the budget calculator is asked, and the plan that answers it."""
 
 import dataclasses
-import math
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import correlated_noise
-from tff_clipping.privacy.accounting import accountants, ranges, search
+from tff_clipping.privacy.accounting import ranges, sampled_gaussian, search
 from tff_clipping.privacy.correlated_noise import by_name, separated_sampling
 from tff_clipping.privacy.plans import base_plan, correlated_plan
 from tff_clipping.privacy.plans import plan as plan_lib
@@ -16,6 +12,21 @@ from tff_clipping.privacy.plans import plan as plan_lib
 SAMPLINGS = (*plan_lib.SAMPLINGS, *separated_sampling.SAMPLINGS)
 
 SOLVABLE = ('target_epsilon', 'noise_multiplier', 'num_rounds')
+
+# The constructor of a plan that solves for a number.
+_CONSTRUCTORS = {
+  'noise_multiplier': 'from_target_epsilon',
+  'target_epsilon': 'from_noise_multiplier',
+  'num_rounds': 'from_max_rounds',
+  'clients_per_round': 'from_noise_to_clients_ratio',
+}
+# What a plan may be given of a question, whatever its noise.
+_GIVEN = (
+  *('num_clients', 'clients_per_round', 'sampling', 'target_delta'),
+  *('target_epsilon', 'noise_multiplier', 'num_rounds'),
+  *('noise_to_clients_ratio', 'min_clients_per_round'),
+  'max_clients_per_round',
+)
 
 # More rounds are not optimised for: it would take minutes.
 MAX_STRATEGY_ROUNDS = 100_000
@@ -39,7 +50,7 @@ class Question:
     num_rounds: The paper's T, or None.
     noise_to_clients_ratio: z / P, or None.
     sampling: As in `PrivacyPlan` or `CorrelatedNoisePlan`.
-    mechanism: One of `mechanisms.MECHANISMS`; 'gaussian' for `PrivacyPlan`.
+    mechanism: One of `by_name.MECHANISMS`; 'gaussian' for `PrivacyPlan`.
     min_separation: b, which 'min_separation' and 'grouped_poisson' need. With
       other samplings, that of the strategies to compare with.
     accountant: As in `PrivacyPlan`, None for 'rdp'. With correlated noise there
@@ -96,6 +107,23 @@ class Question:
   def is_correlated(self) -> bool:
     """Whether a `CorrelatedNoisePlan` answers it."""
     return self.sampling in separated_sampling.SAMPLINGS
+
+  @property
+  def charged_by(self) -> str:
+    """The accountant of the plan that answers it."""
+    if self.is_correlated:
+      return 'pld' if self.sampling == 'grouped_poisson' else 'gaussian'
+    return self.accountant or 'rdp'
+
+  @property
+  def relation(self) -> sampled_gaussian.Relation:
+    """The neighbouring relation of the plan that answers it."""
+    if self.is_correlated:
+      return sampled_gaussian.Relation.ZERO_OUT
+    # 'paper' is charged as 'poisson' is.
+    return sampled_gaussian.RELATIONS.get(
+      self.sampling, sampled_gaussian.Relation.ADD_OR_REMOVE_ONE
+    )
 
   @property
   def solved_for(self) -> str:
@@ -178,119 +206,61 @@ def solve(
     TypeError: If a value is of the wrong kind.
     ValueError: If a value is out of range, or there is no answer.
   """
-  if question.is_correlated:
-    return _solve_correlated(question, max_strategy_rounds)
-  names = {
-    'noise_multiplier': ('num_rounds', 'target_epsilon'),
-    'target_epsilon': ('num_rounds', 'noise_multiplier'),
-    'num_rounds': ('noise_multiplier', 'target_epsilon'),
-    'clients_per_round': (
-      *('num_rounds', 'target_epsilon', 'noise_to_clients_ratio'),
-    ),
-  }[question.solved_for]
-  if question.solved_for != 'clients_per_round':
-    names = (
-      *names,
-      *('clients_per_round', 'min_clients_per_round', 'max_clients_per_round'),
+  given = {
+    name: getattr(question, name)
+    for name in _GIVEN
+    if getattr(question, name) is not None
+  }
+  constructor = _CONSTRUCTORS[question.solved_for]
+  if not question.is_correlated:
+    return getattr(plan_lib.PrivacyPlan, constructor)(
+      **given, accountant=question.charged_by
     )
-  return _builder(plan_lib.PrivacyPlan, question)(
-    num_clients=question.num_clients,
-    target_delta=question.target_delta,
-    sampling=question.sampling,
-    accountant=question.accountant or 'rdp',
-    **{name: getattr(question, name) for name in names},
-  )
-
-
-def _solve_correlated(
-  question: Question, most: int
-) -> correlated_plan.CorrelatedNoisePlan:
-  """Returns the plan with correlated noise that answers a question."""
   if question.solved_for == 'num_rounds':
-    return _find_rounds(question, most)
-  names = {
-    'noise_multiplier': ('target_epsilon', 'clients_per_round'),
-    'target_epsilon': ('noise_multiplier', 'clients_per_round'),
-    'clients_per_round': ('target_epsilon', 'noise_to_clients_ratio'),
-  }[question.solved_for]
-  return _builder(correlated_plan.CorrelatedNoisePlan, question)(
-    num_clients=question.num_clients,
-    target_delta=question.target_delta,
-    strategy=_build_strategy(question, question.num_rounds, most),
-    min_separation=_separation(question),
-    sampling=question.sampling,
-    **{name: getattr(question, name) for name in names},
+    return _find_rounds(question, given, max_strategy_rounds)
+  num_rounds = given.pop('num_rounds')
+  return getattr(correlated_plan.CorrelatedNoisePlan, constructor)(
+    **given, **_build_strategy(question, num_rounds, max_strategy_rounds)
   )
-
-
-def _builder(
-  plan_class: type[base_plan.BasePlan], question: Question
-) -> Callable[..., Any]:
-  """Returns the constructor that solves for what is not given."""
-  name = {
-    'noise_multiplier': 'from_target_epsilon',
-    'target_epsilon': 'from_noise_multiplier',
-    'num_rounds': 'from_max_rounds',
-    'clients_per_round': 'from_noise_to_clients_ratio',
-  }[question.solved_for]
-  return getattr(plan_class, name)
 
 
 def _build_strategy(
   question: Question, num_rounds: int, most: int
-) -> correlated_noise.NoiseStrategy:
-  """Returns the strategy of the question's mechanism for so many rounds."""
+) -> dict[str, Any]:
+  """Returns the strategy for so many rounds, and the separation it is for."""
   argument_checks.check_integer(
     'num_rounds', num_rounds, at_least=1, at_most=most
   )
-  return by_name.build_strategy(
+  separation = 1 if question.min_separation is None else question.min_separation
+  strategy = by_name.build_strategy(
     question.mechanism,
     num_rounds=num_rounds,
     num_clients=question.num_clients,
     # Not known yet where it is solved for, and of no account.
     clients_per_round=question.clients_per_round or 1,
-    min_separation=_separation(question),
+    min_separation=separation,
     sampling=question.sampling,
   )
-
-
-def _separation(question: Question) -> int:
-  """Returns b; 1 with epochs."""
-  return 1 if question.min_separation is None else question.min_separation
+  return {'strategy': strategy, 'min_separation': separation}
 
 
 def _find_rounds(
-  question: Question, most: int
-) -> correlated_plan.CorrelatedNoisePlan:
+  question: Question, given: dict[str, Any], most: int
+) -> base_plan.BasePlan:
   """Returns the plan with the most rounds, its strategy made for so many.
 
   The search takes epsilon to grow with the rounds, each time with a strategy of
   its own. Should it not, more rounds might fit; those that are returned do.
   """
-  target_epsilon = ranges.check_target_epsilon(question.target_epsilon)
+  target = ranges.check_target_epsilon(given.pop('target_epsilon'))
 
-  def build(
-    num_rounds: int, **target: float
-  ) -> correlated_plan.CorrelatedNoisePlan:
-    return correlated_plan.CorrelatedNoisePlan(
-      num_clients=question.num_clients,
-      clients_per_round=question.clients_per_round,
-      num_rounds=num_rounds,
-      target_delta=question.target_delta,
-      noise_multiplier=question.noise_multiplier,
-      strategy=_build_strategy(question, num_rounds, most),
-      min_separation=_separation(question),
-      sampling=question.sampling,
-      **target,
+  def build(num_rounds: int) -> base_plan.BasePlan:
+    return correlated_plan.CorrelatedNoisePlan.from_noise_multiplier(
+      **given, **_build_strategy(question, num_rounds, most)
     )
 
-  def compute_epsilon(num_rounds: int) -> float:
-    with warnings.catch_warnings():  # Of delta: the plan itself warns.
-      warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
-      try:
-        return build(num_rounds).epsilon
-      except accountants.NoEpsilonError:
-        return math.inf
+  def epsilon_at(num_rounds: int) -> float:
+    return base_plan.try_epsilon(lambda: build(num_rounds))
 
   unit = 1
   if (
@@ -298,19 +268,19 @@ def _find_rounds(
   ):
     unit = -(-question.num_clients // question.clients_per_round)
   found = unit * search.search_max_rounds(
-    lambda count: compute_epsilon(count * unit) <= target_epsilon, most // unit
+    lambda count: epsilon_at(count * unit) <= target, most // unit
   )
   if found == 0:
     what = 'a single round' if unit == 1 else f'an epoch of {unit} rounds'
     raise ValueError(
-      f'`target_epsilon` {target_epsilon:g} does not allow {what}: with '
+      f'`target_epsilon` {target:g} does not allow {what}: with '
       f'`noise_multiplier` {question.noise_multiplier:g} it costs '
-      f'{compute_epsilon(unit):.4g}.'
+      f'{epsilon_at(unit):.4g}.'
     )
   if found > most - unit:
     raise ValueError(
       f'`noise_multiplier` {question.noise_multiplier:g} allows more than '
-      f'{found} rounds within `target_epsilon` {target_epsilon:g}, the most '
-      'that strategies are made for here: give fewer rounds, or less noise.'
+      f'{found} rounds within `target_epsilon` {target:g}, the most that '
+      'strategies are made for here: give fewer rounds, or less noise.'
     )
-  return build(found, target_epsilon=target_epsilon)
+  return dataclasses.replace(build(found), target_epsilon=target)

@@ -16,6 +16,15 @@ from tff_clipping.privacy.calculator import (
 from tff_clipping.privacy.plans import base_plan, noise_summary
 from tff_clipping.theory import theorem_2
 
+# What the JSON of an answer has of its plan; None if the plan has none.
+_OF_PLAN = (
+  *('noise_multiplier', 'epsilon', 'num_rounds', 'actual_epsilon'),
+  *('num_clients', 'clients_per_round'),
+  *('min_clients_per_round', 'max_clients_per_round'),
+  *('target_delta', 'target_epsilon', 'sampling', 'sampling_prob'),
+  *('min_separation', 'accountant', 'running_sum_error'),
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
@@ -37,7 +46,7 @@ class Answer:
   noise: noise_summary.NoiseSummary
   theorem_2_constant: float | None
   attacks: attack_bounds.AttackBounds | None
-  comparisons: tuple[budget_comparison.Comparison, ...]
+  comparisons: tuple[budget_comparison.Row, ...]
   warnings: tuple[str, ...]
 
 
@@ -100,29 +109,15 @@ def format_json(
   """
   plan, attacks = answer.plan, answer.attacks
   value: dict[str, Any] = {
-    'noise_multiplier': plan.noise_multiplier,
-    'epsilon': plan.epsilon,
-    'num_rounds': plan.num_rounds,
-    'actual_epsilon': plan.actual_epsilon,
+    **{name: getattr(plan, name, None) for name in _OF_PLAN},
     'solved_for': _solved_name(answer.question),
-    'num_clients': plan.num_clients,
-    'clients_per_round': plan.clients_per_round,
-    'min_clients_per_round': getattr(plan, 'min_clients_per_round', None),
-    'max_clients_per_round': getattr(plan, 'max_clients_per_round', None),
     'noise_to_clients_ratio': plan.noise_multiplier / plan.clients_per_round,
-    'target_delta': plan.target_delta,
-    'target_epsilon': plan.target_epsilon,
-    'sampling': plan.sampling,
-    'sampling_prob': getattr(plan, 'sampling_prob', None),
     'mechanism': answer.question.mechanism,
-    'min_separation': getattr(plan, 'min_separation', None),
-    'accountant': plan.accountant,
     'relation': plan.relation.value,
-    'running_sum_error': plan.running_sum_error,
     'theorem_2_constant': answer.theorem_2_constant,
     'attacks': None if attacks is None else attacks._asdict(),
     'noise': dataclasses.asdict(answer.noise),
-    'comparisons': [dataclasses.asdict(each) for each in answer.comparisons],
+    'comparisons': [each.to_json() for each in answer.comparisons],
     'description': plan.describe(),
     'plan': plan.to_json(),
     'warnings': list(answer.warnings),
@@ -236,7 +231,9 @@ def _format_noise(answer: Answer) -> list[str]:
   if noise.model_size is None:
     return lines
   if answer.question.is_correlated:
-    norm = error * math.sqrt(noise.model_size) / plan.clients_per_round
+    norm = noise_summary.relative_norm(
+      error, plan.clients_per_round, noise.model_size
+    )
     return [
       *lines,
       f'  norm on the model {_number(norm)} c for {noise.model_size} '
@@ -284,29 +281,28 @@ def _at_most(value: float) -> str:
 
 def _format_comparisons(answer: Answer) -> list[str]:
   """Returns the lines of the table, the plan's own row first."""
-  own = budget_comparison.describe_plan(answer.plan, answer.question.mechanism)
   figures = {
-    'clients': lambda row: str(row.clients_per_round),
-    'noise mult.': lambda row: f'{row.noise_multiplier:g}',
-    'epsilon': lambda row: _at_most(row.epsilon),
-    'rounds': lambda row: str(row.num_rounds),
-    'error': lambda row: _number(row.running_sum_error) + ' c',
+    'clients': lambda plan: str(plan.clients_per_round),
+    'noise mult.': lambda plan: f'{plan.noise_multiplier:g}',
+    'epsilon': lambda plan: _at_most(plan.epsilon),
+    'rounds': lambda plan: str(plan.num_rounds),
+    'error': lambda plan: _number(plan.running_sum_error) + ' c',
   }
   if answer.question.solved_for != 'clients_per_round':
     del figures['clients']
+  own = budget_comparison.Row(answer.question, answer.plan)
   cells = [('sampling', 'mechanism', 'accountant', 'relation', *figures)]
   notes = ['']
   for row in (own, *answer.comparisons):
-    sampling = row.sampling
+    question = row.question
+    sampling = question.sampling
     if row.min_separation is not None:
       sampling += f', b = {row.min_separation}'
     cells.append(
       (
-        *(sampling, row.mechanism, row.accountant, row.relation),
-        *(
-          '–' if row.error is not None else show(row)
-          for show in figures.values()
-        ),
+        *(sampling, question.mechanism),
+        *(question.charged_by, question.relation.value),
+        *('–' if row.error else show(row.plan) for show in figures.values()),
       )
     )
     notes.append(_note_on(row))
@@ -324,12 +320,10 @@ def _format_comparisons(answer: Answer) -> list[str]:
   ]
 
 
-def _note_on(comparison: budget_comparison.Comparison) -> str:
+def _note_on(row: budget_comparison.Row) -> str:
   """Returns what a reader of a row must know."""
-  if comparison.error is not None:
-    return 'no answer: ' + comparison.error.replace('`', '')
-  if comparison.sampling == 'paper':
-    return f'really gives {_at_most(comparison.actual_epsilon)} (replace_one)'
-  if not comparison.guarantee:
-    return 'not a guarantee'
+  if row.error:
+    return 'no answer: ' + row.error.replace('`', '')
+  if row.question.sampling == 'paper':
+    return f'really gives {_at_most(row.plan.actual_epsilon)} (replace_one)'
   return ''

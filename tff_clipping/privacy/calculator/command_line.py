@@ -1,22 +1,22 @@
 """What the commands have in common: flags, errors, files and exit codes."""
 
-import decimal
+import argparse
+import difflib
 import os
+import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from absl import flags
 
 import tff_clipping
-from tff_clipping.privacy.calculator import computation_record, output_file
-
-_HELP = ('-h', '--h', '-help', '--help', '--helpshort', '--helpfull')
-_VERSION = ('-version', '--version')
+from tff_clipping import argument_checks
+from tff_clipping.privacy.calculator import computation_record
 
 
-class UsageError(Exception):
+class UsageError(ValueError):
   """The command line is not a question."""
 
 
@@ -34,53 +34,177 @@ class Result(NamedTuple):
   warnings: tuple[str, ...] = ()
 
 
+class Parser(argparse.ArgumentParser):
+  """The flags of a command, those that all commands have among them.
+
+  What is not a flag is in `arguments`. Flags may come from files, by
+  `--flagfile`.
+  """
+
+  def __init__(self, name: str, description: str):
+    """Defines the flags that all commands have.
+
+    Args:
+      name: The command's.
+      description: For --help, before the flags.
+    """
+    super().__init__(
+      prog=name,
+      usage=f'{name} [flags]',
+      description=description.strip(),
+      formatter_class=argparse.RawDescriptionHelpFormatter,
+      add_help=False,
+      allow_abbrev=False,
+    )
+    self.add_argument('arguments', nargs='*', help=argparse.SUPPRESS)
+    self.add_argument(
+      *('-h', '--help', '--helpshort', '--helpfull'),
+      action='help',
+      help='Prints this.',
+    )
+    self.add_argument(
+      '--version',
+      action='version',
+      version=f'{name} {tff_clipping.__version__}',
+      help='Prints the version.',
+    )
+    self.add_flag(
+      'format', 'How the answer is printed.', one_of('table', 'json'), 'table'
+    )
+    self.add_flag(
+      'output', 'Writes the answer to this file, which must not exist yet.'
+    )
+
+  def add_flag(
+    self,
+    name: str,
+    text: str,
+    kind: Callable[[str], Any] = str,
+    default: Any = None,
+  ) -> None:
+    """Defines a flag.
+
+    Args:
+      name: The flag's.
+      text: What it means.
+      kind: Returns the value of what is given, such as `whole_number`.
+      default: The value where nothing is given.
+    """
+    if default is not None:
+      text += f' Default: {default}.'
+    self.add_argument(
+      f'--{name}', metavar='', type=kind, default=default, help=text
+    )
+
+  def parse_line(self, line: Sequence[str]) -> argparse.Namespace:
+    """Returns the values of the flags, and the other arguments.
+
+    Args:
+      line: The command line without the program's name.
+
+    Raises:
+      UsageError: If there is no such flag or file, or a value is wrong.
+    """
+    try:
+      # absl's flag files, as all our commands take them.
+      line = flags.FlagValues().read_flags_from_files([self.prog, *line])[1:]
+    except flags.Error as error:
+      raise UsageError(str(error).removeprefix('ERROR:: ')) from error
+    values, unknown = self.parse_known_intermixed_args(line)
+    for argument in unknown:
+      raise UsageError(self._suggest_flags(argument))
+    return values
+
+  def error(self, message: str) -> NoReturn:
+    """Raises what argparse found wrong; see the base class."""
+    raise UsageError(re.sub(r'^argument (--\w+): ', r'\1 ', message))
+
+  def name_flags(self, message: str) -> str:
+    """Returns a message about arguments as one about flags, on one line."""
+    known = '|'.join(vars(self.parse_args([])))
+    message = re.sub(rf'`({known})`', r'--\1', ' '.join(message.split()))
+    return message.replace('`', '')
+
+  def _suggest_flags(self, argument: str) -> str:
+    """Returns that a flag is not known, and which may have been meant."""
+    found = argument.lstrip('-').partition('=')[0]
+    names = [*vars(self.parse_args([]))]
+    meant = [name for name in names if found in name.split('_')]
+    meant = meant or difflib.get_close_matches(found, names)
+    text = f'Unknown command line flag {found!r}.'
+    return f'{text} Did you mean: {", ".join(meant)} ?' if meant else text
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+  """Returns what takes one of these for a flag's value."""
+
+  def check(text: str) -> str:
+    if text in choices:
+      return text
+    listed = ', '.join(choices)
+    raise argparse.ArgumentTypeError(
+      f'must be one of {listed}, found {text!r}.'
+    )
+
+  return check
+
+
+def whole_number(text: str) -> int:
+  """Returns a flag's value that is a whole number, also as 1e6 or 80.0."""
+  try:
+    return argument_checks.parse_integer(text)
+  except ValueError as error:
+    raise argparse.ArgumentTypeError(
+      f'must be a whole number, found {text!r}.'
+    ) from error
+
+
+def number(text: str) -> float:
+  """Returns a flag's value that is a number."""
+  try:
+    return float(text)
+  except ValueError as error:
+    raise argparse.ArgumentTypeError(
+      f'must be a number, found {text!r}.'
+    ) from error
+
+
 def run(
-  name: str,
+  parser: Parser,
   argv: Sequence[str],
-  *,
-  description: str,
-  values: flags.FlagValues,
-  compute: Callable[
-    [flags.FlagValues, Sequence[str], computation_record.Record], Result
-  ],
+  compute: Callable[[argparse.Namespace, computation_record.Record], Result],
 ) -> int:
   """Runs a command.
 
   Args:
-    name: The command's.
+    parser: Its flags.
     argv: The command line, the program's name first.
-    description: For --help, before the flags.
-    values: The flags, those of `define_common_flags` among them.
-    compute: Returns the answer, from the flags, the arguments that are none,
-      and the record of this command. A TypeError or ValueError of it is the
-      user's, and so is a `UsageError`.
+    compute: Returns the answer, from the flags and the record of this command.
+      A TypeError or ValueError of it is the user's.
 
   Returns:
     The exit code: 0, or 2 after one line on stderr about a wrong question.
   """
+  name, line = parser.prog, argv[1:]
   try:
-    if any(argument.split('=')[0] in _HELP for argument in argv[1:]):
-      print(_describe_usage(description, values))
-      return 0
-    if any(argument in _VERSION for argument in argv[1:]):
-      print(f'{name} {tff_clipping.__version__}')
-      return 0
-    rest = _parse(values, argv)
+    values = parser.parse_line(line)
     if values.output is not None:
       # Find out now whether it can be written.
-      output_file.check(values.output, 'output')
-    record = computation_record.build_record([name, *argv[1:]])
-    text, notes, warnings = compute(values, rest, record)
+      check_new_file(values.output, 'output')
+    record = computation_record.build_record([name, *line])
+    text, notes, warnings = compute(values, record)
     for warning in warnings:
-      print(f'{name}: warning: {_name_flags(values, warning)}', file=sys.stderr)
+      print(f'{name}: warning: {parser.name_flags(warning)}', file=sys.stderr)
     if values.output is not None:
-      output_file.write(values.output, text, 'output')
+      _write_new_file(values.output, text, 'output')
       text = '\n'.join([f'The answer is in {values.output}.', *notes])
     print(text)
     sys.stdout.flush()
-  except (UsageError, TypeError, ValueError) as error:
-    print(f'{name}: {_name_flags(values, str(error))}', file=sys.stderr)
+  except (TypeError, ValueError) as error:
+    print(f'{name}: {parser.name_flags(str(error))}', file=sys.stderr)
     return 2
+  except SystemExit:  # After --help or --version.
+    return 0
   except BrokenPipeError:
     # The reader of our output has seen enough; keep Python from complaining.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,114 +214,34 @@ def run(
   return 0
 
 
-def define_common_flags() -> flags.FlagValues:
-  """Returns flags of our own: other programs have flags of the same names."""
-  values = flags.FlagValues()
-  flags.DEFINE_enum(
-    'format',
-    'table',
-    ['table', 'json'],
-    'How the answer is printed.',
-    flag_values=values,
-  )
-  flags.DEFINE_string(
-    'output',
-    None,
-    'Writes the answer to this file, which must not exist yet.',
-    flag_values=values,
-  )
-  flags.DEFINE_bool('version', False, 'Prints the version.', flag_values=values)
-  return values
+def check_new_file(path: str, name: str) -> None:
+  """Raises ValueError if a new file cannot be written to `path`.
 
-
-def define_integer(name: str, text: str, values: flags.FlagValues) -> None:
-  """Defines a flag that takes whole numbers, also as 1e6 or 80.0.
+  Nothing is left there.
 
   Args:
-    name: The flag's.
-    text: What it means.
-    values: Where it is added.
+    path: The file.
+    name: The argument that gave it, for the message.
   """
-  flags.DEFINE(IntegerParser(), name, None, text, flag_values=values)
+  if os.path.lexists(path):
+    raise ValueError(
+      f'`{name}` must be a new file, found {path!r}, which exists already.'
+    )
+  folder = pathlib.Path(path).parent
+  if not path or not folder.is_dir() or not os.access(folder, os.W_OK):
+    raise ValueError(
+      f'`{name}` must be a file that can be written, found {path!r}.'
+    )
 
 
-class IntegerParser(flags.ArgumentParser):
-  """Takes whole numbers, also as 1e6 or 80.0."""
-
-  syntactic_help = 'a whole number'
-
-  def parse(self, argument: str | int) -> int:
-    """Returns the number; see the base class."""
-    try:
-      number = decimal.Decimal(argument)
-      # A seed has up to 128 bits.
-      if number != number.to_integral_value() or abs(number) > 10**40:
-        raise ValueError
-      return int(number)
-    except (ArithmeticError, TypeError, ValueError) as error:
-      raise ValueError('it is not a whole number') from error
-
-  def flag_type(self) -> str:
-    """Returns the name of the kind; see the base class."""
-    return 'int'
-
-
-def _parse(values: flags.FlagValues, argv: Sequence[str]) -> list[str]:
-  """Sets the flags and returns the other arguments."""
+def _write_new_file(path: str, text: str, name: str) -> None:
+  """Writes text and a line end to a new file; errors as in `check_new_file`."""
+  check_new_file(path, name)
   try:
-    return values(list(argv))[1:]
-  except flags.UnrecognizedFlagError as error:
-    raise UsageError(suggest_flags(error, values)) from error
-  except flags.Error as error:
-    message = ' '.join(str(error).split())
-    raise UsageError(_explain(values, message)) from error
-
-
-def suggest_flags(
-  error: flags.UnrecognizedFlagError, names: Iterable[str]
-) -> str:
-  """Returns an error in words, with the flags that may have been meant.
-
-  For a part of a name, such as `epsilon`, these are the names that it is a part
-  of; else those that absl finds to be spelled alike.
-
-  Args:
-    error: The error.
-    names: Those of all flags.
-  """
-  meant = [name for name in names if error.flagname in name.split('_')]
-  if not meant:
-    return str(error)
-  said = str(error).partition('. Did you mean')[0]
-  return f'{said}. Did you mean: {", ".join(meant)} ?'
-
-
-def _explain(values: flags.FlagValues, message: str) -> str:
-  """Returns absl's message about a flag's value as flag, rule, value."""
-  found = re.match(r'flag --(\w+)=(.*?): ', message)
-  if not found or found[1] not in values:
-    return message
-  flag = values[found[1]]
-  kind = flag.flag_type()
-  rules = {'int': 'a whole number', 'float': 'a number'}
-  rule = rules.get(kind)
-  if rule is None:
-    rule = 'one of ' + ', '.join(getattr(flag.parser, 'enum_values', [kind]))
-  return f'--{found[1]} must be {rule}, found {found[2]!r}.'
-
-
-def _name_flags(values: flags.FlagValues, message: str) -> str:
-  """Returns a message about arguments as one about flags, on one line."""
-  known = '|'.join(values)
-  message = re.sub(rf'`({known})`', r'--\1', ' '.join(message.split()))
-  return message.replace('`', '')
-
-
-def _describe_usage(description: str, values: flags.FlagValues) -> str:
-  """Returns the text of --help."""
-  lines = [description.strip(), '', 'Flags:']
-  for name in values.flag_values_dict():
-    default = values[name].default
-    lines.append(f'  --{name}' + ('' if default is None else f' ({default})'))
-    lines.append(f'      {values[name].help}')
-  return '\n'.join(lines)
+    with open(path, 'x', encoding='utf-8') as file:
+      file.write(text + '\n')
+  except OSError as error:
+    raise ValueError(
+      f'`{name}` must be a file that can be written, found {path!r} '
+      f'({error.strerror or error}).'
+    ) from error

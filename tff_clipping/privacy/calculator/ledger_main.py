@@ -11,14 +11,13 @@ or deltas cannot be added up. A ledger is only read, also while its run goes on.
 Exit codes: 0 for an answer, 2 for a wrong question or a damaged ledger.
 """
 
+import argparse
 import dataclasses
 import json
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
-
-from absl import flags
 
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.calculator import command_line, computation_record
@@ -35,29 +34,22 @@ def run(argv: Sequence[str] | None = None) -> int:
   Returns:
     The exit code: 0, or 2 after one line on stderr about what is wrong.
   """
-  return command_line.run(
-    'tff-clipping-ledger',
-    sys.argv if argv is None else argv,
-    description=__doc__,
-    values=command_line.define_common_flags(),
-    compute=_compute,
-  )
+  parser = command_line.Parser('tff-clipping-ledger', __doc__ or '')
+  return command_line.run(parser, sys.argv if argv is None else argv, _compute)
 
 
 def _compute(
-  values: flags.FlagValues,
-  rest: Sequence[str],
-  record: computation_record.Record,
+  values: argparse.Namespace, record: computation_record.Record
 ) -> command_line.Result:
   """Returns what the ledgers say."""
-  if not rest:
+  if not values.arguments:
     raise command_line.UsageError(
       'a ledger, or the folder of a run, must be given; see --help.'
     )
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     try:
-      ledgers = [ledger_contents.read_ledger(path) for path in rest]
+      ledgers = [ledger_contents.read_ledger(path) for path in values.arguments]
     except OSError as error:
       raise command_line.UsageError(
         f'a ledger must be a file that can be read, found {error.filename!r} '

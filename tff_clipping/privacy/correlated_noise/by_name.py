@@ -36,9 +36,12 @@ def build_strategy(
     ValueError: If an argument is out of range, or they do not go together.
   """
   argument_checks.check_choice('mechanism', mechanism, MECHANISMS)
-  participation = separated_sampling.build_participation(
-    num_clients, clients_per_round, min_separation, sampling
-  )
+  participation = separated_sampling.SeparatedCohorts(
+    sampling=sampling,
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+    min_separation=min_separation,
+  ).participation
   if mechanism == 'gaussian':
     return correlated_noise.identity_strategy(num_rounds=num_rounds)
   if sampling == 'grouped_poisson':

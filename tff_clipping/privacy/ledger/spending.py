@@ -74,7 +74,7 @@ def compute_spending(
     for each in ledgers
   }
   parts = [
-    each.plan.drawn_after(each.num_releases)
+    each.plan.released_mechanism(each.num_releases)
     for each in ledgers
     if each.num_releases
   ]
@@ -88,7 +88,7 @@ def compute_spending(
   else:
     # 'gaussian' is what 'pld' does with releases that are not sampled.
     composed = accountants.compose(
-      parts, 'rdp' if accountant == 'rdp' else 'pld'
+      parts, 'pld' if accountant == 'gaussian' else accountant
     )
     epsilon = composed.compute_epsilon(1, target_delta)
   if not math.isfinite(epsilon):

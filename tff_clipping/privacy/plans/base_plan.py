@@ -4,7 +4,8 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import dp_accounting
@@ -119,7 +120,7 @@ class BasePlan(abc.ABC):
     """
 
   @abc.abstractmethod
-  def drawn_after(
+  def released_mechanism(
     self, num_rounds: int
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:
     """Returns what the first rounds release: equal rounds of one mechanism.
@@ -150,9 +151,9 @@ class BasePlan(abc.ABC):
     Args:
       epsilon: Any epsilon, not only the plan's.
     """
-    mechanism, count = self.drawn_after(self.num_rounds)
-    rounds_by_pld = accountants.build_rounds(mechanism, 'pld')
-    return rounds_by_pld.compute_delta(count, epsilon)
+    mechanism, count = self.released_mechanism(self.num_rounds)
+    cost_by_pld = accountants.compose([(mechanism, 1)], 'pld')
+    return cost_by_pld.compute_delta(count, epsilon)
 
   @property
   def sensitivity_factor(self) -> int:
@@ -338,7 +339,7 @@ class BasePlan(abc.ABC):
     return attributes
 
   @property
-  def _bounds(self) -> dict[str, int]:
+  def _bounds(self) -> dict[str, int | None]:
     """The least and the largest cohort, where they are not P."""
     return {}
 
@@ -347,3 +348,17 @@ class BasePlan(abc.ABC):
     return argument_checks.check_integer(
       'num_rounds', num_rounds, at_least=0, at_most=self.max_rounds
     )
+
+
+def try_epsilon(build: Callable[[], BasePlan]) -> float:
+  """Returns the epsilon of a plan that is only tried; inf if it has none.
+
+  Args:
+    build: Returns the plan. Of its delta, the one that is taken will warn.
+  """
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
+    try:
+      return build().epsilon
+    except accountants.NoEpsilonError:
+      return math.inf

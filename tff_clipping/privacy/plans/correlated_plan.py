@@ -1,8 +1,8 @@
 """A privacy plan for noise that is correlated between rounds."""
 
 import dataclasses
+import functools
 import math
-import warnings
 from typing import Any, ClassVar
 
 import dp_accounting
@@ -13,23 +13,14 @@ from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.accounting import (
   accountants,
   gaussian_mechanism,
+  noise_search,
   ranges,
   rounding,
   sampled_gaussian,
   search,
 )
-from tff_clipping.privacy.correlated_noise import (
-  grouped_poisson,
-  separated_sampling,
-)
-from tff_clipping.privacy.plans import (
-  base_plan,
-  correlated_plan_text,
-  obligations,
-)
-
-# Of a multiplier that is calibrated, rounded up.
-_MULTIPLIER_DIGITS = 6
+from tff_clipping.privacy.correlated_noise import separated_sampling
+from tff_clipping.privacy.plans import base_plan, obligations, plan_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,29 +112,29 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       ValueError: If an argument is out of range, or the sensitivity of the
         strategy is not known.
     """
-    participation = separated_sampling.build_participation(
-      num_clients, clients_per_round, min_separation, sampling
+    cohorts = separated_sampling.SeparatedCohorts(
+      sampling=sampling,
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      min_separation=min_separation,
     )
-    _check_strategy(strategy)
-    if sampling == 'grouped_poisson':
-      grouped_poisson.check_strategy(strategy, min_separation)
-      sensitivity = grouped_poisson.compute_sensitivity(strategy)
+    cohorts.check_strategy(_check_strategy(strategy))
+    sensitivity = cohorts.compute_sensitivity(strategy, strategy.num_rounds)
+    if cohorts.is_amplified:
       over_sensitivity = search.find_noise_multiplier(
-        grouped_poisson.build_turn(
-          num_clients, clients_per_round, min_separation
-        ),
+        cohorts.turn,
         'pld',
-        num_rounds=participation.count(strategy.num_rounds),
+        num_rounds=cohorts.participation.count(strategy.num_rounds),
         target_epsilon=target_epsilon,
         target_delta=target_delta,
       )
     else:
-      sensitivity = strategy.compute_sensitivity(participation)
       over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
         target_epsilon, target_delta
       )
+    digits = noise_search.MULTIPLIER_DIGITS
     multiplier = rounding.round_up(
-      sensitivity * over_sensitivity, digits=_MULTIPLIER_DIGITS
+      sensitivity * over_sensitivity, digits=digits
     )
     least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
     if not least <= multiplier <= most:
@@ -166,9 +157,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     if plan.epsilon <= target_epsilon:
       return plan
     # By a rounding error, for which a plan has slack and noise has none.
-    more = rounding.round_up(
-      multiplier * (1 + 10.0**-_MULTIPLIER_DIGITS), digits=_MULTIPLIER_DIGITS
-    )
+    more = rounding.round_up(multiplier * (1 + 10.0**-digits), digits=digits)
     return dataclasses.replace(plan, noise_multiplier=more)
 
   @classmethod
@@ -305,34 +294,24 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
         **target,
       )
 
-    def epsilon_at(clients_per_round: int, _: float) -> float:
-      with warnings.catch_warnings():  # Of delta: the plan itself warns.
-        warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
-        try:
-          return build(clients_per_round).epsilon
-        except accountants.NoEpsilonError:
-          return math.inf
-
-    participation = separated_sampling.build_participation(
-      num_clients, 1, min_separation, sampling
+    widest = separated_sampling.SeparatedCohorts(
+      sampling=sampling,
+      num_clients=num_clients,
+      clients_per_round=1,
+      min_separation=min_separation,
     )
     found = search.search_clients_per_round(
-      epsilon_at,
+      lambda clients, _: base_plan.try_epsilon(lambda: build(clients)),
       noise_to_clients_ratio=noise_to_clients_ratio,
       target_epsilon=target_epsilon,
-      most=num_clients // participation.min_separation,
+      most=num_clients // widest.min_separation,
     )
     return build(found, target_epsilon=target_epsilon)
 
   @property
   def participation(self) -> correlated_noise.Participation:
     """The rounds in which the sampler lets one client take part."""
-    return separated_sampling.build_participation(
-      self.num_clients,
-      self.clients_per_round,
-      self.min_separation,
-      self.sampling,
-    )
+    return self._cohorts.participation
 
   @property
   def max_participations(self) -> int:
@@ -345,7 +324,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
     The second is for 'grouped_poisson', where rounds are composed.
     """
-    return 'pld' if self._is_amplified else 'gaussian'
+    return 'pld' if self._cohorts.is_amplified else 'gaussian'
 
   @property
   def relation(self) -> sampled_gaussian.Relation:
@@ -358,11 +337,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
     In the whole run, or by one participation under 'grouped_poisson'.
     """
-    if self._is_amplified:
-      return grouped_poisson.compute_sensitivity(self.strategy)
-    return self.strategy.compute_sensitivity(
-      self.participation, self.num_rounds
-    )
+    return self._cohorts.compute_sensitivity(self.strategy, self.num_rounds)
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
@@ -372,12 +347,14 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     Poisson-sampled one for each turn of a group.
     """
     gaussian = dp_accounting.GaussianDpEvent(
-      self.noise_multiplier / self.sensitivity
+      self._over_sensitivity(self.num_rounds)
     )
-    if not self._is_amplified:
+    if not self._cohorts.is_amplified:
       return gaussian
     return dp_accounting.SelfComposedDpEvent(
-      dp_accounting.PoissonSampledDpEvent(self._turn.sampling_prob, gaussian),
+      dp_accounting.PoissonSampledDpEvent(
+        self._cohorts.turn.sampling_prob, gaussian
+      ),
       self.max_participations,
     )
 
@@ -392,22 +369,20 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     variances = self.strategy.compute_prefix_variances()[: self.num_rounds]
     return self.noise_multiplier * math.sqrt(np.mean(variances))
 
-  def drawn_after(
+  def released_mechanism(
     self, num_rounds: int
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:
     """Returns one release, or a turn of a group; see the base class."""
-    if self._is_amplified:
-      return self._turn, self.participation.count(num_rounds)
-    sensitivity = self.strategy.compute_sensitivity(
-      self.participation, num_rounds
-    )
-    release = sampled_gaussian.SampledGaussian(
+    noise = self._over_sensitivity(num_rounds)
+    if self._cohorts.is_amplified:
+      turn = sampled_gaussian.SampledGaussian(self._cohorts.turn, noise)
+      return turn, self.participation.count(num_rounds)
+    everybody = sampled_gaussian.Cohorts(
       sampling='none',
       num_clients=self.num_clients,
       clients_per_round=self.num_clients,
-      noise_multiplier=self.noise_multiplier / sensitivity,
     )
-    return release, 1
+    return sampled_gaussian.SampledGaussian(everybody, noise), 1
 
   @property
   def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
@@ -420,38 +395,26 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     )
 
   def _check_attributes(self) -> dict[str, Any]:
-    participation = separated_sampling.build_participation(
-      self.num_clients,
-      self.clients_per_round,
-      self.min_separation,
-      self.sampling,
-    )
-    _check_strategy(self.strategy)
-    if self._is_amplified:
-      grouped_poisson.check_strategy(self.strategy, self.min_separation)
+    self._cohorts.check_strategy(_check_strategy(self.strategy))
     return {
-      'num_clients': int(self.num_clients),
-      'clients_per_round': int(self.clients_per_round),
+      'num_clients': self._cohorts.num_clients,
+      'clients_per_round': self._cohorts.clients_per_round,
       'num_rounds': argument_checks.check_integer(
         'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
       ),
       'target_delta': ranges.check_target_delta(self.target_delta),
       'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
-      'min_separation': participation.min_separation,
+      'min_separation': self._cohorts.min_separation,
     }
 
   def _compute_epsilon(self, num_rounds: int) -> float:
-    if self._is_amplified:
-      turns = accountants.build_rounds(self._turn, self.accountant)
-      return turns.compute_epsilon(
-        self.participation.count(num_rounds), self.target_delta
+    if not self._cohorts.is_amplified:
+      return gaussian_mechanism.gaussian_epsilon(
+        self._over_sensitivity(num_rounds), self.target_delta
       )
-    sensitivity = self.strategy.compute_sensitivity(
-      self.participation, num_rounds
-    )
-    return gaussian_mechanism.gaussian_epsilon(
-      self.noise_multiplier / sensitivity, self.target_delta
-    )
+    turn, count = self.released_mechanism(num_rounds)
+    cost = accountants.compose([(turn, 1)], self.accountant)
+    return cost.compute_epsilon(count, self.target_delta)
 
   def _explain_no_epsilon(self) -> str:
     return (
@@ -460,17 +423,15 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     )
 
   def _describe(self) -> str:
-    names = correlated_plan_text.CorrelatedAccount._fields
-    account = correlated_plan_text.CorrelatedAccount(
-      *(getattr(self, name) for name in names)
+    account = plan_text.CorrelatedAccount(
+      *(getattr(self, name) for name in plan_text.CorrelatedAccount._fields)
     )
-    if not self._is_amplified:
-      return correlated_plan_text.describe_public(account, self.participation)
-    return correlated_plan_text.describe_amplified(
+    if not self._cohorts.is_amplified:
+      return plan_text.describe_public(account, self.participation)
+    return plan_text.describe_amplified(
       account,
       num_groups=self.min_separation,
-      sampling_prob=self._turn.sampling_prob,
-      accountant=self.accountant,
+      sampling_prob=self._cohorts.turn.sampling_prob,
     )
 
   def _derive(self) -> dict[str, Any]:
@@ -486,19 +447,20 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     strategy = correlated_noise.strategy_from_json(attributes['strategy'])
     return {**attributes, 'strategy': strategy}
 
-  @property
-  def _is_amplified(self) -> bool:
-    """Whether the draws from a group are secret, and lower the cost."""
-    return self.sampling == 'grouped_poisson'
+  @functools.cached_property
+  def _cohorts(self) -> separated_sampling.SeparatedCohorts:
+    """Who comes when, from attributes that it checks."""
+    return separated_sampling.SeparatedCohorts(
+      sampling=self.sampling,
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      min_separation=self.min_separation,
+    )
 
-  @property
-  def _turn(self) -> sampled_gaussian.SampledGaussian:
-    """One turn of a group under 'grouped_poisson', as it is charged."""
-    return sampled_gaussian.add_noise(
-      grouped_poisson.build_turn(
-        self.num_clients, self.clients_per_round, self.min_separation
-      ),
-      self.noise_multiplier / self.sensitivity,
+  def _over_sensitivity(self, num_rounds: int) -> float:
+    """Returns the noise over what a client changes in so many rounds."""
+    return self.noise_multiplier / self._cohorts.compute_sensitivity(
+      self.strategy, num_rounds
     )
 
 

@@ -91,7 +91,7 @@ def summarize_noise(
     model_size = argument_checks.check_integer(
       'model_size', model_size, at_least=1, at_most=10**15
     )
-    relative = z * math.sqrt(model_size) / cohort
+    relative = relative_norm(z, cohort, model_size)
   return NoiseSummary(
     clipping_norm=norm,
     model_size=model_size,
@@ -102,6 +102,19 @@ def summarize_noise(
     mean_noise_norm=None if relative is None else relative * norm,
     relative_noise_norm=relative,
   )
+
+
+def relative_norm(
+  noise_multiplier: float, clients_per_round: int, model_size: int
+) -> float:
+  """Returns the length of the noise on a mean over the clipping norm: z √d / P.
+
+  Args:
+    noise_multiplier: z, of the noise on the sum.
+    clients_per_round: The paper's P.
+    model_size: The paper's d.
+  """
+  return noise_multiplier * math.sqrt(model_size) / clients_per_round
 
 
 def independent_sum_error(noise_multiplier: float, num_rounds: int) -> float:

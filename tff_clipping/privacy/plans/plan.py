@@ -26,9 +26,8 @@ from tff_clipping.privacy.plans import (
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
 SAMPLINGS = ('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper')
 
-# The bounds of truncated cohorts: plans written before there were any have
-# none in their JSON.
-_BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
+# Plans written before there were bounds have none in their JSON.
+_BOUNDS = sampled_gaussian.BOUNDS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,35 +110,33 @@ class PrivacyPlan(base_plan.BasePlan):
       ValueError: If an argument is out of range, or no noise in the
         accountant's range has this epsilon.
     """
-    charged = truncated_poisson.build_sampling(
-      _charge_as(sampling),
-      num_clients,
-      clients_per_round,
-      (min_clients_per_round, max_clients_per_round),
-      target_delta,
-      lambda _: (
+    charged = truncated_poisson.build_cohorts(
+      sampling=_charge_as(sampling),
+      num_clients=num_clients,
+      clients_per_round=clients_per_round,
+      min_clients_per_round=min_clients_per_round,
+      max_clients_per_round=max_clients_per_round,
+      target_delta=target_delta,
+      compute_cost=lambda _: (
         num_rounds,
         ranges.check_target_epsilon(target_epsilon),
       ),
     )
     noise_multiplier = search.find_noise_multiplier(
       charged,
-      accountants.check_guarantee(accountant),
+      accountants.check_accountant(accountant),
       num_rounds=num_rounds,
       target_epsilon=target_epsilon,
       target_delta=target_delta,
     )
     return cls(
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
+      **_sizes(charged),
       num_rounds=num_rounds,
       target_delta=target_delta,
       noise_multiplier=noise_multiplier,
       sampling=sampling,
       accountant=accountant,
       target_epsilon=target_epsilon,
-      min_clients_per_round=charged.min_clients_per_round,
-      max_clients_per_round=charged.max_clients_per_round,
     )
 
   @classmethod
@@ -217,38 +214,37 @@ class PrivacyPlan(base_plan.BasePlan):
       ValueError: If an argument is out of range, or not a single round fits.
     """
 
-    def count_rounds(
-      sampling: sampled_gaussian.CohortSampling, delta: float
-    ) -> int:
+    def count_rounds(cohorts: sampled_gaussian.Cohorts, delta: float) -> int:
       return search.find_max_rounds(
-        sampled_gaussian.add_noise(sampling, noise_multiplier),
-        accountants.check_guarantee(accountant),
+        sampled_gaussian.SampledGaussian(cohorts, noise_multiplier),
+        accountants.check_accountant(accountant),
         target_epsilon=target_epsilon,
         target_delta=delta,
       )
 
     target_delta = ranges.check_target_delta(target_delta)
     left = truncated_poisson.without_tails(target_delta)
-    charged = truncated_poisson.build_sampling(
-      _charge_as(sampling),
-      num_clients,
-      clients_per_round,
-      (min_clients_per_round, max_clients_per_round),
-      target_delta,
-      # With the bounds for so many rounds, these fit, and perhaps one more.
-      lambda poisson: (count_rounds(poisson, left), target_epsilon),
-    )
-    return cls(
+    charged = truncated_poisson.build_cohorts(
+      sampling=_charge_as(sampling),
       num_clients=num_clients,
       clients_per_round=clients_per_round,
+      min_clients_per_round=min_clients_per_round,
+      max_clients_per_round=max_clients_per_round,
+      target_delta=target_delta,
+      # With the bounds for so many rounds, these fit, and perhaps one more.
+      compute_cost=lambda poisson: (
+        count_rounds(poisson, left),
+        target_epsilon,
+      ),
+    )
+    return cls(
+      **_sizes(charged),
       num_rounds=count_rounds(charged, target_delta),
       target_delta=target_delta,
       noise_multiplier=noise_multiplier,
       sampling=sampling,
       accountant=accountant,
       target_epsilon=target_epsilon,
-      min_clients_per_round=charged.min_clients_per_round,
-      max_clients_per_round=charged.max_clients_per_round,
     )
 
   @classmethod
@@ -288,18 +284,32 @@ class PrivacyPlan(base_plan.BasePlan):
         '`sampling` must be one that draws cohorts where `clients_per_round` '
         "is to be found, found 'none'."
       )
-    accountants.check_guarantee(accountant)
+    accountants.check_accountant(accountant)
     left = target_delta = ranges.check_target_delta(target_delta)
+    num_rounds = ranges.check_num_rounds(num_rounds)
+    num_clients, _ = ranges.check_population(num_clients, 1)
+    bounds: dict[str, int] = {}
     if charged == 'truncated_poisson':
+      # Its tails are paid for apart: no cohort is out of these.
       left = truncated_poisson.without_tails(target_delta)
-    found = search.find_clients_per_round(
-      charged,
-      accountant,
-      num_clients=num_clients,
-      num_rounds=num_rounds,
+      bounds = dict(zip(_BOUNDS, (0, num_clients + 1), strict=True))
+
+    def epsilon_at(clients_per_round: int, noise_multiplier: float) -> float:
+      cohorts = sampled_gaussian.Cohorts(
+        sampling=charged,
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        **bounds,
+      )
+      mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+      cost = accountants.compose([(mechanism, 1)], accountant)
+      return cost.compute_epsilon(num_rounds, left)
+
+    found = search.search_clients_per_round(
+      epsilon_at,
       noise_to_clients_ratio=noise_to_clients_ratio,
       target_epsilon=target_epsilon,
-      target_delta=left,
+      most=num_clients,
     )
     return cls(
       num_clients=num_clients,
@@ -315,12 +325,12 @@ class PrivacyPlan(base_plan.BasePlan):
   @property
   def sampling_prob(self) -> float:
     """The paper's q = P / N: a client's chance to be in a round."""
-    return self._charged_mechanism.sampling_prob
+    return self._charged.cohorts.sampling_prob
 
   @property
   def relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `epsilon` is for."""
-    return self._charged_mechanism.relation
+    return self._charged.cohorts.relation
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
@@ -331,7 +341,7 @@ class PrivacyPlan(base_plan.BasePlan):
     delta that cohorts out of bounds leave.
     """
     return dp_accounting.SelfComposedDpEvent(
-      self._charged_mechanism.dp_event, self.num_rounds
+      self._charged.dp_event, self.num_rounds
     )
 
   @property
@@ -369,22 +379,21 @@ class PrivacyPlan(base_plan.BasePlan):
   @property
   def actual_relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `actual_epsilon` is for."""
-    return self._drawn_mechanism.relation
+    return self._drawn.cohorts.relation
 
-  def drawn_after(
+  def released_mechanism(
     self, num_rounds: int
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:
     """Returns one round, and how many; see the base class."""
-    return self._drawn_mechanism, num_rounds
+    return self._drawn, num_rounds
 
   @property
   def sampler_parameters(self) -> obligations.SamplerParameters:
     """What a sampler of clients has to do."""
     scheme = 'fixed_size' if self.sampling == 'paper' else self.sampling
     size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
-    bounds = [getattr(self, name) for name in _BOUNDS]
     return obligations.SamplerParameters(
-      scheme, self.num_clients, self.sampling_prob, size, *bounds
+      scheme, self.num_clients, self.sampling_prob, size, **self._bounds
     )
 
   @property
@@ -413,29 +422,20 @@ class PrivacyPlan(base_plan.BasePlan):
     return obligations.ShareParameters(self.noise_multiplier, cohort, *bounds)
 
   def _check_attributes(self) -> dict[str, Any]:
-    accountants.check_guarantee(self.accountant)
-    checked = {
+    accountants.check_accountant(self.accountant)
+    return {
       'num_rounds': ranges.check_num_rounds(self.num_rounds),
       'target_delta': ranges.check_target_delta(self.target_delta),
+      **_sizes(self._charged.cohorts),
+      'noise_multiplier': self._charged.noise_multiplier,
     }
-    sampling = truncated_poisson.build_sampling(
-      _charge_as(self.sampling),
-      self.num_clients,
-      self.clients_per_round,
-      (self.min_clients_per_round, self.max_clients_per_round),
-      self.target_delta,
-      self._compute_poisson_cost,
-    )
-    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
-    names = ('num_clients', 'clients_per_round', 'noise_multiplier', *_BOUNDS)
-    return checked | {name: getattr(mechanism, name) for name in names}
 
   def _compute_epsilon(self, num_rounds: int) -> float:
-    return self._charged_rounds.compute_epsilon(num_rounds, self.target_delta)
+    return self._cost.compute_epsilon(num_rounds, self.target_delta)
 
   def _explain_no_epsilon(self) -> str:
     return accountants.explain_no_epsilon(
-      self._charged_mechanism,
+      self._charged,
       self.accountant,
       self.num_rounds,
       self.target_delta,
@@ -444,7 +444,7 @@ class PrivacyPlan(base_plan.BasePlan):
   def _describe(self) -> str:
     is_paper = self.sampling == 'paper'
     return plan_text.describe(
-      plan_text.Account(self._charged_mechanism, self.accountant, self.epsilon),
+      plan_text.Account(self._charged, self.accountant, self.epsilon),
       num_rounds=self.num_rounds,
       target_delta=self.target_delta,
       drawn=self._account_for_drawn(self.num_rounds) if is_paper else None,
@@ -454,60 +454,64 @@ class PrivacyPlan(base_plan.BasePlan):
     return {'sampling_prob': self.sampling_prob}
 
   @property
-  def _bounds(self) -> dict[str, int]:
+  def _bounds(self) -> dict[str, int | None]:
     return {name: getattr(self, name) for name in _BOUNDS}
 
   @functools.cached_property
-  def _charged_mechanism(self) -> sampled_gaussian.SampledGaussian:
-    """One round as it is charged."""
-    return self._build_mechanism(_charge_as(self.sampling))
+  def _charged(self) -> sampled_gaussian.SampledGaussian:
+    """One round as it is charged, from attributes that it checks."""
+    cohorts = truncated_poisson.build_cohorts(
+      sampling=_charge_as(self.sampling),
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      **self._bounds,
+      target_delta=self.target_delta,
+      compute_cost=self._compute_poisson_cost,
+    )
+    return sampled_gaussian.SampledGaussian(cohorts, self.noise_multiplier)
 
   @functools.cached_property
-  def _drawn_mechanism(self) -> sampled_gaussian.SampledGaussian:
+  def _drawn(self) -> sampled_gaussian.SampledGaussian:
     """One round as it is drawn."""
     if self.sampling != 'paper':
-      return self._charged_mechanism
-    return self._build_mechanism('fixed_size')
+      return self._charged
+    cohorts = dataclasses.replace(self._charged.cohorts, sampling='fixed_size')
+    return dataclasses.replace(self._charged, cohorts=cohorts)
 
   @functools.cached_property
-  def _charged_rounds(self) -> costs.Rounds:
-    """Rounds as they are charged."""
-    return accountants.build_rounds(self._charged_mechanism, self.accountant)
+  def _cost(self) -> costs.ComposedCost:
+    """What rounds cost as they are charged."""
+    return accountants.compose([(self._charged, 1)], self.accountant)
 
   def _account_for_drawn(self, num_rounds: int) -> plan_text.Account:
     """Returns what the cohorts that 'paper' draws cost."""
-    mechanism = self._drawn_mechanism
     for accountant in ('pld', 'rdp'):
-      drawn_rounds = accountants.build_rounds(mechanism, accountant)
-      epsilon = drawn_rounds.compute_epsilon(num_rounds, self.target_delta)
+      cost = accountants.compose([(self._drawn, 1)], accountant)
+      epsilon = cost.compute_epsilon(num_rounds, self.target_delta)
       if math.isfinite(epsilon):
         break
-    return plan_text.Account(mechanism, accountant, epsilon)
+    return plan_text.Account(self._drawn, accountant, epsilon)
 
   def _compute_poisson_cost(
-    self, sampling: sampled_gaussian.CohortSampling
+    self, poisson: sampled_gaussian.Cohorts
   ) -> tuple[int, float]:
     """Returns the rounds, and their epsilon at the delta that tails leave."""
-    mechanism = sampled_gaussian.add_noise(sampling, self.noise_multiplier)
-    poisson_rounds = accountants.build_rounds(mechanism, self.accountant)
+    mechanism = sampled_gaussian.SampledGaussian(poisson, self.noise_multiplier)
+    cost = accountants.compose([(mechanism, 1)], self.accountant)
     left = truncated_poisson.without_tails(self.target_delta)
-    return self.num_rounds, poisson_rounds.compute_epsilon(
-      self.num_rounds, left
-    )
-
-  def _build_mechanism(self, sampling: str) -> sampled_gaussian.SampledGaussian:
-    """Returns one round with this sampler."""
-    return sampled_gaussian.SampledGaussian(
-      sampling=sampling,
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      noise_multiplier=self.noise_multiplier,
-      min_clients_per_round=self.min_clients_per_round,
-      max_clients_per_round=self.max_clients_per_round,
-    )
+    return self.num_rounds, cost.compute_epsilon(self.num_rounds, left)
 
 
 def _charge_as(sampling: str) -> str:
   """Returns the sampler that a plan is charged for."""
   argument_checks.check_choice('sampling', sampling, SAMPLINGS)
   return 'poisson' if sampling == 'paper' else sampling
+
+
+def _sizes(cohorts: sampled_gaussian.Cohorts) -> dict[str, Any]:
+  """Returns the attributes of a plan that are those of its cohorts."""
+  return {
+    'num_clients': cohorts.num_clients,
+    'clients_per_round': cohorts.clients_per_round,
+    **cohorts.bounds,
+  }
