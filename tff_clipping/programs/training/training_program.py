@@ -38,6 +38,7 @@ from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import (
   coroutines,
   private_rounds,
+  process_metrics,
   round_metrics,
 )
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -180,6 +181,7 @@ class TrainingProgram:
       )
     self._check_initial_weights()
     if self.ledger is None:
+      process_metrics.warn_of_vectors(self.process)
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
