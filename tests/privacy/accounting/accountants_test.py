@@ -11,7 +11,12 @@ from dp_accounting import rdp
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from tff_clipping.privacy.accounting import functions, ranges, sampled_gaussian
+from tff_clipping.privacy.accounting import (
+  functions,
+  ranges,
+  rounding,
+  sampled_gaussian,
+)
 
 POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
 
@@ -348,3 +353,19 @@ def test_pld_of_many_rounds_is_a_tight_bound(sampling, rounds):
   }
   by_pld = functions.compute_epsilon(accountant='pld', **setting)
   assert 0 <= by_pld < functions.compute_epsilon(accountant='rdp', **setting)
+
+
+def test_rdp_is_named_where_pld_has_no_answer():
+  question = dict(
+    num_clients=100,
+    clients_per_round=100,
+    num_rounds=10,
+    noise_multiplier=0.1,
+    target_delta=1e-5,
+  )
+  answer = functions.compute_epsilon(accountant='rdp', **question)
+  with pytest.raises(
+    ValueError, match="By the accountant 'rdp' it is 654"
+  ) as e:
+    functions.compute_epsilon(accountant='pld', **question)
+  assert str(rounding.format_up(answer)) in str(e.value)

@@ -196,8 +196,8 @@ def test_an_empty_cohort_has_no_norms():
 
 
 class _Recalls(tf.keras.metrics.Metric):
-  def __init__(self):
-    super().__init__('recalls')
+  def __init__(self, name='recalls', **kwargs):
+    super().__init__(name, **kwargs)
     self.sums = self.add_weight('sums', [3], initializer='zeros')
 
   def update_state(self, y_true, y_pred, sample_weight=None):

@@ -10,6 +10,7 @@ from tff_clipping.privacy.accounting import (
   privacy_loss,
   ranges,
   renyi,
+  rounding,
   sampled_gaussian,
   truncated_poisson,
 )
@@ -121,9 +122,19 @@ def explain_no_epsilon(
       return truncated_poisson.describe_narrow_bounds(
         mechanism, num_rounds, epsilon, target_delta
       )
-  return (
+  reason = (
     'The accountant has no finite epsilon for `noise_multiplier` '
     f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
+  )
+  if accountant == 'rdp':
+    return reason
+  by_orders = build_rounds(mechanism, 'rdp').compute_epsilon(
+    num_rounds, target_delta
+  )
+  if not math.isfinite(by_orders):
+    return reason
+  return (
+    f"{reason} By the accountant 'rdp' it is {rounding.format_up(by_orders)}."
   )
 
 

@@ -307,7 +307,12 @@ def _search_by_orders(
     orders = [order for order in all_orders if low <= order <= high]
     step, tolerance = 1.01, 1e-6
   return _find_multiplier(
-    epsilon_at, target_epsilon, guess=guess, step=step, tolerance=1e-6
+    epsilon_at,
+    target_epsilon,
+    guess=guess,
+    step=step,
+    tolerance=1e-6,
+    advice=", a larger delta, or the accountant 'pld'",
   )
 
 
@@ -353,6 +358,7 @@ def _find_multiplier(
   guess: float,
   step: float,
   tolerance: float,
+  advice: str = ' or a larger delta',
 ) -> float:
   """Returns about the least 6-digit multiplier with epsilon_at(it) <= target.
 
@@ -362,6 +368,7 @@ def _find_multiplier(
     guess: Where to start.
     step: By which factor to leave the guess at first.
     tolerance: How far above the least one the answer may be, relative to it.
+    advice: What to take besides fewer rounds where there is no answer.
 
   Raises:
     ValueError: If no multiplier in range meets the target, or all of them do.
@@ -385,7 +392,7 @@ def _find_multiplier(
         raise ValueError(
           f'`target_epsilon` {target:g} is out of reach: even a noise '
           f'multiplier of {most:g}, the most that is accounted for, costs '
-          "more. Take fewer rounds, a larger delta, or the accountant 'pld'."
+          f'more. Take fewer rounds{advice}.'
         )
       if high is None:
         point = min(point * step, most)

@@ -130,7 +130,7 @@ def _finish_epsilons(axes, plan: base_plan.BasePlan, name: str) -> None:
 def _draw_error_by_separation(axes, answer: budget_report.Answer) -> None:
   """Draws the error that the plan's epsilon needs with other separations."""
   plan: Any = answer.plan
-  target = answer.question.target_epsilon or plan.epsilon
+  target = budget_report.target_epsilon(answer.question, plan)
   separations = np.unique(
     np.geomspace(1, plan.num_clients // plan.clients_per_round, num=6)
     .round()
@@ -172,7 +172,7 @@ def _draw_error_by_separation(axes, answer: budget_report.Answer) -> None:
 def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
   """Draws the noise that the plan's epsilon needs with other cohorts."""
   plan: Any = answer.plan
-  target = answer.question.target_epsilon or plan.epsilon
+  target = budget_report.target_epsilon(answer.question, plan)
   cohorts = np.unique(
     np.geomspace(
       max(1, plan.clients_per_round / 8),
