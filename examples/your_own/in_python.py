@@ -27,5 +27,6 @@ result = own_run.train(
 print(result.message)
 
 model = trained_model.load('runs/in_python', mine.create_model)
-found = np.argmax(model(data['x_test'].astype(np.float32)), axis=1)
+logits = model(data['x_test'].astype(np.float32), training=False)
+found = np.argmax(logits, axis=1)
 print(f'{np.mean(found == data["y_test"]):.0%} of the test examples are right')

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tasks.running import run_folder
+from tff_clipping import argument_checks
 
 # Settings on which the norms of updates depend.
 _NORMS_DEPEND_ON = (
@@ -73,8 +74,7 @@ def compute_clipping_norm(
     ValueError: If the folder is not that of such a run, or the factor is not
       positive.
   """
-  if not factor > 0:
-    raise ValueError(f'`clipping_factor` must be positive, found {factor}.')
+  argument_checks.check_positive('clipping_factor', factor)
   folder = run_folder.RunFolder(run_dir)
   if not folder.config.exists():
     raise ValueError(
@@ -99,4 +99,10 @@ def compute_clipping_norm(
       f'{len(rounds)} of {num_rounds} rounds of {algorithm} in '
       f'{os.fspath(run_dir)!r}.'
     )
-  return float(factor * np.average(norms, weights=sizes))
+  mean = float(np.average(norms, weights=sizes))
+  if not 0 < mean < np.inf:
+    raise ValueError(
+      '`clipping_norm_from` must be a run whose updates have a norm, found '
+      f'the mean norm {mean:g} in {os.fspath(run_dir)!r}.'
+    )
+  return factor * mean

@@ -3,7 +3,10 @@
   from tasks.running import trained_model
 
   model = trained_model.load('runs/fed_avg')
-  logits = model(x)  # x as in the data: bytes of images for our models.
+  logits = model(x, training=False)
+
+`x` is as in the data: bytes of images for our models. Without `training=False`,
+layers that augment or drop do so.
 
 A run writes `model.weights.h5` at its end: the model after its last round. Of a
 private run it is the model that was released, and what its epsilon is for.
@@ -36,7 +39,8 @@ def load(
       Python object; `None` if the name in config.json is enough.
 
   Returns:
-    An uncompiled model from `x`, as it is in the data, to logits.
+    An uncompiled model from `x`, as it is in the data, to logits; call it with
+    `training=False`.
 
   Raises:
     ValueError: If there is no such run, it has not ended, or its model cannot

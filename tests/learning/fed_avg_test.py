@@ -265,6 +265,56 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(store):
   np.testing.assert_allclose(aggregate['angle_degrees'], angles[1], rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+  'dtypes',
+  [
+    ('float64', 'float64'),
+    ('float16', 'float16'),
+    ('bfloat16', 'bfloat16'),
+    ('float32', 'float64'),
+    ('mixed_float16', 'float32'),
+  ],
+)
+@pytest.mark.parametrize('clips_models', [False, True])
+def test_updates_of_any_types_are_measured(store, dtypes, clips_models):
+  def model_fn():
+    layers = [
+      tf.keras.layers.Dense(3, dtype=dtype, kernel_initializer='ones')
+      for dtype in dtypes
+    ]
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential([tf.keras.Input((5,)), *layers]),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
+      ),
+    )
+
+  settings = dict(
+    local_steps=2,
+    batch_size=3,
+    client_learning_rate=0.1,
+    client_store=store,
+    measure_updates=True,
+  )
+  process = (
+    learning.build_model_clipping_fed_avg(
+      model_fn, clipping_norm=1.0, **settings
+    )
+    if clips_models
+    else learning.build_fed_avg(model_fn, **settings)
+  )
+  state = process.initialize()
+  for _ in range(2):
+    output = process.next(state, list(_COHORTS[0]))
+    state = output.state
+  measured = output.metrics['client_work']
+  assert measured['update_norm'].dtype == np.float32
+  assert (measured['update_norm'] > 0).all()
+  assert np.isfinite(measured['angle_degrees']).all()
+  assert output.metrics['aggregate']['update_norm'] > 0
+
+
 def test_datasets_as_client_values(store):
   process = _build(None)
   datasets = [store.create_dataset(client) for client in store.client_ids]

@@ -254,3 +254,16 @@ def test_a_list_of_numbers_is_an_array(dtype, value):
   (array,) = values.flatten(value, array_type)
   assert array.dtype == dtype
   assert array.tolist() == value
+
+
+def test_fields_in_another_order_are_named():
+  element_type = tff.to_type(
+    collections.OrderedDict(y=np.int32, x=(np.float32, [2]))
+  )
+  dataset = tf.data.Dataset.from_tensor_slices(
+    collections.OrderedDict(
+      x=np.zeros([3, 2], np.float32), y=np.int32([1, 2, 3])
+    )
+  )
+  with pytest.raises(TypeError, match='Give its fields in the order y, x'):
+    values.flatten(dataset, tff.SequenceType(element_type))

@@ -15,13 +15,19 @@ def collect(rows: tff.Value, names: Sequence[str]) -> tff.Value:
   """Returns the columns of the clients' rows, at the server.
 
   Args:
-    rows: `float32` of shape `[len(names)]` at the clients.
+    rows: Floating-point numbers of shape `[len(names)]` at the clients.
     names: What each number of a row is called, all different.
 
   Returns:
-    A structure of `names` at the server, each with a value for every client, in
-    the order of the clients.
+    A structure of `names` at the server, each with a `float32` value for every
+    client, in the order of the clients.
   """
+  found_type = rows.type_signature.member
+  if found_type.dtype != np.float32:
+    as_float32 = tff.tensorflow.computation(
+      lambda row: tf.cast(row, tf.float32), found_type
+    )
+    rows = tff.federated_map(as_float32, rows)
   num_columns = len(names)
   row_type = tff.TensorType(np.float32, [num_columns])
   rows_type = tff.TensorType(np.float32, [None, num_columns])

@@ -153,6 +153,7 @@ def build_client_work(
     if not measure_updates:
       return result, ()
     norm_and_angle = update_measurements.norm_and_angle(update, direction)
+    measured = [tf.cast(number, tf.float32) for number in measured]
     return result, tf.stack([*tf.unstack(norm_and_angle), *measured])
 
   @tff.federated_computation

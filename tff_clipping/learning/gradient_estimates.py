@@ -208,7 +208,7 @@ def _build_path_measurement(
         x - learning_rate * g for x, g in zip(local_model, drawn, strict=True)
       ]
       _, next_gradient = differentiate(stepped, examples)
-      largest = tf.maximum(largest, tf.linalg.global_norm(drawn))
+      largest = tf.maximum(largest, _norm(drawn))
       variance += tf.square(_distance(drawn, gradient)) / local_steps
       ratio = tf.math.divide_no_nan(
         _distance(next_gradient, gradient), _distance(stepped, local_model)
@@ -217,7 +217,7 @@ def _build_path_measurement(
       local_model, gradient = stepped, next_gradient
     return tf.stack(
       [
-        loss,
+        tf.cast(loss, tf.float32),
         largest,
         variance,
         global_deviation,
@@ -232,6 +232,8 @@ def _build_path_measurement(
 def _distance(
   left: Sequence[tf.Tensor], right: Sequence[tf.Tensor]
 ) -> tf.Tensor:
-  return tf.linalg.global_norm(
-    [a - b for a, b in zip(left, right, strict=True)]
-  )
+  return _norm([a - b for a, b in zip(left, right, strict=True)])
+
+
+def _norm(values: Sequence[tf.Tensor]) -> tf.Tensor:
+  return tf.linalg.global_norm([tf.cast(v, tf.float32) for v in values])

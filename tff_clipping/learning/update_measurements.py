@@ -32,9 +32,12 @@ def last_direction(
     round_num: t, from 0.
 
   Returns:
-    x^t - x^{t-1} over its norm; NaN in the first round, or if it is zero.
+    x^t - x^{t-1} over its norm, as `float32`; NaN in the first round, or if it
+    is zero.
   """
-  last = [a - b for a, b in zip(model, previous_model, strict=True)]
+  last = _as_float32(
+    [a - b for a, b in zip(model, previous_model, strict=True)]
+  )
   scale = tf.where(round_num > 0, 1 / _norm(last), math.nan)
   return [value * scale for value in last]
 
@@ -45,13 +48,15 @@ def norm_and_angle(
   """Returns the norm of `update`, and its angle to the last global update.
 
   Args:
-    update: The update of a client, or the aggregate of all.
+    update: The update of a client, or the aggregate of all, of any types of
+      floating-point numbers.
     direction: From `last_direction`.
 
   Returns:
     A `float32` tensor of shape `[2]`: the L2 norm, and the angle in degrees;
     NaN in the first round, and where one of the two updates is zero.
   """
+  update = _as_float32(update)
   dot = tf.add_n(
     # Eight times as fast as `tf.tensordot`, for a product with a vector.
     [tf.reduce_sum(u * d) for u, d in zip(update, direction, strict=True)]
@@ -87,6 +92,10 @@ def measure_at_server(
     )
 
   return tff.federated_map(measure, (aggregate, weights, client_work_state))
+
+
+def _as_float32(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+  return [tf.cast(value, tf.float32) for value in values]
 
 
 def _norm(update: Sequence[tf.Tensor]) -> tf.Tensor:

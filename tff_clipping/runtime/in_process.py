@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
@@ -270,5 +271,9 @@ def _client_named(clients: Sequence, position: int) -> Iterator[None]:
 def _description(client) -> str:
   """Returns the client's values, shortened, to recognise it by."""
   leaves = client if isinstance(client, (list, tuple)) else [client]
-  text = ', '.join(str(leaf) for leaf in leaves)
+  text = ', '.join(
+    # The serialized graph of one, or itself.
+    'a data set' if isinstance(leaf, (bytes, tf.data.Dataset)) else str(leaf)
+    for leaf in leaves
+  )
   return text if len(text) <= 80 else text[:77] + '...'

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2
 
 from tff_clipping.runtime import graph_fingerprint, graph_state
@@ -232,6 +233,21 @@ def portable(leaf):
   return _dataset_graph(leaf) if _is_dataset(leaf) else leaf
 
 
+def is_of_this_process(graph: bytes) -> bool:
+  """Returns whether a data set calls Python functions, which stay here.
+
+  Args:
+    graph: What `portable` has returned for it.
+  """
+  if b'PyFunc' not in graph:
+    return False  # To parse it takes as long as what it holds is large.
+  parsed = graph_pb2.GraphDef.FromString(graph)
+  functions = (function.node_def for function in parsed.library.function)
+  return any(
+    'PyFunc' in node.op for node in itertools.chain(parsed.node, *functions)
+  )
+
+
 def _leaf_bindings(binding) -> list:
   """Returns the tensor and sequence bindings of `binding`, in order."""
   kind = binding.WhichOneof('binding')
@@ -278,8 +294,21 @@ def _is_dataset(value) -> bool:
 
 
 def _dataset_graph(dataset: tf.data.Dataset) -> bytes:
-  """Returns the serialized graph that makes `dataset`."""
+  """Returns the serialized graph that makes `dataset`.
+
+  Raises:
+    ValueError: If it is too large, as with the examples in it: what serializes
+      it then leaves nothing.
+  """
   with tf.init_scope():
-    return tf.raw_ops.DatasetToGraphV2(
+    graph = tf.raw_ops.DatasetToGraphV2(
       input_dataset=tf.data.experimental.to_variant(dataset)
     ).numpy()
+  if not graph:
+    raise ValueError(
+      'A data set of a client must be below 2 GiB with all that it holds. '
+      'Larger clients are read from a client store '
+      '(`tff_clipping.programs.clients.client_store`), or from files inside of '
+      'the data set.'
+    )
+  return graph

@@ -348,7 +348,7 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     if not element_type.is_assignable_from(found):
       raise TypeError(
         f'{_name(path)} must be a data set of elements of type {element_type}, '
-        f'found elements of type {found}.{_batch_hint(value, element_type)}'
+        f'found elements of type {found}.{_hint(value, found, element_type)}'
       )
     return value
   if not isinstance(value, (list, tuple)):
@@ -358,6 +358,20 @@ def _to_dataset(value, type_spec: tff.SequenceType, path: Path):
     for i, element in enumerate(value)
   ]
   return sequences.dataset_of_rows(rows, element_type)
+
+
+def _hint(
+  dataset: tf.data.Dataset, found: tff.Type, element_type: tff.Type
+) -> str:
+  """Returns what to do with a data set of other elements, if that is known."""
+  if isinstance(found, tff.StructType) and isinstance(
+    element_type, tff.StructType
+  ):
+    names = [name for name, _ in tff.structure.iter_elements(element_type)]
+    others = [name for name, _ in tff.structure.iter_elements(found)]
+    if names != others and sorted(map(str, names)) == sorted(map(str, others)):
+      return f' Give its fields in the order {", ".join(map(str, names))}.'
+  return _batch_hint(dataset, element_type)
 
 
 def _batch_hint(dataset: tf.data.Dataset, element_type: tff.Type) -> str:

@@ -396,8 +396,8 @@ def _check_y(name: str, array: Any) -> np.ndarray:
       f'`{name}` must be integers, the classes from 0, found {array.dtype}, '
       f'for example {_not_whole(array)!r}. Names of classes: `numpy.unique(y, '
       'return_inverse=True)[1]`; whole numbers of another type: '
-      '`.astype(int)`. Models that do not classify are trained by a '
-      '`TrainingProgram`.'
+      '`.astype(int)`. A regression takes a program of your own: '
+      'docs/recipes.md.'
     )
   if array.ndim == 2 and array.shape[1] == 1:
     raise ValueError(

@@ -19,6 +19,7 @@ from tff_clipping.privacy.accounting import (
   noise_search,
   privacy_loss,
   ranges,
+  rounding,
   sampled_gaussian,
 )
 
@@ -353,3 +354,19 @@ def test_an_accountant_is_one_entry_of_the_table(monkeypatch):
   assert plan.noise_multiplier == pytest.approx(known, rel=1e-4)
   assert 'accounted for by twice as much' in plan.describe()
   assert privacy.PrivacyPlan.from_json(plan.to_json()) == plan
+
+
+def test_rdp_is_named_where_pld_has_no_answer():
+  question = dict(
+    num_clients=100,
+    clients_per_round=100,
+    num_rounds=10,
+    noise_multiplier=0.1,
+    target_delta=1e-5,
+  )
+  answer = functions.compute_epsilon(accountant='rdp', **question)
+  with pytest.raises(
+    ValueError, match="By the accountant 'rdp' it is 654"
+  ) as e:
+    functions.compute_epsilon(accountant='pld', **question)
+  assert str(rounding.format_up(answer)) in str(e.value)

@@ -195,6 +195,15 @@ def test_smallest_target_of_rdp_has_the_least_multiplier():
   assert found == pytest.approx(5.1597, rel=1e-4)
 
 
+@pytest.mark.parametrize(('accountant', 'advises'), [('rdp', 1), ('pld', 0)])
+def test_the_accountant_that_was_asked_for_is_no_advice(accountant, advises):
+  with pytest.raises(ValueError, match='is out of reach') as caught:
+    functions.calibrate_noise_multiplier(
+      num_rounds=10**7, target_epsilon=1e-6, accountant=accountant, **PAPER
+    )
+  assert str(caught.value).count("the accountant 'pld'") == advises
+
+
 @pytest.mark.parametrize(('target', 'rounds'), [(0.001, 1000), (1e-6, 10**7)])
 def test_target_out_of_reach_raises(target, rounds):
   with pytest.raises(ValueError, match='`target_epsilon` .* is out of reach'):

@@ -275,3 +275,22 @@ def test_noise_of_correlated_mechanisms_is_that_of_a_draw(capsys):
   assert '  of a draw         1.5\n' in out
   assert '  on running sums   1.5 (root mean square' in out
   assert '  norm on the model 15 c for 160000 parameters' in out
+
+
+@pytest.mark.parametrize('output', [(), ('--format=json',)])
+def test_an_epsilon_of_0_is_an_answer(capsys, output):
+  code, out, err = run_here(
+    capsys,
+    '--num_clients=1000000',
+    '--clients_per_round=1',
+    '--num_rounds=1',
+    '--noise_multiplier=30',
+    '--target_delta=1e-7',
+    '--accountant=pld',
+    *output,
+  )
+  assert (code, err) == (0, '')
+  if output:
+    answer = json.loads(out)
+    assert answer['epsilon'] == 0
+    assert answer['theorem_2_constant'] is None

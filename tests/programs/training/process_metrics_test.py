@@ -193,3 +193,37 @@ def test_an_empty_cohort_has_no_norms():
     aggregator=collections.OrderedDict(clipped_count=np.int32(0)),
   )
   assert process_metrics.summarize_updates(metrics, 0) == {}
+
+
+class _Recalls(tf.keras.metrics.Metric):
+  def __init__(self, name='recalls', **kwargs):
+    super().__init__(name, **kwargs)
+    self.sums = self.add_weight('sums', [3], initializer='zeros')
+
+  def update_state(self, y_true, y_pred, sample_weight=None):
+    self.sums.assign_add([1.0, 2.0, 3.0])
+
+  def reset_state(self):
+    self.sums.assign(tf.zeros([3]))
+
+  def result(self):
+    return self.sums
+
+
+@pytest.mark.parametrize('metric', [_Recalls, None])
+def test_metrics_that_are_no_numbers_are_said_to_be_left_out(metric, recwarn):
+  def model_fn():
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))]),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=_SPEC,
+      metrics=[metric()] if metric else [],
+    )
+
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    model_fn, tff.learning.optimizers.build_sgdm(0.01)
+  )
+  process_metrics.warn_of_vectors(process)
+  found = [str(w.message) for w in recwarn if 'left out' in str(w.message)]
+  assert len(found) == bool(metric)
+  assert all('client_work/train/recalls' in message for message in found)

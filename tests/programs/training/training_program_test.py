@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 import signal
+from concurrent import futures
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import tensorflow_federated as tff
 from absl import logging
 
 from tests.programs import small_program
+from tff_clipping import runtime
 from tff_clipping.programs import storage_errors
 from tff_clipping.programs.training import training_program
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -35,6 +37,26 @@ def test_runs_all_rounds_and_releases_each(tmp_path):
     small_program.expected_weight(t) for t in range(7)
   ]
   assert metrics['num_clients'].tolist() == [0] + [2] * 6
+
+
+@pytest.mark.parametrize('has_context', [False, True])
+def test_another_thread_needs_a_context_of_its_own(tmp_path, has_context):
+  program = small_program.program(tmp_path)
+
+  def run():
+    if has_context:
+      runtime.set_default_context()
+    return program.run()
+
+  with futures.ThreadPoolExecutor() as pool:
+    result = pool.submit(run)
+    if has_context:
+      assert result.result().reason is StopReason.FINISHED
+    else:
+      with pytest.raises(
+        RuntimeError, match='set_default_context.* in the thr'
+      ):
+        result.result()
 
 
 def test_evaluates_as_often_as_asked_and_at_the_end(tmp_path):

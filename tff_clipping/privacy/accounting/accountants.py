@@ -10,6 +10,7 @@ from tff_clipping.privacy.accounting import (
   noise_search,
   privacy_loss,
   renyi,
+  rounding,
   sampled_gaussian,
   truncated_poisson,
 )
@@ -111,7 +112,17 @@ def explain_no_epsilon(
       return truncated_poisson.describe_narrow_bounds(
         mechanism.cohorts, num_rounds, epsilon, target_delta
       )
-  return (
+  reason = (
     'The accountant has no finite epsilon for `noise_multiplier` '
     f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
+  )
+  if accountant == 'rdp':
+    return reason
+  by_orders = compose([(mechanism, 1)], 'rdp').compute_epsilon(
+    num_rounds, target_delta
+  )
+  if not math.isfinite(by_orders):
+    return reason
+  return (
+    f"{reason} By the accountant 'rdp' it is {rounding.format_up(by_orders)}."
   )

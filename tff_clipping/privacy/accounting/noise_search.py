@@ -37,6 +37,7 @@ def search_noise_multiplier(
   guess: float = 1.0,
   step: float = 1.5,
   tolerance: float = 1e-5,
+  advice: str = ' or a larger delta',
 ) -> float:
   """Returns about the least 6-digit multiplier that meets the target.
 
@@ -49,6 +50,7 @@ def search_noise_multiplier(
     guess: Where to start.
     step: By which factor to leave the guess at first.
     tolerance: How far above the least one the answer may be, relative to it.
+    advice: What to take besides fewer rounds where there is no answer.
 
   Raises:
     ValueError: If no multiplier in range meets the target, or all of them do.
@@ -78,7 +80,7 @@ def search_noise_multiplier(
         raise ValueError(
           f'`target_epsilon` {target_epsilon:g} is out of reach: even a noise '
           f'multiplier of {most:g}, the most that is accounted for, costs '
-          "more. Take fewer rounds, a larger delta, or the accountant 'pld'."
+          f'more. Take fewer rounds{advice}.'
         )
       if high is None:
         point = min(point * step, most)
@@ -163,7 +165,12 @@ def search_by_orders(
     orders = [x for x in renyi.DEFAULT_ORDERS if low <= x <= high]
     step, tolerance = 1.01, 1e-6
   return search_noise_multiplier(
-    renyi.RenyiCost, *question, guess=guess, step=step, tolerance=1e-6
+    renyi.RenyiCost,
+    *question,
+    guess=guess,
+    step=step,
+    tolerance=1e-6,
+    advice=", a larger delta, or the accountant 'pld'",
   )
 
 

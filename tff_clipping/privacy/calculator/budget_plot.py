@@ -178,7 +178,7 @@ def _draw_plans(
     variants: What else changes in the question, by the label of a line.
   """
   plan = answer.plan
-  target = answer.question.target_epsilon or plan.epsilon
+  target = budget_report.target_epsilon(answer.question, plan)
   for label, changes in variants.items():
     found = []
     for value in np.unique(np.array(values, int)):

@@ -50,6 +50,15 @@ class Answer:
   warnings: tuple[str, ...]
 
 
+def target_epsilon(
+  question: budget_question.Question, plan: base_plan.BasePlan
+) -> float:
+  """Returns the epsilon that was asked for, or that of the plan; 0 is one."""
+  if question.target_epsilon is None:
+    return plan.epsilon
+  return question.target_epsilon
+
+
 def compute_answer(question: budget_question.Question) -> Answer:
   """Solves for what is not given.
 
@@ -67,13 +76,15 @@ def compute_answer(question: budget_question.Question) -> Answer:
       clipping_norm=question.clipping_norm, model_size=question.model_size
     )
     constant = attacks = None
-    if not question.is_correlated:
+    target = target_epsilon(question, plan)
+    # No noise is needed for what costs nothing.
+    if not question.is_correlated and target > 0:
       constant = theorem_2.theorem_2_constant(
         noise_multiplier=plan.noise_multiplier,
         num_clients=plan.num_clients,
         clients_per_round=plan.clients_per_round,
         num_rounds=plan.num_rounds,
-        target_epsilon=question.target_epsilon or plan.epsilon,
+        target_epsilon=target,
         target_delta=plan.target_delta,
       )
     if question.false_positive_rate is not None:

@@ -224,7 +224,9 @@ class PrivacyLedger:
     """
     self._check_next(round_num)
     if not self._plan.permits(self.num_releases + 1):
-      limit = self._plan.target_epsilon or self._plan.epsilon
+      limit = self._plan.target_epsilon
+      if limit is None:
+        limit = self._plan.epsilon
       really = (
         f' as the paper charges, and really {self.actual_epsilon:.6g}'
         if self._plan.sampling == 'paper'

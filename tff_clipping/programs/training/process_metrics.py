@@ -1,9 +1,13 @@
 """What a learning process measures of a round, as numbers with names."""
 
 import collections
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
 import tree
 
 from tff_clipping.aggregators.parts.public_measurements import (
@@ -37,6 +41,36 @@ def flatten_metrics(
     if value.size == 1 and value.dtype.kind in 'biuf':
       flat['/'.join(map(str, path)) or 'metrics'] = float(value.reshape(()))
   return flat
+
+
+def warn_of_vectors(process: tff.learning.templates.LearningProcess) -> None:
+  """Warns of metrics that `flatten_metrics` leaves out, but for the clients'.
+
+  Args:
+    process: The process whose metrics they are.
+  """
+  if not isinstance(process, tff.learning.templates.LearningProcess):
+    return  # It need not have types.
+  measured = process.next.type_signature.result.metrics.member
+  found = list(_vectors(measured, ()))
+  if found:
+    warnings.warn(
+      f'The metrics {", ".join(found)} are no numbers and are left out of the '
+      'rows of metrics. `evaluate` may return vectors; a metric may report '
+      'numbers, such as the mean.',
+      stacklevel=4,
+    )
+
+
+def _vectors(found: tff.Type, path: tuple[str, ...]) -> Iterator[str]:
+  """Yields the names of arrays whose size does not depend on the cohort."""
+  if isinstance(found, tff.StructType):
+    for place, (name, part) in enumerate(tff.structure.iter_elements(found)):
+      yield from _vectors(part, (*path, name or str(place)))
+  elif isinstance(found, tff.TensorType):
+    shape = tf.TensorShape(found.shape)
+    if shape.is_fully_defined() and shape.num_elements() != 1:
+      yield '/'.join(path)
 
 
 def summarize_updates(

@@ -38,6 +38,7 @@ from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import (
   coroutines,
   private_rounds,
+  process_metrics,
   round_metrics,
 )
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -180,6 +181,7 @@ class TrainingProgram:
       )
     self._check_initial_weights()
     if self.ledger is None:
+      process_metrics.warn_of_vectors(self.process)
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
@@ -219,10 +221,12 @@ class TrainingProgram:
       StorageError: If a file cannot be written, or is damaged. What was done
         until the last checkpoint is kept.
       ValueError: If the checkpoints are of another process, or of more rounds.
+      RuntimeError: If this thread has no context.
       RoundError: If a round fails, had less noise than the ledger's plan
         charges for, or its model cannot be evaluated. What was done before it
         is kept.
     """
+    _check_context()
     interruption = Interruption()
     progress = _Progress()
     interrupted = None
@@ -456,6 +460,16 @@ class TrainingProgram:
     for manager in self.release_managers:
       with storage_errors.writing(f'The metrics of round {round_num}'):
         coroutines.run(manager.release(values, round_num))
+
+
+def _check_context() -> None:
+  """Raises where TFF would say that this error should not be expected."""
+  current = type(tff.framework.get_context_stack().current)
+  if current.__module__.endswith('runtime_error_context'):
+    raise RuntimeError(
+      'A program must run in a thread with a context of TFF, found none: call '
+      '`tff_clipping.runtime.set_default_context()` in the thread that runs it.'
+    )
 
 
 class RoundError(RuntimeError):

@@ -31,7 +31,10 @@ from tff_clipping.runtime.ray.cluster_error import ClusterError
 from tff_clipping.runtime.ray.shard_run import ShardRun
 from tff_clipping.runtime.ray.shard_worker import MAX_COMPUTATIONS, ShardResult
 from tff_clipping.runtime.ray.worker_pool import WorkerPool
-from tff_clipping.runtime.tensorflow_computation import portable
+from tff_clipping.runtime.tensorflow_computation import (
+  is_of_this_process,
+  portable,
+)
 
 # Between two looks at whether Ray still answers.
 _WATCH_SECONDS = 1.0
@@ -206,6 +209,7 @@ class RayContext(tff.framework.SyncContext):
         server, compiled.zero(), comp.type_signature.result
       )
     clients = [[portable(leaf) for leaf in client] for client in clients]
+    _check_portable(clients)
     stop = threading.Event()
     # Not in the main thread: Ray does not let through what a signal's handler
     # raises in the midst of its work, nor does it come back where it is lost.
@@ -300,6 +304,19 @@ class RayContext(tff.framework.SyncContext):
       _, (key, _) = self._computations.popitem(last=False)
       self._pool.remove_computation(key)
     return sent
+
+
+def _check_portable(clients: Sequence[Sequence]) -> None:
+  """Raises if a client has a data set that works in this process alone."""
+  for position, client in enumerate(clients):
+    if any(isinstance(x, bytes) and is_of_this_process(x) for x in client):
+      raise ValueError(
+        f'Client {position} of {len(clients)} must have a data set that other '
+        'processes can read, found one that calls a Python function '
+        '(`from_generator`, `py_function`, `numpy_function`). Give its '
+        'examples as arrays (`from_tensor_slices`), or read them from a client '
+        'store or from files.'
+      )
 
 
 def _in_thread(function: Callable, *args) -> concurrent.futures.Future:
