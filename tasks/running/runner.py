@@ -20,10 +20,9 @@ from tasks.running.execution import Execution
 from tasks.running.own_parts import OURS, OwnParts
 from tasks.running.run_folder import GIVEN, RunFolder
 from tasks.settings import interrupts
-from tff_clipping import privacy
+from tff_clipping import privacy, storage_errors
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.plans import plan_text
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.clients import client_sampling, client_store

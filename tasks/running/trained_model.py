@@ -19,8 +19,7 @@ import tensorflow as tf
 from tasks.running import own_parts, run_parts
 from tasks.running.run_folder import RunFolder
 from tasks.settings import named_functions
-from tff_clipping import atomic_files
-from tff_clipping.programs import storage_errors
+from tff_clipping import atomic_files, storage_errors
 
 
 def load(

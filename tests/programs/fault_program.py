@@ -24,9 +24,8 @@ import tree
 
 from tasks.algorithms import experiment
 from tasks.running import run_folder, runner
-from tff_clipping import privacy, runtime
+from tff_clipping import privacy, runtime, storage_errors
 from tff_clipping.aggregators.parts import gaussian_draws
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import metrics_files, training_program
 from tff_clipping.programs.training.checkpoints import Checkpoints

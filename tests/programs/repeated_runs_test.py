@@ -22,13 +22,13 @@ from tff_clipping import privacy
 from tff_clipping.programs.clients.client_sampling import (
   build_private_sampler,
 )
-from tff_clipping.programs.storage_errors import StorageError
 from tff_clipping.programs.training import metrics_files
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.training_program import (
   StopReason,
   TrainingProgram,
 )
+from tff_clipping.storage_errors import StorageError
 
 
 class _Killed(BaseException):  # noqa: N818

@@ -6,9 +6,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.programs import small_program
-from tff_clipping import aggregators, privacy
+from tff_clipping import aggregators, privacy, storage_errors
 from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,

@@ -8,7 +8,7 @@ import os
 import pytest
 import tensorflow_federated as tff
 
-from tff_clipping.programs import storage_errors
+from tff_clipping import storage_errors
 from tff_clipping.programs.training import metrics_files
 
 _METRICS = collections.OrderedDict(epsilon=0.5, test_loss=math.nan, count=7)

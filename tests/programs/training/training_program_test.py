@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 from absl import logging
 
 from tests.programs import small_program
-from tff_clipping.programs import storage_errors
+from tff_clipping import storage_errors
 from tff_clipping.programs.training import training_program
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.training_program import (

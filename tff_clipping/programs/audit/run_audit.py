@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tff_clipping import atomic_files
+from tff_clipping import atomic_files, storage_errors
 from tff_clipping.privacy import PrivacyPlan
 from tff_clipping.privacy.audit import (
   AuditResult,
@@ -20,7 +20,6 @@ from tff_clipping.privacy.audit import (
   audit_plan,
   score_releases,
 )
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.audit.canary_clients import CanarySampler, canary_ids
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 

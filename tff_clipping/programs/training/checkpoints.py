@@ -15,8 +15,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import argument_checks, atomic_files
-from tff_clipping.programs import storage_errors
+from tff_clipping import argument_checks, atomic_files, storage_errors
 from tff_clipping.programs.training import coroutines
 
 _LOGGER = logging.getLogger(__name__)

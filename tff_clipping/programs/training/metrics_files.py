@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping import atomic_files
-from tff_clipping.programs import storage_errors
+from tff_clipping import atomic_files, storage_errors
 
 _KEY = 'round_num'
 _LOG = logging.getLogger(__name__)

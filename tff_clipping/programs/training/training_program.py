@@ -23,7 +23,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import argument_checks
+from tff_clipping import argument_checks, storage_errors
 from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
@@ -31,7 +31,6 @@ from tff_clipping.privacy.ledger.ledger import (
   PrivacyLedger,
 )
 from tff_clipping.privacy.plans import plan_text
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
