@@ -30,7 +30,7 @@ _PUBLIC = (
   theory,
 )
 # What the programs are made of, and nobody else needs.
-_INTERNAL = ('coroutines', 'interruption', 'storage')
+_INTERNAL = ('training.coroutines', 'training.interruption')
 
 
 def write_reference(output: pathlib.Path) -> None:

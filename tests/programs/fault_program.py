@@ -96,9 +96,11 @@ def run_small(run: dict) -> None:
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
       checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
       rounds_per_checkpoint=1,
-      release_managers=metrics_files.create_release_managers(
-        metrics_path=folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
-      ),
+      watchers=[
+        metrics_files.MetricsFiles(
+          folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
+        )
+      ],
       ledger=ledger,
     )
     if 'kill_after' in run:

@@ -38,7 +38,7 @@ class Checkpoints:
   file that was cut off or changed is found.
   """
 
-  def __init__(self, folder: str | os.PathLike, *, keep: int):
+  def __init__(self, folder: str | os.PathLike, *, keep: int = 2):
     """Initializes the checkpoints.
 
     Args:
