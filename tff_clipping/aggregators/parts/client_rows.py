@@ -1,4 +1,4 @@
-"""Scalars of every client, collected at the server in the clients' order.
+"""Numbers of every client, collected at the server in the clients' order.
 
 So a diagnostic costs a few numbers for each client, not its update.
 """
@@ -6,7 +6,6 @@ So a diagnostic costs a few numbers for each client, not its update.
 import collections
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -15,21 +14,21 @@ def collect(rows: tff.Value, names: Sequence[str]) -> tff.Value:
   """Returns the columns of the clients' rows, at the server.
 
   Args:
-    rows: `float32` of shape `[len(names)]` at the clients.
+    rows: Floating-point numbers of shape `[len(names)]` at the clients.
     names: What each number of a row is called, all different.
 
   Returns:
     A structure of `names` at the server, each with a value for every client, in
     the order of the clients.
   """
+  row_type = rows.type_signature.member
   num_columns = len(names)
-  row_type = tff.TensorType(np.float32, [num_columns])
-  rows_type = tff.TensorType(np.float32, [None, num_columns])
+  rows_type = tff.TensorType(row_type.dtype, [None, num_columns])
 
   @tff.tensorflow.computation
   def zero():
     return tf.compat.v1.placeholder_with_default(
-      tf.zeros([0, num_columns]), [None, num_columns]
+      tf.zeros([0, num_columns], row_type.dtype), [None, num_columns]
     )
 
   @tff.tensorflow.computation(rows_type, row_type)
