@@ -24,12 +24,13 @@ from benchmarks.workload import WORKLOADS, Workload
 from tasks.models import evaluation, keras_models, tff_model
 from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs.clients import client_sampling, client_store
-from tff_clipping.programs.training import metrics_files
 from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
   StopReason,
   TrainingProgram,
 )
+from tff_clipping.programs.training.watchers import AfterRounds
 
 _NOISE_MULTIPLIER = 1.5
 # Cohorts in the population that is charged for.
@@ -85,7 +86,7 @@ def run_ours(
   # From the end of a round to the end of the next: nothing is left out.
   rounds, rows = Rounds(workload.total_rounds), []
 
-  def on_round(metrics: Mapping[str, Any]) -> None:
+  def note(metrics: Mapping[str, Any]) -> None:
     rows.append(metrics)
     rounds.advance()
 
@@ -105,16 +106,17 @@ def run_ours(
     rounds_per_evaluation=num_rounds,
     checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
     rounds_per_checkpoint=num_rounds,
-    release_managers=metrics_files.create_release_managers(
-      metrics_path=folder / 'metrics.csv',
-      tensorboard_dir=folder / 'tensorboard',
-    ),
+    watchers=[
+      MetricsFiles(
+        folder / 'metrics.csv', tensorboard_dir=folder / 'tensorboard'
+      ),
+      AfterRounds(note),
+    ],
     ledger=(
       None
       if plan is None
       else privacy.PrivacyLedger(folder / 'ledger.jsonl', plan)
     ),
-    on_round=on_round,
   )
   rounds.advance()
   result = program.run()

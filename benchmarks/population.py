@@ -26,9 +26,10 @@ from absl import app, flags, logging
 from benchmarks import machine, processes
 from tff_clipping import learning, runtime
 from tff_clipping.programs.clients import client_sampling, client_store
-from tff_clipping.programs.training import metrics_files
 from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import TrainingProgram
+from tff_clipping.programs.training.watchers import AfterRounds
 
 _POPULATIONS = flags.DEFINE_list(
   'populations', ['1920', '1000000'], 'Numbers of clients, with commas.'
@@ -112,7 +113,7 @@ def _train(
   runtime.set_default_context()
   ends, memory = [], []
 
-  def on_round(metrics) -> None:
+  def note(metrics) -> None:
     del metrics
     ends.append(time.monotonic())
     memory.append(processes.tree_memory(os.getpid()))
@@ -131,10 +132,10 @@ def _train(
     num_rounds=_ROUNDS.value,
     evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
     checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
-    release_managers=metrics_files.create_release_managers(
-      metrics_path=folder / 'metrics.csv', tensorboard_dir=folder / 'board'
-    ),
-    on_round=on_round,
+    watchers=[
+      MetricsFiles(folder / 'metrics.csv', tensorboard_dir=folder / 'board'),
+      AfterRounds(note),
+    ],
   ).run()
   assert result.round_num == _ROUNDS.value, result.message
   # The first round compiles.

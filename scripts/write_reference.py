@@ -29,8 +29,6 @@ _PUBLIC = (
   runtime,
   theory,
 )
-# What the programs are made of, and nobody else needs.
-_INTERNAL = ('coroutines', 'interruption', 'storage')
 
 
 def write_reference(output: pathlib.Path) -> None:
@@ -47,11 +45,7 @@ def write_reference(output: pathlib.Path) -> None:
   pdoc.render.configure(docformat='google', show_source=False)
   with warnings.catch_warnings():
     warnings.simplefilter('error', UserWarning)
-    pdoc.pdoc(
-      *(module.__name__ for module in _PUBLIC),
-      *(f'!{programs.__name__}.{name}' for name in _INTERNAL),
-      output_directory=output,
-    )
+    pdoc.pdoc(*(module.__name__ for module in _PUBLIC), output_directory=output)
 
 
 if __name__ == '__main__':

@@ -3,8 +3,7 @@
 import collections
 
 import numpy as np
-from tff_clipping import aggregators, privacy, runtime
-from tff_clipping.programs.clients import client_sampling
+from tff_clipping import aggregators, privacy, programs, runtime
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -47,7 +46,7 @@ def main() -> None:
   )
   print('participations of a client', plan.max_participations)
   print('epsilon after half of the rounds', round(plan.epsilon_after(10)))
-  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=0)
+  sampler = programs.build_private_sampler(plan, _IDS, seed=0)
   process = tff.learning.algorithms.build_unweighted_fed_avg(
     _model_fn,
     tff.learning.optimizers.build_sgdm(0.2),

@@ -3,10 +3,8 @@
 import tempfile
 
 import numpy as np
-from tff_clipping import aggregators, learning, runtime
+from tff_clipping import aggregators, learning, programs, runtime
 from tff_clipping.privacy import PrivacyPlan, audit
-from tff_clipping.programs.audit.canary_clients import canary_ids
-from tff_clipping.programs.audit.run_audit import RunAudit
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -66,12 +64,13 @@ def _audit(
   data = {
     name: learning.mark_dataset(_client(i)) for i, name in enumerate(_CLIENTS)
   }
-  for name, mark in zip(canary_ids(canaries), canaries.marks, strict=True):
+  canary_ids = programs.canary_ids(canaries)
+  for name, mark in zip(canary_ids, canaries.marks, strict=True):
     if mark:
       data[name] = learning.canary_dataset(_model_fn, mark, num_batches=2)
 
   with tempfile.TemporaryDirectory() as folder:
-    run = RunAudit(
+    run = programs.RunAudit(
       folder,
       plan=_PLAN,
       canaries=canaries,

@@ -1,8 +1,7 @@
 """Our factories in a TFF program: the code of docs/inside_tff.md."""
 
 import numpy as np
-from tff_clipping import aggregators, privacy, runtime
-from tff_clipping.programs.clients import client_sampling
+from tff_clipping import aggregators, privacy, programs, runtime
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -84,7 +83,7 @@ process = tff.learning.algorithms.build_unweighted_fed_avg(
     clipping_norm=0.3, **plan.aggregator_parameters._asdict()
   ),
 )
-sampler = client_sampling.build_private_sampler(plan, CLIENT_IDS, seed=0)
+sampler = programs.build_private_sampler(plan, CLIENT_IDS, seed=0)
 state, metrics = train(process, sampler.sample, plan.num_rounds)
 print('private: accuracy', accuracy_of(process, state))
 print(plan)

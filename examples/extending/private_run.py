@@ -4,13 +4,7 @@ import pathlib
 import secrets
 
 import numpy as np
-from tff_clipping import aggregators, learning, privacy, runtime
-from tff_clipping.programs.checks import process_checks
-from tff_clipping.programs.clients import client_sampling, client_store
-from tff_clipping.programs.training import metrics_files
-from tff_clipping.programs.training.checkpoints import Checkpoints
-from tff_clipping.programs.training.private_rounds import run_private_round
-from tff_clipping.programs.training.training_program import TrainingProgram
+from tff_clipping import aggregators, learning, privacy, programs, runtime
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -31,7 +25,7 @@ run_dir.mkdir(mode=0o700, exist_ok=True)
 rng = np.random.default_rng(0)
 x = rng.normal(size=[8000, 4]).astype(np.float32)
 y = (x.sum(axis=1) > 0).astype(np.int32)
-store = client_store.write_client_store(
+store = programs.write_client_store(
   run_dir, 'points', {'x': x, 'y': y}, np.split(np.arange(8000), 1000)
 )
 
@@ -39,7 +33,7 @@ seed_file = run_dir / 'sampling_seed'
 if not seed_file.exists():
   seed_file.touch(mode=0o600)
   seed_file.write_text(str(secrets.randbits(128)))
-sampler = client_sampling.build_private_sampler(
+sampler = programs.build_private_sampler(
   plan, store.client_ids, seed=int(seed_file.read_text())
 )
 
@@ -95,16 +89,17 @@ def evaluate(weights):
 
 
 with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
-  result = TrainingProgram(
+  result = programs.TrainingProgram(
     process=process,
     sampler=sampler,
     num_rounds=15,
     evaluate=evaluate,
-    checkpoints=Checkpoints(run_dir / 'checkpoints', keep=2),
-    release_managers=metrics_files.create_release_managers(
-      metrics_path=run_dir / 'metrics.csv',
-      tensorboard_dir=run_dir / 'tensorboard',
-    ),
+    checkpoints=programs.Checkpoints(run_dir / 'checkpoints'),
+    watchers=[
+      programs.MetricsFiles(
+        run_dir / 'metrics.csv', tensorboard_dir=run_dir / 'tensorboard'
+      )
+    ],
     ledger=ledger,
   ).run()
   print(result.message)
@@ -112,8 +107,8 @@ with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
 if result.interrupted is not None:
   raise SystemExit(result.interrupted.exit_code)
 
-process_checks.check_process(process, plan)
-checkpoints = Checkpoints(run_dir / 'checkpoints', keep=2)
+programs.check_process(process, plan)
+checkpoints = programs.Checkpoints(run_dir / 'checkpoints')
 initial = process.initialize()
 latest = checkpoints.load_latest(initial)
 if latest is None:
@@ -125,7 +120,7 @@ round_num, state = latest
 with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
   while round_num < plan.num_rounds:
     round_num += 1
-    cohort, output = run_private_round(
+    cohort, output = programs.run_private_round(
       process.next, sampler, ledger, state=state, round_num=round_num
     )
     state = output.state

@@ -26,8 +26,8 @@ from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.clients import client_sampling, client_store
-from tff_clipping.programs.training import metrics_files
 from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
   TrainingProgram,
   TrainingResult,
@@ -36,6 +36,7 @@ from tff_clipping.programs.training.update_records import (
   EstimateFn,
   UpdateRecords,
 )
+from tff_clipping.programs.training.watchers import AfterRounds, RoundWatcher
 from tff_clipping.runtime import environment
 
 _AUDIT_CONFIDENCE = 0.95
@@ -124,15 +125,14 @@ def run(
       rounds_per_evaluation=config.rounds_per_evaluation,
       checkpoints=checkpoints,
       rounds_per_checkpoint=config.rounds_per_checkpoint,
-      release_managers=metrics_files.create_release_managers(
-        metrics_path=folder.metrics, tensorboard_dir=folder.tensorboard
-      ),
+      watchers=[
+        *_watch_clients(parts, folder, estimate_norms),
+        MetricsFiles(folder.metrics, tensorboard_dir=folder.tensorboard),
+        stack.enter_context(_progress(config, num_done)),
+      ],
       ledger=ledger,
-      update_records=_create_update_records(config, folder, estimate_norms),
-      run_audit=parts.run_audit,
-      measures_cohorts=config.measures_updates,
+      exact_metrics=config.measures_updates,
       initial_weights=parts.initial_weights,
-      on_round=stack.enter_context(_progress(config, num_done)),
     )
     try:
       result = program.run()
@@ -239,21 +239,21 @@ def _create_process(
   return process, of_run.create_update_estimate(model_fn, clients)
 
 
-def _create_update_records(
-  config: ExperimentConfig,
-  folder: RunFolder,
-  estimate_norms: EstimateFn | None,
-) -> UpdateRecords | None:
-  """Returns what records updates; `None` where no update is measured."""
-  if not config.measures_updates:
-    return None
-  return UpdateRecords(
-    folder.updates,
-    rounds=config.update_rounds,
-    clipping_norm=config.clipping_norm,
-    clips_otherwise=not config.builder.is_cut_to_clipping_norm,
-    expected_norms=estimate_norms,
-  )
+def _watch_clients(
+  parts: _Parts, folder: RunFolder, estimate_norms: EstimateFn | None
+) -> Iterator[RoundWatcher]:
+  """Yields what is shown the clients' work, where that is measured."""
+  config = parts.of_run.config
+  if config.measures_updates:
+    yield UpdateRecords(
+      folder.updates,
+      rounds=config.update_rounds,
+      clipping_norm=config.clipping_norm,
+      clips_otherwise=not config.builder.is_cut_to_clipping_norm,
+      expected_norms=estimate_norms,
+    )
+  if parts.run_audit is not None:
+    yield parts.run_audit
 
 
 def _add_to_message(
@@ -368,7 +368,7 @@ def _audit(
 
 
 @contextlib.contextmanager
-def _progress(config: ExperimentConfig, num_done: int) -> Iterator:
+def _progress(config: ExperimentConfig, num_done: int) -> Iterator[AfterRounds]:
   """Shows a bar with the round, the accuracy and the seconds a round.
 
   Args:
@@ -386,7 +386,7 @@ def _progress(config: ExperimentConfig, num_done: int) -> Iterator:
   ) as bar:
     shown = {}
 
-    def on_round(metrics) -> None:
+    def show(metrics) -> None:
       if not np.isnan(metrics['test_accuracy']):
         shown['accuracy'] = f'{metrics["test_accuracy"]:.1%}'
       if not np.isnan(metrics['round_seconds']):
@@ -394,4 +394,4 @@ def _progress(config: ExperimentConfig, num_done: int) -> Iterator:
       bar.set_postfix(shown, refresh=False)
       bar.update(metrics['round_num'] - bar.n)
 
-    yield on_round
+    yield AfterRounds(show)

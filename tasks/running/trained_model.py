@@ -23,8 +23,7 @@ import tensorflow as tf
 from tasks.running import run_parts
 from tasks.running.run_folder import RunFolder
 from tasks.running.user_parts import UserParts
-from tff_clipping import atomic_files
-from tff_clipping.programs import storage_errors
+from tff_clipping import atomic_files, storage_errors
 
 
 def load(

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning
 from tff_clipping.learning import compute_dtype
-from tff_clipping.learning.client_work import create_local_model
+from tff_clipping.learning.local_work import LocalWork
 
 _SPEC = collections.OrderedDict(
   x=tf.TensorSpec([None, 6], tf.float32), y=tf.TensorSpec([None], tf.int32)
@@ -85,8 +85,11 @@ def test_float32_is_the_model_itself():
 @pytest.mark.slow
 def test_weights_and_updates_are_float32_and_the_clip_holds():
   model_fn = learning.with_compute_dtype(_head_in_float32, 'bfloat16')
+  work = LocalWork(
+    model_fn=model_fn, local_steps=1, batch_size=1, client_learning_rate=0.1
+  )
   with tf.Graph().as_default():
-    variables = create_local_model(model_fn).trainable_variables
+    variables = work.create_model().trainable_variables
     assert {v.dtype for v in variables} == {tf.float32}
   aggregator = aggregators.clipped_mean_factory(clipping_norm=0.125)
   moved = _train(model_fn, aggregator)

@@ -24,9 +24,8 @@ import tree
 
 from tasks.algorithms import experiment
 from tasks.running import run_folder, runner
-from tff_clipping import privacy, runtime
+from tff_clipping import privacy, runtime, storage_errors
 from tff_clipping.aggregators.parts import gaussian_draws
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import metrics_files, training_program
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -97,9 +96,11 @@ def run_small(run: dict) -> None:
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
       checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
       rounds_per_checkpoint=1,
-      release_managers=metrics_files.create_release_managers(
-        metrics_path=folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
-      ),
+      watchers=[
+        metrics_files.MetricsFiles(
+          folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
+        )
+      ],
       ledger=ledger,
     )
     if 'kill_after' in run:

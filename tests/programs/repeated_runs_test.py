@@ -22,13 +22,13 @@ from tff_clipping import privacy
 from tff_clipping.programs.clients.client_sampling import (
   build_private_sampler,
 )
-from tff_clipping.programs.storage_errors import StorageError
-from tff_clipping.programs.training import metrics_files
 from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
   StopReason,
   TrainingProgram,
 )
+from tff_clipping.storage_errors import StorageError
 
 
 class _Killed(BaseException):  # noqa: N818
@@ -75,12 +75,13 @@ class _Run:
         evaluate=evaluate,
         checkpoints=Checkpoints(self._folder / 'checkpoints', keep=2),
         rounds_per_checkpoint=5,
-        release_managers=metrics_files.create_release_managers(
-          metrics_path=self._folder / 'metrics.csv',
-          tensorboard_dir=self._folder / 'tensorboard',
-        ),
+        watchers=[
+          MetricsFiles(
+            self._folder / 'metrics.csv',
+            tensorboard_dir=self._folder / 'tensorboard',
+          )
+        ],
         ledger=ledger,
-        measures_cohorts=False,
       )
       try:
         return program.run()

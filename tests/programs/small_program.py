@@ -13,9 +13,10 @@ from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
 )
-from tff_clipping.programs.training import metrics_files
 from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import TrainingProgram
+from tff_clipping.programs.training.watchers import AfterRounds
 
 IDS = ('1', '2', '3')
 
@@ -140,7 +141,8 @@ def plan(sampling):
   )
 
 
-def program(folder, *, process=None, num_rounds=6, **kwargs):
+def program(folder, *, process=None, num_rounds=6, after=None, **kwargs):
+  """Returns a program; `after` is called with the metrics of each round."""
   sampler = FixedSizeSampler(IDS, clients_per_round=2, seed=0)
   sampler.charged_as = Ledger.plan.sampler_parameters
   settings = dict(
@@ -151,10 +153,12 @@ def program(folder, *, process=None, num_rounds=6, **kwargs):
     evaluate=lambda w: dict(test_accuracy=float(w.trainable[0]), test_loss=1.0),
     checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
     rounds_per_checkpoint=2,
-    release_managers=metrics_files.create_release_managers(
-      metrics_path=folder / 'metrics.csv',
-      tensorboard_dir=folder / 'tensorboard',
-    ),
+    watchers=[
+      MetricsFiles(
+        folder / 'metrics.csv', tensorboard_dir=folder / 'tensorboard'
+      ),
+      *([] if after is None else [AfterRounds(after)]),
+    ],
   )
   settings.update(kwargs)
   return TrainingProgram(**settings)

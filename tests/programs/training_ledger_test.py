@@ -6,9 +6,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.programs import small_program
-from tff_clipping import aggregators, privacy
+from tff_clipping import aggregators, privacy, storage_errors
 from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,
@@ -26,7 +25,7 @@ def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
       raise ZeroDivisionError  # As a kill would: without a checkpoint.
 
   with pytest.raises(ZeroDivisionError):
-    small_program.program(tmp_path, ledger=ledger, on_round=stop).run()
+    small_program.program(tmp_path, ledger=ledger, after=stop).run()
   result = small_program.program(tmp_path, ledger=ledger).run()
   assert result.reason is StopReason.FINISHED
   assert result.state['weights'].trainable[0] == small_program.expected_weight(
@@ -67,7 +66,7 @@ def test_a_round_that_fails_costs_nothing(tmp_path):
 
 @pytest.mark.parametrize(
   'settings',
-  [dict(measures_cohorts=False), dict(ledger=small_program.Ledger())],
+  [dict(exact_metrics=False), dict(ledger=small_program.Ledger())],
 )
 def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
   tmp_path, settings
@@ -83,10 +82,10 @@ def test_exact_figures_take_a_ledger_that_says_so(tmp_path, sampling):
   plan = small_program.plan(sampling)
   settings = dict(
     sampler=build_private_sampler(plan, small_program.IDS, seed=0),
-    measures_cohorts=True,
+    exact_metrics=True,
   )
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    with pytest.raises(ValueError, match='`measures_cohorts` must be left out'):
+    with pytest.raises(ValueError, match='`exact_metrics` must be left out'):
       small_program.program(tmp_path, ledger=ledger, **settings)
   with privacy.PrivacyLedger(
     tmp_path / 'other.jsonl', plan, caveats=['cohorts are in the files']

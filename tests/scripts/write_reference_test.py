@@ -26,9 +26,9 @@ def reference(tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_public_name_has_its_place(reference):
-  from tff_clipping import aggregators, learning, privacy, runtime
+  from tff_clipping import aggregators, learning, privacy, programs, runtime
 
-  for module in (aggregators, learning, privacy, runtime):
+  for module in (aggregators, learning, privacy, programs, runtime):
     page = reference / f'{module.__name__.split(".")[1]}.html'
     text = page.read_text()
     for name in module.__all__:
@@ -38,5 +38,5 @@ def test_every_public_name_has_its_place(reference):
 @pytest.mark.slow
 def test_nothing_internal_has_a_page(reference):
   pages = {path.stem for path in reference.rglob('*.html')}
-  assert 'private_rounds' in pages
-  assert not pages & {'storage', 'argument_checks', 'tff_extra', 'l2_clip'}
+  assert 'programs' in pages
+  assert not pages & {'coroutines', 'argument_checks', 'tff_extra', 'l2_clip'}

@@ -3,11 +3,14 @@
 import collections
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import l2_clip, type_checks
+from tff_clipping.aggregators.parts import (
+  client_rows,
+  l2_clip,
+  type_checks,
+)
 
 # What `add_update_norm_measurements` adds. These are exact functions of
 # clients' data: they are for simulations, and no privacy guarantee covers them.
@@ -126,109 +129,55 @@ def _with_norms(output, value, clipping_norm):
   """Returns `output` with the norms of `value` among its measurements."""
 
   @tff.tensorflow.computation(value.type_signature.member)
-  def norm_of(update):
-    return l2_clip.l2_norm(update)
+  def norm_row(update):
+    return l2_clip.l2_norm(update)[tf.newaxis]
 
-  statistics = _norm_statistics(
-    tff.federated_map(norm_of, value), clipping_norm
-  )
+  norms = client_rows.collect(tff.federated_map(norm_row, value), ['norm'])
 
   @tff.tensorflow.computation(
-    output.measurements.type_signature.member, statistics.type_signature.member
+    output.measurements.type_signature.member, norms.type_signature.member
   )
-  def join(inner, own):
+  def join(inner, rows):
     if isinstance(inner, collections.OrderedDict):
       joined = collections.OrderedDict(inner)
     elif tf.nest.flatten(inner):
       joined = collections.OrderedDict(inner=inner)
     else:
       joined = collections.OrderedDict()
-    joined.update(own)
+    joined.update(_statistics(rows['norm'], clipping_norm))
     return joined
 
   return tff.templates.MeasuredProcessOutput(
     state=output.state,
     result=output.result,
-    measurements=tff.federated_map(join, (output.measurements, statistics)),
+    measurements=tff.federated_map(join, (output.measurements, norms)),
   )
 
 
-def _norm_statistics(norms, clipping_norm):
-  """Returns the statistics of `norms`, at the server, by one aggregation."""
+def _statistics(norms, clipping_norm):
+  """Returns the statistics of `norms`, a vector of `float64`."""
+  is_finite = tf.math.is_finite(norms)
+  finite = tf.boolean_mask(norms, is_finite)
+  count = tf.cast(tf.size(finite), tf.float64)
 
-  # Count, mean and sum of squared deviations are updated together (Welford),
-  # since a difference of sums of squares would cancel.
-  @tff.tensorflow.computation
-  def zero():
-    return collections.OrderedDict(
-      count=tf.zeros([], tf.float64),
-      mean=tf.zeros([], tf.float64),
-      deviations=tf.zeros([], tf.float64),
-      least=tf.constant(np.inf, tf.float64),
-      greatest=tf.zeros([], tf.float64),
-      nonfinite=tf.zeros([], tf.int32),
-      longer=tf.zeros([], tf.float64),
-    )
+  def mean(values):
+    return tf.math.divide_no_nan(tf.reduce_sum(values), count)
 
-  accumulator_type = zero.type_signature.result
-
-  @tff.tensorflow.computation(accumulator_type, np.float64)
-  def accumulate(total, norm):
-    is_finite = tf.math.is_finite(norm)
-    is_longer = is_finite & (norm > (clipping_norm or np.inf))
-    norm = tf.where(is_finite, norm, tf.zeros_like(norm))
-    one = collections.OrderedDict(
-      count=tf.cast(is_finite, tf.float64),
-      mean=norm,
-      deviations=tf.zeros([], tf.float64),
-      least=tf.where(is_finite, norm, tf.constant(np.inf, tf.float64)),
-      greatest=norm,
-      nonfinite=tf.cast(~is_finite, tf.int32),
-      longer=tf.cast(is_longer, tf.float64),
-    )
-    return _merged(total, one)
-
-  @tff.tensorflow.computation(accumulator_type, accumulator_type)
-  def merge(left, right):
-    return _merged(left, right)
-
-  @tff.tensorflow.computation(accumulator_type)
-  def report(total):
-    def share(x):
-      return tf.cast(tf.math.divide_no_nan(x, total['count']), tf.float32)
-
-    result = collections.OrderedDict(
-      update_norm_mean=tf.cast(total['mean'], tf.float32),
-      update_norm_std=tf.sqrt(share(total['deviations'])),
-      update_norm_min=tf.cast(
-        tf.where(
-          total['count'] > 0, total['least'], tf.zeros_like(total['least'])
-        ),
-        tf.float32,
-      ),
-      update_norm_max=tf.cast(total['greatest'], tf.float32),
-      update_norm_nonfinite_count=total['nonfinite'],
-    )
-    if clipping_norm is not None:
-      result['clipped_fraction'] = share(total['longer'])
-    return result
-
-  return tff.federated_aggregate(norms, zero(), accumulate, merge, report)
-
-
-def _merged(left, right):
-  """Returns the statistics of two disjoint sets of norms together."""
-  count = left['count'] + right['count']
-  step = right['mean'] - left['mean']
-  right_share = tf.math.divide_no_nan(right['count'], count)
-  return collections.OrderedDict(
-    count=count,
-    mean=left['mean'] + step * right_share,
-    deviations=left['deviations']
-    + right['deviations']
-    + tf.square(step) * left['count'] * right_share,
-    least=tf.minimum(left['least'], right['least']),
-    greatest=tf.maximum(left['greatest'], right['greatest']),
-    nonfinite=left['nonfinite'] + right['nonfinite'],
-    longer=left['longer'] + right['longer'],
+  deviations = tf.square(finite - mean(finite))
+  least, greatest = (
+    tf.where(count > 0, extreme, tf.zeros_like(extreme))
+    for extreme in (tf.reduce_min(finite), tf.reduce_max(finite))
   )
+  result = collections.OrderedDict(
+    update_norm_mean=tf.cast(mean(finite), tf.float32),
+    update_norm_std=tf.cast(tf.sqrt(mean(deviations)), tf.float32),
+    update_norm_min=tf.cast(least, tf.float32),
+    update_norm_max=tf.cast(greatest, tf.float32),
+    update_norm_nonfinite_count=tf.math.count_nonzero(
+      ~is_finite, dtype=tf.int32
+    ),
+  )
+  if clipping_norm is not None:
+    is_longer = tf.cast(finite > clipping_norm, tf.float64)
+    result['clipped_fraction'] = tf.cast(mean(is_longer), tf.float32)
+  return result

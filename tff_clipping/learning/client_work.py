@@ -6,9 +6,9 @@
     next: (ClientWorkState@SERVER, ModelWeights@SERVER, {D}@CLIENTS) ->
           (ClientWorkState@SERVER, ClientResult@CLIENTS, measurements@SERVER)
 
-where `D` is a string, the id of a client of a store, or a data set of examples.
-It is not a `tff.learning.templates.ClientWorkProcess`, since that one accepts
-only data sets.
+where `D` is the type of a client, an id or a data set of examples. It is not a
+`tff.learning.templates.ClientWorkProcess`, since that one accepts only data
+sets.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.learning import (
-  client_rows,
-  local_sgd,
-  update_measurements,
-)
-
-ModelFn = Callable[[], tff.learning.models.VariableModel]
+from tff_clipping.aggregators.parts import client_rows
+from tff_clipping.learning import update_measurements
+from tff_clipping.learning.local_work import LocalWork
 
 
 class ClientWorkState(NamedTuple):
@@ -61,28 +57,17 @@ _SEND_UPDATE = Sender(lambda update, global_model: (update, []))
 
 
 def build_client_work(
-  model_fn: ModelFn,
-  weights_type: tff.Type,
+  work: LocalWork,
+  weights_type: tff.StructWithPythonType,
   *,
-  local_steps: int,
-  batch_size: int,
-  client_learning_rate: float,
-  client_store,
-  seed: int,
   measure_updates: bool,
   sender: Sender | None = None,
 ) -> tff.templates.MeasuredProcess:
   """Builds the process in which each client makes its update.
 
   Args:
-    model_fn: Returns a new model.
+    work: What a client does.
     weights_type: The type of the model's weights.
-    local_steps: The number of local steps, Q.
-    batch_size: The number of examples in each local step's batch.
-    client_learning_rate: The local step size, eta_l.
-    client_store: Reads a client's examples by its id, or `None`: see
-      `build_fed_avg`.
-    seed: The seed of the run.
     measure_updates: Whether to report `update_norm` and `angle_degrees` of the
       update, and what the sender measures.
     sender: What a client sends; its update if not given.
@@ -91,17 +76,7 @@ def build_client_work(
     The process.
   """
   sender = sender or _SEND_UPDATE
-  if client_store is None:
-    with tf.Graph().as_default():
-      input_spec = model_fn().input_spec
-    data_type = tff.SequenceType(_example_type(input_spec))
-    read = local_sgd.dataset_examples
-    identify = local_sgd.data_fingerprint
-  else:
-    data_type = tff.TensorType(np.str_)
-    read = client_store.read_client
-    identify = None
-
+  client_type = work.client_type
   previous_type = weights_type.trainable if measure_updates else tff.to_type([])
   state_type = tff.to_type(ClientWorkState(np.int32, previous_type))
 
@@ -135,18 +110,13 @@ def build_client_work(
   def round_number(state):
     return state.round_num
 
-  @tff.tensorflow.computation(data_type, np.int32, weights_type, direction_type)
-  def work(data, round_num, weights, direction):
-    examples = read(data)
-    client = data if identify is None else identify(examples)
-    client_seed = local_sgd.client_seed(seed, round_num, client)
-    model = create_local_model(model_fn)
-    train = local_sgd.build_local_sgd(
-      model,
-      local_steps=local_steps,
-      batch_size=batch_size,
-      learning_rate=client_learning_rate,
-    )
+  @tff.tensorflow.computation(
+    client_type, np.int32, weights_type, direction_type
+  )
+  def send_update(client, round_num, weights, direction):
+    examples = work.read(client)
+    client_seed = work.client_seed(client, examples, round_num)
+    train = work.build_training()
     update = train(list(weights.trainable), examples, client_seed)
     sent, measured = sender.send(update, list(weights.trainable))
     result = tff.learning.templates.ClientResult(sent, tf.constant(1.0))
@@ -163,13 +133,13 @@ def build_client_work(
   @tff.federated_computation(
     tff.FederatedType(state_type, tff.SERVER),
     tff.FederatedType(weights_type, tff.SERVER),
-    tff.FederatedType(data_type, tff.CLIENTS),
+    tff.FederatedType(client_type, tff.CLIENTS),
   )
-  def next_fn(state, weights, data):
+  def next_fn(state, weights, clients):
     result, measured = tff.federated_map(
-      work,
+      send_update,
       (
-        data,
+        clients,
         tff.federated_broadcast(tff.federated_map(round_number, state)),
         tff.federated_broadcast(weights),
         tff.federated_broadcast(
@@ -190,33 +160,3 @@ def build_client_work(
   return tff.templates.MeasuredProcess(
     initialize, next_fn, next_is_multi_arg=True
   )
-
-
-def create_local_model(
-  model_fn: ModelFn,
-) -> tff.learning.models.VariableModel:
-  """Returns a model for a client to train, whose variables hold zeros at first.
-
-  They take the global model's values before they are read, so that a random
-  initial value would be lost work.
-  """
-  with tf.variable_creator_scope(_zeros_creator):
-    return model_fn()
-
-
-def _example_type(input_spec) -> tff.Type:
-  """Returns the type of one example of batches of `input_spec`."""
-  return tff.types.tensorflow_to_type(
-    tf.nest.map_structure(
-      lambda spec: tf.TensorSpec(spec.shape[1:], spec.dtype), input_spec
-    )
-  )
-
-
-def _zeros_creator(next_creator, **kwargs):
-  """Creates trainable variables without the cost of a random initial value."""
-  initial_value = kwargs['initial_value']
-  if kwargs.get('trainable') and callable(initial_value):
-    value = initial_value()
-    kwargs['initial_value'] = lambda: tf.zeros(value.shape, value.dtype)
-  return next_creator(**kwargs)

@@ -2,15 +2,13 @@
 
 import pathlib
 import warnings
-from collections.abc import Callable
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.learning import model_checks
-
-ModelFn = Callable[[], tff.learning.models.VariableModel]
+from tff_clipping.learning.model_checks import ModelFn
 
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 

@@ -3,8 +3,9 @@
 import tensorflow_federated as tff
 
 from tff_clipping.learning import learning_process
-from tff_clipping.learning.client_work import ModelFn
 from tff_clipping.learning.learning_process import AggregationFactory
+from tff_clipping.learning.local_work import LocalWork
+from tff_clipping.learning.model_checks import ModelFn
 
 
 def build_fed_avg(
@@ -77,15 +78,18 @@ def build_fed_avg(
       `server_optimizer` are given, the model has non-trainable variables, or
       the client store's examples are not what the model takes.
   """
-  return learning_process.build_learning_process(
-    model_fn,
+  work = LocalWork(
+    model_fn=model_fn,
     local_steps=local_steps,
     batch_size=batch_size,
     client_learning_rate=client_learning_rate,
+    client_store=client_store,
+    seed=seed,
+  )
+  return learning_process.build_learning_process(
+    work,
     server_learning_rate=server_learning_rate,
     server_optimizer=server_optimizer,
     model_aggregator=model_aggregator,
-    client_store=client_store,
-    seed=seed,
     measure_updates=measure_updates,
   )

@@ -7,14 +7,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import argument_checks
-from tff_clipping.learning import (
-  client_rows,
-  client_work,
-  local_sgd,
-  model_checks,
-)
-from tff_clipping.learning.client_work import ModelFn
+from tff_clipping.aggregators.parts import client_rows
+from tff_clipping.learning import local_sgd
+from tff_clipping.learning.local_work import LocalWork
+from tff_clipping.learning.model_checks import ModelFn
 
 MEASUREMENTS = (
   'loss',
@@ -91,17 +87,20 @@ def build_gradient_estimates(
 
   Source: the assumptions of Theorem 1.
   """
-  argument_checks.check_integer('local_steps', local_steps, at_least=1)
-  argument_checks.check_integer('batch_size', batch_size, at_least=1)
-  argument_checks.check_positive('client_learning_rate', client_learning_rate)
-  argument_checks.check_seed('seed', seed)
-  model_checks.check_model(model_fn, client_store)
-  weights_type = tff.learning.models.weights_type_from_model(model_fn)
+  work = LocalWork(
+    model_fn=model_fn,
+    local_steps=local_steps,
+    batch_size=batch_size,
+    client_learning_rate=client_learning_rate,
+    client_store=client_store,
+    seed=seed,
+  )
+  weights_type = work.weights_type
 
   @tff.tensorflow.computation(np.str_, weights_type)
   def client_gradient(client_id, weights):
-    differentiate = _build_gradient(client_work.create_local_model(model_fn))
-    examples = tf.nest.flatten(client_store.read_client(client_id))
+    differentiate = _build_gradient(work.create_model())
+    examples = tf.nest.flatten(work.read(client_id))
     return differentiate(list(weights.trainable), examples)[1]
 
   @tff.federated_computation(
@@ -120,18 +119,14 @@ def build_gradient_estimates(
     np.str_, weights_type, weights_type, gradient_type, np.int32
   )
   def client_row(client_id, weights, other, mean_gradient, round_num):
-    measure_path = _build_path_measurement(
-      client_work.create_local_model(model_fn),
-      local_steps=local_steps,
-      batch_size=batch_size,
-      learning_rate=client_learning_rate,
-    )
+    examples = work.read(client_id)
+    measure_path = _build_path_measurement(work)
     return measure_path(
       list(weights.trainable),
       list(other.trainable),
       list(mean_gradient),
-      tf.nest.flatten(client_store.read_client(client_id)),
-      local_sgd.client_seed(seed, round_num, client_id),
+      tf.nest.flatten(examples),
+      work.client_seed(client_id, examples, round_num),
     )
 
   @tff.federated_computation(
@@ -178,20 +173,14 @@ def _build_gradient(
   return differentiate
 
 
-def _build_path_measurement(
-  model: tff.learning.models.VariableModel,
-  *,
-  local_steps: int,
-  batch_size: int,
-  learning_rate: float,
-) -> Callable[..., tf.Tensor]:
+def _build_path_measurement(work: LocalWork) -> Callable[..., tf.Tensor]:
   """Returns a function that makes a client's row of `MEASUREMENTS`."""
-  differentiate = _build_gradient(model)
+  differentiate = _build_gradient(work.create_model())
 
   @tf.function
   def measure(global_model, other, mean_gradient, examples, seed):
     indices = local_sgd.batch_indices(
-      tf.shape(examples[0])[0], local_steps, batch_size, seed
+      tf.shape(examples[0])[0], work.local_steps, work.batch_size, seed
     )
     loss, gradient = differentiate(global_model, examples)
     _, other_gradient = differentiate(other, examples)
@@ -201,15 +190,16 @@ def _build_path_measurement(
     )
     local_model = global_model
     largest = variance = smoothness = tf.constant(0.0)
-    for step in tf.range(local_steps):
+    for step in tf.range(work.local_steps):
       batch = [tf.gather(leaf, indices[step]) for leaf in examples]
       _, drawn = differentiate(local_model, batch)
       stepped = [
-        x - learning_rate * g for x, g in zip(local_model, drawn, strict=True)
+        x - work.client_learning_rate * g
+        for x, g in zip(local_model, drawn, strict=True)
       ]
       _, next_gradient = differentiate(stepped, examples)
       largest = tf.maximum(largest, _norm(drawn))
-      variance += tf.square(_distance(drawn, gradient)) / local_steps
+      variance += tf.square(_distance(drawn, gradient)) / work.local_steps
       ratio = tf.math.divide_no_nan(
         _distance(next_gradient, gradient), _distance(stepped, local_model)
       )

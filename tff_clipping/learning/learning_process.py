@@ -15,8 +15,9 @@ from tff_clipping import argument_checks
 from tff_clipping.aggregators import means
 from tff_clipping.aggregators.parts import inspect_process, l2_clip
 from tff_clipping.learning import client_work as client_work_lib
-from tff_clipping.learning import model_checks, update_measurements
-from tff_clipping.learning.client_work import ModelFn, Sender
+from tff_clipping.learning import update_measurements
+from tff_clipping.learning.client_work import Sender
+from tff_clipping.learning.local_work import LocalWork
 
 AggregationFactory: TypeAlias = (
   tff.aggregators.UnweightedAggregationFactory
@@ -25,31 +26,21 @@ AggregationFactory: TypeAlias = (
 
 
 def build_learning_process(
-  model_fn: ModelFn,
+  work: LocalWork,
   *,
-  local_steps: int,
-  batch_size: int,
-  client_learning_rate: float,
   server_learning_rate: float | None,
   server_optimizer: tff.learning.optimizers.Optimizer | None,
   model_aggregator: AggregationFactory | None,
-  client_store,
-  seed: int,
   measure_updates: bool,
   sender: Sender | None = None,
 ) -> tff.learning.templates.LearningProcess:
   """Builds a process of local steps, aggregation and a server's step.
 
   Args:
-    model_fn: See `build_fed_avg`, as for all arguments but the last.
-    local_steps: Q.
-    batch_size: The number of examples in each local step.
-    client_learning_rate: eta_l.
+    work: What a client does.
     server_learning_rate: eta_g.
     server_optimizer: In place of `server_learning_rate`.
     model_aggregator: Aggregates what the clients send.
-    client_store: Reads a client's examples by its id.
-    seed: The seed of the clients' shuffling.
     measure_updates: Whether to measure the clients' updates.
     sender: What a client sends in place of its update; the update itself if not
       given.
@@ -61,10 +52,6 @@ def build_learning_process(
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of range, or arguments do not fit together.
   """
-  argument_checks.check_integer('local_steps', local_steps, at_least=1)
-  argument_checks.check_integer('batch_size', batch_size, at_least=1)
-  argument_checks.check_positive('client_learning_rate', client_learning_rate)
-  argument_checks.check_seed('seed', seed)
   if not isinstance(measure_updates, bool):
     raise TypeError(
       f'`measure_updates` must be True or False, found {measure_updates!r}.'
@@ -89,23 +76,14 @@ def build_learning_process(
       float(server_learning_rate)
     )
   factory = _weighted(model_aggregator)
-  model_checks.check_model(model_fn, client_store)
 
   @tff.tensorflow.computation
   def initial_weights():
-    return tff.learning.models.ModelWeights.from_model(model_fn())
+    return tff.learning.models.ModelWeights.from_model(work.model_fn())
 
   weights_type = initial_weights.type_signature.result
   client_work = client_work_lib.build_client_work(
-    model_fn,
-    weights_type,
-    local_steps=int(local_steps),
-    batch_size=int(batch_size),
-    client_learning_rate=float(client_learning_rate),
-    client_store=client_store,
-    seed=int(seed),
-    measure_updates=measure_updates,
-    sender=sender,
+    work, weights_type, measure_updates=measure_updates, sender=sender
   )
   aggregator = factory.create(
     weights_type.trainable, tff.TensorType(tf.float32.as_numpy_dtype)

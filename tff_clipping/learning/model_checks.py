@@ -1,10 +1,13 @@
 """The check of a model that is to be trained."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
 import tree
+
+ModelFn: TypeAlias = Callable[[], tff.learning.models.VariableModel]
 
 
 def check_model(model_fn: Any, client_store: Any) -> None:

@@ -7,7 +7,9 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import l2_clip
 from tff_clipping.learning import learning_process
-from tff_clipping.learning.client_work import ModelFn, Sender
+from tff_clipping.learning.client_work import Sender
+from tff_clipping.learning.local_work import LocalWork
+from tff_clipping.learning.model_checks import ModelFn
 
 
 def build_model_clipping_fed_avg(
@@ -66,16 +68,19 @@ def build_model_clipping_fed_avg(
       as for `build_fed_avg`.
   """
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
-  return learning_process.build_learning_process(
-    model_fn,
+  work = LocalWork(
+    model_fn=model_fn,
     local_steps=local_steps,
     batch_size=batch_size,
     client_learning_rate=client_learning_rate,
+    client_store=client_store,
+    seed=seed,
+  )
+  return learning_process.build_learning_process(
+    work,
     server_learning_rate=server_learning_rate,
     server_optimizer=server_optimizer,
     model_aggregator=None,
-    client_store=client_store,
-    seed=seed,
     measure_updates=measure_updates,
     sender=_clipped_model_sender(clipping_norm),
   )

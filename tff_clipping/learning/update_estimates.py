@@ -7,13 +7,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.learning import (
-  client_rows,
-  client_work,
-  local_sgd,
-  model_checks,
-)
-from tff_clipping.learning.client_work import ModelFn
+from tff_clipping.aggregators.parts import client_rows
+from tff_clipping.learning.local_work import LocalWork
+from tff_clipping.learning.model_checks import ModelFn
 
 
 def build_update_estimates(
@@ -70,23 +66,21 @@ def build_update_estimates(
   Source: Theorem 1, the definition of alpha~_i^t.
   """
   argument_checks.check_integer('num_repeats', num_repeats, at_least=2)
-  argument_checks.check_integer('local_steps', local_steps, at_least=1)
-  argument_checks.check_integer('batch_size', batch_size, at_least=1)
-  argument_checks.check_positive('client_learning_rate', client_learning_rate)
-  argument_checks.check_seed('seed', seed)
-  model_checks.check_model(model_fn, client_store)
-  weights_type = tff.learning.models.weights_type_from_model(model_fn)
+  work = LocalWork(
+    model_fn=model_fn,
+    local_steps=local_steps,
+    batch_size=batch_size,
+    client_learning_rate=client_learning_rate,
+    client_store=client_store,
+    seed=seed,
+  )
+  weights_type = work.weights_type
 
   @tff.tensorflow.computation(np.str_, weights_type, np.int32)
   def measure(client_id, weights, round_num):
-    train = local_sgd.build_local_sgd(
-      client_work.create_local_model(model_fn),
-      local_steps=local_steps,
-      batch_size=batch_size,
-      learning_rate=client_learning_rate,
-    )
-    examples = client_store.read_client(client_id)
-    client_seed = local_sgd.client_seed(seed, round_num, client_id)
+    train = work.build_training()
+    examples = work.read(client_id)
+    client_seed = work.client_seed(client_id, examples, round_num)
 
     def repeat(number: tf.Tensor) -> Sequence[tf.Tensor]:
       return train(

@@ -1,3 +1,88 @@
-"""Programs: client stores, client sampling and training loops."""
+"""Programs that train: clients, rounds, what is kept of them, and audits."""
 
 from tff_clipping import tff_extra  # noqa: F401
+from tff_clipping.programs.audit.canary_clients import (
+  CanaryClients,
+  CanarySampler,
+  canary_ids,
+)
+from tff_clipping.programs.audit.run_audit import RunAudit
+from tff_clipping.programs.checks.process_checks import check_process
+from tff_clipping.programs.clients.client_sampling import (
+  ClientSampler,
+  FixedSizeSampler,
+  GroupedPoissonSampler,
+  PoissonSampler,
+  RoundRobinSampler,
+  ShuffledEpochsSampler,
+  TruncatedPoissonSampler,
+  build_private_sampler,
+)
+from tff_clipping.programs.clients.client_store import (
+  ClientStore,
+  write_client_data,
+  write_client_store,
+)
+from tff_clipping.programs.clients.store_folder import ClientStoreError
+from tff_clipping.programs.training.checkpoints import (
+  Checkpoints,
+  DamagedCheckpointError,
+)
+from tff_clipping.programs.training.interruption import Interrupted
+from tff_clipping.programs.training.metrics_files import (
+  MetricsFiles,
+  ReleaseMetrics,
+)
+from tff_clipping.programs.training.private_rounds import run_private_round
+from tff_clipping.programs.training.process_metrics import flatten_metrics
+from tff_clipping.programs.training.training_program import (
+  RoundError,
+  StopReason,
+  TrainingProgram,
+  TrainingResult,
+)
+from tff_clipping.programs.training.update_records import UpdateRecords
+from tff_clipping.programs.training.watchers import (
+  AfterRounds,
+  ClientsWork,
+  Round,
+  RoundWatcher,
+)
+from tff_clipping.storage_errors import StorageError
+
+__all__ = [
+  'AfterRounds',
+  'CanaryClients',
+  'CanarySampler',
+  'Checkpoints',
+  'ClientSampler',
+  'ClientStore',
+  'ClientStoreError',
+  'ClientsWork',
+  'DamagedCheckpointError',
+  'FixedSizeSampler',
+  'GroupedPoissonSampler',
+  'Interrupted',
+  'MetricsFiles',
+  'PoissonSampler',
+  'ReleaseMetrics',
+  'Round',
+  'RoundError',
+  'RoundRobinSampler',
+  'RoundWatcher',
+  'RunAudit',
+  'ShuffledEpochsSampler',
+  'StopReason',
+  'StorageError',
+  'TrainingProgram',
+  'TrainingResult',
+  'TruncatedPoissonSampler',
+  'UpdateRecords',
+  'build_private_sampler',
+  'canary_ids',
+  'check_process',
+  'flatten_metrics',
+  'run_private_round',
+  'write_client_data',
+  'write_client_store',
+]

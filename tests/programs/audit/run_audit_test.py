@@ -222,7 +222,7 @@ def test_training_program_is_audited(tmp_path, has_noise):
     num_rounds=4,
     evaluate=lambda weights: dict(test_accuracy=0.0, test_loss=0.0),
     checkpoints=Checkpoints(tmp_path / 'checkpoints', keep=1),
-    run_audit=run,
+    watchers=[run],
   ).run()
   run.record_model(
     result.round_num, process.get_model_weights(result.state).trainable

@@ -8,8 +8,8 @@ import os
 import pytest
 import tensorflow_federated as tff
 
-from tff_clipping.programs import storage_errors
-from tff_clipping.programs.training import metrics_files
+from tff_clipping import storage_errors
+from tff_clipping.programs.training import metrics_files, watchers
 
 _METRICS = collections.OrderedDict(epsilon=0.5, test_loss=math.nan, count=7)
 
@@ -158,17 +158,27 @@ def test_a_run_that_was_stopped_before_its_checkpoint_begins_again(tmp_path):
 
 
 def test_tensorboard_is_written_where_it_is_asked_for(tmp_path):
-  written = metrics_files.create_release_managers(
-    metrics_path=tmp_path / 'a.csv', tensorboard_dir=tmp_path / 'tensorboard'
+  done = watchers.Round(
+    1, collections.OrderedDict(round_num=1, loss=0.5), model=None
   )
-  without = metrics_files.create_release_managers(
-    metrics_path=tmp_path / 'b.csv'
-  )
-  assert len(written) == len(without) + 1
-  for manager in (*written, *without):
-    _release(manager, {'loss': 1.0}, 1)
+  metrics_files.MetricsFiles(tmp_path / 'b.csv').record(done)
+  metrics_files.MetricsFiles(
+    tmp_path / 'a.csv', tensorboard_dir=tmp_path / 'tensorboard'
+  ).record(done)
   assert {path.name for path in tmp_path.iterdir()} == {
     'a.csv',
     'b.csv',
     'tensorboard',
   }
+  assert (tmp_path / 'a.csv').read_text() == 'round_num,loss\n1,0.5\n'
+
+
+def test_metrics_go_to_release_managers_of_tff_alone():
+  manager = tff.program.MemoryReleaseManager()
+  done = watchers.Round(
+    2, collections.OrderedDict(round_num=2, loss=0.5), model=None
+  )
+  metrics_files.ReleaseMetrics(manager).record(done)
+  assert manager.values() == {2: {'loss': 0.5}}
+  with pytest.raises(TypeError, match='`managers` must be of .* found str'):
+    metrics_files.ReleaseMetrics('metrics.csv')

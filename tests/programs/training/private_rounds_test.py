@@ -14,8 +14,8 @@ from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,
 )
-from tff_clipping.programs.storage_errors import StorageError
 from tff_clipping.programs.training import private_rounds
+from tff_clipping.storage_errors import StorageError
 
 
 @pytest.mark.parametrize('is_known', [True, False])

@@ -20,6 +20,7 @@ from tff_clipping.programs.training import (
   process_metrics,
 )
 from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import TrainingProgram
 
 _IDS = ('0', '1', '2', '3')
@@ -73,10 +74,11 @@ def _run(folder, process, client_value, sampler=None, **kwargs):
     num_rounds=2,
     evaluate=lambda weights: dict(test_accuracy=0.5, test_loss=1.0),
     checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
-    release_managers=metrics_files.create_release_managers(
-      metrics_path=folder / 'metrics.csv',
-      tensorboard_dir=folder / 'tensorboard',
-    ),
+    watchers=[
+      MetricsFiles(
+        folder / 'metrics.csv', tensorboard_dir=folder / 'tensorboard'
+      )
+    ],
     **kwargs,
   ).run()
   return pd.read_csv(folder / 'metrics.csv')
@@ -143,7 +145,6 @@ def test_nothing_exact_is_kept_of_a_private_run(tmp_path):
       lambda client_id: _client(client_id).batch(2),
       sampler=build_private_sampler(plan, _IDS, seed=0),
       ledger=ledger,
-      measures_cohorts=False,
     )
   assert metrics['aggregator/clipping_norm'][1] == 0.5
   assert metrics['aggregator/clipping_norm'][2] != 0.5

@@ -15,8 +15,7 @@ import tensorflow_federated as tff
 from absl import logging
 
 from tests.programs import small_program
-from tff_clipping import runtime
-from tff_clipping.programs import storage_errors
+from tff_clipping import runtime, storage_errors
 from tff_clipping.programs.training import training_program
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.training_program import (
@@ -72,7 +71,7 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
     if metrics['round_num'] == stop_after:
       os.kill(os.getpid(), signal.SIGTERM)
 
-  first = small_program.program(tmp_path, on_round=stop).run()
+  first = small_program.program(tmp_path, after=stop).run()
   assert first.reason is StopReason.INTERRUPTED
   assert first.interrupted.exit_code == 143
   second = small_program.program(tmp_path).run()
@@ -147,7 +146,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
   before = signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     with pytest.raises(KeyboardInterrupt):
-      small_program.program(tmp_path, on_round=interrupt).run()
+      small_program.program(tmp_path, after=interrupt).run()
   finally:
     signal.signal(signal.SIGINT, before)
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 2
@@ -230,7 +229,7 @@ def test_what_evaluation_must_not_return_is_refused(tmp_path, found, message):
 
 @pytest.mark.parametrize(
   ('name', 'value'),
-  [('on_round', 5), ('should_stop', True), ('measures_cohorts', 'no')],
+  [('watchers', [print]), ('should_stop', True), ('exact_metrics', 'no')],
 )
 def test_an_argument_of_the_wrong_kind_is_refused(tmp_path, name, value):
   with pytest.raises(TypeError, match=f'`{name}` must be'):
@@ -420,9 +419,9 @@ def test_the_tensorboard_log_holds_every_round(tmp_path):
     if metrics['round_num'] == 3:
       os.kill(os.getpid(), signal.SIGTERM)
 
-  for on_round in (stop, lambda metrics: None):
+  for after in (stop, None):
     program = small_program.program(
-      tmp_path, on_round=on_round, rounds_per_evaluation=2
+      tmp_path, after=after, rounds_per_evaluation=2
     )
     program.run()
     del program  # Closes its file.
@@ -467,7 +466,7 @@ def test_a_failed_evaluation_names_the_round(tmp_path):
 
 def test_metrics_have_one_row_shape(tmp_path):
   seen = []
-  small_program.program(tmp_path, num_rounds=2, on_round=seen.append).run()
+  small_program.program(tmp_path, num_rounds=2, after=seen.append).run()
   assert isinstance(seen[0], collections.OrderedDict)
   assert list(seen[0]) == list(seen[1])
 
@@ -495,11 +494,11 @@ def test_metrics_have_one_row_shape(tmp_path):
     ('process', None, '`process` must be a `tff.learning.*`, found NoneType'),
     ('evaluate', None, '`evaluate` must be a `function of model weights`, fou'),
     ('client_value', {}, '`client_value` must be a `function of .*found dict'),
-    ('release_managers', None, '`release_managers` must be a list of .* None'),
+    ('watchers', None, '`watchers` must be a list of .* None'),
     (
-      'release_managers',
-      tff.program.LoggingReleaseManager(),
-      '`release_managers` must be a list of ',
+      'watchers',
+      [tff.program.LoggingReleaseManager()],
+      "`watchers` must be a list of .* makes one of TFF's release managers",
     ),
     ('num_rounds', '3', '`num_rounds` must be an integer'),
     ('rounds_per_evaluation', 0, '`rounds_per_evaluation` must be at least 1'),

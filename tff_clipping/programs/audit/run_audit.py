@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tff_clipping import atomic_files
+from tff_clipping import atomic_files, storage_errors
 from tff_clipping.privacy import PrivacyPlan
 from tff_clipping.privacy.audit import (
   AuditResult,
@@ -20,13 +20,16 @@ from tff_clipping.privacy.audit import (
   audit_plan,
   score_releases,
 )
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.audit.canary_clients import CanarySampler, canary_ids
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
+from tff_clipping.programs.training import watchers
 
 
-class RunAudit:
+class RunAudit(watchers.RoundWatcher):
   """Keeps the products of releases with the canaries' directions, and judges.
+
+  In a training program it is a watcher of a process whose model aggregator is
+  of `add_canary_products`; the last model is for the caller to record.
 
   A round is kept in a file of its own, `release_0000t.npy`, of one number for
   each canary; memory and disk do not depend on the size of the model. A round
@@ -36,6 +39,8 @@ class RunAudit:
   Attributes:
     canaries: The canaries.
   """
+
+  sees_clients = True
 
   def __init__(
     self,
@@ -76,6 +81,19 @@ class RunAudit:
     return CanarySampler(
       build_private_sampler(self._plan, population, seed=seed), self.canaries
     )
+
+  def record(self, done: watchers.Round) -> None:
+    """Keeps the initial model, or the release of a round; see the base class.
+
+    Raises:
+      StorageError: If the file cannot be written.
+    """
+    if done.round_num == 0:
+      self.record_model(0, done.model.trainable)
+    elif done.work is not None:
+      self.record_release(
+        done.round_num, done.work.measured['aggregator']['canary_products']
+      )
 
   def record_release(self, round_num: int, products: np.ndarray) -> None:
     """Keeps a release.

@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_clipping.programs import storage_errors
+from tff_clipping import storage_errors
 from tff_clipping.programs.clients import packed_clients
 
 _MANIFEST = 'manifest.json'

@@ -15,8 +15,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import argument_checks, atomic_files
-from tff_clipping.programs import storage_errors
+from tff_clipping import argument_checks, atomic_files, storage_errors
 from tff_clipping.programs.training import coroutines
 
 _LOGGER = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class Checkpoints:
   file that was cut off or changed is found.
   """
 
-  def __init__(self, folder: str | os.PathLike, *, keep: int):
+  def __init__(self, folder: str | os.PathLike, *, keep: int = 2):
     """Initializes the checkpoints.
 
     Args:

@@ -1,5 +1,6 @@
-"""The release managers of a run: CSV, TensorBoard and the log."""
+"""The metrics of a run: CSV, TensorBoard, the log, and what else takes them."""
 
+import collections
 import contextlib
 import csv
 import io
@@ -12,42 +13,80 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping import atomic_files
-from tff_clipping.programs import storage_errors
+from tff_clipping import atomic_files, storage_errors
+from tff_clipping.programs.training import coroutines, watchers
 
 _KEY = 'round_num'
 _LOG = logging.getLogger(__name__)
 
 
-def create_release_managers(
-  *,
-  metrics_path: str | os.PathLike,
-  tensorboard_dir: str | os.PathLike | None = None,
-) -> list[tff.program.ReleaseManager]:
-  """Returns managers that keep the metrics of every round.
+class ReleaseMetrics(watchers.RoundWatcher):
+  """Gives the metrics of every round to release managers of TFF."""
 
-  A row of the CSV file is on the disk when its release returns. The log shows
+  def __init__(self, *managers: tff.program.ReleaseManager):
+    """Initializes the watcher.
+
+    Args:
+      *managers: Take the metrics, by column, with the number of the round as
+        the key. A key that comes again takes the place of the one before.
+
+    Raises:
+      TypeError: If one is no release manager.
+    """
+    for manager in managers:
+      if not isinstance(manager, tff.program.ReleaseManager):
+        raise TypeError(
+          '`managers` must be of `tff.program.ReleaseManager`, found '
+          f'{type(manager).__name__}.'
+        )
+    self._managers = managers
+
+  def record(self, done: watchers.Round) -> None:
+    """Releases the metrics of a round; see the base class.
+
+    Raises:
+      StorageError: If a file could not be written.
+    """
+    values = collections.OrderedDict(done.metrics)
+    del values[_KEY]
+    for manager in self._managers:
+      with storage_errors.writing(f'The metrics of round {done.round_num}'):
+        coroutines.run(manager.release(values, done.round_num))
+
+
+class MetricsFiles(ReleaseMetrics):
+  """Keeps the metrics of every round in files.
+
+  A row of the CSV file is on the disk when the round is recorded. The log shows
   the metrics from the verbosity of INFO on.
-
-  Args:
-    metrics_path: The CSV file; a run that is resumed adds to it.
-    tensorboard_dir: The folder of TensorBoard's files; there are none by
-      default.
-
-  Raises:
-    StorageError: If the CSV file is not one of these, or a file could not be
-      written.
   """
-  metrics_path = pathlib.Path(metrics_path)
-  with storage_errors.writing('The metrics'):
-    managers: list[tff.program.ReleaseManager] = [
-      SyncedCSVReleaseManager(metrics_path),
-      tff.program.LoggingReleaseManager(),
-    ]
-    if tensorboard_dir is not None:
-      folder = os.fspath(tensorboard_dir)
-      managers.append(tff.program.TensorBoardReleaseManager(folder))
-    return managers
+
+  def __init__(
+    self,
+    metrics_path: str | os.PathLike,
+    *,
+    tensorboard_dir: str | os.PathLike | None = None,
+  ):
+    """Initializes the watcher.
+
+    Args:
+      metrics_path: The CSV file; a run that is resumed adds to it.
+      tensorboard_dir: The folder of TensorBoard's files; there are none by
+        default.
+
+    Raises:
+      StorageError: If the CSV file is not one of these, or a file could not be
+        written.
+    """
+    with storage_errors.writing('The metrics'):
+      managers: list[tff.program.ReleaseManager] = [
+        SyncedCSVReleaseManager(pathlib.Path(metrics_path)),
+        tff.program.LoggingReleaseManager(),
+      ]
+      if tensorboard_dir is not None:
+        folder = os.fspath(tensorboard_dir)
+        managers.append(tff.program.TensorBoardReleaseManager(folder))
+    super().__init__(*managers)
 
 
 class SyncedCSVReleaseManager(tff.program.ReleaseManager):

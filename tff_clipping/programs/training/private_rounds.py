@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 import tree
 
-from tff_clipping import aggregators
+from tff_clipping import aggregators, storage_errors
 from tff_clipping.aggregators.parts import noise_keys
 from tff_clipping.privacy.ledger.ledger import (
   ChangedReleaseError,
   PrivacyLedger,
 )
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import process_metrics

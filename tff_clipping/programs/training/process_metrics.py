@@ -14,6 +14,13 @@ from tff_clipping.aggregators.parts.public_measurements import (
   PUBLIC_MEASUREMENTS,
 )
 
+# How `summarize_updates` names the columns that it fills.
+SUMMARY_FIELDS = (
+  'update_norm_mean',
+  'update_norm_std',
+  'update_norm_max',
+  'clipped_fraction',
+)
 # Of a private run: what is computed from the released model alone.
 _AFTER_THE_RELEASE = 'finalizer'
 
@@ -83,8 +90,7 @@ def summarize_updates(
     num_clients: The size of the cohort.
 
   Returns:
-    Those of `update_norm_mean`, `update_norm_std`, `update_norm_max` and
-    `clipped_fraction` that were measured: by `build_fed_avg` with
+    Those of `SUMMARY_FIELDS` that were measured: by `build_fed_avg` with
     `measure_updates`, by `add_update_norm_measurements` or by a clip.
   """
   named: dict[str, np.ndarray] = {}

@@ -2,16 +2,15 @@
 
 import collections
 import math
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.programs.training import process_metrics
-from tff_clipping.programs.training.update_records import SUMMARY_FIELDS
 
-_EVALUATED = ('test_accuracy', 'test_loss')
+EVALUATED = ('test_accuracy', 'test_loss')
 _OF_THE_ROUND = ('round_num', 'num_clients', 'round_seconds', 'epsilon')
 
 
@@ -40,49 +39,43 @@ def new_row(
     round_seconds=seconds,
     epsilon=math.nan if ledger is None else ledger.epsilon,
   )
-  row.update((name, math.nan) for name in _EVALUATED)
+  row.update((name, math.nan) for name in EVALUATED)
   if ledger is not None and ledger.plan.sampling == 'paper':
     # `epsilon` does not hold for these cohorts.
     row['actual_epsilon'] = ledger.actual_epsilon
-  row.update((name, math.nan) for name in SUMMARY_FIELDS)
+  row.update((name, math.nan) for name in process_metrics.SUMMARY_FIELDS)
   return row
 
 
-def measured(
-  metrics: Any, num_clients: int, *, is_private: bool
-) -> collections.OrderedDict[str, float]:
-  """Returns what a process measured, and of a private round what is public.
+def check_added(source: str, found: Any, *, columns: Collection[str]) -> None:
+  """Raises if what somebody adds to a row has no place in it.
 
   Args:
-    metrics: What `next` of a `tff.learning.templates.LearningProcess` measured.
-    num_clients: The size of the cohort.
-    is_private: Whether to leave out the exact figures of the clients.
-  """
-  found = process_metrics.flatten_metrics(metrics, is_private=is_private)
-  if not is_private:
-    found |= process_metrics.summarize_updates(metrics, num_clients)
-  return found
-
-
-def check_evaluated(found: Any) -> None:
-  """Raises if what `evaluate` of a program returned has no place in a row.
+    source: Who returned it, as the subject of a sentence.
+    found: A mapping of names to numbers.
+    columns: The columns that it must have: of `EVALUATED`, which nobody else
+      may return.
 
   Raises:
-    ValueError: If it lacks a column, has one of the round, or its accuracy or
-      loss is no number.
+    ValueError: If it lacks a column, has one of the round or of others, or its
+      accuracy or loss is no number.
   """
-  if not isinstance(found, Mapping) or not found.keys() >= set(_EVALUATED):
-    raise ValueError(
-      f'`evaluate` must return a dict with {" and ".join(_EVALUATED)}, a NaN '
-      f'accuracy if there is none, found {found!r}'
-    )
-  for name, value in found.items():
-    if name in _OF_THE_ROUND:
-      raise ValueError(
-        f'`evaluate` must not return `{name}`, which is a metric of the '
-        f'round, found {value!r}'
+  if not isinstance(found, collections.abc.Mapping) or not (
+    found.keys() >= set(columns)
+  ):
+    kind = 'a dict of numbers'
+    if columns:
+      kind = (
+        f'a dict with {" and ".join(columns)}, a NaN accuracy if there is none'
       )
-    if name in _EVALUATED and np.asarray(value).dtype.kind not in 'biuf':
+    raise ValueError(f'{source} must return {kind}, found {found!r}')
+  for name, value in found.items():
+    if name in {*_OF_THE_ROUND, *EVALUATED}.difference(columns):
       raise ValueError(
-        f'`evaluate` must return numbers, found `{name}` {value!r}'
+        f'{source} must not return `{name}`, which is a metric of the round, '
+        f'found {value!r}'
+      )
+    if name in columns and np.asarray(value).dtype.kind not in 'biuf':
+      raise ValueError(
+        f'{source} must return numbers, found `{name}` {value!r}'
       )

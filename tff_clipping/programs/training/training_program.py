@@ -1,11 +1,11 @@
 """The training program: rounds, releases and checkpoints, in a safe order.
 
 A round is: draw the cohort; run the process; charge the ledger with the digest
-of what came out; evaluate; write the metrics; write a checkpoint if one is due.
-What is charged is on disk before anything is released, so a program that is
-killed at any moment has charged for every release that it made; and a round
-that is run again releases the same bits, or is a new release (see
-`private_rounds`).
+of what came out; evaluate; let the watchers measure and record, the metrics
+among them; write a checkpoint if one is due. What is charged is on disk before
+anything is released, so a program that is killed at any moment has charged for
+every release that it made; and a round that is run again releases the same
+bits, or is a new release (see `private_rounds`).
 """
 
 import collections
@@ -23,7 +23,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import argument_checks
+from tff_clipping import argument_checks, storage_errors
 from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
@@ -31,12 +31,9 @@ from tff_clipping.privacy.ledger.ledger import (
   PrivacyLedger,
 )
 from tff_clipping.privacy.plans import plan_text
-from tff_clipping.programs import storage_errors
-from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import (
-  coroutines,
   private_rounds,
   process_metrics,
   round_metrics,
@@ -46,7 +43,11 @@ from tff_clipping.programs.training.interruption import (
   Interrupted,
   Interruption,
 )
-from tff_clipping.programs.training.update_records import UpdateRecords
+from tff_clipping.programs.training.watchers import (
+  ClientsWork,
+  Round,
+  RoundWatcher,
+)
 
 EvaluateFn = Callable[[Any], Mapping[str, float]]
 # By argument, what it is and a method by which to know it.
@@ -57,12 +58,8 @@ _KINDS = {
   'evaluate': ('function of model weights', '__call__'),
   'client_value': ('function of the id of a client', '__call__'),
   'ledger': ('PrivacyLedger', 'charge'),
-  'update_records': ('UpdateRecords', 'record'),
-  'run_audit': ('RunAudit', 'record_release'),
-  'on_round': ('function of metrics', '__call__'),
   'should_stop': ('function of metrics', '__call__'),
 }
-_OPTIONAL = ('ledger', 'update_records', 'run_audit')
 
 
 class StopReason(enum.Enum):
@@ -107,33 +104,29 @@ class TrainingProgram:
   Attributes:
     process: Any `tff.learning.templates.LearningProcess`.
     sampler: Draws the cohorts.
-    client_value: Returns what a client gives to the process, by its id: the id
-      itself for a process with a client store.
     num_rounds: The number of rounds, T.
     evaluate: Returns `test_accuracy` and `test_loss` of model weights, and what
       else is to be in the metrics.
-    rounds_per_evaluation: Evaluate each so many rounds, and after the last.
     checkpoints: Where states are kept.
+    watchers: Are shown every round, in this order: `MetricsFiles`,
+      `ReleaseMetrics` for release managers of TFF, `UpdateRecords`, `RunAudit`,
+      `AfterRounds`, or a `RoundWatcher` of your own.
+    client_value: Returns what a client gives to the process, by its id: the id
+      itself for a process with a client store.
+    rounds_per_evaluation: Evaluate each so many rounds, and after the last.
     rounds_per_checkpoint: Save each so many rounds, and at the end.
-    release_managers: Take the metrics of every round.
     ledger: Is charged for every release; `None` if nothing is private. The
       sampler must be that of its plan, and the process one that it charges for;
-      see `process_checks`. With `update_records`, `run_audit` or
-      `measures_cohorts`, which write what no plan covers, it must have a
-      caveat.
-    update_records: Write the updates of chosen rounds to files, and with a
-      ledger let exact figures of clients into the metrics of a run that is not
-      private then; `None` for neither.
-    run_audit: Keeps what each release shows of the canaries among the clients;
-      `None` for a run that is not audited. The process has a model aggregator
-      of `add_canary_products`.
-    measures_cohorts: Whether the metrics hold the size of each cohort, and the
-      seconds of each round, which tell it and how much data the clients have:
-      by default (`None`) they do without a ledger alone.
-    on_round: Is called with the metrics of every round, to show progress.
-    should_stop: Is called with the same after it, and ends the training before
-      T where it returns True. `test_loss` is NaN in rounds without evaluation.
-      With a ledger, the guarantee is that of all T rounds then.
+      see `process_checks`. With `exact_metrics`, or a watcher that sees
+      clients, it must have a caveat: what these write, no plan covers.
+    exact_metrics: Whether the metrics hold exact figures of the clients: the
+      size of each cohort, the seconds of each round, which tell it and how much
+      data the clients have, and all that the process measures. By default
+      (`None`) they do without a ledger alone.
+    should_stop: Is called with the metrics after every round, and ends the
+      training before T where it returns True. `test_loss` is NaN in rounds
+      without evaluation. With a ledger, the guarantee is that of all T rounds
+      then.
     initial_weights: The `tff.learning.models.ModelWeights` to begin from, such
       as those of a model that was trained on public data; `None` for those that
       the process begins with. A run that goes on has its own.
@@ -144,40 +137,37 @@ class TrainingProgram:
   num_rounds: int
   evaluate: EvaluateFn
   checkpoints: Checkpoints
-  release_managers: Sequence[tff.program.ReleaseManager] = ()
+  watchers: Sequence[RoundWatcher] = ()
   client_value: Callable[[str], Any] = lambda client_id: client_id
   rounds_per_evaluation: int = 1
   rounds_per_checkpoint: int = 10
   ledger: PrivacyLedger | None = None
-  update_records: UpdateRecords | None = None
-  run_audit: RunAudit | None = None
-  measures_cohorts: bool | None = None
-  on_round: Callable[[collections.OrderedDict], None] = lambda metrics: None
+  exact_metrics: bool | None = None
   should_stop: Callable[[collections.OrderedDict], bool] = lambda metrics: False
   initial_weights: tff.learning.models.ModelWeights | None = None
 
   def __post_init__(self):
     for name, (kind, method) in _KINDS.items():
       value = getattr(self, name)
-      if not (hasattr(value, method) or (value is None and name in _OPTIONAL)):
+      if not (hasattr(value, method) or (value is None and name == 'ledger')):
         raise TypeError(
           f'`{name}` must be a `{kind}`, found {type(value).__name__}.'
         )
-    if not isinstance(self.release_managers, Sequence) or not all(
-      isinstance(manager, tff.program.ReleaseManager)
-      for manager in self.release_managers
+    if not isinstance(self.watchers, Sequence) or not all(
+      isinstance(watcher, RoundWatcher) for watcher in self.watchers
     ):
       raise TypeError(
-        '`release_managers` must be a list of `tff.program.ReleaseManager`, '
-        f'found {self.release_managers!r}.'
+        '`watchers` must be a list of `RoundWatcher`, found '
+        f"{self.watchers!r}: `ReleaseMetrics` makes one of TFF's release "
+        'managers, `AfterRounds` one of a function.'
       )
     argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
     for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
       argument_checks.check_integer(name, getattr(self, name), at_least=1)
-    if self.measures_cohorts not in (None, True, False):
+    if self.exact_metrics not in (None, True, False):
       raise TypeError(
-        '`measures_cohorts` must be True, False or None, found '
-        f'{self.measures_cohorts!r}.'
+        '`exact_metrics` must be True, False or None, found '
+        f'{self.exact_metrics!r}.'
       )
     self._check_initial_weights()
     if self.ledger is None:
@@ -185,19 +175,20 @@ class TrainingProgram:
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
-    exact = {
-      'update_records': self.update_records is not None,
-      'run_audit': self.run_audit is not None,
-      'measures_cohorts': bool(self.measures_cohorts),
-    }
-    for name, is_asked in exact.items():
-      if is_asked and not self.ledger.caveats:
-        raise ValueError(
-          f'`{name}` must be left out, or the ledger say that its plan does '
-          "not hold, found a ledger without caveats: the run's files would "
-          'have exact figures of the clients. Say so to whoever reads it: '
-          "`PrivacyLedger(..., caveats=['the files hold exact figures'])`."
-        )
+    exact = [
+      f'`{type(watcher).__name__}`'
+      for watcher in self.watchers
+      if watcher.sees_clients
+    ]
+    if self.exact_metrics:
+      exact.append('`exact_metrics`')
+    if exact and not self.ledger.caveats:
+      raise ValueError(
+        f'{exact[0]} must be left out, or the ledger say that its plan does '
+        "not hold, found a ledger without caveats: the run's files would have "
+        'exact figures of the clients. Say so to whoever reads it: '
+        "`PrivacyLedger(..., caveats=['the files hold exact figures'])`."
+      )
 
   def _check_initial_weights(self) -> None:
     """Raises if they are no weights of a model."""
@@ -281,8 +272,9 @@ class TrainingProgram:
         private_rounds.check_rounds(self.ledger, latest[0])
       progress.done = latest
       return None
+    model = self.process.get_model_weights(state)
     metrics = self._new_row(0)
-    metrics.update(self._evaluate(state, 0))
+    metrics.update(self._evaluate(model, 0))
     if not math.isfinite(metrics['test_loss']):
       return (
         StopReason.DIVERGED,
@@ -290,10 +282,7 @@ class TrainingProgram:
         f'{metrics["test_loss"]}.',
       )
     with interruption.shield():
-      if self.run_audit is not None:
-        weights = self.process.get_model_weights(state)
-        self.run_audit.record_model(0, weights.trainable)
-      self._release(metrics)
+      self._record(Round(0, metrics, model))
       progress.done = 0, state
       self._save(progress)
     return None
@@ -318,43 +307,41 @@ class TrainingProgram:
     progress.is_rejected = _is_rejected(output.metrics)
     if was_rejected and progress.is_rejected:
       return _diverged('The aggregate of the updates is', round_num)
-    if not _is_finite(self.process.get_model_weights(output.state)):
+    model = self.process.get_model_weights(output.state)
+    if not _is_finite(model):
       return _diverged('The model is', round_num)
     metrics = self._new_row(round_num, num_clients=len(cohort), seconds=seconds)
     if (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
     ):
-      metrics.update(self._evaluate(output.state, round_num))
+      metrics.update(self._evaluate(model, round_num))
       if not math.isfinite(metrics['test_loss']):
         return _diverged('The test loss is', round_num)
     metrics.update(
-      round_metrics.measured(
-        output.metrics,
-        len(cohort),
-        # Whoever gives `update_records` asks for the clients' exact figures.
-        is_private=self.ledger is not None and self.update_records is None,
+      process_metrics.flatten_metrics(
+        output.metrics, is_private=not self._is_exact
       )
     )
-    expected_norms = self._estimate(round_num, cohort, state)
+    if self._is_exact:
+      metrics.update(
+        process_metrics.summarize_updates(output.metrics, len(cohort))
+      )
+    done = Round(
+      round_num,
+      metrics,
+      model,
+      model_before=lambda: self.process.get_model_weights(state),
+      work=ClientsWork(cohort, output.metrics),
+    )
+    self._measure(done)
     with interruption.shield():
-      if self.update_records is not None:
-        with storage_errors.writing(f'The updates of round {round_num}'):
-          summary = self.update_records.record(
-            round_num, cohort, output.metrics, expected_norms
-          )
-        metrics.update(
-          (name, x) for name, x in summary.items() if not math.isnan(x)
-        )
-      if self.run_audit is not None:
-        self.run_audit.record_release(
-          round_num, output.metrics['aggregator']['canary_products']
-        )
-      self._release(metrics)
+      self._record(done)
       progress.done, progress.metrics = (round_num, output.state), metrics
       if round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
-    self.on_round(metrics)
+    for watcher in self.watchers:
+      watcher.after(_shown_to(watcher, done))
     if not self.should_stop(metrics):
       return None
     self._evaluate_last(progress, interruption)
@@ -411,19 +398,10 @@ class TrainingProgram:
     """Evaluates the last model, if the run ends before that was due."""
     metrics = progress.metrics
     if metrics is not None and math.isnan(metrics['test_loss']):
-      metrics.update(self._evaluate(progress.state, progress.round_num))
+      model = self.process.get_model_weights(progress.state)
+      metrics.update(self._evaluate(model, progress.round_num))
       with interruption.shield():
-        self._release(metrics)
-
-  def _estimate(self, round_num: int, cohort: Sequence[str], state: Any) -> Any:
-    """Returns what the update records estimate of a round from its model."""
-    if self.update_records is None:
-      return None
-    weights = self.process.get_model_weights(state)
-    try:
-      return self.update_records.estimate(round_num, cohort, weights)
-    except Exception as e:
-      raise RoundError(f'The estimates of round {round_num} failed: {e}') from e
+        self._record(Round(progress.round_num, metrics, model))
 
   def _save(self, progress: '_Progress') -> None:
     if progress.done is not None:
@@ -433,33 +411,44 @@ class TrainingProgram:
     self, round_num: int, *, num_clients: int = 0, seconds: float = math.nan
   ) -> collections.OrderedDict[str, float]:
     """Returns the row of a round, with what tells its cohort if that may be."""
-    is_shown = self.measures_cohorts
-    if is_shown is None:
-      is_shown = self.ledger is None
     of_cohort = dict(num_clients=num_clients, seconds=seconds)
     return round_metrics.new_row(
-      round_num, self.ledger, **(of_cohort if is_shown else {})
+      round_num, self.ledger, **(of_cohort if self._is_exact else {})
     )
 
-  def _evaluate(self, state: Any, round_num: int) -> Mapping[str, float]:
+  @property
+  def _is_exact(self) -> bool:
+    """Whether the metrics hold exact figures of the clients."""
+    return (
+      self.ledger is None if self.exact_metrics is None else self.exact_metrics
+    )
+
+  def _evaluate(self, model: Any, round_num: int) -> Mapping[str, float]:
     try:
-      found = self.evaluate(self.process.get_model_weights(state))
+      found = self.evaluate(model)
     except Exception as e:
       raise RoundError(
         f'Evaluation after round {round_num} failed: {_shorten(e)}'
       ) from e
-    try:
-      round_metrics.check_evaluated(found)
-    except ValueError as e:
-      raise RoundError(f'{e} after round {round_num}.') from e
+    _check_added('`evaluate`', found, round_num, round_metrics.EVALUATED)
     return found
 
-  def _release(self, metrics: collections.OrderedDict) -> None:
-    values = collections.OrderedDict(metrics)
-    round_num = values.pop('round_num')
-    for manager in self.release_managers:
-      with storage_errors.writing(f'The metrics of round {round_num}'):
-        coroutines.run(manager.release(values, round_num))
+  def _measure(self, done: Round) -> None:
+    """Adds what the watchers measure to the metrics of a round."""
+    for watcher in self.watchers:
+      source = f'`{type(watcher).__name__}.measure`'
+      try:
+        found = watcher.measure(_shown_to(watcher, done))
+      except Exception as e:
+        raise RoundError(
+          f'{source} after round {done.round_num} failed: {_shorten(e)}'
+        ) from e
+      _check_added(source, found, done.round_num)
+      done.metrics.update(found)
+
+  def _record(self, done: Round) -> None:
+    for watcher in self.watchers:
+      watcher.record(_shown_to(watcher, done))
 
 
 def _check_context() -> None:
@@ -498,6 +487,20 @@ class _Progress:
   @property
   def state(self) -> Any:
     return None if self.done is None else self.done[1]
+
+
+def _shown_to(watcher: RoundWatcher, done: Round) -> Round:
+  return done if watcher.sees_clients else dataclasses.replace(done, work=None)
+
+
+def _check_added(
+  source: str, found: Any, round_num: int, columns: Sequence[str] = ()
+) -> None:
+  """Raises if somebody adds to a round's metrics what has no place there."""
+  try:
+    round_metrics.check_added(source, found, columns=columns)
+  except ValueError as e:
+    raise RoundError(f'{e} after round {round_num}.') from e
 
 
 def _shorten(error: Exception) -> str:

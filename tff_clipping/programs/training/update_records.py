@@ -1,12 +1,10 @@
-"""What is kept of the clients' updates: a summary a round, and some in full.
+"""Files with the update of each client, of chosen rounds.
 
 The numbers are exact, so they are for simulations alone: a private deployment
 releases none of them.
 """
 
-import collections
 import csv
-import math
 import os
 import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,20 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tff_clipping import atomic_files
-
-SUMMARY_FIELDS = (
-  'update_norm_mean',
-  'update_norm_std',
-  'update_norm_max',
-  'clipped_fraction',
-)
+from tff_clipping import atomic_files, storage_errors
+from tff_clipping.programs.training import watchers
 
 EstimateFn = Callable[[Any, int, Sequence[str]], ArrayLike]
 
 
-class UpdateRecords:
-  """Summaries of `build_fed_avg`'s update measurements, and files of them.
+class UpdateRecords(watchers.RoundWatcher):
+  """Files of what `build_fed_avg` measures with `measure_updates`.
 
   For each chosen round t (from 0, as in the paper's figures) there is a file
   `round_0000t.csv` with a row for each client: its id, the norm of its update
@@ -38,7 +30,13 @@ class UpdateRecords:
   With estimates there is one more column, `expected_norm`: ||E[Delta x_i]||, of
   which the theorem's alpha~ is made. The last row, with the id 'mean', is that
   of the aggregate; it has neither factor nor expected norm.
+
+  The metrics of every round get `clipped_fraction`, the share of the clients
+  with a factor below 1, where there is a c to compare with. What is not finite
+  counts as clipped.
   """
+
+  sees_clients = True
 
   def __init__(
     self,
@@ -65,76 +63,44 @@ class UpdateRecords:
     self._rounds = frozenset(rounds)
     self._clipping_norm = clipping_norm
     self._clips_otherwise = clips_otherwise
-    self._expected_norms = expected_norms
+    self._estimate = expected_norms
+    # What was found for the round that was measured last, by its number.
+    self._expected_norms: dict[int, np.ndarray] = {}
 
-  def estimate(
-    self, round_num: int, cohort: Sequence[str], weights: Any
-  ) -> np.ndarray | None:
-    """Returns the expected norms of a chosen round's clients.
+  def measure(self, done: watchers.Round) -> Mapping[str, float]:
+    """Estimates the expected norms of a chosen round; see the base class."""
+    if done.work is None or done.model_before is None:
+      return {}
+    t, cohort = done.round_num - 1, done.work.cohort
+    if self._estimate is not None and t in self._rounds:
+      norms = self._estimate(done.model_before(), t, cohort)
+      self._expected_norms = {done.round_num: np.asarray(norms, np.float64)}
+    to_clip = _norms_to_clip(_client_work(done.work))
+    if self._clipping_norm is None or self._clips_otherwise or not len(to_clip):
+      return {}
+    is_clipped = ~(to_clip <= self._clipping_norm)
+    return {'clipped_fraction': float(np.mean(is_clipped))}
 
-    Args:
-      round_num: The number of the round, from 1.
-      cohort: The ids of the clients.
-      weights: The model weights before the round, x^t.
+  def record(self, done: watchers.Round) -> None:
+    """Writes the file of a chosen round; see the base class.
 
-    Returns:
-      A value for each client, in order; `None` for other rounds and without
-      estimates. It takes as long as some rounds, so it is not part of `record`.
+    Raises:
+      StorageError: If it cannot be written.
     """
-    if self._expected_norms is None or round_num - 1 not in self._rounds:
-      return None
-    return np.asarray(
-      self._expected_norms(weights, round_num - 1, cohort), np.float64
+    if done.work is None or done.round_num - 1 not in self._rounds:
+      return
+    measured = _client_work(done.work)
+    columns: dict[str, Sequence[Any] | np.ndarray] = dict(
+      client_id=done.work.cohort,
+      update_norm=measured['update_norm'],
+      angle_degrees=measured['angle_degrees'],
+      clip_factor=self._clip_factors(_norms_to_clip(measured)),
     )
-
-  def record(
-    self,
-    round_num: int,
-    cohort: Sequence[str],
-    metrics: Mapping[str, Any],
-    expected_norms: np.ndarray | None = None,
-  ) -> collections.OrderedDict[str, float]:
-    """Writes a round if it is chosen, and returns its summary.
-
-    Args:
-      round_num: The number of the round, from 1: the paper's t + 1.
-      cohort: The ids of the clients, in the order of the measurements.
-      metrics: The metrics of the process, with `update_norm` and
-        `angle_degrees` under `client_work` and `aggregate`.
-      expected_norms: What `estimate` returned for the round.
-
-    Returns:
-      A value for each of `SUMMARY_FIELDS`; NaN where there is none.
-    """
-    measured = {
-      name: np.asarray(values, np.float64)
-      for name, values in metrics['client_work'].items()
-    }
-    norms = measured['update_norm']
-    to_clip = measured.get('model_norm', norms)
-    if round_num - 1 in self._rounds:
-      columns: dict[str, Sequence[Any] | np.ndarray] = dict(
-        client_id=cohort,
-        update_norm=norms,
-        angle_degrees=measured['angle_degrees'],
-        clip_factor=self._clip_factors(to_clip),
-      )
-      if expected_norms is not None:
-        columns['expected_norm'] = expected_norms
-      self._write(round_num - 1, columns, metrics['aggregate'])
-    clipped = (
-      float(np.mean(~(to_clip <= self._clipping_norm)))
-      if self._clipping_norm is not None
-      and not self._clips_otherwise
-      and len(norms)
-      else math.nan
-    )
-    values = (
-      (float(norms.mean()), float(norms.std()), float(norms.max()), clipped)
-      if len(norms)
-      else (math.nan,) * 4
-    )
-    return collections.OrderedDict(zip(SUMMARY_FIELDS, values, strict=True))
+    if self._estimate is not None:
+      columns['expected_norm'] = self._expected_norms[done.round_num]
+    aggregate = done.work.measured['aggregate']
+    with storage_errors.writing(f'The updates of round {done.round_num}'):
+      self._write(done.round_num - 1, columns, aggregate)
 
   def _clip_factors(self, norms: np.ndarray) -> np.ndarray:
     if self._clips_otherwise:
@@ -163,3 +129,16 @@ class UpdateRecords:
         writer.writerow(row)
       mean = ['mean', aggregate['update_norm'], aggregate['angle_degrees']]
       writer.writerow(mean + [''] * (len(columns) - len(mean)))
+
+
+def _client_work(work: watchers.ClientsWork) -> dict[str, np.ndarray]:
+  """Returns what was measured of each client, by name, in their order."""
+  return {
+    name: np.asarray(values, np.float64)
+    for name, values in work.measured['client_work'].items()
+  }
+
+
+def _norms_to_clip(measured: Mapping[str, np.ndarray]) -> np.ndarray:
+  """Returns the norms of what is clipped: of models, or else of updates."""
+  return measured.get('model_norm', measured['update_norm'])

@@ -2,9 +2,8 @@
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator
-
-import tensorflow as tf
 
 
 class StorageError(OSError):
@@ -25,8 +24,16 @@ def writing(what: str) -> Iterator[None]:
     yield
   except StorageError:
     raise
-  except (OSError, tf.errors.OpError) as e:
+  except _file_system_errors() as e:
     raise StorageError(f'{what} could not be written: {_reason(e)}.') from e
+
+
+def _file_system_errors() -> tuple[type[Exception], ...]:
+  """Returns Python's and, where it is imported, TensorFlow's."""
+  tensorflow = sys.modules.get('tensorflow')
+  if tensorflow is None:
+    return (OSError,)
+  return OSError, tensorflow.errors.OpError
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Scalars of every client, collected at the server in the clients' order.
+"""Numbers of every client, collected at the server in the clients' order.
 
 So a diagnostic costs a few numbers for each client, not its update.
 """
@@ -19,23 +19,23 @@ def collect(rows: tff.Value, names: Sequence[str]) -> tff.Value:
     names: What each number of a row is called, all different.
 
   Returns:
-    A structure of `names` at the server, each with a `float32` value for every
-    client, in the order of the clients.
+    A structure of `names` at the server, each with a value for every client, in
+    the order of the clients: `float64` as `rows` are, else `float32`.
   """
-  found_type = rows.type_signature.member
-  if found_type.dtype != np.float32:
+  row_type = rows.type_signature.member
+  if row_type.dtype not in (np.float32, np.float64):
     as_float32 = tff.tensorflow.computation(
-      lambda row: tf.cast(row, tf.float32), found_type
+      lambda row: tf.cast(row, tf.float32), row_type
     )
     rows = tff.federated_map(as_float32, rows)
+    row_type = rows.type_signature.member
   num_columns = len(names)
-  row_type = tff.TensorType(np.float32, [num_columns])
-  rows_type = tff.TensorType(np.float32, [None, num_columns])
+  rows_type = tff.TensorType(row_type.dtype, [None, num_columns])
 
   @tff.tensorflow.computation
   def zero():
     return tf.compat.v1.placeholder_with_default(
-      tf.zeros([0, num_columns]), [None, num_columns]
+      tf.zeros([0, num_columns], row_type.dtype), [None, num_columns]
     )
 
   @tff.tensorflow.computation(rows_type, row_type)

@@ -1,0 +1,132 @@
+"""What every client of a round does, as one object."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import argument_checks
+from tff_clipping.learning import local_sgd, model_checks
+from tff_clipping.learning.model_checks import ModelFn
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalWork:
+  """Q local steps of SGD from the global model, on a client's own examples.
+
+  A client is a string, its id in the store, or without a store a data set of
+  single examples. The methods are TensorFlow functions.
+
+  Attributes:
+    model_fn: Returns a new `tff.learning.models.VariableModel`.
+    local_steps: The number of local steps, Q.
+    batch_size: The number of examples in each local step's batch.
+    client_learning_rate: The local step size, eta_l.
+    client_store: Reads a client's examples by its id, or `None`: see
+      `build_fed_avg`.
+    seed: The seed of the clients' shuffling.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a number is out of range, the model cannot be averaged, or
+      the store's examples are not what it takes.
+  """
+
+  model_fn: ModelFn
+  local_steps: int
+  batch_size: int
+  client_learning_rate: float
+  client_store: Any = None
+  seed: int = 0
+
+  def __post_init__(self):
+    argument_checks.check_integer('local_steps', self.local_steps, at_least=1)
+    argument_checks.check_integer('batch_size', self.batch_size, at_least=1)
+    argument_checks.check_positive(
+      'client_learning_rate', self.client_learning_rate
+    )
+    argument_checks.check_seed('seed', self.seed)
+    model_checks.check_model(self.model_fn, self.client_store)
+    # A number of NumPy would decide the type of what it is multiplied with.
+    for name, kind in (
+      ('local_steps', int),
+      ('batch_size', int),
+      ('client_learning_rate', float),
+      ('seed', int),
+    ):
+      object.__setattr__(self, name, kind(getattr(self, name)))
+
+  @property
+  def weights_type(self) -> tff.StructWithPythonType:
+    """The type of the model's weights."""
+    return tff.learning.models.weights_type_from_model(self.model_fn)
+
+  @property
+  def client_type(self) -> tff.Type:
+    """The type of a client."""
+    if self.client_store is not None:
+      return tff.TensorType(np.str_)
+    with tf.Graph().as_default():
+      input_spec = self.model_fn().input_spec
+    example_spec = tf.nest.map_structure(
+      lambda spec: tf.TensorSpec(spec.shape[1:], spec.dtype), input_spec
+    )
+    return tff.SequenceType(tff.types.tensorflow_to_type(example_spec))
+
+  def create_model(self) -> tff.learning.models.VariableModel:
+    """Returns a model to train, whose trainable variables hold zeros at first.
+
+    They take the global model's values before they are read, so that a random
+    initial value would be lost work.
+    """
+    with tf.variable_creator_scope(_zeros_creator):
+      return self.model_fn()
+
+  def build_training(self) -> Callable[..., Sequence[tf.Tensor]]:
+    """Returns a function that makes a client's update.
+
+    It takes the global model, the client's examples and its seed; see
+    `local_sgd.build_local_sgd`.
+    """
+    return local_sgd.build_local_sgd(
+      self.create_model(),
+      local_steps=self.local_steps,
+      batch_size=self.batch_size,
+      learning_rate=self.client_learning_rate,
+    )
+
+  def read(self, client: Any) -> Any:
+    """Returns the examples of a client, with a leading dimension of examples.
+
+    Args:
+      client: Its id, a string scalar, or its data set.
+    """
+    if self.client_store is None:
+      return local_sgd.dataset_examples(client)
+    return self.client_store.read_client(client)
+
+  def client_seed(
+    self, client: Any, examples: Any, round_num: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns the seed of a client's shuffling; see `local_sgd.client_seed`.
+
+    Args:
+      client: Its id or its data set.
+      examples: What `read` returned for it: they tell data sets apart.
+      round_num: The number of the round.
+    """
+    if self.client_store is None:
+      client = local_sgd.data_fingerprint(examples)
+    return local_sgd.client_seed(self.seed, round_num, client)
+
+
+def _zeros_creator(next_creator, **kwargs):
+  """Creates trainable variables without the cost of a random initial value."""
+  initial_value = kwargs['initial_value']
+  if kwargs.get('trainable') and callable(initial_value):
+    value = initial_value()
+    kwargs['initial_value'] = lambda: tf.zeros(value.shape, value.dtype)
+  return next_creator(**kwargs)

@@ -1,0 +1,114 @@
+"""What watches the rounds of a training program, and changes none of them."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientsWork:
+  """What the clients of a round did, which tells of single clients.
+
+  Attributes:
+    cohort: Their ids, in the order of what was measured of them.
+    measured: The metrics of the process, as `next` returned them.
+  """
+
+  cohort: Sequence[str]
+  measured: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+  """A round that is done, or the initial model as round 0.
+
+  Attributes:
+    round_num: The number of the round.
+    metrics: The row of the round, with a number for each column: those that
+      docs/training.md lists, what the process measured, and what `evaluate`
+      and the watchers added.
+    model: The model weights after the round.
+    model_before: Returns those before it. `None` in round 0, and when a round
+      is recorded again.
+    work: What its clients did. `None` there too, and for watchers that do not
+      see clients.
+  """
+
+  round_num: int
+  metrics: collections.OrderedDict[str, float]
+  model: Any
+  model_before: Callable[[], Any] | None = None
+  work: ClientsWork | None = None
+
+
+class RoundWatcher:
+  """Is shown each round of a training program; by itself it does nothing.
+
+  A round is charged and evaluated first. Then all watchers `measure`, all
+  `record`, a checkpoint is written if one is due, and `after` is called of all;
+  each time in the order in which the program has them. The initial model, as
+  round 0, is only recorded.
+
+  Attributes:
+    sees_clients: Whether rounds are shown with the work of their clients. With
+      a ledger that takes a caveat: what such a watcher writes, no plan covers.
+  """
+
+  sees_clients = False
+
+  def measure(self, done: Round) -> Mapping[str, float]:
+    """Returns numbers for the metrics of a round, by the names of columns.
+
+    It may take long: a signal interrupts it, and then the round is not kept.
+
+    Args:
+      done: The round, whose metrics do not have these numbers yet.
+    """
+    del done
+    return {}
+
+  def record(self, done: Round) -> None:
+    """Keeps what is to be kept of a round; a signal waits for it.
+
+    A round may be recorded again, and takes the place of the one before: after
+    a crash, or because its model turned out to be the last, and was evaluated.
+
+    Args:
+      done: The round, whose metrics are complete.
+    """
+    del done
+
+  def after(self, done: Round) -> None:
+    """Is called after a round and its checkpoint.
+
+    Args:
+      done: The round.
+    """
+    del done
+
+
+class AfterRounds(RoundWatcher):
+  """Calls a function with the metrics of each round, to show progress."""
+
+  def __init__(
+    self, function: Callable[[collections.OrderedDict[str, float]], Any]
+  ):
+    """Initializes the watcher.
+
+    Args:
+      function: Is called with `Round.metrics`; what it returns is not used.
+
+    Raises:
+      TypeError: If it is no function.
+    """
+    if not callable(function):
+      raise TypeError(
+        '`function` must be a function of metrics, found '
+        f'{type(function).__name__}.'
+      )
+    self._function = function
+
+  def after(self, done: Round) -> None:
+    """Calls the function; see the base class."""
+    self._function(done.metrics)
