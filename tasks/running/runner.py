@@ -128,7 +128,7 @@ def run(
       update_records=_create_update_records(config, folder, estimate_norms),
       run_audit=parts.run_audit,
       measures_cohorts=config.measures_updates,
-      initial_weights=parts.of_run.create_initial_weights(),
+      initial_weights=parts.initial_weights,
       on_round=stack.enter_context(_progress(config, num_done)),
     )
     try:
@@ -159,6 +159,7 @@ class _Parts:
     clipping_norm_source: From what data of the clients c comes.
     of_run: What it is made of.
     privacy: Its plan, and what does not hold of it.
+    initial_weights: What the model begins with, if it is the user's.
     model_fn: Returns a new model, for the evaluation.
     run_audit: The audit; `None` for a run without.
     sampler: Draws the cohorts.
@@ -169,6 +170,7 @@ class _Parts:
   clipping_norm_source: str | None
   of_run: RunParts
   privacy: RunPrivacy
+  initial_weights: tff.learning.models.ModelWeights | None
   model_fn: Callable[[], tff.learning.models.VariableModel]
   run_audit: RunAudit | None
   sampler: client_sampling.ClientSampler
@@ -191,6 +193,8 @@ def _prepare(
   )
   task = of_run.task
   plan = run_privacy.find_plan(config, task.num_clients, folder)
+  # Outside of a graph, where a user's model can be looked at.
+  initial_weights = of_run.create_initial_weights()
   model_fn = of_run.create_model_fn()
   run_audit = of_run.create_audit(plan, folder.audit, model_fn)
   # A run that goes on may get as a number what came from data at its start.
@@ -203,6 +207,7 @@ def _prepare(
     privacy=RunPrivacy(
       config, folder, plan, run_privacy.find_caveats(asked, task, source)
     ),
+    initial_weights=initial_weights,
     model_fn=model_fn,
     run_audit=run_audit,
     sampler=(
