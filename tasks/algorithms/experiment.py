@@ -52,16 +52,8 @@ def _check_model_name(name: str, value: Any) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExperimentConfig(builders.Settings):
-  """The settings of a run; each is a flag of `tasks.train`, with its help.
-
-  Those of some algorithms alone are with these, in `builders.Settings`. A
-  `None` is 'not given'.
-
-  Raises:
-    TypeError: If a setting is of the wrong kind.
-    ValueError: If it is out of range or does not fit another.
-  """
+class CommonSettings:
+  """The settings that are for all algorithms."""
 
   task: str = setting(
     f'The data set: {", ".join(registry.TASKS)}; or your own: FILE.npz, '
@@ -176,6 +168,18 @@ class ExperimentConfig(builders.Settings):
     "Measure the clients' exact updates in a private run too. Not private.",
     False,
   )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExperimentConfig(builders.Settings, CommonSettings):
+  """The settings of a run; each is a flag of `tasks.train`, with its help.
+
+  A `None` is 'not given'.
+
+  Raises:
+    TypeError: If a setting is of the wrong kind.
+    ValueError: If it is out of range or does not fit another.
+  """
 
   def __post_init__(self):
     check_settings(self)

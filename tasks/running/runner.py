@@ -162,7 +162,7 @@ class _Parts:
     clipping_norm_source: From what data of the clients c comes.
     of_run: What it is made of.
     privacy: Its plan, and what does not hold of it.
-    initial_weights: What the model begins with, if it is not ours.
+    initial_weights: What the model begins with, if it is the user's.
     model_fn: Returns a new model, for the evaluation.
     run_audit: The audit; `None` for a run without.
     sampler: Draws the cohorts.
@@ -196,7 +196,7 @@ def _prepare(
   )
   task = of_run.task
   plan = run_privacy.find_plan(config, task.num_clients, folder)
-  # Outside of a graph, where a model of a user's own can be looked at.
+  # Outside of a graph, where a user's model can be looked at.
   initial_weights = of_run.create_initial_weights()
   model_fn = of_run.create_model_fn()
   run_audit = of_run.create_audit(plan, folder.audit, model_fn)
@@ -211,6 +211,7 @@ def _prepare(
     privacy=RunPrivacy(
       config, folder, plan, run_privacy.find_caveats(asked, task, source)
     ),
+    initial_weights=initial_weights,
     model_fn=model_fn,
     run_audit=run_audit,
     sampler=(

@@ -22,16 +22,13 @@ def is_function_name(name: str) -> bool:
 
 
 def check_form(argument: str, name: Any) -> None:
-  """Raises unless a setting has the form of a function's name.
+  """Raises unless a setting names a function, which may be one of Python's.
 
   Raises:
-    ValueError: If it has not.
+    ValueError: If it does not.
   """
   if not (isinstance(name, str) and is_function_name(name)):
-    raise ValueError(
-      f'`{argument}` must be module:function or FILE.py:function, found '
-      f'{name!r}.'
-    )
+    raise _of_another_form(argument, name)
 
 
 # The name of a module that was imported from a file begins with it.
@@ -59,10 +56,7 @@ def check_function_name(argument: str, name: str) -> None:
   """
   module, _, function = name.rpartition(':')
   if not module or not function.isidentifier():
-    raise ValueError(
-      f'`{argument}` must be module:function or FILE.py:function, found '
-      f'{name!r}.'
-    )
+    raise _of_another_form(argument, name)
   if module.endswith('.py'):
     if not pathlib.Path(module).expanduser().is_file():
       raise ValueError(
@@ -119,11 +113,9 @@ def load_function(argument: str, name: str) -> Callable:
 
 def requires(function: Callable, name: str) -> bool:
   """Returns whether a function cannot be called without a named argument."""
-  try:
-    found = inspect.signature(function).parameters.get(name)
-  except ValueError:
-    return False  # Of a builtin, which has none.
-  return found is not None and found.default is inspect.Parameter.empty
+  signature = _signature(function)
+  found = signature and signature.parameters.get(name)
+  return bool(found) and found.default is inspect.Parameter.empty
 
 
 def call(
@@ -143,10 +135,7 @@ def call(
     ValueError: If it fails. The message has the place in the user's file.
   """
   name = name_of(function)
-  try:
-    found = inspect.signature(function)
-  except ValueError:
-    found = None  # Of a builtin, which has none.
+  found = _signature(function)
   if found is not None:
     try:
       found.bind(*args, **kwargs)
@@ -164,6 +153,14 @@ def call(
     ) from e
 
 
+def _signature(function: Callable) -> inspect.Signature | None:
+  """Returns the signature of a function; a builtin may have none."""
+  try:
+    return inspect.signature(function)
+  except ValueError:
+    return None
+
+
 @functools.cache
 def _import_file(path: str) -> types.ModuleType:
   """Imports a file, once for all the functions that are taken from it."""
@@ -173,6 +170,12 @@ def _import_file(path: str) -> types.ModuleType:
   sys.modules[name] = module
   spec.loader.exec_module(module)
   return module
+
+
+def _of_another_form(argument: str, name: Any) -> ValueError:
+  return ValueError(
+    f'`{argument}` must be module:function or FILE.py:function, found {name!r}.'
+  )
 
 
 def _not_imported(argument: str, name: str, error: Exception) -> ValueError:

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.algorithms import experiment
+from tasks.algorithms import builders, experiment
+from tasks.algorithms.algorithm import names_of
 from tasks.models import tff_model
 from tff_clipping import adaptive_noise
 
@@ -243,3 +244,36 @@ def test_what_does_not_exist_is_refused(changes, words):
 def test_what_the_plan_speaks_of_is_said(changes, words):
   config = experiment.ExperimentConfig(**{**_PRIVATE, **changes})
   assert words in config.builder.describe()
+
+
+_TURNS = dict(mechanism='tree', sampling='min_separation', min_separation=2)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'name'),
+  [
+    (dict(_PUBLIC, algorithm='fed_avg', clipping_norm=None), 'FedAvg'),
+    (_PUBLIC, 'ClippedFedAvg'),
+    (dict(_PUBLIC, algorithm='model_clipping_fed_avg'), 'ModelClipping'),
+    (_PRIVATE, 'GaussianFedAvg'),
+    (dict(_PRIVATE, **_TURNS), 'CorrelatedFedAvg'),
+    (dict(_PRIVATE, aggregation='distributed'), 'DistributedFedAvg'),
+    (
+      dict(
+        _PUBLIC, algorithm='fed_avg', clipping_norm=None, aggregator='mine:f'
+      ),
+      'UserFedAvg',
+    ),
+    (dict(_PUBLIC, aggregator='mine:f'), 'UserClippedFedAvg'),
+    (dict(_PRIVATE, aggregator='mine:f'), 'UserGaussianFedAvg'),
+  ],
+)
+def test_settings_choose_the_algorithm(settings, name):
+  found = experiment.ExperimentConfig(**settings).builder
+  assert type(found).__name__ == name
+
+
+def test_every_setting_of_algorithms_is_taken_by_one_and_has_a_default():
+  taken = frozenset.union(*(b.settings for b in builders.BUILDERS))
+  assert taken == names_of(builders.Settings)
+  builders.Settings()
