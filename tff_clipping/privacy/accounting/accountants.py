@@ -111,7 +111,12 @@ def explain_no_epsilon(
       return truncated_poisson.describe_narrow_bounds(
         mechanism.cohorts, num_rounds, epsilon, target_delta
       )
+  return explain_little_noise(mechanism.noise_multiplier, target_delta)
+
+
+def explain_little_noise(noise_multiplier: float, target_delta: float) -> str:
+  """Returns that there is no epsilon for so little noise."""
   return (
     'The accountant has no finite epsilon for `noise_multiplier` '
-    f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
+    f'{noise_multiplier:g} and `target_delta` {target_delta:g}.'
   )
