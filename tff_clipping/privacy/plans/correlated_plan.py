@@ -239,15 +239,12 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       min_separation=min_separation,
       sampling=sampling,
     )
-    num_rounds = search.search_max_rounds(
-      lambda n: whole.epsilon_after(n) <= target_epsilon, whole.num_rounds
+    num_rounds = search.search_rounds_within(
+      whole.epsilon_after,
+      noise_multiplier=whole.noise_multiplier,
+      target_epsilon=target_epsilon,
+      most=whole.num_rounds,
     )
-    if not num_rounds:
-      raise ValueError(
-        f'`target_epsilon` {target_epsilon:g} does not allow a single round: '
-        f'with `noise_multiplier` {whole.noise_multiplier:g} one round costs '
-        f'{whole.epsilon_after(1):.4g}.'
-      )
     return dataclasses.replace(
       whole, num_rounds=num_rounds, target_epsilon=target_epsilon
     )
@@ -407,14 +404,12 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   def _check_attributes(self) -> dict[str, Any]:
     self.cohorts.check_strategy(_check_strategy(self.strategy))
     return {
-      'num_clients': self.cohorts.num_clients,
-      'clients_per_round': self.cohorts.clients_per_round,
+      **dataclasses.asdict(self.cohorts),
       'num_rounds': argument_checks.check_integer(
         'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
       ),
       'target_delta': ranges.check_target_delta(self.target_delta),
       'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
-      'min_separation': self.cohorts.min_separation,
     }
 
   def _compute_epsilon(self, num_rounds: int) -> float:
