@@ -206,7 +206,6 @@ def _prepare(
     asked=asked,
     drawn_seeds=drawn_seeds,
     clipping_norm_source=source,
-    initial_weights=initial_weights,
     of_run=of_run,
     privacy=RunPrivacy(
       config, folder, plan, run_privacy.find_caveats(asked, task, source)

@@ -12,6 +12,7 @@ from tests.privacy.budget_commands import (
   ONE_ROUND,
   PAPER,
   ROOT,
+  ask,
   run_here,
   run_process,
 )
@@ -59,6 +60,16 @@ def test_whole_numbers_may_have_an_exponent(capsys):
   assert answer['num_clients'] == 1_000_000
   assert answer['clients_per_round'] == 80
   assert answer['num_rounds'] == 1
+
+
+def test_flags_may_come_from_a_file(capsys, tmp_path):
+  path = tmp_path / 'question.flags'
+  path.write_text('# The paper\n--num_clients=1920\n--target_delta=1e-5\n')
+  # What comes later counts.
+  given = (f'--flagfile={path}', '--num_clients=100', '--sampling=none')
+  answer = ask(capsys, *given, '--num_rounds=1', '--noise_multiplier=8')
+  assert answer['num_clients'] == 100
+  assert answer['target_delta'] == 1e-5
 
 
 def test_version(capsys):

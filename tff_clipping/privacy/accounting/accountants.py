@@ -112,10 +112,7 @@ def explain_no_epsilon(
       return truncated_poisson.describe_narrow_bounds(
         mechanism.cohorts, num_rounds, epsilon, target_delta
       )
-  reason = (
-    'The accountant has no finite epsilon for `noise_multiplier` '
-    f'{mechanism.noise_multiplier:g} and `target_delta` {target_delta:g}.'
-  )
+  reason = explain_little_noise(mechanism.noise_multiplier, target_delta)
   if accountant == 'rdp':
     return reason
   by_orders = compose([(mechanism, 1)], 'rdp').compute_epsilon(
@@ -125,4 +122,12 @@ def explain_no_epsilon(
     return reason
   return (
     f"{reason} By the accountant 'rdp' it is {rounding.format_up(by_orders)}."
+  )
+
+
+def explain_little_noise(noise_multiplier: float, target_delta: float) -> str:
+  """Returns that there is no epsilon for so little noise."""
+  return (
+    'The accountant has no finite epsilon for `noise_multiplier` '
+    f'{noise_multiplier:g} and `target_delta` {target_delta:g}.'
   )

@@ -75,23 +75,52 @@ def find_max_rounds(
   target_epsilon = ranges.check_target_epsilon(target_epsilon)
   target_delta = ranges.check_target_delta(target_delta)
   cost = accountants.compose([(mechanism, 1)], accountant)
-
-  def fits(num_rounds: int) -> bool:
-    return cost.compute_epsilon(num_rounds, target_delta) <= target_epsilon
-
-  found = search_max_rounds(fits, ranges.MAX_ROUNDS)
-  if found == 0:
-    epsilon = cost.compute_epsilon(1, target_delta)
-    raise ValueError(
-      f'`target_epsilon` {target_epsilon:g} does not allow a single round: '
-      f'with `noise_multiplier` {mechanism.noise_multiplier:g} one round costs '
-      f'{epsilon:.4g}.'
-    )
+  found = search_rounds_within(
+    lambda num_rounds: cost.compute_epsilon(num_rounds, target_delta),
+    noise_multiplier=mechanism.noise_multiplier,
+    target_epsilon=target_epsilon,
+    most=ranges.MAX_ROUNDS,
+  )
   if found == ranges.MAX_ROUNDS:
     raise ValueError(
       f'`noise_multiplier` {mechanism.noise_multiplier:g} allows more than '
       f'{ranges.MAX_ROUNDS} rounds within `target_epsilon` '
       f'{target_epsilon:g}: give fewer rounds, or less noise.'
+    )
+  return found
+
+
+def search_rounds_within(
+  epsilon_at: Callable[[int], float],
+  *,
+  noise_multiplier: float,
+  target_epsilon: float,
+  most: int,
+  unit: int = 1,
+) -> int:
+  """Returns the most rounds whose epsilon is not above the target.
+
+  Args:
+    epsilon_at: Returns the epsilon of so many rounds, which grows with them.
+    noise_multiplier: That of the rounds, for the message.
+    target_epsilon: The epsilon that must not be passed.
+    most: The most rounds that are tried.
+    unit: How many rounds go together, such as those of an epoch.
+
+  Raises:
+    ValueError: If not even `unit` rounds fit.
+  """
+  found = unit * search_max_rounds(
+    lambda count: epsilon_at(count * unit) <= target_epsilon, most // unit
+  )
+  if not found:
+    least, what = 'a single round', 'one round'
+    if unit > 1:
+      least = what = f'an epoch of {unit} rounds'
+    raise ValueError(
+      f'`target_epsilon` {target_epsilon:g} does not allow {least}: with '
+      f'`noise_multiplier` {noise_multiplier:g} {what} costs '
+      f'{epsilon_at(unit):.4g}.'
     )
   return found
 

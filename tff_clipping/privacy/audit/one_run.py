@@ -89,8 +89,8 @@ def bound_mu(
 ) -> float:
   """Returns a mu such that the mechanism is not less than mu-GDP.
 
-  It is a bound among Gaussian mechanisms: of a mechanism whose curve has
-  another form, it says that it is mu'-GDP for no mu' below.
+  Of a Gaussian mechanism it bounds mu. Of any other mechanism it says that
+  there is no smaller mu' with which it is mu'-GDP.
 
   Args:
     scores: As in `bound_epsilon`.

@@ -32,8 +32,6 @@ class AttackResult:
     epsilon_lower_bound: Proved for one run, at the audit's confidence.
     mu_lower_bound: The same among Gaussian mechanisms.
     gaussian_epsilon_lower_bound: The epsilon of `mu_lower_bound` at delta.
-    threshold_epsilon_lower_bound: By Clopper and Pearson's limits, which take
-      the canaries' scores for independent.
     epsilon_estimate: The one-shot estimate, no bound; NaN if it has none.
     true_positive_rate: The share of the canaries that were in above all but 1 %
       of those that were out.
@@ -44,7 +42,6 @@ class AttackResult:
   epsilon_lower_bound: float
   mu_lower_bound: float
   gaussian_epsilon_lower_bound: float
-  threshold_epsilon_lower_bound: float
   epsilon_estimate: float
   true_positive_rate: float
   is_refuted: bool
@@ -64,7 +61,6 @@ class AuditResult:
       holds is not refuted.
     claimed_epsilon: The plan's; under 'paper' a figure that does not hold.
     actual_epsilon: That of the sampler; differs under 'paper' only.
-    allowed_mu: The mu whose Gaussian has the actual epsilon at delta.
     allowed_true_positive_rate: What the plan allows at a false-positive rate of
       1 %.
     attacks: By their names.
@@ -78,7 +74,6 @@ class AuditResult:
   confidence: float
   claimed_epsilon: float
   actual_epsilon: float
-  allowed_mu: float
   allowed_true_positive_rate: float
   attacks: Mapping[str, AttackResult]
 
@@ -210,9 +205,6 @@ def audit_plan(
     confidence=confidence,
     claimed_epsilon=plan.epsilon,
     actual_epsilon=plan.actual_epsilon,
-    allowed_mu=trade_off.compute_gaussian_mu(
-      plan.actual_epsilon, plan.target_delta
-    ),
     allowed_true_positive_rate=curve.max_true_positive_rate(
       _FALSE_POSITIVE_RATE
     ),
@@ -240,9 +232,6 @@ def _judge(
     ),
     mu_lower_bound=mu,
     gaussian_epsilon_lower_bound=trade_off.compute_gaussian_epsilon(mu, delta),
-    threshold_epsilon_lower_bound=thresholds.bound_epsilon(
-      taken, held_out, delta=delta, confidence=confidence
-    ),
     epsilon_estimate=_estimate(taken, held_out, delta),
     true_positive_rate=thresholds.measure_true_positive_rate(
       taken, held_out, _FALSE_POSITIVE_RATE

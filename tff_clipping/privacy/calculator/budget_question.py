@@ -259,24 +259,18 @@ def _find_rounds(
       **given, **_build_strategy(question, num_rounds, most)
     )
 
-  def epsilon_at(num_rounds: int) -> float:
-    return base_plan.try_epsilon(lambda: build(num_rounds))
-
   unit = 1
   if (
     question.sampling == 'shuffled_epochs' and question.mechanism != 'gaussian'
   ):
     unit = -(-question.num_clients // question.clients_per_round)
-  found = unit * search.search_max_rounds(
-    lambda count: epsilon_at(count * unit) <= target, most // unit
+  found = search.search_rounds_within(
+    lambda num_rounds: base_plan.try_epsilon(lambda: build(num_rounds)),
+    noise_multiplier=question.noise_multiplier,
+    target_epsilon=target,
+    most=most,
+    unit=unit,
   )
-  if found == 0:
-    what = 'a single round' if unit == 1 else f'an epoch of {unit} rounds'
-    raise ValueError(
-      f'`target_epsilon` {target:g} does not allow {what}: with '
-      f'`noise_multiplier` {question.noise_multiplier:g} it costs '
-      f'{epsilon_at(unit):.4g}.'
-    )
   if found > most - unit:
     raise ValueError(
       f'`noise_multiplier` {question.noise_multiplier:g} allows more than '

@@ -6,9 +6,9 @@ group whose turn it is. 'shuffled_epochs': everybody comes once in an epoch, in
 a new order in each.
 
 Where the draw is secret and the noise of a round depends on fewer than b rounds
-before it, the participations of a client do not share any noise: a run costs as
-much as so many rounds of Poisson sampling, from a population of the size of a
-group, as a group has turns (arXiv 2306.08153, Theorem 4).
+before it, the participations of a client do not share any noise. A run then
+costs as much as Poisson sampling from one group alone, in as many rounds as a
+group has turns (arXiv 2306.08153, Theorem 4).
 """
 
 import dataclasses

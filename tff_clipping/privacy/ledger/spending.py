@@ -23,9 +23,9 @@ class Spending:
     relation: The neighbouring relation.
     accountant: 'rdp', 'pld', or 'gaussian', which is exact.
     num_releases: How many releases there were.
-    assumed_independent: The ledgers of secret cohorts of whose seed they have
-      no digest, where several ledgers have secret cohorts: nothing tells that
-      theirs are independent of the others', which `epsilon` needs.
+    assumed_independent: Where several ledgers have secret cohorts, those of
+      them that have no digest of their seed. `epsilon` needs cohorts that are
+      independent of each other, and these ledgers do not show that theirs are.
   """
 
   epsilon: float

@@ -321,9 +321,11 @@ class BasePlan(abc.ABC):
   def _compute_epsilon(self, num_rounds: int) -> float:
     """Returns the epsilon of at least one round; inf if there is none."""
 
-  @abc.abstractmethod
   def _explain_no_epsilon(self) -> str:
     """Returns why `num_rounds` rounds have no finite epsilon."""
+    return accountants.explain_little_noise(
+      self.noise_multiplier, self.target_delta
+    )
 
   @abc.abstractmethod
   def _describe(self) -> str:

@@ -239,15 +239,12 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       min_separation=min_separation,
       sampling=sampling,
     )
-    num_rounds = search.search_max_rounds(
-      lambda n: whole.epsilon_after(n) <= target_epsilon, whole.num_rounds
+    num_rounds = search.search_rounds_within(
+      whole.epsilon_after,
+      noise_multiplier=whole.noise_multiplier,
+      target_epsilon=target_epsilon,
+      most=whole.num_rounds,
     )
-    if not num_rounds:
-      raise ValueError(
-        f'`target_epsilon` {target_epsilon:g} does not allow a single round: '
-        f'with `noise_multiplier` {whole.noise_multiplier:g} one round costs '
-        f'{whole.epsilon_after(1):.4g}.'
-      )
     return dataclasses.replace(
       whole, num_rounds=num_rounds, target_epsilon=target_epsilon
     )
@@ -308,10 +305,20 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     )
     return build(found, target_epsilon=target_epsilon)
 
+  @functools.cached_property
+  def cohorts(self) -> separated_sampling.SeparatedCohorts:
+    """Who comes when, from attributes that it checks."""
+    return separated_sampling.SeparatedCohorts(
+      sampling=self.sampling,
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      min_separation=self.min_separation,
+    )
+
   @property
   def participation(self) -> correlated_noise.Participation:
     """The rounds in which the sampler lets one client take part."""
-    return self._cohorts.participation
+    return self.cohorts.participation
 
   @property
   def max_participations(self) -> int:
@@ -324,7 +331,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
     The second is for 'grouped_poisson', where rounds are composed.
     """
-    return 'pld' if self._cohorts.is_amplified else 'gaussian'
+    return 'pld' if self.cohorts.is_amplified else 'gaussian'
 
   @property
   def relation(self) -> sampled_gaussian.Relation:
@@ -337,7 +344,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
 
     In the whole run, or by one participation under 'grouped_poisson'.
     """
-    return self._cohorts.compute_sensitivity(self.strategy, self.num_rounds)
+    return self.cohorts.compute_sensitivity(self.strategy, self.num_rounds)
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
@@ -349,11 +356,11 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     gaussian = dp_accounting.GaussianDpEvent(
       self._over_sensitivity(self.num_rounds)
     )
-    if not self._cohorts.is_amplified:
+    if not self.cohorts.is_amplified:
       return gaussian
     return dp_accounting.SelfComposedDpEvent(
       dp_accounting.PoissonSampledDpEvent(
-        self._cohorts.turn.sampling_prob, gaussian
+        self.cohorts.turn.sampling_prob, gaussian
       ),
       self.max_participations,
     )
@@ -374,8 +381,8 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:
     """Returns one release, or a turn of a group; see the base class."""
     noise = self._over_sensitivity(num_rounds)
-    if self._cohorts.is_amplified:
-      turn = sampled_gaussian.SampledGaussian(self._cohorts.turn, noise)
+    if self.cohorts.is_amplified:
+      turn = sampled_gaussian.SampledGaussian(self.cohorts.turn, noise)
       return turn, self.participation.count(num_rounds)
     everybody = sampled_gaussian.Cohorts(
       sampling='none',
@@ -395,20 +402,18 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     )
 
   def _check_attributes(self) -> dict[str, Any]:
-    self._cohorts.check_strategy(_check_strategy(self.strategy))
+    self.cohorts.check_strategy(_check_strategy(self.strategy))
     return {
-      'num_clients': self._cohorts.num_clients,
-      'clients_per_round': self._cohorts.clients_per_round,
+      **dataclasses.asdict(self.cohorts),
       'num_rounds': argument_checks.check_integer(
         'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
       ),
       'target_delta': ranges.check_target_delta(self.target_delta),
       'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
-      'min_separation': self._cohorts.min_separation,
     }
 
   def _compute_epsilon(self, num_rounds: int) -> float:
-    if not self._cohorts.is_amplified:
+    if not self.cohorts.is_amplified:
       return gaussian_mechanism.gaussian_epsilon(
         self._over_sensitivity(num_rounds), self.target_delta
       )
@@ -416,23 +421,8 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     cost = accountants.compose([(turn, 1)], self.accountant)
     return cost.compute_epsilon(count, self.target_delta)
 
-  def _explain_no_epsilon(self) -> str:
-    return (
-      'The accountant has no finite epsilon for `noise_multiplier` '
-      f'{self.noise_multiplier:g} and `target_delta` {self.target_delta:g}.'
-    )
-
   def _describe(self) -> str:
-    account = plan_text.CorrelatedAccount(
-      *(getattr(self, name) for name in plan_text.CorrelatedAccount._fields)
-    )
-    if not self._cohorts.is_amplified:
-      return plan_text.describe_public(account, self.participation)
-    return plan_text.describe_amplified(
-      account,
-      num_groups=self.min_separation,
-      sampling_prob=self._cohorts.turn.sampling_prob,
-    )
+    return plan_text.describe_correlated(self)
 
   def _derive(self) -> dict[str, Any]:
     return {
@@ -447,19 +437,9 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     strategy = correlated_noise.strategy_from_json(attributes['strategy'])
     return {**attributes, 'strategy': strategy}
 
-  @functools.cached_property
-  def _cohorts(self) -> separated_sampling.SeparatedCohorts:
-    """Who comes when, from attributes that it checks."""
-    return separated_sampling.SeparatedCohorts(
-      sampling=self.sampling,
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      min_separation=self.min_separation,
-    )
-
   def _over_sensitivity(self, num_rounds: int) -> float:
     """Returns the noise over what a client changes in so many rounds."""
-    return self.noise_multiplier / self._cohorts.compute_sensitivity(
+    return self.noise_multiplier / self.cohorts.compute_sensitivity(
       self.strategy, num_rounds
     )
 

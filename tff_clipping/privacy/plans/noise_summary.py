@@ -56,7 +56,7 @@ def summarize_noise(
     clipping_norm: The paper's c, positive. With the default of 1, all figures
       are in units of the clipping norm.
     model_size: The number of the model's parameters, at least 1.
-    min_clients_per_round: m, the least cohort; None is P. 0 is as 1.
+    min_clients_per_round: m, the least cohort; None is P, 0 counts as 1.
     max_clients_per_round: M, the largest cohort; None is P.
 
   Raises:

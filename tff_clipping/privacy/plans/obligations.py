@@ -85,7 +85,7 @@ class ShareParameters(NamedTuple):
   def share_multiplier(self) -> float:
     """z / sqrt(m): the noise of one client over the clipping norm.
 
-    An empty cohort sends nothing: m = 0 is as 1.
+    An empty cohort sends nothing, so that m = 0 counts as m = 1.
     """
     return self.noise_multiplier / math.sqrt(max(self.min_clients_per_round, 1))
 

@@ -2,14 +2,16 @@
 
 import importlib.metadata
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.accounting import (
   accountants,
   rounding,
   sampled_gaussian,
 )
+
+if TYPE_CHECKING:
+  from tff_clipping.privacy.plans import correlated_plan
 
 _RELATIONS = {
   sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one client',
@@ -30,37 +32,6 @@ class Account(NamedTuple):
   mechanism: sampled_gaussian.SampledGaussian
   accountant: str
   epsilon: float
-
-
-class CorrelatedAccount(NamedTuple):
-  """What a plan with correlated noise does, and what that costs.
-
-  Attributes:
-    num_clients: The paper's N.
-    clients_per_round: The paper's P.
-    num_rounds: The paper's T.
-    noise_multiplier: Standard deviation of a draw over the clipping norm.
-    strategy: How the noise of a round depends on those before.
-    sensitivity: By how many clipping norms one client changes what is noised.
-    max_participations: The most rounds in which one client takes part, or the
-      turns of its group.
-    relation: The neighbouring relation.
-    epsilon: Of all rounds.
-    target_delta: The delta of `epsilon`.
-    accountant: 'gaussian', or 'pld' where secret draws lower the cost.
-  """
-
-  num_clients: int
-  clients_per_round: int
-  num_rounds: int
-  noise_multiplier: float
-  strategy: correlated_noise.NoiseStrategy
-  sensitivity: float
-  max_participations: int
-  relation: sampled_gaussian.Relation
-  epsilon: float
-  target_delta: float
-  accountant: str
 
 
 def describe(
@@ -106,64 +77,48 @@ def describe(
   )
 
 
-def describe_public(
-  account: CorrelatedAccount, participation: correlated_noise.Participation
-) -> str:
-  """Returns the description where everybody may know who comes when.
+def describe_correlated(plan: 'correlated_plan.CorrelatedNoisePlan') -> str:
+  """Returns what a plan with correlated noise does, and what it guarantees.
 
   Args:
-    account: What is done and what it costs.
-    participation: The rounds in which a client may take part.
+    plan: The plan.
   """
-  limit = (
-    f'at most once in any {participation.min_separation} consecutive rounds'
-  )
-  if participation.rounds_per_epoch is not None:
-    limit = (
-      f'once in each epoch of {participation.rounds_per_epoch} rounds, in a '
-      'shuffled order'
+  participation, most = plan.participation, plan.max_participations
+  clients, cohort = plan.num_clients, plan.clients_per_round
+  if plan.cohorts.is_amplified:
+    who = (
+      f'the {clients} clients are in {plan.min_separation} fixed groups that '
+      'take turns, each client of a group takes part in its turn independently '
+      f'with probability {plan.cohorts.turn.sampling_prob:.6g} ({cohort} '
+      'expected), in secret'
     )
-  most = account.max_participations
-  times = 'once' if most == 1 else f'{most} times'
-  text = _describe_correlated(
-    account,
-    cohorts=(
-      f'up to {account.clients_per_round} of the {account.num_clients} clients '
-      f'take part in a round, a client takes part {limit}, {times} at most'
-    ),
-    mechanism='exactly as one Gaussian mechanism',
-  )
+    mechanism = f'as {most} Poisson-sampled Gaussian mechanisms'
+    end = f', by {name_accountant(plan.accountant)}.'
+  else:
+    limit = (
+      f'at most once in any {participation.min_separation} consecutive rounds'
+    )
+    if participation.rounds_per_epoch is not None:
+      limit = (
+        f'once in each epoch of {participation.rounds_per_epoch} rounds, in a '
+        'shuffled order'
+      )
+    times = 'once' if most == 1 else f'{most} times'
+    who = (
+      f'up to {cohort} of the {clients} clients take part in a round, a client '
+      f'takes part {limit}, {times} at most'
+    )
+    mechanism = 'exactly as one Gaussian mechanism'
+    end = '. Nothing is assumed to be secret or random about who takes part.'
+  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
   return (
-    f'{text}. Nothing is assumed to be secret or random about who takes part.'
+    f'Training for {count_rounds(plan.num_rounds)} satisfies client-level '
+    f'{guarantee}: {who}, and the sum of the clipped updates has '
+    f'{plan.strategy.describe()}, whose draws have a standard deviation of '
+    f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
+    f'clipping norm; accounted for {mechanism}, which one client changes by '
+    f'{rounding.format_up(plan.sensitivity)} times the clipping norm{end}'
   )
-
-
-def describe_amplified(
-  account: CorrelatedAccount,
-  *,
-  num_groups: int,
-  sampling_prob: float,
-) -> str:
-  """Returns the description where a secret draw within groups lowers the cost.
-
-  Args:
-    account: What is done and what it costs.
-    num_groups: The groups that take turns.
-    sampling_prob: The chance of a client of the group whose turn it is.
-  """
-  text = _describe_correlated(
-    account,
-    cohorts=(
-      f'the {account.num_clients} clients are in {num_groups} fixed groups '
-      'that take turns, each client of a group takes part in its turn '
-      f'independently with probability {sampling_prob:.6g} '
-      f'({account.clients_per_round} expected), in secret'
-    ),
-    mechanism=(
-      f'as {account.max_participations} Poisson-sampled Gaussian mechanisms'
-    ),
-  )
-  return f'{text}, by {name_accountant(account.accountant)}.'
 
 
 def add_caveats(text: str, caveats: Sequence[str]) -> str:
@@ -214,23 +169,6 @@ def _guarantee(account: Account, target_delta: float) -> str:
   """Returns what an account guarantees."""
   return state_guarantee(
     account.epsilon, target_delta, account.mechanism.cohorts.relation
-  )
-
-
-def _describe_correlated(
-  account: CorrelatedAccount, cohorts: str, mechanism: str
-) -> str:
-  """Returns what both have in common, without the full stop."""
-  guarantee = state_guarantee(
-    account.epsilon, account.target_delta, account.relation
-  )
-  return (
-    f'Training for {count_rounds(account.num_rounds)} satisfies '
-    f'client-level {guarantee}: {cohorts}, and the sum of the clipped updates '
-    f'has {account.strategy.describe()}, whose draws have a standard deviation '
-    f'of {rounding.format_down(account.noise_multiplier, digits=6)} times the '
-    f'clipping norm; accounted for {mechanism}, which one client changes by '
-    f'{rounding.format_up(account.sensitivity)} times the clipping norm'
   )
 
 
