@@ -459,7 +459,7 @@ def test_a_failed_evaluation_names_the_round(tmp_path):
 
   with pytest.raises(
     training_program.RoundError,
-    match='Evaluation after round 0 failed: no test set',
+    match='`evaluate` failed after round 0: no test set',
   ):
     small_program.program(tmp_path, evaluate=evaluate).run()
 
@@ -561,6 +561,6 @@ def test_what_tensorflow_says_of_an_evaluation_is_a_line(tmp_path):
     del weights
     look_up(tf.constant([7]))
 
-  words = r'after round 0 failed: [^{\n]*7 is not in \[0, 3\)$'
+  words = r'failed after round 0: [^{\n]*7 is not in \[0, 3\)$'
   with pytest.raises(RoundError, match=words):
     small_program.program(tmp_path, evaluate=evaluate).run()

@@ -128,7 +128,7 @@ def test_the_rounds_before_a_measurement_that_fails_are_kept(tmp_path):
       return {'x': 1 / (3 - done.round_num)}
 
   with pytest.raises(
-    RoundError, match='`Failing.measure` after round 3 failed: division'
+    RoundError, match='`Failing.measure` failed after round 3: division'
   ):
     _program(tmp_path, Failing(), rounds_per_checkpoint=100).run()
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 2

@@ -38,11 +38,11 @@ _ROTATIONS = (
 
 
 def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
-  """Raises if what is known not to be a plain sum would get noise.
+  """Raises if noise would be added to what is known to be no plain sum.
 
-  Noise for a sum of clipped values does not hide what a client does to a mean
-  over those who took part, whose number is exact; nor a value that is longer
-  than it was clipped to.
+  The noise is measured for a sum of clipped values. It does not hide a client
+  in a mean over the clients that took part, whose number is exact. Nor does it
+  hide a value that is longer than its clipping norm.
 
   Args:
     factory: What aggregates the values, under `inner_agg_factory` or
@@ -50,10 +50,10 @@ def check_sum(factory: Any, process: tff.templates.MeasuredProcess) -> None:
     process: What it created.
 
   Raises:
-    ValueError: If its result is no value like a client's, it divides by the
-      cohort or by P, rounds values to what may be longer, compresses, or sums
-      in `float32`; of a factory with one of the last two inside, nothing tells
-      it.
+    ValueError: If the result is of another type than a client's value, or the
+      process divides by the cohort or by P, rounds values to longer ones,
+      compresses, or sums in `float32`. A factory that does one of the last two
+      deeper inside is not found.
   """
   signature = process.next.type_signature
   value_type = signature.parameter[1].member

@@ -1,7 +1,7 @@
 """Whether the noise of a round is that which a plan charges for.
 
-Told from the numbers that the aggregator measured. Of an aggregator of one's
-own that measures none, nothing tells it.
+The check reads the numbers that the aggregator measured. An aggregator that
+measures none cannot be checked.
 """
 
 import dataclasses

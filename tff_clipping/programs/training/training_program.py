@@ -12,6 +12,7 @@ import collections
 import contextlib
 import dataclasses
 import enum
+import functools
 import math
 import re
 import time
@@ -274,7 +275,7 @@ class TrainingProgram:
       return None
     model = self.process.get_model_weights(state)
     metrics = self._new_row(0)
-    metrics.update(self._evaluate(model, 0))
+    self._evaluate(metrics, model)
     if not math.isfinite(metrics['test_loss']):
       return (
         StopReason.DIVERGED,
@@ -315,7 +316,7 @@ class TrainingProgram:
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
     ):
-      metrics.update(self._evaluate(model, round_num))
+      self._evaluate(metrics, model)
       if not math.isfinite(metrics['test_loss']):
         return _diverged('The test loss is', round_num)
     metrics.update(
@@ -399,7 +400,7 @@ class TrainingProgram:
     metrics = progress.metrics
     if metrics is not None and math.isnan(metrics['test_loss']):
       model = self.process.get_model_weights(progress.state)
-      metrics.update(self._evaluate(model, progress.round_num))
+      self._evaluate(metrics, model)
       with interruption.shield():
         self._record(Round(progress.round_num, metrics, model))
 
@@ -423,28 +424,21 @@ class TrainingProgram:
       self.ledger is None if self.exact_metrics is None else self.exact_metrics
     )
 
-  def _evaluate(self, model: Any, round_num: int) -> Mapping[str, float]:
-    try:
-      found = self.evaluate(model)
-    except Exception as e:
-      raise RoundError(
-        f'Evaluation after round {round_num} failed: {_shorten(e)}'
-      ) from e
-    _check_added('`evaluate`', found, round_num, round_metrics.EVALUATED)
-    return found
+  def _evaluate(self, metrics: collections.OrderedDict, model: Any) -> None:
+    _add(
+      metrics,
+      '`evaluate`',
+      lambda: self.evaluate(model),
+      columns=round_metrics.EVALUATED,
+    )
 
   def _measure(self, done: Round) -> None:
-    """Adds what the watchers measure to the metrics of a round."""
     for watcher in self.watchers:
-      source = f'`{type(watcher).__name__}.measure`'
-      try:
-        found = watcher.measure(_shown_to(watcher, done))
-      except Exception as e:
-        raise RoundError(
-          f'{source} after round {done.round_num} failed: {_shorten(e)}'
-        ) from e
-      _check_added(source, found, done.round_num)
-      done.metrics.update(found)
+      _add(
+        done.metrics,
+        f'`{type(watcher).__name__}.measure`',
+        functools.partial(watcher.measure, _shown_to(watcher, done)),
+      )
 
   def _record(self, done: Round) -> None:
     for watcher in self.watchers:
@@ -493,14 +487,27 @@ def _shown_to(watcher: RoundWatcher, done: Round) -> Round:
   return done if watcher.sees_clients else dataclasses.replace(done, work=None)
 
 
-def _check_added(
-  source: str, found: Any, round_num: int, columns: Sequence[str] = ()
+def _add(
+  metrics: collections.OrderedDict,
+  name: str,
+  measure: Callable[[], Mapping[str, float]],
+  columns: Sequence[str] = (),
 ) -> None:
-  """Raises if somebody adds to a round's metrics what has no place there."""
+  """Adds to the metrics of a round what `measure` returns.
+
+  Raises:
+    RoundError: If that fails, or has no place there.
+  """
+  when = f'after round {metrics["round_num"]}'
   try:
-    round_metrics.check_added(source, found, columns=columns)
+    found = measure()
+  except Exception as e:
+    raise RoundError(f'{name} failed {when}: {_shorten(e)}') from e
+  try:
+    round_metrics.check_added(name, found, columns=columns)
   except ValueError as e:
-    raise RoundError(f'{e} after round {round_num}.') from e
+    raise RoundError(f'{e} {when}.') from e
+  metrics.update(found)
 
 
 def _shorten(error: Exception) -> str:
@@ -524,9 +531,9 @@ def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:
 def _is_rejected(metrics: Any) -> bool:
   """Returns whether TFF's finalizer has dropped the round's update.
 
-  It does not apply an update that is not finite. Once, that may be a cohort
-  without clients or examples, whose mean is none; a run that has diverged would
-  go on for days with a model that stays as it is.
+  The finalizer drops an update that is not finite. One such round may be that
+  of a cohort without clients or examples, which has no mean. A run that has
+  diverged has such rounds only, and its model would never change again.
   """
   finalizer = metrics.get('finalizer') if isinstance(metrics, Mapping) else None
   return isinstance(finalizer, Mapping) and bool(
