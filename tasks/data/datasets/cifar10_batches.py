@@ -7,25 +7,13 @@ The 3072 bytes are the red, the green and the blue plane.
 
 import io
 import pathlib
-import pickle
 
 import numpy as np
 
-from tasks.data.datasets import data_files
+from tasks.data.datasets import array_pickles, data_files
 
 _IMAGE_BYTES = 3 * 32 * 32
 _NUM_CLASSES = 10
-
-# What the official batches are made of, pickled by NumPy of any age.
-_ALLOWED_GLOBALS = frozenset(
-  {
-    ('numpy', 'dtype'),
-    ('numpy', 'ndarray'),
-    ('numpy.core.multiarray', '_reconstruct'),
-    ('numpy._core.multiarray', '_reconstruct'),
-    ('_codecs', 'encode'),
-  }
-)
 
 
 def read_batch(
@@ -72,7 +60,7 @@ def _read_python(
   """Reads a Python batch."""
   content = data_files.read_bytes(path)
   try:
-    batch = _BatchUnpickler(io.BytesIO(content), encoding='bytes').load()
+    batch = array_pickles.load(io.BytesIO(content))
   except Exception as e:  # A damaged pickle can raise nearly anything.
     reason = ' '.join(str(e).split()) or type(e).__name__
     raise data_files.DataError(
@@ -109,13 +97,3 @@ def _read_python(
       f'{path} is swapped with another batch: it calls itself {batch_label!r}.'
     )
   return rows, labels
-
-
-class _BatchUnpickler(pickle.Unpickler):
-  """Unpickles NumPy arrays and plain values; nothing that could run code."""
-
-  def find_class(self, module: str, name: str):
-    """Refuses every global that a batch does not need."""
-    if (module, name) not in _ALLOWED_GLOBALS:
-      raise pickle.UnpicklingError(f'{module}.{name} is not allowed in it')
-    return super().find_class(module, name)

@@ -75,6 +75,7 @@ def create_task(
   x_test: np.ndarray | None = None,
   y_test: np.ndarray | None = None,
   client_test: np.ndarray | None = None,
+  all_clients: np.ndarray | None = None,
   num_classes: int | None = None,
   has_padding: bool | None = None,
   source: str = 'arrays',
@@ -98,6 +99,8 @@ def create_task(
     y_test: int [m].
     client_test: [m], whose example each is, as `client`; not given where they
       are nobody's of these clients.
+    all_clients: [k], the ids of `client` and of those who are there without an
+      example; they count as clients of the natural partition.
     num_classes: One more than the largest label of all by default; given for a
       private run, unless the test set has that label.
     has_padding: Whether 0 in rows of labels fills them up, and does not count;
@@ -129,8 +132,18 @@ def create_task(
       )
     client_test = own_clients.check('client_test', client_test)
     _check_lengths('x_test', np.asarray(x_test), 'client_test', client_test)
+  if all_clients is not None:
+    if client is None:
+      raise ValueError('`all_clients` must be given with `client`.')
+    all_clients = own_clients.check('all_clients', all_clients)
+    if all_clients.dtype.kind != client.dtype.kind or not set(
+      client.tolist()
+    ) <= set(all_clients.tolist()):
+      raise ValueError('`all_clients` must have each id of `client`, as there.')
   if client is not None:
-    own_clients.check_all(client, client_test)
+    own_clients.check_all(
+      client if all_clients is None else all_clients, client_test
+    )
   if x_test is None:
     train, test = _held_out_rows(len(y))
     x_test, y_test = x[test], y[test]
@@ -178,7 +191,7 @@ def create_task(
   _warn_of_classes(y, y_test, num_classes, is_counted=is_counted)
   if not is_held_out and client_test is None:
     _warn_of_shared_examples((x, y), (x_test, y_test))
-  partition = split.split(y, client)
+  partition = split.split(y, client, all_clients)
   # Made-up clients have examples of anybody.
   whose = partition.client_ids if split.name == 'natural' else client
   return task.Task(

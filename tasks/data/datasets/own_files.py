@@ -17,7 +17,7 @@ from tff_clipping.programs.clients import id_forms
 SUFFIXES = ('.npz', '.csv')
 FIELDS = (
   *('x', 'y', 'client', 'x_test', 'y_test', 'client_test'),
-  *('num_classes', 'has_padding'),
+  *('all_clients', 'num_classes', 'has_padding'),
 )
 
 # The columns of a table that are no features.

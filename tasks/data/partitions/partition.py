@@ -358,6 +358,7 @@ def shards(
 def natural(
   owners: Sequence[str] | np.ndarray,
   *,
+  all_owners: Sequence[str] | np.ndarray | None = None,
   num_clients: int | None = None,
   seed: int = 0,
 ) -> Partition:
@@ -365,6 +366,7 @@ def natural(
 
   Args:
     owners: [examples], the writer of each example.
+    all_owners: Those that are there, where some may have no example.
     num_clients: How many of the owners to take, drawn by the seed; all of them
       if None.
     seed: Decides which owners are taken, at least 0.
@@ -373,11 +375,16 @@ def natural(
     The partition, with the owners as client ids in sorted order.
   """
   argument_checks.check_integer('seed', seed, at_least=0)
-  names, inverse = np.unique(np.asarray(owners), return_inverse=True)
+  owners = np.asarray(owners)
+  names = np.unique(
+    owners if all_owners is None else np.concatenate([owners, all_owners])
+  )
+  inverse = np.searchsorted(names, owners)
   if not len(names):
     raise ValueError('`owners` must name at least one owner, found none.')
   order = np.argsort(inverse, kind='stable')
-  groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1])
+  sizes = np.bincount(inverse, minlength=len(names))
+  groups = np.split(order, np.cumsum(sizes)[:-1])
   taken = np.arange(len(names))
   if num_clients is not None:
     argument_checks.check_integer('num_clients', num_clients, at_least=1)

@@ -48,7 +48,10 @@ class PartitionConfig:
       )
 
   def split(
-    self, labels: np.ndarray, owners: Sequence[str] | np.ndarray | None = None
+    self,
+    labels: np.ndarray,
+    owners: Sequence[str] | np.ndarray | None = None,
+    all_owners: Sequence[str] | np.ndarray | None = None,
   ) -> partition.Partition:
     """Splits a training set.
 
@@ -56,6 +59,7 @@ class PartitionConfig:
       labels: int [examples]; int [examples, length] for sequences, which only
         'iid' and 'natural' can split.
       owners: [examples], whose example each is, where the data says so.
+      all_owners: Those that are there, where some may have no example.
 
     Returns:
       The partition.
@@ -70,7 +74,10 @@ class PartitionConfig:
           'each example is.'
         )
       return partition.natural(
-        owners, num_clients=self.num_clients, seed=self.seed
+        owners,
+        all_owners=all_owners,
+        num_clients=self.num_clients,
+        seed=self.seed,
       )
     if labels.ndim > 1:
       if self.name != 'iid':

@@ -110,6 +110,25 @@ def test_tells_what_runs_spent_together(capsys, runs):
   assert 'where it was settled before the first of them which runs' in out
 
 
+def test_tells_what_runs_of_several_deltas_spent_at_a_given_one(
+  capsys, tmp_path
+):
+  paths = []
+  for delta in (1e-5, 1e-6):
+    plan = dataclasses.replace(PLAN, target_delta=delta)
+    paths.append(str(tmp_path / f'{delta}.jsonl'))
+    with privacy.PrivacyLedger(paths[-1], plan) as ledger:
+      for round_num in range(10):
+        ledger.charge(round_num, DIGEST)
+  code, _, err = run_here(capsys, *paths)
+  assert code == 2
+  assert 'give --target_delta, at which they are added up' in err
+  code, out, _ = run_here(capsys, *paths, '--target_delta=1e-5')
+  assert code == 0
+  spent = rounding.format_up(PLAN.epsilon_after(20))
+  assert f'2 runs satisfy client-level ({spent}, 1e-05)' in out
+
+
 def test_what_takes_the_guarantee_away_stands_before_it(capsys, runs):
   _, out, _ = run_here(capsys, *runs)
   first, second, together, _ = out.split('\n\n')

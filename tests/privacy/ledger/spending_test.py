@@ -218,6 +218,25 @@ def test_a_delta_that_was_computed_elsewhere_is_added_up(write):
     assert spent.epsilon == pytest.approx(PLAN.epsilon_after(10))
 
 
+@pytest.mark.parametrize('plan', [PLAN, PLD, CORRELATED])
+def test_runs_of_several_deltas_are_added_up_at_a_given_one(write, plan):
+  loose = dataclasses.replace(plan, target_delta=1e-4)
+  for ledgers in (write((plan, 7), (loose, 13)), write((loose, 7), (plan, 13))):
+    spent = privacy.compute_spending(ledgers, target_delta=1e-5)
+    alike = privacy.compute_spending(write((plan, 7), (plan, 13)))
+    assert spent.target_delta == 1e-5
+    assert spent.epsilon == pytest.approx(alike.epsilon, rel=1e-6)
+  (alone,) = write((loose, 13))
+  spent = privacy.compute_spending([alone], target_delta=1e-5)
+  assert spent.epsilon == pytest.approx(plan.epsilon_after(13), rel=1e-6)
+
+
+@pytest.mark.parametrize('target_delta', [0, 1, -1e-5, math.nan])
+def test_a_given_delta_is_a_probability(write, target_delta):
+  with pytest.raises(ValueError, match='`target_delta` must be'):
+    privacy.compute_spending(write((PLAN, 1)), target_delta=target_delta)
+
+
 def test_what_cannot_be_added_up_is_refused(write):
   other = dataclasses.replace(PLAN, target_delta=1e-6)
   with pytest.raises(ValueError, match='`target_delta` must be the same in al'):

@@ -378,3 +378,32 @@ def test_a_tree_of_tff_is_not_of_the_plans_strategy():
   process = _tree_of_tff().create(tff.to_type([_VECTOR]))
   with pytest.raises(ValueError, match="noise of the plan's strategy"):
     process_checks.check_process(process, _CORRELATED_PLAN)
+
+
+@pytest.mark.parametrize(
+  ('layer', 'is_warned'),
+  [
+    (tf.keras.layers.BatchNormalization, True),
+    (tf.keras.layers.LayerNormalization, False),
+  ],
+)
+def test_statistics_that_no_client_trains_are_warned_of(
+  layer, is_warned, recwarn
+):
+  def model_fn():
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential([layer(input_shape=(2,)), tf.keras.layers.Dense(1)]),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, 2]), y=tf.TensorSpec([None, 1])
+      ),
+    )
+
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    model_fn,
+    tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=_independent(),
+  )
+  process_checks.check_process(process, _PLAN)
+  found = [str(w.message) for w in recwarn if 'no client' in str(w.message)]
+  assert len(found) == is_warned

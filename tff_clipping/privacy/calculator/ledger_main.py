@@ -5,8 +5,9 @@
 Each argument is a ledger, or the folder of a run, which holds `ledger.jsonl`.
 Of several ledgers, the answer is also what all of them have spent together, for
 a client that is in the population of each: less than the sum of their epsilons,
-at the delta that all of them have. Ledgers of different neighbouring relations
-or deltas cannot be added up. A ledger is only read, also while its run goes on.
+at the delta that all of them have, or at --target_delta. Ledgers of different
+neighbouring relations cannot be added up. A ledger is only read, also while its
+run goes on.
 
 Exit codes: 0 for an answer, 2 for a wrong question or a damaged ledger.
 """
@@ -19,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.accounting import rounding, slack
 from tff_clipping.privacy.calculator import command_line, computation_record
 from tff_clipping.privacy.ledger import ledger_contents, spending
 from tff_clipping.privacy.plans import base_plan, plan_text
@@ -35,6 +36,12 @@ def run(argv: Sequence[str] | None = None) -> int:
     The exit code: 0, or 2 after one line on stderr about what is wrong.
   """
   parser = command_line.Parser('tff-clipping-ledger', __doc__ or '')
+  parser.add_flag(
+    'target_delta',
+    'The delta of what all of them have spent together; by default that of '
+    'their plans, which must be one.',
+    command_line.number,
+  )
   return command_line.run(parser, sys.argv if argv is None else argv, _compute)
 
 
@@ -55,7 +62,7 @@ def _compute(
         f'a ledger must be a file that can be read, found {error.filename!r} '
         f'({error.strerror}).'
       ) from error
-    spent = spending.compute_spending(ledgers)
+    spent = spending.compute_spending(ledgers, target_delta=values.target_delta)
     form = _format_json if values.format == 'json' else _format_table
     text = form(ledgers, spent, record)
   messages = dict.fromkeys(str(each.message) for each in caught)
@@ -103,7 +110,10 @@ def _format_table(
 ) -> str:
   """Returns the answer for a person to read."""
   sections = [_describe_ledger(ledger) for ledger in ledgers]
-  if len(ledgers) > 1:
+  is_asked = not all(
+    slack.agree(spent.target_delta, each.plan.target_delta) for each in ledgers
+  )
+  if len(ledgers) > 1 or is_asked:
     sections.append(spending.describe_spending(ledgers, spent))
   sections.append(computation_record.format_record(record))
   return '\n\n'.join(sections)

@@ -5,12 +5,23 @@ import math
 import pathlib
 from collections.abc import Sequence
 
-from tff_clipping.privacy.accounting import accountants, sampled_gaussian, slack
+from tff_clipping.privacy.accounting import (
+  accountants,
+  ranges,
+  sampled_gaussian,
+  slack,
+)
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import plan_text
 
 # Of these, nothing is charged less because cohorts are secret.
 _WITHOUT_SECRET_COHORTS = ('none', 'min_separation', 'shuffled_epochs')
+
+# What to do where ledgers differ.
+_TO_DO = {
+  'relation': 'what they promise is not of one kind.',
+  'target_delta': 'give `target_delta`, at which they are added up.',
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +49,8 @@ class Spending:
 
 def compute_spending(
   ledgers: Sequence[ledger_contents.LedgerContents],
+  *,
+  target_delta: float | None = None,
 ) -> Spending:
   """Returns what runs have spent together, by one accountant.
 
@@ -54,8 +67,11 @@ def compute_spending(
 
   Args:
     ledgers: What the runs have released, at least one of them.
+    target_delta: The delta of the answer, in (0, 1); that of the plans if not
+      given, which they must then have in common.
 
   Raises:
+    TypeError: If `target_delta` is no number.
     ValueError: If there are none, they are of several relations or deltas, one
       of them is there twice, two of them drew secret cohorts by one seed, or
       nothing is accounted for so little noise.
@@ -65,9 +81,11 @@ def compute_spending(
   _check_different(ledgers)
   relations = [each.plan.actual_relation for each in ledgers]
   deltas = [each.plan.target_delta for each in ledgers]
-  target_delta = min(deltas)
   _check_same('relation', [each.value for each in relations], ledgers)
-  _check_same('target_delta', deltas, ledgers)
+  if target_delta is None:
+    _check_same('target_delta', deltas, ledgers)
+    target_delta = min(deltas)
+  target_delta = ranges.check_target_delta(target_delta)
   # What the cohorts of 'paper' really cost is by 'pld'.
   names = {
     'pld' if each.plan.sampling == 'paper' else each.plan.accountant
@@ -82,7 +100,7 @@ def compute_spending(
   accountant = names.pop() if len(names) == 1 else several
   if not parts:
     epsilon = 0.0
-  elif len(ledgers) == 1:
+  elif len(ledgers) == 1 and target_delta == deltas[0]:
     (ledger,) = ledgers
     epsilon = ledger.actual_epsilon
   else:
@@ -119,7 +137,8 @@ def describe_spending(
     spent.epsilon, spent.target_delta, spent.relation
   )
   text = (
-    f'Together, the {spent.num_releases} releases of {len(ledgers)} runs '
+    f'Together, the {spent.num_releases} releases of {len(ledgers)} '
+    f'run{"s" if len(ledgers) > 1 else ""} '
     f'satisfy client-level {guarantee}, by '
     f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
     'in the populations of all of them. That holds where it was settled '
@@ -197,6 +216,6 @@ def _check_same(
     if not slack.agree(value, values[0]):
       raise ValueError(
         f'`{name}` must be the same in all ledgers to add them up, found '
-        f'{values[0]} in {ledgers[0].path} and {value} in {ledger.path}: what '
-        'they promise is not of one kind.'
+        f'{values[0]} in {ledgers[0].path} and {value} in {ledger.path}: '
+        + _TO_DO[name]
       )

@@ -4,6 +4,7 @@ Seen from its types alone, which tell what it is made of. How much noise it
 adds, `noise_checks` finds in the numbers of each round.
 """
 
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,6 +23,8 @@ def check_process(
   process: tff.learning.templates.LearningProcess, plan: BasePlan
 ) -> None:
   """Raises if a plan does not charge for what a process releases.
+
+  Warns of variables that no client trains: they are no part of an update.
 
   Args:
     process: The process.
@@ -92,6 +95,20 @@ def check_process(
   # Last, as what is wrong with a pipeline of theirs besides says more.
   if inspect_process.takes_their_noise(aggregate):
     raise ValueError(f'`process` must {composition_rules.TAILS}')
+  _warn_of_untrained(state)
+
+
+def _warn_of_untrained(state: tff.Type) -> None:
+  model = getattr(state, 'global_model_weights', None)
+  variables = list(_tensors(getattr(model, 'non_trainable', tff.to_type([]))))
+  if variables:
+    warnings.warn(
+      f'`process` has a model with {len(variables)} variables that no client '
+      'trains. Those of frozen layers stay as they are; but the statistics of '
+      'batch norm stay what they are at first, and the model is evaluated with '
+      'these: use group norm.',
+      stacklevel=4,
+    )
 
 
 def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:

@@ -349,6 +349,18 @@ def test_ids_in_hexadecimal_are_no_numbers():
   assert created.num_clients == 2
 
 
+def test_clients_without_examples_count():
+  arrays = _arrays(all_clients=np.arange(9))
+  created = own_data.create_task('mine', _NATURAL, **arrays)
+  assert created.client_ids == tuple('012345678')
+  assert [len(rows) for rows in created.partition.indices] == [8] * 5 + [0] * 4
+  np.testing.assert_array_equal(
+    created.partition.indices[2], np.arange(2, 40, 5)
+  )
+  with pytest.raises(ValueError, match='`all_clients` must have each id'):
+    own_data.create_task('mine', _NATURAL, **_arrays(all_clients=np.arange(4)))
+
+
 def test_clients_may_be_the_strings_of_pandas():
   names = np.array(['ann', 'bob'] * 20, object)
   created = own_data.create_task(
