@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
 from tasks.running.run_folder import RunFolder
-from tff_clipping import privacy
+from tff_clipping import privacy, storage_errors
 from tff_clipping.privacy.plans import plan_text
-from tff_clipping.programs import storage_errors
 from tff_clipping.programs.training import private_rounds
 
 
