@@ -1,6 +1,6 @@
 """The trained model of a run, as Keras weights.
 
-  from tasks import trained_model
+  from tasks.running import trained_model
 
   model = trained_model.load('runs/fed_avg')
   logits = model(x, training=False)
