@@ -11,7 +11,6 @@ import math
 import numpy as np
 import pytest
 import tensorflow_federated as tff
-from google.protobuf import any_pb2
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tff_clipping import aggregators, privacy
@@ -106,7 +105,7 @@ def _constants(process):
   found = []
 
   def collect(message):
-    if isinstance(message, any_pb2.Any):
+    if message.DESCRIPTOR.full_name == 'google.protobuf.Any':
       graph = graph_pb2.GraphDef()
       if message.Unpack(graph):
         collect(graph)

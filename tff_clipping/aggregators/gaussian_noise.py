@@ -32,7 +32,7 @@ def gaussian_noise_factory(
 
   The guarantee holds for the numbers that are released: clients' values are
   rounded towards zero to a grid of at most 2^-29 standard deviations, their
-  sums are exact up to 2^24 standard deviations, and the noise is drawn in
+  sums are exact up to 2^23 standard deviations, and the noise is drawn in
   integers on the grid; see `gaussian_draws` for the theorem, and for what it
   takes for granted. An `inner_agg_factory` that is neither
   `tff.aggregators.SumFactory` nor `secure_sum_factory`, such as a clip, may
