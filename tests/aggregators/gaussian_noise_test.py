@@ -2,7 +2,6 @@
 
 import collections
 import math
-import secrets
 
 import numpy as np
 import pytest
@@ -11,7 +10,11 @@ import tensorflow_federated as tff
 from scipy import stats
 
 from tff_clipping import aggregators
-from tff_clipping.aggregators.parts import gaussian_draws
+from tff_clipping.aggregators.parts import (
+  gaussian_draws,
+  gaussian_table,
+  grid_sums,
+)
 
 _SIZE = 20_000
 _VECTOR = tff.TensorType(np.float32, [_SIZE])
@@ -259,119 +262,153 @@ def test_integer_leaf_is_refused():
     aggregators.gaussian_noise_factory(1.0).create(tff.TensorType(np.int32))
 
 
-def _draw_keys(monkeypatch, count, *, secret=None, generator=None):
-  """Returns keys of one graph, with the sources that are not to tell them."""
-  monkeypatch.setattr(tf, 'timestamp', lambda: tf.constant(1.0, tf.float64))
-  if secret is not None:
-    monkeypatch.setattr(secrets, 'token_bytes', lambda size: secret)
-  if generator is not None:
-    monkeypatch.setattr(
-      tf.raw_ops,
-      'NonDeterministicInts',
-      lambda shape, dtype: tf.constant(generator, dtype),
-    )
+def _draw_keys(count):
+  """Returns keys of one graph."""
 
   @tf.function
   def draw():
-    return gaussian_draws.fresh_key()
+    return tf.stack([gaussian_draws.fresh_key(), gaussian_draws.fresh_key()])
 
-  return [draw().numpy() for _ in range(count)]
-
-
-def test_fresh_keys_differ_whenever_a_graph_runs(monkeypatch):
-  keys = _draw_keys(monkeypatch, 20, secret=bytes(16))
-  assert all(len(set(half)) == 20 for half in np.transpose(keys))
+  return np.reshape([draw().numpy() for _ in range(count)], [-1, 2])
 
 
-def test_fresh_keys_have_all_bits_of_the_systems_entropy(monkeypatch):
-  secrets_of_two = bytes(range(16)), bytes(range(100, 116))
-  one, other = (
-    _draw_keys(monkeypatch, 1, secret=secret, generator=[3, 4])[0]
-    for secret in secrets_of_two
-  )
-  differences = np.bitwise_xor(one, other).tobytes()
-  assert differences == bytes(
-    a ^ b for a, b in zip(*secrets_of_two, strict=True)
-  )
-
-
-def _integers(key, shape):
-  return tf.random.stateless_uniform(
-    shape, key, None, None, tf.int64, alg='philox'
-  ).numpy()
-
-
-def _box_muller(radial, angular):
-  """Normal draws from integers, as the books have it."""
-  uniform = (np.bitwise_and(radial, 2**63 - 1) + 0.5) / 2**63
-  radius, angle = np.sqrt(-2 * np.log(uniform)), angular * np.pi / 2**63
-  return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
-
-
-@pytest.mark.parametrize('num_draws', [1, 2])
-def test_noise_is_the_sum_of_draws_with_keys_of_their_own(num_draws):
-  key = tf.constant([3, 4], tf.int64)
-  found = gaussian_draws.add_gaussian_noise(
-    np.zeros(5), 2.0, key, num_draws=num_draws
-  )
-  keys = _integers(key, [1, num_draws, 2])
-  draws = [
-    _box_muller(*_integers(keys[0, j], [2, 3]))[:5] for j in range(num_draws)
-  ]
-  np.testing.assert_allclose(
-    found, 2.0 * np.sum(draws, axis=0) / math.sqrt(num_draws), rtol=1e-12
-  )
-
-
-def test_tails_are_those_of_a_normal_distribution(monkeypatch):
-  # Of a radius, P(R > r) = exp(-r^2 / 2): that of the integers below.
-  radial = [0, 1, 1000, 2**40, 2**62, 2**63 - 1]
+@pytest.fixture
+def no_generator(monkeypatch):
+  """TensorFlow's generator, whose seed can be searched, gives zeros."""
   monkeypatch.setattr(
-    gaussian_draws,
-    '_integers',
-    lambda key, shape: tf.constant([radial, [0] * len(radial)], tf.int64),
+    tf.raw_ops,
+    'NonDeterministicInts',
+    lambda shape, dtype: tf.zeros(shape, dtype),
   )
-  drawn = gaussian_draws._draw_normal(
-    tf.constant([2 * len(radial)]), tf.constant([1, 2], tf.int64)
-  )
-  for found, integer in zip(drawn.numpy(), radial, strict=False):
-    beyond = min(math.log(integer + 0.5) - 63 * math.log(2), 0.0)
-    # A step of `float64` below 1 is what the least radius may be off by.
-    assert found == pytest.approx(math.sqrt(-2 * beyond), rel=1e-14, abs=3e-8)
-  assert max(drawn) > 9.4
 
 
-def test_a_standard_deviation_has_all_its_digits():
-  stddev = 1.000000059
-  one, other = (
-    gaussian_draws.add_gaussian_noise(
-      np.zeros(4), s, tf.constant([3, 4], tf.int64)
+def test_fresh_keys_differ_whenever_a_graph_runs(no_generator):
+  del no_generator
+  keys = _draw_keys(100)
+  assert all(len(set(half)) == 200 for half in np.transpose(keys))
+  # Each of the 128 bits is random: it is the same in all with 1e-60.
+  bits = np.unpackbits(keys.view(np.uint8), axis=1)
+  assert np.all(bits.any(axis=0) & ~bits.all(axis=0))
+
+
+def test_fresh_keys_have_all_bits_of_the_systems_entropy(
+  no_generator, monkeypatch, tmp_path
+):
+  del no_generator
+  path = tmp_path / 'uuid'
+  path.write_text('01234567-89ab-cdef-8000-00000000000a\n')
+  monkeypatch.setattr(gaussian_draws, '_ENTROPY', str(path))
+  # The digits of each half, the lowest first; the halves of the other turned.
+  word = int('0123456789abcdef'[::-1], 16) ^ int('800000000000000a'[::-1], 16)
+  expected = np.array([word] * 2, np.uint64).astype(np.int64)
+  np.testing.assert_array_equal(gaussian_draws.fresh_key(), expected)
+
+
+def test_without_the_systems_entropy_a_round_fails(monkeypatch, tmp_path):
+  monkeypatch.setattr(gaussian_draws, '_ENTROPY', str(tmp_path / 'none'))
+  with pytest.raises(tf.errors.NotFoundError):
+    gaussian_draws.fresh_key()
+
+
+def test_parts_are_those_of_the_table(monkeypatch):
+  table, low = gaussian_table.alias_table(2048.0)
+  others, high = table >> 48, table & (2**48 - 1)
+  columns = np.array([0, 100, 4000, 30_000, 30_000, 4000])
+  # Below the threshold, at it, and above; where they tie, more bits decide.
+  first = high[columns] + [-1, 0, 1, 0, 0, 1]
+  first = np.clip(first, 0, 2**48 - 1)
+  second = low[columns] + [0, 0, 0, -1, 0, 0]
+  signs = np.array([1, 1, -1, 1, -1, 1])
+  words = (columns << 48) + first + np.where(signs < 0, -(2**63), 0)
+  answers = [tf.constant(words), tf.constant(np.clip(second, 0, None))]
+  monkeypatch.setattr(
+    gaussian_draws, '_integers', lambda key, shape: answers.pop(0)
+  )
+  found = gaussian_draws._draw_part(
+    tf.constant(len(words)), tf.zeros([2, 2], tf.int64)
+  )
+  is_own = (first < high[columns]) | (
+    (first == high[columns]) & (np.clip(second, 0, None) < low[columns])
+  )
+  expected = signs * np.where(is_own, columns, others[columns])
+  np.testing.assert_array_equal(found, expected)
+  assert not answers
+
+
+@pytest.mark.parametrize('stddev', [1.0, 1.3, 1.999999, 3e-5, 7e20])
+def test_parts_have_the_variance_together(monkeypatch, stddev):
+  # With ones for the parts: the scales, whose squares are the variance.
+  scales = []
+
+  def part(size, keys):
+    del size, keys
+    scales.append(0)
+    return tf.one_hot([len(scales) - 1], 3, dtype=tf.int64)[0]
+
+  monkeypatch.setattr(gaussian_draws, '_draw_part', part)
+  (drawn,) = gaussian_draws.draw_gaussian(
+    [[3]], stddev, tf.constant([1, 2], tf.int64)
+  )
+  step = float(gaussian_draws.grid_step(stddev))
+  assert math.frexp(step)[0] == 0.5
+  assert 2.0**-30 < step / stddev <= 2.0**-29
+  parts = drawn.numpy() / step
+  variance = 2048.0**2 * np.sum(parts**2)
+  assert 1 <= variance * (step / stddev) ** 2 <= 1 + 2.0**-16
+  # What is added to multiples of a part is at least twice as wide.
+  assert 2048.0 * math.hypot(1, parts[1]) >= 2 * parts[0]
+  assert 2048.0 >= 2 * parts[1]
+  assert parts[2] == 1
+
+
+def test_rounded_noise_does_not_tell_whether_a_point_is_even():
+  # For all x on the grid, x + rounded noise = rounded (x + noise).
+  noise = tf.constant(np.arange(-40, 40) / 8.0)
+  one = tf.constant(1.0, tf.float64)
+  found = gaussian_draws.round_noise(noise, one).numpy()
+  for x in (1.0, 2.0):
+    np.testing.assert_array_equal(
+      x + found, gaussian_draws.round_noise(noise + x, one)
     )
-    for s in (stddev, 1.0)
+  assert set(np.unique(found, return_counts=True)[1][1:-1]) == {8}
+
+
+def test_values_are_rounded_to_the_grid():
+  value = tf.constant([-1.75, -1.0, 0.0, 0.3, 1.0, 2.0**60], tf.float64)
+  step = tf.constant(0.5, tf.float64)
+  np.testing.assert_array_equal(
+    gaussian_draws.round_towards_zero(value, step),
+    [-1.5, -1.0, 0.0, 0.0, 1.0, 2.0**60],
   )
-  np.testing.assert_allclose(one, stddev * other, rtol=1e-15)
+  np.testing.assert_array_equal(
+    gaussian_draws.round_to_nearest(value, step),
+    [-2.0, -1.0, 0.0, 0.5, 1.0, 2.0**60],
+  )
 
 
-@pytest.mark.parametrize('value', [None, 0.25 + 2.0**-24])
-def test_noise_of_a_factory_has_two_draws_in_64_bits(value):
-  # In 32 bits, noise would leave the lowest bits of a sum as they are.
+def test_noise_of_a_factory_is_that_of_its_key():
   process = aggregators.gaussian_noise_factory(2.0, noise_key=(3, 4)).create(
-    tff.TensorType(np.float32, [200])
+    tff.TensorType(np.float64, [200])
   )
-  state = process.initialize()
   key = gaussian_draws.derive_key(
     tf.constant([3, 4], tf.int64), tf.constant([0, 0], tf.int64)
   )
-  values = [] if value is None else [np.full(200, value, np.float32)]
-  noised = gaussian_draws.add_gaussian_noise(
-    np.sum(values, axis=0, dtype=np.float64) * np.ones(200),
-    2.0,
-    key,
-    num_draws=2,
-  )
-  assert noised.dtype == tf.float64
-  # No grid of 32 bits holds them.
-  assert np.mean(noised == tf.cast(noised, tf.float32).numpy()) < 0.01
+  (noise,) = gaussian_draws.draw_gaussian([[200]], 2.0, key)
+  # Clients' values are rounded towards zero to the grid of 2^-28.
+  value = -(0.25 + 2.0**-40) * np.ones(200)
   np.testing.assert_array_equal(
-    process.next(state, values).result, tf.cast(noised, tf.float32)
+    process.next(process.initialize(), [value]).result, noise - 0.25
   )
+
+
+def test_a_clip_inside_has_more_noise_for_the_rounding_of_its_sums():
+  value_type = tff.to_type([(np.float32, [3]), (np.float32, [13])])
+  for inner, expected in (
+    (tff.aggregators.SumFactory(), 1.0),
+    (aggregators.secure_sum_factory(1.0), 1.0),
+    (aggregators.difference_clipping_factory(1.0), 1.0 + 2.0**-22),
+  ):
+    found = grid_sums.noise_factor(
+      inner, value_type, gaussian_draws.RELATIVE_STEP
+    )
+    assert found == expected

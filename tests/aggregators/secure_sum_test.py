@@ -48,7 +48,7 @@ def test_noise_at_the_clients_widens_the_bound():
     aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5),
     _vectors([5.7, -5.7]),
   )
-  assert output.measurements['secure_sum_bound'] == 5.75
+  assert output.measurements['secure_sum_bound'] == np.float32(7.05)
   assert output.measurements['secure_sum_out_of_bounds_count'] == 0
   np.testing.assert_allclose(output.result, [5.7, -5.7], rtol=1e-6)
 
@@ -109,11 +109,16 @@ def test_equal_to_the_secure_sum_of_tff():
 def test_rounding_never_lengthens(bound, shares, dtype):
   value = np.clip(np.array(shares) * bound, -bound, bound).astype(dtype)
   hypothesis.assume(np.all(np.abs(value.astype(np.float64)) <= bound))
-  encoded = secure_sum._encode(tf.constant(value), bound)
+  step = aggregators.secure_sum_factory(bound).step
+  assert step <= bound * 1e-9
+  encoded = secure_sum._encode(tf.constant(value), bound, step)
   assert np.all((encoded >= 0) & (encoded < 2**32))
-  decoded = secure_sum._decode(encoded, 1, bound, tf.float64).numpy()
+  decoded = secure_sum._decode(encoded, 1, step, tf.float64).numpy()
   assert np.all(np.abs(decoded) <= np.abs(value.astype(np.float64)))
-  np.testing.assert_allclose(decoded, value, rtol=4e-7, atol=bound * 5e-10)
+  assert np.all(np.abs(decoded - value.astype(np.float64)) < step)
+  # On the grid already, nothing is lost.
+  again = secure_sum._encode(tf.constant(decoded), bound, step)
+  np.testing.assert_array_equal(again, encoded)
 
 
 @pytest.mark.parametrize('clip', [0, -1.0, math.nan, math.inf])

@@ -14,6 +14,7 @@ from tff_clipping.aggregators.parts import (
   composition_rules,
   float64_values,
   gaussian_draws,
+  grid_sums,
   inspect_process,
   l2_clip,
   noise_keys,
@@ -41,7 +42,8 @@ def adaptive_dp_mean_factory(
   c_{t+1} = c_t exp(-learning_rate * (share - target_quantile)).
 
   Guarantee: bits and values together are one Gaussian mechanism with the given
-  `noise_multiplier` z, since the noise on the values is raised to
+  `noise_multiplier` z, in the numbers that are released, which lie on grids as
+  those of `gaussian_noise_factory`, since the noise on the values is raised to
   z' = (z^-2 - (2 s)^-2)^(-1/2). A plan charges z and nothing else. The next
   clipping norm is computed from noised bits alone.
 
@@ -150,12 +152,18 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       self._below_count_stddev, noise_key=_other_key(self._noise_key)
     ).create(tff.TensorType(np.float32))
     keys = noise_keys.NoiseKeys(self._noise_key)
+    multiplier = self._noise_multiplier * grid_sums.noise_factor(
+      self._sum_factory, value_type, gaussian_draws.RELATIVE_STEP
+    )
 
     @tff.tensorflow.computation(wide.type, np.float32)
     def clip(value, norm):
       clipped = l2_clip.clip_by_l2_norm(value, norm)
       is_below = clipped.norm <= tf.cast(norm, clipped.norm.dtype)
-      return clipped.value, tf.cast(is_below, tf.float32) - 0.5
+      # The grid of the noise that the server will add: the norm is public.
+      step = gaussian_draws.grid_step(multiplier * tf.cast(norm, tf.float64))
+      on_grid = gaussian_draws.round_towards_zero(clipped.value, step)
+      return on_grid, tf.cast(is_below, tf.float32) - 0.5
 
     @tff.tensorflow.computation
     def initial_norm():
@@ -177,7 +185,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       keys.initial.type_signature.result,
     )
     def finish(total, norm, noise_state):
-      stddev = self._noise_multiplier * tf.cast(norm, tf.float64)
+      stddev = multiplier * tf.cast(norm, tf.float64)
       key, next_noise = keys.next_key(noise_state)
       noised = gaussian_draws.add_gaussian_noise(total, stddev, key)
       mean = tf.nest.map_structure(

@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import (
   gaussian_draws,
+  grid_sums,
   inspect_process,
   noise_keys,
   noised_process,
@@ -17,6 +18,10 @@ from tff_clipping.aggregators.parts import (
 )
 
 _KEY, _ROUND, _SLOTS = 'key', 'round_num', 'slots'
+
+# The step of what is released, in steps of the draws, where these are mixed:
+# each point is reached.
+_STEPS = 2**5
 
 
 class NoiseRecurrence(Protocol):
@@ -94,8 +99,13 @@ def correlated_noise_factory(
   its result has been released: the difference of the two results would have no
   noise at all.
 
-  The draws are ordinary floating-point noise; see `gaussian_draws`. Values are
-  summed and noised in `float64`; what is kept of noise is in `float32`.
+  What is released lies on a grid, of at most 2^-24 standard deviations of a
+  draw: clients' values are rounded towards zero to it, as by
+  `gaussian_noise_factory`, and the noise to the nearest point. The
+  draws are exact, on a grid that is finer by 2^5; see `gaussian_draws`. How
+  they are mixed is not: what is kept of them is in `float32`, so that the law
+  of the noise is off by its rounding, which does not depend on the values. Of
+  that no proof is known.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
@@ -115,8 +125,8 @@ def correlated_noise_factory(
     strategy: How the noise of a round depends on those before, for so many
       rounds as the program runs: the round after the last is an error when it
       is run. A `privacy.RestartedStrategy` begins anew instead.
-    noise_stddev: The standard deviation of a draw, positive, at most 1e37, in
-      the unit of the result.
+    noise_stddev: The standard deviation of a draw, from 1e-37 to 1e37, in the
+      unit of the result.
     inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
     noise_key: `None` and 'drawn' draw a key from fresh entropy whenever the
@@ -161,13 +171,24 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
     self._noise_key = noise_key
+    is_mixed = recurrence.read_weights.shape[1] or np.any(
+      recurrence.draw_weights != 1
+    )
+    self._steps = _STEPS if is_mixed else 1
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
+    type_checks.check_float_leaves(value_type)
+    stddev = self._noise_stddev * grid_sums.noise_factor(
+      self._inner_agg_factory,
+      value_type,
+      self._steps * gaussian_draws.RELATIVE_STEP,
+    )
     return noised_process.build_noised_process(
       value_type,
       self._inner_agg_factory,
-      lambda sum_type: self._build_noise(value_type, sum_type),
+      lambda sum_type: self._build_noise(value_type, sum_type, stddev),
+      step=lambda: self._steps * gaussian_draws.grid_step(stddev),
       constants={
         'noise_stddev': np.float32(self._noise_stddev),
         inspect_process.STRATEGY: strategy_digest(self._recurrence),
@@ -175,7 +196,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     )
 
   def _build_noise(
-    self, value_type: Any, sum_type: tff.Type
+    self, value_type: Any, sum_type: tff.Type, stddev: float
   ) -> noised_process.ServerNoise:
     """Returns the stream of noise for sums of a type."""
     num_slots = self._recurrence.read_weights.shape[1]
@@ -199,13 +220,16 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     def add(value, state):
       noises, slots = next_noise(
         self._recurrence,
-        self._draw(state, shapes),
+        self._draw(state, shapes, stddev),
         list(state[_SLOTS]),
         state[_ROUND],
       )
+      step = self._steps * gaussian_draws.grid_step(stddev)
+      # The sum is on the grid, where its inner factory leaves it there.
+      total = gaussian_draws.round_to_nearest(value, step)
       noised = [
-        leaf + tf.cast(noise, leaf.dtype)
-        for leaf, noise in zip(tf.nest.flatten(value), noises, strict=True)
+        leaf + gaussian_draws.round_noise(noise, step)
+        for leaf, noise in zip(tf.nest.flatten(total), noises, strict=True)
       ]
       return (
         tf.nest.pack_sequence_as(value, noised),
@@ -216,15 +240,12 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
     return noised_process.ServerNoise(initial, add)
 
-  def _draw(self, state, shapes):
+  def _draw(self, state, shapes, stddev):
     """Returns a round's draws, a function of key, round and ledger."""
-    zeros = [tf.zeros(shape, tf.float64) for shape in shapes]
     round_key = gaussian_draws.derive_key(
       state[_KEY], tf.stack([state[_ROUND], noise_keys.ledger_of(state)])
     )
-    return gaussian_draws.add_gaussian_noise(
-      zeros, self._noise_stddev, round_key
-    )
+    return gaussian_draws.draw_gaussian(shapes, stddev, round_key)
 
   def _noise_state(self, key, round_num, ledger, slots):
     """Returns the state of the noise."""

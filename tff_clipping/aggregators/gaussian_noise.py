@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import (
   gaussian_draws,
+  grid_sums,
   noise_keys,
   noised_process,
   type_checks,
@@ -29,9 +30,15 @@ def gaussian_noise_factory(
   `noise_stddev / s`. What bounds `s` is a clip, outside or inside: this factory
   does not clip. An empty cohort gives 0 + noise.
 
-  The noise is ordinary floating-point noise; see `gaussian_draws` for what that
-  means. Values are summed and noised in `float64`, so that rounding adds next
-  to nothing to `s`.
+  The guarantee holds for the numbers that are released: clients' values are
+  rounded towards zero to a grid of at most 2^-29 standard deviations, their
+  sums are exact up to 2^23 standard deviations, and the noise is drawn in
+  integers on the grid; see `gaussian_draws` for the theorem, and for what it
+  takes for granted. An `inner_agg_factory` that is neither
+  `tff.aggregators.SumFactory` nor `secure_sum_factory`, such as a clip, may
+  leave the grid: its result is rounded, and the noise is larger by a factor of
+  1 + 2^-24 sqrt(d), for d elements, which pays for that up to a noise
+  multiplier of 32.
 
   Measurements:
     noise_stddev: The standard deviation, `float32`.
@@ -43,7 +50,7 @@ def gaussian_noise_factory(
   State: `privacy_noise`, the key of the noise, if it takes one; `inner_agg`.
 
   Args:
-    noise_stddev: The standard deviation, positive, at most 1e37, in the unit of
+    noise_stddev: The standard deviation, from 1e-37 to 1e37, in the unit of
       the result. No noise is another pipeline, not 0.
     inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
@@ -87,17 +94,19 @@ class GaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     keys = noise_keys.NoiseKeys(self._noise_key)
+    type_checks.check_float_leaves(value_type)
+    stddev = self._noise_stddev * grid_sums.noise_factor(
+      self._inner_agg_factory, value_type, gaussian_draws.RELATIVE_STEP
+    )
 
     def add(value, state):
       key, next_state = keys.next_key(state)
-      return (
-        gaussian_draws.add_gaussian_noise(value, self._noise_stddev, key),
-        next_state,
-      )
+      return gaussian_draws.add_gaussian_noise(value, stddev, key), next_state
 
     return noised_process.build_noised_process(
       value_type,
       self._inner_agg_factory,
       lambda _: noised_process.ServerNoise(keys.initial, add),
+      step=lambda: gaussian_draws.grid_step(stddev),
       constants={'noise_stddev': np.float32(self._noise_stddev)},
     )

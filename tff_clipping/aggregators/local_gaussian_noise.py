@@ -1,6 +1,7 @@
 """Adds a share of Gaussian noise at each client, as in Alg. DP-FedAvg."""
 
 import collections
+import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ from tff_clipping.aggregators.parts import (
 # share's variance. Fixed-point sums lie on a grid, which would tell that a full
 # cohort got no noise at the server.
 _LEAST_SHARES = 2.0**-10
+
+# The step of a share, in steps of its draws: a secure sum with room for it and
+# for no long updates has none that is coarser.
+_STEPS = 2**4
 
 
 def local_gaussian_noise_factory(
@@ -55,8 +60,14 @@ def local_gaussian_noise_factory(
   multiplier z. A secure summation that hides the single values must also refuse
   cohorts below m.
 
+  What is released lies on a grid that depends on s and M alone: clients' values
+  are rounded towards zero to it, shares are drawn on it, and sums are exact, as
+  for `gaussian_noise_factory`.
+
   It does not clip; put it inside a clip. Noise of its own for each client,
-  tensor and round comes from fresh entropy; there is no key for repeatable
+  tensor and round comes from the random numbers of the kernel where the client
+  runs: no secret is in what is sent to clients. Where there is no Linux kernel,
+  a client fails; there is no key for repeatable
   runs, since an aggregator cannot tell its clients apart. Noise at the server,
   by `gaussian_noise_factory`, has the same distribution and takes a key.
 
@@ -72,7 +83,7 @@ def local_gaussian_noise_factory(
   State: `privacy_noise` (empty), `inner_agg`.
 
   Args:
-    noise_stddev: s, positive, at most 1e37, in the unit of the values.
+    noise_stddev: s, from 1e-37 to 1e37, in the unit of the values.
     inner_agg_factory: Sums the noised values; unweighted. `None` is
       `tff.aggregators.SumFactory()`. With
       `secure_sum_factory(c, local_noise_stddev=noise_stddev)` the server sees
@@ -136,15 +147,28 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     composition_rules.check_does_not_clip('inner_agg_factory', inner)
     composition_rules.check_sum(self._inner_agg_factory, inner)
 
+    def share_step():
+      step = _STEPS * gaussian_draws.grid_step(self._noise_stddev)
+      # What is on the grid of a secure sum is summed as it is.
+      return tf.maximum(
+        step,
+        tf.constant(getattr(self._inner_agg_factory, 'step', 0.0), step.dtype),
+      )
+
     @tff.tensorflow.computation(wide.type)
     def add_share(value):
-      return gaussian_draws.add_gaussian_noise(
-        value,
+      step = share_step()
+      leaves = tf.nest.flatten(gaussian_draws.round_towards_zero(value, step))
+      noises = gaussian_draws.draw_gaussian(
+        [leaf.shape for leaf in leaves],
         self._noise_stddev,
         gaussian_draws.fresh_key(),
-        # The clients' draws add up: their sum has the tails that one lacks.
-        num_draws=1,
       )
+      noised = [
+        leaf + gaussian_draws.round_noise(noise, step)
+        for leaf, noise in zip(leaves, noises, strict=True)
+      ]
+      return tf.nest.pack_sequence_as(value, noised)
 
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member, np.int32
@@ -154,12 +178,25 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         num_clients, self._min_clients, self._max_clients
       )
       num_shares = tf.cast(num_missing, tf.float64) + _LEAST_SHARES
-      noised = gaussian_draws.add_gaussian_noise(
-        value,
+      leaves = tf.nest.flatten(value)
+      noises = gaussian_draws.draw_gaussian(
+        [leaf.shape for leaf in leaves],
         self._noise_stddev * tf.sqrt(num_shares),
         gaussian_draws.fresh_key(),
       )
-      return wide.narrow(noised)
+      # One grid for all cohorts: a finer one would tell how many shares there
+      # are.
+      step = tf.maximum(
+        share_step(),
+        gaussian_draws.grid_step(
+          self._noise_stddev * math.sqrt(self._max_clients + _LEAST_SHARES)
+        ),
+      )
+      noised = [
+        gaussian_draws.round_noise(leaf + noise, step)
+        for leaf, noise in zip(leaves, noises, strict=True)
+      ]
+      return wide.narrow(tf.nest.pack_sequence_as(value, noised))
 
     @tff.federated_computation
     def initialize():

@@ -1,6 +1,7 @@
 """Sums clipped values by secure summation, with bounds that hold."""
 
 import collections
+import math
 from typing import Any
 
 import numpy as np
@@ -8,17 +9,22 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import inspect_process, l2_clip, type_checks
+from tff_clipping.aggregators.parts import (
+  gaussian_draws,
+  inspect_process,
+  l2_clip,
+  type_checks,
+)
 
 # Clients send integers of 32 bits, which are summed in 64: more than 2^31
 # clients would be needed for the sum to wrap.
 _BITS = 32
 _OFFSET = 2 ** (_BITS - 1) - 1
-# The largest magnitude that is sent. The products are rounded in float32, by up
-# to 2^7 here, and must not pass `_OFFSET` then.
+# The largest magnitude that is sent. The bound is rounded in `float32`, by up
+# to 2^8 here, and must not pass `_OFFSET` then.
 _LARGEST = _OFFSET - 2**10
 # No draw of a client's noise is beyond this many standard deviations.
-NOISE_STDDEVS = 9.5
+NOISE_STDDEVS = gaussian_draws.LARGEST_DRAW
 
 
 def secure_sum_factory(
@@ -28,19 +34,20 @@ def secure_sum_factory(
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """Sums values by TFF's secure summation, in fixed point.
 
-  At CLIENTS, each element is divided by the step B / (2^31 - 2^10), rounded
-  towards zero to an integer of 32 bits, and summed by
-  `tff.federated_secure_sum_bitwidth`; at SERVER, the sum is multiplied by the
-  step. B = c, or c + 9.5 `local_noise_stddev` if the clients add noise.
+  At CLIENTS, each element is divided by the step, the least power of 2 that is
+  at least B / (2^31 - 2^10), rounded towards zero to an integer of 32 bits, and
+  summed by `tff.federated_secure_sum_bitwidth`; at SERVER, the sum is
+  multiplied by the step. B = c, or c + 12.1 `local_noise_stddev` if the clients
+  add noise.
 
   Guarantee: no element of an update whose norm is at most c is out of bounds,
   and no sum of fewer than 2^31 clients wraps. Rounding towards zero never
   lengthens an update: what a clip promises of norms still holds for what is
-  summed, and the sensitivity of the sum is c. An element loses less than
-  B * 5e-10 and 4e-7 of itself.
+  summed, and the sensitivity of the sum is c. An element loses less than a
+  step, at most B * 1e-9; on a grid that is coarser, nothing.
 
   An element outside [-B, B] is clamped, and one that is not a number becomes 0;
-  both are counted. With noise at the clients, which ends at 9.42 standard
+  both are counted. With noise at the clients, which ends at 12.1 standard
   deviations, no element of a clipped update is.
 
   The server of `tff.backends.test` contexts and of `tff_clipping.runtime` adds
@@ -86,11 +93,17 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
   Attributes:
     local_noise_stddev: The noise that its bound leaves room for; `None` for
       none.
+    step: A power of 2, of which sums are multiples.
+    keeps_grid: Whether sums are on a grid that values are on, and that has a
+      power of 2 as its step: they are.
   """
+
+  keeps_grid = True
 
   def __init__(self, bound, local_noise_stddev):
     """Initializes the factory; see `secure_sum_factory`."""
     self._bound = bound
+    self.step = 2.0 ** math.ceil(math.log2(bound / _LARGEST))
     self.local_noise_stddev = local_noise_stddev
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
@@ -102,14 +115,16 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
     @tff.tensorflow.computation(value_type)
     def encode(value):
       dtypes.extend(t.dtype for t in tf.nest.flatten(value))
-      encoded = tf.nest.map_structure(lambda t: _encode(t, bound), value)
+      encoded = tf.nest.map_structure(
+        lambda t: _encode(t, bound, self.step), value
+      )
       is_out = [_is_out_of_bounds(t, bound) for t in tf.nest.flatten(value)]
       return encoded, tf.cast(tf.reduce_any(tf.stack(is_out)), tf.int32)
 
     @tff.tensorflow.computation(encode.type_signature.result[0], np.int32)
     def decode(total, num_clients):
       leaves = [
-        _decode(leaf, num_clients, bound, dtype)
+        _decode(leaf, num_clients, self.step, dtype)
         for leaf, dtype in zip(tf.nest.flatten(total), dtypes, strict=True)
       ]
       return tf.nest.pack_sequence_as(total, leaves)
@@ -155,7 +170,7 @@ def _is_out_of_bounds(tensor, bound):
   return ~tf.reduce_all(tf.abs(tf.cast(tensor, _wide(tensor.dtype))) <= limit)
 
 
-def _encode(tensor, bound):
+def _encode(tensor, bound, step):
   """Returns a tensor in `int64`, each element in [0, 2^32 - 1)."""
   dtype = _wide(tensor.dtype)
   wide = tf.cast(tensor, dtype)
@@ -167,18 +182,14 @@ def _encode(tensor, bound):
     ),
     lambda: tf.identity(wide),
   )
-  # The factor and the product are rounded, by 2^-24 of themselves: less than
-  # what is taken off. Casting rounds towards zero.
-  factor = tf.constant((1 - 2.0**-22) * _LARGEST / bound, dtype)
-  return tf.cast(inside * factor, tf.int64) + _OFFSET
+  # A quotient by a power of 2 is exact. Casting rounds towards zero.
+  return tf.cast(inside / tf.constant(step, dtype), tf.int64) + _OFFSET
 
 
-def _decode(total, num_clients, bound, dtype):
+def _decode(total, num_clients, step, dtype):
   """Returns the sum that a sum of encoded values stands for."""
   offset = tf.cast(num_clients, tf.int64) * _OFFSET
-  return tf.cast(
-    tf.cast(total - offset, tf.float64) * (bound / _LARGEST), dtype
-  )
+  return tf.cast(tf.cast(total - offset, tf.float64) * step, dtype)
 
 
 def _wide(dtype):

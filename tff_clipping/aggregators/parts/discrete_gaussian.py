@@ -5,13 +5,12 @@ grid. TensorFlow functions take and return tensors; nothing depends on TFF.
 """
 
 import dataclasses
-import decimal
 import math
 
 import numpy as np
 import tensorflow as tf
 
-from tff_clipping.aggregators.parts import gaussian_draws
+from tff_clipping.aggregators.parts import gaussian_draws, gaussian_table
 
 # How much of the rounded vectors is thrown away and rounded again. The best
 # value for the bound below, after Kairouz et al. 2021, Sec. 4.1.
@@ -29,9 +28,6 @@ _MIN_SCALED_NORM = 1024.0
 _MIN_STDDEV = 8.0
 # The tables of the noise have 12 entries for each unit of this.
 _MAX_STDDEV = 2.0**17
-_TABLE_STDDEVS = 12
-# Of the fixed-point numbers that the tables are computed in.
-_BITS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +93,9 @@ def choose_grid(
       f'{noise_multiplier}.'
     )
   largest = max_clients * (
-    math.ceil(sensitivity) + math.ceil(_TABLE_STDDEVS * share_stddev) + 1
+    math.ceil(sensitivity)
+    + math.ceil(gaussian_table.NUM_STDDEVS * share_stddev)
+    + 1
   )
   modulus = 2 ** (largest.bit_length() + 1)
   if modulus > 2**62:
@@ -283,7 +281,9 @@ def magnitude_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
   Returns:
     The upper and the lower 63 bits of the entries, `int64`.
   """
-  weights = _weights(stddev, math.ceil(_TABLE_STDDEVS * stddev) + 1)
+  weights = gaussian_table.gaussian_weights(
+    stddev, math.ceil(gaussian_table.NUM_STDDEVS * stddev) + 1
+  )
   weights[0] //= 2
   total, cumulative, table = sum(weights), 0, []
   for weight in weights[:-1]:
@@ -292,20 +292,3 @@ def magnitude_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
   words = [divmod(entry, 2**63) for entry in table]
   high, low = np.array(words, np.int64).T.copy()
   return high, low
-
-
-def _weights(stddev, num_weights):
-  """Returns exp(-k^2 / (2 stddev^2)) for k = 0, 1, ..., times 2^`_BITS`."""
-  # Each weight is the one before times a ratio, which falls by a factor itself.
-  # With 256 bits, what the products lose is below the 126 that are wanted.
-  with decimal.localcontext() as context:
-    context.prec = 100
-    variance = decimal.Decimal(stddev) ** 2
-    ratio = int((-1 / (2 * variance)).exp() * 2**_BITS)
-    factor = int((-1 / variance).exp() * 2**_BITS)
-  weight, weights = 1 << _BITS, []
-  for _ in range(num_weights):
-    weights.append(weight)
-    weight = (weight * ratio) >> _BITS
-    ratio = (ratio * factor) >> _BITS
-  return weights

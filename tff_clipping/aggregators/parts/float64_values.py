@@ -5,10 +5,10 @@ turn each of these roundings the other way: two sums of n values, each of norm c
 at most, that differ by one of them differ by c and by up to n^2 c times the
 precision. In `float32` that is several c for ten thousand clients, in 16 bits
 for a few dozen, so that noise for a sensitivity of c would not hide a client.
-In `float64` it is 1e-4 c for a million. So whatever is to be noised is summed
-in `float64`, gets noise that is drawn in `float64` too, and is returned in the
-type that it had: noise on a coarser grid than the sum's would leave the lowest
-bits of the sum as they are.
+In `float64` it is 1e-4 c for a million, and nothing for values on a grid, whose
+sums are exact. So whatever is to be noised is rounded to a grid (see
+`gaussian_draws`), summed in `float64`, gets noise on the grid, and is returned
+in the type that it had.
 
 A mean without noise is summed in `float32` at least: in 16 bits a sum of some
 hundred values stays where it is, and a count has no room.

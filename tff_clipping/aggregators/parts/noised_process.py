@@ -4,11 +4,13 @@ import collections
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import (
   composition_rules,
   float64_values,
+  gaussian_draws,
   inspect_process,
   public_measurements,
   type_checks,
@@ -34,6 +36,7 @@ def build_noised_process(
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory,
   build_noise: Callable[[tff.Type], ServerNoise],
   *,
+  step: Callable[[], tf.Tensor],
   constants: Mapping[str, Any],
 ) -> tff.templates.AggregationProcess:
   """Returns the process that aggregates and then adds noise.
@@ -46,6 +49,8 @@ def build_noised_process(
       `float64`.
     inner_agg_factory: Aggregates the values.
     build_noise: Returns the noise for an aggregate of a type.
+    step: Returns the step of the grid of what is noised, in a graph. Clients'
+      values are rounded towards zero to it.
     constants: What is measured of the noise, by name.
 
   Raises:
@@ -63,6 +68,10 @@ def build_noised_process(
   sum_type = inner.next.type_signature.result.result.member
   noise = build_noise(sum_type)
 
+  @tff.tensorflow.computation(wide.type)
+  def to_grid(value):
+    return gaussian_draws.round_towards_zero(value, step())
+
   @tff.tensorflow.computation(sum_type, noise.initial.type_signature.result)
   def add_noise(value, noise_state):
     noised, next_state = noise.add(value, noise_state)
@@ -79,7 +88,9 @@ def build_noised_process(
     tff.FederatedType(value_type, tff.CLIENTS),
   )
   def next_fn(state, value):
-    output = inner.next(state['inner_agg'], wide.widen(value))
+    output = inner.next(
+      state['inner_agg'], tff.federated_map(to_grid, wide.widen(value))
+    )
     noised, noise_state = tff.federated_map(
       add_noise, (output.result, state[inspect_process.NOISE_STATE])
     )

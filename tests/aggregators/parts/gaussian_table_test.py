@@ -1,0 +1,67 @@
+"""Tests of the tables of the discrete Gaussian, and of what rests on them."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tff_clipping.aggregators.parts import gaussian_table
+
+
+@pytest.mark.parametrize('stddev', [8.0, 2048.0])
+def test_columns_give_the_probabilities_to_126_bits(stddev):
+  table, low = gaussian_table.alias_table(stddev)
+  whole = 2**111
+  found = [0] * len(table)
+  for column, (entry, rest) in enumerate(zip(table, low, strict=True)):
+    other, high = divmod(int(entry), 2**48)
+    threshold = high * 2**63 + int(rest)
+    found[column] += threshold
+    found[other] += whole - threshold
+  assert sum(found) == 2**126
+  weights = gaussian_table.gaussian_weights(stddev, math.ceil(12 * stddev) + 1)
+  weights[0] //= 2
+  total = sum(weights)
+  for magnitude, share in enumerate(found):
+    weight = weights[magnitude] if magnitude < len(weights) else 0
+    allowed = len(weights) if magnitude == 0 else 1
+    assert 0 <= share - weight * 2**126 // total <= allowed
+
+
+@pytest.mark.parametrize('stddev', [3.0, 8.0])
+def test_distance_of_the_discrete_from_the_rounded_gaussian(stddev):
+  k = np.arange(math.ceil(20 * stddev))
+  discrete = np.exp(-(k**2) / (2 * stddev**2))
+  discrete[0] /= 2
+  discrete /= 2 * np.sum(discrete)
+  upper = stats.norm.sf((k - 0.5) / stddev)
+  rounded = upper - stats.norm.sf((k + 0.5) / stddev)
+  rounded[0] /= 2
+  is_there = rounded > 1e-300
+  chi_squared = 2 * np.sum(
+    (rounded - discrete)[is_there] ** 2 / rounded[is_there]
+  )
+  assert chi_squared == pytest.approx(stddev**-4 / 288, rel=0.05)
+
+
+@pytest.mark.parametrize('scale', [2, 3, 5])
+def test_a_sum_of_two_parts_is_a_discrete_gaussian(scale):
+  # Parts of parameters 40 and `scale`, of which the first counts `scale` times.
+  k = np.arange(-2000, 2001)
+
+  def law(stddev):
+    weights = np.exp(-(k**2) / (2.0 * stddev**2))
+    return weights / np.sum(weights)
+
+  coarse = np.zeros(k.size)
+  multiples = np.abs(k) * scale <= 2000
+  coarse[k[multiples] * scale + 2000] = law(40.0)[multiples]
+  both = np.convolve(coarse, law(float(scale)), 'same')
+  expected = law(scale * math.hypot(40.0, 1.0))
+  middle = np.abs(k) < 6 * 40
+  ratio = both[middle] / expected[middle]
+  inverse = scale**2 * (1 / (scale * 40.0) ** 2 + 1 / scale**2)
+  # Both the sums and their total are off by this.
+  bound = 2 * math.exp(-2 * math.pi**2 / inverse)
+  assert 1e-9 < np.max(np.abs(ratio - 1)) <= 2.1 * bound
