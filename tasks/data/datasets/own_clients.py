@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tasks.data.datasets import data_files
-from tff_clipping.programs.clients import id_forms
+from tff_clipping import id_forms
 
 # What pandas, NumPy, R and JSON write where there is nothing. 'NA' may be an
 # id, and is warned of.

@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 
 from tasks.data.datasets import data_files, float32
-from tff_clipping.programs.clients import id_forms
+from tff_clipping import id_forms
 
 SUFFIXES = ('.npz', '.csv')
 FIELDS = (

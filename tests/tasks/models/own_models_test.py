@@ -10,7 +10,7 @@ _SHAPE = (8,)
 
 
 def _ends_with(*layers, dtype='float32', **kwargs):
-  """Returns a function of a model whose last layers are these."""
+  """Returns a function of a model whose last layers these functions make."""
 
   def create_model(input_shape, num_classes):
     return tf.keras.Sequential(
@@ -18,7 +18,7 @@ def _ends_with(*layers, dtype='float32', **kwargs):
         tf.keras.Input(input_shape),
         _LAYERS.Dense(5, 'relu', dtype=dtype),
         _LAYERS.Dense(num_classes, dtype=dtype, **kwargs),
-        *layers,
+        *(create_layer() for create_layer in layers),
       ]
     )
 
@@ -61,8 +61,8 @@ def _softmax_by_hand(logits):
         _softmax_by_hand,
       )
     ),
-    _ends_with(_LAYERS.Activation('softmax')),
-    _ends_with(_LAYERS.Lambda(tf.nn.softmax)),
+    _ends_with(lambda: _LAYERS.Activation('softmax')),
+    _ends_with(lambda: _LAYERS.Lambda(tf.nn.softmax)),
     _ends_with(activation=tf.nn.softmax, kernel_initializer='zeros'),
     _functional(tf.nn.softmax),
     lambda shape, n: _Subclass(n, _softmax_by_hand),
@@ -86,7 +86,7 @@ def test_probabilities_are_no_logits(create_model):
     _ends_with(activation=tf.nn.log_softmax),
     _ends_with(kernel_initializer='zeros'),
     _ends_with(kernel_regularizer='l2'),
-    _ends_with(_LAYERS.Dropout(0.5)),
+    _ends_with(lambda: _LAYERS.Dropout(0.5)),
     lambda shape, n: _Subclass(n, tf.identity),
   ],
 )
@@ -144,7 +144,7 @@ def _with_loss_of_outputs(input_shape, num_classes):
     ),
     (_ends_with(activity_regularizer='l2'), 'losses of its activations'),
     (
-      _ends_with(_LAYERS.ActivityRegularization(l2=0.1)),
+      _ends_with(lambda: _LAYERS.ActivityRegularization(l2=0.1)),
       'losses of its activations',
     ),
     (_ends_with(_AddsLoss()), 'losses of its activations'),

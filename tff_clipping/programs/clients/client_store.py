@@ -21,7 +21,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.programs.clients import example_bytes, id_forms, store_folder
+from tff_clipping import id_forms
+from tff_clipping.programs.clients import example_bytes, store_folder
 from tff_clipping.programs.clients.store_folder import ClientStoreError  # noqa: F401
 
 _CLIENTS_AT_A_TIME = 100
