@@ -147,7 +147,7 @@ def _with_loss_of_outputs(input_shape, num_classes):
       _ends_with(lambda: _LAYERS.ActivityRegularization(l2=0.1)),
       'losses of its activations',
     ),
-    (_ends_with(_AddsLoss()), 'losses of its activations'),
+    (_ends_with(_AddsLoss), 'losses of its activations'),
     (_with_loss_of_outputs, 'losses of its activations'),
   ],
 )
