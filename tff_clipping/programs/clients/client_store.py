@@ -239,7 +239,7 @@ def write_client_store(
       f'`client_ids` must be as many as the partition has clients, found '
       f'{len(client_ids)} for {len(sizes)}.'
     )
-  digest = hashlib.blake2b(digest_size=8)
+  digest = _new_digest()
   for feature, array in examples.items():
     digest.update(f'{feature} {array.dtype} {array.shape};'.encode())
     digest.update(np.ascontiguousarray(array).data)
@@ -326,7 +326,7 @@ def write_client_data(
       for feature, shape, dtype in features
     ]
 
-  digest = hashlib.blake2b(digest_size=8)
+  digest = _new_digest()
   digest.update(repr((features, client_ids)).encode())
   # Other preprocessing shows in the examples of any client.
   for place in sorted({0, len(client_ids) // 2, len(client_ids) - 1}):
@@ -421,3 +421,11 @@ def _checked_array(feature: str, array) -> np.ndarray:
       stacklevel=4,  # Of the call of `write_client_store`.
     )
   return array.astype(array.dtype.newbyteorder('<'), copy=False)
+
+
+def _new_digest() -> 'hashlib.blake2b':
+  """Begins the digest in a folder's name, which is another for each format.
+
+  So what an older version has written is left alone, and written anew.
+  """
+  return hashlib.blake2b(f'{store_folder.FORMAT};'.encode(), digest_size=8)

@@ -24,7 +24,7 @@ from tff_clipping.programs.clients import packed_clients
 
 _MANIFEST = 'manifest.json'
 _PACK = 'clients'
-_FORMAT = 3
+FORMAT = 3
 # One that is being written; see `_new_folder`.
 _NEW_FOLDER = re.compile(r'\..*-[0-9a-f]{16}-[0-9a-f]{16}')
 
@@ -106,7 +106,7 @@ def write_folder(
     with _new_folder(path) as folder:
       packed_clients.pack_clients(folder / _PACK, clients())
       manifest = dict(
-        format=_FORMAT,
+        format=FORMAT,
         features=[[f, list(shape), dtype] for f, shape, dtype in features],
         files={e.name: e.stat().st_size for e in os.scandir(folder)},
       )
@@ -150,9 +150,9 @@ def _new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _check_manifest(manifest: Mapping[str, Any]) -> None:
-  if manifest['format'] != _FORMAT:
+  if manifest['format'] != FORMAT:
     raise ValueError(
-      f'it has the format {manifest["format"]!r}, not {_FORMAT}. A folder that '
+      f'it has the format {manifest["format"]!r}, not {FORMAT}. A folder that '
       'an older version wrote may be deleted; it will be written again'
     )
   if manifest['digest'] != _manifest_digest(manifest):
