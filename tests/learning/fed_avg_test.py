@@ -591,21 +591,29 @@ def test_keras_model_from_outside_is_refused():
     )
 
 
-def test_examples_of_many_shapes_are_refused():
+@pytest.mark.parametrize(
+  ('is_ragged', 'advice'),
+  [
+    (False, "pad them, or take TFF's `build_unweighted_fed_avg`"),
+    (True, "pad them, .* TFF's own processes take no ragged tensors either"),
+  ],
+)
+def test_examples_of_many_shapes_are_refused(is_ragged, advice):
   def model_fn():
-    inputs = tf.keras.Input((None,), dtype=tf.int32)
+    spec = tf.RaggedTensorSpec if is_ragged else tf.TensorSpec
+    inputs = tf.keras.Input((None,), dtype=tf.int32, ragged=is_ragged)
     hidden = tf.keras.layers.Embedding(5, 2)(inputs)
     pooled = tf.keras.layers.GlobalAveragePooling1D()(hidden)
     return tff.learning.models.from_keras_model(
       tf.keras.Model(inputs, tf.keras.layers.Dense(3)(pooled)),
       loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
       input_spec=(
-        tf.TensorSpec([None, None], tf.int32),
+        spec([None, None], tf.int32),
         tf.TensorSpec([None], tf.int32),
       ),
     )
 
-  with pytest.raises(ValueError, match='examples of a fixed shape.*pad them'):
+  with pytest.raises(ValueError, match=f'examples of a fixed shape.*{advice}'):
     learning.build_fed_avg(
       model_fn, local_steps=1, batch_size=2, client_learning_rate=0.1
     )

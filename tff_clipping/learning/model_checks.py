@@ -107,12 +107,20 @@ def check_is_function(model_fn: Any) -> None:
 def _check_shapes(input_spec: Any) -> None:
   """Refuses examples whose shapes differ, which cannot be put together."""
   for spec in tf.nest.flatten(input_spec):
-    if not spec.shape[1:].is_fully_defined():
-      raise ValueError(
-        '`model_fn` must return a model of examples of a fixed shape, found '
-        f"{spec}: pad them, or take TFF's `build_unweighted_fed_avg`, whose "
-        'data sets may have batches of any shape.'
-      )
+    if spec.shape[1:].is_fully_defined():
+      continue
+    # Batches of any shape are dense ones: TFF has no type for ragged tensors.
+    other = (
+      "pad them, or take TFF's `build_unweighted_fed_avg`, whose data sets may "
+      'have batches of any shape'
+      if isinstance(spec, tf.TensorSpec)
+      else 'pad them, as `RaggedTensor.to_tensor(shape=[None, length])` does; '
+      "TFF's own processes take no ragged tensors either"
+    )
+    raise ValueError(
+      '`model_fn` must return a model of examples of a fixed shape, found '
+      f'{spec}: {other}.'
+    )
 
 
 def _check_names(input_spec: Any, element_spec: Any) -> None:
