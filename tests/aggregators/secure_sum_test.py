@@ -136,3 +136,18 @@ def test_noise_out_of_range_raises(stddev):
 def test_integer_leaf_is_refused():
   with pytest.raises(TypeError, match='floating-point leaves'):
     aggregators.secure_sum_factory(1.0).create(tff.TensorType(np.int32))
+
+
+@pytest.mark.parametrize(
+  ('number', 'power'),
+  [
+    (1.0, 1.0),
+    (np.nextafter(1.0, 2.0), 2.0),
+    (np.nextafter(1.0, 0.0), 1.0),
+    (0.3, 0.5),
+    (2.0**-60, 2.0**-60),
+    (5e20, 2.0**69),
+  ],
+)
+def test_step_is_the_least_power_of_2_that_is_not_below(number, power):
+  assert secure_sum._power_of_2(number) == power

@@ -159,7 +159,7 @@ class DistributedGaussianMeanFactory(
       return tf.concat(parts, axis=0)
 
     vector_type = clip_and_join.type_signature.result
-    dim = 2 ** max(0, math.ceil(math.log2(max(1, vector_type.shape[0]))))
+    dim = 1 << max(0, vector_type.shape[0] - 1).bit_length()
     grid = discrete_gaussian.choose_grid(
       dim=dim,
       clipping_norm=self._clipping_norm,

@@ -103,7 +103,7 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
   def __init__(self, bound, local_noise_stddev):
     """Initializes the factory; see `secure_sum_factory`."""
     self._bound = bound
-    self.step = 2.0 ** math.ceil(math.log2(bound / _LARGEST))
+    self.step = _power_of_2(bound / _LARGEST)
     self.local_noise_stddev = local_noise_stddev
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
@@ -161,6 +161,13 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
       )
 
     return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _power_of_2(number):
+  """Returns the least power of 2 that is not below a positive number."""
+  # Exactly: a logarithm has another last bit on another processor.
+  mantissa, exponent = math.frexp(number)
+  return math.ldexp(1.0, exponent - (mantissa == 0.5))
 
 
 def _is_out_of_bounds(tensor, bound):

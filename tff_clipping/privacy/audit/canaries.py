@@ -62,7 +62,7 @@ class Canaries:
       'num_canaries',
       self.num_canaries,
       at_least=2,
-      at_most=2 ** int(math.log2(self.num_parameters)),
+      at_most=1 << (int(self.num_parameters).bit_length() - 1),
     )
     argument_checks.check_integer('seed', self.seed, at_least=0, at_most=2**63)
     if not isinstance(self.relation, Relation):

@@ -66,7 +66,7 @@ def bound_rates(
   out_scores = _check_scores('out_scores', out_scores)
   confidence = argument_checks.check_probability('confidence', confidence)
   if threshold is None:
-    ranks = 2 ** np.arange(int(np.log2(len(out_scores))) + 1)
+    ranks = 2 ** np.arange(len(out_scores).bit_length())
     thresholds = np.sort(out_scores)[::-1][ranks - 1]
     false_positives = ranks - 1
   else:
