@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tasks.algorithms import experiment
+from tests.tasks import small_runs
 from tff_clipping import privacy
 
 
@@ -46,23 +47,7 @@ def test_budget_is_refused_with_the_words_of_a_plan(budget):
   assert str(by_config.value) == str(by_plan.value)
 
 
-_AUDITED = dict(
-  task='embedded_digits',
-  partition='iid',
-  model='mlp',
-  algorithm='dp_fed_avg',
-  num_clients=40,
-  clients_per_round=8,
-  num_rounds=2,
-  local_steps=1,
-  batch_size=5,
-  client_learning_rate=0.1,
-  clipping_norm=1.0,
-  target_epsilon=8.0,
-  target_delta=1e-3,
-  sampling='poisson',
-  audit_canaries=100,
-)
+_AUDITED = small_runs.DP_FED_AVG | dict(audit_canaries=100)
 
 
 @pytest.mark.parametrize(

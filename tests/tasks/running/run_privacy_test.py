@@ -9,23 +9,8 @@ from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data import task
 from tasks.data.partitions import partition
 from tasks.running.run_privacy import find_caveats
+from tests.tasks.small_runs import DP_FED_AVG
 
-_PRIVATE = dict(
-  task='embedded_digits',
-  partition='iid',
-  model='mlp',
-  algorithm='dp_fed_avg',
-  num_clients=40,
-  clients_per_round=8,
-  num_rounds=2,
-  local_steps=1,
-  batch_size=5,
-  client_learning_rate=0.1,
-  clipping_norm=1.0,
-  target_epsilon=8.0,
-  target_delta=1e-3,
-  sampling='poisson',
-)
 _TAKE_TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=5)
 _GROUPS = _TAKE_TURNS | dict(mechanism='banded', sampling='grouped_poisson')
 
@@ -49,7 +34,7 @@ def _task(test_is_of_clients=False, partition_name='iid'):
 
 
 def _find(changes, test_is_of_clients=False, clipping_norm_source=None):
-  asked = ExperimentConfig(**{**_PRIVATE, **changes})
+  asked = ExperimentConfig(**{**DP_FED_AVG, **changes})
   return find_caveats(asked, _task(test_is_of_clients), clipping_norm_source)
 
 
@@ -89,7 +74,7 @@ def test_exact_figures_that_the_run_rests_on_are_said():
 
 
 def test_made_up_clients_are_said():
-  asked = ExperimentConfig(**_PRIVATE)
+  asked = ExperimentConfig(**DP_FED_AVG)
   (found,) = find_caveats(asked, _task(partition_name='class_balanced'), None)
   assert 'made up by a split' in found
 
