@@ -27,7 +27,7 @@ import tensorflow_federated as tff
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import own_data
-from tasks.data.partitions import partition, partition_config
+from tasks.data.partitions import partition_config
 from tasks.data.task import Task
 from tasks.running import runner
 from tasks.running.execution import Execution
@@ -100,7 +100,7 @@ def train(
     )
     settings['task'] = f'python:{task.name}'
     settings['num_clients'] = task.num_clients
-    if task.partition.name in partition.PARTITIONS:
+    if task.partition.name in partition_config.PARTITIONS:
       settings['partition'] = task.partition.name
   for name, function in (('model', model), ('aggregator', aggregator)):
     if function is None or isinstance(function, str):
