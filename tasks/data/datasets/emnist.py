@@ -5,7 +5,6 @@ Source: Cohen et al., "EMNIST: an extension of MNIST to handwritten letters"
 """
 
 import collections
-import pathlib
 
 import numpy as np
 
@@ -20,9 +19,15 @@ FILES = (
   'emnist-digits-test-labels-idx1-ubyte',
 )
 
-_ARCHIVE = 'emnist-gzip.zip'
-_ARCHIVE_ORIGIN = 'https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip'
-_ARCHIVE_MD5 = '58c8d27c78d21e728a6bc7b3cc06412e'
+# It holds five other splits of EMNIST, too.
+ARCHIVE = downloads.Archive(
+  file='emnist-gzip.zip',
+  origin='https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip',
+  hash_algorithm='md5',
+  file_hash='58c8d27c78d21e728a6bc7b3cc06412e',
+  members=tuple(f'gzip/{name}.gz' for name in FILES),
+  folder='emnist-digits',
+)
 _OFFICIAL = 240_000, 40_000
 _NUM_CLASSES = 10
 _SUBFOLDERS = ('gzip', 'emnist', 'emnist/gzip', 'EMNIST/raw')
@@ -48,11 +53,9 @@ def create_emnist_digits_task(
   Raises:
     data_files.DataError: If files are missing or refused.
   """
-  paths = (
-    data_files.find_files(data_dir, FILES, subfolders=_SUBFOLDERS)
-    if data_dir is not None
-    else _download(cache_dir)
-  )
+  if data_dir is None:
+    data_dir = downloads.fetch_members('emnist_digits', ARCHIVE, cache_dir)
+  paths = data_files.find_files(data_dir, FILES, subfolders=_SUBFOLDERS)
   x_train, y_train, x_test, y_test = idx.read_data_set(paths, _NUM_CLASSES)
   # Turned upright.
   x_train, x_test = (
@@ -69,20 +72,3 @@ def create_emnist_digits_task(
     num_classes=_NUM_CLASSES,
     source=source,
   )
-
-
-def _download(cache_dir: str | None) -> list[pathlib.Path]:
-  """Returns the four files from the cache, downloaded if need be."""
-  folder = downloads.downloads_dir(cache_dir)
-  extracted = folder / 'emnist-digits'
-  if not extracted.is_dir():
-    with downloads.offline_advice(
-      'emnist_digits', [f'{name}[.gz]' for name in FILES]
-    ):
-      archive = downloads.fetch(
-        _ARCHIVE, _ARCHIVE_ORIGIN, _ARCHIVE_MD5, 'md5', folder
-      )
-    downloads.extract(archive, [f'gzip/{name}.gz' for name in FILES], extracted)
-    # The archive holds five other splits of EMNIST, too.
-    archive.unlink()
-  return data_files.find_files(extracted, FILES)

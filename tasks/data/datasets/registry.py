@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from tasks.data import task
 from tasks.data.datasets import (
   cifar10,
-  cifar100,
   digits,
   emnist,
-  federated_emnist,
   mnist,
   own_data,
   own_files,
-  shakespeare,
+  tff_data,
 )
 from tasks.data.partitions import partition_config
 
@@ -22,12 +20,10 @@ TASKS: Mapping[str, Callable[..., task.Task]] = {
   'mnist': mnist.create_mnist_task,
   'emnist_digits': emnist.create_emnist_digits_task,
   'cifar10': cifar10.create_cifar10_task,
-  'federated_emnist': federated_emnist.create_federated_emnist_task,
-  'federated_emnist_digits': functools.partial(
-    federated_emnist.create_federated_emnist_task, only_digits=True
-  ),
-  'cifar100': cifar100.create_cifar100_task,
-  'shakespeare': shakespeare.create_shakespeare_task,
+  **{
+    name: functools.partial(tff_data.create_tff_task, name)
+    for name in tff_data.TFF_DATA
+  },
 }
 
 

@@ -1,5 +1,6 @@
-"""Tests for cifar10 and cifar10_batches of tasks.data.datasets."""
+"""Tests for tasks.data.datasets.cifar10."""
 
+import dataclasses
 import hashlib
 import os
 import pickle
@@ -178,10 +179,12 @@ def test_download_is_extracted_once(tmp_path, monkeypatch):
   archive = tmp_path / 'archive.tar.gz'
   with tarfile.open(archive, 'w:gz') as file:
     file.add(tmp_path / cifar10.PYTHON_FOLDER, cifar10.PYTHON_FOLDER)
-  monkeypatch.setattr(cifar10, '_ARCHIVE_ORIGIN', archive.as_uri())
-  monkeypatch.setattr(
-    cifar10, '_ARCHIVE_SHA256', hashlib.sha256(archive.read_bytes()).hexdigest()
+  there = dataclasses.replace(
+    cifar10.ARCHIVE,
+    origin=archive.as_uri(),
+    file_hash=hashlib.sha256(archive.read_bytes()).hexdigest(),
   )
+  monkeypatch.setattr(cifar10, 'ARCHIVE', there)
   cache = tmp_path / 'cache'
   first = cifar10.create_cifar10_task(_IID, cache_dir=str(cache))
   archive.unlink()
