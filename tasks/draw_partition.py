@@ -19,6 +19,7 @@ from tasks.data.partitions.partition_config import (
   PartitionSettings,
 )
 from tasks.settings import command_line, data_flags, flags_of_settings
+from tasks.settings.data_folders import DataFolders
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -40,8 +41,7 @@ def main(argv: Sequence[str]) -> int:
       PartitionConfig(
         _PARTITION.value, **flags_of_settings.read_flags(PartitionSettings)
       ),
-      data_dir=data_flags.DATA_DIR.value,
-      cache_dir=data_flags.CACHE_DIR.value,
+      **flags_of_settings.read_flags(DataFolders),
     )
     if task.is_sequence:
       raise ValueError(

@@ -39,6 +39,7 @@ from absl import flags
 
 from tasks.running import run_folder
 from tasks.settings import command_line, data_flags, flags_of_settings
+from tasks.settings.data_folders import DataFolders
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -130,8 +131,7 @@ def estimate(
   *,
   rounds: Sequence[int] = (),
   max_clients: int = 200,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
+  folders: DataFolders | None = None,
 ) -> dict[str, Any]:
   """Estimates the constants of a run and writes its constants.json.
 
@@ -140,9 +140,7 @@ def estimate(
     rounds: Those of the checkpoints to measure at, beside x^0; all if there are
       none.
     max_clients: How many clients to measure at most.
-    data_dir: The folder of the data's official files, `None` to download them.
-    cache_dir: The folder of downloads and client stores, `None` for the user's
-      cache folder.
+    folders: Those of the data.
 
   Returns:
     The contents of constants.json.
@@ -154,7 +152,6 @@ def estimate(
   config = folder.read_config()
   from tasks.running import run_parts, run_privacy
   from tff_clipping import learning, runtime
-  from tff_clipping.programs.clients import client_store
 
   if not config.measures_updates:
     raise ValueError(
@@ -164,13 +161,10 @@ def estimate(
     )
   if max_clients < 1:
     raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')
-  cache_dir = cache_dir or str(client_store.default_cache_dir())
-  parts = run_parts.create_run_parts(
-    config, data_dir=data_dir, cache_dir=cache_dir
-  )
+  parts = run_parts.create_run_parts(config, folders or DataFolders())
   plan = run_privacy.find_plan(config, parts.task.num_clients, folder)
   with folder.open(config, resume=True), folder.temporary_files():
-    store = parts.task.write_client_store(cache_dir)
+    store = parts.write_client_store()
     clients = parts.preprocess(store)
     model_fn = parts.create_client_model_fn(clients)
     runtime.set_default_context()
@@ -226,8 +220,7 @@ def main(argv: Sequence[str]) -> int:
       folder,
       rounds=flags_of_settings.integers('rounds', _ROUNDS.value),
       max_clients=_MAX_CLIENTS.value,
-      data_dir=data_flags.DATA_DIR.value,
-      cache_dir=data_flags.CACHE_DIR.value,
+      folders=DataFolders(**flags_of_settings.read_flags(DataFolders)),
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     command_line.print_error(e)

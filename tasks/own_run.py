@@ -64,7 +64,8 @@ def train(
     resume: Whether to go on with a run of the same settings and data.
     cache_dir: The folder of client stores, `None` for the user's cache folder.
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
-    execution: Where the rounds are computed; `None` for this process.
+    execution: Where the rounds are computed; `None` for this process. The three
+      arguments before take the place of its own.
     **settings: All other settings, as `ExperimentConfig` has them. The split is
       that of the task.
 
@@ -115,9 +116,11 @@ def train(
   return runner.run(
     ExperimentConfig(**settings),
     RunFolder(output_dir),
-    resume=resume,
-    cache_dir=cache_dir,
-    checkpoints_to_keep=checkpoints_to_keep,
-    execution=execution,
+    dataclasses.replace(
+      execution or Execution(),
+      resume=resume,
+      cache_dir=cache_dir,
+      checkpoints_to_keep=checkpoints_to_keep,
+    ),
     user=UserParts(**parts),
   )

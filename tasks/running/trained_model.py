@@ -14,8 +14,7 @@ private run it is the model that was released, and what its epsilon is for.
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -63,7 +62,7 @@ def load(
     config,
     input_shape=data['input_shape'],
     num_classes=data['num_classes'],
-    label_shape=_label_shape(data),
+    label_shape=data['label_shape'],
     input_dtype=tf.as_dtype(data['input_dtype']),
     user=user,
   )
@@ -75,13 +74,6 @@ def load(
       f'{folder.model} with others than {config.model} has: {e}'
     ) from e
   return model
-
-
-def _label_shape(data: Mapping[str, Any]) -> Sequence[int]:
-  if 'label_shape' in data:
-    return data['label_shape']
-  # Of an older run, which had labels by the length of `x`.
-  return data['input_shape'][:1] if data['is_sequence'] else ()
 
 
 def write(

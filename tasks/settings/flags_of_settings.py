@@ -28,7 +28,9 @@ _DEFINE = {
 }
 
 
-def define_flags(settings: type, *, required: str = 'Required.') -> None:
+def define_flags(
+  settings: type, *, required: str = 'Required.', but: type | None = None
+) -> None:
   """Defines a flag for each field of a dataclass of `settings.setting`s.
 
   A field that is a tuple, of integers or of strings, is a list with commas. One
@@ -37,8 +39,12 @@ def define_flags(settings: type, *, required: str = 'Required.') -> None:
   Args:
     settings: The dataclass.
     required: What the help of a field without a default ends with.
+    but: A dataclass among its bases whose flags are defined elsewhere.
   """
+  elsewhere = _settings_of(but) if but else ()
   for field in _settings_of(settings):
+    if field in elsewhere:
+      continue
     text, default = field.metadata['help'], field.default
     if default is dataclasses.MISSING:
       text, default = f'{text} {required}', None

@@ -92,14 +92,14 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
   )
   rows = [
     sweep_table.read_row(RunFolder(tmp_path / name), {'seed': name}, status)
-    for name, status in (('a', 'finished'), ('b', 'diverged'), ('c', 'none'))
+    for name, status in (('a', 'finished'), ('b', 'diverged'), ('c', None))
   ]
   text = sweep_table.write_tables(rows, tmp_path)
   assert text == (tmp_path / 'sweep.md').read_text()
   assert text.splitlines()[0].split(' | ')[0] == '| seed'
   table = pd.read_csv(tmp_path / 'sweep.csv')
   assert table['seed'].tolist() == ['a', 'b', 'c']
-  assert table['status'].tolist() == ['finished', 'diverged', 'none']
+  assert table['status'].tolist() == ['finished', 'diverged', 'not started']
   assert table['rounds'].tolist()[:2] == [3, 0]
   assert table['final_accuracy'].tolist()[:2] == [0.5, 0.1]
   assert table['best_accuracy'].tolist()[:2] == [0.625, 0.1]
@@ -156,7 +156,7 @@ def test_a_bad_grid_is_refused_before_any_run(tmp_path):
   assert code == 2
   assert output == ''
   assert len(errors.splitlines()) == 1
-  assert "line 13: --seed cannot be 'x'" in errors
+  assert "line 13: flag --seed=x: 'x' is not a whole number" in errors
   assert not (tmp_path / 'runs').exists()
 
 

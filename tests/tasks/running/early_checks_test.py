@@ -81,7 +81,7 @@ def parsed_flags():
 
 
 def _settings(*arguments):
-  return run_request.parse(arguments).request.config()
+  return run_request.parse(arguments).config()
 
 
 @pytest.mark.parametrize(

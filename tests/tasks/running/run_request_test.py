@@ -31,11 +31,11 @@ def parsed_flags():
 
 
 def _config(*arguments):
-  return run_request.parse(arguments).request.config()
+  return run_request.parse(arguments).config()
 
 
 def _text(*arguments):
-  return run_request.parse(arguments).request.describe()
+  return run_request.parse(arguments).describe()
 
 
 def _write_fed_avg(folder):
@@ -102,8 +102,8 @@ def test_a_given_noise_takes_the_place_of_the_rows_budget():
 
 
 def test_folder_of_a_row_is_called_what_runs():
-  command = run_request.parse([*_ROW, '--algorithm=fed_avg', '--batch_size=4'])
-  assert str(command.request.folder) == (
+  request = run_request.parse([*_ROW, '--algorithm=fed_avg', '--batch_size=4'])
+  assert str(request.folder) == (
     'runs/mnist-label_skew_125-mlp-paper-fed_avg-seed0-batch_size=4'
   )
 
@@ -297,7 +297,7 @@ def test_a_run_of_the_table_has_its_name(flags, is_named):
       '--variants=matched_steps',
       *flags,
     ]
-  ).request
+  )
   expected = {
     'row': 'table3_mlp_mnist_noniid',
     'scale': 'paper',
@@ -311,4 +311,4 @@ def test_a_run_of_the_table_has_its_name(flags, is_named):
 
 def test_a_run_of_settings_alone_has_no_name():
   flags = ['--task=mnist', '--model=mlp', '--algorithm=fed_avg']
-  assert run_request.parse(flags).request.run_name is None
+  assert run_request.parse(flags).run_name is None
