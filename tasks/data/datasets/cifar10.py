@@ -7,15 +7,13 @@ batch is 3073 bytes an image, the first of them its label. The 3072 bytes are
 the red, the green and the blue plane.
 """
 
-import collections
 import io
 import pathlib
 
 import numpy as np
 
-from tasks.data import task
+from tasks.data.data_set import DataSet
 from tasks.data.datasets import array_pickles, data_files, downloads
-from tasks.data.partitions import partition_config
 
 PYTHON_FILES = (*(f'data_batch_{i}' for i in range(1, 6)), 'test_batch')
 BINARY_FILES = tuple(f'{name}.bin' for name in PYTHON_FILES)
@@ -35,22 +33,18 @@ _NUM_CLASSES = 10
 _IMAGE_BYTES = 3 * 32 * 32
 
 
-def create_cifar10_task(
-  split: partition_config.PartitionConfig,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> task.Task:
-  """Creates the task of CIFAR-10.
+def read_cifar10(
+  data_dir: str | None = None, cache_dir: str | None = None
+) -> DataSet:
+  """Reads CIFAR-10.
 
   Args:
-    split: How to split the training images over clients.
     data_dir: Folder that holds cifar-10-batches-py or cifar-10-batches-bin, or
       is one of them; None to download the former (170 MB).
     cache_dir: Folder of the downloads; None for the user's cache folder.
 
   Returns:
-    The task, with images uint8 [32, 32, 3] and 10 classes.
+    Images uint8 [32, 32, 3] of 10 classes.
 
   Raises:
     data_files.DataError: If files are missing or refused.
@@ -60,19 +54,18 @@ def create_cifar10_task(
   paths = _find(pathlib.Path(data_dir).expanduser())
   batches = [_read_batch(path) for path in paths]
   data_files.check_no_duplicates(paths, [images for images, _ in batches])
-  x_train = np.concatenate([images for images, _ in batches[:-1]])
-  y_train = np.concatenate([labels for _, labels in batches[:-1]])
+  x = np.concatenate([images for images, _ in batches[:-1]])
+  y = np.concatenate([labels for _, labels in batches[:-1]])
   x_test, y_test = batches[-1]
-  source = data_files.describe_source(
-    'CIFAR-10', paths[0], _OFFICIAL, (len(x_train), len(x_test))
-  )
-  return task.Task(
-    name='cifar10',
-    train=collections.OrderedDict(x=x_train, y=y_train),
-    partition=split.split(y_train),
-    test=collections.OrderedDict(x=x_test, y=y_test),
+  return DataSet(
+    x=x,
+    y=y,
+    x_test=x_test,
+    y_test=y_test,
     num_classes=_NUM_CLASSES,
-    source=source,
+    source=data_files.describe_source(
+      'CIFAR-10', paths[0], _OFFICIAL, (len(x), len(x_test))
+    ),
   )
 
 

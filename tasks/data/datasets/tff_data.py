@@ -12,16 +12,14 @@
   training and 2,356 test snippets; see `shakespeare`.
 """
 
-import collections
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tasks.data import task
+from tasks.data.data_set import DataSet
 from tasks.data.datasets import data_files, shakespeare, tff_sqlite
-from tasks.data.partitions import partition_config
 
 _LABEL = {'label': ((), np.int64, np.int32)}
 
@@ -96,25 +94,18 @@ TFF_DATA: Mapping[str, TffData] = {
 }
 
 
-def create_tff_task(
-  name: str,
-  split: partition_config.PartitionConfig,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> task.Task:
-  """Creates the task of one of TFF's data sets.
+def read_tff_data(
+  name: str, data_dir: str | None = None, cache_dir: str | None = None
+) -> DataSet:
+  """Reads one of TFF's data sets, with its clients.
 
   Args:
     name: One of `TFF_DATA`.
-    split: How to split the training examples over clients; 'natural' for TFF's
-      own clients.
     data_dir: Folder of the data set's file; None to download it with TFF.
     cache_dir: Folder of the downloads; None for the user's cache folder.
 
   Returns:
-    The task: images uint8 [28, 28, 1] or [32, 32, 3], or tokens and labels
-    int32 [80].
+    Images uint8 [28, 28, 1] or [32, 32, 3], or tokens and labels int32 [80].
 
   Raises:
     data_files.DataError: If the file is missing or refused.
@@ -123,22 +114,25 @@ def create_tff_task(
   path = tff_sqlite.find_or_download(
     name, data.file, data.module, data_dir, cache_dir
   )
-  parts, owners = {}, {}
-  for part in ('train', 'test'):
-    arrays, whose = tff_sqlite.read_split(
+
+  def read(part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    arrays, owners = tff_sqlite.read_split(
       path, f'{data.prefix}{part}', data.features
     )
     x, y, rows = data.examples(arrays)
     data_files.check_labels(path, y, data.num_classes)
-    parts[part] = collections.OrderedDict(x=x, y=y)
-    owners[part] = whose[rows]
-  return task.Task(
-    name=name,
-    train=parts['train'],
-    partition=split.split(parts['train']['y'], owners['train']),
-    test=parts['test'],
+    return x, y, owners[rows]
+
+  x, y, owners = read('train')
+  x_test, y_test, _ = read('test')
+  return DataSet(
+    x=x,
+    y=y,
+    x_test=x_test,
+    y_test=y_test,
     num_classes=data.num_classes,
     source=data.source,
+    owners=owners,
     test_is_of_clients=data.test_is_of_clients,
     has_padding=data.has_padding,
   )

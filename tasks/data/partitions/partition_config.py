@@ -119,7 +119,7 @@ class PartitionConfig(PartitionSettings):
       if owners is None:
         raise ValueError(
           "`partition` must not be 'natural' for data that does not say whose "
-          'each example is.'
+          'each example is, as writers.npz does for MNIST.'
         )
       return _natural(self, owners, all_owners)
     labels = np.asarray(labels)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.data.datasets import cifar10, data_files
+from tasks.data.datasets.registry import create_task
 from tasks.data.partitions import partition_config
 
 _IID = partition_config.PartitionConfig('iid', num_clients=5)
@@ -63,8 +64,8 @@ def test_official_layouts_are_read(tmp_path, layout, below):
   )
   write = _write_python if layout == 'python' else _write_binary
   write(folder, batches)
-  task = cifar10.create_cifar10_task(
-    _IID, data_dir=str(tmp_path if below else folder)
+  task = create_task(
+    'cifar10', _IID, data_dir=str(tmp_path if below else folder)
   )
   assert task.input_shape == (32, 32, 3)
   assert task.train['x'].dtype == np.uint8
@@ -82,7 +83,7 @@ def test_official_layouts_are_read(tmp_path, layout, below):
 
 def _refused(folder, message):
   with pytest.raises(data_files.DataError, match=message) as error:
-    cifar10.create_cifar10_task(_IID, data_dir=str(folder))
+    create_task('cifar10', _IID, data_dir=str(folder))
   assert '\n' not in str(error.value)
 
 
@@ -186,7 +187,7 @@ def test_download_is_extracted_once(tmp_path, monkeypatch):
   )
   monkeypatch.setattr(cifar10, 'ARCHIVE', there)
   cache = tmp_path / 'cache'
-  first = cifar10.create_cifar10_task(_IID, cache_dir=str(cache))
+  first = create_task('cifar10', _IID, cache_dir=str(cache))
   archive.unlink()
-  second = cifar10.create_cifar10_task(_IID, cache_dir=str(cache))
+  second = create_task('cifar10', _IID, cache_dir=str(cache))
   np.testing.assert_array_equal(first.train['x'], second.train['x'])

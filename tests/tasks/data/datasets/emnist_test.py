@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.data.datasets import data_files, emnist
+from tasks.data.datasets.registry import create_task
 from tasks.data.partitions import partition_config
 from tests.tasks.data.datasets import idx_files
 
@@ -21,7 +22,7 @@ def test_images_are_turned_upright(tmp_path, folder, suffix):
   written = idx_files.write_digits(
     tmp_path / folder, emnist.FILES, suffix=suffix
   )
-  task = emnist.create_emnist_digits_task(_IID, data_dir=str(tmp_path))
+  task = create_task('emnist_digits', _IID, data_dir=str(tmp_path))
   assert task.num_classes == 10
   stored = written[emnist.FILES[0]]
   # What the file has in row 3 and column 20 is in row 20 and column 3.
@@ -39,7 +40,7 @@ def test_letters_under_the_names_of_digits_are_refused(tmp_path):
   idx_files.write_digits(tmp_path, emnist.FILES)
   idx_files.write_idx(tmp_path / emnist.FILES[1], np.arange(60) % 26 + 1)
   with pytest.raises(data_files.DataError, match='from 0 to 9, found 1 to 26'):
-    emnist.create_emnist_digits_task(_IID, data_dir=str(tmp_path))
+    create_task('emnist_digits', _IID, data_dir=str(tmp_path))
 
 
 def _put_archive(monkeypatch, path, **changes):
@@ -61,14 +62,14 @@ def test_download_takes_the_digits_out_of_the_archive(tmp_path, monkeypatch):
     file_hash=hashlib.md5(buffer.getvalue()).hexdigest(),
   )
   cache = tmp_path / 'cache'
-  task = emnist.create_emnist_digits_task(_IID, cache_dir=str(cache))
+  task = create_task('emnist_digits', _IID, cache_dir=str(cache))
   assert task.train['x'].shape == (60, 28, 28, 1)
   assert sorted(path.name for path in (cache / 'downloads').iterdir()) == [
     'emnist-digits'
   ]
   # From now on the archive is not needed.
   (tmp_path / 'gzip.zip').unlink()
-  again = emnist.create_emnist_digits_task(_IID, cache_dir=str(cache))
+  again = create_task('emnist_digits', _IID, cache_dir=str(cache))
   np.testing.assert_array_equal(again.train['x'], task.train['x'])
 
 
@@ -76,7 +77,7 @@ def test_download_with_a_wrong_checksum_is_refused(tmp_path, monkeypatch):
   (tmp_path / 'gzip.zip').write_bytes(b'not the archive')
   _put_archive(monkeypatch, tmp_path / 'gzip.zip')
   with pytest.raises(data_files.DataError) as error:
-    emnist.create_emnist_digits_task(_IID, cache_dir=str(tmp_path / 'cache'))
+    create_task('emnist_digits', _IID, cache_dir=str(tmp_path / 'cache'))
   assert 'hash does not match' in str(error.value)
   assert '\n' not in str(error.value)
 
@@ -84,7 +85,7 @@ def test_download_with_a_wrong_checksum_is_refused(tmp_path, monkeypatch):
 def test_offline_error_says_which_files_to_put_where(tmp_path, monkeypatch):
   _put_archive(monkeypatch, tmp_path / 'nowhere.zip')
   with pytest.raises(data_files.DataError) as error:
-    emnist.create_emnist_digits_task(_IID, cache_dir=str(tmp_path / 'cache'))
+    create_task('emnist_digits', _IID, cache_dir=str(tmp_path / 'cache'))
   message = str(error.value)
   assert message.startswith('emnist_digits is not in the cache and cannot be')
   assert all(name in message for name in emnist.FILES)
