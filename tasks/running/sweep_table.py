@@ -63,23 +63,16 @@ def describe_spending(folders: Sequence[RunFolder]) -> str:
     A paragraph; nothing for less than two runs, and where none has a guarantee.
   """
   paths = [folder.ledger for folder in folders if folder.ledger.exists()]
-  if len(paths) < 2 or all(map(_has_caveats, paths)):
+  if len(paths) < 2:
     return ''
   try:
     ledgers = [privacy.read_ledger(path) for path in paths]
+    if all(ledger.caveats for ledger in ledgers):
+      return ''
     spent = privacy.compute_spending(ledgers)
   except (OSError, ValueError) as e:
     return f'What the private runs cost together is not known: {e}\n'
   return f'{spending.describe_spending(ledgers, spent)}\n'
-
-
-def _has_caveats(ledger: pathlib.Path) -> bool:
-  """Returns whether a ledger says of a run that it has no guarantee."""
-  try:
-    lines, _ = ledger_file.read_lines(ledger)
-    return bool(ledger_contents.read_caveats(lines))
-  except (OSError, ValueError, LookupError):
-    return False
 
 
 def write_tables(

@@ -1,4 +1,4 @@
-"""`tasks.train` as a user starts it: a process, in which runs take seconds."""
+"""The commands as a user starts them: processes, in which runs take seconds."""
 
 import pathlib
 import subprocess
@@ -24,6 +24,14 @@ class Ended(NamedTuple):
   code: int
   output: str
   errors: str
+
+
+def run(*command: str) -> Ended:
+  """Runs Python with these arguments, and returns how it ended."""
+  ended = subprocess.run(
+    [sys.executable, *command], cwd=ROOT, capture_output=True, text=True
+  )
+  return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 def command(flags: Mapping[str, Any]) -> list[str]:

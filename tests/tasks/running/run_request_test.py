@@ -4,8 +4,6 @@ import dataclasses
 import json
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 from absl import flags
@@ -17,6 +15,7 @@ from tasks.experiments.named_runs import get_run
 from tasks.running import run_request
 from tasks.running.execution import Execution
 from tasks.settings import command_line
+from tests.tasks import train_command
 from tests.tasks.small_runs import FED_AVG
 
 _ROOT = pathlib.Path(__file__).parents[3]
@@ -255,14 +254,9 @@ def test_a_whole_number_may_have_an_exponent():
 
 
 def test_the_help_is_complete_and_says_what_is_required():
-  result = subprocess.run(
-    [sys.executable, '-m', 'tasks.train', '--helpshort'],
-    capture_output=True,
-    text=True,
-    cwd=_ROOT,
-  )
-  assert result.returncode == 0, result.stderr
-  text = ' '.join(result.stdout.split())
+  result = train_command.run('-m', 'tasks.train', '--helpshort')
+  assert result.code == 0, result.errors
+  text = ' '.join(result.output.split())
   shown = set(re.findall(r' --(?:\[no\])?(\w+):', text))
   settings = (ExperimentConfig, Execution)
   fields = [x.name for kind in settings for x in dataclasses.fields(kind)]
