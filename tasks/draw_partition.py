@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
       ),
       **flags_of_settings.read_flags(DataFolders),
     )
-    if task.is_sequence:
+    if task.label_shape:
       raise ValueError(
         f'`task` must have one label an example, found {task.name!r}.'
       )

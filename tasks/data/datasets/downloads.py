@@ -11,10 +11,8 @@ import os
 import pathlib
 import shutil
 import socket
-import tarfile
 import tempfile
 import urllib.error
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 
 from absl import logging
@@ -189,32 +187,20 @@ def _extract(
   partial = pathlib.Path(
     tempfile.mkdtemp(prefix=f'.{folder.name}-', dir=folder.parent)
   )
+  wanted = partial / 'wanted'
+  wanted.mkdir()
   try:
-    with _open_member_fn(archive) as open_member:
-      for member in members:
-        target = partial / pathlib.PurePosixPath(member).name
-        with open_member(member) as source, open(target, 'wb') as file:
-          shutil.copyfileobj(source, file)
-    partial.chmod(0o755)
+    shutil.unpack_archive(archive, partial / 'all')
+    for member in members:
+      (partial / 'all' / member).rename(wanted / pathlib.Path(member).name)
     with contextlib.suppress(FileExistsError):
-      os.rename(partial, folder)
-  except (KeyError, EOFError, tarfile.TarError, zipfile.BadZipFile) as e:
+      wanted.rename(folder)
+  except (FileNotFoundError, EOFError, shutil.ReadError) as e:
     raise data_files.DataError(
       f'{archive} is not the archive that it should be: {e}.'
     ) from e
   finally:
     shutil.rmtree(partial, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _open_member_fn(archive: pathlib.Path) -> Iterator[Callable]:
-  """Yields a function that opens a member of the archive to read it."""
-  if archive.suffix == '.zip':
-    with zipfile.ZipFile(archive) as file:
-      yield file.open
-  else:
-    with tarfile.open(archive) as file:
-      yield file.extractfile
 
 
 def _sha256(path: pathlib.Path) -> str:

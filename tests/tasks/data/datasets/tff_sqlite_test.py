@@ -127,7 +127,7 @@ def test_shakespeare_has_the_tokens_of_tffs_baseline(plays):
   folder, data = plays
   task = create_task('shakespeare', _NATURAL, data_dir=str(folder))
   assert list(task.client_ids) == sorted(data.client_ids)
-  assert task.is_sequence
+  assert task.label_shape == (80,)
   assert task.test_is_of_clients
   assert (
     task.num_classes == tff.simulation.baselines.shakespeare.VOCAB_LENGTH == 90
