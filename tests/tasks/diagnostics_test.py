@@ -127,16 +127,14 @@ def test_constants_by_hand():
     local_smoothness=np.array([1.0, 1.0]),
     global_smoothness=np.array([8.0, 2.0]),
   )
-  assert estimate_constants.combine([first, second]) == (
-    estimate_constants.Constants(
-      smoothness=8.0,
-      gradient_bound=6.0,
-      local_stddev=3.0,
-      global_stddev=3.0,
-      initial_gap=3.0,
-      root_mean_square_local_stddev=2.0,
-      root_mean_square_global_stddev=pytest.approx(math.sqrt(18 / 4)),
-    )
+  assert estimate_constants.combine([first, second]) == dict(
+    smoothness=8.0,
+    gradient_bound=6.0,
+    local_stddev=3.0,
+    global_stddev=3.0,
+    initial_gap=3.0,
+    root_mean_square_local_stddev=2.0,
+    root_mean_square_global_stddev=pytest.approx(math.sqrt(18 / 4)),
   )
 
 
