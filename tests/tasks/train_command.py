@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tests import processes
 
 ROOT = pathlib.Path(__file__).parents[2]
-_SECONDS = 300.0
+_SECONDS = 500.0
 
 
 class Ended(NamedTuple):
@@ -34,22 +34,25 @@ def run(*command: str) -> Ended:
   return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def command(flags: Mapping[str, Any]) -> list[str]:
+def command(flags: Mapping[str, Any], module: str) -> list[str]:
   """Returns the command line.
 
   Args:
     flags: By name; those that are `None` are not given.
+    module: Which command it is.
   """
   return [
-    *(sys.executable, '-m', 'tasks.train'),
+    *(sys.executable, '-m', module),
     *(f'--{name}={x}' for name, x in flags.items() if x is not None),
   ]
 
 
-def start(flags: Mapping[str, Any], **settings: Any) -> subprocess.Popen:
-  """Starts the command; `settings` are those of `subprocess.Popen`."""
+def start(
+  flags: Mapping[str, Any], module: str = 'tasks.train', **settings: Any
+) -> subprocess.Popen:
+  """Starts a command; `settings` are those of `subprocess.Popen`."""
   pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-  return subprocess.Popen(command(flags), cwd=ROOT, **pipes | settings)
+  return subprocess.Popen(command(flags, module), cwd=ROOT, **pipes | settings)
 
 
 def finish(process: subprocess.Popen) -> Ended:
