@@ -117,16 +117,16 @@ def test_broken_line_inside_the_metrics_is_refused_with_its_number(tmp_path):
   assert 'line 3: 10 values' in _reason(folder)
 
 
-def test_text_in_place_of_a_number_is_refused_with_its_line(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 'high'))
-  reason = _reason(folder)
-  assert 'line 3: `test_accuracy`' in reason
-  assert "found 'high'" in reason
-
-
-def test_accuracy_in_percent_is_refused(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 93.0))
-  assert 'between 0 and 1, found 93' in _reason(folder)
+@pytest.mark.parametrize(
+  ('accuracy', 'reason'),
+  [
+    ('high', "line 3: `test_accuracy` must be a number, found 'high'"),
+    (93.0, 'between 0 and 1, found 93'),
+  ],
+)
+def test_what_is_no_accuracy_is_refused(tmp_path, accuracy, reason):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, accuracy))
+  assert reason in _reason(folder)
 
 
 def test_round_that_was_written_twice_counts_once_and_is_named(tmp_path):
