@@ -1,4 +1,4 @@
-"""Tests of privacy.accounting.accountants, by the functions of accounting."""
+"""Tests of privacy.accounting.accountants, by the functions of plans."""
 
 import functools
 import math
@@ -15,13 +15,13 @@ from scipy import optimize, special
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import (
   accountants,
-  functions,
   noise_search,
   privacy_loss,
   ranges,
   rounding,
   sampled_gaussian,
 )
+from tff_clipping.privacy.plans import functions
 
 POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
 

@@ -1,4 +1,4 @@
-"""Tests of privacy.accounting.search, by the functions of accounting."""
+"""Tests of privacy.accounting.search, by the functions of plans."""
 
 import math
 
@@ -8,7 +8,8 @@ import pytest
 from dp_accounting import rdp
 from hypothesis import strategies as st
 
-from tff_clipping.privacy.accounting import functions, privacy_loss
+from tff_clipping.privacy.accounting import privacy_loss
+from tff_clipping.privacy.plans import functions
 
 POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
 

@@ -9,10 +9,10 @@ from scipy import stats
 
 from tff_clipping.privacy.accounting import (
   accountants,
-  functions,
   sampled_gaussian,
   truncated_poisson,
 )
+from tff_clipping.privacy.plans import functions
 
 PAPER = {'num_clients': 1920, 'clients_per_round': 80}
 
@@ -357,14 +357,3 @@ def test_bad_bounds_raise(change, error, message):
 def test_least_cohort_is_one_that_a_smaller_neighbour_has():
   with pytest.raises(ValueError, match='`min_clients_per_round` must be at mo'):
     build_mechanism(9, 9, 1.0, 9, 9)
-
-
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
-def test_bounds_of_other_samplers_raise(sampling):
-  with pytest.raises(ValueError, match="only where `sampling` is 'truncated_p"):
-    sampled_gaussian.Cohorts(
-      sampling=sampling,
-      num_clients=9,
-      clients_per_round=5,
-      max_clients_per_round=8,
-    )

@@ -327,6 +327,15 @@ def test_no_single_round_raises():
     )
 
 
+def test_rounds_are_those_of_the_strategy():
+  with pytest.raises(
+    TypeError, match='`num_rounds` must not be given: it is f'
+  ):
+    privacy.CorrelatedNoisePlan.from_noise_multiplier(
+      **PAPER, strategy=TREE, noise_multiplier=3.0, num_rounds=100
+    )
+
+
 def test_large_delta_is_warned_of():
   with pytest.warns(privacy.DeltaTooLargeWarning):
     build_plan(target_delta=1e-2)

@@ -1,4 +1,4 @@
-"""Tests of privacy.accounting.functions: its arguments and warnings."""
+"""Tests of privacy.plans.functions, and of what a PrivacyPlan refuses."""
 
 import math
 import warnings
@@ -6,7 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from tff_clipping.privacy.accounting import functions, ranges
+from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.plans import functions
 
 POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
 
