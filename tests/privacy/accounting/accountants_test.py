@@ -12,6 +12,7 @@ from dp_accounting import rdp
 from hypothesis import strategies as st
 from scipy import optimize, special
 
+from tests.privacy.paper import PAPER, POPULATION
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import (
   accountants,
@@ -22,10 +23,6 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
 )
 from tff_clipping.privacy.plans import functions
-
-POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
-
-PAPER = {**POPULATION, 'target_delta': 1e-5}
 
 
 def test_fixed_size_epsilon_halves_the_multiplier():

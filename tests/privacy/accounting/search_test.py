@@ -8,12 +8,9 @@ import pytest
 from dp_accounting import rdp
 from hypothesis import strategies as st
 
+from tests.privacy.paper import PAPER
 from tff_clipping.privacy.accounting import privacy_loss
 from tff_clipping.privacy.plans import functions
-
-POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
-
-PAPER = {**POPULATION, 'target_delta': 1e-5}
 
 # Noise multipliers for N = 1920, P = 80, delta = 1e-5, found with
 # dp-accounting 0.4.3's own calibration to 1e-7.

@@ -7,10 +7,10 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
+from tests.privacy.paper import PAPER
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import gaussian_mechanism
 
-PAPER = {'num_clients': 1920, 'clients_per_round': 80, 'target_delta': 1e-5}
 SEPARATION = privacy.Participation(min_separation=24)
 TREE = privacy.TreeStrategy(num_rounds=100)
 STRATEGIES = [

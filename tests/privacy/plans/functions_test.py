@@ -6,12 +6,9 @@ import warnings
 import numpy as np
 import pytest
 
+from tests.privacy.paper import PAPER, POPULATION
 from tff_clipping.privacy.accounting import ranges
 from tff_clipping.privacy.plans import functions
-
-POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
-
-PAPER = {**POPULATION, 'target_delta': 1e-5}
 
 EPSILON_SETTING = {**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.5}
 

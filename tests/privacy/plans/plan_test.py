@@ -8,6 +8,7 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
+from tests.privacy.paper import PAPER, build_plan
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import (
   renyi,
@@ -15,15 +16,7 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.plans import functions
 
-PAPER = {'num_clients': 1920, 'clients_per_round': 80, 'target_delta': 1e-5}
 ALL_CLIENTS = {**PAPER, 'clients_per_round': 1920}
-
-
-def build_plan(**changes):
-  """Returns a plan that is cheap to account for."""
-  return privacy.PrivacyPlan(
-    **{**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.6, **changes}
-  )
 
 
 @pytest.mark.parametrize(
@@ -454,7 +447,9 @@ def test_positional_arguments_raise():
 @pytest.mark.parametrize(
   'build',
   [
-    lambda **setting: build_plan(**setting),
+    lambda **setting: privacy.PrivacyPlan(
+      num_rounds=5, noise_multiplier=1.6, **{**PAPER, **setting}
+    ),
     lambda **setting: privacy.PrivacyPlan.from_target_epsilon(
       num_rounds=5, target_epsilon=2.0, **{**PAPER, **setting}
     ),
