@@ -293,7 +293,7 @@ def _write_results(
     trained_model.write(
       folder.model,
       parts.of_run.create_model(),
-      process.get_model_weights(result.state).trainable,
+      process.get_model_weights(result.state),
     )
   folder.write_json(
     folder.result,

@@ -275,15 +275,16 @@ def extended_table_1() -> dict[tuple[str, float, float], Number]:
   """
   penalty = Fraction(1, 10)
   small = Fraction(1, 10)
-  table: dict[tuple[str, float, float], Number] = {}
-  for steps, norm in (
+  columns: tuple[tuple[int, Number], ...] = (
     (1, small),
     (10, math.inf),
     (10, small),
     (200, math.inf),
-    (200, 1),
+    (200, Fraction(1)),
     (200, small),
-  ):
+  )
+  table: dict[tuple[str, float, float], Number] = {}
+  for steps, norm in columns:
     rate = Fraction(1, 36) if steps == 1 else Fraction(1, 72)
     for name, clipping_norm, local_steps, learning_rate in (
       ('CE-FedAvg', norm, steps, rate),
@@ -452,8 +453,8 @@ def main() -> None:
   print(f'{"":14}' + ''.join(f'{f"Q = {q}":>10}' for q, _ in columns))
   print(f'{"":14}' + ''.join(f'{f"c = {c:g}":>10}' for _, c in columns))
   for name in dict.fromkeys(name for name, *_ in extended):
-    values = (float(extended[name, q, c]) for q, c in columns)
-    print(f'{name:14}' + ''.join(f'{value:10.3f}' for value in values))
+    points = (float(extended[name, q, c]) for q, c in columns)
+    print(f'{name:14}' + ''.join(f'{point:10.3f}' for point in points))
 
 
 if __name__ == '__main__':
