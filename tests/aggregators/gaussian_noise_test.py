@@ -312,40 +312,48 @@ def test_without_the_systems_entropy_a_round_fails(monkeypatch, tmp_path):
 
 def test_parts_are_those_of_the_table(monkeypatch):
   table, low = gaussian_table.alias_table(2048.0)
-  others, high = table >> 48, table & (2**48 - 1)
-  columns = np.array([0, 100, 4000, 30_000, 30_000, 4000])
+  others, high = table >> 16, table & (2**16 - 1)
+  own = np.array([0, 100, -4000, 8000, 8000, -8000, -4000, 100])
   # Below the threshold, at it, and above; where they tie, more bits decide.
-  first = high[columns] + [-1, 0, 1, 0, 0, 1]
-  first = np.clip(first, 0, 2**48 - 1)
-  second = low[columns] + [0, 0, 0, -1, 0, 0]
-  signs = np.array([1, 1, -1, 1, -1, 1])
-  words = (columns << 48) + first + np.where(signs < 0, -(2**63), 0)
-  answers = [tf.constant(words), tf.constant(np.clip(second, 0, None))]
+  first = np.clip(high[own] + [-1, 0, 1, 0, 0, 0, 0, 0], 0, 2**16 - 1)
+  more = low[own] + [
+    (0, 0),
+    (0, 0),
+    (0, 0),
+    (-1, 1),
+    (0, -1),
+    (1, -1),
+    (0, 0),
+    (0, 1),
+  ]
+  is_tie = first == high[own]
+  words = tf.constant((own << 16) + first, tf.int32)
+  answers = [words, tf.constant(more[is_tie])]
   monkeypatch.setattr(
-    gaussian_draws, '_integers', lambda key, shape: answers.pop(0)
+    gaussian_draws, '_integers', lambda *arguments: answers.pop(0)
   )
-  found = gaussian_draws._draw_part(
-    tf.constant(len(words)), tf.zeros([2, 2], tf.int64)
+  found = gaussian_draws._draw_parts(
+    tf.constant(len(own)),
+    tf.zeros([2, 2], tf.int64),
+    (tf.constant(table), tf.constant(low)),
   )
-  is_own = (first < high[columns]) | (
-    (first == high[columns]) & (np.clip(second, 0, None) < low[columns])
+  is_own = (first < high[own]) | (
+    is_tie
+    & (
+      (more[:, 0] < low[own, 0])
+      | ((more[:, 0] == low[own, 0]) & (more[:, 1] < low[own, 1]))
+    )
   )
-  expected = signs * np.where(is_own, columns, others[columns])
-  np.testing.assert_array_equal(found, expected)
+  assert list(is_own[3:]) == [True, True, False, False, False]
+  np.testing.assert_array_equal(found, np.where(is_own, own, others[own]))
   assert not answers
 
 
 @pytest.mark.parametrize('stddev', [1.0, 1.3, 1.999999, 3e-5, 7e20])
 def test_parts_have_the_variance_together(monkeypatch, stddev):
   # With ones for the parts: the scales, whose squares are the variance.
-  scales = []
-
-  def part(size, keys):
-    del size, keys
-    scales.append(0)
-    return tf.one_hot([len(scales) - 1], 3, dtype=tf.int64)[0]
-
-  monkeypatch.setattr(gaussian_draws, '_draw_part', part)
+  ones = tf.reshape(tf.eye(3, dtype=tf.int32), [-1])
+  monkeypatch.setattr(gaussian_draws, '_draw_parts', lambda *_: ones)
   (drawn,) = gaussian_draws.draw_gaussian(
     [[3]], stddev, tf.constant([1, 2], tf.int64)
   )
@@ -359,6 +367,17 @@ def test_parts_have_the_variance_together(monkeypatch, stddev):
   assert 2048.0 * math.hypot(1, parts[1]) >= 2 * parts[0]
   assert 2048.0 >= 2 * parts[1]
   assert parts[2] == 1
+
+
+@pytest.mark.parametrize('sizes', [[0], [1], [5, 0, 3], [40_000, 7, 20_000]])
+def test_blocks_make_up_all_tensors(sizes):
+  key = tf.constant([1, 2], tf.int64)
+  found = gaussian_draws.draw_gaussian([[size] for size in sizes], 2.0, key)
+  assert [len(noise) for noise in found] == sizes
+  # One stream, whatever the tensors are; no part of it comes twice.
+  (whole,) = gaussian_draws.draw_gaussian([[sum(sizes)]], 2.0, key)
+  np.testing.assert_array_equal(np.concatenate(found), whole)
+  assert len(np.unique(whole)) >= 0.9999 * len(whole)
 
 
 def test_rounded_noise_does_not_tell_whether_a_point_is_even():

@@ -28,7 +28,10 @@ def _releases(process, values):
   return np.array(found)
 
 
-@pytest.mark.parametrize('update', [0.75, 1.0, 0.1])
+@pytest.mark.parametrize(
+  'update',
+  [0.75, *(pytest.param(u, marks=pytest.mark.slow) for u in (1.0, 0.1))],
+)
 def test_no_release_is_impossible_without_the_client(update):
   process = aggregators.dp_mean_factory(
     clipping_norm=1.0,

@@ -62,26 +62,35 @@ def _moved(process):
   'factory',
   [
     _dp_mean(),
-    aggregators.difference_clipping_factory(
-      0.1,
-      aggregators.fixed_denominator_mean_factory(
-        2,
-        aggregators.local_gaussian_noise_factory(
-          1e-5,
-          aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
-          min_clients_per_round=2,
-          max_clients_per_round=2,
+    pytest.param(
+      aggregators.difference_clipping_factory(
+        0.1,
+        aggregators.fixed_denominator_mean_factory(
+          2,
+          aggregators.local_gaussian_noise_factory(
+            1e-5,
+            aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
+            min_clients_per_round=2,
+            max_clients_per_round=2,
+          ),
         ),
       ),
+      marks=pytest.mark.slow,
     ),
-    aggregators.distributed_gaussian_mean_factory(
-      clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
+    pytest.param(
+      aggregators.distributed_gaussian_mean_factory(
+        clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
+      ),
+      marks=pytest.mark.slow,
     ),
-    aggregators.correlated_dp_mean_factory(
-      clipping_norm=0.1,
-      noise_multiplier=1e-3,
-      clients_per_round=2,
-      strategy=privacy.TreeStrategy(num_rounds=2),
+    pytest.param(
+      aggregators.correlated_dp_mean_factory(
+        clipping_norm=0.1,
+        noise_multiplier=1e-3,
+        clients_per_round=2,
+        strategy=privacy.TreeStrategy(num_rounds=2),
+      ),
+      marks=pytest.mark.slow,
     ),
     pytest.param(
       aggregators.clipped_mean_factory(clipping_norm=0.1),
@@ -123,6 +132,7 @@ def test_unweighted_fed_avg_moves_at_most_the_norm(factory):
   assert 0.0 < _moved(process) <= 0.1 * 1.02
 
 
+@pytest.mark.slow
 def test_unweighted_fed_prox_moves_at_most_the_norm():
   process = tff.learning.algorithms.build_unweighted_fed_prox(
     _model_fn, 0.1, _sgd(), model_aggregator=_dp_mean()
@@ -130,6 +140,7 @@ def test_unweighted_fed_prox_moves_at_most_the_norm():
   assert 0.0 < _moved(process) <= 0.1 * 1.02
 
 
+@pytest.mark.slow
 def test_fed_sgd_moves_at_most_the_norm():
   process = tff.learning.algorithms.build_fed_sgd(
     _model_fn,

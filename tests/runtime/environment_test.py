@@ -226,6 +226,7 @@ def test_a_round_of_a_model_is_told_from_one_of_another():
   assert len({*texts}) == 3
 
 
+@pytest.mark.slow
 def test_a_round_that_draws_random_numbers_is_not_known_to_repeat():
   assert _repeats(_round(), data_sets_repeat=True)
   for run in (

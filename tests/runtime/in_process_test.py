@@ -299,6 +299,7 @@ def test_bad_number_of_threads_is_refused(num_threads, error):
     runtime.InProcessContext(num_threads=num_threads)
 
 
+@pytest.mark.slow
 def test_threads_inside_of_operations_change_no_more_than_the_last_bits():
   process = tff.learning.algorithms.build_unweighted_fed_avg(
     _linear_model_fn, tff.learning.optimizers.build_sgdm(0.1)

@@ -65,7 +65,13 @@ def _search_elsewhere(monkeypatch):
   )
 
 
-@pytest.mark.parametrize('move', [_search_elsewhere, _forbid_searches])
+@pytest.mark.parametrize(
+  'move',
+  [
+    pytest.param(_search_elsewhere, marks=pytest.mark.slow),
+    _forbid_searches,
+  ],
+)
 @pytest.mark.parametrize(
   'kind',
   [

@@ -12,21 +12,21 @@ from tff_clipping.aggregators.parts import gaussian_table
 @pytest.mark.parametrize('stddev', [8.0, 2048.0])
 def test_columns_give_the_probabilities_to_126_bits(stddev):
   table, low = gaussian_table.alias_table(stddev)
-  whole = 2**111
+  whole = 2**110
+  # An index from the end is that of a negative integer.
   found = [0] * len(table)
   for column, (entry, rest) in enumerate(zip(table, low, strict=True)):
-    other, high = divmod(int(entry), 2**48)
-    threshold = high * 2**63 + int(rest)
+    other, high = divmod(int(entry), 2**16)
+    threshold = (high * 2**47 + int(rest[0])) * 2**47 + int(rest[1])
     found[column] += threshold
     found[other] += whole - threshold
   assert sum(found) == 2**126
   weights = gaussian_table.gaussian_weights(stddev, math.ceil(12 * stddev) + 1)
-  weights[0] //= 2
-  total = sum(weights)
-  for magnitude, share in enumerate(found):
-    weight = weights[magnitude] if magnitude < len(weights) else 0
-    allowed = len(weights) if magnitude == 0 else 1
-    assert 0 <= share - weight * 2**126 // total <= allowed
+  total = 2 * sum(weights) - weights[0]
+  for k in range(-(2**15), 2**15):
+    weight = weights[abs(k)] if abs(k) < len(weights) else 0
+    allowed = 2 * len(weights) if k == 0 else 1
+    assert 0 <= found[k] - weight * 2**126 // total <= allowed
 
 
 @pytest.mark.parametrize('stddev', [3.0, 8.0])

@@ -47,7 +47,9 @@ def test_one_run_has_spent_what_its_ledger_says(write):
   assert spent.relation is privacy.Relation.ADD_OR_REMOVE_ONE
 
 
-@pytest.mark.parametrize('plan', [PLAN, PLD])
+@pytest.mark.parametrize(
+  'plan', [PLAN, pytest.param(PLD, marks=pytest.mark.slow)]
+)
 def test_parts_of_a_run_have_spent_what_the_run_does(write, plan):
   spent = privacy.compute_spending(write((plan, 7), (plan, 13), (plan, 0)))
   assert spent.epsilon == pytest.approx(plan.epsilon_after(20), rel=1e-6)
@@ -218,7 +220,9 @@ def test_a_delta_that_was_computed_elsewhere_is_added_up(write):
     assert spent.epsilon == pytest.approx(PLAN.epsilon_after(10))
 
 
-@pytest.mark.parametrize('plan', [PLAN, PLD, CORRELATED])
+@pytest.mark.parametrize(
+  'plan', [PLAN, pytest.param(PLD, marks=pytest.mark.slow), CORRELATED]
+)
 def test_runs_of_several_deltas_are_added_up_at_a_given_one(write, plan):
   loose = dataclasses.replace(plan, target_delta=1e-4)
   for ledgers in (write((plan, 7), (loose, 13)), write((loose, 7), (plan, 13))):

@@ -257,11 +257,23 @@ def _normalize(inner):
     (_ByTensor(_dp_mean(500.0), _dp_mean(0.02)), 0.02),
     (_noise(1.0, _ByTensor(_clip(3.0, None), _clip(4.0, None))), 0.2),
     # One clip of both: nothing tells that they are not the same elements.
-    (_clip(1.0, _ByTensor(_noise(1.0), _noise(1.0))), 0.5**0.5),
+    pytest.param(
+      _clip(1.0, _ByTensor(_noise(1.0), _noise(1.0))),
+      0.5**0.5,
+      marks=pytest.mark.slow,
+    ),
     (_clip(1.0, _ByTensor(_noise(1.0), _noise(0.5))), 5.0**-0.5),
     # A clip in a clip, and what is normalized after it.
-    (_clip(1.0, _ByTensor(_dp_mean(1.0, 0.1), _dp_mean(1.0, 0.1))), 0.5**0.5),
-    (_clip(0.1, _ByTensor(*[_normalize(_noise(1.0))] * 2)), 0.5**0.5),
+    pytest.param(
+      _clip(1.0, _ByTensor(_dp_mean(1.0, 0.1), _dp_mean(1.0, 0.1))),
+      0.5**0.5,
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      _clip(0.1, _ByTensor(*[_normalize(_noise(1.0))] * 2)),
+      0.5**0.5,
+      marks=pytest.mark.slow,
+    ),
     (_normalize(_ByTensor(_clip(0.3, _noise(1.0)), _noise(2.0))), 0.34**-0.5),
   ],
 )

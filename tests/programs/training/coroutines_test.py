@@ -75,6 +75,7 @@ os.waitpid(pid, 0)
 """
 
 
+@pytest.mark.slow
 def test_a_fork_has_a_loop_of_its_own():
   result = subprocess.run(
     [sys.executable, '-c', _FORK],

@@ -16,9 +16,11 @@ NUM_STDDEVS = 12
 _BITS = 256
 
 # An alias table: a power of 2 of columns, which share out 2^126.
-COLUMN_BITS = 15
-THRESHOLD_BITS = 48
-_LOW_BITS = 63
+COLUMN_BITS = 16
+# How many bits of a threshold stand beside the other integer of a column; and
+# how many are in each of the two numbers that hold the rest of it.
+HIGH_BITS = 16
+LOW_BITS = 47
 
 
 def gaussian_weights(stddev: float, num_weights: int) -> list[int]:
@@ -40,32 +42,35 @@ def gaussian_weights(stddev: float, num_weights: int) -> list[int]:
 
 @functools.cache
 def alias_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
-  """Returns a table to draw the magnitude of a discrete Gaussian from.
+  """Returns a table to draw a discrete Gaussian from.
 
-  Column i, of 2^15 that are equally likely, gives i with the probability
-  t_i / 2^111, and another magnitude otherwise. Of a magnitude that has a random
-  sign, zero has half of the weight. Each probability is within 2^-126 of the
-  exact one, but zero's, which has what is left.
+  Of 2^16 columns that are equally likely, column i is that of an integer from
+  -2^15 to 2^15 - 1, which is i modulo 2^16. It gives this integer with the
+  probability t_i / 2^110, and another one otherwise. Each probability is within
+  2^-126 of the exact one, but zero's, which has what is left.
 
   Args:
     stddev: The parameter, at least 8, for which 12 `stddev` fit into the
       columns.
 
   Returns:
-    Two `int64` arrays of shape [2^15]: the other magnitude times 2^48, plus the
-    upper 48 bits of t_i; and its lower 63 bits.
+    An `int32` array of shape [2^16]: the other integer times 2^16, plus the
+    upper 16 bits of t_i. And an `int64` array of shape [2^16, 2]: the 47 bits
+    of t_i that follow, and the last 47.
 
   Source: Walker 1977, "An efficient method for generating discrete random
     variables with general distributions"; Vose 1991 for the table.
   """
   num_columns = 2**COLUMN_BITS
+  whole = 2 ** (HIGH_BITS + 2 * LOW_BITS)
   weights = gaussian_weights(stddev, math.ceil(NUM_STDDEVS * stddev) + 1)
-  weights[0] //= 2
-  total, whole = sum(weights), 2 ** (THRESHOLD_BITS + _LOW_BITS)
-  shares = [weight * num_columns * whole // total for weight in weights]
-  shares += [0] * (num_columns - len(shares))
+  total = 2 * sum(weights) - weights[0]
+  # An index from the end is that of a negative integer.
+  shares = [0] * num_columns
+  for k, weight in enumerate(weights):
+    shares[k] = shares[-k] = weight * num_columns * whole // total
   shares[0] += num_columns * whole - sum(shares)
-  # A column that is full gives its own magnitude in both cases.
+  # A column that is full gives its own integer in both cases.
   others, thresholds = list(range(num_columns)), [0] * num_columns
   small = [i for i, share in enumerate(shares) if share < whole]
   large = [i for i, share in enumerate(shares) if share > whole]
@@ -77,7 +82,18 @@ def alias_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
       large.pop()
       if shares[giver] < whole:
         small.append(giver)
-  high, low = np.array(
-    [divmod(each, 2**_LOW_BITS) for each in thresholds], np.int64
-  ).T
-  return (np.array(others, np.int64) << THRESHOLD_BITS) + high, low.copy()
+  words = np.array(
+    [
+      (
+        threshold >> 2 * LOW_BITS,
+        threshold >> LOW_BITS & 2**LOW_BITS - 1,
+        threshold & 2**LOW_BITS - 1,
+      )
+      for threshold in thresholds
+    ],
+    np.int64,
+  )
+  entries = (np.array(others, np.uint32) << HIGH_BITS) + words[:, 0].astype(
+    np.uint32
+  )
+  return entries.view(np.int32), words[:, 1:].copy()
