@@ -1,4 +1,6 @@
 import math
+import pathlib
+import textwrap
 from fractions import Fraction
 
 import numpy as np
@@ -398,3 +400,10 @@ def test_row_of_fed_pd_is_the_same_for_these_penalties(penalty):
   assert points[:2] == [Fraction(1, 2), 0]
   # Just outside of the range, one of the two is another.
   assert points[2:] != [Fraction(1, 2), 0]
+
+
+def test_the_page_shows_what_the_command_prints(capsys):
+  claims.main()
+  printed = textwrap.indent(capsys.readouterr().out, ' ' * 4)
+  page = pathlib.Path(__file__).parents[2] / 'docs' / 'theory.md'
+  assert printed in page.read_text()
