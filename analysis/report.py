@@ -9,12 +9,14 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 from absl import app, flags
 
 try:
+  from matplotlib import figure
+
   from analysis.figures import accuracy, drawings, style
   from analysis.figures import bound as bound_figures
   from analysis.paper import rows, tables
@@ -146,15 +148,38 @@ def _values(
   runs, groups = frame.by_setting(frames.runs), frames.groups()
   is_evaluated = runs['final_accuracy'].notna()
   is_recorded = runs.index.isin(frames.updates['run'])
-  deviations, terms = _bound_drawings(frames, groups)
+  # A threshold can be that of its seed.
+  by_seed = [
+    part for group in groups for _, part in group.groupby('setting', sort=False)
+  ]
   drawn = {
     'accuracy': drawings.accuracies(
       frames, runs[is_evaluated], same_scale=True
     ),
     'updates': drawings.updates(frames, runs[is_recorded]),
-    'epsilon': _epsilon_drawings(groups),
-    'deviations': deviations,
-    'terms': terms,
+    'epsilon': _drawings(
+      'epsilon',
+      'Final accuracy by privacy budget',
+      groups,
+      _several_budgets,
+      accuracy.draw_epsilon,
+    ),
+    'deviations': _drawings(
+      'deviation',
+      'Clipping and noise by round',
+      by_seed,
+      functools.partial(bound.deviation_data, frames),
+      bound_figures.draw_deviation,
+      is_exact=True,
+    ),
+    'terms': _drawings(
+      'bound',
+      'The terms of Theorem 1 by round',
+      by_seed,
+      functools.partial(bound.term_data, frames),
+      bound_figures.draw_terms,
+      is_exact=True,
+    ),
   }
   texts = {
     'groups': '\n\n'.join(_group_text(*each) for each in _titled(groups)),
@@ -262,60 +287,45 @@ def _concentration(runs: pd.DataFrame) -> str:
   return str(found)
 
 
-def _epsilon_drawings(groups: list[pd.DataFrame]) -> list[drawings.Drawing]:
-  """Accuracy by ε, of each setting with several."""
+def _several_budgets(group: pd.DataFrame) -> pd.DataFrame:
+  """Accuracy by ε, where there are several."""
+  data = accuracy.epsilon_data(group)
+  return data if data['epsilon'].nunique() > 1 else data[:0]
+
+
+def _drawings(
+  name: str,
+  what: str,
+  groups: list[pd.DataFrame],
+  find_data: Callable[[pd.DataFrame], pd.DataFrame],
+  draw: Callable[[pd.DataFrame, str], figure.Figure],
+  *,
+  is_exact: bool = False,
+) -> list[drawings.Drawing]:
+  """A figure of each group of runs that has data for it.
+
+  Args:
+    name: That of the files, before the title of the group.
+    what: What a figure shows, in words.
+    groups: Runs of one setting each.
+    find_data: Returns what is drawn of a group; empty for no figure.
+    draw: Draws it, below a title.
+    is_exact: Whether it shows exact figures of the clients; the caption says so
+      where a run is private.
+  """
   drawn = []
   for title, group in _titled(groups):
-    data = accuracy.epsilon_data(group)
-    if data['epsilon'].nunique() < 2:
-      continue
-    draw = functools.partial(
-      accuracy.draw_epsilon, data, accuracy.references(group), title
-    )
-    name = f'epsilon_{style.file_part(title)}.png'
-    caption = f'Final accuracy by privacy budget: {title}.'
-    drawn.append(drawings.Drawing(name, caption, draw))
-  return drawn
-
-
-def _bound_drawings(
-  frames: frame.Frames, groups: list[pd.DataFrame]
-) -> tuple[list[drawings.Drawing], list[drawings.Drawing]]:
-  """The deviations and the terms of the bound, a figure for each seed.
-
-  A threshold can be that of its seed.
-  """
-  deviations, terms = [], []
-  by_seed = [
-    part for group in groups for _, part in group.groupby('setting', sort=False)
-  ]
-  for title, part in _titled(by_seed):
-    note = run_tables.simulation_caption(part)
-    for drawn, name, what, data, draw in (
-      (
-        deviations,
-        'deviation',
-        'Clipping and noise by round',
-        bound.deviation_data(frames, part),
-        bound_figures.draw_deviation,
-      ),
-      (
-        terms,
-        'bound',
-        'The terms of Theorem 1 by round',
-        bound.term_data(frames, part),
-        bound_figures.draw_terms,
-      ),
-    ):
-      if len(data):
-        drawn.append(
-          drawings.Drawing(
-            f'{name}_{style.file_part(title)}.png',
-            f'{what}: {title}.{note}',
-            functools.partial(draw, data, title),
-          )
+    data = find_data(group)
+    if len(data):
+      note = run_tables.simulation_caption(group) if is_exact else ''
+      drawn.append(
+        drawings.Drawing(
+          f'{name}_{style.file_part(title)}.png',
+          f'{what}: {title}.{note}',
+          functools.partial(draw, data, title),
         )
-  return deviations, terms
+      )
+  return drawn
 
 
 def main(argv: Sequence[str]) -> None:

@@ -4,6 +4,8 @@ The data of every figure is a data frame, so that a figure is checked by its
 numbers and not by its pixels.
 """
 
+import itertools
+
 import numpy as np
 import pandas as pd
 from matplotlib import figure
@@ -83,7 +85,7 @@ def draw_accuracy(
 
 
 def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
-  """Final accuracy by ε, for the finished private runs of one setting.
+  """Final accuracy by ε and without privacy, of the finished runs of a setting.
 
   Audited runs, with canaries among their clients, are left out.
 
@@ -92,29 +94,36 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
 
   Returns:
     Columns line (runs that differ in ε and the seed alone), algorithm, epsilon
-    (by the plan's accounting), sampler_epsilon (what the sampler really gives,
-    NaN where this is the same) and accuracy (percent, the mean over seeds), low
-    and high (the range of seeds), a line after the other, by rising epsilon.
+    (by the plan's accounting; NaN for FedAvg and CE-FedAvg without privacy,
+    which come first), sampler_epsilon (what the sampler really gives, NaN where
+    this is the same) and accuracy (percent, the mean over seeds), low and high
+    (the range of seeds), a line after the other, by rising epsilon.
   """
-  private = runs[
-    runs['is_private']
-    & runs['is_complete']
-    & ~runs['is_audited']
-    & np.isfinite(runs['epsilon_spent'])
+  runs = runs[runs['is_complete']]
+  plain = runs[
+    runs['algorithm'].isin(['fed_avg', 'ce_fed_avg']) & ~runs['is_private']
   ]
-  private = frame.ordered(private)
-  actual = private['privacy_actual_epsilon']
+  private = frame.ordered(
+    runs[
+      runs['is_private']
+      & ~runs['is_audited']
+      & np.isfinite(runs['epsilon_spent'])
+    ]
+  )
+  labels = [titles.line_labels(plain), titles.epsilon_labels(private)]
+  runs = runs.loc[[*plain.index, *private.index]]
+  actual = runs['privacy_actual_epsilon']
   points = pd.DataFrame(
     {
-      'line': titles.epsilon_labels(private),
-      'algorithm': private['algorithm_name'],
-      'epsilon': private['epsilon_spent'],
-      'sampler_epsilon': actual.where(actual != private['privacy_epsilon']),
-      'accuracy': private['final_accuracy'],
+      'line': pd.concat(labels),
+      'algorithm': runs['algorithm_name'],
+      'epsilon': runs['epsilon_spent'].where(runs['is_private']),
+      'sampler_epsilon': actual.where(actual != runs['privacy_epsilon']),
+      'accuracy': runs['final_accuracy'],
     }
   )
   lines = list(dict.fromkeys(points['line']))
-  data = points.groupby(['line', 'epsilon']).agg(
+  data = points.groupby(['line', 'epsilon'], dropna=False).agg(
     algorithm=('algorithm', 'first'),
     sampler_epsilon=('sampler_epsilon', 'max'),
     **_OVER_SEEDS,
@@ -127,59 +136,33 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def references(runs: pd.DataFrame) -> pd.DataFrame:
-  """Final accuracy without privacy, to stand beside `epsilon_data`.
+def draw_epsilon(data: pd.DataFrame, title: str) -> figure.Figure:
+  """Draws `epsilon_data`: runs without privacy as levels.
 
   Args:
-    runs: As in `epsilon_data`.
-
-  Returns:
-    Columns line, algorithm and accuracy (percent, the mean over seeds), of the
-    finished runs of FedAvg and CE-FedAvg.
-  """
-  found = runs[
-    runs['algorithm'].isin(['fed_avg', 'ce_fed_avg']) & runs['is_complete']
-  ]
-  found = found.assign(line=titles.line_labels(found))
-  by_line = found.groupby('line', sort=False)
-  return by_line.agg(
-    algorithm=('algorithm_name', 'first'), accuracy=('final_accuracy', 'mean')
-  ).reset_index()
-
-
-def draw_epsilon(
-  data: pd.DataFrame, without: pd.DataFrame, title: str
-) -> figure.Figure:
-  """Draws `epsilon_data`, with the accuracies of runs without privacy.
-
-  Args:
-    data: From `epsilon_data`, not empty.
-    without: From `references`.
+    data: From `epsilon_data`, with an ε.
     title: What stands above the figure.
   """
-  markers = ('o', 's', '^', 'D')
+  markers = itertools.cycle('os^D')
   looks = style.Lines()
-  lines = [
-    panels.Line(
-      f'{line["line"]} (no privacy)',
-      looks.next_look(line['algorithm']) | {'linewidth': 1.3},
-      [line['accuracy']],
-    )
-    for line in without.to_dict('records')
-  ]
-  for index, (label, line) in enumerate(data.groupby('line', sort=False)):
+  lines = []
+  for label, line in data.groupby('line', sort=False):
     look = looks.next_look(line['algorithm'].iloc[0])
-    look |= {'marker': markers[index % len(markers)], 'markersize': 5.5}
-    lines.append(
-      panels.Line(
-        label,
-        look,
-        line['accuracy'],
-        line['epsilon'],
-        line['low'],
-        line['high'],
+    if line['epsilon'].isna().all():
+      label, look = f'{label} (no privacy)', look | {'linewidth': 1.3}
+      lines.append(panels.Line(label, look, line['accuracy'].to_list()))
+    else:
+      look |= {'marker': next(markers), 'markersize': 5.5}
+      lines.append(
+        panels.Line(
+          label,
+          look,
+          line['accuracy'],
+          line['epsilon'],
+          line['low'],
+          line['high'],
+        )
       )
-    )
   moved = data.dropna(subset=['sampler_epsilon'])
   if len(moved):
     hollow = {'color': style.GREY, 'marker': 'o', 'fillstyle': 'none'}
@@ -204,7 +187,7 @@ def draw_epsilon(
       arrowprops={'arrowstyle': '->', 'color': style.GREY},
     )
   ax.set_xscale('log')
-  ticks = sorted({*data['epsilon'], *moved['sampler_epsilon']})
+  ticks = sorted({*data['epsilon'].dropna(), *moved['sampler_epsilon']})
   ax.set_xticks(ticks, [f'{tick:.3g}' for tick in ticks])
   ax.set_xticks([], minor=True)
   return drawing

@@ -73,7 +73,7 @@ def draw(
   rows = math.ceil(len(panels) / columns)
   size = size or ((6.2, 3.8) if len(panels) == 1 else (4.0, 3.2))
   with style.styled():
-    drawing, grid = style.new_figure(rows, columns, *size, share_scales=False)
+    drawing, grid = style.new_figure(rows, columns, *size)
     every = [ax for row in grid for ax in row]
     for ax, panel in zip(every, panels, strict=False):
       _draw_panel(ax, panel, size[0])

@@ -105,20 +105,13 @@ def styled() -> contextlib.AbstractContextManager:
 
 
 def new_figure(
-  rows: int,
-  columns: int,
-  panel_width: float,
-  panel_height: float,
-  *,
-  share_scales: bool = True,
+  rows: int, columns: int, panel_width: float, panel_height: float
 ) -> tuple[figure.Figure, list[list[axes.Axes]]]:
   """A figure of equal panels; `panel_width` and `panel_height` in inches."""
   drawing = figure.Figure(
     figsize=(columns * panel_width, rows * panel_height), layout='constrained'
   )
-  grid = drawing.subplots(
-    rows, columns, squeeze=False, sharex=share_scales, sharey=share_scales
-  )
+  grid = drawing.subplots(rows, columns, squeeze=False)
   return drawing, [list(row) for row in grid]
 
 

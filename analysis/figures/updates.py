@@ -87,8 +87,7 @@ def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
   width = {1: 4.8, 2: 3.6, 3: 3.0}.get(len(columns), 2.5)
   with style.styled():
     drawing, grid = style.new_figure(
-      *(len(rows), len(columns), width, 2.4 + 0.5 / len(rows)),
-      share_scales=False,
+      len(rows), len(columns), width, 2.4 + 0.5 / len(rows)
     )
     limits = _angle_limits(data['angle_degrees'])
     for row, axes_row in zip(rows, grid, strict=True):

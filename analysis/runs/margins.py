@@ -138,14 +138,13 @@ def prediction_margin(published: Estimate) -> float:
 
 
 def rank_correlation(
-  first: Iterable[float], second: Iterable[float], *, seed: int = 0
+  first: Iterable[float], second: Iterable[float]
 ) -> RankCorrelation:
   """Spearman's rank correlation of two sequences, the same for the same data.
 
   Args:
     first: One value for each pair.
     second: The other value of each pair.
-    seed: Seeds the permutations, which are all of them up to seven pairs.
 
   Raises:
     ValueError: The lengths differ, there are fewer than `MIN_PAIRS` pairs, a
@@ -172,7 +171,8 @@ def rank_correlation(
     permutation_type='pairings',
     n_resamples=_NUM_RESAMPLES,
     vectorized=True,
-    random_state=seed,
+    # The permutations are all of them up to seven pairs.
+    random_state=0,
   )
   value = float(stats.spearmanr(x, y)[0])
   return RankCorrelation(value, float(test.pvalue), len(x))

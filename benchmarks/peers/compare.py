@@ -4,13 +4,12 @@
 
 PyTorch by hand, pfl, Flower and FedJAX, each in an environment of its own under
 .peers/, made at the first run from the versions in benchmarks/peers/*.txt. All
-start from the same weights and train on the same digits, with Q exact full
-batches for each client; that the accuracy is the same after the same rounds
-shows that the work is. Their rounds run in turns: `benchmarks.alternate`. A
-peer that cannot be installed or run is reported, and the others go on. What is
-printed is Markdown, and says how busy other programs kept the machine.
-
-PyTorch by hand runs all four models, the frameworks the perceptron.
+run the paper's round of the perceptron, from the same weights on the same
+digits, with Q exact full batches for each client; that the accuracy is the same
+after the same rounds shows that the work is. Their rounds run in turns:
+`benchmarks.alternate`. A peer that cannot be installed or run is reported, and
+the others go on. What is printed is Markdown, and says how busy other programs
+kept the machine.
 """
 
 import dataclasses
@@ -32,25 +31,21 @@ _OUTPUT = flags.DEFINE_string('output', 'bench_peers.json', 'For the figures.')
 _PEERS = flags.DEFINE_list(
   'peers', ['torch', 'pfl', 'flower', 'fedjax'], 'Which frameworks.'
 )
-_WORKLOADS = flags.DEFINE_list(
-  'workloads',
-  ['mlp', 'alexnet', 'mobilenet_v2', 'resnet18'],
-  'Which models; the frameworks run only mlp.',
-)
 _STOCK = flags.DEFINE_bool('stock', True, 'Measure stock TFF too.')
 
 _ROOT = pathlib.Path(__file__).parent.parent.parent
 _ENVIRONMENTS = _ROOT / '.peers'
 _REQUIREMENTS = pathlib.Path(__file__).parent
 
-# Ours, in the environment of this program; the workload is the last argument.
+_MODEL = 'mlp'
+# Ours, in the environment of this program.
 _OURS = {
-  'bare': ['-m', 'benchmarks.bare'],
-  'ours': ['-m', 'benchmarks.federated', 'ours'],
-  'ours_fed_avg': ['-m', 'benchmarks.federated', 'ours_fed_avg'],
-  'stock_fed_avg': ['-m', 'benchmarks.federated', 'stock_fed_avg'],
+  'bare': ['-m', 'benchmarks.bare', _MODEL],
+  'ours': ['-m', 'benchmarks.federated', 'ours', _MODEL],
+  'ours_fed_avg': ['-m', 'benchmarks.federated', 'ours_fed_avg', _MODEL],
+  'stock_fed_avg': ['-m', 'benchmarks.federated', 'stock_fed_avg', _MODEL],
 }
-# In an environment each; the file of the workload is the last argument.
+# In an environment each; the file of the work is the last argument.
 _PEER_COMMANDS = {
   'torch': ['-m', 'benchmarks.peers.torch_by_hand'],
   'pfl': [
@@ -81,40 +76,38 @@ def main(argv: list[str]) -> None:
       print(f'{peer} cannot be installed: {reason}', flush=True)
   print(machine.headline(description), end='\n\n')
   print(tables.time_heading('test accuracy'), flush=True)
-  results = dict(machine=description, unusable=unusable, workloads={})
-  busy_lines = []
-  for name in _WORKLOADS.value:
-    with tempfile.TemporaryDirectory() as folder:
-      path = os.path.join(folder, 'work.npz')
-      # In a process of its own for its memory.
-      processes.run_python(['-m', 'benchmarks.peers.export', name, path])
-      sides = _sides(name, path, unusable)
-      found = alternate.compare(
-        sides,
-        num_rounds=WORKLOADS[name].num_rounds,
-        num_warm_up_rounds=NUM_WARM_UP_ROUNDS,
-      )
-    accuracies = {
-      side: f'{result["accuracy"]:.1%}'
-      for side, result in found.results.items()
-      if result.get('accuracy') is not None
-    }
-    print('\n'.join(tables.time_rows(name, list(sides), found, accuracies)))
-    busy_lines.append(tables.busy_line(name, found))
-    results['workloads'][name] = dataclasses.asdict(found)
-    pathlib.Path(_OUTPUT.value).write_text(json.dumps(results, indent=2))
-  print('', *busy_lines, sep='\n')
+  with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, 'work.npz')
+    # In a process of its own for its memory.
+    processes.run_python(['-m', 'benchmarks.peers.export', path])
+    sides = _sides(path, unusable)
+    found = alternate.compare(
+      sides,
+      num_rounds=WORKLOADS[_MODEL].num_rounds,
+      num_warm_up_rounds=NUM_WARM_UP_ROUNDS,
+    )
+  accuracies = {
+    side: f'{result["accuracy"]:.1%}'
+    for side, result in found.results.items()
+    if result.get('accuracy') is not None
+  }
+  print('\n'.join(tables.time_rows(_MODEL, list(sides), found, accuracies)))
+  print(f'\n{tables.busy_line(_MODEL, found)}')
+  results = dict(
+    machine=description, unusable=unusable, found=dataclasses.asdict(found)
+  )
+  pathlib.Path(_OUTPUT.value).write_text(json.dumps(results, indent=2))
 
 
-def _sides(name: str, path: str, unusable: dict[str, str]) -> dict[str, Side]:
-  """Returns the ways to run a workload; the frameworks run only mlp."""
+def _sides(path: str, unusable: dict[str, str]) -> dict[str, Side]:
+  """Returns the ways to run the work."""
   sides = {
-    side: Side([*command, name])
+    side: Side(command)
     for side, command in _OURS.items()
-    if side != 'stock_fed_avg' or (_STOCK.value and name == 'mlp')
+    if side != 'stock_fed_avg' or _STOCK.value
   }
   for peer in _PEERS.value:
-    if peer not in unusable and (name == 'mlp' or peer == 'torch'):
+    if peer not in unusable:
       sides[peer] = Side(
         [*_PEER_COMMANDS[peer], path], _python(peer), _ENVIRONMENT
       )

@@ -1,11 +1,10 @@
-"""Makes the file of a workload from our models, for the other environments.
+"""Makes the file of the work from our perceptron, for other environments.
 
-python -m benchmarks.peers.export mlp WORK.npz
+python -m benchmarks.peers.export WORK.npz
 """
 
 import dataclasses
 import json
-import re
 import sys
 
 import numpy as np
@@ -13,19 +12,12 @@ import tensorflow as tf
 
 from benchmarks.peers import work_file
 from benchmarks.workload import WORKLOADS, Workload
-from tasks.models import group_norm, keras_models
-
-_KINDS = {
-  tf.keras.layers.Conv2D: 'conv',
-  tf.keras.layers.DepthwiseConv2D: 'depthwise',
-  tf.keras.layers.Dense: 'dense',
-  group_norm.GroupNorm: 'norm',
-}
+from tasks.models import keras_models
 
 
-def main(name: str, path: str) -> None:
-  """Writes the file of the workload `name`."""
-  work_file.write(path, create_work(WORKLOADS[name]))
+def main(path: str) -> None:
+  """Writes the file of the paper's round."""
+  work_file.write(path, create_work(WORKLOADS['mlp']))
   print(json.dumps(dict(written=path)))
 
 
@@ -37,6 +29,7 @@ def create_work(workload: Workload) -> work_file.Work:
     workload.image_shape, workload.num_classes
   )
   loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  dense = [layer for layer in model.layers if layer.weights]
   return work_file.Work(
     settings=dict(
       dataclasses.asdict(workload), total_rounds=workload.total_rounds
@@ -45,28 +38,15 @@ def create_work(workload: Workload) -> work_file.Work:
     y=examples['y'][rows],
     test_x=test['x'],
     test_y=test['y'],
-    weights=_named_weights(model),
+    weights={
+      f'dense_{number}_{name}': weights
+      for number, layer in enumerate(dense)
+      for name, weights in zip(
+        ('kernel', 'bias'), layer.get_weights(), strict=True
+      )
+    },
     test_loss=float(loss(test['y'], model.predict(test['x'], verbose=0))),
   )
-
-
-def _named_weights(model: tf.keras.Model) -> dict[str, np.ndarray]:
-  """Returns the weights by kind and number of their layer; see `Work`."""
-  weights = {}
-  for layer_type, kind in _KINDS.items():
-    layers = [layer for layer in model.layers if type(layer) is layer_type]
-    # Keras orders the layers of a model by depth; their names count them.
-    for number, layer in enumerate(sorted(layers, key=_number)):
-      for variable in layer.trainable_variables:
-        name = variable.name.rsplit('/', 1)[1].removesuffix(':0')
-        weights[f'{kind}_{number}_{name}'] = variable.numpy()
-  assert len(weights) == len(model.trainable_variables)
-  return weights
-
-
-def _number(layer: tf.keras.layers.Layer) -> int:
-  digits = re.search(r'_(\d+)$', layer.name)
-  return int(digits.group(1)) if digits else 0
 
 
 if __name__ == '__main__':

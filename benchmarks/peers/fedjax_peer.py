@@ -5,7 +5,6 @@
 FedJAX runs one client after the other and leaves the cores to XLA.
 """
 
-import json
 import sys
 
 import fedjax
@@ -51,14 +50,7 @@ def main(path: str) -> None:
     state, _ = algorithm.apply(state, cohort)
     jax.block_until_ready(state.params)
   predicted = _logits(state.params, work.test_x).argmax(1)
-  print(
-    json.dumps(
-      dict(
-        seconds=rounds.seconds,
-        accuracy=float((predicted == work.test_y).mean()),
-      )
-    )
-  )
+  work_file.print_result(work, rounds.seconds, predicted)
 
 
 def _logits(params, x):

@@ -8,7 +8,6 @@ So a client's data here are Q full batches, drawn before the first round; the
 passes are shuffled as elsewhere, but the same in every round.
 """
 
-import json
 import os
 import sys
 
@@ -26,7 +25,7 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch.nn import functional
 
-from benchmarks.peers import torch_models, work_file
+from benchmarks.peers import torch_by_hand, work_file
 from benchmarks.turns import Rounds
 
 
@@ -37,8 +36,7 @@ def main(path: str) -> None:
   np.random.seed(0)
   work = work_file.read(path)
   settings = work.settings
-  module = torch_models.create_model(settings['model'], work.weights)
-  module = _Module(module)
+  module = _Module(torch_by_hand.create_model(work))
   model = PyTorchModel(
     module,
     torch.optim.SGD,
@@ -69,17 +67,9 @@ def main(path: str) -> None:
     model_eval_params=NNEvalHyperParams(local_batch_size=None),
     callbacks=[turns],
   )
-  with torch.no_grad():
-    predicted = module(torch.from_numpy(work.test_x)).argmax(1).numpy()
   if is_first:
-    print(
-      json.dumps(
-        dict(
-          seconds=turns.rounds.seconds,
-          accuracy=float((predicted == work.test_y).mean()),
-        )
-      )
-    )
+    predicted = torch_by_hand.predict(module, work)
+    work_file.print_result(work, turns.rounds.seconds, predicted)
 
 
 class _Module(torch.nn.Module):

@@ -8,7 +8,6 @@ model are views into one vector, so that differences, norms and sums are one
 operation each. Prints the seconds of every round and the final test accuracy.
 """
 
-import json
 import os
 import sys
 
@@ -17,7 +16,7 @@ import torch
 from torch import multiprocessing, nn
 from torch.nn import functional
 
-from benchmarks.peers import torch_models, work_file
+from benchmarks.peers import work_file
 from benchmarks.turns import Rounds
 
 
@@ -53,33 +52,31 @@ def main(path: str) -> None:
     weights += total / work.settings['clients_per_round']
   for process in processes:
     process.join()
-  print(
-    json.dumps(
-      dict(
-        seconds=rounds.seconds,
-        accuracy=test_accuracy(model, work),
-      )
-    )
+  work_file.print_result(work, rounds.seconds, predict(model, work))
+
+
+def create_model(work: work_file.Work) -> nn.Module:
+  """Returns the perceptron of `tasks.models.keras_models`.
+
+  Args:
+    work: Where its initial weights are.
+
+  Returns:
+    A module from uint8 images [batch, height, width, channels] to logits.
+  """
+  return nn.Sequential(
+    _Pixels(), _dense(work, 'dense_0'), nn.ReLU(), _dense(work, 'dense_1')
   )
 
 
 def create_flat_model(work: work_file.Work) -> tuple[nn.Module, torch.Tensor]:
-  """Returns the model and one vector that holds all of its weights.
-
-  Convolutions keep their kernels in the memory format `channels_last`.
-  """
-  model = torch_models.create_model(work.settings['model'], work.weights)
+  """Returns the model and one vector that holds all of its weights."""
+  model = create_model(work)
   vector = torch.empty(sum(p.numel() for p in model.parameters()))
   start = 0
   for parameter in model.parameters():
-    part = vector[start : start + parameter.numel()]
+    part = vector[start : start + parameter.numel()].view(parameter.shape)
     start += parameter.numel()
-    if parameter.dim() == 4:
-      out_channels, in_channels, height, width = parameter.shape
-      part = part.view(out_channels, height, width, in_channels)
-      part = part.permute(0, 3, 1, 2)
-    else:
-      part = part.view(parameter.shape)
     part.copy_(parameter.data)
     parameter.data = part
   return model, vector
@@ -113,10 +110,24 @@ def local_update(
 
 
 @torch.no_grad()
-def test_accuracy(model: nn.Module, work: work_file.Work) -> float:
-  """Returns the share of test images that the model recognises."""
-  predicted = model(torch.from_numpy(work.test_x)).argmax(1)
-  return float((predicted == torch.from_numpy(work.test_y)).float().mean())
+def predict(model: nn.Module, work: work_file.Work) -> np.ndarray:
+  """Returns the class of each test image."""
+  return model(torch.from_numpy(work.test_x)).argmax(1).numpy()
+
+
+class _Pixels(nn.Module):
+  """Images of bytes to rows of floats from 0 to 1."""
+
+  def forward(self, x):
+    return x.flatten(1).to(torch.float32).mul_(1 / 255)
+
+
+def _dense(work: work_file.Work, name: str) -> nn.Module:
+  kernel, bias = (work.weights[f'{name}_{part}'] for part in ('kernel', 'bias'))
+  layer = nn.Linear(*kernel.shape)
+  layer.weight.data = torch.from_numpy(kernel.T.copy())
+  layer.bias.data = torch.from_numpy(bias)
+  return layer
 
 
 def _run_share(

@@ -8,9 +8,11 @@ the same data and are judged by the same digits.
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +26,8 @@ class Work:
     y: Their labels, int32 [clients, examples].
     test_x: The test images, uint8 [examples, height, width, channels].
     test_y: Their labels, int32 [examples].
-    weights: The initial weights by name: `conv_0_kernel` and so on, counted in
-      each kind of layer in the order in which the model makes them. The kinds
-      are conv, depthwise, dense and norm; the layouts are Keras's.
+    weights: The initial weights of the perceptron: `dense_0_kernel`, float32
+      [pixels, hidden], `dense_0_bias`, and the same of `dense_1`.
     test_loss: The loss of the initial model on the test images, which tells
       whether a model elsewhere is the same.
   """
@@ -91,3 +92,17 @@ def read(path: str | os.PathLike) -> Work:
       },
       **facts,
     )
+
+
+def print_result(
+  work: Work, seconds: Sequence[float], predicted: npt.ArrayLike
+) -> None:
+  """Prints, as JSON, what a peer has come to.
+
+  Args:
+    work: The work.
+    seconds: Those of every round.
+    predicted: The class of each test image by the last model.
+  """
+  accuracy = float((np.asarray(predicted) == work.test_y).mean())
+  print(json.dumps(dict(seconds=seconds, accuracy=accuracy)))

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.paper import evidence, rows
-from analysis.runs import frame
+from analysis.runs import files, frame
 from tasks.experiments import named_runs
 
 # The contents of a privacy.json.
@@ -43,6 +43,19 @@ AUDIT = {
   },
 }
 
+# The contents of a constants.json.
+CONSTANTS = {
+  'smoothness': 2.0,
+  'gradient_bound': 3.0,
+  'local_stddev': 0.5,
+  'global_stddev': 0.25,
+  'initial_gap': 1.5,
+}
+
+# Clients of Table 3, and the algorithms in the order of accuracies.
+TABLE_3 = {'task': 'mnist', 'examples_per_client': 125}
+THREE = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
+
 METRICS = {
   'num_clients': 4,
   'round_seconds': 0.5,
@@ -60,9 +73,11 @@ def write_run(
   accuracies: Sequence[float] = (0.1, 0.5, 0.9),
   privacy: Mapping[str, Any] | None = None,
   audit: Mapping[str, Any] | None = None,
+  constants: Mapping[str, Any] | None = None,
   updates: Mapping[int, Sequence[tuple[Any, ...]]] | None = None,
   metrics: Mapping[str, float] | None = None,
   name: Mapping[str, Any] | None = None,
+  partition_summary: str | None = None,
   **experiment: Any,
 ) -> pathlib.Path:
   """Writes a run folder.
@@ -74,10 +89,12 @@ def write_run(
     accuracies: Test accuracy of each round, from round 0.
     privacy: The contents of privacy.json.
     audit: The contents of audit.json.
-    updates: For each t, rows of client_id, update_norm, angle_degrees and
-      clip_factor.
+    constants: The contents of constants.json.
+    updates: For each t, rows of client_id, update_norm, angle_degrees,
+      clip_factor and, in all or in none, expected_norm.
     metrics: Columns of metrics.csv, the same in every round, beside `METRICS`.
     name: Which run of the table of experiments it is.
+    partition_summary: What is said of the split of the data.
     **experiment: Flags of the run.
   """
   directory.mkdir(parents=True)
@@ -100,43 +117,35 @@ def write_run(
   config = {
     'run': name,
     'experiment': flags | experiment,
-    'task': {'name': 'emnist_digits', 'num_clients': 1920},
+    'task': {
+      'name': 'emnist_digits',
+      'num_clients': 1920,
+      'partition': partition_summary,
+    },
     'algorithm': algorithm,
     'model': {'name': model, 'num_parameters': 159_010},
     'versions': {},
   }
-  (directory / 'config.json').write_text(json.dumps(config), encoding='utf-8')
   lines = [
     {'round_num': number, 'test_accuracy': accuracy}
     | (METRICS | dict(metrics or {}) if number else {})
     for number, accuracy in enumerate(accuracies)
   ]
-  _write_csv(
-    directory / 'metrics.csv',
-    [
-      'round_num',
-      'num_clients',
-      'round_seconds',
-      'epsilon',
-      'test_accuracy',
-      'test_loss',
-      'update_norm_mean',
-      'update_norm_std',
-      'update_norm_max',
-      'clipped_fraction',
-    ],
-    lines,
-  )
-  if privacy is not None:
-    path = directory / 'privacy.json'
-    path.write_text(json.dumps(privacy), encoding='utf-8')
-  if audit is not None:
-    (directory / 'audit').mkdir()
-    path = directory / 'audit' / 'audit.json'
-    path.write_text(json.dumps(audit), encoding='utf-8')
+  _write_csv(directory / 'metrics.csv', files.METRIC_COLUMNS, lines)
+  for file, contents in (
+    ('config.json', config),
+    ('privacy.json', privacy),
+    ('audit/audit.json', audit),
+    ('constants.json', constants),
+  ):
+    if contents is not None:
+      path = directory / file
+      path.parent.mkdir(exist_ok=True)
+      path.write_text(json.dumps(contents), encoding='utf-8')
   for t, clients in (updates or {}).items():
     (directory / 'updates').mkdir(exist_ok=True)
     columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
+    columns += ['expected_norm'] if len(clients[0]) == 5 else []
     _write_csv(
       directory / 'updates' / f'round_{t:05d}.csv',
       columns,
@@ -174,6 +183,22 @@ def write_row(
       privacy=PRIVACY if algorithm == 'dp_fed_avg' else None,
       **settings,
     )
+
+
+def write_three(
+  root: pathlib.Path,
+  final: Sequence[float] = (0.94, 0.92, 0.91),
+  **settings: Any,
+) -> None:
+  """Writes runs of the MLP of Table 3, or of what the settings say.
+
+  Args:
+    root: Where their folders go.
+    final: The final accuracies of `THREE`.
+    **settings: Flags of the runs.
+  """
+  accuracies = dict(zip(THREE, final, strict=True))
+  write_row(root, accuracies, **TABLE_3 | settings)
 
 
 def write_named_run(

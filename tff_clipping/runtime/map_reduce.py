@@ -90,7 +90,10 @@ class MapReduceRound:
       raise NoMapReduceFormError(str(e)) from e
     self._prepare = TensorFlowComputation(form.prepare)
     self._work = TensorFlowComputation(
-      form.work, intra_op_threads=threads_per_client
+      # Half of the bytes, to be copied and added up.
+      form.work,
+      narrow=True,
+      intra_op_threads=threads_per_client,
     )
     self._zero = TensorFlowComputation(form.zero)
     self._accumulate = Accumulation(form.accumulate)

@@ -69,6 +69,7 @@ class TensorFlowComputation:
     computation: tff.framework.ConcreteComputation,
     *,
     results: Sequence[int] | None = None,
+    narrow: bool = False,
     intra_op_threads: int = 1,
     inter_op_threads: int = 1,
   ):
@@ -78,6 +79,8 @@ class TensorFlowComputation:
       computation: A `tff.Computation` that is plain TensorFlow.
       results: Which leaves of the result to compute, in this order; the others
         are not computed at all. `None` is all.
+      narrow: Whether to give what was `float32` until the end as such, and not
+        as the `float64` that the type has: all the same numbers.
       intra_op_threads: The number of threads inside an operation; how many
         there are decides in which order it adds up, and so its last bits.
       inter_op_threads: The number of operations at the same time, which the
@@ -90,6 +93,10 @@ class TensorFlowComputation:
     self._fetches = fetches
     if results is not None:
       self._fetches = [fetches[i] for i in results]
+    if narrow:
+      self._fetches = [
+        _before_cast(self._graph, name) for name in self._fetches
+      ]
     self.num_parameters = len(self._feeds)
     self.num_results = len(self._fetches)
     proto = _tensorflow_proto(computation)
@@ -305,6 +312,17 @@ def _sequence_outputs(graph: tf.Graph, bindings) -> list[str]:
     variant = graph.get_tensor_by_name(binding.sequence.variant_tensor_name)
     fetches.append(tf.raw_ops.DatasetToGraphV2(input_dataset=variant).name)
   return fetches
+
+
+def _before_cast(graph: tf.Graph, name: str) -> str:
+  """Returns the name of the `float32` tensor that one was cast from, if any."""
+  tensor = graph.get_tensor_by_name(name)
+  while tensor.op.type == 'Identity':
+    tensor = tensor.op.inputs[0]
+  if tensor.op.type != 'Cast' or tensor.dtype != tf.float64:
+    return name
+  (narrow,) = tensor.op.inputs
+  return narrow.name if narrow.dtype == tf.float32 else name
 
 
 def _is_dataset(value) -> bool:

@@ -20,13 +20,11 @@ def _lines(ax):
   return {line.get_label(): list(line.get_ydata()) for line in ax.get_lines()}
 
 
-def test_accuracy_has_a_panel_a_setting_and_a_line_an_algorithm(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'ce', algorithm='ce_fed_avg'),
-      run_folders.write_run(tmp_path / 'fed_avg', accuracies=(0.1, 0.5, 0.9)),
-      run_folders.write_run(tmp_path / 'iid', partition='iid'),
-    ]
+def test_accuracy_has_a_panel_a_setting_and_a_line_an_algorithm(read_runs):
+  frames = read_runs(
+    ce=dict(algorithm='ce_fed_avg'),
+    fed_avg=dict(accuracies=(0.1, 0.5, 0.9)),
+    iid=dict(partition='iid'),
   )
   data = accuracy.accuracy_data(frames, frames.runs)
   panels = list(dict.fromkeys(data['panel']))
@@ -42,36 +40,29 @@ def test_accuracy_has_a_panel_a_setting_and_a_line_an_algorithm(tmp_path):
   assert axes[0].get_ylabel() == 'Test accuracy (%)'
 
 
-def test_seeds_are_one_line_of_means_with_their_range(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'a', seed=1, accuracies=(0.1, 0.9)),
-      run_folders.write_run(tmp_path / 'b', seed=2, accuracies=(0.1, 0.7)),
-    ]
+def test_seeds_are_one_line_of_means_with_their_range(read_runs):
+  frames = read_runs(
+    a=dict(seed=1, accuracies=(0.1, 0.9)), b=dict(seed=2, accuracies=(0.1, 0.7))
   )
   last = accuracy.accuracy_data(frames, frames.runs).iloc[-1]
   assert last[['low', 'accuracy', 'high']].to_list() == [70.0, 80.0, 90.0]
 
 
-def test_start_does_not_flatten_a_panel(tmp_path):
+def test_start_does_not_flatten_a_panel(read_runs):
   accuracies = (0.1, *(0.9 + 0.001 * t for t in range(20)))
-  frames = frame.read_frames(
-    [run_folders.write_run(tmp_path / 'run', accuracies=accuracies)]
-  )
+  frames = read_runs(run=dict(accuracies=accuracies))
   data = accuracy.accuracy_data(frames, frames.runs)
   low, high = accuracy.draw_accuracy(data).axes[0].get_ylim()
   assert 85 < low < 90.1
   assert 91.9 < high < 95
 
 
-def test_lines_of_one_algorithm_are_told_apart(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / name, algorithm='dp_fed_avg', privacy={'epsilon': epsilon}
-      )
+def test_lines_of_one_algorithm_are_told_apart(read_runs):
+  frames = read_runs(
+    **{
+      name: dict(algorithm='dp_fed_avg', privacy={'epsilon': epsilon})
       for name, epsilon in (('low', 1.5), ('high', 5.0))
-    ]
+    }
   )
   data = accuracy.accuracy_data(frames, frames.runs)
   assert list(dict.fromkeys(data['line'])) == [
@@ -83,13 +74,8 @@ def test_lines_of_one_algorithm_are_told_apart(tmp_path):
   assert drawn[0].get_linestyle() != drawn[1].get_linestyle()
 
 
-def test_lines_of_one_colour_are_told_apart(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'fed_avg'),
-      run_folders.write_run(tmp_path / 'own', aggregator='own.py:half'),
-    ]
-  )
+def test_lines_of_one_colour_are_told_apart(read_runs):
+  frames = read_runs(fed_avg=dict(), own=dict(aggregator='own.py:half'))
   data = accuracy.accuracy_data(frames, frames.runs)
   plain, own = accuracy.draw_accuracy(data).axes[0].get_lines()
   assert own.get_label() == 'FedAvg by own.py:half: 90.0 %'
@@ -109,26 +95,26 @@ def test_twelve_lines_of_one_algorithm_are_told_apart(algorithm):
   assert len({tuple(look.values()) for look in found}) == 12
 
 
-def test_lines_say_the_threshold_where_it_is_swept(tmp_path):
-  folders = [
-    run_folders.write_run(
-      tmp_path / f'c={norm}_seed={seed}_epsilon={epsilon}',
-      algorithm='dp_fed_avg',
-      accuracies=(0.1, accuracy + 0.02 * seed),
-      seed=seed,
-      clipping_norm=norm,
-      privacy=run_folders.PRIVACY
-      | {'epsilon': epsilon, 'actual_epsilon': epsilon},
-    )
-    for epsilon, norm, accuracy in (
-      (1.5, 2.0, 0.6),
-      (1.5, 10.0, 0.65),
-      (8.0, 2.0, 0.7),
-      (8.0, 10.0, 0.75),
-    )
-    for seed in (0, 1)
-  ]
-  frames = frame.read_frames(folders)
+def test_lines_say_the_threshold_where_it_is_swept(read_runs):
+  frames = read_runs(
+    **{
+      f'c={norm}_seed={seed}_epsilon={epsilon}': dict(
+        algorithm='dp_fed_avg',
+        accuracies=(0.1, accuracy + 0.02 * seed),
+        seed=seed,
+        clipping_norm=norm,
+        privacy=run_folders.PRIVACY
+        | {'epsilon': epsilon, 'actual_epsilon': epsilon},
+      )
+      for epsilon, norm, accuracy in (
+        (1.5, 2.0, 0.6),
+        (1.5, 10.0, 0.65),
+        (8.0, 2.0, 0.7),
+        (8.0, 10.0, 0.75),
+      )
+      for seed in (0, 1)
+    }
+  )
   data = accuracy.accuracy_data(frames, frames.runs)
   assert list(dict.fromkeys(data['line'])) == [
     'DP-FedAvg, ε = 8, c = 2',
@@ -145,15 +131,14 @@ def test_lines_say_the_threshold_where_it_is_swept(tmp_path):
   # Means of two seeds, 2 points apart.
   assert data['accuracy'].to_list() == pytest.approx([61, 71, 66, 76])
   assert (data['high'] - data['low']).to_list() == pytest.approx([2.0] * 4)
-  drawn = accuracy.draw_epsilon(data, accuracy.references(frames.runs), 'title')
+  drawn = accuracy.draw_epsilon(data, 'title')
   assert len(drawn.axes[0].get_lines()) == 2
 
 
-def test_a_threshold_that_only_follows_the_seed_is_not_said(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / f'{seed}_{algorithm}',
+def test_a_threshold_that_only_follows_the_seed_is_not_said(read_runs):
+  frames = read_runs(
+    **{
+      f'{seed}_{algorithm}': dict(
         algorithm=algorithm,
         seed=seed,
         clipping_norm=0.5 + 0.01 * seed,
@@ -161,22 +146,16 @@ def test_a_threshold_that_only_follows_the_seed_is_not_said(tmp_path):
       )
       for seed in (0, 1)
       for algorithm in ('ce_fed_avg', 'dp_fed_avg')
-    ]
+    }
   )
   labels = titles.line_labels(frames.runs)
   assert set(labels) == {'CE-FedAvg', 'DP-FedAvg, ε = 1.5'}
-  assert len(accuracy.epsilon_data(frames.runs)) == 1
+  assert len(accuracy.epsilon_data(frames.runs)) == 2
 
 
-def test_other_settings_and_at_last_the_names_tell_lines_apart(tmp_path):
+def test_other_settings_and_at_last_the_names_tell_lines_apart(read_runs):
   private = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'a', **private),
-      run_folders.write_run(tmp_path / 'b', **private),
-      run_folders.write_run(tmp_path / 'c', **private, mechanism='blt'),
-    ]
-  )
+  frames = read_runs(a=private, b=private, c=dict(**private, mechanism='blt'))
   assert titles.line_labels(frames.runs).to_list() == [
     'DP-FedAvg, ε = 1.5, gaussian noise (a)',
     'DP-FedAvg, ε = 1.5, gaussian noise (b)',
@@ -189,11 +168,10 @@ def test_other_settings_and_at_last_the_names_tell_lines_apart(tmp_path):
   ]
 
 
-def test_references_are_means_over_seeds_by_threshold(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / f'{seed}_{norm}',
+def test_levels_without_privacy_are_means_over_seeds_by_threshold(read_runs):
+  frames = read_runs(
+    **{
+      f'{seed}_{norm}': dict(
         algorithm='ce_fed_avg',
         accuracies=(0.1, accuracy + 0.02 * seed),
         seed=seed,
@@ -201,27 +179,22 @@ def test_references_are_means_over_seeds_by_threshold(tmp_path):
       )
       for norm, accuracy in ((0.1, 0.7), (0.5, 0.8))
       for seed in (0, 1)
-    ]
+    }
   )
-  without = accuracy.references(frames.runs)
-  assert without.set_index('line')['accuracy'].to_dict() == pytest.approx(
+  data = accuracy.epsilon_data(frames.runs)
+  assert data['epsilon'].isna().all()
+  assert data.set_index('line')['accuracy'].to_dict() == pytest.approx(
     {'CE-FedAvg, c = 0.1': 71.0, 'CE-FedAvg, c = 0.5': 81.0}
   )
 
 
-def test_references_of_one_colour_are_told_apart(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'plain'),
-      run_folders.write_run(tmp_path / 'own', aggregator='own.py:half'),
-      run_folders.write_run(
-        tmp_path / 'dp', algorithm='dp_fed_avg', privacy=run_folders.PRIVACY
-      ),
-    ]
+def test_levels_of_one_colour_are_told_apart(read_runs):
+  frames = read_runs(
+    plain=dict(),
+    own=dict(aggregator='own.py:half'),
+    dp=dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY),
   )
-  drawing = accuracy.draw_epsilon(
-    accuracy.epsilon_data(frames.runs), accuracy.references(frames.runs), ''
-  )
+  drawing = accuracy.draw_epsilon(accuracy.epsilon_data(frames.runs), '')
   plain, own, _ = drawing.axes[0].get_lines()
   assert own.get_label() == 'FedAvg by own.py:half (no privacy)'
   assert own.get_color() == plain.get_color()
@@ -248,19 +221,19 @@ def _overlaps(drawing, texts):
   return any(outside) or any(pairs)
 
 
-def test_long_names_keep_to_their_panels(tmp_path):
-  folders = [
-    run_folders.write_run(
-      tmp_path / f'a_folder_with_a_name_that_is_rather_long_{rate}_{place}',
-      algorithm='dp_fed_avg',
-      model='models/mine.py:create_a_model_with_a_long_name',
-      privacy=run_folders.PRIVACY,
-      server_learning_rate=rate,
-    )
-    for rate in (0.02, 0.3, 1.0)
-    for place in range(8)
-  ]
-  frames = frame.read_frames(folders)
+def test_long_names_keep_to_their_panels(read_runs):
+  frames = read_runs(
+    **{
+      f'a_folder_with_a_name_that_is_rather_long_{rate}_{place}': dict(
+        algorithm='dp_fed_avg',
+        model='models/mine.py:create_a_model_with_a_long_name',
+        privacy=run_folders.PRIVACY,
+        server_learning_rate=rate,
+      )
+      for rate in (0.02, 0.3, 1.0)
+      for place in range(8)
+    }
+  )
   data = accuracy.accuracy_data(frames, frames.runs)
   drawing = accuracy.draw_accuracy(data)
   assert not _overlaps(
@@ -271,21 +244,19 @@ def test_long_names_keep_to_their_panels(tmp_path):
     assert ax.get_window_extent().height > 100
   own = frames.groups()[0].assign(epsilon_spent=[1.0, 2.0] * 4)
   title = 'create_a_model_with_a_long_name on some data of mine, non-IID ' * 2
-  drawing = accuracy.draw_epsilon(
-    accuracy.epsilon_data(own), accuracy.references(own), title
-  )
+  drawing = accuracy.draw_epsilon(accuracy.epsilon_data(own), title)
   (ax,) = drawing.axes
   assert not _overlaps(drawing, [*_titles(drawing), ax.get_legend()])
   assert ax.get_window_extent().height > 100
 
 
-def test_panels_of_settings_are_ordered_by_value(tmp_path):
+def test_panels_of_settings_are_ordered_by_value(read_runs):
   rates = (9.0, 10.0, 0.3)
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / str(rate), client_learning_rate=rate)
+  frames = read_runs(
+    **{
+      str(rate): dict(client_learning_rate=rate)
       for rate in sorted(rates, key=str)
-    ]
+    }
   )
   data = accuracy.accuracy_data(frames, frame.by_setting(frames.runs))
   assert [panel.split(', ')[-1] for panel in dict.fromkeys(data['panel'])] == [
@@ -295,16 +266,14 @@ def test_panels_of_settings_are_ordered_by_value(tmp_path):
   ]
 
 
-def test_panels_of_one_scale_have_that_of_all(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / str(rate),
-        client_learning_rate=rate,
-        accuracies=(0.1, *[low] * 9, high),
+def test_panels_of_one_scale_have_that_of_all(read_runs):
+  frames = read_runs(
+    **{
+      str(rate): dict(
+        client_learning_rate=rate, accuracies=(0.1, *[low] * 9, high)
       )
       for rate, low, high in ((0.1, 0.4, 0.8), (0.3, 0.6, 0.9))
-    ]
+    }
   )
   data = accuracy.accuracy_data(frames, frames.runs)
   own = [ax.get_ylim() for ax in accuracy.draw_accuracy(data).axes]
@@ -323,24 +292,22 @@ def test_panels_of_one_scale_have_that_of_all(tmp_path):
     ('server_learning_rate', (0.02, 1.0), ['η_g = 0.02', 'η_g = 1']),
   ],
 )
-def test_titles_say_which_setting_differs(tmp_path, setting, values, details):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / str(seed), seed=seed, **{setting: value})
+def test_titles_say_which_setting_differs(read_runs, setting, values, details):
+  frames = read_runs(
+    **{
+      str(seed): dict(seed=seed, **{setting: value})
       for seed, value in enumerate(values)
-    ]
+    }
   )
   found = titles.setting_titles([run for _, run in frames.runs.iterrows()])
   assert [title.split('), ')[1] for title in found] == details
 
 
-def test_titles_say_what_tells_settings_apart(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'a', examples_per_client=125),
-      run_folders.write_run(tmp_path / 'b', examples_per_client=500, seed=1),
-      run_folders.write_run(tmp_path / 'c', examples_per_client=500, seed=2),
-    ]
+def test_titles_say_what_tells_settings_apart(read_runs):
+  frames = read_runs(
+    a=dict(examples_per_client=125),
+    b=dict(examples_per_client=500, seed=1),
+    c=dict(examples_per_client=500, seed=2),
   )
   found = titles.setting_titles([run for _, run in frames.runs.iterrows()])
   assert [title.split('), ')[1] for title in found] == [
@@ -350,22 +317,16 @@ def test_titles_say_what_tells_settings_apart(tmp_path):
   ]
 
 
-def test_unfinished_run_says_so_in_its_line(tmp_path):
-  frames = frame.read_frames(
-    [run_folders.write_run(tmp_path / 'run', num_rounds=9)]
-  )
+def test_unfinished_run_says_so_in_its_line(read_runs):
+  frames = read_runs(run=dict(num_rounds=9))
   labels = titles.line_labels(frames.runs)
   assert labels.to_list() == ['FedAvg, 2 of 9 rounds']
 
 
-def test_updates_hold_each_client_and_the_average(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES),
-      run_folders.write_run(
-        tmp_path / 'ce', algorithm='ce_fed_avg', clipping_norm=1.25
-      ),
-    ]
+def test_updates_hold_each_client_and_the_average(read_runs):
+  frames = read_runs(
+    fed_avg=dict(updates=UPDATES),
+    ce=dict(algorithm='ce_fed_avg', clipping_norm=1.25),
   )
   data = scatter.updates_by_round(frames, frames.runs[:1])
   assert data['column'].to_list() == ['t = 0'] * 3 + ['t = 16'] * 3
@@ -376,17 +337,13 @@ def test_updates_hold_each_client_and_the_average(tmp_path):
   assert set(data['clipping_norm']) == {1.25}
 
 
-def test_an_average_beyond_the_clients_is_marked_and_sets_no_scale(tmp_path):
+def test_an_average_beyond_the_clients_is_marked_and_sets_no_scale(read_runs):
   updates = {
     0: [('a', 1.0, '', ''), ('b', 2.0, '', ''), ('mean', 10.625, '', '')]
   }
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES),
-      run_folders.write_run(
-        tmp_path / 'own', aggregator='own.py:sign', updates=updates
-      ),
-    ]
+  frames = read_runs(
+    fed_avg=dict(updates=UPDATES),
+    own=dict(aggregator='own.py:sign', updates=updates),
   )
   data = scatter.updates_by_round(frames, frames.runs)
   drawing = scatter.draw_updates(data, 'title')
@@ -402,14 +359,9 @@ def test_an_average_beyond_the_clients_is_marked_and_sets_no_scale(tmp_path):
   assert not plain.texts
 
 
-def test_the_first_round_keeps_its_label_below_all_panels(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'a', updates=UPDATES),
-      run_folders.write_run(
-        tmp_path / 'b', algorithm='ce_fed_avg', updates=UPDATES
-      ),
-    ]
+def test_the_first_round_keeps_its_label_below_all_panels(read_runs):
+  frames = read_runs(
+    a=dict(updates=UPDATES), b=dict(algorithm='ce_fed_avg', updates=UPDATES)
   )
   data = scatter.updates_by_round(frames, frames.runs)
   drawing = scatter.draw_updates(data, 'title')
@@ -421,50 +373,32 @@ def test_the_first_round_keeps_its_label_below_all_panels(tmp_path):
   ]
 
 
-def test_titles_of_the_scatter_do_not_run_into_each_other(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / 'own',
-        aggregator='mine.py:create_an_aggregator_of_my_own',
-        updates={t: UPDATES[16] for t in (0, 20, 39)},
-      )
-    ]
+def test_titles_of_the_scatter_do_not_run_into_each_other(read_runs):
+  frames = read_runs(
+    own=dict(
+      aggregator='mine.py:create_an_aggregator_of_my_own',
+      updates={t: UPDATES[16] for t in (0, 20, 39)},
+    )
   )
   data = scatter.updates_by_round(frames, frames.runs)
   drawing = scatter.draw_updates(data, 'title')
   assert not _overlaps(drawing, _titles(drawing))
 
 
-def test_threshold_is_not_guessed_where_there_are_several(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'fed_avg', updates=UPDATES),
-      run_folders.write_run(
-        tmp_path / 'a', algorithm='ce_fed_avg', clipping_norm=1.0
-      ),
-      run_folders.write_run(
-        tmp_path / 'b', algorithm='ce_fed_avg', clipping_norm=2.0
-      ),
-    ]
+def test_threshold_is_not_guessed_where_there_are_several(read_runs):
+  frames = read_runs(
+    fed_avg=dict(updates=UPDATES),
+    a=dict(algorithm='ce_fed_avg', clipping_norm=1.0),
+    b=dict(algorithm='ce_fed_avg', clipping_norm=2.0),
   )
   data = scatter.updates_by_round(frames, frames.runs[:1])
   assert data['clipping_norm'].isna().all()
 
 
-def test_update_panels_show_the_threshold_and_share_what_is_compared(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / 'iid',
-        algorithm='ce_fed_avg',
-        partition='iid',
-        updates=UPDATES,
-      ),
-      run_folders.write_run(
-        tmp_path / 'skew', algorithm='ce_fed_avg', updates={16: UPDATES[16]}
-      ),
-    ]
+def test_update_panels_show_the_threshold_and_share_what_is_compared(read_runs):
+  frames = read_runs(
+    iid=dict(algorithm='ce_fed_avg', partition='iid', updates=UPDATES),
+    skew=dict(algorithm='ce_fed_avg', updates={16: UPDATES[16]}),
   )
   data = scatter.updates_by_round(frames, frames.runs)
   drawing = scatter.draw_updates(data, 'title')
@@ -488,16 +422,12 @@ def test_update_panels_show_the_threshold_and_share_what_is_compared(tmp_path):
   assert [bool(label) for label in labels] == [True, False, False, True]
 
 
-def test_models_stand_below_each_other_at_one_round(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'a', updates=UPDATES, partition='iid'),
-      run_folders.write_run(tmp_path / 'b', updates=UPDATES),
-      run_folders.write_run(tmp_path / 'c', updates=UPDATES, model='alexnet'),
-      run_folders.write_run(
-        tmp_path / 'd', updates={0: UPDATES[0]}, model='resnet18'
-      ),
-    ]
+def test_models_stand_below_each_other_at_one_round(read_runs):
+  frames = read_runs(
+    a=dict(updates=UPDATES, partition='iid'),
+    b=dict(updates=UPDATES),
+    c=dict(updates=UPDATES, model='alexnet'),
+    d=dict(updates={0: UPDATES[0]}, model='resnet18'),
   )
   data = scatter.updates_by_model(frames, frames.runs, 16)
   places = dict.fromkeys(zip(data['row'], data['column'], strict=True))
@@ -508,37 +438,35 @@ def test_models_stand_below_each_other_at_one_round(tmp_path):
   ]
 
 
-def test_epsilon_data_hold_the_finished_private_runs(tmp_path):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / 'high',
-        algorithm='dp_fed_avg',
-        accuracies=(0.1, 0.8),
-        privacy={'epsilon': 5.0, 'sampling': 'poisson'},
-      ),
-      run_folders.write_run(
-        tmp_path / 'low',
-        algorithm='dp_fed_avg',
-        accuracies=(0.1, 0.7),
-        privacy={'epsilon': 1.5, 'sampling': 'poisson', 'actual_epsilon': 6.5},
-      ),
-      run_folders.write_run(
-        tmp_path / 'partial',
-        algorithm='dp_fed_avg',
-        num_rounds=9,
-        privacy={'epsilon': 2.0, 'sampling': 'poisson'},
-      ),
-      run_folders.write_run(tmp_path / 'fed_avg'),
-    ]
+def test_epsilon_data_hold_the_finished_private_runs(read_runs):
+  frames = read_runs(
+    high=dict(
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, 0.8),
+      privacy={'epsilon': 5.0, 'sampling': 'poisson'},
+    ),
+    low=dict(
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, 0.7),
+      privacy={'epsilon': 1.5, 'sampling': 'poisson', 'actual_epsilon': 6.5},
+    ),
+    partial=dict(
+      algorithm='dp_fed_avg',
+      num_rounds=9,
+      privacy={'epsilon': 2.0, 'sampling': 'poisson'},
+    ),
+    fed_avg=dict(),
   )
   data = accuracy.epsilon_data(frames.runs)
-  assert data['epsilon'].to_list() == [1.5, 5.0]
-  assert data['accuracy'].to_list() == pytest.approx([70.0, 80.0])
-  assert data['sampler_epsilon'].iloc[0] == 6.5
-  assert math.isnan(data['sampler_epsilon'].iloc[1])
-  without = accuracy.references(frames.runs)
-  ax = accuracy.draw_epsilon(data, without, 'title').axes[0]
+  without, first, second = data.to_dict('records')
+  assert math.isnan(without['epsilon'])
+  assert [each['epsilon'] for each in (first, second)] == [1.5, 5.0]
+  assert [each['accuracy'] for each in (first, second)] == pytest.approx(
+    [70.0, 80.0]
+  )
+  assert first['sampler_epsilon'] == 6.5
+  assert math.isnan(second['sampler_epsilon'])
+  ax = accuracy.draw_epsilon(data, 'title').axes[0]
   lines = _lines(ax)
   assert lines['DP-FedAvg, poisson sampling'] == pytest.approx([70.0, 80.0])
   assert lines['FedAvg (no privacy)'] == [90.0, 90.0]
@@ -546,23 +474,20 @@ def test_epsilon_data_hold_the_finished_private_runs(tmp_path):
 
 @pytest.mark.parametrize('num_rounds', [1, 2, 3])
 def test_legend_covers_no_label_and_iid_stands_on_the_left(
-  tmp_path, num_rounds
+  read_runs, num_rounds
 ):
   updates = {16 * t: UPDATES[16] for t in range(num_rounds)}
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(
-        tmp_path / f'{model}_{partition}',
-        model=model,
-        partition=partition,
-        updates=updates,
+  frames = read_runs(
+    **{
+      f'{model}_{partition}': dict(
+        model=model, partition=partition, updates=updates
       )
       for model, partition in (
         ('mlp', 'label_skew'),
         ('alexnet', 'iid'),
         ('alexnet', 'label_skew'),
       )
-    ]
+    }
   )
   by_model = scatter.updates_by_model(frames, frames.runs, 0)
   by_round = scatter.updates_by_round(frames, frames.runs)

@@ -9,7 +9,7 @@ from analysis.paper import findings
 from analysis.runs import margins
 from tests.analysis import run_folders
 
-_TABLE_3 = dict(task='mnist', examples_per_client=125)
+_ALEXNET = dict(task='mnist', model='alexnet', examples_per_client=500)
 _TABLE_4 = dict(
   task='cifar10', partition='class_balanced', examples_per_client=500
 )
@@ -21,10 +21,8 @@ def _table_2(root, *, iid_drop, skew_drop, num_seeds=3, noise=0.001):
       run_folders.write_row(
         root,
         {'fed_avg': 0.9, 'ce_fed_avg': 0.9 - drop + noise * seed},
-        task='mnist',
-        model='alexnet',
         partition=partition,
-        examples_per_client=500,
+        **_ALEXNET,
         seed=seed,
       )
 
@@ -68,22 +66,10 @@ def test_pair_with_one_half_alone_is_not_compared(tmp_path):
   run_folders.write_row(
     tmp_path,
     {'fed_avg': 0.9, 'ce_fed_avg': 0.8},
-    task='mnist',
-    model='alexnet',
     partition='iid',
-    examples_per_client=500,
+    **_ALEXNET,
   )
   assert _compared(tmp_path, 'split').empty
-
-
-def _dp_row(root, model, final, cohort=80):
-  run_folders.write_row(
-    root,
-    dict(zip(('fed_avg', 'ce_fed_avg', 'dp_fed_avg'), final, strict=True)),
-    model=model,
-    clients_per_round=cohort,
-    **_TABLE_3,
-  )
 
 
 def _set_parameters(root, model, count):
@@ -92,8 +78,8 @@ def _set_parameters(root, model, count):
 
 
 def test_larger_models_are_compared_by_their_drop_from_ce_fed_avg(tmp_path):
-  _dp_row(tmp_path, 'mlp', (0.9, 0.8, 0.79))
-  _dp_row(tmp_path, 'mobilenet_v2', (0.9, 0.8, 0.60))
+  run_folders.write_three(tmp_path, (0.9, 0.8, 0.79), model='mlp')
+  run_folders.write_three(tmp_path, (0.9, 0.8, 0.60), model='mobilenet_v2')
   _set_parameters(tmp_path, 'mobilenet_v2', 2_000_000)
   (found,) = _compared(tmp_path, 'size').to_dict('records')
   assert found['smaller'] == 'table3_mlp_mnist_noniid'
@@ -102,8 +88,8 @@ def test_larger_models_are_compared_by_their_drop_from_ce_fed_avg(tmp_path):
 
 
 def test_more_parameters_and_fewer_layers_are_no_pair(tmp_path):
-  _dp_row(tmp_path, 'alexnet', (0.9, 0.8, 0.79))
-  _dp_row(tmp_path, 'mobilenet_v2', (0.9, 0.8, 0.60))
+  run_folders.write_three(tmp_path, (0.9, 0.8, 0.79), model='alexnet')
+  run_folders.write_three(tmp_path, (0.9, 0.8, 0.60), model='mobilenet_v2')
   _set_parameters(tmp_path, 'alexnet', 3_000_000)
   assert _compared(tmp_path, 'size').empty
 
@@ -135,7 +121,9 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
     ('alexnet', 0.40, 20),
     ('resnet18', 0.40, 10),
   ):
-    _dp_row(tmp_path, model, (0.9, 0.8, dp), cohort)
+    run_folders.write_three(
+      tmp_path, (0.9, 0.8, dp), model=model, clients_per_round=cohort
+    )
   _set_parameters(tmp_path, 'alexnet', 3_000_000)
   found = _compared(tmp_path, 'size')
   drops = [[round(drop) for drop in pair] for pair in found['ours']]
@@ -146,8 +134,10 @@ def test_rows_are_compared_at_each_scale_that_both_have(tmp_path):
 
 @pytest.mark.parametrize(('plain', 'private'), [(0.9, 0.12), (0.29, 0.21)])
 def test_models_that_guess_decide_nothing(tmp_path, plain, private):
-  _dp_row(tmp_path, 'mlp', (0.9, 0.85, 0.70))
-  _dp_row(tmp_path, 'mobilenet_v2', (plain, plain - 0.05, private))
+  run_folders.write_three(tmp_path, (0.9, 0.85, 0.70), model='mlp')
+  run_folders.write_three(
+    tmp_path, (plain, plain - 0.05, private), model='mobilenet_v2'
+  )
   _set_parameters(tmp_path, 'mobilenet_v2', 2_000_000)
   assert _compared(tmp_path, 'size')['verdict'].to_list() == ['near chance']
 
@@ -186,7 +176,7 @@ def test_spread_of_norms_is_compared_as_in_the_paper(tmp_path):
   assert again['pairs'].to_list() == [0, 1, 0]
 
 
-def _spread_rows(root, drops, cohort=80, first=1, table=_TABLE_3):
+def _spread_rows(root, drops, cohort=80, first=1, table=run_folders.TABLE_3):
   """Rows of a table by rising spread of the norms of FedAvg, with two seeds."""
   for number, (model, drop) in enumerate(drops.items(), start=first):
     for seed in (0, 1):
@@ -308,10 +298,8 @@ def test_of_several_scales_the_best_evidence_counts(tmp_path):
         run_folders.write_row(
           tmp_path,
           {'fed_avg': fed_avg, 'ce_fed_avg': fed_avg - drop},
-          task='mnist',
-          model='alexnet',
           partition=partition,
-          examples_per_client=500,
+          **_ALEXNET,
           clients_per_round=cohort,
           seed=seed,
         )
@@ -325,7 +313,10 @@ def test_of_several_scales_the_best_evidence_counts(tmp_path):
 def test_models_are_compared_by_how_structured_they_are(tmp_path):
   for model in ('mlp', 'alexnet', 'resnet18', 'mobilenet_v2'):
     run_folders.write_row(
-      tmp_path, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}, model=model, **_TABLE_3
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.8},
+      model=model,
+      **run_folders.TABLE_3,
     )
   found = _compared(tmp_path, 'structure')
   models = [
@@ -339,11 +330,3 @@ def test_models_are_compared_by_how_structured_they_are(tmp_path):
     ('resnet18', 'alexnet'),
     ('resnet18', 'mlp'),
   ]
-
-
-def _pairs(*lines):
-  """Comparisons of one finding: rows, scale, difference, verdict, counts."""
-  keys = 'finding smaller larger scale difference verdict counts'.split()
-  return pd.DataFrame(
-    [dict(zip(keys, ('data', *line), strict=True)) for line in lines]
-  )

@@ -5,22 +5,14 @@ import pytest
 from analysis.paper import rows
 from tests.analysis import run_folders
 
-_TABLE_3 = dict(task='mnist', examples_per_client=125)
-_THREE = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
-
-
-def _write_three(root, final=(0.94, 0.92, 0.91), **settings):
-  """Runs of the MLP of Table 3, or of what the settings say."""
-  run_folders.write_row(
-    root, dict(zip(_THREE, final, strict=True)), **_TABLE_3 | settings
-  )
-
 
 def test_seeds_make_one_line_of_paired_drops(tmp_path):
   for seed, (plain, clipped) in enumerate(
     [(0.90, 0.89), (0.94, 0.92), (0.98, 0.95)]
   ):
-    _write_three(tmp_path, (plain, clipped, clipped - 0.01), seed=seed)
+    run_folders.write_three(
+      tmp_path, (plain, clipped, clipped - 0.01), seed=seed
+    )
   (line,) = run_folders.paper_rows(tmp_path).to_dict('records')
   assert line['num_seeds'] == 3
   assert str(line['fed_avg']) == '94.00 ± 9.94'
@@ -30,44 +22,44 @@ def test_seeds_make_one_line_of_paired_drops(tmp_path):
 
 
 def test_runs_with_an_own_aggregator_do_not_count(tmp_path):
-  _write_three(tmp_path)
+  run_folders.write_three(tmp_path)
   run_folders.write_run(
     tmp_path / 'own',
     accuracies=(0.1, 0.5, 0.5, 0.5),
     aggregator='mine.py:half',
-    **_TABLE_3,
+    **run_folders.TABLE_3,
   )
   (line,) = run_folders.paper_rows(tmp_path).to_dict('records')
   assert str(line['fed_avg']) == '94.00'
 
 
 def test_other_learning_rates_are_another_line(tmp_path):
-  _write_three(tmp_path)
-  _write_three(tmp_path, client_learning_rate=0.3)
+  run_folders.write_three(tmp_path)
+  run_folders.write_three(tmp_path, client_learning_rate=0.3)
   assert len(run_folders.paper_rows(tmp_path)) == 2
 
 
 def test_several_budgets_of_a_seed_are_not_averaged(tmp_path):
-  _write_three(tmp_path)
+  run_folders.write_three(tmp_path)
   run_folders.write_run(
     tmp_path / 'dp5',
     algorithm='dp_fed_avg',
     accuracies=(0.1, 0.9, 0.9, 0.918),
     privacy=run_folders.PRIVACY | {'epsilon': 5.0},
-    **_TABLE_3,
+    **run_folders.TABLE_3,
   )
   (line,) = run_folders.paper_rows(tmp_path).to_dict('records')
   assert line['dp_drop'] == rows.SEVERAL
 
 
 def test_of_several_samplings_that_of_poisson_counts(tmp_path):
-  _write_three(tmp_path)
+  run_folders.write_three(tmp_path)
   run_folders.write_run(
     tmp_path / 'fixed',
     algorithm='dp_fed_avg',
     accuracies=(0.1, 0.8, 0.8, 0.8),
     privacy=run_folders.PRIVACY | {'sampling': 'fixed_size'},
-    **_TABLE_3,
+    **run_folders.TABLE_3,
   )
   (line,) = run_folders.paper_rows(tmp_path).to_dict('records')
   assert str(line['dp_drop']) == '1.00'
@@ -81,7 +73,7 @@ def test_of_several_budgets_that_of_the_row_counts(tmp_path):
       accuracies=(0.1, accuracy),
       privacy=run_folders.PRIVACY,
       target_epsilon=epsilon,
-      **_TABLE_3,
+      **run_folders.TABLE_3,
     )
   (line,) = run_folders.paper_rows(tmp_path).to_dict('records')
   assert str(line['dp_fed_avg']) == '91.00'
@@ -91,7 +83,7 @@ def test_of_several_budgets_that_of_the_row_counts(tmp_path):
   'settings', [{'partition': 'iid'}, {'examples_per_client': 60}]
 )
 def test_other_splits_are_beside_no_row(tmp_path, settings):
-  _write_three(tmp_path, **settings)
+  run_folders.write_three(tmp_path, **settings)
   assert run_folders.paper_rows(tmp_path).empty
 
 
@@ -117,11 +109,13 @@ def test_rows_follow_the_size_of_the_clients(tmp_path):
 
 def test_a_scale_that_is_being_run_takes_no_seeds_from_one_that_is(tmp_path):
   for seed in range(3):
-    _write_three(tmp_path, clients_per_round=40, seed=seed)
-    run_folders.write_row(tmp_path, {'fed_avg': 0.94}, seed=seed, **_TABLE_3)
+    run_folders.write_three(tmp_path, clients_per_round=40, seed=seed)
+    run_folders.write_row(
+      tmp_path, {'fed_avg': 0.94}, seed=seed, **run_folders.TABLE_3
+    )
   best = rows.best_scale(run_folders.paper_rows(tmp_path))
   assert best[['P', 'num_seeds']].to_numpy().tolist() == [[40, 3]]
-  run_folders.write_row(tmp_path, {'ce_fed_avg': 0.92}, **_TABLE_3)
+  run_folders.write_row(tmp_path, {'ce_fed_avg': 0.92}, **run_folders.TABLE_3)
   lines = run_folders.paper_rows(tmp_path)
   assert lines['P'].to_list() == [40, 80]
   # One of CE-FedAvg, three of FedAvg.
@@ -131,7 +125,7 @@ def test_a_scale_that_is_being_run_takes_no_seeds_from_one_that_is(tmp_path):
 def test_headline_has_the_most_seeds_and_then_the_largest_scale(tmp_path):
   for cohort, seeds in ((80, (0,)), (40, (0, 1)), (20, (0, 1))):
     for seed in seeds:
-      _write_three(tmp_path, clients_per_round=cohort, seed=seed)
+      run_folders.write_three(tmp_path, clients_per_round=cohort, seed=seed)
   lines = run_folders.paper_rows(tmp_path)
   assert lines['P'].to_list() == [40, 20, 80]
   assert rows.best_scale(lines)['P'].to_list() == [40]
@@ -157,7 +151,9 @@ def test_cosine_is_that_of_vectors_with_these_norms_and_this_mean(tmp_path):
 def test_noise_of_the_papers_cohort_takes_the_place_of_its_own(tmp_path):
   row, scale = 'table3_mlp_mnist_noniid', 'reduced'
   run_folders.write_named_runs(
-    tmp_path, (row, scale), dict(zip(_THREE, (0.9, 0.85, 0.2), strict=True))
+    tmp_path,
+    (row, scale),
+    dict(zip(run_folders.THREE, (0.9, 0.85, 0.2), strict=True)),
   )
   assert rows.noise_rows(run_folders.read(tmp_path)).empty
   run_folders.write_named_runs(

@@ -6,23 +6,13 @@ from analysis.paper import evidence, numbers, pivots, tables
 from analysis.runs import margins
 from tests.analysis import run_folders
 
-_TABLE_3 = dict(task='mnist', examples_per_client=125)
-_THREE = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
-
-
-def _write_three(root, final=(0.94, 0.92, 0.91), **settings):
-  """Runs of the MLP of Table 3, or of what the settings say."""
-  run_folders.write_row(
-    root, dict(zip(_THREE, final, strict=True)), **_TABLE_3 | settings
-  )
-
 
 def _with_noise(found, noisy):
   return evidence.Evidence(found.frames, found.lines, noisy)
 
 
 def test_published_figures_stand_beside_ours(tmp_path):
-  _write_three(tmp_path)
+  run_folders.write_three(tmp_path)
   (line,) = tables.published_rows(run_folders.paper_rows(tmp_path)).to_dict(
     'records'
   )
@@ -39,7 +29,7 @@ def test_published_figures_stand_beside_ours(tmp_path):
 
 
 def test_missing_algorithm_is_shown_as_not_run(tmp_path):
-  run_folders.write_row(tmp_path, {'fed_avg': 0.9}, **_TABLE_3)
+  run_folders.write_row(tmp_path, {'fed_avg': 0.9}, **run_folders.TABLE_3)
   table = tables.published_rows(run_folders.paper_rows(tmp_path))
   assert table['clipping drop, ours'].to_list() == ['not run']
   assert table['DP drop, ours'].to_list() == ['not run']
@@ -49,10 +39,13 @@ def test_missing_algorithm_is_shown_as_not_run(tmp_path):
 def test_drop_by_noise_of_another_scale_is_marked(tmp_path):
   for seed in (0, 1, 2):
     run_folders.write_row(
-      tmp_path, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}, seed=seed, **_TABLE_3
+      tmp_path,
+      {'fed_avg': 0.9, 'ce_fed_avg': 0.8},
+      seed=seed,
+      **run_folders.TABLE_3,
     )
   for cohort in (10, 20):
-    _write_three(
+    run_folders.write_three(
       tmp_path, (0.9, 0.8, 0.8 - 0.001 * cohort), clients_per_round=cohort
     )
   found = run_folders.read_evidence(tmp_path)
@@ -72,7 +65,7 @@ def test_drop_by_noise_of_another_scale_is_marked(tmp_path):
 
 
 def test_drop_near_chance_gives_way_to_the_noise_of_the_papers_cohort(tmp_path):
-  _write_three(tmp_path, (0.9, 0.8, 0.12))
+  run_folders.write_three(tmp_path, (0.9, 0.8, 0.12))
   found = run_folders.read_evidence(tmp_path)
   (shown,) = tables.published(found, '3')['DP drop, ours']
   assert shown == 'near chance'
@@ -83,7 +76,7 @@ def test_drop_near_chance_gives_way_to_the_noise_of_the_papers_cohort(tmp_path):
 
 
 def test_noise_is_compared_with_the_threshold(tmp_path):
-  _write_three(tmp_path, clients_per_round=20)
+  run_folders.write_three(tmp_path, clients_per_round=20)
   found = run_folders.read_evidence(tmp_path)
   (line,) = tables.noise(found).to_dict('records')
   # 1.5 √159,010 / 20 = 29.9, and / √3 for three rounds.
@@ -106,7 +99,7 @@ def test_drops_of_models_near_chance_are_not_shown(tmp_path):
 
 
 def test_rows_that_have_not_learned_are_not_shown_beside_the_paper(tmp_path):
-  _write_three(tmp_path, (0.28, 0.25, 0.21))
+  run_folders.write_three(tmp_path, (0.28, 0.25, 0.21))
   (line,) = tables.published_rows(run_folders.paper_rows(tmp_path)).to_dict(
     'records'
   )
@@ -181,7 +174,7 @@ def test_mechanisms_stand_side_by_side_by_budget(tmp_path):
 
 def test_explanations_stand_beside_what_they_explain(tmp_path):
   names = ('half_averaged_norm_cifar10',)
-  three = dict(zip(_THREE, (0.5, 0.48, 0.4), strict=True))
+  three = dict(zip(run_folders.THREE, (0.5, 0.48, 0.4), strict=True))
   run_folders.write_named_runs(tmp_path, _CIFAR10, three)
   assert pivots.explanations(run_folders.read_evidence(tmp_path)).empty
   run_folders.write_named_runs(
@@ -233,7 +226,7 @@ def test_bfloat16_is_compared_with_float32_seed_by_seed(tmp_path):
 
 
 def test_a_table_with_nothing_to_show_is_empty(tmp_path):
-  _write_three(tmp_path)
+  run_folders.write_three(tmp_path)
   found = run_folders.read_evidence(tmp_path)
   for table in (
     tables.matched,

@@ -24,16 +24,22 @@ def _reason(folder):
   return reason
 
 
-def test_reads_every_file_of_a_run(tmp_path):
-  folder = run_folders.write_run(
-    tmp_path / 'run',
-    algorithm='dp_fed_avg',
-    accuracies=(0.1, 0.5, 0.75),
-    privacy=run_folders.PRIVACY,
-    updates={0: [('a', 2.0, '', 0.5)], 16: [('a', 1.0, 60.0, 1.0)]},
-    metrics={'clipped_fraction': 0.25},
+@pytest.fixture
+def read_run(read_runs):
+  """As `read_runs`, for the row of one run."""
+  return lambda **settings: read_runs(run=settings).runs.loc['run']
+
+
+def test_reads_every_file_of_a_run(read_runs):
+  frames = read_runs(
+    run=dict(
+      algorithm='dp_fed_avg',
+      accuracies=(0.1, 0.5, 0.75),
+      privacy=run_folders.PRIVACY,
+      updates={0: [('a', 2.0, '', 0.5)], 16: [('a', 1.0, 60.0, 1.0)]},
+      metrics={'clipped_fraction': 0.25},
+    )
   )
-  frames = frame.read_frames([folder])
   run = frames.runs.loc['run']
   assert run['final_accuracy'] == 75.0
   assert run['best_accuracy'] == 75.0
@@ -48,11 +54,8 @@ def test_reads_every_file_of_a_run(tmp_path):
   assert math.isnan(frames.updates['angle_degrees'][0])
 
 
-def test_final_accuracy_is_the_last_evaluated_and_best_the_highest(tmp_path):
-  folder = run_folders.write_run(
-    tmp_path / 'run', accuracies=(0.1, 0.9, 0.8, '')
-  )
-  run = _read(folder)
+def test_final_accuracy_is_the_last_evaluated_and_best_the_highest(read_run):
+  run = read_run(accuracies=(0.1, 0.9, 0.8, ''))
   assert run['final_accuracy'] == 80.0
   assert run['best_accuracy'] == 90.0
   assert run['rounds_done'] == 3
@@ -114,16 +117,16 @@ def test_broken_line_inside_the_metrics_is_refused_with_its_number(tmp_path):
   assert 'line 3: 10 values' in _reason(folder)
 
 
-def test_text_in_place_of_a_number_is_refused_with_its_line(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 'high'))
-  reason = _reason(folder)
-  assert 'line 3: `test_accuracy`' in reason
-  assert "found 'high'" in reason
-
-
-def test_accuracy_in_percent_is_refused(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 93.0))
-  assert 'between 0 and 1, found 93' in _reason(folder)
+@pytest.mark.parametrize(
+  ('accuracy', 'reason'),
+  [
+    ('high', "line 3: `test_accuracy` must be a number, found 'high'"),
+    (93.0, 'between 0 and 1, found 93'),
+  ],
+)
+def test_what_is_no_accuracy_is_refused(tmp_path, accuracy, reason):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, accuracy))
+  assert reason in _reason(folder)
 
 
 def test_round_that_was_written_twice_counts_once_and_is_named(tmp_path):
@@ -146,18 +149,15 @@ def test_missing_metrics_give_a_run_without_rounds(tmp_path):
   assert 'metrics.csv is missing' in run['notes'][0]
 
 
-def test_private_run_without_privacy_file_is_named(tmp_path):
-  folder = run_folders.write_run(tmp_path / 'run', algorithm='dp_fed_avg')
-  assert 'privacy.json is missing' in _read(folder)['notes'][0]
+def test_private_run_without_privacy_file_is_named(read_run):
+  run = read_run(algorithm='dp_fed_avg')
+  assert 'privacy.json is missing' in run['notes'][0]
 
 
-def test_missing_keys_of_the_privacy_file_are_named(tmp_path):
-  folder = run_folders.write_run(
-    tmp_path / 'run',
-    algorithm='dp_fed_avg',
-    privacy={'epsilon': 1.5, 'sampling': 'poisson', 'accountant': 'rdp'},
-  )
-  assert _read(folder)['notes'] == (
+def test_missing_keys_of_the_privacy_file_are_named(read_run):
+  privacy = {'epsilon': 1.5, 'sampling': 'poisson', 'accountant': 'rdp'}
+  run = read_run(algorithm='dp_fed_avg', privacy=privacy)
+  assert run['notes'] == (
     'privacy.json does not say noise_multiplier, target_delta, actual_epsilon',
   )
 
@@ -217,14 +217,8 @@ def test_runs_whose_parents_share_names_get_their_paths(tmp_path):
     {'client_learning_rate': 0.2},
   ],
 )
-def test_runs_of_different_settings_are_not_in_one_group(tmp_path, difference):
-  frames = frame.read_frames(
-    [
-      run_folders.write_run(tmp_path / 'a'),
-      run_folders.write_run(tmp_path / 'b', algorithm='ce_fed_avg'),
-      run_folders.write_run(tmp_path / 'c', **difference),
-    ]
-  )
+def test_runs_of_different_settings_are_not_in_one_group(read_runs, difference):
+  frames = read_runs(a=dict(), b=dict(algorithm='ce_fed_avg'), c=difference)
   groups = [group.index.to_list() for group in frames.groups()]
   assert sorted(groups) == [['a', 'b'], ['c']]
   (key,) = difference
@@ -232,47 +226,44 @@ def test_runs_of_different_settings_are_not_in_one_group(tmp_path, difference):
   assert text.startswith(f'{key}: ')
 
 
-def test_groups_hold_all_seeds_and_are_ordered_by_value(tmp_path):
+def test_groups_hold_all_seeds_and_are_ordered_by_value(read_runs):
   # In the order of a shell, in which 10 comes before 9.
-  for rate in (0.03, 10.0, 9.0):
-    for seed in (1, 10, 2):
-      run_folders.write_run(
-        tmp_path / f'{rate}_{seed}', client_learning_rate=rate, seed=seed
-      )
-  groups = run_folders.read(tmp_path).groups()
+  groups = read_runs(
+    **{
+      f'{rate}_{seed}': dict(client_learning_rate=rate, seed=seed)
+      for rate in (0.03, 10.0, 9.0)
+      for seed in (1, 10, 2)
+    }
+  ).groups()
   assert [group.index.to_list() for group in groups] == [
     [f'{rate}_{seed}' for seed in (1, 2, 10)] for rate in (0.03, 9.0, 10.0)
   ]
 
 
-def test_groups_are_ordered_by_model_and_split_and_size_of_clients(tmp_path):
+def test_groups_are_ordered_by_model_and_split_and_size_of_clients(read_runs):
   few = dict(num_clients=1920, examples_per_client=100)
   many = dict(num_clients=480, examples_per_client=400)
-  for name, settings in {
-    'e': dict(model='mlp', partition='iid', **many),
-    'd': dict(model='mlp', **few),
-    'c': dict(model='mlp', **many),
-    'b': dict(model='alexnet', partition='iid', **few),
-    'a': dict(model='mine.py:create_model', **few),
-  }.items():
-    run_folders.write_run(tmp_path / name, **settings)
-  groups = run_folders.read(tmp_path).groups()
+  groups = read_runs(
+    a=dict(model='mine.py:create_model', **few),
+    b=dict(model='alexnet', partition='iid', **few),
+    c=dict(model='mlp', **many),
+    d=dict(model='mlp', **few),
+    e=dict(model='mlp', partition='iid', **many),
+  ).groups()
   assert [group.index[0] for group in groups] == list('edcba')
 
 
-def test_runs_of_a_group_are_ordered_by_algorithm_and_value(tmp_path):
+def test_runs_of_a_group_are_ordered_by_algorithm_and_value(read_runs):
   private = dict(algorithm='dp_fed_avg')
-  for name, settings in {
-    'g': dict(),
-    'f': dict(aggregator='mine.py:half'),
-    'e': dict(algorithm='ce_fed_avg', clipping_norm=9.0),
-    'd': dict(algorithm='ce_fed_avg', clipping_norm=10.0),
-    'c': dict(privacy=run_folders.PRIVACY | {'epsilon': 8.0}, **private),
-    'b': dict(privacy=run_folders.PRIVACY, clipping_norm=0.1, **private),
-    'a': dict(privacy=run_folders.PRIVACY, clipping_norm=0.5, **private),
-  }.items():
-    run_folders.write_run(tmp_path / name, **settings)
-  (group,) = run_folders.read(tmp_path).groups()
+  (group,) = read_runs(
+    a=dict(privacy=run_folders.PRIVACY, clipping_norm=0.5, **private),
+    b=dict(privacy=run_folders.PRIVACY, clipping_norm=0.1, **private),
+    c=dict(privacy=run_folders.PRIVACY | {'epsilon': 8.0}, **private),
+    d=dict(algorithm='ce_fed_avg', clipping_norm=10.0),
+    e=dict(algorithm='ce_fed_avg', clipping_norm=9.0),
+    f=dict(aggregator='mine.py:half'),
+    g=dict(),
+  ).groups()
   assert group.index.to_list() == list('gfedcba')
 
 
@@ -285,9 +276,8 @@ def test_runs_of_a_group_are_ordered_by_algorithm_and_value(tmp_path):
     ({'partition': 'class_balanced', 'examples_per_client': 50}, False),
   ],
 )
-def test_iid_is_what_the_paper_calls_so(tmp_path, experiment, is_iid):
-  folder = run_folders.write_run(tmp_path / 'run', **experiment)
-  assert _read(folder)['is_iid'] == is_iid
+def test_iid_is_what_the_paper_calls_so(read_run, experiment, is_iid):
+  assert read_run(**experiment)['is_iid'] == is_iid
 
 
 def test_every_column_of_published_runs_is_one_that_is_described():
@@ -343,9 +333,8 @@ def test_drop_of_dp_is_below_the_clipped_run_of_the_same_threshold(tmp_path):
   assert runs.at['dp_fed_avg', 'dp_drop'] == pytest.approx(0.5)
 
 
-def test_missing_baseline_gives_no_drop_and_a_reason(tmp_path):
-  run_folders.write_run(tmp_path / 'ce', algorithm='ce_fed_avg')
-  run = _read(tmp_path / 'ce')
+def test_missing_baseline_gives_no_drop_and_a_reason(read_run):
+  run = read_run(algorithm='ce_fed_avg')
   assert math.isnan(run['drop'])
   assert run['no_drop'] == 'no FedAvg run of the same setting'
 
@@ -381,19 +370,16 @@ def test_runs_with_an_own_aggregator_are_compared_and_are_no_baseline(
   assert runs.at['0_dp_fed_avg', 'dp_drop'] == pytest.approx(0.5)
 
 
-def test_a_threshold_of_an_own_aggregator_is_that_of_no_other_run(tmp_path):
+def test_a_threshold_of_an_own_aggregator_is_that_of_no_other_run(read_runs):
   own = {'aggregator': 'mine.py:half'}
-  run_folders.write_run(tmp_path / 'fed_avg')
-  run_folders.write_run(
-    tmp_path / 'own', algorithm='ce_fed_avg', clipping_norm=7.0, **own
-  )
-  norms = run_folders.read(tmp_path).runs['shown_norm']
+  clipped = dict(own, algorithm='ce_fed_avg', clipping_norm=7.0)
+  norms = read_runs(fed_avg=dict(), own=clipped).runs['shown_norm']
   assert math.isnan(norms['fed_avg'])
   assert norms['own'] == 7.0
-  run_folders.write_run(tmp_path / 'ce', algorithm='ce_fed_avg')
-  run_folders.write_run(tmp_path / 'own_plain', **own)
-  norms = run_folders.read(tmp_path).runs['shown_norm']
-  assert norms['fed_avg'] == 1.0
+  norms = read_runs(
+    plain=dict(), own_7=clipped, ce=dict(algorithm='ce_fed_avg'), own_plain=own
+  ).runs['shown_norm']
+  assert norms['plain'] == 1.0
   assert math.isnan(norms['own_plain'])
 
 
@@ -404,36 +390,31 @@ def test_unfinished_run_is_not_compared(tmp_path):
   assert run['no_drop'] == '5_fed_avg is not finished'
 
 
-def test_epsilon_is_that_of_the_rounds_that_were_run(tmp_path):
-  folder = run_folders.write_run(
-    tmp_path / 'dp',
+def test_epsilon_is_that_of_the_rounds_that_were_run(read_run):
+  run = read_run(
     algorithm='dp_fed_avg',
     privacy=run_folders.PRIVACY,
     metrics={'epsilon': 0.7},
   )
-  assert _read(folder)['epsilon_spent'] == 0.7
+  assert run['epsilon_spent'] == 0.7
 
 
-def test_relative_spread_is_the_mean_ratio_of_the_rounds(tmp_path):
-  folder = run_folders.write_run(
-    tmp_path / 'run', metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0}
-  )
-  assert _read(folder)['relative_spread'] == 0.25
+def test_relative_spread_is_the_mean_ratio_of_the_rounds(read_run):
+  run = read_run(metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0})
+  assert run['relative_spread'] == 0.25
 
 
-def test_relative_spread_falls_back_to_the_recorded_updates(tmp_path):
-  folder = run_folders.write_run(
-    tmp_path / 'run',
+def test_relative_spread_falls_back_to_the_recorded_updates(read_run):
+  run = read_run(
     metrics={'update_norm_mean': '', 'update_norm_std': ''},
     updates={2: [('a', 1.0, 60, 1), ('b', 3.0, 60, 1), ('mean', 9.0, 60, '')]},
   )
   # Mean 2, standard deviation 1; the averaged update is no client.
-  assert _read(folder)['relative_spread'] == 0.5
+  assert run['relative_spread'] == 0.5
 
 
-def test_path_adds_up_the_steps_with_those_between_filled_in(tmp_path):
-  folder = run_folders.write_run(
-    tmp_path / 'run',
+def test_path_adds_up_the_steps_with_those_between_filled_in(read_runs):
+  slow = dict(
     accuracies=(0.1, 0.5, 0.7, 0.8, 0.9),
     server_learning_rate=2.0,
     updates={
@@ -442,6 +423,6 @@ def test_path_adds_up_the_steps_with_those_between_filled_in(tmp_path):
     },
   )
   # Steps of 2 · (4, 2, 1, 1).
-  assert _read(folder)['path'] == pytest.approx((0, 8, 12, 14, 16))
-  bare = run_folders.write_run(tmp_path / 'bare')
-  assert _read(bare)['path'] == ()
+  paths = read_runs(run=slow, bare=dict()).runs['path']
+  assert paths['run'] == pytest.approx((0, 8, 12, 14, 16))
+  assert paths['bare'] == ()

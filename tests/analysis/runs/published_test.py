@@ -18,7 +18,11 @@ _UPDATES = {16: [('a', 1.0, 60.0, 1.0), ('mean', 3.25, 90.0, '')]}
 def _write(root):
   folders = [
     run_folders.write_run(
-      root / 'fed_avg', updates=_UPDATES, metrics={'epsilon': ''}
+      root / 'fed_avg',
+      updates=_UPDATES,
+      metrics={'epsilon': ''},
+      constants=run_folders.CONSTANTS
+      | {'rounds': [0], 'squared_gradient_norms': [0.1]},
     ),
     run_folders.write_run(
       root / 'dp',
@@ -27,11 +31,6 @@ def _write(root):
       audit=run_folders.AUDIT,
     ),
   ]
-  (folders[0] / 'constants.json').write_text(
-    '{"smoothness": 2.0, "gradient_bound": 3.0, "local_stddev": 0.5,'
-    ' "global_stddev": 0.25, "initial_gap": 1.5, "rounds": [0],'
-    ' "squared_gradient_norms": [0.1]}'
-  )
   for folder in folders:
     (folder / 'result.json').write_text('{}')
   search = root / 'search' / 'mlp_mnist'

@@ -48,6 +48,10 @@ _ENTROPY = '/proc/sys/kernel/random/uuid'
 # What the step of a grid is at most, in standard deviations.
 RELATIVE_STEP = 2.0**-29
 
+# What is between this and its inverse is a normal number of `float32`, as it is
+# times a number that is, too.
+_SMALLEST = 2.0**-100
+
 # How many elements are drawn at a time: what that takes stays in the cache.
 _BLOCK = 2**14
 
@@ -201,15 +205,31 @@ def round_towards_zero(value: Any, step: tf.Tensor) -> Any:
   """Returns `value` on a grid; no element, and so no norm, is larger then.
 
   Args:
-    value: A structure of `float64` tensors.
-    step: Of the grid, a power of 2.
+    value: A structure of `float32` and `float64` tensors. What is on the grid
+      and between zero and an element is of the same type.
+    step: Of the grid, a power of 2, `float64`.
   """
+  leaves = tf.nest.flatten(value)
+  # In `float32` it takes a quarter of the time, and is exact as well, where
+  # nothing is too large or too small for it.
+  inverse = 1 / step
+  is_usual = (step > _SMALLEST) & (inverse > _SMALLEST)
+  for leaf in leaves:
+    if leaf.dtype == tf.float32 and leaf.shape.num_elements() != 0:
+      largest = tf.cast(tf.reduce_max(tf.abs(leaf)), tf.float64)
+      is_usual &= largest * inverse < 1 / _SMALLEST
 
-  def round_leaf(leaf):
-    steps = leaf / step
-    return tf.sign(steps) * tf.floor(tf.abs(steps)) * step
+  def round_leaf(leaf, dtype):
+    steps = tf.cast(leaf, dtype) * tf.cast(inverse, dtype)
+    whole = tf.sign(steps) * tf.floor(tf.abs(steps))
+    return tf.cast(whole * tf.cast(step, dtype), leaf.dtype)
 
-  return tf.nest.map_structure(round_leaf, value)
+  rounded = tf.cond(
+    is_usual,
+    lambda: [round_leaf(leaf, leaf.dtype) for leaf in leaves],
+    lambda: [round_leaf(leaf, tf.float64) for leaf in leaves],
+  )
+  return tf.nest.pack_sequence_as(value, rounded)
 
 
 def round_to_nearest(value: Any, step: tf.Tensor) -> Any:

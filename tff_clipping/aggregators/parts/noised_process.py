@@ -59,7 +59,9 @@ def build_noised_process(
       sum.
   """
   type_checks.check_float_leaves(value_type)
-  wide = float64_values.WideValues(value_type)
+  # Rounded in a type as narrow as may be, and then widened.
+  narrow = float64_values.WideValues(value_type, tf.float32)
+  wide = float64_values.WideValues(narrow.type)
   inner = inner_agg_factory.create(wide.type)
   composition_rules.check_norms_are_charged(
     'inner_agg_factory', inner.state_type
@@ -68,14 +70,14 @@ def build_noised_process(
   sum_type = inner.next.type_signature.result.result.member
   noise = build_noise(sum_type)
 
-  @tff.tensorflow.computation(wide.type)
+  @tff.tensorflow.computation(narrow.type)
   def to_grid(value):
     return gaussian_draws.round_towards_zero(value, step())
 
   @tff.tensorflow.computation(sum_type, noise.initial.type_signature.result)
   def add_noise(value, noise_state):
     noised, next_state = noise.add(value, noise_state)
-    return wide.narrow(noised), next_state
+    return narrow.narrow(noised), next_state
 
   @tff.federated_computation
   def initialize():
@@ -88,9 +90,8 @@ def build_noised_process(
     tff.FederatedType(value_type, tff.CLIENTS),
   )
   def next_fn(state, value):
-    output = inner.next(
-      state['inner_agg'], tff.federated_map(to_grid, wide.widen(value))
-    )
+    on_grid = tff.federated_map(to_grid, narrow.widen(value))
+    output = inner.next(state['inner_agg'], wide.widen(on_grid))
     noised, noise_state = tff.federated_map(
       add_noise, (output.result, state[inspect_process.NOISE_STATE])
     )
