@@ -263,7 +263,7 @@ class _Run:
       trained_model.write(
         self.folder.model,
         self.parts.create_model(),
-        process.get_model_weights(result.state).trainable,
+        process.get_model_weights(result.state),
       )
     self.folder.write_json(
       self.folder.result,

@@ -16,8 +16,8 @@ import os
 import pathlib
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tasks.running import run_parts
 from tasks.running.run_folder import RunFolder
@@ -77,20 +77,21 @@ def load(
 
 
 def write(
-  path: pathlib.Path, model: tf.keras.Model, weights: Sequence[np.ndarray]
+  path: pathlib.Path,
+  model: tf.keras.Model,
+  weights: tff.learning.models.ModelWeights,
 ) -> None:
   """Writes the weights of a model, whole or not at all.
 
   Args:
     path: Where to.
     model: A new model of the run, whose weights are overwritten.
-    weights: Those of its trainable variables, in order.
+    weights: What it is to have, frozen layers too.
 
   Raises:
     StorageError: If the file cannot be written.
   """
-  for variable, value in zip(model.trainable_variables, weights, strict=True):
-    variable.assign(value)
+  weights.assign_weights_to(model)
   with (
     storage_errors.writing('The trained model'),
     atomic_files.replacing(path) as new,

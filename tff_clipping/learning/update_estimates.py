@@ -10,6 +10,8 @@ from tff_clipping import argument_checks
 from tff_clipping.aggregators.parts import client_rows
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning.steps.local_step import LocalStep
+from tff_clipping.learning.steps.sgd import Sgd
 
 
 def build_update_estimates(
@@ -19,6 +21,7 @@ def build_update_estimates(
   local_steps: int,
   batch_size: int,
   client_learning_rate: float,
+  local_step: LocalStep = Sgd(),
   client_store,
   seed: int = 0,
 ) -> tff.Computation:
@@ -52,6 +55,7 @@ def build_update_estimates(
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.
+    local_step: Finds the direction of each local step; see `build_fed_avg`.
     client_store: Reads a client's examples by its id; see `build_fed_avg`.
     seed: The seed of the run.
 
@@ -71,6 +75,7 @@ def build_update_estimates(
     local_steps=local_steps,
     batch_size=batch_size,
     client_learning_rate=client_learning_rate,
+    local_step=local_step,
     client_store=client_store,
     seed=seed,
   )
@@ -84,9 +89,10 @@ def build_update_estimates(
 
     def repeat(number: tf.Tensor) -> Sequence[tf.Tensor]:
       return train(
-        list(weights.trainable),
+        weights,
         examples,
         tf.random.experimental.stateless_fold_in(client_seed, number),
+        round_num,
       )
 
     zeros = [tf.zeros_like(weight) for weight in weights.trainable]
