@@ -14,7 +14,7 @@ private run it is the model that was released, and what its epsilon is for.
 
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 import tensorflow_federated as tff
