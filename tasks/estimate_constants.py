@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from tasks.algorithms import local_steps
 from tasks.running import run_folder
 from tasks.settings import command_line, data_flags, flags_of_settings
 from tasks.settings.data_folders import DataFolders
@@ -138,6 +139,12 @@ def estimate(
       '`run_dir` must be a run with `simulation_diagnostics` if it is private, '
       "since its clients' exact gradients are measured, found one without: "
       f'{folder.path}.'
+    )
+  if not local_steps.is_plain(config):
+    raise ValueError(
+      '`run_dir` must be a run with the local steps of the paper, which '
+      f'Theorem 1 is about, found `local_step` {config.local_step} and '
+      f'`client_rate_decay` {config.client_rate_decay:g}: {folder.path}.'
     )
   if max_clients < 1:
     raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')

@@ -33,6 +33,11 @@ SETTING_KEYS = (
   'server_learning_rate',
   'server_optimizer',
   'compute_dtype',
+  'local_step',
+  'local_momentum',
+  'proximal_mu',
+  'sharpness_rho',
+  'client_rate_decay',
   *SEED_KEYS,
 )
 
@@ -41,7 +46,7 @@ _QUANTITY_SKEW_EXAMPLES = 50
 
 # Of the settings that make an algorithm another, what a run does not say is as
 # by default.
-_NAMED_SETTINGS = ('clipping', 'aggregation', 'compute_dtype')
+_NAMED_SETTINGS = ('clipping', 'aggregation', 'compute_dtype', 'local_step')
 
 # Of a run that is not private.
 _NO_PRIVACY = {

@@ -39,7 +39,7 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
   Returns:
     Model, data and split, with what tells apart those that would be equal: the
     clients and their examples, P and T, Q and the batch, the optimizer of the
-    server, the learning rates, the seed, or else a number.
+    server, the learning rates, the local step, the seed, or else a number.
   """
   titles = [_title(run) for run in runs]
   details: tuple[Callable[[pd.Series], str], ...] = (
@@ -53,6 +53,7 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
     lambda run: f'η_l = {run["client_learning_rate"]:g}',
     lambda run: f'η_g = {run["server_learning_rate"]:g}',
     lambda run: str(run['compute_dtype'] or 'float32'),
+    _local_step,
     lambda run: f'seed {margins.number(run["seed"], ".0f")}',
   )
   for detail in details:
@@ -71,6 +72,22 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
     else title
     for place, title in enumerate(titles)
   ]
+
+
+def _local_step(run: pd.Series) -> str:
+  """What clients do in a step, with its number, and what their rate becomes."""
+  numbers = [
+    f'{symbol} = {run[key]:g}'
+    for key, symbol in (
+      ('local_momentum', 'β'),
+      ('proximal_mu', 'μ'),
+      ('sharpness_rho', 'ρ'),
+    )
+    if pd.notna(run[key])
+  ]
+  step = ' '.join([str(run['local_step'] or 'sgd').replace('_', ' '), *numbers])
+  decay = run['client_rate_decay']
+  return step if pd.isna(decay) or decay == 1 else f'{step}, η_l · {decay:g}^t'
 
 
 def line_labels(runs: pd.DataFrame) -> pd.Series:

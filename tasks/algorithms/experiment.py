@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.algorithms import builders
+from tasks.algorithms import builders, local_steps
 from tasks.algorithms.algorithm import Algorithm
 from tasks.data.datasets import own_data, registry
 from tasks.data.partitions.partition_config import (
@@ -42,7 +42,7 @@ def _check_model_name(name: str, value: Any) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonSettings(PartitionSettings):
+class CommonSettings(local_steps.LocalStepSettings, PartitionSettings):
   """The settings that are for all algorithms."""
 
   task: str = setting(
@@ -70,7 +70,7 @@ class CommonSettings(PartitionSettings):
     check=at_least(1),
   )
   num_rounds: int = setting('T.', check=at_least(1, ranges.MAX_ROUNDS))
-  local_steps: int = setting('Q, the SGD steps of a client.', check=at_least(1))
+  local_steps: int = setting('Q, the steps of a client.', check=at_least(1))
   batch_size: int = setting('Examples in a local step.', check=at_least(1))
   client_learning_rate: float = setting('eta_l.', check=positive)
   compute_dtype: str = setting(
@@ -168,6 +168,7 @@ class ExperimentConfig(builders.Settings, CommonSettings):
         raise ValueError(f'`partition` must be given for {self.task}.')
       object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.
+    local_steps.check(self)
     builders.check(self)
     self._check_update_rounds()
     self._check_estimates()

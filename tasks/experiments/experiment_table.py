@@ -297,6 +297,8 @@ DEFAULTS: Mapping[str, Any] = {
   'aggregator': None,
   'mechanism': 'gaussian',
   'compute_dtype': 'float32',
+  'local_step': 'sgd',
+  'client_rate_decay': 1.0,
   'audit_canaries': None,
 }
 

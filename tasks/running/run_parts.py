@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks.algorithms import local_steps
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
 from tasks.models import keras_models, own_models, tff_model
@@ -150,6 +151,7 @@ class RunParts:
       canaries=canaries,
       user_aggregator=self.user.create_aggregator,
       **self.local_work(clients),
+      local_step=local_steps.build(self.config),
       server_optimizer=self._create_server_optimizer(),
       measure_updates=self.config.measures_updates,
     )
@@ -173,6 +175,7 @@ class RunParts:
     estimate = learning.build_update_estimates(
       model_fn,
       num_repeats=self.config.estimate_repeats,
+      local_step=local_steps.build(self.config),
       **self.local_work(clients),
     )
     return lambda weights, t, cohort: estimate(weights, t, list(cohort))[

@@ -289,6 +289,9 @@ def test_panels_of_one_scale_have_that_of_all(read_runs):
     ('shards_per_client', (2, 3), ['2 shards a client', '3 shards a client']),
     ('num_clients', (100, 200), ['N = 100', 'N = 200']),
     ('server_optimizer', ('sgd', 'adam'), ['sgd', 'adam']),
+    ('local_step', ('sgd', 'momentum'), ['sgd', 'momentum']),
+    ('client_rate_decay', (1.0, 0.5), ['sgd', 'sgd, η_l · 0.5^t']),
+    ('proximal_mu', (0.1, 2.0), ['sgd μ = 0.1', 'sgd μ = 2']),
     ('server_learning_rate', (0.02, 1.0), ['η_g = 0.02', 'η_g = 1']),
   ],
 )

@@ -375,6 +375,21 @@ def test_a_tree_of_tff_is_not_of_the_plans_strategy():
     process_checks.check_process(process, _CORRELATED_PLAN)
 
 
+def _model_with(layer):
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential([layer, tf.keras.layers.Dense(1)]),
+    loss=tf.keras.losses.MeanSquaredError(),
+    input_spec=collections.OrderedDict(
+      x=tf.TensorSpec([None, 2]), y=tf.TensorSpec([None, 1])
+    ),
+  )
+
+
+def _untrained_warnings(process, recwarn):
+  process_checks.check_process(process, _PLAN)
+  return [str(w.message) for w in recwarn if 'no client' in str(w.message)]
+
+
 @pytest.mark.parametrize(
   ('layer', 'is_warned'),
   [
@@ -385,20 +400,25 @@ def test_a_tree_of_tff_is_not_of_the_plans_strategy():
 def test_statistics_that_no_client_trains_are_warned_of(
   layer, is_warned, recwarn
 ):
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-      tf.keras.Sequential([layer(input_shape=(2,)), tf.keras.layers.Dense(1)]),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=collections.OrderedDict(
-        x=tf.TensorSpec([None, 2]), y=tf.TensorSpec([None, 1])
-      ),
-    )
-
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    model_fn,
+    lambda: _model_with(layer(input_shape=(2,))),
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=_independent(),
   )
-  process_checks.check_process(process, _PLAN)
-  found = [str(w.message) for w in recwarn if 'no client' in str(w.message)]
-  assert len(found) == is_warned
+  assert len(_untrained_warnings(process, recwarn)) == is_warned
+
+
+def test_frozen_layers_of_our_processes_are_not_warned_of(recwarn):
+  # What steps change besides, `build_fed_avg` has refused.
+  process = learning.build_fed_avg(
+    lambda: _model_with(
+      tf.keras.layers.Dense(3, trainable=False, input_shape=(2,))
+    ),
+    local_steps=1,
+    batch_size=1,
+    client_learning_rate=0.1,
+    model_aggregator=_independent(),
+  )
+  model = process.state_type.member.global_model_weights
+  assert len(model.non_trainable) == 2
+  assert not _untrained_warnings(process, recwarn)

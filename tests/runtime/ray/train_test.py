@@ -34,6 +34,11 @@ _DP = {
   'noise_seed': 1,
 }
 _CE = {'algorithm': 'ce_fed_avg', 'clipping_norm': 0.3}
+_MOMENTUM = {
+  'local_step': 'momentum',
+  'local_momentum': 0.5,
+  'client_rate_decay': 0.9,
+}
 _RAY = {'runtime': 'ray', 'num_workers': 2}
 
 
@@ -106,8 +111,9 @@ def test_a_private_run_that_loses_a_worker(tmp_path, cache_dir):
 
 
 def test_a_run_goes_on_in_another_runtime(tmp_path, cache_dir):
-  _finish(_start(tmp_path / 'here', cache_dir, **_CE, num_shards=2))
-  process = _start(tmp_path / 'both', cache_dir, **_CE, **_RAY)
+  run = {**_CE, **_MOMENTUM}
+  _finish(_start(tmp_path / 'here', cache_dir, **run, num_shards=2))
+  process = _start(tmp_path / 'both', cache_dir, **run, **_RAY)
   with processes.ended_at_last(process):
     _wait_for_round(process, tmp_path / 'both', 1)
     started = processes.descendants(process.pid)
@@ -115,10 +121,10 @@ def test_a_run_goes_on_in_another_runtime(tmp_path, cache_dir):
     assert _finish(process, code=143) == ''
   processes.wait_until_ended(started)
   # Other shards would be other bits.
-  other = _start(tmp_path / 'both', cache_dir, **_CE, num_shards=3)
+  other = _start(tmp_path / 'both', cache_dir, **run, num_shards=3)
   assert '--num_shards must be that of the run' in _finish(other, code=2)
   # In one process, with the shards that the run has.
-  _finish(_start(tmp_path / 'both', cache_dir, **_CE))
+  _finish(_start(tmp_path / 'both', cache_dir, **run))
   _assert_equal(tmp_path / 'both', tmp_path / 'here')
 
 

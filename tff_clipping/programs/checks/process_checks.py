@@ -14,8 +14,8 @@ from tff_clipping.aggregators.parts import composition_rules, inspect_process
 from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
 from tff_clipping.programs.checks import noise_checks
 
-# Of the clients' work, what `learning.build_fed_avg` keeps to measure angles:
-# a model that was released.
+# Of the clients' work, what the processes of `tff_clipping.learning`, and no
+# others, keep to measure angles: a model that was released.
 _RELEASED = 'previous_model'
 
 
@@ -24,7 +24,8 @@ def check_process(
 ) -> None:
   """Raises if a plan does not charge for what a process releases.
 
-  Warns of variables that no client trains: they are no part of an update.
+  Warns of variables that no client trains, unless the process is one of
+  `tff_clipping.learning`: they are no part of an update.
 
   Args:
     process: The process.
@@ -99,6 +100,10 @@ def check_process(
 
 
 def _warn_of_untrained(state: tff.Type) -> None:
+  work = getattr(state, 'client_work', None)
+  if work is not None and hasattr(work, _RELEASED):
+    # It refuses a model whose steps would change them.
+    return
   model = getattr(state, 'global_model_weights', None)
   variables = list(_tensors(getattr(model, 'non_trainable', tff.to_type([]))))
   if variables:
