@@ -6,11 +6,16 @@
     next: (ClientWorkState@SERVER, ModelWeights@SERVER, {D}@CLIENTS) ->
           (ClientWorkState@SERVER, ClientResult@CLIENTS, measurements@SERVER)
 
-where `D` is the type of a client, an id or a data set of examples. It is not a
-`tff.learning.templates.ClientWorkProcess`, since that one accepts only data
-sets.
+where `D` is the type of a client, an id or a data set of examples. Where the
+local step is a `KeepingStep`, it is a structure of `client`, which is the same,
+and `kept`, what the client keeps; what the clients keep next is `kept` of the
+measurements, in their order, for whoever holds it on the trusted side.
+
+It is not a `tff.learning.templates.ClientWorkProcess`, since that one accepts
+only data sets.
 """
 
+import collections
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,9 +23,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import client_rows
+from tff_clipping.aggregators.parts import client_rows, l2_clip
 from tff_clipping.learning import update_measurements
 from tff_clipping.learning.local_work import LocalWork
+from tff_clipping.learning.steps.keeping_step import Kept
 
 
 class ClientWorkState(NamedTuple):
@@ -30,10 +36,13 @@ class ClientWorkState(NamedTuple):
     round_num: The number of rounds done, t.
     previous_model: The trainable weights of the last round, x^{t-1}; empty
       unless updates are measured.
+    made_of_releases: What the server shares for a `KeepingStep`, which it makes
+      of what is released; empty for other steps.
   """
 
   round_num: Any
   previous_model: Any
+  made_of_releases: Any
 
 
 class Sender(NamedTuple):
@@ -76,25 +85,31 @@ def build_client_work(
     The process.
   """
   sender = sender or _SEND_UPDATE
+  step = work.keeping_step
+  model_type, nothing = weights_type.trainable, tff.to_type([])
   client_type = work.client_type
-  previous_type = weights_type.trainable if measure_updates else tff.to_type([])
-  state_type = tff.to_type(ClientWorkState(np.int32, previous_type))
+  if step is not None:
+    client_type = tff.to_type(
+      collections.OrderedDict(client=client_type, kept=model_type)
+    )
+  previous_type = model_type if measure_updates else nothing
+  shared_type = model_type if step is not None and step.shares else nothing
+  state_type = tff.to_type(
+    ClientWorkState(np.int32, previous_type, shared_type)
+  )
 
   @tff.tensorflow.computation
   def initial_state():
-    previous = (
-      tff.types.structure_from_tensor_type_tree(
-        lambda t: tf.zeros(t.shape, t.dtype), previous_type
-      )
-      if measure_updates
-      else []
+    return ClientWorkState(
+      tf.constant(0), _zeros(previous_type), _zeros(shared_type)
     )
-    return ClientWorkState(tf.constant(0), previous)
 
   @tff.tensorflow.computation(state_type, weights_type)
   def next_state(state, weights):
     previous = weights.trainable if measure_updates else []
-    return ClientWorkState(state.round_num + 1, previous)
+    return ClientWorkState(
+      state.round_num + 1, previous, state.made_of_releases
+    )
 
   @tff.tensorflow.computation(state_type, weights_type)
   def last_direction(state, weights):
@@ -110,21 +125,37 @@ def build_client_work(
   def round_number(state):
     return state.round_num
 
+  @tff.tensorflow.computation(state_type)
+  def shared_of(state):
+    return state.made_of_releases
+
   @tff.tensorflow.computation(
-    client_type, np.int32, weights_type, direction_type
+    client_type, np.int32, weights_type, direction_type, shared_type
   )
-  def send_update(client, round_num, weights, direction):
+  def send_update(client, round_num, weights, direction, shared):
+    kept: Any = ()
+    if step is not None:
+      client, own = client['client'], client['kept']
+      kept = Kept(list(own), list(shared))
     examples = work.read(client)
     client_seed = work.client_seed(client, examples, round_num)
     train = work.build_training()
-    update = train(weights, examples, client_seed, round_num)
-    sent, measured = sender.send(update, list(weights.trainable))
+    update = train(weights, examples, client_seed, round_num, kept)
+    kept_next: Sequence[tf.Tensor] = ()
+    if step is None:
+      sent, measured = sender.send(update, list(weights.trainable))
+    else:
+      sent, measured = step.send(update, kept), []
+      # It zeroes what is not finite, which a client would keep for ever.
+      sent = l2_clip.clip_by_l2_norm(list(sent), step.clipping_norm).value
+      kept_next = list(step.keep(update, sent, kept, way=work.way))
     result = tff.learning.templates.ClientResult(sent, tf.constant(1.0))
     if not measure_updates:
-      return result, ()
+      return result, (), kept_next
     norm_and_angle = update_measurements.norm_and_angle(update, direction)
     measured = [tf.cast(number, tf.float32) for number in measured]
-    return result, tf.stack([*tf.unstack(norm_and_angle), *measured])
+    row = tf.stack([*tf.unstack(norm_and_angle), *measured])
+    return result, row, kept_next
 
   @tff.federated_computation
   def initialize():
@@ -136,7 +167,7 @@ def build_client_work(
     tff.FederatedType(client_type, tff.CLIENTS),
   )
   def next_fn(state, weights, clients):
-    result, measured = tff.federated_map(
+    result, measured, kept = tff.federated_map(
       send_update,
       (
         clients,
@@ -145,18 +176,79 @@ def build_client_work(
         tff.federated_broadcast(
           tff.federated_map(last_direction, (state, weights))
         ),
+        tff.federated_broadcast(tff.federated_map(shared_of, state)),
       ),
     )
+    measurements = tff.federated_value((), tff.SERVER)
     if measure_updates:
       measurements = client_rows.collect(
         measured, update_measurements.NAMES + sender.measurement_names
       )
-    else:
-      measurements = tff.federated_value((), tff.SERVER)
+    if step is not None:
+      measurements = _with_kept(measurements, client_rows.stack(kept))
     return tff.templates.MeasuredProcessOutput(
       tff.federated_map(next_state, (state, weights)), result, measurements
     )
 
   return tff.templates.MeasuredProcess(
     initialize, next_fn, next_is_multi_arg=True
+  )
+
+
+def build_sharing(
+  work: LocalWork,
+  state_type: tff.Type,
+  weights_type: tff.StructWithPythonType,
+) -> tff.Computation | None:
+  """Returns what makes a state share what follows from an aggregate.
+
+  Args:
+    work: What a client does.
+    state_type: The type of the client work's state.
+    weights_type: The type of the model's weights.
+
+  Returns:
+    A computation of a state, in which the round is counted, and the aggregate
+    of the round, that returns the state; `None` where nothing is shared. An
+    aggregate that is not finite, which leaves the model as it is, changes
+    nothing.
+  """
+  step = work.keeping_step
+  if step is None or not step.shares:
+    return None
+
+  @tff.tensorflow.computation(state_type, weights_type.trainable)
+  def share(state, aggregate):
+    aggregate, shared = list(aggregate), list(state.made_of_releases)
+    is_finite = tf.reduce_all(
+      [tf.reduce_all(tf.math.is_finite(value)) for value in aggregate]
+    )
+    shared_next = step.share(aggregate, shared, way=work.way)
+    return ClientWorkState(
+      state.round_num,
+      state.previous_model,
+      [
+        tf.where(is_finite, new, old)
+        for new, old in zip(shared_next, shared, strict=True)
+      ],
+    )
+
+  return share
+
+
+def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
+  """Returns measurements at the server, with what the clients keep next."""
+
+  @tff.tensorflow.computation(
+    measurements.type_signature.member, kept.type_signature.member
+  )
+  def add(measured, kept):
+    return collections.OrderedDict(dict(measured), kept=kept)
+
+  return tff.federated_map(add, (measurements, kept))
+
+
+def _zeros(type_spec: tff.Type) -> Any:
+  return tff.types.structure_from_tensor_type_tree(
+    lambda t: tf.zeros(t.shape, t.dtype), type_spec
   )

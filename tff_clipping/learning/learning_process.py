@@ -97,6 +97,9 @@ def build_learning_process(
     aggregator,
     finalizer,
     measure_updates,
+    share=client_work_lib.build_sharing(
+      work, client_work.state_type.member, weights_type
+    ),
     # Our clips do it themselves; TFF's let a NaN through, inside our noise too,
     # and it would be the model's: no noise hides whose it was.
     zeroes_updates=inspect_process.adds_noise(aggregator.state_type),
@@ -109,6 +112,8 @@ def _compose(
   aggregator: tff.templates.AggregationProcess,
   finalizer: tff.learning.templates.FinalizerProcess,
   measure_updates: bool,
+  *,
+  share: tff.Computation | None,
   zeroes_updates: bool,
 ) -> tff.learning.templates.LearningProcess:
   """Puts the parts of a round together.
@@ -157,11 +162,14 @@ def _compose(
     finalized = finalizer.next(
       state.finalizer, weights, tff.federated_map(negate, aggregated.result)
     )
+    work_state = worked.state
+    if share is not None:
+      work_state = tff.federated_map(share, (work_state, aggregated.result))
     new_state = tff.federated_zip(
       State(
         global_model_weights=finalized.result,
         distributor=state.distributor,
-        client_work=worked.state,
+        client_work=work_state,
         aggregator=aggregated.state,
         finalizer=finalized.state,
       )

@@ -16,6 +16,7 @@ from tff_clipping.learning import (
 )
 from tff_clipping.learning.model_checks import ModelFn
 from tff_clipping.learning.steps import step_checks
+from tff_clipping.learning.steps.keeping_step import KeepingStep
 from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 
@@ -75,6 +76,17 @@ class LocalWork:
     return tff.learning.models.weights_type_from_model(self.model_fn)
 
   @property
+  def keeping_step(self) -> KeepingStep | None:
+    """The local step, if clients keep something for it from round to round."""
+    step = self.local_step
+    return step if isinstance(step, KeepingStep) else None
+
+  @property
+  def way(self) -> float:
+    """How far a client goes along one gradient: Q eta_l."""
+    return self.local_steps * self.client_learning_rate
+
+  @property
   def client_type(self) -> tff.Type:
     """The type of a client."""
     if self.client_store is not None:
@@ -98,8 +110,8 @@ class LocalWork:
   def build_training(self) -> Callable[..., Sequence[tf.Tensor]]:
     """Returns a function that makes a client's update.
 
-    It takes the global model, the client's examples, its seed and the round;
-    see `local_training.build_local_training`.
+    It takes the global model, the client's examples, its seed, the round and
+    what the client has kept; see `local_training.build_local_training`.
     """
     return local_training.build_local_training(
       self.create_model(),

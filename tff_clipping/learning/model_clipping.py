@@ -10,6 +10,7 @@ from tff_clipping.learning import learning_process
 from tff_clipping.learning.client_work import Sender
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning.steps import step_checks
 from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 
@@ -54,7 +55,7 @@ def build_model_clipping_fed_avg(
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.
-    local_step: Finds the direction of each local step.
+    local_step: Finds the direction of each local step; no `KeepingStep`.
     server_learning_rate: eta_g, the server's step size.
     server_optimizer: Applies the mean in place of the plain step.
     client_store: Reads a client's examples by its id.
@@ -72,6 +73,7 @@ def build_model_clipping_fed_avg(
       as for `build_fed_avg`.
   """
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
+  step_checks.check_keeps_nothing('local_step', local_step)
   work = LocalWork(
     model_fn=model_fn,
     local_steps=local_steps,

@@ -10,6 +10,7 @@ from tff_clipping import argument_checks
 from tff_clipping.aggregators.parts import client_rows
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning.steps import step_checks
 from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 
@@ -55,7 +56,8 @@ def build_update_estimates(
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.
-    local_step: Finds the direction of each local step; see `build_fed_avg`.
+    local_step: Finds the direction of each local step, and is no `KeepingStep`;
+      see `build_fed_avg`.
     client_store: Reads a client's examples by its id; see `build_fed_avg`.
     seed: The seed of the run.
 
@@ -70,6 +72,7 @@ def build_update_estimates(
   Source: Theorem 1, the definition of alpha~_i^t.
   """
   argument_checks.check_integer('num_repeats', num_repeats, at_least=2)
+  step_checks.check_keeps_nothing('local_step', local_step)
   work = LocalWork(
     model_fn=model_fn,
     local_steps=local_steps,

@@ -1,7 +1,4 @@
-"""Numbers of every client, collected at the server in the clients' order.
-
-So a diagnostic costs a few numbers for each client, not its update.
-"""
+"""What every client has, collected at the server in the clients' order."""
 
 import collections
 from collections.abc import Sequence
@@ -13,6 +10,8 @@ import tensorflow_federated as tff
 
 def collect(rows: tff.Value, names: Sequence[str]) -> tff.Value:
   """Returns the columns of the clients' rows, at the server.
+
+  So a diagnostic costs a few numbers for each client, not its update.
 
   Args:
     rows: Floating-point numbers of shape `[len(names)]` at the clients.
@@ -53,3 +52,50 @@ def collect(rows: tff.Value, names: Sequence[str]) -> tff.Value:
     )
 
   return tff.federated_aggregate(rows, zero(), accumulate, merge, report)
+
+
+def stack(values: tff.Value) -> tff.Value:
+  """Returns the clients' values on top of each other, at the server.
+
+  Args:
+    values: A structure of tensors of fixed shapes at the clients.
+
+  Returns:
+    The structure at the server, whose tensors have a leading dimension of
+    clients, in their order.
+  """
+  value_type = values.type_signature.member
+  stacked_type = tff.to_type(
+    tff.types.structure_from_tensor_type_tree(
+      lambda t: tff.TensorType(t.dtype, [None, *t.shape]), value_type
+    )
+  )
+
+  @tff.tensorflow.computation
+  def zero():
+    return tff.types.structure_from_tensor_type_tree(
+      lambda t: tf.compat.v1.placeholder_with_default(
+        tf.zeros([0, *t.shape], t.dtype), [None, *t.shape]
+      ),
+      value_type,
+    )
+
+  @tff.tensorflow.computation(stacked_type, value_type)
+  def accumulate(stacked, value):
+    return tf.nest.map_structure(
+      lambda rows, row: tf.concat([rows, row[tf.newaxis]], axis=0),
+      stacked,
+      value,
+    )
+
+  @tff.tensorflow.computation(stacked_type, stacked_type)
+  def merge(left, right):
+    return tf.nest.map_structure(
+      lambda a, b: tf.concat([a, b], axis=0), left, right
+    )
+
+  @tff.tensorflow.computation(stacked_type)
+  def report(stacked):
+    return stacked
+
+  return tff.federated_aggregate(values, zero(), accumulate, merge, report)

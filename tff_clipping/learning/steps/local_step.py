@@ -27,7 +27,7 @@ class StepContext(abc.ABC):
     step: q, the number of the step from 0, an `int32` scalar.
     round_num: t, the number of the round from 0, an `int32` scalar.
     kept: What the client keeps or was sent for its steps: the same in all steps
-      of a round. An empty tuple in the processes of `tff_clipping.learning`.
+      of a round. An empty tuple but for a `KeepingStep`, which finds `Kept`.
   """
 
   start: Sequence[tf.Tensor]

@@ -27,7 +27,8 @@ class Momentum(LocalStep):
 
   Raises:
     TypeError: If `momentum` is not a number, or `step` not a `LocalStep`.
-    ValueError: If `momentum` is out of range.
+    ValueError: If `momentum` is out of range, or clients keep something for
+      `step`.
 
   Source: Polyak 1964, eq. (9), as `tf.keras.optimizers.SGD(momentum=...)` has
     it; in local steps, Yu, Jin, Yang 2019 (arXiv 1905.03817), Algorithm 1,
@@ -41,7 +42,7 @@ class Momentum(LocalStep):
     argument_checks.check_non_negative('momentum', self.momentum)
     if self.momentum >= 1:
       raise ValueError(f'`momentum` must be below 1, found {self.momentum}.')
-    step_checks.check_is_step('step', self.step)
+    step_checks.check_keeps_nothing('step', self.step)
 
   def begin(self, start: Sequence[tf.Tensor]) -> Any:
     """See `LocalStep`."""

@@ -28,7 +28,8 @@ class Proximal(LocalStep):
 
   Raises:
     TypeError: If `mu` is not a number, or `step` not a `LocalStep`.
-    ValueError: If `mu` is out of range.
+    ValueError: If `mu` is out of range, or clients keep something for
+      `step`.
 
   Source: Li et al. 2020 (arXiv 1812.06127), eq. (2) and Algorithm 2.
   """
@@ -38,7 +39,7 @@ class Proximal(LocalStep):
 
   def __post_init__(self):
     argument_checks.check_positive('mu', self.mu)
-    step_checks.check_is_step('step', self.step)
+    step_checks.check_keeps_nothing('step', self.step)
 
   def begin(self, start: Sequence[tf.Tensor]) -> Any:
     """See `LocalStep`."""

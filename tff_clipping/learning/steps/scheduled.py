@@ -26,7 +26,8 @@ class Scheduled(LocalStep):
 
   Raises:
     TypeError: If `factor` is not a function, or `step` not a `LocalStep`.
-    ValueError: If `factor` does not return one real number.
+    ValueError: If `factor` does not return one real number, or clients keep
+      something for `step`.
 
   Source: Alg. 1 (FedAvg), line 7, with an η_l for each q and t.
   """
@@ -40,7 +41,7 @@ class Scheduled(LocalStep):
         '`factor` must be a function of the step and the round, found '
         f'{self.factor!r}.'
       )
-    step_checks.check_is_step('step', self.step)
+    step_checks.check_keeps_nothing('step', self.step)
     with tf.Graph().as_default():
       number = tf.zeros([], tf.int32)
       found = tf.convert_to_tensor(self.factor(number, number))
