@@ -25,9 +25,18 @@ import tree
 from tasks.algorithms import experiment
 from tasks.running import run_folder, runner
 from tasks.running.execution import Execution
-from tff_clipping import privacy, runtime, storage_errors
+from tests.learning import linear_models
+from tff_clipping import (
+  aggregators,
+  learning,
+  privacy,
+  runtime,
+  storage_errors,
+)
 from tff_clipping.aggregators.parts import gaussian_draws
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
+from tff_clipping.programs.clients.client_states import ClientStates
+from tff_clipping.programs.clients.client_store import write_client_store
 from tff_clipping.programs.training import metrics_files, training_program
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.update_records import UpdateRecords
@@ -55,8 +64,9 @@ def run_small(run: dict) -> None:
   """Runs the real program and ledger around a process of a few additions.
 
   Args:
-    run: `folder`; `num_rounds`; `log`, a file for what happened; and where to
-      kill: `kill_at`, the number of a step, or `kill_after`, in seconds.
+    run: `folder`; `num_rounds`; `keeps`, whether clients keep something;
+      `log`, a file for what happened; and where to kill: `kill_at`, the number
+      of a step, or `kill_after`, in seconds.
   """
   log = _Log(run['log'])
   steps = _Steps(run.get('kill_at'))
@@ -70,8 +80,15 @@ def run_small(run: dict) -> None:
     noise_multiplier=1.0,
     target_delta=1e-3,
   )
-  process = build_noisy_sum_process()
-  if 'kill_at' in run:
+  ids = [str(i) for i in range(8)]
+  settings = dict(process=build_noisy_sum_process(), client_value=float)
+  if run.get('keeps'):
+    process = build_scaffold_process(folder.parent / 'clients', ids)
+    settings = dict(
+      process=process,
+      client_states=ClientStates(folder / 'states', process, ids),
+    )
+  if 'kill_at' in run or run.get('keeps'):
     # Every change of the file system that the program makes.
     for module, name in (
       (os, 'fsync'),
@@ -90,9 +107,8 @@ def run_small(run: dict) -> None:
     ledger = privacy.PrivacyLedger(folder / 'ledger.jsonl', plan)
   with ledger:
     program = training_program.TrainingProgram(
-      process=process,
-      sampler=build_private_sampler(plan, [str(i) for i in range(8)], seed=1),
-      client_value=float,
+      **settings,
+      sampler=build_private_sampler(plan, ids, seed=1),
       num_rounds=run['num_rounds'],
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
       checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
@@ -107,7 +123,13 @@ def run_small(run: dict) -> None:
     if 'kill_after' in run:
       threading.Timer(run['kill_after'], _kill).start()
     result = program.run()
-  log.write('end', result.round_num, _digest(result.state), steps.taken)
+  log.write(
+    'end',
+    result.round_num,
+    _digest(result.state),
+    steps.taken,
+    *_kept_digests(settings, result.round_num, ids),
+  )
 
 
 def run_experiment(run: dict) -> None:
@@ -195,6 +217,45 @@ def build_noisy_sum_process() -> tff.learning.templates.LearningProcess:
   return tff.learning.templates.LearningProcess(
     initialize, next_fn, get_model_weights, set_model_weights
   )
+
+
+def build_scaffold_process(
+  folder: pathlib.Path, ids: list[str]
+) -> tff.learning.templates.LearningProcess:
+  """Returns SCAFFOLD of a tiny model with clip and noise of a given key."""
+  rng = np.random.default_rng(5)
+  store = write_client_store(
+    folder,
+    'tiny',
+    {
+      'x': rng.normal(size=[40, 3]).astype(np.float32),
+      'y': rng.normal(size=[40, 1]).astype(np.float32),
+    },
+    np.split(np.arange(40), 8),
+    ids,
+  )
+  return learning.build_fed_avg(
+    linear_models.model_fn,
+    local_steps=2,
+    batch_size=4,
+    client_learning_rate=0.1,
+    local_step=learning.steps.Scaffold(0.5, clipping_norm=0.2),
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=0.2,
+      noise_multiplier=1.0,
+      clients_per_round=4,
+      noise_key=(1, 2),
+    ),
+    client_store=store,
+  )
+
+
+def _kept_digests(settings: dict, round_num: int, ids: list[str]) -> list[str]:
+  """Returns the digest of what all clients keep at last, if they do."""
+  states = settings.get('client_states')
+  if states is None:
+    return []
+  return [_digest([states.read(each, round_num + 1) for each in ids])]
 
 
 class _Log:

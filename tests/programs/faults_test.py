@@ -146,6 +146,29 @@ def test_a_killed_run_goes_on(server, expected, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_killed_run_has_what_its_clients_keep(server, tmp_path):
+  begun, folder = tmp_path / 'begun', tmp_path / 'run'
+  assert server.run_small(begun, 2, keeps=True).status == 0
+  shutil.copytree(begun, folder)
+  whole = server.run_small(folder, 4, keeps=True)
+  assert whole.end[0] == 4
+  # At every other change of the file system: before and after the charge, in
+  # the midst of the states, between them and the checkpoint, and in the midst
+  # of dropping what no checkpoint needs.
+  for kill_at in range(1, whole.end[2] + 1, 2):
+    shutil.rmtree(folder)
+    shutil.copytree(begun, folder)
+    run = server.run_small(folder, 4, keeps=True, kill_at=kill_at)
+    assert run.status == _KILLED
+    _assert_charged_before_released(run, folder)
+    run = server.run_small(folder, 4, keeps=True)
+    # The model and what the clients keep, bit for bit.
+    assert run.end[1] == whole.end[1], kill_at
+    assert run.end[3] == whole.end[3], kill_at
+    assert _charged(folder) == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_run_goes_on(
   server, expected, tmp_path
 ):

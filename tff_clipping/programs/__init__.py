@@ -18,6 +18,10 @@ from tff_clipping.programs.clients.client_sampling import (
   TruncatedPoissonSampler,
   build_private_sampler,
 )
+from tff_clipping.programs.clients.client_states import (
+  ClientStates,
+  DamagedStatesError,
+)
 from tff_clipping.programs.clients.client_store import (
   ClientStore,
   write_client_data,
@@ -56,10 +60,12 @@ __all__ = [
   'CanarySampler',
   'Checkpoints',
   'ClientSampler',
+  'ClientStates',
   'ClientStore',
   'ClientStoreError',
   'ClientsWork',
   'DamagedCheckpointError',
+  'DamagedStatesError',
   'FixedSizeSampler',
   'GroupedPoissonSampler',
   'Interrupted',

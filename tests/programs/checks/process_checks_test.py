@@ -375,6 +375,40 @@ def test_a_tree_of_tff_is_not_of_the_plans_strategy():
     process_checks.check_process(process, _CORRELATED_PLAN)
 
 
+def _keeping(step):
+  return learning.build_fed_avg(
+    small_program.model_fn,
+    local_steps=1,
+    batch_size=1,
+    client_learning_rate=0.1,
+    local_step=step,
+    model_aggregator=_independent(),
+  )
+
+
+def test_clients_keep_something_where_it_costs_nothing():
+  process = _keeping(learning.steps.Scaffold(0.5, 1.0))
+  process_checks.check_process(process, _PLAN)
+  everybody = privacy.PrivacyPlan.from_noise_multiplier(
+    num_clients=8,
+    clients_per_round=8,
+    num_rounds=2,
+    noise_multiplier=1.0,
+    target_delta=1e-2,
+    sampling='none',
+  )
+  process_checks.check_process(process, everybody)
+
+
+@pytest.mark.parametrize('sampling', ['fixed_size', 'paper'])
+def test_clients_keep_nothing_in_cohorts_of_a_fixed_size(sampling):
+  plan = dataclasses.replace(_PLAN, sampling=sampling)
+  for step in (learning.steps.Scaffold(0.5, 1.0), learning.steps.FedPD(0.1)):
+    with pytest.raises(ValueError, match='keep nothing from round to round'):
+      process_checks.check_process(_keeping(step), plan)
+  process_checks.check_process(_keeping(learning.steps.Sgd()), plan)
+
+
 def _model_with(layer):
   return tff.learning.models.from_keras_model(
     tf.keras.Sequential([layer, tf.keras.layers.Dense(1)]),

@@ -6,6 +6,7 @@ adds, `noise_checks` finds in the numbers of each round.
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
@@ -13,10 +14,21 @@ import tensorflow_federated as tff
 from tff_clipping.aggregators.parts import composition_rules, inspect_process
 from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan
 from tff_clipping.programs.checks import noise_checks
+from tff_clipping.programs.clients import client_states
 
 # Of the clients' work, what the processes of `tff_clipping.learning`, and no
-# others, keep to measure angles: a model that was released.
+# others, keep to measure angles: a model that was released. And what they share
+# with clients that keep something, made of what was released.
 _RELEASED = 'previous_model'
+_MADE_OF_RELEASES = 'made_of_releases'
+# Under these, what a client keeps costs nothing: the cohorts are public, or
+# each client joins by coins that no other client's depend on.
+_SAMPLINGS_TO_KEEP_UNDER = (
+  'poisson',
+  'none',
+  'min_separation',
+  'shuffled_epochs',
+)
 
 
 def check_process(
@@ -37,8 +49,9 @@ def check_process(
       another kind than the plan's, or in shares for cohorts that have no
       bounds, or that of TFF's factory, whose tails end; if it has no clip,
       divides by the clients that took part, or adapts a norm that no noise
-      covers; or if its clients' work keeps a second aggregate of the clients,
-      such as the mean gradient of Mime.
+      covers; if its clients' work keeps a second aggregate of the clients,
+      such as the mean gradient of Mime; or if its clients keep something
+      themselves, and the plan's cohorts are drawn so that this costs more.
   """
   if not hasattr(process, 'state_type'):
     raise TypeError(
@@ -93,6 +106,7 @@ def check_process(
   if any(name == noise_checks.SHARE for name, _ in measured):
     noise_checks.share_parameters(plan)
   _check_work(getattr(state, 'client_work', None))
+  _check_kept(process, plan)
   # Last, as what is wrong with a pipeline of theirs besides says more.
   if inspect_process.takes_their_noise(aggregate):
     raise ValueError(f'`process` must {composition_rules.TAILS}')
@@ -159,11 +173,30 @@ def _check_work(work: tff.Type | None) -> None:
     )
 
 
+def _check_kept(process: Any, plan: BasePlan) -> None:
+  """Raises if clients keep something, and the plan does not charge for it.
+
+  What a client keeps tells in which rounds it took part, and so may what it
+  sends. Where each client joins by coins of its own, they are coins of one
+  client: a mixture of what the plan charges for costs no more. In a cohort of a
+  fixed size one comes in place of another, who then sends something else in
+  later rounds: no proof of amplification covers that.
+  """
+  keeps = client_states.kept_type(process) is not None
+  if keeps and plan.sampling not in _SAMPLINGS_TO_KEEP_UNDER:
+    raise ValueError(
+      '`process` must have clients that keep nothing from round to round where '
+      f'the sampling is {plan.sampling}, found some that do: what they send '
+      'tells who took part in earlier rounds, and no amplification by that '
+      'sampling is proved then. Take poisson, or cohorts that are public.'
+    )
+
+
 def _tensors(kept: tff.Type | None) -> Iterator[tff.TensorType]:
-  """Yields the tensors of a state, but for the model that was released."""
+  """Yields the tensors of a state, but for what comes from releases."""
   if isinstance(kept, tff.TensorType):
     yield kept
   elif isinstance(kept, tff.StructType):
     for name, element in tff.structure.iter_elements(kept):
-      if name != _RELEASED:
+      if name not in (_RELEASED, _MADE_OF_RELEASES):
         yield from _tensors(element)

@@ -1,8 +1,9 @@
 """The training program: rounds, releases and checkpoints, in a safe order.
 
 A round is: draw the cohort; run the process; charge the ledger with the digest
-of what came out; evaluate; let the watchers measure and record, the metrics
-among them; write a checkpoint if one is due. What is charged is on disk before
+of what came out; evaluate; let the watchers measure; write what the clients
+keep; let the watchers record, the metrics among them; write a checkpoint if one
+is due. What is charged is on disk before
 anything is released, so a program that is killed at any moment has charged for
 every release that it made; and a round that is run again releases the same
 bits, or is a new release (see `private_rounds`).
@@ -33,7 +34,9 @@ from tff_clipping.privacy.ledger.ledger import (
 )
 from tff_clipping.privacy.plans import plan_text
 from tff_clipping.programs.checks import process_checks
+from tff_clipping.programs.clients import client_states
 from tff_clipping.programs.clients.client_sampling import ClientSampler
+from tff_clipping.programs.clients.client_states import ClientStates
 from tff_clipping.programs.training import (
   private_rounds,
   process_metrics,
@@ -131,6 +134,8 @@ class TrainingProgram:
     initial_weights: The `tff.learning.models.ModelWeights` to begin from, such
       as those of a model that was trained on public data; `None` for those that
       the process begins with. A run that goes on has its own.
+    client_states: What the clients keep from round to round, for a process
+      whose clients do; `None` for others.
   """
 
   process: tff.learning.templates.LearningProcess
@@ -146,6 +151,7 @@ class TrainingProgram:
   exact_metrics: bool | None = None
   should_stop: Callable[[collections.OrderedDict], bool] = lambda metrics: False
   initial_weights: tff.learning.models.ModelWeights | None = None
+  client_states: ClientStates | None = None
 
   def __post_init__(self):
     for name, (kind, method) in _KINDS.items():
@@ -171,6 +177,7 @@ class TrainingProgram:
         f'{self.exact_metrics!r}.'
       )
     self._check_initial_weights()
+    self._check_client_states()
     if self.ledger is None:
       process_metrics.warn_of_vectors(self.process)
       return
@@ -201,6 +208,21 @@ class TrainingProgram:
         '`initial_weights` must be `tff.learning.models.ModelWeights`, found '
         f'{type(given).__name__}; `ModelWeights.from_model(keras_model)` '
         'returns those of a Keras model.'
+      )
+
+  def _check_client_states(self) -> None:
+    """Raises unless they are given for a process whose clients keep them."""
+    given = self.client_states
+    if given is not None and not isinstance(given, ClientStates):
+      raise TypeError(
+        f'`client_states` must be `ClientStates`, found {type(given).__name__}.'
+      )
+    keeps = client_states.kept_type(self.process) is not None
+    if keeps != (given is not None):
+      raise ValueError(
+        '`client_states` must be given for a process whose clients keep '
+        'something from round to round, and for no other, found '
+        f'{"none" if keeps else "some for one whose clients keep nothing"}.'
       )
 
   def run(self) -> TrainingResult:
@@ -271,6 +293,10 @@ class TrainingProgram:
         )
       if self.ledger is not None:
         private_rounds.check_rounds(self.ledger, latest[0])
+      if self.client_states is not None:
+        self.client_states.resume(
+          latest[0], private_rounds.compute_digest(latest[1])
+        )
       progress.done = latest
       return None
     model = self.process.get_model_weights(state)
@@ -283,6 +309,8 @@ class TrainingProgram:
         f'{metrics["test_loss"]}.',
       )
     with interruption.shield():
+      if self.client_states is not None:
+        self.client_states.begin(private_rounds.compute_digest(state))
       self._record(Round(0, metrics, model))
       progress.done = 0, state
       self._save(progress)
@@ -337,6 +365,7 @@ class TrainingProgram:
     )
     self._measure(done)
     with interruption.shield():
+      self._keep_states(round_num, cohort, output)
       self._record(done)
       progress.done, progress.metrics = (round_num, output.state), metrics
       if round_num % self.rounds_per_checkpoint == 0:
@@ -361,6 +390,13 @@ class TrainingProgram:
 
     def next_fn(state: Any, cohort: Sequence[str]) -> Any:
       values = [self._value_of(client_id, round_num) for client_id in cohort]
+      if self.client_states is not None:
+        values = [
+          collections.OrderedDict(
+            client=value, kept=self.client_states.read(client_id, round_num)
+          )
+          for client_id, value in zip(cohort, values, strict=True)
+        ]
       try:
         return self.process.next(state, values)
       except Exception as e:
@@ -393,6 +429,19 @@ class TrainingProgram:
         f'{client_id!r}: {type(e).__name__}: {e}'
       ) from e
 
+  def _keep_states(
+    self, round_num: int, cohort: Sequence[str], output: Any
+  ) -> None:
+    """Writes what the clients of a round, which was charged, keep after it."""
+    if self.client_states is None:
+      return
+    self.client_states.write(
+      round_num,
+      private_rounds.compute_digest(output.state),
+      cohort,
+      output.metrics['client_work']['kept'],
+    )
+
   def _evaluate_last(
     self, progress: '_Progress', interruption: Interruption
   ) -> None:
@@ -407,6 +456,9 @@ class TrainingProgram:
   def _save(self, progress: '_Progress') -> None:
     if progress.done is not None:
       self.checkpoints.save(progress.state, progress.round_num)
+      if self.client_states is not None:
+        # As far back as a damaged checkpoint may take the run.
+        self.client_states.drop_before(self.checkpoints.rounds()[0])
 
   def _new_row(
     self, round_num: int, *, num_clients: int = 0, seconds: float = math.nan

@@ -1,0 +1,185 @@
+"""Tests of the store of what clients keep."""
+
+import json
+import shutil
+import types
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping.programs.clients import client_states
+
+_IDS = ('a', 'b/../c', 'd')
+
+
+def _process(client=None):
+  """Returns what a store asks a process for: the type of its clients."""
+  if client is None:
+    client = [('client', np.str_), ('kept', [(np.float32, [2]), np.int64])]
+  return types.SimpleNamespace(
+    next=types.SimpleNamespace(
+      type_signature=tff.FunctionType(
+        tff.StructType(
+          [
+            (None, tff.FederatedType(np.int32, tff.SERVER)),
+            (None, tff.FederatedType(tff.StructType(client), tff.CLIENTS)),
+          ]
+        ),
+        tff.FederatedType(np.int32, tff.SERVER),
+      )
+    )
+  )
+
+
+def _open(folder, ids=_IDS):
+  return client_states.ClientStates(folder, _process(), ids)
+
+
+def _kept(*numbers):
+  return [
+    np.array([[n, -n] for n in numbers], np.float32),
+    np.array(numbers, np.int64),
+  ]
+
+
+def _numbers(states, round_num):
+  found = []
+  for each in _IDS:
+    vector, number = states.read(each, round_num)
+    assert vector.dtype == np.float32
+    assert number.dtype == np.int64
+    np.testing.assert_array_equal(vector, [number, -number])
+    found.append(int(number))
+  return found
+
+
+@pytest.fixture
+def states(tmp_path):
+  states = _open(tmp_path / 'states')
+  states.begin('start')
+  states.write(1, 'one', ['a', 'd'], _kept(11, 14))
+  states.write(2, 'two', ['b/../c'], _kept(22))
+  states.write(3, 'three', ['a'], _kept(31))
+  return states
+
+
+def test_a_round_reads_the_versions_before_it(states):
+  assert _numbers(states, 1) == [0, 0, 0]
+  assert _numbers(states, 2) == [11, 0, 14]
+  assert _numbers(states, 3) == [11, 22, 14]
+  assert _numbers(states, 4) == [31, 22, 14]
+
+
+@pytest.mark.parametrize(('round_num', 'digest'), [(0, 'start'), (2, 'two')])
+def test_a_run_goes_on_from_a_checkpoint(states, tmp_path, round_num, digest):
+  expected = _numbers(states, round_num + 1)
+  again = _open(tmp_path / 'states')
+  again.resume(round_num, digest)
+  assert _numbers(again, round_num + 1) == expected
+  # What a killed program wrote of later rounds goes with the next one.
+  again.write(round_num + 1, 'other', ['d'], _kept(99))
+  assert _numbers(again, round_num + 2) == [*expected[:2], 99]
+  third = _open(tmp_path / 'states')
+  third.resume(round_num + 1, 'other')
+  assert _numbers(third, 10) == [*expected[:2], 99]
+
+
+def test_what_no_checkpoint_needs_is_dropped(states, tmp_path):
+  states.drop_before(2)
+  assert _numbers(states, 3) == [11, 22, 14]
+  assert _numbers(states, 4) == [31, 22, 14]
+  states.drop_before(3)
+  assert _numbers(states, 4) == [31, 22, 14]
+  # Of round 1, the version of 'd' is the newest still.
+  files = list((tmp_path / 'states').glob('round_*/*'))
+  assert len([f for f in files if f.name != 'round.json']) == 3
+  states.write(4, 'four', list(_IDS), _kept(41, 42, 43))
+  states.drop_before(4)
+  assert [p.name for p in (tmp_path / 'states').glob('round_*')] == ['round_4']
+  again = _open(tmp_path / 'states')
+  again.resume(4, 'four')
+  assert _numbers(again, 5) == [41, 42, 43]
+
+
+def test_a_round_without_clients_is_one(states, tmp_path):
+  states.write(4, 'four', [], [np.zeros([0, 2]), np.zeros(0)])
+  again = _open(tmp_path / 'states')
+  again.resume(4, 'four')
+  assert _numbers(again, 5) == [31, 22, 14]
+
+
+def test_a_store_of_another_run_is_refused(states, tmp_path):
+  for round_num, digest in ((0, 'two'), (2, 'start'), (5, 'five')):
+    with pytest.raises(
+      client_states.DamagedStatesError, match='not those that were written with'
+    ):
+      _open(tmp_path / 'states').resume(round_num, digest)
+  with pytest.raises(client_states.DamagedStatesError, match='are of another'):
+    _open(tmp_path / 'states').begin('start')
+  with pytest.raises(client_states.DamagedStatesError, match='its clients dif'):
+    _open(tmp_path / 'states', ids=('a', 'b'))
+  with pytest.raises(
+    client_states.DamagedStatesError, match='its tensors diff'
+  ):
+    client_states.ClientStates(
+      tmp_path / 'states',
+      _process([('client', np.str_), ('kept', [np.float32])]),
+      _IDS,
+    )
+
+
+def test_what_is_not_as_it_was_written_is_refused(states, tmp_path):
+  (path,) = (
+    p
+    for p in (tmp_path / 'states' / 'round_3').iterdir()
+    if p.name != 'round.json'
+  )
+  content = bytearray(path.read_bytes())
+  content[-1] ^= 1
+  path.write_bytes(content)
+  with pytest.raises(
+    client_states.DamagedStatesError, match='not as it was wr'
+  ):
+    states.read('a', 4)
+  path.unlink()
+  with pytest.raises(client_states.DamagedStatesError, match='cannot be read'):
+    states.read('a', 4)
+
+
+def test_a_begun_store_without_rounds_begins_anew(tmp_path):
+  _open(tmp_path / 'states').begin('start')
+  states = _open(tmp_path / 'states')
+  states.begin('other')
+  states.resume(0, 'other')
+  assert _numbers(states, 1) == [0, 0, 0]
+
+
+def test_more_than_there_is_room_for_is_refused(tmp_path, monkeypatch):
+  usage = shutil.disk_usage(tmp_path)
+  monkeypatch.setattr(
+    shutil, 'disk_usage', lambda path: usage._replace(free=3 * 48 - 1)
+  )
+  with pytest.raises(ValueError, match='must have room for what 3 clients'):
+    _open(tmp_path / 'states')
+  monkeypatch.setattr(
+    shutil, 'disk_usage', lambda path: usage._replace(free=3 * 48)
+  )
+  _open(tmp_path / 'states')
+
+
+def test_others_cannot_read_it(states, tmp_path):
+  folder = tmp_path / 'states'
+  for path in (folder, *folder.glob('round_*')):
+    assert path.stat().st_mode & 0o077 == 0
+  # No id stands in it.
+  assert 'b/../c' not in json.dumps([str(p) for p in folder.rglob('*')])
+
+
+def test_bad_arguments_are_refused(states, tmp_path):
+  with pytest.raises(KeyError, match='`client_id` must be one of the store'):
+    states.read('e', 1)
+  with pytest.raises(ValueError, match='`process` must be one whose clients'):
+    client_states.ClientStates(
+      tmp_path / 'other', _process([('client', np.str_)]), _IDS
+    )

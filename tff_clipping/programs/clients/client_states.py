@@ -1,0 +1,321 @@
+"""What clients keep from round to round, on the disk of the trusted side.
+
+A store has for each client a structure of tensors, zeros until its first round,
+in a version for each round in which it took part. A round t reads the newest
+versions before t, so that a round that is run again reads what it read before.
+The versions of a round are there as a whole or not at all. Those that no
+checkpoint needs are dropped.
+
+Nothing of it is ever released: it is exact data of single clients.
+"""
+
+import collections
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_clipping import atomic_files, storage_errors
+
+_CONTENTS = 'states.json'
+_ROUND = 'round.json'
+_PREFIX = 'round_'
+_UNFINISHED = 'unfinished'
+_FORMAT = 1
+_DIGEST_BYTES = 32
+
+
+class DamagedStatesError(storage_errors.StorageError):
+  """What the clients keep is not what was written, or is of another run."""
+
+
+def kept_type(process: Any) -> tff.Type | None:
+  """Returns the type of what each client keeps; `None` if they keep nothing.
+
+  Args:
+    process: A learning process, of which a client is a structure of `client`
+      and `kept` if clients keep something, as those of `build_fed_avg` with a
+      `KeepingStep`.
+  """
+  signature = getattr(process.next, 'type_signature', None)
+  if signature is None:
+    return None
+  client = getattr(signature.parameter[1], 'member', None)
+  return getattr(client, 'kept', None)
+
+
+class ClientStates:
+  """The store of what the clients of one run keep.
+
+  A program that is killed leaves the versions of whole rounds. It goes on from
+  a checkpoint: of a state and the store beside it, each has the digest of the
+  other's round, so that a store of another run is refused.
+  """
+
+  def __init__(
+    self,
+    folder: str | os.PathLike,
+    process: tff.learning.templates.LearningProcess,
+    client_ids: Sequence[str],
+  ):
+    """Opens a store, which is empty at first.
+
+    Args:
+      folder: Where it is; made if it is missing, for its owner alone.
+      process: The process whose clients keep something.
+      client_ids: The ids of all clients.
+
+    Raises:
+      ValueError: If clients keep nothing for `process`, or the disk has no room
+        for what all of them keep.
+      StorageError: If the folder cannot be written, or holds a store of other
+        clients or another process.
+    """
+    found = kept_type(process)
+    if found is None:
+      raise ValueError(
+        '`process` must be one whose clients keep something, such as '
+        '`build_fed_avg` with `local_step=steps.Scaffold(...)`, found one '
+        f'whose clients are {process.next.type_signature.parameter[1]}.'
+      )
+    self._tensors = [
+      (np.dtype(t.dtype.type), tuple(t.shape))
+      for t in tff.structure.flatten(found)
+    ]
+    self._folder = pathlib.Path(folder)
+    self._client_ids = frozenset(client_ids)
+    # By client, the rounds of its versions, in order.
+    self._versions: dict[str, list[int]] = {}
+    with storage_errors.writing(f'The folder {self._folder}'):
+      self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+      # A program that was killed may have left it.
+      shutil.rmtree(self._folder / _UNFINISHED, ignore_errors=True)
+    self._check_room()
+    self._contents = self._read_contents()
+
+  def begin(self, state_digest: str) -> None:
+    """Begins with zeros for all clients.
+
+    Args:
+      state_digest: The digest of the process's state before the first round.
+
+    Raises:
+      DamagedStatesError: If the store has rounds: it is of another run.
+      StorageError: If it could not be written.
+    """
+    if self._rounds():
+      raise DamagedStatesError(
+        f'The states of clients in {self._folder} are of another run, which '
+        f'has {len(self._rounds())} rounds there, and there is no checkpoint: '
+        'use another folder.'
+      )
+    contents = self._expected_contents() | {'state': state_digest}
+    with storage_errors.writing('What the clients keep'):
+      with atomic_files.replacing(self._folder / _CONTENTS) as path:
+        path.write_text(json.dumps(contents))
+    self._contents = contents
+    self._versions = {}
+
+  def resume(self, round_num: int, state_digest: str) -> None:
+    """Goes on from a checkpoint.
+
+    Args:
+      round_num: Its round.
+      state_digest: The digest of its state.
+
+    Raises:
+      DamagedStatesError: If the store is not the one that was written with it.
+    """
+    found = self._contents.get('state')
+    if round_num:
+      with contextlib.suppress(OSError, ValueError):
+        found = json.loads((self._path(round_num) / _ROUND).read_text())[
+          'state'
+        ]
+    if found != state_digest:
+      raise DamagedStatesError(
+        f'The states of clients in {self._folder} are not those that were '
+        f'written with the checkpoint of round {round_num}: they are of '
+        'another run, or lost. Restore them from a copy, or start in another '
+        'folder.'
+      )
+    self._versions = collections.defaultdict(list)
+    for each in self._rounds():
+      for path in self._path(each).iterdir():
+        if path.name != _ROUND:
+          self._versions[path.name].append(each)
+
+  def read(self, client_id: str, round_num: int) -> list[np.ndarray]:
+    """Returns what a client keeps before a round.
+
+    Args:
+      client_id: Its id.
+      round_num: The round, from 1.
+
+    Raises:
+      KeyError: If there is no such client.
+      DamagedStatesError: If it is not what was written.
+    """
+    if client_id not in self._client_ids:
+      raise KeyError(
+        f'`client_id` must be one of the store, found {client_id!r}.'
+      )
+    name = _file_name(client_id)
+    rounds = [r for r in self._versions.get(name, ()) if r < round_num]
+    if not rounds:
+      return [np.zeros(shape, dtype) for dtype, shape in self._tensors]
+    path = self._path(rounds[-1]) / name
+    try:
+      content = path.read_bytes()
+    except OSError as e:
+      raise DamagedStatesError(f'{path} cannot be read: {e.strerror}.') from e
+    data = content[_DIGEST_BYTES:]
+    if hashlib.sha256(data).digest() != content[:_DIGEST_BYTES]:
+      raise DamagedStatesError(f'{path} is not as it was written.')
+    values, start = [], 0
+    for dtype, shape in self._tensors:
+      count = int(np.prod(shape))
+      values.append(
+        np.frombuffer(data, dtype, count, offset=start).reshape(shape)
+      )
+      start += count * dtype.itemsize
+    return values
+
+  def write(
+    self,
+    round_num: int,
+    state_digest: str,
+    cohort: Sequence[str],
+    kept: Any,
+  ) -> None:
+    """Writes what the clients of a round keep after it.
+
+    Versions of this round and later ones, of a program that was killed, are
+    dropped first.
+
+    Args:
+      round_num: The round, from 1.
+      state_digest: The digest of the process's state after it.
+      cohort: The ids of its clients.
+      kept: `metrics['client_work']['kept']` of the round: tensors whose leading
+        dimension is the cohort.
+
+    Raises:
+      StorageError: If it could not be written. The versions of the rounds
+        before are as they were.
+    """
+    stacked = [
+      np.asarray(values, dtype)
+      for values, (dtype, _) in zip(
+        tff.structure.flatten(tff.structure.from_container(kept)),
+        self._tensors,
+        strict=True,
+      )
+    ]
+    unfinished = self._folder / _UNFINISHED
+    with storage_errors.writing(f'What the clients keep of round {round_num}'):
+      for each in reversed(self._rounds()):
+        if each >= round_num:
+          shutil.rmtree(self._path(each))
+      shutil.rmtree(unfinished, ignore_errors=True)
+      unfinished.mkdir(mode=0o700)
+      for place, client_id in enumerate(cohort):
+        data = b''.join(values[place].tobytes() for values in stacked)
+        (unfinished / _file_name(client_id)).write_bytes(
+          hashlib.sha256(data).digest() + data
+        )
+      (unfinished / _ROUND).write_text(json.dumps({'state': state_digest}))
+      atomic_files.sync_tree(unfinished)
+      os.rename(unfinished, self._path(round_num))
+      atomic_files.sync(self._folder)
+    for rounds in self._versions.values():
+      rounds[:] = [r for r in rounds if r < round_num]
+    for client_id in cohort:
+      self._versions.setdefault(_file_name(client_id), []).append(round_num)
+
+  def drop_before(self, round_num: int) -> None:
+    """Drops the versions that no round after `round_num` reads.
+
+    Args:
+      round_num: The round of the oldest checkpoint that a run may go on from.
+
+    Raises:
+      StorageError: If the file system refuses.
+    """
+    with storage_errors.writing(f'The folder {self._folder}'):
+      for name, rounds in self._versions.items():
+        last = max((r for r in rounds if r <= round_num), default=0)
+        for each in rounds:
+          if each < last:
+            (self._path(each) / name).unlink(missing_ok=True)
+        rounds[:] = [r for r in rounds if r >= last]
+      for each in self._rounds():
+        if each < round_num and len(os.listdir(self._path(each))) <= 1:
+          shutil.rmtree(self._path(each))
+
+  def _rounds(self) -> list[int]:
+    """Returns the rounds that have versions, in order."""
+    return sorted(
+      int(path.name.removeprefix(_PREFIX))
+      for path in self._folder.glob(f'{_PREFIX}*')
+    )
+
+  def _path(self, round_num: int) -> pathlib.Path:
+    return self._folder / f'{_PREFIX}{round_num}'
+
+  def _expected_contents(self) -> dict[str, Any]:
+    ids = hashlib.sha256(json.dumps(sorted(self._client_ids)).encode())
+    return {
+      'format': _FORMAT,
+      'clients': ids.hexdigest(),
+      'tensors': [[dtype.name, list(shape)] for dtype, shape in self._tensors],
+    }
+
+  def _read_contents(self) -> dict[str, Any]:
+    """Returns what the store is, nothing for a new one.
+
+    Raises:
+      DamagedStatesError: If it is one of other clients or another process.
+    """
+    path = self._folder / _CONTENTS
+    if not path.exists():
+      return {}
+    try:
+      contents = json.loads(path.read_text())
+    except (OSError, ValueError) as e:
+      raise DamagedStatesError(f'{path} cannot be read: {e}.') from e
+    for name, expected in self._expected_contents().items():
+      if contents.get(name) != expected:
+        raise DamagedStatesError(
+          f'The states of clients in {self._folder} are of another run: its '
+          f'{name} differ. Use another folder for other clients or another '
+          'model.'
+        )
+    return contents
+
+  def _check_room(self) -> None:
+    """Raises if the disk has no room for what all clients keep."""
+    size = sum(d.itemsize * int(np.prod(s)) for d, s in self._tensors)
+    needed = len(self._client_ids) * (size + _DIGEST_BYTES)
+    there = sum(
+      path.stat().st_size for path in self._folder.rglob('*') if path.is_file()
+    )
+    free = shutil.disk_usage(self._folder).free
+    if needed > there + free:
+      raise ValueError(
+        f'`folder` must have room for what {len(self._client_ids)} clients '
+        f'keep, {needed / 1e9:.1f} GB, found {(there + free) / 1e9:.1f} GB for '
+        f'{self._folder}.'
+      )
+
+
+def _file_name(client_id: str) -> str:
+  """Returns the name of a client's file: an id may have any characters."""
+  return hashlib.sha256(client_id.encode()).hexdigest()
