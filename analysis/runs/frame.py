@@ -23,8 +23,8 @@ class Frames:
   Attributes:
     runs: A row for each run, by `row.build_row`, with its name as index; NaN,
       None or an empty text is what is missing. Its columns are every setting of
-      `config.json`; every key of `privacy.json` after `privacy_` and of `constants.json` after
-      `constant_`; what `drops.with_drops` adds; and
+      `config.json`; every key of `privacy.json` after `privacy_` and of
+      `constants.json` after `constant_`; what `drops.with_drops` adds; and
 
       - of its name: `named` (the run of the table of experiments, None if it is
         none), `row`, `scale` and `variants` (with commas);
