@@ -37,6 +37,7 @@ SETTING_KEYS = (
   'local_momentum',
   'proximal_mu',
   'sharpness_rho',
+  'fed_pd_penalty',
   'client_rate_decay',
   *SEED_KEYS,
 )

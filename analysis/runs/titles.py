@@ -82,6 +82,7 @@ def _local_step(run: pd.Series) -> str:
       ('local_momentum', 'β'),
       ('proximal_mu', 'μ'),
       ('sharpness_rho', 'ρ'),
+      ('fed_pd_penalty', 'η'),
     )
     if pd.notna(run[key])
   ]

@@ -168,8 +168,8 @@ class ExperimentConfig(builders.Settings, CommonSettings):
         raise ValueError(f'`partition` must be given for {self.task}.')
       object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.
-    local_steps.check(self)
     builders.check(self)
+    local_steps.check(self)
     self._check_update_rounds()
     self._check_estimates()
 

@@ -4,6 +4,7 @@ TensorFlow takes seconds to import: builders import it where they build.
 """
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.algorithms.algorithm import names_of
@@ -11,6 +12,7 @@ from tasks.settings.setting_fields import one_of, positive, setting
 from tff_clipping import argument_checks
 
 if TYPE_CHECKING:
+  from tasks.algorithms.experiment import ExperimentConfig
   from tff_clipping.learning import steps
 
 
@@ -21,17 +23,23 @@ class LocalStepBuilder:
     name: As in `--local_step`.
     summary: What it is in a few words, for the help of `--local_step`.
     setting: The one of `LocalStepSettings` that it needs; `None` if none.
+    keeps: Whether clients keep something for it from round to round.
   """
 
   name: ClassVar[str]
   summary: ClassVar[str]
   setting: ClassVar[str | None] = None
+  keeps: ClassVar[bool] = False
 
-  def build(self, value: Any) -> 'steps.LocalStep':
+  def build(
+    self, value: Any, *, participation: float, clipping_norm: float
+  ) -> 'steps.LocalStep':
     """Returns the step.
 
     Args:
       value: Of the setting that it needs.
+      participation: P/N.
+      clipping_norm: To what updates are clipped, or `math.inf`.
     """
     raise NotImplementedError
 
@@ -40,7 +48,7 @@ class _Sgd(LocalStepBuilder):
   name = 'sgd'
   summary = "the paper's"
 
-  def build(self, value):
+  def build(self, value, **_):
     from tff_clipping.learning import steps
 
     del value
@@ -52,7 +60,7 @@ class _Momentum(LocalStepBuilder):
   summary = 'the heavy ball, anew in each round'
   setting = 'local_momentum'
 
-  def build(self, value):
+  def build(self, value, **_):
     from tff_clipping.learning import steps
 
     return steps.Momentum(value)
@@ -63,7 +71,7 @@ class _Proximal(LocalStepBuilder):
   summary = 'FedProx'
   setting = 'proximal_mu'
 
-  def build(self, value):
+  def build(self, value, **_):
     from tff_clipping.learning import steps
 
     return steps.Proximal(value)
@@ -74,16 +82,51 @@ class _SharpnessAware(LocalStepBuilder):
   summary = "SAM, DP-FedSAM's, at twice the time"
   setting = 'sharpness_rho'
 
-  def build(self, value):
+  def build(self, value, **_):
     from tff_clipping.learning import steps
 
     return steps.SharpnessAware(value)
 
 
+class _Scaffold(LocalStepBuilder):
+  name = 'scaffold'
+  summary = 'SCAFFOLD, whose clients keep a control'
+  keeps = True
+
+  def build(self, value, *, participation, clipping_norm):
+    from tff_clipping.learning import steps
+
+    del value
+    return steps.Scaffold(participation, clipping_norm)
+
+
+class _FedPD(LocalStepBuilder):
+  name = 'fed_pd'
+  summary = 'FedPD, whose clients keep a dual vector'
+  setting = 'fed_pd_penalty'
+  keeps = True
+
+  def build(self, value, *, participation, clipping_norm):
+    from tff_clipping.learning import steps
+
+    del participation
+    return steps.FedPD(value, clipping_norm)
+
+
 BUILDERS = {
   builder.name: builder()
-  for builder in (_Sgd, _Momentum, _Proximal, _SharpnessAware)
+  for builder in (
+    _Sgd,
+    _Momentum,
+    _Proximal,
+    _SharpnessAware,
+    _Scaffold,
+    _FedPD,
+  )
 }
+# Under these a plan charges for what clients keep; see
+# `tff_clipping.programs.checks.process_checks`.
+_SAMPLINGS_TO_KEEP_UNDER = ('poisson', 'min_separation', 'shuffled_epochs')
 
 
 def _check_momentum(name: str, value: Any) -> None:
@@ -118,6 +161,11 @@ class LocalStepSettings:
   sharpness_rho: float | None = setting(
     'rho of --local_step=sharpness_aware.', None, check=positive
   )
+  fed_pd_penalty: float | None = setting(
+    'eta of --local_step=fed_pd, the inverse weight of the penalty.',
+    None,
+    check=positive,
+  )
   client_rate_decay: float = setting(
     'eta_l in round t is --client_learning_rate times this to the power of t, '
     'from 0.',
@@ -126,27 +174,58 @@ class LocalStepSettings:
   )
 
 
-def check(settings: LocalStepSettings) -> None:
+def check(config: 'ExperimentConfig') -> None:
   """Raises unless the step that is chosen takes the settings that are given.
 
   Args:
-    settings: Those of the run.
+    config: The settings of the run.
 
   Raises:
-    ValueError: If one is missing, or is for another step.
+    ValueError: If one is missing, is for another step, or does not fit a step
+      whose clients keep something.
   """
-  needed = BUILDERS[settings.local_step].setting
-  if needed is not None and getattr(settings, needed) is None:
+  chosen = BUILDERS[config.local_step]
+  if chosen.setting is not None and getattr(config, chosen.setting) is None:
     raise ValueError(
-      f'`{needed}` must be given for `local_step` {settings.local_step}.'
+      f'`{chosen.setting}` must be given for `local_step` {chosen.name}.'
     )
   for name, builder in BUILDERS.items():
-    value = builder.setting and getattr(settings, builder.setting)
-    if value is not None and name != settings.local_step:
+    value = builder.setting and getattr(config, builder.setting)
+    if value is not None and builder is not chosen:
       raise ValueError(
         f'`{builder.setting}` must be given for `local_step` {name} only, '
-        f'found {value} for {settings.local_step}.'
+        f'found {value} for {chosen.name}.'
       )
+  if chosen.keeps:
+    _check_keeping(config)
+
+
+def _check_keeping(config: 'ExperimentConfig') -> None:
+  """Raises for settings under which clients cannot keep something."""
+  step = f'`local_step` {config.local_step}, whose clients keep something'
+  if config.algorithm == 'model_clipping_fed_avg':
+    raise ValueError(
+      f'`algorithm` must not be {config.algorithm} for {step}: they send '
+      'updates.'
+    )
+  for name, default, reason in (
+    ('clipping', 'fixed', 'which follows updates that are cut to c'),
+    ('aggregator', None, 'which has to know how updates are clipped'),
+    ('client_rate_decay', 1.0, 'which takes one rate in all rounds'),
+    ('estimate_repeats', 0, 'which have one value in a round'),
+    ('audit_canaries', None, 'which canaries do not'),
+  ):
+    value = getattr(config, name)
+    if value != default:
+      raise ValueError(
+        f'`{name}` must not be given for {step}, {reason}, found {value}.'
+      )
+  if config.is_private and config.sampling not in _SAMPLINGS_TO_KEEP_UNDER:
+    raise ValueError(
+      f'`sampling` must be one of {", ".join(_SAMPLINGS_TO_KEEP_UNDER)} for '
+      f'{step}, found {config.sampling}: what they send tells who took part '
+      'in earlier rounds, and no amplification by that sampling is proved then.'
+    )
 
 
 def is_plain(settings: LocalStepSettings) -> bool:
@@ -161,15 +240,29 @@ def is_plain(settings: LocalStepSettings) -> bool:
   )
 
 
-def build(settings: LocalStepSettings) -> 'steps.LocalStep':
+def keeps(settings: LocalStepSettings) -> bool:
+  """Returns whether clients keep something from round to round.
+
+  Args:
+    settings: Those of the run.
+  """
+  return BUILDERS[settings.local_step].keeps
+
+
+def build(config: 'ExperimentConfig', num_clients: int) -> 'steps.LocalStep':
   """Returns the local step of a run.
 
   Args:
-    settings: Those of the run, checked.
+    config: The settings of the run.
+    num_clients: N.
   """
-  builder = BUILDERS[settings.local_step]
-  step = builder.build(builder.setting and getattr(settings, builder.setting))
-  decay = settings.client_rate_decay
+  builder = BUILDERS[config.local_step]
+  step = builder.build(
+    builder.setting and getattr(config, builder.setting),
+    participation=config.clients_per_round / num_clients,
+    clipping_norm=config.clipping_norm or math.inf,
+  )
+  decay = config.client_rate_decay
   if decay == 1:
     return step
   import tensorflow as tf

@@ -42,6 +42,7 @@ class RunFolder:
     updates: The folder of figures on single updates.
     audit: The folder of an audit.
     checkpoints: The folder of checkpoints.
+    client_states: The folder of what clients keep from round to round.
     tensorboard: The folder of TensorBoard's logs.
   """
 
@@ -57,6 +58,7 @@ class RunFolder:
     self.updates = self.path / 'updates'
     self.audit = self.path / 'audit'
     self.checkpoints = self.path / 'checkpoints'
+    self.client_states = self.path / 'client_states'
     self.tensorboard = self.path / 'tensorboard'
 
   @contextlib.contextmanager

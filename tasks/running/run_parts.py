@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,11 @@ from tff_clipping import learning, privacy
 from tff_clipping.privacy import audit
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
-from tff_clipping.programs.clients import client_sampling, client_store
+from tff_clipping.programs.clients import (
+  client_sampling,
+  client_states,
+  client_store,
+)
 from tff_clipping.programs.training.update_records import EstimateFn
 
 Clients = (
@@ -151,7 +156,7 @@ class RunParts:
       canaries=canaries,
       user_aggregator=self.user.create_aggregator,
       **self.local_work(clients),
-      local_step=local_steps.build(self.config),
+      local_step=self._create_local_step(),
       server_optimizer=self._create_server_optimizer(),
       measure_updates=self.config.measures_updates,
     )
@@ -175,7 +180,7 @@ class RunParts:
     estimate = learning.build_update_estimates(
       model_fn,
       num_repeats=self.config.estimate_repeats,
-      local_step=local_steps.build(self.config),
+      local_step=self._create_local_step(),
       **self.local_work(clients),
     )
     return lambda weights, t, cohort: estimate(weights, t, list(cohort))[
@@ -217,6 +222,22 @@ class RunParts:
       # Far longer than c: a clip that is missing shows itself.
       gradient_norm=100 * config.builder.sensitivity / way,
     )
+
+  def create_client_states(
+    self, folder: pathlib.Path, process: tff.learning.templates.LearningProcess
+  ) -> client_states.ClientStates | None:
+    """Returns the store of what clients keep; `None` if they keep nothing.
+
+    Args:
+      folder: Where it is.
+      process: The learning process.
+    """
+    if not local_steps.keeps(self.config):
+      return None
+    return client_states.ClientStates(folder, process, self.task.client_ids)
+
+  def _create_local_step(self) -> learning.steps.LocalStep:
+    return local_steps.build(self.config, self.task.num_clients)
 
   def _create_server_optimizer(self) -> tff.learning.optimizers.Optimizer:
     """Returns what applies the aggregate to the global model."""

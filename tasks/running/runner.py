@@ -187,6 +187,9 @@ class _Run:
         ledger=ledger,
         exact_metrics=config.measures_updates,
         initial_weights=self.initial_weights,
+        client_states=self.parts.create_client_states(
+          folder.client_states, process
+        ),
       )
       try:
         result = program.run()

@@ -34,11 +34,8 @@ _DP = {
   'noise_seed': 1,
 }
 _CE = {'algorithm': 'ce_fed_avg', 'clipping_norm': 0.3}
-_MOMENTUM = {
-  'local_step': 'momentum',
-  'local_momentum': 0.5,
-  'client_rate_decay': 0.9,
-}
+# Clients keep something, which travels with them.
+_SCAFFOLD = {'local_step': 'scaffold'}
 _RAY = {'runtime': 'ray', 'num_workers': 2}
 
 
@@ -111,7 +108,7 @@ def test_a_private_run_that_loses_a_worker(tmp_path, cache_dir):
 
 
 def test_a_run_goes_on_in_another_runtime(tmp_path, cache_dir):
-  run = {**_CE, **_MOMENTUM}
+  run = {**_CE, **_SCAFFOLD}
   _finish(_start(tmp_path / 'here', cache_dir, **run, num_shards=2))
   process = _start(tmp_path / 'both', cache_dir, **run, **_RAY)
   with processes.ended_at_last(process):

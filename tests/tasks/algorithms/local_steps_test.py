@@ -1,13 +1,17 @@
 """Tests of the local steps that flags choose."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
+import tree
 
 from tasks import estimate_constants
 from tasks.algorithms import experiment, local_steps
 from tasks.running import run_folder
 from tests.tasks import small_runs
+from tff_clipping import storage_errors
 from tff_clipping.learning import steps
 
 _MOMENTUM = dict(local_step='momentum', local_momentum=0.5)
@@ -41,12 +45,98 @@ def test_settings_choose_the_step_of_every_algorithm(
   settings, expected, algorithm
 ):
   config = _config(**{**algorithm, **settings})
-  assert local_steps.build(config) == expected
+  assert local_steps.build(config, 40) == expected
   assert local_steps.is_plain(config) == (not settings)
 
 
+_SCAFFOLD = dict(local_step='scaffold')
+_FED_PD = dict(local_step='fed_pd', fed_pd_penalty=0.3)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'expected'),
+  [
+    (_SCAFFOLD, steps.Scaffold(8 / 40)),
+    (_FED_PD, steps.FedPD(0.3)),
+    (
+      _SCAFFOLD | dict(algorithm='ce_fed_avg', clipping_norm=0.5),
+      steps.Scaffold(8 / 40, 0.5),
+    ),
+    (small_runs.DP_FED_AVG | _FED_PD, steps.FedPD(0.3, 1.0)),
+  ],
+)
+def test_clients_keep_something_for_fed_avg_and_with_a_clip(settings, expected):
+  config = _config(**settings)
+  assert local_steps.build(config, 40) == expected
+  assert local_steps.keeps(config)
+  assert not local_steps.keeps(_config())
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (
+      dict(algorithm='model_clipping_fed_avg', clipping_norm=1.0),
+      '`algorithm` must not be model_clipping_fed_avg',
+    ),
+    (
+      dict(algorithm='ce_fed_avg', clipping_norm=1.0, clipping='adaptive'),
+      '`clipping` must not be given for `local_step` scaffold',
+    ),
+    (dict(client_rate_decay=0.9), '`client_rate_decay` must not be given'),
+    (
+      dict(estimate_repeats=2, update_rounds=(0,)),
+      '`estimate_repeats` must not be given',
+    ),
+    (dict(aggregator='mine:f'), '`aggregator` must not be given'),
+    (
+      small_runs.DP_FED_AVG | dict(audit_canaries=10),
+      '`audit_canaries` must not be given',
+    ),
+    (
+      small_runs.DP_FED_AVG | dict(sampling='fixed_size'),
+      '`sampling` must be one of poisson, min_separation, shuffled_epochs for '
+      '.*found fixed_size: what they send tells who took part',
+    ),
+  ],
+)
+def test_settings_without_a_place_for_what_clients_keep_are_refused(
+  changes, words
+):
+  with pytest.raises(ValueError, match=words):
+    _config(**changes, **_SCAFFOLD)
+
+
+@pytest.mark.parametrize('algorithm', ['fed_avg', 'dp_fed_avg'])
+def test_a_run_of_scaffold_goes_on_with_what_clients_keep(tmp_path, algorithm):
+  settings = _SCAFFOLD | dict(
+    num_rounds=3, rounds_per_checkpoint=1, noise_seed=None
+  )
+  if algorithm == 'dp_fed_avg':
+    settings = small_runs.DP_FED_AVG | settings | dict(noise_seed=3)
+    # So that two runs have the same cohorts.
+    settings['sampling_seed'] = 5
+  else:
+    settings = {**small_runs.FED_AVG, **settings}
+  whole = small_runs.run_small(settings, tmp_path / 'a', tmp_path / 'cache')
+  assert whole.round_num == 3
+  assert (tmp_path / 'a' / 'client_states' / 'round_3').is_dir()
+  # A checkpoint and what clients keep beside it are lost: it goes back.
+  shutil.rmtree(tmp_path / 'a' / 'checkpoints' / 'round_3')
+  again = small_runs.run_small(settings, tmp_path / 'a', tmp_path / 'cache')
+  for one, other in zip(
+    tree.flatten(again.state), tree.flatten(whole.state), strict=True
+  ):
+    np.testing.assert_array_equal(one, other)
+  # But not without what they kept.
+  shutil.rmtree(tmp_path / 'a' / 'client_states' / 'round_3')
+  shutil.rmtree(tmp_path / 'a' / 'client_states' / 'round_2')
+  with pytest.raises(storage_errors.StorageError, match='of another run, or l'):
+    small_runs.run_small(settings, tmp_path / 'a', tmp_path / 'cache')
+
+
 def test_the_rate_decays_in_the_step_that_is_chosen():
-  step = local_steps.build(_config(**_MOMENTUM, client_rate_decay=0.5))
+  step = local_steps.build(_config(**_MOMENTUM, client_rate_decay=0.5), 40)
   assert step.step == steps.Momentum(0.5)
   np.testing.assert_allclose(
     [step.factor(q, t) for q, t in ((0, 0), (3, 0), (0, 2), (3, 2))],
