@@ -2,12 +2,13 @@
 
 import tensorflow_federated as tff
 
-from tff_clipping.learning import learning_process
+from tff_clipping.learning import keras_classes, learning_process
 from tff_clipping.learning.learning_process import AggregationFactory
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
 
 
+@keras_classes.kept
 def build_fed_avg(
   model_fn: ModelFn,
   *,
