@@ -30,7 +30,7 @@ from tff_clipping.privacy.ledger.ledger import (
 )
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
-from tff_clipping.programs.training import process_metrics
+from tff_clipping.programs.training import other_bits, process_metrics
 from tff_clipping.runtime import environment
 
 _LOGGER = logging.getLogger(__name__)
@@ -142,6 +142,8 @@ def run_private_round(
   # Whoever knows what was released knows whether it is the same again.
   before = compute_digest(state)[:16]
   seed = getattr(sampler, 'seed_digest', None)
+  # Where no other draw would do, they are all that there is.
+  data_sets_repeat = not ledger.plan.allows_new_draws
   draw = ledger.last_draw(round_num)
   is_again = draw is not None
   if draw is None:
@@ -153,18 +155,17 @@ def run_private_round(
     drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
     with environment.recording() as computed:
       output = next_fn(drawn, cohort)
-    where = environment.describe(
-      # Where no other draw would do, they are all that there is.
-      computed,
-      data_sets_repeat=not ledger.plan.allows_new_draws,
-    )
+    where = environment.describe(computed, data_sets_repeat=data_sets_repeat)
     here = f'{where}, state {before}'
     _check_values(output)
     noise_checks.check_noise(state, output.metrics, ledger.plan)
     there = ledger.last_environment(round_num)
     if is_again and there != here:
       # Nobody looks at its bits.
-      reason = f'may give other bits ({there or "not known where"}; now {here})'
+      why = other_bits.explain(
+        there, here, computed, data_sets_repeat=data_sets_repeat
+      )
+      reason = f'may give other bits ({why})'
     else:
       digest = compute_digest((output.state, _released_metrics(output.metrics)))
       try:
@@ -220,11 +221,7 @@ def _start_new_draw(
     )
   ledger.check_budget(round_num)
   _LOGGER.warning(
-    'Round %d, run again, %s: it is drawn anew, and charged again. Rounds give '
-    'the same bits, and cost nothing, from the state of the last checkpoint, '
-    'on the same machine, with the same model, which draws no random numbers, '
-    "with `noise_key='drawn'` for the factory of the noise, and with the same "
-    'clients in the same order, whose data and shuffling are the same.',
+    'Round %d, run again, %s: it is drawn anew, and charged again.',
     round_num,
     reason,
   )
