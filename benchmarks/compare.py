@@ -4,7 +4,8 @@
 
 The sides, of which each is a program of its own, run their rounds in turns:
 `benchmarks.alternate`. Beside their times and ratios, which share of the
-machine's peak that is. Then the peak of the memory of a round with 80 updates
+machine's peak that is. Then the start-up of the trainer, TFF's own processes in
+our context and in TFF's, and the peak of the memory of a round with 80 updates
 of 11.1M parameters. What is printed is Markdown, for docs/benchmarks.md; it
 says how busy other programs kept the machine. Asserts nothing.
 """
@@ -16,9 +17,13 @@ from typing import Any
 
 from absl import app, flags
 
-from benchmarks import alternate, machine, processes, tables
+from benchmarks import alternate, machine, processes, start_up, tables
 from benchmarks.alternate import Side
-from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS
+from benchmarks.workload import (
+  NUM_CONTEXT_ROUNDS,
+  NUM_WARM_UP_ROUNDS,
+  WORKLOADS,
+)
 
 _OUTPUT = flags.DEFINE_string('output', 'bench.json', 'Where the figures go.')
 _WORKLOADS = flags.DEFINE_list(
@@ -27,6 +32,9 @@ _WORKLOADS = flags.DEFINE_list(
   'Whose time to measure: mlp, alexnet, mobilenet_v2, resnet18.',
 )
 _STOCK = flags.DEFINE_bool('stock', True, 'Measure the time of stock TFF too.')
+_CONTEXTS = flags.DEFINE_bool(
+  'contexts', True, "Measure TFF's own processes in both contexts."
+)
 _MEMORY = flags.DEFINE_bool('memory', True, 'Measure memory.')
 _STOCK_MEMORY = flags.DEFINE_bool(
   'stock_memory', False, 'Of stock TFF too, which needs 16 to 24 GB.'
@@ -43,6 +51,18 @@ _SIDES = {
   'ours_bfloat16': ['-m', 'benchmarks.federated', 'ours_bfloat16'],
   'stock': ['-m', 'benchmarks.federated', 'stock'],
 }
+# Of TFF's own processes: the process, and the examples of a client.
+_STOCK_PROCESSES = (
+  ('fed_avg', 40),
+  ('fed_avg', 100),
+  ('fed_avg', 400),
+  ('fed_avg', 1000),
+  ('weighted_fed_avg', 100),
+  ('fed_prox', 100),
+  ('dp_fed_avg', 100),
+  ('fed_eval', 100),
+  ('computation', 100),
+)
 _MEMORY_WORKLOAD = 'resnet18_memory'
 _MEMORY_MODES = ('ours', 'ours_secure')
 _STOCK_MEMORY_MODES = ('stock', 'stock_secure')
@@ -78,6 +98,11 @@ def main(argv: list[str]) -> None:
     )
     _save(results)
   print('', *busy_lines, sep='\n')
+  results['start_up'] = start_up.measure()
+  print(f'\n{start_up.sentence(results["start_up"])}', flush=True)
+  if _CONTEXTS.value:
+    results['contexts'] = _compare_contexts()
+    _save(results)
   if _MEMORY.value:
     model = WORKLOADS[_MEMORY_WORKLOAD].model
     columns = f'memory of {model}', 'at the peak', 'beyond one client'
@@ -89,6 +114,30 @@ def main(argv: list[str]) -> None:
       results['memory'][mode] = _memory(mode)
       print(tables.memory_row(mode, results['memory']), flush=True)
       _save(results)
+
+
+def _compare_contexts() -> dict[str, Any]:
+  """Measures TFF's own processes in our context and in TFF's, and prints it."""
+  columns = 'process of TFF', 'examples a client', 'TFF, s', 'ours, s'
+  print(f'\n{tables.heading(*columns, "ours of TFF")}', flush=True)
+  results: dict[str, Any] = {}
+  busy_lines = []
+  for kind, num_examples in _STOCK_PROCESSES:
+    found = alternate.compare(
+      {
+        context: Side(
+          ['-m', 'benchmarks.stock', context, kind, f'{num_examples}']
+        )
+        for context in ('native', 'ours')
+      },
+      num_rounds=NUM_CONTEXT_ROUNDS,
+      num_warm_up_rounds=NUM_WARM_UP_ROUNDS,
+    )
+    print(tables.context_row(kind, num_examples, found), flush=True)
+    results[f'{kind} {num_examples}'] = dataclasses.asdict(found)
+    busy_lines.append(tables.busy_line(f'{kind} {num_examples}', found))
+  print('', *busy_lines, sep='\n')
+  return results
 
 
 def _share_of_peak(

@@ -192,7 +192,7 @@ def run_stock(
       state = process.next(state, datasets).state
     weights = process.get_model_weights(state)
   finally:
-    _end_workers()
+    end_workers()
   accuracy = evaluate(weights)['test_accuracy']
   return dict(
     seconds=rounds.seconds,
@@ -279,7 +279,7 @@ def _model_fn(workload: Workload, clients) -> Callable:
   )
 
 
-def _end_workers() -> None:
+def end_workers() -> None:
   """Ends the worker processes that this process has started."""
   for child in psutil.Process().children():
     if child.name().startswith('worker_binary'):

@@ -59,6 +59,24 @@ def time_rows(
   return rows
 
 
+def context_row(kind: str, num_examples: int, found: Comparison) -> str:
+  """Returns the row of a process of TFF's in both contexts.
+
+  Args:
+    kind: The process.
+    num_examples: Of a client.
+    found: What was measured of the sides 'native' and 'ours'.
+  """
+  seconds = [
+    f'{found.median(side):.3f}'
+    if side in found.seconds
+    else f'failed: {found.errors[side]}'
+    for side in ('native', 'ours')
+  ]
+  ratio = str(found.ratio('ours', 'native') or '')
+  return row(kind, str(num_examples), *seconds, ratio)
+
+
 def busy_line(model: str, found: Comparison) -> str:
   """Returns a sentence on how busy others kept the machine."""
   return f'{model}: {busy.sentence(found.most_of_others)}.'

@@ -66,6 +66,8 @@ class Workload:
 
 
 NUM_WARM_UP_ROUNDS = 2
+# Of a process of TFF's in one context.
+NUM_CONTEXT_ROUNDS = 9
 
 WORKLOADS = {
   # The paper's round on EMNIST digits.

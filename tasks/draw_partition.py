@@ -13,8 +13,13 @@ from collections.abc import Sequence
 from absl import flags
 
 from tasks.data.datasets import registry
-from tasks.data.partitions import partition_config, partition_figure
-from tasks.settings import command_line, data_flags
+from tasks.data.partitions import partition_figure
+from tasks.data.partitions.partition_config import (
+  PartitionConfig,
+  PartitionSettings,
+)
+from tasks.settings import command_line, data_flags, flags_of_settings
+from tasks.settings.data_folders import DataFolders
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -23,19 +28,7 @@ _TASK = flags.DEFINE_string('task', 'embedded_digits', 'The data set.')
 _PARTITION = flags.DEFINE_string(
   'partition', 'label_skew', 'The split over clients.'
 )
-_NUM_CLIENTS = flags.DEFINE_integer('num_clients', None, 'N.')
-_EXAMPLES_PER_CLIENT = flags.DEFINE_integer(
-  'examples_per_client',
-  None,
-  'Size of a client; as many as there are without overlap if not given.',
-)
-_DIRICHLET_ALPHA = flags.DEFINE_float(
-  'dirichlet_alpha', 0.5, 'For --partition=dirichlet.'
-)
-_SHARDS_PER_CLIENT = flags.DEFINE_integer(
-  'shards_per_client', 2, 'For --partition=shards.'
-)
-_SEED = flags.DEFINE_integer('seed', 0, 'Seed of the split.')
+flags_of_settings.define_flags(PartitionSettings)
 _OUTPUT = flags.DEFINE_string('output', 'partition.png', 'The figure to write.')
 
 
@@ -45,18 +38,12 @@ def main(argv: Sequence[str]) -> int:
     command_line.check_flags_only(argv)
     task = registry.create_task(
       _TASK.value,
-      partition_config.PartitionConfig(
-        name=_PARTITION.value,
-        num_clients=_NUM_CLIENTS.value,
-        examples_per_client=_EXAMPLES_PER_CLIENT.value,
-        dirichlet_alpha=_DIRICHLET_ALPHA.value,
-        shards_per_client=_SHARDS_PER_CLIENT.value,
-        seed=_SEED.value,
+      PartitionConfig(
+        _PARTITION.value, **flags_of_settings.read_flags(PartitionSettings)
       ),
-      data_dir=data_flags.DATA_DIR.value,
-      cache_dir=data_flags.CACHE_DIR.value,
+      **flags_of_settings.read_flags(DataFolders),
     )
-    if task.is_sequence:
+    if task.label_shape:
       raise ValueError(
         f'`task` must have one label an example, found {task.name!r}.'
       )

@@ -30,7 +30,6 @@ exact and no part of a private run's guarantee: such a run needs
 Exit codes: 0 finished, 2 wrong arguments, 130 Ctrl-C; 1 is a failure.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +38,7 @@ from absl import flags
 
 from tasks.running import run_folder
 from tasks.settings import command_line, data_flags, flags_of_settings
+from tasks.settings.data_folders import DataFolders
 
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(data_flags)
@@ -49,29 +49,6 @@ _ROUNDS = flags.DEFINE_list(
 _MAX_CLIENTS = flags.DEFINE_integer(
   'max_clients', 200, 'Measure so many clients, drawn at random; at least 1.'
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Constants:
-  """The constants of Theorem 1, as estimated; see the module.
-
-  Attributes:
-    smoothness: L.
-    gradient_bound: G.
-    local_stddev: sigma_l.
-    global_stddev: sigma_g.
-    initial_gap: f(x^0) - f*.
-    root_mean_square_local_stddev: As `local_stddev`, over all clients.
-    root_mean_square_global_stddev: As `global_stddev`, over all clients.
-  """
-
-  smoothness: float
-  gradient_bound: float
-  local_stddev: float
-  global_stddev: float
-  initial_gap: float
-  root_mean_square_local_stddev: float
-  root_mean_square_global_stddev: float
 
 
 def squared_gradient_norm(
@@ -99,24 +76,28 @@ def squared_gradient_norm(
   return max(squared - (1 - count / num_clients) * float(variance), 0.0)
 
 
-def combine(measured: Sequence[Mapping[str, np.ndarray]]) -> Constants:
+def combine(measured: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
   """Returns the constants of measurements at several models.
 
   Args:
     measured: For each model, the first being x^0, a value for each client of
       every one of `learning.gradient_estimates.MEASUREMENTS`.
+
+  Returns:
+    Those of the module's docstring; and as the two deviations, but over all
+    clients, `root_mean_square_local_stddev` and
+    `root_mean_square_global_stddev`.
   """
   rows = {
     name: np.array([np.asarray(m[name], np.float64) for m in measured])
     for name in measured[0]
   }
-  return Constants(
-    smoothness=float(
-      max(rows['local_smoothness'].max(), rows['global_smoothness'].max())
-    ),
-    gradient_bound=float(rows['largest_gradient_norm'].max()),
-    local_stddev=float(np.sqrt(rows['local_variance'].max())),
-    global_stddev=float(rows['global_deviation'].max()),
+  largest = {name: float(values.max()) for name, values in rows.items()}
+  return dict(
+    smoothness=max(largest['local_smoothness'], largest['global_smoothness']),
+    gradient_bound=largest['largest_gradient_norm'],
+    local_stddev=float(np.sqrt(largest['local_variance'])),
+    global_stddev=largest['global_deviation'],
     initial_gap=float(rows['loss'][0].mean()),
     root_mean_square_local_stddev=float(np.sqrt(rows['local_variance'].mean())),
     root_mean_square_global_stddev=float(
@@ -130,8 +111,7 @@ def estimate(
   *,
   rounds: Sequence[int] = (),
   max_clients: int = 200,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
+  folders: DataFolders | None = None,
 ) -> dict[str, Any]:
   """Estimates the constants of a run and writes its constants.json.
 
@@ -140,9 +120,7 @@ def estimate(
     rounds: Those of the checkpoints to measure at, beside x^0; all if there are
       none.
     max_clients: How many clients to measure at most.
-    data_dir: The folder of the data's official files, `None` to download them.
-    cache_dir: The folder of downloads and client stores, `None` for the user's
-      cache folder.
+    folders: Those of the data.
 
   Returns:
     The contents of constants.json.
@@ -154,7 +132,6 @@ def estimate(
   config = folder.read_config()
   from tasks.running import run_parts, run_privacy
   from tff_clipping import learning, runtime
-  from tff_clipping.programs.clients import client_store
 
   if not config.measures_updates:
     raise ValueError(
@@ -164,13 +141,10 @@ def estimate(
     )
   if max_clients < 1:
     raise ValueError(f'`max_clients` must be at least 1, found {max_clients}.')
-  cache_dir = cache_dir or str(client_store.default_cache_dir())
-  parts = run_parts.create_run_parts(
-    config, data_dir=data_dir, cache_dir=cache_dir
-  )
+  parts = run_parts.create_run_parts(config, folders or DataFolders())
   plan = run_privacy.find_plan(config, parts.task.num_clients, folder)
   with folder.open(config, resume=True), folder.temporary_files():
-    store = parts.task.write_client_store(cache_dir)
+    store = parts.write_client_store()
     clients = parts.preprocess(store)
     model_fn = parts.create_client_model_fn(clients)
     runtime.set_default_context()
@@ -202,7 +176,7 @@ def estimate(
         )
       )
       previous = model
-    contents = dataclasses.asdict(combine(measured)) | dict(
+    contents: dict[str, Any] = combine(measured) | dict(
       rounds=list(models),
       squared_gradient_norms=squared_norms,
       num_clients=len(client_ids),
@@ -226,8 +200,7 @@ def main(argv: Sequence[str]) -> int:
       folder,
       rounds=flags_of_settings.integers('rounds', _ROUNDS.value),
       max_clients=_MAX_CLIENTS.value,
-      data_dir=data_flags.DATA_DIR.value,
-      cache_dir=data_flags.CACHE_DIR.value,
+      folders=DataFolders(**flags_of_settings.read_flags(DataFolders)),
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:
     command_line.print_error(e)
@@ -235,8 +208,9 @@ def main(argv: Sequence[str]) -> int:
   except (OSError, RuntimeError) as e:
     command_line.print_error(e)
     return 1
-  for field in dataclasses.fields(Constants):
-    print(f'{field.name:31} {contents[field.name]:.4g}')
+  for name, value in contents.items():
+    if isinstance(value, float):
+      print(f'{name:31} {value:.4g}')
   print(
     f'{contents["num_clients"]} clients at the models after rounds '
     f'{", ".join(map(str, contents["rounds"]))}: {folder.constants}'

@@ -27,7 +27,7 @@ import tensorflow_federated as tff
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import own_data
-from tasks.data.partitions import partition, partition_config
+from tasks.data.partitions import partition_config
 from tasks.data.task import Task
 from tasks.running import runner
 from tasks.running.execution import Execution
@@ -64,7 +64,8 @@ def train(
     resume: Whether to go on with a run of the same settings and data.
     cache_dir: The folder of client stores, `None` for the user's cache folder.
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
-    execution: Where the rounds are computed; `None` for this process.
+    execution: Where the rounds are computed; `None` for this process. The three
+      arguments before take the place of its own.
     **settings: All other settings, as `ExperimentConfig` has them. The split is
       that of the task.
 
@@ -100,7 +101,7 @@ def train(
     )
     settings['task'] = f'python:{task.name}'
     settings['num_clients'] = task.num_clients
-    if task.partition.name in partition.PARTITIONS:
+    if task.partition.name in partition_config.PARTITIONS:
       settings['partition'] = task.partition.name
   for name, function in (('model', model), ('aggregator', aggregator)):
     if function is None or isinstance(function, str):
@@ -115,9 +116,11 @@ def train(
   return runner.run(
     ExperimentConfig(**settings),
     RunFolder(output_dir),
-    resume=resume,
-    cache_dir=cache_dir,
-    checkpoints_to_keep=checkpoints_to_keep,
-    execution=execution,
+    dataclasses.replace(
+      execution or Execution(),
+      resume=resume,
+      cache_dir=cache_dir,
+      checkpoints_to_keep=checkpoints_to_keep,
+    ),
     user=UserParts(**parts),
   )

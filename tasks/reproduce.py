@@ -18,6 +18,7 @@ Exit codes: 0 all runs ended, 1 a run failed, 2 wrong flags, 5 a file cannot be
 written, 130 Ctrl-C, 143 SIGTERM.
 """
 
+import dataclasses
 import pathlib
 
 from tasks.settings.interrupts import importing
@@ -43,12 +44,14 @@ _SEEDS = flags.DEFINE_list(
 def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
   """Returns the runs that the flags name, and where their folders go."""
   runs = plan_runs(_parts(), seeds=_seeds())
-  output_dir = flags.FLAGS['output_dir'].value or 'runs/reproduction'
+  folder = pathlib.Path(flags.FLAGS['output_dir'].value or 'runs/reproduction')
   seen = {}
-  return [_queued(run, seen) for run in runs], pathlib.Path(output_dir)
+  return [_queued(run, folder, seen) for run in runs], folder
 
 
-def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
+def _queued(
+  run: NamedRun, folder: pathlib.Path, seen: dict
+) -> run_queue.QueuedRun:
   """The run with the flags of this command."""
   names = dict(
     row=run.row.name,
@@ -63,8 +66,11 @@ def _queued(run: NamedRun, seen: dict) -> run_queue.QueuedRun:
   )
   arguments = (*common, *(f'--{k}={v}' for k, v in names.items()))
   # Any c stands for one that an earlier run is still to give.
-  command = run_queue.check_run(arguments, seen, missing_clipping_norm=1.0)
-  return run_queue.QueuedRun(command.request.folder.name, names, arguments)
+  request = run_queue.check_run(arguments, seen, missing_clipping_norm=1.0)
+  request = dataclasses.replace(
+    request, output_dir=str(folder / request.folder.name)
+  )
+  return run_queue.QueuedRun(request, names, arguments)
 
 
 def _parts() -> tuple[Part, ...]:

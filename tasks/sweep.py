@@ -39,6 +39,7 @@ def plan() -> tuple[list[run_queue.QueuedRun], pathlib.Path]:
       raise ValueError(f'`{name}` must be given.')
   runs = grid.read_grid(
     _GRID.value,
+    pathlib.Path(output_dir),
     common_flags=run_queue.given_flags(),
     typed_flags=run_queue.typed_flags(sys.argv),
   )

@@ -36,6 +36,9 @@ with importing():
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(run_request)
 
+_PRINT_SETTINGS = flags.DEFINE_bool(
+  'print_settings', False, 'Print every setting with its source; do not train.'
+)
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 
 
@@ -43,18 +46,15 @@ def main(argv: Sequence[str]) -> int:
   """Runs the experiment that the flags describe; returns the exit code."""
   try:
     command_line.check_flags_only(argv)
-    command = run_request.read()
-    request = command.request
-    if run_request.PRINT_SETTINGS.value:
+    request = run_request.read()
+    if _PRINT_SETTINGS.value:
       print(request.describe(), end='')
       return 0
-    config = request.config()
+    config, execution = request.config(), request.execution
     folder = run_folder.RunFolder(request.folder)
     # TensorFlow takes seconds to import: wrong flags are found before that.
-    folder.check(config, resume=run_request.RESUME.value)
-    task = early_checks.read_data(
-      config, data_dir=command.data_dir, cache_dir=command.cache_dir
-    )
+    folder.check(config, resume=execution.resume)
+    task = early_checks.read_data(config, execution)
     if task is not None:
       early_checks.check_plan(config, task.num_clients, folder)
     # As the bar of the rounds: nothing where nobody looks.
@@ -66,13 +66,9 @@ def main(argv: Sequence[str]) -> int:
     result = runner.run(
       config,
       folder,
-      resume=run_request.RESUME.value,
-      data_dir=command.data_dir,
-      cache_dir=command.cache_dir,
-      checkpoints_to_keep=run_request.CHECKPOINTS_TO_KEEP.value,
+      execution,
       clipping_norm_source=request.clipping_norm_source,
       run_name=request.run_name,
-      execution=command.execution,
       user=UserParts(task=task),
     )
   except (ValueError, TypeError, ModuleNotFoundError) as e:

@@ -39,7 +39,11 @@ _MAY_IMPORT = {
   'tff_clipping/theory': ({'tff_clipping'}, {'numpy'}),
   'tff_clipping/privacy': (
     {'tff_clipping', 'tff_clipping/theory'},
-    {'absl', 'dp_accounting', 'matplotlib', 'numpy', 'scipy'},
+    # The last is for type checkers alone.
+    {
+      *('absl', 'dp_accounting', 'matplotlib', 'numpy', 'scipy'),
+      'typing_extensions',
+    },
   ),
   'tff_clipping/aggregators': (
     {'tff_clipping'},

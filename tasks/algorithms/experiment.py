@@ -7,7 +7,10 @@ from typing import Any
 from tasks.algorithms import builders
 from tasks.algorithms.algorithm import Algorithm
 from tasks.data.datasets import own_data, registry
-from tasks.data.partitions import partition_config
+from tasks.data.partitions.partition_config import (
+  PartitionConfig,
+  PartitionSettings,
+)
 from tasks.settings import named_functions
 from tasks.settings.setting_fields import (
   LARGEST_SEED,
@@ -24,19 +27,6 @@ from tff_clipping.privacy.accounting import ranges, slack
 MODELS = ('mlp', 'alexnet', 'mobilenet_v2', 'resnet18', 'shakespeare_lstm')
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 SERVER_OPTIMIZERS = ('sgd', 'momentum', 'adam', 'yogi', 'adagrad')
-# A partition is drawn client by client, in memory.
-MAX_CLIENTS = 10**7
-# Beyond, other concentrations give the same clients.
-MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6
-
-
-def _check_alpha(name: str, value: Any) -> None:
-  number = argument_checks.check_number(name, value)
-  if not MIN_ALPHA <= number <= MAX_ALPHA:
-    raise ValueError(
-      f'`{name}` must be from {MIN_ALPHA:g}, where a client has one class, to '
-      f'{MAX_ALPHA:g}, where it has all alike, found {value}.'
-    )
 
 
 def _check_model_name(name: str, value: Any) -> None:
@@ -52,7 +42,7 @@ def _check_model_name(name: str, value: Any) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonSettings:
+class CommonSettings(PartitionSettings):
   """The settings that are for all algorithms."""
 
   task: str = setting(
@@ -89,22 +79,6 @@ class CommonSettings:
     'float32',
     check=one_of(*COMPUTE_DTYPES),
   )
-  num_clients: int | None = setting(
-    'N; else as many as a natural partition has.',
-    None,
-    check=at_least(1, MAX_CLIENTS),
-  )
-  examples_per_client: int | None = setting(
-    "A client's examples; else as many as there are without overlap.",
-    None,
-    check=at_least(1),
-  )
-  dirichlet_alpha: float = setting(
-    'The concentration of --partition=dirichlet.', 0.5, check=_check_alpha
-  )
-  shards_per_client: int = setting(
-    'For --partition=shards.', 2, check=at_least(1)
-  )
   server_learning_rate: float = setting('eta_g.', 1.0, check=positive)
   server_optimizer: str = setting(
     "What applies the aggregate: sgd (the paper's step), momentum (0.9), adam, "
@@ -129,9 +103,6 @@ class CommonSettings:
     'rdp or pld, for --mechanism=gaussian.',
     'rdp',
     check=one_of(*privacy.ACCOUNTANTS),
-  )
-  seed: int = setting(
-    'For the split and local shuffling.', 0, check=argument_checks.check_seed
   )
   model_seed: int = setting(
     'For the initial model.', 0, check=argument_checks.check_seed
@@ -260,16 +231,13 @@ class ExperimentConfig(builders.Settings, CommonSettings):
         f'found {self.estimate_repeats} without.'
       )
 
-  def partition_config(self) -> partition_config.PartitionConfig:
+  def partition_config(self) -> PartitionConfig:
     """Returns how the training examples are split over the clients."""
-    return partition_config.PartitionConfig(
-      name=self.partition,
-      num_clients=self.num_clients,
-      examples_per_client=self.examples_per_client,
-      dirichlet_alpha=self.dirichlet_alpha,
-      shards_per_client=self.shards_per_client,
-      seed=self.seed,
-    )
+    settings = {
+      field.name: getattr(self, field.name)
+      for field in dataclasses.fields(PartitionSettings)
+    }
+    return PartitionConfig(self.partition, **settings)
 
   def to_json(self) -> dict[str, Any]:
     """Returns the settings as they are saved in config.json."""

@@ -92,11 +92,6 @@ class Task:
     return self.train['y'].shape[1:]
 
   @property
-  def is_sequence(self) -> bool:
-    """Whether every position of an example has a label."""
-    return bool(self.label_shape)
-
-  @property
   def summary(self) -> str:
     """One line on the partition, for people and config.json."""
     return self.partition.summary

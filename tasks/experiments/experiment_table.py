@@ -400,158 +400,135 @@ PAPERS_NOISE = (
 )
 _ALL = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
 
+
+def _variant(name: str, *algorithms: str, **settings: Value) -> Variant:
+  return Variant(name, algorithms, settings)
+
+
 VARIANTS: Mapping[str, Variant] = {
   variant.name: variant
   for variant in (
     *(
-      Variant(
+      _variant(
         f'client_rate_{rate}',
-        _ALL,
-        {
-          'client_learning_rate': Value(
-            rate, 'below that of the search; the paper does not state it'
-          )
-        },
+        *_ALL,
+        client_learning_rate=Value(
+          rate, 'below that of the search; the paper does not state it'
+        ),
       )
       for rate in _RATES_TRIED
     ),
-    Variant(
+    _variant(
       'bfloat16',
-      _ALL,
-      {
-        'compute_dtype': Value(
-          'bfloat16', 'not in the paper; faster, with 8 significant bits'
-        )
-      },
+      *_ALL,
+      compute_dtype=Value(
+        'bfloat16', 'not in the paper; faster, with 8 significant bits'
+      ),
     ),
-    Variant(
+    _variant(
       'matched_steps',
-      ('ce_fed_avg',),
-      {
-        'server_learning_rate': Value(
-          2.0,
-          'undoes the shorter steps: clipping at half the mean norm about '
-          'halves an update',
-        )
-      },
+      'ce_fed_avg',
+      server_learning_rate=Value(
+        2.0,
+        'undoes the shorter steps: clipping at half the mean norm about '
+        'halves an update',
+      ),
     ),
-    Variant(
+    _variant(
       'expected_norms',
-      ('ce_fed_avg',),
-      {
-        'estimate_repeats': Value(
-          4, 'not in the paper; it gives the terms of Theorem 1 their α̃'
-        ),
-        'rounds_per_checkpoint': Value(
-          2, 'models for the constants of Theorem 1'
-        ),
-      },
+      'ce_fed_avg',
+      estimate_repeats=Value(
+        4, 'not in the paper; it gives the terms of Theorem 1 their α̃'
+      ),
+      rounds_per_checkpoint=Value(2, 'models for the constants of Theorem 1'),
     ),
-    Variant(
+    _variant(
       'epsilon_5',
-      ('dp_fed_avg',),
-      {'target_epsilon': Value(5.0, 'that of ResNet-18 in Table 3')},
+      'dp_fed_avg',
+      target_epsilon=Value(5.0, 'that of ResNet-18 in Table 3'),
     ),
     # Studies of noise, with the large epsilon that it has.
     *(
-      Variant(
+      _variant(
         f'noise_{noise_multiplier}',
-        ('dp_fed_avg',),
-        {
-          'target_epsilon': Value(None, 'that of its noise multiplier'),
-          'noise_multiplier': Value(
-            noise_multiplier,
-            f'an eighth of that of ε = {epsilon:g} and T = {num_rounds}: with '
-            "an eighth of the paper's P, its noise on the mean update",
-          ),
-        },
+        'dp_fed_avg',
+        target_epsilon=Value(None, 'that of its noise multiplier'),
+        noise_multiplier=Value(
+          noise_multiplier,
+          f'an eighth of that of ε = {epsilon:g} and T = {num_rounds}: with '
+          "an eighth of the paper's P, its noise on the mean update",
+        ),
       )
       for noise_multiplier, epsilon, num_rounds in PAPERS_NOISE
     ),
-    Variant(
+    _variant(
       'fixed_size',
-      ('dp_fed_avg',),
-      {
-        'sampling': Value(
-          'fixed_size', 'a fixed P of N, and the noise that it needs'
-        )
-      },
+      'dp_fed_avg',
+      sampling=Value(
+        'fixed_size', 'a fixed P of N, and the noise that it needs'
+      ),
     ),
-    Variant(
+    _variant(
       'pld',
-      ('dp_fed_avg',),
-      {
-        'accountant': Value(
-          'pld', 'not in the paper; for fixed cohorts it needs less noise'
-        )
-      },
+      'dp_fed_avg',
+      accountant=Value(
+        'pld', 'not in the paper; for fixed cohorts it needs less noise'
+      ),
     ),
-    Variant(
+    _variant(
       'paper_sampling',
-      ('dp_fed_avg',),
-      {
-        'sampling': Value(
-          'paper', 'Sec. 4: a fixed P of N, charged as Poisson sampling'
-        )
-      },
+      'dp_fed_avg',
+      sampling=Value(
+        'paper', 'Sec. 4: a fixed P of N, charged as Poisson sampling'
+      ),
     ),
     *(
-      Variant(
+      _variant(
         mechanism,
-        ('dp_fed_avg',),
-        {
-          'mechanism': Value(
-            mechanism, 'not in the paper; noise correlated between rounds'
-          ),
-          'sampling': Value('min_separation', 'groups take turns, no secret'),
-          'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
-        },
+        'dp_fed_avg',
+        mechanism=Value(
+          mechanism, 'not in the paper; noise correlated between rounds'
+        ),
+        sampling=Value('min_separation', 'groups take turns, no secret'),
+        min_separation=Value(24, 'N / P: every client once in 24 rounds'),
       )
       for mechanism in ('banded', 'blt')
     ),
-    Variant(
+    _variant(
       'audited',
-      ('dp_fed_avg',),
-      {
-        'audit_canaries': Value(
-          1000, 'not in the paper; about 1,000 more are held out'
-        )
-      },
+      'dp_fed_avg',
+      audit_canaries=Value(
+        1000, 'not in the paper; about 1,000 more are held out'
+      ),
     ),
     *(
-      Variant(
+      _variant(
         f'half_averaged_norm_{data}',
-        ('ce_fed_avg', 'dp_fed_avg'),
-        {
-          'clipping_norm': Value(
-            norm,
-            "about half of the mean norm of FedAvg's averaged updates, not the "
-            f"clients': of the MLP's row on {title}, seed 0",
-          )
-        },
+        *('ce_fed_avg', 'dp_fed_avg'),
+        clipping_norm=Value(
+          norm,
+          "about half of the mean norm of FedAvg's averaged updates, not the "
+          f"clients': of the MLP's row on {title}, seed 0",
+        ),
       )
       for data, title, norm in (
         ('mnist', 'MNIST', 0.088),
         ('cifar10', 'CIFAR-10', 0.162),
       )
     ),
-    Variant(
+    _variant(
       'half_model_norm',
-      ('model_clipping_fed_avg',),
-      {
-        'clipping_norm': Value(
-          9.0, 'half of the norm of the initial MLP for digits, about 18'
-        )
-      },
+      'model_clipping_fed_avg',
+      clipping_norm=Value(
+        9.0, 'half of the norm of the initial MLP for digits, about 18'
+      ),
     ),
-    Variant(
+    _variant(
       'same_threshold',
-      ('model_clipping_fed_avg',),
-      {
-        'clipping_norm': Value(
-          0.446, "that of CE-FedAvg, of Table 3's MLP on MNIST with seed 0"
-        )
-      },
+      'model_clipping_fed_avg',
+      clipping_norm=Value(
+        0.446, "that of CE-FedAvg, of Table 3's MLP on MNIST with seed 0"
+      ),
     ),
   )
 }

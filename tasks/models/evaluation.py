@@ -28,7 +28,6 @@ def build_evaluation_fn(
     `test_loss`.
   """
   model = model_fn()
-  variables = model.trainable_variables
 
   @tf.function(input_signature=[model.input_spec])
   def evaluate_batch(batch):
@@ -39,8 +38,7 @@ def build_evaluation_fn(
   evaluate_batch = evaluate_batch.get_concrete_function()
 
   def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
-    for variable, value in zip(variables, weights.trainable, strict=True):
-      variable.assign(value)
+    weights.assign_weights_to(model)
     model.reset_metrics()
     for start in range(0, len(test['y']), _BATCH_SIZE):
       evaluate_batch(

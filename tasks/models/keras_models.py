@@ -52,15 +52,34 @@ _MOBILENET_V2_ROWS = (
 )
 
 
-def create_mlp(
-  input_shape: Sequence[int],
-  num_classes: int,
-  *,
-  seed: int = 0,
-  input_dtype: tf.DType = tf.uint8,
-) -> tf.keras.Model:
-  """Builds the two-layer perceptron with one hidden layer of 200 units.
+def _image_model(
+  build: Callable[['_SeededLayers', tf.Tensor], tf.Tensor],
+) -> Callable[..., tf.keras.Model]:
+  """Makes the function that builds a model of images.
 
+  Args:
+    build: Returns what the logits are made of, from scaled images.
+
+  Returns:
+    The function, whose docstring is that of `build` with the arguments.
+  """
+
+  def create(
+    input_shape: Sequence[int],
+    num_classes: int,
+    *,
+    seed: int = 0,
+    input_dtype: tf.DType = tf.uint8,
+  ) -> tf.keras.Model:
+    layers = _SeededLayers(seed)
+    inputs = _image_input(input_shape, num_classes, input_dtype)
+    # Before the logits: the order decides the weights.
+    x = build(layers, _scale_image(inputs))
+    name = build.__name__.removeprefix('create_')
+    return tf.keras.Model(inputs, layers.logits(num_classes)(x), name=name)
+
+  create.__name__ = create.__qualname__ = build.__name__
+  create.__doc__ = f"""{build.__doc__}
   Args:
     input_shape: Shape of one image, [height, width, channels].
     num_classes: Number of classes, at least 2.
@@ -69,119 +88,69 @@ def create_mlp(
 
   Returns:
     An uncompiled model from images to logits [batch, num_classes].
+  """
+  return create
+
+
+@_image_model
+def create_mlp(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
+  """Builds the two-layer perceptron with one hidden layer of 200 units.
 
   Source: Sec. 4, Tables 3 and 4.
   """
-  layers = _SeededLayers(seed)
-  inputs = _image_input(input_shape, num_classes, input_dtype)
-  x = tf.keras.layers.Flatten()(_scale_image(inputs))
-  x = layers.dense(200, activation='relu')(x)
-  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='mlp')
+  x = tf.keras.layers.Flatten()(x)
+  return layers.dense(200, activation='relu')(x)
 
 
-def create_alexnet(
-  input_shape: Sequence[int],
-  num_classes: int,
-  *,
-  seed: int = 0,
-  input_dtype: tf.DType = tf.uint8,
-) -> tf.keras.Model:
+@_image_model
+def create_alexnet(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
   """Builds the seven-layer AlexNet for small images: 5 conv and 2 dense.
-
-  Args:
-    input_shape: Shape of one image, [height, width, channels].
-    num_classes: Number of classes, at least 2.
-    seed: Decides the initial weights; the same seed gives the same weights.
-    input_dtype: Type of the images; uint8 images are scaled by the model.
-
-  Returns:
-    An uncompiled model from images to logits [batch, num_classes].
 
   Source: Sec. 2.2, Tables 2 to 4 (7 layers, 3.3M parameters).
   """
-  layers = _SeededLayers(seed)
-  inputs = _image_input(input_shape, num_classes, input_dtype)
-  x = _scale_image(inputs)
   rows = ((64, 2, True), (192, 1, True), (384, 1, False), (256, 1, False))
   for filters, strides, pooled in (*rows, (256, 1, True)):
     x = layers.conv(filters, 3, strides, use_bias=True, activation='relu')(x)
     if pooled:
       x = tf.keras.layers.MaxPooling2D(2, padding='same')(x)
   x = tf.keras.layers.Flatten()(x)
-  x = layers.dense(1024, activation='relu')(x)
-  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='alexnet')
+  return layers.dense(1024, activation='relu')(x)
 
 
-def create_mobilenet_v2(
-  input_shape: Sequence[int],
-  num_classes: int,
-  *,
-  seed: int = 0,
-  input_dtype: tf.DType = tf.uint8,
-) -> tf.keras.Model:
+@_image_model
+def create_mobilenet_v2(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
   """Builds MobileNetV2 for small images, with group norm.
 
   A 3×3 conv, 17 inverted-residual blocks, a 1×1 conv and a dense layer. The
   four blocks of stride 1 that change the number of channels have a 1×1 conv in
   their shortcut.
 
-  Args:
-    input_shape: Shape of one image, [height, width, channels].
-    num_classes: Number of classes, at least 2.
-    seed: Decides the initial weights; the same seed gives the same weights.
-    input_dtype: Type of the images; uint8 images are scaled by the model.
-
-  Returns:
-    An uncompiled model from images to logits [batch, num_classes].
-
   Source: Sec. 4, Table 3 (2.3M parameters).
   """
-  layers = _SeededLayers(seed)
-  inputs = _image_input(input_shape, num_classes, input_dtype)
-  x = _conv_norm(layers, _scale_image(inputs), 32, 3)
+  x = _conv_norm(layers, x, 32, 3)
   for expansion, channels, num_blocks, stride in _MOBILENET_V2_ROWS:
     for block in range(num_blocks):
       x = _inverted_residual(
         layers, x, expansion, channels, stride if block == 0 else 1
       )
   x = _conv_norm(layers, x, 1280, 1)
-  x = tf.keras.layers.GlobalAveragePooling2D()(x)
-  return tf.keras.Model(
-    inputs, layers.logits(num_classes)(x), name='mobilenet_v2'
-  )
+  return tf.keras.layers.GlobalAveragePooling2D()(x)
 
 
-def create_resnet18(
-  input_shape: Sequence[int],
-  num_classes: int,
-  *,
-  seed: int = 0,
-  input_dtype: tf.DType = tf.uint8,
-) -> tf.keras.Model:
+@_image_model
+def create_resnet18(layers: '_SeededLayers', x: tf.Tensor) -> tf.Tensor:
   """Builds ResNet-18 for small images, with group norm.
 
   A 3×3 stem without max-pool, then four stages of two basic blocks of 64, 128,
   256 and 512 channels.
 
-  Args:
-    input_shape: Shape of one image, [height, width, channels].
-    num_classes: Number of classes, at least 2.
-    seed: Decides the initial weights; the same seed gives the same weights.
-    input_dtype: Type of the images; uint8 images are scaled by the model.
-
-  Returns:
-    An uncompiled model from images to logits [batch, num_classes].
-
   Source: Sec. 2.2, Tables 2 to 4 (11.1M parameters).
   """
-  layers = _SeededLayers(seed)
-  inputs = _image_input(input_shape, num_classes, input_dtype)
-  x = _conv_norm(layers, _scale_image(inputs), 64, 3)
+  x = _conv_norm(layers, x, 64, 3)
   for stage, channels in enumerate((64, 128, 256, 512)):
     x = _basic_block(layers, x, channels, 1 if stage == 0 else 2)
     x = _basic_block(layers, x, channels, 1)
-  x = tf.keras.layers.GlobalAveragePooling2D()(x)
-  return tf.keras.Model(inputs, layers.logits(num_classes)(x), name='resnet18')
+  return tf.keras.layers.GlobalAveragePooling2D()(x)
 
 
 def create_shakespeare_lstm(

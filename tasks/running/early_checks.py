@@ -8,23 +8,16 @@ from tasks.data.datasets import registry
 from tasks.data.task import Task
 from tasks.running.run_folder import RunFolder
 from tasks.settings import named_functions
+from tasks.settings.data_folders import DataFolders
 
 
-def read_task(
-  config: ExperimentConfig, *, data_dir: str | None, cache_dir: str | None
-) -> Task:
-  """Reads the data of a run and splits them; see `check_task` for errors.
-
-  Args:
-    config: The settings.
-    data_dir: The folder of the data's official files, `None` to download them.
-    cache_dir: The folder of downloads, `None` for the user's cache folder.
-  """
+def read_task(config: ExperimentConfig, folders: DataFolders) -> Task:
+  """Reads the data of a run and splits them; see `check_task` for errors."""
   task = registry.create_task(
     config.task,
     config.partition_config(),
-    data_dir=data_dir,
-    cache_dir=cache_dir,
+    data_dir=folders.data_dir,
+    cache_dir=folders.cache_dir,
   )
   return check_task(config, task)
 
@@ -54,18 +47,12 @@ def check_task(config: ExperimentConfig, task: Task) -> Task:
   return task.with_test_examples(config.test_examples)
 
 
-def read_data(
-  config: ExperimentConfig,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> Task | None:
+def read_data(config: ExperimentConfig, folders: DataFolders) -> Task | None:
   """Reads and splits the data of a run, and checks names of functions.
 
   Args:
     config: The settings.
-    data_dir: See `read_task`.
-    cache_dir: See `read_task`.
+    folders: Where the data are.
 
   Returns:
     The data, so that they are read once; `None` for those of a function of a
@@ -81,7 +68,7 @@ def read_data(
       named_functions.check_function_name(setting, name)
   if named_functions.is_function_name(config.task):
     return None
-  return read_task(config, data_dir=data_dir, cache_dir=cache_dir)
+  return read_task(config, folders)
 
 
 def check_plan(

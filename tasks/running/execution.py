@@ -1,4 +1,4 @@
-"""Where the rounds of a run are computed: in this process, or on a cluster.
+"""How a run is executed: with what folders, in one process or on a cluster.
 
 It is no part of the experiment: a run may go on on a cluster that was begun in
 one process, and the other way round. Only the number of shards, in which the
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tasks.running.run_folder import RunFolder
+from tasks.settings.data_folders import DataFolders
 from tasks.settings.setting_fields import (
   at_least,
   check_settings,
@@ -21,17 +22,29 @@ from tasks.settings.setting_fields import (
 )
 
 RUNTIMES = ('in_process', 'ray')
+_OF_RAY = (
+  'ray_address',
+  'num_workers',
+  'threads_per_worker',
+  'max_client_seconds',
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class Execution:
-  """How the rounds of a run are computed; each is a flag of `tasks.train`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Execution(DataFolders):
+  """How a run is executed; each is a flag of `tasks.train`.
 
   Raises:
     TypeError: If one is of the wrong kind.
     ValueError: If one is out of range or does not fit the runtime.
   """
 
+  resume: bool = setting(
+    'Go on with a run of the same settings in --output_dir.', True
+  )
+  checkpoints_to_keep: int = setting(
+    'How many checkpoints to keep.', 2, check=at_least(1)
+  )
   runtime: str = setting(
     'in_process, or ray for several; docs/cluster.md.',
     'in_process',
@@ -65,7 +78,7 @@ class Execution:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
       if (
-        field.name not in ('runtime', 'num_shards')
+        field.name in _OF_RAY
         and self.runtime != 'ray'
         and value != field.default
       ):

@@ -1,10 +1,10 @@
 """Grid files: flags with several values each, and the runs that they make."""
 
-import dataclasses
 import itertools
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from absl import flags
 
@@ -14,26 +14,24 @@ from tasks.running.run_queue import QueuedRun
 _LINE = re.compile(r'--(?P<name>\w+)(=(?P<values>.*))?')
 # Their values have commas themselves.
 _LISTS = ('update_rounds', 'variants')
+_REFUSED = (ValueError, TypeError, OSError, ModuleNotFoundError, flags.Error)
 
 
 class GridError(ValueError):
   """A grid file cannot be used; the message names its line."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
   """A line of a grid file: a flag and its values, None for a bare flag."""
 
   number: int
   name: str
   values: tuple[str | None, ...]
 
-  def flag(self, value: str | None) -> str:
-    return f'--{self.name}' if value is None else f'--{self.name}={value}'
-
 
 def read_grid(
   path: str,
+  folder: pathlib.Path,
   *,
   common_flags: Sequence[str] = (),
   typed_flags: Sequence[str] = (),
@@ -46,6 +44,7 @@ def read_grid(
 
   Args:
     path: The grid file.
+    folder: Where the folders of the runs go.
     common_flags: Flags that come before those of the file in all runs.
     typed_flags: Those of them that stand on the command line itself, and not in
       a flag file there.
@@ -55,31 +54,36 @@ def read_grid(
       that can be run, or a typed flag has another value in all runs.
   """
   lines = _read_lines(path)
-  swept = [line for line in lines if len(line.values) > 1]
   runs = []
   seen = {}
   # Flags that no run has kept so far.
   lost = list(typed_flags)
   for combination in itertools.product(*(line.values for line in lines)):
-    chosen = dict(zip(lines, combination, strict=True))
-    values = {line.name: _short(line.name, chosen[line]) for line in swept}
+    values = {
+      line.name: _short(line.name, value)
+      for line, value in zip(lines, combination, strict=True)
+      if len(line.values) > 1
+    }
     name = '_'.join(f'{k}={v}' for k, v in values.items()) or 'run'
     arguments = (
       *common_flags,
-      *(line.flag(value) for line, value in chosen.items()),
+      *(
+        f'--{line.name}' if value is None else f'--{line.name}={value}'
+        for line, value in zip(lines, combination, strict=True)
+      ),
     )
+    output_dir = f'--output_dir={folder / name}'
     try:
-      command = run_queue.check_run([*arguments, '--output_dir=.'], seen)
-    except (
-      ValueError,
-      TypeError,
-      OSError,
-      ModuleNotFoundError,
-      flags.Error,
-    ) as e:
+      request = run_queue.check_run([*arguments, output_dir], seen)
+    except _REFUSED as e:
       raise GridError(f'{path}{_where(lines, str(e))}: {e}') from e
-    lost = [flag for flag in lost if not _keeps(command, arguments, flag)]
-    runs.append(QueuedRun(name, values, arguments))
+    # That a flag would change nothing if it came last.
+    lost = [
+      flag
+      for flag in lost
+      if _parse_or_none([*arguments, flag, output_dir]) != request
+    ]
+    runs.append(QueuedRun(request, values, arguments))
   if lost:
     raise GridError(
       f'{lost[0]} would have no effect: {path} sets it in every run, or its '
@@ -88,14 +92,13 @@ def read_grid(
   return runs
 
 
-def _keeps(
-  command: run_request.Command, arguments: Sequence[str], flag: str
-) -> bool:
-  """Returns whether a flag would change nothing if it came last."""
+def _parse_or_none(
+  arguments: Sequence[str],
+) -> run_request.RunRequest | None:
   try:
-    return run_request.parse([*arguments, flag, '--output_dir=.']) == command
-  except (ValueError, TypeError, flags.Error):
-    return False
+    return run_request.parse(arguments)
+  except _REFUSED:
+    return None
 
 
 def _read_lines(path: str) -> list[_Line]:
@@ -120,7 +123,7 @@ def _read_lines(path: str) -> list[_Line]:
             f'--{line.name} must be on one line, found it on line '
             f'{other.number} too.'
           )
-    except (ValueError, flags.Error) as e:
+    except ValueError as e:
       raise GridError(f'{path}, line {number}: {e}') from e
     lines.append(line)
   if not lines:
@@ -130,52 +133,41 @@ def _read_lines(path: str) -> list[_Line]:
 
 def _where(lines: Sequence[_Line], error: str) -> str:
   """Returns the lines that an error is about: of its flags, or all swept."""
-  named = [line for line in lines if f'`{line.name}`' in error]
+  named = [line for line in lines if re.search(rf'(`|--){line.name}\b', error)]
   about = named or [line for line in lines if len(line.values) > 1]
   numbers = ', '.join(str(line.number) for line in about)
   return f', line {numbers}' if about else ''
 
 
 def _read_line(number: int, content: str) -> _Line:
+  """Returns what a line says; its values are checked with those of a run."""
   match = _LINE.fullmatch(content)
   if match is None:
     raise ValueError(f'must be --flag=value,value,..., found {content!r}.')
   name, values = match['name'], match['values']
+  known = run_queue.flags_of_runs()
   if values is None:
-    positive = name.removeprefix('no')
     if not any(
-      n in run_queue.flags_of_runs() and flags.FLAGS[n].boolean
-      for n in (name, positive)
+      n in known and flags.FLAGS[n].boolean
+      for n in (name, name.removeprefix('no'))
     ):
       raise ValueError(f'--{name} must be a switch or have a value.')
     return _Line(number, name, (None,))
+  if name not in ('flagfile', *known):
+    raise ValueError(f'--{name} must be a flag of tasks.train that may vary.')
   split = [values] if name in _LISTS else values.split(',')
   split = [value.strip() for value in split]
-  for value in split:
-    _check_value(name, value)
   shorts = [_short(name, value) for value in split]
-  for value in shorts:
-    if shorts.count(value) > 1:
+  for value, short in zip(split, shorts, strict=True):
+    if name == 'flagfile' and not pathlib.Path(value).is_file():
+      raise ValueError(f'--flagfile must be a file, found {value!r}.')
+    if not value and name not in _LISTS:
+      raise ValueError(f'--{name} must have a value.')
+    if shorts.count(short) > 1:
       raise ValueError(
-        f'--{name} must have different values, found {value} twice.'
+        f'--{name} must have different values, found {short} twice.'
       )
   return _Line(number, name, tuple(split))
-
-
-def _check_value(name: str, value: str) -> None:
-  """Raises unless `tasks.train` has the flag and can read the value."""
-  if name == 'flagfile':
-    if not pathlib.Path(value).is_file():
-      raise ValueError(f'--flagfile must be a file, found {value!r}.')
-    return
-  if name not in run_queue.flags_of_runs():
-    raise ValueError(f'--{name} must be a flag of tasks.train that may vary.')
-  if not value and name not in _LISTS:
-    raise ValueError(f'--{name} must have a value.')
-  try:
-    flags.FLAGS[name].parser.parse(value)
-  except (ValueError, TypeError) as e:
-    raise ValueError(f'--{name} cannot be {value!r}: {e}') from e
 
 
 def _short(name: str, value: str) -> str:

@@ -1,6 +1,7 @@
 """The parts of a run, each made from its settings and its data."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tasks.data.task import Task
 from tasks.models import keras_models, own_models, tff_model
 from tasks.running import early_checks
 from tasks.running.user_parts import NO_USER_PARTS, UserParts
+from tasks.settings.data_folders import DataFolders
 from tff_clipping import learning, privacy
 from tff_clipping.privacy import audit
 from tff_clipping.programs.audit import canary_clients
@@ -38,11 +40,13 @@ class RunParts:
 
   Attributes:
     config: The settings.
+    folders: Those of the data.
     task: The data, split over the clients.
     user: What the user gives in place of ours.
   """
 
   config: ExperimentConfig
+  folders: DataFolders
   task: Task
   user: UserParts = NO_USER_PARTS
 
@@ -92,6 +96,12 @@ class RunParts:
     if self.user.create_model is None:
       return None
     return tff.learning.models.ModelWeights.from_model(self.create_model())
+
+  def write_client_store(self) -> client_store.ClientStore:
+    """Returns the store of the clients, which is written if it is not there."""
+    folder = self.folders.cache_dir or client_store.default_cache_dir()
+    # The workers of a cluster may run in other folders.
+    return self.task.write_client_store(os.path.abspath(folder))
 
   def preprocess(self, store: client_store.ClientStore) -> Clients:
     """Returns the clients with the examples that the model takes.
@@ -220,26 +230,23 @@ class RunParts:
 
 def create_run_parts(
   config: ExperimentConfig,
+  folders: DataFolders,
   user: UserParts = NO_USER_PARTS,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str,
 ) -> RunParts:
   """Returns the parts of a run: reads its data, loads the user's functions.
 
   Args:
     config: The settings.
+    folders: Those of the data.
     user: What the user gives, and is not to be loaded by the name in `config`.
-    data_dir: The folder of the data's official files, `None` to download them.
-    cache_dir: The folder of downloads and client stores.
   """
   user = user.with_named(config)
   task = (
-    early_checks.read_task(config, data_dir=data_dir, cache_dir=cache_dir)
+    early_checks.read_task(config, folders)
     if user.task is None
     else early_checks.check_task(config, user.task)
   )
-  return RunParts(config, task, user)
+  return RunParts(config, folders, task, user)
 
 
 def create_model(

@@ -18,6 +18,7 @@ from absl import flags
 
 from tasks.running import early_checks, run_request, sweep_table
 from tasks.running.run_folder import RunFolder, locked
+from tasks.running.run_request import RunRequest
 from tasks.settings import command_line
 
 # With a full disk, another run would fail in the same way.
@@ -30,14 +31,34 @@ class QueuedRun:
   """One run.
 
   Attributes:
-    name: The name of its folder.
+    request: What is asked for, with the folder of the run.
     values: What the table says of it, by column.
     flags: All flags of `tasks.train` but the folder.
   """
 
-  name: str
+  request: RunRequest
   values: Mapping[str, str]
   flags: tuple[str, ...]
+
+  @property
+  def folder(self) -> RunFolder:
+    """The folder of the run, by whose name it is called."""
+    return RunFolder(self.request.folder)
+
+  def read_end(self) -> str | None:
+    """How the run ended; `None` if it is not there or not at an end.
+
+    Raises:
+      ValueError: If its folder holds something else.
+    """
+    try:
+      config = self.request.config()
+    except ValueError:
+      # The run that gives its threshold has not ended. `tasks.train` says what
+      # else is wrong.
+      return None
+    result = self.folder.read_result(config)
+    return None if result is None else result['reason']
 
 
 class RunQueue:
@@ -58,8 +79,8 @@ class RunQueue:
     self.folder = folder
     self._process = None
     self._signal = None
-    self._ended = {run.name: self._read_end(run) for run in self.runs}
-    self._failures = {}
+    # How each has ended, or failed; `None` for those that have not yet.
+    self._ended = [run.read_end() for run in self.runs]
 
   def run(self) -> int:
     """Runs what has not ended yet; returns the exit code.
@@ -83,15 +104,15 @@ class RunQueue:
     with locked(self.folder):
       with self._forward_signals():
         code = self._run_all()
-      spent = sweep_table.describe_spending(list(map(self._folder, self.runs)))
+      spent = sweep_table.describe_spending([run.folder for run in self.runs])
       print(self._write_tables(below=spent), end='', flush=True)
       return code
 
   def _run_all(self) -> int:
     worst = 0
-    for number, run in enumerate(self.runs, start=1):
-      title = f'[{number}/{len(self.runs)}] {run.name}'
-      if self._ended[run.name] is not None:
+    for number, run in enumerate(self.runs):
+      title = f'[{number + 1}/{len(self.runs)}] {run.folder.path.name}'
+      if self._ended[number] is not None:
         print(f'{title}: done before', flush=True)
         continue
       print(title, flush=True)
@@ -103,9 +124,9 @@ class RunQueue:
           flush=True,
         )
         return 128 + self._signal
-      self._ended[run.name] = self._read_end(run)
-      if self._ended[run.name] is None:
-        self._failures[run.name] = f'failed (exit code {code})'
+      self._ended[number] = run.read_end()
+      if self._ended[number] is None:
+        self._ended[number] = f'failed (exit code {code})'
         worst = 1
         if code == _STORAGE:
           return code
@@ -118,7 +139,7 @@ class RunQueue:
       return 0
     command = [sys.executable, '-m', 'tasks.train', *run.flags]
     self._process = subprocess.Popen(
-      [*command, self._output_dir(run)],
+      [*command, f'--output_dir={run.folder.path}'],
       # Or Ctrl-C would reach it twice: from the terminal and from here.
       start_new_session=True,
     )
@@ -151,41 +172,12 @@ class RunQueue:
   def _write_tables(self, *, below: str = '') -> str:
     return sweep_table.write_tables(
       [
-        sweep_table.read_row(
-          self._folder(run), dict(run.values), self._status(run)
-        )
-        for run in self.runs
+        sweep_table.read_row(run.folder, dict(run.values), ended)
+        for run, ended in zip(self.runs, self._ended, strict=True)
       ],
       self.folder,
       below=below,
     )
-
-  def _status(self, run: QueuedRun) -> str:
-    if self._ended[run.name] is not None:
-      return self._ended[run.name]
-    if run.name in self._failures:
-      return self._failures[run.name]
-    if self._folder(run).metrics.exists():
-      return sweep_table.NOT_FINISHED
-    return sweep_table.NOT_STARTED
-
-  def _read_end(self, run: QueuedRun) -> str | None:
-    """How a run ended; `None` if it is not there or not at an end."""
-    try:
-      command = run_request.parse([*run.flags, self._output_dir(run)])
-      config = command.request.config()
-    except ValueError:
-      # The run that gives its threshold has not ended. `tasks.train` says what
-      # else is wrong.
-      return None
-    result = self._folder(run).read_result(config)
-    return None if result is None else result['reason']
-
-  def _output_dir(self, run: QueuedRun) -> str:
-    return f'--output_dir={self._folder(run).path}'
-
-  def _folder(self, run: QueuedRun) -> RunFolder:
-    return RunFolder(self.folder / run.name)
 
 
 def check_run(
@@ -193,7 +185,7 @@ def check_run(
   num_clients: dict[Any, int | None],
   *,
   missing_clipping_norm: float | None = None,
-) -> run_request.Command:
+) -> RunRequest:
   """Returns what flags ask for, if it would not be refused in its turn.
 
   Args:
@@ -207,22 +199,22 @@ def check_run(
     absl.flags.Error: If there is no such flag, or it cannot be read.
     ValueError: If a flag is wrong or does not fit the data.
   """
-  command = run_request.parse(arguments)
-  config = command.request.config(missing_clipping_norm=missing_clipping_norm)
-  places = dict(data_dir=command.data_dir, cache_dir=command.cache_dir)
+  request = run_request.parse(arguments)
+  config = request.config(missing_clipping_norm=missing_clipping_norm)
   data = (
     config.task,
     config.partition_config(),
     config.test_examples,
     config.is_private,
-    *places.values(),
+    request.execution.data_dir,
+    request.execution.cache_dir,
   )
   if data not in num_clients:
-    task = early_checks.read_data(config, **places)
+    task = early_checks.read_data(config, request.execution)
     num_clients[data] = None if task is None else task.num_clients
   if num_clients[data] is not None:
     early_checks.check_plan(config, num_clients[data])
-  return command
+  return request
 
 
 def run_planned(
@@ -279,5 +271,5 @@ def flags_of_runs() -> list[str]:
     flag.name
     for flag in flags.FLAGS.get_key_flags_for_module(run_request)
     # The queue decides these.
-    if flag.name not in ('output_dir', 'resume', 'print_settings')
+    if flag.name not in ('output_dir', 'resume')
   ]

@@ -2,8 +2,8 @@
 
 A run is named by a row of `experiment_table`, its scale and its algorithm, or
 described by settings alone; any setting overrides what the row says. The values
-of flags are those of a whole process: they become a `Command` here, and nothing
-else of `tasks` asks for them.
+of flags are those of a whole process: they become a `RunRequest` here, and
+nothing else of `tasks` asks for them.
 """
 
 import dataclasses
@@ -18,12 +18,13 @@ from absl.testing import flagsaver
 from tasks.algorithms import builders
 from tasks.algorithms.algorithm import names_of
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.datasets import own_data, registry
+from tasks.data.datasets import own_data
 from tasks.experiments import experiment_table, named_runs
 from tasks.experiments.experiment_table import Value
 from tasks.running import threshold
 from tasks.running.execution import Execution
 from tasks.settings import data_flags
+from tasks.settings.data_folders import DataFolders
 from tasks.settings.flags_of_settings import define_flags, read_flags
 from tasks.settings.setting_fields import setting
 
@@ -43,14 +44,16 @@ _NOT_OF_THRESHOLD = names_of(builders.Settings) | {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRequest:
-  """What is asked for; all but `given` are flags of `tasks.train` too.
+  """What is asked for; all but the first two are flags of `tasks.train` too.
 
   Attributes:
     given: Settings of an `ExperimentConfig`, by name; the others are those of
       the row, or have their defaults.
+    execution: How the run is executed.
   """
 
   given: Mapping[str, Any]
+  execution: Execution
   row: str | None = setting(
     'A row of the table of experiments, such as table3_mlp_mnist_noniid, which '
     'gives the settings that are not given as flags.',
@@ -107,10 +110,7 @@ class RunRequest:
       ValueError: If a setting is missing, out of range or does not fit another.
     """
     settings = {name: value.value for name, value in self._values.items()}
-    task = settings['task']
-    if task is not None:
-      registry.check_task_name('task', task)
-    has_own_split = task is not None and own_data.is_own(task)
+    has_own_split = own_data.is_own(settings['task'] or '')
     required = {
       field.name: settings[field.name]
       for field in _FIELDS
@@ -303,60 +303,28 @@ class RunRequest:
     ]
 
 
-# Of this module too, for whoever adopts its flags.
-flags.adopt_module_key_flags(data_flags)
-
-RESUME = flags.DEFINE_bool(
-  'resume', True, 'Go on with a run of the same settings in --output_dir.'
-)
-CHECKPOINTS_TO_KEEP = flags.DEFINE_integer(
-  'checkpoints_to_keep', 2, 'How many checkpoints to keep.', lower_bound=1
-)
-PRINT_SETTINGS = flags.DEFINE_bool(
-  'print_settings', False, 'Print every setting with its source; do not train.'
-)
 define_flags(RunRequest)
 define_flags(ExperimentConfig, required='Required without --row.')
-define_flags(Execution)
+# Of this module too, for whoever adopts its flags.
+flags.adopt_module_key_flags(data_flags)
+define_flags(Execution, but=DataFolders)
 
 
-@dataclasses.dataclass(frozen=True)
-class Command:
-  """What a command line asks for.
-
-  Attributes:
-    request: The run.
-    execution: Where and with what the run computes.
-    data_dir: The folder of the data's official files; `None` to download them.
-    cache_dir: The folder of downloads and client stores; `None` for the user's
-      cache folder.
-  """
-
-  request: RunRequest
-  execution: Execution
-  data_dir: str | None
-  cache_dir: str | None
-
-
-def read() -> Command:
+def read() -> RunRequest:
   """Returns what the flags of this process ask for.
 
   Raises:
     TypeError: If a flag is of the wrong kind.
     ValueError: If a flag is out of range or does not fit another.
   """
-  return Command(
-    RunRequest(
-      given=read_flags(ExperimentConfig, given_only=True),
-      **read_flags(RunRequest),
-    ),
-    Execution(**read_flags(Execution)),
-    data_flags.DATA_DIR.value,
-    data_flags.CACHE_DIR.value,
+  return RunRequest(
+    given=read_flags(ExperimentConfig, given_only=True),
+    execution=Execution(**read_flags(Execution)),
+    **read_flags(RunRequest),
   )
 
 
-def parse(arguments: Sequence[str]) -> Command:
+def parse(arguments: Sequence[str]) -> RunRequest:
   """Returns what these flags ask for, and leaves those of the process alone.
 
   Args:

@@ -11,10 +11,6 @@ from tff_clipping import atomic_files, privacy
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file, spending
 
-NOT_STARTED = 'not started'
-NOT_FINISHED = 'not finished'
-
-
 # After the values of the flags that the sweep varies: how a run ended, the
 # rounds done, the last and the largest test accuracy from 0 to 1 (the largest
 # is an optimistic figure), the last test loss, what the ledger has charged,
@@ -35,14 +31,14 @@ _COLUMNS = (
 
 
 def read_row(
-  folder: RunFolder, values: Mapping[str, str], status: str
+  folder: RunFolder, values: Mapping[str, str], ended: str | None
 ) -> dict[str, Any]:
   """Returns what the table says of a run, from the files in its folder.
 
   Args:
     folder: The folder of the run, which may not be there.
     values: The values of the flags that the sweep varies.
-    status: How it ended, or why it did not.
+    ended: How it ended, or why it did not; `None` if it has not yet.
 
   Returns:
     `values` and what is known of `_COLUMNS`, `None` for the rest.
@@ -52,7 +48,8 @@ def read_row(
     measured = _summarize(folder.read_metrics())
   except (OSError, ValueError, KeyError, IndexError):
     pass  # Not begun yet, or damaged, which the run itself reports.
-  known = {'status': status, **measured, **_read_privacy(folder)}
+  begun = 'not finished' if folder.metrics.exists() else 'not started'
+  known = {'status': ended or begun, **measured, **_read_privacy(folder)}
   return {**values, **{name: known.get(name) for name in _COLUMNS}}
 
 
@@ -66,23 +63,16 @@ def describe_spending(folders: Sequence[RunFolder]) -> str:
     A paragraph; nothing for less than two runs, and where none has a guarantee.
   """
   paths = [folder.ledger for folder in folders if folder.ledger.exists()]
-  if len(paths) < 2 or all(map(_has_caveats, paths)):
+  if len(paths) < 2:
     return ''
   try:
     ledgers = [privacy.read_ledger(path) for path in paths]
+    if all(ledger.caveats for ledger in ledgers):
+      return ''
     spent = privacy.compute_spending(ledgers)
   except (OSError, ValueError) as e:
     return f'What the private runs cost together is not known: {e}\n'
   return f'{spending.describe_spending(ledgers, spent)}\n'
-
-
-def _has_caveats(ledger: pathlib.Path) -> bool:
-  """Returns whether a ledger says of a run that it has no guarantee."""
-  try:
-    lines, _ = ledger_file.read_lines(ledger)
-    return bool(ledger_contents.read_caveats(lines))
-  except (OSError, ValueError, LookupError):
-    return False
 
 
 def write_tables(

@@ -14,11 +14,10 @@ private run it is the model that was released, and what its epsilon is for.
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tasks.running import run_parts
 from tasks.running.run_folder import RunFolder
@@ -63,7 +62,7 @@ def load(
     config,
     input_shape=data['input_shape'],
     num_classes=data['num_classes'],
-    label_shape=_label_shape(data),
+    label_shape=data['label_shape'],
     input_dtype=tf.as_dtype(data['input_dtype']),
     user=user,
   )
@@ -77,28 +76,22 @@ def load(
   return model
 
 
-def _label_shape(data: Mapping[str, Any]) -> Sequence[int]:
-  if 'label_shape' in data:
-    return data['label_shape']
-  # Of an older run, which had labels by the length of `x`.
-  return data['input_shape'][:1] if data['is_sequence'] else ()
-
-
 def write(
-  path: pathlib.Path, model: tf.keras.Model, weights: Sequence[np.ndarray]
+  path: pathlib.Path,
+  model: tf.keras.Model,
+  weights: tff.learning.models.ModelWeights,
 ) -> None:
   """Writes the weights of a model, whole or not at all.
 
   Args:
     path: Where to.
     model: A new model of the run, whose weights are overwritten.
-    weights: Those of its trainable variables, in order.
+    weights: What it is to have, frozen layers too.
 
   Raises:
     StorageError: If the file cannot be written.
   """
-  for variable, value in zip(model.trainable_variables, weights, strict=True):
-    variable.assign(value)
+  weights.assign_weights_to(model)
   with (
     storage_errors.writing('The trained model'),
     atomic_files.replacing(path) as new,

@@ -3,12 +3,11 @@
 import gc
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from absl import app, flags, logging
 
 from tasks.settings import interrupts
-from tff_clipping import argument_checks
 
 # What the library calls what a flag gives.
 _FLAGS = {'model_fn': 'model', 'process': 'aggregator'}
@@ -30,7 +29,7 @@ def run(main: Callable[[Sequence[str]], int]) -> None:
   try:
     argv = flags.FLAGS(sys.argv)
   except flags.UnrecognizedFlagError as e:
-    print_error(flags.Error(suggest_flags(e, flags.FLAGS)))
+    print_error(flags.Error(_suggest_flags(e)))
     sys.exit(2)
   except flags.Error as e:
     print_error(e)
@@ -65,33 +64,13 @@ def _drop_first_context() -> None:
     gc.collect()
 
 
-class IntegerParser(flags.ArgumentParser):
-  """Takes whole numbers for a flag, also as 1e6 or 80.0."""
-
-  syntactic_help = 'a whole number'
-
-  def parse(self, argument: str | int) -> int:
-    """Returns the number; see the base class."""
-    return argument_checks.parse_integer(str(argument))
-
-  def flag_type(self) -> str:
-    """Returns the name of the kind; see the base class."""
-    return 'int'
-
-
-def suggest_flags(
-  error: flags.UnrecognizedFlagError, names: Iterable[str]
-) -> str:
+def _suggest_flags(error: flags.UnrecognizedFlagError) -> str:
   """Returns an error in words, with the flags that may have been meant.
 
   For a part of a name, such as `epsilon`, these are the names that it is a part
   of; else those that absl finds to be spelled alike.
-
-  Args:
-    error: The error.
-    names: Those of all flags.
   """
-  meant = [name for name in names if error.flagname in name.split('_')]
+  meant = [name for name in flags.FLAGS if error.flagname in name.split('_')]
   if not meant:
     return str(error)
   said = str(error).partition('. Did you mean')[0]

@@ -1,10 +1,6 @@
-"""The flags of every binary that reads data: where it is, where it goes."""
+"""The flags of `DataFolders`, for every binary that reads data to adopt."""
 
-from absl import flags
+from tasks.settings.data_folders import DataFolders
+from tasks.settings.flags_of_settings import define_flags
 
-DATA_DIR = flags.DEFINE_string(
-  'data_dir', None, "The folder of the data's official files; else downloaded."
-)
-CACHE_DIR = flags.DEFINE_string(
-  'cache_dir', None, 'Where downloads and client stores go; else the XDG cache.'
-)
+define_flags(DataFolders)

@@ -7,15 +7,29 @@ from typing import Any
 
 from absl import flags
 
-from tasks.settings.command_line import IntegerParser
+from tff_clipping import argument_checks
 
 # The flags belong to the binary that asks for them.
 flags.disclaim_key_flags()
 
 
+class _IntegerParser(flags.ArgumentParser):
+  """Takes whole numbers for a flag, also as 1e6 or 80.0."""
+
+  syntactic_help = 'a whole number'
+
+  def parse(self, argument: str | int) -> int:
+    """Returns the number; see the base class."""
+    return argument_checks.parse_integer(str(argument))
+
+  def flag_type(self) -> str:
+    """Returns the name of the kind; see the base class."""
+    return 'int'
+
+
 def _define_integer(name: str, default: int | None, text: str) -> None:
   flags.DEFINE(
-    *(IntegerParser(), name, default, text),
+    *(_IntegerParser(), name, default, text),
     serializer=flags.ArgumentSerializer(),
   )
 
@@ -28,7 +42,9 @@ _DEFINE = {
 }
 
 
-def define_flags(settings: type, *, required: str = 'Required.') -> None:
+def define_flags(
+  settings: type, *, required: str = 'Required.', but: type | None = None
+) -> None:
   """Defines a flag for each field of a dataclass of `settings.setting`s.
 
   A field that is a tuple, of integers or of strings, is a list with commas. One
@@ -37,8 +53,12 @@ def define_flags(settings: type, *, required: str = 'Required.') -> None:
   Args:
     settings: The dataclass.
     required: What the help of a field without a default ends with.
+    but: A dataclass among its bases whose flags are defined elsewhere.
   """
+  elsewhere = _settings_of(but) if but else ()
   for field in _settings_of(settings):
+    if field in elsewhere:
+      continue
     text, default = field.metadata['help'], field.default
     if default is dataclasses.MISSING:
       text, default = f'{text} {required}', None

@@ -17,7 +17,9 @@ from typing import Any
 
 from tff_clipping import argument_checks
 
-Check = Callable[[str, Any], None]
+Check = Callable[[str, Any], Any]
+# Of a finite number.
+positive: Check = argument_checks.check_positive
 
 # Of a count: far above any that can be run, and below what TensorFlow takes.
 LARGEST = 10**9
@@ -70,11 +72,6 @@ def at_least(smallest: int, at_most: int = LARGEST) -> Check:
     )
 
   return check
-
-
-def positive(name: str, value: Any) -> None:
-  """The check of a positive, finite number."""
-  argument_checks.check_positive(name, value)
 
 
 def one_of(*choices: str) -> Check:

@@ -28,6 +28,17 @@ def test_there_are_no_ratios_to_a_side_that_failed():
   assert row == '| mlp | ours | 1.500 |  |  |'
 
 
+def test_both_contexts_have_a_row_with_their_ratio():
+  found = Comparison(seconds=dict(native=[2.0, 4.0], ours=[0.5, 1.0]))
+  assert tables.context_row('fed_avg', 40, found) == (
+    '| fed_avg | 40 | 3.000 | 0.750 | 0.25 (0.25 to 0.25) |'
+  )
+  found = Comparison(seconds=dict(ours=[1.0]), errors=dict(native='no'))
+  assert tables.context_row('fed_avg', 40, found) == (
+    '| fed_avg | 40 | failed: no | 1.000 |  |'
+  )
+
+
 def test_the_busiest_start_is_told():
   found = Comparison(others=[0.01, 0.2])
   assert tables.busy_line('mlp', found).startswith(

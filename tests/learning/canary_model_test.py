@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning
+from tff_clipping.learning import steps
 from tff_clipping.privacy.audit import Canaries
 
 pytestmark = pytest.mark.slow
@@ -137,6 +138,31 @@ def test_runs_in_our_fed_avg():
   )
   update, _ = _step(process, [_canary(-2).unbatch()])
   np.testing.assert_allclose(update, 20 * _CANARIES.direction(-2), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+  ('step', 'length'),
+  [
+    # Two steps of 0.1 with a gradient of norm 100, which is the same uphill.
+    (steps.SharpnessAware(0.5), 20),
+    # 10, and then 10 + 0.9 * 10.
+    (steps.Momentum(0.9), 29),
+    # 10, and then 10 less 0.1 * 10.
+    (steps.Proximal(1.0), 19),
+    (steps.Scheduled(lambda q, t: 1 / (1 + q)), 15),
+  ],
+)
+def test_a_canary_takes_as_many_other_steps_as_a_client(step, length):
+  process = learning.build_fed_avg(
+    _audited(),
+    local_steps=2,
+    batch_size=4,
+    client_learning_rate=0.1,
+    local_step=step,
+  )
+  update, _ = _step(process, [_canary(-2).unbatch()])
+  expected = length * _CANARIES.direction(-2)
+  np.testing.assert_allclose(update, expected, atol=1e-4)
 
 
 def test_clients_of_our_fed_avg_train_as_without_canaries():

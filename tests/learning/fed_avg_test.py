@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning
-from tff_clipping.learning import local_sgd
+from tff_clipping.learning import client_batches
 from tff_clipping.programs.clients import client_store
 
 _LOCAL_STEPS = 4
@@ -116,11 +116,13 @@ def _numpy_fed_avg(initial, cohorts, clipping_norm=None, denominator=None):
       rows = _PARTITION[int(client_id)]
       features = examples['x'][rows].astype(np.float64)
       labels = examples['y'][rows]
-      indices = local_sgd.batch_indices(
+      indices = client_batches.batch_indices(
         tf.constant(len(rows)),
         _LOCAL_STEPS,
         _BATCH_SIZE,
-        local_sgd.client_seed(_SEED, tf.constant(t), tf.constant(client_id)),
+        client_batches.client_seed(
+          _SEED, tf.constant(t), tf.constant(client_id)
+        ),
       ).numpy()
       local = x
       for batch in indices:
@@ -214,7 +216,7 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(store):
 
 def test_a_client_shuffles_differently_in_each_round():
   seeds = [
-    tuple(local_sgd.client_seed(seed, tf.constant(t), tf.constant(client)))
+    tuple(client_batches.client_seed(seed, tf.constant(t), tf.constant(client)))
     for seed in (0, 1, 2**40)
     for t in range(10)
     for client in ('a', 'b', 'c')
@@ -224,7 +226,7 @@ def test_a_client_shuffles_differently_in_each_round():
 
 @pytest.mark.parametrize('num_examples', [1, 2, 7, 64, 100])
 def test_every_pass_takes_every_example_once(num_examples):
-  indices = local_sgd.batch_indices(
+  indices = client_batches.batch_indices(
     tf.constant(num_examples), 10, 16, tf.constant([1, 2])
   ).numpy()
   assert indices.shape == (10, 16)
@@ -356,7 +358,7 @@ def test_a_data_set_that_cannot_be_read_is_an_error(create_dataset, words):
 def test_a_data_set_of_many_examples_is_read_whole():
   x = np.random.default_rng(0).normal(size=[2500, 5]).astype(np.float32)
   y = np.arange(2500, dtype=np.int32)
-  examples = local_sgd.dataset_examples(
+  examples = client_batches.dataset_examples(
     tf.data.Dataset.from_tensor_slices((x, y))
   )
   np.testing.assert_array_equal(examples[0], x)

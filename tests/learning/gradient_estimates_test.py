@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.learning import linear_models
 from tff_clipping import learning
-from tff_clipping.learning import local_sgd
+from tff_clipping.learning import client_batches
 
 _IDS = ['00000', '00001', '00002']
 _X = np.array([1.0, -2.0, 0.5])
@@ -52,11 +52,11 @@ def _expected_row(client):
   """The definitions of the docstring, in float64."""
   rows = linear_models.PARTITION[client]
   gradient = linear_models.gradient
-  indices = local_sgd.batch_indices(
+  indices = client_batches.batch_indices(
     tf.constant(len(rows)),
     _STEPS,
     _BATCH,
-    local_sgd.client_seed(
+    client_batches.client_seed(
       _SEED, tf.constant(_ROUND), tf.constant(_IDS[client])
     ),
   ).numpy()

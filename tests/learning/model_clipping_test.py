@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.learning import linear_models
 from tff_clipping import aggregators, learning
-from tff_clipping.learning import local_sgd
+from tff_clipping.learning import client_batches
 
 _LOCAL_STEPS = 4
 _BATCH_SIZE = 2
@@ -60,11 +60,11 @@ def _run(process, cohorts):
 def _local_model(x, client_id, t):
   """Returns x_i^{t,Q} as Algorithm 1 makes it, in float64."""
   rows = linear_models.PARTITION[int(client_id)]
-  indices = local_sgd.batch_indices(
+  indices = client_batches.batch_indices(
     tf.constant(len(rows)),
     _LOCAL_STEPS,
     _BATCH_SIZE,
-    local_sgd.client_seed(_SEED, tf.constant(t), tf.constant(client_id)),
+    client_batches.client_seed(_SEED, tf.constant(t), tf.constant(client_id)),
   ).numpy()
   for batch in indices:
     x = x - _CLIENT_LEARNING_RATE * linear_models.gradient(x, rows[batch])

@@ -24,6 +24,7 @@ import tree
 
 from tasks.algorithms import experiment
 from tasks.running import run_folder, runner
+from tasks.running.execution import Execution
 from tff_clipping import privacy, runtime, storage_errors
 from tff_clipping.aggregators.parts import gaussian_draws
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
@@ -131,7 +132,7 @@ def run_experiment(run: dict) -> None:
   result = runner.run(
     experiment.ExperimentConfig(**config),
     run_folder.RunFolder(run['folder']),
-    cache_dir=run['cache_dir'],
+    Execution(cache_dir=run['cache_dir']),
   )
   log.write('end', result.round_num, _digest(result.state), result.reason.value)
 

@@ -141,6 +141,15 @@ def plan(sampling):
   )
 
 
+def model_fn():
+  """Returns a model of two numbers from one, for processes that learn."""
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
+    loss=tf.keras.losses.MeanSquaredError(),
+    input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
+  )
+
+
 def program(folder, *, process=None, num_rounds=6, after=None, **kwargs):
   """Returns a program; `after` is called with the metrics of each round."""
   sampler = FixedSizeSampler(IDS, clients_per_round=2, seed=0)

@@ -107,17 +107,9 @@ def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
     assert ledger.num_releases == 0
 
 
-def _model_fn():
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
-  )
-
-
 def test_a_process_without_noise_is_refused_where_a_ledger_is_charged(tmp_path):
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn,
+    small_program.model_fn,
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=aggregators.clipped_mean_factory(clipping_norm=1.0),
   )
@@ -194,7 +186,7 @@ def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
 def test_less_noise_than_charged_is_not_released(tmp_path):
   plan = small_program.plan('poisson')
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn,
+    small_program.model_fn,
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=aggregators.dp_mean_factory(
       clipping_norm=1.0, noise_multiplier=0.5, clients_per_round=2

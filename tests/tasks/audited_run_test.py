@@ -8,6 +8,7 @@ import tensorflow_federated as tff
 from tasks.algorithms import experiment
 from tasks.algorithms.gaussian import GaussianFedAvg
 from tasks.running import run_folder, run_parts
+from tasks.settings.data_folders import DataFolders
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 from tff_clipping import aggregators
 from tff_clipping.privacy import Relation
@@ -180,7 +181,7 @@ def test_the_canaries_of_a_run_are_its_own(tmp_path):
 def test_the_papers_cohorts_are_audited_as_cohorts_of_a_fixed_size(tmp_path):
   config = _config(sampling='paper', audit_seed=0)
   plan = config.builder.find_plan(40)
-  parts = run_parts.create_run_parts(config, cache_dir=str(tmp_path / 'cache'))
+  parts = run_parts.create_run_parts(config, DataFolders())
   audit = parts.create_audit(plan, tmp_path, parts.create_model_fn())
   assert audit.canaries.relation is Relation.REPLACE_ONE
   assert audit.canaries.num_canaries == 200

@@ -11,6 +11,8 @@ import pytest
 from tasks import estimate_constants
 from tasks.algorithms import experiment
 from tasks.running import run_folder, runner
+from tasks.running.execution import Execution
+from tasks.settings.data_folders import DataFolders
 
 _CONFIG = experiment.ExperimentConfig(
   task='embedded_digits',
@@ -34,7 +36,7 @@ _CONFIG = experiment.ExperimentConfig(
 def finished(tmp_path_factory, cache_dir):
   """The folder of a finished run with model clipping."""
   folder = run_folder.RunFolder(tmp_path_factory.mktemp('runs') / 'run')
-  runner.run(_CONFIG, folder, cache_dir=cache_dir)
+  runner.run(_CONFIG, folder, Execution(cache_dir=cache_dir))
   return folder
 
 
@@ -61,7 +63,7 @@ def test_a_run_with_model_clipping_and_estimates(finished):
 @pytest.mark.slow
 def test_constants_of_a_run(finished, cache_dir):
   contents = estimate_constants.estimate(
-    finished, max_clients=10, cache_dir=cache_dir
+    finished, max_clients=10, folders=DataFolders(cache_dir=cache_dir)
   )
   assert json.loads(finished.constants.read_text()) == contents
   assert contents['rounds'] == [0, 2]
@@ -78,7 +80,7 @@ def test_constants_of_a_run(finished, cache_dir):
   assert contents['smoothness'] > 0
   assert contents['root_mean_square_global_stddev'] <= contents['global_stddev']
   again = estimate_constants.estimate(
-    finished, max_clients=10, cache_dir=cache_dir
+    finished, max_clients=10, folders=DataFolders(cache_dir=cache_dir)
   )
   assert again == contents
 
@@ -86,11 +88,16 @@ def test_constants_of_a_run(finished, cache_dir):
 @pytest.mark.slow
 def test_some_rounds_of_the_checkpoints_are_measured(finished, cache_dir):
   contents = estimate_constants.estimate(
-    finished, rounds=[0], max_clients=3, cache_dir=cache_dir
+    finished,
+    rounds=[0],
+    max_clients=3,
+    folders=DataFolders(cache_dir=cache_dir),
   )
   assert contents['rounds'] == [0]
   with pytest.raises(ValueError, match='`rounds` must be .*, found 1'):
-    estimate_constants.estimate(finished, rounds=[1], cache_dir=cache_dir)
+    estimate_constants.estimate(
+      finished, rounds=[1], folders=DataFolders(cache_dir=cache_dir)
+    )
 
 
 def test_gradient_norm_is_without_the_variance_of_the_clients():
@@ -120,16 +127,14 @@ def test_constants_by_hand():
     local_smoothness=np.array([1.0, 1.0]),
     global_smoothness=np.array([8.0, 2.0]),
   )
-  assert estimate_constants.combine([first, second]) == (
-    estimate_constants.Constants(
-      smoothness=8.0,
-      gradient_bound=6.0,
-      local_stddev=3.0,
-      global_stddev=3.0,
-      initial_gap=3.0,
-      root_mean_square_local_stddev=2.0,
-      root_mean_square_global_stddev=pytest.approx(math.sqrt(18 / 4)),
-    )
+  assert estimate_constants.combine([first, second]) == dict(
+    smoothness=8.0,
+    gradient_bound=6.0,
+    local_stddev=3.0,
+    global_stddev=3.0,
+    initial_gap=3.0,
+    root_mean_square_local_stddev=2.0,
+    root_mean_square_global_stddev=pytest.approx(math.sqrt(18 / 4)),
   )
 
 
@@ -158,7 +163,9 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path, cache_dir):
   folder = run_folder.RunFolder(tmp_path)
   folder.config.write_text(json.dumps(dict(experiment=_CONFIG.to_json())))
   with pytest.raises(ValueError, match='with a checkpoint, found none'):
-    estimate_constants.estimate(folder, cache_dir=cache_dir)
+    estimate_constants.estimate(
+      folder, folders=DataFolders(cache_dir=cache_dir)
+    )
 
 
 @pytest.mark.parametrize(

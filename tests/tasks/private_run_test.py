@@ -10,6 +10,7 @@ import pytest
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.running import runner
+from tasks.running.execution import Execution
 from tasks.running.run_folder import RunFolder
 from tests.privacy.ledgers import read_releases
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
@@ -116,7 +117,8 @@ def test_caveats_of_a_run_that_fails_are_in_its_privacy_json(
 def test_what_was_said_once_is_said_by_the_resumed_run(tmp_path, cache_dir):
   config = ExperimentConfig(**{**DP_FED_AVG, 'num_rounds': 1})
   folder = RunFolder(tmp_path / 'run')
-  run = functools.partial(runner.run, config, folder, cache_dir=str(cache_dir))
+  execution = Execution(cache_dir=str(cache_dir))
+  run = functools.partial(runner.run, config, folder, execution)
   run(clipping_norm_source='the mean norm of a run')
   # As if the first start had been stopped before it opened its ledger; and c
   # comes as a number now.

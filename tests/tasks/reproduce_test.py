@@ -2,14 +2,13 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
 
 from tasks.experiments.experiment_table import ROWS
 from tasks.experiments.reproduction_runs import REPRODUCTION, Part, plan_runs
+from tests.tasks import train_command
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _ALEXNET = 'table3_alexnet_mnist_noniid'
@@ -93,9 +92,7 @@ def test_algorithms_are_those_that_a_row_compares_if_none_is_named():
 @pytest.mark.slow
 def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
   command = [
-    sys.executable,
-    '-m',
-    'tasks.reproduce',
+    *('-m', 'tasks.reproduce'),
     '--rows=mlp_embedded_digits',
     '--scales=demo',
     '--algorithms=ce_fed_avg',
@@ -111,10 +108,10 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
     for algorithm in ('fed_avg', 'ce_fed_avg')
   ]
   for status in ('', ': done before'):
-    result = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    result = train_command.run(*command)
+    assert result.code == 0, result.errors
     for number, name in enumerate(names, start=1):
-      assert f'[{number}/2] {name}{status}\n' in result.stdout
+      assert f'[{number}/2] {name}{status}\n' in result.output
   first = pd.read_csv(tmp_path / 'runs' / names[0] / 'metrics.csv')
   second = json.loads(
     (tmp_path / 'runs' / names[1] / 'config.json').read_text()
@@ -136,6 +133,7 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
       ['--seeds='],
       "--seeds must be different integers, at least one, found ''",
     ),
+    (['--seeds=-1'], '--seed must be from 0 to 2**62 - 1, found -1.'),
     (['--seeds=1,1'], '--seeds must be different integers, at least one, foun'),
     (['--local_steps=0'], '--local_steps must be at least 1, found 0'),
     # Of the private run alone, whose threshold no run has given yet.
@@ -147,37 +145,11 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
   ],
 )
 def test_a_wrong_flag_of_any_run_is_refused_first(tmp_path, flags, message):
-  result = subprocess.run(
-    [
-      *(sys.executable, '-m', 'tasks.reproduce', '--rows=mlp_embedded_digits'),
-      *('--scales=demo', f'--output_dir={tmp_path / "runs"}', *flags),
-    ],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
+  result = train_command.run(
+    *('-m', 'tasks.reproduce', '--rows=mlp_embedded_digits', '--scales=demo'),
+    *(f'--output_dir={tmp_path / "runs"}', *flags),
   )
-  assert result.returncode == 2, result.stdout
-  assert message in result.stderr
-  assert not (tmp_path / 'runs').exists()
-
-
-def test_wrong_flags_are_refused_before_the_first_run(tmp_path):
-  result = subprocess.run(
-    [
-      sys.executable,
-      '-m',
-      'tasks.reproduce',
-      '--rows=mlp_embedded_digits',
-      '--scales=demo',
-      '--seeds=-1',
-      f'--output_dir={tmp_path / "runs"}',
-    ],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert result.returncode == 2
-  assert result.stderr == (
-    'Error: --seed must be from 0 to 2**62 - 1, found -1.\n'
-  )
+  assert result.code == 2, result.output
+  assert message in result.errors
+  assert len(result.errors.splitlines()) == 1
   assert not (tmp_path / 'runs').exists()

@@ -7,6 +7,7 @@ from typing import Any
 
 from tasks.algorithms import experiment
 from tasks.running import run_folder, runner
+from tasks.running.execution import Execution
 from tff_clipping.programs.training.training_program import TrainingResult
 
 FED_AVG: Mapping[str, Any] = dict(
@@ -45,7 +46,7 @@ def run_small(
   return runner.run(
     experiment.ExperimentConfig(**settings),
     run_folder.RunFolder(folder),
-    cache_dir=str(cache_dir),
+    Execution(cache_dir=str(cache_dir)),
   )
 
 

@@ -1,10 +1,7 @@
 """Tests of sweeps, as a user runs them."""
 
 import os
-import pathlib
 import signal
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -12,9 +9,8 @@ import pytest
 from tasks.running import sweep_table
 from tasks.running.run_folder import RunFolder
 from tests import processes
+from tests.tasks import train_command
 from tff_clipping import privacy
-
-_ROOT = pathlib.Path(__file__).parent.parent.parent
 
 _GRID = """
 --task=embedded_digits
@@ -31,28 +27,14 @@ _GRID = """
 """
 
 
-def _start(grid, output_dir, *flags):
-  return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'tasks.sweep',
-      f'--grid={grid}',
-      f'--output_dir={output_dir}',
-      *flags,
-    ],
-    cwd=_ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-    env={**os.environ, 'OMP_NUM_THREADS': '1'},
-  )
+def _start(grid, output_dir, cache_dir=None):
+  flags = dict(grid=grid, output_dir=output_dir, cache_dir=cache_dir)
+  environment = {**os.environ, 'OMP_NUM_THREADS': '1'}
+  return train_command.start(flags, 'tasks.sweep', env=environment)
 
 
-def _sweep(grid, output_dir, *flags):
-  process = _start(grid, output_dir, *flags)
-  output, errors = process.communicate(timeout=500)
-  return process.returncode, output, errors
+def _sweep(*arguments):
+  return train_command.finish(_start(*arguments))
 
 
 def _plan(sampling):
@@ -92,14 +74,14 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
   )
   rows = [
     sweep_table.read_row(RunFolder(tmp_path / name), {'seed': name}, status)
-    for name, status in (('a', 'finished'), ('b', 'diverged'), ('c', 'none'))
+    for name, status in (('a', 'finished'), ('b', 'diverged'), ('c', None))
   ]
   text = sweep_table.write_tables(rows, tmp_path)
   assert text == (tmp_path / 'sweep.md').read_text()
   assert text.splitlines()[0].split(' | ')[0] == '| seed'
   table = pd.read_csv(tmp_path / 'sweep.csv')
   assert table['seed'].tolist() == ['a', 'b', 'c']
-  assert table['status'].tolist() == ['finished', 'diverged', 'none']
+  assert table['status'].tolist() == ['finished', 'diverged', 'not started']
   assert table['rounds'].tolist()[:2] == [3, 0]
   assert table['final_accuracy'].tolist()[:2] == [0.5, 0.1]
   assert table['best_accuracy'].tolist()[:2] == [0.625, 0.1]
@@ -156,7 +138,7 @@ def test_a_bad_grid_is_refused_before_any_run(tmp_path):
   assert code == 2
   assert output == ''
   assert len(errors.splitlines()) == 1
-  assert "line 13: --seed cannot be 'x'" in errors
+  assert "line 13: flag --seed=x: 'x' is not a whole number" in errors
   assert not (tmp_path / 'runs').exists()
 
 
@@ -165,7 +147,7 @@ def test_an_interrupted_sweep_is_continued(tmp_path):
   grid = tmp_path / 'grid'
   grid.write_text(_GRID)
   runs = tmp_path / 'runs'
-  cache = f'--cache_dir={tmp_path / "cache"}'
+  cache = tmp_path / 'cache'
   first, second, third = (runs / f'num_rounds={t}' for t in (2, 150, 3))
   with processes.ended_at_last(_start(grid, runs, cache)) as process:
     processes.wait_for(first.exists, process)
@@ -176,8 +158,8 @@ def test_an_interrupted_sweep_is_continued(tmp_path):
     metrics = second / 'metrics.csv'
     processes.wait_for(lambda: processes.num_lines(metrics) > 4, process)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=300)
-  assert process.returncode == 130, errors
+    code, output, errors = train_command.finish(process)
+  assert code == 130, errors
   assert 'the same command continues' in output
   assert 'Traceback' not in errors
   table = pd.read_csv(runs / 'sweep.csv')

@@ -1,4 +1,4 @@
-"""`tasks.train` as a user starts it: a process, in which runs take seconds."""
+"""The commands as a user starts them: processes, in which runs take seconds."""
 
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tests import processes
 
 ROOT = pathlib.Path(__file__).parents[2]
-_SECONDS = 300.0
+_SECONDS = 500.0
 
 
 class Ended(NamedTuple):
@@ -26,22 +26,33 @@ class Ended(NamedTuple):
   errors: str
 
 
-def command(flags: Mapping[str, Any]) -> list[str]:
+def run(*command: str) -> Ended:
+  """Runs Python with these arguments, and returns how it ended."""
+  ended = subprocess.run(
+    [sys.executable, *command], cwd=ROOT, capture_output=True, text=True
+  )
+  return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def command(flags: Mapping[str, Any], module: str) -> list[str]:
   """Returns the command line.
 
   Args:
     flags: By name; those that are `None` are not given.
+    module: Which command it is.
   """
   return [
-    *(sys.executable, '-m', 'tasks.train'),
+    *(sys.executable, '-m', module),
     *(f'--{name}={x}' for name, x in flags.items() if x is not None),
   ]
 
 
-def start(flags: Mapping[str, Any], **settings: Any) -> subprocess.Popen:
-  """Starts the command; `settings` are those of `subprocess.Popen`."""
+def start(
+  flags: Mapping[str, Any], module: str = 'tasks.train', **settings: Any
+) -> subprocess.Popen:
+  """Starts a command; `settings` are those of `subprocess.Popen`."""
   pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-  return subprocess.Popen(command(flags), cwd=ROOT, **pipes | settings)
+  return subprocess.Popen(command(flags, module), cwd=ROOT, **pipes | settings)
 
 
 def finish(process: subprocess.Popen) -> Ended:

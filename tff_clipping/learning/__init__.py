@@ -1,6 +1,7 @@
 """Learning processes: what clients and server do in a round."""
 
 from tff_clipping import tff_extra  # noqa: F401
+from tff_clipping.learning import steps
 from tff_clipping.learning.canary_model import (
   add_canaries,
   canary_dataset,
@@ -24,5 +25,6 @@ __all__ = [
   'build_update_estimates',
   'canary_dataset',
   'mark_dataset',
+  'steps',
   'with_compute_dtype',
 ]

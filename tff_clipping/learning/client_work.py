@@ -123,7 +123,7 @@ def build_client_work(
     examples = work.read(client)
     client_seed = work.client_seed(client, examples, round_num)
     train = work.build_training()
-    update = train(list(weights.trainable), examples, client_seed)
+    update = train(weights, examples, client_seed, round_num)
     sent, measured = sender.send(update, list(weights.trainable))
     result = tff.learning.templates.ClientResult(sent, tf.constant(1.0))
     if not measure_updates:

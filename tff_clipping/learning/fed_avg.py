@@ -6,6 +6,8 @@ from tff_clipping.learning import keras_classes, learning_process
 from tff_clipping.learning.learning_process import AggregationFactory
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning.steps.local_step import LocalStep
+from tff_clipping.learning.steps.sgd import Sgd
 
 
 @keras_classes.kept
@@ -15,6 +17,7 @@ def build_fed_avg(
   local_steps: int,
   batch_size: int,
   client_learning_rate: float,
+  local_step: LocalStep = Sgd(),
   server_learning_rate: float | None = None,
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
   model_aggregator: AggregationFactory | None = None,
@@ -24,17 +27,19 @@ def build_fed_avg(
 ) -> tff.learning.templates.LearningProcess:
   """Builds FedAvg, and with another aggregator CE-FedAvg or DP-FedAvg.
 
-  In round t each client of the cohort takes Q SGD steps of exactly `batch_size`
+  In round t each client of the cohort takes Q steps of exactly `batch_size`
   examples from the global model, and sends the difference:
 
-      x_i^{t,q+1} = x_i^{t,q} - eta_l g_i^{t,q},   q = 0, ..., Q-1
+      x_i^{t,q+1} = x_i^{t,q} - eta_l d_i^{t,q},   q = 0, ..., Q-1
       Delta x_i^t = x_i^{t,Q} - x^t
       x^{t+1} = x^t + eta_g aggregate_i(Delta x_i^t)
 
-  With no `model_aggregator` the aggregate is the mean. All clients have the
-  same weight, whatever their number of examples. Examples are shuffled anew
-  for every pass over them, from a seed of (`seed`, round, client), so that a
-  run can be repeated; noise does not come from that seed.
+  The direction d_i^{t,q} is the gradient of the batch, as in the paper, or what
+  another `local_step` finds. With no `model_aggregator` the aggregate is the
+  mean. All clients have the same weight, whatever their number of examples.
+  Examples are shuffled anew for every pass over them, from a seed of (`seed`,
+  round, client), so that a run can be repeated; noise does not come from that
+  seed.
 
   With `client_store`, `next` takes the ids of the clients of the cohort, and
   each client reads its own examples. Without, it takes a `tf.data.Dataset` of
@@ -45,11 +50,18 @@ def build_fed_avg(
 
   Args:
     model_fn: Returns a new `tff.learning.models.VariableModel`, as for the
-      algorithms of `tff.learning.algorithms`. It must not have
-      non-trainable variables.
+      algorithms of `tff.learning.algorithms`. Its non-trainable variables,
+      those of frozen layers, are sent to the clients with each model and stay
+      what they are: a model whose steps would change them is refused, as batch
+      normalization does in training.
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.
+    local_step: Finds the direction of each local step, a
+      `tff_clipping.learning.steps.LocalStep`: plain SGD, momentum, FedProx,
+      sharpness-aware minimization, a learning rate that changes, or one of your
+      own. It changes nothing of what a clip and noise guarantee, since they
+      come after; the length of the updates changes, and so what is clipped.
     server_learning_rate: eta_g, the server's step size. 1 if neither it nor
       `server_optimizer` is given.
     server_optimizer: Applies the aggregate in place of the plain step, with the
@@ -76,14 +88,15 @@ def build_fed_avg(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of range, both `server_learning_rate` and
-      `server_optimizer` are given, the model has non-trainable variables, or
-      the client store's examples are not what the model takes.
+      `server_optimizer` are given, a step would change a non-trainable variable
+      of the model, or the client store's examples are not what the model takes.
   """
   work = LocalWork(
     model_fn=model_fn,
     local_steps=local_steps,
     batch_size=batch_size,
     client_learning_rate=client_learning_rate,
+    local_step=local_step,
     client_store=client_store,
     seed=seed,
   )

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import client_rows
-from tff_clipping.learning import keras_classes, local_sgd
+from tff_clipping.learning import client_batches, keras_classes
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
 
@@ -100,7 +100,7 @@ def build_gradient_estimates(
 
   @tff.tensorflow.computation(np.str_, weights_type)
   def client_gradient(client_id, weights):
-    differentiate = _build_gradient(work.create_model())
+    differentiate = _build_gradient(work.create_model(), weights)
     examples = tf.nest.flatten(work.read(client_id))
     return differentiate(list(weights.trainable), examples)[1]
 
@@ -121,7 +121,7 @@ def build_gradient_estimates(
   )
   def client_row(client_id, weights, other, mean_gradient, round_num):
     examples = work.read(client_id)
-    measure_path = _build_path_measurement(work)
+    measure_path = _build_path_measurement(work, weights)
     return measure_path(
       list(weights.trainable),
       list(other.trainable),
@@ -155,13 +155,23 @@ def build_gradient_estimates(
 
 def _build_gradient(
   model: tff.learning.models.VariableModel,
+  weights: tff.learning.models.ModelWeights,
 ) -> Callable[..., tuple[tf.Tensor, Sequence[tf.Tensor]]]:
-  """Returns a function of model and examples: their mean loss and gradient."""
+  """Returns a function of model and examples: their mean loss and gradient.
+
+  Args:
+    model: Holds the model.
+    weights: Has the values of what is not trained.
+  """
   variables = model.trainable_variables
 
   @tf.function
   def differentiate(values, examples):
-    for variable, value in zip(variables, values, strict=True):
+    for variable, value in zip(
+      [*variables, *model.non_trainable_variables],
+      [*values, *weights.non_trainable],
+      strict=True,
+    ):
       variable.assign(value)
     batch = tf.nest.pack_sequence_as(model.input_spec, examples)
     with tf.GradientTape() as tape:
@@ -174,13 +184,20 @@ def _build_gradient(
   return differentiate
 
 
-def _build_path_measurement(work: LocalWork) -> Callable[..., tf.Tensor]:
-  """Returns a function that makes a client's row of `MEASUREMENTS`."""
-  differentiate = _build_gradient(work.create_model())
+def _build_path_measurement(
+  work: LocalWork, weights: tff.learning.models.ModelWeights
+) -> Callable[..., tf.Tensor]:
+  """Returns a function that makes a client's row of `MEASUREMENTS`.
+
+  Args:
+    work: What a client does.
+    weights: Has the values of what is not trained.
+  """
+  differentiate = _build_gradient(work.create_model(), weights)
 
   @tf.function
   def measure(global_model, other, mean_gradient, examples, seed):
-    indices = local_sgd.batch_indices(
+    indices = client_batches.batch_indices(
       tf.shape(examples[0])[0], work.local_steps, work.batch_size, seed
     )
     loss, gradient = differentiate(global_model, examples)

@@ -9,13 +9,20 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.learning import local_sgd, model_checks
+from tff_clipping.learning import (
+  client_batches,
+  local_training,
+  model_checks,
+)
 from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning.steps import step_checks
+from tff_clipping.learning.steps.local_step import LocalStep
+from tff_clipping.learning.steps.sgd import Sgd
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalWork:
-  """Q local steps of SGD from the global model, on a client's own examples.
+  """Q local steps from the global model, on a client's own examples.
 
   A client is a string, its id in the store, or without a store a data set of
   single examples. The methods are TensorFlow functions.
@@ -25,6 +32,7 @@ class LocalWork:
     local_steps: The number of local steps, Q.
     batch_size: The number of examples in each local step's batch.
     client_learning_rate: The local step size, eta_l.
+    local_step: Finds the direction of each local step.
     client_store: Reads a client's examples by its id, or `None`: see
       `build_fed_avg`.
     seed: The seed of the clients' shuffling.
@@ -39,6 +47,7 @@ class LocalWork:
   local_steps: int
   batch_size: int
   client_learning_rate: float
+  local_step: LocalStep = Sgd()
   client_store: Any = None
   seed: int = 0
 
@@ -48,6 +57,7 @@ class LocalWork:
     argument_checks.check_positive(
       'client_learning_rate', self.client_learning_rate
     )
+    step_checks.check_is_step('local_step', self.local_step)
     argument_checks.check_seed('seed', self.seed)
     model_checks.check_model(self.model_fn, self.client_store)
     # A number of NumPy would decide the type of what it is multiplied with.
@@ -88,14 +98,15 @@ class LocalWork:
   def build_training(self) -> Callable[..., Sequence[tf.Tensor]]:
     """Returns a function that makes a client's update.
 
-    It takes the global model, the client's examples and its seed; see
-    `local_sgd.build_local_sgd`.
+    It takes the global model, the client's examples, its seed and the round;
+    see `local_training.build_local_training`.
     """
-    return local_sgd.build_local_sgd(
+    return local_training.build_local_training(
       self.create_model(),
       local_steps=self.local_steps,
       batch_size=self.batch_size,
       learning_rate=self.client_learning_rate,
+      local_step=self.local_step,
     )
 
   def read(self, client: Any) -> Any:
@@ -105,13 +116,15 @@ class LocalWork:
       client: Its id, a string scalar, or its data set.
     """
     if self.client_store is None:
-      return local_sgd.dataset_examples(client)
+      return client_batches.dataset_examples(client)
     return self.client_store.read_client(client)
 
   def client_seed(
     self, client: Any, examples: Any, round_num: tf.Tensor
   ) -> tf.Tensor:
-    """Returns the seed of a client's shuffling; see `local_sgd.client_seed`.
+    """Returns the seed of a client's shuffling.
+
+    See `client_batches.client_seed`.
 
     Args:
       client: Its id or its data set.
@@ -119,8 +132,8 @@ class LocalWork:
       round_num: The number of the round.
     """
     if self.client_store is None:
-      client = local_sgd.data_fingerprint(examples)
-    return local_sgd.client_seed(self.seed, round_num, client)
+      client = client_batches.data_fingerprint(examples)
+    return client_batches.client_seed(self.seed, round_num, client)
 
 
 def _zeros_creator(next_creator, **kwargs):

@@ -7,6 +7,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
+from tff_clipping.learning import frozen_variables
+
 ModelFn: TypeAlias = Callable[[], tff.learning.models.VariableModel]
 
 
@@ -19,9 +21,10 @@ def check_model(model_fn: Any, client_store: Any) -> None:
 
   Raises:
     TypeError: If `model_fn` is not a function that returns such a model.
-    ValueError: If the model has non-trainable variables, or variables that
-      `model_fn` did not make; or if the store's examples are not what it takes,
-      or, without a store, its examples have no fixed shape.
+    ValueError: If the model has no trainable variables, variables that
+      `model_fn` did not make, or non-trainable ones that a step changes; or if
+      the store's examples are not what it takes, or, without a store, its
+      examples have no fixed shape.
   """
   check_is_function(model_fn)
   with tf.Graph().as_default() as graph:
@@ -41,30 +44,29 @@ def check_model(model_fn: Any, client_store: Any) -> None:
       '`model_fn` must make its variables itself, found a model with variables '
       'from outside: build the Keras model inside of the function.'
     )
-  if model.non_trainable_variables:
-    names = [v.name for v in model.non_trainable_variables]
-    more = f' and {len(names) - 3} more' if len(names) > 3 else ''
+  if not model.trainable_variables:
     raise ValueError(
-      '`model_fn` must return a model without non-trainable variables, found '
-      f"{', '.join(names[:3])}{more}. They are no part of a client's update: "
-      'nothing would clip, noise or average what changes in training. Use '
-      '`tf.keras.layers.GroupNormalization(groups=2)` in place of batch '
-      'normalization. Of layers that are frozen, give the clients the outputs '
-      "as `x`, computed once, and train the rest; or take TFF's "
-      '`build_unweighted_fed_avg`, which leaves them as they are.'
+      '`model_fn` must return a model with trainable variables, found none.'
     )
   if client_store is None:
     _check_shapes(model.input_spec)
-    return
+  else:
+    _check_store(model.input_spec, client_store)
+  if model.non_trainable_variables:
+    _check_frozen(model_fn)
+
+
+def _check_store(input_spec: Any, client_store: Any) -> None:
+  """Refuses a store whose examples are not what the model takes."""
   if not hasattr(client_store, 'element_spec'):
     raise TypeError(
       '`client_store` must be a `ClientStore`, found '
       f'{type(client_store).__name__}; `write_client_store` makes one.'
     )
-  _check_names(model.input_spec, client_store.element_spec)
-  of_model = tf.nest.flatten(model.input_spec)
+  _check_names(input_spec, client_store.element_spec)
+  of_model = tf.nest.flatten(input_spec)
   of_store = tf.nest.flatten(client_store.element_spec)
-  names = _names(model.input_spec)
+  names = _names(input_spec)
   for place, (expected, found) in enumerate(
     zip(of_model, of_store, strict=True)
   ):
@@ -102,6 +104,25 @@ def check_is_function(model_fn: Any) -> None:
       '`model_fn` must be a function that returns a '
       f'new `tff.learning.models.VariableModel`, found {model_fn!r}.'
     )
+
+
+def _check_frozen(model_fn: ModelFn) -> None:
+  """Refuses a model of which a step changes what it does not train."""
+  names = frozen_variables.changed_by_a_step(model_fn)
+  if not names:
+    return
+  found = ', '.join(names[:3])
+  if len(names) > 3:
+    found += f' and {len(names) - 3} more'
+  raise ValueError(
+    '`model_fn` must return a model whose steps change nothing but its '
+    f'trainable variables, found one whose steps change {found}. They are no '
+    "part of a client's update: nothing would clip, noise or average what "
+    'changes in training. Use '
+    '`tf.keras.layers.GroupNormalization(groups=2)` in place of batch '
+    'normalization. To freeze a layer set its `trainable` to False; batch '
+    'normalization then keeps its statistics.'
+  )
 
 
 def _check_shapes(input_spec: Any) -> None:

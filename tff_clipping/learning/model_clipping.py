@@ -10,6 +10,8 @@ from tff_clipping.learning import keras_classes, learning_process
 from tff_clipping.learning.client_work import Sender
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning.steps.local_step import LocalStep
+from tff_clipping.learning.steps.sgd import Sgd
 
 
 @keras_classes.kept
@@ -20,6 +22,7 @@ def build_model_clipping_fed_avg(
   local_steps: int,
   batch_size: int,
   client_learning_rate: float,
+  local_step: LocalStep = Sgd(),
   server_learning_rate: float | None = None,
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
   client_store=None,
@@ -52,6 +55,7 @@ def build_model_clipping_fed_avg(
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.
+    local_step: Finds the direction of each local step.
     server_learning_rate: eta_g, the server's step size.
     server_optimizer: Applies the mean in place of the plain step.
     client_store: Reads a client's examples by its id.
@@ -74,6 +78,7 @@ def build_model_clipping_fed_avg(
     local_steps=local_steps,
     batch_size=batch_size,
     client_learning_rate=client_learning_rate,
+    local_step=local_step,
     client_store=client_store,
     seed=seed,
   )

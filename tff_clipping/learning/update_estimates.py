@@ -11,6 +11,8 @@ from tff_clipping.aggregators.parts import client_rows
 from tff_clipping.learning import keras_classes
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning.steps.local_step import LocalStep
+from tff_clipping.learning.steps.sgd import Sgd
 
 
 @keras_classes.kept
@@ -21,6 +23,7 @@ def build_update_estimates(
   local_steps: int,
   batch_size: int,
   client_learning_rate: float,
+  local_step: LocalStep = Sgd(),
   client_store,
   seed: int = 0,
 ) -> tff.Computation:
@@ -54,6 +57,7 @@ def build_update_estimates(
     local_steps: Q, the number of local steps of a client in a round.
     batch_size: The number of examples in each local step.
     client_learning_rate: eta_l, the local step size.
+    local_step: Finds the direction of each local step; see `build_fed_avg`.
     client_store: Reads a client's examples by its id; see `build_fed_avg`.
     seed: The seed of the run.
 
@@ -73,6 +77,7 @@ def build_update_estimates(
     local_steps=local_steps,
     batch_size=batch_size,
     client_learning_rate=client_learning_rate,
+    local_step=local_step,
     client_store=client_store,
     seed=seed,
   )
@@ -86,9 +91,10 @@ def build_update_estimates(
 
     def repeat(number: tf.Tensor) -> Sequence[tf.Tensor]:
       return train(
-        list(weights.trainable),
+        weights,
         examples,
         tf.random.experimental.stateless_fold_in(client_seed, number),
+        round_num,
       )
 
     zeros = [tf.zeros_like(weight) for weight in weights.trainable]

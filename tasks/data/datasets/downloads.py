@@ -5,15 +5,14 @@ name. Being offline is one line that says which files to put where.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import pathlib
 import shutil
 import socket
-import tarfile
 import tempfile
 import urllib.error
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 
 from absl import logging
@@ -51,71 +50,60 @@ def downloads_dir(cache_dir: str | os.PathLike | None) -> pathlib.Path:
   return folder
 
 
-def fetch(
-  name: str,
-  origin: str,
-  file_hash: str,
-  hash_algorithm: str,
-  folder: pathlib.Path,
-) -> pathlib.Path:
-  """Downloads a file with a progress bar, unless it is there already.
+@dataclasses.dataclass(frozen=True)
+class Archive:
+  """An archive of a publisher's.
 
-  Args:
-    name: The file's name in `folder`.
+  Attributes:
+    file: Its name, which ends in .zip or .tar.gz.
     origin: Where it is from.
-    file_hash: Its checksum, in hexadecimal digits.
     hash_algorithm: 'sha256' or 'md5'.
-    folder: Where it goes.
-
-  Returns:
-    The path of the file, which has this checksum.
+    file_hash: Its checksum, in hexadecimal digits.
+    members: The files that are needed, by their paths in the archive.
+    folder: What the folder of these files is called in the cache.
   """
-  import tensorflow as tf
 
-  return pathlib.Path(
-    tf.keras.utils.get_file(
-      name,
-      origin,
-      file_hash=file_hash,
-      hash_algorithm=hash_algorithm,
-      cache_dir=str(folder),
-      cache_subdir='',
-    )
-  )
+  file: str
+  origin: str
+  hash_algorithm: str
+  file_hash: str
+  members: tuple[str, ...]
+  folder: str
 
 
-def extract(
-  archive: pathlib.Path, members: Sequence[str], folder: pathlib.Path
-) -> None:
-  """Extracts files of an archive into a new folder, all or none.
+def fetch_members(
+  task: str, archive: Archive, cache_dir: str | os.PathLike | None
+) -> pathlib.Path:
+  """Returns the folder of an archive's files, downloaded if need be.
 
   Args:
-    archive: A .zip or .tar.gz file.
-    members: Their paths in the archive. The files get their last parts as
-      names.
-    folder: The folder to make.
+    task: The task's name, for errors.
+    archive: The archive, which is not kept.
+    cache_dir: The cache folder; None for the user's.
 
   Raises:
-    data_files.DataError: If the archive lacks a member or is damaged.
+    data_files.DataError: If it cannot be downloaded, or lacks a file.
   """
-  partial = pathlib.Path(
-    tempfile.mkdtemp(prefix=f'.{folder.name}-', dir=folder.parent)
-  )
-  try:
-    with _open_member_fn(archive) as open_member:
-      for member in members:
-        target = partial / pathlib.PurePosixPath(member).name
-        with open_member(member) as source, open(target, 'wb') as file:
-          shutil.copyfileobj(source, file)
-    partial.chmod(0o755)
-    with contextlib.suppress(FileExistsError):
-      os.rename(partial, folder)
-  except (KeyError, EOFError, tarfile.TarError, zipfile.BadZipFile) as e:
-    raise data_files.DataError(
-      f'{archive} is not the archive that it should be: {e}.'
-    ) from e
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
+  root = downloads_dir(cache_dir)
+  extracted = root / archive.folder
+  if extracted.is_dir():
+    return extracted
+  with offline_advice(task, archive.members):
+    import tensorflow as tf
+
+    path = pathlib.Path(
+      tf.keras.utils.get_file(
+        archive.file,
+        archive.origin,
+        file_hash=archive.file_hash,
+        hash_algorithm=archive.hash_algorithm,
+        cache_dir=str(root),
+        cache_subdir='',
+      )
+    )
+  _extract(path, archive.members, extracted)
+  path.unlink()
+  return extracted
 
 
 def fetch_with_tff(
@@ -192,15 +180,27 @@ def offline_advice(task: str, files: Sequence[str]) -> Iterator[None]:
     socket.setdefaulttimeout(timeout)
 
 
-@contextlib.contextmanager
-def _open_member_fn(archive: pathlib.Path) -> Iterator[Callable]:
-  """Yields a function that opens a member of the archive to read it."""
-  if archive.suffix == '.zip':
-    with zipfile.ZipFile(archive) as file:
-      yield file.open
-  else:
-    with tarfile.open(archive) as file:
-      yield file.extractfile
+def _extract(
+  archive: pathlib.Path, members: Sequence[str], folder: pathlib.Path
+) -> None:
+  """Extracts files of an archive into a new folder, all or none."""
+  partial = pathlib.Path(
+    tempfile.mkdtemp(prefix=f'.{folder.name}-', dir=folder.parent)
+  )
+  wanted = partial / 'wanted'
+  wanted.mkdir()
+  try:
+    shutil.unpack_archive(archive, partial / 'all')
+    for member in members:
+      (partial / 'all' / member).rename(wanted / pathlib.Path(member).name)
+    with contextlib.suppress(FileExistsError):
+      wanted.rename(folder)
+  except (FileNotFoundError, EOFError, shutil.ReadError) as e:
+    raise data_files.DataError(
+      f'{archive} is not the archive that it should be: {e}.'
+    ) from e
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def _sha256(path: pathlib.Path) -> str:

@@ -1,14 +1,12 @@
 """MNIST: 60,000 training and 10,000 test digits of 28×28."""
 
-import collections
 import hashlib
 import pathlib
 
 import numpy as np
 
-from tasks.data import task
+from tasks.data.data_set import DataSet
 from tasks.data.datasets import data_files, downloads, idx
-from tasks.data.partitions import partition_config
 
 FILES = (
   'train-images-idx3-ubyte',
@@ -30,22 +28,19 @@ _NUM_CLASSES = 10
 _SUBFOLDERS = ('mnist', 'MNIST/raw')
 
 
-def create_mnist_task(
-  split: partition_config.PartitionConfig,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> task.Task:
-  """Creates the task of MNIST.
+def read_mnist(
+  data_dir: str | None = None, cache_dir: str | None = None
+) -> DataSet:
+  """Reads MNIST.
 
   Args:
-    split: How to split the training digits over clients. 'natural' is by
-      writer and needs writers.npz, with `writer_train` [60000], in `data_dir`.
     data_dir: Folder of the four IDX files; None to download them with Keras.
+      It may hold writers.npz, with `writer_train` [60000], too: whose each
+      digit is.
     cache_dir: Folder of the downloads; None for the user's cache folder.
 
   Returns:
-    The task, with images uint8 [28, 28, 1] and 10 classes.
+    Images uint8 [28, 28, 1] of 10 classes.
 
   Raises:
     data_files.DataError: If files are missing or refused.
@@ -58,18 +53,15 @@ def create_mnist_task(
     paths = data_files.find_files(data_dir, FILES, subfolders=_SUBFOLDERS)
     arrays, source = _read(paths)
     writers = _read_writers(paths[0].with_name(WRITERS_FILE), len(arrays[1]))
-  if split.name == 'natural' and writers is None:
-    raise data_files.DataError(
-      f"`partition` must not be 'natural' for MNIST without {WRITERS_FILE} "
-      'beside its files in `data_dir`, found none.'
-    )
-  return task.Task(
-    name='mnist',
-    train=collections.OrderedDict(x=arrays[0], y=arrays[1]),
-    partition=split.split(arrays[1], writers),
-    test=collections.OrderedDict(x=arrays[2], y=arrays[3]),
+  x, y, x_test, y_test = arrays
+  return DataSet(
+    x=x,
+    y=y,
+    x_test=x_test,
+    y_test=y_test,
     num_classes=_NUM_CLASSES,
     source=source,
+    owners=writers,
   )
 
 

@@ -154,12 +154,8 @@ def create_task(
     x_test, y_test = _check_x('x_test', x_test), _check_y('y_test', y_test)
     _check_lengths('x_test', x_test, 'y_test', y_test)
     is_held_out = False
-    for key, a, b in (('x', x, x_test), ('y', y, y_test)):
-      if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
-        raise ValueError(
-          f'`{key}_test` must hold examples like those of `{key}`, '
-          f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
-        )
+    _check_alike('x', x, 'x_test', x_test)
+    _check_alike('y', y, 'y_test', y_test)
   has_padding = padding.decide(
     dict(y=(x, y), y_test=(x_test, y_test)),
     None if has_padding is None else np.asarray(has_padding)[()],
@@ -303,12 +299,10 @@ def check_task(
         f'{examples["y"].max()}.'
       )
   for key in ('x', 'y'):
-    a, b = found.train[key], found.test[key]
-    if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
-      raise ValueError(
-        f'`test[{key!r}]` must hold examples like those of `train`, '
-        f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
-      )
+    _check_alike(
+      *(f'train[{key!r}]', found.train[key]),
+      *(f'test[{key!r}]', found.test[key]),
+    )
   if split.name not in ('natural', found.partition.name):
     raise ValueError(
       f'`partition` must be what the task was split by, '
@@ -444,6 +438,14 @@ def _check_lengths(name: str, a: np.ndarray, other: str, b: np.ndarray) -> None:
     raise ValueError(
       f'`{name}` and `{other}` must have as many examples, found {len(a)} and '
       f'{len(b)}.'
+    )
+
+
+def _check_alike(name: str, a: np.ndarray, other: str, b: np.ndarray) -> None:
+  if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
+    raise ValueError(
+      f'`{other}` must hold examples like those of `{name}`, '
+      f'{a.dtype}{list(a.shape[1:])}, found {b.dtype}{list(b.shape[1:])}.'
     )
 
 

@@ -4,30 +4,27 @@ import functools
 from collections.abc import Callable, Mapping
 
 from tasks.data import task
+from tasks.data.data_set import DataSet
 from tasks.data.datasets import (
   cifar10,
-  cifar100,
   digits,
   emnist,
-  federated_emnist,
   mnist,
   own_data,
   own_files,
-  shakespeare,
+  tff_data,
 )
 from tasks.data.partitions import partition_config
 
-TASKS: Mapping[str, Callable[..., task.Task]] = {
-  'embedded_digits': digits.create_embedded_digits_task,
-  'mnist': mnist.create_mnist_task,
-  'emnist_digits': emnist.create_emnist_digits_task,
-  'cifar10': cifar10.create_cifar10_task,
-  'federated_emnist': federated_emnist.create_federated_emnist_task,
-  'federated_emnist_digits': functools.partial(
-    federated_emnist.create_federated_emnist_task, only_digits=True
-  ),
-  'cifar100': cifar100.create_cifar100_task,
-  'shakespeare': shakespeare.create_shakespeare_task,
+TASKS: Mapping[str, Callable[..., DataSet]] = {
+  'embedded_digits': digits.read_embedded_digits,
+  'mnist': mnist.read_mnist,
+  'emnist_digits': emnist.read_emnist_digits,
+  'cifar10': cifar10.read_cifar10,
+  **{
+    name: functools.partial(tff_data.read_tff_data, name)
+    for name in tff_data.TFF_DATA
+  },
 }
 
 
@@ -84,4 +81,4 @@ def create_task(
         f'{name}.'
       )
     return own_data.create_named_task(name, split)
-  return TASKS[name](split, data_dir=data_dir, cache_dir=cache_dir)
+  return TASKS[name](data_dir, cache_dir).split(name, split)

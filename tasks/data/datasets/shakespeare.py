@@ -1,21 +1,14 @@
-"""TFF's Shakespeare: the next character of a speech, by role.
+"""Shakespeare's snippets as sequences, for the next character of a speech.
 
-715 roles with 16,068 training and 2,356 test snippets. Snippets become
-sequences as in TFF's baseline: a token a byte between a begin and an end token,
-cut into pieces of 81, the last one padded with 0; the first 80 tokens of a
-piece are the input and the last 80 the labels.
+As in TFF's baseline: a token a byte between a begin and an end token, cut into
+pieces of 81, the last one padded with 0; the first 80 tokens of a piece are the
+input and the last 80 the labels.
 """
 
-import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tasks.data import task
-from tasks.data.datasets import data_files, tff_sqlite
-from tasks.data.partitions import partition_config
-
-FILE = 'shakespeare.sqlite'
 SEQUENCE_LENGTH = 80
 
 # In this order the characters have the tokens 1, 2, ...; 0 is padding. Source:
@@ -31,60 +24,21 @@ _END = len(_CHARACTERS) + 3
 VOCAB_SIZE = len(_CHARACTERS) + 4
 
 
-def create_shakespeare_task(
-  split: partition_config.PartitionConfig,
-  *,
-  data_dir: str | None = None,
-  cache_dir: str | None = None,
-) -> task.Task:
-  """Creates the task of the next character.
+def to_examples(
+  arrays: Mapping[str, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns the inputs and labels of snippets.
 
   Args:
-    split: How to split the training sequences over clients: 'natural' for
-      TFF's own clients, the roles, or 'iid'.
-    data_dir: Folder of shakespeare.sqlite; None to download it with TFF.
-    cache_dir: Folder of the downloads; None for the user's cache folder.
+    arrays: `snippets`, as `tff_sqlite.read_split` has them.
 
   Returns:
-    The task, with tokens and labels int32 [80] below 90.
-
-  Raises:
-    data_files.DataError: If the file is missing or refused.
+    Tokens and labels int32 [pieces, 80], below `VOCAB_SIZE`, and int64 [pieces]
+    that says of which snippet each is.
   """
-  import tensorflow as tf
-  import tensorflow_federated as tff
-
-  path = tff_sqlite.find_or_download(
-    'shakespeare',
-    FILE,
-    tff.simulation.datasets.shakespeare.load_data,
-    data_dir,
-    cache_dir,
-  )
-  features = {'snippets': ((), tf.string, None)}
-  splits = {}
-  for part in ('train', 'test'):
-    arrays, owners = tff_sqlite.read_split(path, part, features)
-    pieces, snippet_of = to_sequences(arrays['snippets'])
-    examples = collections.OrderedDict(
-      x=np.ascontiguousarray(pieces[:, :-1]),
-      y=np.ascontiguousarray(pieces[:, 1:]),
-    )
-    splits[part] = examples, owners[snippet_of]
-  (train, owners), (test, _) = splits['train'], splits['test']
-  if not len(train['y']) or not len(test['y']):
-    raise data_files.DataError(f'{path} must hold snippets, found none.')
-  return task.Task(
-    name='shakespeare',
-    train=train,
-    partition=split.split(train['y'], owners),
-    test=test,
-    num_classes=VOCAB_SIZE,
-    source="TFF's Shakespeare",
-    # Each role's snippets are split over both.
-    test_is_of_clients=True,
-    has_padding=True,
-  )
+  pieces, snippet_of = to_sequences(arrays['snippets'])
+  x, y = (np.ascontiguousarray(p) for p in (pieces[:, :-1], pieces[:, 1:]))
+  return x, y, snippet_of
 
 
 def to_sequences(

@@ -12,7 +12,7 @@ import collections
 import contextlib
 import pathlib
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ _ROWS_PER_BATCH = 4096
 def find_or_download(
   task: str,
   file_name: str,
-  load_data: Callable[..., object],
+  module: str,
   data_dir: str | None,
   cache_dir: str | None,
 ) -> pathlib.Path:
@@ -34,7 +34,7 @@ def find_or_download(
   Args:
     task: The task's name, for errors.
     file_name: For example 'shakespeare.sqlite'.
-    load_data: The `tff.simulation.datasets` function that downloads it.
+    module: That of `tff.simulation.datasets` which downloads it.
     data_dir: Folder that holds the file; None to download it.
     cache_dir: Folder of the downloads; None for the user's cache folder.
 
@@ -45,6 +45,9 @@ def find_or_download(
     data_files.DataError: If it is missing or cannot be downloaded.
   """
   if data_dir is None:
+    import tensorflow_federated as tff
+
+    load_data = getattr(tff.simulation.datasets, module).load_data
     folder = downloads.downloads_dir(cache_dir)
     with downloads.offline_advice(task, [file_name]):
       return downloads.fetch_with_tff(load_data, file_name, folder)
@@ -66,8 +69,8 @@ def read_split(
   Args:
     path: The SQLite file.
     split: The split's name, for example 'train'.
-    features: For each feature its shape and `tf.DType` in the file, and the
-      NumPy type of the result, None to keep it. Floats from 0 to 1 that become
+    features: For each feature its shape and type in the file, and the NumPy
+      type of the result, None to keep it. Floats from 0 to 1 that become
       uint8 are rounded to the nearest 255th.
 
   Returns:
@@ -152,7 +155,7 @@ def _parse(
   import tensorflow as tf
 
   spec = {
-    name: tf.io.FixedLenFeature(shape, dtype)
+    name: tf.io.FixedLenFeature(shape, tf.as_dtype(dtype))
     for name, (shape, dtype, _) in features.items()
   }
   try:

@@ -1,4 +1,4 @@
-"""Tests of privacy.accounting.accountants, by the functions of accounting."""
+"""Tests of privacy.accounting.accountants, by the functions of plans."""
 
 import functools
 import math
@@ -12,20 +12,17 @@ from dp_accounting import rdp
 from hypothesis import strategies as st
 from scipy import optimize, special
 
+from tests.privacy.paper import PAPER, POPULATION
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import (
   accountants,
-  functions,
   noise_search,
   privacy_loss,
   ranges,
   rounding,
   sampled_gaussian,
 )
-
-POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
-
-PAPER = {**POPULATION, 'target_delta': 1e-5}
+from tff_clipping.privacy.plans import functions
 
 
 def test_fixed_size_epsilon_halves_the_multiplier():

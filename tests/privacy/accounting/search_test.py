@@ -1,4 +1,4 @@
-"""Tests of privacy.accounting.search, by the functions of accounting."""
+"""Tests of privacy.accounting.search, by the functions of plans."""
 
 import math
 
@@ -8,11 +8,9 @@ import pytest
 from dp_accounting import rdp
 from hypothesis import strategies as st
 
-from tff_clipping.privacy.accounting import functions, privacy_loss
-
-POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
-
-PAPER = {**POPULATION, 'target_delta': 1e-5}
+from tests.privacy.paper import PAPER
+from tff_clipping.privacy.accounting import privacy_loss
+from tff_clipping.privacy.plans import functions
 
 # Noise multipliers for N = 1920, P = 80, delta = 1e-5, found with
 # dp-accounting 0.4.3's own calibration to 1e-7.

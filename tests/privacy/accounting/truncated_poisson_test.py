@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.privacy.paper import POPULATION
 from tff_clipping.privacy.accounting import (
   accountants,
-  functions,
   sampled_gaussian,
   truncated_poisson,
 )
-
-PAPER = {'num_clients': 1920, 'clients_per_round': 80}
+from tff_clipping.privacy.plans import functions
 
 
 def build_mechanism(num_clients, clients_per_round, noise, least, largest):
@@ -181,7 +180,7 @@ def test_tails_are_those_of_the_neighbours(
 @pytest.mark.parametrize('accountant', ['rdp', 'pld'])
 def test_epsilon_and_delta_pay_for_the_tails(accountant):
   question = {
-    **PAPER,
+    **POPULATION,
     'num_rounds': 100,
     'noise_multiplier': 1.6,
     'accountant': accountant,
@@ -211,7 +210,7 @@ def test_epsilon_and_delta_pay_for_the_tails(accountant):
 )
 def test_calibrated_noise_keeps_the_target(accountant):
   question = {
-    **PAPER,
+    **POPULATION,
     'num_rounds': 100,
     'target_delta': 1e-5,
     'sampling': 'truncated_poisson',
@@ -298,7 +297,7 @@ def test_default_bounds_for_a_large_epsilon_are_those_of_no_cost(epsilon):
 
 
 def test_tails_that_use_up_delta_are_refused_with_bounds_that_would_do():
-  question = {**PAPER, 'num_rounds': 100, 'target_epsilon': 1.5}
+  question = {**POPULATION, 'num_rounds': 100, 'target_epsilon': 1.5}
   message = (
     'must be wider, found 60 and 100: in 100 rounds, .* cost a delta of 1 at '
     'epsilon 1.5, which `target_delta` 1e-05 must pay for; 31 and 142 would do'
@@ -313,7 +312,7 @@ def test_tails_that_use_up_delta_are_refused_with_bounds_that_would_do():
     )
   with pytest.raises(ValueError, match='must be wider, found 60 and 100'):
     functions.compute_epsilon(
-      **PAPER,
+      **POPULATION,
       num_rounds=100,
       noise_multiplier=1.6,
       target_delta=1e-5,
@@ -357,14 +356,3 @@ def test_bad_bounds_raise(change, error, message):
 def test_least_cohort_is_one_that_a_smaller_neighbour_has():
   with pytest.raises(ValueError, match='`min_clients_per_round` must be at mo'):
     build_mechanism(9, 9, 1.0, 9, 9)
-
-
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
-def test_bounds_of_other_samplers_raise(sampling):
-  with pytest.raises(ValueError, match="only where `sampling` is 'truncated_p"):
-    sampled_gaussian.Cohorts(
-      sampling=sampling,
-      num_clients=9,
-      clients_per_round=5,
-      max_clients_per_round=8,
-    )

@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests.privacy.paper import PAPER, build_plan
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import privacy_loss
 from tff_clipping.privacy.audit import attack_bounds
-
-PAPER = {'num_clients': 1920, 'clients_per_round': 80, 'target_delta': 1e-5}
-
-
-def build_plan(**changes):
-  return privacy.PrivacyPlan(
-    **{**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.6, **changes}
-  )
 
 
 def test_gaussian_releases_have_their_mu():

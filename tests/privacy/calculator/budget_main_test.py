@@ -211,7 +211,7 @@ WRONG = [
   ),
   (
     [*ONE_ROUND, '--min_separation=24', '--accountant=pld'],
-    '--accountant must not be given where --sampling is',
+    '--accountant must not be given: it is found, or is no attribute of a Corr',
   ),
   (
     [*ONE_ROUND, '--min_separation=4', '--sampling=shuffled_epochs'],
@@ -230,7 +230,7 @@ WRONG = [
       *(*PAPER, '--num_rounds=1', '--target_epsilon=1'),
       '--noise_to_clients_ratio=0.1',
     ],
-    '--clients_per_round must not be given with --noise_to_clients_ratio',
+    '--clients_per_round must not be given: it is found, or',
   ),
   (['--epsilon=4'], 'Did you mean: target_epsilon'),
   ([*ONE_ROUND, '--false_positive_rate=1'], '--false_positive_rate must be be'),

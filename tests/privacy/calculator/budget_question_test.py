@@ -122,13 +122,6 @@ def test_more_rounds_than_strategies_are_made_for_raise():
       '`clients_per_round` must be given, or `noise_to_clients_ratio`',
     ),
     (
-      {
-        **{'num_rounds': 1, 'target_epsilon': 1, 'clients_per_round': None},
-        **{'noise_to_clients_ratio': 0.1, 'max_clients_per_round': 9},
-      },
-      '`max_clients_per_round` must not be given with',
-    ),
-    (
       {'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},
       '`min_separation` must be given with',
     ),
@@ -137,3 +130,23 @@ def test_more_rounds_than_strategies_are_made_for_raise():
 def test_incomplete_questions_raise(values, message):
   with pytest.raises(ValueError, match=message):
     budget_question.Question(**{**PAPER, **values})
+
+
+@pytest.mark.parametrize(
+  ('values', 'name'),
+  [
+    ({'noise_to_clients_ratio': 0.1}, 'clients_per_round'),
+    (
+      {
+        **{'noise_to_clients_ratio': 0.1, 'clients_per_round': None},
+        **{'sampling': 'truncated_poisson', 'max_clients_per_round': 9},
+      },
+      'max_clients_per_round',
+    ),
+    ({'sampling': 'shuffled_epochs', 'accountant': 'rdp'}, 'accountant'),
+  ],
+)
+def test_what_the_plan_finds_or_does_not_have_is_refused(values, name):
+  question = {**PAPER, 'num_rounds': 24, 'target_epsilon': 1, **values}
+  with pytest.raises(TypeError, match=f'`{name}` must not be given'):
+    solve(**question)

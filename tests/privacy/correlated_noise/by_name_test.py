@@ -2,15 +2,14 @@
 
 import pytest
 
+from tests.privacy.paper import POPULATION
 from tff_clipping import privacy
-
-PAPER = {'num_clients': 1920, 'clients_per_round': 80}
 
 
 def build(mechanism, **changes):
   return privacy.build_strategy(
     mechanism,
-    **{**PAPER, 'num_rounds': 96, 'min_separation': 24, **changes},
+    **{**POPULATION, 'num_rounds': 96, 'min_separation': 24, **changes},
   )
 
 
@@ -19,7 +18,7 @@ def build(mechanism, **changes):
 def test_every_mechanism_goes_into_a_plan(mechanism, sampling):
   separation = 24 if sampling == 'min_separation' else 1
   plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
-    **PAPER,
+    **POPULATION,
     strategy=build(mechanism, sampling=sampling, min_separation=separation),
     min_separation=separation,
     sampling=sampling,

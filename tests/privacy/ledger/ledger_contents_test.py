@@ -9,11 +9,6 @@ from tff_clipping import privacy
 from tff_clipping.privacy.ledger import ledger_file
 
 
-@pytest.fixture(name='path')
-def _path(tmp_path):
-  return tmp_path / 'ledger.jsonl'
-
-
 def read_files(folder):
   return {each.name: each.read_bytes() for each in folder.iterdir()}
 

@@ -13,11 +13,6 @@ from tests.privacy.ledgers import DIGEST, PLAN, ROOT, SETTING, charge
 from tff_clipping import privacy
 
 
-@pytest.fixture(name='path')
-def _path(tmp_path):
-  return tmp_path / 'ledger.jsonl'
-
-
 def test_line_is_synced_before_charge_returns(path, monkeypatch):
   events = []
   fsync, replace = os.fsync, os.replace

@@ -12,11 +12,6 @@ from tff_clipping import privacy
 from tff_clipping.privacy import correlated_noise
 
 
-@pytest.fixture(name='path')
-def _path(tmp_path):
-  return tmp_path / 'ledger.jsonl'
-
-
 def test_charge_returns_the_epsilon_so_far(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.num_releases == 0
@@ -138,7 +133,7 @@ def test_where_a_round_was_computed_is_kept_with_its_last_draw(path):
     assert ledger.last_environment(2) is None
     ledger.charge(1, OTHER_DIGEST, draw=1, environment='there')
     assert ledger.last_environment(1) == 'there'
-    with pytest.raises(TypeError, match='`environment` must be a string or No'):
+    with pytest.raises(TypeError, match='`environment` must be a string'):
       ledger.charge(3, DIGEST, environment=1)
 
 

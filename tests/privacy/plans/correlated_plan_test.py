@@ -7,10 +7,10 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
+from tests.privacy.paper import PAPER
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import gaussian_mechanism
 
-PAPER = {'num_clients': 1920, 'clients_per_round': 80, 'target_delta': 1e-5}
 SEPARATION = privacy.Participation(min_separation=24)
 TREE = privacy.TreeStrategy(num_rounds=100)
 STRATEGIES = [
@@ -324,6 +324,15 @@ def test_no_single_round_raises():
       noise_multiplier=1.0,
       target_epsilon=0.01,
       min_separation=24,
+    )
+
+
+def test_rounds_are_those_of_the_strategy():
+  with pytest.raises(
+    TypeError, match='`num_rounds` must not be given: it is f'
+  ):
+    privacy.CorrelatedNoisePlan.from_noise_multiplier(
+      **PAPER, strategy=TREE, noise_multiplier=3.0, num_rounds=100
     )
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
+from tests.programs import small_program
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs.checks import noise_checks, process_checks
 
@@ -101,24 +102,16 @@ def test_shares_for_cohorts_without_bounds_are_refused(plan, message):
   process_checks.check_process(process, fixed)
 
 
-def _model_fn():
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(2)]),
-    loss=tf.keras.losses.MeanSquaredError(),
-    input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 2])),
-  )
-
-
 def test_fed_avg_is_taken_in_all_its_forms():
   for process in (
     tff.learning.algorithms.build_unweighted_fed_avg(
-      _model_fn,
+      small_program.model_fn,
       tff.learning.optimizers.build_sgdm(0.1),
       tff.learning.optimizers.build_adam(0.1),
       model_aggregator=_independent(),
     ),
     learning.build_fed_avg(
-      _model_fn,
+      small_program.model_fn,
       local_steps=1,
       batch_size=1,
       client_learning_rate=0.1,
@@ -157,7 +150,7 @@ def test_their_clip_of_16_bits_is_refused(dtype, is_taken):
 
 def test_a_second_aggregate_without_noise_is_refused():
   process = tff.learning.algorithms.build_unweighted_mime_lite(
-    _model_fn,
+    small_program.model_fn,
     base_optimizer=tff.learning.optimizers.build_sgdm(0.1, 0.9),
     model_aggregator=_independent(),
   )
@@ -168,7 +161,7 @@ def test_a_second_aggregate_without_noise_is_refused():
 @pytest.mark.parametrize('momentum', [0.0, 0.9])
 def test_noise_on_something_else_than_the_updates_is_none(momentum):
   process = tff.learning.algorithms.build_unweighted_mime_lite(
-    _model_fn,
+    small_program.model_fn,
     base_optimizer=tff.learning.optimizers.build_sgdm(0.1, momentum),
     model_aggregator=tff.aggregators.UnweightedMeanFactory(),
     full_gradient_aggregator=_independent(),
@@ -179,7 +172,7 @@ def test_noise_on_something_else_than_the_updates_is_none(momentum):
 
 def test_zeroing_by_exact_norms_is_refused():
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn,
+    small_program.model_fn,
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=tff.learning.dp_aggregator(1.0, 80.0),
   )
@@ -193,7 +186,7 @@ def _noised_sum():
 
 def _weighted_fed_avg(aggregator):
   return tff.learning.algorithms.build_weighted_fed_avg(
-    _model_fn,
+    small_program.model_fn,
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=aggregator,
   )
@@ -201,7 +194,7 @@ def _weighted_fed_avg(aggregator):
 
 def _unweighted_fed_avg(aggregator):
   return tff.learning.algorithms.build_unweighted_fed_avg(
-    _model_fn,
+    small_program.model_fn,
     tff.learning.optimizers.build_sgdm(0.1),
     model_aggregator=aggregator,
   )
@@ -338,13 +331,15 @@ def test_state_of_the_server_is_no_clip():
     process.get_model_weights.type_signature.result
   )
   work = tff.learning.templates.build_model_delta_client_work(
-    _model_fn,
+    small_program.model_fn,
     tff.learning.optimizers.build_sgdm(0.1),
     client_weighting=tff.learning.ClientWeighting.UNIFORM,
   )
   composed = tff.learning.templates.compose_learning_process(
     tff.tensorflow.computation(
-      lambda: tff.learning.models.ModelWeights.from_model(_model_fn())
+      lambda: tff.learning.models.ModelWeights.from_model(
+        small_program.model_fn()
+      )
     ),
     distributor,
     work,

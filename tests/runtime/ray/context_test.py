@@ -21,6 +21,7 @@ import tree
 
 from tests import processes
 from tff_clipping import aggregators, learning, privacy, runtime
+from tff_clipping.learning import steps
 from tff_clipping.programs.clients import client_store
 from tff_clipping.runtime import environment
 
@@ -75,6 +76,7 @@ _DP = dict(
 )
 _AGGREGATORS = {
   'fed_avg': lambda: None,
+  'fed_avg_with_other_steps': lambda: None,
   'ce_fed_avg': lambda: aggregators.clipped_mean_factory(clipping_norm=0.1),
   'dp_fed_avg': lambda: aggregators.dp_mean_factory(**_DP),
   'dp_fed_avg_secure': lambda: aggregators.dp_mean_factory(
@@ -89,6 +91,11 @@ _AGGREGATORS = {
     ),
   ),
 }
+# All of them in one.
+_OTHER_STEP = steps.Scheduled(
+  lambda step, round_num: 1 / (1 + step + round_num),
+  steps.Momentum(0.5, steps.Proximal(0.1, steps.SharpnessAware(0.05))),
+)
 
 
 @pytest.mark.parametrize('name', _AGGREGATORS)
@@ -98,6 +105,7 @@ def test_training_has_the_bits_of_the_in_process_runtime(name, context, store):
     local_steps=4,
     batch_size=3,
     client_learning_rate=0.3,
+    local_step=_OTHER_STEP if name.endswith('steps') else steps.Sgd(),
     client_store=store,
     seed=5,
     model_aggregator=_AGGREGATORS[name](),

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from tasks.data import task
-from tasks.data.partitions import partition
+from tasks.data.partitions.partition_config import PartitionConfig
+
+
+def _split(num_clients):
+  split = PartitionConfig('iid', num_clients=num_clients)
+  return split.split(np.zeros(4, np.int32))
 
 
 def _task(num_test):
@@ -16,7 +21,7 @@ def _task(num_test):
     train=collections.OrderedDict(
       x=np.zeros([4, 1], np.uint8), y=np.zeros(4, np.int32)
     ),
-    partition=partition.iid(np.zeros(4, np.int32), num_clients=2),
+    partition=_split(2),
     test=collections.OrderedDict(
       x=np.arange(num_test, dtype=np.uint8)[:, None],
       y=np.arange(num_test, dtype=np.int32),
@@ -49,7 +54,5 @@ def test_the_digest_is_of_every_example_and_of_whose_it_is():
   other = _task(10)
   other.train['x'][3] = 1
   assert before != other.compute_digest()
-  moved = dataclasses.replace(
-    _task(10), partition=partition.iid(np.zeros(4, np.int32), num_clients=4)
-  )
+  moved = dataclasses.replace(_task(10), partition=_split(4))
   assert before != moved.compute_digest()

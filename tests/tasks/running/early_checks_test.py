@@ -1,16 +1,12 @@
 """Tests of what is found before a run begins."""
 
-import pathlib
-import subprocess
-import sys
-
 import pytest
 from absl import flags
 
 from tasks import train
 from tasks.running import run_request
+from tests.tasks import train_command
 
-_ROOT = pathlib.Path(__file__).parents[3]
 _FED_AVG = '--flagfile=tasks/flagfiles/demo/fed_avg.flags'
 _DP_FED_AVG = '--flagfile=tasks/flagfiles/demo/dp_fed_avg.flags'
 
@@ -43,35 +39,22 @@ finally:
 def test_wrong_flags_are_refused_without_tensorflow(
   tmp_path, arguments, message
 ):
-  result = subprocess.run(
-    [
-      *(sys.executable, '-c', _TRAIN),
-      *(_FED_AVG, f'--output_dir={tmp_path / "runs" / "run"}', *arguments),
-    ],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert result.returncode == 2, result.stderr
-  (line,) = result.stderr.splitlines()
+  output_dir = f'--output_dir={tmp_path / "runs" / "run"}'
+  result = train_command.run('-c', _TRAIN, _FED_AVG, output_dir, *arguments)
+  assert result.code == 2, result.errors
+  (line,) = result.errors.splitlines()
   assert line.startswith('Error: ')
   assert message in line
   assert not (tmp_path / 'runs').exists()
 
 
 def test_who_asks_sees_where_an_error_comes_from(tmp_path):
-  result = subprocess.run(
-    [
-      *(sys.executable, '-c', _TRAIN, _FED_AVG, '--task=x', '--verbosity=1'),
-      f'--output_dir={tmp_path / "run"}',
-    ],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert result.returncode == 2
-  assert 'Traceback' in result.stderr
-  assert result.stderr.splitlines()[-1].startswith('Error: --task must be')
+  output_dir = f'--output_dir={tmp_path / "run"}'
+  wrong = '--task=x', '--verbosity=1'
+  result = train_command.run('-c', _TRAIN, _FED_AVG, output_dir, *wrong)
+  assert result.code == 2
+  assert 'Traceback' in result.errors
+  assert result.errors.splitlines()[-1].startswith('Error: --task must be')
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +64,7 @@ def parsed_flags():
 
 
 def _settings(*arguments):
-  return run_request.parse(arguments).request.config()
+  return run_request.parse(arguments).config()
 
 
 @pytest.mark.parametrize(
@@ -148,15 +131,9 @@ def test_a_sweep_refuses_a_wrong_cell_before_its_first_run(
   grid = tmp_path / 'grid.txt'
   grid.write_text(f'{_DP_FED_AVG}\n--clipping_norm=0.2\n{line}\n')
   output_dir = tmp_path / 'runs'
-  result = subprocess.run(
-    [
-      *(sys.executable, '-m', 'tasks.sweep'),
-      *(f'--grid={grid}', f'--output_dir={output_dir}'),
-    ],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
+  result = train_command.run(
+    '-m', 'tasks.sweep', f'--grid={grid}', f'--output_dir={output_dir}'
   )
-  assert result.returncode == 2, result.stderr
-  assert message.replace('`', '--', 1).replace('`', '') in result.stderr
+  assert result.code == 2, result.errors
+  assert message.replace('`', '--', 1).replace('`', '') in result.errors
   assert not output_dir.exists()

@@ -4,7 +4,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from tasks.running import grid, run_queue, run_request
+from tasks.running import grid, run_queue
 
 _BASE = """
 --task=embedded_digits
@@ -33,11 +33,15 @@ def base(tmp_path):
 def _read(tmp_path, *lines, **kwargs):
   path = tmp_path / 'grid'
   path.write_text('\n'.join(lines) + '\n')
-  return grid.read_grid(str(path), **kwargs)
+  return grid.read_grid(str(path), tmp_path / 'runs', **kwargs)
 
 
 def _config(run):
-  return run_request.parse([*run.flags, '--output_dir=.']).request.config()
+  return run.request.config()
+
+
+def _names(runs):
+  return [run.folder.path.name for run in runs]
 
 
 def test_every_combination_is_a_run_in_a_fixed_order(tmp_path, base):
@@ -51,7 +55,7 @@ def test_every_combination_is_a_run_in_a_fixed_order(tmp_path, base):
     '--seed=0,1',
     '--update_rounds=0,1',
   )
-  assert [run.name for run in runs] == [
+  assert _names(runs) == [
     'client_learning_rate=0.1_seed=0',
     'client_learning_rate=0.1_seed=1',
     'client_learning_rate=0.3_seed=0',
@@ -88,7 +92,7 @@ def test_flag_files_are_values_named_by_their_stems(tmp_path, base):
     f'--flagfile={tmp_path}/fed_avg.flags,{tmp_path}/ce_fed_avg.flags',
     '--client_learning_rate=0.1',
   )
-  assert [run.name for run in runs] == [
+  assert _names(runs) == [
     'flagfile=fed_avg',
     'flagfile=ce_fed_avg',
   ]
@@ -103,7 +107,7 @@ def test_flags_of_the_command_line_come_first(tmp_path, base):
     '--client_learning_rate=0.1',
     common_flags=[f'--flagfile={base}', '--seed=5'],
   )
-  assert run.name == 'run'
+  assert _names([run]) == ['run']
   assert _config(run).seed == 5
   assert _config(run).client_learning_rate == 0.1
 
@@ -149,7 +153,7 @@ def test_reading_leaves_the_flags_as_they_were(tmp_path, base):
     ('--seed=', 'line 3: --seed must have a value'),
     ('--seed=1,,2', 'line 3: --seed must have a value'),
     ('--seed=1,1', 'line 3: --seed must have different values, found 1 twice'),
-    ('--seed=1,b', "line 3: --seed cannot be 'b'"),
+    ('--seed=1,b', "line 3: flag --seed=b: 'b' is not a whole number"),
     ('--output_dir=x', 'line 3: --output_dir must be'),
     ('--flagfile=/nowhere', "line 3: --flagfile must be a file, found '/nowh"),
     ('--algorithm=ce_fed_avg', 'line 3: --algorithm must be on one line'),
@@ -206,7 +210,7 @@ def test_an_empty_grid_and_no_grid_are_refused(tmp_path):
   with pytest.raises(grid.GridError, match='`grid` must hold flags'):
     _read(tmp_path, '# nothing')
   with pytest.raises(grid.GridError, match='`grid` must be a file'):
-    grid.read_grid(str(tmp_path / 'nowhere'))
+    grid.read_grid(str(tmp_path / 'nowhere'), tmp_path)
 
 
 def test_flags_of_the_data_are_flags_of_a_grid():

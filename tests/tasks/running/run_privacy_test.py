@@ -7,7 +7,7 @@ import pytest
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data import task
-from tasks.data.partitions import partition
+from tasks.data.partitions.partition_config import PartitionConfig
 from tasks.running.run_privacy import find_caveats
 from tests.tasks.small_runs import DP_FED_AVG
 
@@ -21,8 +21,8 @@ def _task(test_is_of_clients=False, partition_name='iid'):
     train=collections.OrderedDict(
       x=np.zeros([4, 1], np.uint8), y=np.zeros(4, np.int32)
     ),
-    partition=partition.PARTITIONS[partition_name](
-      np.zeros(4, np.int32), num_clients=2
+    partition=PartitionConfig(partition_name, num_clients=2).split(
+      np.zeros(4, np.int32)
     ),
     test=collections.OrderedDict(
       x=np.zeros([1, 1], np.uint8), y=np.zeros(1, np.int32)

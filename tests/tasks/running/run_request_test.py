@@ -4,19 +4,19 @@ import dataclasses
 import json
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 from absl import flags
 
 from tasks import train
 from tasks.algorithms.experiment import ExperimentConfig
+from tasks.data.datasets import registry
 from tasks.experiments import experiment_table
 from tasks.experiments.named_runs import get_run
-from tasks.running import run_request
+from tasks.running import run_privacy, run_request
 from tasks.running.execution import Execution
 from tasks.settings import command_line
+from tests.tasks import train_command
 from tests.tasks.small_runs import FED_AVG
 
 _ROOT = pathlib.Path(__file__).parents[3]
@@ -31,11 +31,11 @@ def parsed_flags():
 
 
 def _config(*arguments):
-  return run_request.parse(arguments).request.config()
+  return run_request.parse(arguments).config()
 
 
 def _text(*arguments):
-  return run_request.parse(arguments).request.describe()
+  return run_request.parse(arguments).describe()
 
 
 def _write_fed_avg(folder):
@@ -102,8 +102,8 @@ def test_a_given_noise_takes_the_place_of_the_rows_budget():
 
 
 def test_folder_of_a_row_is_called_what_runs():
-  command = run_request.parse([*_ROW, '--algorithm=fed_avg', '--batch_size=4'])
-  assert str(command.request.folder) == (
+  request = run_request.parse([*_ROW, '--algorithm=fed_avg', '--batch_size=4'])
+  assert str(request.folder) == (
     'runs/mnist-label_skew_125-mlp-paper-fed_avg-seed0-batch_size=4'
   )
 
@@ -147,6 +147,25 @@ def test_the_demo_is_the_smallest_row(algorithm, monkeypatch):
     sampling_seed=0,
   )
   assert demo == row
+
+
+def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo(
+  monkeypatch, tmp_path
+):
+  monkeypatch.chdir(_ROOT)
+  asked = _config(
+    '--flagfile=tasks/flagfiles/demo/private.flags', '--output_dir=x'
+  )
+  task = registry.create_task(
+    asked.task, asked.partition_config(), cache_dir=tmp_path
+  )
+  assert run_privacy.find_caveats(asked, task, None) == ()
+  assert asked.target_delta < 1 / task.num_clients
+  # Nor do its rates come from a search on the clients.
+  others = _config(
+    '--flagfile=tasks/flagfiles/demo/fed_avg.flags', '--output_dir=x'
+  )
+  assert asked.server_learning_rate == 1.0 != others.server_learning_rate
 
 
 @pytest.mark.parametrize(
@@ -255,14 +274,9 @@ def test_a_whole_number_may_have_an_exponent():
 
 
 def test_the_help_is_complete_and_says_what_is_required():
-  result = subprocess.run(
-    [sys.executable, '-m', 'tasks.train', '--helpshort'],
-    capture_output=True,
-    text=True,
-    cwd=_ROOT,
-  )
-  assert result.returncode == 0, result.stderr
-  text = ' '.join(result.stdout.split())
+  result = train_command.run('-m', 'tasks.train', '--helpshort')
+  assert result.code == 0, result.errors
+  text = ' '.join(result.output.split())
   shown = set(re.findall(r' --(?:\[no\])?(\w+):', text))
   settings = (ExperimentConfig, Execution)
   fields = [x.name for kind in settings for x in dataclasses.fields(kind)]
@@ -297,7 +311,7 @@ def test_a_run_of_the_table_has_its_name(flags, is_named):
       '--variants=matched_steps',
       *flags,
     ]
-  ).request
+  )
   expected = {
     'row': 'table3_mlp_mnist_noniid',
     'scale': 'paper',
@@ -311,4 +325,4 @@ def test_a_run_of_the_table_has_its_name(flags, is_named):
 
 def test_a_run_of_settings_alone_has_no_name():
   flags = ['--task=mnist', '--model=mlp', '--algorithm=fed_avg']
-  assert run_request.parse(flags).request.run_name is None
+  assert run_request.parse(flags).run_name is None

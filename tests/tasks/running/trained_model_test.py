@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tasks.data.datasets import digits
-from tasks.running import runner, trained_model
+from tasks.running import run_folder, runner, trained_model
 from tests.tasks.small_runs import FED_AVG, run_small
 
 _MODULE = """
@@ -18,6 +18,15 @@ def create_model(input_shape, num_classes):
   return tf.keras.Sequential([
     tf.keras.layers.Rescaling(1 / 255, input_shape=input_shape),
     tf.keras.layers.Flatten(),
+    tf.keras.layers.Dense(num_classes),
+  ])
+
+def create_frozen(input_shape, num_classes):
+  # Each model that is made has other weights in its first layer.
+  return tf.keras.Sequential([
+    tf.keras.layers.Rescaling(1 / 255, input_shape=input_shape),
+    tf.keras.layers.Flatten(),
+    tf.keras.layers.Dense(30, activation='relu', trainable=False),
     tf.keras.layers.Dense(num_classes),
   ])
 
@@ -78,6 +87,27 @@ def test_an_own_model_is_loaded_by_its_name_or_by_keras(tmp_path, cache_dir):
   assert _accuracy(model) == last
   with pytest.raises(ValueError, match='with others than'):
     trained_model.load(tmp_path / 'run', names['create_wider'])
+
+
+@pytest.mark.slow
+def test_frozen_layers_are_those_of_the_clients_all_along(tmp_path, cache_dir):
+  path = tmp_path / 'mine.py'
+  path.write_text(_MODULE)
+  _run(
+    tmp_path / 'run',
+    cache_dir,
+    model=f'{path}:create_frozen',
+    num_rounds=5,
+    local_steps=20,
+    client_learning_rate=0.3,
+  )
+  accuracies = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['test_accuracy']
+  assert accuracies.iloc[-1] > accuracies[0] + 0.1
+  model = trained_model.load(tmp_path / 'run')
+  assert _accuracy(model) == pytest.approx(accuracies.iloc[-1])
+  # Those that are trained count.
+  description = run_folder.RunFolder(tmp_path / 'run').read_description()
+  assert description['model']['num_parameters'] == 31 * 10
 
 
 @pytest.mark.slow

@@ -1,9 +1,8 @@
 """Tests of what the commands have in common."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.tasks import train_command
 
 # A command that warns twice of one thing, and once of what is not ours.
 _COMMAND = """
@@ -32,20 +31,15 @@ command_line.run(main)
 
 
 def _run(*arguments):
-  return subprocess.run(
-    [sys.executable, '-W', 'always', '-c', _COMMAND, *arguments],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  return train_command.run('-W', 'always', '-c', _COMMAND, *arguments)
 
 
 def test_a_warning_is_a_line_and_stands_once():
   ended = _run()
-  assert ended.returncode == 3
-  assert ended.stderr.count('is small') == 1
-  assert 'Warning: --num_clients is small\n' in ended.stderr
-  assert 'UserWarning: of another library' in ended.stderr
+  assert ended.code == 3
+  assert ended.errors.count('is small') == 1
+  assert 'Warning: --num_clients is small\n' in ended.errors
+  assert 'UserWarning: of another library' in ended.errors
 
 
 @pytest.mark.parametrize(
@@ -64,9 +58,9 @@ def test_a_warning_is_a_line_and_stands_once():
 )
 def test_arguments_that_are_no_flags_are_one_line(argument, code, text):
   ended = _run(argument)
-  assert ended.returncode == code
-  assert text in ended.stderr
-  assert len(ended.stderr.splitlines()) <= 1
+  assert ended.code == code
+  assert text in ended.errors
+  assert len(ended.errors.splitlines()) <= 1
 
 
 # A command that gets a Ctrl-C, whose exception is lost or becomes another one.
@@ -93,11 +87,6 @@ command_line.run(main)
 
 @pytest.mark.parametrize('way', ['lost', 'another', 'error'])
 def test_a_ctrl_c_whose_exception_is_lost_ends_the_command(way):
-  ended = subprocess.run(
-    [sys.executable, '-c', _INTERRUPTED, way],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert ended.returncode == 130
-  assert ended.stderr == ('' if way == 'error' else 'Interrupted.\n')
+  ended = train_command.run('-c', _INTERRUPTED, way)
+  assert ended.code == 130
+  assert ended.errors == ('' if way == 'error' else 'Interrupted.\n')

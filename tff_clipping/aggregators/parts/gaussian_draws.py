@@ -1,4 +1,4 @@
-"""Gaussian draws on a grid that is fixed before the data, and their keys.
+"""Draws Gaussian noise on a grid that is fixed before the data, and adds it.
 
 A sum of floating-point numbers can be reached from some values and not from
 others, and so proves what was noised (Mironov 2012; Haney et al. 2022). Here

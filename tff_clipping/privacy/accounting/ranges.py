@@ -131,25 +131,12 @@ def check_target_delta(value: Any) -> float:
   return number
 
 
-def describe_large_delta(target_delta: float, num_clients: int) -> str | None:
-  """Returns why this delta is too large for this population, if it is."""
-  if target_delta <= 1 / num_clients:
-    return None
-  return (
-    f'`target_delta` should be below 1/`num_clients` = {1 / num_clients:.3g}, '
-    f'found {target_delta:g}: a mechanism that publishes the data of one '
-    'client, chosen at random, has delta = 1/num_clients, so that a larger '
-    'delta does not rule out such a breach.'
-  )
-
-
 def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
   """Warns if delta is above 1/num_clients, at the line outside this package.
 
   With `DeltaTooLargeWarning`.
   """
-  reason = describe_large_delta(target_delta, num_clients)
-  if reason is None:
+  if target_delta <= 1 / num_clients:
     return
   here = 'tff_clipping.privacy.'
   stacklevel, frame = 1, inspect.currentframe()
@@ -157,4 +144,11 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
     here
   ):
     stacklevel, frame = stacklevel + 1, frame.f_back
-  warnings.warn(reason, DeltaTooLargeWarning, stacklevel=stacklevel)
+  warnings.warn(
+    f'`target_delta` should be below 1/`num_clients` = {1 / num_clients:.3g}, '
+    f'found {target_delta:g}: a mechanism that publishes the data of one '
+    'client, chosen at random, has delta = 1/num_clients, so that a larger '
+    'delta does not rule out such a breach.',
+    DeltaTooLargeWarning,
+    stacklevel=stacklevel,
+  )

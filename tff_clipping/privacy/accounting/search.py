@@ -1,4 +1,7 @@
-"""The least noise, most rounds or fewest clients within an epsilon."""
+"""What a plan asks for: the least noise, most rounds or fewest clients.
+
+Each within an epsilon, by the accountant of the plan in `accountants.TABLE`.
+"""
 
 import bisect
 import functools
@@ -32,8 +35,8 @@ def find_noise_multiplier(
     target_delta: Delta, in (0, 1).
 
   Returns:
-    A multiplier of 6 significant digits; see
-    `functions.calibrate_noise_multiplier`.
+    A multiplier of 6 significant digits, rounded up; see
+    `privacy.calibrate_noise_multiplier`.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -50,44 +53,6 @@ def find_noise_multiplier(
   return _find_noise_multiplier(
     cohorts, accountant, num_rounds, target_epsilon, target_delta
   )
-
-
-def find_max_rounds(
-  mechanism: sampled_gaussian.SampledGaussian,
-  accountant: str,
-  *,
-  target_epsilon: float,
-  target_delta: float,
-) -> int:
-  """Returns the most rounds whose epsilon is not above the target.
-
-  Args:
-    mechanism: One round.
-    accountant: 'rdp' or 'pld'.
-    target_epsilon: The epsilon that must not be passed, positive.
-    target_delta: Delta, in (0, 1).
-
-  Raises:
-    TypeError: If an argument is of the wrong kind.
-    ValueError: If an argument is out of range, one round alone passes the
-      target, or more rounds would fit than are accounted for.
-  """
-  target_epsilon = ranges.check_target_epsilon(target_epsilon)
-  target_delta = ranges.check_target_delta(target_delta)
-  cost = accountants.compose([(mechanism, 1)], accountant)
-  found = search_rounds_within(
-    lambda num_rounds: cost.compute_epsilon(num_rounds, target_delta),
-    noise_multiplier=mechanism.noise_multiplier,
-    target_epsilon=target_epsilon,
-    most=ranges.MAX_ROUNDS,
-  )
-  if found == ranges.MAX_ROUNDS:
-    raise ValueError(
-      f'`noise_multiplier` {mechanism.noise_multiplier:g} allows more than '
-      f'{ranges.MAX_ROUNDS} rounds within `target_epsilon` '
-      f'{target_epsilon:g}: give fewer rounds, or less noise.'
-    )
-  return found
 
 
 def search_rounds_within(
@@ -145,7 +110,7 @@ def search_max_rounds(fits: Callable[[int], bool], most: int) -> int:
 
 
 def search_clients_per_round(
-  epsilon_at: Callable[[int, float], float],
+  epsilon_at: Callable[[int], float],
   *,
   noise_to_clients_ratio: float,
   target_epsilon: float,
@@ -158,8 +123,8 @@ def search_clients_per_round(
   be fewer clients that do; those that are returned always do.
 
   Args:
-    epsilon_at: Returns the epsilon of so many clients a round and of the noise
-      multiplier that goes with them.
+    epsilon_at: Returns the epsilon of so many clients a round, with the noise
+      that goes with them.
     noise_to_clients_ratio: The noise multiplier over the clients a round.
     target_epsilon: The epsilon that must not be passed, positive.
     most: The most clients in a round.
@@ -183,8 +148,7 @@ def search_clients_per_round(
     )
 
   def fits(clients_per_round: int) -> bool:
-    epsilon = epsilon_at(clients_per_round, ratio * clients_per_round)
-    return epsilon <= target_epsilon
+    return epsilon_at(clients_per_round) <= target_epsilon
 
   if not fits(most):
     raise ValueError(

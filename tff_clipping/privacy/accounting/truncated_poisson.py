@@ -28,6 +28,7 @@ this way.
 import bisect
 import math
 from collections.abc import Callable
+from typing import Any
 
 from scipy import stats
 
@@ -188,37 +189,25 @@ def choose_bounds(
 
 def build_cohorts(
   *,
-  sampling: str,
-  num_clients: int,
-  clients_per_round: int,
-  min_clients_per_round: int | None,
-  max_clients_per_round: int | None,
   target_delta: float,
   compute_cost: Callable[[sampled_gaussian.Cohorts], tuple[int, float]],
+  **cohorts: Any,
 ) -> sampled_gaussian.Cohorts:
   """Returns cohorts, with bounds where 'truncated_poisson' has none yet.
 
   Args:
-    sampling: As of `Cohorts`.
-    num_clients: As of `Cohorts`.
-    clients_per_round: As of `Cohorts`.
-    min_clients_per_round: As of `Cohorts`, or None.
-    max_clients_per_round: As of `Cohorts`, or None.
     target_delta: The delta of which chosen bounds spend a part.
     compute_cost: Returns the rounds and the epsilon to choose bounds for, from
       Poisson sampling; called only if some are to be chosen.
+    **cohorts: The attributes of `Cohorts`. A bound that is None is chosen.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If it is out of range.
   """
-  bounds = min_clients_per_round, max_clients_per_round
-  if sampling == 'truncated_poisson' and None in bounds:
-    poisson = sampled_gaussian.Cohorts(
-      sampling='poisson',
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-    )
+  bounds = {name: cohorts.pop(name) for name in sampled_gaussian.BOUNDS}
+  if cohorts['sampling'] == 'truncated_poisson' and None in bounds.values():
+    poisson = sampled_gaussian.Cohorts(**{**cohorts, 'sampling': 'poisson'})
     num_rounds, epsilon = compute_cost(poisson)
     chosen = choose_bounds(
       poisson,
@@ -226,17 +215,9 @@ def build_cohorts(
       epsilon=epsilon,
       target_delta=target_delta,
     )
-    bounds = (
-      chosen[0] if bounds[0] is None else bounds[0],
-      chosen[1] if bounds[1] is None else bounds[1],
-    )
-  return sampled_gaussian.Cohorts(
-    sampling=sampling,
-    num_clients=num_clients,
-    clients_per_round=clients_per_round,
-    min_clients_per_round=bounds[0],
-    max_clients_per_round=bounds[1],
-  )
+    for name, bound in zip(sampled_gaussian.BOUNDS, chosen, strict=True):
+      bounds[name] = bound if bounds[name] is None else bounds[name]
+  return sampled_gaussian.Cohorts(**cohorts, **bounds)
 
 
 def without_tails(target_delta: float) -> float:

@@ -30,8 +30,7 @@ class AttackResult:
 
   Attributes:
     epsilon_lower_bound: Proved for one run, at the audit's confidence.
-    mu_lower_bound: The same among Gaussian mechanisms.
-    gaussian_epsilon_lower_bound: The epsilon of `mu_lower_bound` at delta.
+    gaussian_epsilon_lower_bound: The same among Gaussian mechanisms.
     epsilon_estimate: The one-shot estimate, no bound; NaN if it has none.
     true_positive_rate: The share of the canaries that were in above all but 1 %
       of those that were out.
@@ -40,7 +39,6 @@ class AttackResult:
   """
 
   epsilon_lower_bound: float
-  mu_lower_bound: float
   gaussian_epsilon_lower_bound: float
   epsilon_estimate: float
   true_positive_rate: float
@@ -230,7 +228,6 @@ def _judge(
     epsilon_lower_bound=one_run.bound_epsilon(
       scores, is_in, delta=delta, confidence=confidence
     ),
-    mu_lower_bound=mu,
     gaussian_epsilon_lower_bound=trade_off.compute_gaussian_epsilon(mu, delta),
     epsilon_estimate=_estimate(taken, held_out, delta),
     true_positive_rate=thresholds.measure_true_positive_rate(

@@ -71,7 +71,7 @@ def compare(
     *_list_samplers(question),
     *_list_mechanisms(question, plan.num_clients // plan.clients_per_round),
   )
-  asked = _variant(question)
+  asked = question.vary()
   return tuple(_answer(each) for each in others if each != asked)
 
 
@@ -81,7 +81,7 @@ def _list_samplers(
   """Yields independent noise and cohorts that are drawn."""
   for sampling in ('poisson', 'fixed_size', 'paper'):
     for accountant in accountants.ACCOUNTANTS:
-      yield _variant(question, sampling=sampling, accountant=accountant)
+      yield question.vary(sampling=sampling, accountant=accountant)
 
 
 def _list_mechanisms(
@@ -92,8 +92,7 @@ def _list_mechanisms(
   if separation is None and question.solved_for == 'clients_per_round':
     return
   for mechanism in by_name.MECHANISMS:
-    yield _variant(
-      question,
+    yield question.vary(
       sampling='min_separation',
       mechanism=mechanism,
       # By default, all clients take turns.
@@ -101,24 +100,7 @@ def _list_mechanisms(
     )
   # Fewer groups than that are worth a draw.
   if separation is not None:
-    yield _variant(question, sampling='grouped_poisson', mechanism='banded')
-
-
-def _variant(
-  question: budget_question.Question, **changes: Any
-) -> budget_question.Question:
-  """Returns the same question for other cohorts and noise."""
-  if 'sampling' in changes:
-    changes = {'mechanism': 'gaussian', 'accountant': None, **changes}
-  changed = dataclasses.replace(
-    question,
-    min_clients_per_round=None,
-    max_clients_per_round=None,
-    **changes,
-  )
-  if changed.is_correlated:
-    return changed
-  return dataclasses.replace(changed, accountant=changed.charged_by)
+    yield question.vary(sampling='grouped_poisson', mechanism='banded')
 
 
 def _answer(question: budget_question.Question) -> Row:

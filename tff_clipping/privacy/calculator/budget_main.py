@@ -53,7 +53,6 @@ from tff_clipping.privacy.calculator import (
   budget_question,
   budget_report,
   command_line,
-  computation_record,
 )
 from tff_clipping.privacy.correlated_noise import by_name
 
@@ -135,7 +134,7 @@ def _build_parser() -> command_line.Parser:
 
 
 def _compute(
-  values: argparse.Namespace, record: computation_record.Record
+  values: argparse.Namespace, record: dict[str, Any]
 ) -> command_line.Result:
   """Answers the question on the command line."""
   question = _build_question(values)
@@ -147,7 +146,8 @@ def _compute(
   if values.plot is not None:
     with warnings.catch_warnings():
       warnings.simplefilter('ignore')  # They are in the answer already.
-      _import_plot().save_figure(answer, values.plot)
+      figure = _import_plot().draw_figure(answer, values.plot)
+    command_line.write_new_file(values.plot, figure, 'plot')
     notes.append(f'The figure is in {values.plot}.')
   form = {
     'json': budget_report.format_json,

@@ -1,6 +1,7 @@
 """The budget calculator's figure; only this module needs matplotlib."""
 
 import dataclasses
+import io
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,26 +10,21 @@ import matplotlib
 import numpy as np
 from matplotlib import figure as figure_lib
 
+from tff_clipping.privacy.accounting import sampled_gaussian
 from tff_clipping.privacy.calculator import (
   budget_question,
   budget_report,
   command_line,
 )
 from tff_clipping.privacy.correlated_noise import by_name
-from tff_clipping.privacy.plans import plan as plan_lib
 
 _FORMATS = ('.png', '.pdf', '.svg')
-_LABELS = {
-  'poisson': 'Poisson, add or remove one',
-  'fixed_size': 'fixed size, replace one',
-  'none': 'all clients, add or remove one',
-}
 # Strategies for more rounds take long to make, once for each point.
 _MAX_ROUNDS = 10_000
 
 
-def save_figure(answer: budget_report.Answer, path: str) -> None:
-  """Draws the plan's epsilon by rounds, and what its noise depends on.
+def draw_figure(answer: budget_report.Answer, path: str) -> bytes:
+  """Returns the plan's epsilon by rounds, and what its noise depends on.
 
   That is the noise multiplier by cohort size, with the other sampling beside
   it; with correlated noise the error of the running sums by separation, with
@@ -36,12 +32,8 @@ def save_figure(answer: budget_report.Answer, path: str) -> None:
 
   Args:
     answer: The plan is drawn.
-    path: A .png, .pdf or .svg file, which must not exist.
-
-  Raises:
-    ValueError: If `path` has another ending, exists or cannot be written.
+    path: The file that it is for: its ending tells the format.
   """
-  check_path(path)
   # Text stays text, and the same answer gives the same file.
   with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'plot'}):
     figure = figure_lib.Figure(figsize=(9, 3.6), layout='constrained')
@@ -51,20 +43,16 @@ def save_figure(answer: budget_report.Answer, path: str) -> None:
       _draw_error_by_separation(right, answer)
     else:
       _draw_noise_by_cohort(right, answer)
-    try:
-      figure.savefig(path, dpi=150)
-    except OSError as error:
-      raise ValueError(
-        f'`plot` must be a file that can be written, found {path!r} '
-        f'({error.strerror or error}).'
-      ) from error
+    content = io.BytesIO()
+    figure.savefig(content, format=pathlib.Path(path).suffix[1:], dpi=150)
+  return content.getvalue()
 
 
 def check_path(path: str) -> None:
-  """Raises as `save_figure` would, before anything is computed.
+  """Raises ValueError if a figure cannot be written there, before it is drawn.
 
   Args:
-    path: The file.
+    path: A .png, .pdf or .svg file, which must not exist.
   """
   if pathlib.Path(path).suffix.lower() not in _FORMATS:
     raise ValueError(
@@ -73,10 +61,14 @@ def check_path(path: str) -> None:
   command_line.check_new_file(path, 'plot')
 
 
-def _samplings(answer: budget_report.Answer) -> list[str]:
-  """Returns the samplings to draw."""
-  is_whole = answer.plan.sampling == 'none'
-  return ['none'] if is_whole else ['poisson', 'fixed_size']
+def _label_samplings(answer: budget_report.Answer) -> dict[str, str]:
+  """Returns the samplings to draw, with their labels."""
+  if answer.plan.sampling == 'none':
+    return {'none': 'all clients, add or remove one'}
+  return {
+    'poisson': 'Poisson, add or remove one',
+    'fixed_size': 'fixed size, replace one',
+  }
 
 
 def _draw_epsilon_by_rounds(axes, answer: budget_report.Answer) -> None:
@@ -87,17 +79,10 @@ def _draw_epsilon_by_rounds(axes, answer: budget_report.Answer) -> None:
     plans = {f'{plan.sampling}, zero out': plan}
   else:
     name = plan.accountant
+    others = {'target_epsilon': None, **dict.fromkeys(sampled_gaussian.BOUNDS)}
     plans = {
-      _LABELS[sampling]: plan_lib.PrivacyPlan(
-        num_clients=plan.num_clients,
-        clients_per_round=plan.clients_per_round,
-        num_rounds=plan.num_rounds,
-        target_delta=plan.target_delta,
-        noise_multiplier=plan.noise_multiplier,
-        sampling=sampling,
-        accountant=plan.accountant,
-      )
-      for sampling in _samplings(answer)
+      label: dataclasses.replace(plan, sampling=sampling, **others)
+      for sampling, label in _label_samplings(answer).items()
     }
   most = plan.num_rounds
   rounds = np.unique(np.geomspace(1, most, num=min(most, 25)).astype(int))
@@ -149,8 +134,8 @@ def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
     given='clients_per_round',
     values=[plan.num_clients] if plan.sampling == 'none' else cohorts,
     variants={
-      _LABELS[sampling]: {'sampling': sampling, 'accountant': plan.accountant}
-      for sampling in _samplings(answer)
+      label: {'sampling': sampling, 'accountant': plan.accountant}
+      for sampling, label in _label_samplings(answer).items()
     },
   )
   axes.set_xlabel('clients per round')
@@ -190,12 +175,9 @@ def _draw_plans(
       }
       try:
         other = budget_question.solve(
-          dataclasses.replace(
-            answer.question,
+          answer.question.vary(
             noise_multiplier=None,
             noise_to_clients_ratio=None,
-            min_clients_per_round=None,
-            max_clients_per_round=None,
             **asked,
             **changes,
           )

@@ -24,8 +24,7 @@ _CONSTRUCTORS = {
 _GIVEN = (
   *('num_clients', 'clients_per_round', 'sampling', 'target_delta'),
   *('target_epsilon', 'noise_multiplier', 'num_rounds'),
-  *('noise_to_clients_ratio', 'min_clients_per_round'),
-  'max_clients_per_round',
+  *('noise_to_clients_ratio', 'accountant', *sampled_gaussian.BOUNDS),
 )
 
 # More rounds are not optimised for: it would take minutes.
@@ -132,6 +131,24 @@ class Question:
       return 'clients_per_round'
     return next(name for name in SOLVABLE if getattr(self, name) is None)
 
+  def vary(self, **changes: Any) -> 'Question':
+    """Returns the same question for other cohorts or noise.
+
+    Bounds of a cohort are chosen anew. The accountant is named, where there is
+    more than one.
+
+    Args:
+      **changes: Other values of attributes. Another sampling goes with
+        independent noise and the default accountant, if they do not say more.
+    """
+    if 'sampling' in changes:
+      changes = {'mechanism': 'gaussian', 'accountant': None, **changes}
+    bounds = dict.fromkeys(sampled_gaussian.BOUNDS)
+    changed = dataclasses.replace(self, **bounds, **changes)
+    if changed.is_correlated:
+      return changed
+    return dataclasses.replace(changed, accountant=changed.charged_by)
+
   def _check_what_is_given(self) -> None:
     """Raises unless one number is left."""
     given = [name for name in SOLVABLE if getattr(self, name) is not None]
@@ -153,29 +170,9 @@ class Question:
         '`noise_to_clients_ratio` must be given with `target_epsilon` and '
         f'`num_rounds` alone, found {listed}.'
       )
-    for name in (
-      'clients_per_round',
-      'min_clients_per_round',
-      'max_clients_per_round',
-    ):
-      if getattr(self, name) is not None:
-        raise ValueError(
-          f'`{name}` must not be given with `noise_to_clients_ratio`, which '
-          f'solves for `clients_per_round`, found {getattr(self, name)}.'
-        )
 
   def _check_correlated(self) -> None:
     """Raises if what is given does not go with correlated noise."""
-    for name in (
-      'accountant',
-      'min_clients_per_round',
-      'max_clients_per_round',
-    ):
-      if getattr(self, name) is not None:
-        raise ValueError(
-          f'`{name}` must not be given where `sampling` is {self.sampling!r}, '
-          f'found {getattr(self, name)!r}.'
-        )
     if self.min_separation is None and self.sampling != 'shuffled_epochs':
       raise ValueError(
         f'`min_separation` must be given with `mechanism` {self.mechanism!r} '
@@ -213,9 +210,7 @@ def solve(
   }
   constructor = _CONSTRUCTORS[question.solved_for]
   if not question.is_correlated:
-    return getattr(plan_lib.PrivacyPlan, constructor)(
-      **given, accountant=question.charged_by
-    )
+    return getattr(plan_lib.PrivacyPlan, constructor)(**given)
   if question.solved_for == 'num_rounds':
     return _find_rounds(question, given, max_strategy_rounds)
   num_rounds = given.pop('num_rounds')

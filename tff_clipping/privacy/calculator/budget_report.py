@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from tff_clipping.privacy.accounting import rounding
@@ -11,7 +12,7 @@ from tff_clipping.privacy.audit import attack_bounds
 from tff_clipping.privacy.calculator import (
   budget_comparison,
   budget_question,
-  computation_record,
+  command_line,
 )
 from tff_clipping.privacy.plans import base_plan, noise_summary
 from tff_clipping.theory import theorem_2
@@ -108,7 +109,7 @@ def compute_answer(question: budget_question.Question) -> Answer:
 
 def format_json(
   answer: Answer,
-  record: computation_record.Record | None = None,
+  record: Mapping[str, Any] | None = None,
   plot: str | None = None,
 ) -> str:
   """Returns the answer as one JSON object.
@@ -133,7 +134,7 @@ def format_json(
     'plan': plan.to_json(),
     'warnings': list(answer.warnings),
     'plot': plot,
-    **({} if record is None else dataclasses.asdict(record)),
+    **(record or {}),
   }
   if attacks is not None and math.isinf(attacks.mu):
     value['attacks']['mu'] = None
@@ -142,7 +143,7 @@ def format_json(
 
 def format_table(
   answer: Answer,
-  record: computation_record.Record | None = None,
+  record: Mapping[str, Any] | None = None,
   plot: str | None = None,
 ) -> str:
   """Returns the answer for a person to read.
@@ -180,7 +181,7 @@ def format_table(
   if plot is not None:
     sections.append([f'The figure is in {plot}.'])
   if record is not None:
-    sections.append([computation_record.format_record(record)])
+    sections.append([command_line.format_record(record)])
   return '\n\n'.join('\n'.join(lines) for lines in sections)
 
 

@@ -1,19 +1,22 @@
 """What the commands have in common: flags, errors, files and exit codes."""
 
 import argparse
+import datetime
 import difflib
+import importlib.metadata
 import os
 import pathlib
+import platform
 import re
+import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from absl import flags
 
 import tff_clipping
 from tff_clipping import argument_checks
-from tff_clipping.privacy.calculator import computation_record
 
 
 class UsageError(ValueError):
@@ -135,52 +138,49 @@ class Parser(argparse.ArgumentParser):
     return f'{text} Did you mean: {", ".join(meant)} ?' if meant else text
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
-  """Returns what takes one of these for a flag's value."""
+def kind(rule: str, convert: Callable[[str], Any]) -> Callable[[str], Any]:
+  """Returns what takes the text of a flag's value.
 
-  def check(text: str) -> str:
-    if text in choices:
-      return text
-    listed = ', '.join(choices)
-    raise argparse.ArgumentTypeError(
-      f'must be one of {listed}, found {text!r}.'
-    )
+  Args:
+    rule: What it must be, for the message.
+    convert: Returns the value; it raises ValueError if it is none.
+  """
+
+  def check(text: str) -> Any:
+    try:
+      return convert(text)
+    except ValueError as error:
+      raise argparse.ArgumentTypeError(
+        f'must be {rule}, found {text!r}.'
+      ) from error
 
   return check
 
 
-def whole_number(text: str) -> int:
-  """Returns a flag's value that is a whole number, also as 1e6 or 80.0."""
-  try:
-    return argument_checks.parse_integer(text)
-  except ValueError as error:
-    raise argparse.ArgumentTypeError(
-      f'must be a whole number, found {text!r}.'
-    ) from error
+def one_of(*choices: str) -> Callable[[str], str]:
+  """Returns what takes one of these for a flag's value."""
+  return kind(
+    f'one of {", ".join(choices)}', lambda text: choices[choices.index(text)]
+  )
 
 
-def number(text: str) -> float:
-  """Returns a flag's value that is a number."""
-  try:
-    return float(text)
-  except ValueError as error:
-    raise argparse.ArgumentTypeError(
-      f'must be a number, found {text!r}.'
-    ) from error
+# Also 1e6 or 80.0 is one.
+whole_number = kind('a whole number', argument_checks.parse_integer)
+number = kind('a number', float)
 
 
 def run(
   parser: Parser,
   argv: Sequence[str],
-  compute: Callable[[argparse.Namespace, computation_record.Record], Result],
+  compute: Callable[[argparse.Namespace, dict[str, Any]], Result],
 ) -> int:
   """Runs a command.
 
   Args:
     parser: Its flags.
     argv: The command line, the program's name first.
-    compute: Returns the answer, from the flags and the record of this command.
-      A TypeError or ValueError of it is the user's.
+    compute: Returns the answer, from the flags and what `build_record` says of
+      this command. A TypeError or ValueError of it is the user's.
 
   Returns:
     The exit code: 0, or 2 after one line on stderr about a wrong question.
@@ -191,12 +191,12 @@ def run(
     if values.output is not None:
       # Find out now whether it can be written.
       check_new_file(values.output, 'output')
-    record = computation_record.build_record([name, *line])
+    record = build_record([name, *line])
     text, notes, warnings = compute(values, record)
     for warning in warnings:
       print(f'{name}: warning: {parser.name_flags(warning)}', file=sys.stderr)
     if values.output is not None:
-      _write_new_file(values.output, text, 'output')
+      write_new_file(values.output, f'{text}\n'.encode(), 'output')
       text = '\n'.join([f'The answer is in {values.output}.', *notes])
     print(text)
     sys.stdout.flush()
@@ -234,14 +234,44 @@ def check_new_file(path: str, name: str) -> None:
     )
 
 
-def _write_new_file(path: str, text: str, name: str) -> None:
-  """Writes text and a line end to a new file; errors as in `check_new_file`."""
+def write_new_file(path: str, content: bytes, name: str) -> None:
+  """Writes a new file; arguments and errors as of `check_new_file`."""
   check_new_file(path, name)
   try:
-    with open(path, 'x', encoding='utf-8') as file:
-      file.write(text + '\n')
+    with open(path, 'xb') as file:
+      file.write(content)
   except OSError as error:
     raise ValueError(
       f'`{name}` must be a file that can be written, found {path!r} '
       f'({error.strerror or error}).'
     ) from error
+
+
+def build_record(argv: Sequence[str]) -> dict[str, Any]:
+  """Returns when, with what and by which command something is computed.
+
+  Args:
+    argv: The command line, the program's name first.
+
+  Returns:
+    The day in UTC, as `date`; the `versions` of each program and library, by
+    name; and the `command`.
+  """
+  libraries = 'dp-accounting', 'numpy', 'scipy'
+  return {
+    'date': datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+    'versions': {
+      'tff-clipping': tff_clipping.__version__,
+      **{name: importlib.metadata.version(name) for name in libraries},
+      'python': platform.python_version(),
+    },
+    'command': shlex.join(argv),
+  }
+
+
+def format_record(record: Mapping[str, Any]) -> str:
+  """Returns a record for a person to read."""
+  versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
+  return (
+    f'Computed on {record["date"]} with {versions} by\n  {record["command"]}'
+  )

@@ -17,11 +17,11 @@ import dataclasses
 import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_clipping.privacy.accounting import rounding, slack
-from tff_clipping.privacy.calculator import command_line, computation_record
+from tff_clipping.privacy.calculator import command_line
 from tff_clipping.privacy.ledger import ledger_contents, spending
 from tff_clipping.privacy.plans import base_plan, plan_text
 
@@ -46,7 +46,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _compute(
-  values: argparse.Namespace, record: computation_record.Record
+  values: argparse.Namespace, record: Mapping[str, Any]
 ) -> command_line.Result:
   """Returns what the ledgers say."""
   if not values.arguments:
@@ -72,7 +72,7 @@ def _compute(
 def _format_json(
   ledgers: Sequence[ledger_contents.LedgerContents],
   spent: spending.Spending,
-  record: computation_record.Record,
+  record: Mapping[str, Any],
 ) -> str:
   """Returns the answer as one JSON object."""
   value: dict[str, Any] = {
@@ -98,7 +98,7 @@ def _format_json(
         dict.fromkeys(each for ledger in ledgers for each in ledger.caveats)
       ),
     },
-    **dataclasses.asdict(record),
+    **record,
   }
   return json.dumps(value, indent=2, allow_nan=False)
 
@@ -106,7 +106,7 @@ def _format_json(
 def _format_table(
   ledgers: Sequence[ledger_contents.LedgerContents],
   spent: spending.Spending,
-  record: computation_record.Record,
+  record: Mapping[str, Any],
 ) -> str:
   """Returns the answer for a person to read."""
   sections = [_describe_ledger(ledger) for ledger in ledgers]
@@ -115,7 +115,7 @@ def _format_table(
   )
   if len(ledgers) > 1 or is_asked:
     sections.append(spending.describe_spending(ledgers, spent))
-  sections.append(computation_record.format_record(record))
+  sections.append(command_line.format_record(record))
   return '\n\n'.join(sections)
 
 

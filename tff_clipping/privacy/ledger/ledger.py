@@ -174,8 +174,7 @@ class PrivacyLedger:
       ValueError: If it is another one, or the ledger is closed.
       OSError: If the line could not be written.
     """
-    if not isinstance(digest, str):
-      raise TypeError(f'`digest` must be a string, found {digest!r}.')
+    _check_text('digest', digest)
     with self._guard:
       kept = ledger_contents.read_digests(
         self._file.lines, ledger_contents.COHORTS
@@ -204,8 +203,7 @@ class PrivacyLedger:
       ValueError: If the ledger is closed.
       OSError: If the line could not be written.
     """
-    if not isinstance(digest, str):
-      raise TypeError(f'`digest` must be a string, found {digest!r}.')
+    _check_text('digest', digest)
     with self._guard:
       if digest not in ledger_contents.read_digests(
         self._file.lines, ledger_contents.SEED
@@ -289,16 +287,13 @@ class PrivacyLedger:
     draw = argument_checks.check_integer(
       'draw', draw, at_least=0, at_most=2**53
     )
-    if not isinstance(digest, str):
-      raise TypeError(f'`digest` must be a string, found {digest!r}.')
+    _check_text('digest', digest)
     if not _DIGEST.fullmatch(digest):
       raise ValueError(
         f'`digest` must be 64 hexadecimal digits, found {digest!r}.'
       )
-    if not isinstance(environment, str | None):
-      raise TypeError(
-        f'`environment` must be a string or None, found {environment!r}.'
-      )
+    if environment is not None:
+      _check_text('environment', environment)
     with self._guard:
       self._file.check()
       draws = self._draws.get(round_num, [])
@@ -442,3 +437,9 @@ class PrivacyLedger:
     self._actual_epsilon_after = functools.lru_cache(maxsize=2)(
       plan.actual_epsilon_after
     )
+
+
+def _check_text(name: str, value: Any) -> None:
+  """Raises if an argument is no string."""
+  if not isinstance(value, str):
+    raise TypeError(f'`{name}` must be a string, found {value!r}.')

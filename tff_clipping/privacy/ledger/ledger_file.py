@@ -353,11 +353,7 @@ def _read_seal(path: pathlib.Path) -> dict[str, Any] | None:
     or seal['lines'] < 0
     or not isinstance(seal.get('digest'), str)
   ):
-    raise DamagedLedgerError(
-      f'Line 1 of {seal_path} is damaged: it is not a seal. What was charged '
-      'is not known: restore the ledger and its seal from a copy that is as '
-      'new as the last release, or count the budget as spent.'
-    )
+    raise _damage(seal_path, 1, 'it is not a seal')
   return seal
 
 

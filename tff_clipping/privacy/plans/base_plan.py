@@ -1,4 +1,4 @@
-"""What every privacy plan has: checks, what rounds cost, and its file."""
+"""What every privacy plan has: constructors, checks, what rounds cost, JSON."""
 
 import abc
 import dataclasses
@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import dp_accounting
 
@@ -21,16 +21,18 @@ from tff_clipping.privacy.accounting import (
 from tff_clipping.privacy.plans import (
   noise_summary,
   obligations,
-  plan_json,
   plan_text,
 )
 
-# What stands in every plan's JSON for whoever reads it.
-_DERIVED = (
-  *('relation', 'epsilon', 'actual_epsilon', 'dp_event', 'caveats'),
-  # The last is what a run adds: what its aggregator makes of the plan.
-  *('description', 'aggregation'),
-)
+if TYPE_CHECKING:
+  from typing_extensions import Unpack
+
+  from tff_clipping.privacy.plans.plan_attributes import PlanAttributes
+
+# Of what `to_json` writes.
+_FORMAT = 1
+# What a run adds to the JSON: what its aggregator makes of the plan.
+_OF_A_RUN = 'aggregation'
 
 _Plan = TypeVar('_Plan', bound='BasePlan')
 
@@ -88,6 +90,110 @@ class BasePlan(abc.ABC):
         f'{self.num_rounds} rounds cost with a noise multiplier of '
         f'{self.noise_multiplier:g}, found {self.target_epsilon:g}.'
       )
+
+  @classmethod
+  def from_target_epsilon(
+    cls: type[_Plan],
+    *,
+    target_epsilon: float,
+    **attributes: 'Unpack[PlanAttributes]',
+  ) -> _Plan:
+    """Returns the plan with the least noise that stays within an epsilon.
+
+    Args:
+      target_epsilon: The paper's epsilon, positive. For the sampling 'paper' it
+        is the paper's epsilon that stays within; the actual one is larger.
+      **attributes: The others, by their names, but for `noise_multiplier`. Of a
+        `CorrelatedNoisePlan`, `num_rounds` are those of its strategy.
+
+    Returns:
+      A plan whose multiplier has 6 significant digits, rounded up.
+
+    Raises:
+      TypeError: If an attribute is missing, is one that is found, or is of the
+        wrong kind.
+      ValueError: If an attribute is out of range, or no noise in the
+        accountant's range has this epsilon.
+    """
+    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
+    return cls._find_noise(cls._complete(given, 'noise_multiplier'))
+
+  @classmethod
+  def from_noise_multiplier(
+    cls: type[_Plan],
+    *,
+    noise_multiplier: float,
+    **attributes: 'Unpack[PlanAttributes]',
+  ) -> _Plan:
+    """Returns the plan with this noise; its epsilon is that of all rounds.
+
+    Args:
+      noise_multiplier: As the attribute.
+      **attributes: As in `from_target_epsilon`, but for `target_epsilon`.
+
+    Raises:
+      TypeError: As in `from_target_epsilon`.
+      ValueError: If an attribute is out of range.
+    """
+    given: dict[str, Any] = {**attributes, 'noise_multiplier': noise_multiplier}
+    return cls(**cls._complete(given, 'target_epsilon'))
+
+  @classmethod
+  def from_max_rounds(
+    cls: type[_Plan],
+    *,
+    noise_multiplier: float,
+    target_epsilon: float,
+    **attributes: 'Unpack[PlanAttributes]',
+  ) -> _Plan:
+    """Returns the plan with the most rounds that stay within an epsilon.
+
+    Of a `CorrelatedNoisePlan` they are at most those of its strategy, whose
+    error is least for so many.
+
+    Args:
+      noise_multiplier: As the attribute.
+      target_epsilon: The paper's epsilon, positive.
+      **attributes: As in `from_target_epsilon`, but for `num_rounds`.
+
+    Raises:
+      TypeError: As in `from_target_epsilon`.
+      ValueError: If an attribute is out of range, or not a single round fits.
+    """
+    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
+    given['noise_multiplier'] = noise_multiplier
+    return cls._find_rounds(cls._complete(given, 'num_rounds'))
+
+  @classmethod
+  def from_noise_to_clients_ratio(
+    cls: type[_Plan],
+    *,
+    noise_to_clients_ratio: float,
+    target_epsilon: float,
+    **attributes: 'Unpack[PlanAttributes]',
+  ) -> _Plan:
+    """Returns the plan with the fewest clients a round within an epsilon.
+
+    The noise on the mean is fixed, as a model that was found to bear it needs;
+    larger cohorts allow more noise on the sum.
+
+    Args:
+      noise_to_clients_ratio: z / P, the standard deviation of the noise on the
+        mean over the clipping norm; of a draw, where noise is correlated.
+      target_epsilon: The paper's epsilon, positive.
+      **attributes: As in `from_target_epsilon`, but for `clients_per_round` and
+        the bounds of a cohort. All clients in every round, the sampling 'none',
+        leave nothing to find.
+
+    Raises:
+      TypeError: As in `from_target_epsilon`.
+      ValueError: If an attribute is out of range, or no cohort is large enough.
+    """
+    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
+    return cls._find_clients(
+      noise_to_clients_ratio,
+      cls._complete(given, 'clients_per_round', 'noise_multiplier'),
+    )
 
   @property
   @abc.abstractmethod
@@ -271,19 +377,24 @@ class BasePlan(abc.ABC):
       caveats: Why a run of the plan does not have its guarantee; see
         `describe`.
     """
-    return plan_json.write(
-      {
-        field.name: getattr(self, field.name)
-        for field in dataclasses.fields(self)
+    attributes = {
+      field.name: getattr(self, field.name)
+      for field in dataclasses.fields(self)
+    }
+    return {
+      'format': _FORMAT,
+      **{
+        name: each.to_json() if hasattr(each, 'to_json') else each
+        for name, each in attributes.items()
       },
       **self._derive(),
-      relation=self.relation.value,
-      epsilon=self.epsilon,
-      actual_epsilon=self.actual_epsilon,
-      dp_event=repr(self.dp_event),
-      caveats=list(caveats),
-      description=self.describe(caveats),
-    )
+      'relation': self.relation.value,
+      'epsilon': self.epsilon,
+      'actual_epsilon': self.actual_epsilon,
+      'dp_event': repr(self.dp_event),
+      'caveats': list(caveats),
+      'description': self.describe(caveats),
+    }
 
   @classmethod
   def from_json(cls: type[_Plan], value: Mapping[str, Any]) -> _Plan:
@@ -297,21 +408,93 @@ class BasePlan(abc.ABC):
       ValueError: If attributes are missing, unknown or out of range, or the
         epsilon in it is not that of the attributes: it was changed by hand.
     """
-    attributes = plan_json.read_attributes(
-      value,
-      [field.name for field in dataclasses.fields(cls)],
-      derived=(*_DERIVED, *cls._DERIVED),
-      optional=cls._OPTIONAL,
-    )
+    if not isinstance(value, Mapping):
+      raise TypeError(f'`value` must be a mapping, found {value!r}.')
+    if value.get('format') != _FORMAT:
+      raise ValueError(
+        f'`value` must be of format {_FORMAT}, found {value.get("format")!r}.'
+      )
+    names = [field.name for field in dataclasses.fields(cls)]
+    missing = [name for name in names if name not in (*value, *cls._OPTIONAL)]
+    if missing:
+      raise ValueError(f'`value` must hold {names}, found none of {missing}.')
+    attributes = {name: value[name] for name in names if name in value}
     plan = cls(**cls._read_attributes(attributes))
-    plan_json.check_figures(
-      value, epsilon=plan.epsilon, actual_epsilon=plan.actual_epsilon
-    )
+    unknown = sorted({*value} - {*plan.to_json(), _OF_A_RUN})
+    if unknown:
+      raise ValueError(f'`value` must hold only {names}, found {unknown}.')
+    for name in ('epsilon', 'actual_epsilon'):
+      found, figure = value.get(name), getattr(plan, name)
+      # Versions of the accountant may differ in the last digits.
+      if found is not None and not math.isclose(found, figure, rel_tol=1e-3):
+        raise ValueError(
+          f'`{name}` must be the {figure:.6g} that the plan costs, found '
+          f'{found!r}.'
+        )
     return plan
 
-  # What a subclass adds to the JSON, and which attributes of it may be missing.
-  _DERIVED: ClassVar[tuple[str, ...]]
+  # Attributes that earlier versions did not write.
   _OPTIONAL: ClassVar[tuple[str, ...]] = ()
+
+  @classmethod
+  def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
+    """Returns attributes with the defaults of those that are not given.
+
+    Args:
+      given: The attributes of a new plan.
+      *found: Those that must not be given, because they are found.
+    """
+    attributes = {
+      field.name: field.default
+      for field in dataclasses.fields(cls)
+      if field.name not in found
+    }
+    for name, default in attributes.items():
+      if default is dataclasses.MISSING and name not in given:
+        raise TypeError(f'`{name}` must be given for a {cls.__name__}.')
+    for name in given:
+      if name not in attributes:
+        raise TypeError(
+          f'`{name}` must not be given: it is found, or is no attribute of a '
+          f'{cls.__name__}.'
+        )
+    return {**attributes, **given}
+
+  @classmethod
+  @abc.abstractmethod
+  def _find_noise(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
+    """Returns the plan of `from_target_epsilon`."""
+
+  @classmethod
+  @abc.abstractmethod
+  def _find_rounds(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
+    """Returns the plan of `from_max_rounds`."""
+
+  @classmethod
+  def _find_clients(
+    cls: type[_Plan], noise_to_clients_ratio: float, given: dict[str, Any]
+  ) -> _Plan:
+    """Returns the plan of `from_noise_to_clients_ratio`."""
+
+    def build(clients_per_round: int, **target: Any) -> _Plan:
+      return cls(
+        **{**given, **target},
+        clients_per_round=clients_per_round,
+        noise_multiplier=noise_to_clients_ratio * clients_per_round,
+      )
+
+    found = search.search_clients_per_round(
+      lambda clients: try_epsilon(lambda: build(clients, target_epsilon=None)),
+      noise_to_clients_ratio=noise_to_clients_ratio,
+      target_epsilon=given['target_epsilon'],
+      most=cls._find_largest_cohort(given),
+    )
+    return build(found)
+
+  @classmethod
+  @abc.abstractmethod
+  def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
+    """Returns the most clients a round that there is a plan for."""
 
   @abc.abstractmethod
   def _check_attributes(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import dp_accounting
@@ -73,247 +74,15 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   # Later rounds take back the noise that a round had: with a new draw of it,
   # they would not be the mechanism that is charged.
   allows_new_draws: ClassVar[bool] = False
-  _DERIVED: ClassVar[tuple[str, ...]] = (
-    *('mechanism', 'max_participations', 'sensitivity', 'accountant'),
-  )
 
   strategy: correlated_noise.NoiseStrategy
   min_separation: int = 1
   sampling: str = 'min_separation'
 
-  @classmethod
-  def from_target_epsilon(
-    cls,
-    *,
-    num_clients: int,
-    clients_per_round: int,
-    strategy: correlated_noise.NoiseStrategy,
-    target_epsilon: float,
-    target_delta: float,
-    min_separation: int = 1,
-    sampling: str = 'min_separation',
-  ) -> 'CorrelatedNoisePlan':
-    """Returns the plan with the least noise that stays within an epsilon.
-
-    Args:
-      num_clients: The paper's N.
-      clients_per_round: The paper's P.
-      strategy: How noise is correlated, for all rounds that are to be run.
-      target_epsilon: The paper's epsilon, positive.
-      target_delta: The paper's delta, in (0, 1).
-      min_separation: As the attribute.
-      sampling: As the attribute.
-
-    Returns:
-      A plan whose multiplier has 6 significant digits, rounded up.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or the sensitivity of the
-        strategy is not known.
-    """
-    cohorts = separated_sampling.SeparatedCohorts(
-      sampling=sampling,
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      min_separation=min_separation,
-    )
-    cohorts.check_strategy(_check_strategy(strategy))
-    sensitivity = cohorts.compute_sensitivity(strategy, strategy.num_rounds)
-    if cohorts.is_amplified:
-      over_sensitivity = search.find_noise_multiplier(
-        cohorts.turn,
-        'pld',
-        num_rounds=cohorts.participation.count(strategy.num_rounds),
-        target_epsilon=target_epsilon,
-        target_delta=target_delta,
-      )
-    else:
-      over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
-        target_epsilon, target_delta
-      )
-    digits = noise_search.MULTIPLIER_DIGITS
-    multiplier = rounding.round_up(
-      sensitivity * over_sensitivity, digits=digits
-    )
-    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
-    if not least <= multiplier <= most:
-      raise ValueError(
-        f'`target_epsilon` {target_epsilon:g} needs a noise multiplier of '
-        f'{multiplier:g}, which is not in the range that is accounted for, '
-        f'{least:g} to {most:g}.'
-      )
-    plan = cls(
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      num_rounds=strategy.num_rounds,
-      target_delta=target_delta,
-      noise_multiplier=multiplier,
-      strategy=strategy,
-      min_separation=min_separation,
-      sampling=sampling,
-      target_epsilon=target_epsilon,
-    )
-    if plan.epsilon <= target_epsilon:
-      return plan
-    # By a rounding error, for which a plan has slack and noise has none.
-    more = rounding.round_up(multiplier * (1 + 10.0**-digits), digits=digits)
-    return dataclasses.replace(plan, noise_multiplier=more)
-
-  @classmethod
-  def from_noise_multiplier(
-    cls,
-    *,
-    num_clients: int,
-    clients_per_round: int,
-    strategy: correlated_noise.NoiseStrategy,
-    noise_multiplier: float,
-    target_delta: float,
-    min_separation: int = 1,
-    sampling: str = 'min_separation',
-  ) -> 'CorrelatedNoisePlan':
-    """Returns the plan with this noise; its epsilon is that of all rounds.
-
-    Args:
-      num_clients: The paper's N.
-      clients_per_round: The paper's P.
-      strategy: How noise is correlated, for all rounds that are to be run.
-      noise_multiplier: Standard deviation of a draw over the clipping norm.
-      target_delta: The paper's delta, in (0, 1).
-      min_separation: As the attribute.
-      sampling: As the attribute.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or the sensitivity of the
-        strategy is not known.
-    """
-    return cls(
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      num_rounds=_check_strategy(strategy).num_rounds,
-      target_delta=target_delta,
-      noise_multiplier=noise_multiplier,
-      strategy=strategy,
-      min_separation=min_separation,
-      sampling=sampling,
-    )
-
-  @classmethod
-  def from_max_rounds(
-    cls,
-    *,
-    num_clients: int,
-    clients_per_round: int,
-    strategy: correlated_noise.NoiseStrategy,
-    noise_multiplier: float,
-    target_epsilon: float,
-    target_delta: float,
-    min_separation: int = 1,
-    sampling: str = 'min_separation',
-  ) -> 'CorrelatedNoisePlan':
-    """Returns the plan with the most rounds that stay within an epsilon.
-
-    Args:
-      num_clients: The paper's N.
-      clients_per_round: The paper's P.
-      strategy: How noise is correlated, for at least so many rounds. More
-        rounds than its own are not considered: its error is least for those.
-      noise_multiplier: Standard deviation of a draw over the clipping norm.
-      target_epsilon: The paper's epsilon, positive.
-      target_delta: The paper's delta, in (0, 1).
-      min_separation: As the attribute.
-      sampling: As the attribute.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or not a single round fits.
-    """
-    target_epsilon = ranges.check_target_epsilon(target_epsilon)
-    whole = cls.from_noise_multiplier(
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      strategy=strategy,
-      noise_multiplier=noise_multiplier,
-      target_delta=target_delta,
-      min_separation=min_separation,
-      sampling=sampling,
-    )
-    num_rounds = search.search_rounds_within(
-      whole.epsilon_after,
-      noise_multiplier=whole.noise_multiplier,
-      target_epsilon=target_epsilon,
-      most=whole.num_rounds,
-    )
-    return dataclasses.replace(
-      whole, num_rounds=num_rounds, target_epsilon=target_epsilon
-    )
-
-  @classmethod
-  def from_noise_to_clients_ratio(
-    cls,
-    *,
-    num_clients: int,
-    strategy: correlated_noise.NoiseStrategy,
-    noise_to_clients_ratio: float,
-    target_epsilon: float,
-    target_delta: float,
-    min_separation: int = 1,
-    sampling: str = 'min_separation',
-  ) -> 'CorrelatedNoisePlan':
-    """Returns the plan with the fewest clients a round within an epsilon.
-
-    Args:
-      num_clients: The paper's N.
-      strategy: How noise is correlated, for all rounds that are to be run.
-      noise_to_clients_ratio: z / P, the standard deviation of a draw, divided
-        by P as the sum is, over the clipping norm.
-      target_epsilon: The paper's epsilon, positive.
-      target_delta: The paper's delta, in (0, 1).
-      min_separation: As the attribute.
-      sampling: As the attribute.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or no cohort is large enough.
-    """
-
-    def build(clients_per_round: int, **target: float) -> 'CorrelatedNoisePlan':
-      return cls(
-        num_clients=num_clients,
-        clients_per_round=clients_per_round,
-        num_rounds=_check_strategy(strategy).num_rounds,
-        target_delta=target_delta,
-        noise_multiplier=noise_to_clients_ratio * clients_per_round,
-        strategy=strategy,
-        min_separation=min_separation,
-        sampling=sampling,
-        **target,
-      )
-
-    widest = separated_sampling.SeparatedCohorts(
-      sampling=sampling,
-      num_clients=num_clients,
-      clients_per_round=1,
-      min_separation=min_separation,
-    )
-    found = search.search_clients_per_round(
-      lambda clients, _: base_plan.try_epsilon(lambda: build(clients)),
-      noise_to_clients_ratio=noise_to_clients_ratio,
-      target_epsilon=target_epsilon,
-      most=num_clients // widest.min_separation,
-    )
-    return build(found, target_epsilon=target_epsilon)
-
   @functools.cached_property
   def cohorts(self) -> separated_sampling.SeparatedCohorts:
     """Who comes when, from attributes that it checks."""
-    return separated_sampling.SeparatedCohorts(
-      sampling=self.sampling,
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      min_separation=self.min_separation,
-    )
+    return _build_cohorts(vars(self))
 
   @property
   def participation(self) -> correlated_noise.Participation:
@@ -401,6 +170,67 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       min_separation=self.min_separation,
     )
 
+  @classmethod
+  def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
+    given = super()._complete(given, *found, 'num_rounds')
+    rounds = _check_strategy(given['strategy']).num_rounds
+    return {**given, 'num_rounds': rounds}
+
+  @classmethod
+  def _find_noise(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
+    strategy, target_epsilon = given['strategy'], given['target_epsilon']
+    cohorts = _build_cohorts(given)
+    cohorts.check_strategy(strategy)
+    sensitivity = cohorts.compute_sensitivity(strategy, strategy.num_rounds)
+    if cohorts.is_amplified:
+      over_sensitivity = search.find_noise_multiplier(
+        cohorts.turn,
+        'pld',
+        num_rounds=cohorts.participation.count(strategy.num_rounds),
+        target_epsilon=target_epsilon,
+        target_delta=given['target_delta'],
+      )
+    else:
+      over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
+        target_epsilon, given['target_delta']
+      )
+    digits = noise_search.MULTIPLIER_DIGITS
+    multiplier = rounding.round_up(
+      sensitivity * over_sensitivity, digits=digits
+    )
+    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
+    if not least <= multiplier <= most:
+      raise ValueError(
+        f'`target_epsilon` {target_epsilon:g} needs a noise multiplier of '
+        f'{multiplier:g}, which is not in the range that is accounted for, '
+        f'{least:g} to {most:g}.'
+      )
+    plan = cls(**given, noise_multiplier=multiplier)
+    if plan.epsilon <= target_epsilon:
+      return plan
+    # By a rounding error, for which a plan has slack and noise has none.
+    more = rounding.round_up(multiplier * (1 + 10.0**-digits), digits=digits)
+    return dataclasses.replace(plan, noise_multiplier=more)
+
+  @classmethod
+  def _find_rounds(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
+    target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
+    whole = cls(**{**given, 'target_epsilon': None})
+    found = search.search_rounds_within(
+      whole.epsilon_after,
+      noise_multiplier=whole.noise_multiplier,
+      target_epsilon=target_epsilon,
+      most=whole.num_rounds,
+    )
+    return dataclasses.replace(
+      whole, num_rounds=found, target_epsilon=target_epsilon
+    )
+
+  @classmethod
+  def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
+    widest = _build_cohorts({**given, 'clients_per_round': 1})
+    return widest.num_clients // widest.min_separation
+
   def _check_attributes(self) -> dict[str, Any]:
     self.cohorts.check_strategy(_check_strategy(self.strategy))
     return {
@@ -442,6 +272,18 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     return self.noise_multiplier / self.cohorts.compute_sensitivity(
       self.strategy, num_rounds
     )
+
+
+def _build_cohorts(
+  attributes: Mapping[str, Any],
+) -> separated_sampling.SeparatedCohorts:
+  """Returns who comes when, by the attributes of a plan."""
+  names = [
+    f.name for f in dataclasses.fields(separated_sampling.SeparatedCohorts)
+  ]
+  return separated_sampling.SeparatedCohorts(
+    **{name: attributes[name] for name in names}
+  )
 
 
 def _check_strategy(strategy: Any) -> correlated_noise.NoiseStrategy:

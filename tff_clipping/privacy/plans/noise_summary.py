@@ -115,20 +115,3 @@ def relative_norm(
     model_size: The paper's d.
   """
   return noise_multiplier * math.sqrt(model_size) / clients_per_round
-
-
-def independent_sum_error(noise_multiplier: float, num_rounds: int) -> float:
-  """Returns the error of the running sums of independent noise.
-
-  The sum of t rounds has t variances of one round; their mean over t = 1, ...,
-  T is (T + 1) / 2 of them.
-
-  Args:
-    noise_multiplier: Noise on the sum of a round over the clipping norm.
-    num_rounds: The paper's T.
-
-  Returns:
-    The root mean square, over the running sums, of the standard deviation of a
-    coordinate, over the clipping norm.
-  """
-  return noise_multiplier * math.sqrt((num_rounds + 1) / 2)

@@ -1,8 +1,13 @@
-"""A privacy plan: sampler, noise, relation and accountant as one object."""
+"""A privacy plan: sampler, noise, relation and accountant as one object.
+
+Its constructors (`from_target_epsilon`, ...) and what aggregators take of it
+are in `base_plan`, which correlated noise has too.
+"""
 
 import dataclasses
 import functools
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import dp_accounting
@@ -18,7 +23,6 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.plans import (
   base_plan,
-  noise_summary,
   obligations,
   plan_text,
 )
@@ -69,258 +73,12 @@ class PrivacyPlan(base_plan.BasePlan):
   """
 
   allows_new_draws: ClassVar[bool] = True
-  _DERIVED: ClassVar[tuple[str, ...]] = ('sampling_prob',)
   _OPTIONAL: ClassVar[tuple[str, ...]] = _BOUNDS
 
   sampling: str = 'poisson'
   accountant: str = 'rdp'
   min_clients_per_round: int | None = None
   max_clients_per_round: int | None = None
-
-  @classmethod
-  def from_target_epsilon(
-    cls,
-    *,
-    num_clients: int,
-    clients_per_round: int,
-    num_rounds: int,
-    target_epsilon: float,
-    target_delta: float,
-    sampling: str = 'poisson',
-    accountant: str = 'rdp',
-    min_clients_per_round: int | None = None,
-    max_clients_per_round: int | None = None,
-  ) -> 'PrivacyPlan':
-    """Returns the plan with the least noise that stays within an epsilon.
-
-    Args:
-      num_clients: The paper's N.
-      clients_per_round: The paper's P.
-      num_rounds: The paper's T.
-      target_epsilon: The paper's epsilon, positive.
-      target_delta: The paper's delta, in (0, 1).
-      sampling: As the attribute. For 'paper' it is the paper's epsilon that
-        stays within the target; the actual one is larger.
-      accountant: As the attribute.
-      min_clients_per_round: As the attribute.
-      max_clients_per_round: As the attribute.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or no noise in the
-        accountant's range has this epsilon.
-    """
-    charged = truncated_poisson.build_cohorts(
-      sampling=_charge_as(sampling),
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      min_clients_per_round=min_clients_per_round,
-      max_clients_per_round=max_clients_per_round,
-      target_delta=target_delta,
-      compute_cost=lambda _: (
-        num_rounds,
-        ranges.check_target_epsilon(target_epsilon),
-      ),
-    )
-    noise_multiplier = search.find_noise_multiplier(
-      charged,
-      accountants.check_accountant(accountant),
-      num_rounds=num_rounds,
-      target_epsilon=target_epsilon,
-      target_delta=target_delta,
-    )
-    return cls(
-      **_sizes(charged),
-      num_rounds=num_rounds,
-      target_delta=target_delta,
-      noise_multiplier=noise_multiplier,
-      sampling=sampling,
-      accountant=accountant,
-      target_epsilon=target_epsilon,
-    )
-
-  @classmethod
-  def from_noise_multiplier(
-    cls,
-    *,
-    num_clients: int,
-    clients_per_round: int,
-    num_rounds: int,
-    noise_multiplier: float,
-    target_delta: float,
-    sampling: str = 'poisson',
-    accountant: str = 'rdp',
-    min_clients_per_round: int | None = None,
-    max_clients_per_round: int | None = None,
-  ) -> 'PrivacyPlan':
-    """Returns the plan with this noise; its epsilon is that of `num_rounds`.
-
-    Args:
-      num_clients: The paper's N.
-      clients_per_round: The paper's P.
-      num_rounds: The paper's T.
-      noise_multiplier: Noise on the sum over the clipping norm.
-      target_delta: The paper's delta, in (0, 1).
-      sampling: As the attribute.
-      accountant: As the attribute.
-      min_clients_per_round: As the attribute.
-      max_clients_per_round: As the attribute.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range.
-    """
-    return cls(
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      num_rounds=num_rounds,
-      target_delta=target_delta,
-      noise_multiplier=noise_multiplier,
-      sampling=sampling,
-      accountant=accountant,
-      min_clients_per_round=min_clients_per_round,
-      max_clients_per_round=max_clients_per_round,
-    )
-
-  @classmethod
-  def from_max_rounds(
-    cls,
-    *,
-    num_clients: int,
-    clients_per_round: int,
-    noise_multiplier: float,
-    target_epsilon: float,
-    target_delta: float,
-    sampling: str = 'poisson',
-    accountant: str = 'rdp',
-    min_clients_per_round: int | None = None,
-    max_clients_per_round: int | None = None,
-  ) -> 'PrivacyPlan':
-    """Returns the plan with the most rounds that stay within an epsilon.
-
-    Args:
-      num_clients: The paper's N.
-      clients_per_round: The paper's P.
-      noise_multiplier: Noise on the sum over the clipping norm.
-      target_epsilon: The paper's epsilon, positive.
-      target_delta: The paper's delta, in (0, 1).
-      sampling: As the attribute.
-      accountant: As the attribute.
-      min_clients_per_round: As the attribute.
-      max_clients_per_round: As the attribute.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or not a single round fits.
-    """
-
-    def count_rounds(cohorts: sampled_gaussian.Cohorts, delta: float) -> int:
-      return search.find_max_rounds(
-        sampled_gaussian.SampledGaussian(cohorts, noise_multiplier),
-        accountants.check_accountant(accountant),
-        target_epsilon=target_epsilon,
-        target_delta=delta,
-      )
-
-    target_delta = ranges.check_target_delta(target_delta)
-    left = truncated_poisson.without_tails(target_delta)
-    charged = truncated_poisson.build_cohorts(
-      sampling=_charge_as(sampling),
-      num_clients=num_clients,
-      clients_per_round=clients_per_round,
-      min_clients_per_round=min_clients_per_round,
-      max_clients_per_round=max_clients_per_round,
-      target_delta=target_delta,
-      # With the bounds for so many rounds, these fit, and perhaps one more.
-      compute_cost=lambda poisson: (
-        count_rounds(poisson, left),
-        target_epsilon,
-      ),
-    )
-    return cls(
-      **_sizes(charged),
-      num_rounds=count_rounds(charged, target_delta),
-      target_delta=target_delta,
-      noise_multiplier=noise_multiplier,
-      sampling=sampling,
-      accountant=accountant,
-      target_epsilon=target_epsilon,
-    )
-
-  @classmethod
-  def from_noise_to_clients_ratio(
-    cls,
-    *,
-    num_clients: int,
-    num_rounds: int,
-    noise_to_clients_ratio: float,
-    target_epsilon: float,
-    target_delta: float,
-    sampling: str = 'poisson',
-    accountant: str = 'rdp',
-  ) -> 'PrivacyPlan':
-    """Returns the plan with the fewest clients a round within an epsilon.
-
-    The noise on the mean is fixed, as a model that was found to bear it needs;
-    larger cohorts allow more noise on the sum.
-
-    Args:
-      num_clients: The paper's N.
-      num_rounds: The paper's T.
-      noise_to_clients_ratio: z / P, the standard deviation of the noise on the
-        mean over the clipping norm.
-      target_epsilon: The paper's epsilon, positive.
-      target_delta: The paper's delta, in (0, 1).
-      sampling: As the attribute, but not 'none'.
-      accountant: As the attribute.
-
-    Raises:
-      TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or no cohort is large enough.
-    """
-    charged = _charge_as(sampling)
-    if charged == 'none':
-      raise ValueError(
-        '`sampling` must be one that draws cohorts where `clients_per_round` '
-        "is to be found, found 'none'."
-      )
-    accountants.check_accountant(accountant)
-    left = target_delta = ranges.check_target_delta(target_delta)
-    num_rounds = ranges.check_num_rounds(num_rounds)
-    num_clients, _ = ranges.check_population(num_clients, 1)
-    bounds: dict[str, int] = {}
-    if charged == 'truncated_poisson':
-      # Its tails are paid for apart: no cohort is out of these.
-      left = truncated_poisson.without_tails(target_delta)
-      bounds = dict(zip(_BOUNDS, (0, num_clients + 1), strict=True))
-
-    def epsilon_at(clients_per_round: int, noise_multiplier: float) -> float:
-      cohorts = sampled_gaussian.Cohorts(
-        sampling=charged,
-        num_clients=num_clients,
-        clients_per_round=clients_per_round,
-        **bounds,
-      )
-      mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
-      cost = accountants.compose([(mechanism, 1)], accountant)
-      return cost.compute_epsilon(num_rounds, left)
-
-    found = search.search_clients_per_round(
-      epsilon_at,
-      noise_to_clients_ratio=noise_to_clients_ratio,
-      target_epsilon=target_epsilon,
-      most=num_clients,
-    )
-    return cls(
-      num_clients=num_clients,
-      clients_per_round=found,
-      num_rounds=num_rounds,
-      target_delta=target_delta,
-      noise_multiplier=noise_to_clients_ratio * found,
-      sampling=sampling,
-      accountant=accountant,
-      target_epsilon=target_epsilon,
-    )
 
   @property
   def sampling_prob(self) -> float:
@@ -372,9 +130,8 @@ class PrivacyPlan(base_plan.BasePlan):
   @property
   def running_sum_error(self) -> float:
     """Of independent noise; see the base class."""
-    return noise_summary.independent_sum_error(
-      self.noise_multiplier, self.num_rounds
-    )
+    # The sum of t rounds has t variances of one; on average, (T + 1) / 2.
+    return self.noise_multiplier * math.sqrt((self.num_rounds + 1) / 2)
 
   @property
   def actual_relation(self) -> sampled_gaussian.Relation:
@@ -421,6 +178,67 @@ class PrivacyPlan(base_plan.BasePlan):
       bounds = cohort - 1, cohort + 1
     return obligations.ShareParameters(self.noise_multiplier, cohort, *bounds)
 
+  @classmethod
+  def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
+    # Bounds are chosen for a cohort that is found.
+    bounds = _BOUNDS if 'clients_per_round' in found else ()
+    return super()._complete(given, *found, *bounds)
+
+  @classmethod
+  def _find_noise(cls, given: dict[str, Any]) -> 'PrivacyPlan':
+    num_rounds, target = given['num_rounds'], given['target_epsilon']
+    charged = _build_cohorts(
+      given, lambda _: (num_rounds, ranges.check_target_epsilon(target))
+    )
+    found = search.find_noise_multiplier(
+      charged,
+      accountants.check_accountant(given['accountant']),
+      num_rounds=num_rounds,
+      target_epsilon=target,
+      target_delta=given['target_delta'],
+    )
+    return cls(**{**given, **_sizes(charged), 'noise_multiplier': found})
+
+  @classmethod
+  def _find_rounds(cls, given: dict[str, Any]) -> 'PrivacyPlan':
+    target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
+    target_delta = ranges.check_target_delta(given['target_delta'])
+    left = truncated_poisson.without_tails(target_delta)
+
+    def count_rounds(cohorts: sampled_gaussian.Cohorts, delta: float) -> int:
+      noise_multiplier = given['noise_multiplier']
+      mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+      cost = accountants.compose([(mechanism, 1)], given['accountant'])
+      found = search.search_rounds_within(
+        lambda num_rounds: cost.compute_epsilon(num_rounds, delta),
+        noise_multiplier=noise_multiplier,
+        target_epsilon=target_epsilon,
+        most=ranges.MAX_ROUNDS,
+      )
+      if found == ranges.MAX_ROUNDS:
+        raise ValueError(
+          f'`noise_multiplier` {noise_multiplier:g} allows more than '
+          f'{ranges.MAX_ROUNDS} rounds within `target_epsilon` '
+          f'{target_epsilon:g}: give fewer rounds, or less noise.'
+        )
+      return found
+
+    # With the bounds for so many rounds, these fit, and perhaps one more.
+    charged = _build_cohorts(
+      given, lambda poisson: (count_rounds(poisson, left), target_epsilon)
+    )
+    found = count_rounds(charged, target_delta)
+    return cls(**{**given, **_sizes(charged), 'num_rounds': found})
+
+  @classmethod
+  def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
+    if given['sampling'] == 'none':
+      raise ValueError(
+        '`sampling` must be one that draws cohorts where `clients_per_round` '
+        "is to be found, found 'none'."
+      )
+    return ranges.check_population(given['num_clients'], 1)[0]
+
   def _check_attributes(self) -> dict[str, Any]:
     accountants.check_accountant(self.accountant)
     return {
@@ -460,14 +278,7 @@ class PrivacyPlan(base_plan.BasePlan):
   @functools.cached_property
   def _charged(self) -> sampled_gaussian.SampledGaussian:
     """One round as it is charged, from attributes that it checks."""
-    cohorts = truncated_poisson.build_cohorts(
-      sampling=_charge_as(self.sampling),
-      num_clients=self.num_clients,
-      clients_per_round=self.clients_per_round,
-      **self._bounds,
-      target_delta=self.target_delta,
-      compute_cost=self._compute_poisson_cost,
-    )
+    cohorts = _build_cohorts(vars(self), self._compute_poisson_cost)
     return sampled_gaussian.SampledGaussian(cohorts, self.noise_multiplier)
 
   @functools.cached_property
@@ -506,6 +317,21 @@ def _charge_as(sampling: str) -> str:
   """Returns the sampler that a plan is charged for."""
   argument_checks.check_choice('sampling', sampling, SAMPLINGS)
   return 'poisson' if sampling == 'paper' else sampling
+
+
+def _build_cohorts(
+  attributes: Mapping[str, Any],
+  compute_cost: Callable[[sampled_gaussian.Cohorts], tuple[int, float]],
+) -> sampled_gaussian.Cohorts:
+  """Returns the cohorts that a plan is charged for, bounds chosen."""
+  return truncated_poisson.build_cohorts(
+    sampling=_charge_as(attributes['sampling']),
+    num_clients=attributes['num_clients'],
+    clients_per_round=attributes['clients_per_round'],
+    **{name: attributes[name] for name in _BOUNDS},
+    target_delta=attributes['target_delta'],
+    compute_cost=compute_cost,
+  )
 
 
 def _sizes(cohorts: sampled_gaussian.Cohorts) -> dict[str, Any]:

@@ -14,14 +14,14 @@ import abc
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy import BasePlan
-from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.accounting import ranges, sampled_gaussian
 
 
 class ClientSampler(abc.ABC):
@@ -152,17 +152,26 @@ class PoissonSampler(SeededSampler):
       ValueError: If a number is out of range.
     """
     super().__init__(client_ids, seed=seed)
-    self._sampling_prob = _checked_prob(sampling_prob)
+    prob = argument_checks.check_number('sampling_prob', sampling_prob)
+    if not 0 < prob <= 1:
+      raise ValueError(
+        f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
+      )
+    self._sampling_prob = prob
+    self._least, self._largest = 0, len(self.client_ids)
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     rng = self._rng(round_num, draw)
     population = len(self.client_ids)
     size = rng.binomial(population, self._sampling_prob)
+    # The clients of a cohort are uniform, given how many they are: so are those
+    # that stay, and those that are there and added together.
+    size = min(max(size, self._least), self._largest)
     return self._select(_draw(rng, population, size))
 
 
-class TruncatedPoissonSampler(SeededSampler):
+class TruncatedPoissonSampler(PoissonSampler):
   """Poisson cohorts that are brought within bounds.
 
   Of more than `max_clients_per_round` clients a uniform part stays; to fewer
@@ -193,8 +202,7 @@ class TruncatedPoissonSampler(SeededSampler):
       TypeError: If a number is of the wrong kind.
       ValueError: If a number is out of range.
     """
-    super().__init__(client_ids, seed=seed)
-    self._sampling_prob = _checked_prob(sampling_prob)
+    super().__init__(client_ids, sampling_prob=sampling_prob, seed=seed)
     self._least = argument_checks.check_integer(
       'min_clients_per_round',
       min_clients_per_round,
@@ -208,23 +216,9 @@ class TruncatedPoissonSampler(SeededSampler):
       at_most=ranges.MAX_CLIENTS,
     )
 
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    rng = self._rng(round_num, draw)
-    population = len(self.client_ids)
-    size = rng.binomial(population, self._sampling_prob)
-    # The clients of a cohort are uniform, given how many they are: so are those
-    # that stay, and those that are there and added together.
-    size = min(max(size, self._least), self._largest)
-    return self._select(_draw(rng, population, size))
 
-
-class FixedSizeSampler(SeededSampler):
-  """A cohort of a fixed size, drawn without replacement, new in each round.
-
-  What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
-  replace-one neighbours is not that of Poisson sampling.
-  """
+class SizedSampler(SeededSampler):
+  """A sampler whose cohorts have a size, that of each or the expected one."""
 
   def __init__(
     self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
@@ -233,7 +227,7 @@ class FixedSizeSampler(SeededSampler):
 
     Args:
       client_ids: The population.
-      clients_per_round: The size of every cohort, P.
+      clients_per_round: The size of a cohort, P.
       seed: The seed of the run's cohorts.
 
     Raises:
@@ -241,37 +235,38 @@ class FixedSizeSampler(SeededSampler):
       ValueError: If a number is out of range.
     """
     super().__init__(client_ids, seed=seed)
-    self._clients_per_round = _checked_cohort_size(
-      clients_per_round, len(self.client_ids)
+    self._clients_per_round = argument_checks.check_integer(
+      'clients_per_round',
+      clients_per_round,
+      at_least=1,
+      at_most=len(self.client_ids),
     )
+
+
+class FixedSizeSampler(SizedSampler):
+  """A cohort of a fixed size, drawn without replacement, new in each round.
+
+  What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
+  replace-one neighbours is not that of Poisson sampling.
+  """
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
+    rng = self._rng(round_num, draw)
     return self._select(
-      _draw(
-        self._rng(round_num, draw),
-        len(self.client_ids),
-        self._clients_per_round,
-      )
+      _draw(rng, len(self.client_ids), self._clients_per_round)
     )
 
 
-class ShuffledEpochsSampler(SeededSampler):
+class ShuffledEpochsSampler(SizedSampler):
   """Cohorts that go through the population in a shuffled order, epoch by epoch.
 
   Every client takes part once in an epoch; the order is new in each. The last
   cohort of an epoch is smaller if the cohorts do not divide the population.
   """
 
-  def __init__(
-    self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
-  ):
-    """Initializes the sampler; see `FixedSizeSampler`."""
-    super().__init__(client_ids, seed=seed)
-    self._clients_per_round = _checked_cohort_size(
-      clients_per_round, len(self.client_ids)
-    )
-    self._latest: tuple[int, np.ndarray] | None = None
+  # The last epoch that was asked for, and its order.
+  _latest: tuple[int, np.ndarray] | None = None
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
@@ -279,18 +274,14 @@ class ShuffledEpochsSampler(SeededSampler):
     rounds_per_epoch = -(-len(self.client_ids) // self._clients_per_round)
     epoch, place = divmod(round_num - 1, rounds_per_epoch)
     start = place * self._clients_per_round
-    order = self._order(epoch)
-    return self._select(order[start : start + self._clients_per_round])
-
-  def _order(self, epoch: int) -> np.ndarray:
-    """Returns the order of an epoch; that of the last one asked for is kept."""
     if self._latest is None or self._latest[0] != epoch:
       order = self._rng(epoch).permutation(len(self.client_ids))
       self._latest = epoch, order
-    return self._latest[1]
+    order = self._latest[1]
+    return self._select(order[start : start + self._clients_per_round])
 
 
-class RoundRobinSampler(SeededSampler):
+class RoundRobinSampler(SizedSampler):
   """Cohorts of a fixed size in which no client comes back too soon.
 
   The population is split at random, once, into `min_separation` groups of equal
@@ -319,10 +310,7 @@ class RoundRobinSampler(SeededSampler):
       ValueError: If a number is out of range, or the population is too small
         for the cohorts and the separation.
     """
-    super().__init__(client_ids, seed=seed)
-    self._clients_per_round = _checked_cohort_size(
-      clients_per_round, len(self.client_ids)
-    )
+    super().__init__(client_ids, clients_per_round=clients_per_round, seed=seed)
     argument_checks.check_integer('min_separation', min_separation)
     largest = len(self.client_ids) // self._clients_per_round
     if not 1 <= min_separation <= largest:
@@ -388,54 +376,40 @@ def build_private_sampler(
       f'{type(plan).__name__}.'
     )
   _check_ids(client_ids)
-  sampler = _build_sampler(plan.sampler_parameters, client_ids, seed)
+  parameters = plan.sampler_parameters._asdict()
+  if len(client_ids) != parameters['num_clients']:
+    raise ValueError(
+      f'`client_ids` must be the {parameters["num_clients"]} clients that the '
+      f'plan is for, found {len(client_ids)}.'
+    )
+  parameters['clients_per_round'] = parameters['cohort_size']
+  build, names = _BY_SCHEME[parameters['scheme']]
+  sampler = build(
+    client_ids, seed=seed, **{name: parameters[name] for name in names}
+  )
   sampler.charged_as = plan.sampler_parameters
   return sampler
 
 
-def _build_sampler(
-  # The scheme tells which fields there are.
-  parameters: Any,
-  client_ids: Sequence[str],
-  seed: int,
-) -> ClientSampler:
-  if len(client_ids) != parameters.num_clients:
-    raise ValueError(
-      f'`client_ids` must be the {parameters.num_clients} clients that the '
-      f'plan is for, found {len(client_ids)}.'
-    )
-  if parameters.scheme == 'poisson':
-    return PoissonSampler(
-      client_ids, sampling_prob=parameters.sampling_prob, seed=seed
-    )
-  if parameters.scheme in ('min_separation', 'grouped_poisson'):
-    build = (
-      RoundRobinSampler
-      if parameters.scheme == 'min_separation'
-      else GroupedPoissonSampler
-    )
-    return build(
-      client_ids,
-      clients_per_round=parameters.cohort_size,
-      min_separation=parameters.min_separation,
-      seed=seed,
-    )
-  if parameters.scheme == 'shuffled_epochs':
-    return ShuffledEpochsSampler(
-      client_ids, clients_per_round=parameters.cohort_size, seed=seed
-    )
-  if parameters.scheme == 'truncated_poisson':
-    return TruncatedPoissonSampler(
-      client_ids,
-      sampling_prob=parameters.sampling_prob,
-      min_clients_per_round=parameters.min_clients_per_round,
-      max_clients_per_round=parameters.max_clients_per_round,
-      seed=seed,
-    )
-  # Fixed-size cohorts, or all clients.
-  return FixedSizeSampler(
-    client_ids, clients_per_round=parameters.cohort_size, seed=seed
-  )
+# By the scheme of a plan, the sampler and what it is told of the plan.
+_BY_SCHEME: dict[str, tuple[Callable[..., SeededSampler], Sequence[str]]] = {
+  'poisson': (PoissonSampler, ('sampling_prob',)),
+  'truncated_poisson': (
+    TruncatedPoissonSampler,
+    ('sampling_prob', *sampled_gaussian.BOUNDS),
+  ),
+  'fixed_size': (FixedSizeSampler, ('clients_per_round',)),
+  'none': (FixedSizeSampler, ('clients_per_round',)),
+  'min_separation': (
+    RoundRobinSampler,
+    ('clients_per_round', 'min_separation'),
+  ),
+  'grouped_poisson': (
+    GroupedPoissonSampler,
+    ('clients_per_round', 'min_separation'),
+  ),
+  'shuffled_epochs': (ShuffledEpochsSampler, ('clients_per_round',)),
+}
 
 
 def _slow_digest(text: str, what: str) -> str:
@@ -465,18 +439,3 @@ def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:
   binomial law, and not by a coin for each client of a large population.
   """
   return rng.choice(population, size, replace=False)
-
-
-def _checked_prob(sampling_prob) -> float:
-  prob = argument_checks.check_number('sampling_prob', sampling_prob)
-  if not 0 < prob <= 1:
-    raise ValueError(
-      f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
-    )
-  return prob
-
-
-def _checked_cohort_size(clients_per_round, population: int) -> int:
-  return argument_checks.check_integer(
-    'clients_per_round', clients_per_round, at_least=1, at_most=population
-  )

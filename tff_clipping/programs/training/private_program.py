@@ -11,6 +11,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, atomic_files, learning, storage_errors
+from tff_clipping.learning.steps.local_step import LocalStep
+from tff_clipping.learning.steps.sgd import Sgd
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.privacy.plans.base_plan import BasePlan
@@ -111,6 +113,7 @@ def build_private_program(
   folder: str | os.PathLike,
   local_steps: int = 10,
   batch_size: int = 20,
+  local_step: LocalStep = Sgd(),
   server_learning_rate: float | None = None,
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
   sampling: str = 'poisson',
@@ -144,6 +147,7 @@ def build_private_program(
     folder: Where the run is kept; made for its owner alone if it is missing.
     local_steps: Q, the local steps of a client in a round.
     batch_size: The number of examples in each local step.
+    local_step: Finds the direction of each, as for `build_fed_avg`.
     server_learning_rate: eta_g, as for `build_fed_avg`.
     server_optimizer: In place of it, as for `build_fed_avg`.
     sampling: As for `PrivacyPlan`.
@@ -199,6 +203,7 @@ def build_private_program(
     local_steps=local_steps,
     batch_size=batch_size,
     client_learning_rate=client_learning_rate,
+    local_step=local_step,
     server_learning_rate=server_learning_rate,
     server_optimizer=server_optimizer,
     model_aggregator=model_aggregator,

@@ -1,5 +1,6 @@
-"""Tests for cifar10 and cifar10_batches of tasks.data.datasets."""
+"""Tests for tasks.data.datasets.cifar10."""
 
+import dataclasses
 import hashlib
 import os
 import pickle
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.data.datasets import cifar10, data_files
+from tasks.data.datasets.registry import create_task
 from tasks.data.partitions import partition_config
 
 _IID = partition_config.PartitionConfig('iid', num_clients=5)
@@ -62,8 +64,8 @@ def test_official_layouts_are_read(tmp_path, layout, below):
   )
   write = _write_python if layout == 'python' else _write_binary
   write(folder, batches)
-  task = cifar10.create_cifar10_task(
-    _IID, data_dir=str(tmp_path if below else folder)
+  task = create_task(
+    'cifar10', _IID, data_dir=str(tmp_path if below else folder)
   )
   assert task.input_shape == (32, 32, 3)
   assert task.train['x'].dtype == np.uint8
@@ -81,7 +83,7 @@ def test_official_layouts_are_read(tmp_path, layout, below):
 
 def _refused(folder, message):
   with pytest.raises(data_files.DataError, match=message) as error:
-    cifar10.create_cifar10_task(_IID, data_dir=str(folder))
+    create_task('cifar10', _IID, data_dir=str(folder))
   assert '\n' not in str(error.value)
 
 
@@ -178,12 +180,14 @@ def test_download_is_extracted_once(tmp_path, monkeypatch):
   archive = tmp_path / 'archive.tar.gz'
   with tarfile.open(archive, 'w:gz') as file:
     file.add(tmp_path / cifar10.PYTHON_FOLDER, cifar10.PYTHON_FOLDER)
-  monkeypatch.setattr(cifar10, '_ARCHIVE_ORIGIN', archive.as_uri())
-  monkeypatch.setattr(
-    cifar10, '_ARCHIVE_SHA256', hashlib.sha256(archive.read_bytes()).hexdigest()
+  there = dataclasses.replace(
+    cifar10.ARCHIVE,
+    origin=archive.as_uri(),
+    file_hash=hashlib.sha256(archive.read_bytes()).hexdigest(),
   )
+  monkeypatch.setattr(cifar10, 'ARCHIVE', there)
   cache = tmp_path / 'cache'
-  first = cifar10.create_cifar10_task(_IID, cache_dir=str(cache))
+  first = create_task('cifar10', _IID, cache_dir=str(cache))
   archive.unlink()
-  second = cifar10.create_cifar10_task(_IID, cache_dir=str(cache))
+  second = create_task('cifar10', _IID, cache_dir=str(cache))
   np.testing.assert_array_equal(first.train['x'], second.train['x'])

@@ -1,5 +1,6 @@
 """Tests for tasks.data.datasets.emnist."""
 
+import dataclasses
 import hashlib
 import io
 import zipfile
@@ -7,7 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from tasks.data.datasets import data_files, downloads, emnist
+from tasks.data.datasets import data_files, emnist
+from tasks.data.datasets.registry import create_task
 from tasks.data.partitions import partition_config
 from tests.tasks.data.datasets import idx_files
 
@@ -20,7 +22,7 @@ def test_images_are_turned_upright(tmp_path, folder, suffix):
   written = idx_files.write_digits(
     tmp_path / folder, emnist.FILES, suffix=suffix
   )
-  task = emnist.create_emnist_digits_task(_IID, data_dir=str(tmp_path))
+  task = create_task('emnist_digits', _IID, data_dir=str(tmp_path))
   assert task.num_classes == 10
   stored = written[emnist.FILES[0]]
   # What the file has in row 3 and column 20 is in row 20 and column 3.
@@ -38,7 +40,12 @@ def test_letters_under_the_names_of_digits_are_refused(tmp_path):
   idx_files.write_digits(tmp_path, emnist.FILES)
   idx_files.write_idx(tmp_path / emnist.FILES[1], np.arange(60) % 26 + 1)
   with pytest.raises(data_files.DataError, match='from 0 to 9, found 1 to 26'):
-    emnist.create_emnist_digits_task(_IID, data_dir=str(tmp_path))
+    create_task('emnist_digits', _IID, data_dir=str(tmp_path))
+
+
+def _put_archive(monkeypatch, path, **changes):
+  archive = dataclasses.replace(emnist.ARCHIVE, origin=path.as_uri(), **changes)
+  monkeypatch.setattr(emnist, 'ARCHIVE', archive)
 
 
 def test_download_takes_the_digits_out_of_the_archive(tmp_path, monkeypatch):
@@ -49,41 +56,36 @@ def test_download_takes_the_digits_out_of_the_archive(tmp_path, monkeypatch):
     for path in (tmp_path / 'files').iterdir():
       archive.writestr(f'gzip/{path.name}', path.read_bytes())
   (tmp_path / 'gzip.zip').write_bytes(buffer.getvalue())
-  monkeypatch.setattr(
-    emnist, '_ARCHIVE_ORIGIN', (tmp_path / 'gzip.zip').as_uri()
-  )
-  monkeypatch.setattr(
-    emnist, '_ARCHIVE_MD5', hashlib.md5(buffer.getvalue()).hexdigest()
+  _put_archive(
+    monkeypatch,
+    tmp_path / 'gzip.zip',
+    file_hash=hashlib.md5(buffer.getvalue()).hexdigest(),
   )
   cache = tmp_path / 'cache'
-  task = emnist.create_emnist_digits_task(_IID, cache_dir=str(cache))
+  task = create_task('emnist_digits', _IID, cache_dir=str(cache))
   assert task.train['x'].shape == (60, 28, 28, 1)
   assert sorted(path.name for path in (cache / 'downloads').iterdir()) == [
     'emnist-digits'
   ]
   # From now on the archive is not needed.
-  monkeypatch.setattr(downloads, 'fetch', None)
-  again = emnist.create_emnist_digits_task(_IID, cache_dir=str(cache))
+  (tmp_path / 'gzip.zip').unlink()
+  again = create_task('emnist_digits', _IID, cache_dir=str(cache))
   np.testing.assert_array_equal(again.train['x'], task.train['x'])
 
 
 def test_download_with_a_wrong_checksum_is_refused(tmp_path, monkeypatch):
   (tmp_path / 'gzip.zip').write_bytes(b'not the archive')
-  monkeypatch.setattr(
-    emnist, '_ARCHIVE_ORIGIN', (tmp_path / 'gzip.zip').as_uri()
-  )
+  _put_archive(monkeypatch, tmp_path / 'gzip.zip')
   with pytest.raises(data_files.DataError) as error:
-    emnist.create_emnist_digits_task(_IID, cache_dir=str(tmp_path / 'cache'))
+    create_task('emnist_digits', _IID, cache_dir=str(tmp_path / 'cache'))
   assert 'hash does not match' in str(error.value)
   assert '\n' not in str(error.value)
 
 
 def test_offline_error_says_which_files_to_put_where(tmp_path, monkeypatch):
-  monkeypatch.setattr(
-    emnist, '_ARCHIVE_ORIGIN', (tmp_path / 'nowhere.zip').as_uri()
-  )
+  _put_archive(monkeypatch, tmp_path / 'nowhere.zip')
   with pytest.raises(data_files.DataError) as error:
-    emnist.create_emnist_digits_task(_IID, cache_dir=str(tmp_path / 'cache'))
+    create_task('emnist_digits', _IID, cache_dir=str(tmp_path / 'cache'))
   message = str(error.value)
   assert message.startswith('emnist_digits is not in the cache and cannot be')
   assert all(name in message for name in emnist.FILES)

@@ -1,7 +1,6 @@
 """Tests for tasks.data.datasets.idx."""
 
 import gzip
-import re
 
 import numpy as np
 import pytest
@@ -25,94 +24,63 @@ def test_images_and_labels_come_back(tmp_path, suffix):
   np.testing.assert_array_equal(labels, [3, 9])
 
 
-def _refused(path, content, message, read=idx.read_images):
-  path.write_bytes(content)
-  with pytest.raises(data_files.DataError) as error:
-    read(path)
-  text = str(error.value)
-  assert text.startswith(str(path))
-  assert '\n' not in text
-  assert re.search(message, text), text
+_WHOLE = idx_files.idx_bytes(_IMAGES)
+_ZIPPED = gzip.compress(_WHOLE)
 
 
-def test_truncated_file_is_refused(tmp_path):
-  _refused(
-    tmp_path / 'images',
-    idx_files.idx_bytes(_IMAGES)[:-1],
+def _flipped(content, position):
+  changed = bytearray(content)
+  changed[position] ^= 0xFF
+  return bytes(changed)
+
+
+# The bytes of files, and what is said of them.
+_WRONG = {
+  'truncated': (
+    _WHOLE[:-1],
     'is truncated: its header says 1568 values, it has 1567',
-  )
-
-
-def test_truncated_header_is_refused(tmp_path):
-  _refused(
-    tmp_path / 'images',
-    idx_files.idx_bytes(_IMAGES)[:10],
+  ),
+  'truncated header': (
+    _WHOLE[:10],
     'is truncated: 10 bytes, and its header has 16',
-  )
-
-
-def test_too_long_file_is_refused(tmp_path):
-  _refused(
-    tmp_path / 'images', idx_files.idx_bytes(_IMAGES) + b'0', 'is too long'
-  )
-
-
-def test_truncated_gzip_is_refused(tmp_path):
-  content = gzip.compress(idx_files.idx_bytes(_IMAGES))
-  _refused(tmp_path / 'images.gz', content[:-20], 'is truncated')
-
-
-@pytest.mark.parametrize('position', [30, -6])
-def test_corrupted_gzip_is_refused(tmp_path, position):
+  ),
+  'too long': (_WHOLE + b'0', 'is too long'),
+  'truncated.gz': (_ZIPPED[:-20], 'is truncated'),
   # A byte of the stream, and one of the checksum at its end.
-  content = bytearray(gzip.compress(idx_files.idx_bytes(_IMAGES)))
-  content[position] ^= 0xFF
-  _refused(tmp_path / 'images.gz', bytes(content), 'is corrupted')
-
-
-def test_file_that_is_no_gzip_is_refused(tmp_path):
-  _refused(
-    tmp_path / 'images.gz',
-    idx_files.idx_bytes(_IMAGES),
-    'is corrupted: Not a gzipped file',
-  )
-
-
-def test_labels_in_place_of_images_are_refused(tmp_path):
-  _refused(
-    tmp_path / 'images',
+  'corrupted.gz': (_flipped(_ZIPPED, 30), 'is corrupted'),
+  'corrupted at its end.gz': (_flipped(_ZIPPED, -6), 'is corrupted'),
+  'not zipped.gz': (_WHOLE, 'is corrupted: Not a gzipped file'),
+  'labels': (
     idx_files.idx_bytes(np.arange(10)),
     r'must hold images \(3 dimensions\), found labels \(1 dimensions\)',
-  )
-
-
-def test_file_of_another_format_is_refused(tmp_path):
-  _refused(
-    tmp_path / 'images',
+  ),
+  'a picture': (
     b'\x89PNG' + bytes(20),
     'is no IDX file of unsigned bytes: it begins with 89 50 4e 47',
-  )
-
-
-def test_images_of_another_size_are_refused(tmp_path):
-  _refused(
-    tmp_path / 'images',
+  ),
+  'larger images': (
     idx_files.idx_bytes(np.zeros((2, 32, 32))),
     'must hold images of 28×28, found 32×32',
-  )
+  ),
+  'empty': (idx_files.idx_bytes(np.zeros((0, 28, 28))), 'is empty'),
+}
 
 
-def test_empty_file_is_refused(tmp_path):
-  _refused(
-    tmp_path / 'images', idx_files.idx_bytes(np.zeros((0, 28, 28))), 'is empty'
-  )
+@pytest.mark.parametrize('name', _WRONG)
+def test_a_file_that_holds_no_images_is_refused(tmp_path, name):
+  content, message = _WRONG[name]
+  path = tmp_path / name
+  path.write_bytes(content)
+  with pytest.raises(data_files.DataError, match=message) as error:
+    idx.read_images(path)
+  assert str(error.value).startswith(str(path))
+  assert '\n' not in str(error.value)
 
 
 def test_label_out_of_range_is_refused(tmp_path):
   # As the letters of EMNIST have.
-  _refused(
-    tmp_path / 'labels',
-    idx_files.idx_bytes(np.array([1, 26])),
-    'must hold labels from 0 to 9, found 1 to 26',
-    lambda path: idx.read_labels(path, 10),
-  )
+  idx_files.write_idx(tmp_path / 'labels', np.array([1, 26]))
+  with pytest.raises(
+    data_files.DataError, match='labels from 0 to 9, found 1 to 26'
+  ):
+    idx.read_labels(tmp_path / 'labels', 10)

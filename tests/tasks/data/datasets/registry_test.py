@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tasks.data import task
 from tasks.data.datasets import digits, registry
-from tasks.data.partitions import partition, partition_config
+from tasks.data.partitions import partition_config
 
 
 def test_embedded_digits_are_split_4000_to_1000_by_class():
@@ -29,7 +29,8 @@ def test_embedded_digits_are_split_4000_to_1000_by_class():
 
 def test_embedded_digits_task_by_label_skew():
   created = registry.create_task(
-    'embedded_digits', partition_config.PartitionConfig('label_skew', 100)
+    'embedded_digits',
+    partition_config.PartitionConfig('label_skew', num_clients=100),
   )
   counts = np.sort(
     created.partition.class_counts(created.train['y'], 10), axis=1
@@ -44,7 +45,7 @@ def test_embedded_digits_task_by_label_skew():
 
 def test_client_store_holds_each_clients_examples(tmp_path):
   created = registry.create_task(
-    'embedded_digits', partition_config.PartitionConfig('iid', 8)
+    'embedded_digits', partition_config.PartitionConfig('iid', num_clients=8)
   )
   store = created.write_client_store(tmp_path)
   assert store.client_ids == created.client_ids
@@ -59,14 +60,16 @@ def test_unknown_task_is_refused():
   with pytest.raises(
     ValueError, match="`task` must be one of embedded_digits, .*, found 'foo'"
   ):
-    registry.create_task('foo', partition_config.PartitionConfig('iid', 2))
+    registry.create_task(
+      'foo', partition_config.PartitionConfig('iid', num_clients=2)
+    )
 
 
 def test_folder_for_embedded_digits_is_refused(tmp_path):
   with pytest.raises(ValueError, match='`data_dir` must not be given'):
     registry.create_task(
       'embedded_digits',
-      partition_config.PartitionConfig('iid', 2),
+      partition_config.PartitionConfig('iid', num_clients=2),
       data_dir=str(tmp_path),
     )
 
@@ -102,34 +105,11 @@ def test_wrong_partition_config_is_refused(arguments, message):
     partition_config.PartitionConfig(**arguments)
 
 
-@pytest.mark.parametrize(
-  ('config', 'expected'),
-  [
-    (
-      dict(name='dirichlet', dirichlet_alpha=0.25),
-      lambda y: partition.dirichlet(y, num_clients=7, alpha=0.25, seed=3),
-    ),
-    (
-      dict(name='shards', shards_per_client=3),
-      lambda y: partition.shards(y, num_clients=7, shards_per_client=3, seed=3),
-    ),
-    (
-      dict(name='iid', examples_per_client=9),
-      lambda y: partition.iid(y, num_clients=7, examples_per_client=9, seed=3),
-    ),
-  ],
-)
-def test_settings_reach_the_partition(config, expected):
-  labels = np.arange(210) % 10
-  split = partition_config.PartitionConfig(
-    num_clients=7, seed=3, **config
-  ).split(labels)
-  np.testing.assert_array_equal(split.indices, expected(labels).indices)
-
-
 def test_task_with_fewer_labels_than_examples_is_refused():
   good = collections.OrderedDict(x=np.zeros((4, 1)), y=np.zeros(4, np.int32))
   bad = collections.OrderedDict(x=np.zeros((4, 1)), y=np.zeros(3, np.int32))
-  split = partition.iid(good['y'], num_clients=2)
+  split = partition_config.PartitionConfig('iid', num_clients=2).split(
+    good['y']
+  )
   with pytest.raises(ValueError, match='as many x as y, found 4 and 3'):
     task.Task('name', good, split, bad, 10, 'source')

@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tasks.data.datasets import (
-  cifar100,
-  data_files,
-  federated_emnist,
-  shakespeare,
-  tff_sqlite,
-)
+from tasks.data.datasets import data_files, shakespeare, tff_sqlite
+from tasks.data.datasets.registry import create_task
 from tasks.data.partitions import partition_config
 from tests.tasks.data.datasets import sqlite_files
 
@@ -51,9 +46,7 @@ def _emnist(tmp_path):
 
 def test_digits_come_by_writer(emnist):
   folder, images = emnist
-  task = federated_emnist.create_federated_emnist_task(
-    _NATURAL, only_digits=True, data_dir=str(folder)
-  )
+  task = create_task('federated_emnist_digits', _NATURAL, data_dir=str(folder))
   assert task.num_classes == 10
   assert task.client_ids == ('f0001_02', 'f0002_01')
   assert task.test_is_of_clients
@@ -69,9 +62,7 @@ def test_digits_come_by_writer(emnist):
 
 def test_examples_are_those_that_tff_reads(emnist):
   folder, _ = emnist
-  task = federated_emnist.create_federated_emnist_task(
-    _NATURAL, data_dir=str(folder)
-  )
+  task = create_task('federated_emnist', _NATURAL, data_dir=str(folder))
   assert task.num_classes == 62
   train, _ = tff.simulation.datasets.emnist.load_data(
     only_digits=False, cache_dir=str(folder)
@@ -93,9 +84,7 @@ def test_labels_of_letters_among_digits_are_refused(tmp_path):
     {'digits_only_train': examples, 'digits_only_test': examples},
   )
   with pytest.raises(data_files.DataError, match='from 0 to 9, found 35 to 35'):
-    federated_emnist.create_federated_emnist_task(
-      _NATURAL, only_digits=True, data_dir=str(tmp_path)
-    )
+    create_task('federated_emnist_digits', _NATURAL, data_dir=str(tmp_path))
 
 
 def test_cifar100_keeps_its_clients_and_pixels(tmp_path):
@@ -108,7 +97,7 @@ def test_cifar100_keeps_its_clients_and_pixels(tmp_path):
     tmp_path / 'cifar100.sqlite',
     {'train': {'0': examples[:3], '10': examples[3:]}, 'test': {'0': examples}},
   )
-  task = cifar100.create_cifar100_task(_NATURAL, data_dir=str(tmp_path))
+  task = create_task('cifar100', _NATURAL, data_dir=str(tmp_path))
   assert (task.num_classes, task.client_ids) == (100, ('0', '10'))
   np.testing.assert_array_equal(task.train['x'], images)
   np.testing.assert_array_equal(task.train['y'], [99, 0, 50, 7])
@@ -136,9 +125,9 @@ def _plays(tmp_path):
 
 def test_shakespeare_has_the_tokens_of_tffs_baseline(plays):
   folder, data = plays
-  task = shakespeare.create_shakespeare_task(_NATURAL, data_dir=str(folder))
+  task = create_task('shakespeare', _NATURAL, data_dir=str(folder))
   assert list(task.client_ids) == sorted(data.client_ids)
-  assert task.is_sequence
+  assert task.label_shape == (80,)
   assert task.test_is_of_clients
   assert (
     task.num_classes == tff.simulation.baselines.shakespeare.VOCAB_LENGTH == 90
@@ -175,7 +164,7 @@ def test_label_partition_of_sequences_is_refused(plays):
   folder, _ = plays
   config = partition_config.PartitionConfig('label_skew', num_clients=2)
   with pytest.raises(ValueError, match="must be 'iid' or 'natural' for sequ"):
-    shakespeare.create_shakespeare_task(config, data_dir=str(folder))
+    create_task('shakespeare', config, data_dir=str(folder))
 
 
 def _read(path):
@@ -196,7 +185,7 @@ def test_truncated_data_base_is_refused(plays):
   path = folder / 'shakespeare.sqlite'
   path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
   with pytest.raises(data_files.DataError, match=f'{path} is '):
-    shakespeare.create_shakespeare_task(_NATURAL, data_dir=str(folder))
+    create_task('shakespeare', _NATURAL, data_dir=str(folder))
 
 
 def test_missing_examples_are_noticed(tmp_path):
@@ -209,14 +198,14 @@ def test_missing_examples_are_noticed(tmp_path):
   with pytest.raises(
     data_files.DataError, match="'LEAR' .* should have 3 examples, found 2"
   ):
-    shakespeare.create_shakespeare_task(_NATURAL, data_dir=str(tmp_path))
+    create_task('shakespeare', _NATURAL, data_dir=str(tmp_path))
 
 
 def test_missing_split_is_refused(plays):
   folder, _ = plays
   shutil.copy(folder / 'shakespeare.sqlite', folder / 'cifar100.sqlite')
   with pytest.raises(data_files.DataError, match='must hold examples of image'):
-    cifar100.create_cifar100_task(_NATURAL, data_dir=str(folder))
+    create_task('cifar100', _NATURAL, data_dir=str(folder))
   with pytest.raises(data_files.DataError, match="examples of the split 'dev'"):
     tff_sqlite.read_split(folder / 'shakespeare.sqlite', 'dev', {})
 
@@ -224,7 +213,7 @@ def test_missing_split_is_refused(plays):
 def test_compressed_data_base_asks_to_decompress_it(tmp_path):
   (tmp_path / 'cifar100.sqlite.lzma').touch()
   with pytest.raises(data_files.DataError, match='xz --format=lzma'):
-    cifar100.create_cifar100_task(_NATURAL, data_dir=str(tmp_path))
+    create_task('cifar100', _NATURAL, data_dir=str(tmp_path))
 
 
 def test_download_is_kept_and_checked(plays, tmp_path, monkeypatch):
@@ -240,7 +229,7 @@ def test_download_is_kept_and_checked(plays, tmp_path, monkeypatch):
   )
   cache = tmp_path / 'cache'
   for _ in range(2):
-    task = shakespeare.create_shakespeare_task(_NATURAL, cache_dir=str(cache))
+    task = create_task('shakespeare', _NATURAL, cache_dir=str(cache))
     assert task.num_clients == 3
   assert len(calls) == 1
   path = cache / 'downloads' / 'shakespeare.sqlite'
@@ -251,7 +240,7 @@ def test_download_is_kept_and_checked(plays, tmp_path, monkeypatch):
   with open(path, 'ab') as file:
     file.write(b'0')
   with pytest.raises(data_files.DataError, match='is corrupted: its SHA-256'):
-    shakespeare.create_shakespeare_task(_NATURAL, cache_dir=str(cache))
+    create_task('shakespeare', _NATURAL, cache_dir=str(cache))
 
 
 def test_interrupted_download_leaves_nothing(tmp_path, monkeypatch):
@@ -264,7 +253,7 @@ def test_interrupted_download_leaves_nothing(tmp_path, monkeypatch):
     tff.simulation.datasets.shakespeare, 'load_data', load_data
   )
   with pytest.raises(data_files.DataError) as error:
-    shakespeare.create_shakespeare_task(_NATURAL, cache_dir=str(tmp_path))
+    create_task('shakespeare', _NATURAL, cache_dir=str(tmp_path))
   assert str(error.value) == (
     'shakespeare is not in the cache and cannot be downloaded (<urlopen error '
     'Connection reset by peer>): put shakespeare.sqlite into a folder and name '

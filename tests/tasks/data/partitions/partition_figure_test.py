@@ -1,15 +1,10 @@
 """Tests for tasks.data.partitions.partition_figure and tasks.draw_partition."""
 
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from tasks.data.partitions import partition_figure
-
-_ROOT = pathlib.Path(__file__).parents[4]
+from tests.tasks import train_command
 
 
 @pytest.mark.parametrize('num_classes', [3, 10, 62])
@@ -20,21 +15,15 @@ def test_figure_is_written(tmp_path, num_classes):
   assert path.read_bytes().startswith(b'\x89PNG')
 
 
-def _draw(*args):
-  return subprocess.run(
-    [sys.executable, '-m', 'tasks.draw_partition', *args],
-    cwd=_ROOT,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+def _draw(*flags):
+  return train_command.run('-m', 'tasks.draw_partition', *flags)
 
 
 def test_binary_draws_and_prints_the_summary(tmp_path):
   output = tmp_path / 'new' / 'figure.png'
   done = _draw('--num_clients=100', f'--output={output}')
-  assert done.returncode == 0, done.stderr
-  assert done.stdout == (
+  assert done.code == 0, done.errors
+  assert done.output == (
     'embedded_digits, label skew with 2 major classes a client: 100 clients, '
     f'40 examples each; 4000 of 4000 examples used, each once: {output}\n'
   )
@@ -51,6 +40,6 @@ def test_binary_draws_and_prints_the_summary(tmp_path):
 )
 def test_wrong_flag_is_one_line_and_exit_code_2(tmp_path, flag, message):
   done = _draw('--num_clients=10', flag, f'--output={tmp_path}/figure.png')
-  assert done.returncode == 2
-  assert done.stderr.startswith(f'Error: {message}')
-  assert done.stderr.count('\n') == 1
+  assert done.code == 2
+  assert done.errors.startswith(f'Error: {message}')
+  assert done.errors.count('\n') == 1

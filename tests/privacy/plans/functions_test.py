@@ -1,4 +1,4 @@
-"""Tests of privacy.accounting.functions: its arguments and warnings."""
+"""Tests of privacy.plans.functions, and of what a PrivacyPlan refuses."""
 
 import math
 import warnings
@@ -6,11 +6,9 @@ import warnings
 import numpy as np
 import pytest
 
-from tff_clipping.privacy.accounting import functions, ranges
-
-POPULATION = {'num_clients': 1920, 'clients_per_round': 80}
-
-PAPER = {**POPULATION, 'target_delta': 1e-5}
+from tests.privacy.paper import PAPER, POPULATION
+from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.plans import functions
 
 EPSILON_SETTING = {**PAPER, 'num_rounds': 100, 'noise_multiplier': 1.5}
 

@@ -1,0 +1,278 @@
+"""Tests of models with variables that training leaves as they are."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import linear_models
+from tff_clipping import aggregators, learning
+from tff_clipping.learning import frozen_variables
+from tff_clipping.programs.clients import client_store
+
+_SETTINGS = dict(local_steps=3, batch_size=2, client_learning_rate=0.1)
+
+
+def _keras_model_fn(build_layers, input_spec=None):
+  """Returns a function of a Keras model of layers that `build_layers` makes."""
+
+  def model_fn():
+    inputs = tf.keras.Input((linear_models.DIMENSION,))
+    outputs = inputs
+    for layer in build_layers():
+      outputs = layer(outputs)
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, outputs),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, linear_models.DIMENSION]),
+        y=tf.TensorSpec([None, 1]),
+      ),
+    )
+
+  return model_fn
+
+
+def _backbone(kernel='ones'):
+  return tf.keras.layers.Dense(
+    2, activation='tanh', kernel_initializer=kernel, trainable=False
+  )
+
+
+def _head():
+  return tf.keras.layers.Dense(1, kernel_initializer='ones')
+
+
+def _frozen_batch_norm():
+  layer = tf.keras.layers.BatchNormalization()
+  layer.trainable = False
+  return layer
+
+
+@pytest.fixture
+def store(tmp_path):
+  return linear_models.write_store(tmp_path)
+
+
+def _features(kernel):
+  """What the frozen layer makes of all examples."""
+  return np.tanh(linear_models.examples()['x'] @ kernel).astype(np.float32)
+
+
+def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
+  kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
+  process = learning.build_fed_avg(
+    _keras_model_fn(lambda: [_backbone(), _head()]),
+    client_store=store,
+    measure_updates=True,
+    **_SETTINGS,
+  )
+  weights = process.get_model_weights(process.initialize())
+  assert [w.shape for w in weights.trainable] == [(2, 1), (1,)]
+  np.testing.assert_array_equal(weights.non_trainable[0], np.ones([3, 2]))
+  # It is what is broadcast that counts, and not what the model begins with.
+  state = process.set_model_weights(
+    process.initialize(),
+    tff.learning.models.ModelWeights(
+      weights.trainable, [kernel, np.zeros(2, np.float32)]
+    ),
+  )
+
+  examples = linear_models.examples()
+  examples['x'] = _features(kernel)
+  of_features = client_store.write_client_store(
+    tmp_path, 'features', examples, linear_models.PARTITION
+  )
+
+  def head_fn():
+    inputs = tf.keras.Input((2,))
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, _head()(inputs)),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, 2]), y=tf.TensorSpec([None, 1])
+      ),
+    )
+
+  head = learning.build_fed_avg(
+    head_fn, client_store=of_features, measure_updates=True, **_SETTINGS
+  )
+  head_state = head.initialize()
+  for _ in range(2):
+    output = process.next(state, list(store.client_ids))
+    expected = head.next(head_state, list(of_features.client_ids))
+    state, head_state = output.state, expected.state
+  found = process.get_model_weights(state)
+  for a, b in zip(
+    found.trainable, head.get_model_weights(head_state).trainable, strict=True
+  ):
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+  np.testing.assert_array_equal(found.non_trainable[0], kernel)
+  # Norms are of what is trained.
+  np.testing.assert_allclose(
+    output.metrics['client_work']['update_norm'],
+    expected.metrics['client_work']['update_norm'],
+    rtol=1e-4,
+  )
+
+
+def test_nothing_of_the_frozen_layers_is_aggregated(store):
+  process = learning.build_fed_avg(
+    _keras_model_fn(lambda: [_backbone(), _head()]),
+    client_store=store,
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=0.1, noise_multiplier=1.0, clients_per_round=3.0
+    ),
+    **_SETTINGS,
+  )
+  output = process.next(process.initialize(), list(store.client_ids))
+  weights = process.get_model_weights(output.state)
+  np.testing.assert_array_equal(weights.non_trainable[0], np.ones([3, 2]))
+  assert np.abs(weights.trainable[0] - 1.0).max() > 1e-3
+
+
+def test_an_adapter_is_trained_alone(store):
+  class LowRank(tf.keras.layers.Layer):
+    """x (W + A B), of which W and A are frozen."""
+
+    def build(self, input_shape):
+      size = input_shape[-1]
+      self.w = self.add_weight(
+        'w', [size, 1], initializer='ones', trainable=False
+      )
+      self.a = self.add_weight(
+        'a', [size, 2], initializer='ones', trainable=False
+      )
+      self.b = self.add_weight('b', [2, 1], initializer='zeros')
+
+    def call(self, inputs):
+      return tf.matmul(inputs, self.w + tf.matmul(self.a, self.b))
+
+  process = learning.build_fed_avg(
+    _keras_model_fn(lambda: [LowRank()]), client_store=store, **_SETTINGS
+  )
+  state = process.initialize()
+  state = process.next(state, list(store.client_ids)).state
+  weights = process.get_model_weights(state)
+  (b,) = weights.trainable
+  assert b.all()
+  # The columns of A are equal, and so are the gradients of the rows of B.
+  np.testing.assert_array_equal(b[0], b[1])
+  for value in weights.non_trainable:
+    np.testing.assert_array_equal(value, np.ones_like(value))
+
+
+def test_estimates_of_gradients_are_at_the_frozen_values_that_are_sent(store):
+  kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
+  estimates = learning.build_gradient_estimates(
+    _keras_model_fn(lambda: [_backbone(), _head()]),
+    client_store=store,
+    **_SETTINGS,
+  )
+  weights = tff.learning.models.ModelWeights(
+    [np.ones([2, 1], np.float32), np.zeros(1, np.float32)],
+    [kernel, np.zeros(2, np.float32)],
+  )
+  found = estimates.mean_gradient(weights, [store.client_ids[0]])
+  rows = linear_models.PARTITION[0]
+  features = _features(kernel)[rows].astype(float)
+  residual = features.sum(axis=1) - linear_models.examples()['y'][rows, 0]
+  np.testing.assert_allclose(
+    found[0][:, 0], 2 * features.T @ residual / len(rows), rtol=1e-4, atol=1e-6
+  )
+
+
+class _Counts(tf.keras.layers.Layer):
+  """Counts its calls, in one of several ways, and changes nothing else."""
+
+  def __init__(self, how):
+    super().__init__()
+    self._how = how
+
+  def build(self, input_shape):
+    self.count = self.add_weight(
+      'count', [], initializer='zeros', trainable=False
+    )
+
+  def call(self, inputs, training=False):
+    if not training:
+      return inputs
+    if self._how == 'plainly':
+      self.count.assign_add(1.0)
+    elif self._how == 'in a function':
+      tf.function(lambda: self.count.assign_add(1.0))()
+    elif self._how == 'in a condition':
+      tf.cond(
+        tf.reduce_sum(inputs) > 0.0,
+        lambda: self.count.assign_add(1.0),
+        lambda: tf.identity(self.count),
+      )
+    elif self._how == 'in a loop':
+      tf.while_loop(
+        lambda i: i < 3,
+        lambda i: tf.cast(self.count.assign_add(1.0), tf.int32) * 0 + i + 1,
+        [0],
+      )
+    elif self._how == 'by a copy of its handle':
+      handle = tf.raw_ops.Identity(input=self.count.handle)
+      tf.raw_ops.AssignAddVariableOp(resource=handle, value=1.0)
+    else:
+      return inputs + 0.0 * self.count
+    return inputs
+
+
+@pytest.mark.parametrize(
+  'how',
+  [
+    'plainly',
+    'in a function',
+    'in a condition',
+    'in a loop',
+    'by a copy of its handle',
+  ],
+)
+def test_a_variable_that_a_step_changes_is_found(how):
+  model_fn = _keras_model_fn(lambda: [_backbone(), _Counts(how), _head()])
+  (name,) = frozen_variables.changed_by_a_step(model_fn)
+  assert 'count' in name
+  with pytest.raises(ValueError, match='one whose steps change .*count'):
+    learning.build_fed_avg(model_fn, **_SETTINGS)
+
+
+def test_variables_that_are_read_only_are_not_found():
+  model_fn = _keras_model_fn(
+    lambda: [_backbone(), _Counts('never'), _frozen_batch_norm(), _head()]
+  )
+  assert not frozen_variables.changed_by_a_step(model_fn)
+  learning.build_fed_avg(model_fn, **_SETTINGS)
+
+
+def test_a_frozen_table_is_only_read():
+  def model_fn():
+    inputs = tf.keras.Input((4,), dtype=tf.int32)
+    table = tf.keras.layers.Embedding(9, 2, trainable=False)
+    pooled = tf.keras.layers.GlobalAveragePooling1D()(table(inputs))
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, _head()(pooled)),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 4], tf.int32), tf.TensorSpec([None, 1])),
+    )
+
+  assert not frozen_variables.changed_by_a_step(model_fn)
+
+
+def test_batch_norm_in_training_is_found_by_what_it_does():
+  names = frozen_variables.changed_by_a_step(
+    _keras_model_fn(
+      lambda: [tf.keras.layers.BatchNormalization(name='anything'), _head()]
+    )
+  )
+  assert len(names) == 2
+  assert all('moving' in name for name in names)
+
+
+def test_a_model_of_which_nothing_is_trained_is_refused():
+  with pytest.raises(ValueError, match='with trainable variables, found none'):
+    learning.build_fed_avg(_keras_model_fn(lambda: [_backbone()]), **_SETTINGS)

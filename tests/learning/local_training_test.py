@@ -1,0 +1,368 @@
+"""Tests of the local steps of one client, against NumPy and the plain loop."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import linear_models, one_client
+from tff_clipping.learning import client_batches, local_training, steps
+from tff_clipping.theory import kept_states, quadratics
+
+
+def _mlp_fn():
+  inputs = tf.keras.Input((5,))
+  hidden = tf.keras.layers.Dense(
+    7,
+    activation='tanh',
+    kernel_initializer=tf.keras.initializers.GlorotUniform(1),
+  )(inputs)
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(
+      inputs,
+      tf.keras.layers.Dense(
+        3, kernel_initializer=tf.keras.initializers.GlorotUniform(2)
+      )(hidden),
+    ),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec=collections.OrderedDict(
+      x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
+    ),
+    metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
+  )
+
+
+def _mlp_data():
+  rng = np.random.default_rng(4)
+  examples = collections.OrderedDict(
+    x=rng.normal(size=[11, 5]).astype(np.float32),
+    y=rng.integers(3, size=11).astype(np.int32),
+  )
+  start = [
+    rng.normal(size=shape).astype(np.float32)
+    for shape in ([5, 7], [7], [7, 3], [3])
+  ]
+  return examples, start
+
+
+def _plain_sgd(model, start, examples, seed):
+  """The loop of Algorithm 1 with nothing else: what SGD is to cost."""
+  variables = model.trainable_variables
+  leaves = tf.nest.flatten(examples)
+  num_examples = tf.shape(leaves[0])[0]
+  indices = client_batches.batch_indices(
+    tf.maximum(num_examples, 1),
+    one_client.LOCAL_STEPS,
+    one_client.BATCH_SIZE,
+    seed,
+  )
+  num_steps = tf.where(num_examples > 0, one_client.LOCAL_STEPS, 0)
+
+  def take_step(step):
+    with tf.control_dependencies([step]):
+      rows = tf.gather(indices, step)
+      batch = [tf.gather(leaf, rows) for leaf in leaves]
+      batch = tf.nest.pack_sequence_as(model.input_spec, batch)
+      with tf.GradientTape() as tape:
+        loss = model.forward_pass(batch, training=True).loss
+      taken = [
+        tf.raw_ops.ResourceApplyGradientDescent(
+          var=variable.handle,
+          alpha=tf.cast(one_client.RATE, variable.dtype),
+          delta=gradient,
+        )
+        for variable, gradient in zip(
+          variables, tape.gradient(loss, variables), strict=True
+        )
+      ]
+    with tf.control_dependencies(taken):
+      return [step + 1]
+
+  started = [
+    variable.assign(value, read_value=False)
+    for variable, value in zip(variables, start, strict=True)
+  ]
+  with tf.control_dependencies(started):
+    first = tf.identity(0)
+  (done,) = tf.while_loop(lambda step: step < num_steps, take_step, [first])
+  with tf.control_dependencies([done]):
+    return [
+      variable.read_value() - value
+      for variable, value in zip(variables, start, strict=True)
+    ]
+
+
+def _library_training(model, start, examples, seed, step):
+  training = local_training.build_local_training(
+    model,
+    local_steps=one_client.LOCAL_STEPS,
+    batch_size=one_client.BATCH_SIZE,
+    learning_rate=one_client.RATE,
+    local_step=step,
+  )
+  weights = tff.learning.models.ModelWeights(start, [])
+  return training(weights, examples, seed, tf.constant(0))
+
+
+def _graph_and_update(build):
+  """Returns how many operations of each type a graph has, and its result."""
+  examples, start = _mlp_data()
+  with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
+    model = _mlp_fn()
+    update = build(
+      model,
+      [tf.constant(value) for value in start],
+      tf.nest.map_structure(tf.constant, examples),
+      tf.constant(one_client.SEED),
+    )
+    one_client.initialize(session, model)
+    result = session.run(update)
+  definition = graph.as_graph_def()
+  counts = collections.Counter(node.op for node in definition.node)
+  for function in definition.library.function:
+    counts.update(node.op for node in function.node_def)
+  # What the round's number is given as.
+  counts.pop('Const')
+  edges = sum(
+    len(node.input)
+    for nodes in (
+      definition.node,
+      *(function.node_def for function in definition.library.function),
+    )
+    for node in nodes
+  )
+  return counts, edges, result
+
+
+def test_sgd_is_the_plain_loop_in_its_graph_and_its_bits():
+  plain, plain_edges, expected = _graph_and_update(_plain_sgd)
+  ours, edges, found = _graph_and_update(
+    lambda *arguments: _library_training(*arguments, steps.Sgd())
+  )
+  assert ours == plain
+  # Each is something that an operation waits for.
+  assert edges == plain_edges
+  for a, b in zip(found, expected, strict=True):
+    assert a.tobytes() == b.tobytes()
+  # The comparison would see what another step adds.
+  other, *_ = _graph_and_update(
+    lambda *arguments: _library_training(*arguments, steps.Momentum())
+  )
+  assert other != plain
+
+
+class _Scaffold(steps.LocalStep):
+  """SCAFFOLD's direction, of a client that keeps its control and was sent c."""
+
+  def direction(self, context, memory):
+    control, mean = context.kept
+    return [
+      g - c_i + c
+      for g, c_i, c in zip(context.gradient(), control, mean, strict=True)
+    ], memory
+
+
+class _SlopedModel(tff.learning.models.VariableModel):
+  """A model whose loss is minus the product of the weights and the examples."""
+
+  def __init__(self):
+    self._weights = tf.Variable(tf.zeros([2]))
+
+  trainable_variables = property(lambda self: [self._weights])
+  non_trainable_variables = property(lambda self: [])
+  local_variables = property(lambda self: [])
+  input_spec = property(lambda self: tf.TensorSpec([None, 2]))
+
+  def forward_pass(self, batch_input, training=True):
+    loss = -tf.reduce_mean(tf.linalg.matvec(batch_input, self._weights))
+    return tff.learning.models.BatchOutput(loss=loss)
+
+  def predict_on_batch(self, batch_input, training=True):
+    raise NotImplementedError
+
+  def report_local_unfinalized_metrics(self):
+    return {}
+
+  def metric_finalizers(self):
+    return {}
+
+  def reset_metrics(self):
+    pass
+
+
+@pytest.mark.parametrize(
+  ('slope', 'mean', 'expected'),
+  [(0.5, 0.0, 0.05), (1.0, 0.0, 0.1), (0.5, 0.1, 0.04), (1.0, 0.1, 0.09)],
+)
+def test_a_step_of_scaffold_fits_the_protocol(slope, mean, expected):
+  # The figures are those of pfl-research's own test of SCAFFOLD.
+  (update,) = one_client.train(
+    _SlopedModel,
+    np.full([1, 2], slope, np.float32),
+    [np.zeros(2)],
+    _Scaffold(),
+    local_steps=1,
+    batch_size=1,
+    rate=0.1,
+    kept=([np.zeros(2, np.float32)], [np.full(2, mean, np.float32)]),
+  )
+  np.testing.assert_allclose(update, [expected, expected], rtol=1e-6)
+
+
+class _FedPd(steps.LocalStep):
+  """FedPD's direction, of a client that keeps its dual vector."""
+
+  def direction(self, context, memory):
+    return [
+      g + dual + (x - x0) / 0.1
+      for g, dual, x, x0 in zip(
+        context.gradient(),
+        context.kept,
+        context.model,
+        context.start,
+        strict=True,
+      )
+    ], memory
+
+
+def test_steps_of_fed_pd_are_those_of_the_theory():
+  rows = linear_models.PARTITION[one_client.CLIENT]
+  data = linear_models.examples()
+  # The mean of (x w - y)^2 is 1/2 ||A w - b||^2 with A = x sqrt(2 / n).
+  scale = np.sqrt(2 / len(rows))
+  problem = quadratics.LinearRegression(
+    [scale * data['x'][rows]], [scale * data['y'][rows, 0]]
+  )
+  dual = np.array([0.3, -0.1, 0.2], np.float32)
+  state = np.vstack([one_client.START, dual])
+  after = kept_states.fed_pd_step(
+    problem,
+    state,
+    local_steps=5,
+    client_learning_rate=one_client.RATE,
+    penalty=0.1,
+  )
+  found = one_client.train_linear(
+    _FedPd(),
+    local_steps=5,
+    batch_size=len(rows),
+    kept=[dual.reshape(-1, 1)],
+  )
+  # What the dual vector gains is the update over the penalty.
+  np.testing.assert_allclose(found / 0.1, after[1] - dual, rtol=1e-4, atol=1e-5)
+
+
+class _Anywhere(steps.LocalStep):
+  """Asks for gradients in several places, before and after where it is."""
+
+  def direction(self, context, memory):
+    up = context.gradient([x + 1.0 for x in context.model])
+    here = context.gradient()
+    down = context.gradient([x - 3.0 for x in context.model])
+    return [
+      a + 2 * b + 4 * c for a, b, c in zip(up, here, down, strict=True)
+    ], memory
+
+
+class _HereFirst(steps.LocalStep):
+  """Goes by the gradient elsewhere, once it has the one where it is."""
+
+  def direction(self, context, memory):
+    here = context.gradient()
+    there = context.gradient(
+      [x - g for x, g in zip(context.model, here, strict=True)]
+    )
+    again = context.gradient()
+    return [
+      a - b + c for a, b, c in zip(here, there, again, strict=True)
+    ], memory
+
+
+@pytest.mark.parametrize(
+  ('step', 'direction'),
+  [
+    (
+      _Anywhere(),
+      lambda x, g: g(x + 1.0) + 2 * g(x) + 4 * g(x - 3.0),
+    ),
+    (_HereFirst(), lambda x, g: 2 * g(x) - g(x - g(x))),
+  ],
+)
+def test_a_gradient_is_where_it_is_asked_for(step, direction):
+  expected = one_client.descend(
+    lambda x, rows, _: direction(x, lambda at: linear_models.gradient(at, rows))
+  )
+  found = one_client.train_linear(step, runs=5)
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+class _Swapped(steps.LocalStep):
+  """Moves each of two variables by what another one says."""
+
+  def direction(self, context, memory):
+    w1, b1, w2, b2 = context.gradient()
+    _, x1, _, x2 = context.model
+    return [tf.zeros_like(w1), x2, tf.zeros_like(w2), x1], memory
+
+
+def test_variables_are_read_before_any_is_moved():
+  rng = np.random.default_rng(0)
+  examples, start = _mlp_data()
+  start = [start[0][:, :3], start[1][:3], rng.normal(size=[3, 3]), start[3]]
+
+  def model_fn():
+    inputs = tf.keras.Input((5,))
+    hidden = tf.keras.layers.Dense(3)(inputs)
+    return tff.learning.models.from_keras_model(
+      tf.keras.Model(inputs, tf.keras.layers.Dense(3)(hidden)),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
+      ),
+    )
+
+  update = one_client.train(
+    model_fn, examples, start, _Swapped(), local_steps=2, rate=0.5, runs=20
+  )
+  # x1 - x2/2 and x2 - x1/2, twice: 5/4 x1 - x2 and 5/4 x2 - x1.
+  x1, x2 = start[1], start[3]
+  np.testing.assert_allclose(update[1], 0.25 * x1 - x2, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(update[3], 0.25 * x2 - x1, rtol=1e-5, atol=1e-6)
+  assert not update[0].any()
+  assert not update[2].any()
+
+
+class _Random(steps.LocalStep):
+  """Goes in a direction that is drawn from the key."""
+
+  def direction(self, context, memory):
+    return [
+      tf.random.stateless_normal(x.shape, context.key) for x in context.start
+    ], memory
+
+
+def test_keys_differ_between_steps_and_clients_and_repeat():
+  one = one_client.train_linear(_Random(), local_steps=1, runs=2)
+  two = one_client.train_linear(_Random(), local_steps=2)
+  other = one_client.train_linear(_Random(), local_steps=1, seed=(3, 12))
+  assert np.linalg.norm(two - 2 * one) > 0.01
+  assert np.linalg.norm(other - one) > 0.01
+
+
+def test_a_variable_that_the_loss_does_not_need_stays():
+  class _Half(_SlopedModel):
+    def __init__(self):
+      super().__init__()
+      self._unused = tf.Variable(tf.zeros([3]))
+
+    trainable_variables = property(lambda self: [self._weights, self._unused])
+
+  start = [np.zeros(2), np.array([1.0, -2.0, 0.5])]
+  for step in (steps.Sgd(), steps.SharpnessAware(0.1), steps.Momentum()):
+    update = one_client.train(
+      _Half, np.ones([3, 2], np.float32), start, step, local_steps=2, rate=0.1
+    )
+    assert update[0].all()
+    assert not update[1].any()

@@ -1,0 +1,135 @@
+"""One client's local steps, in a graph of their own, for the tests here."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import linear_models
+from tff_clipping.learning import client_batches, local_training, steps
+
+LOCAL_STEPS = 4
+BATCH_SIZE = 2
+RATE = 0.05
+SEED = (3, 11)
+CLIENT = 2
+START = np.array([1.0, -2.0, 0.5])
+
+
+def train(
+  model_fn: Callable[[], tff.learning.models.VariableModel],
+  examples,
+  start: Sequence[np.ndarray],
+  step: steps.LocalStep,
+  *,
+  frozen: Sequence[np.ndarray] = (),
+  local_steps: int = LOCAL_STEPS,
+  batch_size: int = BATCH_SIZE,
+  rate: float = RATE,
+  seed=SEED,
+  round_num: int = 0,
+  kept=(),
+  runs: int = 1,
+) -> list[np.ndarray]:
+  """Returns a client's update; of several runs, after a check that all agree.
+
+  Args:
+    model_fn: Returns a new model.
+    examples: A structure of arrays.
+    start: The global model.
+    step: The local step.
+    frozen: The values of what is not trained.
+    local_steps: Q.
+    batch_size: Of each step.
+    rate: The learning rate.
+    seed: Of the client.
+    round_num: t.
+    kept: What the client keeps: a structure of arrays.
+    runs: How often, in one session.
+  """
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    model = model_fn()
+    training = local_training.build_local_training(
+      model,
+      local_steps=local_steps,
+      batch_size=batch_size,
+      learning_rate=rate,
+      local_step=step,
+    )
+    update = training(
+      tff.learning.models.ModelWeights(
+        [tf.constant(value, tf.float32) for value in start],
+        [tf.constant(value, tf.float32) for value in frozen],
+      ),
+      tf.nest.map_structure(tf.constant, examples),
+      tf.constant(seed),
+      tf.constant(round_num),
+      tf.nest.map_structure(tf.constant, kept),
+    )
+    initialize(session, model)
+    found = [session.run(update) for _ in range(runs)]
+  for other in found[1:]:
+    for a, b in zip(found[0], other, strict=True):
+      np.testing.assert_array_equal(a, b)
+  return found[0]
+
+
+def initialize(session, model: tff.learning.models.VariableModel) -> None:
+  """Gives all variables of a model their first values.
+
+  Args:
+    session: A session of the model's graph.
+    model: The model.
+  """
+  for variable in (
+    *model.trainable_variables,
+    *model.non_trainable_variables,
+    *model.local_variables,
+  ):
+    session.run(variable.initializer)
+
+
+def train_linear(step: steps.LocalStep, **settings) -> np.ndarray:
+  """Returns the update of the linear regression from `START`, [d].
+
+  Args:
+    step: The local step.
+    **settings: As for `train`.
+  """
+  rows = linear_models.PARTITION[CLIENT]
+  examples = {
+    name: value[rows] for name, value in linear_models.examples().items()
+  }
+  start = [START.reshape(-1, 1)]
+  (update,) = train(linear_models.model_fn, examples, start, step, **settings)
+  return update[:, 0]
+
+
+def batches(local_steps: int = LOCAL_STEPS, seed=SEED) -> list[np.ndarray]:
+  """Returns which rows of all examples make up the batch of each step.
+
+  Args:
+    local_steps: Q.
+    seed: Of the client.
+  """
+  rows = linear_models.PARTITION[CLIENT]
+  indices = client_batches.batch_indices(
+    tf.constant(len(rows)), local_steps, BATCH_SIZE, tf.constant(seed)
+  )
+  return [rows[batch] for batch in indices.numpy()]
+
+
+def descend(
+  direction: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+) -> np.ndarray:
+  """Returns the update of steps against a direction, in NumPy, in float64.
+
+  Args:
+    direction: A function of the model, the rows of the batch and the number of
+      the step.
+  """
+  x = START
+  for step, rows in enumerate(batches()):
+    x = x - RATE * direction(x, rows, step)
+  return x - START

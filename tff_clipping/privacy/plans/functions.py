@@ -1,0 +1,163 @@
+"""Epsilon, delta, noise multiplier or rounds of DP-FedAvg, from the others.
+
+Every function takes attributes of `PrivacyPlan` by their names, which has their
+meaning and their defaults; but 'paper' is no `sampling` here, because it has
+two epsilons. Delta alone is not that of a plan, and needs the bounds of
+'truncated_poisson', which a plan chooses.
+
+All of them raise TypeError for an argument of the wrong kind and ValueError for
+one that is out of range, and warn (`DeltaTooLargeWarning`) of a delta above
+1/num_clients.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tff_clipping.privacy.accounting import (
+  accountants,
+  ranges,
+  sampled_gaussian,
+)
+from tff_clipping.privacy.plans import plan
+
+if TYPE_CHECKING:
+  from typing_extensions import Unpack
+
+  from tff_clipping.privacy.plans.plan_attributes import PlanAttributes
+
+
+def compute_epsilon(
+  *, noise_multiplier: float, **attributes: 'Unpack[PlanAttributes]'
+) -> float:
+  """Returns the epsilon that `num_rounds` rounds spend, an upper bound.
+
+  Args:
+    noise_multiplier: Noise on the sum over the clipping norm.
+    **attributes: `num_clients`, `clients_per_round`, `num_rounds` and
+      `target_delta`; and, where they are not the defaults, `sampling`,
+      `accountant` and the bounds of a cohort.
+
+  Returns:
+    A finite epsilon >= 0.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind, or missing.
+    ValueError: If an argument is out of range, or the accountant has no finite
+      answer.
+  """
+  _check_sampling(attributes.get('sampling'))
+  return plan.PrivacyPlan.from_noise_multiplier(
+    noise_multiplier=noise_multiplier, **attributes
+  ).epsilon
+
+
+def compute_delta(
+  *,
+  num_clients: int,
+  clients_per_round: int,
+  num_rounds: int,
+  noise_multiplier: float,
+  target_epsilon: float,
+  sampling: str = 'poisson',
+  accountant: str = 'rdp',
+  min_clients_per_round: int | None = None,
+  max_clients_per_round: int | None = None,
+) -> float:
+  """Returns the delta that `num_rounds` rounds spend at an epsilon, from above.
+
+  Args:
+    num_clients: Clients in the population, at least 1.
+    clients_per_round: Clients in a cohort, expected for Poisson sampling.
+    num_rounds: Rounds, at least 1.
+    noise_multiplier: Noise on the sum over the clipping norm.
+    target_epsilon: Epsilon, positive.
+    sampling: How cohorts are drawn.
+    accountant: How the rounds are added up.
+    min_clients_per_round: The least cohort, for 'truncated_poisson'.
+    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
+
+  Returns:
+    A delta in [0, 1]; 1 promises nothing.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range.
+  """
+  _check_sampling(sampling)
+  accountants.check_accountant(accountant)
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=sampling,
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+    min_clients_per_round=min_clients_per_round,
+    max_clients_per_round=max_clients_per_round,
+  )
+  mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+  num_rounds = ranges.check_num_rounds(num_rounds)
+  target_epsilon = ranges.check_target_epsilon(target_epsilon)
+  cost = accountants.compose([(mechanism, 1)], accountant)
+  return cost.compute_delta(num_rounds, target_epsilon)
+
+
+def calibrate_noise_multiplier(
+  *, target_epsilon: float, **attributes: 'Unpack[PlanAttributes]'
+) -> float:
+  """Returns the smallest noise multiplier that keeps epsilon in the target.
+
+  Args:
+    target_epsilon: The epsilon that must not be passed, positive.
+    **attributes: As in `compute_epsilon`.
+
+  Returns:
+    A multiplier of 6 significant digits, rounded up: its epsilon by the same
+    accountant was computed and is not above the target. It is the least such
+    multiplier but for the search's tolerance: 1e-6 of it by 'rdp', 1e-5 by
+    'pld'.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind, or missing.
+    ValueError: If an argument is out of range, or no multiplier in the
+      accountants' range has this epsilon.
+  """
+  _check_sampling(attributes.get('sampling'))
+  return plan.PrivacyPlan.from_target_epsilon(
+    target_epsilon=target_epsilon, **attributes
+  ).noise_multiplier
+
+
+def compute_max_rounds(
+  *,
+  noise_multiplier: float,
+  target_epsilon: float,
+  **attributes: 'Unpack[PlanAttributes]',
+) -> int:
+  """Returns the most rounds whose epsilon is not above the target.
+
+  Args:
+    noise_multiplier: Noise on the sum over the clipping norm.
+    target_epsilon: The epsilon that must not be passed, positive.
+    **attributes: As in `compute_epsilon`, without `num_rounds`.
+
+  Returns:
+    A number of rounds >= 1.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind, or missing.
+    ValueError: If an argument is out of range, one round alone passes the
+      target, or more rounds would fit than are accounted for.
+  """
+  _check_sampling(attributes.get('sampling'))
+  return plan.PrivacyPlan.from_max_rounds(
+    noise_multiplier=noise_multiplier,
+    target_epsilon=target_epsilon,
+    **attributes,
+  ).num_rounds
+
+
+def _check_sampling(sampling: Any) -> None:
+  """Raises if a sampling has more than one epsilon."""
+  if sampling == 'paper':
+    raise ValueError(
+      "`sampling` 'paper' has two epsilons, the paper's and the one that its "
+      "sampler really gives: build a `PrivacyPlan`, or take 'poisson' for the "
+      "first and 'fixed_size' for the second, found 'paper'."
+    )
