@@ -1,6 +1,7 @@
 """Tests of a private process inside of TFF's own loops."""
 
 import asyncio
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -191,6 +192,16 @@ def test_a_process_that_the_plan_does_not_charge_for_is_refused(ledger):
   process = _fed_avg(aggregators.clipped_mean_factory(clipping_norm=1.0))
   with pytest.raises(ValueError, match='`process` must add noise'):
     programs.PrivateProcess(process, _private(ledger).sampler, ledger)
+
+
+def test_a_round_in_another_thread_names_the_line_to_add(ledger):
+  private = _private(ledger)
+  state = private.initialize()
+  with futures.ThreadPoolExecutor() as pool:
+    result = pool.submit(private.next, state, 1)
+    with pytest.raises(RuntimeError, match='set_default_context.* in the thr'):
+      result.result()
+  assert ledger.num_releases == 0
 
 
 def test_a_sampler_of_another_plan_is_refused(ledger):

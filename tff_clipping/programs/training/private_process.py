@@ -76,6 +76,7 @@ class PrivateProcess:
       measured the numbers that may be, by their paths.
 
     Raises:
+      RuntimeError: If this thread has no context of TFF.
       TypeError, ValueError, ChangedReleaseError, BudgetExhaustedError,
       DamagedLedgerError, StorageError, OSError: As `run_private_round`.
     """
@@ -101,6 +102,7 @@ class PrivateProcess:
 
   def _installed(self) -> contextlib.AbstractContextManager:
     if self.context is None:
+      private_rounds.check_context()
       return contextlib.nullcontext()
     return tff.framework.get_context_stack().install(self.context)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow_federated as tff
 import tree
 
 from tff_clipping import aggregators, storage_errors
@@ -227,6 +228,20 @@ def _start_new_draw(
   )
 
 
+def check_context() -> None:
+  """Raises where TFF would say that this error should not be expected.
+
+  Raises:
+    RuntimeError: If this thread has no context of TFF.
+  """
+  current = type(tff.framework.get_context_stack().current)
+  if current.__module__.endswith('runtime_error_context'):
+    raise RuntimeError(
+      'A program must run in a thread with a context of TFF, found none: call '
+      '`tff_clipping.runtime.set_default_context()` in the thread that runs it.'
+    )
+
+
 def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
   """Raises if a ledger does not charge for the cohorts of a sampler.
 
@@ -273,7 +288,8 @@ def _check_values(output: Any) -> None:
         '`next_fn` must return values, found '
         f'{type(leaf).__name__} at {".".join(map(str, path[1:]))}: those of an '
         'asynchronous context are to be awaited first, by '
-        '`tff.program.materialize_value`.'
+        '`tff.program.materialize_value`, or `PrivateProcess` is to have a '
+        'synchronous `context`.'
       )
 
 

@@ -233,7 +233,7 @@ class TrainingProgram:
         charges for, or its model cannot be evaluated. What was done before it
         is kept.
     """
-    _check_context()
+    private_rounds.check_context()
     interruption = Interruption()
     progress = _Progress()
     interrupted = None
@@ -463,16 +463,6 @@ class TrainingProgram:
   def _record(self, done: Round) -> None:
     for watcher in self.watchers:
       watcher.record(_shown_to(watcher, done))
-
-
-def _check_context() -> None:
-  """Raises where TFF would say that this error should not be expected."""
-  current = type(tff.framework.get_context_stack().current)
-  if current.__module__.endswith('runtime_error_context'):
-    raise RuntimeError(
-      'A program must run in a thread with a context of TFF, found none: call '
-      '`tff_clipping.runtime.set_default_context()` in the thread that runs it.'
-    )
 
 
 class RoundError(RuntimeError):
