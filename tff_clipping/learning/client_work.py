@@ -16,7 +16,7 @@ only data sets.
 """
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,11 @@ class Sender(NamedTuple):
 
 
 _SEND_UPDATE = Sender(lambda update, global_model: (update, []))
+# Where TFF's algorithms have their training metrics, and where
+# `tff.learning.programs.train_model` asks for them. There are none here.
+_NO_TRAINING_METRICS: Mapping[str, Any] = collections.OrderedDict(
+  train=collections.OrderedDict()
+)
 
 
 def build_client_work(
@@ -82,7 +87,7 @@ def build_client_work(
     sender: What a client sends; its update if not given.
 
   Returns:
-    The process.
+    The process. Its measurements have a structure `train`, which is empty.
   """
   sender = sender or _SEND_UPDATE
   step = work.keeping_step
@@ -179,10 +184,12 @@ def build_client_work(
         tff.federated_broadcast(tff.federated_map(shared_of, state)),
       ),
     )
-    measurements = tff.federated_value((), tff.SERVER)
+    measurements = tff.federated_value(_NO_TRAINING_METRICS, tff.SERVER)
     if measure_updates:
-      measurements = client_rows.collect(
-        measured, update_measurements.NAMES + sender.measurement_names
+      measurements = _with_no_training_metrics(
+        client_rows.collect(
+          measured, update_measurements.NAMES + sender.measurement_names
+        )
       )
     if step is not None:
       measurements = _with_kept(measurements, client_rows.stack(kept))
@@ -243,7 +250,7 @@ def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
     measurements.type_signature.member, kept.type_signature.member
   )
   def add(measured, kept):
-    return collections.OrderedDict(dict(measured), kept=kept)
+    return collections.OrderedDict(measured, kept=kept)
 
   return tff.federated_map(add, (measurements, kept))
 
@@ -252,3 +259,13 @@ def _zeros(type_spec: tff.Type) -> Any:
   return tff.types.structure_from_tensor_type_tree(
     lambda t: tf.zeros(t.shape, t.dtype), type_spec
   )
+
+
+def _with_no_training_metrics(measured: tff.Value) -> tff.Value:
+  """Returns what was measured, and the training metrics that there are not."""
+
+  @tff.tensorflow.computation(measured.type_signature.member)
+  def add(measured):
+    return collections.OrderedDict(measured, **_NO_TRAINING_METRICS)
+
+  return tff.federated_map(add, measured)

@@ -136,7 +136,8 @@ def _client_work(work: watchers.ClientsWork) -> dict[str, np.ndarray]:
   return {
     name: np.asarray(values, np.float64)
     for name, values in work.measured['client_work'].items()
-    if name != 'kept'  # What the clients keep is no measurement.
+    # Metrics of all clients together, and what clients keep, are none of it.
+    if name not in ('train', 'kept')
   }
 
 
