@@ -79,8 +79,8 @@ def _list_samplers(
   question: budget_question.Question,
 ) -> Iterator[budget_question.Question]:
   """Yields independent noise and cohorts that are drawn."""
-  for sampling in ('poisson', 'fixed_size', 'paper'):
-    for accountant in accountants.ACCOUNTANTS:
+  for sampling in ('poisson', 'random_allocation', 'fixed_size', 'paper'):
+    for accountant in accountants.list_for(sampling):
       yield question.vary(sampling=sampling, accountant=accountant)
 
 

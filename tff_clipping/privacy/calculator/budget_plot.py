@@ -65,6 +65,11 @@ def _label_samplings(answer: budget_report.Answer) -> dict[str, str]:
   """Returns the samplings to draw, with their labels."""
   if answer.plan.sampling == 'none':
     return {'none': 'all clients, add or remove one'}
+  if answer.plan.sampling == 'random_allocation':
+    return {
+      'random_allocation': 'random allocation, add or remove one',
+      'poisson': 'Poisson, add or remove one',
+    }
   return {
     'poisson': 'Poisson, add or remove one',
     'fixed_size': 'fixed size, replace one',
@@ -122,11 +127,19 @@ def _draw_error_by_separation(axes, answer: budget_report.Answer) -> None:
 def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
   """Draws the noise that the plan's epsilon needs with other cohorts."""
   plan: Any = answer.plan
-  cohorts = np.geomspace(
+  cohorts: Sequence[float] | np.ndarray = np.geomspace(
     max(1, plan.clients_per_round / 8),
     min(plan.num_clients, plan.clients_per_round * 8),
     num=5,
   )
+  if plan.sampling == 'random_allocation':
+    # Cohorts that have a plan: of epochs of 1/8 to 8 times as many rounds.
+    cohorts = [
+      plan.num_clients // rounds
+      for rounds in range(1, 8 * plan.num_clients // plan.clients_per_round + 1)
+      if plan.num_clients % rounds == 0
+      and 8 * rounds * plan.clients_per_round >= plan.num_clients
+    ]
   _draw_plans(
     axes,
     answer,
