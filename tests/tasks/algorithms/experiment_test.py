@@ -111,6 +111,11 @@ _CORRELATED = _AUDITED | dict(
       "'poisson'",
     ),
     (
+      dict(sampling='random_allocation'),
+      "`sampling` must be .* `mechanism` blt, found 'random_allocation': of othe"
+      'r cohorts, what they cost with noise that is correlated between rounds',
+    ),
+    (
       dict(mechanism='gaussian'),
       '`sampling` must be one of poisson, .* for dp_fed_avg, found '
       "'min_separation': others do not hide who takes part",
