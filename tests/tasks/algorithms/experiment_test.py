@@ -112,8 +112,8 @@ _CORRELATED = _AUDITED | dict(
     ),
     (
       dict(sampling='random_allocation'),
-      "`sampling` must be .* `mechanism` blt, found 'random_allocation': of othe"
-      'r cohorts, what they cost with noise that is correlated between rounds',
+      "`mechanism` blt, found 'random_allocation': of other cohorts, what they "
+      'cost with noise that is correlated between rounds is not computed',
     ),
     (
       dict(mechanism='gaussian'),
