@@ -4,10 +4,10 @@
 
 The sides, of which each is a program of its own, run their rounds in turns:
 `benchmarks.alternate`. Beside their times and ratios, which share of the
-machine's peak that is. Then TFF's own processes in our context and in TFF's,
-and the peak of the memory of a round with 80 updates of 11.1M parameters. What
-is printed is Markdown, for docs/benchmarks.md; it says how busy other programs
-kept the machine. Asserts nothing.
+machine's peak that is. Then the start-up of the trainer, TFF's own processes in
+our context and in TFF's, and the peak of the memory of a round with 80 updates
+of 11.1M parameters. What is printed is Markdown, for docs/benchmarks.md; it
+says how busy other programs kept the machine. Asserts nothing.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import app, flags
 
-from benchmarks import alternate, machine, processes, tables
+from benchmarks import alternate, machine, processes, start_up, tables
 from benchmarks.alternate import Side
 from benchmarks.workload import (
   NUM_CONTEXT_ROUNDS,
@@ -98,6 +98,8 @@ def main(argv: list[str]) -> None:
     )
     _save(results)
   print('', *busy_lines, sep='\n')
+  results['start_up'] = start_up.measure()
+  print(f'\n{start_up.sentence(results["start_up"])}', flush=True)
   if _CONTEXTS.value:
     results['contexts'] = _compare_contexts()
     _save(results)

@@ -36,9 +36,6 @@ with importing():
 # Listed by --helpshort as this binary's own.
 flags.adopt_module_key_flags(run_request)
 
-_PRINT_SETTINGS = flags.DEFINE_bool(
-  'print_settings', False, 'Print every setting with its source; do not train.'
-)
 _EXIT_CODES = {'finished': 0, 'diverged': 3, 'budget exhausted': 4}
 
 
@@ -47,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
   try:
     command_line.check_flags_only(argv)
     request = run_request.read()
-    if _PRINT_SETTINGS.value:
+    if run_request.PRINT_SETTINGS.value:
       print(request.describe(), end='')
       return 0
     config, execution = request.config(), request.execution

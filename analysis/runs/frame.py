@@ -21,10 +21,10 @@ class Frames:
   """What some runs hold.
 
   Attributes:
-    runs: A row for each run, with its name as index; NaN, None or an empty text
-      is what is missing. Its columns are every setting of `config.json`; every
-      key of `privacy.json` after `privacy_` and of `constants.json` after
-      `constant_`; what `drops.with_drops` adds; and
+    runs: A row for each run, by `row.build_row`, with its name as index; NaN,
+      None or an empty text is what is missing. Its columns are every setting of
+      `config.json`; every key of `privacy.json` after `privacy_` and of
+      `constants.json` after `constant_`; what `drops.with_drops` adds; and
 
       - of its name: `named` (the run of the table of experiments, None if it is
         none), `row`, `scale` and `variants` (with commas);

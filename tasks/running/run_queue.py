@@ -230,7 +230,12 @@ def run_planned(
   def main(argv: Sequence[str]) -> int:
     try:
       command_line.check_flags_only(argv)
-      return RunQueue(*plan()).run()
+      runs, folder = plan()
+      if run_request.PRINT_SETTINGS.value:
+        for run in runs:
+          print(f'{run.folder.path}\n\n{run.request.describe()}')
+        return 0
+      return RunQueue(runs, folder).run()
     except (ValueError, flags.Error) as e:
       command_line.print_error(e)
       return 2
@@ -271,5 +276,5 @@ def flags_of_runs() -> list[str]:
     flag.name
     for flag in flags.FLAGS.get_key_flags_for_module(run_request)
     # The queue decides these.
-    if flag.name not in ('output_dir', 'resume')
+    if flag.name not in ('output_dir', 'resume', 'print_settings')
   ]

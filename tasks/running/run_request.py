@@ -28,6 +28,11 @@ from tasks.settings.data_folders import DataFolders
 from tasks.settings.flags_of_settings import define_flags, read_flags
 from tasks.settings.setting_fields import setting
 
+# Of `tasks.train`, and of the commands that plan runs.
+PRINT_SETTINGS = flags.DEFINE_bool(
+  'print_settings', False, 'Print every setting with its source; do not train.'
+)
+
 _FIELDS = dataclasses.fields(ExperimentConfig)
 # What the name of a row's run says already.
 _IN_NAME = ('algorithm', 'seed')

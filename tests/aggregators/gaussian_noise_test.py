@@ -392,6 +392,34 @@ def test_rounded_noise_does_not_tell_whether_a_point_is_even():
   assert set(np.unique(found, return_counts=True)[1][1:-1]) == {8}
 
 
+@pytest.mark.parametrize('power', [-149, -120, -30, 0, 30, 120])
+@pytest.mark.parametrize('largest', [1.0, 2.0**30, 2.0**31, 1e30, 3e38])
+def test_narrow_values_are_rounded_as_wide_ones(power, largest):
+  step = tf.constant(2.0**power, tf.float64)
+  rng = np.random.default_rng(0)
+  scales = np.exp(rng.uniform(-5, np.log(1e9), 500))
+  wide = rng.choice([-1, 1], 500) * scales * 2.0**power
+  wide = np.append(wide, [0.0, largest, -(2.0**power), 0.75 * 2.0**power])
+  with np.errstate(over='ignore', under='ignore'):
+    narrow = wide.astype(np.float32)
+  narrow = narrow[np.isfinite(narrow)]
+  # Below, a processor may take a number for zero.
+  narrow = narrow[np.abs(narrow) >= 2.0**-126]
+  steps = narrow.astype(np.float64) / 2.0**power
+  expected = np.trunc(steps) * 2.0**power
+  found = gaussian_draws.round_towards_zero(tf.constant(narrow), step).numpy()
+  is_normal = np.abs(expected) >= 2.0**-126
+  np.testing.assert_array_equal(found[is_normal], expected[is_normal])
+  assert np.all(np.abs(found) <= np.abs(narrow))
+
+
+def test_a_value_that_is_no_number_stays_one_beside_others():
+  value = [tf.constant([1.5, np.nan]), tf.constant([np.inf, -2.75])]
+  found = gaussian_draws.round_towards_zero(value, tf.constant(1.0, tf.float64))
+  np.testing.assert_array_equal(found[0], [1.0, np.nan])
+  np.testing.assert_array_equal(found[1], [np.inf, -2.0])
+
+
 def test_values_are_rounded_to_the_grid():
   value = tf.constant([-1.75, -1.0, 0.0, 0.3, 1.0, 2.0**60], tf.float64)
   step = tf.constant(0.5, tf.float64)

@@ -8,7 +8,14 @@ import pytest
 
 pytest.importorskip('tensorflow_federated')
 
-from benchmarks import bare, federated, processes, stock, workload  # noqa: E402
+from benchmarks import (  # noqa: E402
+  bare,
+  federated,
+  processes,
+  start_up,
+  stock,
+  workload,
+)
 from benchmarks.peers import export, work_file  # noqa: E402
 
 _SMALL = workload.Workload(
@@ -60,6 +67,11 @@ def test_rounds_of_tffs_processes_are_timed(kind, context):
   result = processes.run_python(['-m', 'benchmarks.stock', context, kind, '40'])
   assert len(result['seconds']) == 2 + 9
   assert min(result['seconds']) > 0
+
+
+@pytest.mark.slow
+def test_a_start_is_timed():
+  assert start_up.measure(num_starts=1) > 0
 
 
 def test_learning_is_shown_by_the_accuracy(tmp_path):

@@ -142,6 +142,27 @@ def test_a_bad_grid_is_refused_before_any_run(tmp_path):
   assert not (tmp_path / 'runs').exists()
 
 
+def test_the_settings_of_all_runs_are_printed_without_training(tmp_path):
+  grid = tmp_path / 'grid'
+  grid.write_text(_GRID)
+  flags = dict(grid=grid, output_dir=tmp_path / 'runs', print_settings=True)
+  ended = train_command.finish(train_command.start(flags, 'tasks.sweep'))
+  assert ended.code == 0, ended.errors
+  lines = [' '.join(line.split()) for line in ended.output.splitlines()]
+  for num_rounds in (2, 150, 3):
+    assert f'num_rounds {num_rounds} given' in lines
+  assert not (tmp_path / 'runs').exists()
+
+
+def test_printing_settings_is_no_setting_of_a_grid(tmp_path):
+  grid = tmp_path / 'grid'
+  grid.write_text(_GRID + '--print_settings\n')
+  code, _, errors = _sweep(grid, tmp_path / 'runs')
+  assert code == 2
+  assert 'print_settings' in errors
+  assert not (tmp_path / 'runs').exists()
+
+
 @pytest.mark.slow
 def test_an_interrupted_sweep_is_continued(tmp_path):
   grid = tmp_path / 'grid'

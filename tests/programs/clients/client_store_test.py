@@ -375,6 +375,35 @@ def test_what_is_no_client_data_is_refused(tmp_path, value):
     client_store.write_client_data(tmp_path, 'tff', value)
 
 
+@pytest.mark.parametrize(
+  'function',
+  [
+    # Made for one example.
+    lambda row: {'x': tf.reshape(row['x'], [-1]), 'y': row['y']},
+    lambda row: {'x': row['x'][0], 'y': row['y']},
+    lambda row: {'x': row['x'], 'y': tf.constant(1)},
+  ],
+)
+def test_preprocessing_that_drops_examples_is_refused(tmp_path, function):
+  with pytest.raises(ValueError, match='must keep the first dimension'):
+    _write(tmp_path).preprocess(function)
+
+
+def test_preprocessing_that_drops_examples_of_a_client_fails(tmp_path):
+  clients = _write(tmp_path).preprocess(
+    lambda row: {
+      name: tf.boolean_mask(values, row['y'] < 0)
+      for name, values in row.items()
+    }
+  )
+  client_id = tf.constant(clients.client_ids[0])
+  for read in (clients.read_client, tf.function(clients.read_client)):
+    with pytest.raises(
+      tf.errors.InvalidArgumentError, match='must keep the number of examples'
+    ):
+      read(client_id)
+
+
 def test_preprocessing_may_nest(tmp_path):
   store = _write(tmp_path)
   nested = store.preprocess(lambda row: {'x': {'a': row['x']}, 'y': row['y']})

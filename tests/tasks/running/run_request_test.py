@@ -10,9 +10,10 @@ from absl import flags
 
 from tasks import train
 from tasks.algorithms.experiment import ExperimentConfig
+from tasks.data.datasets import registry
 from tasks.experiments import experiment_table
 from tasks.experiments.named_runs import get_run
-from tasks.running import run_request
+from tasks.running import run_privacy, run_request
 from tasks.running.execution import Execution
 from tasks.settings import command_line
 from tests.tasks import train_command
@@ -146,6 +147,25 @@ def test_the_demo_is_the_smallest_row(algorithm, monkeypatch):
     sampling_seed=0,
   )
   assert demo == row
+
+
+def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo(
+  monkeypatch, tmp_path
+):
+  monkeypatch.chdir(_ROOT)
+  asked = _config(
+    '--flagfile=tasks/flagfiles/demo/private.flags', '--output_dir=x'
+  )
+  task = registry.create_task(
+    asked.task, asked.partition_config(), cache_dir=tmp_path
+  )
+  assert run_privacy.find_caveats(asked, task, None) == ()
+  assert asked.target_delta < 1 / task.num_clients
+  # Nor do its rates come from a search on the clients.
+  others = _config(
+    '--flagfile=tasks/flagfiles/demo/fed_avg.flags', '--output_dir=x'
+  )
+  assert asked.server_learning_rate == 1.0 != others.server_learning_rate
 
 
 @pytest.mark.parametrize(

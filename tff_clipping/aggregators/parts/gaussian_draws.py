@@ -1,4 +1,4 @@
-"""Gaussian draws on a grid that is fixed before the data, and their keys.
+"""Draws Gaussian noise on a grid that is fixed before the data, and adds it.
 
 A sum of floating-point numbers can be reached from some values and not from
 others, and so proves what was noised (Mironov 2012; Haney et al. 2022). Here
@@ -48,9 +48,9 @@ _ENTROPY = '/proc/sys/kernel/random/uuid'
 # What the step of a grid is at most, in standard deviations.
 RELATIVE_STEP = 2.0**-29
 
-# What is between this and its inverse is a normal number of `float32`, as it is
-# times a number that is, too.
-_SMALLEST = 2.0**-100
+# What is between this and its inverse is a normal number of `float32`, as is
+# its product with a 32-bit integer.
+_SMALLEST = 2.0**-90
 
 # How many elements are drawn at a time: what that takes stays in the cache.
 _BLOCK = 2**14
@@ -210,24 +210,30 @@ def round_towards_zero(value: Any, step: tf.Tensor) -> Any:
     step: Of the grid, a power of 2, `float64`.
   """
   leaves = tf.nest.flatten(value)
-  # In `float32` it takes a quarter of the time, and is exact as well, where
-  # nothing is too large or too small for it.
   inverse = 1 / step
+  # By way of 32-bit integers it takes a fifth of the time, and is exact too,
+  # where the numbers of steps are some, and `float32` holds a step.
   is_usual = (step > _SMALLEST) & (inverse > _SMALLEST)
   for leaf in leaves:
     if leaf.dtype == tf.float32 and leaf.shape.num_elements() != 0:
       largest = tf.cast(tf.reduce_max(tf.abs(leaf)), tf.float64)
-      is_usual &= largest * inverse < 1 / _SMALLEST
+      is_usual &= largest * inverse < 2.0**31
 
-  def round_leaf(leaf, dtype):
-    steps = tf.cast(leaf, dtype) * tf.cast(inverse, dtype)
+  def cut(leaf):
+    if leaf.dtype == tf.float64:
+      return cut_any(leaf)
+    steps = tf.cast(leaf * tf.cast(inverse, tf.float32), tf.int32)
+    return tf.cast(steps, tf.float32) * tf.cast(step, tf.float32)
+
+  def cut_any(leaf):
+    steps = tf.cast(leaf, tf.float64) * inverse
     whole = tf.sign(steps) * tf.floor(tf.abs(steps))
-    return tf.cast(whole * tf.cast(step, dtype), leaf.dtype)
+    return tf.cast(whole * step, leaf.dtype)
 
   rounded = tf.cond(
     is_usual,
-    lambda: [round_leaf(leaf, leaf.dtype) for leaf in leaves],
-    lambda: [round_leaf(leaf, tf.float64) for leaf in leaves],
+    lambda: [cut(leaf) for leaf in leaves],
+    lambda: [cut_any(leaf) for leaf in leaves],
   )
   return tf.nest.pack_sequence_as(value, rounded)
 

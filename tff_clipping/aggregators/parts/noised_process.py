@@ -1,4 +1,7 @@
-"""The process of a factory that adds noise to an aggregate, at the server."""
+"""The process around noise at the server: clients' grid, sum, state, measures.
+
+What adds the noise is given; `gaussian_draws.add_gaussian_noise` for most.
+"""
 
 import collections
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The least noise multiplier whose epsilon is not above a target."""
+"""How accountants find the least noise: the searches in `accountants.TABLE`."""
 
 import functools
 import math

@@ -1,4 +1,7 @@
-"""The least noise, most rounds or fewest clients within an epsilon."""
+"""What a plan asks for: the least noise, most rounds or fewest clients.
+
+Each within an epsilon, by the accountant of the plan in `accountants.TABLE`.
+"""
 
 import bisect
 import functools

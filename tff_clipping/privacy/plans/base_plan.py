@@ -1,4 +1,4 @@
-"""What every privacy plan has: checks, what rounds cost, and its file."""
+"""What every privacy plan has: constructors, checks, what rounds cost, JSON."""
 
 import abc
 import dataclasses

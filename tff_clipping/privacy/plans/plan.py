@@ -1,4 +1,8 @@
-"""A privacy plan: sampler, noise, relation and accountant as one object."""
+"""A privacy plan: sampler, noise, relation and accountant as one object.
+
+Its constructors (`from_target_epsilon`, ...) and what aggregators take of it
+are in `base_plan`, which correlated noise has too.
+"""
 
 import dataclasses
 import functools

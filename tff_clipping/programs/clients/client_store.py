@@ -26,6 +26,8 @@ from tff_clipping.programs.clients import example_bytes, store_folder
 from tff_clipping.programs.clients.store_folder import ClientStoreError  # noqa: F401
 
 _CLIENTS_AT_A_TIME = 100
+# How many examples a function is tried with.
+_NUM_TRIED = 3
 # Of what `tf.io.decode_raw` makes no tensor.
 _UNREADABLE = ('uint32', 'uint64')
 
@@ -121,8 +123,14 @@ class ClientStore:
 
     Args:
       preprocess_fn: A TensorFlow function of the features of all examples of a
-        client, with a leading dimension of examples, which it keeps. What it
-        returns may be nested.
+        client at once, with a leading dimension of examples, which it keeps.
+        One that is made for a single example goes into `tf.map_fn` or
+        `tf.vectorized_map`. What it returns may be nested.
+
+    Raises:
+      TypeError: If it is no function, or does not return tensors.
+      ValueError: If it does not keep the number of examples. Where only a round
+        shows that, the round fails.
     """
     return PreprocessedClients(self, preprocess_fn)
 
@@ -148,7 +156,7 @@ class PreprocessedClients:
     with tf.Graph().as_default():
       examples = preprocess_fn(
         collections.OrderedDict(
-          (name, tf.zeros([1, *spec.shape], spec.dtype))
+          (name, tf.zeros([_NUM_TRIED, *spec.shape], spec.dtype))
           for name, spec in store.element_spec.items()
         )
       )
@@ -157,6 +165,13 @@ class PreprocessedClients:
         '`preprocess_fn` must return tensors, by the names of the features, '
         f'found {examples!r}.'
       )
+    for values in tf.nest.flatten(examples):
+      if not values.shape[:1].is_compatible_with([_NUM_TRIED]):
+        raise ValueError(
+          '`preprocess_fn` must keep the first dimension, which is that of all '
+          'examples of a client: a function of one example goes into '
+          f'`tf.map_fn`. Found {values.shape} for {_NUM_TRIED} examples.'
+        )
     self.element_spec = tf.nest.map_structure(
       lambda values: tf.TensorSpec(values.shape[1:], values.dtype), examples
     )
@@ -165,7 +180,20 @@ class PreprocessedClients:
     self, client_id: tf.Tensor
   ) -> collections.OrderedDict[str, tf.Tensor]:
     """Returns all examples of a client; see `ClientStore.read_client`."""
-    return self._preprocess_fn(self._store.read_client(client_id))
+    stored = self._store.read_client(client_id)
+    examples = self._preprocess_fn(stored)
+    num_stored = tf.shape(tf.nest.flatten(stored)[0])[0]
+    checks = [
+      tf.debugging.assert_equal(
+        tf.shape(values)[0],
+        num_stored,
+        message='`preprocess_fn` must keep the number of examples.',
+      )
+      for values in tf.nest.flatten(examples)
+    ]
+    # Outside of a graph they have been made, and are none.
+    with tf.control_dependencies([c for c in checks if c is not None]):
+      return tf.nest.map_structure(tf.identity, examples)
 
 
 def write_client_store(

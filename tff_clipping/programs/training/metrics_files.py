@@ -49,9 +49,13 @@ class ReleaseMetrics(watchers.RoundWatcher):
     """
     values = collections.OrderedDict(done.metrics)
     del values[_KEY]
-    for manager in self._managers:
-      with storage_errors.writing(f'The metrics of round {done.round_num}'):
-        coroutines.run(manager.release(values, done.round_num))
+
+    async def release() -> None:
+      for manager in self._managers:
+        await manager.release(values, done.round_num)
+
+    with storage_errors.writing(f'The metrics of round {done.round_num}'):
+      coroutines.run(release())
 
 
 class MetricsFiles(ReleaseMetrics):
