@@ -126,6 +126,21 @@ def test_every_strategy_is_asked_for_its_own_number_of_rounds(capsys):
   )
 
 
+def test_epochs_of_very_many_rounds_are_left_out(capsys):
+  answer = ask(
+    capsys,
+    *('--num_clients=1e6', '--clients_per_round=10', '--num_rounds=1'),
+    *('--noise_multiplier=3', '--target_delta=1e-7'),
+  )
+  (row,) = [
+    row
+    for row in answer['comparisons']
+    if row['sampling'] == 'random_allocation'
+  ]
+  assert row['error'].startswith('epochs of more than 10000 rounds')
+  assert row['epsilon'] is None
+
+
 def test_strategies_for_very_many_rounds_are_left_out(capsys):
   answer = ask(capsys, *PAPER, '--num_rounds=10001', '--noise_multiplier=30')
   correlated = [
