@@ -59,6 +59,8 @@ _MAY_IMPORT = {
       'tff_clipping',
       # The draws of the noise that a state has a key for.
       'tff_clipping/aggregators',
+      # The process of a private run in one call.
+      'tff_clipping/learning',
       'tff_clipping/runtime',
       'tff_clipping/privacy',
     },

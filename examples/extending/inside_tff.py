@@ -87,3 +87,19 @@ sampler = programs.build_private_sampler(plan, CLIENT_IDS, seed=0)
 state, metrics = train(process, sampler.sample, plan.num_rounds)
 print('private: accuracy', accuracy_of(process, state))
 print(plan)
+
+with privacy.PrivacyLedger('ledger.jsonl', plan) as ledger:
+  private = programs.PrivateProcess(
+    process,
+    # Another run than the one above: other cohorts.
+    programs.build_private_sampler(plan, CLIENT_IDS, seed=1),
+    ledger,
+    client_value=client_data,
+  )
+  state = tff.simulation.run_training_process(
+    private,
+    lambda round_num: round_num,
+    total_rounds=plan.num_rounds,
+    program_state_manager=tff.program.FileProgramStateManager('states'),
+  )
+  print(f'{ledger.num_releases} releases, epsilon {ledger.epsilon:.2f}')

@@ -56,7 +56,10 @@ def test_no_release_is_impossible_without_the_client(update):
       assert np.max(np.abs(counts - share)) < 7 * math.sqrt(share), counts
 
 
-@pytest.mark.parametrize('num_clients', [0, 1, 3, 4])
+@pytest.mark.parametrize(
+  'num_clients',
+  [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3)), 4],
+)
 def test_the_grid_of_shares_does_not_tell_the_cohort(num_clients):
   inner = aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5)
   for factory in (None, inner):

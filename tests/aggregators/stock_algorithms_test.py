@@ -188,6 +188,7 @@ def test_weighted_algorithms_refuse_private_factories(factory):
     )
 
 
+@pytest.mark.slow
 def test_weighted_fed_avg_takes_a_clip_without_noise():
   process = tff.learning.algorithms.build_weighted_fed_avg(
     _model_fn,

@@ -345,9 +345,8 @@ def test_rounds_leave_no_threads_or_sessions_behind():
   assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize(
-  'is_first', [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('is_first', [False, True])
 def test_a_fork_computes_if_its_parent_has_not(is_first):
   program = textwrap.dedent("""
     import os, sys

@@ -19,6 +19,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators.parts import canary_directions
+from tff_clipping.learning import keras_classes
 
 _EXAMPLES = 'examples'
 _MARK = 'canary'
@@ -74,6 +75,7 @@ def mark_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
   return dataset.map(mark)
 
 
+@keras_classes.kept
 def canary_dataset(
   model_fn: Callable[[], tff.learning.models.VariableModel],
   mark: int,

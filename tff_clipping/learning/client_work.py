@@ -11,7 +11,8 @@ where `D` is the type of a client, an id or a data set of examples. It is not a
 sets.
 """
 
-from collections.abc import Callable, Sequence
+import collections
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,11 @@ class Sender(NamedTuple):
 
 
 _SEND_UPDATE = Sender(lambda update, global_model: (update, []))
+# Where TFF's algorithms have their training metrics, and where
+# `tff.learning.programs.train_model` asks for them. There are none here.
+_NO_TRAINING_METRICS: Mapping[str, Any] = collections.OrderedDict(
+  train=collections.OrderedDict()
+)
 
 
 def build_client_work(
@@ -73,7 +79,7 @@ def build_client_work(
     sender: What a client sends; its update if not given.
 
   Returns:
-    The process.
+    The process. Its measurements have a structure `train`, which is empty.
   """
   sender = sender or _SEND_UPDATE
   client_type = work.client_type
@@ -148,11 +154,13 @@ def build_client_work(
       ),
     )
     if measure_updates:
-      measurements = client_rows.collect(
-        measured, update_measurements.NAMES + sender.measurement_names
+      measurements = _with_no_training_metrics(
+        client_rows.collect(
+          measured, update_measurements.NAMES + sender.measurement_names
+        )
       )
     else:
-      measurements = tff.federated_value((), tff.SERVER)
+      measurements = tff.federated_value(_NO_TRAINING_METRICS, tff.SERVER)
     return tff.templates.MeasuredProcessOutput(
       tff.federated_map(next_state, (state, weights)), result, measurements
     )
@@ -160,3 +168,13 @@ def build_client_work(
   return tff.templates.MeasuredProcess(
     initialize, next_fn, next_is_multi_arg=True
   )
+
+
+def _with_no_training_metrics(measured: tff.Value) -> tff.Value:
+  """Returns what was measured, and the training metrics that there are not."""
+
+  @tff.tensorflow.computation(measured.type_signature.member)
+  def add(measured):
+    return collections.OrderedDict(measured, **_NO_TRAINING_METRICS)
+
+  return tff.federated_map(add, measured)

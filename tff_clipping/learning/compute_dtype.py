@@ -7,7 +7,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.learning import model_checks
+from tff_clipping.learning import keras_classes, model_checks
 from tff_clipping.learning.model_checks import ModelFn
 
 COMPUTE_DTYPES = ('float32', 'bfloat16')
@@ -21,6 +21,7 @@ class SlowDtypeWarning(RuntimeWarning):
   """The processor has no instructions for a type, and computes it slowly."""
 
 
+@keras_classes.kept
 def with_compute_dtype(model_fn: ModelFn, compute_dtype: str) -> ModelFn:
   """Returns a model whose Keras layers compute in a type.
 

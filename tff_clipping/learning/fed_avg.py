@@ -2,7 +2,7 @@
 
 import tensorflow_federated as tff
 
-from tff_clipping.learning import learning_process
+from tff_clipping.learning import keras_classes, learning_process
 from tff_clipping.learning.learning_process import AggregationFactory
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
@@ -10,6 +10,7 @@ from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 
 
+@keras_classes.kept
 def build_fed_avg(
   model_fn: ModelFn,
   *,

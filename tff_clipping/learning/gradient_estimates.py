@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import client_rows
-from tff_clipping.learning import client_batches
+from tff_clipping.learning import client_batches, keras_classes
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
 
@@ -39,6 +39,7 @@ class GradientEstimates(NamedTuple):
   measure: tff.Computation
 
 
+@keras_classes.kept
 def build_gradient_estimates(
   model_fn: ModelFn,
   *,

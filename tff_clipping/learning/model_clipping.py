@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import l2_clip
-from tff_clipping.learning import learning_process
+from tff_clipping.learning import keras_classes, learning_process
 from tff_clipping.learning.client_work import Sender
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
@@ -14,6 +14,7 @@ from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 
 
+@keras_classes.kept
 def build_model_clipping_fed_avg(
   model_fn: ModelFn,
   *,

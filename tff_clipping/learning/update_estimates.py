@@ -8,12 +8,14 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators.parts import client_rows
+from tff_clipping.learning import keras_classes
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
 from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 
 
+@keras_classes.kept
 def build_update_estimates(
   model_fn: ModelFn,
   *,

@@ -33,6 +33,14 @@ from tff_clipping.programs.training.metrics_files import (
   MetricsFiles,
   ReleaseMetrics,
 )
+from tff_clipping.programs.training.private_process import (
+  PrivateProcess,
+  RoundNumbers,
+)
+from tff_clipping.programs.training.private_program import (
+  PrivateProgram,
+  build_private_program,
+)
 from tff_clipping.programs.training.private_rounds import run_private_round
 from tff_clipping.programs.training.process_metrics import flatten_metrics
 from tff_clipping.programs.training.training_program import (
@@ -65,9 +73,12 @@ __all__ = [
   'Interrupted',
   'MetricsFiles',
   'PoissonSampler',
+  'PrivateProcess',
+  'PrivateProgram',
   'ReleaseMetrics',
   'Round',
   'RoundError',
+  'RoundNumbers',
   'RoundRobinSampler',
   'RoundWatcher',
   'RunAudit',
@@ -78,6 +89,7 @@ __all__ = [
   'TrainingResult',
   'TruncatedPoissonSampler',
   'UpdateRecords',
+  'build_private_program',
   'build_private_sampler',
   'canary_ids',
   'check_process',

@@ -153,10 +153,13 @@ def _in_shares(share, sum_factory=None):
       min_clients_per_round=2,
       max_clients_per_round=2,
     ),
-    lambda z: _in_shares(z * _SHARE),
-    lambda z: _in_shares(
-      z * _SHARE,
-      aggregators.secure_sum_factory(1.0, local_noise_stddev=z * _SHARE),
+    pytest.param(lambda z: _in_shares(z * _SHARE), marks=pytest.mark.slow),
+    pytest.param(
+      lambda z: _in_shares(
+        z * _SHARE,
+        aggregators.secure_sum_factory(1.0, local_noise_stddev=z * _SHARE),
+      ),
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -315,7 +318,14 @@ def _assert_has(metrics, state, multiplier):
     noise_checks.check_noise(state, metrics, more)
 
 
-@pytest.mark.parametrize(('least', 'largest'), [(1, 12), (0, 11), (2, 2)])
+@pytest.mark.parametrize(
+  ('least', 'largest'),
+  [
+    (1, 12),
+    pytest.param(0, 11, marks=pytest.mark.slow),
+    pytest.param(2, 2, marks=pytest.mark.slow),
+  ],
+)
 def test_shares_for_fewer_cohorts_than_the_plans_are_refused(least, largest):
   plan = privacy.PrivacyPlan(
     num_clients=24,

@@ -75,6 +75,27 @@ def test_a_round_that_was_charged_elsewhere_is_drawn_anew_whatever_its_bits(
   assert len(set(seen)) == 3
 
 
+def test_the_warning_of_a_new_draw_is_a_line_with_the_cause(tmp_path, caplog):
+  plan = noised_scalar.plan()
+  process = noised_scalar.build_process(plan, None)
+  state = process.initialize()
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    for _ in range(2):
+      private_rounds.run_private_round(
+        lambda state, cohort: process.next(state, list(map(float, cohort))),
+        build_private_sampler(plan, noised_scalar.IDS, seed=3),
+        ledger,
+        state=state,
+        round_num=1,
+      )
+  (message,) = caplog.messages
+  assert message == (
+    'Round 1, run again, may give other bits (it draws random numbers, in the '
+    'model, or as its noise, which has no `noise_key`): it is drawn anew, and '
+    'charged again.'
+  )
+
+
 def test_a_round_of_a_ledger_that_does_not_say_where_is_drawn_anew(tmp_path):
   plan = noised_scalar.plan()
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:

@@ -65,6 +65,40 @@ def test_evaluates_as_often_as_asked_and_at_the_end(tmp_path):
   assert evaluated.tolist() == [0, 2, 4, 5]
 
 
+def test_a_run_without_evaluation_has_all_rounds_and_no_loss(tmp_path):
+  result = small_program.program(
+    tmp_path,
+    evaluate=None,
+    should_stop=lambda metrics: metrics['round_num'] == 4,
+  ).run()
+  assert (result.reason, result.round_num) == (StopReason.STOPPED, 4)
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == list(range(5))
+  assert metrics['test_loss'].isna().all()
+
+
+def test_a_keras_model_that_tff_broke_is_named_with_the_remedy(tmp_path):
+  def keras_model():
+    return tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+
+  model = keras_model()
+  with tf.Graph().as_default():  # As the builders of TFF do.
+    keras_model()
+
+  def evaluate(weights):
+    del weights
+    return dict(test_accuracy=0.0, test_loss=float(model(tf.ones([1, 1]))))
+
+  program = small_program.program(tmp_path, evaluate=evaluate)
+  with pytest.raises(
+    RoundError,
+    match='after round 0: a Keras model that was made before a process of TFF',
+  ):
+    program.run()
+  keras_model()
+  assert program.run().reason is StopReason.FINISHED
+
+
 @pytest.mark.parametrize('stop_after', [1, 2, 3, 5])
 def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
   def stop(metrics):
@@ -483,7 +517,7 @@ def test_metrics_have_one_row_shape(tmp_path):
       '`initial_weights` must be .*ModelWeights`, found list; `ModelWeights.fr',
     ),
     ('process', None, '`process` must be a `tff.learning.*`, found NoneType'),
-    ('evaluate', None, '`evaluate` must be a `function of model weights`, fou'),
+    ('evaluate', 1.0, '`evaluate` must be a `function of model weights`, fou'),
     ('client_value', {}, '`client_value` must be a `function of .*found dict'),
     ('watchers', None, '`watchers` must be a list of .* None'),
     (

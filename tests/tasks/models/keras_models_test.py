@@ -21,7 +21,7 @@ _IMAGES = (32, 32, 3)
     ('mlp', _IMAGES, 616_610),
     ('alexnet', _DIGITS, 3_310_282),
     ('alexnet', _IMAGES, 3_311_434),
-    ('mobilenet_v2', _DIGITS, 2_296_346),
+    pytest.param('mobilenet_v2', _DIGITS, 2_296_346, marks=pytest.mark.slow),
     pytest.param('mobilenet_v2', _IMAGES, 2_296_922, marks=pytest.mark.slow),
     ('resnet18', _DIGITS, 11_172_810),
     pytest.param('resnet18', _IMAGES, 11_173_962, marks=pytest.mark.slow),

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow_federated as tff
 import tree
 
 from tff_clipping import aggregators, storage_errors
@@ -30,7 +31,7 @@ from tff_clipping.privacy.ledger.ledger import (
 )
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
-from tff_clipping.programs.training import process_metrics
+from tff_clipping.programs.training import other_bits, process_metrics
 from tff_clipping.runtime import environment
 
 _LOGGER = logging.getLogger(__name__)
@@ -144,6 +145,8 @@ def run_private_round(
   # Whoever knows what was released knows whether it is the same again.
   before = compute_digest(state)[:16]
   seed = getattr(sampler, 'seed_digest', None)
+  # Where no other draw would do, they are all that there is.
+  data_sets_repeat = not ledger.plan.allows_new_draws
   draw = ledger.last_draw(round_num)
   is_again = draw is not None
   if draw is None:
@@ -155,18 +158,17 @@ def run_private_round(
     drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
     with environment.recording() as computed:
       output = next_fn(drawn, cohort)
-    where = environment.describe(
-      # Where no other draw would do, they are all that there is.
-      computed,
-      data_sets_repeat=not ledger.plan.allows_new_draws,
-    )
+    where = environment.describe(computed, data_sets_repeat=data_sets_repeat)
     here = f'{where}, state {before}'
     _check_values(output)
     noise_checks.check_noise(state, output.metrics, ledger.plan)
     there = ledger.last_environment(round_num)
     if is_again and there != here:
       # Nobody looks at its bits.
-      reason = f'may give other bits ({there or "not known where"}; now {here})'
+      why = other_bits.explain(
+        there, here, computed, data_sets_repeat=data_sets_repeat
+      )
+      reason = f'may give other bits ({why})'
     else:
       digest = compute_digest((output.state, _released_metrics(output.metrics)))
       try:
@@ -223,14 +225,24 @@ def _start_new_draw(
     )
   ledger.check_budget(round_num)
   _LOGGER.warning(
-    'Round %d, run again, %s: it is drawn anew, and charged again. Rounds give '
-    'the same bits, and cost nothing, from the state of the last checkpoint, '
-    'on the same machine, with the same model, which draws no random numbers, '
-    "with `noise_key='drawn'` for the factory of the noise, and with the same "
-    'clients in the same order, whose data and shuffling are the same.',
+    'Round %d, run again, %s: it is drawn anew, and charged again.',
     round_num,
     reason,
   )
+
+
+def check_context() -> None:
+  """Raises where TFF would say that this error should not be expected.
+
+  Raises:
+    RuntimeError: If this thread has no context of TFF.
+  """
+  current = type(tff.framework.get_context_stack().current)
+  if current.__module__.endswith('runtime_error_context'):
+    raise RuntimeError(
+      'A program must run in a thread with a context of TFF, found none: call '
+      '`tff_clipping.runtime.set_default_context()` in the thread that runs it.'
+    )
 
 
 def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
@@ -279,7 +291,8 @@ def _check_values(output: Any) -> None:
         '`next_fn` must return values, found '
         f'{type(leaf).__name__} at {".".join(map(str, path[1:]))}: those of an '
         'asynchronous context are to be awaited first, by '
-        '`tff.program.materialize_value`.'
+        '`tff.program.materialize_value`, or `PrivateProcess` is to have a '
+        'synchronous `context`.'
       )
 
 

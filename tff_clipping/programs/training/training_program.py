@@ -61,6 +61,19 @@ _KINDS = {
   'ledger': ('PrivacyLedger', 'charge'),
   'should_stop': ('function of metrics', '__call__'),
 }
+_MAY_BE_NONE = ('evaluate', 'ledger')
+
+# What Keras says of a model whose classes were turned into those of
+# TensorFlow 1, and what that means here.
+_BROKEN_KERAS_SAYS = (
+  'Your Layer or Model is in an invalid state',
+  "has no attribute '_compile_time_distribution_strategy'",
+)
+_BROKEN_KERAS = (
+  'a Keras model that was made before a process of TFF cannot be used after '
+  'it: make the model after the last process, or make one more of its kind '
+  'there, which repairs it.'
+)
 
 
 class StopReason(enum.Enum):
@@ -107,7 +120,7 @@ class TrainingProgram:
     sampler: Draws the cohorts.
     num_rounds: The number of rounds, T.
     evaluate: Returns `test_accuracy` and `test_loss` of model weights, and what
-      else is to be in the metrics.
+      else is to be in the metrics; `None` for metrics without them.
     checkpoints: Where states are kept.
     watchers: Are shown every round, in this order: `MetricsFiles`,
       `ReleaseMetrics` for release managers of TFF, `UpdateRecords`, `RunAudit`,
@@ -136,7 +149,7 @@ class TrainingProgram:
   process: tff.learning.templates.LearningProcess
   sampler: ClientSampler
   num_rounds: int
-  evaluate: EvaluateFn
+  evaluate: EvaluateFn | None
   checkpoints: Checkpoints
   watchers: Sequence[RoundWatcher] = ()
   client_value: Callable[[str], Any] = lambda client_id: client_id
@@ -150,7 +163,9 @@ class TrainingProgram:
   def __post_init__(self):
     for name, (kind, method) in _KINDS.items():
       value = getattr(self, name)
-      if not (hasattr(value, method) or (value is None and name == 'ledger')):
+      if not (
+        hasattr(value, method) or (value is None and name in _MAY_BE_NONE)
+      ):
         raise TypeError(
           f'`{name}` must be a `{kind}`, found {type(value).__name__}.'
         )
@@ -218,7 +233,7 @@ class TrainingProgram:
         charges for, or its model cannot be evaluated. What was done before it
         is kept.
     """
-    _check_context()
+    private_rounds.check_context()
     interruption = Interruption()
     progress = _Progress()
     interrupted = None
@@ -275,8 +290,7 @@ class TrainingProgram:
       return None
     model = self.process.get_model_weights(state)
     metrics = self._new_row(0)
-    self._evaluate(metrics, model)
-    if not math.isfinite(metrics['test_loss']):
+    if not self._evaluate(metrics, model):
       return (
         StopReason.DIVERGED,
         'The test loss of the initial model is not finite, found '
@@ -316,8 +330,7 @@ class TrainingProgram:
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
     ):
-      self._evaluate(metrics, model)
-      if not math.isfinite(metrics['test_loss']):
+      if not self._evaluate(metrics, model):
         return _diverged('The test loss is', round_num)
     metrics.update(
       process_metrics.flatten_metrics(
@@ -398,7 +411,9 @@ class TrainingProgram:
   ) -> None:
     """Evaluates the last model, if the run ends before that was due."""
     metrics = progress.metrics
-    if metrics is not None and math.isnan(metrics['test_loss']):
+    if self.evaluate is None or metrics is None:
+      return
+    if math.isnan(metrics['test_loss']):
       model = self.process.get_model_weights(progress.state)
       self._evaluate(metrics, model)
       with interruption.shield():
@@ -424,13 +439,18 @@ class TrainingProgram:
       self.ledger is None if self.exact_metrics is None else self.exact_metrics
     )
 
-  def _evaluate(self, metrics: collections.OrderedDict, model: Any) -> None:
+  def _evaluate(self, metrics: collections.OrderedDict, model: Any) -> bool:
+    """Adds what `evaluate` returns; returns whether the run may go on."""
+    evaluate = self.evaluate
+    if evaluate is None:
+      return True
     _add(
       metrics,
       '`evaluate`',
-      lambda: self.evaluate(model),
+      lambda: evaluate(model),
       columns=round_metrics.EVALUATED,
     )
+    return math.isfinite(metrics['test_loss'])
 
   def _measure(self, done: Round) -> None:
     for watcher in self.watchers:
@@ -443,16 +463,6 @@ class TrainingProgram:
   def _record(self, done: Round) -> None:
     for watcher in self.watchers:
       watcher.record(_shown_to(watcher, done))
-
-
-def _check_context() -> None:
-  """Raises where TFF would say that this error should not be expected."""
-  current = type(tff.framework.get_context_stack().current)
-  if current.__module__.endswith('runtime_error_context'):
-    raise RuntimeError(
-      'A program must run in a thread with a context of TFF, found none: call '
-      '`tff_clipping.runtime.set_default_context()` in the thread that runs it.'
-    )
 
 
 class RoundError(RuntimeError):
@@ -512,6 +522,8 @@ def _add(
 
 def _shorten(error: Exception) -> str:
   """Returns what an error says, without what TensorFlow puts around it."""
+  if any(said in str(error) for said in _BROKEN_KERAS_SAYS):
+    return _BROKEN_KERAS
   if not isinstance(error, tf.errors.OpError):
     return str(error)
   lines = [line.strip() for line in error.message.splitlines()]

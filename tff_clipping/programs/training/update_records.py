@@ -136,6 +136,7 @@ def _client_work(work: watchers.ClientsWork) -> dict[str, np.ndarray]:
   return {
     name: np.asarray(values, np.float64)
     for name, values in work.measured['client_work'].items()
+    if name != 'train'  # That is of all clients together.
   }
 
 

@@ -1,0 +1,75 @@
+"""Tests of `build_fed_avg` inside TFF's own training program."""
+
+import asyncio
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tests.learning import linear_models
+from tff_clipping import learning, runtime
+
+
+class _AsyncContext(tff.framework.AsyncContext):
+  """Runs computations in this process, for `tff.program`."""
+
+  def __init__(self):
+    self._context = runtime.InProcessContext()
+
+  async def invoke(self, comp, arg):
+    return await asyncio.to_thread(self._context.invoke, comp, arg)
+
+
+def _train(process, client_ids, folder, num_rounds):
+  """Trains by `train_model`; returns the models and the metrics released."""
+  models = tff.program.MemoryReleaseManager()
+  metrics = tff.program.MemoryReleaseManager()
+  context = tff.program.NativeFederatedContext(_AsyncContext())
+  with tff.framework.get_context_stack().install(context):
+    asyncio.run(
+      tff.learning.programs.train_model(
+        train_process=process,
+        train_data_source=tff.program.ClientIdDataSource(client_ids),
+        train_per_round_clients=1,
+        train_total_rounds=num_rounds,
+        program_state_manager=tff.program.FileProgramStateManager(folder),
+        model_output_manager=models,
+        train_metrics_manager=metrics,
+        evaluation_manager=None,
+        evaluation_periodicity=1,
+      )
+    )
+  return models.values(), metrics.values()
+
+
+@pytest.mark.parametrize('measure_updates', [False, True])
+def test_train_model_gives_the_model_of_a_loop_by_hand(
+  tmp_path, measure_updates
+):
+  process = learning.build_fed_avg(
+    linear_models.model_fn,
+    local_steps=2,
+    batch_size=2,
+    client_learning_rate=0.1,
+    client_store=linear_models.write_store(tmp_path),
+    measure_updates=measure_updates,
+  )
+  client = '00000'
+  state = process.initialize()
+  for _ in range(2):
+    output = process.next(state, [client])
+    state = output.state
+  models, metrics = _train(process, [client], tmp_path / 'states', 2)
+  trained = models['training_checkpoint_round_2']
+  for expected, found in zip(
+    process.get_model_weights(state).trainable,
+    trained.global_model_weights.trainable,
+    strict=True,
+  ):
+    np.testing.assert_array_equal(expected, found)
+  assert sorted(metrics) == [1, 2]
+  # There are no training metrics; what was measured beside them is there.
+  assert metrics[2]['model_metrics'] == {}
+  assert set(metrics[2]['client_work']) == (
+    {'update_norm', 'angle_degrees'} if measure_updates else set()
+  )

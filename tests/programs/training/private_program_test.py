@@ -1,0 +1,260 @@
+"""Tests of the private run in one call: it is the five parts by hand."""
+
+import shutil
+import stat
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators, learning, privacy, programs
+
+_N, _P, _T = 40, 10, 4
+_BUDGET = dict(
+  target_epsilon=20.0, target_delta=1e-3, num_rounds=_T, clients_per_round=_P
+)
+_WORK = dict(local_steps=2, batch_size=4, client_learning_rate=0.3)
+_CLIPPING_NORM = 0.2
+
+
+def _examples():
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=[8 * _N, 3]).astype(np.float32)
+  return {'x': x, 'y': (x.sum(axis=1) > 0).astype(np.int32)}
+
+
+def _keras_model():
+  inputs = tf.keras.Input((3,))
+  outputs = tf.keras.layers.Dense(2, kernel_initializer='zeros')(inputs)
+  return tf.keras.Model(inputs, outputs)
+
+
+def _loss():
+  return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _model_fn():
+  return tff.learning.models.from_keras_model(
+    _keras_model(),
+    loss=_loss(),
+    input_spec={
+      'x': tf.TensorSpec([None, 3]),
+      'y': tf.TensorSpec([None], tf.int32),
+    },
+  )
+
+
+def _evaluate(weights):
+  return dict(
+    test_accuracy=0.5, test_loss=float(np.square(weights.trainable[0]).sum())
+  )
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  return programs.write_client_store(
+    tmp_path_factory.mktemp('store'),
+    'points',
+    _examples(),
+    np.split(np.arange(8 * _N), _N),
+  )
+
+
+def _build(folder, clients, model_fn=_model_fn, **kwargs):
+  settings = dict(
+    **_BUDGET,
+    **_WORK,
+    clipping_norm=_CLIPPING_NORM,
+    folder=folder,
+    evaluate=_evaluate,
+  )
+  return programs.build_private_program(model_fn, clients, **settings | kwargs)
+
+
+def _run_by_hand(folder, store, seed):
+  """Runs all rounds by the five parts; keeps the state after each."""
+  plan = privacy.PrivacyPlan.from_target_epsilon(num_clients=_N, **_BUDGET)
+  process = learning.build_fed_avg(
+    _model_fn,
+    **_WORK,
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=_CLIPPING_NORM,
+      noise_key='drawn',
+      **plan.aggregator_parameters._asdict(),
+    ),
+    client_store=store,
+  )
+  folder.mkdir()
+  (folder / 'sampling_seed').write_text(str(seed))
+  with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan) as ledger:
+    result = programs.TrainingProgram(
+      process=process,
+      sampler=programs.build_private_sampler(plan, store.client_ids, seed=seed),
+      num_rounds=plan.num_rounds,
+      evaluate=_evaluate,
+      checkpoints=programs.Checkpoints(folder / 'checkpoints', keep=_T + 1),
+      rounds_per_checkpoint=1,
+      watchers=[programs.MetricsFiles(folder / 'metrics.csv')],
+      ledger=ledger,
+    ).run()
+  return process.get_model_weights(result.state).trainable
+
+
+def _weights(program, result):
+  return program.process.get_model_weights(result.state).trainable
+
+
+def _assert_equal(weights, others):
+  for one, other in zip(weights, others, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize('kept', [0, 2])
+def test_it_is_the_run_of_the_five_parts_bit_for_bit(tmp_path, store, kept):
+  """From the state after `kept` rounds, with the key of their noise.
+
+  Were one bit another one, the round would be refused or charged again.
+  """
+  folder = tmp_path / 'run'
+  weights = _run_by_hand(folder, store, seed=5)
+  lines = (folder / 'ledger.jsonl').read_text()
+  metrics = pd.read_csv(folder / 'metrics.csv').drop(columns='epsilon')
+  for round_num in range(_T + 1):
+    if round_num != kept:
+      shutil.rmtree(folder / 'checkpoints' / f'round_{round_num}')
+  program = _build(folder, store)
+  result = program.run()
+  assert result.reason is programs.StopReason.FINISHED
+  _assert_equal(_weights(program, result), weights)
+  assert (folder / 'ledger.jsonl').read_text() == lines
+  # What was spent is never shown as less than it is.
+  pd.testing.assert_frame_equal(
+    pd.read_csv(folder / 'metrics.csv').drop(columns='epsilon'), metrics
+  )
+
+
+def test_a_run_that_is_done_does_nothing_and_a_killed_one_goes_on(
+  tmp_path, store
+):
+  class Killed(BaseException):  # noqa: N818
+    pass
+
+  def kill(metrics):
+    if metrics['round_num'] == 3:
+      raise Killed
+
+  folder = tmp_path / 'run'
+  with pytest.raises(Killed):
+    _build(folder, store, watchers=[programs.AfterRounds(kill)]).run()
+  program = _build(folder, store)
+  first = program.run()
+  again = _build(folder, store).run()
+  _assert_equal(_weights(program, first), _weights(program, again))
+  contents = privacy.read_ledger(folder)
+  assert contents.num_releases == _T
+  assert contents.epsilon <= _BUDGET['target_epsilon']
+  assert not contents.caveats
+
+
+def test_client_data_and_a_keras_model_are_taken_as_they_are(tmp_path):
+  examples = _examples()
+  data = tff.simulation.datasets.TestClientData(
+    {
+      f'{client:02d}': {
+        name: values[8 * client : 8 * client + 8]
+        for name, values in examples.items()
+      }
+      for client in range(_N)
+    }
+  )
+  program = _build(
+    tmp_path / 'run', data, _keras_model, loss=_loss(), evaluate=None
+  )
+  before = _keras_model()
+  result = program.run()
+  assert result.reason is programs.StopReason.FINISHED
+  assert program.plan.num_clients == _N
+  assert list(program.sampler.client_ids) == data.client_ids
+  program.process.get_model_weights(result.state).assign_weights_to(before)
+  assert np.any(before.predict(np.ones([1, 3]), verbose=0) != 0)
+  # The rounds read a store: they repeat.
+  shutil.rmtree(tmp_path / 'run' / 'checkpoints' / f'round_{_T}')
+  _build(
+    tmp_path / 'run', data, _keras_model, loss=_loss(), evaluate=None
+  ).run()
+  assert privacy.read_ledger(tmp_path / 'run').num_releases == _T
+
+
+def test_its_secrets_are_its_owners(tmp_path, store):
+  folder = tmp_path / 'run'
+  _build(folder, store)
+  seed = folder / 'sampling_seed'
+  assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+  assert stat.S_IMODE(seed.stat().st_mode) == 0o600
+  assert int(seed.read_text()).bit_length() > 64
+  _build(tmp_path / 'other', store)
+  assert seed.read_text() != (tmp_path / 'other' / 'sampling_seed').read_text()
+
+
+@pytest.mark.parametrize(
+  ('changed', 'error', 'message'),
+  [
+    (dict(target_epsilon=-1.0), ValueError, '`target_epsilon` must'),
+    (dict(target_delta=2.0), ValueError, '`target_delta` must'),
+    (dict(clients_per_round=_N + 1), ValueError, '`clients_per_round` must'),
+    (dict(sampling='random'), ValueError, '`sampling` must'),
+    (dict(clipping_norm=0.0), ValueError, '`clipping_norm` must'),
+    (dict(local_steps=0), ValueError, '`local_steps` must'),
+  ],
+)
+def test_what_the_parts_refuse_is_refused(
+  tmp_path, store, changed, error, message
+):
+  with pytest.raises(error, match=message):
+    _build(tmp_path / 'run', store, **changed)
+
+
+def test_other_kinds_of_clients_are_refused(tmp_path):
+  with pytest.raises(TypeError, match='`clients` must be a client store or a'):
+    _build(tmp_path / 'run', {'a': _examples()})
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_model_whose_state_no_clip_covers_is_refused(tmp_path, store):
+  def keras_model():
+    inputs = tf.keras.Input((3,))
+    normed = tf.keras.layers.BatchNormalization()(inputs)
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(2)(normed))
+
+  with pytest.raises(ValueError, match='whose steps change nothing but its'):
+    _build(tmp_path / 'run', store, keras_model, loss=_loss())
+
+
+def test_a_keras_model_without_a_loss_is_refused(tmp_path, store):
+  with pytest.raises(TypeError, match='wrap a Keras model'):
+    _build(tmp_path / 'run', store, _keras_model)
+
+
+def test_other_settings_than_those_of_the_run_are_refused(tmp_path, store):
+  _build(tmp_path / 'run', store).run()
+  with pytest.raises(ValueError, match='`target_epsilon` is 10.0 and was 20.0'):
+    _build(tmp_path / 'run', store, target_epsilon=10.0)
+  with pytest.raises(ValueError, match='`num_rounds` is 5 and was 4'):
+    _build(tmp_path / 'run', store, num_rounds=5)
+
+
+def test_exact_figures_are_refused(tmp_path, store):
+  program = _build(
+    tmp_path / 'run',
+    store,
+    watchers=[
+      programs.UpdateRecords(
+        tmp_path / 'updates', rounds=[1], clipping_norm=_CLIPPING_NORM
+      )
+    ],
+  )
+  with pytest.raises(ValueError, match='`UpdateRecords` must be left out'):
+    program.run()
+  assert privacy.read_ledger(tmp_path / 'run').num_releases == 0

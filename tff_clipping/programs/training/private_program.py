@@ -1,0 +1,269 @@
+"""A private training program in one call, of the five parts of one by hand."""
+
+import dataclasses
+import os
+import pathlib
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators, atomic_files, learning, storage_errors
+from tff_clipping.learning.steps.local_step import LocalStep
+from tff_clipping.learning.steps.sgd import Sgd
+from tff_clipping.privacy.ledger import ledger_contents
+from tff_clipping.privacy.ledger.ledger import PrivacyLedger
+from tff_clipping.privacy.plans.base_plan import BasePlan
+from tff_clipping.privacy.plans.plan import PrivacyPlan
+from tff_clipping.programs.clients import client_sampling, client_store
+from tff_clipping.programs.clients.client_sampling import ClientSampler
+from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
+from tff_clipping.programs.training.training_program import (
+  EvaluateFn,
+  TrainingProgram,
+  TrainingResult,
+)
+from tff_clipping.programs.training.watchers import RoundWatcher
+
+Clients: TypeAlias = (
+  client_store.ClientStore
+  | client_store.PreprocessedClients
+  | tff.simulation.datasets.ClientData
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivateProgram:
+  """A private run: what `build_private_program` has put together.
+
+  Attributes:
+    folder: Where the run is kept.
+    plan: How cohorts are drawn, how much noise is added, and what that costs.
+    sampler: Draws the plan's cohorts, by the seed in `folder`.
+    model_aggregator: Clips, adds the plan's noise and divides.
+    process: Trains with it.
+    checkpoints: The last states, in `folder`.
+    evaluate: As for `TrainingProgram`.
+    watchers: As for `TrainingProgram`.
+    settings: Further arguments of `TrainingProgram`.
+  """
+
+  folder: pathlib.Path
+  plan: BasePlan
+  sampler: ClientSampler
+  model_aggregator: tff.aggregators.UnweightedAggregationFactory
+  process: tff.learning.templates.LearningProcess
+  checkpoints: Checkpoints
+  evaluate: EvaluateFn | None
+  watchers: Sequence[RoundWatcher]
+  settings: Mapping[str, Any]
+
+  def open_ledger(self) -> PrivacyLedger:
+    """Opens the ledger of the run, or starts it; see `PrivacyLedger`."""
+    return PrivacyLedger(_ledger_path(self.folder), self.plan)
+
+  def run(self) -> TrainingResult:
+    """Runs all rounds of the plan that are not done yet.
+
+    What a killed program has charged is not charged again, where a round that
+    is run again has the same bits: in a context of `tff_clipping.runtime`.
+
+    Returns:
+      How training ended; see `TrainingProgram.run`.
+
+    Raises:
+      LedgerInUseError: If another program has the ledger open.
+      DamagedLedgerError: If the ledger is not what was written.
+      StorageError, ValueError, RuntimeError, RoundError: As
+        `TrainingProgram.run`.
+    """
+    with self.open_ledger() as ledger:
+      return TrainingProgram(
+        process=self.process,
+        sampler=self.sampler,
+        num_rounds=self.plan.num_rounds,
+        evaluate=self.evaluate,
+        checkpoints=self.checkpoints,
+        watchers=[
+          MetricsFiles(
+            self.folder / 'metrics.csv',
+            tensorboard_dir=self.folder / 'tensorboard',
+          ),
+          *self.watchers,
+        ],
+        ledger=ledger,
+        **self.settings,
+      ).run()
+
+
+def build_private_program(
+  model_fn: Callable[[], Any],
+  clients: Clients,
+  *,
+  target_epsilon: float,
+  target_delta: float,
+  num_rounds: int,
+  clients_per_round: int,
+  clipping_norm: float,
+  client_learning_rate: float,
+  folder: str | os.PathLike,
+  local_steps: int = 10,
+  batch_size: int = 20,
+  local_step: LocalStep = Sgd(),
+  server_learning_rate: float | None = None,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  sampling: str = 'poisson',
+  accountant: str = 'rdp',
+  loss: tf.keras.losses.Loss | None = None,
+  evaluate: EvaluateFn | None = None,
+  watchers: Sequence[RoundWatcher] = (),
+  initial_weights: tff.learning.models.ModelWeights | None = None,
+  rounds_per_evaluation: int = 1,
+  rounds_per_checkpoint: int = 10,
+) -> PrivateProgram:
+  """Builds a private run, or takes up the one that `folder` has.
+
+  It is what docs/private_run.md puts together by hand: a plan, its sampler with
+  a secret seed, `dp_mean_factory` with the plan's noise, `build_fed_avg`, a
+  ledger and a `TrainingProgram`. Each of them refuses here what it refuses
+  there.
+
+  Args:
+    model_fn: Returns a new `tff.learning.models.VariableModel`; with `loss`, a
+      new Keras model, which is not compiled.
+    clients: All clients, as many as the plan is for. A `ClientData`, whose
+      examples are mappings of single examples, is written into a client store
+      in `folder`.
+    target_epsilon: The paper's epsilon, positive.
+    target_delta: The paper's delta, in (0, 1).
+    num_rounds: The paper's T.
+    clients_per_round: The paper's P; expected, for 'poisson'.
+    clipping_norm: The paper's c, the bound on the L2 norm of an update.
+    client_learning_rate: eta_l, the local step size.
+    folder: Where the run is kept; made for its owner alone if it is missing.
+    local_steps: Q, the local steps of a client in a round.
+    batch_size: The number of examples in each local step.
+    local_step: Finds the direction of each, as for `build_fed_avg`.
+    server_learning_rate: eta_g, as for `build_fed_avg`.
+    server_optimizer: In place of it, as for `build_fed_avg`.
+    sampling: As for `PrivacyPlan`.
+    accountant: As for `PrivacyPlan`.
+    loss: What a Keras model is trained with.
+    evaluate: Returns `test_accuracy` and `test_loss` of model weights, on
+      examples of none of the clients; `None` to measure neither.
+    watchers: Are shown every round, after the metrics were written into
+      `folder`; as for `TrainingProgram`.
+    initial_weights: The weights to begin from; as for `TrainingProgram`.
+    rounds_per_evaluation: Evaluate each so many rounds, and after the last.
+    rounds_per_checkpoint: Save each so many rounds, and at the end.
+
+  Returns:
+    The program. Nothing was trained or charged yet.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If an argument is out of range, the arguments do not fit
+      together, or they are not those of the run that `folder` has.
+    DamagedLedgerError: If the ledger in `folder` is not what was written.
+    StorageError: If `folder` cannot be written.
+  """
+  folder = pathlib.Path(folder)
+  _check_clients(clients)
+  asked: dict[str, Any] = dict(
+    num_clients=len(clients.client_ids),
+    clients_per_round=clients_per_round,
+    num_rounds=num_rounds,
+    target_epsilon=target_epsilon,
+    target_delta=target_delta,
+    sampling=sampling,
+    accountant=accountant,
+  )
+  plan = ledger_contents.read_plan(_ledger_path(folder), **asked)
+  if plan is None:
+    plan = PrivacyPlan.from_target_epsilon(**asked)
+  model_aggregator = aggregators.dp_mean_factory(
+    clipping_norm=clipping_norm,
+    noise_key='drawn',
+    **plan.aggregator_parameters._asdict(),
+  )
+  with storage_errors.writing(f'The folder {folder}'):
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seed = _read_or_draw_seed(folder / 'sampling_seed')
+    if isinstance(clients, tff.simulation.datasets.ClientData):
+      clients = client_store.write_client_data(folder, 'clients', clients)
+  sampler = client_sampling.build_private_sampler(
+    plan, clients.client_ids, seed=seed
+  )
+  process = learning.build_fed_avg(
+    _with_loss(model_fn, loss, clients.element_spec) if loss else model_fn,
+    local_steps=local_steps,
+    batch_size=batch_size,
+    client_learning_rate=client_learning_rate,
+    local_step=local_step,
+    server_learning_rate=server_learning_rate,
+    server_optimizer=server_optimizer,
+    model_aggregator=model_aggregator,
+    client_store=clients,
+  )
+  return PrivateProgram(
+    folder=folder,
+    plan=plan,
+    sampler=sampler,
+    model_aggregator=model_aggregator,
+    process=process,
+    checkpoints=Checkpoints(folder / 'checkpoints'),
+    evaluate=evaluate,
+    watchers=watchers,
+    settings=dict(
+      rounds_per_evaluation=rounds_per_evaluation,
+      rounds_per_checkpoint=rounds_per_checkpoint,
+      initial_weights=initial_weights,
+    ),
+  )
+
+
+def _ledger_path(folder: pathlib.Path) -> pathlib.Path:
+  return folder / 'ledger.jsonl'
+
+
+def _check_clients(clients: Any) -> None:
+  # A store of one's own reads clients by their ids, as ours does.
+  if not isinstance(clients, tff.simulation.datasets.ClientData) and not (
+    hasattr(clients, 'client_ids') and hasattr(clients, 'read_client')
+  ):
+    raise TypeError(
+      '`clients` must be a client store or a '
+      f'`tff.simulation.datasets.ClientData`, found {type(clients).__name__}; '
+      '`write_client_store` makes a store of arrays.'
+    )
+
+
+def _read_or_draw_seed(path: pathlib.Path) -> int:
+  """Returns the seed of the run's cohorts, which its owner alone may read."""
+  if not path.exists():
+    with atomic_files.replacing(path, is_secret=True) as new:
+      new.write_text(str(secrets.randbits(128)))
+  return int(path.read_text())
+
+
+def _with_loss(
+  keras_model_fn: Callable[[], tf.keras.Model],
+  loss: tf.keras.losses.Loss,
+  element_spec: Any,
+) -> Callable[[], tff.learning.models.VariableModel]:
+  """Returns a function that makes a model of TFF of a Keras model.
+
+  Args:
+    keras_model_fn: Returns a new Keras model.
+    loss: What it is trained with.
+    element_spec: The specification of a client's examples.
+  """
+  input_spec = tf.nest.map_structure(
+    lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), element_spec
+  )
+  return lambda: tff.learning.models.from_keras_model(
+    keras_model_fn(), loss=loss, input_spec=input_spec
+  )
