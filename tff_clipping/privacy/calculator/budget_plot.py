@@ -133,13 +133,10 @@ def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
     num=5,
   )
   if plan.sampling == 'random_allocation':
-    # Cohorts that have a plan: of epochs of 1/8 to 8 times as many rounds.
-    cohorts = [
-      plan.num_clients // rounds
-      for rounds in range(1, 8 * plan.num_clients // plan.clients_per_round + 1)
-      if plan.num_clients % rounds == 0
-      and 8 * rounds * plan.clients_per_round >= plan.num_clients
-    ]
+    # Near them, those that have a plan.
+    every = np.arange(1, plan.num_clients + 1)
+    sizes = every[plan.num_clients % every == 0]
+    cohorts = [sizes[np.abs(np.log(sizes / n)).argmin()] for n in cohorts]
   _draw_plans(
     axes,
     answer,
