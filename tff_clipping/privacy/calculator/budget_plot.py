@@ -1,6 +1,7 @@
 """The budget calculator's figure; only this module needs matplotlib."""
 
 import dataclasses
+import math
 import io
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -134,8 +135,9 @@ def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
   )
   if plan.sampling == 'random_allocation':
     # Near them, those that have a plan.
-    every = np.arange(1, plan.num_clients + 1)
-    sizes = every[plan.num_clients % every == 0]
+    small = np.arange(1, math.isqrt(plan.num_clients) + 1)
+    small = small[plan.num_clients % small == 0]
+    sizes = np.append(small, plan.num_clients // small)
     cohorts = [sizes[np.abs(np.log(sizes / n)).argmin()] for n in cohorts]
   _draw_plans(
     axes,
