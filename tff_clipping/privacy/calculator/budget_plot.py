@@ -1,8 +1,8 @@
 """The budget calculator's figure; only this module needs matplotlib."""
 
 import dataclasses
-import math
 import io
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
