@@ -30,6 +30,7 @@ _ATTACKS = {
 }
 _COHORTS = {
   'poisson': 'Poisson',
+  'random_allocation': 'one secret round of each epoch for each client',
   'paper': 'fixed P of N, charged as Poisson (the paper)',
   'fixed_size': 'fixed P of N',
 }

@@ -28,7 +28,10 @@ class CorrelatedFedAvg(GaussianFedAvg):
 
   # Those that hold a client to what it is charged for.
   samplings = separated_sampling.SAMPLINGS
-  sampling_reason = ''
+  sampling_reason = (
+    ': of other cohorts, what they cost with noise that is correlated between '
+    'rounds is not computed here'
+  )
   plan_type = privacy.CorrelatedNoisePlan
   plans_quickly = False
   settings = GaussianFedAvg.settings | names_of(MechanismSettings)

@@ -66,7 +66,8 @@ class CommonSettings(local_steps.LocalStepSettings, PartitionSettings):
     check=one_of(*builders.NAMES),
   )
   clients_per_round: int = setting(
-    'P, the size of a cohort; the expected size for --sampling=poisson.',
+    'P, the size of a cohort; the expected size for --sampling=poisson and '
+    'random_allocation.',
     check=at_least(1),
   )
   num_rounds: int = setting('T.', check=at_least(1, ranges.MAX_ROUNDS))
@@ -88,7 +89,9 @@ class CommonSettings(local_steps.LocalStepSettings, PartitionSettings):
   )
   sampling: str = setting(
     'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
-    "poisson, fixed_size or paper (the paper's accounting), and with noise "
+    'poisson, random_allocation (each client comes in one secret round of '
+    'each epoch, which it draws itself; --accountant=pld), fixed_size or paper '
+    "(the paper's accounting), and with noise "
     'that is correlated between rounds min_separation, grouped_poisson (banded '
     'alone) or shuffled_epochs; see docs/correlated_noise.md.',
     'fixed_size',

@@ -69,7 +69,7 @@ class PrivateAlgorithm(Algorithm):
 
   is_private = True
   settings = names_of(PrivacySettings, AuditSettings)
-  samplings = ('poisson', 'fixed_size', 'paper')
+  samplings = ('poisson', 'random_allocation', 'fixed_size', 'paper')
   sampling_reason = (
     ': others do not hide who takes part, or are drawn for noise that is '
     'correlated between rounds, as of `mechanism` banded'

@@ -33,7 +33,7 @@ def _plan(sampling, *, num_canaries, noise_multiplier, num_rounds=4):
     target_delta=1e-4,
     noise_multiplier=noise_multiplier,
     sampling=sampling,
-    accountant='pld' if sampling == 'fixed_size' else 'rdp',
+    accountant='rdp' if sampling in ('poisson', 'none') else 'pld',
   )
 
 
@@ -274,7 +274,9 @@ def _of_tff(plan):
   )
 
 
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'none'])
+@pytest.mark.parametrize(
+  'sampling', ['poisson', 'random_allocation', 'fixed_size', 'none']
+)
 @pytest.mark.parametrize(
   'sound',
   [

@@ -92,5 +92,6 @@ def test_the_matrix_has_every_sampler():
     [
       *('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper'),
       *('min_separation', 'grouped_poisson', 'shuffled_epochs'),
+      'random_allocation',
     ]
   )

@@ -28,6 +28,7 @@ def _plan(sampling):
     target_epsilon=4.0,
     target_delta=1e-3,
     sampling=sampling,
+    accountant='pld' if sampling == 'random_allocation' else 'rdp',
   )
 
 
@@ -38,7 +39,9 @@ def _gaussian_event(event):
   return event
 
 
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+@pytest.mark.parametrize(
+  'sampling', ['poisson', 'fixed_size', 'random_allocation']
+)
 def test_the_noise_that_is_added_is_what_the_event_charges(sampling):
   plan = _plan(sampling)
   factory = aggregators.dp_mean_factory(
@@ -159,7 +162,11 @@ def test_integers_take_the_shares_of_a_plan():
 
 
 @pytest.mark.parametrize(
-  'sampling', ['poisson', 'truncated_poisson', 'fixed_size', 'paper']
+  'sampling',
+  [
+    *('poisson', 'truncated_poisson', 'fixed_size', 'paper'),
+    'random_allocation',
+  ],
 )
 def test_the_sampler_is_the_one_of_the_event(sampling):
   plan = _plan(sampling)
@@ -176,6 +183,13 @@ def test_the_sampler_is_the_one_of_the_event(sampling):
     assert len(sizes) > 1
     assert min(sizes) >= plan.min_clients_per_round
     assert max(sizes) <= plan.max_clients_per_round
+  elif sampling == 'random_allocation':
+    # Epochs of five rounds, in each of which everybody comes once.
+    assert (event.num_rounds, plan.dp_event.count) == (5, 2)
+    for first in (1, 6, 11):
+      cohorts = [sampler.sample(t) for t in range(first, first + 5)]
+      assert sorted(sum(cohorts, [])) == sorted(_IDS)
+    assert len(sizes) > 1
   else:
     assert sizes == {_CLIENTS_PER_ROUND}
   if sampling == 'fixed_size':

@@ -25,6 +25,7 @@ from tff_clipping.programs.clients.client_sampling import (
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
+  RoundError,
   StopReason,
   TrainingProgram,
 )
@@ -118,10 +119,12 @@ class _Recorded:
   def __init__(self, sampler):
     self._sampler = sampler
     self.charged_as = sampler.charged_as
+    self.digest = sampler.digest
     self.last = None
 
   def sample(self, round_num, *draw):
-    self.last = (round_num, *(draw or (0,)))
+    # Earlier rounds are asked for to check who came in them.
+    self.last = max(self.last or (0, 0), (round_num, *(draw or (0,))))
     return self._sampler.sample(round_num, *draw)
 
 
@@ -195,6 +198,31 @@ def test_the_key_is_that_of_the_checkpoint_not_of_the_new_program(tmp_path):
   assert result.reason is StopReason.FINISHED
   assert run.charged == list(range(1, 13))
   _assert_charged(run)
+
+
+def test_kills_show_no_round_of_random_allocation_twice(tmp_path):
+  plan = noised_scalar.plan(sampling='random_allocation')
+  run = _Run(tmp_path, plan, (1, 2))
+  for kill_after in (1, 4, 4, 7, 9, 12):
+    assert run.run(kill_after) is None
+  assert run.run().reason is StopReason.FINISHED
+  # One look at each round, of the first draw: the epochs that are charged.
+  assert run.released.keys() == {(t, 0) for t in range(1, 13)}
+  assert all(len(looks) == 1 for looks in run.released.values())
+  assert run.charged == list(range(1, 13))
+  assert run.epsilon == plan.epsilon <= 2.0
+
+
+def test_fresh_noise_ends_a_run_of_random_allocation_where_it_repeats(tmp_path):
+  # With round 7 drawn anew, client 0 might come a second time in its epoch.
+  plan = noised_scalar.plan(sampling='random_allocation')
+  run = _Run(tmp_path, plan, noise_key=None)
+  run.run(kill_after=7)
+  with pytest.raises(RoundError, match='cannot be drawn anew'):
+    run.run()
+  assert run.charged == list(range(1, 8))
+  assert run.released.keys() == {(t, 0) for t in range(1, 8)}
+  assert all(len(looks) == 1 for looks in run.released.values())
 
 
 def test_fresh_noise_makes_a_repeated_round_a_new_draw_that_is_charged(

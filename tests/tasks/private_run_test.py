@@ -14,6 +14,7 @@ from tasks.running.execution import Execution
 from tasks.running.run_folder import RunFolder
 from tests.privacy.ledgers import read_releases
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
+from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.training import training_program
 
@@ -44,6 +45,23 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
   for secret in ('num_clients', 'round_seconds', 'update_norm_mean'):
     assert metrics[secret].isna().all()
+
+
+def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
+  tmp_path, cache_dir
+):
+  allocation = dict(sampling='random_allocation', num_rounds=6)
+  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
+    _run(tmp_path / 'rdp', cache_dir, **allocation)
+  result = _run(tmp_path / 'run', cache_dir, accountant='pld', **allocation)
+  assert result.message.startswith('Finished 6 rounds. Charged: ')
+  saved = read_json(tmp_path / 'run' / 'privacy.json')
+  plan = privacy.PrivacyPlan.from_json(saved)
+  assert plan.epsilon == plan.epsilon_after(10) <= 8.0
+  assert 'one of the 5 rounds of an epoch' in saved['description']
+  with privacy.PrivacyLedger(tmp_path / 'run' / 'ledger.jsonl', plan) as ledger:
+    assert ledger.rounds == [1, 2, 3, 4, 5, 6]
+    assert ledger.epsilon == plan.epsilon
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,9 @@ def test_coarse_grid_is_a_bound_too(sampling):
 def test_composition_has_the_closed_form_of_gaussian_rounds(rounds, delta):
   # 0.7 over the rounds together; also at deltas below the rounding of doubles.
   noise = 0.7 * math.sqrt(rounds)
-  interval = privacy_loss._choose_interval([(noise, 1, rounds)], 1)
+  interval = privacy_loss._choose_interval(
+    [(privacy_loss._Draw(noise, 1, 1, 1), rounds)], 1
+  )
   loss = privacy_loss._build_loss(noise, 1, interval, 'both')
   composed = loss_composition.ComposedLoss(((loss, rounds),))
   epsilon = composed.compute_epsilon(delta)
@@ -199,14 +201,14 @@ def test_composition_has_the_closed_form_of_gaussian_rounds(rounds, delta):
 @pytest.mark.parametrize('delta', [1e-3, 1e-10])
 def test_gaussian_rounds_of_two_kinds_have_the_closed_form(delta):
   # 20 rounds of noise 4 and 90 of noise 12: as one of noise 0.7302.
-  rounds = [(4.0, 1, 20), (12.0, 1, 90)]
+  rounds = [
+    (privacy_loss._Draw(4.0, 1, 1, 1), 20),
+    (privacy_loss._Draw(12.0, 1, 1, 1), 90),
+  ]
   noise = (20 / 4.0**2 + 90 / 12.0**2) ** -0.5
   interval = privacy_loss._choose_interval(rounds, 1)
   composed = loss_composition.ComposedLoss(
-    tuple(
-      (privacy_loss._build_loss(each, 1, interval, 'both'), count)
-      for each, _, count in rounds
-    )
+    tuple((draw.build_loss(interval, 'both'), count) for draw, count in rounds)
   )
   epsilon = composed.compute_epsilon(delta)
   exact = float(privacy_loss.compute_gaussian_delta(noise, epsilon))

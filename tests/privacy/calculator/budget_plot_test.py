@@ -17,6 +17,19 @@ def test_plot_is_drawn(capsys, tmp_path):
     assert text in drawing
 
 
+@pytest.mark.slow
+def test_random_allocation_is_drawn_beside_poisson(capsys, tmp_path):
+  pytest.importorskip('matplotlib')
+  path = tmp_path / 'budget.svg'
+  code, _, err = run_here(
+    capsys, *ONE_ROUND, '--sampling=random_allocation', f'--plot={path}'
+  )
+  assert (code, err) == (0, '')
+  drawing = path.read_text()
+  for text in ('Poisson, add or remove one', 'random allocation, add or remo'):
+    assert text in drawing
+
+
 def test_correlated_noise_is_drawn_by_separation(capsys, tmp_path):
   pytest.importorskip('matplotlib')
   path = tmp_path / 'budget.svg'

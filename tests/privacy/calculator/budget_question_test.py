@@ -83,6 +83,17 @@ def test_rounds_of_epochs_are_whole_epochs():
     )
 
 
+def test_random_allocation_has_one_accountant_that_need_not_be_named():
+  setting = {**PAPER, 'sampling': 'random_allocation', 'num_rounds': 96}
+  plan = solve(**setting, target_epsilon=1.5)
+  assert (plan.accountant, plan.relation.value) == ('pld', 'add_or_remove_one')
+  assert 0 < 1.5 - plan.epsilon < 1e-3
+  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
+    solve(**setting, target_epsilon=1.5, accountant='rdp')
+  with pytest.raises(ValueError, match="`mechanism` must be 'gaussian' where"):
+    solve(**setting, target_epsilon=1.5, mechanism='blt')
+
+
 def test_clients_of_epochs_are_not_solved_for():
   with pytest.raises(ValueError, match='an epoch has as many rounds as'):
     solve(

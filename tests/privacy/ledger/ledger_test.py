@@ -340,6 +340,26 @@ def test_correlated_noise_is_never_drawn_anew(path):
     assert ledger.num_releases == 1
 
 
+def test_random_allocation_is_charged_by_epochs_and_never_drawn_anew(path):
+  plan = privacy.PrivacyPlan(
+    **{**SETTING, 'num_rounds': 30},
+    sampling='random_allocation',
+    accountant='pld',
+  )
+  charge(path, range(1, 25), plan)
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    assert ledger.epsilon == plan.epsilon_after(24) == plan.epsilon_after(1)
+    assert ledger.charge(24, DIGEST) == plan.epsilon_after(24)
+    # In another draw of round 24, a client could come a second time.
+    with pytest.raises(privacy.ChangedReleaseError, match='cannot be drawn an'):
+      ledger.charge(24, OTHER_DIGEST)
+    with pytest.raises(ValueError, match='`draw` must be 0'):
+      ledger.charge(24, OTHER_DIGEST, draw=1)
+    with pytest.raises(ValueError, match='`round_num` must be 25, the round'):
+      ledger.charge(26, DIGEST)
+    assert ledger.charge(25, DIGEST) == plan.epsilon > plan.epsilon_after(24)
+
+
 @pytest.mark.parametrize(
   ('first', 'second'), [(PLAN, CORRELATED), (CORRELATED, PLAN)]
 )

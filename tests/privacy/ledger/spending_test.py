@@ -12,6 +12,7 @@ from tff_clipping.privacy.ledger import spending
 
 PLD = dataclasses.replace(PLAN, accountant='pld')
 STRATEGY = privacy.TreeStrategy(num_rounds=20)
+ALLOCATION = dataclasses.replace(PLD, sampling='random_allocation')
 CORRELATED = privacy.CorrelatedNoisePlan(
   num_clients=1920,
   clients_per_round=80,
@@ -60,6 +61,19 @@ def test_runs_of_two_accountants_are_added_up_by_what_holds_for_both(write):
   spent = privacy.compute_spending(write((PLAN, 7), (PLD, 13)))
   assert spent.accountant == 'rdp'
   assert spent.epsilon == pytest.approx(PLAN.epsilon_after(20), rel=1e-6)
+
+
+def test_epochs_of_random_allocation_are_added_up_run_by_run(write):
+  together = privacy.compute_spending(write((ALLOCATION, 7), (ALLOCATION, 13)))
+  # An epoch of each, of which there are no more releases.
+  cost = dataclasses.replace(ALLOCATION, num_rounds=48).epsilon
+  assert together.epsilon == pytest.approx(cost, rel=1e-6)
+  assert together.accountant == 'pld'
+
+
+def test_random_allocation_is_not_added_up_by_renyi_divergences(write):
+  with pytest.raises(ValueError, match="must all be charged by 'pld' to add"):
+    privacy.compute_spending(write((ALLOCATION, 7), (PLAN, 13)))
 
 
 @pytest.mark.slow

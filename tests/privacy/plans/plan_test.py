@@ -78,10 +78,14 @@ def test_plan_of_all_clients_charges_gaussians():
     ),
     ('fixed_size', ('fixed_size', 1920, 80 / 1920, 80, None, None)),
     ('paper', ('fixed_size', 1920, 80 / 1920, 80, None, None)),
+    (
+      'random_allocation',
+      ('random_allocation', 1920, 80 / 1920, None, None, None),
+    ),
   ],
 )
 def test_sampler_and_aggregator_parameters(sampling, parameters):
-  plan = build_plan(sampling=sampling)
+  plan = build_plan(sampling=sampling, accountant='pld')
   assert plan.sampler_parameters == parameters
   assert plan.aggregator_parameters == (1.6, 80)
   assert plan.aggregator_parameters._asdict() == {
@@ -127,6 +131,68 @@ def test_shares_of_one_client_where_cohorts_may_be_empty():
   shares = privacy.ShareParameters(2.0, 3, 0, 9)
   assert shares.share_multiplier == 2
   assert shares.release_multiplier == 6
+
+
+def test_random_allocation_charges_whole_epochs():
+  plan = build_plan(sampling='random_allocation', accountant='pld')
+  assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
+    sampled_gaussian.RandomAllocationDpEvent(
+      24, dp_accounting.GaussianDpEvent(1.6)
+    ),
+    5,  # Of 100 rounds, four are of a fifth epoch.
+  )
+  assert plan.epsilon_after(96) < plan.epsilon_after(97) == plan.epsilon
+  assert plan.epsilon_after(120) == plan.epsilon
+  within = dataclasses.replace(plan, target_epsilon=1.01 * plan.epsilon)
+  assert within.permitted_rounds == 120
+  assert not plan.allows_new_draws
+  assert (
+    'takes part if it has drawn this one of the 24 rounds of an epoch'
+    in plan.describe()
+  )
+
+
+def test_random_allocation_has_the_most_whole_epochs():
+  plan = privacy.PrivacyPlan.from_max_rounds(
+    **PAPER,
+    noise_multiplier=1.6,
+    target_epsilon=1.5,
+    sampling='random_allocation',
+    accountant='pld',
+  )
+  assert plan.num_rounds % 24 == 0
+  assert plan.epsilon <= 1.5 < plan.epsilon_after(plan.num_rounds + 1)
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    ({'accountant': 'rdp'}, "`accountant` must be 'pld' where `sampling` is"),
+    ({'clients_per_round': 81}, 'must divide `num_clients` .* 80 and 96 would'),
+    ({'min_clients_per_round': 3}, "only where `sampling` is 'truncated_poi"),
+  ],
+)
+def test_random_allocation_that_has_no_plan_is_refused(change, message):
+  allocation = {'sampling': 'random_allocation', 'accountant': 'pld'}
+  with pytest.raises(ValueError, match=message):
+    build_plan(**{**allocation, **change})
+  with pytest.raises(ValueError, match=message):
+    privacy.PrivacyPlan.from_target_epsilon(
+      **{**PAPER, **allocation, **change}, num_rounds=96, target_epsilon=1.5
+    )
+
+
+def test_cohorts_of_random_allocation_are_not_solved_for():
+  with pytest.raises(ValueError, match='only those that divide the population'):
+    privacy.PrivacyPlan.from_noise_to_clients_ratio(
+      num_clients=1920,
+      num_rounds=96,
+      target_delta=1e-5,
+      target_epsilon=1.5,
+      noise_to_clients_ratio=0.01,
+      sampling='random_allocation',
+      accountant='pld',
+    )
 
 
 def test_shares_of_cohorts_without_bounds_are_refused():
@@ -383,11 +449,18 @@ def test_noise_of_shares_is_that_of_the_share_parameters():
 
 
 @pytest.mark.parametrize(
-  'sampling', ['poisson', 'truncated_poisson', 'fixed_size', 'paper']
+  ('sampling', 'accountant'),
+  [
+    *((each, 'rdp') for each in ('poisson', 'truncated_poisson')),
+    *((each, 'rdp') for each in ('fixed_size', 'paper')),
+    ('random_allocation', 'pld'),
+  ],
 )
 @pytest.mark.parametrize('target', [None, 20.0])
-def test_json_round_trip(sampling, target):
-  plan = build_plan(sampling=sampling, target_epsilon=target)
+def test_json_round_trip(sampling, accountant, target):
+  plan = build_plan(
+    sampling=sampling, accountant=accountant, target_epsilon=target
+  )
   value = json.loads(json.dumps(plan.to_json()))
   assert privacy.PrivacyPlan.from_json(value) == plan
   assert value['epsilon'] == plan.epsilon
@@ -472,6 +545,7 @@ def test_mechanism_never_pairs_a_sampler_with_another_relation():
     'truncated_poisson': privacy.Relation.ADD_OR_REMOVE_ONE,
     'fixed_size': privacy.Relation.REPLACE_ONE,
     'none': privacy.Relation.ADD_OR_REMOVE_ONE,
+    'random_allocation': privacy.Relation.ADD_OR_REMOVE_ONE,
   }
 
 

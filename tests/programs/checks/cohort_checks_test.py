@@ -42,6 +42,7 @@ def _plan(sampling):
     target_delta=1e-2,
     noise_multiplier=5.0,
     sampling=sampling,
+    accountant='pld',
   )
 
 
@@ -49,6 +50,7 @@ def _plan(sampling):
   'sampling',
   [
     *('poisson', 'truncated_poisson', 'fixed_size', 'none'),
+    *('random_allocation',),
     *('min_separation', 'shuffled_epochs'),
   ],
 )
@@ -83,8 +85,9 @@ def test_cohorts_that_the_plan_does_not_charge_for_are_refused(
     cohort_checks.CohortChecks(sampler, plan).check(len(cohorts), cohorts[-1])
 
 
-def test_a_client_that_comes_twice_in_an_epoch_is_refused():
-  plan = _plan('shuffled_epochs')
+@pytest.mark.parametrize('sampling', ['shuffled_epochs', 'random_allocation'])
+def test_a_client_that_comes_twice_in_an_epoch_is_refused(sampling):
+  plan = _plan(sampling)
   cohorts = ['012', '345', '678', '9', '012', '034']
   sampler = _Own(cohorts)
   checks = cohort_checks.CohortChecks(sampler, plan)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from tff_clipping import privacy
-from tff_clipping.programs.clients import client_sampling
+from tff_clipping.programs.clients import client_sampling, round_draws
 
 _IDS = tuple(f'c{i:03d}' for i in range(100))
 
@@ -33,10 +33,13 @@ def _samplers(seed=0):
     client_sampling.GroupedPoissonSampler(
       _IDS, clients_per_round=10, min_separation=4, seed=seed
     ),
+    client_sampling.RandomAllocationSampler(
+      _IDS, rounds_per_epoch=10, seed=seed
+    ),
   ]
 
 
-@pytest.mark.parametrize('index', range(6))
+@pytest.mark.parametrize('index', range(7))
 def test_cohorts_depend_on_seed_and_round_alone(index):
   first, second = _samplers()[index], _samplers()[index]
   forward = [first.sample(t) for t in range(1, 20)]
@@ -47,7 +50,7 @@ def test_cohorts_depend_on_seed_and_round_alone(index):
   assert len({tuple(cohort) for cohort in forward}) > 1
 
 
-@pytest.mark.parametrize('index', range(6))
+@pytest.mark.parametrize('index', range(7))
 def test_cohorts_are_clients_without_repetition(index):
   sampler = _samplers()[index]
   for t in range(1, 50):
@@ -253,10 +256,89 @@ def test_samplers_whose_cohorts_depend_on_each_other_have_one_draw():
     client_sampling.GroupedPoissonSampler(
       _IDS, clients_per_round=4, min_separation=3, seed=0
     ),
+    client_sampling.RandomAllocationSampler(_IDS, rounds_per_epoch=5, seed=0),
   ):
     assert sampler.sample(1, 0) == sampler.sample(1)
     with pytest.raises(ValueError, match='`draw` must be 0 for'):
       sampler.sample(1, 1)
+
+
+def _round_numbers(sampler, num_epochs, rounds_per_epoch):
+  """Returns each client's round of each epoch; [clients, epochs]."""
+  places = np.full([len(_IDS), num_epochs], -1)
+  for epoch in range(num_epochs):
+    for place in range(rounds_per_epoch):
+      for client in sampler.sample(epoch * rounds_per_epoch + place + 1):
+        assert places[int(client[1:]), epoch] == -1
+        places[int(client[1:]), epoch] = place
+  return places
+
+
+def test_random_allocation_draws_one_uniform_round_of_each_epoch():
+  sampler = client_sampling.RandomAllocationSampler(
+    _IDS, rounds_per_epoch=5, seed=3
+  )
+  places = _round_numbers(sampler, 400, 5)
+  assert places.min() == 0  # Everybody comes in each epoch.
+  # One client, one epoch, two clients, two epochs: all pairs are as likely.
+  # Each test fails for one seed in a million, and the seed is fixed.
+  for counted in (
+    places,
+    5 * places[1:] + places[:-1],
+    5 * places[:, 1:] + places[:, :-1],
+  ):
+    counts = np.bincount(counted.ravel())
+    assert stats.chisquare(counts).pvalue > 1e-6
+  each = np.array([np.bincount(row, minlength=5) for row in places])
+  assert np.abs(each - 80).max() < 5 * np.sqrt(400 * 0.2 * 0.8)
+
+
+def test_a_client_draws_its_round_without_the_others():
+  # Neighbours: with one client less, and in another order, nobody else moves.
+  sampler, neighbour = (
+    client_sampling.RandomAllocationSampler(ids, rounds_per_epoch=7, seed=9)
+    for ids in (_IDS, _IDS[:0:-1])
+  )
+  for round_num in range(1, 30):
+    expected = set(sampler.sample(round_num)) - {_IDS[0]}
+    assert set(neighbour.sample(round_num)) == expected
+  key = round_draws.derive_key(9)
+  for epoch in range(3):
+    place = round_draws.draw_round(
+      _IDS[0], key=key, epoch=epoch, rounds_per_epoch=7
+    )
+    assert _IDS[0] in sampler.sample(7 * epoch + place + 1)
+
+
+def test_a_plan_of_random_allocation_has_its_sampler():
+  plan = privacy.PrivacyPlan(
+    num_clients=100,
+    clients_per_round=4,
+    num_rounds=50,
+    target_delta=1e-3,
+    noise_multiplier=1.0,
+    sampling='random_allocation',
+    accountant='pld',
+  )
+  sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
+  assert _round_numbers(sampler, 2, 25).min() == 0
+
+
+def test_random_allocation_looks_each_client_up_once_an_epoch(monkeypatch):
+  sampler = client_sampling.RandomAllocationSampler(
+    [f'c{i}' for i in range(2000)], rounds_per_epoch=100, seed=1
+  )
+  drawn, draw_round = [], round_draws.draw_round
+  monkeypatch.setattr(
+    round_draws,
+    'draw_round',
+    lambda client, **kwargs: (
+      drawn.append(client) or draw_round(client, **kwargs)
+    ),
+  )
+  for round_num in range(1, 201):
+    sampler.sample(round_num)
+  assert len(drawn) == 2 * 2000
 
 
 def test_grouped_poisson_draws_each_client_in_its_turn_by_its_probability():

@@ -111,6 +111,11 @@ _CORRELATED = _AUDITED | dict(
       "'poisson'",
     ),
     (
+      dict(sampling='random_allocation'),
+      "`mechanism` blt, found 'random_allocation': of other cohorts, what they "
+      'cost with noise that is correlated between rounds is not computed',
+    ),
+    (
       dict(mechanism='gaussian'),
       '`sampling` must be one of poisson, .* for dp_fed_avg, found '
       "'min_separation': others do not hide who takes part",

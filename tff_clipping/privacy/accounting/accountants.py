@@ -25,6 +25,7 @@ class Accountant(NamedTuple):
     find_noise_multiplier: Returns the least noise. It takes `Cohorts`, rounds,
       an epsilon and a delta, all in their ranges.
     title: What a text calls it.
+    unknown: The samplings that it has no bound for.
   """
 
   compose: Callable[..., costs.ComposedCost]
@@ -32,6 +33,7 @@ class Accountant(NamedTuple):
     [sampled_gaussian.Cohorts, int, float, float], float
   ]
   title: str
+  unknown: tuple[str, ...] = ()
 
 
 # All that the package knows of an accountant. A new one is a file with its
@@ -42,6 +44,7 @@ TABLE = {
     renyi.RenyiCost,
     noise_search.search_by_orders,
     'Renyi differential privacy',
+    unknown=('random_allocation',),
   ),
   'pld': Accountant(
     privacy_loss.PldCost,
@@ -69,6 +72,35 @@ def check_accountant(accountant: str) -> str:
   return argument_checks.check_choice('accountant', accountant, [*TABLE])
 
 
+def list_for(sampling: str) -> tuple[str, ...]:
+  """Returns the accountants that know a sampling.
+
+  Args:
+    sampling: As in `Cohorts`, or another one.
+  """
+  return tuple(
+    name for name, each in TABLE.items() if sampling not in each.unknown
+  )
+
+
+def check_pair(sampling: str, accountant: str) -> None:
+  """Raises unless an accountant knows a sampling.
+
+  Args:
+    sampling: As in `Cohorts`.
+    accountant: 'rdp' or 'pld'.
+
+  Raises:
+    ValueError: If it does not.
+  """
+  known = list_for(sampling)
+  if accountant not in known:
+    raise ValueError(
+      f'`accountant` must be {" or ".join(map(repr, known))} where `sampling` '
+      f'is {sampling!r}, found {accountant!r}, which has no bound for it.'
+    )
+
+
 def compose(
   parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]], accountant: str
 ) -> costs.ComposedCost:
@@ -80,8 +112,14 @@ def compose(
 
   Returns:
     All of them as one round.
+
+  Raises:
+    ValueError: If the accountant does not know one of them.
   """
-  cost = TABLE[check_accountant(accountant)].compose(parts)
+  check_accountant(accountant)
+  for mechanism, _ in parts:
+    check_pair(mechanism.cohorts.sampling, accountant)
+  cost = TABLE[accountant].compose(parts)
   tail_prob = sum(
     count * truncated_poisson.compute_tail_prob(mechanism.cohorts)
     for mechanism, count in parts
@@ -113,7 +151,7 @@ def explain_no_epsilon(
         mechanism.cohorts, num_rounds, epsilon, target_delta
       )
   reason = explain_little_noise(mechanism.noise_multiplier, target_delta)
-  if accountant == 'rdp':
+  if accountant == 'rdp' or 'rdp' not in list_for(mechanism.cohorts.sampling):
     return reason
   by_orders = compose([(mechanism, 1)], 'rdp').compute_epsilon(
     num_rounds, target_delta

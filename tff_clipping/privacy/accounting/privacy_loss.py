@@ -24,6 +24,8 @@ H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) where e^epsilon > 1-q, else
 Two neighbours differ in the same direction in all rounds, so each pair is
 composed with itself, and the larger epsilon counts.
 
+One secret round of each epoch: see `random_allocation`.
+
 Fixed-size cohorts, replace one: what holds, and why.
   * Amplification. If a mechanism on a cohort has the curve G under replace-one,
     then on a uniform cohort drawn without replacement it has at most
@@ -55,6 +57,7 @@ Fixed-size cohorts, replace one: what holds, and why.
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -62,6 +65,7 @@ from scipy import special
 from tff_clipping.privacy.accounting import (
   gaussian_mechanism,
   loss_composition,
+  random_allocation,
   sampled_gaussian,
 )
 
@@ -102,8 +106,9 @@ class PldCost:
 
     Args:
       parts: Rounds, and how many of each. All under one relation: 'poisson',
-        'truncated_poisson' with cohorts within their bounds, and 'none', or
-        'fixed_size'.
+        'truncated_poisson' with cohorts within their bounds,
+        'random_allocation' and 'none', or 'fixed_size'. Rounds of
+        'random_allocation' begin with an epoch, in each part.
       coarseness: How many times wider than usual the grid's cells are. A coarse
         grid is fast, and its epsilon is a bound too, a little larger.
     """
@@ -154,21 +159,28 @@ class PldCost:
       directions = ('both',)
     rounds = [
       (
-        one.noise_over_sensitivity,
-        one.cohorts.sampling_prob,
-        count * num_rounds,
+        _Draw(
+          one.noise_over_sensitivity,
+          one.cohorts.sampling_prob,
+          one.cohorts.rounds_per_epoch,
+          self._coarseness,
+        ),
+        one.cohorts.count_epochs(count * num_rounds),
       )
       for one, count in self._parts
     ]
-    interval = _choose_interval(rounds, self._coarseness)
+    try:
+      interval = _choose_interval(rounds, self._coarseness)
+    except random_allocation.LossTooLargeError:
+      return math.inf
     while interval <= _WIDEST_INTERVAL:
       try:
         return max(
           compute(
             loss_composition.ComposedLoss(
               tuple(
-                (_build_loss(noise, prob, interval, direction), count)
-                for noise, prob, count in rounds
+                (draw.build_loss(interval, direction), count)
+                for draw, count in rounds
               )
             )
           )
@@ -255,20 +267,62 @@ def _compute_exchanged_delta(
   return np.where(reachable, np.clip(delta, 0, 1), 0)
 
 
+class _Draw(NamedTuple):
+  """A round, or an epoch of 'random_allocation', as its losses depend on it.
+
+  Attributes:
+    noise: Noise over sensitivity.
+    prob: The sampling probability of a round.
+    num_rounds: The rounds that it is for; more than 1 for 'random_allocation'.
+    coarseness: As for `PldCost`.
+  """
+
+  noise: float
+  prob: float
+  num_rounds: int
+  coarseness: float
+
+  def measure(self) -> tuple[float, float, float]:
+    """Returns about the loss's mean and deviation, and its largest size."""
+    if self.num_rounds > 1:
+      return random_allocation.measure_losses(
+        self.noise, self.num_rounds, self.coarseness
+      )
+    _, largest = _bound_losses(self.noise, self.prob, 'both')
+    return *_measure_losses(self.noise, self.prob), largest
+
+  def build_loss(
+    self, interval: float, direction: str
+  ) -> loss_composition.DiscreteLoss:
+    """Returns the losses of a discrete pair that dominates the draw.
+
+    Args:
+      interval: Width of a grid cell.
+      direction: As for `_build_loss`.
+    """
+    if self.num_rounds > 1:
+      return random_allocation.build_losses(
+        self.noise, self.num_rounds, interval, direction, self.coarseness
+      )
+    return _build_loss(self.noise, self.prob, interval, direction)
+
+
 def _choose_interval(
-  rounds: Sequence[tuple[float, float, int]], coarseness: float
+  rounds: Sequence[tuple[_Draw, int]], coarseness: float
 ) -> float:
   """Returns the width of a grid cell; inf if losses are too large for any.
 
   Args:
-    rounds: Noise over sensitivity, sampling probability, and how many rounds.
+    rounds: What is drawn, and how often.
     coarseness: As for `PldCost`.
+
+  Raises:
+    LossTooLargeError: As `random_allocation.build_losses` does.
   """
   mean = variance = finest = 0.0
   narrowest = _DEFAULT_INTERVAL
-  for noise, prob, count in rounds:
-    mean_of_round, stddev = _measure_losses(noise, prob)
-    _, largest = _bound_losses(noise, prob, 'both')
+  for draw, count in rounds:
+    mean_of_round, stddev, largest = draw.measure()
     mean += count * mean_of_round
     variance += count * stddev**2
     narrowest = min(narrowest, stddev / 100)

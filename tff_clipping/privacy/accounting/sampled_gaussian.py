@@ -51,7 +51,11 @@ RELATIONS = {
   'truncated_poisson': Relation.ADD_OR_REMOVE_ONE,
   'fixed_size': Relation.REPLACE_ONE,
   'none': Relation.ADD_OR_REMOVE_ONE,
+  'random_allocation': Relation.ADD_OR_REMOVE_ONE,
 }
+
+# Those whose cohorts have any size.
+UNBOUNDED = ('poisson', 'random_allocation')
 
 
 # The attributes that 'truncated_poisson' alone has.
@@ -67,9 +71,12 @@ class Cohorts:
       probability clients_per_round / num_clients), 'truncated_poisson' (the
       same, brought within bounds, see `truncated_poisson`), 'fixed_size' (a
       uniformly random set of exactly clients_per_round clients, without
-      replacement) or 'none' (all clients).
+      replacement), 'none' (all clients) or 'random_allocation' (each client
+      draws one round of each epoch of num_clients / clients_per_round rounds
+      for itself, see `random_allocation`).
     num_clients: The paper's N.
-    clients_per_round: The paper's P, for 'poisson' the expected number.
+    clients_per_round: The paper's P, for 'poisson' and 'random_allocation' the
+      expected number.
     min_clients_per_round: The least cohort of 'truncated_poisson', from 0 to
       clients_per_round and less than num_clients; None for all others.
     max_clients_per_round: Its largest cohort, at least clients_per_round; None
@@ -78,8 +85,9 @@ class Cohorts:
   Raises:
     TypeError: If an attribute is of the wrong kind.
     ValueError: If an attribute is out of range, the cohort is larger than the
-      population, or smaller though sampling is 'none'; if a bound is missing,
-      or is given to a sampler that has none.
+      population, or smaller though sampling is 'none', or does not divide it
+      though sampling is 'random_allocation'; if a bound is missing, or is given
+      to a sampler that has none.
   """
 
   sampling: str
@@ -100,6 +108,8 @@ class Cohorts:
         '`clients_per_round` must equal `num_clients` '
         f"({num_clients}) when `sampling` is 'none', found {clients_per_round}."
       )
+    if sampling == 'random_allocation':
+      _check_epoch(num_clients, clients_per_round)
     object.__setattr__(self, 'num_clients', num_clients)
     object.__setattr__(self, 'clients_per_round', clients_per_round)
     self._check_bounds()
@@ -118,6 +128,24 @@ class Cohorts:
   def sampling_prob(self) -> float:
     """The paper's q = P / N: the chance of a client to be in a round."""
     return self.clients_per_round / self.num_clients
+
+  @property
+  def rounds_per_epoch(self) -> int:
+    """For how many rounds clients are drawn at once: b, or 1 if for each."""
+    if self.sampling != 'random_allocation':
+      return 1
+    return self.num_clients // self.clients_per_round
+
+  def count_epochs(self, num_rounds: int) -> int:
+    """Returns how many draws there are in the first rounds.
+
+    A part of an epoch counts as a whole one; where each round has a draw of its
+    own, they are the rounds.
+
+    Args:
+      num_rounds: How many rounds, at least 0.
+    """
+    return -(-num_rounds // self.rounds_per_epoch)
 
   def _check_bounds(self) -> None:
     """Checks the least and the largest cohort."""
@@ -140,6 +168,46 @@ class Cohorts:
         name, value, at_least=low, at_most=high
       )
       object.__setattr__(self, name, checked)
+
+
+def _check_epoch(num_clients: int, clients_per_round: int) -> None:
+  """Raises unless an epoch has a number of rounds that is accounted for."""
+  rounds, rest = divmod(num_clients, clients_per_round)
+  if rest:
+    fewer, more = (
+      next(size for size in sizes if num_clients % size == 0)
+      for sizes in (
+        range(clients_per_round, 0, -1),
+        (-(-num_clients // k) for k in range(rounds, 0, -1)),
+      )
+    )
+    raise ValueError(
+      '`clients_per_round` must divide `num_clients` where `sampling` is '
+      f"'random_allocation', found {clients_per_round} of {num_clients}: "
+      f'{fewer} and {more} would do.'
+    )
+  if rounds > ranges.MAX_ROUNDS:
+    raise ValueError(
+      '`clients_per_round` must be at least `num_clients` / '
+      f"{ranges.MAX_ROUNDS} where `sampling` is 'random_allocation', found "
+      f'{clients_per_round} of {num_clients}: so long an epoch is not '
+      'accounted for.'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomAllocationDpEvent(dp_accounting.DpEvent):
+  """An epoch of rounds of which each client is in one that it draws itself.
+
+  dp_accounting has no accountant for it.
+
+  Attributes:
+    num_rounds: The rounds of the epoch.
+    event: One of them.
+  """
+
+  num_rounds: int
+  event: dp_accounting.DpEvent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +243,9 @@ class SampledGaussian:
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
-    """The event that an accountant for the relation charges for one round.
+    """The event that an accountant for the relation charges for one draw.
+
+    A draw is for one round; under 'random_allocation' it is for an epoch.
 
     Of 'truncated_poisson' it is that of Poisson sampling, which is charged at
     the delta that the tails leave.
@@ -192,4 +262,6 @@ class SampledGaussian:
         sample_size=cohorts.clients_per_round,
         event=gaussian,
       )
+    if cohorts.sampling == 'random_allocation':
+      return RandomAllocationDpEvent(cohorts.rounds_per_epoch, gaussian)
     return gaussian

@@ -79,8 +79,8 @@ def _list_samplers(
   question: budget_question.Question,
 ) -> Iterator[budget_question.Question]:
   """Yields independent noise and cohorts that are drawn."""
-  for sampling in ('poisson', 'fixed_size', 'paper'):
-    for accountant in accountants.ACCOUNTANTS:
+  for sampling in ('poisson', 'random_allocation', 'fixed_size', 'paper'):
+    for accountant in accountants.list_for(sampling):
       yield question.vary(sampling=sampling, accountant=accountant)
 
 
@@ -111,8 +111,23 @@ def _answer(question: budget_question.Question) -> Row:
       raise ValueError(
         f'more than {most} rounds, for which a table would take long'
       )
+    if _has_long_epochs(question):
+      raise ValueError(
+        f'epochs of more than {_MAX_ROUNDS} rounds, for which a table would '
+        'take long'
+      )
     return Row(
       question, budget_question.solve(question, max_strategy_rounds=most)
     )
   except ValueError as error:
     return Row(question, None, str(error))
+
+
+def _has_long_epochs(question: budget_question.Question) -> bool:
+  """Returns whether clients draw one of very many rounds."""
+  cohort = question.clients_per_round
+  return (
+    question.sampling == 'random_allocation'
+    and cohort is not None
+    and question.num_clients > _MAX_ROUNDS * cohort
+  )

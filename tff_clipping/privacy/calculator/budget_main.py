@@ -121,7 +121,7 @@ def _build_parser() -> command_line.Parser:
   )
   parser.add_flag(
     'accountant',
-    'How the rounds are added up: rdp if not given.',
+    'How the rounds are added up: rdp if not given, for random_allocation pld.',
     command_line.one_of(*accountants.ACCOUNTANTS),
   )
   parser.add_flag(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -65,6 +66,11 @@ def _label_samplings(answer: budget_report.Answer) -> dict[str, str]:
   """Returns the samplings to draw, with their labels."""
   if answer.plan.sampling == 'none':
     return {'none': 'all clients, add or remove one'}
+  if answer.plan.sampling == 'random_allocation':
+    return {
+      'random_allocation': 'random allocation, add or remove one',
+      'poisson': 'Poisson, add or remove one',
+    }
   return {
     'poisson': 'Poisson, add or remove one',
     'fixed_size': 'fixed size, replace one',
@@ -122,11 +128,17 @@ def _draw_error_by_separation(axes, answer: budget_report.Answer) -> None:
 def _draw_noise_by_cohort(axes, answer: budget_report.Answer) -> None:
   """Draws the noise that the plan's epsilon needs with other cohorts."""
   plan: Any = answer.plan
-  cohorts = np.geomspace(
+  cohorts: Sequence[float] | np.ndarray = np.geomspace(
     max(1, plan.clients_per_round / 8),
     min(plan.num_clients, plan.clients_per_round * 8),
     num=5,
   )
+  if plan.sampling == 'random_allocation':
+    # Near them, those that have a plan.
+    small = np.arange(1, math.isqrt(plan.num_clients) + 1)
+    small = small[plan.num_clients % small == 0]
+    sizes = np.append(small, plan.num_clients // small)
+    cohorts = [sizes[np.abs(np.log(sizes / n)).argmin()] for n in cohorts]
   _draw_plans(
     axes,
     answer,

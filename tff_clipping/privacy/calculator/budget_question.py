@@ -52,8 +52,9 @@ class Question:
     mechanism: One of `by_name.MECHANISMS`; 'gaussian' for `PrivacyPlan`.
     min_separation: b, which 'min_separation' and 'grouped_poisson' need. With
       other samplings, that of the strategies to compare with.
-    accountant: As in `PrivacyPlan`, None for 'rdp'. With correlated noise there
-      is one only, and it must be None.
+    accountant: As in `PrivacyPlan`, None for 'rdp', or for 'pld' where
+      `sampling` is 'random_allocation'. With correlated noise there is one
+      only, and it must be None.
     clipping_norm: The paper's c, for the noise in its unit.
     model_size: The number of parameters, or None.
     min_clients_per_round: As in `PrivacyPlan`.
@@ -112,7 +113,8 @@ class Question:
     """The accountant of the plan that answers it."""
     if self.is_correlated:
       return 'pld' if self.sampling == 'grouped_poisson' else 'gaussian'
-    return self.accountant or 'rdp'
+    default = 'pld' if self.sampling == 'random_allocation' else 'rdp'
+    return self.accountant or default
 
   @property
   def relation(self) -> sampled_gaussian.Relation:
@@ -210,6 +212,7 @@ def solve(
   }
   constructor = _CONSTRUCTORS[question.solved_for]
   if not question.is_correlated:
+    given['accountant'] = question.charged_by
     return getattr(plan_lib.PrivacyPlan, constructor)(**given)
   if question.solved_for == 'num_rounds':
     return _find_rounds(question, given, max_strategy_rounds)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.accounting import rounding, sampled_gaussian
 from tff_clipping.privacy.audit import attack_bounds
 from tff_clipping.privacy.calculator import (
   budget_comparison,
@@ -227,8 +227,8 @@ def _format_noise(answer: Answer) -> list[str]:
     noises = {'of a draw': noise.sum_stddev}
   else:
     noises = {'on the sum': noise.sum_stddev, 'on the mean': noise.mean_stddev}
-    # Poisson cohorts have no bounds, and so no shares.
-    if plan.sampling != 'poisson':
+    # Cohorts without bounds have no shares.
+    if plan.sampling not in sampled_gaussian.UNBOUNDED:
       noises |= {
         'of each share': noise.client_stddev,
         'on sum of shares': noise.shares_stddev,

@@ -163,8 +163,9 @@ class PrivacyLedger:
   def check_cohorts(self, digest: str) -> None:
     """Raises unless the cohorts are those of the releases before.
 
-    Where noise is correlated between rounds, what a client costs depends on the
-    rounds in which it takes part. The digest is written down.
+    Where noise is correlated between rounds, or clients draw one round of an
+    epoch, what a client costs depends on the rounds in which it takes part. The
+    digest is written down.
 
     Args:
       digest: That of what decides all cohorts; `ClientSampler.digest`.
@@ -218,7 +219,8 @@ class PrivacyLedger:
 
     Raises:
       BudgetExhaustedError: If it would.
-      ValueError: If noise is correlated between rounds, and a round left out.
+      ValueError: If a round was left out, and the plan does not allow it: noise
+        is correlated between rounds, or clients draw one round of an epoch.
     """
     self._check_next(round_num)
     if not self._plan.permits(self.num_releases + 1):
@@ -258,7 +260,7 @@ class PrivacyLedger:
 
     Args:
       round_num: The round, at least 0; for noise that is correlated between
-        rounds, 1, and then the one after the last.
+        rounds, and random allocation, 1, and then the one after the last.
       digest: The SHA-256 digest, in hexadecimal, of all that is released of the
         round. The release that is charged last for this round and draw may be
         made again with the same digest, at no cost.
@@ -303,8 +305,9 @@ class PrivacyLedger:
         advice = (
           'Draw a new cohort and new noise.'
           if self._plan.allows_new_draws
-          else 'Noise that is correlated between rounds cannot be drawn anew: '
-          'the run ends with the model that was released last.'
+          else 'Noise that is correlated between rounds, and the rounds of an '
+          'epoch of random_allocation, cannot be drawn anew: the run ends with '
+          'the model that was released last.'
         )
         raise ChangedReleaseError(
           f'Round {round_num}, run again, gives another result than the one '
@@ -333,7 +336,7 @@ class PrivacyLedger:
       return epsilon
 
   def _check_next(self, round_num: int) -> None:
-    """Raises if noise that is correlated between rounds has left one out.
+    """Raises if a round was left out where no round can be drawn anew.
 
     Who takes part again, and when, would not be what the plan assumes.
     """
@@ -344,8 +347,8 @@ class PrivacyLedger:
     if round_num != expected:
       raise ValueError(
         f'`round_num` must be {expected}, the round after the last that was '
-        'charged, for noise that is correlated between rounds, found '
-        f'{round_num}.'
+        'charged, for noise that is correlated between rounds and for '
+        f'random_allocation, found {round_num}.'
       )
 
   def close(self) -> None:

@@ -73,8 +73,9 @@ def compute_spending(
   Raises:
     TypeError: If `target_delta` is no number.
     ValueError: If there are none, they are of several relations or deltas, one
-      of them is there twice, two of them drew secret cohorts by one seed, or
-      nothing is accounted for so little noise.
+      of them is there twice, two of them drew secret cohorts by one seed, one
+      of 'random_allocation' is beside one that is charged by 'rdp', or nothing
+      is accounted for so little noise.
   """
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
@@ -98,6 +99,13 @@ def compute_spending(
   ]
   several = 'rdp' if 'rdp' in names else 'pld'
   accountant = names.pop() if len(names) == 1 else several
+  if accountant == 'rdp':
+    for ledger in ledgers:
+      if ledger.plan.sampling == 'random_allocation':
+        raise ValueError(
+          "`ledgers` must all be charged by 'pld' to add one of "
+          f"random_allocation up, found 'rdp' among them beside {ledger.path}."
+        )
   if not parts:
     epsilon = 0.0
   elif len(ledgers) == 1 and target_delta == deltas[0]:

@@ -60,9 +60,6 @@ class BasePlan(abc.ABC):
       more than `target_epsilon`.
   """
 
-  # Whether a round may be run again with another cohort and other noise.
-  allows_new_draws: ClassVar[bool]
-
   num_clients: int
   clients_per_round: int
   num_rounds: int
@@ -197,6 +194,11 @@ class BasePlan(abc.ABC):
 
   @property
   @abc.abstractmethod
+  def allows_new_draws(self) -> bool:
+    """Whether a round may be run again with another cohort and other noise."""
+
+  @property
+  @abc.abstractmethod
   def relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `epsilon` is for."""
 
@@ -233,6 +235,7 @@ class BasePlan(abc.ABC):
 
     Of the cohorts that are really drawn: under 'paper' it is not what is
     charged. Correlated noise is one release, or one for each turn of a group.
+    The rounds of 'random_allocation' begin with an epoch.
 
     Args:
       num_rounds: From 1 to `max_rounds`.

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -71,13 +71,17 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     Theorem 4 for 'grouped_poisson').
   """
 
-  # Later rounds take back the noise that a round had: with a new draw of it,
-  # they would not be the mechanism that is charged.
-  allows_new_draws: ClassVar[bool] = False
-
   strategy: correlated_noise.NoiseStrategy
   min_separation: int = 1
   sampling: str = 'min_separation'
+
+  @property
+  def allows_new_draws(self) -> bool:
+    """False: later rounds take back the noise that a round had.
+
+    With a new draw of it, they would not be the mechanism that is charged.
+    """
+    return False
 
   @functools.cached_property
   def cohorts(self) -> separated_sampling.SeparatedCohorts:

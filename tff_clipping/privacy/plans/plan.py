@@ -28,7 +28,10 @@ from tff_clipping.privacy.plans import (
 )
 
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
-SAMPLINGS = ('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper')
+SAMPLINGS = (
+  *('poisson', 'truncated_poisson', 'random_allocation', 'fixed_size'),
+  *('none', 'paper'),
+)
 
 # Plans written before there were bounds have none in their JSON.
 _BOUNDS = sampled_gaussian.BOUNDS
@@ -47,15 +50,19 @@ class PrivacyPlan(base_plan.BasePlan):
 
   Attributes:
     num_clients: The paper's N, the population.
-    clients_per_round: The paper's P, the cohort (expected, for 'poisson').
-    num_rounds: The paper's T, the rounds that the plan is made for.
+    clients_per_round: The paper's P, the cohort (expected, for 'poisson' and
+      'random_allocation'; of the latter it must divide `num_clients`).
+    num_rounds: The paper's T, the rounds that the plan is made for. Under
+      'random_allocation' the epoch that is begun last is charged as a whole.
     target_delta: The paper's delta. A value above 1/num_clients is warned of.
     noise_multiplier: Standard deviation of the noise on the sum of the clipped
       updates over the clipping norm c, whatever the relation: sigma_sum =
       noise_multiplier * c. The accountant of the replace-one relation, where a
       client changes the sum by up to 2c, is given half of it.
-    sampling: 'poisson', 'truncated_poisson', 'fixed_size', 'none' or 'paper'.
-    accountant: 'rdp' or 'pld'.
+    sampling: 'poisson', 'truncated_poisson', 'random_allocation' (each client
+      comes in one secret round of each epoch, drawn by itself), 'fixed_size',
+      'none' or 'paper'.
+    accountant: 'rdp' or 'pld'; 'pld' for 'random_allocation'.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
     min_clients_per_round: The least cohort of 'truncated_poisson', where a
@@ -72,13 +79,20 @@ class PrivacyPlan(base_plan.BasePlan):
       `target_delta`.
   """
 
-  allows_new_draws: ClassVar[bool] = True
   _OPTIONAL: ClassVar[tuple[str, ...]] = _BOUNDS
 
   sampling: str = 'poisson'
   accountant: str = 'rdp'
   min_clients_per_round: int | None = None
   max_clients_per_round: int | None = None
+
+  @property
+  def allows_new_draws(self) -> bool:
+    """Whether a round may be run again with another cohort and other noise.
+
+    Not under 'random_allocation', where the rounds of an epoch are one draw.
+    """
+    return self.sampling != 'random_allocation'
 
   @property
   def sampling_prob(self) -> float:
@@ -99,7 +113,8 @@ class PrivacyPlan(base_plan.BasePlan):
     delta that cohorts out of bounds leave.
     """
     return dp_accounting.SelfComposedDpEvent(
-      self._charged.dp_event, self.num_rounds
+      self._charged.dp_event,
+      self._charged.cohorts.count_epochs(self.num_rounds),
     )
 
   @property
@@ -161,14 +176,14 @@ class PrivacyPlan(base_plan.BasePlan):
     take part, one client less and one more.
 
     Raises:
-      ValueError: If `sampling` is 'poisson', whose cohorts have no bounds: the
-        shares of a cohort would tell its size.
+      ValueError: If `sampling` is 'poisson' or 'random_allocation', whose
+        cohorts have no bounds: the shares of a cohort would tell its size.
     """
-    if self.sampling == 'poisson':
+    if self.sampling in sampled_gaussian.UNBOUNDED:
       raise ValueError(
         "`sampling` must be 'truncated_poisson' or 'fixed_size' where the "
-        "noise comes in shares, found 'poisson': without a largest cohort the "
-        'noise tells how many clients took part.'
+        f'noise comes in shares, found {self.sampling!r}: without a largest '
+        'cohort the noise tells how many clients took part.'
       )
     cohort = self.clients_per_round
     bounds: tuple[Any, Any] = cohort, cohort
@@ -187,12 +202,13 @@ class PrivacyPlan(base_plan.BasePlan):
   @classmethod
   def _find_noise(cls, given: dict[str, Any]) -> 'PrivacyPlan':
     num_rounds, target = given['num_rounds'], given['target_epsilon']
+    _check_accountant(given)
     charged = _build_cohorts(
       given, lambda _: (num_rounds, ranges.check_target_epsilon(target))
     )
     found = search.find_noise_multiplier(
       charged,
-      accountants.check_accountant(given['accountant']),
+      given['accountant'],
       num_rounds=num_rounds,
       target_epsilon=target,
       target_delta=given['target_delta'],
@@ -204,6 +220,7 @@ class PrivacyPlan(base_plan.BasePlan):
     target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
     target_delta = ranges.check_target_delta(given['target_delta'])
     left = truncated_poisson.without_tails(target_delta)
+    _check_accountant(given)
 
     def count_rounds(cohorts: sampled_gaussian.Cohorts, delta: float) -> int:
       noise_multiplier = given['noise_multiplier']
@@ -214,8 +231,9 @@ class PrivacyPlan(base_plan.BasePlan):
         noise_multiplier=noise_multiplier,
         target_epsilon=target_epsilon,
         most=ranges.MAX_ROUNDS,
+        unit=cohorts.rounds_per_epoch,
       )
-      if found == ranges.MAX_ROUNDS:
+      if found > ranges.MAX_ROUNDS - cohorts.rounds_per_epoch:
         raise ValueError(
           f'`noise_multiplier` {noise_multiplier:g} allows more than '
           f'{ranges.MAX_ROUNDS} rounds within `target_epsilon` '
@@ -237,10 +255,16 @@ class PrivacyPlan(base_plan.BasePlan):
         '`sampling` must be one that draws cohorts where `clients_per_round` '
         "is to be found, found 'none'."
       )
+    if given['sampling'] == 'random_allocation':
+      raise ValueError(
+        '`clients_per_round` must be given where `sampling` is '
+        "'random_allocation', found none: only those that divide the "
+        'population have a plan.'
+      )
     return ranges.check_population(given['num_clients'], 1)[0]
 
   def _check_attributes(self) -> dict[str, Any]:
-    accountants.check_accountant(self.accountant)
+    _check_accountant(vars(self))
     return {
       'num_rounds': ranges.check_num_rounds(self.num_rounds),
       'target_delta': ranges.check_target_delta(self.target_delta),
@@ -317,6 +341,13 @@ def _charge_as(sampling: str) -> str:
   """Returns the sampler that a plan is charged for."""
   argument_checks.check_choice('sampling', sampling, SAMPLINGS)
   return 'poisson' if sampling == 'paper' else sampling
+
+
+def _check_accountant(attributes: Mapping[str, Any]) -> None:
+  """Raises unless there is such an accountant, and it knows the sampling."""
+  accountants.check_accountant(attributes['accountant'])
+  sampling = _charge_as(attributes['sampling'])
+  accountants.check_pair(sampling, attributes['accountant'])
 
 
 def _build_cohorts(

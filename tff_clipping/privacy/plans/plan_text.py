@@ -176,6 +176,12 @@ def _describe_cohort(cohorts: sampled_gaussian.Cohorts) -> str:
   """Returns who takes part in a round."""
   if cohorts.sampling == 'none':
     return f'all {cohorts.num_clients} clients take part'
+  if cohorts.sampling == 'random_allocation':
+    return (
+      f'each of the {cohorts.num_clients} clients takes part if it has drawn '
+      f'this one of the {cohorts.rounds_per_epoch} rounds of an epoch '
+      f'uniformly and in secret ({cohorts.clients_per_round} expected)'
+    )
   if cohorts.sampling == 'fixed_size':
     return (
       f'{cohorts.clients_per_round} of the {cohorts.num_clients} clients are '

@@ -22,6 +22,7 @@ import numpy as np
 from tff_clipping import argument_checks
 from tff_clipping.privacy import BasePlan
 from tff_clipping.privacy.accounting import ranges, sampled_gaussian
+from tff_clipping.programs.clients import round_draws
 
 
 class ClientSampler(abc.ABC):
@@ -217,6 +218,82 @@ class TruncatedPoissonSampler(PoissonSampler):
     )
 
 
+class RandomAllocationSampler(SeededSampler):
+  """Each client takes part in one round of each epoch, which it draws itself.
+
+  A client's round depends on the seed, the epoch and its id alone, so that a
+  device that has a secret of its own in place of the seed could draw it: see
+  `round_draws`. The size of a cohort varies, and may be 0: that round adds
+  noise alone.
+  """
+
+  # The last epoch that was asked for, the clients in the order of their rounds,
+  # and where in it each round begins.
+  _latest: tuple[int, np.ndarray, np.ndarray] | None = None
+
+  def __init__(
+    self, client_ids: Sequence[str], *, rounds_per_epoch: int, seed: int
+  ):
+    """Initializes the sampler.
+
+    Args:
+      client_ids: The population. Their order is of no account.
+      rounds_per_epoch: The rounds of an epoch, at least 1.
+      seed: The seed of the run's cohorts.
+
+    Raises:
+      TypeError: If an argument is of the wrong kind, or an id is no string.
+      ValueError: If a number is out of range.
+    """
+    super().__init__(client_ids, seed=seed)
+    # Two that are drawn as one would not be independent.
+    for client_id in self.client_ids:
+      if not isinstance(client_id, str):
+        raise TypeError(
+          '`client_ids` must be strings where each client draws its round by '
+          f'its id, found {client_id!r}.'
+        )
+    self._rounds_per_epoch = argument_checks.check_integer(
+      'rounds_per_epoch',
+      rounds_per_epoch,
+      at_least=1,
+      at_most=ranges.MAX_ROUNDS,
+    )
+    self._key = round_draws.derive_key(self._seed)
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns the cohort of a round; see `ClientSampler`.
+
+    The first round that is asked for of an epoch draws the rounds of all
+    clients: for each round of an epoch, that is the work of one cohort.
+    """
+    self._check_first_draw(draw)
+    epoch, place = divmod(round_num - 1, self._rounds_per_epoch)
+    if self._latest is None or self._latest[0] != epoch:
+      self._latest = epoch, *self._draw_epoch(epoch)
+    _, order, starts = self._latest
+    return self._select(order[starts[place] : starts[place + 1]])
+
+  def _draw_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the clients by their rounds, and where each round begins."""
+    places = np.fromiter(
+      (
+        round_draws.draw_round(
+          client_id,
+          key=self._key,
+          epoch=epoch,
+          rounds_per_epoch=self._rounds_per_epoch,
+        )
+        for client_id in self.client_ids
+      ),
+      np.int64,
+      len(self.client_ids),
+    )
+    sizes = np.bincount(places, minlength=self._rounds_per_epoch)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return np.argsort(places, kind='stable'), starts
+
+
 class SizedSampler(SeededSampler):
   """A sampler whose cohorts have a size, that of each or the expected one."""
 
@@ -383,6 +460,8 @@ def build_private_sampler(
       f'plan is for, found {len(client_ids)}.'
     )
   parameters['clients_per_round'] = parameters['cohort_size']
+  if parameters['scheme'] == 'random_allocation':
+    parameters['rounds_per_epoch'] = round(1 / parameters['sampling_prob'])
   build, names = _BY_SCHEME[parameters['scheme']]
   sampler = build(
     client_ids, seed=seed, **{name: parameters[name] for name in names}
@@ -398,6 +477,7 @@ _BY_SCHEME: dict[str, tuple[Callable[..., SeededSampler], Sequence[str]]] = {
     TruncatedPoissonSampler,
     ('sampling_prob', *sampled_gaussian.BOUNDS),
   ),
+  'random_allocation': (RandomAllocationSampler, ('rounds_per_epoch',)),
   'fixed_size': (FixedSizeSampler, ('clients_per_round',)),
   'none': (FixedSizeSampler, ('clients_per_round',)),
   'min_separation': (

@@ -102,13 +102,14 @@ def run_private_round(
     ValueError: If the sampler is not that of the ledger's plan, or draws what
       no such sampler would, the state is
       not the one before the round or is of another ledger, or the noise that
-      was measured is less than the plan's; or if, under correlated noise, a
+      was measured is less than the plan's; or if, under correlated noise or
+      random allocation, a
       round is left out, or the cohorts are not those of the rounds before.
       Nothing was charged.
     ChangedReleaseError: If a repeated round gives other bits, or may give them,
       and no other draw would do: the plan has noise that is correlated between
-      rounds, or the state keeps what the noise comes from, but no number of the
-      draw.
+      rounds, or clients that draw one round of an epoch, or the state keeps
+      what the noise comes from, but no number of the draw.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -127,7 +128,8 @@ def run_private_round(
     if cohorts is None:
       raise ValueError(
         '`sampler` must have the `digest` of what decides its cohorts, such as '
-        'its seed and ids, where noise is correlated between rounds, found '
+        'its seed and ids, where noise is correlated between rounds or clients '
+        'draw one round of an epoch, found '
         f'none in {type(sampler).__name__}: other cohorts in the midst of a '
         'run would cost more than the plan charges for.'
       )
@@ -209,9 +211,10 @@ def _start_new_draw(
   last_round = max(each for each in ledger.rounds if each is not None)
   if not ledger.plan.allows_new_draws:
     raise ChangedReleaseError(
-      f'{refused}Noise that is correlated between rounds cannot be drawn anew: '
-      'the run ends with the model that was released last, unless it goes on '
-      'where the round was charged, with the same data, or from the state '
+      f'{refused}Noise that is correlated between rounds, and the rounds of an '
+      'epoch of random_allocation, cannot be drawn anew: the run ends with the '
+      'model that was released last, unless it goes on where the round was '
+      'charged, with the same data, or from the state '
       f'after round {last_round}, the last that was charged.'
     )
   if not noise_keys.takes_draws(state):

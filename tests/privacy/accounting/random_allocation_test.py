@@ -1,0 +1,277 @@
+"""Tests of tff_clipping.privacy.accounting.random_allocation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import (
+  accountants,
+  loss_composition,
+  privacy_loss,
+  random_allocation,
+  sampled_gaussian,
+)
+
+_EPSILONS = np.array([0.0, 0.1, 0.4, 1.0, 2.0])
+
+
+def _compute_bounds(noise, num_rounds, num_epochs, direction, epsilons):
+  loss = random_allocation.build_losses(noise, num_rounds, 1e-3, direction)
+  composed = loss_composition.ComposedLoss(((loss, num_epochs),))
+  return np.array([composed.compute_delta(epsilon) for epsilon in epsilons])
+
+
+def _build_cost(num_clients=1920, clients_per_round=80, noise_multiplier=1.29):
+  cohorts = sampled_gaussian.Cohorts(
+    sampling='random_allocation',
+    num_clients=num_clients,
+    clients_per_round=clients_per_round,
+  )
+  mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+  return accountants.compose([(mechanism, 1)], 'pld')
+
+
+def _normal_points(size):
+  """Returns points and weights that integrate over a normal variable."""
+  points, step = np.linspace(-9, 9, size, retstep=True)
+  return points, stats.norm.pdf(points) * step
+
+
+def _expect_call(noise, other, strike):
+  """Returns E[(other + Y / 2 - strike)+], in closed form.
+
+  Y is log-normal of mean 1, and log(Y) has the standard deviation 1 / noise.
+  """
+  left = strike - other
+  strikes = np.maximum(left, 1e-300)
+  cut = -noise * np.log(2 * strikes)
+  half = 0.5 / noise
+  call = 0.5 * special.ndtr(cut + half) - strikes * special.ndtr(cut - half)
+  return np.where(left > 0, call, 0.5 - left)
+
+
+def _integrate_two_rounds(noise, strikes, size=401):
+  """Returns E[(R - strike)+] of R = (Y_1 + Y_2) / 2, exactly."""
+  points, weights = _normal_points(size)
+  ratios = np.exp((points - 0.5 / noise) / noise) / 2
+  calls = _expect_call(noise, ratios, np.asarray(strikes)[..., np.newaxis])
+  return calls @ weights
+
+
+def _both_directions(integrate, epsilons):
+  """Returns H(P, Q) and H(Q, P) from E[(R - strike)+] and E[R] = 1."""
+  bounds = np.exp(epsilons)
+  remove = integrate(bounds)
+  add = bounds * (integrate(1 / bounds) - 1) + 1
+  return {'remove': remove, 'add': add}
+
+
+@pytest.mark.parametrize('noise', [0.4, 1.0, 3.0])
+def test_an_epoch_of_two_rounds_has_its_exact_divergences(noise):
+  exact = _both_directions(
+    lambda strikes: _integrate_two_rounds(noise, strikes), _EPSILONS
+  )
+  for direction, deltas in exact.items():
+    found = _compute_bounds(noise, 2, 1, direction, _EPSILONS)
+    assert np.all(found >= deltas * (1 - 1e-9) - 1e-14)
+    assert found == pytest.approx(deltas, rel=2e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize('noise', [0.7, 2.0])
+def test_two_epochs_of_two_rounds_have_their_exact_divergences(noise):
+  points, weights = _normal_points(121)
+  ratios = np.exp((points - 0.5 / noise) / noise)
+  first = np.add.outer(ratios, ratios).ravel() / 2
+  chances = np.outer(weights, weights).ravel()
+
+  def integrate(strikes):
+    return np.array(
+      [
+        np.dot(chances * first, _integrate_two_rounds(noise, k / first, 121))
+        for k in strikes
+      ]
+    )
+
+  for direction, deltas in _both_directions(integrate, _EPSILONS).items():
+    found = _compute_bounds(noise, 2, 2, direction, _EPSILONS)
+    assert np.all(found >= deltas * (1 - 1e-6) - 1e-14)
+    assert found == pytest.approx(deltas, rel=3e-3, abs=1e-12)
+
+
+def test_updates_that_depend_on_releases_cost_no_more():
+  # What a client sends in round 2 is long or short, by what round 1 released.
+  noise = 0.8
+  grid, step = np.linspace(-8, 9, 1501, retstep=True)
+  density = stats.norm(scale=noise).pdf
+  without = np.outer(density(grid), density(grid)) * step**2
+  for short in (0.3, -1.0):
+    sent = np.where(grid > 0.4, 1.0, short)[:, np.newaxis]
+    with_client = (
+      0.5
+      * step**2
+      * (
+        np.outer(density(grid - 1.0), density(grid))
+        + density(grid)[:, np.newaxis] * density(grid - sent)
+      )
+    )
+    for direction, pair in {
+      'remove': (with_client, without),
+      'add': (without, with_client),
+    }.items():
+      deltas = np.array(
+        [
+          np.sum(np.maximum(pair[0] - math.exp(epsilon) * pair[1], 0))
+          for epsilon in _EPSILONS
+        ]
+      )
+      bounds = _compute_bounds(noise, 2, 1, direction, _EPSILONS)
+      assert np.all(deltas <= bounds + 1e-4 * bounds)
+      # Of updates that are all as long as they may be, it is the pair itself.
+      if short == -1.0:
+        assert deltas == pytest.approx(bounds, rel=2e-3, abs=1e-6)
+      else:
+        assert np.all(deltas[:3] < 0.95 * bounds[:3])
+
+
+@pytest.mark.parametrize('noise', [0.5, 2.0])
+@pytest.mark.parametrize('direction', ['remove', 'add'])
+def test_an_epoch_of_one_round_is_a_gaussian_mechanism(noise, direction):
+  found = _compute_bounds(noise, 1, 1, direction, _EPSILONS)
+  exact = privacy_loss.compute_gaussian_delta(noise, _EPSILONS)
+  assert np.all(found >= exact * (1 - 1e-9))
+  assert found == pytest.approx(exact, rel=2e-3)
+  cost = _build_cost(80, 80, noise)
+  delta = privacy_loss.compute_gaussian_delta(noise / 2, 1.0)
+  assert cost.compute_delta(4, 1.0) == pytest.approx(delta, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+  ('noise', 'num_rounds', 'num_epochs'), [(1.29, 24, 4), (0.6, 7, 2)]
+)
+def test_bounds_are_those_of_many_draws(noise, num_rounds, num_epochs):
+  rng = np.random.default_rng(5)
+  num_draws, epsilons = 200_000, np.array([0.2, 0.6, 1.0])
+  losses = {'remove': 0.0, 'add': 0.0}
+  for _ in range(num_epochs):
+    draws = rng.standard_normal([num_draws, num_rounds]) / noise
+    ratios = draws - 0.5 / noise**2
+    losses['add'] -= special.logsumexp(ratios, axis=1) - math.log(num_rounds)
+    ratios[:, 0] += (
+      1 / noise**2
+    )  # The client comes; in which round is the same.
+    losses['remove'] += special.logsumexp(ratios, axis=1) - math.log(num_rounds)
+  for direction, loss in losses.items():
+    found = _compute_bounds(noise, num_rounds, num_epochs, direction, epsilons)
+    lost = np.maximum(0, -np.expm1(epsilons - loss[:, np.newaxis]))
+    # Five standard errors: one failure in a million draws of the seed.
+    error = 5 * lost.std(axis=0) / math.sqrt(num_draws)
+    assert np.all(np.abs(found - lost.mean(axis=0)) < error + 2e-3 * found)
+
+
+def test_a_grid_never_lowers_the_mean_of_a_decreasing_convex_function():
+  # Second moments are exact; E[(k - R)+] of a coarse grid is above a fine one.
+  strikes = np.linspace(0.2, 4.0, 40)[:, np.newaxis]
+  means = []
+  for coarseness in (64, 16, 4, 1):
+    ratio = random_allocation.compute_ratio(1.1, 5, coarseness)
+    total = np.dot(ratio.values, ratio.masses) + ratio.missing
+    assert total == pytest.approx(1, rel=1e-9)
+    assert total >= 1 - 1e-13
+    square = np.dot(ratio.values**2, ratio.masses)
+    assert square - 1 > math.expm1(1 / 1.1**2) / 5
+    means.append(np.maximum(strikes - ratio.values, 0) @ ratio.masses)
+  assert np.all(np.diff(means, axis=0) <= 1e-12)
+
+
+def test_published_figure_of_a_simulation():
+  # 96 rounds in epochs of 24: 3e6 draws of the pair put the noise for epsilon =
+  # 1.5 at delta = 1e-5 to 1.29, and that for 5 to 0.737.
+  for epsilon, noise in ((1.5, 1.29), (5.0, 0.737)):
+    found = privacy.calibrate_noise_multiplier(
+      num_clients=1920,
+      clients_per_round=80,
+      num_rounds=96,
+      target_epsilon=epsilon,
+      target_delta=1e-5,
+      sampling='random_allocation',
+      accountant='pld',
+    )
+    assert found == pytest.approx(noise, rel=2.5e-3)
+
+
+@pytest.mark.parametrize(
+  'larger',
+  [
+    _build_cost(noise_multiplier=1.2).compute_epsilon(96, 1e-5),
+    _build_cost().compute_epsilon(120, 1e-5),
+    _build_cost().compute_epsilon(96, 1e-6),
+    _build_cost(clients_per_round=96).compute_epsilon(80, 1e-5),
+  ],
+  ids=['less noise', 'one epoch more', 'smaller delta', 'shorter epochs'],
+)
+def test_epsilon_is_monotone(larger):
+  assert _build_cost().compute_epsilon(96, 1e-5) < larger
+
+
+def test_a_part_of_an_epoch_costs_a_whole_one():
+  cost = _build_cost()
+  epsilons = [cost.compute_epsilon(t, 1e-5) for t in (1, 24, 25, 48, 49)]
+  assert epsilons[0] == epsilons[1] < epsilons[2] == epsilons[3] < epsilons[4]
+
+
+def test_runs_are_composed_by_their_own_epochs():
+  cost = _build_cost()
+  mechanism = cost._parts[0][0]
+  apart = accountants.compose([(mechanism, 30), (mechanism, 30)], 'pld')
+  assert apart.compute_epsilon(1, 1e-5) == pytest.approx(
+    cost.compute_epsilon(96, 1e-5), rel=1e-6
+  )
+  poisson = sampled_gaussian.SampledGaussian(
+    sampled_gaussian.Cohorts(
+      sampling='poisson', num_clients=1920, clients_per_round=80
+    ),
+    1.29,
+  )
+  both = accountants.compose([(mechanism, 96), (poisson, 96)], 'pld')
+  alone = [
+    accountants.compose([(each, 96)], 'pld').compute_epsilon(1, 1e-5)
+    for each in (mechanism, poisson)
+  ]
+  assert max(alone) < both.compute_epsilon(1, 2e-5) < sum(alone)
+
+
+def test_renyi_divergences_are_refused():
+  mechanism = _build_cost()._parts[0][0]
+  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
+    accountants.compose([(mechanism, 1)], 'rdp')
+
+
+def test_the_least_noise_has_no_epsilon():
+  assert (
+    _build_cost(noise_multiplier=0.01).compute_epsilon(96, 1e-5) == math.inf
+  )
+  with pytest.raises(ValueError, match='no finite epsilon'):
+    privacy.compute_epsilon(
+      num_clients=1920,
+      clients_per_round=80,
+      num_rounds=96,
+      noise_multiplier=0.01,
+      target_delta=1e-5,
+      sampling='random_allocation',
+      accountant='pld',
+    )
+
+
+@pytest.mark.parametrize(
+  ('sizes', 'message'),
+  [
+    ((100, 30), 'must divide `num_clients` .* 25 and 50 would do'),
+    ((10**9, 1), 'so long an epoch is not accounted for'),
+  ],
+)
+def test_epochs_that_are_not_accounted_for_are_refused(sizes, message):
+  with pytest.raises(ValueError, match=message):
+    _build_cost(*sizes)
