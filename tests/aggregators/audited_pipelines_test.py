@@ -187,7 +187,15 @@ def _clip_of_mean(plan):
 
 
 @pytest.mark.parametrize(
-  'broken', [_without_noise, _tenth_of_noise, _without_clip, _clip_of_mean]
+  'broken',
+  [
+    _without_noise,
+    _clip_of_mean,
+    *(
+      pytest.param(pipeline, marks=pytest.mark.slow)
+      for pipeline in (_tenth_of_noise, _without_clip)
+    ),
+  ],
 )
 def test_broken_pipeline_is_caught(broken):
   plan = _plan('poisson', num_canaries=1024, noise_multiplier=6.0)
@@ -275,7 +283,14 @@ def _of_tff(plan):
 
 
 @pytest.mark.parametrize(
-  'sampling', ['poisson', 'random_allocation', 'fixed_size', 'none']
+  'sampling',
+  [
+    'poisson',
+    *(
+      pytest.param(sampling, marks=pytest.mark.slow)
+      for sampling in ('random_allocation', 'fixed_size', 'none')
+    ),
+  ],
 )
 @pytest.mark.parametrize(
   'sound',

@@ -46,7 +46,7 @@ def test_a_client_has_different_examples_and_the_test_has_others():
   [
     'ours',
     pytest.param('ours_secure', marks=pytest.mark.slow),
-    'ours_correlated',
+    pytest.param('ours_correlated', marks=pytest.mark.slow),
     pytest.param('ours_fed_avg', marks=pytest.mark.slow),
   ],
 )

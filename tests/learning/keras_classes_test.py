@@ -64,7 +64,14 @@ def _use(model):
 
 
 @pytest.mark.parametrize('builder', _BUILDERS)
-@pytest.mark.parametrize('keras_model', [_functional, _sequential, _Subclassed])
+@pytest.mark.parametrize(
+  'keras_model',
+  [
+    _functional,
+    pytest.param(_sequential, marks=pytest.mark.slow),
+    pytest.param(_Subclassed, marks=pytest.mark.slow),
+  ],
+)
 def test_models_made_before_a_process_can_be_used_after_it(
   builder, keras_model
 ):

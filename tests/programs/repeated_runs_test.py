@@ -200,6 +200,7 @@ def test_the_key_is_that_of_the_checkpoint_not_of_the_new_program(tmp_path):
   _assert_charged(run)
 
 
+@pytest.mark.slow
 def test_kills_show_no_round_of_random_allocation_twice(tmp_path):
   plan = noised_scalar.plan(sampling='random_allocation')
   run = _Run(tmp_path, plan, (1, 2))

@@ -396,7 +396,7 @@ def test_aggregators_that_cannot_be_used_are_refused(
 def test_settings_of_the_task_are_left_to_it(tmp_path):
   with pytest.raises(TypeError, match='`partition` must be left to the task'):
     _train(tmp_path, partition='iid')
-  with pytest.raises(TypeError, match='`local_stepz` .* is it local_steps'):
+  with pytest.raises(TypeError, match='`local_stepz` .* is it local_step'):
     _train(tmp_path, local_stepz=2)
   with pytest.raises(TypeError, match='client_learning_rate or server_learni'):
     _train(tmp_path, learning_rate=2)

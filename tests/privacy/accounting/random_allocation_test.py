@@ -186,6 +186,7 @@ def test_a_grid_never_lowers_the_mean_of_a_decreasing_convex_function():
   assert np.all(np.diff(means, axis=0) <= 1e-12)
 
 
+@pytest.mark.slow
 def test_published_figure_of_a_simulation():
   # 96 rounds in epochs of 24: 3e6 draws of the pair put the noise for epsilon =
   # 1.5 at delta = 1e-5 to 1.29, and that for 5 to 0.737.

@@ -7,6 +7,7 @@ import pytest
 from tests.privacy.budget_commands import PAPER, ask, run_process
 
 
+@pytest.mark.slow
 def test_command_of_the_readme():
   result = run_process(
     *PAPER,
@@ -65,7 +66,11 @@ def test_command_of_the_readme():
   # As in docs/correlated_noise.md.
   [
     (1.5, {'gaussian': 41.0, 'tree': 22.5, 'blt': 14.7, 'banded': 13.9}),
-    (5, {'gaussian': 14.2, 'tree': 7.8, 'blt': 5.1, 'banded': 4.8}),
+    pytest.param(
+      5,
+      {'gaussian': 14.2, 'tree': 7.8, 'blt': 5.1, 'banded': 4.8},
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_mechanisms_stand_beside_the_samplers(capsys, epsilon, errors):

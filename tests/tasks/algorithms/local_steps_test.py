@@ -107,7 +107,9 @@ def test_settings_without_a_place_for_what_clients_keep_are_refused(
     _config(**changes, **_SCAFFOLD)
 
 
-@pytest.mark.parametrize('algorithm', ['fed_avg', 'dp_fed_avg'])
+@pytest.mark.parametrize(
+  'algorithm', [pytest.param('fed_avg', marks=pytest.mark.slow), 'dp_fed_avg']
+)
 def test_a_run_of_scaffold_goes_on_with_what_clients_keep(tmp_path, algorithm):
   settings = _SCAFFOLD | dict(
     num_rounds=3, rounds_per_checkpoint=1, noise_seed=None
@@ -176,6 +178,7 @@ def test_settings_that_do_not_fit_are_refused(changes, words):
     _config(**changes)
 
 
+@pytest.mark.slow
 def test_a_run_takes_the_steps_that_its_settings_choose(tmp_path):
   norms = {}
   for name, settings in {
@@ -200,6 +203,7 @@ def test_a_run_takes_the_steps_that_its_settings_choose(tmp_path):
   np.testing.assert_allclose(norms['momentum'], norms['sgd'], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_more_steps_with_momentum_go_further(tmp_path):
   norms = []
   for name, settings in (('sgd', {}), ('momentum', _MOMENTUM)):
