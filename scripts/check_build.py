@@ -40,7 +40,7 @@ FORBIDDEN = (
   ('//tff_clipping/learning/...', '//tff_clipping/runtime/...'),
   ('//tff_clipping/runtime/...', '//tff_clipping/programs/...'),
   ('//tff_clipping/runtime/...', '//tff_clipping/privacy/...'),
-  ('//tff_clipping/programs/...', '//tff_clipping/learning/...'),
+  ('//tff_clipping/learning/...', '//tff_clipping/programs/...'),
   ('//tasks/...', '//analysis/...'),
   ('//analysis/...', '//tff_clipping/aggregators/...'),
   ('//analysis/...', '//tff_clipping/learning/...'),
