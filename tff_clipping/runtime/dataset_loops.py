@@ -122,7 +122,10 @@ def _build_loop(
       state = tf.raw_ops.StatefulPartitionedCall(
         args=[*state, *values, *captured], Tout=state_types, f=step
       )
-      return [next_element(), *state]
+      # A step may change variables that the next one reads: that need not be
+      # seen in the state.
+      with tf.control_dependencies([state[0].op]):
+        return [next_element(), *map(tf.identity, state)]
 
     with tf.control_dependencies([ready]):
       first = next_element()
@@ -130,7 +133,6 @@ def _build_loop(
       lambda element, *_: tf.raw_ops.OptionalHasValue(optional=element),
       take_step,
       [first, *state],
-      # A step may change variables that the next one reads.
       parallel_iterations=1,
     )
     return state
