@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import runtime
 from tff_clipping.runtime import dataset_loops
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
@@ -157,40 +156,3 @@ def test_a_graph_without_a_reduction_stays_as_it_is():
   after = graph.as_graph_def()
   dataset_loops.replace_reductions(after)
   assert after == before
-
-
-def test_stock_training_has_the_bits_of_tffs_own_context():
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-      tf.keras.Sequential(
-        [tf.keras.layers.Dense(2, kernel_initializer='ones', input_shape=[3])]
-      ),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 3]), tf.TensorSpec([None, 2])),
-    )
-
-  rng = np.random.default_rng(0)
-  data = [
-    tf.data.Dataset.from_tensor_slices(
-      (
-        rng.normal(size=[n, 3]).astype(np.float32),
-        rng.normal(size=[n, 2]).astype(np.float32),
-      )
-    )
-    .repeat(2)
-    .batch(4)
-    for n in (3, 10)
-  ]
-
-  def train():
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
-      model_fn, tff.learning.optimizers.build_sgdm(0.1)
-    )
-    state = process.next(process.initialize(), data).state
-    return process.get_model_weights(state).trainable
-
-  runtime.set_default_context()
-  ours = train()
-  tff.backends.native.set_sync_local_cpp_execution_context()
-  for a, b in zip(ours, train(), strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-6)
