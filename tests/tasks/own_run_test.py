@@ -198,7 +198,12 @@ def test_bytes_that_no_layer_scales_are_warned_of(
     hidden = tf.keras.layers.Flatten()(scale(inputs))
     return tf.keras.Model(inputs, tf.keras.layers.Dense(num_classes)(hidden))
 
-  own_models.create_own_model(create_model, (2, 2, 1), 3, input_dtype=dtype)
+  own_models.create_own_model(
+    create_model,
+    (2, 2, 1),
+    outputs=own_models.Output(3, (3,)),
+    input_dtype=dtype,
+  )
   found = [w for w in recwarn if w.category is own_models.ModelWarning]
   assert len(found) == num_warnings
   for warning in found:
@@ -333,7 +338,7 @@ def _two_outputs(input_shape, num_classes):
   ('model', 'error', 'words'),
   [
     (lambda shape, n: 3, TypeError, 'returns int'),
-    (lambda: None, TypeError, r'takes \(input_shape, num_classes\)'),
+    (lambda: None, TypeError, r'takes \(input_shape, num_outputs\)'),
     (_failing, ValueError, r'OSError: \(3,\) 2 \(.*own_run_test.py, line'),
     (_compiled, ValueError, 'must not be compiled'),
     (lambda shape, n: _BUILT, ValueError, 'builds a new model each time'),

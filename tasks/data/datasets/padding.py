@@ -38,8 +38,8 @@ def decide(
     return True
   name, (_, y) = next(iter(parts.items()))
   several = (
-    ' If its rows of 0 and 1 say which of several classes an example has, '
-    'that takes a program of your own: docs/recipes.md.'
+    ' If its rows of 0 and 1 say which of several classes an example has, give '
+    '`loss` binary_crossentropy.'
     if y.max() == 1
     else ''
   )
