@@ -105,7 +105,14 @@ class _Run:
         task.client_ids, seed=config.sampling_seed
       )
     )
-    caveats = run_privacy.find_caveats(asked, task, clipping_norm_source)
+    caveats = run_privacy.find_caveats(
+      asked,
+      task,
+      clipping_norm_source,
+      is_checked=config.builder.checks_aggregator(
+        plan, parts.user.create_aggregator
+      ),
+    )
     self.privacy = RunPrivacy(config, folder, plan, caveats)
     # The settings as they were given, and with the seeds that were drawn.
     self.asked, self.config = asked, config

@@ -211,22 +211,49 @@ def test_bytes_that_no_layer_scales_are_warned_of(
     assert 'create_model' in str(warning.message)
 
 
-def test_an_own_private_aggregator_takes_the_plan(tmp_path):
+class _Wrapped(tff.aggregators.UnweightedAggregationFactory):
+  """Does nothing, and might do anything."""
+
+  def __init__(self, inner):
+    self._inner = inner
+
+  def create(self, value_type):
+    return self._inner.create(value_type)
+
+
+@pytest.mark.parametrize(
+  ('wrap', 'is_checked'),
+  [
+    (lambda factory: factory, True),
+    (
+      lambda factory: aggregators.transformed_factory(
+        factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
+      ),
+      True,
+    ),
+    (_Wrapped, False),
+  ],
+)
+def test_an_own_private_aggregator_takes_the_plan(tmp_path, wrap, is_checked):
   def create_aggregator(clipping_norm, plan):
-    return aggregators.dp_mean_factory(
-      clipping_norm=clipping_norm,
-      **plan.aggregator_parameters._asdict(),
-      noise_key='drawn',
+    return wrap(
+      aggregators.dp_mean_factory(
+        clipping_norm=clipping_norm,
+        **plan.aggregator_parameters._asdict(),
+        noise_key='drawn',
+      )
     )
 
   result = _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
-  assert 'nobody has checked that the run' in result.message
+  unchecked = 'nobody has checked that the run'
+  assert (unchecked in result.message) != is_checked
   plan = _read(tmp_path, 'privacy.json')
   assert plan['noise_multiplier'] == 1.0
-  assert 'This was not checked' in plan['aggregation']
-  assert 'nobody has checked' in plan['caveats'][0]
+  said = 'This was checked' if is_checked else 'This was not checked'
+  assert said in plan['aggregation']
+  assert any(unchecked in caveat for caveat in plan['caveats']) != is_checked
   ledger = (tmp_path / 'run' / 'ledger.jsonl').read_text()
-  assert 'nobody has checked' in ledger
+  assert (unchecked in ledger) != is_checked
 
 
 def test_a_private_run_needs_noise_and_a_test_set_and_classes_of_its_own(
