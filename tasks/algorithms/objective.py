@@ -292,7 +292,12 @@ def create_objective(settings: ObjectiveSettings) -> Objective:
 def _create_metric(text: str) -> Metric:
   output, source = _split(text)
   _check_name('metrics', source, METRICS)
-  name = source.rpartition(':')[2]
+  # Of a function inside of another, what comes last.
+  name = source.rpartition(':')[2].rpartition('.')[2]
+  if not name.isidentifier():
+    raise ValueError(
+      f'`metrics` must have names, which their columns get, found {name!r}.'
+    )
   return Metric(name if output is None else f'{output}_{name}', source, output)
 
 

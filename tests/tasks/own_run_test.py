@@ -70,6 +70,40 @@ def _train(folder, **changes):
   )
 
 
+def test_losses_and_metrics_may_be_python_objects(tmp_path):
+  def absolute(y_true, y_pred):
+    return tf.abs(y_true - y_pred)
+
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(80, 3))
+  task = own_data.create_task(
+    'mine',
+    PartitionConfig('natural'),
+    x=x,
+    y=x.sum(axis=1),
+    x_test=x[:20] + 1,
+    y_test=x[:20].sum(axis=1) + 3,
+    client=np.arange(80) % 10,
+    kinds='numbers',
+  )
+  changes = dict(
+    task=task,
+    loss=tf.keras.losses.MeanSquaredError(),
+    metrics=[absolute, 'r2_score'],
+    num_rounds=10,
+  )
+  with pytest.raises(ValueError, match='`metric_goal` must be given'):
+    _train(tmp_path, **changes)
+  with pytest.raises(TypeError, match='`metrics` must be a function'):
+    _train(tmp_path, **changes | dict(metrics=[1]))
+  _train(tmp_path, **changes, metric_goal='min')
+  config = _read(tmp_path, 'config.json')
+  assert (config['metric'], config['metric_goal']) == ('absolute', 'min')
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  assert metrics['test_absolute'].iloc[-1] < metrics['test_absolute'][0] / 4
+  assert metrics['test_r2_score'].iloc[-1] > 0
+
+
 def _read(folder, name):
   return json.loads((folder / 'run' / name).read_text())
 
