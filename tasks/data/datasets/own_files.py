@@ -159,7 +159,11 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
     ],
     axis=1,
   )
-  y = table['y'].to_numpy() if 'y' in table else table[outputs].to_numpy()
+  y = (
+    table['y'].to_numpy()
+    if 'y' in table
+    else table[outputs].to_numpy(np.float64)
+  )
   client = table['client'].to_numpy(str) if 'client' in table else None
   if client is None:
     warnings.warn(

@@ -638,6 +638,7 @@ def test_numbers_are_labels_where_the_loss_is_for_them(tmp_path):
     (dict(y=np.full(40, np.nan)), 'must be finite'),
     (dict(y=np.array(['a'] * 40)), 'must be numbers'),
     (dict(num_classes=4), '`num_classes` must be given for classes alone'),
+    (dict(has_padding=True), '`has_padding` must be given for classes alone'),
   ],
 )
 def test_numbers_that_nothing_can_learn_are_refused(tmp_path, changes, words):
