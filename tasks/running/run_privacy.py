@@ -34,6 +34,9 @@ class RunPrivacy:
     if self.plan is not None and sys.stderr.isatty():
       described = self.plan.describe(self.caveats)
       print(f'{self.config.algorithm}: {described}', file=sys.stderr)
+      tightest = self._describe_tightest()
+      if tightest:
+        print(tightest, file=sys.stderr)
 
   def open_ledger(self) -> contextlib.AbstractContextManager:
     """Opens the ledger, in a body; `None` there for a run without a plan.
@@ -55,7 +58,15 @@ class RunPrivacy:
         **self.plan.to_json(ledger.caveats),
         'aggregation': self.config.builder.describe(),
       }
+      if self._describe_tightest():
+        content['tightest_epsilon'] = self.plan.tightest_epsilon
       self.folder.write_json(self.folder.privacy, content)
+
+  def _describe_tightest(self) -> str:
+    """Returns that a tighter accountant charges less; '' if none is proved."""
+    if self.plan is None or not self.config.builder.noise_is_continuous:
+      return ''
+    return self.plan.describe_tightest()
 
   def describe_charged(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
     """Returns what was charged, in a sentence, if anything was."""
