@@ -14,6 +14,7 @@ class DistributedFedAvg(GaussianFedAvg):
     'is worth in integers is proved for fixed_size'
   )
   aggregations = ('distributed',)
+  noise_is_continuous = False
   not_audited = 'whose noise is not added at the server'
 
   @classmethod

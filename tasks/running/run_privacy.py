@@ -40,6 +40,9 @@ class RunPrivacy:
     if self.plan is not None and sys.stderr.isatty():
       described = self.plan.describe(self.caveats)
       print(f'{self.config.algorithm}: {described}', file=sys.stderr)
+      tightest = self._describe_tightest()
+      if tightest:
+        print(tightest, file=sys.stderr)
 
   def open_ledger(self) -> contextlib.AbstractContextManager:
     """Opens the ledger, in a body; `None` there for a run without a plan.
@@ -61,6 +64,8 @@ class RunPrivacy:
         **self.plan.to_json(ledger.caveats),
         'aggregation': self._describe_aggregation(ledger.caveats),
       }
+      if self._describe_tightest():
+        content['tightest_epsilon'] = self.plan.tightest_epsilon
       self.folder.write_json(self.folder.privacy, content)
 
   def _describe_aggregation(self, caveats: Sequence[str]) -> str:
@@ -70,6 +75,12 @@ class RunPrivacy:
       return described
     is_checked = UNCHECKED_AGGREGATOR not in caveats
     return f'{described} This was {"" if is_checked else "not "}checked.'
+
+  def _describe_tightest(self) -> str:
+    """Returns that a tighter accountant charges less; '' if none is proved."""
+    if self.plan is None or not self.config.builder.noise_is_continuous:
+      return ''
+    return self.plan.describe_tightest()
 
   def describe_charged(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
     """Returns what was charged, in a sentence, if anything was."""

@@ -46,6 +46,7 @@ from tff_clipping.privacy.plans.functions import (
   compute_epsilon,
   compute_max_rounds,
 )
+from tff_clipping.privacy.plans.joint_cost import JointCost, compute_joint_cost
 from tff_clipping.privacy.plans.noise_summary import (
   NoiseSummary,
   summarize_noise,
@@ -68,6 +69,7 @@ __all__ = [
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
+  'JointCost',
   'LedgerContents',
   'LedgerInUseError',
   'MECHANISMS',
@@ -90,6 +92,7 @@ __all__ = [
   'collapse_noise_multipliers',
   'compute_delta',
   'compute_epsilon',
+  'compute_joint_cost',
   'compute_max_rounds',
   'compute_spending',
   'gaussian_delta',
