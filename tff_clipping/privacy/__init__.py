@@ -40,6 +40,7 @@ from tff_clipping.privacy.ledger.ledger_contents import (
 from tff_clipping.privacy.ledger.spending import Spending, compute_spending
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.example_plan import ExamplePlan
 from tff_clipping.privacy.plans.functions import (
   calibrate_noise_multiplier,
   compute_delta,
@@ -55,6 +56,7 @@ from tff_clipping.privacy.plans.obligations import (
   SamplerParameters,
   SeparatedSamplerParameters,
   ShareParameters,
+  StepParameters,
 )
 from tff_clipping.privacy.plans.plan import PrivacyPlan
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
@@ -68,6 +70,7 @@ __all__ = [
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
+  'ExamplePlan',
   'LedgerContents',
   'LedgerInUseError',
   'MECHANISMS',
@@ -81,6 +84,7 @@ __all__ = [
   'SamplerParameters',
   'SeparatedSamplerParameters',
   'ShareParameters',
+  'StepParameters',
   'Spending',
   'TreeStrategy',
   'banded_strategy',
