@@ -13,6 +13,7 @@ gradients, by `tf.vectorized_map` too.
 Plain TensorFlow functions, without TFF.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,8 @@ class _Use(NamedTuple):
 
   Attributes:
     inputs: What is multiplied with it, [M, a]; `None` if it is added.
-    output: Of the product, or of the sum, [M, b].
+    output: Of the product, or of the sum, [M, ..., b], with a row for each
+      example.
   """
 
   inputs: tf.Tensor | None
@@ -62,7 +64,7 @@ def clipped_sum(
     `float64` tensors of the shapes of the trainable variables.
   """
   losses = tf.vectorized_map(lambda one: _loss(model, one), batch)
-  uses = _find_dense_uses(losses, model.trainable_variables)
+  uses = _find_dense_uses(losses, model.trainable_variables, is_used.shape[0])
   if uses is None:
     return _sum_of_gradients(model, batch, is_used, clipping_norm)
   return _sum_of_products(losses, uses, is_used, clipping_norm)
@@ -70,7 +72,23 @@ def clipped_sum(
 
 def _loss(model: tff.learning.models.VariableModel, example: Any) -> tf.Tensor:
   alone = tf.nest.map_structure(lambda t: t[tf.newaxis], example)
-  return model.forward_pass(alone, training=True).loss
+  with _inlined():
+    return model.forward_pass(alone, training=True).loss
+
+
+@contextlib.contextmanager
+def _inlined() -> Iterator[None]:
+  """Traces functions as what they are made of, in place of one operation.
+
+  Nobody sees the inside of an operation; and metrics, which a function would
+  compute too, are left out where the loss does not depend on them.
+  """
+  was_set = tf.config.functions_run_eagerly()
+  tf.config.run_functions_eagerly(True)
+  try:
+    yield
+  finally:
+    tf.config.run_functions_eagerly(was_set)
 
 
 def _sum_of_products(
@@ -85,7 +103,10 @@ def _sum_of_products(
     [use.output for use in uses],
     unconnected_gradients=tf.UnconnectedGradients.ZERO,
   )
-  outputs = [tf.cast(gradient, tf.float64) for gradient in gradients]
+  outputs = [
+    tf.reshape(tf.cast(gradient, tf.float64), [-1, gradient.shape[-1]])
+    for gradient in gradients
+  ]
   inputs = [
     None if use.inputs is None else tf.cast(use.inputs, tf.float64)
     for use in uses
@@ -167,7 +188,7 @@ def _scale(
 
 
 def _find_dense_uses(
-  losses: tf.Tensor, variables: Sequence[tf.Variable]
+  losses: tf.Tensor, variables: Sequence[tf.Variable], num_examples: int
 ) -> list[_Use] | None:
   """Returns the one use of each variable; `None` if one has another.
 
@@ -176,6 +197,7 @@ def _find_dense_uses(
   Args:
     losses: [M].
     variables: The trainable variables.
+    num_examples: M.
   """
   needed = set(_ancestors(losses.op))
   # In the order of the graph, where what is read comes before its use.
@@ -194,7 +216,7 @@ def _find_dense_uses(
         values.add(operation.outputs[0].ref())
       else:
         consumers.append((operation, places))
-    use = _as_use(consumers, losses.shape[0])
+    use = _as_use(consumers, num_examples)
     if use is None:
       return None
     uses.append(use)
@@ -203,15 +225,18 @@ def _find_dense_uses(
 
 def _as_use(
   consumers: Sequence[tuple[tf.Operation, Sequence[int]]],
-  num_examples: int | None,
+  num_examples: int,
 ) -> _Use | None:
   """Returns the use of a variable that is consumed once, as a dense layer's."""
-  if num_examples is None or len(consumers) != 1 or consumers[0][1] != [1]:
+  if len(consumers) != 1 or consumers[0][1] != [1]:
     return None
   operation = consumers[0][0]
   first, output = operation.inputs[0], operation.outputs[0]
   for rows in (first, output):
-    if rows.shape.rank != 2 or rows.shape[0] != num_examples:
+    shape = rows.shape
+    if not shape.is_fully_defined() or shape.rank < 2:
+      return None
+    if shape[0] != num_examples or shape[:-1].num_elements() != num_examples:
       return None
   if operation.type == 'BiasAdd':
     return _Use(None, output)

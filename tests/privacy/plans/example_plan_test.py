@@ -58,9 +58,17 @@ def test_batches_that_are_cut_are_charged_to_delta(paper_plan):
   assert 128 * (1 + np.exp(1.5)) * stats.binom.sf(
     largest - 1, 126, 64 / 125
   ) > (0.005e-5)
-  with pytest.raises(ValueError, match='`target_epsilon`|finite'):
+  words = '`max_batch_size` must be larger, found 70.*; 99 would do'
+  with pytest.raises(ValueError, match=words):
     privacy.ExamplePlan.from_target_epsilon(
       **_PAPER, target_epsilon=1.5, max_batch_size=70
+    )
+
+
+def test_given_noise_with_small_batches_is_refused():
+  with pytest.raises(ValueError, match='`max_batch_size` must be larger'):
+    privacy.ExamplePlan.from_noise_multiplier(
+      **_PAPER, noise_multiplier=16.3, max_batch_size=70
     )
 
 

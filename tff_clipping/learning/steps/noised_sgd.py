@@ -37,6 +37,8 @@ class NoisedSgd(LocalStep):
   `float32` may depend on which examples are beside it, so that neighbouring
   sums may differ by a few 1e-7 of C more.
 
+  A step around it must not ask for the gradient itself.
+
   Not claimed: that cohorts are secret, or that the noise of other clients hides
   anything. For Q > 1 a client's noise enters its own later gradients, so that
   the sum over clients is no Gaussian mechanism of their summed noise.
@@ -91,11 +93,12 @@ class NoisedSgd(LocalStep):
     self, context: StepContext, memory: Any
   ) -> tuple[list[tf.Tensor], Any]:
     """See `LocalStep`."""
+    step = tf.cast(context.step, tf.int64)
     coins, noise = (
       gaussian_draws.derive_key(
-        memory, tf.stack([tf.cast(context.step, tf.int64), use])
+        memory, tf.stack([step, tf.constant(use, tf.int64)])
       )
-      for use in tf.constant([0, 1], tf.int64)
+      for use in (0, 1)
     )
     rows, is_used = self.draw_batch(context.num_examples, coins)
     sums = context.clipped_gradients(rows, is_used, self.clipping_norm)
@@ -108,7 +111,9 @@ class NoisedSgd(LocalStep):
     )
     noised = gaussian_draws.add_gaussian_noise(sums, stddev, noise)
     direction = [
-      tf.cast(part / self.expected_batch_size, like.dtype)
+      tf.ensure_shape(
+        tf.cast(part / self.expected_batch_size, like.dtype), like.shape
+      )
       for part, like in zip(noised, context.start, strict=True)
     ]
     return direction, memory

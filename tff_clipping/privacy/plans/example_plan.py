@@ -155,6 +155,15 @@ class ExamplePlan(base_plan.BasePlan):
     )
 
   @property
+  def aggregator_parameters(self) -> obligations.AggregatorParameters:
+    """Raises ValueError: the noise is in the steps; see `step_parameters`."""
+    raise ValueError(
+      '`aggregator_parameters` must be those of another plan, found an '
+      'ExamplePlan, whose noise is in the local steps: `step_parameters` are '
+      'for `learning.steps.NoisedSgd`.'
+    )
+
+  @property
   def step_parameters(self) -> obligations.StepParameters:
     """What each local step has to do, for any clipping norm."""
     return obligations.StepParameters(
@@ -169,6 +178,7 @@ class ExamplePlan(base_plan.BasePlan):
     target = ranges.check_target_epsilon(given['target_epsilon'])
     steps = _count_steps(given)
     batches = _build_batches(given, lambda _: (steps, target))
+    _check_tails(batches, steps, target, given['target_delta'])
     found = search.find_noise_multiplier(
       batches,
       given['accountant'],
@@ -207,13 +217,14 @@ class ExamplePlan(base_plan.BasePlan):
 
   def _check_attributes(self) -> dict[str, Any]:
     accountants.check_accountant(self.accountant)
+    local_steps = _check_steps(self.local_steps)
     batches = self._step.cohorts
     return {
       **dataclasses.asdict(self.cohorts),
       'num_rounds': argument_checks.check_integer(
         'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
       ),
-      'local_steps': _check_steps(self.local_steps),
+      'local_steps': local_steps,
       'target_delta': ranges.check_target_delta(self.target_delta),
       'noise_multiplier': self._step.noise_multiplier,
       'examples_per_client': batches.num_clients,
@@ -226,9 +237,16 @@ class ExamplePlan(base_plan.BasePlan):
     return self._cost.compute_epsilon(count, self.target_delta)
 
   def _explain_no_epsilon(self) -> str:
-    return accountants.explain_no_epsilon(
-      self._step, self.accountant, _count_steps(vars(self)), self.target_delta
+    poisson = dataclasses.replace(
+      self._step.cohorts,
+      sampling='poisson',
+      min_clients_per_round=None,
+      max_clients_per_round=None,
     )
+    steps, epsilon = self._compute_poisson_cost(poisson)
+    if math.isfinite(epsilon):
+      _check_tails(self._step.cohorts, steps, epsilon, self.target_delta)
+    return super()._explain_no_epsilon()
 
   def _describe(self) -> str:
     return plan_text.describe_examples(self)
@@ -291,6 +309,31 @@ def _count_steps(attributes: Mapping[str, Any]) -> int:
   num_rounds = ranges.check_num_rounds(attributes['num_rounds'])
   count = _build_cohorts(attributes).participation.count(num_rounds)
   return _check_steps(attributes['local_steps']) * count
+
+
+def _check_tails(
+  batches: sampled_gaussian.Cohorts,
+  num_steps: int,
+  epsilon: float,
+  target_delta: float,
+) -> None:
+  """Raises if batches that are cut cost all of delta."""
+  try:
+    truncated_poisson.compute_poisson_delta(
+      batches, num_steps, epsilon, target_delta
+    )
+  except ValueError:
+    _, largest = truncated_poisson.choose_bounds(
+      batches,
+      num_rounds=num_steps,
+      epsilon=epsilon,
+      target_delta=target_delta,
+    )
+    raise ValueError(
+      f'`max_batch_size` must be larger, found {batches.max_clients_per_round}:'
+      f' larger batches in {num_steps} steps cost more than `target_delta` '
+      f'{target_delta:g}; {largest} would do.'
+    ) from None
 
 
 def _build_batches(
