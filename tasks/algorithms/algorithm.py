@@ -17,6 +17,7 @@ if TYPE_CHECKING:
   import tensorflow_federated as tff
 
   from tasks.algorithms.experiment import ExperimentConfig
+  from tasks.data.partitions.partition import Partition
   from tff_clipping import privacy
   from tff_clipping.privacy import audit
 
@@ -86,6 +87,17 @@ class Algorithm:
         f'`sampling` must be one of {", ".join(self.samplings)} for '
         f'{self.title}, found {self.config.sampling!r}{self.sampling_reason}.'
       )
+
+  def check_partition(self, partition: 'Partition') -> None:
+    """Raises for data that it cannot be run with; none by default.
+
+    Args:
+      partition: How the examples lie with the clients.
+
+    Raises:
+      ValueError: If it cannot.
+    """
+    del partition
 
   def find_plan(
     self, num_clients: int, ledger: 'pathlib.Path | None' = None

@@ -90,6 +90,7 @@ class RunPrivacy:
       ledger.actual_epsilon,
       ledger.plan.target_delta,
       ledger.plan.actual_relation,
+      ledger.plan.unit,
     )
     return [f'Charged: {charged}.']
 
