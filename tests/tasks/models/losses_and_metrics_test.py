@@ -28,7 +28,11 @@ def _identity(shape):
       return tf.nest.map_structure(lambda x: self.weight * x, inputs)
 
   def create_model():
-    inputs = tf.nest.map_structure(tf.keras.Input, shape)
+    inputs = (
+      {name: tf.keras.Input(each, name=name) for name, each in shape.items()}
+      if isinstance(shape, dict)
+      else tf.keras.Input(shape)
+    )
     return tf.keras.Model(inputs, Scale()(inputs))
 
   return create_model
