@@ -226,6 +226,21 @@ def test_functions_and_objects_of_ones_own_are_taken(loss, largest):
   )
 
 
+def test_a_share_has_the_digits_of_float64():
+  y = np.arange(10, dtype=np.int32) % 2
+  x = np.tile(np.float32([[1, 0]]), [10, 1])
+  x[0] = [0, 1]
+  metric = losses_and_metrics.ACCURACY
+  found = _evaluate(
+    x,
+    y,
+    {None: 'sparse_categorical_crossentropy'},
+    [(metric.name, 'accuracy', None)],
+  )
+  # 4 of 10: in float32 it is another number.
+  assert found['test_accuracy'] == 0.4
+
+
 def test_what_makes_no_loss_or_metric_is_refused():
   functions = {'mine.py:f': lambda: 1}
   with pytest.raises(TypeError, match='`loss` must be a function'):
