@@ -84,6 +84,15 @@ METRICS: Mapping[str, NamedMetric] = {
 Those of classes and of zeros and ones are of logits.
 """
 
+# What is meant by what Keras takes as well.
+_SHORT = {
+  'mse': 'mean_squared_error',
+  'mae': 'mean_absolute_error',
+  'mape': 'mean_absolute_percentage_error',
+  'msle': 'mean_squared_logarithmic_error',
+  'rmse': 'root_mean_squared_error',
+  'acc': 'accuracy',
+}
 # The metric of runs that ask for no loss and for none.
 _ACCURACY = 'accuracy'
 # What decides where a loss is asked for, and no metric.
@@ -336,7 +345,9 @@ def _check_name(setting_name: str, name: str, known: Iterable[str]) -> None:
   if named_functions.is_function_name(name):
     named_functions.check_form(setting_name, name)
     return
-  near = difflib.get_close_matches(name, known, n=1)
+  near = difflib.get_close_matches(
+    _SHORT.get(name.lower(), name.lower()), known, n=1
+  )
   meant = f' Did you mean {near[0]}?' if near else ''
   raise ValueError(
     f'`{setting_name}` must be of {", ".join(known)}, module:function or '

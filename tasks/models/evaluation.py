@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -95,12 +96,13 @@ def _mean(total, count) -> float:
 
 def _number(name: str, value: Any, loss: float) -> float:
   """Returns the value of a metric, if it is one."""
-  if tf.size(value) != 1:
+  array = np.asarray(value)
+  if array.size != 1:
     raise ValueError(
-      f'`metrics` must be single numbers, found {tf.shape(value).numpy()} of '
-      f'{name}.'
+      f'`metrics` must be single numbers, found the shape {list(array.shape)} '
+      f'of {name}.'
     )
-  number = float(tf.reshape(value, []))
+  number = float(array.reshape(()))
   # Of a model that has diverged, which the loss says, nothing is a number.
   if math.isnan(number) and math.isfinite(loss):
     raise ValueError(

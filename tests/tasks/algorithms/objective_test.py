@@ -53,6 +53,8 @@ def test_of_a_metric_of_ones_own_somebody_says_what_is_better(goal):
   [
     (['mean_square_error'], 'Did you mean mean_squared_error'),
     ([None, 'acuracy'], 'Did you mean accuracy'),
+    (['MSE'], 'Did you mean mean_squared_error'),
+    (['huber', 'RootMeanSquaredError'], 'mean root_mean_squared_error'),
     (['huber+huber'], '`loss` must be one, or one of each output'),
     (['a=huber+a=huber'], '`loss` must be one, or one of each output'),
     (['a=huber+huber'], '`loss` must be one, or one of each output'),

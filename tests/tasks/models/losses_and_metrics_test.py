@@ -28,7 +28,11 @@ def _identity(shape):
       return tf.nest.map_structure(lambda x: self.weight * x, inputs)
 
   def create_model():
-    inputs = tf.nest.map_structure(tf.keras.Input, shape)
+    inputs = (
+      {name: tf.keras.Input(each, name=name) for name, each in shape.items()}
+      if isinstance(shape, dict)
+      else tf.keras.Input(shape)
+    )
     return tf.keras.Model(inputs, Scale()(inputs))
 
   return create_model
@@ -220,6 +224,21 @@ def test_functions_and_objects_of_ones_own_are_taken(loss, largest):
     ),
     **_NEAR,
   )
+
+
+def test_a_share_has_the_digits_of_float64():
+  y = np.arange(10, dtype=np.int32) % 2
+  x = np.tile(np.float32([[1, 0]]), [10, 1])
+  x[0] = [0, 1]
+  metric = losses_and_metrics.ACCURACY
+  found = _evaluate(
+    x,
+    y,
+    {None: 'sparse_categorical_crossentropy'},
+    [(metric.name, 'accuracy', None)],
+  )
+  # 4 of 10: in float32 it is another number.
+  assert found['test_accuracy'] == 0.4
 
 
 def test_what_makes_no_loss_or_metric_is_refused():
