@@ -106,10 +106,10 @@ lint: $(STAMP) ## Check style, format and types
 	@$(VENV)/bin/mypy
 
 # Its pins and those of TensorFlow Federated do not go together.
-$(SITE_STAMP): site/requirements.lock
+$(SITE_STAMP): website/requirements.lock
 	@python=$$(bash scripts/find_python.sh); rm -rf $(SITE_VENV); "$$python" -m venv $(SITE_VENV)
 	@$(SITE_VENV)/bin/pip install --quiet --disable-pip-version-check \
-	  --no-deps --require-hashes -r site/requirements.lock
+	  --no-deps --require-hashes -r website/requirements.lock
 	@touch $@
 
 .PHONY: docs
@@ -118,20 +118,20 @@ docs: $(STAMP) $(SITE_STAMP) ## Build the site with the API reference into build
 	@$(PYTHON) -m scripts.write_reference $(REFERENCE)
 	@$(PYTHON) -m scripts.run_notebooks $(NOTEBOOKS)
 	@# Not --quiet: that would hide warnings from --strict.
-	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict -f site/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict -f website/mkdocs.yml
 	@echo "Look at it with: python3 -m http.server --directory build/site"
 
 .PHONY: lock
-lock: ## Resolve the dependencies anew into requirements.lock and site/requirements.lock
+lock: ## Resolve the dependencies anew into requirements.lock and website/requirements.lock
 	@python=$$(bash scripts/find_python.sh); \
 	test -x $(UV_VENV)/bin/uv || { "$$python" -m venv $(UV_VENV); $(UV_VENV)/bin/pip install --quiet uv; }
 	@$(UV_VENV)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.10 \
 	  --extra tff --extra cluster --extra plot --extra docs --extra notebooks --extra dev \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' --output-file requirements.lock
-	@$(UV_VENV)/bin/uv pip compile site/requirements.in --quiet --universal --python-version 3.10 \
+	@$(UV_VENV)/bin/uv pip compile website/requirements.in --quiet --universal --python-version 3.10 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command 'make lock' --output-file site/requirements.lock
+	  --custom-compile-command 'make lock' --output-file website/requirements.lock
 
 .PHONY: clean
 clean: ## Remove everything that make made

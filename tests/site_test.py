@@ -18,7 +18,7 @@ _WIDTHS = (390, 1400)
 
 def _nav():
   """Returns the pages in the sidebar, in their order."""
-  text = (_ROOT / 'site' / 'mkdocs.yml').read_text().partition('\nnav:\n')[2]
+  text = (_ROOT / 'website' / 'mkdocs.yml').read_text().partition('\nnav:\n')[2]
   return re.findall(r': (\S+\.md)$', text, re.MULTILINE)
 
 
@@ -32,7 +32,7 @@ def test_every_page_is_in_the_sidebar_once():
 
 
 def test_the_sidebar_has_four_groups():
-  text = (_ROOT / 'site' / 'mkdocs.yml').read_text().partition('\nnav:\n')[2]
+  text = (_ROOT / 'website' / 'mkdocs.yml').read_text().partition('\nnav:\n')[2]
   groups = re.findall(r'^  - (.*):$', text, re.MULTILINE)
   assert groups == ['Start', 'Your program', 'Privacy', 'Reference']
 

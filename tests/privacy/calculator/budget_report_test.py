@@ -341,6 +341,8 @@ def test_the_tightest_proved_accountant_stands_beside_the_answer(capsys):
   line = f'cost epsilon {rounding.format_up(by_pld)} by privacy loss distr'
   _, out, _ = run_here(capsys, *ONE_ROUND)
   assert line in out
+  _, out, _ = run_here(capsys, *ONE_ROUND, '--sampling=fixed_size')
+  assert 'which is proved too (but for noise in integers): --acc' in out
   for arguments in (
     ['--accountant=pld'],
     ['--sampling=paper'],

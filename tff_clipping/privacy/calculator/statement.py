@@ -107,8 +107,8 @@ def _state_caveats(
   return document.Section(
     'Caveats',
     [
-      'This run does not have the guarantee that is stated below. The figures '
-      'are those of its plan, which was not kept to:'
+      'This run does not have the guarantee that is stated below. It would '
+      'have it but for this:'
     ],
     points=ledger.caveats,
   )
@@ -171,10 +171,9 @@ def _state_promise(
       f'{rounding.format_up(ledger.actual_epsilon)}; that is a promise only if '
       'it was settled before the run that there would be no more.'
     )
-  tightest = promised.describe_tightest()
   return document.Section(
     'What is promised',
-    [*paragraphs, *([tightest] if tightest else [])],
+    paragraphs,
     table=[
       ('Unit of protection', 'one client, with all of its data'),
       ('Neighbouring relation', f'{relation.value}: {_RELATIONS[relation]}'),
@@ -196,7 +195,11 @@ def _describe_computation(
   versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
   return document.Section(
     'How it was computed',
-    [promised.describe()],
+    [
+      promised.describe(),
+      'The true-positive rate is by privacy loss distributions, for noise that '
+      'is continuous.',
+    ],
     table=[
       ('Date', record['date']),
       ('Versions', versions),

@@ -193,9 +193,14 @@ def state_tightest(plan: 'base_plan.BasePlan') -> str:
   tightest = rounding.format_up(plan.tightest_epsilon)
   if tightest == rounding.format_up(plan.epsilon):
     return ''
+  # The samplings of noise in shares, which may be integers.
+  unless = ''
+  if plan.sampling in ('fixed_size', 'truncated_poisson'):
+    unless = ' (but for noise in integers)'
   return (
     f'The same noise and rounds cost epsilon {tightest} by '
-    f'{accountants.TABLE["pld"].title}, which is proved too: --accountant=pld.'
+    f'{accountants.TABLE["pld"].title}, which is proved too{unless}: '
+    '--accountant=pld.'
   )
 
 

@@ -55,7 +55,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
       files.append(
         File.generated(config, f'notebooks/{image}', content=content)
       )
-  files.append(_add(config, 'site.css', _ROOT / 'site' / 'site.css'))
+  files.append(_add(config, 'site.css', _ROOT / 'website' / 'site.css'))
   for path in reference:
     name = path.relative_to(_REFERENCE).as_posix()
     files.append(_add(config, f'api/{name}', path))
