@@ -508,7 +508,7 @@ def test_steps_with_noise_are_charged_by_an_example_plan_alone():
     (dict(noise_multiplier=4.0, max_batch_size=20), None),
     (dict(noise_multiplier=2.9), '`noise_multiplier` of at least 3, found 2.9'),
     (dict(sampling_prob=0.6), '`sampling_prob` of at most 0.571429'),
-    (dict(max_batch_size=1), '`max_batch_size` of at least 7, found 1'),
+    (dict(max_batch_size=1), '`max_batch_size` of at least 8, found 1'),
     (dict(local_steps=3), '`local_steps` of at most 2, found 3'),
   ],
 )
