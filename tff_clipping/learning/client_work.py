@@ -195,8 +195,9 @@ def build_client_work(
       )
     if step is not None:
       measurements = _with_kept(measurements, client_rows.stack(kept))
-    if work.local_step.noised is not None:
-      measurements = _with_noise(measurements, work)
+    noised = work.local_step.noised
+    if noised is not None:
+      measurements = _with_noise(measurements, work, noised)
     return tff.templates.MeasuredProcessOutput(
       tff.federated_map(next_state, (state, weights)), result, measurements
     )
@@ -259,10 +260,12 @@ def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
   return tff.federated_map(add, (measurements, kept))
 
 
-def _with_noise(measurements: tff.Value, work: LocalWork) -> tff.Value:
+def _with_noise(
+  measurements: tff.Value, work: LocalWork, noised: Any
+) -> tff.Value:
   """Returns measurements at the server, with the constants of noised steps."""
   constants = {'local_steps': work.local_steps}
-  constants |= dataclasses.asdict(work.local_step.noised)
+  constants |= dataclasses.asdict(noised)
 
   @tff.tensorflow.computation(measurements.type_signature.member)
   def add(measured):
