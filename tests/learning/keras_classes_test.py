@@ -63,7 +63,10 @@ def _use(model):
   model.set_weights(model.get_weights())
 
 
-@pytest.mark.parametrize('builder', _BUILDERS)
+@pytest.mark.parametrize(
+  'builder',
+  ['fed_avg', pytest.param('model_clipping', marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
   'keras_model',
   [
