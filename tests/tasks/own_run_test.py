@@ -148,6 +148,7 @@ def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(
   assert result.message.startswith('Nothing was left to do.')
 
 
+@pytest.mark.slow
 def test_an_own_aggregator_takes_the_clipping_norm(tmp_path):
   found = []
 

@@ -75,19 +75,12 @@ def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    pytest.param(
-      dict(noise_seed=1),
-      'the seed of the noise was given',
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      dict(sampling_seed=1),
-      'the seed of the cohorts was given',
-      marks=pytest.mark.slow,
-    ),
+    (dict(noise_seed=1), 'the seed of the noise was given'),
+    (dict(sampling_seed=1), 'the seed of the cohorts was given'),
     (dict(simulation_diagnostics=True), 'hold exact figures of the clients'),
   ],
 )
+@pytest.mark.slow
 def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   tmp_path, cache_dir, changes, words
 ):
