@@ -32,6 +32,10 @@ finally:
       for each in (
         (['--runtime=x'], '--runtime must be one of'),
         (
+          ['--loss=huber'],
+          '--loss must be one for classes, which `y` of the data has',
+        ),
+        (
           ['--task=mnist', '--data_dir=/nowhere'],
           '--data_dir must be a folder',
         ),
