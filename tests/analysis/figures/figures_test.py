@@ -33,7 +33,7 @@ def test_accuracy_has_a_panel_a_setting_and_a_line_an_algorithm(read_runs):
   assert list(dict.fromkeys(first['line'])) == ['FedAvg', 'CE-FedAvg']
   fed_avg = first[first['line'] == 'FedAvg']
   assert fed_avg['round_num'].to_list() == [0, 1, 2]
-  assert fed_avg['accuracy'].to_list() == [10.0, 50.0, 90.0]
+  assert fed_avg['score'].to_list() == [10.0, 50.0, 90.0]
 
   axes = accuracy.draw_accuracy(data).axes
   assert _lines(axes[0])['FedAvg: 90.0 %'] == [10.0, 50.0, 90.0]
@@ -45,7 +45,7 @@ def test_seeds_are_one_line_of_means_with_their_range(read_runs):
     a=dict(seed=1, accuracies=(0.1, 0.9)), b=dict(seed=2, accuracies=(0.1, 0.7))
   )
   last = accuracy.accuracy_data(frames, frames.runs).iloc[-1]
-  assert last[['low', 'accuracy', 'high']].to_list() == [70.0, 80.0, 90.0]
+  assert last[['low', 'score', 'high']].to_list() == [70.0, 80.0, 90.0]
 
 
 def test_start_does_not_flatten_a_panel(read_runs):
@@ -129,7 +129,7 @@ def test_lines_say_the_threshold_where_it_is_swept(read_runs):
   ]
   assert data['epsilon'].to_list() == [1.5, 8.0] * 2
   # Means of two seeds, 2 points apart.
-  assert data['accuracy'].to_list() == pytest.approx([61, 71, 66, 76])
+  assert data['score'].to_list() == pytest.approx([61, 71, 66, 76])
   assert (data['high'] - data['low']).to_list() == pytest.approx([2.0] * 4)
   drawn = accuracy.draw_epsilon(data, 'title')
   assert len(drawn.axes[0].get_lines()) == 2
@@ -183,7 +183,7 @@ def test_levels_without_privacy_are_means_over_seeds_by_threshold(read_runs):
   )
   data = accuracy.epsilon_data(frames.runs)
   assert data['epsilon'].isna().all()
-  assert data.set_index('line')['accuracy'].to_dict() == pytest.approx(
+  assert data.set_index('line')['score'].to_dict() == pytest.approx(
     {'CE-FedAvg, c = 0.1': 71.0, 'CE-FedAvg, c = 0.5': 81.0}
   )
 
@@ -464,7 +464,7 @@ def test_epsilon_data_hold_the_finished_private_runs(read_runs):
   without, first, second = data.to_dict('records')
   assert math.isnan(without['epsilon'])
   assert [each['epsilon'] for each in (first, second)] == [1.5, 5.0]
-  assert [each['accuracy'] for each in (first, second)] == pytest.approx(
+  assert [each['score'] for each in (first, second)] == pytest.approx(
     [70.0, 80.0]
   )
   assert first['sampler_epsilon'] == 6.5
