@@ -1,8 +1,8 @@
 """Writes one report over training runs: Markdown with PNGs, and one HTML file.
 
 Command: `python -m analysis.report RUN... --output=DIR`. A run is a folder of
-`tasks.train`, of `own_run.train`, or of a program of one's own with metrics.csv.
-The text is in analysis/templates/report.md; a section without runs to show is
+`tasks.train`, `own_run.train`, or a program of one's own with metrics.csv. The
+text is in analysis/templates/report.md; a section without runs to show is
 left out.
 """
 
@@ -73,16 +73,16 @@ _NEEDS = {
 }
 
 _MARGIN_NOTE = (
-  'Figures are means over {} seeds; ± is half of the 95 % interval of the mean over seeds by Student’s t, from '
-  'three seeds on.'
+  'Figures are means over {} seeds; ± is half of the 95 % interval of the mean '
+  'over seeds by Student’s t, from three seeds on.'
 )
 _DROP_NOTE = (
   'Each run is compared with the FedAvg run of the same setting and seed, and '
   'with no other.'
 )
 _EPSILON_NOTE = (
-  'ε is that of the rounds that were run, by the plan’s accounting, for one run '
-  'alone.'
+  'ε is that of the rounds that were run, by the plan’s accounting, for one '
+  'run alone.'
 )
 _SAMPLER_NOTE = (
   'Where the sampler really gives another ε, that of all planned rounds stands '
@@ -219,8 +219,9 @@ def _values(
 
 def _by_metric(runs: pd.DataFrame) -> list[pd.DataFrame]:
   """The results of runs, those of each metric for themselves."""
-  found = run_tables.results(runs)
-  return [own for _, own in found.groupby('metric', sort=False)]
+  return [
+    run_tables.results(own) for _, own in runs.groupby('metric', sort=False)
+  ]
 
 
 def _result_text(found: pd.DataFrame) -> str:
@@ -259,11 +260,15 @@ def _privacy_texts(runs: pd.DataFrame) -> list[str]:
 
 def _together(runs: pd.DataFrame) -> list[str]:
   """What the private runs on the same data have spent together."""
-  texts = [
-    spending.describe_ledgers([path for path in own if path is not None])
-    for _, own in runs.groupby('data', sort=False)['ledger']
+  told = {
+    data: spending.describe_ledgers([path for path in own if path is not None])
+    for data, own in runs.groupby('data', sort=False)['ledger']
+  }
+  return [
+    f'All private runs on {data or "these clients"}: {text}'
+    for data, text in told.items()
+    if text
   ]
-  return [text for text in texts if text]
 
 
 def _run_texts(groups: list[pd.DataFrame]) -> list[str]:

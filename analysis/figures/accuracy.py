@@ -140,7 +140,9 @@ def find_limits(
   """
   longest = data.groupby('panel')['round_num'].transform('max')
   late = data[data['round_num'] >= 0.1 * longest]
-  lows, highs = (late[name][np.isfinite(late[name])] for name in ('low', 'high'))
+  lows, highs = (
+    late[name][np.isfinite(late[name])] for name in ('low', 'high')
+  )
   if metric.is_share:
     # The best of a panel can be one of its first.
     highs = data['high']

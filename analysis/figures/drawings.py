@@ -12,7 +12,7 @@ from analysis.figures import updates as scatter
 from analysis.runs import frame, run_tables
 
 # Of a panel, in inches: what it says is read on a phone.
-_CURVE_SIZE = (4.8, 3.4)
+_CURVE_SIZE = (4.2, 3.2)
 # Of Figs. 1 and 2, 0 being the first round.
 _FIGURE_ROUND = 16
 

@@ -192,9 +192,7 @@ def file_part(text: str) -> str:
   return '_'.join(re.findall('[a-z0-9]+', text.lower()))
 
 
-def save(
-  drawing: figure.Figure, path: pathlib.Path, *, dpi: int = 128
-) -> None:
+def save(drawing: figure.Figure, path: pathlib.Path, *, dpi: int = 128) -> None:
   """Writes a PNG of so many dots an inch, the same bytes for the same data.
 
   A palette in place of true colours makes the file a third of the size, and no

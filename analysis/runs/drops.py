@@ -51,7 +51,9 @@ def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
   for name, run in runs.iterrows():
     plain, reason = None, ''
     is_known = run['algorithm'] in titles.ALGORITHM_NAMES
-    if is_known and (run['algorithm'] != 'fed_avg' or run['has_own_aggregator']):
+    if is_known and (
+      run['algorithm'] != 'fed_avg' or run['has_own_aggregator']
+    ):
       plain, reason = partners.find(run, 'fed_avg')
     clipped = None
     if run['algorithm'] == 'dp_fed_avg':

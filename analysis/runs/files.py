@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.runs import metric as metrics
 from tff_clipping import privacy as privacy_lib
+from tff_clipping.privacy.plans import plan_text
 
 METRIC_COLUMNS = (
   'round_num',
@@ -322,6 +323,13 @@ def _read_privacy(
     notes.append(f'privacy.json does not say {", ".join(absent)}')
   known = privacy.get('caveats') or ()
   privacy['caveats'] = list(dict.fromkeys([*known, *found]))
+  described = privacy.get('description') or ''
+  untold = [each for each in privacy['caveats'] if each not in described]
+  if untold and described:
+    described = plan_text.add_caveats(described, untold)
+  elif untold:
+    described = plan_text.state_caveats(untold)
+  privacy['description'] = described or None
   return privacy
 
 

@@ -34,8 +34,8 @@ class Frames:
         nothing), `model`, `model_name`, `num_parameters`, `data`, `is_iid`
         (whether the paper would call it so), `split` (that in a word),
         `num_clients`, `num_test_examples`, `partition_summary`, `tff_version`,
-        `versions`, `metric` (the figure that decides), `ledger` (its path,
-        None without one), `folder` (its name on disk), `target_epsilon`,
+        `versions`, `metric` (the figure that decides), `loss`, `ledger` (its
+        path, None without one), `folder` (its name on disk), `target_epsilon`,
         `clipping_norm`, `setting` (all of `row.SETTING_KEYS`
         as text: runs with the same may be compared) and `series` (that without
         seeds: runs with the same repeat each other);

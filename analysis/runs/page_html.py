@@ -8,7 +8,7 @@ import struct
 
 import markdown
 
-_CSS = pathlib.Path(__file__).parent.parent / 'templates' / 'report.css'
+_CSS = pathlib.Path(__file__).parent / 'page.css'
 _IMAGE = re.compile(r'<figure><img (.*?)src="([^":]*\.png)"', re.DOTALL)
 # Of a figure of 200 dots an inch, so that 9 points are read well.
 _PIXELS_A_DOT = 0.55
@@ -44,10 +44,10 @@ def to_html(text: str, directory: pathlib.Path) -> str:
   body = markdown.markdown(
     text.replace('&', '&amp;').replace('<', '&lt;'), extensions=['tables']
   )
-  body = _FIGURE.sub(
-    r'<figure>\1<figcaption>\2</figcaption></figure>', body
-  )
+  body = _FIGURE.sub(r'<figure>\1<figcaption>\2</figcaption></figure>', body)
   body = _FIGURES.sub(_in_columns, body)
+  # No line ends between these and their number.
+  body = body.replace('± ', '±&nbsp;').replace(' %', '&nbsp;%')
   # A table that is wider than a phone is moved within its frame.
   body = _TABLE.sub(r'<div class="table" tabindex="0">\g<0></div>', body)
   title = html.escape(text.splitlines()[0].lstrip('# '))

@@ -139,14 +139,14 @@ def result_sentence(found: pd.DataFrame) -> str:
       _tell_setting(setting, own, decimals)
       for setting, own in known.groupby('setting', sort=False)
     ]
-    return ' '.join(f'{text[0].upper()}{text[1:]}.' for text in told)
+    return ' '.join(f'{text}.' for text in told)
   means = known['score'].map(lambda each: each.mean)
   first = known.loc[means.idxmax() if metric.goal == 'max' else means.idxmin()]
   name = ', '.join(filter(None, (first['algorithm'], first['setting'])))
   return (
     f'Of {len(known)} algorithms and settings, {name} has the best '
-    f'{metric.title}, {_value(first["score"], metric, decimals)}; chosen on the '
-    'test data, that is an optimistic figure.'
+    f'{metric.title}, {_value(first["score"], metric, decimals)}; chosen on '
+    'the test data, that is an optimistic figure.'
   )
 
 
@@ -171,7 +171,7 @@ def _tell_setting(setting: str, own: pd.DataFrame, decimals: int) -> str:
       text += f' ({_TOLD_GUARANTEES[line["guarantee"]].format(_epsilon(line))})'
     parts.append(text)
   text = '; '.join(parts)
-  return f'{setting}: {text}' if setting else text
+  return f'{setting[0].upper()}{setting[1:]}: {text}' if setting else text
 
 
 def run_table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -182,7 +182,9 @@ def run_table(runs: pd.DataFrame) -> pd.DataFrame:
       for _, group in frame.by_setting(runs).groupby('series', sort=False)
     ]
   )
-  return _without_empty(pd.DataFrame([_line(run) for _, run in runs.iterrows()]))
+  return _without_empty(
+    pd.DataFrame([_line(run) for _, run in runs.iterrows()])
+  )
 
 
 def setting_sentence(group: pd.DataFrame) -> str:

@@ -6,7 +6,7 @@ from matplotlib import text
 
 from analysis.figures import accuracy, style
 from analysis.figures import updates as scatter
-from analysis.runs import frame, titles
+from analysis.runs import frame, metric, titles
 from tests.analysis import run_folders
 
 UPDATES = {
@@ -278,8 +278,22 @@ def test_panels_of_one_scale_have_that_of_all(read_runs):
   data = accuracy.accuracy_data(frames, frames.runs)
   own = [ax.get_ylim() for ax in accuracy.draw_accuracy(data).axes]
   assert own[0][0] < 40 < own[1][0] < 60
-  same = accuracy.draw_accuracy(data, same_scale=True)
-  assert {ax.get_ylim() for ax in same.axes} == {(own[0][0], own[1][1])}
+  limits = accuracy.find_limits(data, metric.ACCURACY)
+  assert limits[0] < 40
+  assert limits[1] > 90
+  same = accuracy.draw_accuracy(data, limits=limits)
+  assert {ax.get_ylim() for ax in same.axes} == {limits}
+
+
+def test_limits_of_what_is_no_share_are_those_of_its_late_rounds(read_runs):
+  frames = read_runs(
+    a=dict(accuracies=(500.0, *[0.02] * 10, 0.01), metric=('loss', 'min'))
+  )
+  data = accuracy.accuracy_data(frames, frames.runs)
+  # 5 % of the range on both sides.
+  assert accuracy.find_limits(data, metric.Metric('loss', 'min')) == (
+    pytest.approx((0.0095, 0.0205))
+  )
 
 
 @pytest.mark.parametrize(
@@ -288,7 +302,7 @@ def test_panels_of_one_scale_have_that_of_all(read_runs):
     ('dirichlet_alpha', (0.1, 1.0), ['α = 0.1', 'α = 1']),
     ('shards_per_client', (2, 3), ['2 shards a client', '3 shards a client']),
     ('num_clients', (100, 200), ['N = 100', 'N = 200']),
-    ('server_optimizer', ('sgd', 'adam'), ['sgd', 'adam']),
+    ('server_optimizer', ('sgd', 'adam'), ['SGD', 'Adam']),
     ('local_step', ('sgd', 'momentum'), ['sgd', 'momentum']),
     ('client_rate_decay', (1.0, 0.5), ['sgd', 'sgd, η_l · 0.5^t']),
     ('proximal_mu', (0.1, 2.0), ['sgd μ = 0.1', 'sgd μ = 2']),
