@@ -84,7 +84,9 @@ def results(runs: pd.DataFrame) -> pd.DataFrame:
           'metric': first['metric'],
           'score': margins.estimate(own['final_score']),
           'drop': margins.estimate(own['drop']),
-          'epsilon': own['epsilon_spent'].max(skipna=False),
+          'epsilon': own['epsilon_spent']
+          .where(own['is_private'])
+          .max(skipna=False),
           'delta': first['privacy_target_delta'],
           'sampler_epsilon': actual.where(
             actual != own['privacy_epsilon']
