@@ -62,7 +62,7 @@ def results(runs: pd.DataFrame) -> pd.DataFrame:
 
   Returns:
     A row for each line of `titles.describe_runs`, in the paper's order: its
-    `setting` and `algorithm`; `algorithm_name`; `runs`, their names; `metric`;
+    `setting` and `algorithm`; `runs`, their names; `metric`;
     `score` and `drop` (an `Estimate`, or None); `epsilon` (of the rounds that
     were run, by the plan's accounting; the largest of the seeds), `delta`, and
     `sampler_epsilon` (what the sampler really gives, NaN where that is the
@@ -79,7 +79,6 @@ def results(runs: pd.DataFrame) -> pd.DataFrame:
         {
           'setting': name['setting'],
           'algorithm': name['algorithm'],
-          'algorithm_name': first['algorithm_name'],
           'runs': tuple(own.index),
           'metric': first['metric'],
           'score': margins.estimate(own['final_score']),
@@ -119,7 +118,7 @@ def result_table(found: pd.DataFrame) -> pd.DataFrame:
     metric.heading: [_estimate(each, decimals) for each in found['score']],
     lost: [_estimate(each, decimals) for each in found['drop']],
     f'ε{shared}': [_epsilon(line) for _, line in found.iterrows()],
-    'δ': found['delta'].map(format_delta) if len(deltas) > 1 else '',
+    'δ': [_delta(delta) for delta in found['delta']] if deltas[1:] else '',
     'guarantee': found['guarantee'].where(is_private, margins.MISSING),
   }
   return _without_empty(pd.DataFrame(columns))
@@ -299,6 +298,10 @@ def _epsilon(line: pd.Series) -> str:
   if math.isfinite(line['sampler_epsilon']):
     text += f' (sampler: {margins.at_most(line["sampler_epsilon"])})'
   return text
+
+
+def _delta(delta: float) -> str:
+  return margins.MISSING if math.isnan(delta) else format_delta(delta)
 
 
 def _estimate(value: margins.Estimate | None, decimals: int) -> str:

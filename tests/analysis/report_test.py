@@ -468,6 +468,20 @@ def test_a_caveat_of_the_ledger_alone_is_said(tmp_path):
   assert 'No guarantee as it was run: the data changed. The plan: A p' in text
 
 
+def test_several_deltas_stand_in_a_column(write):
+  text = write(
+    fed_avg=THREE['fed_avg'],
+    **{
+      name: dict(PRIVATE, privacy=PRIVACY | {'target_delta': delta})
+      for name, delta in (('a', 1e-5), ('b', 2.5e-4))
+    },
+  ).read_text()
+  assert '| FedAvg | 90.00 | – | – | – | – |' in text
+  assert '| 1.5 | 10⁻⁵ | holds |' in text
+  # Spaces at which no cell ends a line.
+  assert '| 1.5 | 2.5\xa0·\xa010⁻⁴ | holds |' in text
+
+
 def test_a_run_of_which_no_privacy_is_known_promises_nothing(write):
   text = write(dp=dict(algorithm='dp_fed_avg')).read_text()
   assert '| not known |' in text
