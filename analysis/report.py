@@ -53,7 +53,7 @@ _TEMPLATE = pathlib.Path(__file__).parent / 'templates' / 'report.md'
 _FIGURE = re.compile(r'\]\(([\w.-]+\.png)\)')
 _HEADING = '# Clipping in federated learning: report\n'
 # Dots an inch of figures: a phone has two or three in the place of one.
-_DPI = 200
+_DPI = 160
 
 # What a section needs, where it cannot be shown.
 _NEEDS = {

@@ -10,8 +10,8 @@ import markdown
 
 _CSS = pathlib.Path(__file__).parent / 'page.css'
 _IMAGE = re.compile(r'<figure><img (.*?)src="([^":]*\.png)"', re.DOTALL)
-# Of a figure of 200 dots an inch, so that 9 points are read well.
-_PIXELS_A_DOT = 0.55
+# Of a figure of 160 dots an inch, so that 9 points are read well.
+_PIXELS_A_DOT = 0.6875
 # Wider ones than this have panels side by side, and are moved on a phone.
 _WIDE = 600
 # A picture and the caption below it.

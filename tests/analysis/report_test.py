@@ -3,7 +3,7 @@ import re
 import pytest
 
 from analysis import report
-from analysis.figures import accuracy
+from analysis.figures import accuracy, drawings
 from analysis.runs import files, frame
 from tests.analysis import run_folders
 from tests.privacy.ledgers import PLAN
@@ -265,9 +265,9 @@ def test_the_foot_says_how_the_report_was_made(read_runs, tmp_path):
   assert last == 'By me today. The runs: numpy 1.25.2 and 1.26.0.'
 
 
-def test_the_scatter_is_of_one_seed_in_three_rounds(write):
+def test_the_scatter_is_of_one_seed_in_three_rounds(read_runs):
   updates = {t: UPDATES[16] for t in (0, 2, 8, 16, 32, 59)}
-  text = write(
+  frames = read_runs(
     **{
       f'{algorithm}_{seed}': dict(
         algorithm=algorithm, seed=seed, updates=updates
@@ -275,12 +275,13 @@ def test_the_scatter_is_of_one_seed_in_three_rounds(write):
       for seed in (0, 1)
       for algorithm in ('fed_avg', 'ce_fed_avg')
     }
-  ).read_text()
-  assert re.findall(r'\(updates_mlp_on_emnist_t_(\d+)\.png\)', text) == [
-    '2',
-    '16',
-    '59',
+  )
+  drawn = drawings.columns(frames, frames.runs)
+  assert [each.name for each in drawn] == [
+    f'updates_mlp_on_emnist_t_{t}.png' for t in (2, 16, 59)
   ]
+  # Both algorithms of one seed, below each other.
+  assert [len(each.draw().axes) for each in drawn[:1]] == [2]
 
 
 def test_each_seed_has_its_own_deviations(write):
