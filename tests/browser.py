@@ -55,8 +55,8 @@ class Page:
         assert 'error' not in answer, answer
         return answer['result']
 
-  def open(self, path: pathlib.Path, *, width: int) -> None:
-    """Opens a file in a window of so many pixels, until it is drawn."""
+  def open(self, page: pathlib.Path | str, *, width: int) -> None:
+    """Opens a file or an address, so many pixels wide, until it is drawn."""
     self.call(
       'Emulation.setDeviceMetricsOverride',
       width=width,
@@ -65,16 +65,20 @@ class Page:
       mobile=width < 700,
     )
     self._events.clear()
-    self.call('Page.navigate', url=path.absolute().as_uri())
+    url = page if isinstance(page, str) else page.absolute().as_uri()
+    self.call('Page.navigate', url=url)
     while 'Page.loadEventFired' not in self._events:
       self._read()
 
   def evaluate(self, expression: str) -> Any:
-    """The value of an expression of JavaScript."""
+    """The value of an expression of JavaScript; a promise is waited for."""
     found = self.call(
-      'Runtime.evaluate', expression=expression, returnByValue=True
+      'Runtime.evaluate',
+      expression=expression,
+      returnByValue=True,
+      awaitPromise=True,
     )
-    return found['result']['value']
+    return found['result'].get('value')
 
   def _read(self) -> dict[str, Any]:
     """The next message, with what it complains of kept in `errors`."""
