@@ -226,7 +226,7 @@ def _by_metric(runs: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _result_text(found: pd.DataFrame) -> str:
   """The sentence and the table of the runs of one metric, with its reading."""
-  seeds = sorted(set(found['runs'].map(len)))
+  seeds = sorted({each.num_seeds for each in found['score'] if each}) or [0]
   notes = {
     _MARGIN_NOTE.format(' or '.join(map(str, seeds))): seeds[-1] > 1,
     _DROP_NOTE: found['drop'].notna().any(),

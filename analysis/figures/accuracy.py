@@ -140,17 +140,17 @@ def find_limits(
   """
   longest = data.groupby('panel')['round_num'].transform('max')
   late = data[data['round_num'] >= 0.1 * longest]
-  lows, highs = (
-    late[name][np.isfinite(late[name])] for name in ('low', 'high')
-  )
   if metric.is_share:
-    # The best of a panel can be one of its first.
-    highs = data['high']
-  low, high = lows.min(), highs.max()
-  pad = 0.05 * (max(high - low, 1.0) if metric.is_share else high - low or 1.0)
-  if metric.is_share:
+    low, high = late['low'].min(), data['high'].max()
+    pad = 0.05 * max(high - low, 1.0)
     return max(low - pad, 0.0), min(high + pad, 101.0)
-  return low - pad, high + pad
+  # A loss can be infinite.
+  ends = late[['low', 'high']].stack()
+  ends = ends[np.isfinite(ends)]
+  if ends.empty:
+    return 0.0, 1.0
+  pad = 0.05 * (ends.max() - ends.min() or 1.0)
+  return ends.min() - pad, ends.max() + pad
 
 
 def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:

@@ -117,7 +117,7 @@ def new_figure(
 
 def wrapped(text: str, width: float, size: float) -> str:
   """Text in lines that are no longer than `width` inches, in points `size`."""
-  font = font_manager.FontProperties(_STYLE['font.family'], size=size)
+  font = font_manager.FontProperties(family=_STYLE['font.family'], size=size)
   points, _, _ = textpath.TextToPath().get_text_width_height_descent(
     text, font, ismath=False
   )

@@ -53,7 +53,9 @@ class Metric:
 
   def lost(self, baseline: float, value: float) -> float:
     """By how much a value is worse than a baseline; below 0 if it is better."""
-    return baseline - value if self.goal == 'max' else value - baseline
+    # NumPy would warn of the difference of two infinite ones.
+    difference = float(baseline) - float(value)
+    return difference if self.goal == 'max' else -difference
 
   def decimals(self, values: Iterable[float]) -> int:
     """How many decimals some values are shown with, all the same.

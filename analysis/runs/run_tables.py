@@ -104,7 +104,8 @@ def result_table(found: pd.DataFrame) -> pd.DataFrame:
   """
   metric = found['metric'].iloc[0]
   decimals = metric.decimals(each.mean for each in found['score'] if each)
-  seeds = [len(runs) for runs in found['runs']]
+  # Those that have a finite figure.
+  seeds = [each.num_seeds if each else 0 for each in found['score']]
   deltas = sorted(set(found['delta'].dropna()))
   shared = f' (δ\xa0=\xa0{format_delta(deltas[0])})' if len(deltas) == 1 else ''
   is_private = found['guarantee'] != ''
@@ -133,7 +134,7 @@ def result_sentence(found: pd.DataFrame) -> str:
   metric = found['metric'].iloc[0]
   known = found[found['score'].notna()]
   if known.empty:
-    return 'No round has been evaluated yet.'
+    return f'No run has a finite {metric.title} yet.'
   decimals = metric.decimals(each.mean for each in known['score'])
   if len(known) <= _MAX_TOLD:
     told = [

@@ -185,6 +185,25 @@ def test_a_metric_of_which_less_is_better(write, tmp_path):
   assert '%' not in text
 
 
+def test_a_seed_without_a_finite_figure_is_no_part_of_the_mean(write):
+  metric = ('loss', 'min')
+  text = write(
+    a=dict(accuracies=(9.0, 2.0), metric=metric),
+    b=dict(accuracies=(9.0, float('inf')), metric=metric, seed=1),
+    c=dict(algorithm='ce_fed_avg', accuracies=(9.0, 4.0), metric=metric),
+    d=dict(
+      algorithm='ce_fed_avg', accuracies=(9.0, 5.0), metric=metric, seed=1
+    ),
+  ).read_text()
+  assert '| FedAvg | 1 | 2.000 | – |' in text
+  assert '| CE-FedAvg | 2 | 4.500 | 2.000 |' in text
+
+
+def test_a_run_that_was_never_evaluated_is_no_result(write):
+  text = write(a=dict(accuracies=('', ''))).read_text()
+  assert '**No run has a finite test accuracy yet.**' in text
+
+
 def test_a_program_of_ones_own_is_shown_by_its_files(tmp_path):
   for name, column, last in (
     ('a', 'test_accuracy', 0.5),

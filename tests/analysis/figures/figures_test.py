@@ -296,6 +296,16 @@ def test_limits_of_what_is_no_share_are_those_of_its_late_rounds(read_runs):
   )
 
 
+def test_a_metric_that_is_infinite_is_drawn(read_runs):
+  loss = metric.Metric('loss', 'min')
+  frames = read_runs(
+    a=dict(accuracies=(1.0, math.inf, math.inf), metric=('loss', 'min'))
+  )
+  data = accuracy.accuracy_data(frames, frames.runs)
+  (ax,) = accuracy.draw_accuracy(data, metric=loss).axes
+  assert ax.get_ylim() == (0.0, 1.0)
+
+
 @pytest.mark.parametrize(
   ('setting', 'values', 'details'),
   [
