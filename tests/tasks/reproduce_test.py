@@ -111,7 +111,7 @@ def test_runs_are_made_in_order_and_skipped_when_they_are_done(tmp_path):
     result = train_command.run(*command)
     assert result.code == 0, result.errors
     for number, name in enumerate(names, start=1):
-      assert f'[{number}/2] {name}{status}\n' in result.output
+      assert f'[{number}/2] {name}{status}' in result.output
   first = pd.read_csv(tmp_path / 'runs' / names[0] / 'metrics.csv')
   second = json.loads(
     (tmp_path / 'runs' / names[1] / 'config.json').read_text()
