@@ -28,8 +28,8 @@ class Scaffold(KeepingStep):
 
   where Δ̃ is the aggregate that is released: the mean of the clipped updates,
   and under DP with its noise. So no control is ever sent, c is made of what is
-  released anyway, and without noise it is the mean of the c_i of all clients.
-  With P = N it is VRL-SGD.
+  released anyway, and without noise, in cohorts of P, it is the mean of the c_i
+  of all clients. With P = N it is VRL-SGD.
 
   Departs from its source: the controls take the clipped updates, the server's
   comes from the aggregate, and clients do not send the change of theirs as a
@@ -47,7 +47,7 @@ class Scaffold(KeepingStep):
       `step`.
 
   Source: Karimireddy et al. 2020 (arXiv 1910.06378), Algorithm 1, option II;
-    Liang et al. 2019 (VRL-SGD, arXiv 1912.12844), Algorithm 1.
+    Liang et al. 2019 (VRL-SGD, arXiv 1912.12844).
   """
 
   participation: float
