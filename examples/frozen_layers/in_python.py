@@ -4,7 +4,7 @@ import pathlib
 
 import models
 import numpy as np
-from tff_clipping import privacy, programs, runtime
+from tff_clipping import programs, runtime
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -53,5 +53,5 @@ trained, frozen = (
 )
 print(result.message)
 print(f'trained: {trained}, frozen: {frozen}')
-with privacy.PrivacyLedger(folder / 'run' / 'ledger.jsonl', program.plan) as l:
-  print(f'epsilon spent: {l.epsilon:.2f}')
+with program.open_ledger() as ledger:
+  print(f'epsilon spent: {ledger.epsilon:.2f}')
