@@ -7,8 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import l2_clip
 from tff_clipping.learning.steps import step_checks
 from tff_clipping.learning.steps.keeping_step import KeepingStep, Kept
 from tff_clipping.learning.steps.local_step import LocalStep, StepContext
@@ -57,14 +55,8 @@ class Scaffold(KeepingStep):
   shares = True
 
   def __post_init__(self):
-    argument_checks.check_positive('participation', self.participation)
-    if self.participation > 1:
-      raise ValueError(
-        f'`participation` must be at most 1, found {self.participation}.'
-      )
-    if self.clipping_norm != math.inf:
-      l2_clip.check_clipping_norm('clipping_norm', self.clipping_norm)
-    step_checks.check_keeps_nothing('step', self.step)
+    step_checks.check_participation(self.participation)
+    step_checks.check_keeping(self.clipping_norm, self.step)
 
   def begin(self, start: Sequence[tf.Tensor]) -> Any:
     """See `LocalStep`."""
