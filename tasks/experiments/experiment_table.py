@@ -392,7 +392,7 @@ SCALES: Mapping[str, Scale] = {
 
 _RATES_TRIED = (0.01, 0.03)
 # Of FedProx, on seed 0 without a clip.
-MUS_TRIED = (0.01, 0.1, 1.0)
+MUS_TRIED = (0.1, 1.0)
 # Noise multipliers, and the epsilon and T at which the paper's N and P take
 # eight times as much.
 PAPERS_NOISE = (

@@ -232,7 +232,13 @@ def test_local_steps_stand_side_by_side(tmp_path):
         accuracies[-1] + 0.005,
         variants=(*names, 'epsilon_5'),
       )
-  table = pivots.local_steps(run_folders.read_evidence(tmp_path))
+  found = run_folders.read_evidence(tmp_path)
+  gains = [
+    numbers.local_step_gain(found, 'scaffold', algorithm)
+    for algorithm in run_folders.THREE
+  ]
+  assert gains == ['1.00', '1.00', '-7.00']
+  table = pivots.local_steps(found)
   assert [*table] == [
     'local step',
     'no clip (%)',
