@@ -63,6 +63,19 @@ def model_clipping_same(found: Evidence) -> str:
   return _mean(own['final_score'])
 
 
+def local_step_gain(found: Evidence, variant: str, algorithm: str) -> str:
+  """How far an algorithm ends higher with another local step, seed by seed.
+
+  Args:
+    found: The evidence.
+    variant: The local step, as a variant of the table of experiments.
+    algorithm: The algorithm, for the ε of its row if it is private.
+  """
+  runs = found.runs
+  own = runs[(runs['variants'] == variant) & (runs['algorithm'] == algorithm)]
+  return _mean(own['gain'])
+
+
 def norm_pairs(found: Evidence, statement: str, measure: str) -> str:
   """In how many pairs of rows a statement on norms holds.
 

@@ -34,6 +34,13 @@ _MECHANISMS = {
   'blt': 'in turns, BLT',
 }
 
+# Local steps of another kind, by their variants.
+_LOCAL_STEPS = tuple(
+  variant.name
+  for variant in experiment_table.VARIANTS.values()
+  if 'local_step' in variant.settings
+)
+
 _MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
 
 # The quantities of Theorem 1: the loss is in nats, models have the length of
@@ -106,9 +113,7 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   run, where more than one way was.
   """
   runs = found.runs
-  ways = runs['variants'].map(
-    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
-  )
+  ways = _without_budget(runs)
   shown = runs.assign(way=ways)[
     runs['algorithm'].eq('dp_fed_avg')
     & runs['named'].notna()
@@ -140,6 +145,50 @@ def model_clipping(found: Evidence) -> pd.DataFrame:
     is_beside & ~runs['is_private'] & runs['variants'].isin(_MODEL_CLIPPING)
   ]
   return _by_algorithm(shown).drop(columns='ε', errors='ignore')
+
+
+def local_steps(found: Evidence) -> pd.DataFrame:
+  """Each local step without a clip, with it, and with noise.
+
+  A row for each kind of step, where several were run; c is half of the mean
+  norm of the updates of FedAvg with that step.
+  """
+  runs = found.runs
+  ways = _without_budget(runs)
+  is_other = ways.isin(_LOCAL_STEPS)
+  shown = runs.assign(way=ways)[
+    (is_other | ways.eq('')) & runs['named'].notna() & ~runs['is_audited']
+  ]
+  several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
+  shown = shown[several]
+  budgets = shown['target_epsilon'].dropna().sort_values(ascending=False)
+
+  def of(algorithm: str, budget: float | None = None) -> _Read:
+    def read(part: pd.DataFrame) -> str:
+      own = part[part['algorithm'] == algorithm]
+      if budget is not None:
+        own = own[own['target_epsilon'] == budget]
+      return _over_seeds('final_accuracy')(own)
+
+    return read
+
+  return _pivot(
+    shown.sort_values(
+      ['row', 'scale', 'way'], key=_places_of_steps, kind='stable'
+    ),
+    ['row', 'scale', 'way'],
+    {
+      'local step': _local_step,
+      'no clip (%)': of('fed_avg'),
+      'c': lambda part: margins.number(part['clipping_norm'].mean(), '.3f'),
+      'clip (%)': of('ce_fed_avg'),
+      **{
+        f'clip and noise, ε = {budget:g} (%)': of('dp_fed_avg', budget)
+        for budget in budgets.unique()
+      },
+      'seeds': lambda part: part['seed'].nunique(),
+    },
+  )
 
 
 def beyond(found: Evidence) -> pd.DataFrame:
@@ -207,6 +256,30 @@ def audits(found: Evidence, which: str = 'every attack') -> pd.DataFrame:
   table.insert(0, 'data', table['run'].map(found.frames.runs['data']))
   shown = table[table['attack on'] == which]
   return shown.drop(columns=['run', 'attack on', 'confidence', 'refuted'])
+
+
+def _without_budget(runs: pd.DataFrame) -> pd.Series:
+  """The variants of runs but that of another ε."""
+  return runs['variants'].map(
+    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
+  )
+
+
+def _local_step(runs: pd.DataFrame) -> str:
+  """The local step of runs that have one, in words."""
+  run = runs.iloc[0]
+  if not run['way']:
+    return 'SGD'
+  if run['local_step'] == 'scaffold':
+    return 'SCAFFOLD'
+  return f'FedProx, μ = {run["proximal_mu"]:g}'
+
+
+def _places_of_steps(values: pd.Series) -> pd.Series:
+  """Sorts ways to train by their place in the table of experiments."""
+  if values.name != 'way':
+    return values
+  return values.map(('', *_LOCAL_STEPS).index)
 
 
 def _pivot(

@@ -58,6 +58,7 @@ _FED_PD = dict(local_step='fed_pd', fed_pd_penalty=0.3)
   [
     (_SCAFFOLD, steps.Scaffold(8 / 40)),
     (_FED_PD, steps.FedPD(0.3)),
+    (dict(local_step='error_feedback'), steps.ErrorFeedback(8 / 40)),
     (
       _SCAFFOLD | dict(algorithm='ce_fed_avg', clipping_norm=0.5),
       steps.Scaffold(8 / 40, 0.5),
