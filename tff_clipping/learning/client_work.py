@@ -17,7 +17,6 @@ only data sets.
 """
 
 import collections
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -261,8 +260,7 @@ def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
 
 def _with_noise(measurements: tff.Value, work: LocalWork) -> tff.Value:
   """Returns measurements at the server, with the constants of noised steps."""
-  constants = {'local_steps': work.local_steps}
-  constants |= dataclasses.asdict(work.local_step.noised)
+  constants = {'local_steps': work.local_steps, **vars(work.local_step.noised)}
 
   @tff.tensorflow.computation(measurements.type_signature.member)
   def add(measured):
