@@ -29,6 +29,7 @@ class DistributedFedAvg(GaussianFedAvg):
     'is worth in integers is proved for fixed_size'
   )
   aggregations = ('distributed',)
+  noise_is_continuous = False
   settings = GaussianFedAvg.settings | names_of(DistributedSettings)
   not_audited = 'whose noise is not added at the server'
 

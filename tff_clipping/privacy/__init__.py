@@ -47,6 +47,7 @@ from tff_clipping.privacy.plans.functions import (
   compute_epsilon,
   compute_max_rounds,
 )
+from tff_clipping.privacy.plans.joint_cost import JointCost, compute_joint_cost
 from tff_clipping.privacy.plans.noise_summary import (
   NoiseSummary,
   summarize_noise,
@@ -71,6 +72,7 @@ __all__ = [
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
   'ExamplePlan',
+  'JointCost',
   'LedgerContents',
   'LedgerInUseError',
   'MECHANISMS',
@@ -94,6 +96,7 @@ __all__ = [
   'collapse_noise_multipliers',
   'compute_delta',
   'compute_epsilon',
+  'compute_joint_cost',
   'compute_max_rounds',
   'compute_spending',
   'gaussian_delta',

@@ -166,13 +166,13 @@ class ExamplePlan(base_plan.BasePlan):
   @property
   def step_parameters(self) -> obligations.StepParameters:
     """What each local step has to do, for any clipping norm."""
-    largest = self._step.cohorts.max_clients_per_round
-    assert largest is not None
+    most = self._step.cohorts.max_clients_per_round
+    assert most is not None  # Batches are bounded.
     return obligations.StepParameters(
       noise_multiplier=self.noise_multiplier,
       sampling_prob=self.sampling_prob,
       expected_batch_size=self.batch_size,
-      max_batch_size=largest,
+      max_batch_size=most,
     )
 
   @classmethod

@@ -11,7 +11,11 @@ from tff_clipping.privacy.accounting import (
 )
 
 if TYPE_CHECKING:
-  from tff_clipping.privacy.plans import correlated_plan, example_plan
+  from tff_clipping.privacy.plans import (
+    base_plan,
+    correlated_plan,
+    example_plan,
+  )
 
 _RELATIONS = {
   sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one {unit}',
@@ -172,6 +176,32 @@ def name_accountant(accountant: str) -> str:
     return 'the exact curve of a Gaussian mechanism'
   version = importlib.metadata.version('dp-accounting')
   return f'{accountants.TABLE[accountant].title} (dp-accounting {version})'
+
+
+def state_tightest(plan: 'base_plan.BasePlan') -> str:
+  """Returns what the tightest accountant charges, in a sentence.
+
+  Args:
+    plan: The plan.
+
+  Returns:
+    A sentence; '' if the plan's own accountant shows no more, or its epsilon is
+    not for the cohorts that are drawn.
+  """
+  if plan.sampling == 'paper' or plan.accountant != 'rdp':
+    return ''
+  tightest = rounding.format_up(plan.tightest_epsilon)
+  if tightest == rounding.format_up(plan.epsilon):
+    return ''
+  # The samplings of noise in shares, which may be integers.
+  unless = ''
+  if plan.sampling in ('fixed_size', 'truncated_poisson'):
+    unless = ' (but for noise in integers)'
+  return (
+    f'The same noise and rounds cost epsilon {tightest} by '
+    f'{accountants.TABLE["pld"].title}, which is proved too{unless}: '
+    '--accountant=pld.'
+  )
 
 
 def count_rounds(num_rounds: int) -> str:
