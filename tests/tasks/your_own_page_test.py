@@ -1,12 +1,12 @@
 """Runs docs/your_own.md as it is pasted."""
 
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
+
+from tests.tasks import train_command
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _EXAMPLES = _ROOT / 'examples' / 'your_own'
@@ -20,22 +20,9 @@ def _blocks():
 
 
 def _run(folder, *command):
-  result = subprocess.run(
-    command,
-    cwd=folder,
-    env={
-      **{k: v for k, v in os.environ.items() if k != 'TF_CPP_MIN_LOG_LEVEL'},
-      'PYTHONPATH': str(_ROOT),
-      'PATH': f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}',
-      'XDG_CACHE_HOME': str(folder / 'cache'),
-    },
-    capture_output=True,
-    text=True,
-    timeout=1500,
-  )
-  assert result.returncode == 0, result.stderr
-  assert result.stderr == ''
-  return result.stdout
+  ended = train_command.run_in(folder, *command)
+  assert ended.errors == ''
+  return ended.output
 
 
 def test_the_files_are_those_of_the_page():

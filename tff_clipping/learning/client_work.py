@@ -47,6 +47,22 @@ class ClientWorkState(NamedTuple):
   made_of_releases: Any
 
 
+class Sharing(NamedTuple):
+  """What the server makes of an aggregate, which is released.
+
+  Attributes:
+    share: A computation of a state, in which the round is counted, and the
+      aggregate, that returns the state with what the server shares next. An
+      aggregate that is not finite, which leaves the model as it is, changes
+      nothing.
+    move: A computation of that state and the aggregate that returns what the
+      server's step goes along.
+  """
+
+  share: tff.Computation
+  move: tff.Computation
+
+
 class Sender(NamedTuple):
   """What a client sends in place of its update.
 
@@ -211,8 +227,8 @@ def build_sharing(
   work: LocalWork,
   state_type: tff.Type,
   weights_type: tff.StructWithPythonType,
-) -> tff.Computation | None:
-  """Returns what makes a state share what follows from an aggregate.
+) -> Sharing | None:
+  """Returns what the server makes of an aggregate.
 
   Args:
     work: What a client does.
@@ -220,10 +236,7 @@ def build_sharing(
     weights_type: The type of the model's weights.
 
   Returns:
-    A computation of a state, in which the round is counted, and the aggregate
-    of the round, that returns the state; `None` where nothing is shared. An
-    aggregate that is not finite, which leaves the model as it is, changes
-    nothing.
+    Two computations; `None` where nothing is shared.
   """
   step = work.keeping_step
   if step is None or not step.shares:
@@ -232,9 +245,7 @@ def build_sharing(
   @tff.tensorflow.computation(state_type, weights_type.trainable)
   def share(state, aggregate):
     aggregate, shared = list(aggregate), list(state.made_of_releases)
-    is_finite = tf.reduce_all(
-      [tf.reduce_all(tf.math.is_finite(value)) for value in aggregate]
-    )
+    is_finite = _are_finite(aggregate)
     shared_next = step.share(aggregate, shared, way=work.way)
     return ClientWorkState(
       state.round_num,
@@ -245,7 +256,24 @@ def build_sharing(
       ],
     )
 
-  return share
+  @tff.tensorflow.computation(state_type, weights_type.trainable)
+  def move(state, aggregate):
+    aggregate = list(aggregate)
+    # One that is not finite is passed on, for the server's step to drop it.
+    is_finite = _are_finite(aggregate)
+    moved = step.move(aggregate, list(state.made_of_releases))
+    return [
+      tf.where(is_finite, new, old)
+      for new, old in zip(moved, aggregate, strict=True)
+    ]
+
+  return Sharing(share, move)
+
+
+def _are_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+  return tf.reduce_all(
+    [tf.reduce_all(tf.math.is_finite(value)) for value in tensors]
+  )
 
 
 def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:

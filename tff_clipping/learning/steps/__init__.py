@@ -5,6 +5,7 @@
 What they are made of, and how to write another one, is in `LocalStep`.
 """
 
+from tff_clipping.learning.steps.error_feedback import ErrorFeedback
 from tff_clipping.learning.steps.fed_pd import FedPD
 from tff_clipping.learning.steps.keeping_step import KeepingStep, Kept
 from tff_clipping.learning.steps.local_step import LocalStep, StepContext
@@ -17,6 +18,7 @@ from tff_clipping.learning.steps.sgd import Sgd
 from tff_clipping.learning.steps.sharpness_aware import SharpnessAware
 
 __all__ = [
+  'ErrorFeedback',
   'FedPD',
   'Kept',
   'KeepingStep',

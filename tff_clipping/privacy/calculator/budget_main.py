@@ -89,7 +89,7 @@ _INTEGERS = {
   'spread evenly.',
   'min_separation': 'The least number of rounds from one participation of a '
   'client to its next (b).',
-  'model_size': "Number of the model's parameters: adds the noise norm.",
+  'model_size': 'Number of parameters that are trained: adds the noise norm.',
 }
 _NUMBERS = {
   'target_delta': 'Delta, below 1/num_clients.',
