@@ -89,7 +89,7 @@ def explanations(found: Evidence) -> pd.DataFrame:
   shown = shown.assign(
     own_drop=shown['drop'].where(clipped),
     own_norm=shown['clipping_norm'].where(clipped),
-    fed_avg=(shown['final_accuracy'] + shown['drop']).where(clipped),
+    fed_avg=(shown['final_score'] + shown['drop']).where(clipped),
   )
   return _pivot(
     shown,
@@ -131,7 +131,7 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
       'accountant': _first('privacy_accountant'),
       'ε': _first('target_epsilon', 'g'),
       'z': _first('privacy_noise_multiplier', '.3f'),
-      'accuracy (%)': _over_seeds('final_accuracy'),
+      'accuracy (%)': _over_seeds('final_score'),
       'drop from CE-FedAvg': _over_seeds('dp_drop'),
     },
   )
@@ -208,7 +208,7 @@ def beyond(found: Evidence) -> pd.DataFrame:
 def bfloat16(found: Evidence) -> pd.DataFrame:
   """What local steps in bfloat16 change of the accuracy, seed by seed."""
   runs = found.runs
-  runs = runs.assign(single=runs['final_accuracy'] - runs['gain'])
+  runs = runs.assign(single=runs['final_score'] - runs['gain'])
   return _pivot(
     runs[(runs['variants'] == 'bfloat16') & runs['gain'].notna()],
     ['row', 'scale'],
@@ -216,7 +216,7 @@ def bfloat16(found: Evidence) -> pd.DataFrame:
       'row': _first('row'),
       'scale': _first('scale'),
       'float32 (%)': _over_seeds('single'),
-      'bfloat16 (%)': _over_seeds('final_accuracy'),
+      'bfloat16 (%)': _over_seeds('final_score'),
       'difference (points)': _over_seeds('gain'),
     },
   )
@@ -313,7 +313,7 @@ def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:
       'algorithm': _first('algorithm_name'),
       'clips': _first('clips'),
       'T': _first('num_rounds'),
-      'final accuracy (%)': _over_seeds('final_accuracy'),
+      'final accuracy (%)': _over_seeds('final_score'),
       'drop (points)': _over_seeds('drop', margins.MISSING),
       'c': lambda part: margins.number(part['clipping_norm'].mean(), '.3g'),
       'clipped (%)': lambda part: margins.number(

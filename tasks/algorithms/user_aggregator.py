@@ -154,8 +154,8 @@ class _UserAggregator(Algorithm):
 
   def describe(self) -> str:
     return (
-      f'The plan holds if {self.config.aggregator} clips each update and adds '
-      "the plan's noise."
+      f'The plan holds only if {self.config.aggregator} clips each update and '
+      "adds the plan's noise."
     )
 
 

@@ -78,7 +78,12 @@ class RunPrivacy:
 
   def _describe_tightest(self) -> str:
     """Returns that a tighter accountant charges less; '' if none is proved."""
-    if self.plan is None or not self.config.builder.noise_is_continuous:
+    if (
+      self.plan is None
+      or not self.config.builder.noise_is_continuous
+      # Nobody knows of what kind its noise is.
+      or self.config.aggregator is not None
+    ):
       return ''
     return self.plan.describe_tightest()
 

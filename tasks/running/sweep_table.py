@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.running.run_folder import RunFolder
-from tff_clipping import atomic_files, privacy
+from tff_clipping import atomic_files
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file, spending
 
@@ -67,16 +67,8 @@ def describe_spending(folders: Sequence[RunFolder]) -> str:
     A paragraph; nothing for less than two runs, and where none has a guarantee.
   """
   paths = [folder.ledger for folder in folders if folder.ledger.exists()]
-  if len(paths) < 2:
-    return ''
-  try:
-    ledgers = [privacy.read_ledger(path) for path in paths]
-    if all(ledger.caveats for ledger in ledgers):
-      return ''
-    spent = privacy.compute_spending(ledgers)
-  except (OSError, ValueError) as e:
-    return f'What the private runs cost together is not known: {e}\n'
-  return f'{spending.describe_spending(ledgers, spent)}\n'
+  told = spending.describe_ledgers(paths)
+  return f'{told}\n' if told else ''
 
 
 def write_tables(

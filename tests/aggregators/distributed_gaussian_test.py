@@ -1,6 +1,7 @@
 """Tests of `distributed_gaussian_mean_factory`."""
 
 import collections
+import functools
 import math
 
 import numpy as np
@@ -36,6 +37,13 @@ def _factory(**arguments):
   return aggregators.distributed_gaussian_mean_factory(**(defaults | arguments))
 
 
+@functools.cache
+def _with_bounds(least, largest):
+  return _factory(
+    min_clients_per_round=least, max_clients_per_round=largest
+  ).create(_VECTOR)
+
+
 def test_mean_of_clipped_values_in_their_containers():
   value_type = tff.to_type(
     collections.OrderedDict(b=(np.float32, [2]), a=[(np.float64, [])])
@@ -62,9 +70,7 @@ def test_mean_of_clipped_values_in_their_containers():
 def test_release_has_the_noise_of_the_largest_cohort(
   num_clients, least, largest
 ):
-  process = _factory(
-    min_clients_per_round=least, max_clients_per_round=largest
-  ).create(_VECTOR)
+  process = _with_bounds(least, largest)
   values = [np.zeros(_SIZE, np.float32)] * num_clients
   output = process.next(process.initialize(), values)
   # The shares of the least cohort, or of one client, are z c; rounding and its

@@ -120,7 +120,9 @@ def test_scaffold_without_controls_is_fed_avg_to_the_bit(store):
   )
 
 
-@pytest.mark.parametrize('clipping_norm', [math.inf, 0.05])
+@pytest.mark.parametrize(
+  'clipping_norm', [pytest.param(math.inf, marks=pytest.mark.slow), 0.05]
+)
 def test_scaffold_follows_its_formulas(store, clipping_norm):
   ids = list(store.client_ids)
   mean = None
@@ -187,7 +189,9 @@ def test_scaffold_of_all_clients_is_vrl_sgd(store):
   np.testing.assert_allclose(models[-1][:, 0], x, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize('clipping_norm', [math.inf, 0.3])
+@pytest.mark.parametrize(
+  'clipping_norm', [pytest.param(math.inf, marks=pytest.mark.slow), 0.3]
+)
 @pytest.mark.parametrize(
   ('build_step', 'take_round'),
   [

@@ -204,9 +204,14 @@ _ALL = steps.Scheduled(
   'step',
   [
     steps.Sgd(),
-    steps.Momentum(),
-    steps.Proximal(0.1),
-    steps.SharpnessAware(0.3),
+    *(
+      pytest.param(step, marks=pytest.mark.slow)
+      for step in (
+        steps.Momentum(),
+        steps.Proximal(0.1),
+        steps.SharpnessAware(0.3),
+      )
+    ),
     _ALL,
   ],
 )

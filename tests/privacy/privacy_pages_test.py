@@ -31,7 +31,7 @@ def _commands():
     for index, (block, after) in enumerate(blocks):
       command = block[block.find('tff-clipping-') :]
       if command.startswith('tff-clipping-'):
-        leads_over = re.search(r'^answers.*\n*\Z', after, re.MULTILINE)
+        leads_over = re.search(r'answers( \(in part\))?\n*\Z', after)
         answer = blocks[index + 1][0] if leads_over else ''
         yield shlex.split(command.replace('\\\n', ' ')), answer.splitlines()
 

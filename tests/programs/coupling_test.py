@@ -1,6 +1,7 @@
 """What is charged is what is drawn and what is added."""
 
 import collections
+import functools
 import math
 
 import dp_accounting
@@ -21,6 +22,7 @@ _CLIPPING_NORM = 0.3
 _IDS = tuple(f'c{i}' for i in range(_NUM_CLIENTS))
 
 
+@functools.cache
 def _plan(sampling):
   return privacy.PrivacyPlan.from_target_epsilon(
     num_clients=_NUM_CLIENTS,
@@ -99,6 +101,7 @@ def _delta_of_sizes(told, prob, population, num_rounds, epsilon):
   )
 
 
+@pytest.mark.slow
 def test_sizes_of_cohorts_alone_cost_nothing_with_shares():
   # 20 clients of which 10 are expected, 200 rounds, all of them sending zeros:
   # shares without bounds tell n in each round, and then who was there.

@@ -156,9 +156,8 @@ def test_the_initial_model_is_that_of_the_seed(tmp_path):
   assert first_loss(tmp_path / 'c', 2) != losses[0]
 
 
-@pytest.mark.parametrize(
-  'is_saved_whole', [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('is_saved_whole', [False, True])
+@pytest.mark.slow
 def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(
   tmp_path, is_saved_whole
 ):
@@ -183,6 +182,7 @@ def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(
   assert result.message.startswith('Nothing was left to do.')
 
 
+@pytest.mark.slow
 def test_an_own_aggregator_takes_the_clipping_norm(tmp_path):
   found = []
 

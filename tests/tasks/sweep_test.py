@@ -170,6 +170,7 @@ def test_the_settings_of_all_runs_are_printed_without_training(tmp_path):
   assert not (tmp_path / 'runs').exists()
 
 
+@pytest.mark.slow
 def test_printing_settings_is_no_setting_of_a_grid(tmp_path):
   grid = tmp_path / 'grid'
   grid.write_text(_GRID + '--print_settings\n')

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -159,7 +160,9 @@ def test_a_second_aggregate_without_noise_is_refused():
     process_checks.check_process(process, _PLAN)
 
 
-@pytest.mark.parametrize('momentum', [0.0, 0.9])
+@pytest.mark.parametrize(
+  'momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9]
+)
 def test_noise_on_something_else_than_the_updates_is_none(momentum):
   process = tff.learning.algorithms.build_unweighted_mime_lite(
     small_program.model_fn,
@@ -210,9 +213,10 @@ def _unweighted_fed_avg(aggregator):
         1.0, tff.aggregators.UnweightedMeanFactory(_noised_sum())
       ),
     ),
-    (
+    pytest.param(
       _unweighted_fed_avg,
       lambda: tff.aggregators.UnweightedMeanFactory(_independent()),
+      marks=pytest.mark.slow,
     ),
     (
       _weighted_fed_avg,
@@ -220,11 +224,12 @@ def _unweighted_fed_avg(aggregator):
         aggregators.difference_clipping_factory(1.0, _noised_sum())
       ),
     ),
-    (
+    pytest.param(
       _weighted_fed_avg,
       lambda: tff.aggregators.clipping_factory(
         1.0, tff.aggregators.MeanFactory(_noised_sum())
       ),
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -247,11 +252,17 @@ def test_updates_that_nothing_clips_are_refused():
     lambda: aggregators.difference_clipping_factory(
       1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
     ),
-    lambda: aggregators.per_layer_clipping_factory(
-      [1.0], aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    pytest.param(
+      lambda: aggregators.per_layer_clipping_factory(
+        [1.0], aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+      ),
+      marks=pytest.mark.slow,
     ),
-    lambda: aggregators.smoothed_normalization_factory(
-      1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    pytest.param(
+      lambda: aggregators.smoothed_normalization_factory(
+        1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+      ),
+      marks=pytest.mark.slow,
     ),
     lambda: aggregators.adaptive_dp_mean_factory(
       initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=80
@@ -376,6 +387,7 @@ def test_a_tree_of_tff_is_not_of_the_plans_strategy():
     process_checks.check_process(process, _CORRELATED_PLAN)
 
 
+@functools.cache
 def _keeping(step):
   return learning.build_fed_avg(
     small_program.model_fn,

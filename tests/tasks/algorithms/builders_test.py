@@ -98,10 +98,12 @@ def _public_measurements(measurements):
 )
 def test_the_mean_of_bounded_updates(changes, norms, aggregation):
   settings = {**_PUBLIC, **changes, 'aggregation': aggregation}
-  output = _aggregate(settings, [_update(3, 4), _update(3, 4)])
+  process = _process(settings)
+  state = process.initialize()
+  output = process.next(state, [_update(3, 4), _update(3, 4)])
   np.testing.assert_allclose(_norms(output.result), norms, rtol=1e-5)
   # An empty cohort changes nothing.
-  assert _norms(_aggregate(settings, []).result) == [0, 0]
+  assert _norms(process.next(state, []).result) == [0, 0]
   assert ('secure_sum_bound' in str(output.measurements)) == (
     aggregation == 'secure'
   )

@@ -108,9 +108,8 @@ def test_settings_without_a_place_for_what_clients_keep_are_refused(
     _config(**changes, **_SCAFFOLD)
 
 
-@pytest.mark.parametrize(
-  'algorithm', [pytest.param('fed_avg', marks=pytest.mark.slow), 'dp_fed_avg']
-)
+@pytest.mark.parametrize('algorithm', ['fed_avg', 'dp_fed_avg'])
+@pytest.mark.slow
 def test_a_run_of_scaffold_goes_on_with_what_clients_keep(tmp_path, algorithm):
   settings = _SCAFFOLD | dict(
     num_rounds=3, rounds_per_checkpoint=1, noise_seed=None

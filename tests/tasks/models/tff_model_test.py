@@ -144,14 +144,8 @@ def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
   _check_trained(before, process.get_model_weights(state).trainable)
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    'mlp',
-    pytest.param('alexnet', marks=pytest.mark.slow),
-    pytest.param('resnet18', marks=pytest.mark.slow),
-  ],
-)
+@pytest.mark.parametrize('name', ['mlp', 'alexnet', 'resnet18'])
+@pytest.mark.slow
 def test_model_fn_trains_in_stock_tff(name):
   examples = _examples(_DIGITS, 10)
   process = tff.learning.algorithms.build_unweighted_fed_avg(

@@ -135,10 +135,10 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
       f'multiplier {plan.noise_multiplier:g}'
     )
   guarantee = plan_text.state_guarantee(
-    cost.epsilon, cost.target_delta, cost.relation
+    cost.epsilon, cost.target_delta, cost.relation, cost.unit
   )
   together = [
-    f'Together they satisfy client-level {guarantee}, by '
+    f'Together they satisfy {cost.unit}-level {guarantee}, by '
     f'{plan_text.name_accountant(cost.accountant)}.'
   ]
   if total.by_pld is not None:
@@ -147,7 +147,9 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
       f'epsilon {rounding.format_up(total.by_pld)}: --accountant=pld.'
     )
   together.append(
-    promise_text.state_promise(cost.epsilon, cost.target_delta, cost.relation)
+    promise_text.state_promise(
+      cost.epsilon, cost.target_delta, cost.relation, cost.unit
+    )
   )
   conditions = (
     'It holds for each client that is in the populations of all of them, if '

@@ -22,25 +22,49 @@ _FALSE_POSITIVE_RATE = 0.01
 
 _RELATIONS = {
   sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: (
-    'two sets of clients that differ in one client, which is there or not'
+    'two sets of {unit}s that differ in one {unit}, which is there or not'
   ),
   sampled_gaussian.Relation.REPLACE_ONE: (
-    'two sets of as many clients that differ in one client, which another one '
+    'two sets of as many {unit}s that differ in one {unit}, which another one '
     'replaces'
   ),
   sampled_gaussian.Relation.ZERO_OUT: (
-    'two sets of the same clients, one of which sends zeros in one of them in '
+    'two sets of the same {unit}s, one of which sends zeros in one of them in '
     'all rounds in which it takes part'
   ),
 }
 
+_UNITS = {
+  'client': 'one client, with all of its data',
+  'example': 'one example of one client',
+}
+
+# What is done to updates, and what is not covered, by what is protected.
+_DONE = {
+  'client': (
+    'In each round the updates of the clients that took part were clipped to a '
+    'norm of c, and their sum was released with random noise.'
+  ),
+  'example': (
+    'In each local step a client clipped the gradients of its examples to a '
+    'norm of c, and added random noise to their sum, before it sent anything.'
+  ),
+}
+_NOT_COVERED_BY_UNIT = {
+  'client': (
+    'Several clients of one person: the unit is the client.',
+    'The server, which sees the updates before noise is added, unless it is '
+    'added elsewhere; and whoever can read its files.',
+  ),
+  'example': (
+    'A client as a whole, and an example that several clients have: the unit '
+    'is one example of one client.',
+  ),
+}
 # What no epsilon here includes; docs/privacy.md says more.
 _NOT_COVERED = (
   "Choices that were made by looking at the clients' data: the clipping norm, "
   'learning rates, the model.',
-  'Several clients of one person: the unit is the client.',
-  'The server, which sees the updates before noise is added, unless it is '
-  'added elsewhere; and whoever can read its files.',
   'Other runs on the same clients, and other uses of their data.',
   'What was published beside the models and what is computed from them: how '
   'long a round took, logs, exact metrics.',
@@ -89,7 +113,10 @@ def format_statement(
       _state_caveats(ledger),
       _describe_training(ledger),
       _state_promise(ledger, promised),
-      document.Section('What is not covered', points=_NOT_COVERED),
+      document.Section(
+        'What is not covered',
+        points=[*_NOT_COVERED_BY_UNIT[plan.unit], *_NOT_COVERED],
+      ),
       _describe_computation(promised, record),
       _list_digests(ledger),
     ],
@@ -135,7 +162,7 @@ def _describe_training(
     ('Clients in a round', str(plan.clients_per_round)),
     ('Rounds released', f'{ledger.num_releases} of {plan.num_rounds} planned'),
     (
-      'Noise on the sum of the clipped updates',
+      'Noise on the sum',
       f'{rounding.format_down(plan.noise_multiplier, digits=6)} times c, '
       'standard deviation of each coordinate',
     ),
@@ -143,9 +170,7 @@ def _describe_training(
   return document.Section(
     'What was trained',
     [
-      'A model was trained in rounds by federated learning. In each round the '
-      'updates of the clients that took part were clipped to a norm of c, and '
-      'their sum was released with random noise.'
+      f'A model was trained in rounds by federated learning. {_DONE[plan.unit]}'
     ],
     table=table,
   )
@@ -157,11 +182,16 @@ def _state_promise(
   """Returns what is promised, in words and in numbers."""
   epsilon, relation = promised.actual_epsilon, promised.actual_relation
   attacks = attack_bounds.bound_attacks(promised, _FALSE_POSITIVE_RATE)
-  words = promise_text.state_promise(epsilon, promised.target_delta, relation)
+  words = promise_text.state_promise(
+    epsilon, promised.target_delta, relation, promised.unit
+  )
   paragraphs = [
     words,
     promise_text.state_attack(
-      attacks.true_positive_rate, attacks.false_positive_rate, relation
+      attacks.true_positive_rate,
+      attacks.false_positive_rate,
+      relation,
+      promised.unit,
     ),
   ]
   if ledger.num_releases < promised.num_rounds:
@@ -175,8 +205,11 @@ def _state_promise(
     'What is promised',
     paragraphs,
     table=[
-      ('Unit of protection', 'one client, with all of its data'),
-      ('Neighbouring relation', f'{relation.value}: {_RELATIONS[relation]}'),
+      ('Unit of protection', _UNITS[promised.unit]),
+      (
+        'Neighbouring relation',
+        f'{relation.value}: ' + _RELATIONS[relation].format(unit=promised.unit),
+      ),
       ('Epsilon', rounding.format_up(epsilon)),
       ('Delta', rounding.format_up(promised.target_delta, digits=6)),
       (

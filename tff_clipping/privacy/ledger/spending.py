@@ -150,6 +150,26 @@ def describe_spending(
   return text
 
 
+def describe_ledgers(paths: Sequence[pathlib.Path]) -> str:
+  """Returns what the runs with some ledgers have spent together.
+
+  Args:
+    paths: The ledgers.
+
+  Returns:
+    A paragraph; nothing for less than two runs, and where none has a guarantee.
+  """
+  if len(paths) < 2:
+    return ''
+  try:
+    ledgers = [ledger_contents.read_ledger(path) for path in paths]
+    if all(ledger.caveats for ledger in ledgers):
+      return ''
+    return describe_spending(ledgers, compute_spending(ledgers))
+  except (OSError, ValueError) as e:
+    return f'What the private runs cost together is not known: {e}'
+
+
 def _without_seeds(
   ledgers: Sequence[ledger_contents.LedgerContents],
 ) -> tuple[pathlib.Path, ...]:

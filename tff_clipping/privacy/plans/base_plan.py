@@ -571,13 +571,24 @@ class BasePlan(abc.ABC):
 
   @classmethod
   def _find_least_population(cls, given: dict[str, Any]) -> int:
-    """Returns the fewest clients that can fill cohorts."""
-    return argument_checks.check_integer(
+    """Returns the fewest clients that can fill cohorts.
+
+    Where a client keeps a distance, as many as fill the cohorts until it comes
+    again.
+    """
+    cohort = argument_checks.check_integer(
       'clients_per_round',
       given['clients_per_round'],
       at_least=1,
       at_most=ranges.MAX_CLIENTS,
     )
+    separation = argument_checks.check_integer(
+      'min_separation',
+      given.get('min_separation', 1),
+      at_least=1,
+      at_most=ranges.MAX_ROUNDS,
+    )
+    return cohort * separation
 
   @classmethod
   @abc.abstractmethod

@@ -38,12 +38,22 @@ _WORDS = {
   ),
 }
 
+# Where an example of one client is what is protected.
+_OF_EXAMPLES = _Words(
+  'whether one example of a client is among its data, or not',
+  'wrongly names at most {wrong} % of the examples that were not there, names '
+  'at most {right} % of those that were',
+)
+
 # Above it, the factor by which a probability may grow says nothing.
 _LARGEST_EPSILON = 20.0
 
 
 def state_promise(
-  epsilon: float, target_delta: float, relation: sampled_gaussian.Relation
+  epsilon: float,
+  target_delta: float,
+  relation: sampled_gaussian.Relation,
+  unit: str = 'client',
 ) -> str:
   """Returns what epsilon and delta promise, in a sentence.
 
@@ -51,6 +61,7 @@ def state_promise(
     epsilon: What holds for the clients that are drawn.
     target_delta: Its delta.
     relation: The neighbouring relation that it is for.
+    unit: As in `BasePlan`.
   """
   if epsilon > _LARGEST_EPSILON:
     return (
@@ -58,8 +69,8 @@ def state_promise(
       'nothing.'
     )
   return (
-    f'In words: {_WORDS[relation].cases}, the probability of any result that '
-    'is published is in one case at most '
+    f'In words: {_find_words(relation, unit).cases}, the probability of any '
+    'result that is published is in one case at most '
     f'{rounding.format_up(math.exp(epsilon))} times that in the other, plus '
     f'{rounding.format_up(target_delta, digits=6)}.'
   )
@@ -69,15 +80,17 @@ def state_attack(
   true_positive_rate: float,
   false_positive_rate: float,
   relation: sampled_gaussian.Relation,
+  unit: str = 'client',
 ) -> str:
-  """Returns what the best attack on one client gets right, in a sentence.
+  """Returns what the best attack gets right, in a sentence.
 
   Args:
     true_positive_rate: The largest that any attack has.
     false_positive_rate: At this rate.
     relation: The neighbouring relation of both.
+    unit: As in `BasePlan`.
   """
-  attack = _WORDS[relation].attack.format(
+  attack = _find_words(relation, unit).attack.format(
     wrong=f'{100 * false_positive_rate:g}',
     right=rounding.format_up(100 * true_positive_rate, digits=3),
   )
@@ -85,3 +98,8 @@ def state_attack(
     f'An attacker who knows everything else, and {attack} (the true-positive '
     'rate).'
   )
+
+
+def _find_words(relation: sampled_gaussian.Relation, unit: str) -> _Words:
+  """Returns what a promise is about."""
+  return _OF_EXAMPLES if unit == 'example' else _WORDS[relation]

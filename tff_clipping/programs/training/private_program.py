@@ -1,8 +1,10 @@
 """A private training program in one call, of the five parts of one by hand."""
 
 import dataclasses
+import json
 import os
 import pathlib
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -49,6 +51,7 @@ class PrivateProgram:
     evaluate: As for `TrainingProgram`.
     watchers: As for `TrainingProgram`.
     settings: Further arguments of `TrainingProgram`.
+    kept_settings: What a run has to keep when it goes on, by name.
   """
 
   folder: pathlib.Path
@@ -60,6 +63,7 @@ class PrivateProgram:
   evaluate: EvaluateFn | None
   watchers: Sequence[RoundWatcher]
   settings: Mapping[str, Any]
+  kept_settings: Mapping[str, Any]
 
   def open_ledger(self) -> PrivacyLedger:
     """Opens the ledger of the run, or starts it; see `PrivacyLedger`."""
@@ -81,6 +85,9 @@ class PrivateProgram:
         `TrainingProgram.run`.
     """
     with self.open_ledger() as ledger:
+      if not ledger.num_releases:
+        with atomic_files.replacing(_settings_path(self.folder)) as new:
+          new.write_text(json.dumps(dict(self.kept_settings)))
       return TrainingProgram(
         process=self.process,
         sampler=self.sampler,
@@ -166,7 +173,8 @@ def build_private_program(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range, the arguments do not fit
-      together, or they are not those of the run that `folder` has.
+      together, or they are not those of the run that `folder` has: its plan,
+      and once it has charged a round what the rounds are made of.
     DamagedLedgerError: If the ledger in `folder` is not what was written.
     StorageError: If `folder` cannot be written.
   """
@@ -208,6 +216,16 @@ def build_private_program(
     model_aggregator=model_aggregator,
     client_store=clients,
   )
+  kept_settings = dict(
+    clipping_norm=float(clipping_norm),
+    client_learning_rate=float(client_learning_rate),
+    local_steps=int(local_steps),
+    batch_size=int(batch_size),
+    local_step=_described(local_step),
+    server_learning_rate=_described(server_learning_rate),
+    server_optimizer=_described(server_optimizer),
+  )
+  _check_settings(folder, kept_settings)
   return PrivateProgram(
     folder=folder,
     plan=plan,
@@ -222,11 +240,41 @@ def build_private_program(
       rounds_per_checkpoint=rounds_per_checkpoint,
       initial_weights=initial_weights,
     ),
+    kept_settings=kept_settings,
   )
 
 
 def _ledger_path(folder: pathlib.Path) -> pathlib.Path:
   return folder / 'ledger.jsonl'
+
+
+def _settings_path(folder: pathlib.Path) -> pathlib.Path:
+  return folder / 'settings.json'
+
+
+def _described(setting: Any) -> str:
+  """Returns a setting as text, without its place in memory."""
+  return re.sub(' at 0x[0-9a-f]+', '', repr(setting))
+
+
+def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
+  """Refuses other settings than those of the rounds that were charged.
+
+  A run that was begun by the five parts by hand has no file of settings.
+  """
+  ledger, path = _ledger_path(folder), _settings_path(folder)
+  if not ledger.exists() or not path.exists():
+    return
+  if not ledger_contents.read_ledger(ledger).num_releases:
+    return
+  before = json.loads(path.read_text())
+  for name, setting in settings.items():
+    if setting != before[name]:
+      raise ValueError(
+        f'`{name}` is {setting} and was {before[name]} in the run of {folder}: '
+        'a round that is run again would be charged again. Give what it was, '
+        'or another `folder`.'
+      )
 
 
 def _check_clients(clients: Any) -> None:
