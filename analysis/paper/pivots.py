@@ -186,7 +186,7 @@ def local_steps(found: Evidence) -> pd.DataFrame:
         f'clip and noise, ε = {budget:g} (%)': of('dp_fed_avg', budget)
         for budget in budgets.unique()
       },
-      'seeds': lambda part: part['seed'].nunique(),
+      'seeds': _seeds,
     },
   )
 
@@ -263,6 +263,14 @@ def _without_budget(runs: pd.DataFrame) -> pd.Series:
   return runs['variants'].map(
     lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
   )
+
+
+def _seeds(runs: pd.DataFrame) -> str:
+  """How many seeds each algorithm has, at each ε."""
+  keys = [runs['algorithm'], runs['target_epsilon']]
+  counts = runs.groupby(keys, dropna=False)['seed'].nunique()
+  low, high = counts.min(), counts.max()
+  return f'{high}' if low == high else f'{low} to {high}'
 
 
 def _local_step(runs: pd.DataFrame) -> str:

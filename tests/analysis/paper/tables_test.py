@@ -213,6 +213,7 @@ def test_model_clipping_is_compared_with_difference_clipping(tmp_path):
 
 
 def test_local_steps_stand_side_by_side(tmp_path):
+  run_folders.write_named_run(tmp_path, *_MNIST, 'fed_avg', 0.95, seed=1)
   for names, accuracies in (
     ((), (0.95, 0.93, 0.92)),
     (('scaffold',), (0.96, 0.94, 0.85)),
@@ -249,9 +250,9 @@ def test_local_steps_stand_side_by_side(tmp_path):
     'seeds',
   ]
   assert table.to_numpy().tolist() == [
-    ['SGD', '95.00', '1.000', '93.00', '92.50', '92.00', 1],
-    ['SCAFFOLD', '96.00', '1.000', '94.00', '85.50', '85.00', 1],
-    ['FedProx, μ = 1', '92.00', '–', 'not run', 'not run', 'not run', 1],
+    ['SGD', '95.00', '1.000', '93.00', '92.50', '92.00', '1 to 2'],
+    ['SCAFFOLD', '96.00', '1.000', '94.00', '85.50', '85.00', '1'],
+    ['FedProx, μ = 1', '92.00', '–', 'not run', 'not run', 'not run', '1'],
   ]
 
 
