@@ -355,6 +355,11 @@ SCALES: Mapping[str, Scale] = {
   for scale in (
     Scale('paper', "The paper's N, P, Q and batch.", _PAPER),
     Scale(
+      'paper_96_rounds',
+      "The paper's N, P, Q and batch, for four epochs of N / P rounds.",
+      _PAPER | {'num_rounds': Value(96, '4 N / P: whole epochs')},
+    ),
+    Scale(
       'paper_40_rounds',
       "The paper's N, P, Q and batch, for 40 rounds.",
       _PAPER
@@ -476,6 +481,14 @@ VARIANTS: Mapping[str, Variant] = {
       accountant=Value(
         'pld', 'not in the paper; for fixed cohorts it needs less noise'
       ),
+    ),
+    _variant(
+      'random_allocation',
+      'dp_fed_avg',
+      sampling=Value(
+        'random_allocation', 'each client draws its round of each epoch'
+      ),
+      accountant=Value('pld', 'the one that has a proof for it'),
     ),
     _variant(
       'paper_sampling',

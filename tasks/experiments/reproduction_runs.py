@@ -72,6 +72,23 @@ REPRODUCTION = (
       ('blt',),
     )
   ),
+  # DP-FedAvg by who draws the cohorts, for whole epochs.
+  *(
+    Part(
+      _MLP_ON_MNIST,
+      ('paper_96_rounds',),
+      (0, 1, 2),
+      ('dp_fed_avg',),
+      (*budget, *sampler),
+    )
+    for sampler in (
+      ('random_allocation',),
+      ('pld',),
+      ('banded',),
+      ('fixed_size', 'pld'),
+    )
+    for budget in ((), ('epsilon_5',))
+  ),
   # CE-FedAvg with steps as long as FedAvg's.
   *(
     Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
