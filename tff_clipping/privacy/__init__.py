@@ -46,6 +46,7 @@ from tff_clipping.privacy.plans.functions import (
   compute_epsilon,
   compute_max_rounds,
 )
+from tff_clipping.privacy.plans.local_plan import LocalPlan
 from tff_clipping.privacy.plans.noise_summary import (
   NoiseSummary,
   summarize_noise,
@@ -70,6 +71,7 @@ __all__ = [
   'DeltaTooLargeWarning',
   'LedgerContents',
   'LedgerInUseError',
+  'LocalPlan',
   'MECHANISMS',
   'NoiseStrategy',
   'NoiseSummary',

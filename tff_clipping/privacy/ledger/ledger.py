@@ -76,8 +76,7 @@ class PrivacyLedger:
     """
     if not isinstance(plan, base_plan.BasePlan):
       raise TypeError(
-        '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
-        f'{plan!r}.'
+        f'`plan` must be a PrivacyPlan or another BasePlan, found {plan!r}.'
       )
     self._charge_by(plan)
     self._new_caveats = tuple(caveats)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
-from tff_clipping.privacy.plans import base_plan, correlated_plan
+from tff_clipping.privacy.plans import base_plan, correlated_plan, local_plan
 from tff_clipping.privacy.plans import plan as plan_lib
 
 FORMAT = 2
@@ -19,6 +19,11 @@ COHORTS = 'cohorts'
 SEED = 'seed'
 
 _NAME = 'ledger.jsonl'
+# By the `mechanism` of their JSON; that of a `PrivacyPlan` has none.
+_PLANS: Mapping[Any, type[base_plan.BasePlan]] = {
+  'correlated_noise': correlated_plan.CorrelatedNoisePlan,
+  'local': local_plan.LocalPlan,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,12 +219,8 @@ def parse_plan(
     )
   try:
     value = header['plan']
-    if (
-      isinstance(value, Mapping)
-      and value.get('mechanism') == 'correlated_noise'
-    ):
-      return correlated_plan.CorrelatedNoisePlan.from_json(value)
-    return plan_lib.PrivacyPlan.from_json(value)
+    mechanism = value.get('mechanism') if isinstance(value, Mapping) else None
+    return _PLANS.get(mechanism, plan_lib.PrivacyPlan).from_json(value)
   except (KeyError, TypeError, ValueError) as error:
     raise ledger_file.DamagedLedgerError(
       f'Line 1 of {os.fspath(path)} is damaged: {error}'

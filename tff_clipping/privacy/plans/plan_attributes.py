@@ -6,7 +6,7 @@ from tff_clipping.privacy import correlated_noise
 
 
 class PlanAttributes(TypedDict, total=False):
-  """The attributes of `PrivacyPlan` and `CorrelatedNoisePlan`.
+  """The attributes of all plans.
 
   Without noise and epsilon: a constructor is named for which of them it takes.
   """
@@ -20,6 +20,7 @@ class PlanAttributes(TypedDict, total=False):
   accountant: str
   min_clients_per_round: int | None
   max_clients_per_round: int | None
-  # Of a `CorrelatedNoisePlan`.
+  unit: str
+  # Of a `CorrelatedNoisePlan`; the second of a `LocalPlan` too.
   strategy: correlated_noise.NoiseStrategy
   min_separation: int
