@@ -339,6 +339,28 @@ _OURS = (
     client_learning_rate=Value(0.5, 'not searched for'),
     clipping_norm=Value(0.5, 'gradients of norm 1, times eta_l'),
   ),
+  # The clients of Geyer et al. 2017, each image used once. Their threshold is
+  # the exact median of the norms; with the variant `adaptive` it is paid for.
+  *(
+    Row(
+      f'geyer_{num_clients}',
+      None,
+      'mlp',
+      Split(
+        *('mnist', 'shards', False, num_clients, 60_000 // num_clients),
+        'Geyer et al. 2017: two shards a client',
+      ),
+      epsilon=8.0,
+      delta=Value(delta, 'Geyer et al. 2017'),
+      clients_per_round=Value(cohort, 'ours: noise is divided by it'),
+      clipping_norm=Value(0.5, 'ours; where the adaptive norm starts'),
+    )
+    for num_clients, cohort, delta in (
+      (100, 50, 1e-3),
+      (1000, 200, 1e-5),
+      (10_000, 500, 1e-6),
+    )
+  ),
   # What Table 4 lacks.
   Row(
     'mobilenet_v2_cifar10_iid', None, 'mobilenet_v2', _CIFAR10_IID, epsilon=1.5
@@ -418,6 +440,12 @@ _DEMO = {
   'rounds_per_evaluation': Value(1, 'an evaluation costs little'),
   'rounds_per_checkpoint': Value(20, 'a checkpoint costs little'),
 }
+_GEYER = {
+  'local_steps': Value(10, 'ours'),
+  'batch_size': Value(10, 'ours: clients of the largest row have 6 digits'),
+  'num_rounds': Value(50, 'ours'),
+  'rounds_per_evaluation': Value(5, _SHORTER),
+}
 _EIGHTH = fractions.Fraction(1, 8)
 
 SCALES: Mapping[str, Scale] = {
@@ -461,6 +489,7 @@ SCALES: Mapping[str, Scale] = {
       "As reduced, with the paper's N and P, by which noise is divided.",
       _REDUCED | {'test_examples': Value(5000, _SHORTER)},
     ),
+    Scale('geyer', 'Short rounds, for clients of six examples too.', _GEYER),
     Scale('demo', 'That of `make demo`.', _DEMO),
   )
 }
@@ -542,6 +571,7 @@ VARIANTS: Mapping[str, Variant] = {
       'dp_sgd',
       'dp_fed_avg',
       unit=Value('example', 'the special case of one example a client'),
+      examples_per_client=Value(1, 'a client has one example'),
       local_steps=Value(1, 'Q = 1'),
       batch_size=Value(1, 'a client has one example'),
     ),
