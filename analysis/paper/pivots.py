@@ -53,12 +53,10 @@ _SYSTEMS = {
       'adaptive': 'adaptive c',
       'per_layer': 'c per layer',
       'smooth': 'smoothed normalization',
+      # Against the server the cohorts are no secret, and ε is another.
+      'distributed': 'noise at the clients, in integers',
     }.items()
   },
-  ('dp_fed_avg', 'distributed'): (
-    *('DP-FedAvg, distributed', 'a client'),
-    'the server too, behind a secure sum',
-  ),
   ('dp_model_clipping_fed_avg', 'half_model_norm'): (
     *('model clipping', 'a client', _READERS),
   ),
