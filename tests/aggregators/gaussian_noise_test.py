@@ -332,7 +332,7 @@ def test_parts_are_those_of_the_table(monkeypatch):
   monkeypatch.setattr(
     gaussian_draws, '_integers', lambda *arguments: answers.pop(0)
   )
-  found = gaussian_draws._draw_parts(
+  found = gaussian_draws.draw_from_table(
     tf.constant(len(own)),
     tf.zeros([2, 2], tf.int64),
     (tf.constant(table), tf.constant(low)),
@@ -353,7 +353,7 @@ def test_parts_are_those_of_the_table(monkeypatch):
 def test_parts_have_the_variance_together(monkeypatch, stddev):
   # With ones for the parts: the scales, whose squares are the variance.
   ones = tf.reshape(tf.eye(3, dtype=tf.int32), [-1])
-  monkeypatch.setattr(gaussian_draws, '_draw_parts', lambda *_: ones)
+  monkeypatch.setattr(gaussian_draws, 'draw_from_table', lambda *_: ones)
   (drawn,) = gaussian_draws.draw_gaussian(
     [[3]], stddev, tf.constant([1, 2], tf.int64)
   )

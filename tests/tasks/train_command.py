@@ -1,5 +1,6 @@
 """The commands as a user starts them: processes, in which runs take seconds."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -47,12 +48,18 @@ def command(flags: Mapping[str, Any], module: str) -> list[str]:
   ]
 
 
+def environment() -> dict[str, str]:
+  """Returns the variables with which a command is found from any folder."""
+  return {**os.environ, 'PYTHONPATH': str(ROOT)}
+
+
 def start(
   flags: Mapping[str, Any], module: str = 'tasks.train', **settings: Any
 ) -> subprocess.Popen:
   """Starts a command; `settings` are those of `subprocess.Popen`."""
   pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-  return subprocess.Popen(command(flags, module), cwd=ROOT, **pipes | settings)
+  given = dict(cwd=ROOT, **pipes) | settings
+  return subprocess.Popen(command(flags, module), **given)
 
 
 def finish(process: subprocess.Popen) -> Ended:

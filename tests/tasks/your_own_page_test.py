@@ -44,14 +44,6 @@ def test_the_files_are_those_of_the_page():
     assert (_EXAMPLES / name).read_text() == block, name
 
 
-def test_the_aggregator_has_at_most_25_lines():
-  code = (_EXAMPLES / 'mine.py').read_text()
-  (body,) = re.findall(
-    r'(class SignFactory.*?)\ndef create_private', code, re.S
-  )
-  assert len([line for line in body.splitlines() if line.strip()]) <= 25
-
-
 @pytest.mark.slow
 def test_the_page_runs_from_the_data_to_the_report(tmp_path):
   *files, printed = _blocks()[: len(_FILES) + 1]
@@ -61,8 +53,8 @@ def test_the_page_runs_from_the_data_to_the_report(tmp_path):
   output = _run(tmp_path, 'sh', '-e', 'train.sh')
   assert output.count(': Finished 40 rounds.') == 5
   assert 'releases          40 of 40 planned' in output
-  # Of the run with an aggregator of its own.
-  assert output.count('No guarantee as it was run: ') == 1
+  # Nor of the run with an aggregator of its own.
+  assert 'No guarantee as it was run: ' not in output
   assert 'FedAvg by mine.py:create_aggregator' in output
   assert 'DP-FedAvg by mine.py:create_private_aggregator' in output
   assert (tmp_path / 'report' / 'report.html').exists()

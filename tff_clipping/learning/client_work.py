@@ -9,13 +9,15 @@
 where `D` is the type of a client, an id or a data set of examples. Where the
 local step is a `KeepingStep`, it is a structure of `client`, which is the same,
 and `kept`, what the client keeps; what the clients keep next is `kept` of the
-measurements, in their order, for whoever holds it on the trusted side.
+measurements, in their order, for whoever holds it on the trusted side. Where it
+adds noise, `local_noise` of the measurements has its numbers.
 
 It is not a `tff.learning.templates.ClientWorkProcess`, since that one accepts
 only data sets.
 """
 
 import collections
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -200,6 +202,9 @@ def build_client_work(
       )
     if step is not None:
       measurements = _with_kept(measurements, client_rows.stack(kept))
+    noised = work.local_step.noised
+    if noised is not None:
+      measurements = _with_noise(measurements, work, noised)
     return tff.templates.MeasuredProcessOutput(
       tff.federated_map(next_state, (state, weights)), result, measurements
     )
@@ -260,6 +265,24 @@ def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
     return collections.OrderedDict(measured, kept=kept)
 
   return tff.federated_map(add, (measurements, kept))
+
+
+def _with_noise(
+  measurements: tff.Value, work: LocalWork, noised: Any
+) -> tff.Value:
+  """Returns measurements at the server, with the constants of noised steps."""
+  constants = {'local_steps': work.local_steps}
+  constants |= dataclasses.asdict(noised)
+
+  @tff.tensorflow.computation(measurements.type_signature.member)
+  def add(measured):
+    noise = collections.OrderedDict(
+      (name, tf.constant(value, tf.float64))
+      for name, value in sorted(constants.items())
+    )
+    return collections.OrderedDict(measured, local_noise=noise)
+
+  return tff.federated_map(add, measurements)
 
 
 def _zeros(type_spec: tff.Type) -> Any:

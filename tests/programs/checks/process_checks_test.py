@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
+from tests.learning import linear_models
 from tests.programs import small_program
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs.checks import noise_checks, process_checks
@@ -456,3 +457,67 @@ def test_frozen_layers_of_our_processes_are_not_warned_of(recwarn):
   model = process.state_type.member.global_model_weights
   assert len(model.non_trainable) == 2
   assert not _untrained_warnings(process, recwarn)
+
+
+_EXAMPLE_PLAN = privacy.ExamplePlan.from_noise_multiplier(
+  num_clients=3,
+  clients_per_round=1,
+  num_rounds=6,
+  target_delta=1e-3,
+  noise_multiplier=3.0,
+  examples_per_client=7,
+  batch_size=4,
+  local_steps=2,
+  min_separation=3,
+)
+
+
+def _with_noised_steps(**changes):
+  return learning.build_fed_avg(
+    linear_models.model_fn,
+    local_steps=changes.pop('local_steps', 2),
+    batch_size=4,
+    client_learning_rate=0.1,
+    local_step=learning.steps.NoisedSgd(
+      **_EXAMPLE_PLAN.step_parameters._asdict()
+      | dict(clipping_norm=1.0, **changes)
+    ),
+  )
+
+
+def test_steps_with_noise_are_charged_by_an_example_plan_alone():
+  process = _with_noised_steps()
+  process_checks.check_process(process, _EXAMPLE_PLAN)
+  with pytest.raises(ValueError, match='`process` must add noise where'):
+    process_checks.check_process(process, _PLAN)
+  plain = learning.build_fed_avg(
+    linear_models.model_fn,
+    local_steps=2,
+    batch_size=4,
+    client_learning_rate=0.1,
+    model_aggregator=_independent(),
+  )
+  with pytest.raises(ValueError, match='must have local steps that add noise'):
+    process_checks.check_process(plain, _EXAMPLE_PLAN)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    ({}, None),
+    (dict(noise_multiplier=4.0, max_batch_size=20), None),
+    (dict(noise_multiplier=2.9), '`noise_multiplier` of at least 3, found 2.9'),
+    (dict(sampling_prob=0.6), '`sampling_prob` of at most 0.571429'),
+    (dict(max_batch_size=1), '`max_batch_size` of at least 8, found 1'),
+    (dict(local_steps=3), '`local_steps` of at most 2, found 3'),
+  ],
+)
+def test_steps_must_be_those_of_the_plan(changes, words):
+  process = _with_noised_steps(**changes)
+  data = tf.data.Dataset.from_tensor_slices(linear_models.examples())
+  output = process.next(process.initialize(), [data.take(5)])
+  if words is None:
+    noise_checks.check_noise(None, output.metrics, _EXAMPLE_PLAN)
+    return
+  with pytest.raises(ValueError, match=words):
+    noise_checks.check_noise(None, output.metrics, _EXAMPLE_PLAN)

@@ -27,6 +27,11 @@ finally:
   [
     (['--task=x'], '--task must be one of'),
     (['--runtime=x'], '--runtime must be one of'),
+    pytest.param(
+      ['--loss=huber'],
+      '--loss must be one for classes, which `y` of the data has',
+      marks=pytest.mark.slow,
+    ),
     (['--task=mnist', '--data_dir=/nowhere'], '--data_dir must be a folder'),
     (['--test_examples=10001'], '--test_examples must be between'),
     (

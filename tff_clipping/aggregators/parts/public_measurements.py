@@ -16,6 +16,7 @@ REPORT_STDDEV = 'report_noise_stddev'
 PUBLIC_MEASUREMENTS = frozenset(
   {
     'bits_noise_stddev',
+    'bits_per_client',
     'clipping_norm',
     'clipping_norms',
     'max_clients_per_round',

@@ -8,8 +8,7 @@ from typing import Any
 
 from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
-from tff_clipping.privacy.plans import base_plan, correlated_plan, local_plan
-from tff_clipping.privacy.plans import plan as plan_lib
+from tff_clipping.privacy.plans import base_plan, plan_files
 
 FORMAT = 2
 # The kinds of lines that charge for nothing: caveats that were added later,
@@ -19,11 +18,6 @@ COHORTS = 'cohorts'
 SEED = 'seed'
 
 _NAME = 'ledger.jsonl'
-# By the `mechanism` of their JSON; that of a `PrivacyPlan` has none.
-_PLANS: Mapping[Any, type[base_plan.BasePlan]] = {
-  'correlated_noise': correlated_plan.CorrelatedNoisePlan,
-  'local': local_plan.LocalPlan,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,9 +212,7 @@ def parse_plan(
       f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a ledger.'
     )
   try:
-    value = header['plan']
-    mechanism = value.get('mechanism') if isinstance(value, Mapping) else None
-    return _PLANS.get(mechanism, plan_lib.PrivacyPlan).from_json(value)
+    return plan_files.plan_from_json(header['plan'])
   except (KeyError, TypeError, ValueError) as error:
     raise ledger_file.DamagedLedgerError(
       f'Line 1 of {os.fspath(path)} is damaged: {error}'

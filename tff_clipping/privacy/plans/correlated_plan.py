@@ -217,6 +217,16 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     widest = _build_cohorts({**given, 'clients_per_round': 1})
     return widest.num_clients // widest.min_separation
 
+  @classmethod
+  def _find_least_population(cls, given: dict[str, Any]) -> int:
+    separation = argument_checks.check_integer(
+      'min_separation',
+      given['min_separation'],
+      at_least=1,
+      at_most=ranges.MAX_ROUNDS,
+    )
+    return super()._find_least_population(given) * separation
+
   def _check_attributes(self) -> dict[str, Any]:
     self.cohorts.check_strategy(_check_strategy(self.strategy))
     return {

@@ -23,4 +23,9 @@ class PlanAttributes(TypedDict, total=False):
   unit: str
   # Of a `CorrelatedNoisePlan`; the second of a `LocalPlan` too.
   strategy: correlated_noise.NoiseStrategy
+  # Of that and of an `ExamplePlan`.
   min_separation: int
+  examples_per_client: int
+  batch_size: int
+  local_steps: int
+  max_batch_size: int | None
