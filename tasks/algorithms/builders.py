@@ -9,9 +9,15 @@ from tasks.algorithms.correlated import CorrelatedFedAvg, MechanismSettings
 from tasks.algorithms.distributed import DistributedFedAvg, DistributedSettings
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
 from tasks.algorithms.gaussian import GaussianFedAvg
+from tasks.algorithms.local_dp import LocalDpFedAvg
 from tasks.algorithms.model_clipping import ModelClipping
 from tasks.algorithms.noised_steps import NoisedSteps, NoisedStepSettings
-from tasks.algorithms.private import AuditSettings, PrivacySettings
+from tasks.algorithms.private import (
+  AuditSettings,
+  PrivacySettings,
+  UnitSettings,
+)
+from tasks.algorithms.private_model_clipping import PrivateModelClipping
 from tasks.algorithms.user_aggregator import (
   AggregatorSettings,
   UserClippedFedAvg,
@@ -33,6 +39,8 @@ BUILDERS: tuple[type[Algorithm], ...] = (
   ClippedFedAvg,
   GaussianFedAvg,
   ModelClipping,
+  PrivateModelClipping,
+  LocalDpFedAvg,
   NoisedSteps,
 )
 
@@ -41,6 +49,7 @@ BUILDERS: tuple[type[Algorithm], ...] = (
 class Settings(
   AuditSettings,
   PrivacySettings,
+  UnitSettings,
   MechanismSettings,
   DistributedSettings,
   NoisedStepSettings,
@@ -54,7 +63,9 @@ class Settings(
   """
 
 
-_OF_NOISE = names_of(PrivacySettings, MechanismSettings, AuditSettings)
+_OF_NOISE = names_of(
+  PrivacySettings, UnitSettings, MechanismSettings, AuditSettings
+)
 # What `--algorithm` may be, and what that is.
 NAMES = {builder.name: builder.summary for builder in BUILDERS}
 

@@ -46,6 +46,36 @@ _NOISY = (
 )
 _WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
 
+_SEEDS = (0, 1, 2)
+# The systems of Sec. 1 and 2 at one budget; c is of the other half of MNIST.
+SYSTEMS = (
+  Part(('mlp_mnist_other_half',), ('paper_96_rounds',), (0,), ('fed_avg',)),
+  Part(('mlp_mnist_half',), ('paper_96_rounds',), _SEEDS),
+  *(
+    Part((row,), ('paper_96_rounds',), _SEEDS, (algorithm,), variants + budget)
+    for budget in ((), ('epsilon_5',))
+    for row, algorithm, variants in (
+      ('mlp_mnist_half', 'dp_fed_avg', ()),
+      ('mlp_mnist_half', 'local_dp_fed_avg', ()),
+      ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
+      ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
+      *(
+        ('mlp_mnist_half', 'dp_fed_avg', variants)
+        for variants in (
+          ('random_allocation',),
+          ('banded',),
+          ('fixed_size', 'pld'),
+          ('adaptive',),
+          ('per_layer',),
+          ('smooth',),
+          ('distributed',),
+        )
+      ),
+    )
+  ),
+  Part(('geyer_*',), ('geyer',), _SEEDS, ('dp_fed_avg',), ('adaptive',)),
+)
+
 REPRODUCTION = (
   # The rows of the perceptron at the paper's scale, with the paper's sampling
   # and with model clipping.
@@ -72,6 +102,24 @@ REPRODUCTION = (
       ('blt',),
     )
   ),
+  # DP-FedAvg by who draws the cohorts, for whole epochs.
+  *(
+    Part(
+      _MLP_ON_MNIST,
+      ('paper_96_rounds',),
+      (0, 1, 2),
+      ('dp_fed_avg',),
+      (*budget, *sampler),
+    )
+    for sampler in (
+      ('random_allocation',),
+      ('pld',),
+      ('banded',),
+      ('fixed_size', 'pld'),
+    )
+    for budget in ((), ('epsilon_5',))
+  ),
+  *SYSTEMS,
   # CE-FedAvg with steps as long as FedAvg's.
   *(
     Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
