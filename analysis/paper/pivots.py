@@ -205,7 +205,7 @@ def systems(found: Evidence) -> pd.DataFrame:
       'ε': _first('target_epsilon', 'g'),
       'z': _first('privacy_noise_multiplier', '.3f'),
       'noise / c': _noise_over_norm,
-      'accuracy (%)': _over_seeds('final_accuracy'),
+      'accuracy (%)': _over_seeds('final_score'),
       'seeds': len,
     },
   )
