@@ -26,7 +26,7 @@ class Algorithm:
 
   Attributes:
     title: How it is called in words.
-    clips: 'nothing', 'updates' or 'models'.
+    clips: 'nothing', 'updates', 'models' or 'gradients' (of single examples).
     is_private: Whether it takes a privacy plan, and adds noise by it.
     settings: What it adds to an experiment, with sources. c, epsilon and delta
       are not here: c is that of `NamedRun.threshold_run`, the others are the
@@ -170,6 +170,15 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     is_private=True,
     settings={
       'sampling': Value('min_separation', 'turns, which bound the reports'),
+      'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
+    },
+  ),
+  'dp_steps_fed_avg': Algorithm(
+    'Noise in each local step',
+    'gradients',
+    is_private=True,
+    settings={
+      'sampling': Value('min_separation', 'turns, which bound the steps'),
       'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
     },
   ),
