@@ -127,6 +127,20 @@ def test_a_promise_to_examples_says_so(write):
   assert 'one client, with all of its data' not in text
 
 
+def test_noise_that_clients_add_to_their_reports_says_so(write):
+  plan = privacy.LocalPlan(
+    num_clients=100,
+    clients_per_round=10,
+    num_rounds=20,
+    target_delta=1e-5,
+    noise_multiplier=8.0,
+    min_separation=10,
+  )
+  text = write(plan=plan)
+  assert 'added random noise to them, before they sent anything' in text
+  assert 'The server, which sees the updates' not in text
+
+
 def test_html_is_well_formed_and_says_the_same(write):
   text = write('html', caveats=['a <b>seed</b> is known'])
   open_tags = []

@@ -14,7 +14,7 @@ from tff_clipping.privacy.accounting import rounding, sampled_gaussian
 from tff_clipping.privacy.audit import attack_bounds
 from tff_clipping.privacy.calculator import command_line, document
 from tff_clipping.privacy.ledger import ledger_contents
-from tff_clipping.privacy.plans import base_plan, promise_text
+from tff_clipping.privacy.plans import base_plan, local_plan, promise_text
 
 _FORMATS = {'.md': document.format_markdown, '.html': document.format_html}
 _TITLE = 'Statement on differential privacy'
@@ -39,18 +39,23 @@ _UNITS = {
   'example': 'one example of one client',
 }
 
-# What is done to updates, and what is not covered, by what is protected.
+# What is done to updates, and what is not covered, by the kind of the plan.
 _DONE = {
   'client': (
     'In each round the updates of the clients that took part were clipped to a '
     'norm of c, and their sum was released with random noise.'
+  ),
+  'local': (
+    'In each round the clients that took part clipped their updates to a norm '
+    'of c, and added random noise to them, before they sent anything.'
   ),
   'example': (
     'In each local step a client clipped the gradients of its examples to a '
     'norm of c, and added random noise to their sum, before it sent anything.'
   ),
 }
-_NOT_COVERED_BY_UNIT = {
+_NOT_COVERED_BY_KIND = {
+  'local': ('Several clients of one person: the unit is the client.',),
   'client': (
     'Several clients of one person: the unit is the client.',
     'The server, which sees the updates before noise is added, unless it is '
@@ -115,7 +120,7 @@ def format_statement(
       _state_promise(ledger, promised),
       document.Section(
         'What is not covered',
-        points=[*_NOT_COVERED_BY_UNIT[plan.unit], *_NOT_COVERED],
+        points=[*_NOT_COVERED_BY_KIND[_find_kind(plan)], *_NOT_COVERED],
       ),
       _describe_computation(promised, record),
       _list_digests(ledger),
@@ -162,7 +167,7 @@ def _describe_training(
     ('Clients in a round', str(plan.clients_per_round)),
     ('Rounds released', f'{ledger.num_releases} of {plan.num_rounds} planned'),
     (
-      'Noise on the sum',
+      'Random noise',
       f'{rounding.format_down(plan.noise_multiplier, digits=6)} times c, '
       'standard deviation of each coordinate',
     ),
@@ -170,10 +175,16 @@ def _describe_training(
   return document.Section(
     'What was trained',
     [
-      f'A model was trained in rounds by federated learning. {_DONE[plan.unit]}'
+      'A model was trained in rounds by federated learning. '
+      + _DONE[_find_kind(plan)]
     ],
     table=table,
   )
+
+
+def _find_kind(plan: base_plan.BasePlan) -> str:
+  """Returns who adds the noise, and to what."""
+  return 'local' if isinstance(plan, local_plan.LocalPlan) else plan.unit
 
 
 def _state_promise(
