@@ -10,7 +10,11 @@ from tasks.algorithms.distributed import DistributedFedAvg
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
 from tasks.algorithms.gaussian import GaussianFedAvg
 from tasks.algorithms.model_clipping import ModelClipping
-from tasks.algorithms.private import AuditSettings, PrivacySettings
+from tasks.algorithms.private import (
+  AuditSettings,
+  PrivacySettings,
+  ThresholdSettings,
+)
 from tasks.algorithms.user_aggregator import (
   AggregatorSettings,
   UserClippedFedAvg,
@@ -39,6 +43,7 @@ BUILDERS: tuple[type[Algorithm], ...] = (
 class Settings(
   AuditSettings,
   PrivacySettings,
+  ThresholdSettings,
   MechanismSettings,
   AggregatorSettings,
   ClippingSettings,
@@ -50,7 +55,9 @@ class Settings(
   """
 
 
-_OF_NOISE = names_of(PrivacySettings, MechanismSettings, AuditSettings)
+_OF_NOISE = names_of(
+  PrivacySettings, ThresholdSettings, MechanismSettings, AuditSettings
+)
 # What `--algorithm` may be, and what that is.
 NAMES = {builder.name: builder.summary for builder in BUILDERS}
 

@@ -111,12 +111,12 @@ class NamedRun:
     if algorithm.is_private:
       values['target_epsilon'] = Value(row.epsilon, source)
       values['target_delta'] = row.delta
-    for variant in self.variants:
-      values |= variant.settings
     for name in _SEEDS:
       values[name] = Value(
         self.seed, 'one for all three; the run can be repeated'
       )
+    for variant in self.variants:
+      values |= variant.settings
     return values
 
   @property
@@ -133,7 +133,7 @@ class NamedRun:
     """
     if table.ALGORITHMS[self.algorithm].clips != 'updates':
       return None
-    if 'clipping_norm' in self.values:
+    if not {'clipping_norm', 'threshold_rounds'}.isdisjoint(self.values):
       return None
     return self.beside('fed_avg')
 

@@ -57,6 +57,7 @@ from tff_clipping.privacy.plans.obligations import (
   ShareParameters,
 )
 from tff_clipping.privacy.plans.plan import PrivacyPlan
+from tff_clipping.privacy.plans.threshold_phase import ThresholdPhase
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
   'SeparatedSamplerParameters',
   'ShareParameters',
   'Spending',
+  'ThresholdPhase',
   'TreeStrategy',
   'banded_strategy',
   'blt_strategy',

@@ -93,9 +93,10 @@ def compute_spending(
     for each in ledgers
   }
   parts = [
-    each.plan.released_mechanism(each.num_releases)
+    part
     for each in ledgers
     if each.num_releases
+    for part in each.plan.released_mechanisms(each.num_releases)
   ]
   several = 'rdp' if 'rdp' in names else 'pld'
   accountant = names.pop() if len(names) == 1 else several

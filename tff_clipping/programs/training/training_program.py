@@ -30,8 +30,8 @@ from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
   DamagedLedgerError,
-  PrivacyLedger,
 )
+from tff_clipping.privacy.ledger.ledger_phase import Ledger
 from tff_clipping.privacy.plans import plan_text
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients import client_states
@@ -160,7 +160,7 @@ class TrainingProgram:
   client_value: Callable[[str], Any] = lambda client_id: client_id
   rounds_per_evaluation: int = 1
   rounds_per_checkpoint: int = 10
-  ledger: PrivacyLedger | None = None
+  ledger: Ledger | None = None
   exact_metrics: bool | None = None
   should_stop: Callable[[collections.OrderedDict], bool] = lambda metrics: False
   initial_weights: tff.learning.models.ModelWeights | None = None
