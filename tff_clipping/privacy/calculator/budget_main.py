@@ -66,6 +66,9 @@ _INTEGERS = {
   'num_rounds': 'Rounds (T). Solved for if not given.',
   'min_separation': 'The least number of rounds from one participation of a '
   'client to its next (b).',
+  'threshold_rounds': 'Rounds before training that estimate the clipping norm '
+  'under the same budget (R): shows what they take of it. Where '
+  'noise_multiplier is solved for.',
   'model_size': "Number of the model's parameters: adds the noise norm.",
 }
 _NUMBERS = {
@@ -138,6 +141,11 @@ def _compute(
 ) -> command_line.Result:
   """Answers the question on the command line."""
   question = _build_question(values)
+  if values.plot is not None and values.threshold_rounds is not None:
+    raise command_line.UsageError(
+      '--plot must not be given with --threshold_rounds, whose rounds it does '
+      'not draw.'
+    )
   if values.plot is not None:
     # Find out now whether it can be drawn.
     _import_plot().check_path(values.plot)

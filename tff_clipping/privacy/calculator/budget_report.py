@@ -14,8 +14,11 @@ from tff_clipping.privacy.calculator import (
   budget_question,
   command_line,
 )
-from tff_clipping.privacy.plans import base_plan, noise_summary
+from tff_clipping.privacy.plans import base_plan, noise_summary, plan_text
 from tff_clipping.theory import theorem_2
+
+# What a first phase may take of the budget, to compare.
+_SHARES = (0.001, 0.01, 0.1)
 
 # What the JSON of an answer has of its plan; None if the plan has none.
 _OF_PLAN = (
@@ -38,6 +41,8 @@ class Answer:
     theorem_2_constant: The v of the paper's Theorem 2 that gives this noise;
       None with correlated noise.
     attacks: What an attacker may find out, if it was asked.
+    thresholds: Plans by what a first phase takes of the budget, the plan among
+      them; none without `threshold_rounds`.
     comparisons: The other samplings, mechanisms and accountants.
     warnings: Warnings of the library.
   """
@@ -47,6 +52,7 @@ class Answer:
   noise: noise_summary.NoiseSummary
   theorem_2_constant: float | None
   attacks: attack_bounds.AttackBounds | None
+  thresholds: tuple[base_plan.BasePlan, ...]
   comparisons: tuple[budget_comparison.Row, ...]
   warnings: tuple[str, ...]
 
@@ -90,6 +96,7 @@ def compute_answer(question: budget_question.Question) -> Answer:
       )
     if question.false_positive_rate is not None:
       attacks = attack_bounds.bound_attacks(plan, question.false_positive_rate)
+    thresholds = _vary_share(question, plan)
     comparisons = budget_comparison.compare(question, plan)
   messages = dict.fromkeys(
     str(each.message)
@@ -102,6 +109,7 @@ def compute_answer(question: budget_question.Question) -> Answer:
     noise=noise,
     theorem_2_constant=constant,
     attacks=attacks,
+    thresholds=thresholds,
     comparisons=comparisons,
     warnings=tuple(messages),
   )
@@ -129,6 +137,7 @@ def format_json(
     'theorem_2_constant': answer.theorem_2_constant,
     'attacks': None if attacks is None else attacks._asdict(),
     'noise': dataclasses.asdict(answer.noise),
+    'thresholds': [_to_json(each) for each in answer.thresholds],
     'comparisons': [each.to_json() for each in answer.comparisons],
     'description': plan.describe(),
     'plan': plan.to_json(),
@@ -157,6 +166,7 @@ def format_table(
     [answer.plan.describe()],
     _format_solution(answer),
     _format_noise(answer),
+    *([_format_thresholds(answer)] if answer.thresholds else []),
     *([f'Warning: {message}'] for message in answer.warnings),
   ]
   if answer.attacks is not None:
@@ -256,6 +266,65 @@ def _format_noise(answer: Answer) -> list[str]:
     f'  norm on the mean  {_number(noise.relative_noise_norm)} c for '
     f'{noise.model_size} parameters (the mean of clipped updates is at most '
     '1 c)',
+  ]
+
+
+def _vary_share(
+  question: budget_question.Question, plan: base_plan.BasePlan
+) -> tuple[base_plan.BasePlan, ...]:
+  """Returns plans whose first phases take other shares of the budget."""
+  if plan.threshold is None:
+    return ()
+  return tuple(
+    plan
+    if share == plan.threshold.share
+    else budget_question.solve(question, threshold_share=share)
+    for share in _SHARES
+  )
+
+
+def _to_json(plan: base_plan.BasePlan) -> dict[str, float]:
+  """Returns what a first phase takes, and what it leaves."""
+  first = plan.build_threshold_plan()
+  assert plan.threshold is not None
+  return {
+    'share': plan.threshold.share,
+    'bits_noise_stddev': first.noise_multiplier / 2,
+    'epsilon_alone': first.epsilon,
+    'noise_multiplier': plan.noise_multiplier,
+  }
+
+
+def _format_thresholds(answer: Answer) -> list[str]:
+  """Returns how much of epsilon a first phase takes, and what that gives."""
+  clients = answer.plan.clients_per_round
+  drawn = 0.5 / math.sqrt(clients)
+  rows = [('share', 'noise on a share of bits', 'epsilon alone', 'noise mult.')]
+  for plan in answer.thresholds:
+    found = _to_json(plan)
+    rows.append(
+      (
+        f'{100 * found["share"]:g} %',
+        f'{100 * found["bits_noise_stddev"] / clients:.2g} %',
+        _at_most(found['epsilon_alone']),
+        f'{plan.noise_multiplier:g}',
+      )
+    )
+  widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+  rounds = plan_text.count_rounds(answer.plan.threshold_rounds)
+  return [
+    f'Of the budget, {rounds} that estimate the clipping norm take:',
+    *(
+      '  '
+      + '  '.join(
+        cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+      ).rstrip()
+      for row in rows
+    ),
+    f'That {clients} clients are drawn moves a share of bits by '
+    f'{100 * drawn:.2g} % already: much less noise',
+    'than that is not worth its cost. The plan takes '
+    f'{100 * answer.plan.threshold.share:g} %.',
   ]
 
 

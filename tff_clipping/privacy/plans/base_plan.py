@@ -569,8 +569,7 @@ class BasePlan(abc.ABC):
       first = dataclasses.replace(
         alone, threshold=phase, target_epsilon=None
       ).build_threshold_plan()
-      phase = phase.with_share(
-        threshold_phase.DEFAULT_SHARE,
+      phase = phase.with_share_taken(
         own_cost=_sum_precisions(first, phase.num_rounds),
         training_cost=_sum_precisions(alone, alone.num_rounds),
       )

@@ -5,10 +5,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges, rounding
 
-# What the phase takes by default of the squared noise-to-signal budget: about
-# half of this share is what the noise of training grows by.
+# What it takes of the budget, if not said. About half of it is what the noise
+# of training grows by.
 DEFAULT_SHARE = 0.01
 
 # Its noise multiplier is at least so many times that of training.
@@ -34,7 +35,9 @@ class ThresholdPhase:
       epochs.
     noise_multiplier: The standard deviation of the noise on the sum of the
       bits, over 1/2. `None` in what `from_target_epsilon` is given: it is found
-      then, so that the phase takes about `DEFAULT_SHARE` of the budget.
+      then.
+    share: Then, what the phase takes of the budget, about, in (0, 1): of the
+      sum over all releases of 1 / (noise over sensitivity)^2.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -43,8 +46,10 @@ class ThresholdPhase:
 
   num_rounds: int
   noise_multiplier: float | None = None
+  share: float = DEFAULT_SHARE
 
   def __post_init__(self):
+    argument_checks.check_probability('share', self.share)
     object.__setattr__(
       self, 'num_rounds', ranges.check_num_rounds(self.num_rounds)
     )
@@ -52,10 +57,10 @@ class ThresholdPhase:
       checked = ranges.check_noise_multiplier(self.noise_multiplier)
       object.__setattr__(self, 'noise_multiplier', checked)
 
-  def with_share(
-    self, share: float, *, own_cost: float, training_cost: float
+  def with_share_taken(
+    self, *, own_cost: float, training_cost: float
   ) -> 'ThresholdPhase':
-    """Returns the phase with the noise by which it takes a share of the budget.
+    """Returns the phase with the noise by which it takes its share.
 
     Costs are sums over releases of 1 / (noise over sensitivity)^2: that is
     exact for Gaussian releases without sampling, and a good guide with it. The
@@ -63,11 +68,11 @@ class ThresholdPhase:
     charged as one of training, and must not cost more.
 
     Args:
-      share: In (0, 1).
       own_cost: The cost of the phase with the noise that it has here.
       training_cost: The cost of training, if it had all of the budget.
     """
-    factor = math.sqrt(own_cost * (1 - share) / (share * training_cost))
+    odds = self.share / (1 - self.share)
+    factor = math.sqrt(own_cost / (odds * training_cost))
     multiplier = (self.noise_multiplier or 1.0) * max(factor, 1.0)
     multiplier = min(multiplier, ranges.MAX_NOISE_MULTIPLIER)
     return dataclasses.replace(
