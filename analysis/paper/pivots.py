@@ -27,6 +27,13 @@ _OTHER_BUDGET = 'epsilon_5'
 # How cohorts are drawn, and the noise, by what else is changed.
 _MECHANISMS = {
   '': 'Poisson, independent',
+  'pld': 'Poisson, independent',
+  'threshold': 'Poisson, independent, c paid for',
+  'pld,threshold': 'Poisson, independent, c paid for',
+  'random_allocation': 'a secret round each epoch, independent',
+  'random_allocation,threshold': (
+    'a secret round each epoch, independent, c paid for'
+  ),
   'paper_sampling': 'fixed P, charged as Poisson (the paper)',
   'fixed_size': 'fixed P, independent',
   'fixed_size,pld': 'fixed P, independent',

@@ -231,7 +231,8 @@ class PerLayer(Bound):
 
   def describe(self) -> str:
     return (
-      f'The clipping norm of all tensors together is {self._norm}; all have the same share of its square.'
+      f'The clipping norm of all tensors together is {self._norm}; all have '
+      'the same share of its square.'
     )
 
   def _around(self, model_fn):
@@ -308,8 +309,8 @@ class ClippingSettings:
     check=positive,
   )
   target_quantile: float | None = setting(
-    'For --clipping=adaptive and --threshold_rounds: the share of updates that are not to be clipped; '
-    'else 0.5.',
+    'For --clipping=adaptive and --threshold_rounds: the share of updates that '
+    'are not to be clipped; else 0.5.',
     None,
   )
   smoothing: float | None = setting(

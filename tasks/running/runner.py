@@ -24,8 +24,8 @@ from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.clients import client_store
-from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training import threshold_rounds
+from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
   TrainingProgram,

@@ -41,8 +41,8 @@ def norm_quantile_factory(
   target_quantile)). The estimate is the geometric mean of e_2, ..., e_{t+1},
   with weights of 1, 4, 9, ...: a step that shrinks forgets where it began, and
   the mean does not depend on how far the norms of clients lie apart, which
-  decides on how long a step should be. From a norm of 1, ten rounds find medians
-  from 0.01 to 100.
+  decides on how long a step should be. From a norm of 1, ten rounds find
+  medians from 0.01 to 100.
 
   Guarantee: that of `bits_mean_factory` for values with a norm of at most 1/2.
   The estimates are computed from its result alone. An update that is not finite

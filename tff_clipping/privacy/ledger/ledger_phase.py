@@ -132,9 +132,12 @@ class LedgerPhase:
 
   def _on_clock(self, round_num: int) -> int:
     """Returns the number of a round in the ledger."""
-    return argument_checks.check_integer(
-      'round_num', round_num, at_least=1, at_most=self._last_round or 2**52
-    ) + self.first_round
+    return (
+      argument_checks.check_integer(
+        'round_num', round_num, at_least=1, at_most=self._last_round or 2**52
+      )
+      + self.first_round
+    )
 
   def _is_here(self, clock: int) -> bool:
     """Returns whether a round of the ledger is of this phase."""
