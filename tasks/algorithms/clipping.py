@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.settings.setting_fields import one_of, positive, setting
 from tff_clipping import argument_checks
+from tff_clipping.privacy.plans import threshold_phase
 
 if TYPE_CHECKING:
   import tensorflow_federated as tff
@@ -61,9 +62,9 @@ class Bound:
 
   @property
   def threshold_factor(self) -> float:
-    """What an estimated quantile is multiplied by; the paper has 1/2."""
+    """What an estimated quantile is multiplied by."""
     given = self.config.threshold_factor
-    return 0.5 if given is None else given
+    return threshold_phase.NORM_FACTOR if given is None else given
 
   @property
   def quantile(self) -> float:

@@ -72,7 +72,10 @@ class ThresholdSettings:
     check=at_least(1, ranges.MAX_ROUNDS),
   )
   threshold_factor: float | None = setting(
-    'See --threshold_rounds; else 0.5.', None, check=positive
+    'See --threshold_rounds; else 0.25: norms shrink to about a half in a run, '
+    'and the paper has half of their mean.',
+    None,
+    check=positive,
   )
 
 

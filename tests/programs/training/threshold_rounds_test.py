@@ -74,9 +74,9 @@ def test_it_estimates_first_and_trains_with_that(tmp_path, store):
   assert result.round_num == _T
   first = pd.read_csv(tmp_path / 'run' / 'threshold' / 'metrics.csv')
   found = first['aggregator/norm_estimate'].iloc[-1]
-  assert program.clipping_norm == pytest.approx(found / 2, rel=1e-6)
+  assert program.clipping_norm == pytest.approx(found / 4, rel=1e-6)
   (norm,) = _clipping_norms(tmp_path / 'run')
-  assert norm == pytest.approx(found / 2, rel=1e-6)
+  assert norm == pytest.approx(found / 4, rel=1e-6)
   # One ledger and one epsilon.
   ledger = privacy.read_ledger(tmp_path / 'run')
   assert ledger.num_releases == _R + _T

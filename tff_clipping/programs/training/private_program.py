@@ -25,7 +25,10 @@ from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.privacy.ledger.ledger_phase import Ledger
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.plan import PrivacyPlan
-from tff_clipping.privacy.plans.threshold_phase import ThresholdPhase
+from tff_clipping.privacy.plans.threshold_phase import (
+  NORM_FACTOR,
+  ThresholdPhase,
+)
 from tff_clipping.programs.clients import client_sampling, client_store
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import threshold_rounds as first_phase
@@ -190,7 +193,7 @@ def build_private_program(
   folder: str | os.PathLike,
   clipping_norm: float | None = None,
   threshold_rounds: int | None = None,
-  threshold_factor: float = 0.5,
+  threshold_factor: float = NORM_FACTOR,
   local_steps: int = 10,
   batch_size: int = 20,
   local_step: LocalStep = Sgd(),
@@ -228,7 +231,7 @@ def build_private_program(
     threshold_rounds: In place of it, the rounds before training that estimate
       it under the same budget; see `ThresholdPhase`.
     threshold_factor: Then c is so many times the median norm of updates from
-      the initial model; the paper has half the mean.
+      the initial model; see `NORM_FACTOR` in `threshold_phase`.
     local_steps: Q, the local steps of a client in a round.
     batch_size: The number of examples in each local step.
     local_step: Finds the direction of each, as for `build_fed_avg`.
