@@ -147,7 +147,7 @@ def _read_config(path: pathlib.Path) -> dict[str, Any]:
       )
     raise NotARunError(
       'it has no config.json, which `tasks.train` and `own_run.train` write; '
-      'for a program of your own, read its metrics.csv (docs/training.md)'
+      'for a program of your own, read its metrics.csv (docs/training_program.md)'
     )
   config = _read_json(path)
   for key in ('experiment', 'algorithm', 'model'):

@@ -6,9 +6,9 @@ any clipping norm. A round in which somebody is clipped takes a fixed piece off
 the squared distance, so such rounds end; all others contract it.
 
 Departs from the paper: its proof shows that x* is a point of rest, with an η_l
-that has no c in it. docs/theory.md has a proof of what the claim says.
+that has no c in it. docs/proofs.md has a proof of what the claim says.
 
-Source: Claim 2.2, and docs/theory.md for the proof.
+Source: Claim 2.2, and docs/proofs.md for the proof.
 """
 
 import math
@@ -71,7 +71,7 @@ def converging_learning_rate(
     problem: The clients' losses.
     clipping_norm: c, or `math.inf`.
 
-  Source: docs/theory.md, Claim 2.2.
+  Source: docs/proofs.md, Claim 2.2.
   """
   argument_checks.check_positive('clipping_norm', clipping_norm, allow_inf=True)
   smoothness, convexity, gradient = measure_constants(problem)
@@ -99,7 +99,7 @@ def least_decrease(
   Raises:
     ValueError: The rate is larger.
 
-  Source: docs/theory.md, Claim 2.2.
+  Source: docs/proofs.md, Claim 2.2.
   """
   argument_checks.check_positive('clipping_norm', clipping_norm)
   _check_rate(problem, clipping_norm, client_learning_rate)
@@ -122,7 +122,7 @@ def most_clipped_rounds(
     clipping_norm: c.
     client_learning_rate: η_l, at most `converging_learning_rate`.
 
-  Source: docs/theory.md, Claim 2.2.
+  Source: docs/proofs.md, Claim 2.2.
   """
   decrease = least_decrease(problem, clipping_norm, client_learning_rate)
   distance = np.linalg.norm(problem._point(x) - nearest_minimiser(problem, x))
@@ -138,7 +138,7 @@ def contraction(
     problem: The clients' losses.
     client_learning_rate: η_l, at most `converging_learning_rate`.
 
-  Source: docs/theory.md, Claim 2.2.
+  Source: docs/proofs.md, Claim 2.2.
   """
   _check_rate(problem, math.inf, client_learning_rate)
   return 1.0 - client_learning_rate * measure_constants(problem).convexity

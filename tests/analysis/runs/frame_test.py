@@ -67,7 +67,7 @@ def test_final_accuracy_is_the_last_evaluated_and_best_the_highest(read_run):
     (
       {'metrics.csv': 'round_num,test_accuracy\n0,0.1\n'},
       'it has no config.json, which `tasks.train` and `own_run.train` write; '
-      'for a program of your own, read its metrics.csv (docs/training.md)',
+      'for a program of your own, read its metrics.csv (docs/training_program.md)',
     ),
     ({'config.json': '{"experiment": '}, 'cannot be read'),
     ({'config.json': '[]'}, 'one JSON object'),
