@@ -9,6 +9,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 UV_VENV := .uv
+SITE_VENV := .site-venv
+SITE_STAMP := $(SITE_VENV)/.installed
 
 DEMO := demo
 # RUNTIME=ray runs the demo on Ray's worker processes.
@@ -32,6 +34,7 @@ ARITHMETIC := privacy theory aggregators learning runtime
 OLDER_CPU := ONEDNN_MAX_CPU_ISA=AVX2 TF_ENABLE_ONEDNN_OPTS=0 OPENBLAS_CORETYPE=Haswell \
   NPY_DISABLE_CPU_FEATURES="AVX512F AVX512CD AVX512_KNL AVX512_KNM AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 REFERENCE := build/reference
+NOTEBOOKS := build/notebooks
 
 .PHONY: help
 help: ## Show this list
@@ -77,7 +80,7 @@ reproduce: $(STAMP) ## Run all of docs/reproduction.md into runs/reproduction (D
 
 .PHONY: test
 test: $(STAMP) ## Run the tests, but for the slow ones
-	@$(PYTHON) -m pytest -q -n 2 -m 'not slow' $(TESTS)
+	@$(PYTHON) -m pytest -q -n 2 --dist worksteal -m 'not slow' $(TESTS)
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## Run the slow tests
@@ -102,23 +105,37 @@ lint: $(STAMP) ## Check style, format and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
+# Its pins and those of TensorFlow Federated do not go together.
+$(SITE_STAMP): website/requirements.lock
+	@python=$$(bash scripts/find_python.sh); rm -rf $(SITE_VENV); "$$python" -m venv $(SITE_VENV)
+	@$(SITE_VENV)/bin/pip install --quiet --disable-pip-version-check \
+	  --no-deps --require-hashes -r website/requirements.lock
+	@touch $@
+
 .PHONY: docs
-docs: $(STAMP) ## Write the API reference into build/reference
+docs: $(STAMP) $(SITE_STAMP) ## Build the site with the API reference into build/site (3 minutes)
+	@rm -rf $(REFERENCE) $(NOTEBOOKS)
 	@$(PYTHON) -m scripts.write_reference $(REFERENCE)
-	@echo "Open $(REFERENCE)/index.html"
+	@$(PYTHON) -m scripts.run_notebooks $(NOTEBOOKS)
+	@# Not --quiet: that would hide warnings from --strict.
+	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict -f website/mkdocs.yml
+	@echo "Look at it with: python3 -m http.server --directory build/site"
 
 .PHONY: lock
-lock: ## Resolve the dependencies anew into requirements.lock
+lock: ## Resolve the dependencies anew into requirements.lock and website/requirements.lock
 	@python=$$(bash scripts/find_python.sh); \
 	test -x $(UV_VENV)/bin/uv || { "$$python" -m venv $(UV_VENV); $(UV_VENV)/bin/pip install --quiet uv; }
 	@$(UV_VENV)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.10 \
 	  --extra tff --extra cluster --extra plot --extra docs --extra notebooks --extra dev \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' --output-file requirements.lock
+	@$(UV_VENV)/bin/uv pip compile website/requirements.in --quiet --universal --python-version 3.10 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command 'make lock' --output-file website/requirements.lock
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	@rm -rf $(VENV) $(UV_VENV) .peers $(DEMO) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	@rm -rf $(VENV) $(UV_VENV) $(SITE_VENV) .peers $(DEMO) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: check-build

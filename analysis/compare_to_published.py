@@ -47,12 +47,12 @@ def compare(runs: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
   lines = []
   for key, (_, run) in zip(_keys(runs), runs.iterrows(), strict=True):
     same = [found == key for found in keys]
-    found = margins.estimate(finished.loc[same, 'final_accuracy'])
+    found = margins.estimate(finished.loc[same, 'final_score'])
     limit = math.nan
     if found is not None:
       limit = margins.prediction_margin(found)
       limit = _WITHOUT_SPREAD if math.isnan(limit) else limit
-    accuracy = run['final_accuracy']
+    accuracy = run['final_score']
     mean = math.nan if found is None else found.mean
     lines.append(
       {

@@ -1,18 +1,26 @@
 """Writes one report over training runs: Markdown with PNGs, and one HTML file.
 
-Command: `python -m analysis.report RUN... --output=DIR`. The text is in
-analysis/templates/report.md; a section without runs to show is left out.
+Command: `python -m analysis.report RUN... --output=DIR`. A run is a folder of
+`tasks.train`, `own_run.train`, or a program of one's own with metrics.csv. The
+text is in analysis/templates/report.md; a section without runs to show is
+left out.
 """
 
+import collections
+import datetime
 import functools
 import os
 import pathlib
 import re
+import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 
 import pandas as pd
 from absl import app, flags
+
+from tff_clipping.privacy.ledger import spending
 
 try:
   from matplotlib import figure
@@ -23,8 +31,8 @@ try:
   from analysis.runs import (
     bound,
     frame,
-    margins,
     markdown,
+    page_html,
     run_tables,
     titles,
   )
@@ -44,21 +52,14 @@ _TEMPLATE = pathlib.Path(__file__).parent / 'templates' / 'report.md'
 # A figure in `report.md`, by the name of its file.
 _FIGURE = re.compile(r'\]\(([\w.-]+\.png)\)')
 _HEADING = '# Clipping in federated learning: report\n'
-_NOTHING = 'none'
+# Dots an inch of figures: a phone has two or three in the place of one.
+_DPI = 160
 
 # What a section needs, where it cannot be shown.
 _NEEDS = {
-  'paper_tables': (
-    "The paper's tables: it needs runs with the model, data and split of one "
-    'of their rows.'
-  ),
-  'concentration': (
-    'Concentration of norms and the drop by clipping: it needs at least '
-    f'{margins.MIN_PAIRS} pairs of a FedAvg and a CE-FedAvg run that differ.'
-  ),
   'epsilon': (
-    'Accuracy by ε: it needs finished private runs of one setting at two or '
-    'more values of ε.'
+    'By ε: it needs finished private runs of one setting at two or more values '
+    'of ε.'
   ),
   'audits': 'Audits: it needs a run with `--audit_canaries`.',
   'deviations': (
@@ -71,28 +72,40 @@ _NEEDS = {
   ),
 }
 
-# A terminal is narrower than a page.
-_SHORT_HEADINGS = {
-  'final accuracy (%)': 'accuracy %',
-  'best (%)': 'best %',
-  'below FedAvg (points)': 'below FedAvg',
-  'clipped (%)': 'clipped %',
-  'noise multiplier': 'noise mult.',
-}
+_MARGIN_NOTE = (
+  'Figures are means over {} seeds; ± is half of the 95 % interval of the mean '
+  'over seeds by Student’s t, from three seeds on.'
+)
+_DROP_NOTE = (
+  'Each run is compared with the FedAvg run of the same setting and seed, and '
+  'with no other.'
+)
+_EPSILON_NOTE = (
+  'ε is that of the rounds that were run, by the plan’s accounting, for one '
+  'run alone.'
+)
+_SAMPLER_NOTE = (
+  'Where the sampler really gives another ε, that of all planned rounds stands '
+  'in brackets, and it is the one that holds.'
+)
+_WIDTH = 100
 
 
 def write_report(
-  frames: frame.Frames, output_dir: str | os.PathLike[str]
+  frames: frame.Frames,
+  output_dir: str | os.PathLike[str],
+  *,
+  made_by: str = '',
 ) -> pathlib.Path:
   """Writes `report.md`, `report.html` and the figures.
 
   The same runs give the same bytes. Folders that are no runs are named in the
-  report and left out. Runs whose settings differ, in more than the seeds, stand
-  in tables of their own.
+  report and left out.
 
   Args:
     frames: The runs.
     output_dir: Where to write; made if it is not there.
+    made_by: By what and when, in a sentence for the foot; empty for nothing.
 
   Returns:
     The path of `report.md`.
@@ -110,8 +123,9 @@ def write_report(
   report = output / 'report.md'
   earlier = _figures_of(report)
   values, drawn = _values(frames)
+  values['made'] = ' '.join(filter(None, [made_by, _versions(frames.runs)]))
   for drawing in drawn:
-    style.save(drawing.draw(), output / drawing.name)
+    style.save(drawing.draw(), output / drawing.name, dpi=_DPI)
   template = _TEMPLATE.read_text(encoding='utf-8')
   text = markdown.render(template, values.__getitem__)
   report.write_text(text, encoding='utf-8')
@@ -119,25 +133,26 @@ def write_report(
   for name in earlier - _figures_of(report):
     (output / name).unlink(missing_ok=True)
   report.with_suffix('.html').write_text(
-    markdown.to_html(text, output), encoding='utf-8'
+    page_html.to_html(text, output), encoding='utf-8'
   )
   return report
 
 
 def summary(frames: frame.Frames) -> str:
-  """The tables of runs as text for a terminal.
+  """What the runs came to, as text for a terminal.
 
   Returns:
-    One table for each group of comparable runs, then a line for each folder
-    that was left out and for each thing that is missing.
+    The sentence and the table of results, what private runs spent together,
+    and a line for each folder that was left out and each thing that is missing.
   """
   parts = []
-  for title, group in _titled(frames.groups()):
-    table = run_tables.run_table(group).drop(columns='model')
-    empty = table.columns[(table == margins.MISSING).all()]
-    table = table.drop(columns=empty).rename(columns=_SHORT_HEADINGS)
-    parts.append(f'{title}\n{markdown.text_table(table)}')
-    parts.extend(run_tables.mark_notes(group))
+  for found in _by_metric(frames.runs):
+    table = run_tables.result_table(found)
+    parts += [
+      textwrap.fill(run_tables.result_sentence(found), _WIDTH),
+      markdown.text_table(table),
+    ]
+  parts += [textwrap.fill(text, _WIDTH) for text in _together(frames.runs)]
   return '\n\n'.join([*parts, *_notes(frames)])
 
 
@@ -146,20 +161,18 @@ def _values(
 ) -> tuple[dict[str, str | pd.DataFrame], list[drawings.Drawing]]:
   """What the marks of the template stand for, and the figures."""
   runs, groups = frame.by_setting(frames.runs), frames.groups()
-  is_evaluated = runs['final_accuracy'].notna()
+  is_evaluated = runs['final_score'].notna()
   is_recorded = runs.index.isin(frames.updates['run'])
   # A threshold can be that of its seed.
   by_seed = [
     part for group in groups for _, part in group.groupby('setting', sort=False)
   ]
   drawn = {
-    'accuracy': drawings.accuracies(
-      frames, runs[is_evaluated], same_scale=True
-    ),
-    'updates': drawings.updates(frames, runs[is_recorded]),
+    'curves': drawings.curves(frames, runs[is_evaluated]),
+    'updates': drawings.columns(frames, runs[is_recorded]),
     'epsilon': _drawings(
       'epsilon',
-      'Final accuracy by privacy budget',
+      'Final {metric} by privacy budget',
       groups,
       _several_budgets,
       accuracy.draw_epsilon,
@@ -182,17 +195,10 @@ def _values(
     ),
   }
   texts = {
-    'groups': '\n\n'.join(_group_text(*each) for each in _titled(groups)),
-    'differences': markdown.bullets(
-      f'{group.index[0]} and {groups[0].index[0]}: '
-      + ', '.join(frame.differing_settings(group.iloc[0], groups[0].iloc[0]))
-      for group in groups[1:]
-    ),
-    'notes': markdown.bullets(_notes(frames)),
-    'not_evaluated': ', '.join(runs.index[~is_evaluated]) or _NOTHING,
-    'not_recorded': ', '.join(runs.index[~is_recorded]) or _NOTHING,
+    'results': '\n\n'.join(map(_result_text, _by_metric(runs))),
+    'privacy': '\n\n'.join(_privacy_texts(runs)),
+    'runs': '\n\n'.join(_run_texts(groups)),
     'paper_tables': _paper_tables(frames),
-    'concentration': _concentration(runs),
     'audits': run_tables.attack_table(frames),
     'broken': markdown.bullets(bound.broken_conditions(runs)),
     **{
@@ -200,10 +206,97 @@ def _values(
       for name, own in drawn.items()
     },
   }
-  texts['not_shown'] = markdown.bullets(
-    need for name, need in _NEEDS.items() if not len(texts[name])
-  )
+  missing = [need for name, need in _NEEDS.items() if not len(texts[name])]
+  for what, names in (
+    ('Not evaluated yet', runs.index[~is_evaluated]),
+    ('Updates are not recorded', runs.index[~is_recorded]),
+  ):
+    if len(names):
+      missing.append(f'{what}: {"; ".join(names)}.')
+  texts['missing'] = markdown.bullets([*_notes(frames), *missing])
   return texts, [each for own in drawn.values() for each in own]
+
+
+def _by_metric(runs: pd.DataFrame) -> list[pd.DataFrame]:
+  """The results of runs, those of each metric for themselves."""
+  return [
+    run_tables.results(own) for _, own in runs.groupby('metric', sort=False)
+  ]
+
+
+def _result_text(found: pd.DataFrame) -> str:
+  """The sentence and the table of the runs of one metric, with its reading."""
+  seeds = sorted({each.num_seeds for each in found['score'] if each}) or [0]
+  notes = {
+    _MARGIN_NOTE.format(' or '.join(map(str, seeds))): seeds[-1] > 1,
+    _DROP_NOTE: found['drop'].notna().any(),
+    _EPSILON_NOTE: found['epsilon'].notna().any(),
+    _SAMPLER_NOTE: found['sampler_epsilon'].notna().any(),
+  }
+  return '\n\n'.join(
+    [
+      f'**{run_tables.result_sentence(found)}**',
+      markdown.markdown_table(run_tables.result_table(found)),
+      ' '.join(note for note, is_needed in notes.items() if is_needed),
+    ]
+  )
+
+
+def _privacy_texts(runs: pd.DataFrame) -> list[str]:
+  """What private runs promise, together and each, once for equal ones."""
+  texts = _together(runs)
+  described = runs[runs['privacy_description'].notna()]
+  for text, own in described.groupby('privacy_description', sort=False):
+    whole = len(own) == len(described)
+    texts.append(text if whole else f'**{"; ".join(own.index)}**: {text}')
+  names = runs.index[runs['has_simulation_figures']]
+  if len(names):
+    texts.append(
+      f'{run_tables.SIMULATION_MARK} {"; ".join(names)}: '
+      f'{run_tables.SIMULATION_NOTE}'
+    )
+  return texts
+
+
+def _together(runs: pd.DataFrame) -> list[str]:
+  """What the private runs on the same data have spent together."""
+  told = {
+    data: spending.describe_ledgers([path for path in own if path is not None])
+    for data, own in runs.groupby('data', sort=False)['ledger']
+  }
+  return [
+    f'All private runs on {data or "these clients"}: {text}'
+    for data, text in told.items()
+    if text
+  ]
+
+
+def _run_texts(groups: list[pd.DataFrame]) -> list[str]:
+  """The settings and the table of single runs, with what is not compared."""
+  runs = pd.concat(groups)
+  texts = [
+    f'{title}: {run_tables.setting_sentence(group)}'
+    for title, group in _titled(groups)
+    if group['data'].iloc[0]
+  ]
+  texts.append(markdown.markdown_table(run_tables.run_table(runs)))
+  if (runs['clips'] == 'models').any():
+    texts.append(run_tables.MODEL_CLIPPING_NOTE)
+  by_reason = runs[runs['no_drop'] != ''].groupby('no_drop', sort=False)
+  reasons = [f'{"; ".join(own.index)} ({why})' for why, own in by_reason]
+  if reasons:
+    texts.append(f'Not compared with FedAvg: {"; ".join(reasons)}.')
+  return texts
+
+
+def _versions(runs: pd.DataFrame) -> str:
+  """With which versions the runs were made, in a sentence."""
+  found = collections.defaultdict(dict)
+  for versions in runs['versions']:
+    for name, version in versions.items():
+      found[name][version] = None
+  told = [f'{name} {" and ".join(each)}' for name, each in found.items()]
+  return f'The runs: {", ".join(told)}.' if told else ''
 
 
 def _titled(groups: list[pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:
@@ -238,31 +331,12 @@ def _notes(frames: frame.Frames) -> list[str]:
   ]
 
 
-def _group_text(title: str, group: pd.DataFrame) -> str:
-  """The table of comparable runs, with what it cannot say in its cells."""
-  parts = [
-    f'### {title}',
-    run_tables.setting_sentence(group),
-    markdown.markdown_table(run_tables.run_table(group)),
-    *run_tables.mark_notes(group),
-  ]
-  if (group['clips'] == 'models').any():
-    parts.append(run_tables.MODEL_CLIPPING_NOTE)
-  described = group['privacy_description'].dropna()
-  parts += [f'{name}: {text}' for name, text in described.items()]
-  by_reason = group[group['no_drop'] != ''].groupby('no_drop')
-  reasons = '; '.join(
-    f'{", ".join(frame.ordered(runs).index)} ({reason})'
-    for reason, runs in by_reason
-  )
-  if reasons:
-    parts.append(f'Not compared with FedAvg: {reasons}.')
-  return '\n\n'.join(parts)
-
-
 def _paper_tables(frames: frame.Frames) -> str:
   """The paper's tables that runs stand for a row of."""
   lines = rows.paper_rows(frames)
+  if len(lines):
+    # These stand in for the paper's data, and have no row there.
+    lines = lines[lines['data'] != titles.DATA_NAMES['embedded_digits']]
   if lines.empty:
     return ''
   return '\n\n'.join(
@@ -270,21 +344,6 @@ def _paper_tables(frames: frame.Frames) -> str:
     + markdown.markdown_table(tables.published_rows(own))
     for number, own in lines.groupby('paper_table')
   )
-
-
-def _concentration(runs: pd.DataFrame) -> str:
-  """How the spread of norms in FedAvg goes with the drop; or empty."""
-  clipped = runs[
-    (runs['algorithm'] == 'ce_fed_avg')
-    & ~runs['has_own_aggregator']
-    & runs['drop'].notna()
-  ]
-  spread = clipped['fed_avg_run'].map(runs['relative_spread']).dropna()
-  try:
-    found = margins.rank_correlation(spread, clipped['drop'][spread.index])
-  except ValueError:  # Too few pairs, or they are all alike.
-    return ''
-  return str(found)
 
 
 def _several_budgets(group: pd.DataFrame) -> pd.DataFrame:
@@ -310,18 +369,20 @@ def _drawings(
     groups: Runs of one setting each.
     find_data: Returns what is drawn of a group; empty for no figure.
     draw: Draws it, below a title.
-    is_exact: Whether it shows exact figures of the clients; the caption says so
-      where a run is private.
+    is_exact: Whether it shows exact figures of the clients; the caption is
+      marked where a run is private.
   """
   drawn = []
   for title, group in _titled(groups):
     data = find_data(group)
     if len(data):
-      note = run_tables.simulation_caption(group) if is_exact else ''
+      is_marked = is_exact and group['has_simulation_figures'].any()
+      note = f' {run_tables.SIMULATION_MARK}' if is_marked else ''
+      metric = group['metric'].iloc[0].title
       drawn.append(
         drawings.Drawing(
           f'{name}_{style.file_part(title)}.png',
-          f'{what}: {title}.{note}',
+          f'{what.format(metric=metric)}: {title}.{note}',
           functools.partial(draw, data, title),
         )
       )
@@ -333,14 +394,20 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError('Give at least one run folder.')
   if not _OUTPUT.value:
     raise app.UsageError('Give --output=DIR, the folder for the report.')
+  # What the shell may have expanded is what the report is on.
+  command = shlex.join(['python', '-m', 'analysis.report', *argv[1:]])
+  made_by = (
+    f'Made by `{command} --output={_OUTPUT.value}` on '
+    f'{datetime.date.today():%Y-%m-%d}.'
+  )
   try:
     # Read once: a run may be going on.
-    frames = frame.read_frames(argv[1:])
+    frames = frame.read_frames(argv[1:], named_by_settings=True)
     if frames.runs.empty:
       found = '; '.join(f'{name} ({why})' for name, why in frames.left_out)
       raise ValueError(f'A report is on folders of runs, found {found}.')
     try:
-      path = write_report(frames, _OUTPUT.value)
+      path = write_report(frames, _OUTPUT.value, made_by=made_by)
     except OSError as error:
       raise ValueError(
         f'--output must be a folder that can be written, found {error}.'

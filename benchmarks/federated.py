@@ -21,7 +21,12 @@ import tensorflow_federated as tff
 
 from benchmarks.turns import Rounds
 from benchmarks.workload import WORKLOADS, Workload
-from tasks.models import evaluation, keras_models, tff_model
+from tasks.models import (
+  evaluation,
+  keras_models,
+  losses_and_metrics,
+  tff_model,
+)
 from tff_clipping import aggregators, learning, privacy, runtime
 from tff_clipping.programs.clients import client_sampling, client_store
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -73,7 +78,9 @@ def run_ours(
     (lambda weights: dict(test_accuracy=0.0, test_loss=0.0))
     if private
     else evaluation.build_evaluation_fn(
-      _model_fn(workload, store), workload.test_examples()
+      _model_fn(workload, store),
+      workload.test_examples(),
+      [losses_and_metrics.ACCURACY],
     )
   )
   plan = _private_plan(workload, correlated=correlated) if private else None
@@ -155,7 +162,9 @@ def run_stock(
   """TFF's own algorithm, with its own aggregator in its own context."""
   store = write_store(workload, folder)
   model_fn = _model_fn(workload, store)
-  evaluate = evaluation.build_evaluation_fn(model_fn, workload.test_examples())
+  evaluate = evaluation.build_evaluation_fn(
+    model_fn, workload.test_examples(), [losses_and_metrics.ACCURACY]
+  )
   if secure:
     # The one context of TFF's that runs secure sums; it simulates them.
     tff.backends.test.set_sync_test_cpp_execution_context()

@@ -19,7 +19,7 @@ notebook or a program of one's own; see docs/your_own.md.
 import dataclasses
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -40,11 +40,13 @@ from tff_clipping.programs.training.training_program import TrainingResult
 def train(
   *,
   task: Task | str,
-  model: Callable[[tuple[int, ...], int], tf.keras.Model] | str,
+  model: Callable[..., tf.keras.Model] | str,
   output_dir: str | os.PathLike,
   aggregator: (
     Callable[..., tff.aggregators.UnweightedAggregationFactory] | str | None
   ) = None,
+  loss: Any = None,
+  metrics: Sequence[Any] = (),
   resume: bool = True,
   cache_dir: str | None = None,
   checkpoints_to_keep: int = 2,
@@ -57,10 +59,14 @@ def train(
     task: The data with their split, for example by `own_data.create_task`; or
       what `--task` takes.
     model: Returns a Keras model from the shape of an example and the number of
-      classes; or what `--model` takes.
+      outputs, which are its classes; or what `--model` takes.
     output_dir: The folder of the run.
     aggregator: Returns what aggregates in place of the algorithm's aggregator;
       or what `--aggregator` takes.
+    loss: A loss of Keras, a function of (y_true, y_pred), or what `--loss`
+      takes; `None` for the cross-entropy of classes.
+    metrics: What is measured, the one that decides first: metrics of Keras or
+      functions, as for `loss`, or what `--metrics` takes.
     resume: Whether to go on with a run of the same settings and data.
     cache_dir: The folder of client stores, `None` for the user's cache folder.
     checkpoints_to_keep: How many checkpoints to keep, at least 1.
@@ -113,6 +119,12 @@ def train(
       )
     settings[name] = named_functions.name_of(function)
     parts[f'create_{name}'] = function
+  functions: dict[str, Any] = {}
+  settings['loss'] = loss and _named(loss, 'loss', functions)
+  settings['metrics'] = tuple(
+    _named(metric, 'metrics', functions) for metric in metrics
+  )
+  parts['functions'] = functions
   return runner.run(
     ExperimentConfig(**settings),
     RunFolder(output_dir),
@@ -124,3 +136,17 @@ def train(
     ),
     user=UserParts(**parts),
   )
+
+
+def _named(given: Any, argument: str, functions: dict[str, Any]) -> str:
+  """Returns the name of a loss or a metric; keeps what it stands for."""
+  if isinstance(given, str):
+    return given
+  if not callable(given):
+    raise TypeError(
+      f'`{argument}` must be a function, an object of Keras or a name, found '
+      f'{given!r}.'
+    )
+  name = named_functions.name_of(given)
+  functions[name] = given
+  return name

@@ -79,10 +79,24 @@ def main(argv: Sequence[str]) -> int:
       traceback.print_exc()
     command_line.print_error(e)
     return 1
-  print(f'{config.algorithm}: {result.message} {folder.path}')
+  measured = _describe_test(config, folder)
+  print(f'{config.algorithm}: {result.message}{measured} {folder.path}')
   if result.interrupted is not None:
     return result.interrupted.exit_code
   return _EXIT_CODES[result.reason.value]
+
+
+def _describe_test(config, folder: run_folder.RunFolder) -> str:
+  """Returns a sentence on the metric that decides, if it was measured."""
+  objective = config.objective
+  try:
+    values = folder.read_metrics()[objective.column].dropna()
+  except (OSError, ValueError, KeyError):
+    return ''
+  if values.empty:
+    return ''
+  value = objective.describe(values.iloc[-1])
+  return f' Test {objective.metric}: {value}.'
 
 
 def _is_explained(error: Exception) -> bool:

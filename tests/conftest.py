@@ -5,9 +5,12 @@ TensorFlow is imported only by the tests that need it: the budget calculator and
 the theory are tested without it too.
 """
 
+import functools
+import gc
 import importlib.util
 import os
 import pathlib
+import sys
 import tempfile
 
 import hypothesis
@@ -28,6 +31,24 @@ hypothesis.settings.load_profile('without_deadline')
 _NEEDS_TFF = ('aggregators', 'learning', 'runtime', 'programs', 'tasks')
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+  """Looks for no garbage in modules, which stay."""
+  gc.disable()
+  yield
+  gc.enable()
+  gc.freeze()
+
+
+def pytest_unconfigure():
+  """Deletes the context of all tests while TensorFlow is still there."""
+  _shared_context.cache_clear()
+  if 'tff_clipping.runtime' in sys.modules:
+    sys.modules['tff_clipping.runtime'].set_default_context()
+  gc.unfreeze()
+  gc.collect()
+
+
 @pytest.fixture(autouse=True, scope='session')
 def temporary_folder(tmp_path_factory):
   """Puts what killed programs leave where pytest deletes it some day."""
@@ -46,6 +67,14 @@ def in_process_context(request):
   """Makes the in-process context the default for tests that need TFF."""
   folder = request.path.relative_to(pathlib.Path(__file__).parent).parts[0]
   if folder in _NEEDS_TFF and importlib.util.find_spec('tensorflow_federated'):
-    from tff_clipping import runtime
+    import tensorflow_federated as tff
 
-    runtime.set_default_context()
+    tff.framework.set_default_context(_shared_context())
+
+
+@functools.cache
+def _shared_context():
+  """Returns the context of all tests: what one compiles, others may run."""
+  from tff_clipping import runtime
+
+  return runtime.InProcessContext()

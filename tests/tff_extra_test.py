@@ -22,6 +22,7 @@ def _run(code, **environment):
   )
 
 
+@pytest.mark.slow
 def test_importing_prints_nothing():
   pytest.importorskip('tensorflow_federated')
   result = _run(_IMPORT)

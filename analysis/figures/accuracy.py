@@ -4,7 +4,10 @@ The data of every figure is a data frame, so that a figure is checked by its
 numbers and not by its pixels.
 """
 
+import collections
 import itertools
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -12,76 +15,142 @@ from matplotlib import figure
 
 from analysis.figures import panels, style
 from analysis.runs import frame, titles
+from analysis.runs import metric as metrics
+
+# Its title, its runs and their labels.
+_Panel: TypeAlias = tuple[str, pd.DataFrame, pd.Series]
+# A panel of the runs of several settings has no more lines.
+_MAX_LINES = 8
 
 # What is shown of the accuracies of seeds.
 _OVER_SEEDS = {
-  'accuracy': ('accuracy', 'mean'),
-  'low': ('accuracy', 'min'),
-  'high': ('accuracy', 'max'),
+  'score': ('score', 'mean'),
+  'low': ('score', 'min'),
+  'high': ('score', 'max'),
 }
-_ROUND_COLUMNS = 'panel line algorithm round_num accuracy low high'.split()
+_ROUND_COLUMNS = 'panel line algorithm round_num score low high'.split()
 
 
-def accuracy_data(frames: frame.Frames, runs: pd.DataFrame) -> pd.DataFrame:
-  """Test accuracy by round, over seeds.
+def accuracy_data(
+  frames: frame.Frames, runs: pd.DataFrame, *, is_merged: bool = False
+) -> pd.DataFrame:
+  """The metric of runs by round, such as the test accuracy, over seeds.
 
   Args:
     frames: Where the rounds are.
     runs: The rows of the runs to show.
+    is_merged: Whether the settings of one model, data and split share a panel,
+      if its lines are not too many.
 
   Returns:
-    Columns panel, line, algorithm, round_num, accuracy (percent, the mean over
-    seeds), low and high (the range of seeds).
+    Columns panel, line, algorithm, round_num, score (an accuracy in percent,
+    the mean over seeds), low and high (the range of seeds).
   """
   series = [
     frame.ordered(part) for _, part in runs.groupby('series', sort=False)
   ]
   parts = [pd.DataFrame(columns=_ROUND_COLUMNS)]
-  names = titles.setting_titles([part.iloc[0] for part in series])
-  for title, part in zip(names, series, strict=True):
-    own = part.assign(line=titles.line_labels(part))
-    own = own[['line', 'algorithm_name']].reset_index()
-    rounds = own.merge(frames.rounds.dropna(subset=['accuracy']), on='run')
+  for title, part, labels in (_merged if is_merged else _by_setting)(series):
+    own = part.assign(line=labels)[['line', 'algorithm_name']].reset_index()
+    rounds = own.merge(frames.rounds.dropna(subset=['score']), on='run')
     by_line = rounds.groupby(['line', 'round_num'], sort=False)
     data = by_line.agg(algorithm=('algorithm_name', 'first'), **_OVER_SEEDS)
     parts.append(data.reset_index().assign(panel=title)[_ROUND_COLUMNS])
   return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
+def _by_setting(series: Sequence[pd.DataFrame]) -> Iterator[_Panel]:
+  """Panels of one setting each: title, runs and labels."""
+  names = titles.setting_titles([part.iloc[0] for part in series])
+  for title, part in zip(names, series, strict=True):
+    yield title, part, titles.line_labels(part)
+
+
+def _merged(series: Sequence[pd.DataFrame]) -> Iterator[_Panel]:
+  """Panels of one model, data and split, or `_by_setting` where it is full."""
+  problems = collections.defaultdict(list)
+  for part in series:
+    first = part.iloc[0]
+    problems[titles.shared_title([first]), first['metric']].append(part)
+  for own in problems.values():
+    runs = pd.concat(own)
+    found = titles.describe_runs(runs)
+    labels = found['line'] + found['setting'].map(
+      lambda setting: f', {setting}' if setting else ''
+    )
+    if labels.nunique() > _MAX_LINES:
+      yield from _by_setting(own)
+    else:
+      title = titles.shared_title([part.iloc[0] for part in own])
+      yield title, runs, labels
+
+
 def draw_accuracy(
-  data: pd.DataFrame, *, same_scale: bool = False
+  data: pd.DataFrame,
+  *,
+  metric: metrics.Metric = metrics.ACCURACY,
+  limits: tuple[float, float] | None = None,
+  size: tuple[float, float] | None = None,
 ) -> figure.Figure:
   """Draws `accuracy_data`: a panel a setting, a band over its seeds.
 
   Args:
     data: What to draw, not empty.
-    same_scale: Whether all panels have one scale of accuracy, to be compared.
+    metric: What is shown.
+    limits: The ends of all vertical axes; those of each panel's data if None.
+    size: Width and height of a panel in inches; None for one that fits.
   """
-  by_panel = dict(iter(data.groupby('panel', sort=False)))
-  limits = {panel: _limits(own) for panel, own in by_panel.items()}
-  if same_scale:
-    lowest, highest = zip(*limits.values(), strict=True)
-    limits = dict.fromkeys(limits, (min(lowest), max(highest)))
   shown = []
-  for panel, own in by_panel.items():
+  for panel, own in data.groupby('panel', sort=False):
     looks = style.Lines()
+    decimals = 1 if metric.is_share else metric.decimals(own['score'])
     lines = [
       panels.Line(
-        f'{label}: {line["accuracy"].iloc[-1]:.1f} %',
+        f'{label}: {line["score"].iloc[-1]:.{decimals}f}'
+        + (' %' if metric.is_share else ''),
         looks.next_look(line['algorithm'].iloc[0])
         | {'marker': 'o' if len(line) <= 12 else None, 'markersize': 3.5},
-        line['accuracy'],
+        line['score'],
         line['round_num'],
         line['low'],
         line['high'],
       )
       for label, line in own.groupby('line', sort=False)
     ]
-    shown.append(panels.Panel(panel, lines, 'Test accuracy (%)', limits[panel]))
-  drawing = panels.draw(shown, x_label='Round')
+    own_limits = limits or find_limits(own, metric)
+    shown.append(panels.Panel(panel, lines, metric.heading, own_limits))
+  drawing = panels.draw(shown, x_label='Round', size=size)
   for ax in drawing.axes:
     ax.set_xlim(left=0)
   return drawing
+
+
+def find_limits(
+  data: pd.DataFrame, metric: metrics.Metric
+) -> tuple[float, float]:
+  """The ends of the vertical axes of panels that share a scale.
+
+  Args:
+    data: From `accuracy_data`, not empty.
+    metric: What is shown.
+
+  Returns:
+    Limits by all but the first tenth of the rounds of each panel: a model that
+    has learnt nothing would flatten what comes after.
+  """
+  longest = data.groupby('panel')['round_num'].transform('max')
+  late = data[data['round_num'] >= 0.1 * longest]
+  if metric.is_share:
+    low, high = late['low'].min(), data['high'].max()
+    pad = 0.05 * max(high - low, 1.0)
+    return max(low - pad, 0.0), min(high + pad, 101.0)
+  # A loss can be infinite.
+  ends = late[['low', 'high']].stack()
+  ends = ends[np.isfinite(ends)]
+  if ends.empty:
+    return 0.0, 1.0
+  pad = 0.05 * (ends.max() - ends.min() or 1.0)
+  return ends.min() - pad, ends.max() + pad
 
 
 def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
@@ -119,7 +188,7 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
       'algorithm': runs['algorithm_name'],
       'epsilon': runs['epsilon_spent'].where(runs['is_private']),
       'sampler_epsilon': actual.where(actual != runs['privacy_epsilon']),
-      'accuracy': runs['final_accuracy'],
+      'score': runs['final_score'],
     }
   )
   lines = list(dict.fromkeys(points['line']))
@@ -136,12 +205,15 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def draw_epsilon(data: pd.DataFrame, title: str) -> figure.Figure:
+def draw_epsilon(
+  data: pd.DataFrame, title: str, metric: metrics.Metric = metrics.ACCURACY
+) -> figure.Figure:
   """Draws `epsilon_data`: runs without privacy as levels.
 
   Args:
     data: From `epsilon_data`, with an ε.
     title: What stands above the figure.
+    metric: What is shown.
   """
   markers = itertools.cycle('os^D')
   looks = style.Lines()
@@ -150,14 +222,14 @@ def draw_epsilon(data: pd.DataFrame, title: str) -> figure.Figure:
     look = looks.next_look(line['algorithm'].iloc[0])
     if line['epsilon'].isna().all():
       label, look = f'{label} (no privacy)', look | {'linewidth': 1.3}
-      lines.append(panels.Line(label, look, line['accuracy'].to_list()))
+      lines.append(panels.Line(label, look, line['score'].to_list()))
     else:
       look |= {'marker': next(markers), 'markersize': 5.5}
       lines.append(
         panels.Line(
           label,
           look,
-          line['accuracy'],
+          line['score'],
           line['epsilon'],
           line['low'],
           line['high'],
@@ -170,11 +242,11 @@ def draw_epsilon(data: pd.DataFrame, title: str) -> figure.Figure:
       panels.Line(
         'ε that the sampler really gives',
         hollow | {'linestyle': ''},
-        moved['accuracy'],
+        moved['score'],
         moved['sampler_epsilon'],
       )
     )
-  panel = panels.Panel('', lines, 'Final test accuracy (%)')
+  panel = panels.Panel('', lines, f'Final {metric.heading.lower()}')
   drawing = panels.draw(
     [panel], x_label='Privacy budget ε (log scale)', title=title
   )
@@ -182,8 +254,8 @@ def draw_epsilon(data: pd.DataFrame, title: str) -> figure.Figure:
   for row in moved.to_dict('records'):
     ax.annotate(
       '',
-      (row['sampler_epsilon'], row['accuracy']),
-      (row['epsilon'], row['accuracy']),
+      (row['sampler_epsilon'], row['score']),
+      (row['epsilon'], row['score']),
       arrowprops={'arrowstyle': '->', 'color': style.GREY},
     )
   ax.set_xscale('log')
@@ -191,14 +263,3 @@ def draw_epsilon(data: pd.DataFrame, title: str) -> figure.Figure:
   ax.set_xticks(ticks, [f'{tick:.3g}' for tick in ticks])
   ax.set_xticks([], minor=True)
   return drawing
-
-
-def _limits(panel: pd.DataFrame) -> tuple[float, float]:
-  """Limits of accuracy, by all but the first tenth of the rounds.
-
-  A model that has learnt nothing would flatten what comes after.
-  """
-  late = panel[panel['round_num'] >= 0.1 * panel['round_num'].max()]
-  low, high = late['low'].min(), panel['high'].max()
-  pad = 0.05 * max(high - low, 1.0)
-  return max(low - pad, 0.0), min(high + pad, 101.0)

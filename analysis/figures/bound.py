@@ -38,7 +38,7 @@ def draw_deviation(data: pd.DataFrame, title: str) -> figure.Figure:
     algorithm = part['algorithm'].iloc[0]
     colour = colours.next_colour(algorithm)
     several = data.loc[data['algorithm'] == algorithm, 'run'].nunique() > 1
-    name = f'{algorithm} ({run})' if several else algorithm
+    name = run if several else algorithm
     for lines, column, what, dash, marker, scale in (
       (left, 'between_clients', 'between clients', '-', 'o', 1.0),
       (left, 'within_clients', 'within clients', style.DASHES[1], 's', 1.0),

@@ -117,7 +117,7 @@ def new_figure(
 
 def wrapped(text: str, width: float, size: float) -> str:
   """Text in lines that are no longer than `width` inches, in points `size`."""
-  font = font_manager.FontProperties(_STYLE['font.family'], size=size)
+  font = font_manager.FontProperties(family=_STYLE['font.family'], size=size)
   points, _, _ = textpath.TextToPath().get_text_width_height_descent(
     text, font, ismath=False
   )
@@ -192,15 +192,15 @@ def file_part(text: str) -> str:
   return '_'.join(re.findall('[a-z0-9]+', text.lower()))
 
 
-def save(drawing: figure.Figure, path: pathlib.Path) -> None:
-  """Writes a PNG of 128 dots an inch, the same bytes for the same data.
+def save(drawing: figure.Figure, path: pathlib.Path, *, dpi: int = 128) -> None:
+  """Writes a PNG of so many dots an inch, the same bytes for the same data.
 
   A palette in place of true colours makes the file a third of the size, and no
   difference to the eye: the drawings have few colours.
   """
   drawn = io.BytesIO()
   with styled():
-    drawing.savefig(drawn, format='png', dpi=128)
+    drawing.savefig(drawn, format='png', dpi=dpi)
   # Pillow is what Matplotlib itself writes PNGs with.
   picture = Image.open(drawn).convert('RGB')
   palette = picture.quantize(_NUM_COLOURS, dither=Image.Dither.NONE)

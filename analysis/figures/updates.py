@@ -65,7 +65,12 @@ def updates_by_model(
   return data.assign(column=data['run'].map(runs['split']), scale=data['row'])
 
 
-def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
+def draw_updates(
+  data: pd.DataFrame,
+  title: str = '',
+  *,
+  angles: tuple[float, float] | None = None,
+) -> figure.Figure:
   """Draws the panels of `updates_by_round` or `updates_by_model`.
 
   All panels have the same angles. In round 0 there is no last update: the dots
@@ -75,7 +80,8 @@ def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
 
   Args:
     data: What to draw, not empty.
-    title: What stands above the panels.
+    title: What stands above the panels; empty for nothing.
+    angles: The ends of the horizontal axes; those of `data` if None.
 
   Returns:
     The figure. A panel without data says so.
@@ -84,12 +90,12 @@ def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
   columns = list(dict.fromkeys(data.sort_values('t', kind='stable')['column']))
   # The paper has IID on the left.
   columns.sort(key=lambda column: column == 'non-IID')
-  width = {1: 4.8, 2: 3.6, 3: 3.0}.get(len(columns), 2.5)
+  width = {1: 3.4, 2: 3.6, 3: 3.0}.get(len(columns), 2.5)
   with style.styled():
     drawing, grid = style.new_figure(
       len(rows), len(columns), width, 2.4 + 0.5 / len(rows)
     )
-    limits = _angle_limits(data['angle_degrees'])
+    limits = angles or angle_limits(data['angle_degrees'])
     for row, axes_row in zip(rows, grid, strict=True):
       for column, ax in zip(columns, axes_row, strict=True):
         panel = data[(data['row'] == row) & (data['column'] == column)]
@@ -119,11 +125,12 @@ def draw_updates(data: pd.DataFrame, title: str) -> figure.Figure:
         if with_angles:
           with_angles[-1].set_xlabel(_ANGLE_LABEL)
     place = 'upper right' if has_room else 'lower center'
-    style.add_title(drawing, title)
+    if title:
+      style.add_title(drawing, title)
     style.add_legend(
       drawing,
       loc=f'outside {place}',
-      ncols=3,
+      ncols=3 if len(columns) > 1 else 2,
       handletextpad=0.4,
       columnspacing=1.4,
     )
@@ -203,7 +210,7 @@ def _draw_panel(ax: axes.Axes, panel: pd.DataFrame) -> None:
       )
 
 
-def _angle_limits(angles: pd.Series) -> tuple[float, float]:
+def angle_limits(angles: pd.Series) -> tuple[float, float]:
   """Limits in steps of 15 degrees that hold every angle."""
   finite = angles[np.isfinite(angles)]
   if finite.empty:

@@ -49,7 +49,7 @@ def best(found: Evidence, row: str, figure: str) -> str:
 def model_clipping_lead(found: Evidence) -> str:
   """How far model clipping ends above difference clipping, seed by seed."""
   both = _clipped_both_ways(found)
-  return _mean(both['final_accuracy'] - both['final_accuracy_updates'])
+  return _mean(both['final_score'] - both['final_score_updates'])
 
 
 def model_clipping_ratio(found: Evidence) -> str:
@@ -62,7 +62,20 @@ def model_clipping_ratio(found: Evidence) -> str:
 def model_clipping_same(found: Evidence) -> str:
   """The accuracy of model clipping with the threshold of the updates."""
   own = found.runs[found.runs['variants'] == 'same_threshold']
-  return _mean(own['final_accuracy'])
+  return _mean(own['final_score'])
+
+
+def local_step_gain(found: Evidence, variant: str, algorithm: str) -> str:
+  """How far an algorithm ends higher with another local step, seed by seed.
+
+  Args:
+    found: The evidence.
+    variant: The local step, as a variant of the table of experiments.
+    algorithm: The algorithm, for the ε of its row if it is private.
+  """
+  runs = found.runs
+  own = runs[(runs['variants'] == variant) & (runs['algorithm'] == algorithm)]
+  return _mean(own['gain'])
 
 
 def paid_threshold(found: Evidence, row: str, which: str = 'accuracy') -> str:

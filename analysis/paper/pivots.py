@@ -41,6 +41,13 @@ _MECHANISMS = {
   'blt': 'in turns, BLT',
 }
 
+# Local steps of another kind, by their variants.
+_LOCAL_STEPS = tuple(
+  variant.name
+  for variant in experiment_table.VARIANTS.values()
+  if 'local_step' in variant.settings
+)
+
 _MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
 
 # The quantities of Theorem 1: the loss is in nats, models have the length of
@@ -89,7 +96,7 @@ def explanations(found: Evidence) -> pd.DataFrame:
   shown = shown.assign(
     own_drop=shown['drop'].where(clipped),
     own_norm=shown['clipping_norm'].where(clipped),
-    fed_avg=(shown['final_accuracy'] + shown['drop']).where(clipped),
+    fed_avg=(shown['final_score'] + shown['drop']).where(clipped),
   )
   return _pivot(
     shown,
@@ -113,9 +120,7 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   run, where more than one way was.
   """
   runs = found.runs
-  ways = runs['variants'].map(
-    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
-  )
+  ways = _without_budget(runs)
   shown = runs.assign(way=ways)[
     runs['algorithm'].eq('dp_fed_avg')
     & runs['named'].notna()
@@ -133,7 +138,7 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
       'accountant': _first('privacy_accountant'),
       'ε': _first('target_epsilon', 'g'),
       'z': _first('privacy_noise_multiplier', '.3f'),
-      'accuracy (%)': _over_seeds('final_accuracy'),
+      'accuracy (%)': _over_seeds('final_score'),
       'drop from CE-FedAvg': _over_seeds('dp_drop'),
     },
   )
@@ -147,6 +152,50 @@ def model_clipping(found: Evidence) -> pd.DataFrame:
     is_beside & ~runs['is_private'] & runs['variants'].isin(_MODEL_CLIPPING)
   ]
   return _by_algorithm(shown).drop(columns='ε', errors='ignore')
+
+
+def local_steps(found: Evidence) -> pd.DataFrame:
+  """Each local step without a clip, with it, and with noise.
+
+  A row for each kind of step, where several were run; c is half of the mean
+  norm of the updates of FedAvg with that step.
+  """
+  runs = found.runs
+  ways = _without_budget(runs)
+  is_other = ways.isin(_LOCAL_STEPS)
+  shown = runs.assign(way=ways)[
+    (is_other | ways.eq('')) & runs['named'].notna() & ~runs['is_audited']
+  ]
+  several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
+  shown = shown[several]
+  budgets = shown['target_epsilon'].dropna().sort_values(ascending=False)
+
+  def of(algorithm: str, budget: float | None = None) -> _Read:
+    def read(part: pd.DataFrame) -> str:
+      own = part[part['algorithm'] == algorithm]
+      if budget is not None:
+        own = own[own['target_epsilon'] == budget]
+      return _over_seeds('final_accuracy')(own)
+
+    return read
+
+  return _pivot(
+    shown.sort_values(
+      ['row', 'scale', 'way'], key=_places_of_steps, kind='stable'
+    ),
+    ['row', 'scale', 'way'],
+    {
+      'local step': _local_step,
+      'no clip (%)': of('fed_avg'),
+      'c': lambda part: margins.number(part['clipping_norm'].mean(), '.3f'),
+      'clip (%)': of('ce_fed_avg'),
+      **{
+        f'clip and noise, ε = {budget:g} (%)': of('dp_fed_avg', budget)
+        for budget in budgets.unique()
+      },
+      'seeds': lambda part: part['seed'].nunique(),
+    },
+  )
 
 
 def beyond(found: Evidence) -> pd.DataFrame:
@@ -166,7 +215,7 @@ def beyond(found: Evidence) -> pd.DataFrame:
 def bfloat16(found: Evidence) -> pd.DataFrame:
   """What local steps in bfloat16 change of the accuracy, seed by seed."""
   runs = found.runs
-  runs = runs.assign(single=runs['final_accuracy'] - runs['gain'])
+  runs = runs.assign(single=runs['final_score'] - runs['gain'])
   return _pivot(
     runs[(runs['variants'] == 'bfloat16') & runs['gain'].notna()],
     ['row', 'scale'],
@@ -174,7 +223,7 @@ def bfloat16(found: Evidence) -> pd.DataFrame:
       'row': _first('row'),
       'scale': _first('scale'),
       'float32 (%)': _over_seeds('single'),
-      'bfloat16 (%)': _over_seeds('final_accuracy'),
+      'bfloat16 (%)': _over_seeds('final_score'),
       'difference (points)': _over_seeds('gain'),
     },
   )
@@ -216,6 +265,30 @@ def audits(found: Evidence, which: str = 'every attack') -> pd.DataFrame:
   return shown.drop(columns=['run', 'attack on', 'confidence', 'refuted'])
 
 
+def _without_budget(runs: pd.DataFrame) -> pd.Series:
+  """The variants of runs but that of another ε."""
+  return runs['variants'].map(
+    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
+  )
+
+
+def _local_step(runs: pd.DataFrame) -> str:
+  """The local step of runs that have one, in words."""
+  run = runs.iloc[0]
+  if not run['way']:
+    return 'SGD'
+  if run['local_step'] == 'scaffold':
+    return 'SCAFFOLD'
+  return f'FedProx, μ = {run["proximal_mu"]:g}'
+
+
+def _places_of_steps(values: pd.Series) -> pd.Series:
+  """Sorts ways to train by their place in the table of experiments."""
+  if values.name != 'way':
+    return values
+  return values.map(('', *_LOCAL_STEPS).index)
+
+
 def _pivot(
   runs: pd.DataFrame, keys: Sequence[Any], columns: Mapping[str, _Read]
 ) -> pd.DataFrame:
@@ -239,7 +312,7 @@ def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:
       'algorithm': _first('algorithm_name'),
       'clips': _first('clips'),
       'T': _first('num_rounds'),
-      'final accuracy (%)': _over_seeds('final_accuracy'),
+      'final accuracy (%)': _over_seeds('final_score'),
       'drop (points)': _over_seeds('drop', margins.MISSING),
       'c': lambda part: margins.number(part['clipping_norm'].mean(), '.3g'),
       'clipped (%)': lambda part: margins.number(

@@ -182,7 +182,7 @@ def _at_rounds(frames: frame.Frames, runs: pd.DataFrame) -> dict[str, Any]:
   norms = frames.rounds[frames.rounds['round_num'] == FIGURE_ROUND + 1]
   norms = norms.set_index('run')
   last = frames.rounds[frames.rounds['round_num'] == LAST_FIGURE_ROUND]
-  accuracy = runs.index.to_series().map(last.set_index('run')['accuracy'])
+  accuracy = runs.index.to_series().map(last.set_index('run')['score'])
   return {
     'spread_at': norms['update_norm_std'] / norms['update_norm_mean'],
     'std_at': norms['update_norm_std'],
@@ -277,9 +277,9 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
     'num_seeds': len(
       set(plain['seed']) & set(clipped['seed']) or set(plain['seed'])
     ),
-    'fed_avg': _estimate(plain, 'final_accuracy'),
-    'ce_fed_avg': _estimate(clipped, 'final_accuracy'),
-    'dp_fed_avg': _estimate(private, 'final_accuracy'),
+    'fed_avg': _estimate(plain, 'final_score'),
+    'ce_fed_avg': _estimate(clipped, 'final_score'),
+    'dp_fed_avg': _estimate(private, 'final_score'),
     'clipping_drop': _estimate(clipped, 'drop'),
     'dp_drop': _estimate(private, 'dp_drop'),
     'early_drop': _estimate(clipped, 'early_drop'),

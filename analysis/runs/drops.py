@@ -17,7 +17,7 @@ from tasks.experiments.named_runs import NamedRun
 
 
 def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
-  """Adds what each run is compared with, and how much accuracy it lost.
+  """Adds what each run is compared with, and by how much it is worse.
 
   Runs with an aggregator of a user's own are compared with others, and nothing
   with them: what they do to updates is not known.
@@ -32,9 +32,10 @@ def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
     - `fed_avg_run`: the run of FedAvg that it is compared with, None without,
       and `no_drop`, the reason why there is none;
     - `plain_run`: the run without its variants, itself if it has none;
-    - `drop`: the accuracy of `fed_avg_run` less its own;
-    - `dp_drop`: that of CE-FedAvg, with the same threshold, less its own;
-    - `gain`: its own accuracy less that of `plain_run`;
+    - `drop`: by how much its final score is worse than that of `fed_avg_run`:
+      in points for an accuracy, else in the unit of the metric;
+    - `dp_drop`: the same against CE-FedAvg with the same threshold;
+    - `gain`: by how much it is better than that of `plain_run`;
     - `equal_path_accuracy` (percent): that of `fed_avg_run` at the round by
       which it has moved as far as this run has at T, and `equal_path_lead`: its
       own less that. Clipping makes steps shorter, so that a part of a drop is
@@ -45,35 +46,38 @@ def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
       do; NaN where there is none, and for clipped models.
   """
   partners = _Partners(runs)
-  evaluated = dict(iter(rounds[rounds['accuracy'].notna()].groupby('run')))
+  evaluated = dict(iter(rounds[rounds['score'].notna()].groupby('run')))
   lines = []
   for name, run in runs.iterrows():
     plain, reason = None, ''
-    if run['algorithm'] != 'fed_avg' or run['has_own_aggregator']:
+    is_known = run['algorithm'] in titles.ALGORITHM_NAMES
+    if is_known and (
+      run['algorithm'] != 'fed_avg' or run['has_own_aggregator']
+    ):
       plain, reason = partners.find(run, 'fed_avg')
     clipped = None
     if run['algorithm'] == 'dp_fed_avg':
       clipped, _ = partners.find(run, 'ce_fed_avg')
     same = name if not run['variants'] else partners.without_variants(run)
-    accuracy = run['final_accuracy']
+    score = run['final_score']
     equal, ratio = math.nan, math.nan
     if plain and run['path'] and runs.at[plain, 'path']:
       path = runs.at[plain, 'path']
       equal_round = np.interp(run['path'][-1], path, np.arange(len(path)))
       known = evaluated[plain]
       # Straight lines between its evaluations.
-      equal = np.interp(equal_round, known['round_num'], known['accuracy'])
+      equal = np.interp(equal_round, known['round_num'], known['score'])
       ratio = run['path'][-1] / path[-1]
     lines.append(
       {
         'fed_avg_run': plain,
         'no_drop': reason,
         'plain_run': same,
-        'drop': _accuracy(runs, plain) - accuracy,
-        'dp_drop': _accuracy(runs, clipped) - accuracy,
-        'gain': accuracy - _accuracy(runs, same),
+        'drop': run['metric'].lost(_score(runs, plain), score),
+        'dp_drop': run['metric'].lost(_score(runs, clipped), score),
+        'gain': run['metric'].lost(score, _score(runs, same)),
         'equal_path_accuracy': float(equal),
-        'equal_path_lead': float(accuracy - equal),
+        'equal_path_lead': float(score - equal),
         'path_ratio': ratio,
       }
     )
@@ -131,8 +135,8 @@ class _Partners:
     return found
 
 
-def _accuracy(runs: pd.DataFrame, name: str | None) -> float:
-  return runs.at[name, 'final_accuracy'] if name else math.nan
+def _score(runs: pd.DataFrame, name: str | None) -> float:
+  return runs.at[name, 'final_score'] if name else math.nan
 
 
 def _shown_norms(runs: pd.DataFrame) -> pd.Series:

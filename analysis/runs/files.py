@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tff_clipping.privacy import read_ledger
+from analysis.runs import metric as metrics
+from tff_clipping import privacy as privacy_lib
+from tff_clipping.privacy.plans import plan_text
 
 METRIC_COLUMNS = (
   'round_num',
@@ -45,6 +47,9 @@ _NEEDED_UPDATE_COLUMNS = UPDATE_COLUMNS[:3]
 
 # The `client_id` of the row that holds the averaged update, where one is there.
 MEAN_UPDATE_ID = 'mean'
+
+# In place of the algorithm, of which nothing is known.
+OWN_PROGRAM = 'own_program'
 
 # What `constants.json` holds, where somebody estimated it: L, G, σ_l, σ_g and
 # f(x⁰) − f*.
@@ -103,6 +108,9 @@ class RunFiles:
       update has `MEAN_UPDATE_ID`.
     audits: A row for each attack of `audit/audit.json`: `AUDIT_COLUMNS`.
     notes: What is missing or cut off, a phrase each.
+    metric: The figure on the test set that decides. If it is no accuracy,
+      `rounds` has its column too.
+    ledger: What was charged; None where there is no ledger.
   """
 
   config: Mapping[str, Any]
@@ -112,10 +120,12 @@ class RunFiles:
   updates: pd.DataFrame
   audits: pd.DataFrame
   notes: tuple[str, ...] = ()
+  metric: metrics.Metric = metrics.ACCURACY
+  ledger: pathlib.Path | None = None
 
 
 def read_folder(directory: pathlib.Path) -> RunFiles:
-  """Reads a run folder.
+  """Reads a run folder, or that of a program of one's own with metrics.csv.
 
   Raises:
     NotARunError: It is none, or its files cannot be trusted.
@@ -125,11 +135,24 @@ def read_folder(directory: pathlib.Path) -> RunFiles:
       'a file, not a folder' if directory.exists() else 'no such folder'
     )
   notes: list[str] = []
-  config = _read_config(directory / 'config.json')
+  path, ledger = directory / 'metrics.csv', directory / 'ledger.jsonl'
+  if path.is_file() and not (directory / 'config.json').exists():
+    metric = _metric_of_program(path)
+    rounds = _read_metrics(path, metric, [])
+    config = _config_of_program(directory, rounds)
+  else:
+    config = _read_config(directory / 'config.json')
+    try:
+      metric = metrics.read_metric(config)
+    except ValueError as error:
+      raise NotARunError(f'config.json: {error}') from error
+    rounds = _read_metrics(path, metric, notes)
   is_private = config['algorithm'].startswith('dp_')
   return RunFiles(
     config=config,
-    rounds=_read_metrics(directory / 'metrics.csv', notes),
+    metric=metric,
+    rounds=rounds,
+    ledger=ledger if ledger.is_file() else None,
     privacy=_read_privacy(directory / 'privacy.json', is_private, notes),
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),
@@ -146,8 +169,8 @@ def _read_config(path: pathlib.Path) -> dict[str, Any]:
         f'give {path.parent}/*/'
       )
     raise NotARunError(
-      'it has no config.json, which `tasks.train` and `own_run.train` write; '
-      'for a program of your own, read its metrics.csv (docs/training_program.md)'
+      'it has no config.json, which `tasks.train` and `own_run.train` write, '
+      'and no metrics.csv of a program of your own'
     )
   config = _read_json(path)
   for key in ('experiment', 'algorithm', 'model'):
@@ -163,6 +186,34 @@ def _read_config(path: pathlib.Path) -> dict[str, Any]:
   return config
 
 
+def _metric_of_program(path: pathlib.Path) -> metrics.Metric:
+  """The accuracy of a program of one's own, or its loss without one."""
+  try:
+    table = pd.read_csv(path)
+  except (OSError, ValueError) as error:
+    raise NotARunError(f'{path.name} cannot be read: {error}') from error
+  for metric in (metrics.ACCURACY, metrics.Metric('loss', 'min')):
+    if metric.column in table and table[metric.column].notna().any():
+      return metric
+  raise NotARunError(f'{path.name} has neither `test_accuracy` nor `test_loss`')
+
+
+def _config_of_program(
+  directory: pathlib.Path, rounds: pd.DataFrame
+) -> dict[str, Any]:
+  """What is known of a program of one's own: its name and its rounds."""
+  return {
+    'algorithm': OWN_PROGRAM,
+    'program': directory.resolve().name,
+    'model': {'name': ''},
+    'experiment': {
+      'task': '',
+      'partition': '',
+      'num_rounds': int(rounds['round_num'].max()) if len(rounds) else 0,
+    },
+  }
+
+
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
   try:
     contents = json.loads(path.read_text(encoding='utf-8'))
@@ -173,26 +224,31 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
   return contents
 
 
-def _read_metrics(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+def _read_metrics(
+  path: pathlib.Path, metric: metrics.Metric, notes: list[str]
+) -> pd.DataFrame:
+  columns = list(dict.fromkeys([*METRIC_COLUMNS, metric.column]))
   if not path.is_file():
     notes.append('metrics.csv is missing: no round has finished yet')
-    return pd.DataFrame({column: [] for column in METRIC_COLUMNS}, dtype=float)
-  table = _read_csv(path, notes, METRIC_COLUMNS)
-  for column in ('round_num', 'test_accuracy'):
+    return pd.DataFrame({column: [] for column in columns}, dtype=float)
+  table = _read_csv(path, notes, columns)
+  for column in ('round_num', metric.column):
     if column not in table:
       raise NotARunError(f'metrics.csv has no column `{column}`')
-  absent = [column for column in METRIC_COLUMNS if column not in table]
+  absent = [column for column in columns if column not in table]
+  if metric != metrics.ACCURACY and 'test_accuracy' in absent:
+    absent.remove('test_accuracy')
   if absent:
     notes.append(f'metrics.csv does not measure {", ".join(absent)}')
-  table = table.reindex(columns=METRIC_COLUMNS)
+  table = table.reindex(columns=columns)
   rounds = table['round_num'].to_numpy()
   if np.isnan(rounds).any() or (rounds < 0).any() or (rounds % 1).any():
     raise NotARunError('metrics.csv has a row without a valid `round_num`')
-  accuracies = table['test_accuracy'].dropna()
-  if len(accuracies) and not accuracies.between(0.0, 1.0).all():
+  values = table[metric.column].dropna()
+  if metric.is_share and not values.between(0.0, 1.0).all():
     raise NotARunError(
-      'metrics.csv: `test_accuracy` must be between 0 and 1, found '
-      f'{accuracies[~accuracies.between(0.0, 1.0)].iloc[0]}'
+      f'metrics.csv: `{metric.column}` must be between 0 and 1, found '
+      f'{values[~values.between(0.0, 1.0)].iloc[0]}'
     )
   repeated = int(table['round_num'].duplicated(keep='last').sum())
   if repeated:
@@ -243,24 +299,37 @@ def _read_csv(
 def _read_privacy(
   path: pathlib.Path, is_private: bool, notes: list[str]
 ) -> dict[str, Any]:
-  if not path.is_file():
-    if is_private:
-      notes.append('privacy.json is missing: nothing is known of its privacy')
-    return {}
-  privacy = _read_json(path)
-  absent = [key for key in _PRIVACY_KEYS if privacy.get(key) is None]
-  if absent:
-    notes.append(f'privacy.json does not say {", ".join(absent)}')
   ledger = path.with_name('ledger.jsonl')
+  charged, found = None, ()
   if ledger.is_file():
-    # A run that was killed may not have written down all of its caveats.
     try:
-      found = read_ledger(ledger).caveats
+      charged = privacy_lib.read_ledger(ledger)
+      # A run that was killed may not have written down all of its caveats.
+      found = charged.caveats
     except (OSError, ValueError) as error:
       notes.append(f'the ledger cannot be read: {error}')
       found = ('what was charged is not known: the ledger cannot be read',)
-    known = privacy.get('caveats') or ()
-    privacy['caveats'] = list(dict.fromkeys([*known, *found]))
+  if path.is_file():
+    privacy = _read_json(path)
+  elif charged is not None:
+    # What `tasks.train` writes of the plan; a program of one's own may not.
+    privacy = charged.plan.to_json(charged.caveats)
+  else:
+    if is_private:
+      notes.append('privacy.json is missing: nothing is known of its privacy')
+    return {}
+  absent = [key for key in _PRIVACY_KEYS if privacy.get(key) is None]
+  if absent:
+    notes.append(f'privacy.json does not say {", ".join(absent)}')
+  known = privacy.get('caveats') or ()
+  privacy['caveats'] = list(dict.fromkeys([*known, *found]))
+  described = privacy.get('description') or ''
+  untold = [each for each in privacy['caveats'] if each not in described]
+  if untold and described:
+    described = plan_text.add_caveats(described, untold)
+  elif untold:
+    described = plan_text.state_caveats(untold)
+  privacy['description'] = described or None
   return privacy
 
 

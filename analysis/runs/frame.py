@@ -34,14 +34,17 @@ class Frames:
         nothing), `model`, `model_name`, `num_parameters`, `data`, `is_iid`
         (whether the paper would call it so), `split` (that in a word),
         `num_clients`, `num_test_examples`, `partition_summary`, `tff_version`,
-        `target_epsilon`, `clipping_norm`, `setting` (all of `row.SETTING_KEYS`
+        `versions`, `metric` (the figure that decides), `loss`, `ledger` (its
+        path, None without one), `folder` (its name on disk), `target_epsilon`,
+        `clipping_norm`, `setting` (all of `row.SETTING_KEYS`
         as text: runs with the same may be compared) and `series` (that without
         seeds: runs with the same repeat each other);
       - of what it came to: `is_private`, `has_simulation_figures` (a private
         run shows exact figures of its clients), `has_caveats` (the ε of its
         plan does not hold for it as it was run), `rounds_done`, `is_complete`,
-        `final_accuracy` and `best_accuracy` (percent, of the whole test set or
-        the part that the run evaluates), `clipped_fraction` (mean over rounds),
+        `final_score` and `best_score` (of its metric; an accuracy in percent,
+        of the test set or the part of it that the run evaluates),
+        `clipped_fraction` (mean over rounds),
         `relative_spread` (of the clients' update norms, standard deviation over
         mean, mean over rounds), `path` (how far the model has moved after each
         round, from 0 to T), `median_round_seconds`, `seconds` (of all rounds),
@@ -49,7 +52,7 @@ class Frames:
         accounting), `has_constants`, `squared_gradient_norms` (by t) and
         `notes` (what is missing or cut off).
     rounds: A row for each run and round: `run`, the columns of `metrics.csv`,
-      and `accuracy` in percent.
+      and `score`, its metric: an accuracy in percent.
     updates: A row for each recorded update: `run`, `t` (0 is the first round,
       as in the paper), `files.UPDATE_COLUMNS` and `is_mean`, whether it is the
       averaged update.
@@ -83,11 +86,17 @@ class Frames:
     return [(int(t), clients) for t, clients in own.groupby('t')]
 
 
-def read_frames(directories: Sequence[str | os.PathLike[str]]) -> Frames:
+def read_frames(
+  directories: Sequence[str | os.PathLike[str]],
+  *,
+  named_by_settings: bool = False,
+) -> Frames:
   """Reads run folders, and leaves out by name those that are none.
 
   Args:
     directories: The folders. One that is given twice counts once.
+    named_by_settings: Whether runs are called by what they differ in, as in
+      `titles.describe_runs`, and not by their folders.
 
   Returns:
     The frames, with the runs in the order given, each under a name of its own:
@@ -104,7 +113,11 @@ def read_frames(directories: Sequence[str | os.PathLike[str]]) -> Frames:
     except files.NotARunError as error:
       left_out.append((str(directory), str(error)))
   names = _distinct_names([*found])
-  return build(dict(zip(names, found.values(), strict=True)), tuple(left_out))
+  return build(
+    dict(zip(names, found.values(), strict=True)),
+    tuple(left_out),
+    named_by_settings=named_by_settings,
+  )
 
 
 def read_results(results_dir: str | os.PathLike[str]) -> Frames:
@@ -130,19 +143,26 @@ def read_results(results_dir: str | os.PathLike[str]) -> Frames:
 def build(
   runs: Mapping[str, files.RunFiles],
   left_out: tuple[tuple[str, str], ...] = (),
+  *,
+  named_by_settings: bool = False,
 ) -> Frames:
-  """The frames of some runs, by name."""
+  """The frames of some runs, by name; see `read_frames`."""
   rows, tables = [], []
   for name, run in runs.items():
-    rounds = run.rounds.assign(accuracy=100.0 * run.rounds['test_accuracy'])
+    metric = run.metric
+    rounds = run.rounds.assign(score=metric.scale * run.rounds[metric.column])
     is_mean = (run.updates['client_id'] == files.MEAN_UPDATE_ID).astype(bool)
     updates = run.updates.assign(is_mean=is_mean)
     rows.append(row.build_row(run, rounds, updates))
-    own = (rounds, updates, run.audits.copy())
+    rows[-1]['folder'] = name
+    tables.append((rounds, updates, run.audits.copy()))
+  frame = pd.DataFrame(rows, index=pd.Index([*runs], name='run'))
+  if named_by_settings and rows:
+    names = titles.describe_runs(frame)['name']
+    frame.index = pd.Index(names, name='run')
+  for name, own in zip(frame.index, tables, strict=True):
     for table in own:
       table.insert(0, 'run', name)
-    tables.append(own)
-  frame = pd.DataFrame(rows, index=pd.Index([*runs], name='run'))
   rounds, updates, audits = (
     _concatenated([own[place] for own in tables]) for place in range(3)
   )
@@ -186,17 +206,6 @@ def by_setting(runs: pd.DataFrame) -> pd.DataFrame:
     return rank, not run['is_iid'], _values(run['setting'])
 
   return runs.loc[sorted(runs.index, key=place)]
-
-
-def differing_settings(one: pd.Series, other: pd.Series) -> list[str]:
-  """In what two runs differ beside the seeds, as `num_rounds: 1 against 2`."""
-  pairs = zip(
-    row.SETTING_KEYS,
-    json.loads(one['series']),
-    json.loads(other['series']),
-    strict=True,
-  )
-  return [f'{key}: {a} against {b}' for key, a, b in pairs if a != b]
 
 
 def _values(setting: str) -> list[tuple]:

@@ -178,14 +178,16 @@ def rank_correlation(
   return RankCorrelation(value, float(test.pvalue), len(x))
 
 
-def with_margin(value: float, margin: float) -> str:
-  """A figure with two decimals and, where there is one, its margin.
+def with_margin(value: float, margin: float, decimals: int = 2) -> str:
+  """A figure with its decimals and, where there is one, its margin.
 
-  With three where two do not tell whether 0 is in the interval.
+  With one more where they do not tell whether 0 is in the interval.
   """
+  spec = f'.{decimals}f'
   if math.isnan(margin):
-    return number(value, '.2f')
-  spec = '.3f' if f'{abs(value):.2f}' == f'{margin:.2f}' != '0.00' else '.2f'
+    return number(value, spec)
+  if f'{abs(value):{spec}}' == f'{margin:{spec}}' != f'{0:{spec}}':
+    spec = f'.{decimals + 1}f'
   return f'{number(value, spec)} ± {margin:{spec}}'
 
 

@@ -5,31 +5,13 @@ line, or a table or figures in lines of their own. The page is its own template:
 `fill` writes each TEXT anew.
 """
 
-import base64
-import html
-import pathlib
 import re
 from collections.abc import Callable, Iterable
 
-import markdown
 import pandas as pd
 
 _MARK = re.compile(r'<!--=(.*?)-->(.*?)<!--/-->', re.DOTALL)
-_IMAGE = re.compile(r'src="([^":]*\.png)"')
 _HEADING = re.compile(r'^(?=#+ )', re.MULTILINE)
-
-_CSS = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; margin: 2rem auto;
-  max-width: 72rem; padding: 0 1rem; }
-h1 { font-size: 1.7rem; } h2 { font-size: 1.3rem; margin-top: 2.2rem;
-  border-bottom: 1px solid #ddd; } h3 { font-size: 1.05rem; }
-table { border-collapse: collapse; font-size: 13px; margin: .6rem 0;
-  display: block; overflow-x: auto; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid #e3e3e3; }
-thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
-img { max-width: 100%; height: auto; }
-code { background: #f3f3f3; padding: 0 .2em; }
-"""
 
 
 def fill(text: str, find: Callable[[str], str | pd.DataFrame]) -> str:
@@ -121,31 +103,6 @@ def pictures(drawn: Iterable[tuple[str, str]]) -> str:
 def bullets(items: Iterable[str]) -> str:
   """A list of sentences; empty without one."""
   return '\n'.join(f'- {item}' for item in items)
-
-
-def to_html(text: str, directory: pathlib.Path) -> str:
-  """A Markdown page as one HTML file that needs no other.
-
-  Args:
-    text: The page, with a title in its first line.
-    directory: Where its pictures are; they are written into the file.
-  """
-
-  def embedded(match: re.Match) -> str:
-    data = (directory / html.unescape(match[1])).read_bytes()
-    return f'src="data:image/png;base64,{base64.b64encode(data).decode()}"'
-
-  # Texts of a run are no markup.
-  body = markdown.markdown(
-    text.replace('&', '&amp;').replace('<', '&lt;'), extensions=['tables']
-  )
-  title = html.escape(text.splitlines()[0].lstrip('# '))
-  return (
-    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f'<title>{title}</title>\n<style>{_CSS}</style>\n</head>\n'
-    f'<body>\n{_IMAGE.sub(embedded, body)}\n</body>\n</html>\n'
-  )
 
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:

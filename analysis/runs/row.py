@@ -39,6 +39,7 @@ SETTING_KEYS = (
   'sharpness_rho',
   'fed_pd_penalty',
   'client_rate_decay',
+  'loss',
   *SEED_KEYS,
 )
 
@@ -73,7 +74,7 @@ def build_row(
     'mechanism': DEFAULTS['mechanism'],
     **run.config['experiment'],
     **_read_name(run.config.get('run')),
-    **_describe(run.config),
+    **_describe(run),
     **_measure(run, rounds, updates),
     **{f'privacy_{k}': x for k, x in (_NO_PRIVACY | {**run.privacy}).items()},
     'has_constants': bool(run.constants),
@@ -85,6 +86,7 @@ def build_row(
         strict=False,
       )
     ),
+    'ledger': run.ledger,
     'notes': run.notes,
   }
 
@@ -105,12 +107,14 @@ def _read_name(names: Mapping[str, Any] | None) -> dict[str, Any]:
   }
 
 
-def _describe(config: Mapping[str, Any]) -> dict[str, Any]:
+def _describe(run: files.RunFiles) -> dict[str, Any]:
   """What a run is, for people and to compare it."""
+  config, metric = run.config, run.metric
   settings, task = config['experiment'], config.get('task') or {}
   algorithm, model = config['algorithm'], config['model']['name']
   known = ALGORITHMS.get(algorithm)
   name = titles.ALGORITHM_NAMES.get(algorithm, algorithm)
+  name = config.get('program', name)
   own = settings.get('aggregator')
   if own:
     name = f'{name} by {titles.own_name(own)}'
@@ -119,9 +123,12 @@ def _describe(config: Mapping[str, Any]) -> dict[str, Any]:
       name = f'{name}, {settings[key]}'.replace('_', '-')
   is_audited = settings.get('audit_canaries') is not None
   values = {key: settings.get(key, DEFAULTS.get(key)) for key in SETTING_KEYS}
+  # Runs that are judged by different figures are not compared.
+  values['metric'] = metric.name
   is_iid = _is_iid(settings)
   return {
     'algorithm': algorithm,
+    'metric': metric,
     # Canaries are among its clients: it is no run of the algorithm alone.
     'algorithm_name': f'{name}, audited' if is_audited else name,
     'is_audited': is_audited,
@@ -141,6 +148,7 @@ def _describe(config: Mapping[str, Any]) -> dict[str, Any]:
     'num_test_examples': _number(task.get('num_test_examples')),
     'partition_summary': task.get('partition'),
     'tff_version': (config.get('versions') or {}).get('tensorflow_federated'),
+    'versions': config.get('versions') or {},
     'target_epsilon': _number(settings.get('target_epsilon')),
     'clipping_norm': _number(
       settings.get('clipping_norm') or config.get('estimated_clipping_norm')
@@ -168,8 +176,8 @@ def _measure(
     'has_caveats': bool(privacy.get('caveats')),
     'rounds_done': rounds_done,
     'is_complete': rounds_done >= settings['num_rounds'],
-    'final_accuracy': _last(rounds['accuracy']),
-    'best_accuracy': rounds['accuracy'].max(),
+    'final_score': _last(rounds['score']),
+    'best_score': run.metric.best(rounds['score']),
     'clipped_fraction': rounds['clipped_fraction'].mean(),
     'relative_spread': _relative_spread(rounds, updates),
     'path': _path(updates, settings),

@@ -33,6 +33,66 @@ def own_name(setting: str) -> str:
   return setting.rsplit('/', 1)[-1]
 
 
+def describe_runs(runs: pd.DataFrame) -> pd.DataFrame:
+  """What runs are called beside each other, by what they differ in.
+
+  Args:
+    runs: The rows of the runs, in any order.
+
+  Returns:
+    A row for each run, in their order: `setting` (what tells its setting from
+    the others; empty where there is one), `line` (as `line_labels` has it),
+    `algorithm` (that without its ε) and `name`: algorithm, setting and seed, as
+    far as they differ, and the index where that does not tell it apart.
+  """
+  parts = [part for _, part in runs.groupby('series', sort=False)]
+  found = pd.DataFrame(
+    {
+      'setting': pd.concat(
+        [
+          pd.Series(setting, part.index)
+          for setting, part in zip(
+            setting_differences([part.iloc[0] for part in parts]),
+            parts,
+            strict=True,
+          )
+        ]
+      ),
+      'line': pd.concat([line_labels(part) for part in parts]),
+    }
+  ).loc[runs.index]
+  found['algorithm'] = [
+    line.replace(_epsilon_part(run), '', 1)
+    for line, (_, run) in zip(found['line'], runs.iterrows(), strict=True)
+  ]
+  seeds = runs['seed'].map(lambda seed: f'seed {margins.number(seed, ".0f")}')
+  ends = found['setting'].map(lambda setting: f', {setting}' if setting else '')
+  if seeds.nunique() > 1:
+    ends += ', ' + seeds
+  names = found['algorithm'] + ends
+  names = names.where(~names.duplicated(keep=False), found['line'] + ends)
+  return found.assign(
+    name=names.where(~names.duplicated(keep=False), runs.index)
+  )
+
+
+def setting_differences(runs: list[pd.Series]) -> list[str]:
+  """What tells settings apart, of one run each; empty where there is one."""
+  titles = _setting_parts(runs)
+  shared = set.intersection(*map(set, titles))
+  return [
+    ', '.join(part for part in title if part not in shared) for title in titles
+  ]
+
+
+def shared_title(runs: list[pd.Series]) -> str:
+  """What settings, of one run each, have in common of their titles."""
+  first, *others = _setting_parts(runs)
+  return ', '.join(
+    part for part in first if all(part in other for other in others)
+  )
+
+
 def setting_titles(runs: list[pd.Series]) -> list[str]:
   """A title for each of some settings, of one run each.
 
@@ -41,6 +101,11 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
     clients and their examples, P and T, Q and the batch, the optimizer of the
     server, the learning rates, the local step, the seed, or else a number.
   """
+  return [', '.join(parts) for parts in _setting_parts(runs)]
+
+
+def _setting_parts(runs: list[pd.Series]) -> list[tuple[str, ...]]:
+  """The parts of `setting_titles`."""
   titles = [_title(run) for run in runs]
   details: tuple[Callable[[pd.Series], str], ...] = (
     lambda run: f'{run["examples_per_client"] or math.nan:.0f} a client',
@@ -49,11 +114,13 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
     lambda run: f'{run["shards_per_client"]} shards a client',
     lambda run: f'P = {run["clients_per_round"]}, T = {run["num_rounds"]}',
     lambda run: f'Q = {run["local_steps"]}, batch = {run["batch_size"]}',
-    lambda run: run['server_optimizer'] or 'sgd',
-    lambda run: f'η_l = {run["client_learning_rate"]:g}',
-    lambda run: f'η_g = {run["server_learning_rate"]:g}',
+    _server_optimizer,
+    lambda run: f'η_l = {margins.number(run["client_learning_rate"], "g")}',
+    lambda run: f'η_g = {margins.number(run["server_learning_rate"], "g")}',
     lambda run: str(run['compute_dtype'] or 'float32'),
     _local_step,
+    lambda run: str(run['loss'] or 'loss of the model'),
+    lambda run: run['metric'].title,
     lambda run: f'seed {margins.number(run["seed"], ".0f")}',
   )
   for detail in details:
@@ -61,17 +128,22 @@ def setting_titles(runs: list[pd.Series]) -> list[str]:
       (title, detail(run)) for title, run in zip(titles, runs, strict=True)
     ]
     titles = [
-      f'{title}, {text}'
+      (*title, text)
       if len({other for same, other in told if same == title}) > 1
       else title
       for title, text in told
     ]
   return [
-    f'{title} ({titles[: place + 1].count(title)})'
+    (*title[:-1], f'{title[-1]} ({titles[: place + 1].count(title)})')
     if titles.count(title) > 1
     else title
     for place, title in enumerate(titles)
   ]
+
+
+def _server_optimizer(run: pd.Series) -> str:
+  name = run['server_optimizer'] or 'sgd'
+  return 'SGD' if name == 'sgd' else name.capitalize()
 
 
 def _local_step(run: pd.Series) -> str:
@@ -103,10 +175,9 @@ def line_labels(runs: pd.DataFrame) -> pd.Series:
   labels = runs['algorithm_name'].copy()
   several_samplings = runs['privacy_sampling'].nunique() > 1
   for name, run in runs.iterrows():
-    if run['is_private'] and math.isfinite(run['epsilon_spent']):
-      labels[name] += f', ε = {margins.at_most(run["epsilon_spent"])}'
-      if several_samplings:
-        labels[name] += f', {run["privacy_sampling"]}'
+    labels[name] += _epsilon_part(run)
+    if several_samplings and _epsilon_part(run):
+      labels[name] += f', {run["privacy_sampling"]}'
     if run['clips'] == 'models':
       labels[name] += f', c = {run["clipping_norm"]:.3g}'
   labels = _told_apart(labels, runs, runs['setting'])
@@ -153,8 +224,17 @@ def _told_apart(
   return labels.where(~same, labels + ' (' + runs.index + ')')
 
 
-def _title(run: pd.Series) -> str:
-  title = f'{run["model_name"]} on {run["data"]}, {run["split"]}'
+def _epsilon_part(run: pd.Series) -> str:
+  """What a label says of the ε of a run; empty where there is none."""
+  if not run['is_private'] or not math.isfinite(run['epsilon_spent']):
+    return ''
+  return f', ε = {margins.at_most(run["epsilon_spent"])}'
+
+
+def _title(run: pd.Series) -> tuple[str, ...]:
+  if not run['data']:
+    return ('programs of your own',)
+  title = f'{run["model_name"]} on {run["data"]}'
   if run['is_iid'] or run['partition'] == 'class_balanced':
-    return title
-  return f'{title} ({run["partition"].replace("_", " ")})'
+    return title, run['split']
+  return title, f'{run["split"]} ({run["partition"].replace("_", " ")})'

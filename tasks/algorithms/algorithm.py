@@ -17,6 +17,7 @@ if TYPE_CHECKING:
   import tensorflow_federated as tff
 
   from tasks.algorithms.experiment import ExperimentConfig
+  from tasks.data.partitions.partition import Partition
   from tff_clipping import privacy
   from tff_clipping.privacy import audit
 
@@ -87,6 +88,17 @@ class Algorithm:
         f'{self.title}, found {self.config.sampling!r}{self.sampling_reason}.'
       )
 
+  def check_partition(self, partition: 'Partition') -> None:
+    """Raises for data that it cannot be run with; none by default.
+
+    Args:
+      partition: How the examples lie with the clients.
+
+    Raises:
+      ValueError: If it cannot.
+    """
+    del partition
+
   def find_plan(
     self, num_clients: int, ledger: 'pathlib.Path | None' = None
   ) -> 'privacy.BasePlan | None':
@@ -114,6 +126,20 @@ class Algorithm:
     """
     del plan, model_fn, user_aggregator
     return None
+
+  def checks_aggregator(
+    self,
+    plan: 'privacy.BasePlan | None',
+    user_aggregator: Callable[..., Any] | None = None,
+  ) -> bool:
+    """Returns whether it is known that each update is clipped and noised.
+
+    Args:
+      plan: The plan of the run; `None` for one that is not private.
+      user_aggregator: The function that `--aggregator` names.
+    """
+    del plan, user_aggregator
+    return True
 
   def create_process(
     self,

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 from tasks.algorithms.algorithm import Algorithm, names_of
 from tasks.algorithms.clipping import ClippingSettings
 from tasks.algorithms.correlated import CorrelatedFedAvg, MechanismSettings
-from tasks.algorithms.distributed import DistributedFedAvg
+from tasks.algorithms.distributed import DistributedFedAvg, DistributedSettings
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
 from tasks.algorithms.gaussian import GaussianFedAvg
 from tasks.algorithms.model_clipping import ModelClipping
+from tasks.algorithms.noised_steps import NoisedSteps, NoisedStepSettings
 from tasks.algorithms.private import (
   AuditSettings,
   PrivacySettings,
@@ -36,6 +37,7 @@ BUILDERS: tuple[type[Algorithm], ...] = (
   ClippedFedAvg,
   GaussianFedAvg,
   ModelClipping,
+  NoisedSteps,
 )
 
 
@@ -45,6 +47,8 @@ class Settings(
   PrivacySettings,
   ThresholdSettings,
   MechanismSettings,
+  DistributedSettings,
+  NoisedStepSettings,
   AggregatorSettings,
   ClippingSettings,
 ):

@@ -1,8 +1,23 @@
 """DP-FedAvg whose clients draw the noise, in integers, for a secure sum."""
 
+import dataclasses
 from collections.abc import Mapping
 
+from tasks.algorithms.algorithm import names_of
 from tasks.algorithms.gaussian import GaussianFedAvg
+from tasks.settings.setting_fields import at_least, setting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DistributedSettings:
+  """The settings of noise at the clients."""
+
+  sum_bits: int | None = setting(
+    'For --aggregation=distributed: the bits of an element of the sum, on a '
+    'grid that is as fine as they allow; else so many that nothing wraps.',
+    None,
+    check=at_least(1, 62),
+  )
 
 
 class DistributedFedAvg(GaussianFedAvg):
@@ -14,6 +29,8 @@ class DistributedFedAvg(GaussianFedAvg):
     'is worth in integers is proved for fixed_size'
   )
   aggregations = ('distributed',)
+  noise_is_continuous = False
+  settings = GaussianFedAvg.settings | names_of(DistributedSettings)
   not_audited = 'whose noise is not added at the server'
 
   @classmethod
@@ -47,6 +64,7 @@ class DistributedFedAvg(GaussianFedAvg):
 
     return aggregators.distributed_gaussian_mean_factory(
       clipping_norm=self.config.clipping_norm,
+      bits=self.config.sum_bits,
       **plan.share_parameters._asdict(),
     )
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.algorithms import builders, local_steps
+from tasks.algorithms import builders, local_steps, objective
 from tasks.algorithms.algorithm import Algorithm
 from tasks.data.datasets import own_data, registry
 from tasks.data.partitions.partition_config import (
@@ -42,7 +42,9 @@ def _check_model_name(name: str, value: Any) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CommonSettings(local_steps.LocalStepSettings, PartitionSettings):
+class CommonSettings(
+  objective.ObjectiveSettings, local_steps.LocalStepSettings, PartitionSettings
+):
   """The settings that are for all algorithms."""
 
   task: str = setting(
@@ -171,6 +173,7 @@ class ExperimentConfig(builders.Settings, CommonSettings):
         raise ValueError(f'`partition` must be given for {self.task}.')
       object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.
+    objective.create_objective(self)  # The same.
     builders.check(self)
     local_steps.check(self)
     self._check_update_rounds()
@@ -180,6 +183,11 @@ class ExperimentConfig(builders.Settings, CommonSettings):
   def builder(self) -> Algorithm:
     """What builds the algorithm of the run."""
     return builders.find(self)
+
+  @property
+  def objective(self) -> objective.Objective:
+    """What the run minimises and measures."""
+    return objective.create_objective(self)
 
   @property
   def is_private(self) -> bool:
@@ -245,9 +253,25 @@ class ExperimentConfig(builders.Settings, CommonSettings):
 
   def to_json(self) -> dict[str, Any]:
     """Returns the settings as they are saved in config.json."""
-    settings = dataclasses.asdict(self)
-    settings['update_rounds'] = list(self.update_rounds)
-    return settings
+    return {
+      name: list(value) if isinstance(value, tuple) else value
+      for name, value in dataclasses.asdict(self).items()
+    }
+
+  @classmethod
+  def from_json(cls, saved: Mapping[str, Any]) -> 'ExperimentConfig':
+    """Returns the settings of a config.json.
+
+    Raises:
+      TypeError: If a value is of the wrong kind.
+      ValueError: If one is out of range.
+    """
+    return cls(
+      **{
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in saved.items()
+      }
+    )
 
   def differences(self, saved: Mapping[str, Any]) -> list[str]:
     """Returns what tells these settings from saved ones, a phrase each.
@@ -257,7 +281,9 @@ class ExperimentConfig(builders.Settings, CommonSettings):
     mine = self.to_json()
     # A setting that is younger than the file.
     saved = {
-      field.name: field.default
+      field.name: list(field.default)
+      if isinstance(field.default, tuple)
+      else field.default
       for field in dataclasses.fields(self)
       if field.default is not dataclasses.MISSING
     } | dict(saved)

@@ -113,6 +113,18 @@ class _FedPD(LocalStepBuilder):
     return steps.FedPD(value, clipping_norm)
 
 
+class _ErrorFeedback(LocalStepBuilder):
+  name = 'error_feedback'
+  summary = 'SGD, whose clients keep what they have sent: Clip21'
+  keeps = True
+
+  def build(self, value, *, participation, clipping_norm):
+    from tff_clipping.learning import steps
+
+    del value
+    return steps.ErrorFeedback(participation, clipping_norm)
+
+
 BUILDERS = {
   builder.name: builder()
   for builder in (
@@ -122,6 +134,7 @@ BUILDERS = {
     _SharpnessAware,
     _Scaffold,
     _FedPD,
+    _ErrorFeedback,
   )
 }
 # Under these a plan charges for what clients keep; see

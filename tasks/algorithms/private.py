@@ -85,6 +85,7 @@ class PrivateAlgorithm(Algorithm):
   Attributes:
     plan_type: The kind of its plans.
     plans_quickly: Whether a plan takes no more than a second to find.
+    noise_is_continuous: Whether what is proved of continuous noise holds.
   """
 
   is_private = True
@@ -96,6 +97,7 @@ class PrivateAlgorithm(Algorithm):
   )
   plan_type: type[privacy.BasePlan] = privacy.PrivacyPlan
   plans_quickly = True
+  noise_is_continuous = True
 
   def check(self) -> None:
     super().check()

@@ -35,9 +35,10 @@ class _UnknownBound(clipping.Bound):
 class _UserAggregator(Algorithm):
   """An algorithm but for its factory.
 
-  Whether a private one adds noise is checked here. Whether it clips too, and
-  how much noise it measures, the program checks that runs it; of one that
-  measures nothing, no check tells whether its noise is that of the plan.
+  Whether a private one adds noise is checked here, and whether its type says
+  that its noise is that of the plan. Of others, the program that runs it checks
+  whether it clips, and how much noise it measures; of one that measures
+  nothing, no check tells.
   """
 
   is_cut_to_clipping_norm = False
@@ -79,20 +80,8 @@ class _UserAggregator(Algorithm):
     """
     import tensorflow_federated as tff
 
-    given = dict(clipping_norm=self.config.clipping_norm, plan=plan)
-    arguments = {k: v for k, v in given.items() if v is not None}
     name = named_functions.name_of(user_aggregator)
-    if 'clipping_norm' not in arguments and named_functions.requires(
-      user_aggregator, 'clipping_norm'
-    ):
-      raise ValueError(
-        f'`clipping_norm` must be given for {name}, which takes it, with '
-        '`algorithm` ce_fed_avg or dp_fed_avg, found none for '
-        f'{self.config.algorithm}.'
-      )
-    factory = named_functions.call(
-      'aggregator', user_aggregator, f'({", ".join(arguments)})', **arguments
-    )
+    factory = self._call(plan, user_aggregator)
     if not isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
       raise TypeError(
         '`aggregator` must be a function that returns a '
@@ -106,6 +95,42 @@ class _UserAggregator(Algorithm):
     if plan is not None:
       self._check_noise(process.state_type, name)
     return factory
+
+  def checks_aggregator(self, plan, user_aggregator=None):
+    """Returns whether the type of a user's factory says that it is private.
+
+    So it is for `dp_mean_factory` with the plan's noise, and for
+    `transformed_factory` around it.
+
+    Args:
+      plan: The plan of the run; `None` for one that is not private.
+      user_aggregator: Returns the factory, as for `create_aggregator`.
+    """
+    if plan is None:
+      return True
+    from tff_clipping.aggregators.parts import private_mean
+
+    found = private_mean.find_noise_multiplier(
+      self._call(plan, user_aggregator)
+    )
+    return found is not None and found >= plan.noise_multiplier
+
+  def _call(self, plan, user_aggregator) -> Any:
+    """Returns what a user's function returns."""
+    given = dict(clipping_norm=self.config.clipping_norm, plan=plan)
+    arguments = {k: v for k, v in given.items() if v is not None}
+    name = named_functions.name_of(user_aggregator)
+    if 'clipping_norm' not in arguments and named_functions.requires(
+      user_aggregator, 'clipping_norm'
+    ):
+      raise ValueError(
+        f'`clipping_norm` must be given for {name}, which takes it, with '
+        '`algorithm` ce_fed_avg or dp_fed_avg, found none for '
+        f'{self.config.algorithm}.'
+      )
+    return named_functions.call(
+      'aggregator', user_aggregator, f'({", ".join(arguments)})', **arguments
+    )
 
   def _check_noise(self, state_type: Any, name: str) -> None:
     from tff_clipping.aggregators.parts import (
@@ -131,7 +156,7 @@ class _UserAggregator(Algorithm):
   def describe(self) -> str:
     return (
       f'The plan holds only if {self.config.aggregator} clips each update and '
-      "adds the plan's noise. This was not checked."
+      "adds the plan's noise."
     )
 
 

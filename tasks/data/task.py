@@ -4,10 +4,12 @@ import collections
 import dataclasses
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tasks.data import features
 from tasks.data.partitions import partition as partition_lib
 
 # TensorFlow takes seconds to import, and looking at data needs none of it.
@@ -26,10 +28,13 @@ class Task:
 
   Attributes:
     name: Which task it is, for example 'mnist'.
-    train: `x` [n, ...] and `y` int32 [n] or [n, length], of all clients.
+    train: `x` [n, ...] and `y` of all clients: int32 [n] or [n, length], which
+      are classes, or float32 [n, ...], which are numbers. Of several inputs,
+      `x_NAME` for each, and of several outputs `y_NAME`.
     partition: Which rows of `train` each client holds.
-    test: `x` [m, ...] and `y` int32 [m] or [m, length].
-    num_classes: Number of classes; tokens of a sequence task.
+    test: The same, [m, ...].
+    num_classes: Number of classes; tokens of a sequence task; `None` for
+      numbers. Of several outputs, a dictionary by name.
     source: One line on where the examples come from.
     digest: The SHA-256 of the file of a user's own data; `None` for ours, of
       which `compute_digest` has it.
@@ -47,7 +52,7 @@ class Task:
   train: collections.OrderedDict[str, np.ndarray]
   partition: partition_lib.Partition
   test: collections.OrderedDict[str, np.ndarray]
-  num_classes: int
+  num_classes: int | None | Mapping[str, int | None]
   source: str
   digest: str | None = None
   test_is_held_out: bool = False
@@ -57,19 +62,29 @@ class Task:
 
   def __post_init__(self):
     for split, examples in (('train', self.train), ('test', self.test)):
-      if list(examples) != ['x', 'y']:
+      nested = features.nest(examples)
+      is_whole = list(examples) == [
+        *features.flatten(features.INPUT, nested['x']),
+        *features.flatten(features.OUTPUT, nested['y']),
+      ]
+      if not is_whole or list(examples) != list(self.train):
         raise ValueError(
           f'`{split}` must hold x and y in this order, found {list(examples)}.'
         )
-      if len(examples['x']) != len(examples['y']):
+      sizes = list(map(len, examples.values()))
+      if len(set(sizes)) != 1:
         raise ValueError(
-          f'`{split}` must hold as many x as y, found {len(examples["x"])} and '
-          f'{len(examples["y"])}.'
+          f'`{split}` must hold as many x as y, found '
+          f'{" and ".join(map(str, sizes))}.'
         )
-      if self.has_padding and not np.any(examples['y']):
-        raise ValueError(
-          f"`{split}['y']` must have a label that counts, found padding alone."
-        )
+      for output in self.outputs:
+        feature = features.feature_of(features.OUTPUT, output)
+        y = examples[feature]
+        if self.has_padding and y.dtype.kind == 'i' and not np.any(y):
+          raise ValueError(
+            f"`{split}['{feature}']` must have a label that counts, found "
+            'padding alone.'
+          )
 
   @property
   def client_ids(self) -> tuple[str, ...]:
@@ -82,14 +97,45 @@ class Task:
     return len(self.partition.indices)
 
   @property
-  def input_shape(self) -> tuple[int, ...]:
-    """Shape of one example's `x`."""
-    return self.train['x'].shape[1:]
+  def num_train_examples(self) -> int:
+    """How many examples the clients have."""
+    return len(next(iter(self.train.values())))
 
   @property
-  def label_shape(self) -> tuple[int, ...]:
-    """Shape of one example's `y`: empty for a single label."""
-    return self.train['y'].shape[1:]
+  def num_test_examples(self) -> int:
+    """How many examples the test set has."""
+    return len(next(iter(self.test.values())))
+
+  @property
+  def outputs(self) -> tuple[str | None, ...]:
+    """The names of the outputs; (`None`,) for the only one."""
+    return features.names_of(features.OUTPUT, self.train)
+
+  @property
+  def input_shape(self) -> Any:
+    """Shape of one example's `x`; by name of several."""
+    return self._of_each(features.INPUT, lambda array: array.shape[1:])
+
+  @property
+  def input_dtype(self) -> Any:
+    """The name of the type of `x`; by name of several."""
+    return self._of_each(features.INPUT, lambda array: array.dtype.name)
+
+  @property
+  def label_shape(self) -> Any:
+    """Shape of one example's `y`, empty for a class; by name of several."""
+    return self._of_each(features.OUTPUT, lambda array: array.shape[1:])
+
+  def num_classes_of(self, output: str | None) -> int | None:
+    """Returns the number of classes of an output; `None` for numbers."""
+    if isinstance(self.num_classes, Mapping):
+      return self.num_classes[output or '']
+    return self.num_classes
+
+  def _of_each(self, prefix: str, value_of: Callable[[np.ndarray], Any]) -> Any:
+    return features.by_name(
+      prefix, self.train, lambda feature: value_of(self.train[feature])
+    )
 
   @property
   def summary(self) -> str:
@@ -98,12 +144,17 @@ class Task:
 
   @property
   def element_spec(self) -> 'collections.OrderedDict[str, tf.TensorSpec]':
-    """The specs of `x` and `y` of one example, without a batch."""
+    """The specs of `x` and `y` of one example, without a batch.
+
+    Of several inputs or outputs, they are nested as a model takes them.
+    """
     import tensorflow as tf
 
-    return collections.OrderedDict(
-      (key, tf.TensorSpec(value.shape[1:], value.dtype))
-      for key, value in self.train.items()
+    return features.nest(
+      {
+        feature: tf.TensorSpec(array.shape[1:], array.dtype)
+        for feature, array in self.train.items()
+      }
     )
 
   def compute_digest(self) -> str:
@@ -132,7 +183,7 @@ class Task:
     Raises:
       ValueError: If there are not so many.
     """
-    found = len(self.test['y'])
+    found = self.num_test_examples
     if not 1 <= count <= found:
       raise ValueError(
         f'`test_examples` must be between 1 and the {found} that there are, '

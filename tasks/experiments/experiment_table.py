@@ -397,6 +397,8 @@ SCALES: Mapping[str, Scale] = {
 }
 
 _RATES_TRIED = (0.01, 0.03)
+# Of FedProx, on seed 0 without a clip.
+MUS_TRIED = (0.1, 1.0)
 # Noise multipliers, and the epsilon and T at which the paper's N and P take
 # eight times as much.
 PAPERS_NOISE = (
@@ -449,6 +451,22 @@ VARIANTS: Mapping[str, Variant] = {
         4, 'not in the paper; it gives the terms of Theorem 1 their α̃'
       ),
       rounds_per_checkpoint=Value(2, 'models for the constants of Theorem 1'),
+    ),
+    _variant(
+      'scaffold',
+      *_ALL,
+      local_step=Value(
+        'scaffold', 'among what the paper says may be clipped too (Sec. 1)'
+      ),
+    ),
+    *(
+      _variant(
+        f'fed_prox_{mu}',
+        *_ALL,
+        local_step=Value('proximal', 'not in the paper: FedProx'),
+        proximal_mu=Value(mu, 'one of the search of Li et al. 2020'),
+      )
+      for mu in MUS_TRIED
     ),
     _variant(
       'epsilon_5',

@@ -8,7 +8,7 @@ import fnmatch
 import itertools
 from collections.abc import Iterable, Sequence
 
-from tasks.experiments.experiment_table import ROWS
+from tasks.experiments.experiment_table import MUS_TRIED, ROWS
 from tasks.experiments.named_runs import NamedRun, get_run
 
 
@@ -122,6 +122,13 @@ REPRODUCTION = (
       strict=True,
     )
   ),
+  # Other local steps; μ is the best of those tried without a clip.
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('scaffold',)),
+  *(
+    Part(_MLP_ON_MNIST, ('paper',), (0,), ('fed_avg',), (f'fed_prox_{mu}',))
+    for mu in MUS_TRIED
+  ),
+  Part(_MLP_ON_MNIST, ('paper',), variants=('fed_prox_0.1',)),
   # The terms of Theorem 1, and the splits that the paper's figures show.
   *(
     Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))

@@ -1,18 +1,22 @@
-"""Accuracy and loss on the test set."""
+"""The metrics and the loss on the test set."""
 
-import collections
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+from tasks.models.losses_and_metrics import TestMetric
 
 _BATCH_SIZE = 256
 
 
 def build_evaluation_fn(
   model_fn: Callable[[], tff.learning.models.VariableModel],
-  test: Mapping[str, np.ndarray],
+  test: Mapping[str, Any],
+  metrics: Sequence[TestMetric],
 ) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
   """Builds the evaluation of model weights on held-out data.
 
@@ -20,44 +24,88 @@ def build_evaluation_fn(
   `Task` says whose the examples are.
 
   Args:
-    model_fn: Returns a new model with an accuracy among its metrics.
-    test: The features `x` and `y`.
+    model_fn: Returns a new model.
+    test: The features `x` and `y`, arrays or mappings of them by name.
+    metrics: What is measured beside the loss.
 
   Returns:
-    A function of model weights that returns `test_accuracy`, from 0 to 1, and
-    `test_loss`.
+    A function of model weights that returns `test_loss`, and a `test_` for each
+    metric, an accuracy from 0 to 1. It raises a `ValueError` where a metric of
+    a model with a finite loss is NaN.
   """
   model = model_fn()
+  measured = [(metric, metric.create()) for metric in metrics]
+  num_examples = len(tf.nest.flatten(test['y'])[0])
 
   @tf.function(input_signature=[model.input_spec])
   def evaluate_batch(batch):
-    model.forward_pass(batch, training=False)
+    predictions = model.forward_pass(batch, training=False).predictions
+    for metric, counted in measured:
+      if metric.output is None:
+        counted.update_state(batch['y'], predictions)
+      else:
+        counted.update_state(
+          batch['y'][metric.output], predictions[metric.output]
+        )
 
-  # Traced here: a Keras model made outside of a graph can no longer be called
-  # once TFF has made another one inside of a graph.
+  @tf.function
+  def reset():
+    model.reset_metrics()
+    for _, counted in measured:
+      counted.reset_state()
+
+  @tf.function
+  def results():
+    return [counted.result() for _, counted in measured]
+
+  # Traced here: what Keras made outside of a graph can no longer be called once
+  # TFF has made another one inside of a graph.
   evaluate_batch = evaluate_batch.get_concrete_function()
+  reset = reset.get_concrete_function()
+  results = results.get_concrete_function()
 
   def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
     weights.assign_weights_to(model)
-    model.reset_metrics()
-    for start in range(0, len(test['y']), _BATCH_SIZE):
+    reset()
+    for start in range(0, num_examples, _BATCH_SIZE):
       evaluate_batch(
-        collections.OrderedDict(
-          (name, tf.constant(values[start : start + _BATCH_SIZE]))
-          for name, values in test.items()
+        tf.nest.map_structure(
+          lambda array, start=start: tf.constant(
+            array[start : start + _BATCH_SIZE]
+          ),
+          test,
         )
       )
-    totals = model.report_local_unfinalized_metrics()
-    return dict(
-      test_accuracy=_mean(totals['sparse_categorical_accuracy']),
-      test_loss=_mean(totals['loss']),
-    )
+    loss = _mean(*model.report_local_unfinalized_metrics()['loss'])
+    found = {}
+    for (metric, counted), result in zip(measured, results(), strict=True):
+      is_mean = type(counted).result is tf.keras.metrics.Mean.result
+      value = _mean(counted.total, counted.count) if is_mean else result
+      found[f'test_{metric.name}'] = _number(metric.name, value, loss)
+    return {**found, 'test_loss': loss}
 
   return evaluate
 
 
-def _mean(total_and_count) -> float:
-  total, count = total_and_count
+def _mean(total, count) -> float:
+  """Returns a mean with the digits of float64."""
   if not count:
     raise ValueError('`test` must have a label that counts, found none.')
   return float(total) / float(count)
+
+
+def _number(name: str, value: Any, loss: float) -> float:
+  """Returns the value of a metric, if it is one."""
+  array = np.asarray(value)
+  if array.size != 1:
+    raise ValueError(
+      f'`metrics` must be single numbers, found the shape {list(array.shape)} '
+      f'of {name}.'
+    )
+  number = float(array.reshape(()))
+  # Of a model that has diverged, which the loss says, nothing is a number.
+  if math.isnan(number) and math.isfinite(loss):
+    raise ValueError(
+      f'`metrics` must be numbers on the test set, found NaN for {name}.'
+    )
+  return number

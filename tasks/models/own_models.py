@@ -7,7 +7,8 @@ are probabilities train, badly. Both are looked for in what the model does.
 
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -35,21 +36,35 @@ _SCALES = (0.1, 1.0, 10.0, 1000.0)
 # How far the sum of probabilities is from 1, by the type of each.
 _TOLERANCES = {tf.bfloat16: 2e-2, tf.float16: 2e-3}
 
-CreateModel = Callable[[tuple[int, ...], int], tf.keras.Model]
+CreateModel = Callable[..., tf.keras.Model]
 
 
 class ModelWarning(UserWarning):
   """The model may not be what was meant."""
 
 
+class Output(NamedTuple):
+  """What an output of a model has to be.
+
+  Attributes:
+    size: What the function of the model gets: the number of classes, or of the
+      numbers in a row of `y`.
+    shape: That of one example; `None` for any, of a loss of a user's own.
+    is_logits: Whether it is of logits.
+  """
+
+  size: int
+  shape: tuple[int, ...] | None
+  is_logits: bool = True
+
+
 def create_own_model(
   function: CreateModel,
-  input_shape: Sequence[int],
-  num_classes: int,
+  input_shape: Any,
   *,
-  label_shape: Sequence[int] = (),
+  outputs: Output | Mapping[str, Output],
   seed: int = 0,
-  input_dtype: tf.DType = tf.float32,
+  input_dtype: Any = tf.float32,
 ) -> tf.keras.Model:
   """Builds a model of a user's own.
 
@@ -58,14 +73,12 @@ def create_own_model(
 
   Args:
     function: Returns a new, uncompiled Keras model from the shape of one
-      example and the number of classes. The model takes `x` as it is, and gives
-      logits.
-    input_shape: Shape of one example's `x`.
-    num_classes: Number of classes; tokens of a sequence task.
-    label_shape: Shape of one example's `y`: logits are [batch, *label_shape,
-      classes].
+      example and the size of its output, dictionaries by name of several. The
+      model takes `x` as it is.
+    input_shape: Shape of one example's `x`; by name of several inputs.
+    outputs: What the model has to give; by name of several.
     seed: Decides the initial weights.
-    input_dtype: The type of `x`.
+    input_dtype: The type of `x`; by name of several inputs.
 
   Raises:
     TypeError: If `function` takes other arguments, or returns something else.
@@ -75,18 +88,19 @@ def create_own_model(
     raise TypeError(
       '`model` must be a function that returns a new Keras model, found a '
       f'model, {function.name!r}. Put what builds it into a function of '
-      '(input_shape, num_classes).'
+      '(input_shape, num_outputs).'
     )
   name = named_functions.name_of(function)
+  inputs = _input_spec(input_shape, input_dtype)
   state = random.getstate()
   random.seed(seed)
   try:
     model = named_functions.call(
       'model',
       function,
-      '(input_shape, num_classes)',
-      tuple(input_shape),
-      num_classes,
+      '(input_shape, num_outputs)',
+      _map(lambda spec: tuple(spec.shape[1:]), inputs),
+      _map(lambda output: output.size, outputs),
     )
     if not isinstance(model, tf.keras.Model):
       raise TypeError(
@@ -104,52 +118,110 @@ def create_own_model(
       )
     # The first call builds what has no weights yet.
     try:
-      logits = model(tf.zeros([2, *input_shape], input_dtype), training=False)
+      given = model(
+        _map(lambda spec: tf.zeros([2, *spec.shape[1:]], spec.dtype), inputs),
+        training=False,
+      )
     except Exception as e:
       raise ValueError(
-        '`model` must take examples of '
-        f'{tf.as_dtype(input_dtype).name}{list(input_shape)}, found that the '
+        f'`model` must take examples of {_describe(inputs)}, found that the '
         f'model of {name} does not: {type(e).__name__}: {e}'
       ) from e
   finally:
     random.setstate(state)
-  _warn_of_bytes(model, tf.as_dtype(input_dtype), name)
-  if isinstance(logits, (list, tuple, dict)):
-    raise ValueError(
-      f'`model` must have one output, found {len(logits)} of {name}: a model '
-      'with several is trained by a `TrainingProgram`.'
-    )
-  expected = [2, *label_shape, num_classes]
-  found = list(getattr(logits, 'shape', ()))
-  if found != expected:
-    raise ValueError(
-      f'`model` must give logits {expected} for 2 examples, found {found} of '
-      f'{name}.{_rows_hint(label_shape, num_classes)}'
-    )
+  _warn_of_bytes(model, inputs, name)
+  _check_outputs(given, outputs, name)
   _check_is_trained_by_tff(model, name)
   if tf.executing_eagerly():
-    input_spec = tf.TensorSpec([None, *input_shape], input_dtype)
-    _check_losses(model, input_spec, name)
-    _check_gives_logits(model, input_spec, name)
+    _check_losses(model, inputs, name)
+    _check_gives_logits(model, inputs, outputs, name)
   return model
 
 
-def _rows_hint(label_shape: Sequence[int], num_classes: int) -> str:
-  if not label_shape:
-    return ''
-  if num_classes > 2:
-    return ' `y` has a row of labels for each example.'
-  return (
-    ' `y` has a row of labels, 0 or 1, for each example. If they say which of '
-    'several classes it has, that takes a program of your own: docs/recipes.md.'
+def _map(function: Callable[[Any], Any], given: Any) -> Any:
+  """Returns what a function makes of the only part, or of each by name."""
+  if not isinstance(given, Mapping):
+    return function(given)
+  return {name: function(part) for name, part in given.items()}
+
+
+def _input_spec(input_shape: Any, input_dtype: Any) -> Any:
+  """Returns the specs of batches; by name of several inputs."""
+  if not isinstance(input_shape, Mapping):
+    return tf.TensorSpec([None, *input_shape], tf.as_dtype(input_dtype))
+  return {
+    name: tf.TensorSpec([None, *shape], tf.as_dtype(input_dtype[name]))
+    for name, shape in input_shape.items()
+  }
+
+
+def _describe(inputs: Any) -> str:
+  if not isinstance(inputs, Mapping):
+    return f'{inputs.dtype.name}{list(inputs.shape[1:])}'
+  return 'a dictionary of ' + ', '.join(
+    f'{name} {_describe(spec)}' for name, spec in inputs.items()
   )
 
 
-def _warn_of_bytes(model: tf.keras.Model, dtype: tf.DType, name: str) -> None:
+def _check_outputs(
+  given: Any, outputs: Output | Mapping[str, Output], name: str
+) -> None:
+  """Raises unless a model gives what the loss takes, for 2 examples."""
+  if isinstance(outputs, Mapping):
+    if not isinstance(given, Mapping) or set(given) != set(outputs):
+      found = (
+        f'{", ".join(map(str, given))}'
+        if isinstance(given, Mapping)
+        else type(given).__name__
+      )
+      raise ValueError(
+        '`model` must give a dictionary of the outputs '
+        f'{", ".join(outputs)}, found {found} of {name}.'
+      )
+    for key, output in outputs.items():
+      _check_shape(given[key], output, f'{name}, output {key}')
+    return
+  if isinstance(given, (list, tuple, dict)):
+    raise ValueError(
+      f'`model` must have one output, found {len(given)} of {name}: of '
+      'several, the data have y_NAME for each.'
+    )
+  _check_shape(given, outputs, name)
+
+
+def _check_shape(given: Any, output: Output, name: str) -> None:
+  found = list(getattr(given, 'shape', ()))
+  if output.shape is None:
+    if found[:1] != [2]:
+      raise ValueError(
+        '`model` must give an output for each example, found the shape '
+        f'{found} for 2 of {name}.'
+      )
+    return
+  expected = [2, *output.shape]
+  if found == expected:
+    return
+  kind = 'logits' if output.is_logits else 'numbers'
+  hint = ''
+  if output.shape == (*found[1:], 2):
+    # As many as labels in a row of 0 and 1.
+    hint = (
+      ' `y` has a row of labels, 0 or 1, for each example. If they say which '
+      'of several classes it has, give `loss` binary_crossentropy.'
+    )
+  elif output.is_logits and len(output.shape) > 1:
+    hint = ' `y` has a row of labels for each example.'
+  raise ValueError(
+    f'`model` must give {kind} {expected} for 2 examples, found {found} of '
+    f'{name}.{hint}'
+  )
+
+
+def _warn_of_bytes(model: tf.keras.Model, inputs: Any, name: str) -> None:
   """Warns if a model of Keras's layers alone trains on numbers up to 255."""
   layers = [x for x in model.submodules if isinstance(x, tf.keras.layers.Layer)]
   if (
-    dtype == tf.uint8
+    any(spec.dtype == tf.uint8 for spec in tf.nest.flatten(inputs))
     and all(type(layer).__module__.startswith('keras') for layer in layers)
     and not any(
       isinstance(layer, _TAKES_BYTES) or 'OpLambda' in type(layer).__name__
@@ -171,9 +243,8 @@ def _check_is_trained_by_tff(model: tf.keras.Model, name: str) -> None:
   # TFF sets the loss and the optimizer.
   if getattr(model, 'optimizer', None) is not None:
     raise ValueError(
-      f'`model` must not be compiled, found that {name} compiles it: the loss '
-      'is the cross-entropy of its logits, and the steps are of '
-      '`client_learning_rate`.'
+      f'`model` must not be compiled, found that {name} compiles it: `loss` is '
+      'a setting of the run, and the steps are of `client_learning_rate`.'
     )
   if not model.trainable_variables:
     raise ValueError(
@@ -183,8 +254,7 @@ def _check_is_trained_by_tff(model: tf.keras.Model, name: str) -> None:
     if not getattr(type(model), method).__module__.startswith(_KERAS):
       raise ValueError(
         f'`model` must not need its own `{method}`, which TFF never calls, '
-        f'found one of {name}: a loss of your own is trained by a '
-        '`TrainingProgram`.'
+        f'found one of {name}: a loss of your own is `loss`, FILE.py:function.'
       )
   for variable in model.trainable_variables:
     if getattr(variable, 'constraint', None) is not None:
@@ -195,9 +265,7 @@ def _check_is_trained_by_tff(model: tf.keras.Model, name: str) -> None:
       )
 
 
-def _check_losses(
-  model: tf.keras.Model, input_spec: tf.TensorSpec, name: str
-) -> None:
+def _check_losses(model: tf.keras.Model, input_spec: Any, name: str) -> None:
   """Raises if the model adds losses that depend on its inputs."""
   # TFF calls the model in a graph of its own, out of which such losses do not
   # get; those of weights are computed anew when they are asked for.
@@ -213,22 +281,35 @@ def _check_losses(
 
 
 def _check_gives_logits(
-  model: tf.keras.Model, input_spec: tf.TensorSpec, name: str
+  model: tf.keras.Model,
+  input_spec: Any,
+  outputs: Output | Mapping[str, Output],
+  name: str,
 ) -> None:
   """Raises if the model gives probabilities for some inputs of all sizes."""
-  outputs = []
+  given = []
   for inputs in _some_inputs(input_spec):
     try:
-      found = model(inputs, training=False)
+      given.append(model(inputs, training=False))
     except (tf.errors.OpError, ValueError, TypeError):
       continue  # It takes others, such as tokens of a vocabulary.
-    outputs.append(tf.cast(found, tf.float64).numpy())
-  if not outputs:
+  if not given:
     return
-  given = np.concatenate(outputs)
+  if not isinstance(outputs, Mapping):
+    if outputs.is_logits:
+      _check_are_logits(given, name)
+    return
+  for key, output in outputs.items():
+    if output.is_logits:
+      _check_are_logits([each[key] for each in given], f'{name}, output {key}')
+
+
+def _check_are_logits(outputs: Sequence[tf.Tensor], name: str) -> None:
+  """Raises if all of a model's outputs are probabilities."""
+  given = np.concatenate([tf.cast(x, tf.float64).numpy() for x in outputs])
   # Those of a softmax by hand overflow for large inputs.
   given = given[np.isfinite(given).reshape(len(given), -1).all(axis=1)]
-  tolerance = _TOLERANCES.get(found.dtype, 1e-4)
+  tolerance = _TOLERANCES.get(outputs[-1].dtype, 1e-4)
   is_within = (given >= 0) & (given <= 1 + tolerance)
   sums_to_one = np.abs(given.sum(axis=-1) - 1) <= tolerance
   if (
@@ -243,13 +324,24 @@ def _check_gives_logits(
     )
 
 
-def _some_inputs(spec: tf.TensorSpec):
+def _some_inputs(input_spec: Any) -> Iterator[Any]:
+  """Yields batches of all sizes; those of several inputs go together."""
   rng = np.random.default_rng(0)
+  specs = tf.nest.flatten(input_spec)
+  is_floating = any(spec.dtype.is_floating for spec in specs)
+  for scale in _SCALES if is_floating else (0, 1):
+    yield tf.nest.pack_sequence_as(
+      input_spec, [_some_input(spec, scale, rng) for spec in specs]
+    )
+
+
+def _some_input(
+  spec: tf.TensorSpec, scale: float, rng: np.random.Generator
+) -> tf.Tensor:
   shape = [_NUM_EXAMPLES, *spec.shape[1:]]
   if spec.dtype.is_floating:
-    for scale in _SCALES:
-      yield tf.cast(scale * rng.normal(size=shape), spec.dtype)
-    return
-  yield tf.zeros(shape, spec.dtype)
+    return tf.cast(scale * rng.normal(size=shape), spec.dtype)
+  if not scale:
+    return tf.zeros(shape, spec.dtype)
   largest = 255 if spec.dtype == tf.uint8 else 1
-  yield tf.cast(rng.integers(0, largest, shape, endpoint=True), spec.dtype)
+  return tf.cast(rng.integers(0, largest, shape, endpoint=True), spec.dtype)

@@ -18,6 +18,7 @@ def read_task(config: ExperimentConfig, folders: DataFolders) -> Task:
     config.partition_config(),
     data_dir=folders.data_dir,
     cache_dir=folders.cache_dir,
+    kinds=config.objective.kinds,
   )
   return check_task(config, task)
 
@@ -26,10 +27,12 @@ def check_task(config: ExperimentConfig, task: Task) -> Task:
   """Returns the data of a run with as many test examples as are asked for.
 
   Raises:
-    ValueError: If there are fewer; or the run is private, and `task` has no
-      test set of its own, or a number of classes that was read from the
-      clients' labels.
+    ValueError: If there are fewer; the loss or a metric does not fit the
+      labels; the algorithm cannot be run with the partition; or the run is
+      private, and `task` has no test set of its own, or a number of classes
+      that was read from the clients' labels.
   """
+  config.objective.check_task(task)
   if config.is_private and task.test_is_held_out:
     raise ValueError(
       f'`task` must have a test set of its own for {config.algorithm}, found '
@@ -42,6 +45,7 @@ def check_task(config: ExperimentConfig, task: Task) -> Task:
       f'for {config.algorithm}, found neither in {config.task}: that a client '
       'has this class would be seen by the shape of the model.'
     )
+  config.builder.check_partition(task.partition)
   if config.test_examples is None:
     return task
   return task.with_test_examples(config.test_examples)
@@ -66,6 +70,8 @@ def read_data(config: ExperimentConfig, folders: DataFolders) -> Task | None:
     name = getattr(config, setting)
     if name is not None and named_functions.is_function_name(name):
       named_functions.check_function_name(setting, name)
+  for setting, name in config.objective.user_functions:
+    named_functions.check_function_name(setting, name)
   if named_functions.is_function_name(config.task):
     return None
   return read_task(config, folders)

@@ -13,7 +13,7 @@ from tasks.running.run_queue import QueuedRun
 
 _LINE = re.compile(r'--(?P<name>\w+)(=(?P<values>.*))?')
 # Their values have commas themselves.
-_LISTS = ('update_rounds', 'variants')
+_LISTS = ('update_rounds', 'variants', 'metrics')
 _REFUSED = (ValueError, TypeError, OSError, ModuleNotFoundError, flags.Error)
 
 

@@ -135,10 +135,7 @@ class RunFolder:
     try:
       if saved is None:
         raise FileNotFoundError(f'there is no {self.config.name}')
-      settings = saved['experiment']
-      return ExperimentConfig(
-        **{**settings, 'update_rounds': tuple(settings['update_rounds'])}
-      )
+      return ExperimentConfig.from_json(saved['experiment'])
     except (OSError, ValueError, KeyError, TypeError) as e:
       raise RunFolderError(
         f'`run_dir` must be the folder of a run, found {self.path}: {e}'

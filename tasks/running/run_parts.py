@@ -12,8 +12,16 @@ import tensorflow_federated as tff
 
 from tasks.algorithms import local_steps
 from tasks.algorithms.experiment import ExperimentConfig
+from tasks.algorithms.objective import AS_GIVEN, NUMBERS
+from tasks.data import features
 from tasks.data.task import Task
-from tasks.models import keras_models, own_models, tff_model
+from tasks.models import (
+  evaluation,
+  keras_models,
+  losses_and_metrics,
+  own_models,
+  tff_model,
+)
 from tasks.running import early_checks
 from tasks.running.user_parts import NO_USER_PARTS, UserParts
 from tasks.settings.data_folders import DataFolders
@@ -56,19 +64,19 @@ class RunParts:
   task: Task
   user: UserParts = NO_USER_PARTS
 
-  def create_model(self, input_dtype: tf.DType | None = None) -> tf.keras.Model:
+  def create_model(self, input_dtype: Any = None) -> tf.keras.Model:
     """Returns the Keras model of the run, with its initial weights.
 
     Args:
-      input_dtype: The type of what the model is called with; that of the data
-        if not given.
+      input_dtype: The type of what the model is called with, by name of several
+        inputs; that of the data if not given.
     """
     return create_model(
       self.config,
       input_shape=self.task.input_shape,
       num_classes=self.task.num_classes,
       label_shape=self.task.label_shape,
-      input_dtype=input_dtype or tf.as_dtype(self.task.train['x'].dtype),
+      input_dtype=input_dtype or self.task.input_dtype,
       user=self.user,
     )
 
@@ -82,10 +90,49 @@ class RunParts:
         those of the data if not given.
     """
     spec = element_spec or self.task.element_spec
+    dtypes = tf.nest.map_structure(lambda each: each.dtype, spec['x'])
     return tff_model.build_model_fn(
-      lambda: self.create_model(spec['x'].dtype),
+      lambda: self.create_model(dtypes),
       spec,
-      has_padding=self.task.has_padding,
+      loss=losses_and_metrics.create_loss(
+        self.config.objective.losses,
+        masked=self._masked_outputs,
+        functions=self.user.functions,
+      ),
+    )
+
+  def build_evaluation_fn(self, model_fn):
+    """Returns the evaluation on the test set.
+
+    Args:
+      model_fn: The model.
+    """
+    metrics = [
+      losses_and_metrics.TestMetric(
+        metric.name,
+        metric.output,
+        losses_and_metrics.create_metric(
+          metric.source,
+          is_masked=metric.output in self._masked_outputs,
+          functions=self.user.functions,
+        ),
+      )
+      for metric in self.config.objective.metrics
+    ]
+    return evaluation.build_evaluation_fn(
+      model_fn, features.nest(self.task.test), metrics
+    )
+
+  @property
+  def _masked_outputs(self) -> frozenset[str | None]:
+    """The outputs with rows of classes in which 0 is padding."""
+    task = self.task
+    return frozenset(
+      output
+      for output in task.outputs
+      if task.has_padding
+      and task.num_classes_of(output) is not None
+      and task.train[features.feature_of(features.OUTPUT, output)].ndim > 1
     )
 
   def create_client_model_fn(self, clients: Clients):
@@ -115,9 +162,11 @@ class RunParts:
     Our models take images as bytes or scaled, and clients scale theirs once a
     round. A user's model takes `x` as it is.
     """
-    if self.user.create_model is not None:
+    if self.user.create_model is None:
+      return store.preprocess(keras_models.scale_images)
+    if list(self.task.train) == [features.INPUT, features.OUTPUT]:
       return store
-    return store.preprocess(keras_models.scale_images)
+    return store.preprocess(features.nest)
 
   def create_sampler(
     self, plan: privacy.BasePlan | None
@@ -275,7 +324,7 @@ def create_run_parts(
     folders: Those of the data.
     user: What the user gives, and is not to be loaded by the name in `config`.
   """
-  user = user.with_named(config)
+  user = user.with_named(config).with_objective(config)
   task = (
     early_checks.read_task(config, folders)
     if user.task is None
@@ -287,31 +336,73 @@ def create_run_parts(
 def create_model(
   config: ExperimentConfig,
   *,
-  input_shape: Sequence[int],
-  num_classes: int,
-  label_shape: Sequence[int],
-  input_dtype: tf.DType,
+  input_shape: Any,
+  num_classes: Any,
+  label_shape: Any,
+  input_dtype: Any,
   user: UserParts = NO_USER_PARTS,
 ) -> tf.keras.Model:
   """Returns the Keras model of a run, with its initial weights.
 
+  Each of these is as of `Task`: a dictionary by name of several inputs or
+  outputs.
+
   Args:
     config: The settings.
     input_shape: Shape of one example's `x`.
-    num_classes: Number of classes; tokens of a sequence task.
+    num_classes: Number of classes; tokens of a sequence task; `None` for
+      numbers.
     label_shape: Shape of one example's `y`.
     input_dtype: The type of what the model is called with.
     user: What the user gives in place of ours.
+
+  Raises:
+    ValueError: If a model of ours is asked for several inputs or outputs, or a
+      user's does not fit.
   """
-  shape = tuple(input_shape), num_classes
-  settings: dict[str, Any] = dict(
-    seed=config.model_seed, input_dtype=input_dtype
-  )
+  outputs = _outputs(config, num_classes, label_shape)
   if user.create_model is None:
-    return keras_models.MODELS[config.model](*shape, **settings)
+    if isinstance(input_shape, Mapping) or isinstance(outputs, Mapping):
+      raise ValueError(
+        '`model` must be one of your own, FILE.py:function, for several inputs '
+        f'or outputs, found {config.model}.'
+      )
+    return keras_models.MODELS[config.model](
+      tuple(input_shape),
+      outputs.size,
+      seed=config.model_seed,
+      input_dtype=tf.as_dtype(input_dtype),
+    )
   return own_models.create_own_model(
-    user.create_model, *shape, label_shape=label_shape, **settings
+    user.create_model,
+    input_shape,
+    outputs=outputs,
+    seed=config.model_seed,
+    input_dtype=input_dtype,
   )
+
+
+def _outputs(
+  config: ExperimentConfig, num_classes: Any, label_shape: Any
+) -> own_models.Output | dict[str, own_models.Output]:
+  """Returns what a model has to give for the loss and the labels."""
+
+  def output_of(name: str | None, classes: int | None, shape: Sequence[int]):
+    labels = config.objective.labels_of(name)
+    size = shape[-1] if classes is None else classes
+    expected = tuple(shape) if classes is None else (*shape, classes)
+    return own_models.Output(
+      size,
+      None if labels == AS_GIVEN else expected,
+      is_logits=labels not in (AS_GIVEN, NUMBERS),
+    )
+
+  if not isinstance(label_shape, Mapping):
+    return output_of(None, num_classes, label_shape)
+  return {
+    name: output_of(name, num_classes[name], shape)
+    for name, shape in label_shape.items()
+  }
 
 
 def count_parameters(model_fn) -> int:

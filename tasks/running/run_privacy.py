@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
@@ -11,6 +11,12 @@ from tasks.running.run_folder import RunFolder
 from tff_clipping import privacy, storage_errors
 from tff_clipping.privacy.plans import plan_text
 from tff_clipping.programs.training import private_rounds
+
+UNCHECKED_AGGREGATOR = (
+  "nobody has checked that the run's own aggregator clips each update and adds "
+  "the plan's noise"
+)
+"""What is said of a run whose aggregator no type tells to be private."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +40,9 @@ class RunPrivacy:
     if self.plan is not None and sys.stderr.isatty():
       described = self.plan.describe(self.caveats)
       print(f'{self.config.algorithm}: {described}', file=sys.stderr)
+      tightest = self._describe_tightest()
+      if tightest:
+        print(tightest, file=sys.stderr)
 
   def open_ledger(self) -> contextlib.AbstractContextManager:
     """Opens the ledger, in a body; `None` there for a run without a plan.
@@ -53,9 +62,30 @@ class RunPrivacy:
     if ledger is not None:
       content = {
         **self.plan.to_json(ledger.caveats),
-        'aggregation': self.config.builder.describe(),
+        'aggregation': self._describe_aggregation(ledger.caveats),
       }
+      if self._describe_tightest():
+        content['tightest_epsilon'] = self.plan.tightest_epsilon
       self.folder.write_json(self.folder.privacy, content)
+
+  def _describe_aggregation(self, caveats: Sequence[str]) -> str:
+    """Returns what clips and adds noise, and whether that was checked."""
+    described = self.config.builder.describe()
+    if self.config.aggregator is None:
+      return described
+    is_checked = UNCHECKED_AGGREGATOR not in caveats
+    return f'{described} This was {"" if is_checked else "not "}checked.'
+
+  def _describe_tightest(self) -> str:
+    """Returns that a tighter accountant charges less; '' if none is proved."""
+    if (
+      self.plan is None
+      or not self.config.builder.noise_is_continuous
+      # Nobody knows of what kind its noise is.
+      or self.config.aggregator is not None
+    ):
+      return ''
+    return self.plan.describe_tightest()
 
   def describe_charged(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
     """Returns what was charged, in a sentence, if anything was."""
@@ -65,6 +95,7 @@ class RunPrivacy:
       ledger.actual_epsilon,
       ledger.plan.target_delta,
       ledger.plan.actual_relation,
+      ledger.plan.unit,
     )
     return [f'Charged: {charged}.']
 
@@ -94,7 +125,11 @@ def find_plan(
 
 
 def find_caveats(
-  asked: ExperimentConfig, task: Task, clipping_norm_source: str | None
+  asked: ExperimentConfig,
+  task: Task,
+  clipping_norm_source: str | None,
+  *,
+  is_checked: bool = True,
 ) -> tuple[str, ...]:
   """Returns what takes the plan's guarantee from a run.
 
@@ -105,6 +140,8 @@ def find_caveats(
     task: The data.
     clipping_norm_source: From what data of the clients the clipping norm comes;
       `None` if it was given.
+    is_checked: Whether it is known that each update is clipped and noised; see
+      `Algorithm.checks_aggregator`.
 
   Returns:
     Main clauses, for `PrivacyPlan.describe`; none for a run that is not
@@ -122,8 +159,7 @@ def find_caveats(
     ),
     'the run was audited: canaries are among its clients, and its files say '
     'which of them took part': asked.audit_canaries is not None,
-    "nobody has checked that the run's own aggregator clips each update and "
-    "adds the plan's noise": asked.aggregator is not None,
+    UNCHECKED_AGGREGATOR: not is_checked,
     "the clipping norm is an exact figure of the clients' data": (
       clipping_norm_source is not None
     ),

@@ -9,8 +9,10 @@ import contextlib
 import dataclasses
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -110,12 +112,16 @@ class RunQueue:
 
   def _run_all(self) -> int:
     worst = 0
+    # Of the runs that ended here, from their start to their end.
+    seconds: list[float] = []
     for number, run in enumerate(self.runs):
       title = f'[{number + 1}/{len(self.runs)}] {run.folder.path.name}'
       if self._ended[number] is not None:
         print(f'{title}: done before', flush=True)
         continue
-      print(title, flush=True)
+      left = estimate_left(seconds, self._ended[number:].count(None))
+      print(f'{title}: {left}' if left else title, flush=True)
+      started = time.monotonic()
       code = self._train(run)
       if self._signal is not None:
         print(
@@ -130,6 +136,8 @@ class RunQueue:
         worst = 1
         if code == _STORAGE:
           return code
+      else:
+        seconds.append(time.monotonic() - started)
       self._write_tables()
     return worst
 
@@ -178,6 +186,28 @@ class RunQueue:
       self.folder,
       below=below,
     )
+
+
+def estimate_left(seconds: Sequence[float], num_runs: int) -> str:
+  """Returns how long runs may still take, if they take as long as others did.
+
+  Args:
+    seconds: How long runs took that have ended.
+    num_runs: How many are to come, one after the other.
+
+  Returns:
+    A few words; nothing where no run has ended yet.
+  """
+  if not seconds:
+    return ''
+  left = statistics.fmean(seconds) * num_runs
+  unit, name = next(
+    (unit, name)
+    for unit, name in ((3600, 'h'), (60, 'min'), (1, 's'))
+    # Below two of a unit, it is too coarse.
+    if left >= 2 * unit or unit == 1
+  )
+  return f'about {left / unit:.0f} {name} left'
 
 
 def check_run(

@@ -12,7 +12,6 @@ import tqdm
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.experiments import named_runs
-from tasks.models import evaluation
 from tasks.running import run_parts, run_privacy, trained_model
 from tasks.running.execution import Execution
 from tasks.running.run_folder import GIVEN, RunFolder
@@ -108,7 +107,14 @@ class _Run:
         task.client_ids, seed=config.sampling_seed
       )
     )
-    caveats = run_privacy.find_caveats(asked, task, clipping_norm_source)
+    caveats = run_privacy.find_caveats(
+      asked,
+      task,
+      clipping_norm_source,
+      is_checked=config.builder.checks_aggregator(
+        plan, parts.user.create_aggregator
+      ),
+    )
     self.privacy = RunPrivacy(config, folder, plan, caveats)
     # The settings as they were given, and with the seeds that were drawn.
     self.asked, self.config = asked, config
@@ -119,6 +125,9 @@ class _Run:
       experiment=asked.to_json(),
       drawn_seeds=drawn_seeds,
       algorithm=config.algorithm,
+      # What decides, and whether 'max' or 'min' of it is better.
+      metric=config.objective.metric,
+      metric_goal=config.objective.goal,
       clipping_norm_source=(
         None if config.clipping_norm is None else clipping_norm_source or GIVEN
       ),
@@ -126,14 +135,14 @@ class _Run:
         name=task.name,
         source=task.source,
         num_clients=task.num_clients,
-        num_train_examples=len(task.train['y']),
-        num_test_examples=len(task.test['y']),
+        num_train_examples=task.num_train_examples,
+        num_test_examples=task.num_test_examples,
         partition=task.summary,
         # What `trained_model.load` builds the model from.
-        input_shape=list(task.input_shape),
-        input_dtype=task.train['x'].dtype.name,
+        input_shape=task.input_shape,
+        input_dtype=task.input_dtype,
         num_classes=task.num_classes,
-        label_shape=list(task.label_shape),
+        label_shape=task.label_shape,
         digest=task.digest or task.compute_digest(),
       ),
       model=dict(
@@ -185,9 +194,10 @@ class _Run:
         process=process,
         sampler=sampler,
         num_rounds=config.num_rounds,
-        evaluate=evaluation.build_evaluation_fn(
-          self.model_fn, self.parts.task.test
-        ),
+        evaluate=self.parts.build_evaluation_fn(self.model_fn),
+        test_metrics=[
+          f'test_{metric.name}' for metric in config.objective.metrics
+        ],
         rounds_per_evaluation=config.rounds_per_evaluation,
         checkpoints=checkpoints,
         rounds_per_checkpoint=config.rounds_per_checkpoint,
@@ -357,7 +367,7 @@ def _audit(
 
 @contextlib.contextmanager
 def _progress(config: ExperimentConfig, num_done: int) -> Iterator[AfterRounds]:
-  """Shows a bar with the round, the accuracy and the seconds a round.
+  """Shows a bar with the round, what decides and the seconds a round.
 
   Args:
     config: The experiment.
@@ -373,10 +383,12 @@ def _progress(config: ExperimentConfig, num_done: int) -> Iterator[AfterRounds]:
     disable=True if num_done >= config.num_rounds else None,
   ) as bar:
     shown = {}
+    objective = config.objective
 
     def show(metrics) -> None:
-      if not np.isnan(metrics['test_accuracy']):
-        shown['accuracy'] = f'{metrics["test_accuracy"]:.1%}'
+      value = metrics[objective.column]
+      if not np.isnan(value):
+        shown[objective.metric] = objective.describe(value)
       if not np.isnan(metrics['round_seconds']):
         shown['s/round'] = f'{metrics["round_seconds"]:.2f}'
       bar.set_postfix(shown, refresh=False)

@@ -7,21 +7,20 @@ from typing import Any
 import pandas as pd
 
 from tasks.running.run_folder import RunFolder
-from tff_clipping import atomic_files, privacy
+from tff_clipping import atomic_files
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file, spending
 
 # After the values of the flags that the sweep varies: how a run ended, the
-# rounds done, the last and the largest test accuracy from 0 to 1 (the largest
-# is an optimistic figure), the last test loss, what the ledger has charged,
-# what the sampler really gives where that is another figure, whether the first
-# holds for the run as it was ('yes' or 'no'; privacy.json says why not), and
-# the median of the seconds.
+# rounds done, the last and the best value of the metric that decides (the best
+# is an optimistic figure), such as `final_accuracy`, the last test loss, what
+# the ledger has charged, what the sampler really gives where that is another
+# figure, whether the first holds for the run as it was ('yes' or 'no';
+# privacy.json says why not), and the median of the seconds.
 _COLUMNS = (
   'status',
   'rounds',
-  'final_accuracy',
-  'best_accuracy',
+  *('final_{metric}', 'best_{metric}'),
   'final_loss',
   'epsilon',
   'actual_epsilon',
@@ -44,13 +43,18 @@ def read_row(
     `values` and what is known of `_COLUMNS`, `None` for the rest.
   """
   measured = {}
+  metric, goal = 'accuracy', 'max'
   try:
-    measured = _summarize(folder.read_metrics())
+    saved = folder.read_description() or {}
+    # Runs of before there were others have an accuracy.
+    metric, goal = saved.get('metric', metric), saved.get('metric_goal', goal)
+    measured = _summarize(folder.read_metrics(), metric, goal)
   except (OSError, ValueError, KeyError, IndexError):
     pass  # Not begun yet, or damaged, which the run itself reports.
   begun = 'not finished' if folder.metrics.exists() else 'not started'
   known = {'status': ended or begun, **measured, **_read_privacy(folder)}
-  return {**values, **{name: known.get(name) for name in _COLUMNS}}
+  columns = [name.format(metric=metric) for name in _COLUMNS]
+  return {**values, **{name: known.get(name) for name in columns}}
 
 
 def describe_spending(folders: Sequence[RunFolder]) -> str:
@@ -63,16 +67,8 @@ def describe_spending(folders: Sequence[RunFolder]) -> str:
     A paragraph; nothing for less than two runs, and where none has a guarantee.
   """
   paths = [folder.ledger for folder in folders if folder.ledger.exists()]
-  if len(paths) < 2:
-    return ''
-  try:
-    ledgers = [privacy.read_ledger(path) for path in paths]
-    if all(ledger.caveats for ledger in ledgers):
-      return ''
-    spent = privacy.compute_spending(ledgers)
-  except (OSError, ValueError) as e:
-    return f'What the private runs cost together is not known: {e}\n'
-  return f'{spending.describe_spending(ledgers, spent)}\n'
+  told = spending.describe_ledgers(paths)
+  return f'{told}\n' if told else ''
 
 
 def write_tables(
@@ -98,16 +94,20 @@ def write_tables(
   return markdown
 
 
-def _summarize(metrics: pd.DataFrame) -> dict[str, float]:
-  evaluated = metrics.dropna(subset=['test_accuracy'])
+def _summarize(
+  metrics: pd.DataFrame, metric: str, goal: str
+) -> dict[str, float | None]:
+  decides = f'test_{metric}'
+  evaluated = metrics.dropna(subset=[decides])
+  best = evaluated[decides].agg(goal)
   seconds = metrics['round_seconds'].dropna()
-  return dict(
-    rounds=int(metrics['round_num'].iloc[-1]),
-    final_accuracy=float(evaluated['test_accuracy'].iloc[-1]),
-    best_accuracy=float(evaluated['test_accuracy'].max()),
-    final_loss=float(evaluated['test_loss'].iloc[-1]),
-    seconds_per_round=float(seconds.median()) if len(seconds) else None,
-  )
+  return {
+    'rounds': int(metrics['round_num'].iloc[-1]),
+    f'final_{metric}': float(evaluated[decides].iloc[-1]),
+    f'best_{metric}': float(best),
+    'final_loss': float(evaluated['test_loss'].iloc[-1]),
+    'seconds_per_round': float(seconds.median()) if len(seconds) else None,
+  }
 
 
 def _read_privacy(folder: RunFolder) -> dict[str, Any]:

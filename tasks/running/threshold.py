@@ -19,6 +19,7 @@ _NORMS_DEPEND_ON = (
   'dirichlet_alpha',
   'shards_per_client',
   'model',
+  'loss',
   'local_steps',
   'batch_size',
   'client_learning_rate',

@@ -37,8 +37,8 @@ def load(
       Python object; `None` if the name in config.json is enough.
 
   Returns:
-    An uncompiled model from `x`, as it is in the data, to logits; call it with
-    `training=False`.
+    An uncompiled model from `x`, as it is in the data, to logits, or to what
+    the run's loss takes; call it with `training=False`.
 
   Raises:
     ValueError: If there is no such run, it has not ended, or its model cannot
@@ -63,7 +63,7 @@ def load(
     input_shape=data['input_shape'],
     num_classes=data['num_classes'],
     label_shape=data['label_shape'],
-    input_dtype=tf.as_dtype(data['input_dtype']),
+    input_dtype=data['input_dtype'],
     user=user,
   )
   try:

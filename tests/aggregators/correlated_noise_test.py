@@ -1,6 +1,7 @@
 """Tests of `correlated_noise_factory` and the mean with it."""
 
 import collections
+import functools
 import json
 import math
 
@@ -44,6 +45,14 @@ def _matrix(strategy):
   return np.array(list(strategy.recurrence.stream(draws)))
 
 
+@functools.cache
+def _process(strategy, noise_key=None):
+  """Returns a process that adds the noise to a sum of vectors."""
+  return aggregators.correlated_noise_factory(
+    strategy, _STDDEV, noise_key=noise_key
+  ).create(_VECTOR)
+
+
 def _run(process, num_rounds, values=()):
   """Returns the results of so many rounds, and the state after them."""
   state, results = process.initialize(), []
@@ -71,9 +80,7 @@ def test_type_signature():
 
 @pytest.mark.parametrize('num_clients', [0, 3])
 def test_covariance_over_the_rounds_is_as_intended(strategy, num_clients):
-  process = aggregators.correlated_noise_factory(strategy, _STDDEV).create(
-    _VECTOR
-  )
+  process = _process(strategy)
   zeros = [np.zeros(_SIZE, np.float32)] * num_clients
   noise = np.array(_run(process, 6, zeros)[0], np.float64)
   # C noise / stddev is white: its sample covariance is that of independent
@@ -90,9 +97,7 @@ def test_covariance_over_the_rounds_is_as_intended(strategy, num_clients):
 
 
 def test_draws_are_gaussian(strategy):
-  process = aggregators.correlated_noise_factory(strategy, _STDDEV).create(
-    _VECTOR
-  )
+  process = _process(strategy)
   noise = np.array(_run(process, 6)[0], np.float64)
   white = np.linalg.solve(_matrix(strategy), noise).ravel()
   # P(sqrt(n) D > 2.9) is 1e-7 (Kolmogorov).
@@ -134,7 +139,7 @@ def test_tensors_have_noise_of_their_own():
 
 
 def test_a_round_that_is_run_again_releases_the_same_bits(strategy):
-  process = aggregators.correlated_noise_factory(strategy, 1.0).create(_VECTOR)
+  process = _process(strategy)
   _, state = _run(process, 2)
   first, again = process.next(state, []), process.next(state, [])
   np.testing.assert_array_equal(first.result, again.result)
@@ -142,23 +147,22 @@ def test_a_round_that_is_run_again_releases_the_same_bits(strategy):
 
 
 def test_a_run_goes_on_from_a_state_that_was_kept(strategy):
-  process = aggregators.correlated_noise_factory(
-    strategy, 1.0, noise_key=(1, 2)
-  ).create(_VECTOR)
-  whole, _ = _run(process, 5)
-  _, state = _run(process, 3)
+  process = _process(strategy)
+  states, results = [process.initialize()], []
+  for _ in range(4):
+    output = process.next(states[-1], [])
+    states.append(output.state)
+    results.append(output.result)
   # As a checkpoint does: plain arrays, and a process that is built anew.
-  state = tf.nest.map_structure(np.array, state)
-  rebuilt = aggregators.correlated_noise_factory(
-    strategy, 1.0, noise_key=(3, 4)
-  ).create(_VECTOR)
-  np.testing.assert_array_equal(rebuilt.next(state, []).result, whole[3])
+  state = tf.nest.map_structure(np.array, states[3])
+  rebuilt = aggregators.correlated_noise_factory(strategy, _STDDEV).create(
+    _VECTOR
+  )
+  np.testing.assert_array_equal(rebuilt.next(state, []).result, results[3])
 
 
 def test_keys_are_fresh_whenever_a_process_is_initialized():
-  process = aggregators.correlated_noise_factory(
-    _STRATEGIES['blt'], 1.0
-  ).create(_VECTOR)
+  process = _process(_STRATEGIES['blt'])
   first, second = _run(process, 1)[0][0], _run(process, 1)[0][0]
   # The correlation of independent draws has a standard deviation of 0.007.
   assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
@@ -166,21 +170,14 @@ def test_keys_are_fresh_whenever_a_process_is_initialized():
 
 def test_other_key_gives_other_noise():
   noise = [
-    _run(
-      aggregators.correlated_noise_factory(
-        _STRATEGIES['blt'], 1.0, noise_key=key
-      ).create(_VECTOR),
-      1,
-    )[0][0]
+    _run(_process(_STRATEGIES['blt'], key), 1)[0][0]
     for key in ((1, 2), (2, 1), (1, 3))
   ]
   assert np.max(np.abs(np.corrcoef(noise) - np.eye(3))) < 0.05
 
 
 def test_one_round_more_than_planned_is_refused(strategy):
-  process = aggregators.correlated_noise_factory(strategy, 1.0).create(
-    tff.TensorType(np.float32, [2])
-  )
+  process = _process(strategy)
   _, state = _run(process, 6)
   with pytest.raises(tf.errors.InvalidArgumentError, match='is for 6 rounds'):
     process.next(state, [])

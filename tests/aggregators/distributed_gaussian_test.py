@@ -1,6 +1,7 @@
 """Tests of `distributed_gaussian_mean_factory`."""
 
 import collections
+import functools
 import math
 
 import numpy as np
@@ -9,6 +10,8 @@ import tensorflow_federated as tff
 from scipy import stats
 
 from tff_clipping import aggregators
+from tff_clipping.aggregators import distributed_gaussian
+from tff_clipping.aggregators.parts import discrete_gaussian
 
 _SIZE = 4096
 _VECTOR = tff.TensorType(np.float32, [_SIZE])
@@ -32,6 +35,13 @@ def _factory(**arguments):
     'clients_per_round': 4,
   }
   return aggregators.distributed_gaussian_mean_factory(**(defaults | arguments))
+
+
+@functools.cache
+def _with_bounds(least, largest):
+  return _factory(
+    min_clients_per_round=least, max_clients_per_round=largest
+  ).create(_VECTOR)
 
 
 def test_mean_of_clipped_values_in_their_containers():
@@ -60,9 +70,7 @@ def test_mean_of_clipped_values_in_their_containers():
 def test_release_has_the_noise_of_the_largest_cohort(
   num_clients, least, largest
 ):
-  process = _factory(
-    min_clients_per_round=least, max_clients_per_round=largest
-  ).create(_VECTOR)
+  process = _with_bounds(least, largest)
   values = [np.zeros(_SIZE, np.float32)] * num_clients
   output = process.next(process.initialize(), values)
   # The shares of the least cohort, or of one client, are z c; rounding and its
@@ -117,7 +125,44 @@ def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
     'share_noise_stddev',
     'min_clients_per_round',
     'max_clients_per_round',
+    'bits_per_client',
   ]
+
+
+@pytest.mark.parametrize('num_clients', [4, 6, 9])
+def test_release_on_few_bits_has_the_noise_that_is_measured(num_clients):
+  process = _factory(
+    min_clients_per_round=4, max_clients_per_round=9, bits=11
+  ).create(_VECTOR)
+  values = [np.zeros(_SIZE, np.float32)] * num_clients
+  output = process.next(process.initialize(), values)
+  assert output.measurements['bits_per_client'] == 11 * _SIZE
+  stddev = output.measurements['noise_stddev']
+  # A coarser grid: Delta is above c, and the noise with it.
+  assert stddev == pytest.approx(1.5 * output.measurements['clipping_norm'])
+  assert output.measurements['clipping_norm'] > 1.02
+  assert _ks_statistic(output.result, stddev / 4) < _KS_LIMIT
+  assert _ks_statistic(output.result, stddev / 4 / 1.5) > _KS_LIMIT
+
+
+def test_what_wraps_is_a_remainder_of_the_sum():
+  grid = discrete_gaussian.Grid(
+    scale=1.0, sensitivity=2e4, share_stddev=8.0, modulus=2**14
+  )
+  inner = distributed_gaussian._DiscreteGaussianSumFactory(grid, 2, 3).create(
+    tff.TensorType(np.float32, [4])
+  )
+  values = [np.array([10_000, 9_000, -10_000, 0], np.float32)] * 2
+  result = inner.next(inner.initialize(), values).result
+  # 20,000 less 16,384, for example. The noise has a deviation of 14.
+  expected = [3_616, 1_616, -3_616, 0]
+  np.testing.assert_allclose(result, expected, atol=6.5 * 14)
+
+
+@pytest.mark.parametrize('bits', [0, 63])
+def test_bits_out_of_range_raise(bits):
+  with pytest.raises(ValueError, match='`bits` must be'):
+    _factory(bits=bits)
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,13 @@ _EXPECTED = {
     '9 clients: standard deviation of the sum 2.0',
     '16 clients: standard deviation of the sum 2.0',
   ],
+  'median.py': ['mean [200001.2 199998.8]', 'median [ 2. -1.]'],
   'per_layer_clipping.py': [
     'sensitivity 0.5',
     'norm of the kernel 0.3',
     'norm of the bias 0.4',
   ],
+  'random_quantiser.py': ['off by less than 0.01: True', 'clipping norm 1.0'],
   'secure_sum.py': [
     'alone [1.  1.5] out of bounds: 1',
     'clipped [0.6 1.3] out of bounds: 0',
@@ -56,6 +58,7 @@ _EXPECTED = {
     'norm 1.0 becomes 0.5',
     'norm 9.0 becomes 0.9',
   ],
+  'trimmed_mean.py': ['trimmed mean [ 2. -1.]'],
   'update_norms.py': [
     'update_norm_mean 3.0',
     'update_norm_std 1.633',

@@ -1,6 +1,7 @@
 """Tests of `gaussian_noise_factory` and the draws behind it."""
 
 import collections
+import functools
 import math
 
 import numpy as np
@@ -35,8 +36,15 @@ def _zeros(num_clients):
   return [np.zeros(_SIZE, np.float32)] * num_clients
 
 
-def _noise(factory, num_clients=0, value_type=_VECTOR):
-  process = factory.create(value_type)
+@functools.cache
+def _process(noise_key=None):
+  """Returns a process that adds noise of the standard deviation 0.3."""
+  return aggregators.gaussian_noise_factory(0.3, noise_key=noise_key).create(
+    _VECTOR
+  )
+
+
+def _noise(process, num_clients=0):
   return process.next(process.initialize(), _zeros(num_clients)).result
 
 
@@ -55,9 +63,7 @@ def test_type_signature():
 
 @pytest.mark.parametrize('noise_key', [None, (1, 2)])
 def test_noise_is_gaussian_with_the_stated_stddev(noise_key):
-  noise = _noise(
-    aggregators.gaussian_noise_factory(0.3, noise_key=noise_key), 3
-  )
+  noise = _noise(_process(noise_key), 3)
   assert _ks_statistic(noise, 0.3) < _KS_LIMIT
   assert _ks_statistic(noise, 0.2) > _KS_LIMIT
   assert _ks_statistic(noise, 0.45) > _KS_LIMIT
@@ -65,8 +71,8 @@ def test_noise_is_gaussian_with_the_stated_stddev(noise_key):
 
 def test_noise_does_not_depend_on_the_cohort():
   for num_clients in (0, 5):
-    noise = _noise(aggregators.gaussian_noise_factory(2.0), num_clients)
-    assert _ks_statistic(noise, 2.0) < _KS_LIMIT
+    noise = _noise(_process(), num_clients)
+    assert _ks_statistic(noise, 0.3) < _KS_LIMIT
 
 
 def test_noise_is_added_to_the_result_of_the_inner_factory():
@@ -106,7 +112,7 @@ def test_what_is_no_sum_gets_no_noise():
 
 
 def test_fresh_noise_differs_between_runs_of_one_state():
-  process = aggregators.gaussian_noise_factory(1.0).create(_VECTOR)
+  process = _process()
   state = process.initialize()
   first = process.next(state, _zeros(1)).result
   second = process.next(state, _zeros(1)).result
@@ -115,17 +121,15 @@ def test_fresh_noise_differs_between_runs_of_one_state():
 
 
 def test_fresh_noise_differs_between_factories():
-  first = _noise(aggregators.gaussian_noise_factory(1.0))
-  second = _noise(aggregators.gaussian_noise_factory(1.0))
+  first = _noise(_process())
+  second = _noise(aggregators.gaussian_noise_factory(0.3).create(_VECTOR))
   assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
 
 
 def test_key_repeats_a_run():
   runs = []
-  for _ in range(2):
-    process = aggregators.gaussian_noise_factory(1.0, noise_key=(7, -8)).create(
-      _VECTOR
-    )
+  anew = aggregators.gaussian_noise_factory(0.3, noise_key=(1, 2))
+  for process in (_process((1, 2)), anew.create(_VECTOR)):
     first = process.next(process.initialize(), _zeros(1))
     second = process.next(first.state, _zeros(1))
     runs.append((first.result, second.result))
@@ -135,15 +139,14 @@ def test_key_repeats_a_run():
 
 
 def test_other_key_gives_other_noise():
-  keys = [(1, 2), (2, 1), (1, 3)]
-  draws = [
-    _noise(aggregators.gaussian_noise_factory(1.0, noise_key=k)) for k in keys
-  ]
+  draws = [_noise(_process(key)) for key in ((1, 2), (2, 1), (1, 3))]
   off_diagonal = np.corrcoef(draws) - np.eye(3)
   assert np.max(np.abs(off_diagonal)) < 0.05
 
 
-@pytest.mark.parametrize('noise_key', [None, (1, 2)])
+@pytest.mark.parametrize(
+  'noise_key', [pytest.param(None, marks=pytest.mark.slow), (1, 2)]
+)
 def test_tensors_have_noise_of_their_own(noise_key):
   value_type = tff.to_type(
     collections.OrderedDict(b=(np.float32, [5000]), a=(np.float64, [5000]))
@@ -161,7 +164,7 @@ def test_tensors_have_noise_of_their_own(noise_key):
   ('dtype', 'large'),
   [
     (tf.bfloat16.as_numpy_dtype, 2**8),
-    (np.float16, 2**11),
+    pytest.param(np.float16, 2**11, marks=pytest.mark.slow),
     (np.float32, 2**24),
   ],
 )
@@ -332,7 +335,7 @@ def test_parts_are_those_of_the_table(monkeypatch):
   monkeypatch.setattr(
     gaussian_draws, '_integers', lambda *arguments: answers.pop(0)
   )
-  found = gaussian_draws._draw_parts(
+  found = gaussian_draws.draw_from_table(
     tf.constant(len(own)),
     tf.zeros([2, 2], tf.int64),
     (tf.constant(table), tf.constant(low)),
@@ -353,7 +356,7 @@ def test_parts_are_those_of_the_table(monkeypatch):
 def test_parts_have_the_variance_together(monkeypatch, stddev):
   # With ones for the parts: the scales, whose squares are the variance.
   ones = tf.reshape(tf.eye(3, dtype=tf.int32), [-1])
-  monkeypatch.setattr(gaussian_draws, '_draw_parts', lambda *_: ones)
+  monkeypatch.setattr(gaussian_draws, 'draw_from_table', lambda *_: ones)
   (drawn,) = gaussian_draws.draw_gaussian(
     [[3]], stddev, tf.constant([1, 2], tf.int64)
   )

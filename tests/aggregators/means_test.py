@@ -1,6 +1,7 @@
 """Tests of `clipped_mean_factory`, `dp_mean_factory` and the fixed mean."""
 
 import collections
+import functools
 import math
 
 import numpy as np
@@ -62,21 +63,26 @@ def test_dp_mean_divides_by_the_public_number_and_clips():
   np.testing.assert_allclose(output.result, [0.12, 0.36], rtol=1e-5)
 
 
+@functools.cache
+def _private_mean(size, **arguments):
+  return aggregators.dp_mean_factory(**arguments).create(
+    tff.TensorType(np.float32, [size])
+  )
+
+
 @pytest.mark.parametrize('num_clients', [0, 1, 12])
 def test_dp_mean_adds_what_its_noise_multiplier_charges(num_clients):
   # The standard deviation of the mean is z c / P, whatever the cohort. That of
   # the estimate from 20,000 draws is 0.5 %: 3 % is six of them.
   size, clip, multiplier, per_round = 20_000, 0.5, 3.0, 10
-  value_type = tff.TensorType(np.float32, [size])
-  output = _run(
-    aggregators.dp_mean_factory(
-      clipping_norm=clip,
-      noise_multiplier=multiplier,
-      clients_per_round=per_round,
-    ),
-    [np.zeros(size, np.float32)] * num_clients,
-    value_type,
+  process = _private_mean(
+    size,
+    clipping_norm=clip,
+    noise_multiplier=multiplier,
+    clients_per_round=per_round,
   )
+  zeros = [np.zeros(size, np.float32)] * num_clients
+  output = process.next(process.initialize(), zeros)
   expected = multiplier * clip / per_round
   assert np.std(output.result) == pytest.approx(expected, rel=0.03)
   assert abs(np.mean(output.result)) < 6 * expected / math.sqrt(size)

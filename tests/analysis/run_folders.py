@@ -78,6 +78,8 @@ def write_run(
   metrics: Mapping[str, float] | None = None,
   name: Mapping[str, Any] | None = None,
   partition_summary: str | None = None,
+  metric: tuple[str, str] | None = None,
+  versions: Mapping[str, str] | None = None,
   **experiment: Any,
 ) -> pathlib.Path:
   """Writes a run folder.
@@ -95,6 +97,9 @@ def write_run(
     metrics: Columns of metrics.csv, the same in every round, beside `METRICS`.
     name: Which run of the table of experiments it is.
     partition_summary: What is said of the split of the data.
+    metric: Name and goal of the metric that decides, in place of accuracy;
+      `accuracies` are its values then.
+    versions: Those of config.json.
     **experiment: Flags of the run.
   """
   directory.mkdir(parents=True)
@@ -124,14 +129,20 @@ def write_run(
     },
     'algorithm': algorithm,
     'model': {'name': model, 'num_parameters': 159_010},
-    'versions': {},
+    'versions': dict(versions or {}),
   }
+  column = 'test_accuracy'
+  if metric is not None:
+    config |= dict(zip(('metric', 'metric_goal'), metric, strict=True))
+    column = f'test_{metric[0]}'
+  columns = [*files.METRIC_COLUMNS]
+  columns[columns.index('test_accuracy')] = column
   lines = [
-    {'round_num': number, 'test_accuracy': accuracy}
+    {'round_num': number, column: accuracy}
     | (METRICS | dict(metrics or {}) if number else {})
     for number, accuracy in enumerate(accuracies)
   ]
-  _write_csv(directory / 'metrics.csv', files.METRIC_COLUMNS, lines)
+  _write_csv(directory / 'metrics.csv', columns, lines)
   for file, contents in (
     ('config.json', config),
     ('privacy.json', privacy),

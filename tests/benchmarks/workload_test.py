@@ -74,6 +74,7 @@ def test_a_start_is_timed():
   assert start_up.measure(num_starts=1) > 0
 
 
+@pytest.mark.slow
 def test_learning_is_shown_by_the_accuracy(tmp_path):
   result = federated.run_ours(_SMALL, tmp_path, private=False)
   # Chance is 0.1; 16 times the clients' 3 steps give about 0.45.

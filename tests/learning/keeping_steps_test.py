@@ -1,6 +1,7 @@
 """Tests of local steps whose clients keep something from round to round."""
 
 import collections
+import functools
 import math
 
 import numpy as np
@@ -119,7 +120,9 @@ def test_scaffold_without_controls_is_fed_avg_to_the_bit(store):
   )
 
 
-@pytest.mark.parametrize('clipping_norm', [math.inf, 0.05])
+@pytest.mark.parametrize(
+  'clipping_norm', [pytest.param(math.inf, marks=pytest.mark.slow), 0.05]
+)
 def test_scaffold_follows_its_formulas(store, clipping_norm):
   ids = list(store.client_ids)
   mean = None
@@ -186,8 +189,25 @@ def test_scaffold_of_all_clients_is_vrl_sgd(store):
   np.testing.assert_allclose(models[-1][:, 0], x, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize('clipping_norm', [math.inf, 0.3])
-def test_fed_pd_follows_the_theory(store, clipping_norm):
+@pytest.mark.parametrize(
+  'clipping_norm', [pytest.param(math.inf, marks=pytest.mark.slow), 0.3]
+)
+@pytest.mark.parametrize(
+  ('build_step', 'take_round'),
+  [
+    (
+      lambda norm: steps.FedPD(0.2, norm),
+      functools.partial(kept_states.fed_pd_step, penalty=0.2),
+    ),
+    (
+      lambda norm: steps.ErrorFeedback(1.0, norm),
+      kept_states.error_feedback_step,
+    ),
+  ],
+)
+def test_rounds_of_all_clients_follow_the_theory(
+  store, clipping_norm, build_step, take_round
+):
   # `theory.kept_states` has the round in closed form, for linear regression.
   ids = list(store.client_ids)[:2]
   data = linear_models.examples()
@@ -201,7 +221,7 @@ def test_fed_pd_follows_the_theory(store, clipping_norm):
     mean = aggregators.clipped_mean_factory(clipping_norm=clipping_norm)
   process = _build(
     store,
-    steps.FedPD(0.2, clipping_norm),
+    build_step(clipping_norm),
     local_steps=3,
     batch_size=4,
     model_aggregator=mean,
@@ -209,17 +229,50 @@ def test_fed_pd_follows_the_theory(store, clipping_norm):
   models, _, kept = _run(process, [ids] * 4)
   state = kept_states.first_state(problem, np.ones(3))
   for _ in range(4):
-    state = kept_states.fed_pd_step(
+    state = take_round(
       problem,
       state,
       clipping_norm=clipping_norm,
       local_steps=3,
       client_learning_rate=one_client.RATE,
-      penalty=0.2,
     )
   np.testing.assert_allclose(models[-1][:, 0], state[0], rtol=1e-4, atol=1e-4)
-  for each, dual in zip(ids, state[1:], strict=True):
-    np.testing.assert_allclose(kept[each][0][:, 0], dual, rtol=1e-3, atol=1e-3)
+  for each, own in zip(ids, state[1:], strict=True):
+    np.testing.assert_allclose(kept[each][0][:, 0], own, rtol=1e-3, atol=1e-3)
+
+
+def test_error_feedback_of_cohorts_follows_its_formulas(store):
+  ids = list(store.client_ids)
+  process = _build(
+    store,
+    steps.ErrorFeedback(2 / 3, 0.1),
+    batch_size=28,
+    local_steps=1,
+    model_aggregator=aggregators.clipped_mean_factory(clipping_norm=0.1),
+    server_learning_rate=2.0,
+  )
+  cohorts = [ids[:2], ids[1:], [ids[0], ids[2]], ids[:2]]
+  models, state, kept = _run(process, cohorts)
+  rows = dict(zip(ids, linear_models.PARTITION, strict=True))
+  model = np.ones(3)
+  own = {each: np.zeros(3) for each in ids}
+  for cohort in cohorts:
+    for each in cohort:
+      rest = (
+        -one_client.RATE * linear_models.gradient(model, rows[each]) - own[each]
+      )
+      rest *= min(1, 0.1 / np.linalg.norm(rest))
+      own[each] = own[each] + rest
+    mean = np.mean([own[each] for each in ids], axis=0)
+    model = model + 2 * mean
+  np.testing.assert_allclose(models[-1][:, 0], model, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(
+    state.client_work.made_of_releases[0][:, 0], mean, rtol=1e-5, atol=1e-6
+  )
+  for each in ids:
+    np.testing.assert_allclose(
+      kept[each][0][:, 0], own[each], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_measurements_stand_beside_what_is_kept(store):
@@ -239,10 +292,11 @@ def test_measurements_stand_beside_what_is_kept(store):
   assert empty['kept'][0].shape == (0, 3, 1)
 
 
-def test_an_aggregate_that_is_not_finite_shares_nothing(store):
+@pytest.mark.parametrize('step', [steps.Scaffold(1.0), steps.ErrorFeedback(1)])
+def test_an_aggregate_that_is_not_finite_shares_and_moves_nothing(store, step):
   process = _build(
     store,
-    steps.Scaffold(1.0),
+    step,
     model_aggregator=tff.aggregators.UnweightedMeanFactory(),
   )
   ids = list(store.client_ids)
@@ -250,8 +304,14 @@ def test_an_aggregate_that_is_not_finite_shares_nothing(store):
   before = state.client_work.made_of_releases[0]
   assert before.any()
   # A mean of no clients is 0/0.
-  state = process.next(state, []).state
-  np.testing.assert_array_equal(state.client_work.made_of_releases[0], before)
+  output = process.next(state, [])
+  np.testing.assert_array_equal(
+    output.state.client_work.made_of_releases[0], before
+  )
+  assert output.metrics['finalizer']['update_non_finite'] == 1
+  np.testing.assert_array_equal(
+    *(process.get_model_weights(s).trainable[0] for s in (state, output.state))
+  )
 
 
 @pytest.mark.parametrize(
@@ -260,6 +320,12 @@ def test_an_aggregate_that_is_not_finite_shares_nothing(store):
     (lambda: steps.Scaffold(0.0), ValueError, '`participation` must be pos'),
     (lambda: steps.Scaffold(1.5), ValueError, '`participation` must be at m'),
     (lambda: steps.Scaffold(0.5, 0.0), ValueError, '`clipping_norm` must be'),
+    (lambda: steps.ErrorFeedback(0), ValueError, '`participation` must be pos'),
+    (
+      lambda: steps.ErrorFeedback(1, step=steps.Scaffold(1)),
+      ValueError,
+      '`step` must keep nothing',
+    ),
     (lambda: steps.FedPD(-1.0), ValueError, '`penalty` must be positive'),
     (
       lambda: steps.Momentum(0.5, steps.Scaffold(0.5)),

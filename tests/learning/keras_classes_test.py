@@ -63,7 +63,10 @@ def _use(model):
   model.set_weights(model.get_weights())
 
 
-@pytest.mark.parametrize('builder', _BUILDERS)
+@pytest.mark.parametrize(
+  'builder',
+  ['fed_avg', pytest.param('model_clipping', marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
   'keras_model',
   [
@@ -95,6 +98,7 @@ def test_models_made_before_a_process_can_be_used_after_it(
   _use(called)
 
 
+@pytest.mark.slow
 def test_a_builder_of_tff_breaks_them_and_one_more_model_repairs_them():
   """What docs/runtime.md says; where it fails, Keras has changed."""
   model = _functional()

@@ -1,9 +1,12 @@
 """Tests of each local step against its formula, and in the processes."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from scipy import stats
 
 from tests.learning import linear_models, one_client
 from tff_clipping import learning
@@ -201,9 +204,14 @@ _ALL = steps.Scheduled(
   'step',
   [
     steps.Sgd(),
-    steps.Momentum(),
-    steps.Proximal(0.1),
-    steps.SharpnessAware(0.3),
+    *(
+      pytest.param(step, marks=pytest.mark.slow)
+      for step in (
+        steps.Momentum(),
+        steps.Proximal(0.1),
+        steps.SharpnessAware(0.3),
+      )
+    ),
     _ALL,
   ],
 )
@@ -260,3 +268,128 @@ def test_bad_steps_are_refused(build, error, message):
 def test_what_is_no_step_is_refused(store):
   with pytest.raises(TypeError, match='`local_step` must be a `tff_clipping'):
     _fed_avg(store, tf.keras.optimizers.SGD(0.1))
+
+
+def _noised(**changes):
+  arguments = dict(
+    clipping_norm=1e3,
+    noise_multiplier=1e-9,
+    sampling_prob=1.0,
+    expected_batch_size=7,
+    max_batch_size=8,
+  )
+  return steps.NoisedSgd(**arguments | changes)
+
+
+def test_noised_sgd_of_all_examples_goes_along_their_mean_gradient():
+  rows = linear_models.PARTITION[one_client.CLIENT]
+  found = one_client.train_linear(_noised())
+  np.testing.assert_allclose(
+    found,
+    one_client.descend(lambda x, *_: linear_models.gradient(x, rows)),
+    rtol=1e-4,
+    atol=1e-4,
+  )
+
+
+def test_noised_sgd_inside_of_another_step():
+  rows = linear_models.PARTITION[one_client.CLIENT]
+  found = one_client.train_linear(steps.Proximal(2.0, _noised()))
+  np.testing.assert_allclose(
+    found,
+    one_client.descend(
+      lambda x, *_: (
+        linear_models.gradient(x, rows) + 2.0 * (x - one_client.START)
+      )
+    ),
+    rtol=1e-4,
+    atol=1e-4,
+  )
+  assert steps.Momentum(0.5, _noised()).noised == _noised()
+  assert steps.Momentum(0.5).noised is None
+
+
+def _wide_update(step, num_examples, **settings):
+  """The update of a model of 4,096 parameters, whose gradients are zero."""
+
+  def model_fn():
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential(
+        [tf.keras.layers.Dense(4096, use_bias=False, input_shape=[1])]
+      ),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, 4096])),
+    )
+
+  examples = (
+    np.zeros([num_examples, 1], np.float32),
+    np.zeros([num_examples, 4096], np.float32),
+  )
+  (found,) = one_client.train(
+    model_fn, examples, [np.zeros([1, 4096])], step, **settings
+  )
+  return found.ravel()
+
+
+@pytest.mark.parametrize('num_examples', [0, 3])
+def test_noise_is_that_of_all_steps_whatever_a_client_has(num_examples):
+  step = _noised(clipping_norm=0.5, noise_multiplier=3.0, expected_batch_size=2)
+  found = _wide_update(step, num_examples, local_steps=4, rate=0.1)
+  # Four draws of z C / B, times the learning rate.
+  stddev = 0.1 * math.sqrt(4) * 3.0 * 0.5 / 2
+  # P(sqrt(n) D > 2.9) is 1e-7; off by a factor of 1.5 it is 5.
+  for factor, fits in ((1.0, True), (1.5, False), (1 / 1.5, False)):
+    distance = stats.kstest(found, 'norm', args=(0, factor * stddev)).statistic
+    assert (math.sqrt(4096) * distance < 2.9) == fits
+
+
+def test_noise_is_fresh_in_each_run_and_step():
+  step = _noised(noise_multiplier=1.0)
+  one, two = (_wide_update(step, 0, local_steps=q, rate=1.0) for q in (1, 2))
+  again = _wide_update(step, 0, local_steps=1, rate=1.0)
+  draws = np.corrcoef([one, two, again])
+  # The correlation of independent draws has a standard deviation of 0.016.
+  assert np.max(np.abs(draws - np.eye(3))) < 0.1
+  # A noise that is the same in both steps would be twice as large.
+  assert np.std(two) / np.std(one) == pytest.approx(math.sqrt(2), rel=0.1)
+
+
+def test_examples_join_by_a_coin_and_a_batch_is_cut_at_random():
+  step = _noised(sampling_prob=0.3, max_batch_size=300)
+  rows, is_used = step.draw_batch(
+    tf.constant(1000), tf.constant([5, 6], tf.int64)
+  )
+  # 1,000 coins: 300 ± 14.5. All that joined have a place, or 300 of them.
+  assert rows.shape == is_used.shape == [300]
+  joined = rows.numpy()[is_used.numpy()]
+  assert 213 < len(joined) == len(set(joined)) <= 300
+  few, is_used = _noised(sampling_prob=0.3, max_batch_size=20).draw_batch(
+    tf.constant(1000), tf.constant([5, 6], tf.int64)
+  )
+  assert set(few.numpy()) < set(joined)
+  assert np.all(is_used)
+  # Uniform in 0..999: the mean of 20 has a standard deviation of 65.
+  assert 110 < np.mean(few) < 890
+
+
+def test_batch_of_a_client_with_few_examples_is_filled_up():
+  rows, is_used = _noised(max_batch_size=5).draw_batch(
+    tf.constant(2), tf.constant([5, 6], tf.int64)
+  )
+  assert sorted(rows.numpy()) == [0, 1, 2, 2, 2]
+  np.testing.assert_array_equal(is_used, [True, True, False, False, False])
+
+
+@pytest.mark.parametrize(
+  ('name', 'value'),
+  [
+    ('clipping_norm', 0.0),
+    ('noise_multiplier', -1.0),
+    ('sampling_prob', 1.5),
+    ('expected_batch_size', 0),
+    ('max_batch_size', 0),
+  ],
+)
+def test_noised_sgd_out_of_range_raises(name, value):
+  with pytest.raises(ValueError, match=f'`{name}` must'):
+    _noised(**{name: value})

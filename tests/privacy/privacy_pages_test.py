@@ -11,7 +11,10 @@ from tff_clipping import privacy
 from tff_clipping.privacy.calculator import budget_main, ledger_main
 
 _DOCS = ROOT / 'docs'
-_PAGES = ('accounting.md', 'budget.md', 'ledger.md', 'privacy.md')
+_PAGES = (
+  *('accounting.md', 'answering_for_a_budget.md', 'budget.md', 'ledger.md'),
+  'privacy.md',
+)
 _PROGRAMS = {
   'tff-clipping-budget': budget_main.run,
   'tff-clipping-ledger': ledger_main.run,
@@ -28,7 +31,7 @@ def _commands():
     for index, (block, after) in enumerate(blocks):
       command = block[block.find('tff-clipping-') :]
       if command.startswith('tff-clipping-'):
-        leads_over = re.search(r'^answers.*\n*\Z', after, re.MULTILINE)
+        leads_over = re.search(r'answers( \(in part\))?\n*\Z', after)
         answer = blocks[index + 1][0] if leads_over else ''
         yield shlex.split(command.replace('\\\n', ' ')), answer.splitlines()
 
@@ -56,6 +59,11 @@ def _folder(tmp_path_factory):
     with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
       for round_num in range(num_releases):
         ledger.charge(round_num, DIGEST)
+  (folder / 'first.json').write_text(json.dumps(plan.to_json()))
+  (folder / 'second.flags').write_text(
+    '--num_clients=1920\n--clients_per_round=80\n--target_delta=1e-5\n'
+    '--num_rounds=50\n--noise_multiplier=2\n'
+  )
   return folder
 
 
@@ -81,7 +89,7 @@ def test_command_answers_what_is_shown(
 def test_the_pages_have_both_commands_and_their_answers():
   commands = [*_commands()]
   assert {command[0] for command, _ in commands} == {*_PROGRAMS}
-  assert sum(bool(answer) for _, answer in commands) == 5
+  assert sum(bool(answer) for _, answer in commands) == 17
 
 
 def test_the_matrix_has_every_sampler():
@@ -95,3 +103,10 @@ def test_the_matrix_has_every_sampler():
       'random_allocation',
     ]
   )
+
+
+def test_ten_questions_have_ten_commands_in_few_words():
+  page = (_DOCS / 'answering_for_a_budget.md').read_text()
+  assert len(re.findall(r'^## \d+\. .*\?$', page, re.MULTILINE)) == 10
+  assert len(re.findall(r'^tff-clipping-', page, re.MULTILINE)) == 10
+  assert len(page.split()) <= 700

@@ -1,6 +1,7 @@
 """Tests of rounds with correlated noise that are run again after a crash."""
 
 import collections
+import functools
 
 import numpy as np
 import pytest
@@ -63,11 +64,9 @@ def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
     target_delta=1e-3,
     min_separation=4,
   )
-  process = aggregators.correlated_dp_mean_factory(
-    clipping_norm=1.0,
-    strategy=strategies[4 if is_same else 1],
-    **plan.aggregator_parameters._asdict(),
-  ).create(tff.TensorType(np.float32, [5]))
+  process = _process(
+    strategies[4 if is_same else 1], None, plan.aggregator_parameters
+  )
   process_checks.check_process(process, plan)
   state = process.initialize()
   output = process.next(state, [np.zeros(5, np.float32)] * 3)
@@ -78,18 +77,26 @@ def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
     noise_checks.check_noise(state, output.measurements, plan)
 
 
+@functools.cache
+def _process(strategy, noise_key, parameters):
+  """Returns a mean of vectors with the noise of a plan."""
+  return aggregators.correlated_dp_mean_factory(
+    clipping_norm=1.0,
+    strategy=strategy,
+    noise_key=noise_key,
+    **parameters._asdict(),
+  ).create(tff.TensorType(np.float32, [5]))
+
+
 class _Run:
   """A run that is killed and started again, and all that it released."""
 
   def __init__(self, folder, plan, noise_key=None):
     self.plan = plan
     self._path = folder / 'ledger.jsonl'
-    self._process = aggregators.correlated_dp_mean_factory(
-      clipping_norm=1.0,
-      strategy=plan.strategy,
-      noise_key=noise_key,
-      **plan.aggregator_parameters._asdict(),
-    ).create(tff.TensorType(np.float32, [5]))
+    self._process = _process(
+      plan.strategy, noise_key, plan.aggregator_parameters
+    )
     self.kept = 0, self._process.initialize()
     self.released = collections.defaultdict(set)
 

@@ -214,6 +214,7 @@ def test_kills_show_no_round_of_random_allocation_twice(tmp_path):
   assert run.epsilon == plan.epsilon <= 2.0
 
 
+@pytest.mark.slow
 def test_fresh_noise_ends_a_run_of_random_allocation_where_it_repeats(tmp_path):
   # With round 7 drawn anew, client 0 might come a second time in its epoch.
   plan = noised_scalar.plan(sampling='random_allocation')

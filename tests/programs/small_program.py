@@ -1,6 +1,7 @@
 """A training program whose process is small and real."""
 
 import collections
+import functools
 import math
 import types
 
@@ -21,6 +22,7 @@ from tff_clipping.programs.training.watchers import AfterRounds
 IDS = ('1', '2', '3')
 
 
+@functools.cache
 def build_process(scale=1.0, fail_at=None):
   weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
   # That of a process which clips and adds noise.

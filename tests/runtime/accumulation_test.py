@@ -10,6 +10,7 @@ from tff_clipping.runtime.accumulation import Accumulation
 _VECTOR = tff.TensorType(np.float32, [3])
 _ROWS = tff.TensorType(np.int32, [None])
 _BOTH = tff.to_type([_VECTOR, np.int64, _ROWS])
+_TABLE = tff.TensorType(np.float32, [None, 3])
 
 
 @tff.tensorflow.computation(_BOTH, _BOTH)
@@ -34,7 +35,7 @@ def test_sums_are_added_and_the_rest_is_computed(in_place):
     assert isinstance(found, np.ndarray)
     assert found.dtype == before.dtype
     np.testing.assert_array_equal(found, values)
-  # Sums alone take the place of what was there.
+  # Sums take the place of what was there; rows did not have room behind them.
   assert [a is b for a, b in zip(result, total, strict=True)] == [
     in_place,
     in_place,
@@ -91,6 +92,57 @@ def test_shapes_that_are_not_known_are_computed():
   one, two = np.array([1], np.int32), np.array([1, 2], np.int32)
   (found,) = Accumulation(add)([one], [two], in_place=True)
   np.testing.assert_array_equal(found, [2, 3])
+
+
+@tff.tensorflow.computation(_TABLE, _VECTOR)
+def _one_more(rows, row):
+  return tf.concat([rows, tf.expand_dims(row, 0)], axis=0)
+
+
+@pytest.mark.parametrize('in_place', [True, False])
+def test_rows_are_put_below_others(in_place):
+  accumulation = Accumulation(_one_more)
+  rows = np.arange(60, dtype=np.float32).reshape(20, 3)
+  total, copies = np.zeros([0, 3], np.float32), 0
+  for count, row in enumerate(rows, start=1):
+    before = total
+    (total,) = accumulation([total], [row], in_place=in_place)
+    copies += not np.shares_memory(before, total)
+    np.testing.assert_array_equal(total, rows[:count])
+  # With room for 8, 16 and 32; TensorFlow would copy all of them each time.
+  assert copies == (3 if in_place else 20)
+
+
+def test_a_row_is_not_put_into_what_is_no_room():
+  # The middle of an array, a transposed one, and another type.
+  whole = np.arange(18, dtype=np.float32).reshape(6, 3)
+  for rows in (
+    whole[2:4],
+    whole[:3].T.copy().T[:2],
+    whole.T[:2, :3],
+    whole.view(np.int32).view(np.float32)[::2],
+  ):
+    expected, before = np.vstack([rows, [7, 8, 9]]), whole.copy()
+    row = np.array([7, 8, 9], np.float32)
+    (found,) = Accumulation(_one_more)([rows], [row], in_place=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(whole, before)
+
+
+def test_rows_of_another_order_or_dimension_are_computed():
+  @tff.tensorflow.computation(_TABLE, _VECTOR)
+  def on_top(rows, row):
+    return tf.concat([tf.expand_dims(row, 0), rows], axis=0)
+
+  @tff.tensorflow.computation(_TABLE, _TABLE)
+  def beside(left, right):
+    return tf.reshape(tf.concat([left, right], axis=1), [-1, 3])
+
+  rows, row = np.ones([2, 3], np.float32), np.zeros(3, np.float32)
+  (found,) = Accumulation(on_top)([rows], [row], in_place=True)
+  np.testing.assert_array_equal(found, [row, *rows])
+  (found,) = Accumulation(beside)([rows], [2 * rows], in_place=True)
+  np.testing.assert_array_equal(found, np.repeat([[1], [2], [1], [2]], 3, 1))
 
 
 def test_strings_are_computed():

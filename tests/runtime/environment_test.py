@@ -1,5 +1,6 @@
 """Tests of the text that tells one environment from another."""
 
+import functools
 import re
 import threading
 
@@ -191,6 +192,7 @@ def _model_fn(*layers):
   )
 
 
+@functools.cache
 def _round(*layers, noise_key='drawn', rate=0.1):
   """Returns what runs a round of a model with some layers."""
   process = learning.build_fed_avg(

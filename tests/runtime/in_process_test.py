@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from tests import processes
 from tff_clipping import aggregators, runtime
-from tff_clipping.runtime import map_reduce
+from tff_clipping.runtime import map_reduce, tensorflow_computation
 
 _INT_CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
 _FLOAT_CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -44,6 +44,30 @@ def test_sum_over_clients():
 
 def test_sum_over_no_clients():
   assert _sum([]) == 0
+
+
+def test_what_the_server_does_alone_is_one_graph():
+  @tff.tensorflow.computation
+  def pair():
+    return collections.OrderedDict(a=tf.constant(1), b=tf.range(3))
+
+  @tff.federated_computation
+  def alone():
+    return tff.federated_eval(pair, tff.SERVER)
+
+  context = runtime.InProcessContext()
+  compiled = context.compile(alone)
+  assert isinstance(compiled, tensorflow_computation.TensorFlowComputation)
+  result = context.invoke(alone, None)
+  assert (result['a'], list(result['b'])) == (1, [0, 1, 2])
+
+
+def test_clients_without_a_parameter_are_none():
+  @tff.federated_computation
+  def total():
+    return tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+
+  assert total() == 0
 
 
 def test_server_and_client_parameters_in_any_order():
@@ -383,6 +407,7 @@ def test_a_fork_computes_if_its_parent_has_not(is_first):
     assert result.stdout == '7\n'
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_round_and_the_process(tmp_path):
   code = """
     import sys

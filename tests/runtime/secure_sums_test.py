@@ -28,6 +28,13 @@ def test_modular_sums_are_exact_up_to_the_largest_modulus(dtype):
   assert _sum('modulus', dtype, modulus, values) == sum(values) % modulus
 
 
+@pytest.mark.parametrize('dtype', [np.int32, np.int64])
+def test_modular_sums_are_exact_for_powers_of_2(dtype):
+  modulus = 2 ** (8 * np.dtype(dtype).itemsize - 2)
+  values = [modulus - 1, modulus - 2, 5, modulus - 1]
+  assert _sum('modulus', dtype, modulus, values) == sum(values) % modulus
+
+
 def test_a_large_bound_takes_no_time():
   @tff.federated_computation(tff.FederatedType(np.int64, tff.CLIENTS))
   def comp(clients):

@@ -65,24 +65,9 @@ def _search_elsewhere(monkeypatch):
   )
 
 
-@pytest.mark.parametrize(
-  'move',
-  [
-    pytest.param(_search_elsewhere, marks=pytest.mark.slow),
-    _forbid_searches,
-  ],
-)
-@pytest.mark.parametrize(
-  'kind',
-  [
-    'banded',
-    *(
-      pytest.param(kind, marks=pytest.mark.slow)
-      for kind in _SETTINGS
-      if kind != 'banded'
-    ),
-  ],
-)
+@pytest.mark.parametrize('move', [_search_elsewhere, _forbid_searches])
+@pytest.mark.parametrize('kind', _SETTINGS)
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_plan_of_its_ledger(
   tmp_path, cache_dir, monkeypatch, kind, move
 ):

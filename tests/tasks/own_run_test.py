@@ -70,6 +70,40 @@ def _train(folder, **changes):
   )
 
 
+def test_losses_and_metrics_may_be_python_objects(tmp_path):
+  def absolute(y_true, y_pred):
+    return tf.abs(y_true - y_pred)
+
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(80, 3))
+  task = own_data.create_task(
+    'mine',
+    PartitionConfig('natural'),
+    x=x,
+    y=x.sum(axis=1),
+    x_test=x[:20] + 1,
+    y_test=x[:20].sum(axis=1) + 3,
+    client=np.arange(80) % 10,
+    kinds='numbers',
+  )
+  changes = dict(
+    task=task,
+    loss=tf.keras.losses.MeanSquaredError(),
+    metrics=[absolute, 'r2_score'],
+    num_rounds=10,
+  )
+  with pytest.raises(ValueError, match='`metric_goal` must be given'):
+    _train(tmp_path, **changes)
+  with pytest.raises(TypeError, match='`metrics` must be a function'):
+    _train(tmp_path, **changes | dict(metrics=[1]))
+  _train(tmp_path, **changes, metric_goal='min')
+  config = _read(tmp_path, 'config.json')
+  assert (config['metric'], config['metric_goal']) == ('absolute', 'min')
+  metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
+  assert metrics['test_absolute'].iloc[-1] < metrics['test_absolute'][0] / 4
+  assert metrics['test_r2_score'].iloc[-1] > 0
+
+
 def _read(folder, name):
   return json.loads((folder / 'run' / name).read_text())
 
@@ -122,9 +156,8 @@ def test_the_initial_model_is_that_of_the_seed(tmp_path):
   assert first_loss(tmp_path / 'c', 2) != losses[0]
 
 
-@pytest.mark.parametrize(
-  'is_saved_whole', [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('is_saved_whole', [False, True])
+@pytest.mark.slow
 def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(
   tmp_path, is_saved_whole
 ):
@@ -149,6 +182,7 @@ def test_weights_that_a_model_comes_with_are_what_a_run_begins_with(
   assert result.message.startswith('Nothing was left to do.')
 
 
+@pytest.mark.slow
 def test_an_own_aggregator_takes_the_clipping_norm(tmp_path):
   found = []
 
@@ -198,7 +232,12 @@ def test_bytes_that_no_layer_scales_are_warned_of(
     hidden = tf.keras.layers.Flatten()(scale(inputs))
     return tf.keras.Model(inputs, tf.keras.layers.Dense(num_classes)(hidden))
 
-  own_models.create_own_model(create_model, (2, 2, 1), 3, input_dtype=dtype)
+  own_models.create_own_model(
+    create_model,
+    (2, 2, 1),
+    outputs=own_models.Output(3, (3,)),
+    input_dtype=dtype,
+  )
   found = [w for w in recwarn if w.category is own_models.ModelWarning]
   assert len(found) == num_warnings
   for warning in found:
@@ -206,22 +245,49 @@ def test_bytes_that_no_layer_scales_are_warned_of(
     assert 'create_model' in str(warning.message)
 
 
-def test_an_own_private_aggregator_takes_the_plan(tmp_path):
+class _Wrapped(tff.aggregators.UnweightedAggregationFactory):
+  """Does nothing, and might do anything."""
+
+  def __init__(self, inner):
+    self._inner = inner
+
+  def create(self, value_type):
+    return self._inner.create(value_type)
+
+
+@pytest.mark.parametrize(
+  ('wrap', 'is_checked'),
+  [
+    (lambda factory: factory, True),
+    (
+      lambda factory: aggregators.transformed_factory(
+        factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
+      ),
+      True,
+    ),
+    (_Wrapped, False),
+  ],
+)
+def test_an_own_private_aggregator_takes_the_plan(tmp_path, wrap, is_checked):
   def create_aggregator(clipping_norm, plan):
-    return aggregators.dp_mean_factory(
-      clipping_norm=clipping_norm,
-      **plan.aggregator_parameters._asdict(),
-      noise_key='drawn',
+    return wrap(
+      aggregators.dp_mean_factory(
+        clipping_norm=clipping_norm,
+        **plan.aggregator_parameters._asdict(),
+        noise_key='drawn',
+      )
     )
 
   result = _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
-  assert 'nobody has checked that the run' in result.message
+  unchecked = 'nobody has checked that the run'
+  assert (unchecked in result.message) != is_checked
   plan = _read(tmp_path, 'privacy.json')
   assert plan['noise_multiplier'] == 1.0
-  assert 'This was not checked' in plan['aggregation']
-  assert 'nobody has checked' in plan['caveats'][0]
+  said = 'This was checked' if is_checked else 'This was not checked'
+  assert said in plan['aggregation']
+  assert any(unchecked in caveat for caveat in plan['caveats']) != is_checked
   ledger = (tmp_path / 'run' / 'ledger.jsonl').read_text()
-  assert 'nobody has checked' in ledger
+  assert (unchecked in ledger) != is_checked
 
 
 def test_a_private_run_needs_noise_and_a_test_set_and_classes_of_its_own(
@@ -333,7 +399,7 @@ def _two_outputs(input_shape, num_classes):
   ('model', 'error', 'words'),
   [
     (lambda shape, n: 3, TypeError, 'returns int'),
-    (lambda: None, TypeError, r'takes \(input_shape, num_classes\)'),
+    (lambda: None, TypeError, r'takes \(input_shape, num_outputs\)'),
     (_failing, ValueError, r'OSError: \(3,\) 2 \(.*own_run_test.py, line'),
     (_compiled, ValueError, 'must not be compiled'),
     (lambda shape, n: _BUILT, ValueError, 'builds a new model each time'),

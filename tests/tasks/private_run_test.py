@@ -47,13 +47,21 @@ def test_a_private_run_says_what_it_satisfies_and_keeps_its_secrets(
     assert metrics[secret].isna().all()
 
 
+_ALLOCATION = dict(sampling='random_allocation', num_rounds=6)
+
+
+def test_clients_that_draw_their_own_rounds_have_one_accountant(
+  tmp_path, cache_dir
+):
+  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
+    _run(tmp_path / 'rdp', cache_dir, **_ALLOCATION)
+
+
+@pytest.mark.slow
 def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
   tmp_path, cache_dir
 ):
-  allocation = dict(sampling='random_allocation', num_rounds=6)
-  with pytest.raises(ValueError, match="`accountant` must be 'pld' where"):
-    _run(tmp_path / 'rdp', cache_dir, **allocation)
-  result = _run(tmp_path / 'run', cache_dir, accountant='pld', **allocation)
+  result = _run(tmp_path / 'run', cache_dir, accountant='pld', **_ALLOCATION)
   assert result.message.startswith('Finished 6 rounds. Charged: ')
   saved = read_json(tmp_path / 'run' / 'privacy.json')
   plan = privacy.PrivacyPlan.from_json(saved)
@@ -67,19 +75,12 @@ def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    pytest.param(
-      dict(noise_seed=1),
-      'the seed of the noise was given',
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      dict(sampling_seed=1),
-      'the seed of the cohorts was given',
-      marks=pytest.mark.slow,
-    ),
+    (dict(noise_seed=1), 'the seed of the noise was given'),
+    (dict(sampling_seed=1), 'the seed of the cohorts was given'),
     (dict(simulation_diagnostics=True), 'hold exact figures of the clients'),
   ],
 )
+@pytest.mark.slow
 def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   tmp_path, cache_dir, changes, words
 ):

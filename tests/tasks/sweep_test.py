@@ -95,6 +95,22 @@ def test_the_table_holds_what_the_runs_measured(tmp_path):
   assert table.iloc[2, 2:].isna().all()
 
 
+@pytest.mark.parametrize(('goal', 'best'), [('min', 0.25), ('max', 0.75)])
+def test_the_table_calls_what_decides_by_its_name(tmp_path, goal, best):
+  folder = RunFolder(tmp_path)
+  folder.metrics.write_text(
+    'round_num,round_seconds,test_huber,test_loss\n'
+    '0,nan,0.75,2.0\n1,1.0,0.25,1.0\n2,1.0,nan,nan\n3,1.0,0.5,0.5\n'
+  )
+  folder.write_json(
+    folder.config, dict(experiment={}, metric='huber', metric_goal=goal)
+  )
+  row = sweep_table.read_row(folder, {}, 'finished')
+  assert (row['final_huber'], row['best_huber']) == (0.5, best)
+  assert row['final_loss'] == 0.5
+  assert 'final_accuracy' not in row
+
+
 @pytest.mark.parametrize('caveats', [(), ('the noise is known',)])
 def test_what_private_runs_cost_together_is_said(tmp_path, caveats):
   names = 'abc'
@@ -154,6 +170,7 @@ def test_the_settings_of_all_runs_are_printed_without_training(tmp_path):
   assert not (tmp_path / 'runs').exists()
 
 
+@pytest.mark.slow
 def test_printing_settings_is_no_setting_of_a_grid(tmp_path):
   grid = tmp_path / 'grid'
   grid.write_text(_GRID + '--print_settings\n')

@@ -1,5 +1,6 @@
 """The commands as a user starts them: processes, in which runs take seconds."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -34,6 +35,27 @@ def run(*command: str) -> Ended:
   return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
+def run_in(folder: pathlib.Path, *command: str) -> Ended:
+  """Runs a command of an example in its folder, as it is pasted."""
+  path = f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}'
+  quiet = 'TF_CPP_MIN_LOG_LEVEL'
+  ended = subprocess.run(
+    command,
+    cwd=folder,
+    env={
+      **{k: v for k, v in os.environ.items() if k != quiet},
+      'PYTHONPATH': str(ROOT),
+      'PATH': path,
+      'XDG_CACHE_HOME': str(folder / 'cache'),
+    },
+    capture_output=True,
+    text=True,
+    timeout=3 * _SECONDS,
+  )
+  assert ended.returncode == 0, ended.stderr
+  return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
 def command(flags: Mapping[str, Any], module: str) -> list[str]:
   """Returns the command line.
 
@@ -47,12 +69,18 @@ def command(flags: Mapping[str, Any], module: str) -> list[str]:
   ]
 
 
+def environment() -> dict[str, str]:
+  """Returns the variables with which a command is found from any folder."""
+  return {**os.environ, 'PYTHONPATH': str(ROOT)}
+
+
 def start(
   flags: Mapping[str, Any], module: str = 'tasks.train', **settings: Any
 ) -> subprocess.Popen:
   """Starts a command; `settings` are those of `subprocess.Popen`."""
   pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-  return subprocess.Popen(command(flags, module), cwd=ROOT, **pipes | settings)
+  given = dict(cwd=ROOT, **pipes) | settings
+  return subprocess.Popen(command(flags, module), **given)
 
 
 def finish(process: subprocess.Popen) -> Ended:

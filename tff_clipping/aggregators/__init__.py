@@ -33,6 +33,7 @@ from tff_clipping.aggregators.secure_sum import secure_sum_factory
 from tff_clipping.aggregators.smoothed_normalization import (
   smoothed_normalization_factory,
 )
+from tff_clipping.aggregators.transformed import transformed_factory
 from tff_clipping.aggregators.update_norms import (
   SIMULATION_ONLY_MEASUREMENTS,
   add_update_norm_measurements,
@@ -58,5 +59,6 @@ __all__ = [
   'realized_mean_factory',
   'secure_sum_factory',
   'smoothed_normalization_factory',
+  'transformed_factory',
   'with_noise_draw',
 ]

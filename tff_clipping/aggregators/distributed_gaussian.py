@@ -13,10 +13,14 @@ from tff_clipping.aggregators.parts import (
   cohort_bounds,
   discrete_gaussian,
   gaussian_draws,
+  hadamard,
   inspect_process,
   l2_clip,
   type_checks,
 )
+
+# Of the rotation, whose signs are public: the time of the start, and the round.
+_SEED_TYPE = tff.TensorType(np.int64, [2])
 
 
 def distributed_gaussian_mean_factory(
@@ -26,6 +30,7 @@ def distributed_gaussian_mean_factory(
   clients_per_round: float,
   min_clients_per_round: int | None = None,
   max_clients_per_round: int | None = None,
+  bits: int | None = None,
 ) -> tff.aggregators.UnweightedAggregationFactory:
   """A mean whose privacy is proven for the integers that are really summed.
 
@@ -34,8 +39,8 @@ def distributed_gaussian_mean_factory(
   again until the norm is below a bound Delta; add a share of discrete Gaussian
   noise of standard deviation s = z * Delta / sqrt(m); reduce by the modulus. By
   `tff.aggregators.SecureModularSumFactory`, the sum. At SERVER: the M - n
-  shares that are missing if n clients took part; divide by the scale; rotate
-  back; divide by P.
+  shares that are missing if n clients took part; reduce by the modulus, to what
+  is nearest to 0; divide by the scale; rotate back; divide by P.
 
   Guarantee: the sum of the integers that is released is a discrete Gaussian
   mechanism of sensitivity Delta and standard deviation s * sqrt(M), whatever n
@@ -48,9 +53,17 @@ def distributed_gaussian_mean_factory(
   integers; of `accountant='pld'` nobody has proved it. A round of fewer than m
   or more than M clients fails and releases nothing; see
   `local_gaussian_noise_factory` for who draws cohorts within the bounds.
-  Nothing wraps. Nothing rests on floating-point numbers: the norms are checked
-  in integers and the noise is drawn from integer tables, to within
-  2^-126 * 12 * sigma in total variation for each element and draw.
+  Nothing rests on floating-point numbers: the norms are checked in integers and
+  the noise is drawn from integer tables, to within 2^-126 * 24 * sigma in total
+  variation for each element and draw.
+
+  Without `bits` nothing wraps. With them the modulus is 2^`bits`, 4 standard
+  deviations of an element of the sum on either side, and the grid is as fine as
+  that allows. An element of the sum that is beyond wraps, which costs accuracy
+  and never privacy: what is released is the remainder of the sum of integers,
+  which is a function of that sum. A coarser grid has a larger Delta, and so
+  more noise, up to 1.5 times as much where it is coarsest: `clipping_norm` of
+  the measurements is Delta.
 
   The epsilon of a plan that samples is for who sees what is released, and not
   for the server, which knows each cohort; see `local_gaussian_noise_factory`.
@@ -58,16 +71,19 @@ def distributed_gaussian_mean_factory(
   in the clear. Against a real server, which counts its clients, the secure
   summation must refuse cohorts below `min_clients_per_round`.
 
-  It is slower than `dp_mean_factory` by far, and adds 1 % more noise for the
-  rounding. Elements are padded to a power of 2.
+  It is slower than `dp_mean_factory`, and adds 1 % more noise for the rounding,
+  without `bits`. Elements are padded by a third
+  at most.
 
   Measurements:
     clipping_norm: Delta in the unit of the updates, `float32`: what rounding to
-      integers leaves of c, up to 1 % above it.
+      integers leaves of c, without `bits` up to 1 % above it.
     noise_stddev: That of the sum, M shares, in the unit of the updates.
     share_noise_stddev: That of one share.
     min_clients_per_round: m, `int32`.
     max_clients_per_round: M, `int32`.
+    bits_per_client: What one client sends to the secure sum, in bits, `int64`:
+      those of an element, for all elements with the padding.
 
   Args:
     clipping_norm: c, from 1e-12 to 1e19, in the unit of the updates.
@@ -79,6 +95,8 @@ def distributed_gaussian_mean_factory(
     max_clients_per_round: M, the largest cohort, positive and at least m.
       `None` is P, which must be an integer then. Both are P for cohorts of a
       fixed size; a plan's `share_parameters` has them for the others.
+    bits: The bits of an element of the sum, from 1 to 62, as D2P-Fed and
+      Kairouz et al. choose them; `None` for so many that nothing wraps.
 
   Returns:
     An unweighted aggregation factory.
@@ -86,11 +104,13 @@ def distributed_gaussian_mean_factory(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of its range. By `create`, if the updates
-      have so many elements that one client's noise would be too large.
+      have so many elements that one client's noise would be too large, or needs
+      more `bits`.
 
   Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
-    federated learning with secure aggregation", Algs. 1 and 2. The paper of
-    this package adds continuous noise.
+    federated learning with secure aggregation", Algs. 1 and 2; Wang et
+    al. 2020, "D2P-Fed" (arXiv 2006.13039). The paper of this package adds
+    continuous noise.
   """
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   noise_multiplier = argument_checks.check_positive(
@@ -115,8 +135,10 @@ def distributed_gaussian_mean_factory(
       max_clients_per_round, 'max_clients_per_round', clients_per_round
     ),
   )
+  if bits is not None:
+    bits = argument_checks.check_integer('bits', bits, at_least=1, at_most=62)
   return DistributedGaussianMeanFactory(
-    clipping_norm, noise_multiplier, clients_per_round, *bounds
+    clipping_norm, noise_multiplier, clients_per_round, *bounds, bits
   )
 
 
@@ -132,6 +154,7 @@ class DistributedGaussianMeanFactory(
     clients_per_round,
     min_clients,
     max_clients,
+    bits,
   ):
     """Initializes the factory; see `distributed_gaussian_mean_factory`."""
     self._clipping_norm = clipping_norm
@@ -139,14 +162,18 @@ class DistributedGaussianMeanFactory(
     self._clients_per_round = clients_per_round
     self._min_clients = min_clients
     self._max_clients = max_clients
+    self._bits = bits
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     structures = []
+    leaves = tff.structure.flatten(value_type)
+    size = sum(math.prod(leaf.shape) for leaf in leaves)
+    dim = hadamard.padded_size(size)
 
-    @tff.tensorflow.computation(value_type)
-    def clip_and_join(value):
+    @tff.tensorflow.computation(value_type, _SEED_TYPE)
+    def clip_and_rotate(value, seed):
       # The Python containers, for the way back.
       structures.append(
         tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), value)
@@ -156,10 +183,10 @@ class DistributedGaussianMeanFactory(
         tf.reshape(tf.cast(leaf, tf.float32), [-1])
         for leaf in tf.nest.flatten(clipped)
       ]
-      return tf.concat(parts, axis=0)
+      return hadamard.rotate(
+        tf.concat([*parts, tf.zeros([dim - size])], axis=0), seed
+      )
 
-    vector_type = clip_and_join.type_signature.result
-    dim = 1 << max(0, vector_type.shape[0] - 1).bit_length()
     grid = discrete_gaussian.choose_grid(
       dim=dim,
       clipping_norm=self._clipping_norm,
@@ -167,16 +194,21 @@ class DistributedGaussianMeanFactory(
       # An empty cohort has nothing to hide: one client has all the noise.
       min_clients=max(self._min_clients, 1),
       max_clients=self._max_clients,
+      bits=self._bits,
     )
     # One vector, flat: TFF's own aggregator for this nests a dozen factories,
     # too deep for the messages of current versions of Protocol Buffers.
-    inner = tff.aggregators.HadamardTransformFactory(
-      _DiscreteGaussianSumFactory(grid, self._min_clients, self._max_clients)
-    ).create(vector_type)
+    inner = _DiscreteGaussianSumFactory(
+      grid, self._min_clients, self._max_clients
+    ).create(clip_and_rotate.type_signature.result)
 
-    @tff.tensorflow.computation(vector_type)
-    def split_and_divide(vector):
-      mean = vector / tf.cast(self._clients_per_round, tf.float32)
+    @tff.tensorflow.computation(
+      inner.next.type_signature.result.result.member, _SEED_TYPE
+    )
+    def rotate_back_and_divide(vector, seed):
+      mean = hadamard.rotate_back(vector, seed)[:size] / tf.cast(
+        self._clients_per_round, tf.float32
+      )
       specs = tf.nest.flatten(structures[0])
       leaves = tf.split(mean, [s.shape.num_elements() for s in specs])
       return tf.nest.pack_sequence_as(
@@ -187,35 +219,55 @@ class DistributedGaussianMeanFactory(
         ],
       )
 
+    @tff.tensorflow.computation
+    def first_seed():
+      return tf.stack(
+        [tf.cast(tf.timestamp() * 1e6, tf.int64), tf.constant(0, tf.int64)]
+      )
+
+    @tff.tensorflow.computation(_SEED_TYPE)
+    def next_seed(seed):
+      return seed + tf.constant([0, 1], tf.int64)
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_zip(
+        (inner.initialize(), tff.federated_eval(first_seed, tff.SERVER))
+      )
+
     @tff.federated_computation(
-      inner.initialize.type_signature.result,
+      initialize.type_signature.result,
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      output = inner.next(state, tff.federated_map(clip_and_join, value))
-      stddev = math.sqrt(self._max_clients) * grid.share_stddev / grid.scale
-      measurements = collections.OrderedDict(
-        clipping_norm=tff.federated_value(
-          np.float32(grid.sensitivity / grid.scale), tff.SERVER
-        ),
-        noise_stddev=tff.federated_value(np.float32(stddev), tff.SERVER),
-        share_noise_stddev=tff.federated_value(
-          np.float32(grid.share_stddev / grid.scale), tff.SERVER
-        ),
-        min_clients_per_round=tff.federated_value(
-          np.int32(self._min_clients), tff.SERVER
-        ),
-        max_clients_per_round=tff.federated_value(
-          np.int32(self._max_clients), tff.SERVER
+      inner_state, seed = state
+      output = inner.next(
+        inner_state,
+        tff.federated_map(
+          clip_and_rotate, (value, tff.federated_broadcast(seed))
         ),
       )
+      stddev = math.sqrt(self._max_clients) * grid.share_stddev / grid.scale
+      measurements = collections.OrderedDict(
+        (name, tff.federated_value(value, tff.SERVER))
+        for name, value in (
+          ('clipping_norm', np.float32(grid.sensitivity / grid.scale)),
+          ('noise_stddev', np.float32(stddev)),
+          ('share_noise_stddev', np.float32(grid.share_stddev / grid.scale)),
+          ('min_clients_per_round', np.int32(self._min_clients)),
+          ('max_clients_per_round', np.int32(self._max_clients)),
+          ('bits_per_client', np.int64(grid.bits * dim)),
+        )
+      )
       return tff.templates.MeasuredProcessOutput(
-        state=output.state,
-        result=tff.federated_map(split_and_divide, output.result),
+        state=tff.federated_zip(
+          (output.state, tff.federated_map(next_seed, seed))
+        ),
+        result=tff.federated_map(rotate_back_and_divide, (output.result, seed)),
         measurements=tff.federated_zip(measurements),
       )
 
-    return tff.templates.AggregationProcess(inner.initialize, next_fn)
+    return tff.templates.AggregationProcess(initialize, next_fn)
 
 
 class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -243,7 +295,7 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       noised = rounded + discrete_gaussian.draw_discrete_gaussian(
         dim, grid.share_stddev, keys[1]
       )
-      return tf.math.floormod(noised, grid.modulus)
+      return _remainder(noised, grid.modulus)
 
     # A Python number would be an `int32`, which the sum of `int64` refuses.
     inner = tff.aggregators.SecureModularSumFactory(
@@ -255,17 +307,20 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       num_missing = cohort_bounds.count_missing_shares(
         num_clients, self._min_clients, self._max_clients
       )
-      # The sum itself is in (-modulus / 2, modulus / 2).
-      centered = tf.where(
-        total < grid.modulus // 2, total, total - grid.modulus
-      )
-      noised = centered + discrete_gaussian.draw_shares(
+      # The check of the cohort, also where no shares can be missing.
+      with tf.control_dependencies([num_missing]):
+        total = tf.identity(total)
+      noised = total + discrete_gaussian.draw_shares(
         dim,
         grid.share_stddev,
         num_missing,
         gaussian_draws.fresh_key(),
         max_shares=self._max_clients - self._min_clients,
       )
+      # Once more, to what is in [-modulus / 2, modulus / 2): with the missing
+      # shares the remainder is that of the largest cohort's noise.
+      half = grid.modulus // 2
+      noised = _remainder(noised + half, grid.modulus) - half
       return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)
 
     @tff.federated_computation
@@ -306,6 +361,11 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       )
 
     return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _remainder(integers, modulus):
+  """Returns integers modulo a power of 2, from 0."""
+  return tf.bitwise.bitwise_and(integers, tf.constant(modulus - 1, tf.int64))
 
 
 def _default_to_cohort(bound, name, clients_per_round):

@@ -19,6 +19,7 @@ from tff_clipping.aggregators.parts import (
   gaussian_draws,
   inspect_process,
   l2_clip,
+  private_mean,
   type_checks,
 )
 
@@ -110,10 +111,14 @@ def dp_mean_factory(
   noised_sum = gaussian_noise.gaussian_noise_factory(
     noise_multiplier * clipping_norm, sum_factory, noise_key=noise_key
   )
-  return difference_clipping.difference_clipping_factory(
+  factory = difference_clipping.difference_clipping_factory(
     clipping_norm,
     fixed_denominator_mean_factory(clients_per_round, noised_sum),
   )
+  if sum_factory is not None:
+    # Of a sum of somebody's own, no type says what it does.
+    return factory
+  return private_mean.PrivateMean(factory, noise_multiplier)
 
 
 def correlated_dp_mean_factory(

@@ -9,13 +9,15 @@
 where `D` is the type of a client, an id or a data set of examples. Where the
 local step is a `KeepingStep`, it is a structure of `client`, which is the same,
 and `kept`, what the client keeps; what the clients keep next is `kept` of the
-measurements, in their order, for whoever holds it on the trusted side.
+measurements, in their order, for whoever holds it on the trusted side. Where it
+adds noise, `local_noise` of the measurements has its numbers.
 
 It is not a `tff.learning.templates.ClientWorkProcess`, since that one accepts
 only data sets.
 """
 
 import collections
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -43,6 +45,22 @@ class ClientWorkState(NamedTuple):
   round_num: Any
   previous_model: Any
   made_of_releases: Any
+
+
+class Sharing(NamedTuple):
+  """What the server makes of an aggregate, which is released.
+
+  Attributes:
+    share: A computation of a state, in which the round is counted, and the
+      aggregate, that returns the state with what the server shares next. An
+      aggregate that is not finite, which leaves the model as it is, changes
+      nothing.
+    move: A computation of that state and the aggregate that returns what the
+      server's step goes along.
+  """
+
+  share: tff.Computation
+  move: tff.Computation
 
 
 class Sender(NamedTuple):
@@ -193,6 +211,9 @@ def build_client_work(
       )
     if step is not None:
       measurements = _with_kept(measurements, client_rows.stack(kept))
+    noised = work.local_step.noised
+    if noised is not None:
+      measurements = _with_noise(measurements, work, noised)
     return tff.templates.MeasuredProcessOutput(
       tff.federated_map(next_state, (state, weights)), result, measurements
     )
@@ -206,8 +227,8 @@ def build_sharing(
   work: LocalWork,
   state_type: tff.Type,
   weights_type: tff.StructWithPythonType,
-) -> tff.Computation | None:
-  """Returns what makes a state share what follows from an aggregate.
+) -> Sharing | None:
+  """Returns what the server makes of an aggregate.
 
   Args:
     work: What a client does.
@@ -215,10 +236,7 @@ def build_sharing(
     weights_type: The type of the model's weights.
 
   Returns:
-    A computation of a state, in which the round is counted, and the aggregate
-    of the round, that returns the state; `None` where nothing is shared. An
-    aggregate that is not finite, which leaves the model as it is, changes
-    nothing.
+    Two computations; `None` where nothing is shared.
   """
   step = work.keeping_step
   if step is None or not step.shares:
@@ -227,9 +245,7 @@ def build_sharing(
   @tff.tensorflow.computation(state_type, weights_type.trainable)
   def share(state, aggregate):
     aggregate, shared = list(aggregate), list(state.made_of_releases)
-    is_finite = tf.reduce_all(
-      [tf.reduce_all(tf.math.is_finite(value)) for value in aggregate]
-    )
+    is_finite = _are_finite(aggregate)
     shared_next = step.share(aggregate, shared, way=work.way)
     return ClientWorkState(
       state.round_num,
@@ -240,7 +256,24 @@ def build_sharing(
       ],
     )
 
-  return share
+  @tff.tensorflow.computation(state_type, weights_type.trainable)
+  def move(state, aggregate):
+    aggregate = list(aggregate)
+    # One that is not finite is passed on, for the server's step to drop it.
+    is_finite = _are_finite(aggregate)
+    moved = step.move(aggregate, list(state.made_of_releases))
+    return [
+      tf.where(is_finite, new, old)
+      for new, old in zip(moved, aggregate, strict=True)
+    ]
+
+  return Sharing(share, move)
+
+
+def _are_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+  return tf.reduce_all(
+    [tf.reduce_all(tf.math.is_finite(value)) for value in tensors]
+  )
 
 
 def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
@@ -253,6 +286,24 @@ def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
     return collections.OrderedDict(measured, kept=kept)
 
   return tff.federated_map(add, (measurements, kept))
+
+
+def _with_noise(
+  measurements: tff.Value, work: LocalWork, noised: Any
+) -> tff.Value:
+  """Returns measurements at the server, with the constants of noised steps."""
+  constants = {'local_steps': work.local_steps}
+  constants |= dataclasses.asdict(noised)
+
+  @tff.tensorflow.computation(measurements.type_signature.member)
+  def add(measured):
+    noise = collections.OrderedDict(
+      (name, tf.constant(value, tf.float64))
+      for name, value in sorted(constants.items())
+    )
+    return collections.OrderedDict(measured, local_noise=noise)
+
+  return tff.federated_map(add, measurements)
 
 
 def _zeros(type_spec: tff.Type) -> Any:

@@ -97,7 +97,7 @@ def build_learning_process(
     aggregator,
     finalizer,
     measure_updates,
-    share=client_work_lib.build_sharing(
+    sharing=client_work_lib.build_sharing(
       work, client_work.state_type.member, weights_type
     ),
     # Our clips do it themselves; TFF's let a NaN through, inside our noise too,
@@ -113,7 +113,7 @@ def _compose(
   finalizer: tff.learning.templates.FinalizerProcess,
   measure_updates: bool,
   *,
-  share: tff.Computation | None,
+  sharing: client_work_lib.Sharing | None,
   zeroes_updates: bool,
 ) -> tff.learning.templates.LearningProcess:
   """Puts the parts of a round together.
@@ -158,13 +158,16 @@ def _compose(
     aggregated = aggregator.next(
       state.aggregator, update, worked.result.update_weight
     )
+    work_state, moved = worked.state, aggregated.result
+    if sharing is not None:
+      work_state = tff.federated_map(
+        sharing.share, (work_state, aggregated.result)
+      )
+      moved = tff.federated_map(sharing.move, (work_state, aggregated.result))
     # TFF's optimizers go against a gradient: the negative update.
     finalized = finalizer.next(
-      state.finalizer, weights, tff.federated_map(negate, aggregated.result)
+      state.finalizer, weights, tff.federated_map(negate, moved)
     )
-    work_state = worked.state
-    if share is not None:
-      work_state = tff.federated_map(share, (work_state, aggregated.result))
     new_state = tff.federated_zip(
       State(
         global_model_weights=finalized.result,

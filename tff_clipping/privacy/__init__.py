@@ -40,12 +40,14 @@ from tff_clipping.privacy.ledger.ledger_contents import (
 from tff_clipping.privacy.ledger.spending import Spending, compute_spending
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.example_plan import ExamplePlan
 from tff_clipping.privacy.plans.functions import (
   calibrate_noise_multiplier,
   compute_delta,
   compute_epsilon,
   compute_max_rounds,
 )
+from tff_clipping.privacy.plans.joint_cost import JointCost, compute_joint_cost
 from tff_clipping.privacy.plans.noise_summary import (
   NoiseSummary,
   summarize_noise,
@@ -55,6 +57,7 @@ from tff_clipping.privacy.plans.obligations import (
   SamplerParameters,
   SeparatedSamplerParameters,
   ShareParameters,
+  StepParameters,
 )
 from tff_clipping.privacy.plans.plan import PrivacyPlan
 from tff_clipping.privacy.plans.threshold_phase import ThresholdPhase
@@ -69,6 +72,8 @@ __all__ = [
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
+  'ExamplePlan',
+  'JointCost',
   'LedgerContents',
   'LedgerInUseError',
   'MECHANISMS',
@@ -82,6 +87,7 @@ __all__ = [
   'SamplerParameters',
   'SeparatedSamplerParameters',
   'ShareParameters',
+  'StepParameters',
   'Spending',
   'ThresholdPhase',
   'TreeStrategy',
@@ -92,6 +98,7 @@ __all__ = [
   'collapse_noise_multipliers',
   'compute_delta',
   'compute_epsilon',
+  'compute_joint_cost',
   'compute_max_rounds',
   'compute_spending',
   'gaussian_delta',

@@ -1,13 +1,14 @@
 """Adds up what clients send, as a TFF computation says.
 
-What a computation only adds is added by NumPy, in place: a session that returns
-new arrays takes many times as long, for each client of a round. The bits are
-the same, but for numbers below 1.2e-38, which TensorFlow takes for 0. All else,
-such as a list that grows with each client, is computed by TensorFlow.
+What a computation only adds, or puts in a row below others, NumPy adds and puts
+there, in place: a session that returns new arrays takes many times as long, for
+each client of a round, and with rows for all clients before it too. The bits
+are the same, but for sums below 1.2e-38, which TensorFlow takes for 0. All else
+is computed by TensorFlow.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +19,7 @@ from tff_clipping.runtime.tensorflow_computation import (
   import_computation,
 )
 
-_ADDED_TYPES = (tf.float32, tf.float64, tf.int32, tf.int64)
+_TYPES = (tf.float32, tf.float64, tf.int32, tf.int64)
 
 
 class Accumulation:
@@ -32,8 +33,8 @@ class Accumulation:
         parameter before those of the second. What a client sends need not be
         like what it is added to: statistics grow from a norm.
     """
-    self._addends = _find_addends(computation)
-    self._others = [i for i, j in enumerate(self._addends) if j is None]
+    self._parts = _find_parts(computation)
+    self._others = [i for i, part in enumerate(self._parts) if part is None]
     self._compute_others = (
       TensorFlowComputation(computation, results=self._others)
       if self._others
@@ -43,10 +44,13 @@ class Accumulation:
   @property
   def fingerprint(self) -> str | None:
     """As that of a `TensorFlowComputation`."""
+    parts = repr(
+      [part and (part.combine.__name__, part.addend) for part in self._parts]
+    )
     if self._compute_others is None:
-      return repr(self._addends)
+      return parts
     others = self._compute_others.fingerprint
-    return others and f'{self._addends} {others}'
+    return others and f'{parts} {others}'
 
   def __call__(
     self,
@@ -60,8 +64,8 @@ class Accumulation:
     Args:
       total: The arrays of some clients.
       addend: Those of others.
-      in_place: Whether what is added up takes the place of `total`, which must
-        be of no use to anybody else.
+      in_place: Whether what is added up takes the place of `total`, and rows
+        the room behind it, which must be of no use to anybody else.
     """
     # First, since they may depend on what is overwritten.
     others = (
@@ -70,46 +74,118 @@ class Accumulation:
       else self._compute_others(*total, *addend)
     )
     result: list[Any] = [
-      None
-      if j is None
-      # A sum of scalars would be no array.
-      else np.asarray(np.add(a, addend[j], out=a if in_place else None))
-      for a, j in zip(total, self._addends, strict=True)
+      part and part.combine(a, addend[part.addend], in_place)
+      for a, part in zip(total, self._parts, strict=True)
     ]
     for i, leaf in zip(self._others, others, strict=True):
       result[i] = leaf
     return result
 
 
-def _find_addends(
-  computation: tff.framework.ConcreteComputation,
-) -> list[int | None]:
-  """Returns which of the m others each result adds to its parameter.
+class _Part(NamedTuple):
+  """What NumPy does for one of the n results.
 
-  Returns:
-    j where result i is nothing but the sum of parameters i and n + j, `None`
-    where it is something else.
+  Attributes:
+    combine: A function of its parameter, of what is put to it, and of whether
+      the parameter may be overwritten.
+    addend: Which of the m others is put to it.
+  """
+
+  combine: Callable[[np.ndarray, np.ndarray, bool], np.ndarray]
+  addend: int
+
+
+def _add(total: np.ndarray, addend: np.ndarray, in_place: bool) -> np.ndarray:
+  """Returns the sum."""
+  # A sum of scalars would be no array.
+  return np.asarray(np.add(total, addend, out=total if in_place else None))
+
+
+def _append(rows: np.ndarray, row: np.ndarray, in_place: bool) -> np.ndarray:
+  """Returns rows and one more, in the room behind them if there is some."""
+  if not in_place:
+    return np.concatenate([rows, row[np.newaxis]])
+  num_rows, room = len(rows), rows.base
+  if room is None or not _begins(rows, room):
+    room = np.empty((max(8, 2 * num_rows), *rows.shape[1:]), rows.dtype)
+    room[:num_rows] = rows
+  room[num_rows] = row
+  return room[: num_rows + 1]
+
+
+def _begins(rows: np.ndarray, room: Any) -> bool:
+  """Returns whether rows are the first ones of an array that has more."""
+  return (
+    isinstance(room, np.ndarray)
+    and rows.dtype == room.dtype
+    and rows.strides == room.strides
+    and rows.shape[1:] == room.shape[1:]
+    and len(rows) < len(room)
+    and rows.ctypes.data == room.ctypes.data
+  )
+
+
+def _join(above: np.ndarray, below: np.ndarray, in_place: bool) -> np.ndarray:
+  """Returns the rows of both."""
+  del in_place
+  return np.concatenate([above, below])
+
+
+def _find_parts(
+  computation: tff.framework.ConcreteComputation,
+) -> list[_Part | None]:
+  """Returns what NumPy does for each result; `None` where TensorFlow does it.
+
+  It does what is nothing but the sum of parameters i and n + j, the rows of i
+  and below them those of n + j, or the rows of i and n + j as one below them.
   """
   graph, parameters, results = import_computation(computation)
   places = {name: i for i, name in enumerate(parameters)}
 
-  def addend(i: int, tensor: tf.Tensor) -> int | None:
+  def place(tensor: tf.Tensor) -> int:
+    """Returns a parameter's place; -1 for what is none."""
+    return places.get(_source(tensor).name, -1)
+
+  def part(i: int, tensor: tf.Tensor) -> _Part | None:
     tensor = _source(tensor)
-    if tensor.op.type != 'AddV2' or tensor.dtype not in _ADDED_TYPES:
+    if tensor.dtype not in _TYPES:
       return None
-    left, right = tensor.op.inputs
-    if not left.shape.is_fully_defined() or left.shape != right.shape:
+    combine: Callable | None = None
+    left = right = -1
+    if tensor.op.type == 'AddV2':
+      left, right = sorted(map(place, tensor.op.inputs), key=lambda p: p != i)
+      if _are_of_one_shape(tensor.op.inputs):
+        combine = _add
+    elif tensor.op.type == 'ConcatV2' and _is_of_two_and_0(tensor.op):
+      left = place(tensor.op.inputs[0])
+      below = _source(tensor.op.inputs[1])
+      if below.op.type == 'ExpandDims' and _is_0(below.op.inputs[1]):
+        combine, below = _append, below.op.inputs[0]
+      else:
+        combine = _join
+      right = place(below)
+    if combine is None or left != i or right < len(results):
       return None
-    # A parameter's place; -1 for what is none.
-    found = {places.get(_source(side).name, -1) for side in (left, right)}
-    if len(found) < 2 or i not in found:
-      return None
-    (other,) = found - {i}
-    return other - len(results) if other >= len(results) else None
+    return _Part(combine, right - len(results))
 
   return [
-    addend(i, graph.get_tensor_by_name(name)) for i, name in enumerate(results)
+    part(i, graph.get_tensor_by_name(name)) for i, name in enumerate(results)
   ]
+
+
+def _are_of_one_shape(tensors: Sequence[tf.Tensor]) -> bool:
+  left, right = tensors
+  return left.shape.is_fully_defined() and left.shape == right.shape
+
+
+def _is_of_two_and_0(concat: tf.Operation) -> bool:
+  """Returns whether it puts two arrays together along the first dimension."""
+  return len(concat.inputs) == 3 and _is_0(concat.inputs[2])
+
+
+def _is_0(tensor: tf.Tensor) -> bool:
+  value = tf.get_static_value(tensor)
+  return value is not None and value.size == 1 and int(value) == 0
 
 
 def _source(tensor: tf.Tensor) -> tf.Tensor:

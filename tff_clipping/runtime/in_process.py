@@ -24,6 +24,7 @@ from tff_clipping.runtime.map_reduce import (
   Accumulator,
   MapReduceRound,
   NoMapReduceFormError,
+  compile_initialization,
 )
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
@@ -149,6 +150,8 @@ class InProcessContext(tff.framework.SyncContext):
     kind = tff.framework.serialize_computation(comp).WhichOneof('computation')
     if kind == 'tensorflow':
       return TensorFlowComputation(comp, intra_op_threads=self._num_threads)
+    with contextlib.suppress(NoMapReduceFormError):
+      return compile_initialization(comp)
     try:
       return MapReduceRound(comp, threads_per_client=self._threads_per_client)
     except NoMapReduceFormError as e:

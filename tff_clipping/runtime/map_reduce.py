@@ -303,6 +303,31 @@ class MapReduceRound:
     return one_round
 
 
+def compile_initialization(
+  computation: tff.framework.ConcreteComputation,
+) -> TensorFlowComputation:
+  """Compiles what the server does alone to begin with, which is one graph.
+
+  A `MapReduceRound` has ten, for clients that are not there.
+
+  Args:
+    computation: A computation with no parameter.
+
+  Raises:
+    NoMapReduceFormError: If it has one, clients take part in it, or its result
+      is not one value at the server.
+  """
+  try:
+    graph = tff.backends.mapreduce.get_state_initialization_computation(
+      computation, _optimizations()
+    )
+  except (TypeError, ValueError, NotImplementedError) as e:
+    raise NoMapReduceFormError(str(e)) from e
+  return TensorFlowComputation(
+    graph, inter_op_threads=len(os.sched_getaffinity(0)), is_round=True
+  )
+
+
 def _optimizations() -> tf.compat.v1.ConfigProto:
   """Returns what the graphs are optimised for: time, and not memory.
 

@@ -84,10 +84,14 @@ class SecureSum:
     sums = []
     for a, b, bound in zip(left, right, self._bounds, strict=True):
       total = np.add(a, b, dtype=a.dtype)
-      if self._kind == 'modulus':
+      if self._kind == 'modulus' and bound & (bound - 1) == 0:
+        # The remainder of a power of 2, in less than half of the time.
+        total = np.bitwise_and(total, bound - 1, dtype=a.dtype)
+      elif self._kind == 'modulus':
         # What is beyond the integer type is not needed.
         room = np.asarray(bound, a.dtype) - b
-        total = np.asarray(np.where(a >= room, a - room, total), a.dtype)
+        total = np.where(a >= room, a - room, total)
+      total = np.asarray(total, a.dtype)
       sums.append(total)
     return sums
 

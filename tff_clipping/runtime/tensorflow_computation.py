@@ -58,11 +58,11 @@ class TensorFlowComputation:
     num_parameters: The number of leaves of the parameter.
     num_results: The number of leaves of the result.
     draws: Whether the result may be another in each call.
-    is_round: Whether clients take part: never, as seen from here.
-    takes_data_sets: Whether they have data sets: as they do not, never.
+    is_round: Whether it stands for a whole round.
+    takes_data_sets: Whether clients have data sets: as none take part, never.
   """
 
-  is_round = takes_data_sets = False
+  takes_data_sets = False
 
   def __init__(
     self,
@@ -72,6 +72,7 @@ class TensorFlowComputation:
     narrow: bool = False,
     intra_op_threads: int = 1,
     inter_op_threads: int = 1,
+    is_round: bool = False,
   ):
     """Imports the graph of `computation`.
 
@@ -85,10 +86,13 @@ class TensorFlowComputation:
         there are decides in which order it adds up, and so its last bits.
       inter_op_threads: The number of operations at the same time, which the
         result does not depend on.
+      is_round: Whether it stands for a whole round, in which no client takes
+        part.
 
     Raises:
       TypeError: If `computation` is not plain TensorFlow.
     """
+    self.is_round = is_round
     self._graph, self._feeds, fetches = import_computation(computation)
     self._fetches = fetches
     if results is not None:

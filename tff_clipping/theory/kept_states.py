@@ -1,8 +1,9 @@
 r"""Clipped rounds whose clients keep something, on quadratic problems.
 
-The paper names algorithms "that modify the local update directions". A client
-of these keeps a vector from round to round. Here are the rounds of three of
-them with a clip on what a client sends: error feedback, FedPD and SCAFFOLD.
+The paper names extensions of FedAvg, "mostly by modifying the local update
+directions" (Sec. 1), SCAFFOLD and FedPD among them. A client of these keeps a
+vector from round to round, as does one with error feedback. Here are the rounds
+of the three with a clip on what a client sends.
 Every client takes part in every round, with exact gradients, as in
 `quadratics`.
 
@@ -59,8 +60,8 @@ def error_feedback_step(
     client_learning_rate: η_l.
     server_learning_rate: η_g.
 
-  Source: Khirirat et al. 2023 (Clip21, arXiv 2305.18929), Algorithm 3, with the
-    update Δ_i of Q local steps in place of a gradient.
+  Source: Khirirat et al. 2023 (Clip21, arXiv 2305.18929), with the update Δ_i
+    of Q local steps in place of a gradient.
   """
   argument_checks.check_positive('server_learning_rate', server_learning_rate)
   model, sent_before = _split(problem, state)

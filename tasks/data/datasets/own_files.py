@@ -1,13 +1,16 @@
 """Files of a user's own data, as arrays.
 
 A `.npz` file has the arrays of `FIELDS`, a `.csv` file a column for each of
-`y`, `client` and `is_test` and all others for the features.
+`y`, `client` and `is_test` and all others for the features. Of several inputs
+or outputs, a `.npz` file has `x_NAME` and `y_NAME` in place of `x` and `y`, and
+of several numbers to learn a table has columns `y_NAME`, which make one row.
 """
 
 import pathlib
 import re
 import warnings
 import zipfile
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +23,8 @@ FIELDS = (
   *('all_clients', 'num_classes', 'has_padding'),
 )
 
+# Those that may be of several inputs or outputs, the longer names first.
+_OF_SEVERAL = ('x_test', 'y_test', 'num_classes', 'x', 'y')
 # The columns of a table that are no features.
 _COLUMNS = ('y', 'client', 'is_test')
 # What to do with text where there must be numbers.
@@ -38,8 +43,10 @@ def is_file(name: str) -> bool:
   return name.lower().endswith(SUFFIXES)
 
 
-def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+def read_arrays(path: pathlib.Path) -> dict[str, Any]:
   """Returns what a file holds, by the names of `FIELDS`.
+
+  Of several inputs or outputs, it is a dictionary by their names.
 
   Args:
     path: A file with one of `SUFFIXES`.
@@ -52,7 +59,7 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   return read(path)
 
 
-def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+def _read_npz(path: pathlib.Path) -> dict[str, Any]:
   """Returns the arrays of a file, by their names."""
   if not zipfile.is_zipfile(path):
     raise ValueError('it is no .npz file, as `numpy.savez` writes it.')
@@ -71,10 +78,10 @@ def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
           f'`{name}` must be an array of numbers, or of strings for `client`, '
           f'of one shape: {e}. Strings of pandas: `.to_numpy(str)`.'
         ) from e
-  return arrays
+  return _group(arrays)
 
 
-def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
+def _read_csv(path: pathlib.Path) -> dict[str, Any]:
   """Returns the arrays of a table; `is_test` says which rows are test data."""
   import pandas as pd
 
@@ -110,12 +117,16 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
       f'its columns must have names, found none for column {place}: of a '
       'pandas table, leave out the row numbers, `to_csv(..., index=False)`.'
     )
-  if 'y' not in table or not features:
+  # Of several numbers to learn; where there is `y`, they are features.
+  outputs = [c for c in features if str(c).startswith('y_')]
+  outputs = ['y'] if 'y' in table else outputs
+  features = [c for c in features if c not in outputs]
+  if not outputs or not features:
     raise ValueError(
       'it must have the columns `y` and at least one feature, with commas '
       f'between them, found {", ".join(map(str, table))}.'
     )
-  for column in ('y', *features, 'client', 'is_test'):
+  for column in (*outputs, *features, 'client', 'is_test'):
     if column not in table:
       continue
     missing = (table[column].isna() | (table[column] == '')).to_numpy()
@@ -148,7 +159,11 @@ def _read_csv(path: pathlib.Path) -> dict[str, np.ndarray]:
     ],
     axis=1,
   )
-  y = table['y'].to_numpy()
+  y = (
+    table['y'].to_numpy()
+    if 'y' in table
+    else table[outputs].to_numpy(np.float64)
+  )
   client = table['client'].to_numpy(str) if 'client' in table else None
   if client is None:
     warnings.warn(
@@ -198,11 +213,39 @@ def _check_heading(found: list[str]) -> None:
       named.append(column)
 
 
+def _group(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+  """Returns arrays with those of several inputs and outputs together."""
+  grouped: dict[str, Any] = {}
+  for name, array in arrays.items():
+    field, part = _field_of(name)
+    if part is None:
+      grouped[field] = array
+    else:
+      grouped.setdefault(field, {})[part] = array
+  return grouped
+
+
+def _field_of(name: str) -> tuple[str, str | None]:
+  """Returns which of `FIELDS` an array is of, and of which input or output."""
+  if name not in FIELDS:
+    for field in _OF_SEVERAL:
+      prefix, _, suffix = field.partition('_test')
+      suffix = '_test' if field.endswith('_test') else suffix
+      part = name.removeprefix(f'{prefix}_').removesuffix(suffix)
+      if f'{prefix}_{part}{suffix}' == name and part.isidentifier():
+        return field, part
+  return name, None
+
+
 def _check_names(found: list[str]) -> None:
   """Raises unless a file has arrays of `FIELDS` alone, `x` and `y` of them."""
-  wrong = [name for name in found if name not in FIELDS]
-  if wrong or not {'x', 'y'} <= set(found):
+  fields = [_field_of(name) for name in found]
+  known = {field for field, _ in fields}
+  wrong = known - set(FIELDS)
+  twice = [field for field, part in fields if part and (field, None) in fields]
+  if wrong or twice or not {'x', 'y'} <= known:
     raise ValueError(
       'it must have the arrays `x` and `y`, and may have '
-      f'{", ".join(FIELDS[2:])}, found {", ".join(found) or "none"}.'
+      f'{", ".join(FIELDS[2:])}, found {", ".join(found) or "none"}. Several '
+      'inputs or outputs are x_NAME or y_NAME in place of `x` or `y`.'
     )

@@ -27,6 +27,10 @@ def decide(
   if given is not None:
     if not isinstance(given, (bool, np.bool_)):
       raise ValueError(f'`has_padding` must be True or False, found {given!r}.')
+    if given and not parts:
+      raise ValueError(
+        '`has_padding` must be given for classes alone, found True for numbers.'
+      )
     if given and any(y.ndim == 1 for _, y in parts.values()):
       raise ValueError(
         '`has_padding` must be False for labels [examples], found True.'
@@ -38,8 +42,8 @@ def decide(
     return True
   name, (_, y) = next(iter(parts.items()))
   several = (
-    ' If its rows of 0 and 1 say which of several classes an example has, '
-    'that takes a program of your own: docs/recipes.md.'
+    ' If its rows of 0 and 1 say which of several classes an example has, give '
+    '`loss` binary_crossentropy.'
     if y.max() == 1
     else ''
   )

@@ -9,6 +9,7 @@ from tasks.data.datasets import (
   cifar10,
   digits,
   emnist,
+  labels,
   mnist,
   own_data,
   own_files,
@@ -55,6 +56,7 @@ def create_task(
   *,
   data_dir: str | None = None,
   cache_dir: str | None = None,
+  kinds: own_data.Kinds = labels.CLASSES,
 ) -> task.Task:
   """Creates a task by its name.
 
@@ -64,6 +66,8 @@ def create_task(
     data_dir: Folder that holds the official files; None to take them from the
       cache, and to download them into it if they are not there.
     cache_dir: Folder of the downloads; None for the user's cache folder.
+    kinds: What the labels in a file of a user's own are, as for
+      `own_data.create_task`.
 
   Returns:
     The task.
@@ -80,5 +84,5 @@ def create_task(
         f'`data_dir` must not be given for own data, found {data_dir!r} for '
         f'{name}.'
       )
-    return own_data.create_named_task(name, split)
+    return own_data.create_named_task(name, split, kinds)
   return TASKS[name](data_dir, cache_dir).split(name, split)

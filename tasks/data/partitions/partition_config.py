@@ -104,8 +104,8 @@ class PartitionConfig(PartitionSettings):
     """Splits a training set.
 
     Args:
-      labels: int [examples]; int [examples, length] for sequences, which only
-        'iid' and 'natural' can split.
+      labels: int [examples]; int [examples, length] for sequences and others
+        without one class each, which only 'iid' and 'natural' can split.
       owners: [examples], whose example each is, where the data says so.
       all_owners: Those that are there, where some may have no example.
 
@@ -126,8 +126,8 @@ class PartitionConfig(PartitionSettings):
     if labels.ndim > 1:
       if self.name != 'iid':
         raise ValueError(
-          "`partition` must be 'iid' or 'natural' for sequences, which have no "
-          f'single label, found {self.name!r}.'
+          "`partition` must be 'iid' or 'natural' for sequences and numbers, "
+          f'which have no single label, found {self.name!r}.'
         )
       labels = labels[:, 0]
     if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not len(labels):

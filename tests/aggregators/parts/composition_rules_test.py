@@ -157,8 +157,18 @@ def test_noise_around_a_clip_reports_nothing_exact(clip):
   assert not _names(measurements) & hidden
 
 
-@pytest.mark.parametrize('noise', _NOISES)
-@pytest.mark.parametrize('sum_name', _SUMS)
+@pytest.mark.parametrize(
+  ('noise', 'sum_name'),
+  [
+    *((noise, 'sum') for noise in _NOISES),
+    ('clients', 'secure sum'),
+    *(
+      pytest.param(noise, 'secure sum', marks=pytest.mark.slow)
+      for noise in _NOISES
+      if noise != 'clients'
+    ),
+  ],
+)
 def test_neighbouring_cohorts_report_the_same(noise, sum_name):
   _check_neighbours_report_the_same(_NOISES[noise](_SUMS[sum_name]()))
 
@@ -180,7 +190,17 @@ def test_neighbouring_cohorts_report_the_same_in_any_order(outer, noise, inner):
     _check_neighbours_report_the_same(_WRAPPERS[outer](_NOISES[noise](inside)))
 
 
-@pytest.mark.parametrize('outer', _WRAPPERS)
+@pytest.mark.parametrize(
+  'outer',
+  [
+    'clip',
+    *(
+      pytest.param(name, marks=pytest.mark.slow)
+      for name in _WRAPPERS
+      if name != 'clip'
+    ),
+  ],
+)
 def test_neighbouring_cohorts_of_integers_report_the_same(outer):
   _check_neighbours_report_the_same(
     _WRAPPERS[outer](

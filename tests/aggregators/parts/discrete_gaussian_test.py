@@ -1,82 +1,34 @@
 """Tests of the integer arithmetic of distributed privacy."""
 
-import decimal
 import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 from tff_clipping.aggregators.parts import discrete_gaussian
 
 _KEY = tf.constant([11, 12], tf.int64)
 
 
-def _table(stddev):
-  """The entries of a table, as integers of 126 bits."""
-  high, low = discrete_gaussian.magnitude_table(stddev)
-  return np.array(
-    [int(h) * 2**63 + int(x) for h, x in zip(high, low, strict=True)], object
-  )
+@pytest.mark.parametrize('stddev', [8.0, 2730.0, 2731.0, 2.0**17])
+def test_wide_noise_is_a_sum_of_two_from_a_table(stddev):
+  largest, part = discrete_gaussian.split_stddev(stddev)
+  assert part**2 * (largest**2 + 1) == pytest.approx(stddev**2)
+  # The columns of a table have room for 12 of it.
+  assert 12 * part + 1 < 2**15
+  if largest:
+    # The exponent of the factor by which probabilities are off.
+    assert 2 * math.pi**2 * part**2 / (largest**2 + 1) > 700
+  else:
+    assert stddev <= 2730
 
 
-def test_table_is_the_distribution_of_magnitudes():
-  stddev = 8.5
-  weights = [math.exp(-(k**2) / (2 * stddev**2)) for k in range(200)]
-  total = weights[0] + 2 * math.fsum(weights[1:])
-  table = _table(stddev)
-  for k in (0, 1, 10, 40):
-    expected = (weights[0] + 2 * math.fsum(weights[1 : k + 1])) / total
-    # Half of the weight of 0 counts as -0.
-    assert table[k] / 2**126 == pytest.approx(expected, rel=1e-14)
-
-
-def test_table_is_as_long_as_promised():
-  table = _table(10.0)
-  assert len(table) == 120
-  assert np.all(np.diff(table) >= 0)
-  assert table[-1] < 2**126
-
-
-@pytest.mark.parametrize('stddev', [8.0, 301.5])
-def test_table_is_exact_to_its_last_digits(stddev):
-  # Apart from the draws, nothing is between it and the distribution.
-  num_weights = math.ceil(12 * stddev) + 1
-  with decimal.localcontext() as context:
-    context.prec = 120
-    variance = decimal.Decimal(stddev) ** 2
-    weights = [
-      (-decimal.Decimal(k * k) / (2 * variance)).exp()
-      for k in range(num_weights)
-    ]
-    weights[0] /= 2
-    total = sum(weights)
-    error = 0
-    entries = np.diff([0, *_table(stddev)])
-    for entry, weight in zip(entries, weights[:-1], strict=True):
-      error += abs(decimal.Decimal(entry) / 2**126 - weight / total)
-  assert error < 12 * stddev * 2.0**-126
-
-
-def test_draws_count_the_entries_that_they_pass(monkeypatch):
-  tables = np.array([5, 5, 5, 9]), np.array([1, 3, 7, 0])
-  monkeypatch.setattr(discrete_gaussian, 'magnitude_table', lambda _: tables)
-  drawn = {
-    (4, 9): 0,
-    (5, 0): 0,
-    (5, 1): 1,
-    (5, 6): 2,
-    (5, 8): 3,
-    (8, 0): 3,
-    (9, 0): 4,
-    (2**63 - 1, 5): 4,
-    # The sign bit.
-    (5 - 2**63, 1): -1,
-  }
-  words = tf.constant(list(zip(*drawn, strict=True)), tf.int64)
-  monkeypatch.setattr(tf.random, 'stateless_uniform', lambda *a, **k: words)
-  found = discrete_gaussian.draw_discrete_gaussian(len(drawn), 8.0, _KEY)
-  assert found.numpy().tolist() == list(drawn.values())
+def test_shares_are_as_private_as_one_draw():
+  # Kairouz et al. 2021, Theorem 1: tau for 1e9 clients with the least noise.
+  log_tau = math.log(10 * 1e9) - 2 * math.pi**2 * 8.0**2 / 2
+  assert log_tau < -600
 
 
 def _excess(draws, stddev):
@@ -98,6 +50,18 @@ def test_draws_have_the_stated_distribution_and_no_other(stddev):
   assert _excess(draws, stddev) < 6
   assert _excess(draws, 0.9 * stddev) > 6
   assert _excess(draws, 1.1 * stddev) > 6
+
+
+def test_wide_draws_have_the_stated_distribution():
+  draws = discrete_gaussian.draw_discrete_gaussian(40_000, 1e4, _KEY).numpy()
+  # P(sqrt(n) D > 2.9) is 1e-7; for a standard deviation that is off by a tenth,
+  # it is 5 and more.
+  for factor, fits in ((1.0, True), (0.9, False), (1.1, False)):
+    found = stats.kstest(draws, 'norm', args=(0, factor * 1e4)).statistic
+    assert (math.sqrt(len(draws)) * found < 2.9) == fits
+  # Each integer is possible, not those of the wide part alone.
+  largest, _ = discrete_gaussian.split_stddev(1e4)
+  assert len(set(draws % largest)) == largest
 
 
 def test_shares_come_from_all_bits_of_their_key():
@@ -198,3 +162,53 @@ def test_too_much_noise_for_one_client_raises():
       min_clients=1,
       max_clients=2,
     )
+
+
+def _grid_with_bits(bits, **changes):
+  arguments = dict(
+    dim=1024,
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    min_clients=100,
+    max_clients=100,
+  )
+  return discrete_gaussian.choose_grid(**arguments | changes, bits=bits)
+
+
+def test_bits_have_the_scale_that_tff_tunes():
+  # TFF 0.87's distributed DP for 14 bits, 4 standard deviations and the same
+  # clients, noise and elements has a scale of 624.19. It has noise for c in
+  # place of Delta, which is larger: 624.19² + 1024/4 + 624.19 + 16.
+  grid = _grid_with_bits(14)
+  assert grid.modulus == 2**14
+  assert grid.bits == 14
+  assert grid.scale == pytest.approx(624.19, rel=1e-3)
+  assert grid.sensitivity == pytest.approx(
+    math.sqrt(grid.scale**2 + 256 + grid.scale + 16)
+  )
+
+
+@pytest.mark.parametrize('bits', [12, 13, 14])
+def test_four_standard_deviations_fit_into_the_bits(bits):
+  grid = _grid_with_bits(bits)
+  # Kairouz et al. 2021, Sec. 4.4, with the noise of the grid.
+  variance = (100 * grid.scale) ** 2 / 1024 + 100 * (
+    0.25 + grid.share_stddev**2
+  )
+  assert 8 * math.sqrt(variance) == pytest.approx(2**bits)
+  # The noise is that of the sensitivity, whatever the grid.
+  assert 10 * grid.share_stddev == pytest.approx(grid.sensitivity)
+
+
+def test_more_bits_than_are_needed_change_no_grid():
+  plain, roomy = _grid_with_bits(None), _grid_with_bits(40)
+  assert (roomy.scale, roomy.share_stddev) == (plain.scale, plain.share_stddev)
+  assert plain.bits < 40 == roomy.bits
+
+
+def test_too_few_bits_raise():
+  with pytest.raises(
+    ValueError, match=r'`bits` must be at least 12 .* found 8'
+  ):
+    _grid_with_bits(8)
+  assert _grid_with_bits(12).share_stddev >= 8

@@ -6,7 +6,7 @@ from matplotlib import text
 
 from analysis.figures import accuracy, style
 from analysis.figures import updates as scatter
-from analysis.runs import frame, titles
+from analysis.runs import frame, metric, titles
 from tests.analysis import run_folders
 
 UPDATES = {
@@ -33,7 +33,7 @@ def test_accuracy_has_a_panel_a_setting_and_a_line_an_algorithm(read_runs):
   assert list(dict.fromkeys(first['line'])) == ['FedAvg', 'CE-FedAvg']
   fed_avg = first[first['line'] == 'FedAvg']
   assert fed_avg['round_num'].to_list() == [0, 1, 2]
-  assert fed_avg['accuracy'].to_list() == [10.0, 50.0, 90.0]
+  assert fed_avg['score'].to_list() == [10.0, 50.0, 90.0]
 
   axes = accuracy.draw_accuracy(data).axes
   assert _lines(axes[0])['FedAvg: 90.0 %'] == [10.0, 50.0, 90.0]
@@ -45,7 +45,7 @@ def test_seeds_are_one_line_of_means_with_their_range(read_runs):
     a=dict(seed=1, accuracies=(0.1, 0.9)), b=dict(seed=2, accuracies=(0.1, 0.7))
   )
   last = accuracy.accuracy_data(frames, frames.runs).iloc[-1]
-  assert last[['low', 'accuracy', 'high']].to_list() == [70.0, 80.0, 90.0]
+  assert last[['low', 'score', 'high']].to_list() == [70.0, 80.0, 90.0]
 
 
 def test_start_does_not_flatten_a_panel(read_runs):
@@ -129,7 +129,7 @@ def test_lines_say_the_threshold_where_it_is_swept(read_runs):
   ]
   assert data['epsilon'].to_list() == [1.5, 8.0] * 2
   # Means of two seeds, 2 points apart.
-  assert data['accuracy'].to_list() == pytest.approx([61, 71, 66, 76])
+  assert data['score'].to_list() == pytest.approx([61, 71, 66, 76])
   assert (data['high'] - data['low']).to_list() == pytest.approx([2.0] * 4)
   drawn = accuracy.draw_epsilon(data, 'title')
   assert len(drawn.axes[0].get_lines()) == 2
@@ -183,7 +183,7 @@ def test_levels_without_privacy_are_means_over_seeds_by_threshold(read_runs):
   )
   data = accuracy.epsilon_data(frames.runs)
   assert data['epsilon'].isna().all()
-  assert data.set_index('line')['accuracy'].to_dict() == pytest.approx(
+  assert data.set_index('line')['score'].to_dict() == pytest.approx(
     {'CE-FedAvg, c = 0.1': 71.0, 'CE-FedAvg, c = 0.5': 81.0}
   )
 
@@ -278,8 +278,32 @@ def test_panels_of_one_scale_have_that_of_all(read_runs):
   data = accuracy.accuracy_data(frames, frames.runs)
   own = [ax.get_ylim() for ax in accuracy.draw_accuracy(data).axes]
   assert own[0][0] < 40 < own[1][0] < 60
-  same = accuracy.draw_accuracy(data, same_scale=True)
-  assert {ax.get_ylim() for ax in same.axes} == {(own[0][0], own[1][1])}
+  limits = accuracy.find_limits(data, metric.ACCURACY)
+  assert limits[0] < 40
+  assert limits[1] > 90
+  same = accuracy.draw_accuracy(data, limits=limits)
+  assert {ax.get_ylim() for ax in same.axes} == {limits}
+
+
+def test_limits_of_what_is_no_share_are_those_of_its_late_rounds(read_runs):
+  frames = read_runs(
+    a=dict(accuracies=(500.0, *[0.02] * 10, 0.01), metric=('loss', 'min'))
+  )
+  data = accuracy.accuracy_data(frames, frames.runs)
+  # 5 % of the range on both sides.
+  assert accuracy.find_limits(data, metric.Metric('loss', 'min')) == (
+    pytest.approx((0.0095, 0.0205))
+  )
+
+
+def test_a_metric_that_is_infinite_is_drawn(read_runs):
+  loss = metric.Metric('loss', 'min')
+  frames = read_runs(
+    a=dict(accuracies=(1.0, math.inf, math.inf), metric=('loss', 'min'))
+  )
+  data = accuracy.accuracy_data(frames, frames.runs)
+  (ax,) = accuracy.draw_accuracy(data, metric=loss).axes
+  assert ax.get_ylim() == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +312,7 @@ def test_panels_of_one_scale_have_that_of_all(read_runs):
     ('dirichlet_alpha', (0.1, 1.0), ['α = 0.1', 'α = 1']),
     ('shards_per_client', (2, 3), ['2 shards a client', '3 shards a client']),
     ('num_clients', (100, 200), ['N = 100', 'N = 200']),
-    ('server_optimizer', ('sgd', 'adam'), ['sgd', 'adam']),
+    ('server_optimizer', ('sgd', 'adam'), ['SGD', 'Adam']),
     ('local_step', ('sgd', 'momentum'), ['sgd', 'momentum']),
     ('client_rate_decay', (1.0, 0.5), ['sgd', 'sgd, η_l · 0.5^t']),
     ('proximal_mu', (0.1, 2.0), ['sgd μ = 0.1', 'sgd μ = 2']),
@@ -464,7 +488,7 @@ def test_epsilon_data_hold_the_finished_private_runs(read_runs):
   without, first, second = data.to_dict('records')
   assert math.isnan(without['epsilon'])
   assert [each['epsilon'] for each in (first, second)] == [1.5, 5.0]
-  assert [each['accuracy'] for each in (first, second)] == pytest.approx(
+  assert [each['score'] for each in (first, second)] == pytest.approx(
     [70.0, 80.0]
   )
   assert first['sampler_epsilon'] == 6.5

@@ -212,6 +212,49 @@ def test_model_clipping_is_compared_with_difference_clipping(tmp_path):
   ]
 
 
+def test_local_steps_stand_side_by_side(tmp_path):
+  for names, accuracies in (
+    ((), (0.95, 0.93, 0.92)),
+    (('scaffold',), (0.96, 0.94, 0.85)),
+    (('fed_prox_1.0',), (0.92,)),
+  ):
+    run_folders.write_named_runs(
+      tmp_path,
+      _MNIST,
+      dict(zip(run_folders.THREE, accuracies, strict=False)),
+      names=names,
+    )
+    if names != ('fed_prox_1.0',):
+      run_folders.write_named_run(
+        tmp_path,
+        *_MNIST,
+        'dp_fed_avg',
+        accuracies[-1] + 0.005,
+        variants=(*names, 'epsilon_5'),
+      )
+  found = run_folders.read_evidence(tmp_path)
+  gains = [
+    numbers.local_step_gain(found, 'scaffold', algorithm)
+    for algorithm in run_folders.THREE
+  ]
+  assert gains == ['1.00', '1.00', '-7.00']
+  table = pivots.local_steps(found)
+  assert [*table] == [
+    'local step',
+    'no clip (%)',
+    'c',
+    'clip (%)',
+    'clip and noise, ε = 5 (%)',
+    'clip and noise, ε = 1.5 (%)',
+    'seeds',
+  ]
+  assert table.to_numpy().tolist() == [
+    ['SGD', '95.00', '1.000', '93.00', '92.50', '92.00', 1],
+    ['SCAFFOLD', '96.00', '1.000', '94.00', '85.50', '85.00', 1],
+    ['FedProx, μ = 1', '92.00', '–', 'not run', 'not run', 'not run', 1],
+  ]
+
+
 def test_bfloat16_is_compared_with_float32_seed_by_seed(tmp_path):
   for seed, (single, half) in enumerate(((0.5, 0.51), (0.6, 0.62))):
     run_folders.write_named_runs(tmp_path, _CIFAR10, {'fed_avg': single}, seed)
@@ -237,6 +280,7 @@ def test_a_table_with_nothing_to_show_is_empty(tmp_path):
     pivots.audits,
     pivots.bfloat16,
     pivots.beyond,
+    pivots.local_steps,
   ):
     assert isinstance(table(found), pd.DataFrame)
     assert table(found).empty

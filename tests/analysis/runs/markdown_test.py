@@ -21,11 +21,6 @@ def test_text_table_lines_its_columns_up():
   )
 
 
-def test_html_escapes_text_and_marks_code(tmp_path):
-  text = markdown.to_html('# T\n\na < b, `c`\n', tmp_path)
-  assert '<p>a &lt; b, <code>c</code></p>' in text
-
-
 def test_marks_are_filled_again_and_keep_their_prose():
   page = 'A <!--=x-->1<!--/--> b.\n\n<!--=t-->\n\nold\n\n<!--/-->\n'
   values = {'x': '2.00', 't': TABLE}

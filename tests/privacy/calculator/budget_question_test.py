@@ -47,6 +47,27 @@ def test_all_directions_give_the_same_plan(setting):
   assert clients.epsilon <= 2
 
 
+@pytest.mark.parametrize(
+  'setting',
+  [
+    {'sampling': 'poisson'},
+    {'sampling': 'grouped_poisson', 'min_separation': 6},
+    {'sampling': 'min_separation', 'min_separation': 6, 'mechanism': 'tree'},
+  ],
+)
+def test_all_numbers_but_the_population_give_the_smallest(setting):
+  asked = {**setting, 'clients_per_round': 80, 'target_delta': 1e-5}
+  numbers = {'num_rounds': 24, 'noise_multiplier': 20, 'target_epsilon': 1.5}
+  plan = solve(**asked, **numbers)
+  assert plan.num_clients >= 80
+  assert plan.epsilon <= 1.5
+  if plan.num_clients == 80 * setting.get('min_separation', 1):
+    return
+  less = {**asked, 'num_clients': plan.num_clients - 1}
+  more = solve(**less, num_rounds=24, noise_multiplier=20)
+  assert more.epsilon > 1.5
+
+
 @pytest.mark.parametrize('mechanism', privacy.MECHANISMS)
 def test_one_round_more_does_not_fit(mechanism):
   setting = {
@@ -131,6 +152,10 @@ def test_more_rounds_than_strategies_are_made_for_raise():
     (
       {'num_rounds': 1, 'target_epsilon': 1, 'clients_per_round': None},
       '`clients_per_round` must be given, or `noise_to_clients_ratio`',
+    ),
+    (
+      {'num_rounds': 1, 'target_epsilon': 1, 'num_clients': None},
+      '`num_clients` must be given, or all of',
     ),
     (
       {'num_rounds': 1, 'target_epsilon': 1, 'sampling': 'min_separation'},

@@ -1,5 +1,6 @@
 """Tests of tff_clipping.privacy.calculator.budget_report."""
 
+import csv
 import dataclasses
 import json
 import math
@@ -10,7 +11,11 @@ import pytest
 from tests.privacy.budget_commands import ONE_ROUND, PAPER, ask, run_here
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
-from tff_clipping.privacy.calculator import budget_question, budget_report
+from tff_clipping.privacy.calculator import (
+  budget_question,
+  budget_report,
+  budget_text,
+)
 
 
 def test_truncated_poisson_has_bounds_in_its_answer(capsys):
@@ -132,6 +137,7 @@ def test_noise_in_shares_is_told_where_there_may_be_shares(
     capsys,
     *('--num_clients=1000', '--clients_per_round=100', '--num_rounds=1'),
     *('--target_delta=1e-5', '--noise_multiplier=3', f'--sampling={sampling}'),
+    '--full',
   )
   found = [line.split()[-2:] for line in out.splitlines() if 'share' in line]
   assert [' '.join(words) for words in found] == shares
@@ -187,7 +193,7 @@ def test_any_question_has_an_answer_or_one_line(seed):
   assert len(lines) == 1
   if lines != ['']:
     return
-  budget_report.format_table(answer)
+  budget_text.format_table(answer)
   budget_report.format_json(answer)
   plan = answer.plan
   if question.target_epsilon is not None:
@@ -205,7 +211,7 @@ def test_any_question_has_an_answer_or_one_line(seed):
 @pytest.mark.slow
 def test_row_without_answer_says_why(capsys):
   arguments = (*PAPER, '--num_rounds=100', '--noise_multiplier=0.02')
-  code, out, err = run_here(capsys, *arguments)
+  code, out, err = run_here(capsys, *arguments, '--full')
   assert (code, err) == (0, '')
   (row,) = [
     line
@@ -315,7 +321,7 @@ def test_shows_how_much_of_epsilon_a_first_phase_takes():
   alone = [row['epsilon_alone'] for row in rows]
   assert alone == sorted(alone)
   assert rows[0]['noise_multiplier'] < rows[2]['noise_multiplier']
-  table = budget_report.format_table(answer)
+  table = budget_text.format_table(answer)
   assert 'Of the budget, 10 rounds that estimate the clipping norm' in table
   assert 'moves a share of bits by 5.6 % already' in table
 
@@ -330,3 +336,97 @@ def test_a_first_phase_is_asked_for_where_noise_is_solved_for():
       noise_multiplier=1.5,
       threshold_rounds=10,
     )
+
+
+def read_rows(out):
+  """Returns the first words of the rows of a table."""
+  lines = out.splitlines()
+  start = next(i for i, x in enumerate(lines) if x.split()[:1] == ['sampling'])
+  rows = []
+  for line in lines[start + 1 :]:
+    if not line.startswith('  '):
+      return rows
+    rows.append(line.replace(', b = 24', '').split()[:3])
+
+
+def test_the_first_screen_has_four_alternatives_that_are_guarantees(capsys):
+  code, out, err = run_here(capsys, *ONE_ROUND)
+  assert (code, err) == (0, '')
+  assert read_rows(out) == [
+    ['poisson', 'gaussian', 'rdp'],
+    ['poisson', 'gaussian', 'pld'],
+    ['random_allocation', 'gaussian', 'pld'],
+    ['min_separation', 'banded', 'gaussian'],
+    ['fixed_size', 'gaussian', 'pld'],
+  ]
+  assert 'Theorem 2' not in out
+  assert 'on running sums' not in out
+  assert out.startswith('The answer:\n  noise multiplier')
+
+
+def test_all_that_there_is_comes_by_a_flag(capsys):
+  _, out, _ = run_here(capsys, *ONE_ROUND, '--full', '--theorem_2')
+  assert ['paper', 'gaussian', 'rdp'] in read_rows(out)
+  assert 'Theorem 2 of the paper gives this noise for its constant v' in out
+  assert 'on running sums' in out
+
+
+def test_the_tightest_proved_accountant_stands_beside_the_answer(capsys):
+  by_pld = ask(capsys, *ONE_ROUND, '--accountant=pld')['epsilon']
+  assert ask(capsys, *ONE_ROUND)['tightest_epsilon'] == by_pld
+  line = f'cost epsilon {rounding.format_up(by_pld)} by privacy loss distr'
+  _, out, _ = run_here(capsys, *ONE_ROUND)
+  assert line in out
+  _, out, _ = run_here(capsys, *ONE_ROUND, '--sampling=fixed_size')
+  assert 'which is proved too (but for noise in integers): --acc' in out
+  for arguments in (
+    ['--accountant=pld'],
+    ['--sampling=paper'],
+    ['--min_separation=24'],
+  ):
+    _, out, _ = run_here(capsys, *ONE_ROUND, *arguments)
+    assert 'proved too' not in out
+
+
+def test_the_promise_is_told_in_words_with_the_true_positive_rate(capsys):
+  asked = (*ONE_ROUND, '--false_positive_rate=0.01')
+  attacks = ask(capsys, *asked)['attacks']
+  rate = rounding.format_up(100 * attacks['true_positive_rate'], digits=3)
+  _, out, _ = run_here(capsys, *ONE_ROUND)
+  assert f'names at most {rate} % of those that did' in out
+  assert 'In words: whether a client takes part' in out
+
+
+def test_a_spreadsheet_has_a_row_for_each_guarantee(capsys):
+  for arguments, has_paper in (([], False), (['--full'], True)):
+    code, out, err = run_here(capsys, *ONE_ROUND, '--format=csv', *arguments)
+    assert (code, err) == (0, '')
+    rows = [*csv.DictReader(out.splitlines())]
+    assert [row['asked_for'] for row in rows[:2]] == ['True', 'False']
+    answer = ask(capsys, *ONE_ROUND)
+    assert float(rows[0]['epsilon']) == answer['epsilon']
+    assert any(row['guarantee'] == 'False' for row in rows) == has_paper
+    assert len(rows) == 1 + sum(
+      row['guarantee'] or has_paper for row in answer['comparisons']
+    )
+
+
+@pytest.mark.slow
+def test_solves_for_the_clients_in_all(capsys):
+  answer = ask(
+    capsys,
+    *('--clients_per_round=200', '--target_delta=1e-6', '--num_rounds=2'),
+    *('--target_epsilon=4', '--noise_multiplier=1.1'),
+  )
+  assert answer['solved_for'] == 'num_clients'
+  plan = privacy.PrivacyPlan.from_smallest_population(
+    clients_per_round=200,
+    target_delta=1e-6,
+    num_rounds=2,
+    target_epsilon=4,
+    noise_multiplier=1.1,
+  )
+  assert answer['num_clients'] == plan.num_clients
+  rows = {(x['sampling'], x['accountant']): x for x in answer['comparisons']}
+  assert rows['poisson', 'pld']['num_clients'] < plan.num_clients
+  assert rows['random_allocation', 'pld']['num_clients'] is None

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
+from tests.learning import linear_models
 from tests.programs import small_program
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs.checks import noise_checks, process_checks
@@ -158,7 +160,9 @@ def test_a_second_aggregate_without_noise_is_refused():
     process_checks.check_process(process, _PLAN)
 
 
-@pytest.mark.parametrize('momentum', [0.0, 0.9])
+@pytest.mark.parametrize(
+  'momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9]
+)
 def test_noise_on_something_else_than_the_updates_is_none(momentum):
   process = tff.learning.algorithms.build_unweighted_mime_lite(
     small_program.model_fn,
@@ -209,9 +213,10 @@ def _unweighted_fed_avg(aggregator):
         1.0, tff.aggregators.UnweightedMeanFactory(_noised_sum())
       ),
     ),
-    (
+    pytest.param(
       _unweighted_fed_avg,
       lambda: tff.aggregators.UnweightedMeanFactory(_independent()),
+      marks=pytest.mark.slow,
     ),
     (
       _weighted_fed_avg,
@@ -219,11 +224,12 @@ def _unweighted_fed_avg(aggregator):
         aggregators.difference_clipping_factory(1.0, _noised_sum())
       ),
     ),
-    (
+    pytest.param(
       _weighted_fed_avg,
       lambda: tff.aggregators.clipping_factory(
         1.0, tff.aggregators.MeanFactory(_noised_sum())
       ),
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -246,11 +252,17 @@ def test_updates_that_nothing_clips_are_refused():
     lambda: aggregators.difference_clipping_factory(
       1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
     ),
-    lambda: aggregators.per_layer_clipping_factory(
-      [1.0], aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    pytest.param(
+      lambda: aggregators.per_layer_clipping_factory(
+        [1.0], aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+      ),
+      marks=pytest.mark.slow,
     ),
-    lambda: aggregators.smoothed_normalization_factory(
-      1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    pytest.param(
+      lambda: aggregators.smoothed_normalization_factory(
+        1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+      ),
+      marks=pytest.mark.slow,
     ),
     lambda: aggregators.adaptive_dp_mean_factory(
       initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=80
@@ -375,6 +387,7 @@ def test_a_tree_of_tff_is_not_of_the_plans_strategy():
     process_checks.check_process(process, _CORRELATED_PLAN)
 
 
+@functools.cache
 def _keeping(step):
   return learning.build_fed_avg(
     small_program.model_fn,
@@ -456,3 +469,67 @@ def test_frozen_layers_of_our_processes_are_not_warned_of(recwarn):
   model = process.state_type.member.global_model_weights
   assert len(model.non_trainable) == 2
   assert not _untrained_warnings(process, recwarn)
+
+
+_EXAMPLE_PLAN = privacy.ExamplePlan.from_noise_multiplier(
+  num_clients=3,
+  clients_per_round=1,
+  num_rounds=6,
+  target_delta=1e-3,
+  noise_multiplier=3.0,
+  examples_per_client=7,
+  batch_size=4,
+  local_steps=2,
+  min_separation=3,
+)
+
+
+def _with_noised_steps(**changes):
+  return learning.build_fed_avg(
+    linear_models.model_fn,
+    local_steps=changes.pop('local_steps', 2),
+    batch_size=4,
+    client_learning_rate=0.1,
+    local_step=learning.steps.NoisedSgd(
+      **_EXAMPLE_PLAN.step_parameters._asdict()
+      | dict(clipping_norm=1.0, **changes)
+    ),
+  )
+
+
+def test_steps_with_noise_are_charged_by_an_example_plan_alone():
+  process = _with_noised_steps()
+  process_checks.check_process(process, _EXAMPLE_PLAN)
+  with pytest.raises(ValueError, match='`process` must add noise where'):
+    process_checks.check_process(process, _PLAN)
+  plain = learning.build_fed_avg(
+    linear_models.model_fn,
+    local_steps=2,
+    batch_size=4,
+    client_learning_rate=0.1,
+    model_aggregator=_independent(),
+  )
+  with pytest.raises(ValueError, match='must have local steps that add noise'):
+    process_checks.check_process(plain, _EXAMPLE_PLAN)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    ({}, None),
+    (dict(noise_multiplier=4.0, max_batch_size=20), None),
+    (dict(noise_multiplier=2.9), '`noise_multiplier` of at least 3, found 2.9'),
+    (dict(sampling_prob=0.6), '`sampling_prob` of at most 0.571429'),
+    (dict(max_batch_size=1), '`max_batch_size` of at least 8, found 1'),
+    (dict(local_steps=3), '`local_steps` of at most 2, found 3'),
+  ],
+)
+def test_steps_must_be_those_of_the_plan(changes, words):
+  process = _with_noised_steps(**changes)
+  data = tf.data.Dataset.from_tensor_slices(linear_models.examples())
+  output = process.next(process.initialize(), [data.take(5)])
+  if words is None:
+    noise_checks.check_noise(None, output.metrics, _EXAMPLE_PLAN)
+    return
+  with pytest.raises(ValueError, match=words):
+    noise_checks.check_noise(None, output.metrics, _EXAMPLE_PLAN)

@@ -135,6 +135,7 @@ def test_it_is_the_run_of_the_five_parts_bit_for_bit(tmp_path, store, kept):
   )
 
 
+@pytest.mark.slow
 def test_a_run_that_is_done_does_nothing_and_a_killed_one_goes_on(
   tmp_path, store
 ):
@@ -238,11 +239,19 @@ def test_a_keras_model_without_a_loss_is_refused(tmp_path, store):
 
 
 def test_other_settings_than_those_of_the_run_are_refused(tmp_path, store):
+  # Before a round was charged, what it is made of may change.
+  _build(tmp_path / 'run', store, clipping_norm=0.7)
   _build(tmp_path / 'run', store).run()
   with pytest.raises(ValueError, match='`target_epsilon` is 10.0 and was 20.0'):
     _build(tmp_path / 'run', store, target_epsilon=10.0)
   with pytest.raises(ValueError, match='`num_rounds` is 5 and was 4'):
     _build(tmp_path / 'run', store, num_rounds=5)
+  with pytest.raises(ValueError, match='`clipping_norm` is 0.3 and was 0.2'):
+    _build(tmp_path / 'run', store, clipping_norm=0.3)
+  with pytest.raises(ValueError, match='`client_learning_rate` is 0.1 and was'):
+    _build(tmp_path / 'run', store, client_learning_rate=0.1)
+  with pytest.raises(ValueError, match='`local_step` is Momentum.* was Sgd'):
+    _build(tmp_path / 'run', store, local_step=learning.steps.Momentum(0.5))
 
 
 def test_exact_figures_are_refused(tmp_path, store):

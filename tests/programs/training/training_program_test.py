@@ -65,6 +65,36 @@ def test_evaluates_as_often_as_asked_and_at_the_end(tmp_path):
   assert evaluated.tolist() == [0, 2, 4, 5]
 
 
+def test_what_is_measured_has_columns_of_its_name_alone(tmp_path):
+  small_program.program(
+    tmp_path,
+    num_rounds=2,
+    rounds_per_evaluation=2,
+    evaluate=lambda weights: dict(
+      test_error=weights.trainable[0], test_loss=1.0
+    ),
+    test_metrics=['test_error'],
+  ).run()
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert 'test_accuracy' not in metrics
+  assert metrics['test_error'].isna().tolist() == [False, True, False]
+  assert metrics['test_error'].iloc[2] == small_program.expected_weight(2)
+  # What was not measured is said.
+  assert (tmp_path / 'metrics.csv').read_text().splitlines()[2].count('nan') > 1
+  with pytest.raises(TypeError, match='`test_metrics` must be a list'):
+    small_program.program(tmp_path, test_metrics='test_error')
+
+
+def test_a_metric_that_evaluate_does_not_return_ends_the_run(tmp_path):
+  program = small_program.program(
+    tmp_path,
+    evaluate=lambda weights: dict(test_loss=1.0),
+    test_metrics=['test_error'],
+  )
+  with pytest.raises(RoundError, match='a dict with test_error and test_loss,'):
+    program.run()
+
+
 def test_a_run_without_evaluation_has_all_rounds_and_no_loss(tmp_path):
   result = small_program.program(
     tmp_path,

@@ -98,10 +98,12 @@ def _public_measurements(measurements):
 )
 def test_the_mean_of_bounded_updates(changes, norms, aggregation):
   settings = {**_PUBLIC, **changes, 'aggregation': aggregation}
-  output = _aggregate(settings, [_update(3, 4), _update(3, 4)])
+  process = _process(settings)
+  state = process.initialize()
+  output = process.next(state, [_update(3, 4), _update(3, 4)])
   np.testing.assert_allclose(_norms(output.result), norms, rtol=1e-5)
   # An empty cohort changes nothing.
-  assert _norms(_aggregate(settings, []).result) == [0, 0]
+  assert _norms(process.next(state, []).result) == [0, 0]
   assert ('secure_sum_bound' in str(output.measurements)) == (
     aggregation == 'secure'
   )
@@ -145,8 +147,9 @@ def test_the_noise_is_that_of_the_plan(changes, stddev):
   assert all(np.isfinite(_norms(output.result)))
 
 
-def test_the_noise_of_the_clients_is_that_of_the_plan():
-  settings = {**_PRIVATE, 'aggregation': 'distributed'}
+@pytest.mark.parametrize('bits', [None, 20])
+def test_the_noise_of_the_clients_is_that_of_the_plan(bits):
+  settings = {**_PRIVATE, 'aggregation': 'distributed', 'sum_bits': bits}
   output = _aggregate(settings, [_update(3, 4)] * 20)
   measurements = _public_measurements(output.measurements)
   # In integers, with at most 1 % more for the rounding.
@@ -186,6 +189,14 @@ def test_the_noise_of_the_clients_is_that_of_the_plan():
     (
       dict(_PRIVATE, accountant='pld', aggregation='distributed'),
       '`accountant` must be rdp for `aggregation` distributed',
+    ),
+    (
+      dict(_PRIVATE, sum_bits=14),
+      '`sum_bits` must not be given for dp_fed_avg',
+    ),
+    (
+      dict(_PRIVATE, sum_bits=63, aggregation='distributed'),
+      '`sum_bits` must be',
     ),
     (
       dict(_PRIVATE, noise_seed=1, aggregation='distributed'),

@@ -58,6 +58,7 @@ _FED_PD = dict(local_step='fed_pd', fed_pd_penalty=0.3)
   [
     (_SCAFFOLD, steps.Scaffold(8 / 40)),
     (_FED_PD, steps.FedPD(0.3)),
+    (dict(local_step='error_feedback'), steps.ErrorFeedback(8 / 40)),
     (
       _SCAFFOLD | dict(algorithm='ce_fed_avg', clipping_norm=0.5),
       steps.Scaffold(8 / 40, 0.5),
@@ -107,9 +108,8 @@ def test_settings_without_a_place_for_what_clients_keep_are_refused(
     _config(**changes, **_SCAFFOLD)
 
 
-@pytest.mark.parametrize(
-  'algorithm', [pytest.param('fed_avg', marks=pytest.mark.slow), 'dp_fed_avg']
-)
+@pytest.mark.parametrize('algorithm', ['fed_avg', 'dp_fed_avg'])
+@pytest.mark.slow
 def test_a_run_of_scaffold_goes_on_with_what_clients_keep(tmp_path, algorithm):
   settings = _SCAFFOLD | dict(
     num_rounds=3, rounds_per_checkpoint=1, noise_seed=None

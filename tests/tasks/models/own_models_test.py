@@ -9,6 +9,14 @@ _LAYERS = tf.keras.layers
 _SHAPE = (8,)
 
 
+def _create(create_model, num_classes):
+  return own_models.create_own_model(
+    create_model,
+    _SHAPE,
+    outputs=own_models.Output(num_classes, (num_classes,)),
+  )
+
+
 def _ends_with(*layers, dtype='float32', **kwargs):
   """Returns a function of a model whose last layers these functions make."""
 
@@ -74,7 +82,7 @@ def _softmax_by_hand(logits):
 )
 def test_probabilities_are_no_logits(create_model):
   with pytest.raises(ValueError, match='must give logits, found probabilities'):
-    own_models.create_own_model(create_model, _SHAPE, 40)
+    _create(create_model, 40)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +99,7 @@ def test_probabilities_are_no_logits(create_model):
   ],
 )
 def test_logits_are_taken(create_model):
-  own_models.create_own_model(create_model, _SHAPE, 4)
+  _create(create_model, 4)
 
 
 @pytest.mark.parametrize('dtype', [tf.int32, tf.uint8])
@@ -106,7 +114,10 @@ def test_probabilities_of_whole_numbers_are_no_logits(dtype):
 
   with pytest.raises(ValueError, match='must give logits, found probabilities'):
     own_models.create_own_model(
-      create_model, _SHAPE, 2, label_shape=_SHAPE, input_dtype=dtype
+      create_model,
+      _SHAPE,
+      outputs=own_models.Output(2, (*_SHAPE, 2)),
+      input_dtype=dtype,
     )
 
 
@@ -153,7 +164,7 @@ def _with_loss_of_outputs(input_shape, num_classes):
 )
 def test_what_tff_would_leave_out_is_refused_in_a_line(create_model, words):
   with pytest.raises(ValueError, match=words) as caught:
-    own_models.create_own_model(create_model, _SHAPE, 4)
+    _create(create_model, 4)
   assert len(str(caught.value)) < 300
 
 
@@ -166,16 +177,17 @@ def test_labels_may_be_of_another_length_than_the_inputs():
       ]
     )
 
-  own_models.create_own_model(create_model, _SHAPE, 4, label_shape=(3,))
+  own_models.create_own_model(
+    create_model, _SHAPE, outputs=own_models.Output(4, (3, 4))
+  )
 
 
 def test_several_classes_at_once_are_named():
   with pytest.raises(
-    ValueError, match=r'logits \[2, 20, 2\] .* several classes .*recipes.md'
+    ValueError, match=r'logits \[2, 20, 2\] .* several .* binary_crossentropy'
   ):
     own_models.create_own_model(
       lambda shape, n: tf.keras.Sequential([_LAYERS.Dense(20)]),
       _SHAPE,
-      2,
-      label_shape=(20,),
+      outputs=own_models.Output(2, (20, 2)),
     )

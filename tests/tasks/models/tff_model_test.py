@@ -7,7 +7,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.models import evaluation, keras_models, tff_model
+from tasks.models import (
+  evaluation,
+  keras_models,
+  losses_and_metrics,
+  tff_model,
+)
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
@@ -48,7 +53,12 @@ def test_a_class_0_counts_unless_it_is_padding(has_padding, accuracy):
     x=np.zeros([4, 8, 1], np.float32), y=np.tile([0, 0, 0, 1], [4, 2])
   )
   test['y'] = test['y'].astype(np.int32)
-  evaluate = evaluation.build_evaluation_fn(model_fn, test)
+  accuracy_metric = losses_and_metrics.TestMetric(
+    'accuracy',
+    None,
+    losses_and_metrics.create_metric('accuracy', is_masked=has_padding),
+  )
+  evaluate = evaluation.build_evaluation_fn(model_fn, test, [accuracy_metric])
   weights = tff.learning.models.ModelWeights(
     [np.zeros([1, 2], np.float32), np.float32([0, 1])], []
   )
@@ -134,14 +144,8 @@ def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
   _check_trained(before, process.get_model_weights(state).trainable)
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    'mlp',
-    pytest.param('alexnet', marks=pytest.mark.slow),
-    pytest.param('resnet18', marks=pytest.mark.slow),
-  ],
-)
+@pytest.mark.parametrize('name', ['mlp', 'alexnet', 'resnet18'])
+@pytest.mark.slow
 def test_model_fn_trains_in_stock_tff(name):
   examples = _examples(_DIGITS, 10)
   process = tff.learning.algorithms.build_unweighted_fed_avg(

@@ -26,13 +26,25 @@ finally:
   ('arguments', 'message'),
   [
     (['--task=x'], '--task must be one of'),
-    (['--runtime=x'], '--runtime must be one of'),
-    (['--task=mnist', '--data_dir=/nowhere'], '--data_dir must be a folder'),
     (['--test_examples=10001'], '--test_examples must be between'),
-    (
-      ['--output_dir=/proc/run'],
-      "--output_dir must be a folder that can be written, found '/proc/run' "
-      '(no folder can be made there)',
+    *(
+      pytest.param(*each, marks=pytest.mark.slow)
+      for each in (
+        (['--runtime=x'], '--runtime must be one of'),
+        (
+          ['--loss=huber'],
+          '--loss must be one for classes, which `y` of the data has',
+        ),
+        (
+          ['--task=mnist', '--data_dir=/nowhere'],
+          '--data_dir must be a folder',
+        ),
+        (
+          ['--output_dir=/proc/run'],
+          '--output_dir must be a folder that can be written, found '
+          "'/proc/run' (no folder can be made there)",
+        ),
+      )
     ),
   ],
 )
@@ -120,8 +132,12 @@ def test_a_row_leaves_out_rounds_beyond_those_that_are_given():
 @pytest.mark.parametrize(
   ('line', 'message'),
   [
-    ('--update_rounds=70', 'line 3: `update_rounds` must be below'),
-    ('--target_epsilon=2,1e-7', 'line 3'),
+    pytest.param(
+      '--update_rounds=70',
+      'line 3: `update_rounds` must be below',
+      marks=pytest.mark.slow,
+    ),
+    pytest.param('--target_epsilon=2,1e-7', 'line 3', marks=pytest.mark.slow),
     ('--test_examples=100,10001', 'line 3: `test_examples` must be between'),
   ],
 )

@@ -1,6 +1,8 @@
 """Tests of what takes a plan's guarantee from a run."""
 
 import collections
+import json
+import sys
 
 import numpy as np
 import pytest
@@ -8,8 +10,10 @@ import pytest
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data import task
 from tasks.data.partitions.partition_config import PartitionConfig
-from tasks.running.run_privacy import find_caveats
+from tasks.running.run_folder import RunFolder
+from tasks.running.run_privacy import RunPrivacy, find_caveats
 from tests.tasks.small_runs import DP_FED_AVG
+from tff_clipping import privacy
 
 _TAKE_TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=5)
 _GROUPS = _TAKE_TURNS | dict(mechanism='banded', sampling='grouped_poisson')
@@ -33,9 +37,19 @@ def _task(test_is_of_clients=False, partition_name='iid'):
   )
 
 
-def _find(changes, test_is_of_clients=False, clipping_norm_source=None):
+def _find(
+  changes,
+  test_is_of_clients=False,
+  clipping_norm_source=None,
+  is_checked=True,
+):
   asked = ExperimentConfig(**{**DP_FED_AVG, **changes})
-  return find_caveats(asked, _task(test_is_of_clients), clipping_norm_source)
+  return find_caveats(
+    asked,
+    _task(test_is_of_clients),
+    clipping_norm_source,
+    is_checked=is_checked,
+  )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +67,6 @@ def test_a_run_that_keeps_its_secrets_has_none(changes):
     (_GROUPS | dict(sampling_seed=1), 'the seed of the cohorts was given'),
     (dict(simulation_diagnostics=True), 'exact figures of the clients'),
     (dict(audit_canaries=100), 'the run was audited'),
-    (dict(aggregator='own:create'), 'nobody has checked'),
   ],
 )
 def test_what_a_setting_takes_away_is_said(changes, words):
@@ -73,6 +86,12 @@ def test_exact_figures_that_the_run_rests_on_are_said():
   ]
 
 
+def test_an_aggregator_that_nobody_has_checked_is_said():
+  (found,) = _find(dict(aggregator='own:create'), is_checked=False)
+  assert 'nobody has checked' in found
+  assert _find(dict(aggregator='own:create')) == ()
+
+
 def test_made_up_clients_are_said():
   asked = ExperimentConfig(**DP_FED_AVG)
   (found,) = find_caveats(asked, _task(partition_name='class_balanced'), None)
@@ -87,3 +106,41 @@ def test_a_run_without_a_plan_has_none():
     target_delta=None,
   )
   assert _find(public, test_is_of_clients=True, clipping_norm_source='a') == ()
+
+
+@pytest.mark.parametrize(
+  ('changes', 'is_told'),
+  [
+    ({}, True),
+    # Of noise in integers, `pld` is not proved; of a plan by `pld`, it is all.
+    (dict(aggregation='distributed', sampling='fixed_size'), False),
+    (dict(accountant='pld'), False),
+  ],
+)
+def test_the_plan_says_what_the_tightest_proved_accountant_charges(
+  tmp_path, monkeypatch, capsys, changes, is_told
+):
+  config = ExperimentConfig(**{**DP_FED_AVG, **changes})
+  plan = privacy.PrivacyPlan(
+    num_clients=40,
+    clients_per_round=8,
+    num_rounds=2,
+    noise_multiplier=4.0,
+    target_delta=1e-3,
+    sampling=config.sampling,
+    accountant=config.accountant,
+  )
+  folder = RunFolder(tmp_path)
+  run = RunPrivacy(config, folder, plan, ())
+  monkeypatch.setattr(sys.stderr, 'isatty', lambda: True, raising=False)
+  run.announce()
+  assert ('--accountant=pld' in capsys.readouterr().err) == is_told
+  with run.open_ledger() as ledger:
+    run.write(ledger)
+  written = json.loads(folder.privacy.read_text())
+  assert ('tightest_epsilon' in written) == is_told
+  if is_told:
+    by_pld = privacy.compute_joint_cost([plan], accountant='pld')
+    assert written['tightest_epsilon'] == pytest.approx(by_pld.epsilon)
+    # It is read back for all that.
+    assert privacy.PrivacyPlan.from_json(written) == plan

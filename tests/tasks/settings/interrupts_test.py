@@ -12,6 +12,14 @@ from tasks.settings import interrupts
 
 _ROOT = pathlib.Path(__file__).parents[3]
 
+# Runs a module as in a terminal: a shell's own background jobs ignore Ctrl-C.
+# Not by `preexec_fn`, which runs Python in a fork of TensorFlow's threads.
+_START = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module(sys.argv[1], run_name='__main__')
+"""
+
 
 def test_the_handler_is_as_it_was_after_the_imports():
   # A shell's own background jobs ignore Ctrl-C.
@@ -44,13 +52,11 @@ def test_a_ctrl_c_within_the_imports_ends_in_one_line(tmp_path, binary):
     'time.sleep(300)\n'
   )
   program = subprocess.Popen(
-    [sys.executable, '-m', f'tasks.{binary}'],
+    [sys.executable, '-c', _START, f'tasks.{binary}'],
     cwd=_ROOT,
     env={'PYTHONPATH': str(tmp_path)},
     stderr=subprocess.PIPE,
     text=True,
-    # As in a terminal: a shell's own background jobs ignore Ctrl-C.
-    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
   )
   while not (tmp_path / 'importing').exists() and program.poll() is None:
     time.sleep(0.02)

@@ -39,7 +39,7 @@ def collect(rows: tff.Value, names: Sequence[str]) -> tff.Value:
 
   @tff.tensorflow.computation(rows_type, row_type)
   def accumulate(rows, row):
-    return tf.concat([rows, row[tf.newaxis]], axis=0)
+    return tf.concat([rows, tf.expand_dims(row, 0)], axis=0)
 
   @tff.tensorflow.computation(rows_type, rows_type)
   def merge(left, right):
@@ -83,7 +83,7 @@ def stack(values: tff.Value) -> tff.Value:
   @tff.tensorflow.computation(stacked_type, value_type)
   def accumulate(stacked, value):
     return tf.nest.map_structure(
-      lambda rows, row: tf.concat([rows, row[tf.newaxis]], axis=0),
+      lambda rows, row: tf.concat([rows, tf.expand_dims(row, 0)], axis=0),
       stacked,
       value,
     )

@@ -7,7 +7,6 @@ grid. TensorFlow functions take and return tensors; nothing depends on TFF.
 import dataclasses
 import math
 
-import numpy as np
 import tensorflow as tf
 
 from tff_clipping.aggregators.parts import gaussian_draws, gaussian_table
@@ -26,8 +25,16 @@ _MIN_SCALED_NORM = 1024.0
 # Sums of discrete Gaussians that are at least this wide are as private as one
 # discrete Gaussian: the difference is below e^-600.
 _MIN_STDDEV = 8.0
-# The tables of the noise have 12 entries for each unit of this.
+# So wide that 12 of it fit into the columns of a table.
+_TABLE_STDDEV = 2730.0
+# Two of a table reach so far, and further.
 _MAX_STDDEV = 2.0**17
+# Where bits are given, an element wraps with a probability of 6e-5 at most, if
+# it is as good as Gaussian.
+_WRAP_STDDEVS = 4
+# Nor is a grid coarser than this, or than half of the root of the elements:
+# rounding would add more than half to the sensitivity.
+_MIN_STEPS = 16.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +45,19 @@ class Grid:
     scale: Steps for each unit of the values.
     sensitivity: The largest norm of a rounded vector, in steps.
     share_stddev: The parameter of one client's discrete Gaussian, in steps.
-    modulus: Of the sum, a power of 2: no sum of the largest cohort wraps.
+    modulus: Of the sum, a power of 2. What wraps costs accuracy, and never
+      privacy: the remainder of a sum is a function of the sum.
   """
 
   scale: float
   sensitivity: float
   share_stddev: float
   modulus: int
+
+  @property
+  def bits(self) -> int:
+    """The bits of an element of what is summed."""
+    return self.modulus.bit_length() - 1
 
 
 def choose_grid(
@@ -54,31 +67,49 @@ def choose_grid(
   noise_multiplier: float,
   min_clients: int,
   max_clients: int,
+  bits: int | None = None,
 ) -> Grid:
   """Returns a grid that is fine enough, and noise for its sensitivity.
 
   The sum of m = `min_clients` shares has the standard deviation z * Delta for
-  the sensitivity Delta of the rounded vectors, which is less than 1 % above
-  `clipping_norm` * `scale`.
+  the sensitivity Delta of the rounded vectors. Without `bits` Delta is less
+  than 1 % above `clipping_norm` * `scale`, and no sum of the largest cohort
+  wraps. With them the grid is the finest, up to that one, on which 4 standard
+  deviations of an element of the sum are within half of the modulus 2^`bits`.
+  A sum of M = `max_clients` vectors of norm x, spread over d elements by a
+  rotation, has in each of them a variance of
+
+      (M x)^2 / d + M / 4 + M share_stddev^2
+
+  at most: of the vectors, if all were the same, of their rounding, and of the
+  noise.
 
   Args:
     dim: The number of elements, after padding.
     clipping_norm: c, the norm of the vectors before rounding.
     noise_multiplier: z, with respect to Delta.
     min_clients: m, the least cohort that the noise suffices for.
-    max_clients: The largest cohort that must not wrap.
+    max_clients: M, the largest cohort.
+    bits: Of an element of the sum; `None` for so many that nothing wraps.
 
   Raises:
     ValueError: If the noise is too small for an integer grid; if so few clients
-      cannot bear the noise of so many elements, or so many clients do not fit
-      into 62 bits.
+      cannot bear the noise of so many elements, so many clients do not fit into
+      62 bits, or the noise not into `bits`.
 
   Source: Kairouz et al. 2021, "The distributed discrete Gaussian mechanism for
-    federated learning with secure aggregation", Theorem 1 and Sec. 4.
+    federated learning with secure aggregation", Theorem 1 and Sec. 4.2 and 4.4.
   """
-  scaled_norm = max(_STEPS_PER_ROOT_DIM * math.sqrt(dim), _MIN_SCALED_NORM)
   shares = noise_multiplier / math.sqrt(min_clients)
-  scaled_norm = max(scaled_norm, _MIN_STDDEV / shares)
+  least = _MIN_STDDEV / shares
+  scaled_norm = max(
+    _STEPS_PER_ROOT_DIM * math.sqrt(dim), _MIN_SCALED_NORM, least
+  )
+  if bits is not None:
+    least = max(least, math.sqrt(dim) / 2, _MIN_STEPS)
+    scaled_norm = min(
+      scaled_norm, _choose_norm(dim, shares, max_clients, bits, least)
+    )
   sensitivity = rounded_norm_bound(scaled_norm, dim)
   share_stddev = shares * sensitivity
   if share_stddev > _MAX_STDDEV:
@@ -97,12 +128,41 @@ def choose_grid(
     + math.ceil(gaussian_table.NUM_STDDEVS * share_stddev)
     + 1
   )
-  modulus = 2 ** (largest.bit_length() + 1)
+  modulus = 2 ** (largest.bit_length() + 1) if bits is None else 2**bits
   if modulus > 2**62:
     raise ValueError(
       f'`max_clients_per_round` must be smaller, found {max_clients}.'
     )
   return Grid(scaled_norm / clipping_norm, sensitivity, share_stddev, modulus)
+
+
+def _choose_norm(
+  dim: int, shares: float, max_clients: int, bits: int, least: float
+) -> float:
+  """Returns the largest norm, in steps, whose sums hardly wrap.
+
+  Args:
+    dim: The number of elements.
+    shares: The noise of one client over Delta.
+    max_clients: The largest cohort.
+    bits: Of an element of the sum.
+    least: What the norm must be at least.
+  """
+  # The variance of an element is square x^2 + linear x + constant, with the
+  # bound of `rounded_norm_bound` that is always the smaller one for this beta.
+  noise = max_clients * shares**2
+  square = max_clients**2 / dim + noise
+  constant = max_clients / 4 + noise * (dim / 4 + math.sqrt(dim) / 2)
+  needed = (
+    2 * _WRAP_STDDEVS * math.sqrt(square * least**2 + noise * least + constant)
+  )
+  if needed > 2**bits:
+    raise ValueError(
+      f'`bits` must be at least {math.ceil(math.log2(needed))} for these '
+      f'clients and elements, and their noise, found {bits}.'
+    )
+  room = (2**bits / (2 * _WRAP_STDDEVS)) ** 2 - constant
+  return (math.sqrt(noise**2 + 4 * square * room) - noise) / (2 * square)
 
 
 def rounded_norm_bound(norm: float, dim: int) -> float:
@@ -173,11 +233,14 @@ def draw_discrete_gaussian(
 ) -> tf.Tensor:
   """Draws integers from the discrete Gaussian distribution.
 
-  The probability of k is proportional to exp(-k^2 / (2 `stddev`^2)). By
-  inversion of a table of the distribution, in integers of 126 bits, with a
-  random sign: no floating-point number is between the generator and the result.
-  The table is cut at 12 standard deviations and rounded to 2^-126: the
-  distribution is within 2^-126 * 12 * `stddev` + 1e-31 of the exact one in
+  The probability of k is proportional to exp(-k^2 / (2 `stddev`^2)). They come
+  from a table of 126 bits: no floating-point number is between the generator
+  and the result. A `stddev` that is too wide for a table is that of a X_1 + X_2
+  with an integer a, where both are of the same parameter s and s^2 (a^2 + 1) is
+  `stddev`^2: probabilities of such a sum are off by a factor of 1 + 2 exp(-2
+  pi^2 s^2 / (a^2 + 1)) at most, which is below 1 + 1e-300.
+
+  The distribution is within 2^-126 * 24 * `stddev` + 1e-31 of the exact one in
   total variation. For 1e13 draws, that of a model of 1e8 elements in 1,000
   rounds of 100 clients, at the largest `stddev`, delta is off by less than
   (1 + e^epsilon) * 2e-18.
@@ -191,30 +254,34 @@ def draw_discrete_gaussian(
     An `int64` tensor of shape [size].
 
   Source: Canonne et al. 2020, "The discrete Gaussian for differential privacy",
-    for the distribution.
+    for the distribution; `gaussian_draws` for the sum of two.
   """
-  high, low = map(tf.constant, magnitude_table(stddev))
-  num_entries = high.shape[0]
-  bits = tf.random.stateless_uniform(
-    [2, size], seed=key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
+  largest, part_stddev = split_stddev(stddev)
+  table = tuple(map(tf.constant, gaussian_table.alias_table(part_stddev)))
+  keys = tf.random.stateless_uniform(
+    [2, 2, 2], key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
   )
-  first, second = tf.unstack(tf.bitwise.bitwise_and(bits, tf.int64.max))
 
-  def is_passed(entries):
-    """Whether entry i, the first that may be, is at most what was drawn."""
-    at = tf.minimum(entries, num_entries - 1)
-    is_tie = (entries < num_entries) & (tf.gather(high, at) == first)
-    return is_tie & (tf.gather(low, at) <= second)
+  def draw(keys):
+    return tf.cast(
+      gaussian_draws.draw_from_table(tf.constant(size, tf.int64), keys, table),
+      tf.int64,
+    )
 
-  # How many entries are at most what was drawn. The first words decide, but for
-  # ties, once in 10^12 draws.
-  (entries,) = tf.while_loop(
-    lambda entries: tf.reduce_any(is_passed(entries)),
-    lambda entries: [entries + tf.cast(is_passed(entries), tf.int32)],
-    [tf.searchsorted(high, first, side='left')],
-  )
-  drawn = tf.cast(entries, tf.int64)
-  return tf.where(bits[0] < 0, -drawn, drawn)
+  drawn = draw(keys[0])
+  return largest * drawn + draw(keys[1]) if largest else drawn
+
+
+def split_stddev(stddev: float) -> tuple[int, float]:
+  """Returns a and s of a X_1 + X_2; (0, `stddev`) where X_2 alone will do.
+
+  Args:
+    stddev: The parameter of the sum.
+  """
+  largest = 0
+  while stddev / math.sqrt(largest**2 + 1) > _TABLE_STDDEV:
+    largest += 1
+  return largest, stddev / math.sqrt(largest**2 + 1)
 
 
 def draw_shares(
@@ -241,6 +308,8 @@ def draw_shares(
     An `int64` tensor of shape [size].
   """
   total = tf.zeros([size], tf.int64)
+  if max_shares == 0:
+    return total
   # Draws for 1, 4, 16, ... shares, as far as needed, and as tables allow.
   steps = 0
   while 4 ** (steps + 1) <= max_shares and (
@@ -267,28 +336,3 @@ def draw_shares(
     )
     num_shares -= num_draws * width
   return total
-
-
-def magnitude_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the distribution function of |k|, times 2^126, as integers.
-
-  Entry i is the probability of a magnitude of at most i. Zero, which has both
-  signs, has half of its weight.
-
-  Args:
-    stddev: The parameter, at least 8.
-
-  Returns:
-    The upper and the lower 63 bits of the entries, `int64`.
-  """
-  weights = gaussian_table.gaussian_weights(
-    stddev, math.ceil(gaussian_table.NUM_STDDEVS * stddev) + 1
-  )
-  weights[0] //= 2
-  total, cumulative, table = sum(weights), 0, []
-  for weight in weights[:-1]:
-    cumulative += weight
-    table.append(min((cumulative << 126) // total, 2**126 - 1))
-  words = [divmod(entry, 2**63) for entry in table]
-  high, low = np.array(words, np.int64).T.copy()
-  return high, low

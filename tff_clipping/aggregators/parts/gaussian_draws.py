@@ -332,6 +332,49 @@ def draw_gaussian(
   ]
 
 
+def draw_from_table(
+  size: tf.Tensor, keys: tf.Tensor, table: tuple[tf.Tensor, tf.Tensor]
+) -> tf.Tensor:
+  """Draws integers from the discrete Gaussian of a table.
+
+  Half of a word is a column, and half is compared with its threshold; where
+  these are equal, once in 2^16 draws, 94 bits more decide.
+
+  Args:
+    size: How many.
+    keys: An `int64` tensor of shape [2, 2]. No two calls may share a key.
+    table: What `gaussian_table.alias_table` returns, as tensors.
+
+  Returns:
+    An `int32` tensor of shape [size].
+  """
+  others_and_high, low = table
+  bits = gaussian_table.HIGH_BITS
+  mask = 2**bits - 1
+  words = _integers(keys[0], [size], tf.int32)
+  own = tf.bitwise.right_shift(words, bits)
+  columns = tf.bitwise.bitwise_and(own, mask)
+  # In half of the time that `tf.gather` takes for single elements.
+  entries = tf.gather_nd(others_and_high, columns[:, tf.newaxis])
+  others = tf.bitwise.right_shift(entries, bits)
+  drawn = tf.bitwise.bitwise_and(words, mask)
+  threshold = tf.bitwise.bitwise_and(entries, mask)
+  parts = tf.where(drawn < threshold, own, others)
+  ties = tf.where(tf.equal(drawn, threshold))
+  more = tf.bitwise.bitwise_and(
+    _integers(keys[1], tf.stack([tf.shape(ties)[0], 2])),
+    2**gaussian_table.LOW_BITS - 1,
+  )
+  first, second = tf.unstack(more, axis=1)
+  high, rest = tf.unstack(tf.gather(low, tf.gather_nd(columns, ties)), axis=1)
+  is_below = (first < high) | (tf.equal(first, high) & (second < rest))
+  return tf.tensor_scatter_nd_update(
+    parts,
+    ties,
+    tf.where(is_below, tf.gather_nd(own, ties), tf.gather_nd(others, ties)),
+  )
+
+
 def _draw_block(
   size: tf.Tensor,
   stddev: tf.Tensor,
@@ -362,52 +405,9 @@ def _draw_block(
   largest = tf.math.ceil(
     tf.sqrt(tf.square(stddev / _TABLE_STDDEV) - _MIDDLE_SCALE**2 - 1)
   )
-  first, second, third = tf.split(_draw_parts(3 * size, keys, table), 3)
+  first, second, third = tf.split(draw_from_table(3 * size, keys, table), 3)
   return largest * tf.cast(first, tf.float64) + tf.cast(
     _MIDDLE_SCALE * second + third, tf.float64
-  )
-
-
-def _draw_parts(
-  size: tf.Tensor, keys: tf.Tensor, table: tuple[tf.Tensor, tf.Tensor]
-) -> tf.Tensor:
-  """Draws integers from the discrete Gaussian of a table.
-
-  Half of a word is a column, and half is compared with its threshold; where
-  these are equal, once in 2^16 draws, 94 bits more decide.
-
-  Args:
-    size: How many.
-    keys: An `int64` tensor of shape [2, 2].
-    table: What `gaussian_table.alias_table` returns.
-
-  Returns:
-    An `int32` tensor of shape [size].
-  """
-  others_and_high, low = table
-  bits = gaussian_table.HIGH_BITS
-  mask = 2**bits - 1
-  words = _integers(keys[0], [size], tf.int32)
-  own = tf.bitwise.right_shift(words, bits)
-  columns = tf.bitwise.bitwise_and(own, mask)
-  # In half of the time that `tf.gather` takes for single elements.
-  entries = tf.gather_nd(others_and_high, columns[:, tf.newaxis])
-  others = tf.bitwise.right_shift(entries, bits)
-  drawn = tf.bitwise.bitwise_and(words, mask)
-  threshold = tf.bitwise.bitwise_and(entries, mask)
-  parts = tf.where(drawn < threshold, own, others)
-  ties = tf.where(tf.equal(drawn, threshold))
-  more = tf.bitwise.bitwise_and(
-    _integers(keys[1], tf.stack([tf.shape(ties)[0], 2])),
-    2**gaussian_table.LOW_BITS - 1,
-  )
-  first, second = tf.unstack(more, axis=1)
-  high, rest = tf.unstack(tf.gather(low, tf.gather_nd(columns, ties)), axis=1)
-  is_below = (first < high) | (tf.equal(first, high) & (second < rest))
-  return tf.tensor_scatter_nd_update(
-    parts,
-    ties,
-    tf.where(is_below, tf.gather_nd(own, ties), tf.gather_nd(others, ties)),
   )
 
 

@@ -26,14 +26,10 @@ def noise_factor(
 ) -> float:
   """Returns by how much noise is to be larger where a sum is rounded.
 
-  Rounded to a grid of step h, two sums of d elements that differ by s differ by
-  s + h sqrt(d) at most. With s = stddev / z, noise of stddev + h z sqrt(d) has
-  the multiplier z then; z is taken to be at most 32.
-
   Args:
     factory: What sums the values.
     value_type: Their type.
-    relative_step: h / stddev.
+    relative_step: Of the grid, in standard deviations.
 
   Returns:
     At least 1; 1 where sums are on the grid already.
@@ -43,4 +39,18 @@ def noise_factor(
   dim = sum(
     math.prod(leaf.shape or ()) for leaf in tff.structure.flatten(value_type)
   )
+  return rounding_factor(dim, relative_step)
+
+
+def rounding_factor(dim: int, relative_step: float) -> float:
+  """Returns by how much noise is to be larger for sums that are rounded.
+
+  Rounded to a grid of step h, two sums of d elements that differ by s differ by
+  s + h sqrt(d) at most. With s = stddev / z, noise of stddev + h z sqrt(d) has
+  the multiplier z then; z is taken to be at most 32.
+
+  Args:
+    dim: d.
+    relative_step: h / stddev.
+  """
   return 1.0 + _LARGEST_MULTIPLIER * relative_step * math.sqrt(dim)

@@ -13,6 +13,7 @@ from tff_clipping.aggregators.parts.inspect_process import STRATEGY
 PUBLIC_MEASUREMENTS = frozenset(
   {
     'bits_noise_stddev',
+    'bits_per_client',
     'clipping_norm',
     'clipping_norms',
     'max_clients_per_round',

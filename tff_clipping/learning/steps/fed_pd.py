@@ -8,7 +8,6 @@ from typing import Any
 import tensorflow as tf
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import l2_clip
 from tff_clipping.learning.steps import step_checks
 from tff_clipping.learning.steps.keeping_step import KeepingStep, Kept
 from tff_clipping.learning.steps.local_step import LocalStep, StepContext
@@ -48,9 +47,7 @@ class FedPD(KeepingStep):
 
   def __post_init__(self):
     argument_checks.check_positive('penalty', self.penalty)
-    if self.clipping_norm != math.inf:
-      l2_clip.check_clipping_norm('clipping_norm', self.clipping_norm)
-    step_checks.check_keeps_nothing('step', self.step)
+    step_checks.check_keeping(self.clipping_norm, self.step)
 
   def begin(self, start: Sequence[tf.Tensor]) -> Any:
     """See `LocalStep`."""

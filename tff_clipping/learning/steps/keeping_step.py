@@ -92,3 +92,15 @@ class KeepingStep(LocalStep):
     """
     del aggregate, way
     return shared
+
+  def move(
+    self, aggregate: Sequence[tf.Tensor], shared: Sequence[tf.Tensor]
+  ) -> Sequence[tf.Tensor]:
+    """Returns what the server's step goes along; the aggregate by default.
+
+    Args:
+      aggregate: As for `share`.
+      shared: What `share` has returned.
+    """
+    del shared
+    return aggregate

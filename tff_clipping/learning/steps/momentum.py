@@ -30,9 +30,9 @@ class Momentum(LocalStep):
     ValueError: If `momentum` is out of range, or clients keep something for
       `step`.
 
-  Source: Polyak 1964, eq. (9), as `tf.keras.optimizers.SGD(momentum=...)` has
-    it; in local steps, Yu, Jin, Yang 2019 (arXiv 1905.03817), Algorithm 1,
-    whose v is averaged with the models and not zero at the start.
+  Source: Polyak 1964, as `tf.keras.optimizers.SGD(momentum=...)` has it; in
+    local steps, Yu, Jin, Yang 2019 (arXiv 1905.03817), whose v is averaged with
+    the models and not zero at the start.
   """
 
   momentum: float = 0.9

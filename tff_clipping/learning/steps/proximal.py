@@ -31,7 +31,7 @@ class Proximal(LocalStep):
     ValueError: If `mu` is out of range, or clients keep something for
       `step`.
 
-  Source: Li et al. 2020 (arXiv 1812.06127), eq. (2) and Algorithm 2.
+  Source: Li et al. 2020 (arXiv 1812.06127), Algorithm 2.
   """
 
   mu: float

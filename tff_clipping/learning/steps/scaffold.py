@@ -7,8 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import l2_clip
 from tff_clipping.learning.steps import step_checks
 from tff_clipping.learning.steps.keeping_step import KeepingStep, Kept
 from tff_clipping.learning.steps.local_step import LocalStep, StepContext
@@ -28,8 +26,8 @@ class Scaffold(KeepingStep):
 
   where Δ̃ is the aggregate that is released: the mean of the clipped updates,
   and under DP with its noise. So no control is ever sent, c is made of what is
-  released anyway, and without noise it is the mean of the c_i of all clients.
-  With P = N it is VRL-SGD.
+  released anyway, and without noise, in cohorts of P, it is the mean of the c_i
+  of all clients. With P = N it is VRL-SGD.
 
   Departs from its source: the controls take the clipped updates, the server's
   comes from the aggregate, and clients do not send the change of theirs as a
@@ -47,7 +45,7 @@ class Scaffold(KeepingStep):
       `step`.
 
   Source: Karimireddy et al. 2020 (arXiv 1910.06378), Algorithm 1, option II;
-    Liang et al. 2019 (VRL-SGD, arXiv 1912.12844), Algorithm 1.
+    Liang et al. 2019 (VRL-SGD, arXiv 1912.12844).
   """
 
   participation: float
@@ -57,14 +55,8 @@ class Scaffold(KeepingStep):
   shares = True
 
   def __post_init__(self):
-    argument_checks.check_positive('participation', self.participation)
-    if self.participation > 1:
-      raise ValueError(
-        f'`participation` must be at most 1, found {self.participation}.'
-      )
-    if self.clipping_norm != math.inf:
-      l2_clip.check_clipping_norm('clipping_norm', self.clipping_norm)
-    step_checks.check_keeps_nothing('step', self.step)
+    step_checks.check_participation(self.participation)
+    step_checks.check_keeping(self.clipping_norm, self.step)
 
   def begin(self, start: Sequence[tf.Tensor]) -> Any:
     """See `LocalStep`."""

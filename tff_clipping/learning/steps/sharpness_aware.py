@@ -23,9 +23,9 @@ class SharpnessAware(LocalStep):
     TypeError: If `rho` is not a number.
     ValueError: If it is out of range.
 
-  Source: Foret et al. 2021 (arXiv 2010.01412), eq. (2) with p = 2 and eq. (3);
-    in local steps before a clip and noise, Shi et al. 2023 (DP-FedSAM, arXiv
-    2303.11242), Algorithm 1.
+  Source: Foret et al. 2021 (arXiv 2010.01412), with p = 2 and without terms of
+    second order; in local steps before a clip and noise, Shi et al. 2023
+    (DP-FedSAM, arXiv 2303.11242).
   """
 
   rho: float

@@ -1,4 +1,4 @@
-"""What a plan asks for: the least noise, most rounds or fewest clients.
+"""What a plan asks for: the least noise, the most rounds or the fewest clients.
 
 Each within an epsilon, by the accountant of the plan in `accountants.TABLE`.
 """
@@ -15,6 +15,9 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
   truncated_poisson,
 )
+
+# How often the search for a population expects a straight line.
+_STRAIGHT_STEPS = 12
 
 
 def find_noise_multiplier(
@@ -157,6 +160,58 @@ def search_clients_per_round(
       f'more than `target_epsilon` {target_epsilon:g}.'
     )
   return fewest + bisect.bisect_left(range(fewest, most), True, key=fits)
+
+
+def search_num_clients(
+  epsilon_at: Callable[[int], float], *, target_epsilon: float, fewest: int
+) -> int:
+  """Returns the smallest population whose epsilon is not above the target.
+
+  The search takes epsilon to fall as the population grows. Should it not, there
+  might be a smaller one; what is returned always fits.
+
+  Args:
+    epsilon_at: Returns the epsilon of a population of so many clients.
+    target_epsilon: The epsilon that must not be passed, positive.
+    fewest: The smallest population that is tried.
+
+  Raises:
+    TypeError: If the target is not a number.
+    ValueError: If it is out of range, or no population is large enough.
+  """
+  target_epsilon = ranges.check_target_epsilon(target_epsilon)
+
+  @functools.cache
+  def log_gap(num_clients: int) -> float:
+    # Nothing is spent, or all: any number with the sign will do.
+    ratio = min(max(epsilon_at(num_clients) / target_epsilon, 1e-9), 1e9)
+    return math.log(ratio)
+
+  low = high = fewest
+  while high <= ranges.MAX_CLIENTS and log_gap(high) > 0:
+    low, high = high, 16 * high
+  if high > ranges.MAX_CLIENTS:
+    raise ValueError(
+      f'`target_epsilon` must be larger, found {target_epsilon:g}: with this '
+      f'noise and these cohorts, a population of {low} clients costs '
+      f'{epsilon_at(low):.4g}.'
+    )
+  if low == high or log_gap(high) == 0:
+    return high
+  # Invariant: `low` clients are too few, `high` are enough. The first steps
+  # follow the line between both in logarithms, which is nearly straight.
+  steps = 0
+  while high - low > 1:
+    middle = math.sqrt(low) * math.sqrt(high)
+    if steps < _STRAIGHT_STEPS:
+      share = log_gap(low) / (log_gap(low) - log_gap(high))
+      middle = low * (high / low) ** share
+      # To the other side of the root in turn, so that both ends move.
+      middle *= 1 + (-1) ** steps * 16.0 ** -(steps + 1)
+    tried = min(max(round(middle), low + 1), high - 1)
+    low, high = (tried, high) if log_gap(tried) > 0 else (low, tried)
+    steps += 1
+  return high
 
 
 @functools.lru_cache(maxsize=64)  # A table asks what its plan has asked.

@@ -14,11 +14,18 @@ from tff_clipping.privacy.plans import base_plan
 _MAX_ROUNDS = 10_000
 _MAX_SOLVED_ROUNDS = 2_000
 
+# Where one of these is solved for, no separation follows from them.
+_SIZES = ('clients_per_round', 'num_clients')
+
 # What a row shows of its plan.
 _FIGURES = (
-  *('clients_per_round', 'noise_multiplier', 'epsilon', 'num_rounds'),
+  *('num_clients', 'clients_per_round', 'noise_multiplier', 'epsilon'),
+  'num_rounds',
   *('running_sum_error', 'actual_epsilon'),
 )
+
+# The most alternatives beside an answer.
+_MOST_ALTERNATIVES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +49,11 @@ class Row:
       return self.question.min_separation
     return None
 
+  @property
+  def is_guarantee(self) -> bool:
+    """Whether `epsilon` holds for the sampler."""
+    return self.question.sampling != 'paper'
+
   def to_json(self) -> dict[str, Any]:
     """Returns the row for `json.dump`; figures are None without an answer."""
     question = self.question
@@ -52,8 +64,7 @@ class Row:
       'accountant': question.charged_by,
       'relation': question.relation.value,
       **{name: getattr(self.plan, name, None) for name in _FIGURES},
-      # Whether `epsilon` holds for the sampler.
-      'guarantee': question.sampling != 'paper',
+      'guarantee': self.is_guarantee,
       'error': self.error,
     }
 
@@ -75,6 +86,47 @@ def compare(
   return tuple(_answer(each) for each in others if each != asked)
 
 
+def list_alternatives(
+  question: budget_question.Question, plan: base_plan.BasePlan
+) -> tuple[Row, ...]:
+  """Returns the few rows to look at first: each a guarantee, with an answer.
+
+  Of each way to draw cohorts the tightest accountant, or the mechanism with the
+  least error.
+
+  Args:
+    question: What was asked.
+    plan: Its answer, whose row is left out.
+  """
+  asked = question.vary()
+  found: list[Row] = []
+  for other in _list_tightest(question, plan):
+    if other == asked or len(found) == _MOST_ALTERNATIVES:
+      continue
+    row = _answer(other)
+    if row.plan is not None:
+      found.append(row)
+  return tuple(found)
+
+
+def _list_tightest(
+  question: budget_question.Question, plan: base_plan.BasePlan
+) -> Iterator[budget_question.Question]:
+  """Yields the best of each way to draw cohorts, the question's own first."""
+  if question.sampling == 'truncated_poisson':
+    yield question.vary(sampling='truncated_poisson', accountant='pld')
+  for sampling in ('poisson', 'random_allocation'):
+    yield question.vary(sampling=sampling, accountant='pld')
+  separation = question.min_separation
+  if separation is None and question.solved_for not in _SIZES:
+    separation = plan.num_clients // plan.clients_per_round
+  if separation is not None:
+    yield question.vary(
+      sampling='min_separation', mechanism='banded', min_separation=separation
+    )
+  yield question.vary(sampling='fixed_size', accountant='pld')
+
+
 def _list_samplers(
   question: budget_question.Question,
 ) -> Iterator[budget_question.Question]:
@@ -91,7 +143,7 @@ def _list_mechanisms(
 ) -> Iterator[budget_question.Question]:
   """Yields noise that needs no secret cohorts, and groups."""
   separation = question.min_separation
-  if separation is None and question.solved_for == 'clients_per_round':
+  if separation is None and question.solved_for in _SIZES:
     return
   for mechanism in by_name.MECHANISMS:
     yield question.vary(
@@ -127,9 +179,10 @@ def _answer(question: budget_question.Question) -> Row:
 
 def _has_long_epochs(question: budget_question.Question) -> bool:
   """Returns whether clients draw one of very many rounds."""
-  cohort = question.clients_per_round
+  cohort, population = question.clients_per_round, question.num_clients
   return (
     question.sampling == 'random_allocation'
     and cohort is not None
-    and question.num_clients > _MAX_ROUNDS * cohort
+    and population is not None
+    and population > _MAX_ROUNDS * cohort
   )

@@ -182,6 +182,7 @@ def _draw_plans(
       asked: dict[str, Any] = {
         'target_epsilon': target,
         'num_rounds': plan.num_rounds,
+        'num_clients': plan.num_clients,
         'clients_per_round': plan.clients_per_round,
         given: int(value),
       }

@@ -23,6 +23,7 @@ _CONSTRUCTORS = {
   'target_epsilon': 'from_noise_multiplier',
   'num_rounds': 'from_max_rounds',
   'clients_per_round': 'from_noise_to_clients_ratio',
+  'num_clients': 'from_smallest_population',
 }
 # What a plan may be given of a question, whatever its noise.
 _GIVEN = (
@@ -37,15 +38,16 @@ MAX_STRATEGY_ROUNDS = 100_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Question:
-  """What is given, with one of four numbers left to solve for.
+  """What is given, with one of five numbers left to solve for.
 
   Two of `target_epsilon`, `noise_multiplier` and `num_rounds`, with
-  `clients_per_round`; or `noise_to_clients_ratio` with `target_epsilon` and
+  `num_clients` and `clients_per_round`; or all three, without `num_clients`, to
+  solve for that; or `noise_to_clients_ratio` with `target_epsilon` and
   `num_rounds`, to solve for `clients_per_round`.
 
   Attributes:
-    num_clients: The paper's N.
     target_delta: The paper's delta.
+    num_clients: The paper's N, or None to solve for it.
     clients_per_round: The paper's P, or None to solve for it.
     target_epsilon: The paper's epsilon, or None to solve for it.
     noise_multiplier: Noise on the sum over the clipping norm, or None; with
@@ -73,8 +75,8 @@ class Question:
       together.
   """
 
-  num_clients: int
   target_delta: float
+  num_clients: int | None = None
   clients_per_round: int | None = None
   target_epsilon: float | None = None
   noise_multiplier: float | None = None
@@ -145,6 +147,8 @@ class Question:
     """The number that is not given."""
     if self.noise_to_clients_ratio is not None:
       return 'clients_per_round'
+    if self.num_clients is None:
+      return 'num_clients'
     return next(name for name in SOLVABLE if getattr(self, name) is None)
 
   def vary(self, **changes: Any) -> 'Question':
@@ -169,6 +173,18 @@ class Question:
     """Raises unless one number is left."""
     given = [name for name in SOLVABLE if getattr(self, name) is not None]
     listed = ' and '.join(f'`{name}`' for name in given) or 'none of them'
+    if self.num_clients is None:
+      if len(given) != 3 or self.noise_to_clients_ratio is not None:
+        raise ValueError(
+          '`num_clients` must be given, or all of `target_epsilon`, '
+          '`noise_multiplier` and `num_rounds` to solve for it, found '
+          f'{listed}.'
+        )
+      if self.clients_per_round is None:
+        raise ValueError(
+          '`clients_per_round` must be given to solve for `num_clients`.'
+        )
+      return
     if self.noise_to_clients_ratio is None:
       if len(given) != 2:
         raise ValueError(
@@ -194,6 +210,11 @@ class Question:
         f'`min_separation` must be given with `mechanism` {self.mechanism!r} '
         f'and `sampling` {self.sampling!r}: the rounds from one participation '
         'of a client to its next, at least.'
+      )
+    if self.sampling == 'shuffled_epochs' and self.num_clients is None:
+      raise ValueError(
+        "`num_clients` must be given where `sampling` is 'shuffled_epochs', "
+        'found none: an epoch has as many rounds as it leaves.'
       )
     if (
       self.sampling == 'shuffled_epochs'
@@ -252,10 +273,12 @@ def _build_strategy(
     'num_rounds', num_rounds, at_least=1, at_most=most
   )
   separation = 1 if question.min_separation is None else question.min_separation
+  fewest = (question.clients_per_round or 1) * separation
   strategy = by_name.build_strategy(
     question.mechanism,
     num_rounds=num_rounds,
-    num_clients=question.num_clients,
+    # Of no account where it is solved for: there are no epochs then.
+    num_clients=question.num_clients or fewest,
     # Not known yet where it is solved for, and of no account.
     clients_per_round=question.clients_per_round or 1,
     min_separation=separation,

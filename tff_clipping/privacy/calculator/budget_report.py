@@ -1,20 +1,21 @@
-"""What the budget calculator answers, as values, a table or JSON."""
+"""What the budget calculator answers, as values, JSON or CSV."""
 
+import csv
 import dataclasses
+import io
 import json
 import math
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from tff_clipping.privacy.accounting import rounding, sampled_gaussian
+from tff_clipping.privacy.accounting import ranges
 from tff_clipping.privacy.audit import attack_bounds
 from tff_clipping.privacy.calculator import (
   budget_comparison,
   budget_question,
-  command_line,
 )
-from tff_clipping.privacy.plans import base_plan, noise_summary, plan_text
+from tff_clipping.privacy.plans import base_plan, noise_summary
 from tff_clipping.theory import theorem_2
 
 # What a first phase may take of the budget, to compare.
@@ -40,10 +41,12 @@ class Answer:
     noise: How large its noise is.
     theorem_2_constant: The v of the paper's Theorem 2 that gives this noise;
       None with correlated noise.
-    attacks: What an attacker may find out, if it was asked.
+    attacks: What an attacker may find out; None if it was not computed.
     thresholds: Plans by what a first phase takes of the budget, the plan among
       them; none without `threshold_rounds`.
-    comparisons: The other samplings, mechanisms and accountants.
+    comparisons: Other samplings, mechanisms and accountants: the few that are
+      the best guarantees, or all.
+    is_full: Whether they are all.
     warnings: Warnings of the library.
   """
 
@@ -54,6 +57,7 @@ class Answer:
   attacks: attack_bounds.AttackBounds | None
   thresholds: tuple[base_plan.BasePlan, ...]
   comparisons: tuple[budget_comparison.Row, ...]
+  is_full: bool
   warnings: tuple[str, ...]
 
 
@@ -66,11 +70,20 @@ def target_epsilon(
   return question.target_epsilon
 
 
-def compute_answer(question: budget_question.Question) -> Answer:
+def compute_answer(
+  question: budget_question.Question,
+  *,
+  is_full: bool = True,
+  false_positive_rate: float | None = None,
+) -> Answer:
   """Solves for what is not given.
 
   Args:
     question: What is given.
+    is_full: Whether to compare with all that there is, or with the few best
+      guarantees.
+    false_positive_rate: That of the attacks to bound where the question has
+      none; None for no bounds.
 
   Raises:
     TypeError: If a value is of the wrong kind.
@@ -95,9 +108,18 @@ def compute_answer(question: budget_question.Question) -> Answer:
         target_delta=plan.target_delta,
       )
     if question.false_positive_rate is not None:
-      attacks = attack_bounds.bound_attacks(plan, question.false_positive_rate)
+      false_positive_rate = question.false_positive_rate
+    if false_positive_rate is not None:
+      attacks = attack_bounds.bound_attacks(plan, false_positive_rate)
     thresholds = _vary_share(question, plan)
-    comparisons = budget_comparison.compare(question, plan)
+    # What is warned of is the answer, and not what it is compared with.
+    warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
+    compare = (
+      budget_comparison.compare
+      if is_full
+      else budget_comparison.list_alternatives
+    )
+    comparisons = compare(question, plan)
   messages = dict.fromkeys(
     str(each.message)
     for each in caught
@@ -111,6 +133,7 @@ def compute_answer(question: budget_question.Question) -> Answer:
     attacks=attacks,
     thresholds=thresholds,
     comparisons=comparisons,
+    is_full=is_full,
     warnings=tuple(messages),
   )
 
@@ -119,6 +142,7 @@ def format_json(
   answer: Answer,
   record: Mapping[str, Any] | None = None,
   plot: str | None = None,
+  schedule: str = '',
 ) -> str:
   """Returns the answer as one JSON object.
 
@@ -126,21 +150,24 @@ def format_json(
     answer: The answer.
     record: When and how it was computed.
     plot: The file of its figure, if there is one.
+    schedule: What the question's days and participations mean.
   """
   plan, attacks = answer.plan, answer.attacks
   value: dict[str, Any] = {
     **{name: getattr(plan, name, None) for name in _OF_PLAN},
-    'solved_for': _solved_name(answer.question),
+    'tightest_epsilon': plan.tightest_epsilon,
+    'solved_for': solved_name(answer.question),
     'noise_to_clients_ratio': plan.noise_multiplier / plan.clients_per_round,
     'mechanism': answer.question.mechanism,
     'relation': plan.relation.value,
     'theorem_2_constant': answer.theorem_2_constant,
     'attacks': None if attacks is None else attacks._asdict(),
     'noise': dataclasses.asdict(answer.noise),
-    'thresholds': [_to_json(each) for each in answer.thresholds],
+    'thresholds': [threshold_figures(each) for each in answer.thresholds],
     'comparisons': [each.to_json() for each in answer.comparisons],
     'description': plan.describe(),
     'plan': plan.to_json(),
+    'schedule': schedule,
     'warnings': list(answer.warnings),
     'plot': plot,
     **(record or {}),
@@ -150,123 +177,29 @@ def format_json(
   return json.dumps(value, indent=2, allow_nan=False)
 
 
-def format_table(
-  answer: Answer,
-  record: Mapping[str, Any] | None = None,
-  plot: str | None = None,
-) -> str:
-  """Returns the answer for a person to read.
+def format_csv(answer: Answer, *, guarantees_only: bool) -> str:
+  """Returns the answer and what it is compared with, a row each.
 
   Args:
-    answer: The answer.
-    record: When and how it was computed.
-    plot: The file of its figure, if there is one.
+    answer: The answer; its own row comes first.
+    guarantees_only: Whether comparisons whose epsilon does not hold are left
+      out.
   """
-  sections = [
-    [answer.plan.describe()],
-    _format_solution(answer),
-    _format_noise(answer),
-    *([_format_thresholds(answer)] if answer.thresholds else []),
-    *([f'Warning: {message}'] for message in answer.warnings),
+  own = budget_comparison.Row(answer.question, answer.plan)
+  rows = [
+    {
+      'asked_for': row is own,
+      **row.to_json(),
+      'target_delta': answer.plan.target_delta,
+    }
+    for row in (own, *answer.comparisons)
+    if row is own or row.is_guarantee or not guarantees_only
   ]
-  if answer.attacks is not None:
-    sections.append(_format_attacks(answer))
-  if answer.theorem_2_constant is not None:
-    sections.append(
-      [
-        'Theorem 2 of the paper gives this noise for its constant v = '
-        f'{_number(answer.theorem_2_constant)}.'
-      ]
-    )
-  sections.append(
-    [
-      'The same question for other samplings, mechanisms and accountants:',
-      *_format_comparisons(answer),
-      'Error: of the running sums. Compare by it: a multiplier is that of a '
-      'draw, which each',
-      'mechanism uses in its own way. Each epsilon is for the relation of its '
-      'row alone.',
-    ]
-  )
-  if plot is not None:
-    sections.append([f'The figure is in {plot}.'])
-  if record is not None:
-    sections.append([command_line.format_record(record)])
-  return '\n\n'.join('\n'.join(lines) for lines in sections)
-
-
-def _format_solution(answer: Answer) -> list[str]:
-  """Returns the numbers, and which of them was solved for."""
-  plan, question = answer.plan, answer.question
-  solved = _solved_name(question)
-  values = {
-    'clients_per_round': str(plan.clients_per_round),
-    'noise_multiplier': f'{plan.noise_multiplier:g}',
-    'epsilon': _at_most(plan.epsilon),
-    'num_rounds': str(plan.num_rounds),
-  }
-  if solved != 'clients_per_round':
-    del values['clients_per_round']
-  rows = []
-  for name, value in values.items():
-    note = '  <- solved for' if name == solved else ''
-    if name == 'epsilon' and question.target_epsilon is not None:
-      note = f'  (target {question.target_epsilon:g})'
-    if name == 'epsilon' and plan.sampling == 'paper':
-      note += (
-        f'  as the paper charges; its cohorts really give '
-        f'{_at_most(plan.actual_epsilon)}'
-      )
-    if name == 'noise_multiplier' and question.noise_to_clients_ratio:
-      note = f'  ({question.noise_to_clients_ratio:g} for each client)'
-    rows.append(f'  {name.replace("_", " "):<17} {value}{note}')
-  kind = (
-    f'--mechanism={question.mechanism}'
-    if question.is_correlated
-    else f'--accountant={plan.accountant}'
-  )
-  rows.append(f'  {"only for":<17} --sampling={plan.sampling} {kind}')
-  return rows
-
-
-def _format_noise(answer: Answer) -> list[str]:
-  """Returns how large the noise is, and where."""
-  noise, plan = answer.noise, answer.plan
-  unit = '' if noise.clipping_norm != 1 else ' c'
-  if answer.question.is_correlated:
-    noises = {'of a draw': noise.sum_stddev}
-  else:
-    noises = {'on the sum': noise.sum_stddev, 'on the mean': noise.mean_stddev}
-    # Cohorts without bounds have no shares.
-    if plan.sampling not in sampled_gaussian.UNBOUNDED:
-      noises |= {
-        'of each share': noise.client_stddev,
-        'on sum of shares': noise.shares_stddev,
-      }
-  lines = ['Noise, standard deviation of a coordinate (c = clipping norm):']
-  lines += [f'  {k:<17} {_number(v)}{unit}' for k, v in noises.items()]
-  error = plan.running_sum_error
-  lines.append(
-    f'  on running sums   {_number(error * noise.clipping_norm)}{unit} (root '
-    'mean square over the sums of the first 1, 2, ... rounds)'
-  )
-  if noise.model_size is None:
-    return lines
-  if answer.question.is_correlated:
-    norm = noise_summary.relative_norm(
-      error, plan.clients_per_round, noise.model_size
-    )
-    return [
-      *lines,
-      f'  norm on the model {_number(norm)} c for {noise.model_size} '
-      'parameters (running sums of the means; T rounds move it by at most T c)',
-    ]
-  return [
-    *lines,
-    f'  norm on the mean  {_number(noise.relative_noise_norm)} c for '
-    f'{noise.model_size} parameters (the mean of clipped updates is at most '
-    '1 c)',
-  ]
+  text = io.StringIO()
+  writer = csv.DictWriter(text, [*rows[0]], lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(rows)
+  return text.getvalue().rstrip('\n')
 
 
 def _vary_share(
@@ -283,7 +216,7 @@ def _vary_share(
   )
 
 
-def _to_json(plan: base_plan.BasePlan) -> dict[str, float]:
+def threshold_figures(plan: base_plan.BasePlan) -> dict[str, float]:
   """Returns what a first phase takes, and what it leaves."""
   first = plan.build_threshold_plan()
   assert plan.threshold is not None
@@ -295,116 +228,11 @@ def _to_json(plan: base_plan.BasePlan) -> dict[str, float]:
   }
 
 
-def _format_thresholds(answer: Answer) -> list[str]:
-  """Returns how much of epsilon a first phase takes, and what that gives."""
-  clients = answer.plan.clients_per_round
-  drawn = 0.5 / math.sqrt(clients)
-  rows = [('share', 'noise on a share of bits', 'epsilon alone', 'noise mult.')]
-  for plan in answer.thresholds:
-    found = _to_json(plan)
-    rows.append(
-      (
-        f'{100 * found["share"]:g} %',
-        f'{100 * found["bits_noise_stddev"] / clients:.2g} %',
-        _at_most(found['epsilon_alone']),
-        f'{plan.noise_multiplier:g}',
-      )
-    )
-  widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-  rounds = plan_text.count_rounds(answer.plan.threshold_rounds)
-  return [
-    f'Of the budget, {rounds} that estimate the clipping norm take:',
-    *(
-      '  '
-      + '  '.join(
-        cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-      ).rstrip()
-      for row in rows
-    ),
-    f'That {clients} clients are drawn moves a share of bits by '
-    f'{100 * drawn:.2g} % already: much less noise',
-    'than that is not worth its cost. The plan takes '
-    f'{100 * answer.plan.threshold.share:g} %.',
-  ]
+def solved_name(question: budget_question.Question) -> str:
+  """Returns the name of what is found; an epsilon that is found is no target.
 
-
-def _format_attacks(answer: Answer) -> list[str]:
-  """Returns what an attacker may find out."""
-  attacks, plan = answer.attacks, answer.plan
-  mu = 'above 1000' if math.isinf(attacks.mu) else _at_most(attacks.mu)
-  drawn = ''
-  if plan.sampling == 'paper':
-    drawn = ', for the cohorts that are really drawn'
-  return [
-    f'What an attacker may find out about one client, at most{drawn}:',
-    f'  mu                {mu} (no worse than one Gaussian '
-    f'mechanism of this mu, at any delta from {plan.target_delta:g})',
-    f'  true positives    {_at_most(attacks.true_positive_rate)} at a '
-    f'false-positive rate of {attacks.false_positive_rate:g}',
-  ]
-
-
-def _solved_name(question: budget_question.Question) -> str:
-  """The name of the answer: the epsilon that is found is not a target."""
+  Args:
+    question: What is asked.
+  """
   solved = question.solved_for
   return 'epsilon' if solved == 'target_epsilon' else solved
-
-
-def _number(value: float) -> str:
-  """Returns a number with 5 significant digits."""
-  return f'{value:.5g}'
-
-
-def _at_most(value: float) -> str:
-  """Returns what a run may cost with 5 significant digits, rounded up."""
-  return rounding.format_up(value, digits=5)
-
-
-def _format_comparisons(answer: Answer) -> list[str]:
-  """Returns the lines of the table, the plan's own row first."""
-  figures = {
-    'clients': lambda plan: str(plan.clients_per_round),
-    'noise mult.': lambda plan: f'{plan.noise_multiplier:g}',
-    'epsilon': lambda plan: _at_most(plan.epsilon),
-    'rounds': lambda plan: str(plan.num_rounds),
-    'error': lambda plan: _number(plan.running_sum_error) + ' c',
-  }
-  if answer.question.solved_for != 'clients_per_round':
-    del figures['clients']
-  own = budget_comparison.Row(answer.question, answer.plan)
-  cells = [('sampling', 'mechanism', 'accountant', 'relation', *figures)]
-  notes = ['']
-  for row in (own, *answer.comparisons):
-    question = row.question
-    sampling = question.sampling
-    if row.min_separation is not None:
-      sampling += f', b = {row.min_separation}'
-    cells.append(
-      (
-        *(sampling, question.mechanism),
-        *(question.charged_by, question.relation.value),
-        *('–' if row.error else show(row.plan) for show in figures.values()),
-      )
-    )
-    notes.append(_note_on(row))
-  notes[1] = ', '.join(note for note in ('this plan', notes[1]) if note)
-  widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-  lines = (
-    '  '.join(
-      cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-    )
-    for row in cells
-  )
-  return [
-    f'  {line}  {note}'.rstrip()
-    for line, note in zip(lines, notes, strict=True)
-  ]
-
-
-def _note_on(row: budget_comparison.Row) -> str:
-  """Returns what a reader of a row must know."""
-  if row.error:
-    return 'no answer: ' + row.error.replace('`', '')
-  if row.question.sampling == 'paper':
-    return f'really gives {_at_most(row.plan.actual_epsilon)} (replace_one)'
-  return ''

@@ -18,6 +18,8 @@ from absl import flags
 import tff_clipping
 from tff_clipping import argument_checks
 
+_FORMATS = ('table', 'json')
+
 
 class UsageError(ValueError):
   """The command line is not a question."""
@@ -44,12 +46,15 @@ class Parser(argparse.ArgumentParser):
   `--flagfile`.
   """
 
-  def __init__(self, name: str, description: str):
+  def __init__(
+    self, name: str, description: str, formats: Sequence[str] = _FORMATS
+  ):
     """Defines the flags that all commands have.
 
     Args:
       name: The command's.
       description: For --help, before the flags.
+      formats: What --format may be; the first is the default.
     """
     super().__init__(
       prog=name,
@@ -72,7 +77,10 @@ class Parser(argparse.ArgumentParser):
       help='Prints the version.',
     )
     self.add_flag(
-      'format', 'How the answer is printed.', one_of('table', 'json'), 'table'
+      'format',
+      f'How the answer is printed: {", ".join(formats)}.',
+      one_of(*formats),
+      formats[0],
     )
     self.add_flag(
       'output', 'Writes the answer to this file, which must not exist yet.'
@@ -98,6 +106,15 @@ class Parser(argparse.ArgumentParser):
     self.add_argument(
       f'--{name}', metavar='', type=kind, default=default, help=text
     )
+
+  def add_switch(self, name: str, text: str) -> None:
+    """Defines a flag that is given without a value.
+
+    Args:
+      name: The flag's.
+      text: What it does.
+    """
+    self.add_argument(f'--{name}', action='store_true', help=text)
 
   def parse_line(self, line: Sequence[str]) -> argparse.Namespace:
     """Returns the values of the flags, and the other arguments.

@@ -9,6 +9,10 @@ at the delta that all of them have, or at --target_delta. Ledgers of different
 neighbouring relations cannot be added up. A ledger is only read, also while its
 run goes on.
 
+--statement=FILE writes what the run of one ledger promises as a document of a
+page, in Markdown (.md) or HTML (.html): what was trained, what is promised and
+what is not, caveats first, versions and digests.
+
 Exit codes: 0 for an answer, 2 for a wrong question or a damaged ledger.
 """
 
@@ -21,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_clipping.privacy.accounting import rounding, slack
-from tff_clipping.privacy.calculator import command_line
+from tff_clipping.privacy.calculator import command_line, statement
 from tff_clipping.privacy.ledger import ledger_contents, spending
 from tff_clipping.privacy.plans import base_plan, plan_text
 
@@ -42,6 +46,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     'their plans, which must be one.',
     command_line.number,
   )
+  parser.add_flag(
+    'statement',
+    'Writes a statement on the run into this file (.md or .html), which must '
+    'not exist yet.',
+  )
   return command_line.run(parser, sys.argv if argv is None else argv, _compute)
 
 
@@ -53,6 +62,14 @@ def _compute(
     raise command_line.UsageError(
       'a ledger, or the folder of a run, must be given; see --help.'
     )
+  notes: list[str] = []
+  if values.statement is not None:
+    if len(values.arguments) > 1:
+      raise command_line.UsageError(
+        '--statement must be given with one ledger, found '
+        f'{len(values.arguments)}.'
+      )
+    statement.check_path(values.statement)
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     try:
@@ -65,8 +82,17 @@ def _compute(
     spent = spending.compute_spending(ledgers, target_delta=values.target_delta)
     form = _format_json if values.format == 'json' else _format_table
     text = form(ledgers, spent, record)
+    if values.statement is not None:
+      (ledger,) = ledgers
+      content = statement.format_statement(ledger, record, values.statement)
+      command_line.write_new_file(
+        values.statement, content.encode(), 'statement'
+      )
+      notes.append(f'The statement is in {values.statement}.')
   messages = dict.fromkeys(str(each.message) for each in caught)
-  return command_line.Result(text, warnings=tuple(messages))
+  if notes and values.output is None and values.format == 'table':
+    text = '\n\n'.join([text, *notes])
+  return command_line.Result(text, tuple(notes), tuple(messages))
 
 
 def _format_json(
@@ -123,7 +149,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   """Returns what one run has spent."""
   plan = ledger.plan
   guarantee = plan_text.state_guarantee(
-    ledger.actual_epsilon, plan.target_delta, plan.actual_relation
+    ledger.actual_epsilon, plan.target_delta, plan.actual_relation, plan.unit
   )
   limit = plan.epsilon if plan.target_epsilon is None else plan.target_epsilon
   lines = [

@@ -76,8 +76,7 @@ class PrivacyLedger:
     """
     if not isinstance(plan, base_plan.BasePlan):
       raise TypeError(
-        '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
-        f'{plan!r}.'
+        f'`plan` must be a PrivacyPlan or another BasePlan, found {plan!r}.'
       )
     self._charge_by(plan)
     self._new_caveats = tuple(caveats)
@@ -305,9 +304,9 @@ class PrivacyLedger:
         advice = (
           'Draw a new cohort and new noise.'
           if self._plan.allows_new_draws
-          else 'Noise that is correlated between rounds, and the rounds of an '
-          'epoch of random_allocation, cannot be drawn anew: the run ends with '
-          'the model that was released last.'
+          else 'Noise that is correlated between rounds or in local steps, and '
+          'the rounds of an epoch of random_allocation, cannot be drawn anew: '
+          'the run ends with the model that was released last.'
         )
         raise ChangedReleaseError(
           f'Round {round_num}, run again, gives another result than the one '

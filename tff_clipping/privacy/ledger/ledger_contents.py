@@ -8,8 +8,7 @@ from typing import Any
 
 from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
-from tff_clipping.privacy.plans import base_plan, correlated_plan
-from tff_clipping.privacy.plans import plan as plan_lib
+from tff_clipping.privacy.plans import base_plan, plan_files
 
 FORMAT = 2
 # The kinds of lines that charge for nothing: caveats that were added later,
@@ -213,13 +212,7 @@ def parse_plan(
       f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a ledger.'
     )
   try:
-    value = header['plan']
-    if (
-      isinstance(value, Mapping)
-      and value.get('mechanism') == 'correlated_noise'
-    ):
-      return correlated_plan.CorrelatedNoisePlan.from_json(value)
-    return plan_lib.PrivacyPlan.from_json(value)
+    return plan_files.plan_from_json(header['plan'])
   except (KeyError, TypeError, ValueError) as error:
     raise ledger_file.DamagedLedgerError(
       f'Line 1 of {os.fspath(path)} is damaged: {error}'

@@ -1,24 +1,23 @@
 """What several runs on the same clients have spent together."""
 
 import dataclasses
-import math
 import pathlib
 from collections.abc import Sequence
 
 from tff_clipping.privacy.accounting import (
-  accountants,
   ranges,
   sampled_gaussian,
   slack,
 )
 from tff_clipping.privacy.ledger import ledger_contents
-from tff_clipping.privacy.plans import plan_text
+from tff_clipping.privacy.plans import joint_cost, plan_text
 
 # Of these, nothing is charged less because cohorts are secret.
 _WITHOUT_SECRET_COHORTS = ('none', 'min_separation', 'shuffled_epochs')
 
 # What to do where ledgers differ.
 _TO_DO = {
+  'unit': 'one promises to clients and the other to single examples.',
   'relation': 'what they promise is not of one kind.',
   'target_delta': 'give `target_delta`, at which they are added up.',
 }
@@ -80,6 +79,7 @@ def compute_spending(
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
+  _check_same('unit', [each.plan.unit for each in ledgers], ledgers)
   relations = [each.plan.actual_relation for each in ledgers]
   deltas = [each.plan.target_delta for each in ledgers]
   _check_same('relation', [each.value for each in relations], ledgers)
@@ -87,19 +87,13 @@ def compute_spending(
     _check_same('target_delta', deltas, ledgers)
     target_delta = min(deltas)
   target_delta = ranges.check_target_delta(target_delta)
-  # What the cohorts of 'paper' really cost is by 'pld'.
-  names = {
-    'pld' if each.plan.sampling == 'paper' else each.plan.accountant
-    for each in ledgers
-  }
   parts = [
     part
     for each in ledgers
     if each.num_releases
     for part in each.plan.released_mechanisms(each.num_releases)
   ]
-  several = 'rdp' if 'rdp' in names else 'pld'
-  accountant = names.pop() if len(names) == 1 else several
+  accountant = joint_cost.choose_accountant([each.plan for each in ledgers])
   if accountant == 'rdp':
     for ledger in ledgers:
       if ledger.plan.sampling == 'random_allocation':
@@ -107,22 +101,11 @@ def compute_spending(
           "`ledgers` must all be charged by 'pld' to add one of "
           f"random_allocation up, found 'rdp' among them beside {ledger.path}."
         )
-  if not parts:
-    epsilon = 0.0
-  elif len(ledgers) == 1 and target_delta == deltas[0]:
+  if len(ledgers) == 1 and target_delta == deltas[0]:
     (ledger,) = ledgers
-    epsilon = ledger.actual_epsilon
+    epsilon = joint_cost.check_finite(ledger.actual_epsilon)
   else:
-    # 'gaussian' is what 'pld' does with releases that are not sampled.
-    composed = accountants.compose(
-      parts, 'pld' if accountant == 'gaussian' else accountant
-    )
-    epsilon = composed.compute_epsilon(1, target_delta)
-  if not math.isfinite(epsilon):
-    raise accountants.NoEpsilonError(
-      'The accountant has no finite epsilon for these runs together: their '
-      'noise is too small.'
-    )
+    epsilon = joint_cost.compose_parts(parts, accountant, target_delta)
   return Spending(
     epsilon=epsilon,
     target_delta=target_delta,
@@ -143,12 +126,12 @@ def describe_spending(
     spent: What `compute_spending` has made of them.
   """
   guarantee = plan_text.state_guarantee(
-    spent.epsilon, spent.target_delta, spent.relation
+    spent.epsilon, spent.target_delta, spent.relation, ledgers[0].plan.unit
   )
   text = (
     f'Together, the {spent.num_releases} releases of {len(ledgers)} '
     f'run{"s" if len(ledgers) > 1 else ""} '
-    f'satisfy client-level {guarantee}, by '
+    f'satisfy {ledgers[0].plan.unit}-level {guarantee}, by '
     f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
     'in the populations of all of them. That holds where it was settled '
     'before the first of them which runs there would be, with which noise '
@@ -166,6 +149,26 @@ def describe_spending(
     stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
     text = f'{stated} Without that: {text}'
   return text
+
+
+def describe_ledgers(paths: Sequence[pathlib.Path]) -> str:
+  """Returns what the runs with some ledgers have spent together.
+
+  Args:
+    paths: The ledgers.
+
+  Returns:
+    A paragraph; nothing for less than two runs, and where none has a guarantee.
+  """
+  if len(paths) < 2:
+    return ''
+  try:
+    ledgers = [ledger_contents.read_ledger(path) for path in paths]
+    if all(ledger.caveats for ledger in ledgers):
+      return ''
+    return describe_spending(ledgers, compute_spending(ledgers))
+  except (OSError, ValueError) as e:
+    return f'What the private runs cost together is not known: {e}'
 
 
 def _without_seeds(

@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 
 # Of what `to_json` writes.
 _FORMAT = 1
-# What a run adds to the JSON: what its aggregator makes of the plan.
-_OF_A_RUN = 'aggregation'
+# What a run adds to the JSON: what its aggregator makes of the plan, and what
+# its rounds cost by the tightest accountant.
+_OF_A_RUN = ('aggregation', 'tightest_epsilon')
 # What it does not have where there is none.
 _LEFT_OUT = ('threshold',)
+
+# The samplings whose cohorts are a fixed share of the population.
+_TIED_TO_COHORTS = ('none', 'random_allocation', 'shuffled_epochs')
 
 _Plan = TypeVar('_Plan', bound='BasePlan')
 
@@ -208,6 +212,35 @@ class BasePlan(abc.ABC):
       cls._complete(given, 'clients_per_round', 'noise_multiplier'),
     )
 
+  @classmethod
+  def from_smallest_population(
+    cls: type[_Plan],
+    *,
+    noise_multiplier: float,
+    target_epsilon: float,
+    **attributes: 'Unpack[PlanAttributes]',
+  ) -> _Plan:
+    """Returns the plan with the fewest clients in all within an epsilon.
+
+    For the same noise and cohorts: who is drawn from a larger population is
+    better hidden. Without secret cohorts a population need only be large enough
+    for them.
+
+    Args:
+      noise_multiplier: As the attribute.
+      target_epsilon: The paper's epsilon, positive.
+      **attributes: As in `from_target_epsilon`, but for `num_clients`.
+
+    Raises:
+      TypeError: As in `from_target_epsilon`.
+      ValueError: If an attribute is out of range, no population is large
+        enough, or `sampling` ties the population to the cohorts: 'none',
+        'random_allocation' and 'shuffled_epochs' do.
+    """
+    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
+    given['noise_multiplier'] = noise_multiplier
+    return cls._find_population(cls._complete(given, 'num_clients'))
+
   @property
   @abc.abstractmethod
   def allows_new_draws(self) -> bool:
@@ -312,6 +345,11 @@ class BasePlan(abc.ABC):
     """What a sampler of clients has to do."""
 
   @property
+  def unit(self) -> str:
+    """What is protected: 'client', or 'example'."""
+    return 'client'
+
+  @property
   def actual_relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `actual_epsilon` is for."""
     return self.relation
@@ -327,6 +365,23 @@ class BasePlan(abc.ABC):
     """
     parts = self.released_mechanisms(self.num_releases)
     return accountants.compose(parts, 'pld').compute_delta(1, epsilon)
+
+  @functools.cached_property
+  def tightest_epsilon(self) -> float:
+    """The least epsilon that is proved of `num_rounds` rounds.
+
+    It is for what is really drawn and for `actual_relation`, by 'pld' or by the
+    plan's own accountant. Of noise in integers, 'pld' is not proved.
+    """
+    parts = self.released_mechanisms(self.num_releases)
+    by_pld = accountants.compose(parts, 'pld')
+    return min(
+      self.actual_epsilon, by_pld.compute_epsilon(1, self.target_delta)
+    )
+
+  def describe_tightest(self) -> str:
+    """Returns that a tighter accountant charges less, in a sentence, or ''."""
+    return plan_text.state_tightest(self)
 
   @property
   def sensitivity_factor(self) -> int:
@@ -504,7 +559,7 @@ class BasePlan(abc.ABC):
         attributes['threshold']
       )
     plan = cls(**cls._read_attributes(attributes))
-    unknown = sorted({*value} - {*plan.to_json(), _OF_A_RUN})
+    unknown = sorted({*value} - {*plan.to_json(), *_OF_A_RUN})
     if unknown:
       raise ValueError(f'`value` must hold only {names}, found {unknown}.')
     for name in ('epsilon', 'actual_epsilon'):
@@ -611,6 +666,47 @@ class BasePlan(abc.ABC):
       most=cls._find_largest_cohort(given),
     )
     return build(found)
+
+  @classmethod
+  def _find_population(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
+    """Returns the plan of `from_smallest_population`."""
+    if given['sampling'] in _TIED_TO_COHORTS:
+      raise ValueError(
+        '`num_clients` must be given where `sampling` is '
+        f'{given["sampling"]!r}, found none: cohorts there have a fixed share '
+        'of the population.'
+      )
+
+    def build(num_clients: int, **target: Any) -> _Plan:
+      return cls(**{**given, **target}, num_clients=num_clients)
+
+    found = search.search_num_clients(
+      lambda clients: try_epsilon(lambda: build(clients, target_epsilon=None)),
+      target_epsilon=given['target_epsilon'],
+      fewest=cls._find_least_population(given),
+    )
+    return build(found)
+
+  @classmethod
+  def _find_least_population(cls, given: dict[str, Any]) -> int:
+    """Returns the fewest clients that can fill cohorts.
+
+    Where a client keeps a distance, as many as fill the cohorts until it comes
+    again.
+    """
+    cohort = argument_checks.check_integer(
+      'clients_per_round',
+      given['clients_per_round'],
+      at_least=1,
+      at_most=ranges.MAX_CLIENTS,
+    )
+    separation = argument_checks.check_integer(
+      'min_separation',
+      given.get('min_separation', 1),
+      at_least=1,
+      at_most=ranges.MAX_ROUNDS,
+    )
+    return cohort * separation
 
   @classmethod
   @abc.abstractmethod

@@ -7,7 +7,7 @@ from tff_clipping.privacy.plans import threshold_phase
 
 
 class PlanAttributes(TypedDict, total=False):
-  """The attributes of `PrivacyPlan` and `CorrelatedNoisePlan`.
+  """The attributes of all plans.
 
   Without noise and epsilon: a constructor is named for which of them it takes.
   """
@@ -24,4 +24,9 @@ class PlanAttributes(TypedDict, total=False):
   max_clients_per_round: int | None
   # Of a `CorrelatedNoisePlan`.
   strategy: correlated_noise.NoiseStrategy
+  # Of that and of an `ExamplePlan`.
   min_separation: int
+  examples_per_client: int
+  batch_size: int
+  local_steps: int
+  max_batch_size: int | None

@@ -11,12 +11,16 @@ from tff_clipping.privacy.accounting import (
 )
 
 if TYPE_CHECKING:
-  from tff_clipping.privacy.plans import base_plan, correlated_plan
+  from tff_clipping.privacy.plans import (
+    base_plan,
+    correlated_plan,
+    example_plan,
+  )
 
 _RELATIONS = {
-  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one client',
-  sampled_gaussian.Relation.REPLACE_ONE: 'replacing one client by another',
-  sampled_gaussian.Relation.ZERO_OUT: 'zeroing out one client',
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one {unit}',
+  sampled_gaussian.Relation.REPLACE_ONE: 'replacing one {unit} by another',
+  sampled_gaussian.Relation.ZERO_OUT: 'zeroing out one {unit}',
 }
 
 
@@ -140,6 +144,31 @@ def describe_both(plan: 'base_plan.BasePlan') -> str:
   )
 
 
+def describe_examples(plan: 'example_plan.ExamplePlan') -> str:
+  """Returns what a plan with noise in local steps does, and what it guarantees.
+
+  Args:
+    plan: The plan.
+  """
+  most = plan.max_participations
+  step = plan.step_parameters
+  return (
+    f'Training for {count_rounds(plan.num_rounds)} satisfies example-level '
+    f'({rounding.format_up(plan.epsilon)}, '
+    f'{rounding.format_up(plan.target_delta, digits=6)})-differential privacy '
+    'with respect to adding or removing one example of one client, against the '
+    f'server too: a client takes part in {count_rounds(most)} at most; in each '
+    f'of its {plan.local_steps} local steps a round, each of its up to '
+    f'{plan.examples_per_client} examples joins independently with probability '
+    f'{step.sampling_prob:.6g}, up to {step.max_batch_size} of them, and '
+    'Gaussian noise of standard deviation '
+    f'{rounding.format_down(step.noise_multiplier, digits=6)} times the '
+    'clipping norm is added to the sum of their clipped gradients; accounted '
+    f'for by {name_accountant(plan.accountant)}. It does not protect a client '
+    'as a whole, nor an example that several clients have.'
+  )
+
+
 def add_caveats(text: str, caveats: Sequence[str]) -> str:
   """Returns a plan's description after what takes its guarantee away.
 
@@ -168,19 +197,48 @@ def name_accountant(accountant: str) -> str:
   return f'{accountants.TABLE[accountant].title} (dp-accounting {version})'
 
 
+def state_tightest(plan: 'base_plan.BasePlan') -> str:
+  """Returns what the tightest accountant charges, in a sentence.
+
+  Args:
+    plan: The plan.
+
+  Returns:
+    A sentence; '' if the plan's own accountant shows no more, or its epsilon is
+    not for the cohorts that are drawn.
+  """
+  if plan.sampling == 'paper' or plan.accountant != 'rdp':
+    return ''
+  tightest = rounding.format_up(plan.tightest_epsilon)
+  if tightest == rounding.format_up(plan.epsilon):
+    return ''
+  # The samplings of noise in shares, which may be integers.
+  unless = ''
+  if plan.sampling in ('fixed_size', 'truncated_poisson'):
+    unless = ' (but for noise in integers)'
+  return (
+    f'The same noise and rounds cost epsilon {tightest} by '
+    f'{accountants.TABLE["pld"].title}, which is proved too{unless}: '
+    '--accountant=pld.'
+  )
+
+
 def count_rounds(num_rounds: int) -> str:
   """Returns a number of rounds, with its noun."""
   return '1 round' if num_rounds == 1 else f'{num_rounds} rounds'
 
 
 def state_guarantee(
-  epsilon: float, target_delta: float, relation: sampled_gaussian.Relation
+  epsilon: float,
+  target_delta: float,
+  relation: sampled_gaussian.Relation,
+  unit: str = 'client',
 ) -> str:
   """Returns epsilon, delta and the neighbours that they are for."""
   return (
     f'({rounding.format_up(epsilon)}, '
     f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
-    f'respect to {_RELATIONS[relation]}'
+    f'respect to {_RELATIONS[relation].format(unit=unit)}'
   )
 
 

@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import json
 import os
 import pathlib
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -63,6 +65,7 @@ class PrivateProgram:
     evaluate: As for `TrainingProgram`.
     watchers: As for `TrainingProgram`.
     settings: Further arguments of `TrainingProgram`.
+    kept_settings: What a run has to keep when it goes on, by name.
   """
 
   folder: pathlib.Path
@@ -78,6 +81,7 @@ class PrivateProgram:
   evaluate: EvaluateFn | None
   watchers: Sequence[RoundWatcher]
   settings: Mapping[str, Any]
+  kept_settings: Mapping[str, Any]
 
   @property
   def clipping_norm(self) -> float:
@@ -129,6 +133,9 @@ class PrivateProgram:
         `TrainingProgram.run`.
     """
     with self.open_ledger() as ledger:
+      if not ledger.num_releases:
+        with atomic_files.replacing(_settings_path(self.folder)) as new:
+          new.write_text(json.dumps(dict(self.kept_settings)))
       sampler: ClientSampler = self.sampler
       charged: Ledger = ledger
       if self.given_norm is None:
@@ -254,7 +261,8 @@ def build_private_program(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If an argument is out of range, the arguments do not fit
-      together, or they are not those of the run that `folder` has.
+      together, or they are not those of the run that `folder` has: its plan,
+      and once it has charged a round what the rounds are made of.
     DamagedLedgerError: If the ledger in `folder` is not what was written.
     StorageError: If `folder` cannot be written.
   """
@@ -296,6 +304,19 @@ def build_private_program(
     server_optimizer=server_optimizer,
     client_store=clients,
   )
+  kept_settings = dict(
+    clipping_norm=None if clipping_norm is None else float(clipping_norm),
+    threshold_rounds=threshold_rounds,
+    threshold_factor=float(threshold_factor),
+    client_learning_rate=float(client_learning_rate),
+    local_steps=int(local_steps),
+    batch_size=int(batch_size),
+    local_step=_described(local_step),
+    server_learning_rate=_described(server_learning_rate),
+    server_optimizer=_described(server_optimizer),
+  )
+  _check_settings(folder, kept_settings)
+
   program = PrivateProgram(
     folder=folder,
     plan=plan,
@@ -311,6 +332,7 @@ def build_private_program(
       rounds_per_checkpoint=rounds_per_checkpoint,
       initial_weights=initial_weights,
     ),
+    kept_settings=kept_settings,
   )
   if clipping_norm is not None:
     # What is wrong with the model is found before anything is charged.
@@ -332,6 +354,35 @@ def _check_norm(
 
 def _ledger_path(folder: pathlib.Path) -> pathlib.Path:
   return folder / 'ledger.jsonl'
+
+
+def _settings_path(folder: pathlib.Path) -> pathlib.Path:
+  return folder / 'settings.json'
+
+
+def _described(setting: Any) -> str:
+  """Returns a setting as text, without its place in memory."""
+  return re.sub(' at 0x[0-9a-f]+', '', repr(setting))
+
+
+def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
+  """Refuses other settings than those of the rounds that were charged.
+
+  A run that was begun by the five parts by hand has no file of settings.
+  """
+  ledger, path = _ledger_path(folder), _settings_path(folder)
+  if not ledger.exists() or not path.exists():
+    return
+  if not ledger_contents.read_ledger(ledger).num_releases:
+    return
+  before = json.loads(path.read_text())
+  for name, setting in settings.items():
+    if setting != before[name]:
+      raise ValueError(
+        f'`{name}` is {setting} and was {before[name]} in the run of {folder}: '
+        'a round that is run again would be charged again. Give what it was, '
+        'or another `folder`.'
+      )
 
 
 def _check_clients(clients: Any) -> None:

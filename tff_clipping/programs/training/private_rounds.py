@@ -209,8 +209,9 @@ def _start_new_draw(
   last_round = max(each for each in ledger.rounds if each is not None)
   if not ledger.plan.allows_new_draws:
     raise ChangedReleaseError(
-      f'{refused}Noise that is correlated between rounds, and the rounds of an '
-      'epoch of random_allocation, cannot be drawn anew: the run ends with the '
+      f'{refused}Noise that is correlated between rounds or in local steps, '
+      'and the rounds of an epoch of random_allocation, cannot be drawn anew: '
+      'the run ends with the '
       'model that was released last, unless it goes on where the round was '
       'charged, with the same data, or from the state '
       f'after round {last_round}, the last that was charged.'

@@ -122,14 +122,15 @@ class TrainingProgram:
     process: Any `tff.learning.templates.LearningProcess`.
     sampler: Draws the cohorts.
     num_rounds: The number of rounds, T.
-    evaluate: Returns `test_accuracy` and `test_loss` of model weights, and what
-      else is to be in the metrics; `None` for metrics without them.
+    evaluate: Returns `test_loss` and the `test_metrics` of model weights, and
+      what else is to be in the metrics; `None` for metrics without them.
     checkpoints: Where states are kept.
     watchers: Are shown every round, in this order: `MetricsFiles`,
       `ReleaseMetrics` for release managers of TFF, `UpdateRecords`, `RunAudit`,
       `AfterRounds`, or a `RoundWatcher` of your own.
     client_value: Returns what a client gives to the process, by its id: the id
       itself for a process with a client store.
+    test_metrics: The columns of what `evaluate` measures beside the loss.
     rounds_per_evaluation: Evaluate each so many rounds, and after the last.
     rounds_per_checkpoint: Save each so many rounds, and at the end.
     ledger: Is charged for every release; `None` if nothing is private. The
@@ -158,6 +159,7 @@ class TrainingProgram:
   checkpoints: Checkpoints
   watchers: Sequence[RoundWatcher] = ()
   client_value: Callable[[str], Any] = lambda client_id: client_id
+  test_metrics: Sequence[str] = ('test_accuracy',)
   rounds_per_evaluation: int = 1
   rounds_per_checkpoint: int = 10
   ledger: Ledger | None = None
@@ -182,6 +184,13 @@ class TrainingProgram:
         '`watchers` must be a list of `RoundWatcher`, found '
         f"{self.watchers!r}: `ReleaseMetrics` makes one of TFF's release "
         'managers, `AfterRounds` one of a function.'
+      )
+    if isinstance(self.test_metrics, str) or not all(
+      isinstance(column, str) for column in self.test_metrics
+    ):
+      raise TypeError(
+        '`test_metrics` must be a list of names of columns, found '
+        f'{self.test_metrics!r}.'
       )
     argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
     for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
@@ -481,8 +490,16 @@ class TrainingProgram:
     """Returns the row of a round, with what tells its cohort if that may be."""
     of_cohort = dict(num_clients=num_clients, seconds=seconds)
     return round_metrics.new_row(
-      round_num, self.ledger, **(of_cohort if self._is_exact else {})
+      round_num,
+      self.ledger,
+      evaluated=self._evaluated,
+      **(of_cohort if self._is_exact else {}),
     )
+
+  @property
+  def _evaluated(self) -> tuple[str, ...]:
+    """The columns of what is measured on the test set."""
+    return (*self.test_metrics, round_metrics.TEST_LOSS)
 
   @property
   def _is_exact(self) -> bool:
@@ -500,7 +517,8 @@ class TrainingProgram:
       metrics,
       '`evaluate`',
       lambda: evaluate(model),
-      columns=round_metrics.EVALUATED,
+      columns=self._evaluated,
+      reserved=self._evaluated,
     )
     return math.isfinite(metrics['test_loss'])
 
@@ -510,6 +528,7 @@ class TrainingProgram:
         done.metrics,
         f'`{type(watcher).__name__}.measure`',
         functools.partial(watcher.measure, _shown_to(watcher, done)),
+        reserved=self._evaluated,
       )
 
   def _record(self, done: Round) -> None:
@@ -553,7 +572,9 @@ def _add(
   metrics: collections.OrderedDict,
   name: str,
   measure: Callable[[], Mapping[str, float]],
+  *,
   columns: Sequence[str] = (),
+  reserved: Sequence[str],
 ) -> None:
   """Adds to the metrics of a round what `measure` returns.
 
@@ -566,7 +587,7 @@ def _add(
   except Exception as e:
     raise RoundError(f'{name} failed {when}: {_shorten(e)}') from e
   try:
-    round_metrics.check_added(name, found, columns=columns)
+    round_metrics.check_added(name, found, columns=columns, reserved=reserved)
   except ValueError as e:
     raise RoundError(f'{e} {when}.') from e
   metrics.update(found)

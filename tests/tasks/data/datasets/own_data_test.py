@@ -262,7 +262,9 @@ def test_0_in_rows_that_may_be_a_class_is_asked_for(y, x_shape):
 
 
 def test_several_classes_at_once_are_named():
-  with pytest.raises(ValueError, match='which of several classes .*recipes.md'):
+  with pytest.raises(
+    ValueError, match='which of several classes .*binary_crossentropy'
+  ):
     _create_rows(np.ones([40, 3]), (_STEPS > 1).astype(int))
 
 
@@ -607,3 +609,110 @@ def test_own_data_are_told_from_ours():
   assert own_data.is_own('mine.npz')
   assert own_data.is_own('mine:create')
   assert not any(map(own_data.is_own, registry.TASKS))
+
+
+def test_numbers_are_labels_where_the_loss_is_for_them(tmp_path):
+  y = np.linspace(-1, 1, 40)
+  path = _save(tmp_path, y=y, y_test=y[:8])
+  with pytest.raises(data_files.DataError, match='such as mean_squared_error'):
+    registry.create_task(str(path), _NATURAL)
+  created = registry.create_task(str(path), _NATURAL, kinds='numbers')
+  assert created.num_classes is None
+  assert created.train['y'].dtype == np.float32
+  # As a model gives them.
+  np.testing.assert_array_equal(
+    created.train['y'], y.astype(np.float32)[:, None]
+  )
+  assert created.label_shape == (1,)
+  with pytest.raises(ValueError, match="'iid' or 'natural' for .* numbers"):
+    registry.create_task(
+      str(path), PartitionConfig('dirichlet', num_clients=4), kinds='numbers'
+    )
+  iid = PartitionConfig('iid', num_clients=4)
+  assert registry.create_task(str(path), iid, kinds='numbers').num_clients == 4
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(y=np.full(40, np.nan)), 'must be finite'),
+    (dict(y=np.array(['a'] * 40)), 'must be numbers'),
+    (dict(num_classes=4), '`num_classes` must be given for classes alone'),
+    (dict(has_padding=True), '`has_padding` must be given for classes alone'),
+  ],
+)
+def test_numbers_that_nothing_can_learn_are_refused(tmp_path, changes, words):
+  path = _save(tmp_path, **dict(y=np.zeros(40), y_test=np.zeros(8)) | changes)
+  with pytest.raises(data_files.DataError, match=words):
+    registry.create_task(str(path), _NATURAL, kinds='numbers')
+
+
+def test_several_inputs_and_outputs_have_names(tmp_path):
+  rng = np.random.default_rng(0)
+  images = rng.integers(255, size=(48, 4, 4, 1)).astype(np.uint8)
+  ages, sizes = rng.normal(size=(2, 48, 1))
+  kinds = np.arange(48) % 4
+  path = tmp_path / 'mine.npz'
+  np.savez(
+    path,
+    x_image=images[:40],
+    x_age=ages[:40],
+    y_kind=kinds[:40],
+    y_size=sizes[:40],
+    client=np.arange(40) % 5,
+    x_image_test=images[40:],
+    x_age_test=ages[40:],
+    y_kind_test=kinds[40:],
+    y_size_test=sizes[40:],
+    num_classes_kind=6,
+  )
+  created = registry.create_task(
+    str(path), _NATURAL, kinds={'kind': 'classes', 'size': 'numbers'}
+  )
+  assert created.input_shape == {'image': (4, 4, 1), 'age': (1,)}
+  assert created.input_dtype == {'image': 'uint8', 'age': 'float32'}
+  assert created.num_classes == {'kind': 6, 'size': None}
+  assert created.outputs == ('kind', 'size')
+  spec = created.element_spec
+  assert spec['x']['image'].shape == [4, 4, 1]
+  assert spec['y']['size'].shape == [1]
+  np.testing.assert_array_equal(created.test['x_image'], images[40:])
+  store = created.write_client_store(tmp_path / 'cache')
+  assert list(store.element_spec) == ['x_image', 'x_age', 'y_kind', 'y_size']
+
+
+@pytest.mark.parametrize(
+  'names',
+  [
+    ('x', 'x_age', 'y'),
+    ('x', 'y', 'y_size'),
+    ('x_age', 'client'),
+    ('x', 'y', 'z_age'),
+  ],
+)
+def test_names_of_other_arrays_are_refused(tmp_path, names):
+  path = tmp_path / 'mine.npz'
+  np.savez(path, **{name: np.zeros([4, 1]) for name in names})
+  with pytest.raises(data_files.DataError, match='must have the arrays `x`'):
+    registry.create_task(str(path), _NATURAL)
+
+
+def test_columns_of_several_outputs_are_a_row(tmp_path):
+  table = pd.DataFrame(
+    {
+      'age': [1.0, 2.0, 3.0, 4.0],
+      'y_tall': [1, 0, 1, 1],
+      'y_old': [0, 0, 1, 1],
+      'client': ['a', 'b', 'c', 'c'],
+      'is_test': [0, 0, 0, 1],
+    }
+  )
+  path = tmp_path / 'mine.csv'
+  table.to_csv(path, index=False)
+  created = registry.create_task(str(path), _NATURAL, kinds='numbers')
+  np.testing.assert_array_equal(created.train['y'], [[1, 0], [0, 0], [1, 1]])
+  np.testing.assert_array_equal(created.train['x'], [[1], [2], [3]])
+  # Beside a column y, they are features.
+  table.assign(y=[0, 1, 0, 1]).to_csv(path, index=False)
+  created = registry.create_task(str(path), _NATURAL)
+  assert created.input_shape == (3,)

@@ -7,7 +7,9 @@ from tasks.data.partitions import partition_figure
 from tests.tasks import train_command
 
 
-@pytest.mark.parametrize('num_classes', [3, 10, 62])
+@pytest.mark.parametrize(
+  'num_classes', [3, 10, pytest.param(62, marks=pytest.mark.slow)]
+)
 def test_figure_is_written(tmp_path, num_classes):
   counts = np.random.default_rng(0).integers(0, 9, (60, num_classes))
   path = tmp_path / 'figure.png'

@@ -1,0 +1,91 @@
+"""Tests of what goes into an aggregator, and of what comes out of it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators
+from tff_clipping.aggregators.parts import private_mean
+
+_TYPE = tff.to_type([(np.float32, [2]), np.float32])
+_VALUES = [
+  [np.float32([3, -4]), np.float32(1)],
+  [np.float32([1, 0]), np.float32(-2)],
+]
+
+
+def _sign(value):
+  return tf.nest.map_structure(tf.sign, value)
+
+
+def _double(value):
+  return tf.nest.map_structure(lambda x: 2 * x, value)
+
+
+def _run(factory):
+  process = factory.create(_TYPE)
+  return process.next(process.initialize(), _VALUES)
+
+
+def _private(**changes):
+  return aggregators.dp_mean_factory(
+    **dict(clipping_norm=1.0, noise_multiplier=2.0, clients_per_round=4.0)
+    | changes
+  )
+
+
+def test_clients_values_and_the_result_are_changed():
+  output = _run(
+    aggregators.transformed_factory(
+      tff.aggregators.SumFactory(), before=_sign, after=_double
+    )
+  )
+  first, second = output.result
+  # Signs add up to [2, -1] and 0.
+  np.testing.assert_array_equal(first, [4, -2])
+  assert second == 0
+
+
+def test_measurements_and_state_are_those_of_the_inner_one():
+  inner = aggregators.clipped_mean_factory(clipping_norm=1.0).create(_TYPE)
+  process = aggregators.transformed_factory(
+    aggregators.clipped_mean_factory(clipping_norm=1.0), before=_sign
+  ).create(_TYPE)
+  assert process.state_type.is_equivalent_to(inner.state_type)
+  output = process.next(process.initialize(), _VALUES)
+  # Three signs that are not 0 have a norm of 1.7, two have one of 1.4.
+  assert output.measurements['clipped_count'] == 2
+
+
+@pytest.mark.parametrize(
+  ('argument', 'value'),
+  [('before', 1.0), ('after', 'sign'), ('inner', _sign)],
+)
+def test_what_is_no_function_or_factory_is_refused(argument, value):
+  given = dict(inner=tff.aggregators.SumFactory()) | {argument: value}
+  with pytest.raises(TypeError, match=f'`{argument}` must be'):
+    aggregators.transformed_factory(given.pop('inner'), **given)
+
+
+class _Unlike(private_mean.PrivateMean):
+  """Is one by its base class, and may do anything."""
+
+
+def test_only_what_is_known_to_clip_and_noise_has_a_multiplier():
+  private = _private()
+  wrapped = aggregators.transformed_factory(
+    aggregators.transformed_factory(private, before=_sign), after=_double
+  )
+  assert private_mean.find_noise_multiplier(private) == 2.0
+  assert private_mean.find_noise_multiplier(wrapped) == 2.0
+  for other in (
+    aggregators.clipped_mean_factory(clipping_norm=1.0),
+    _private(sum_factory=tff.aggregators.SumFactory()),
+    _Unlike(tff.aggregators.SumFactory(), 2.0),
+    aggregators.transformed_factory(
+      aggregators.clipped_mean_factory(clipping_norm=1.0), before=_sign
+    ),
+    aggregators.add_update_norm_measurements(private),
+  ):
+    assert private_mean.find_noise_multiplier(other) is None

@@ -1,0 +1,92 @@
+"""Tests of the report in a real browser."""
+
+import pytest
+
+from analysis import report
+from analysis.runs import frame
+from tests import browser
+from tests.analysis import run_folders
+
+_UPDATES = {
+  t: [('a', 2.0, 60.0, 1.0), ('b', 4.0, 90.0, 0.5), ('mean', 1.0, 50.0, '')]
+  for t in (0, 2, 8, 16)
+}
+# Elements that stick out of the window and are not within a frame that moves.
+_STICKING_OUT = """
+[...document.querySelectorAll('main *')]
+  .filter((each) => !each.parentElement.closest('.table, figure'))
+  .filter((each) => each.getBoundingClientRect().right > innerWidth)
+  .map((each) => each.outerHTML.slice(0, 80))
+"""
+
+
+@pytest.fixture(scope='module')
+def page_path(tmp_path_factory):
+  """A report with all that a private comparison over seeds has."""
+  root = tmp_path_factory.mktemp('runs')
+  folders = [
+    run_folders.write_run(
+      root / f'flagfile={algorithm}_seed={seed}',
+      algorithm=algorithm,
+      seed=seed,
+      accuracies=(0.1, 0.5, 0.9 - 0.01 * seed),
+      privacy=run_folders.PRIVACY | {'description': 'A long promise. ' * 20}
+      if algorithm == 'dp_fed_avg'
+      else None,
+      constants=run_folders.CONSTANTS,
+      updates=_UPDATES,
+      task='mnist',
+      examples_per_client=125,
+      versions={'tff_clipping': '0.2.0'},
+    )
+    for seed in (0, 1, 2)
+    for algorithm in run_folders.THREE
+  ]
+  frames = frame.read_frames(folders, named_by_settings=True)
+  made_by = f'Made by `python -m analysis.report {"runs/a_long_name " * 9}`.'
+  path = report.write_report(frames, root / 'report', made_by=made_by)
+  return path.with_suffix('.html')
+
+
+@pytest.fixture(scope='module')
+def page(tmp_path_factory):
+  if browser.find() is None:
+    pytest.skip('no Chromium is installed: apt-get install chromium')
+  with browser.running(tmp_path_factory.mktemp('profile')) as page:
+    yield page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('width', [390, 1000, 1400])
+def test_a_report_fits_windows_of_all_widths(page, page_path, width):
+  page.open(page_path, width=width)
+  assert page.evaluate('innerWidth') == width
+  assert page.evaluate(_STICKING_OUT) == []
+  assert page.evaluate('document.documentElement.scrollWidth') <= width
+  # The table of results is read without moving it.
+  table = "document.querySelector('.table')"
+  assert page.evaluate(f'{table}.scrollWidth - {table}.clientWidth') <= 0
+  assert page.errors == []
+
+
+@pytest.mark.slow
+def test_pictures_are_shown_with_alt_texts(page, page_path):
+  page.open(page_path, width=1000)
+  pictures = page.evaluate(
+    '[...document.images].map((each) => [each.naturalWidth > 0, each.alt])'
+  )
+  assert len(pictures) >= 6
+  assert all(is_shown and alt for is_shown, alt in pictures)
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_found(page, tmp_path):
+  path = tmp_path / 'wide.html'
+  path.write_text(
+    '<meta name="viewport" content="width=device-width"><main>'
+    '<p style="width: 2000px">x</p></main><script>missing()</script>'
+  )
+  page.open(path, width=1000)
+  assert len(page.evaluate(_STICKING_OUT)) == 1
+  assert page.errors
+  page.errors.clear()

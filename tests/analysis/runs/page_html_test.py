@@ -1,0 +1,31 @@
+"""Tests of the HTML of Markdown pages."""
+
+import re
+
+from PIL import Image
+
+from analysis.runs import markdown, page_html
+
+
+def test_text_is_escaped_and_code_is_marked(tmp_path):
+  text = page_html.to_html('# T\n\na < b, `c`\n', tmp_path)
+  assert '<title>T</title>' in text
+  assert '<p>a &lt; b, <code>c</code></p>' in text
+
+
+def test_pictures_have_an_alt_text_their_size_and_a_caption(tmp_path):
+  for name, width in (('a', 800), ('b', 2000)):
+    Image.new('RGB', (width, 500)).save(tmp_path / f'{name}.png')
+  drawn = markdown.pictures([('a.png', 'One "a".'), ('b.png', 'Two.')])
+  text = page_html.to_html(f'# T\n\n{drawn}\n\nEnd.\n', tmp_path)
+  assert re.findall(r'<div class="figures columns-(\d)">', text) == ['2']
+  first, second = re.findall(r'<figure.*?</figure>', text, flags=re.DOTALL)
+  assert 'alt="One &quot;a&quot;." width="550" height="344"' in first
+  assert first.endswith('<figcaption>One "a".</figcaption></figure>')
+  assert 'class=wide' not in first
+  assert second.startswith('<figure class=wide>')
+
+
+def test_numbers_stay_with_their_signs(tmp_path):
+  text = page_html.to_html('# T\n\n1 ± 2 %\n', tmp_path)
+  assert '1 ±&nbsp;2&nbsp;%' in text

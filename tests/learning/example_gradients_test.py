@@ -1,0 +1,176 @@
+"""Tests of clipped sums against gradients of single examples, one by one."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import one_client
+from tff_clipping.learning import example_gradients
+
+_M = 5
+
+
+def _mlp():
+  return tf.keras.Sequential(
+    [
+      tf.keras.Input((4, 3)),
+      tf.keras.layers.Flatten(),
+      tf.keras.layers.Dense(6, activation='tanh'),
+      tf.keras.layers.Dense(4),
+    ]
+  )
+
+
+def _layer_twice():
+  inputs = tf.keras.Input((4, 3))
+  flat = tf.keras.layers.Flatten()(inputs)
+  layer = tf.keras.layers.Dense(12, activation='tanh')
+  return tf.keras.Model(inputs, tf.keras.layers.Dense(4)(layer(layer(flat))))
+
+
+def _convolution():
+  return tf.keras.Sequential(
+    [
+      tf.keras.Input((4, 3)),
+      tf.keras.layers.Conv1D(3, 2, activation='relu'),
+      tf.keras.layers.Flatten(),
+      tf.keras.layers.Dense(4),
+    ]
+  )
+
+
+def _of_each_position():
+  return tf.keras.Sequential(
+    [
+      tf.keras.Input((4, 3)),
+      tf.keras.layers.Dense(2, activation='tanh'),
+      tf.keras.layers.Flatten(),
+      tf.keras.layers.Dense(4),
+    ]
+  )
+
+
+class _OfTheBatch(tf.keras.losses.Loss):
+  """A loss of which the term of an example depends on the others."""
+
+  def call(self, y_true, y_pred):
+    terms = tf.keras.losses.sparse_categorical_crossentropy(
+      y_true, y_pred, from_logits=True
+    )
+    return terms * tf.reduce_sum(terms)
+
+
+def _model_fn(create, loss):
+  return lambda: tff.learning.models.from_keras_model(
+    create(),
+    loss=loss(),
+    input_spec=dict(
+      x=tf.TensorSpec([None, 4, 3]), y=tf.TensorSpec([None], tf.int32)
+    ),
+    metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
+  )
+
+
+def _batch(seed=0, scale=1.0):
+  rng = np.random.default_rng(seed)
+  return dict(
+    x=(scale * rng.normal(size=(_M, 4, 3))).astype(np.float32),
+    y=rng.integers(0, 4, _M).astype(np.int32),
+  )
+
+
+def _xent():
+  return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _run(create, batch, is_used, norm, loss=_xent, singles=False):
+  """Returns the clipped sum, and the gradient of each example alone."""
+  tf.keras.utils.set_random_seed(7)
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    model = _model_fn(create, loss)()
+    values = tf.nest.map_structure(tf.constant, batch)
+    # In a loop, as local training has it.
+    _, *total = tf.while_loop(
+      lambda i, *_: i < 1,
+      lambda i, *_: (
+        i + 1,
+        *example_gradients.clipped_sum(
+          model, values, tf.constant(is_used), norm
+        ),
+      ),
+      (
+        0,
+        *(tf.zeros(v.shape, tf.float64) for v in model.trainable_variables),
+      ),
+    )
+    alone = []
+    for j in range(_M if singles else 0):
+      with tf.GradientTape() as tape:
+        one = {name: value[j : j + 1] for name, value in values.items()}
+        found = model.forward_pass(one, training=True).loss
+      alone.append(tape.gradient(found, model.trainable_variables))
+    one_client.initialize(session, model)
+    return session.run((total, alone))
+
+
+def _norm(tensors):
+  return np.sqrt(sum(np.sum(np.square(t, dtype=np.float64)) for t in tensors))
+
+
+@pytest.mark.parametrize(
+  ('create', 'loss', 'is_dense'),
+  [
+    (_mlp, _xent, True),
+    (_mlp, _OfTheBatch, True),
+    (_layer_twice, _xent, False),
+    (_convolution, _xent, False),
+    (_of_each_position, _xent, False),
+  ],
+)
+def test_sum_is_that_of_clipped_gradients_of_single_examples(
+  monkeypatch, create, loss, is_dense
+):
+  slow = []
+  of_all = example_gradients._sum_of_gradients
+  monkeypatch.setattr(
+    example_gradients,
+    '_sum_of_gradients',
+    lambda *args: slow.append(1) or of_all(*args),
+  )
+  is_used = [True, True, False, True, True]
+  total, alone = _run(create, _batch(), is_used, 0.5, loss, singles=True)
+  assert bool(slow) is not is_dense
+  norms = [_norm(gradient) for gradient in alone]
+  # Some are clipped.
+  assert max(norms) > 0.5
+  scales = [
+    used * min(1.0, 0.5 / norm)
+    for used, norm in zip(is_used, norms, strict=True)
+  ]
+  for place, found in enumerate(total):
+    expected = sum(
+      scale * gradient[place].astype(np.float64)
+      for scale, gradient in zip(scales, alone, strict=True)
+    )
+    # The gradients are of `float32`, and clipped to 1e-6 less.
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize('create', [_mlp, _convolution])
+@pytest.mark.parametrize('scale', [1.0, 1e15, 1e38, np.nan])
+def test_one_example_moves_the_sum_by_the_norm_at_most(create, scale):
+  batch = _batch()
+  batch['x'][2] *= np.float32(scale)
+  sums = [
+    _run(create, batch, [True, True, used, True, True], 0.25)[0]
+    for used in (False, True)
+  ]
+  difference = _norm([a - b for a, b in zip(*sums, strict=True)])
+  # Rounding of sums of `float64`.
+  assert difference <= 0.25 * (1 + 1e-12)
+  assert np.isfinite(difference)
+  if scale == 1.0:
+    assert difference == pytest.approx(0.25, rel=1e-5)
+  if np.isnan(scale):
+    assert difference == 0.0

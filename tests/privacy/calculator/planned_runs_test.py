@@ -1,0 +1,93 @@
+"""Tests of tff_clipping.privacy.calculator.planned_runs."""
+
+import csv
+import json
+
+import pytest
+
+from tests.privacy.budget_commands import ONE_ROUND, PAPER, ask, run_here
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import rounding
+
+FLAGS = (*PAPER, '--num_rounds=20', '--noise_multiplier=1.5')
+PLANS = [
+  privacy.PrivacyPlan(
+    num_clients=1920,
+    clients_per_round=80,
+    target_delta=1e-5,
+    num_rounds=num_rounds,
+    noise_multiplier=noise,
+  )
+  for num_rounds, noise in ((1, 3.0), (20, 1.5), (5, 2.0))
+]
+
+
+@pytest.fixture(name='files')
+def _files(capsys, tmp_path):
+  """Returns an answer in JSON, a plan as of a run, and flags."""
+  answer = tmp_path / 'answer.json'
+  answer.write_text(json.dumps(ask(capsys, *ONE_ROUND)))
+  flags = tmp_path / 'second.flags'
+  flags.write_text('\n'.join(FLAGS))
+  plan = tmp_path / 'privacy.json'
+  plan.write_text(json.dumps({**PLANS[2].to_json(), 'aggregation': {}}))
+  return [str(answer), str(flags), str(plan)]
+
+
+def test_files_of_all_kinds_are_added_up(capsys, files):
+  answer = ask(capsys, f'--together={",".join(files)}')
+  expected = privacy.compute_joint_cost(PLANS)
+  together = answer['together']
+  assert together['epsilon'] == pytest.approx(expected.epsilon, rel=1e-9)
+  assert together['num_rounds'] == 26
+  assert [each['source'] for each in answer['plans']] == files
+  by_pld = privacy.compute_joint_cost(PLANS, accountant='pld').epsilon
+  assert together['epsilon_by_pld'] == by_pld < together['epsilon']
+  code, out, err = run_here(capsys, f'--together={",".join(files)}')
+  assert (code, err) == (0, '')
+  assert f'({rounding.format_up(expected.epsilon)}, 1e-05)' in out
+  assert f'epsilon {rounding.format_up(by_pld)}: --accountant=pld.' in out
+  assert 'settled before the first begins' in out
+
+
+def test_the_question_of_the_flags_is_added_too(capsys, files):
+  answer = ask(capsys, *FLAGS, f'--together={files[0]}', '--accountant=pld')
+  assert [each['source'] for each in answer['plans']] == [files[0], 'the flags']
+  expected = privacy.compute_joint_cost(PLANS[:2], accountant='pld')
+  assert answer['together']['epsilon'] == pytest.approx(expected.epsilon)
+
+
+def test_caveats_come_first(capsys, tmp_path):
+  path = tmp_path / 'privacy.json'
+  path.write_text(json.dumps(PLANS[0].to_json(['a seed is known'])))
+  _, out, _ = run_here(capsys, f'--together={path}')
+  assert out.startswith('No guarantee as it was run: a seed is known.')
+
+
+def test_a_spreadsheet_has_a_row_each_and_one_for_all(capsys, files):
+  code, out, err = run_here(
+    capsys, f'--together={",".join(files)}', '--format=csv'
+  )
+  assert (code, err) == (0, '')
+  rows = [*csv.DictReader(out.splitlines())]
+  assert [row['source'] for row in rows] == [*files, 'together']
+  assert float(rows[-1]['epsilon']) == pytest.approx(
+    privacy.compute_joint_cost(PLANS).epsilon
+  )
+
+
+def test_what_is_no_plan_is_one_line(capsys, tmp_path):
+  other = tmp_path / 'other.json'
+  other.write_text('{"format": 7}')
+  damaged = tmp_path / 'damaged.json'
+  damaged.write_text('{"plan"')
+  for arguments, message in (
+    ([f'--together={tmp_path}/none'], '--together must be files that can be'),
+    ([f'--together={other}'], '--together must be plans, found another file'),
+    ([f'--together={damaged}'], '--together must be plans, found another file'),
+    ([f'--together={other}', '--plot=x.png'], '--plot must not be given with'),
+  ):
+    code, out, err = run_here(capsys, *arguments)
+    assert (code, out) == (2, '')
+    assert message in err
+    assert len(err.splitlines()) == 1

@@ -1,0 +1,160 @@
+"""Tests of tff_clipping.privacy.calculator.statement."""
+
+import dataclasses
+import hashlib
+import html.parser
+import json
+
+import pytest
+
+import tff_clipping
+from tests.privacy.ledgers import DIGEST, PLAN
+from tff_clipping import privacy
+from tff_clipping.privacy.accounting import rounding
+from tff_clipping.privacy.calculator import ledger_main
+
+
+@pytest.fixture(name='write')
+def _write(tmp_path, capsys):
+  """Returns a function that runs the command and returns the statement."""
+
+  def write(ending='md', num_releases=20, caveats=(), plan=PLAN, files=()):
+    run = tmp_path / 'run'
+    run.mkdir()
+    with privacy.PrivacyLedger(
+      run / 'ledger.jsonl', plan, caveats=caveats
+    ) as ledger:
+      for round_num in range(num_releases):
+        ledger.charge(round_num, DIGEST)
+    for name, content in files:
+      (run / name).write_bytes(content)
+    path = tmp_path / f'statement.{ending}'
+    code = ledger_main.run(['tff-clipping-ledger', str(run), _flag(path)])
+    captured = capsys.readouterr()
+    assert (code, captured.err) == (0, '')
+    assert captured.out.endswith(f'The statement is in {path}.\n')
+    return path.read_text()
+
+  return write
+
+
+def _flag(path):
+  return f'--statement={path}'
+
+
+def _titles(text):
+  return [line[3:] for line in text.splitlines() if line.startswith('## ')]
+
+
+def test_a_statement_has_its_parts_in_order_caveats_first(write):
+  text = write()
+  assert _titles(text) == [
+    'Caveats',
+    'What was trained',
+    'What is promised',
+    'What is not covered',
+    'How it was computed',
+    'Digests (SHA-256)',
+  ]
+  assert 'No caveat is recorded' in text
+  assert len(text.split()) < 700  # A page or so.
+
+
+def test_the_promise_is_in_words_and_in_numbers(write):
+  text = write()
+  epsilon = rounding.format_up(PLAN.epsilon)
+  assert f'| Epsilon | {epsilon} |' in text
+  assert '| Delta | 1e-05 |' in text
+  assert 'one client, with all of its data' in text
+  assert 'add\\_or\\_remove\\_one: two sets of clients that differ in' in text
+  assert 'the probability of any result that is published' in text
+  assert '(the true-positive rate)' in text
+  assert '20 of 20 planned' in text
+  assert f'tff-clipping {tff_clipping.__version__}' in text
+
+
+def test_of_a_run_that_ended_early_the_whole_plan_is_promised(write):
+  text = write(num_releases=5)
+  assert f'| Epsilon | {rounding.format_up(PLAN.epsilon)} |' in text
+  spent = rounding.format_up(PLAN.epsilon_after(5))
+  assert f'The 5 rounds that were run cost epsilon {spent}; that is a' in text
+
+
+def test_caveats_take_the_guarantee_away(write):
+  text = write(caveats=['a seed is known'])
+  caveats = text.partition('## What was trained')[0]
+  assert 'does not have the guarantee' in caveats
+  assert '* a seed is known' in caveats
+
+
+def test_what_the_folder_says_is_there_and_digests_are_those_of_files(write):
+  config = {'experiment': {'model': 'mlp', 'task': 'mnist', 'seed': 17}}
+  text = write(
+    files=[
+      ('config.json', json.dumps(config).encode()),
+      ('model.weights.h5', b'weights'),
+    ]
+  )
+  assert '| Model | mlp |' in text
+  assert '| Data | mnist |' in text
+  digest = hashlib.sha256(b'weights').hexdigest()
+  assert f'| model.weights.h5 | {digest} |' in text
+
+
+def test_the_paper_promises_what_its_cohorts_give(write):
+  plan = dataclasses.replace(PLAN, sampling='paper')
+  text = write(plan=plan)
+  assert f'| Epsilon | {rounding.format_up(plan.actual_epsilon)} |' in text
+  assert 'replace\\_one: ' in text
+
+
+def test_a_promise_to_examples_says_so(write):
+  plan = privacy.ExamplePlan(
+    num_clients=100,
+    clients_per_round=10,
+    num_rounds=20,
+    target_delta=1e-5,
+    noise_multiplier=4.0,
+    examples_per_client=20,
+    batch_size=5,
+    local_steps=1,
+    min_separation=10,
+  )
+  text = write(plan=plan)
+  assert '| Unit of protection | one example of one client |' in text
+  assert '* A client as a whole, and an example that several' in text
+  assert 'in each local step a client clipped' in text.lower()
+  assert 'one client, with all of its data' not in text
+
+
+def test_html_is_well_formed_and_says_the_same(write):
+  text = write('html', caveats=['a <b>seed</b> is known'])
+  open_tags = []
+
+  class Parser(html.parser.HTMLParser):
+    def handle_starttag(self, tag, attrs):
+      if tag != 'meta':
+        open_tags.append(tag)
+
+    def handle_endtag(self, tag):
+      assert open_tags.pop() == tag
+
+  Parser().feed(text)
+  assert open_tags == []
+  assert '<li>a &lt;b&gt;seed&lt;/b&gt; is known</li>' in text
+  assert f'<td>{rounding.format_up(PLAN.epsilon)}</td>' in text
+
+
+def test_what_is_wrong_is_one_line(write, capsys, tmp_path):
+  write()
+  run = str(tmp_path / 'run')
+  for arguments, message in (
+    ([run, _flag(tmp_path / 'x.pdf')], '--statement must end in one of .md'),
+    ([run, _flag(tmp_path / 'statement.md')], '--statement must be a new file'),
+    ([run, run, _flag('x.md')], '--statement must be given with one ledger'),
+  ):
+    code = ledger_main.run(['tff-clipping-ledger', *arguments])
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, '')
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1

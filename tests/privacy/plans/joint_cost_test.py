@@ -1,0 +1,102 @@
+"""Tests of tff_clipping.privacy.plans.joint_cost."""
+
+import dataclasses
+
+import dp_accounting
+import pytest
+from dp_accounting import pld, rdp
+
+from tff_clipping import privacy
+
+DELTA = 1e-6
+# Unlike in all that a plan may differ in.
+RUNS = [
+  dict(num_clients=20_000, clients_per_round=400, num_rounds=30, noise=1.1),
+  dict(num_clients=5_000, clients_per_round=50, num_rounds=80, noise=0.9),
+  dict(num_clients=20_000, clients_per_round=200, num_rounds=15, noise=0.8),
+]
+
+
+def build_plans(accountant):
+  return [
+    privacy.PrivacyPlan(
+      num_clients=run['num_clients'],
+      clients_per_round=run['clients_per_round'],
+      num_rounds=run['num_rounds'],
+      noise_multiplier=run['noise'],
+      target_delta=DELTA,
+      accountant=accountant,
+    )
+    for run in RUNS
+  ]
+
+
+def compose_by_library(accountant):
+  """Adds the events up by dp_accounting alone."""
+  for run in RUNS:
+    event = dp_accounting.PoissonSampledDpEvent(
+      run['clients_per_round'] / run['num_clients'],
+      dp_accounting.GaussianDpEvent(run['noise']),
+    )
+    accountant.compose(event, run['num_rounds'])
+  return accountant.get_epsilon(DELTA)
+
+
+def test_runs_cost_together_what_dp_accounting_says_by_rdp():
+  cost = privacy.compute_joint_cost(build_plans('rdp'))
+  expected = compose_by_library(rdp.RdpAccountant())
+  # Of orders that differ in part, of which the best counts.
+  assert cost.epsilon == pytest.approx(expected, rel=5e-3)
+  assert cost.accountant == 'rdp'
+  assert cost.num_rounds == 125
+  assert cost.relation is privacy.Relation.ADD_OR_REMOVE_ONE
+
+
+def test_runs_cost_together_what_dp_accounting_says_by_pld():
+  plans = build_plans('pld')
+  cost = privacy.compute_joint_cost(plans)
+  # A grid of 1e-3 adds at most so much in each of 125 rounds, and far less on
+  # average.
+  expected = compose_by_library(
+    pld.PLDAccountant(value_discretization_interval=1e-3)
+  )
+  assert cost.epsilon == pytest.approx(expected, rel=5e-3)
+  alone = [plan.epsilon for plan in plans]
+  assert max(alone) < cost.epsilon < sum(alone)
+  # The same by a flag, whatever the plans are charged by.
+  asked = privacy.compute_joint_cost(build_plans('rdp'), accountant='pld')
+  assert asked.epsilon == cost.epsilon
+
+
+def test_one_run_costs_what_its_plan_says():
+  plan = build_plans('rdp')[0]
+  cost = privacy.compute_joint_cost([plan])
+  assert cost.epsilon == pytest.approx(plan.epsilon, rel=1e-9)
+
+
+def test_what_cannot_be_added_up_raises():
+  plan = build_plans('rdp')[0]
+  with pytest.raises(ValueError, match='`plans` must be at least one'):
+    privacy.compute_joint_cost([])
+  other = dataclasses.replace(plan, sampling='fixed_size', noise_multiplier=5)
+  with pytest.raises(ValueError, match='of one neighbouring relation'):
+    privacy.compute_joint_cost([plan, other])
+  other = dataclasses.replace(plan, target_delta=1e-7)
+  with pytest.raises(ValueError, match='`target_delta` must be given where'):
+    privacy.compute_joint_cost([plan, other])
+  at_given = privacy.compute_joint_cost([plan, other], target_delta=1e-6)
+  assert at_given.target_delta == 1e-6
+  examples = privacy.ExamplePlan(
+    num_clients=100,
+    clients_per_round=10,
+    num_rounds=10,
+    target_delta=DELTA,
+    noise_multiplier=4.0,
+    examples_per_client=20,
+    batch_size=5,
+    local_steps=1,
+  )
+  with pytest.raises(ValueError, match='`plans` must protect one unit'):
+    privacy.compute_joint_cost([plan, examples])
+  with pytest.raises(ValueError, match='`accountant` must be one of'):
+    privacy.compute_joint_cost([plan], accountant='gdp')

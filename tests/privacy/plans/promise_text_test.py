@@ -1,0 +1,48 @@
+"""Tests of tff_clipping.privacy.plans.promise_text."""
+
+import pytest
+
+from tff_clipping import privacy
+from tff_clipping.privacy.plans import promise_text
+
+
+def test_a_promise_to_examples_names_examples():
+  relation = privacy.Relation.ADD_OR_REMOVE_ONE
+  text = promise_text.state_promise(1.0, 1e-5, relation, 'example')
+  assert 'whether one example of a client is among its data' in text
+  text = promise_text.state_attack(0.02, 0.01, relation, 'example')
+  assert '1 % of the examples that were not there' in text
+
+
+@pytest.mark.parametrize('relation', privacy.Relation)
+def test_a_promise_has_its_factor_and_its_delta_rounded_up(relation):
+  # e = 2.71828..., e^1.5 = 4.48168...
+  for epsilon, factor in ((1.0, '2.719'), (1.5, '4.482'), (0.0, '1 times')):
+    text = promise_text.state_promise(epsilon, 1e-5, relation)
+    assert factor in text
+    assert text.endswith('plus 1e-05.')
+
+
+def test_a_large_epsilon_promises_nothing():
+  text = promise_text.state_promise(
+    1e6, 1e-5, privacy.Relation.ADD_OR_REMOVE_ONE
+  )
+  assert text == 'In words: an epsilon of 1e+06 promises next to nothing.'
+
+
+@pytest.mark.parametrize(
+  ('relation', 'words'),
+  [
+    (
+      privacy.Relation.ADD_OR_REMOVE_ONE,
+      'of the clients that did not take part, names',
+    ),
+    (privacy.Relation.REPLACE_ONE, 'takes another client for this one in'),
+    (privacy.Relation.ZERO_OUT, 'of the clients that sent zeros, names'),
+  ],
+)
+def test_an_attack_is_told_for_its_relation(relation, words):
+  text = promise_text.state_attack(0.022601, 0.01, relation)
+  assert words in text
+  assert 'at most 1 %' in text
+  assert '2.27 %' in text

@@ -1,0 +1,82 @@
+"""Tests of the smallest population for an epsilon."""
+
+import dataclasses
+
+import dp_accounting
+import pytest
+from dp_accounting import rdp
+
+from tff_clipping import privacy
+
+SETTING = dict(
+  clients_per_round=200,
+  num_rounds=720,
+  target_delta=1e-6,
+  noise_multiplier=1.0,
+  target_epsilon=2.0,
+)
+
+
+def epsilon_by_library(num_clients):
+  """Returns epsilon by dp_accounting alone."""
+  accountant = rdp.RdpAccountant()
+  accountant.compose(
+    dp_accounting.PoissonSampledDpEvent(
+      SETTING['clients_per_round'] / num_clients,
+      dp_accounting.GaussianDpEvent(SETTING['noise_multiplier']),
+    ),
+    SETTING['num_rounds'],
+  )
+  return accountant.get_epsilon(SETTING['target_delta'])
+
+
+def test_the_smallest_population_is_where_dp_accounting_meets_the_target():
+  plan = privacy.PrivacyPlan.from_smallest_population(**SETTING)
+  found = plan.num_clients
+  # The library's orders are in part others: epsilon differs by a few 1e-4, and
+  # falls by about as much where the population grows by as much.
+  assert epsilon_by_library(round(found * 1.003)) <= 2.0
+  assert epsilon_by_library(round(found * 0.997)) > 2.0
+
+
+@pytest.mark.parametrize('accountant', ['rdp', 'pld'])
+@pytest.mark.parametrize('sampling', ['poisson', 'truncated_poisson'])
+def test_one_client_less_is_too_few(sampling, accountant):
+  plan = privacy.PrivacyPlan.from_smallest_population(
+    **{**SETTING, 'num_rounds': 2, 'target_epsilon': 4.0},
+    sampling=sampling,
+    accountant=accountant,
+  )
+  assert plan.epsilon <= 4
+  bounds = dict(min_clients_per_round=None, max_clients_per_round=None)
+  less = dataclasses.replace(
+    plan, num_clients=plan.num_clients - 1, target_epsilon=None, **bounds
+  )
+  assert less.epsilon > 4
+
+
+def test_without_secret_cohorts_it_fills_the_groups():
+  plan = privacy.CorrelatedNoisePlan.from_smallest_population(
+    clients_per_round=50,
+    target_delta=1e-6,
+    noise_multiplier=20.0,
+    target_epsilon=2.0,
+    strategy=privacy.TreeStrategy(num_rounds=48),
+    min_separation=24,
+  )
+  assert plan.num_clients == 50 * 24
+
+
+@pytest.mark.parametrize('sampling', ['none', 'random_allocation'])
+def test_cohorts_that_are_a_share_of_the_population_raise(sampling):
+  with pytest.raises(ValueError, match='`num_clients` must be given where'):
+    privacy.PrivacyPlan.from_smallest_population(
+      **SETTING, sampling=sampling, accountant='pld'
+    )
+
+
+def test_an_epsilon_that_no_population_has_raises():
+  with pytest.raises(ValueError, match='`target_epsilon` must be larger, fo'):
+    privacy.PrivacyPlan.from_smallest_population(
+      **{**SETTING, 'target_epsilon': 1e-5}
+    )

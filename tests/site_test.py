@@ -1,0 +1,147 @@
+"""Tests of the site that `make docs` builds from docs/."""
+
+import functools
+import http.server
+import pathlib
+import re
+import threading
+import time
+
+import pytest
+
+from tests import browser
+
+_ROOT = pathlib.Path(__file__).parent.parent
+_SITE = _ROOT / 'build' / 'site'
+_WIDTHS = (390, 1400)
+
+
+def _nav():
+  """Returns the pages in the sidebar, in their order."""
+  text = (_ROOT / 'website' / 'mkdocs.yml').read_text().partition('\nnav:\n')[2]
+  return re.findall(r': (\S+\.md)$', text, re.MULTILINE)
+
+
+def test_every_page_is_in_the_sidebar_once():
+  pages = {path.name for path in (_ROOT / 'docs').glob('*.md')}
+  notebooks = {
+    f'notebooks/{path.stem}.md'
+    for path in (_ROOT / 'notebooks').glob('*.ipynb')
+  }
+  assert sorted(_nav()) == sorted({'index.md', *pages, *notebooks})
+
+
+def test_the_sidebar_has_four_groups():
+  text = (_ROOT / 'website' / 'mkdocs.yml').read_text().partition('\nnav:\n')[2]
+  groups = re.findall(r'^  - (.*):$', text, re.MULTILINE)
+  assert groups == ['Start', 'Your program', 'Privacy', 'Reference']
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+  def log_message(self, *args):
+    pass
+
+
+@pytest.fixture(name='address', scope='module')
+def _address():
+  """Serves the site."""
+  if not (_SITE / 'index.html').exists():
+    pytest.skip('needs the site, by `make docs`')
+  handler = functools.partial(_Quiet, directory=_SITE)
+  with http.server.ThreadingHTTPServer(('localhost', 0), handler) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f'http://localhost:{server.server_port}'
+    server.shutdown()
+
+
+@pytest.fixture(name='page', scope='module')
+def _page(tmp_path_factory):
+  if browser.find() is None:
+    pytest.skip('needs Chromium: apt-get install chromium')
+  with browser.running(tmp_path_factory.mktemp('browser')) as page:
+    yield page
+
+
+def _open(page, address, width=1400):
+  """Opens a page of the site, until its scripts have run."""
+  page.errors.clear()
+  page.open(address, width=width)
+  page.evaluate('new Promise(done => setTimeout(done, 100))')
+
+
+def _wait_until(page, expression):
+  """Waits until an expression is true in the page."""
+  end = time.monotonic() + 60
+  while not page.evaluate(expression):
+    assert time.monotonic() < end, f'never true: {expression}'
+    time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('width', _WIDTHS)
+def test_pages_have_no_errors_and_nothing_overflows(address, page, width):
+  wrong = []
+  for name in _nav():
+    _open(page, f'{address}/{name.removesuffix(".md")}.html', width)
+    if page.errors:
+      wrong.append((name, page.errors[:]))
+    found = page.evaluate('document.documentElement.scrollWidth')
+    if found > width:
+      wrong.append((name, f'{found} pixels wide'))
+  assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('word', 'expected'),
+  [
+    ('ledger', 'ledger'),
+    ('Toeplitz', 'correlated_noise'),
+    ('regulator', 'answering_for_a_budget'),
+  ],
+)
+def test_the_search_finds_a_word(address, page, word, expected):
+  _open(page, f'{address}/index.html')
+  page.evaluate(
+    "document.querySelector('.md-search__input').focus();"
+    f"document.querySelector('.md-search__input').value = {word!r};"
+    "document.querySelector('.md-search__input').dispatchEvent("
+    "new KeyboardEvent('keyup', {bubbles: true}))"
+  )
+  _wait_until(
+    page, "document.querySelectorAll('.md-search-result__link').length"
+  )
+  links = page.evaluate(
+    "[...document.querySelectorAll('.md-search-result__link')].map(a => a.href)"
+  )
+  assert any(f'/{expected}.html' in link for link in links)
+
+
+@pytest.mark.slow
+def test_pages_lead_on_and_code_can_be_copied(address, page):
+  _open(page, f'{address}/installing.html')
+  for kind in ('prev', 'next'):
+    found = f"document.querySelectorAll('.md-footer__link--{kind}').length"
+    assert page.evaluate(found) == 1
+  _wait_until(
+    page,
+    "document.querySelectorAll('[data-md-type=copy], .md-clipboard').length",
+  )
+
+
+@pytest.mark.slow
+def test_the_api_reference_is_part_of_the_site(address, page):
+  _open(page, f'{address}/index.html')
+  link = page.evaluate(
+    "[...document.querySelectorAll('.md-nav__link')]"
+    ".filter(a => a.href && a.href.includes('/api/'))[0].href"
+  )
+  _open(page, link)
+  assert 'tff_clipping' in page.evaluate('document.body.innerText')
+
+
+@pytest.mark.slow
+def test_notebooks_show_what_they_print(address, page):
+  _open(page, f'{address}/notebooks/privacy_budget.html')
+  assert page.evaluate("document.querySelectorAll('article img').length") >= 1
+  assert 'noise multiplier 1.5' in page.evaluate('document.body.innerText')

@@ -1,0 +1,285 @@
+"""Runs that do not classify, each from its data to the end of its training.
+
+What a user writes is the data and the model; the commands do the rest.
+"""
+
+import json
+import math
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from tasks.running import trained_model
+from tests.tasks import train_command
+
+_FLAGS = dict(
+  clients_per_round=8,
+  num_rounds=6,
+  local_steps=4,
+  batch_size=8,
+  client_learning_rate=0.1,
+)
+_PRIVATE = dict(
+  algorithm='dp_fed_avg',
+  clipping_norm=1.0,
+  target_epsilon=8.0,
+  target_delta=1e-2,
+  sampling='poisson',
+)
+
+
+def _train(folder: pathlib.Path, model: str, **flags) -> train_command.Ended:
+  """Writes mine.py with a model, and trains it from the folder."""
+  (folder / 'mine.py').write_text(f'import tensorflow as tf\n{model}')
+  arguments = dict(
+    algorithm='fed_avg',
+    model='mine.py:create_model',
+    output_dir='run',
+    cache_dir='cache',
+  )
+  return train_command.finish(
+    train_command.start(
+      _FLAGS | arguments | flags,
+      cwd=folder,
+      env=train_command.environment(),
+    )
+  )
+
+
+def _read(folder: pathlib.Path):
+  config = json.loads((folder / 'run' / 'config.json').read_text())
+  return config, pd.read_csv(folder / 'run' / 'metrics.csv')
+
+
+_REGRESSION = """
+def create_model(input_shape, num_outputs):
+  return tf.keras.Sequential(
+    [tf.keras.layers.Dense(num_outputs, input_shape=input_shape)]
+  )
+"""
+
+
+@pytest.mark.slow
+def test_energy_use_by_household_from_a_table(tmp_path):
+  rng = np.random.default_rng(0)
+  table = pd.DataFrame(
+    {
+      'rooms': rng.normal(size=800),
+      'degrees': rng.normal(size=800),
+      'client': [f'household {i}' for i in np.arange(800) % 40],
+      'is_test': 0,
+    }
+  )
+  table.loc[600:, 'is_test'] = 1
+  table.loc[600:, 'client'] = 'nobody'
+  table['y'] = 2 * table['rooms'] - table['degrees'] + 0.1
+  table.to_csv(tmp_path / 'energy.csv', index=False)
+  ended = _train(
+    tmp_path,
+    _REGRESSION,
+    task='energy.csv',
+    loss='mean_squared_error',
+    metrics='mean_absolute_error,r2_score',
+  )
+  assert ended.code == 0, ended.errors
+  config, metrics = _read(tmp_path)
+  assert (config['metric'], config['metric_goal']) == (
+    'mean_absolute_error',
+    'min',
+  )
+  assert 'test_accuracy' not in metrics
+  last = metrics.iloc[-1]
+  assert last['test_mean_absolute_error'] < 0.1
+  assert last['test_r2_score'] > 0.9
+  assert 'mean_absolute_error' in ended.output
+  # What was measured is what the model does on the test set.
+  test = table[table['is_test'] == 1]
+  model = trained_model.load(
+    tmp_path / 'run',
+    lambda shape, n: tf.keras.Sequential(
+      [tf.keras.layers.Dense(n, input_shape=shape)]
+    ),
+  )
+  found = model(test[['rooms', 'degrees']].to_numpy(np.float32)).numpy()
+  assert np.abs(found[:, 0] - test['y']).mean() == pytest.approx(
+    last['test_mean_absolute_error'], rel=1e-4
+  )
+  assert np.square(found[:, 0] - test['y']).mean() == pytest.approx(
+    last['test_loss'], rel=1e-4
+  )
+
+
+_LSTM = """
+def create_model(input_shape, num_outputs):
+  return tf.keras.Sequential([
+    tf.keras.layers.Embedding(
+      num_outputs, 8, mask_zero=True, input_length=input_shape[0]
+    ),
+    tf.keras.layers.LSTM(16, return_sequences=True),
+    tf.keras.layers.Dense(num_outputs),
+  ])
+"""
+
+
+@pytest.mark.slow
+def test_an_lstm_is_judged_by_its_perplexity(tmp_path):
+  rng = np.random.default_rng(0)
+  # Counts on from anywhere; rows are of several lengths.
+  starts, lengths = rng.integers(5, size=400), rng.integers(3, 9, 400)
+  tokens = (starts[:, None] + np.arange(9)) % 5 + 1
+  tokens[np.arange(9) >= lengths[:, None]] = 0
+  tokens = tokens.astype(np.int32)
+  # Where the label is padding, so is the input: rows end together.
+  x, y = tokens[:, :-1], tokens[:, 1:]
+  np.savez(
+    tmp_path / 'words.npz',
+    x=x[:320],
+    y=y[:320],
+    client=np.arange(320) % 20,
+    x_test=x[320:],
+    y_test=y[320:],
+    num_classes=6,
+  )
+  ended = _train(
+    tmp_path,
+    _LSTM,
+    task='words.npz',
+    metrics='perplexity,accuracy',
+    client_learning_rate=1.0,
+    num_rounds=30,
+  )
+  assert ended.code == 0, ended.errors
+  config, metrics = _read(tmp_path)
+  assert (config['metric'], config['metric_goal']) == ('perplexity', 'min')
+  first, last = (metrics['test_perplexity'].iloc[i] for i in (0, -1))
+  # At first it says each of the six tokens as often.
+  assert first == pytest.approx(6, rel=0.1)
+  assert last < 4
+  assert metrics['test_accuracy'].iloc[-1] > metrics['test_accuracy'][0]
+  names = {'tf': tf}
+  exec(_LSTM, names)
+  model = trained_model.load(tmp_path / 'run', names['create_model'])
+  logits = model(x[320:], training=False).numpy().astype(float)
+  log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+  of_labels = np.take_along_axis(log_probs, y[320:, :, None], axis=-1)[..., 0]
+  assert math.exp(-of_labels[y[320:] != 0].mean()) == pytest.approx(
+    last, rel=1e-4
+  )
+
+
+_TWO_INPUTS = """
+def create_model(input_shape, num_outputs):
+  inputs = {
+    name: tf.keras.Input(shape, name=name)
+    for name, shape in input_shape.items()
+  }
+  image = tf.keras.layers.Flatten()(inputs['image'])
+  both = tf.keras.layers.Concatenate()([image, inputs['age']])
+  return tf.keras.Model(inputs, tf.keras.layers.Dense(num_outputs)(both))
+"""
+
+
+@pytest.mark.slow
+def test_two_inputs_under_privacy(tmp_path):
+  rng = np.random.default_rng(0)
+  image = rng.normal(size=(2000, 3, 3, 1)).astype(np.float32)
+  age = rng.normal(size=(2000, 1)).astype(np.float32)
+  # Both are needed.
+  y = (image.mean(axis=(1, 2, 3)) * 3 + age[:, 0] > 0).astype(np.int32)
+  np.savez(
+    tmp_path / 'two.npz',
+    x_image=image[:1600],
+    x_age=age[:1600],
+    y=y[:1600],
+    client=np.arange(1600) % 100,
+    x_image_test=image[1600:],
+    x_age_test=age[1600:],
+    y_test=y[1600:],
+  )
+  ended = _train(
+    tmp_path,
+    _TWO_INPUTS,
+    task='two.npz',
+    **_PRIVATE | dict(clients_per_round=50, num_rounds=10),
+  )
+  assert ended.code == 0, ended.errors
+  config, metrics = _read(tmp_path)
+  assert config['metric'] == 'accuracy'
+  assert config['task']['input_shape'] == {'image': [3, 3, 1], 'age': [1]}
+  assert metrics['test_accuracy'].iloc[-1] > 0.8
+  assert 0 < metrics['epsilon'].iloc[-1] <= 8
+
+
+_TWO_OUTPUTS = """
+def create_model(input_shape, num_outputs):
+  inputs = tf.keras.Input(input_shape)
+  outputs = {
+    name: tf.keras.layers.Dense(size)(inputs)
+    for name, size in num_outputs.items()
+  }
+  return tf.keras.Model(inputs, outputs)
+
+
+def largest(y_true, y_pred):
+  return tf.reduce_max(tf.abs(y_true['size'] - y_pred['size']))
+"""
+
+
+@pytest.mark.slow
+def test_a_class_and_a_number_at_once(tmp_path):
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(400, 3)).astype(np.float32)
+  np.savez(
+    tmp_path / 'two.npz',
+    x=x[:320],
+    y_kind=x[:320].argmax(axis=1),
+    y_size=x[:320].sum(axis=1),
+    client=np.arange(320) % 20,
+    x_test=x[320:],
+    y_kind_test=x[320:].argmax(axis=1),
+    y_size_test=x[320:].sum(axis=1),
+  )
+  ended = _train(
+    tmp_path,
+    _TWO_OUTPUTS,
+    task='two.npz',
+    loss='kind=sparse_categorical_crossentropy+size=mean_squared_error',
+    metrics='kind=accuracy,size=mean_absolute_error,mine.py:largest',
+    num_rounds=20,
+  )
+  assert ended.code == 0, ended.errors
+  config, metrics = _read(tmp_path)
+  assert (config['metric'], config['metric_goal']) == ('kind_accuracy', 'max')
+  last = metrics.iloc[-1]
+  assert last['test_kind_accuracy'] > 0.8
+  assert last['test_size_mean_absolute_error'] < 0.2
+  assert last['test_largest'] >= last['test_size_mean_absolute_error']
+
+
+@pytest.mark.slow
+def test_several_labels_at_once_from_columns(tmp_path):
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(400, 3))
+  table = pd.DataFrame(x, columns=['a', 'b', 'c'])
+  for name in table:
+    table[f'y_{name}'] = (table[name] > 0).astype(int)
+  table['client'] = np.arange(400) % 20
+  table['is_test'] = (np.arange(400) >= 320).astype(int)
+  table.loc[320:, 'client'] = 99
+  table.to_csv(tmp_path / 'labels.csv', index=False)
+  ended = _train(
+    tmp_path,
+    _REGRESSION,
+    task='labels.csv',
+    loss='binary_crossentropy',
+    metrics='auc,binary_accuracy',
+    client_learning_rate=1.0,
+  )
+  assert ended.code == 0, ended.errors
+  config, metrics = _read(tmp_path)
+  assert (config['metric'], config['metric_goal']) == ('auc', 'max')
+  assert metrics['test_auc'].iloc[-1] > 0.95
+  assert metrics['test_binary_accuracy'].iloc[-1] > 0.85

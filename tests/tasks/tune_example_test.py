@@ -1,0 +1,37 @@
+"""A test of the script that chooses settings by private runs."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.tasks import train_command
+
+_EXAMPLES = pathlib.Path(__file__).parents[2] / 'examples'
+
+
+@pytest.mark.slow
+def test_what_the_tries_cost_is_within_the_budget(tmp_path):
+  for name in ('make_data.py', 'mine.py'):
+    shutil.copy(_EXAMPLES / 'your_own' / name, tmp_path)
+  run = dict(
+    cwd=tmp_path,
+    env=train_command.environment(),
+    check=True,
+    capture_output=True,
+    text=True,
+  )
+  subprocess.run([sys.executable, 'make_data.py'], **run)
+  script = _EXAMPLES / 'tuning' / 'tune.py'
+  ended = subprocess.run(
+    [sys.executable, script, 'mine.npz', 'mine.py:create_model', 'tuning'],
+    **run,
+  )
+  (alone,) = re.findall(r'last run alone would be epsilon (\S+)', ended.stdout)
+  (together,) = re.findall(r'with the 4 tries it is (\S+)', ended.stdout)
+  assert float(alone) < float(together)
+  # All rounds together are the plan of 8, but for two digits.
+  assert float(together) == pytest.approx(8, abs=0.02)

@@ -1,0 +1,273 @@
+"""What a run promises, as a document of a page for who must be told.
+
+From the ledger of the run, and from what stands beside it in the run's folder.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tff_clipping.privacy.accounting import rounding, sampled_gaussian
+from tff_clipping.privacy.audit import attack_bounds
+from tff_clipping.privacy.calculator import command_line, document
+from tff_clipping.privacy.ledger import ledger_contents
+from tff_clipping.privacy.plans import base_plan, promise_text
+
+_FORMATS = {'.md': document.format_markdown, '.html': document.format_html}
+_TITLE = 'Statement on differential privacy'
+_FALSE_POSITIVE_RATE = 0.01
+
+_RELATIONS = {
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: (
+    'two sets of {unit}s that differ in one {unit}, which is there or not'
+  ),
+  sampled_gaussian.Relation.REPLACE_ONE: (
+    'two sets of as many {unit}s that differ in one {unit}, which another one '
+    'replaces'
+  ),
+  sampled_gaussian.Relation.ZERO_OUT: (
+    'two sets of the same {unit}s, one of which sends zeros in one of them in '
+    'all rounds in which it takes part'
+  ),
+}
+
+_UNITS = {
+  'client': 'one client, with all of its data',
+  'example': 'one example of one client',
+}
+
+# What is done to updates, and what is not covered, by what is protected.
+_DONE = {
+  'client': (
+    'In each round the updates of the clients that took part were clipped to a '
+    'norm of c, and their sum was released with random noise.'
+  ),
+  'example': (
+    'In each local step a client clipped the gradients of its examples to a '
+    'norm of c, and added random noise to their sum, before it sent anything.'
+  ),
+}
+_NOT_COVERED_BY_UNIT = {
+  'client': (
+    'Several clients of one person: the unit is the client.',
+    'The server, which sees the updates before noise is added, unless it is '
+    'added elsewhere; and whoever can read its files.',
+  ),
+  'example': (
+    'A client as a whole, and an example that several clients have: the unit '
+    'is one example of one client.',
+  ),
+}
+# What no epsilon here includes; docs/privacy.md says more.
+_NOT_COVERED = (
+  "Choices that were made by looking at the clients' data: the clipping norm, "
+  'learning rates, the model.',
+  'Other runs on the same clients, and other uses of their data.',
+  'What was published beside the models and what is computed from them: how '
+  'long a round took, logs, exact metrics.',
+  'Randomness that somebody can guess: the seed of the cohorts and the key of '
+  'the noise must be secret.',
+  'Whether the program did what its ledger says: a ledger is a record, and its '
+  'digests find accidents, not forgery.',
+)
+
+# Files of a run, of which a digest is given; only the first is always there.
+_FILES = ('ledger.jsonl', 'ledger.jsonl.seal', 'privacy.json')
+_MODEL = 'model.weights.h5'
+
+
+def check_path(path: str) -> None:
+  """Raises ValueError if a statement cannot be written there.
+
+  Args:
+    path: A .md or .html file, which must not exist.
+  """
+  if pathlib.Path(path).suffix.lower() not in _FORMATS:
+    raise ValueError(
+      f'`statement` must end in one of {", ".join(_FORMATS)}, found {path!r}.'
+    )
+  command_line.check_new_file(path, 'statement')
+
+
+def format_statement(
+  ledger: ledger_contents.LedgerContents,
+  record: Mapping[str, Any],
+  path: str,
+) -> str:
+  """Returns the statement.
+
+  Args:
+    ledger: What the run has spent.
+    record: When, with what and by which command it is made.
+    path: The file that it is for: its ending tells the format.
+  """
+  form = _FORMATS[pathlib.Path(path).suffix.lower()]
+  plan = ledger.plan
+  promised = dataclasses.replace(plan, num_rounds=plan.permitted_rounds)
+  return form(
+    _TITLE,
+    [
+      _state_caveats(ledger),
+      _describe_training(ledger),
+      _state_promise(ledger, promised),
+      document.Section(
+        'What is not covered',
+        points=[*_NOT_COVERED_BY_UNIT[plan.unit], *_NOT_COVERED],
+      ),
+      _describe_computation(promised, record),
+      _list_digests(ledger),
+    ],
+  )
+
+
+def _state_caveats(
+  ledger: ledger_contents.LedgerContents,
+) -> document.Section:
+  """Returns what takes the promise away."""
+  if not ledger.caveats:
+    return document.Section(
+      'Caveats', ['No caveat is recorded in the ledger of this run.']
+    )
+  return document.Section(
+    'Caveats',
+    [
+      'This run does not have the guarantee that is stated below. It would '
+      'have it but for this:'
+    ],
+    points=ledger.caveats,
+  )
+
+
+def _describe_training(
+  ledger: ledger_contents.LedgerContents,
+) -> document.Section:
+  """Returns what was trained, as far as the run's folder says it."""
+  plan = ledger.plan
+  table = []
+  experiment = _read_json(ledger.path.parent / 'config.json').get('experiment')
+  if isinstance(experiment, Mapping):
+    for name, key in (
+      ('Model', 'model'),
+      ('Data', 'task'),
+      ('Algorithm', 'algorithm'),
+      ('Clipping norm c', 'clipping_norm'),
+    ):
+      if experiment.get(key) is not None:
+        table.append((name, str(experiment[key])))
+  table += [
+    ('Clients in all', str(plan.num_clients)),
+    ('Clients in a round', str(plan.clients_per_round)),
+    ('Rounds released', f'{ledger.num_releases} of {plan.num_rounds} planned'),
+    (
+      'Noise on the sum',
+      f'{rounding.format_down(plan.noise_multiplier, digits=6)} times c, '
+      'standard deviation of each coordinate',
+    ),
+  ]
+  return document.Section(
+    'What was trained',
+    [
+      f'A model was trained in rounds by federated learning. {_DONE[plan.unit]}'
+    ],
+    table=table,
+  )
+
+
+def _state_promise(
+  ledger: ledger_contents.LedgerContents, promised: base_plan.BasePlan
+) -> document.Section:
+  """Returns what is promised, in words and in numbers."""
+  epsilon, relation = promised.actual_epsilon, promised.actual_relation
+  attacks = attack_bounds.bound_attacks(promised, _FALSE_POSITIVE_RATE)
+  words = promise_text.state_promise(
+    epsilon, promised.target_delta, relation, promised.unit
+  )
+  paragraphs = [
+    words,
+    promise_text.state_attack(
+      attacks.true_positive_rate,
+      attacks.false_positive_rate,
+      relation,
+      promised.unit,
+    ),
+  ]
+  if ledger.num_releases < promised.num_rounds:
+    paragraphs.append(
+      f'This is for all {promised.num_rounds} rounds that the plan allows. The '
+      f'{ledger.num_releases} rounds that were run cost epsilon '
+      f'{rounding.format_up(ledger.actual_epsilon)}; that is a promise only if '
+      'it was settled before the run that there would be no more.'
+    )
+  return document.Section(
+    'What is promised',
+    paragraphs,
+    table=[
+      ('Unit of protection', _UNITS[promised.unit]),
+      (
+        'Neighbouring relation',
+        f'{relation.value}: ' + _RELATIONS[relation].format(unit=promised.unit),
+      ),
+      ('Epsilon', rounding.format_up(epsilon)),
+      ('Delta', rounding.format_up(promised.target_delta, digits=6)),
+      (
+        f'True-positive rate at {100 * _FALSE_POSITIVE_RATE:g} % false '
+        'positives, at most',
+        f'{rounding.format_up(100 * attacks.true_positive_rate, digits=3)} %',
+      ),
+    ],
+  )
+
+
+def _describe_computation(
+  promised: base_plan.BasePlan, record: Mapping[str, Any]
+) -> document.Section:
+  """Returns what the figures rest on."""
+  versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
+  return document.Section(
+    'How it was computed',
+    [
+      promised.describe(),
+      'The true-positive rate is by privacy loss distributions, for noise that '
+      'is continuous.',
+    ],
+    table=[
+      ('Date', record['date']),
+      ('Versions', versions),
+      ('Command', record['command']),
+    ],
+  )
+
+
+def _list_digests(
+  ledger: ledger_contents.LedgerContents,
+) -> document.Section:
+  """Returns what identifies the run and its files."""
+  names = [ledger.path.name, *_FILES, _MODEL]
+  paths = [ledger.path.parent / name for name in dict.fromkeys(names)]
+  table = [
+    (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+    for path in paths
+    if path.is_file()
+  ]
+  if ledger.run_id is not None:
+    table.insert(0, ('Number of the run', ledger.run_id))
+  return document.Section(
+    'Digests (SHA-256)',
+    [
+      'Of the files that this statement rests on, and of the final model where '
+      'it is there.'
+    ],
+    table=table,
+  )
+
+
+def _read_json(path: pathlib.Path) -> Mapping[str, Any]:
+  """Returns what a file holds; nothing if it is not there, or no JSON."""
+  try:
+    value = json.loads(path.read_text(encoding='utf-8'))
+  except (OSError, ValueError):
+    return {}
+  return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,31 @@
+"""Plans of any kind, from the JSON that they were written to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tff_clipping.privacy.plans import (
+  base_plan,
+  correlated_plan,
+  example_plan,
+)
+from tff_clipping.privacy.plans import plan as plan_lib
+
+# By the `mechanism` of their JSON; that of a `PrivacyPlan` has none.
+_PLANS: Mapping[Any, type[base_plan.BasePlan]] = {
+  'correlated_noise': correlated_plan.CorrelatedNoisePlan,
+  'noised_local_steps': example_plan.ExamplePlan,
+}
+
+
+def plan_from_json(value: Any) -> base_plan.BasePlan:
+  """Returns the plan that some plan's `to_json` wrote.
+
+  Args:
+    value: What `json.load` returned.
+
+  Raises:
+    TypeError: If it is not a mapping, or an attribute of the wrong kind.
+    ValueError: As `BasePlan.from_json` does.
+  """
+  mechanism = value.get('mechanism') if isinstance(value, Mapping) else None
+  return _PLANS.get(mechanism, plan_lib.PrivacyPlan).from_json(value)

@@ -1,0 +1,105 @@
+"""What (epsilon, delta) promises, in words for people who do not know it."""
+
+import math
+from typing import NamedTuple
+
+from tff_clipping.privacy.accounting import rounding, sampled_gaussian
+
+
+class _Words(NamedTuple):
+  """What a neighbouring relation is about.
+
+  Attributes:
+    cases: The two cases that nobody can tell apart.
+    attack: What an attacker gets wrong and right, with both rates.
+  """
+
+  cases: str
+  attack: str
+
+
+_WORDS = {
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: _Words(
+    'whether a client takes part with all of its data, or not at all',
+    'wrongly names at most {wrong} % of the clients that did not take part, '
+    'names at most {right} % of those that did',
+  ),
+  sampled_gaussian.Relation.REPLACE_ONE: _Words(
+    'whether a client takes part with all of its data, or another client in '
+    'its place',
+    'takes another client for this one in at most {wrong} % of the cases, '
+    'recognises this one in at most {right} %',
+  ),
+  sampled_gaussian.Relation.ZERO_OUT: _Words(
+    'whether a client takes part with all of its data, or sends zeros in all '
+    'of its rounds',
+    'wrongly names at most {wrong} % of the clients that sent zeros, names at '
+    'most {right} % of those that did not',
+  ),
+}
+
+# Where an example of one client is what is protected.
+_OF_EXAMPLES = _Words(
+  'whether one example of a client is among its data, or not',
+  'wrongly names at most {wrong} % of the examples that were not there, names '
+  'at most {right} % of those that were',
+)
+
+# Above it, the factor by which a probability may grow says nothing.
+_LARGEST_EPSILON = 20.0
+
+
+def state_promise(
+  epsilon: float,
+  target_delta: float,
+  relation: sampled_gaussian.Relation,
+  unit: str = 'client',
+) -> str:
+  """Returns what epsilon and delta promise, in a sentence.
+
+  Args:
+    epsilon: What holds for the clients that are drawn.
+    target_delta: Its delta.
+    relation: The neighbouring relation that it is for.
+    unit: As in `BasePlan`.
+  """
+  if epsilon > _LARGEST_EPSILON:
+    return (
+      f'In words: an epsilon of {rounding.format_up(epsilon)} promises next to '
+      'nothing.'
+    )
+  return (
+    f'In words: {_find_words(relation, unit).cases}, the probability of any '
+    'result that is published is in one case at most '
+    f'{rounding.format_up(math.exp(epsilon))} times that in the other, plus '
+    f'{rounding.format_up(target_delta, digits=6)}.'
+  )
+
+
+def state_attack(
+  true_positive_rate: float,
+  false_positive_rate: float,
+  relation: sampled_gaussian.Relation,
+  unit: str = 'client',
+) -> str:
+  """Returns what the best attack gets right, in a sentence.
+
+  Args:
+    true_positive_rate: The largest that any attack has.
+    false_positive_rate: At this rate.
+    relation: The neighbouring relation of both.
+    unit: As in `BasePlan`.
+  """
+  attack = _find_words(relation, unit).attack.format(
+    wrong=f'{100 * false_positive_rate:g}',
+    right=rounding.format_up(100 * true_positive_rate, digits=3),
+  )
+  return (
+    f'An attacker who knows everything else, and {attack} (the true-positive '
+    'rate).'
+  )
+
+
+def _find_words(relation: sampled_gaussian.Relation, unit: str) -> _Words:
+  """Returns what a promise is about."""
+  return _OF_EXAMPLES if unit == 'example' else _WORDS[relation]
