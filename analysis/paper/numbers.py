@@ -92,7 +92,7 @@ def paid_threshold(found: Evidence, row: str, which: str = 'accuracy') -> str:
   runs = found.runs
   own = runs[(runs['row'] == row) & (runs['algorithm'] == 'dp_fed_avg')]
   names = own['variants'].str.split(',')
-  is_paid = names.map(lambda each: _PAID in each)
+  is_paid = names.map(lambda each: _PAID in each).astype(bool)
   own = own.assign(
     way=names.map(lambda each: ','.join(sorted({*each} - {_PAID, ''})))
   )
@@ -104,7 +104,7 @@ def paid_threshold(found: Evidence, row: str, which: str = 'accuracy') -> str:
     if not len(both):
       return margins.MISSING
     return f'{ratios.min():.2f} to {ratios.max():.2f}'
-  return _mean(both['final_accuracy'] - both['final_accuracy_exact'])
+  return _mean(both['final_score'] - both['final_score_exact'])
 
 
 def norm_pairs(found: Evidence, statement: str, measure: str) -> str:

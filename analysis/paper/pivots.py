@@ -175,7 +175,7 @@ def local_steps(found: Evidence) -> pd.DataFrame:
       own = part[part['algorithm'] == algorithm]
       if budget is not None:
         own = own[own['target_epsilon'] == budget]
-      return _over_seeds('final_accuracy')(own)
+      return _over_seeds('final_score')(own)
 
     return read
 
