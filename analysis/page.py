@@ -1,4 +1,4 @@
-"""Writes what is computed in docs/reproduction.md and its details.
+"""Writes what is computed in docs/reproduction.md, its details and related.md.
 
 Command: `python -m analysis.page`, from the root of the checkout. With
 `--check` it writes nothing, and fails where a page is not what the runs give.
@@ -29,7 +29,7 @@ _RESULTS = flags.DEFINE_string('results', 'results', 'The folder of the runs.')
 _DOCS = flags.DEFINE_string('docs', 'docs', 'Where the pages are written.')
 _CHECK = flags.DEFINE_bool('check', False, 'Compare the pages, write nothing.')
 
-PAGES = ('reproduction.md', 'reproduction_details.md')
+PAGES = ('reproduction.md', 'reproduction_details.md', 'related.md')
 # Of the figures and the tables of every scale, beside the pages.
 FOLDER = 'reproduction'
 # Tables that are too long for a page.

@@ -4,6 +4,7 @@
 pivot has a row for each group of runs that differ in the seed alone.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,35 @@ _LOCAL_STEPS = tuple(
   for variant in experiment_table.VARIANTS.values()
   if 'local_step' in variant.settings
 )
+
+# The systems that the paper speaks of, by algorithm and what else is changed:
+# what each is, what it protects, and against whom.
+_SYSTEM_ROWS = ('mlp_mnist_half', 'mlp_mnist_examples')
+_SYSTEM_SCALE = 'paper_96_rounds'
+_READERS = 'who sees the models'
+_SYSTEMS = {
+  ('fed_avg', ''): ('FedAvg', 'nobody', margins.MISSING),
+  ('ce_fed_avg', ''): ('CE-FedAvg', 'nobody', margins.MISSING),
+  ('dp_fed_avg', ''): ('DP-FedAvg, Poisson', 'a client', _READERS),
+  **{
+    ('dp_fed_avg', way): (f'DP-FedAvg, {title}', 'a client', _READERS)
+    for way, title in {
+      'random_allocation': 'random allocation',
+      'fixed_size,pld': 'fixed P',
+      'banded': 'in turns, banded noise',
+      'adaptive': 'adaptive c',
+      'per_layer': 'c per layer',
+      'smooth': 'smoothed normalization',
+      # Against the server the cohorts are no secret, and ε is another.
+      'distributed': 'noise at the clients, in integers',
+    }.items()
+  },
+  ('dp_model_clipping_fed_avg', 'half_model_norm'): (
+    *('model clipping', 'a client', _READERS),
+  ),
+  ('local_dp_fed_avg', ''): ('local DP', 'a client', 'the server too'),
+  ('dp_fed_avg', 'dp_sgd'): ('DP-SGD', 'an example', _READERS),
+}
 
 _MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
 
@@ -144,10 +174,57 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   )
 
 
+def systems(found: Evidence) -> pd.DataFrame:
+  """The systems that the paper speaks of, side by side by ε.
+
+  The noise is that on a round's mean, in clipping norms: √d z / P, and for
+  local DP √(d / P) z, where z is that of a report.
+  """
+  runs = found.runs
+  runs = runs.assign(way=_without_budget(runs))
+  systems_of_runs = [*zip(runs['algorithm'], runs['way'], strict=True)]
+  shown = runs.assign(
+    place=[
+      [*_SYSTEMS].index(each) if each in _SYSTEMS else None
+      for each in systems_of_runs
+    ]
+  )[
+    runs['row'].isin(_SYSTEM_ROWS)
+    & runs['scale'].eq(_SYSTEM_SCALE)
+    & pd.Series([each in _SYSTEMS for each in systems_of_runs], runs.index)
+  ]
+  shown = shown.assign(budget=shown['target_epsilon'].astype(float).fillna(0))
+  keys = ['budget', 'place']
+
+  def describe(place: int) -> _Read:
+    return lambda part: [*_SYSTEMS.values()][int(part['place'].iloc[0])][place]
+
+  return _pivot(
+    shown.sort_values(keys, kind='stable'),
+    keys,
+    {
+      'system': describe(0),
+      'protects': describe(1),
+      'against': describe(2),
+      'neighbours': lambda part: str(
+        part['privacy_relation'].iloc[0] or margins.MISSING
+      ).replace('_', ' '),
+      'ε': _first('target_epsilon', 'g'),
+      'z': _first('privacy_noise_multiplier', '.3f'),
+      'noise / c': _noise_over_norm,
+      'accuracy (%)': _over_seeds('final_score'),
+      'seeds': len,
+    },
+  )
+
+
 def model_clipping(found: Evidence) -> pd.DataFrame:
   """Difference clipping beside model clipping, where the latter was run."""
   runs = found.runs
-  is_beside = runs['series'].isin(runs.loc[runs['clips'] == 'models', 'series'])
+  without_noise = runs[~runs['is_private']]
+  is_beside = runs['series'].isin(
+    without_noise.loc[without_noise['clips'] == 'models', 'series']
+  )
   shown = runs[
     is_beside & ~runs['is_private'] & runs['variants'].isin(_MODEL_CLIPPING)
   ]
@@ -193,7 +270,7 @@ def local_steps(found: Evidence) -> pd.DataFrame:
         f'clip and noise, ε = {budget:g} (%)': of('dp_fed_avg', budget)
         for budget in budgets.unique()
       },
-      'seeds': lambda part: part['seed'].nunique(),
+      'seeds': _seeds,
     },
   )
 
@@ -272,6 +349,14 @@ def _without_budget(runs: pd.DataFrame) -> pd.Series:
   )
 
 
+def _seeds(runs: pd.DataFrame) -> str:
+  """How many seeds each algorithm has, at each ε."""
+  keys = [runs['algorithm'], runs['target_epsilon']]
+  counts = runs.groupby(keys, dropna=False)['seed'].nunique()
+  low, high = counts.min(), counts.max()
+  return f'{high}' if low == high else f'{low} to {high}'
+
+
 def _local_step(runs: pd.DataFrame) -> str:
   """The local step of runs that have one, in words."""
   run = runs.iloc[0]
@@ -299,6 +384,23 @@ def _pivot(
       for _, part in runs.groupby(keys, sort=False)
     ]
   )
+
+
+def _without_budget(runs: pd.DataFrame) -> pd.Series:
+  """The variants of each run, but for that of another ε."""
+  return runs['variants'].map(
+    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
+  )
+
+
+def _noise_over_norm(part: pd.DataFrame) -> str:
+  """How long the noise on a round's mean is, in clipping norms."""
+  run = part.iloc[0]
+  cohort = run['clients_per_round']
+  if run['algorithm'] == 'local_dp_fed_avg':
+    cohort = math.sqrt(cohort)
+  noise = run['privacy_noise_multiplier'] * math.sqrt(run['num_parameters'])
+  return margins.number(noise / cohort, '.1f')
 
 
 def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:

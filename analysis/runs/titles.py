@@ -18,6 +18,8 @@ MODEL_NAMES = {
 DATA_NAMES = {
   'emnist_digits': 'EMNIST',
   'mnist': 'MNIST',
+  'mnist_even': 'half of MNIST',
+  'mnist_odd': 'the other half of MNIST',
   'embedded_digits': 'sample of MNIST',
   'cifar10': 'CIFAR-10',
 }

@@ -9,13 +9,16 @@ from tasks.algorithms.correlated import CorrelatedFedAvg, MechanismSettings
 from tasks.algorithms.distributed import DistributedFedAvg, DistributedSettings
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
 from tasks.algorithms.gaussian import GaussianFedAvg
+from tasks.algorithms.local_dp import LocalDpFedAvg
 from tasks.algorithms.model_clipping import ModelClipping
 from tasks.algorithms.noised_steps import NoisedSteps, NoisedStepSettings
 from tasks.algorithms.private import (
   AuditSettings,
   PrivacySettings,
   ThresholdSettings,
+  UnitSettings,
 )
+from tasks.algorithms.private_model_clipping import PrivateModelClipping
 from tasks.algorithms.user_aggregator import (
   AggregatorSettings,
   UserClippedFedAvg,
@@ -37,6 +40,8 @@ BUILDERS: tuple[type[Algorithm], ...] = (
   ClippedFedAvg,
   GaussianFedAvg,
   ModelClipping,
+  PrivateModelClipping,
+  LocalDpFedAvg,
   NoisedSteps,
 )
 
@@ -46,6 +51,7 @@ class Settings(
   AuditSettings,
   PrivacySettings,
   ThresholdSettings,
+  UnitSettings,
   MechanismSettings,
   DistributedSettings,
   NoisedStepSettings,
@@ -60,7 +66,11 @@ class Settings(
 
 
 _OF_NOISE = names_of(
-  PrivacySettings, ThresholdSettings, MechanismSettings, AuditSettings
+  PrivacySettings,
+  ThresholdSettings,
+  UnitSettings,
+  MechanismSettings,
+  AuditSettings,
 )
 # What `--algorithm` may be, and what that is.
 NAMES = {builder.name: builder.summary for builder in BUILDERS}

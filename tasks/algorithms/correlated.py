@@ -47,7 +47,11 @@ class CorrelatedFedAvg(GaussianFedAvg):
 
   @property
   def refuses(self) -> Mapping[str, str]:
-    return {**super().refuses, 'clipping': 'which has a fixed clip'}
+    return {
+      **super().refuses,
+      'clipping': 'which has a fixed clip',
+      'unit': 'whose plan is of clients',
+    }
 
   def check(self) -> None:
     super().check()
@@ -93,7 +97,7 @@ class CorrelatedFedAvg(GaussianFedAvg):
 
   def _plan_settings(self, num_clients: int) -> dict[str, Any]:
     settings = super()._plan_settings(num_clients)
-    del settings['accountant']
+    del settings['accountant'], settings['unit']
     if self.config.sampling != 'shuffled_epochs':
       settings['min_separation'] = self.config.min_separation
     return settings

@@ -10,6 +10,7 @@ from tasks.algorithms.private import (
   AuditSettings,
   PrivateAlgorithm,
   ThresholdSettings,
+  UnitSettings,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
   settings = (
     PrivateAlgorithm.settings
     | ClippedFedAvg.settings
-    | names_of(ThresholdSettings)
+    | names_of(ThresholdSettings, UnitSettings)
   )
 
   @property
@@ -44,6 +45,19 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
 
   def check(self) -> None:
     super().check()
+    config = self.config
+    self._check_threshold()
+    if config.unit == 'client':
+      return
+    for name in ('examples_per_client', 'local_steps', 'batch_size'):
+      if getattr(config, name) != 1:
+        raise ValueError(
+          f'`{name}` must be 1 for `unit` example: a whole update is bounded, '
+          'which is the gradient of one example where a client has one and '
+          f'takes one step; found {getattr(config, name)}.'
+        )
+
+  def _check_threshold(self) -> None:
     config = self.config
     if config.threshold_rounds is None:
       if config.threshold_factor is not None:
@@ -94,3 +108,6 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
       **plan.aggregator_parameters._asdict(),
       noise_key=self.noise_key(),
     )
+
+  def _plan_settings(self, num_clients: int) -> dict[str, Any]:
+    return super()._plan_settings(num_clients) | {'unit': self.config.unit}

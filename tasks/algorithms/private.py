@@ -8,12 +8,14 @@ from tasks.algorithms.algorithm import Algorithm, names_of
 from tasks.settings.setting_fields import (
   LARGEST_SEED,
   at_least,
+  one_of,
   positive,
   setting,
 )
 from tff_clipping import privacy
 from tff_clipping.privacy import audit
 from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.plans.plan import UNITS
 
 # Fewer canaries show nothing, and their coins might all fall the same way.
 _MIN_AUDIT_CANARIES = 10
@@ -76,6 +78,18 @@ class ThresholdSettings:
     'and the paper has half of their mean.',
     None,
     check=positive,
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitSettings:
+  """The setting that says what is protected."""
+
+  unit: str = setting(
+    'What is protected: client, or example, for clients of one example each '
+    'that take one step on it, which is DP-SGD.',
+    'client',
+    check=one_of(*UNITS),
   )
 
 

@@ -80,6 +80,8 @@ class Row:
     stands_for: The name of the paper's row that has these published figures,
       where other data take the place of its own; else `None`.
     client_learning_rate: eta_l; `None` for that of `RATES`.
+    clipping_norm: c of what clips updates; `None` for that of the row's own run
+      of FedAvg, as in the paper, which is an exact figure of the clients' data.
   """
 
   name: str
@@ -94,6 +96,7 @@ class Row:
   clients_per_round: Value = Value(80, 'Sec. 4')
   stands_for: str | None = None
   client_learning_rate: Value | None = None
+  clipping_norm: Value | None = None
 
   @property
   def algorithms(self) -> tuple[str, ...]:
@@ -152,6 +155,24 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     },
   ),
   'model_clipping_fed_avg': Algorithm('Model clipping', 'models'),
+  'dp_model_clipping_fed_avg': Algorithm(
+    'Model clipping with noise',
+    'models',
+    is_private=True,
+    settings={
+      'accountant': Value('pld', 'tighter for cohorts of a fixed size'),
+      'sampling': Value('fixed_size', 'a sum of models needs an exact P'),
+    },
+  ),
+  'local_dp_fed_avg': Algorithm(
+    'Local DP',
+    'updates',
+    is_private=True,
+    settings={
+      'sampling': Value('min_separation', 'turns, which bound the reports'),
+      'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
+    },
+  ),
 }
 
 _EMNIST_IID = Split('emnist_digits', 'iid', True, 480, 500, 'Sec. 2.2')
@@ -226,6 +247,10 @@ _ON_MNIST = tuple(
   if row.split.task == 'emnist_digits'
 )
 
+_RATE_OF_MNIST = Value(0.3, 'the search mlp_mnist of results/searches.csv')
+
+_OTHER_HALFS_NORM = 0.373
+
 _OURS = (
   # The smallest row, which needs no files.
   Row(
@@ -269,6 +294,73 @@ _OURS = (
     for model in ('mlp', 'mobilenet_v2')
   ),
   Row('mlp_cifar10_noniid', None, 'mlp', _CIFAR10_50),
+  # The systems of Sec. 1 and 2 at one budget. The clipping norm is found on
+  # images that no client has.
+  Row(
+    'mlp_mnist_half',
+    None,
+    'mlp',
+    dataclasses.replace(
+      _EMNIST_125,
+      task='mnist_even',
+      source=f'{_EMNIST_125.source}; half of MNIST in place of EMNIST',
+    ),
+    epsilon=1.5,
+    client_learning_rate=_RATE_OF_MNIST,
+    clipping_norm=Value(
+      _OTHER_HALFS_NORM,
+      "half of the mean norm of FedAvg's updates on the other half of MNIST, "
+      'at scale paper_96_rounds with seed 0',
+    ),
+  ),
+  Row(
+    'mlp_mnist_other_half',
+    None,
+    'mlp',
+    dataclasses.replace(
+      _EMNIST_125,
+      task='mnist_odd',
+      source=f'{_EMNIST_125.source}; the other half of MNIST',
+    ),
+    client_learning_rate=_RATE_OF_MNIST,
+  ),
+  # DP-SGD: clients of one example each, as many of them in a round as make the
+  # P / N of the others.
+  Row(
+    'mlp_mnist_examples',
+    None,
+    'mlp',
+    Split(
+      *('mnist', 'iid', True, 60_000, 1),
+      'each of the 480 x 125 images of MNIST is a client',
+    ),
+    epsilon=1.5,
+    clients_per_round=Value(2500, 'N / 24, as in the other rows'),
+    client_learning_rate=Value(0.5, 'not searched for'),
+    clipping_norm=Value(0.5, 'gradients of norm 1, times eta_l'),
+  ),
+  # The clients of Geyer et al. 2017, each image used once. Their threshold is
+  # the exact median of the norms; with the variant `adaptive` it is paid for.
+  *(
+    Row(
+      f'geyer_{num_clients}',
+      None,
+      'mlp',
+      Split(
+        *('mnist', 'shards', False, num_clients, 60_000 // num_clients),
+        'Geyer et al. 2017: two shards a client',
+      ),
+      epsilon=8.0,
+      delta=Value(delta, 'Geyer et al. 2017'),
+      clients_per_round=Value(cohort, 'ours: noise is divided by it'),
+      clipping_norm=Value(0.5, 'ours; where the adaptive norm starts'),
+    )
+    for num_clients, cohort, delta in (
+      (100, 50, 1e-3),
+      (1000, 200, 1e-5),
+      (10_000, 500, 1e-6),
+    )
+  ),
   # What Table 4 lacks.
   Row(
     'mobilenet_v2_cifar10_iid', None, 'mobilenet_v2', _CIFAR10_IID, epsilon=1.5
@@ -349,6 +441,12 @@ _DEMO = {
   'rounds_per_evaluation': Value(1, 'an evaluation costs little'),
   'rounds_per_checkpoint': Value(20, 'a checkpoint costs little'),
 }
+_GEYER = {
+  'local_steps': Value(10, 'ours'),
+  'batch_size': Value(10, 'ours: clients of the largest row have 6 digits'),
+  'num_rounds': Value(50, 'ours'),
+  'rounds_per_evaluation': Value(5, _SHORTER),
+}
 _EIGHTH = fractions.Fraction(1, 8)
 
 SCALES: Mapping[str, Scale] = {
@@ -392,6 +490,7 @@ SCALES: Mapping[str, Scale] = {
       "As reduced, with the paper's N and P, by which noise is divided.",
       _REDUCED | {'test_examples': Value(5000, _SHORTER)},
     ),
+    Scale('geyer', 'Short rounds, for clients of six examples too.', _GEYER),
     Scale('demo', 'That of `make demo`.', _DEMO),
   )
 }
@@ -470,7 +569,7 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     _variant(
       'epsilon_5',
-      'dp_fed_avg',
+      *('dp_fed_avg', 'dp_model_clipping_fed_avg', 'local_dp_fed_avg'),
       target_epsilon=Value(5.0, 'that of ResNet-18 in Table 3'),
     ),
     # Studies of noise, with the large epsilon that it has.
@@ -486,6 +585,14 @@ VARIANTS: Mapping[str, Variant] = {
         ),
       )
       for noise_multiplier, epsilon, num_rounds in PAPERS_NOISE
+    ),
+    _variant(
+      'dp_sgd',
+      'dp_fed_avg',
+      unit=Value('example', 'the special case of one example a client'),
+      examples_per_client=Value(1, 'a client has one example'),
+      local_steps=Value(1, 'Q = 1'),
+      batch_size=Value(1, 'a client has one example'),
     ),
     _variant(
       'fixed_size',
@@ -524,6 +631,33 @@ VARIANTS: Mapping[str, Variant] = {
         'paper', 'Sec. 4: a fixed P of N, charged as Poisson sampling'
       ),
     ),
+    # Other clips, and noise in integers at the clients.
+    _variant(
+      'adaptive',
+      'dp_fed_avg',
+      clipping=Value('adaptive', 'not in the paper; starts at c'),
+    ),
+    _variant(
+      'per_layer',
+      'dp_fed_avg',
+      clipping=Value('per_layer', 'not in the paper; c for all together'),
+    ),
+    _variant(
+      'smooth',
+      'dp_fed_avg',
+      clipping=Value('smooth', 'not in the paper'),
+      clipping_norm=Value(None, 'its updates have norms below 1'),
+      smoothing=Value(0.1, 'small beside the norms, of about 0.75'),
+      server_learning_rate=Value(
+        _OTHER_HALFS_NORM, 'so that steps are as long as with c'
+      ),
+    ),
+    _variant(
+      'distributed',
+      'dp_fed_avg',
+      aggregation=Value('distributed', 'not in the paper'),
+      sampling=Value('fixed_size', 'what its shares of noise are proved for'),
+    ),
     *(
       _variant(
         mechanism,
@@ -560,7 +694,7 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     _variant(
       'half_model_norm',
-      'model_clipping_fed_avg',
+      *('model_clipping_fed_avg', 'dp_model_clipping_fed_avg'),
       clipping_norm=Value(
         9.0, 'half of the norm of the initial MLP for digits, about 18'
       ),

@@ -111,6 +111,8 @@ class NamedRun:
     if algorithm.is_private:
       values['target_epsilon'] = Value(row.epsilon, source)
       values['target_delta'] = row.delta
+    if algorithm.clips == 'updates' and row.clipping_norm is not None:
+      values['clipping_norm'] = row.clipping_norm
     for name in _SEEDS:
       values[name] = Value(
         self.seed, 'one for all three; the run can be repeated'

@@ -46,6 +46,36 @@ _NOISY = (
 )
 _WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
 
+_SEEDS = (0, 1, 2)
+# The systems of Sec. 1 and 2 at one budget; c is of the other half of MNIST.
+SYSTEMS = (
+  Part(('mlp_mnist_other_half',), ('paper_96_rounds',), (0,), ('fed_avg',)),
+  Part(('mlp_mnist_half',), ('paper_96_rounds',), _SEEDS),
+  *(
+    Part((row,), ('paper_96_rounds',), _SEEDS, (algorithm,), variants + budget)
+    for budget in ((), ('epsilon_5',))
+    for row, algorithm, variants in (
+      ('mlp_mnist_half', 'dp_fed_avg', ()),
+      ('mlp_mnist_half', 'local_dp_fed_avg', ()),
+      ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
+      ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
+      *(
+        ('mlp_mnist_half', 'dp_fed_avg', variants)
+        for variants in (
+          ('random_allocation',),
+          ('banded',),
+          ('fixed_size', 'pld'),
+          ('adaptive',),
+          ('per_layer',),
+          ('smooth',),
+          ('distributed',),
+        )
+      ),
+    )
+  ),
+  Part(('geyer_*',), ('geyer',), _SEEDS, ('dp_fed_avg',), ('adaptive',)),
+)
+
 REPRODUCTION = (
   # The rows of the perceptron at the paper's scale, with the paper's sampling
   # and with model clipping.
@@ -98,6 +128,7 @@ REPRODUCTION = (
       (_MLPS[1], 'paper_40_rounds', ()),
     )
   ),
+  *SYSTEMS,
   # CE-FedAvg with steps as long as FedAvg's.
   *(
     Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
@@ -123,7 +154,7 @@ REPRODUCTION = (
     )
   ),
   # Other local steps; μ is the best of those tried without a clip.
-  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('scaffold',)),
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1), variants=('scaffold',)),
   *(
     Part(_MLP_ON_MNIST, ('paper',), (0,), ('fed_avg',), (f'fed_prox_{mu}',))
     for mu in MUS_TRIED

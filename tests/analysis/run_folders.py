@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.paper import evidence, rows
 from analysis.runs import files, frame
-from tasks.experiments import named_runs
+from tasks.experiments import experiment_table, named_runs
 
 # The contents of a privacy.json.
 PRIVACY = {
@@ -239,7 +239,7 @@ def write_named_run(
   """
   run = named_runs.get_run(row, scale, algorithm, seed, variants)
   accuracies = [0.1] + [accuracy] * run.settings['num_rounds']
-  is_private = algorithm == 'dp_fed_avg'
+  is_private = experiment_table.ALGORITHMS[algorithm].is_private
   return write_run(
     root / run.name,
     accuracies=accuracies,

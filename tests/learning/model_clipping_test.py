@@ -1,12 +1,15 @@
 """Tests of FedAvg with model clipping, against NumPy and the other clip."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.learning import linear_models
-from tff_clipping import aggregators, learning
+from tff_clipping import aggregators, learning, privacy
 from tff_clipping.learning import client_batches
+from tff_clipping.programs.checks import noise_checks, process_checks
 
 _LOCAL_STEPS = 4
 _BATCH_SIZE = 2
@@ -184,3 +187,91 @@ def test_bad_thresholds_raise(store, clipping_norm, error, message):
 def test_other_arguments_are_checked_as_for_fed_avg(store):
   with pytest.raises(ValueError, match='`local_steps` must be at least 1'):
     _build(store, clipping_norm=1.0, local_steps=0)
+
+
+def _private(store, clients_per_round, noise_multiplier=1e-12, **kwargs):
+  """A process with noise on clipped models, by default not worth mentioning."""
+  return _build(
+    store,
+    clipping_norm=0.4,
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=0.4,
+      noise_multiplier=noise_multiplier,
+      clients_per_round=clients_per_round,
+    ),
+    **kwargs,
+  )
+
+
+def _sum_after(process, cohort, start, clients_per_round):
+  """Returns the sum of what a cohort sends in a round from a model."""
+  state = process.set_model_weights(
+    process.initialize(), linear_models.weights(start)
+  )
+  moved = process.get_model_weights(
+    process.next(state, list(cohort)).state
+  ).trainable[0]
+  mean = start + (moved.ravel() - start) / _SERVER_LEARNING_RATE
+  return clients_per_round * mean
+
+
+def test_noise_on_models_changes_nothing_else(store, clipping_all):
+  cohorts = [('00000', '00002'), ('00001', '00002')]
+  expected, _ = _run(clipping_all, cohorts)
+  models, _ = _run(_private(store, clients_per_round=2), cohorts)
+  np.testing.assert_allclose(models, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('length', [0.1, 1.0, 30.0])
+def test_neighbouring_cohorts_of_models_are_charged_for(store, length):
+  # However long the global model has become by the noise of earlier rounds.
+  process = _private(store, clients_per_round=2)
+  start = np.full(linear_models.DIMENSION, length / np.sqrt(3), np.float32)
+  one, other, alone, nobody = (
+    _sum_after(process, cohort, start, 2)
+    for cohort in (('00000', '00001'), ('00000', '00002'), ('00000',), ())
+  )
+  # Models and sums are of `float32`.
+  slack = 1e-5 * max(length, 1)
+  assert np.linalg.norm(one - other) <= 2 * 0.4 + slack
+  for with_one, without in ((one, alone), (other, alone), (alone, nobody)):
+    assert np.linalg.norm(with_one - without) <= 0.4 + slack
+
+
+def test_differences_of_models_would_move_by_more(store):
+  # Why models are sent: by clip(x_i, c) - x^t, one client alone moves the sum
+  # by c and the length of the global model.
+  process = _build(store, clipping_norm=0.4)
+  start = np.full(linear_models.DIMENSION, 30.0, np.float32)
+  alone = _sum_after(process, ('00000',), start, 1)
+  assert np.linalg.norm(alone - start) > 10 * 0.4
+
+
+def test_ledgers_take_noise_on_models_with_their_plan(store):
+  plan = privacy.PrivacyPlan(
+    num_clients=3,
+    clients_per_round=2,
+    num_rounds=2,
+    target_delta=1e-3,
+    noise_multiplier=5.0,
+    sampling='fixed_size',
+  )
+  process = _private(store, 2, noise_multiplier=5.0)
+  process_checks.check_process(process, plan)
+  state = process.initialize()
+  metrics = process.next(state, ['00000', '00001']).metrics
+  noise_checks.check_noise(state, metrics, plan)
+  more = dataclasses.replace(plan, noise_multiplier=5.1)
+  with pytest.raises(ValueError, match='at least 5.1 times the clipping norm'):
+    noise_checks.check_noise(state, metrics, more)
+
+
+def test_aggregators_of_models_add_noise(store):
+  with pytest.raises(ValueError, match='`model_aggregator` must add noise'):
+    _build(
+      store,
+      clipping_norm=0.4,
+      model_aggregator=aggregators.clipped_mean_factory(clipping_norm=0.4),
+    )
+  with pytest.raises(TypeError, match='`model_aggregator` must be'):
+    _build(store, clipping_norm=0.4, model_aggregator=0.4)

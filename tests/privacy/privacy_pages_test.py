@@ -96,7 +96,7 @@ def test_the_matrix_has_every_sampler():
   page = (_DOCS / 'accounting.md').read_text()
   matrix = page.partition('## Which sampler with which noise')[2]
   rows = re.findall(r'^\| `(\w+)`', matrix.partition('\n## ')[0], re.MULTILINE)
-  assert sorted(rows) == sorted(
+  assert sorted({*rows}) == sorted(
     [
       *('poisson', 'truncated_poisson', 'fixed_size', 'none', 'paper'),
       *('min_separation', 'grouped_poisson', 'shuffled_epochs'),

@@ -71,6 +71,9 @@ class Sender(NamedTuple):
       that returns what is sent, of the same shapes, and a list of scalars.
     measurement_names: What these scalars are called in the measurements, which
       hold them where updates are measured.
+    receive: A function of the mean of what was sent and the global model, both
+      lists of tensors, that returns the mean update; at the server. `None`
+      where that is the mean itself.
   """
 
   send: Callable[
@@ -78,6 +81,10 @@ class Sender(NamedTuple):
     tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]],
   ]
   measurement_names: tuple[str, ...] = ()
+  receive: (
+    Callable[[Sequence[tf.Tensor], Sequence[tf.Tensor]], Sequence[tf.Tensor]]
+    | None
+  ) = None
 
 
 _SEND_UPDATE = Sender(lambda update, global_model: (update, []))

@@ -6,6 +6,7 @@ they have in common is here.
 
 import collections
 import math
+from collections.abc import Callable
 from typing import TypeAlias
 
 import tensorflow as tf
@@ -97,6 +98,7 @@ def build_learning_process(
     aggregator,
     finalizer,
     measure_updates,
+    receive=None if sender is None else sender.receive,
     sharing=client_work_lib.build_sharing(
       work, client_work.state_type.member, weights_type
     ),
@@ -113,6 +115,7 @@ def _compose(
   finalizer: tff.learning.templates.FinalizerProcess,
   measure_updates: bool,
   *,
+  receive: Callable | None,
   sharing: client_work_lib.Sharing | None,
   zeroes_updates: bool,
 ) -> tff.learning.templates.LearningProcess:
@@ -145,6 +148,13 @@ def _compose(
     # Or not finite.
     return l2_clip.clip_by_l2_norm(update, math.inf).value
 
+  to_update = None
+  if receive is not None:
+
+    @tff.tensorflow.computation(weights_type.trainable, weights_type)
+    def to_update(mean, weights):
+      return receive(list(mean), list(weights.trainable))
+
   state_type = initialize.type_signature.result
   data_type = client_work.next.type_signature.parameter[2]
 
@@ -158,12 +168,13 @@ def _compose(
     aggregated = aggregator.next(
       state.aggregator, update, worked.result.update_weight
     )
-    work_state, moved = worked.state, aggregated.result
+    aggregate = aggregated.result
+    if to_update is not None:
+      aggregate = tff.federated_map(to_update, (aggregate, weights))
+    work_state, moved = worked.state, aggregate
     if sharing is not None:
-      work_state = tff.federated_map(
-        sharing.share, (work_state, aggregated.result)
-      )
-      moved = tff.federated_map(sharing.move, (work_state, aggregated.result))
+      work_state = tff.federated_map(sharing.share, (work_state, aggregate))
+      moved = tff.federated_map(sharing.move, (work_state, aggregate))
     # TFF's optimizers go against a gradient: the negative update.
     finalized = finalizer.next(
       state.finalizer, weights, tff.federated_map(negate, moved)
@@ -184,7 +195,7 @@ def _compose(
     )
     if measure_updates:
       metrics['aggregate'] = update_measurements.measure_at_server(
-        aggregated.result, weights, state.client_work
+        aggregate, weights, state.client_work
       )
     return tff.learning.templates.LearningProcessOutput(
       new_state, tff.federated_zip(metrics)

@@ -1,11 +1,16 @@
 """FedAvg with model clipping, the weaker way to bound what a client sends."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import l2_clip
+from tff_clipping.aggregators.parts import (
+  inspect_process,
+  l2_clip,
+  type_checks,
+)
 from tff_clipping.learning import keras_classes, learning_process
 from tff_clipping.learning.client_work import Sender
 from tff_clipping.learning.local_work import LocalWork
@@ -13,6 +18,8 @@ from tff_clipping.learning.model_checks import ModelFn
 from tff_clipping.learning.steps import step_checks
 from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
+
+_MEASURED = ('model_norm',)
 
 
 @keras_classes.kept
@@ -26,6 +33,7 @@ def build_model_clipping_fed_avg(
   local_step: LocalStep = Sgd(),
   server_learning_rate: float | None = None,
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  model_aggregator: tff.aggregators.UnweightedAggregationFactory | None = None,
   client_store=None,
   seed: int = 0,
   measure_updates: bool = False,
@@ -47,6 +55,17 @@ def build_model_clipping_fed_avg(
   nothing. A model that is not finite is sent as zeros, as by every clip of
   this package. A client without examples sends clip(x^t, c).
 
+  With noise (Wei et al. 2020), clip(x_i^{t,Q}, c) itself is sent, and
+
+      x^{t+1} = x^t + eta_g (1/P (sum_i clip(x_i^{t,Q}, c) + noise) - x^t).
+
+  Sensitivity: what is summed has norms of at most c, so that replacing a client
+  moves the sum by at most 2 c, and adding or removing one by c, whatever x^t
+  is. The differences would not do: x^t has the noise of all rounds before and
+  no bound, and removing a client moves their sum by up to c + ||x^t||. Take
+  cohorts of exactly P clients, a plan's 'fixed_size' or 'none': of n others,
+  the model itself would be multiplied by n / P.
+
   Source: Sec. 2.1, "Model clipping", and the proof of Claim 2.1.
 
   Args:
@@ -59,6 +78,8 @@ def build_model_clipping_fed_avg(
     local_step: Finds the direction of each local step; no `KeepingStep`.
     server_learning_rate: eta_g, the server's step size.
     server_optimizer: Applies the mean in place of the plain step.
+    model_aggregator: Takes the mean of clipped models with noise, such as
+      `dp_mean_factory` with the same c. `None` is the mean without noise.
     client_store: Reads a client's examples by its id.
     seed: The seed of the clients' shuffling.
     measure_updates: As for `build_fed_avg`, of Delta x_i^t before clipping;
@@ -71,10 +92,12 @@ def build_model_clipping_fed_avg(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of range, or arguments do not fit together,
-      as for `build_fed_avg`.
+      as for `build_fed_avg`; or `model_aggregator` adds no noise.
   """
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   step_checks.check_keeps_nothing('local_step', local_step)
+  if model_aggregator is not None:
+    _check_adds_noise(model_aggregator, model_fn)
   work = LocalWork(
     model_fn=model_fn,
     local_steps=local_steps,
@@ -88,19 +111,52 @@ def build_model_clipping_fed_avg(
     work,
     server_learning_rate=server_learning_rate,
     server_optimizer=server_optimizer,
-    model_aggregator=None,
+    model_aggregator=model_aggregator,
     measure_updates=measure_updates,
-    sender=_clipped_model_sender(clipping_norm),
+    sender=_difference_sender(clipping_norm)
+    if model_aggregator is None
+    else _model_sender(clipping_norm),
   )
 
 
-def _clipped_model_sender(clipping_norm: float) -> Sender:
+def _difference_sender(clipping_norm: float) -> Sender:
   """Returns what sends the clipped model, less the global one."""
 
   def send(update: Sequence[tf.Tensor], global_model: Sequence[tf.Tensor]):
-    local_model = [x + d for x, d in zip(global_model, update, strict=True)]
-    clipped = l2_clip.clip_by_l2_norm(local_model, clipping_norm)
-    sent = [c - x for c, x in zip(clipped.value, global_model, strict=True)]
-    return sent, [clipped.norm]
+    clipped = _clip_model(update, global_model, clipping_norm)
+    return _subtract(clipped.value, global_model), [clipped.norm]
 
-  return Sender(send, measurement_names=('model_norm',))
+  return Sender(send, measurement_names=_MEASURED)
+
+
+def _model_sender(clipping_norm: float) -> Sender:
+  """Returns what sends the clipped model, which the server subtracts from."""
+
+  def send(update: Sequence[tf.Tensor], global_model: Sequence[tf.Tensor]):
+    clipped = _clip_model(update, global_model, clipping_norm)
+    return clipped.value, [clipped.norm]
+
+  return Sender(send, measurement_names=_MEASURED, receive=_subtract)
+
+
+def _clip_model(update, global_model, clipping_norm: float):
+  """Returns the local model, clipped, and its norm before."""
+  local_model = [x + d for x, d in zip(global_model, update, strict=True)]
+  return l2_clip.clip_by_l2_norm(local_model, clipping_norm)
+
+
+def _subtract(model, global_model):
+  """Returns a model, less the global one."""
+  return [y - x for y, x in zip(model, global_model, strict=True)]
+
+
+def _check_adds_noise(model_aggregator: Any, model_fn: ModelFn) -> None:
+  """Raises unless an aggregator is unweighted and adds noise."""
+  type_checks.check_unweighted_factory('model_aggregator', model_aggregator)
+  weights_type = tff.learning.models.weights_type_from_model(model_fn)
+  process = model_aggregator.create(weights_type.trainable)
+  if not inspect_process.adds_noise(process.state_type):
+    raise ValueError(
+      '`model_aggregator` must add noise to clipped models, found '
+      f'{type(model_aggregator).__name__}: without noise, leave it out.'
+    )

@@ -20,6 +20,8 @@ from tasks.data.partitions import partition_config
 TASKS: Mapping[str, Callable[..., DataSet]] = {
   'embedded_digits': digits.read_embedded_digits,
   'mnist': mnist.read_mnist,
+  'mnist_even': functools.partial(mnist.read_mnist_half, 0),
+  'mnist_odd': functools.partial(mnist.read_mnist_half, 1),
   'emnist_digits': emnist.read_emnist_digits,
   'cifar10': cifar10.read_cifar10,
   **{

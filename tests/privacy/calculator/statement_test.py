@@ -24,7 +24,7 @@ def _write(tmp_path, capsys):
     with privacy.PrivacyLedger(
       run / 'ledger.jsonl', plan, caveats=caveats
     ) as ledger:
-      for round_num in range(num_releases):
+      for round_num in range(1, num_releases + 1):
         ledger.charge(round_num, DIGEST)
     for name, content in files:
       (run / name).write_bytes(content)

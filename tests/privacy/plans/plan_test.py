@@ -619,3 +619,17 @@ def test_no_cohort_is_large_enough(changes, error, message):
         **changes,
       }
     )
+
+
+def test_a_plan_of_examples_says_example_and_costs_the_same():
+  plan = build_plan()
+  of_examples = dataclasses.replace(plan, unit='example')
+  assert of_examples.epsilon == plan.epsilon
+  assert of_examples.describe() == plan.describe().replace('client', 'example')
+  kept = of_examples.to_json()
+  assert privacy.PrivacyPlan.from_json(kept) == of_examples
+  # As plans were written before there were units.
+  del kept['unit']
+  assert privacy.PrivacyPlan.from_json(kept) == plan
+  with pytest.raises(ValueError, match='`unit` must be one of'):
+    dataclasses.replace(plan, unit='person')

@@ -437,7 +437,7 @@ def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
     (
       lambda: client_sampling.build_private_sampler(3, _IDS, seed=0),
       TypeError,
-      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found int',
+      '`plan` must be a PrivacyPlan or another BasePlan, found int',
     ),
     (
       lambda: client_sampling.RoundRobinSampler(

@@ -125,14 +125,15 @@ def describe_spending(
     ledgers: What the runs have released.
     spent: What `compute_spending` has made of them.
   """
+  unit = ledgers[0].plan.unit
   guarantee = plan_text.state_guarantee(
-    spent.epsilon, spent.target_delta, spent.relation, ledgers[0].plan.unit
+    spent.epsilon, spent.target_delta, spent.relation, unit
   )
   text = (
     f'Together, the {spent.num_releases} releases of {len(ledgers)} '
     f'run{"s" if len(ledgers) > 1 else ""} '
-    f'satisfy {ledgers[0].plan.unit}-level {guarantee}, by '
-    f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
+    f'satisfy {unit}-level {guarantee}, by '
+    f'{plan_text.name_accountant(spent.accountant)}, for each {unit} that is '
     'in the populations of all of them. That holds where it was settled '
     'before the first of them which runs there would be, with which noise '
     'and how many releases.'

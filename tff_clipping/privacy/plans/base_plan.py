@@ -15,6 +15,7 @@ from tff_clipping.privacy.accounting import (
   accountants,
   noise_search,
   ranges,
+  rounding,
   sampled_gaussian,
   search,
   slack,
@@ -640,6 +641,38 @@ class BasePlan(abc.ABC):
       step=1.01,
     )
     return build(found)
+
+  @classmethod
+  def _with_least_noise(
+    cls: type[_Plan], given: dict[str, Any], exact: float
+  ) -> _Plan:
+    """Returns the plan of a multiplier that a closed form gives, rounded up.
+
+    Args:
+      given: The attributes, but for `noise_multiplier`.
+      exact: The least multiplier that stays within `target_epsilon`.
+
+    Raises:
+      ValueError: If it is out of the range that is accounted for.
+    """
+    target_epsilon, digits = (
+      given['target_epsilon'],
+      noise_search.MULTIPLIER_DIGITS,
+    )
+    multiplier = rounding.round_up(exact, digits=digits)
+    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
+    if not least <= multiplier <= most:
+      raise ValueError(
+        f'`target_epsilon` {target_epsilon:g} needs a noise multiplier of '
+        f'{multiplier:g}, which is not in the range that is accounted for, '
+        f'{least:g} to {most:g}.'
+      )
+    plan = cls(**{**given, 'noise_multiplier': multiplier})
+    if plan.epsilon <= target_epsilon:
+      return plan
+    # By a rounding error, for which a plan has slack and noise has none.
+    more = rounding.round_up(multiplier * (1 + 10.0**-digits), digits=digits)
+    return dataclasses.replace(plan, noise_multiplier=more)
 
   @classmethod
   @abc.abstractmethod

@@ -14,9 +14,7 @@ from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.accounting import (
   accountants,
   gaussian_mechanism,
-  noise_search,
   ranges,
-  rounding,
   sampled_gaussian,
   search,
 )
@@ -217,23 +215,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
         target_epsilon, given['target_delta']
       )
-    digits = noise_search.MULTIPLIER_DIGITS
-    multiplier = rounding.round_up(
-      sensitivity * over_sensitivity, digits=digits
-    )
-    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
-    if not least <= multiplier <= most:
-      raise ValueError(
-        f'`target_epsilon` {target_epsilon:g} needs a noise multiplier of '
-        f'{multiplier:g}, which is not in the range that is accounted for, '
-        f'{least:g} to {most:g}.'
-      )
-    plan = cls(**given, noise_multiplier=multiplier)
-    if plan.epsilon <= target_epsilon:
-      return plan
-    # By a rounding error, for which a plan has slack and noise has none.
-    more = rounding.round_up(multiplier * (1 + 10.0**-digits), digits=digits)
-    return dataclasses.replace(plan, noise_multiplier=more)
+    return cls._with_least_noise(given, sensitivity * over_sensitivity)
 
   @classmethod
   def _find_rounds(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':

@@ -22,7 +22,8 @@ class PlanAttributes(TypedDict, total=False):
   accountant: str
   min_clients_per_round: int | None
   max_clients_per_round: int | None
-  # Of a `CorrelatedNoisePlan`.
+  unit: str
+  # Of a `CorrelatedNoisePlan`; the second of a `LocalPlan` too.
   strategy: correlated_noise.NoiseStrategy
   # Of that and of an `ExamplePlan`.
   min_separation: int

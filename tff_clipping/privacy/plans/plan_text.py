@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     base_plan,
     correlated_plan,
     example_plan,
+    local_plan,
   )
 
 _RELATIONS = {
@@ -43,6 +44,7 @@ def describe(
   *,
   num_rounds: int,
   target_delta: float,
+  unit: str,
   drawn: Account | None = None,
 ) -> str:
   """Returns what is done in each round, and what it guarantees.
@@ -51,6 +53,7 @@ def describe(
     charged: What is charged for.
     num_rounds: The rounds of the plan.
     target_delta: The delta of each epsilon.
+    unit: What is protected, 'client' or 'example'.
     drawn: What is really drawn, if that is something else.
   """
   mechanism = charged.mechanism
@@ -63,20 +66,21 @@ def describe(
   )
   if drawn is None:
     return (
-      f'Training for {rounds} satisfies client-level '
-      f'{_guarantee(charged, target_delta)}: in each round '
-      f'{_describe_cohort(mechanism.cohorts)} and {noise}; accounted for by '
-      f'{name_accountant(charged.accountant)}.'
+      f'Training for {rounds} satisfies {unit}-level '
+      f'{_guarantee(charged, target_delta, unit)}: in each round '
+      f'{_describe_cohort(mechanism.cohorts, unit)} and {noise}; accounted for '
+      f'by {name_accountant(charged.accountant)}.'
     )
   return (
-    f'In each of {rounds}, {_describe_cohort(drawn.mechanism.cohorts)} and '
-    f'{noise}. Charged as in the paper, as if each client took part '
+    f'In each of {rounds}, '
+    f'{_describe_cohort(drawn.mechanism.cohorts, unit)} and {noise}. '
+    f'Charged as in the paper, as if each {unit} took part '
     f'independently with probability {mechanism.cohorts.sampling_prob:.6g}, '
     f'this is epsilon = {rounding.format_up(charged.epsilon)} at delta = '
     f'{rounding.format_up(target_delta, digits=6)} by '
     f'{name_accountant(charged.accountant)}; that figure does not hold for '
-    'these cohorts. What holds is client-level '
-    f'{_guarantee(drawn, target_delta)}, by '
+    f'these cohorts. What holds is {unit}-level '
+    f'{_guarantee(drawn, target_delta, unit)}, by '
     f'{name_accountant(drawn.accountant)}.'
   )
 
@@ -141,6 +145,30 @@ def describe_both(plan: 'base_plan.BasePlan') -> str:
     f'deviation {noise} is added to their sum. Training '
     'follows, on cohorts that are drawn in the same way. By itself: '
     f'{plan.build_training_plan()}'
+  )
+
+
+def describe_local(plan: 'local_plan.LocalPlan') -> str:
+  """Returns what a plan of local DP does, and what it guarantees.
+
+  Args:
+    plan: The plan.
+  """
+  reports = 'once' if plan.max_reports == 1 else f'{plan.max_reports} times'
+  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
+  behind_sum = rounding.format_up(plan.secure_sum_epsilon)
+  return (
+    f'Training for {count_rounds(plan.num_rounds)} satisfies local '
+    f'{guarantee}, against the server too: {plan.clients_per_round} of the '
+    f'{plan.num_clients} clients report in a round, a client reports at most '
+    f'once in any {plan.min_separation} consecutive rounds, {reports} at most, '
+    'and adds Gaussian noise of standard deviation '
+    f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
+    'clipping norm to its clipped update by itself; accounted for exactly as '
+    'one Gaussian mechanism. Nothing is assumed to be secret or random about '
+    'who reports. Behind a secure sum, which shows no report by itself, the '
+    f'noise of all reports of a round makes it epsilon = {behind_sum} at the '
+    'same delta.'
   )
 
 
@@ -234,7 +262,14 @@ def state_guarantee(
   relation: sampled_gaussian.Relation,
   unit: str = 'client',
 ) -> str:
-  """Returns epsilon, delta and the neighbours that they are for."""
+  """Returns epsilon, delta and the neighbours that they are for.
+
+  Args:
+    epsilon: Epsilon.
+    target_delta: Delta.
+    relation: When two populations are neighbours.
+    unit: What a population is of, 'client' or 'example'.
+  """
   return (
     f'({rounding.format_up(epsilon)}, '
     f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
@@ -242,36 +277,36 @@ def state_guarantee(
   )
 
 
-def _guarantee(account: Account, target_delta: float) -> str:
+def _guarantee(account: Account, target_delta: float, unit: str) -> str:
   """Returns what an account guarantees."""
   return state_guarantee(
-    account.epsilon, target_delta, account.mechanism.cohorts.relation
+    account.epsilon, target_delta, account.mechanism.cohorts.relation, unit
   )
 
 
-def _describe_cohort(cohorts: sampled_gaussian.Cohorts) -> str:
+def _describe_cohort(cohorts: sampled_gaussian.Cohorts, unit: str) -> str:
   """Returns who takes part in a round."""
   if cohorts.sampling == 'none':
-    return f'all {cohorts.num_clients} clients take part'
+    return f'all {cohorts.num_clients} {unit}s take part'
   if cohorts.sampling == 'random_allocation':
     return (
-      f'each of the {cohorts.num_clients} clients takes part if it has drawn '
+      f'each of the {cohorts.num_clients} {unit}s takes part if it has drawn '
       f'this one of the {cohorts.rounds_per_epoch} rounds of an epoch '
       f'uniformly and in secret ({cohorts.clients_per_round} expected)'
     )
   if cohorts.sampling == 'fixed_size':
     return (
-      f'{cohorts.clients_per_round} of the {cohorts.num_clients} clients are '
+      f'{cohorts.clients_per_round} of the {cohorts.num_clients} {unit}s are '
       'drawn uniformly without replacement'
     )
   bounds = ''
   if cohorts.sampling == 'truncated_poisson':
     bounds = (
       f'; a cohort outside of {cohorts.min_clients_per_round} to '
-      f'{cohorts.max_clients_per_round} clients is filled up or cut at random'
+      f'{cohorts.max_clients_per_round} {unit}s is filled up or cut at random'
     )
   return (
-    f'each of the {cohorts.num_clients} clients takes part independently with '
+    f'each of the {cohorts.num_clients} {unit}s takes part independently with '
     f'probability {cohorts.sampling_prob:.6g} ({cohorts.clients_per_round} '
     f'expected{bounds})'
   )

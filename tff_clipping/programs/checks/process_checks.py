@@ -5,14 +5,23 @@ adds, `noise_checks` finds in the numbers of each round.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import composition_rules, inspect_process
-from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan, ExamplePlan
+from tff_clipping.aggregators.parts import (
+  composition_rules,
+  inspect_process,
+  public_measurements,
+)
+from tff_clipping.privacy import (
+  BasePlan,
+  CorrelatedNoisePlan,
+  ExamplePlan,
+  LocalPlan,
+)
 from tff_clipping.programs.checks import noise_checks
 from tff_clipping.programs.clients import client_states
 
@@ -46,7 +55,8 @@ def check_process(
   Raises:
     TypeError: If `process` is no process.
     ValueError: If the aggregator of the process adds no noise, or noise of
-      another kind than the plan's, or in shares for cohorts that have no
+      another kind than the plan's, at the clients where the plan has it at the
+      server or the other way round, or in shares for cohorts that have no
       bounds, or that of TFF's factory, whose tails end; if it has no clip,
       divides by the clients that took part, or adapts a norm that no noise
       covers; if its clients' work keeps a second aggregate of the clients,
@@ -106,8 +116,11 @@ def check_process(
       f'{"" if is_correlated else "not "}correlated between rounds, and a '
       f'{type(plan).__name__}.'
     )
-  measured = inspect_process.named_types(_measurements(process))
-  if any(name == noise_checks.SHARE for name, _ in measured):
+  measured = {
+    name for name, _ in inspect_process.named_types(_measurements(process))
+  }
+  _check_who_adds_noise(measured, plan)
+  if noise_checks.SHARE in measured:
     noise_checks.share_parameters(plan)
   _check_work(getattr(state, 'client_work', None))
   _check_kept(process, plan)
@@ -157,6 +170,19 @@ def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
     return result.measurements  # An aggregation process.
   metrics = result.metrics.member
   return getattr(metrics, 'aggregator', metrics)
+
+
+def _check_who_adds_noise(measured: Collection[str], plan: BasePlan) -> None:
+  """Raises if noise is that of local DP and the plan is not, or vice versa."""
+  is_local = public_measurements.REPORT_STDDEV in measured
+  if is_local != isinstance(plan, LocalPlan):
+    expected = 'its own' if isinstance(plan, LocalPlan) else 'no'
+    raise ValueError(
+      f'`process` must have clients that add {expected} noise to each report '
+      f'for a {type(plan).__name__}, found that they do'
+      f'{"" if is_local else " not"}: a LocalPlan and `local_dp_mean_factory` '
+      'belong together.'
+    )
 
 
 def _check_strategy(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:

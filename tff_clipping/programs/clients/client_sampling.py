@@ -490,7 +490,7 @@ def build_private_sampler(
   """
   if not isinstance(plan, BasePlan):
     raise TypeError(
-      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
+      '`plan` must be a PrivacyPlan or another BasePlan, found '
       f'{type(plan).__name__}.'
     )
   _check_ids(client_ids)

@@ -1,0 +1,118 @@
+"""Tests of the systems that the paper is compared with, as `--algorithm`."""
+
+import pytest
+
+from tasks.algorithms import builders, experiment, local_dp
+from tasks.algorithms import private_model_clipping as models
+from tff_clipping import privacy
+
+_COMMON = dict(
+  task='mine.npz',
+  model='mlp',
+  num_clients=40,
+  clients_per_round=10,
+  num_rounds=8,
+  local_steps=2,
+  batch_size=5,
+  client_learning_rate=0.1,
+  clipping_norm=0.5,
+  target_delta=1e-3,
+)
+_LOCAL = dict(
+  _COMMON,
+  algorithm='local_dp_fed_avg',
+  sampling='min_separation',
+  min_separation=4,
+  target_epsilon=2.0,
+)
+_MODELS = dict(
+  _COMMON,
+  algorithm='dp_model_clipping_fed_avg',
+  sampling='fixed_size',
+  noise_multiplier=3.0,
+)
+_DP_SGD = dict(
+  _COMMON,
+  algorithm='dp_fed_avg',
+  sampling='poisson',
+  noise_multiplier=3.0,
+  unit='example',
+  partition='iid',
+  task='embedded_digits',
+  examples_per_client=1,
+  local_steps=1,
+  batch_size=1,
+)
+
+
+def _build(settings, **changes):
+  return experiment.ExperimentConfig(**{**settings, **changes}).builder
+
+
+def test_local_dp_is_charged_by_its_plan():
+  builder = _build(_LOCAL)
+  assert isinstance(builder, local_dp.LocalDpFedAvg)
+  plan = builder.find_plan(40)
+  assert isinstance(plan, privacy.LocalPlan)
+  assert (plan.max_reports, plan.min_separation) == (2, 4)
+  assert plan.epsilon <= 2.0
+  assert builder.create_aggregator(plan, None) is not None
+  assert 'Each client adds its own noise' in builder.describe()
+
+
+def test_noise_on_models_is_charged_for_cohorts_of_one_size():
+  builder = _build(_MODELS)
+  assert isinstance(builder, models.PrivateModelClipping)
+  plan = builder.find_plan(40)
+  assert plan.relation is privacy.Relation.REPLACE_ONE
+  assert plan.sensitivity_factor == 2
+  assert 'of whole models' in builder.describe()
+
+
+def test_no_sentence_says_client_of_an_example():
+  plan = _build(_DP_SGD).find_plan(40)
+  assert plan.unit == 'example'
+  assert 'example-level' in plan.describe()
+  assert 'adding or removing one example' in plan.describe()
+  assert 'client' not in plan.describe()
+
+
+@pytest.mark.parametrize(
+  ('settings', 'changes', 'message'),
+  [
+    (_LOCAL, dict(sampling='poisson', min_separation=1), 'no sampling hides a'),
+    (_LOCAL, dict(clipping='adaptive'), 'which has a fixed clip'),
+    (_LOCAL, dict(noise_seed=1), 'whose clients draw the noise'),
+    (_LOCAL, dict(aggregation='secure'), '`aggregation` must be plain'),
+    (_LOCAL, dict(clipping_norm=None), '`clipping_norm` must be given'),
+    (_MODELS, dict(sampling='poisson'), 'the model itself would be a multiple'),
+    (_MODELS, dict(audit_canaries=20), 'whose canaries are updates'),
+    (_MODELS, dict(clipping_norm=None), '`clipping_norm` must be given'),
+    (_DP_SGD, dict(local_steps=2), '`local_steps` must be 1 for `unit` exampl'),
+    (_DP_SGD, dict(batch_size=2), '`batch_size` must be 1 for `unit` example'),
+    (
+      _DP_SGD,
+      dict(examples_per_client=2),
+      '`examples_per_client` must be 1 for `unit` example',
+    ),
+    (
+      _DP_SGD,
+      dict(algorithm='ce_fed_avg', noise_multiplier=None, target_delta=None),
+      '`unit` must not be given for ce_fed_avg',
+    ),
+    (
+      _DP_SGD,
+      dict(mechanism='blt', sampling='min_separation', min_separation=4),
+      'whose plan is of clients',
+    ),
+  ],
+)
+def test_what_does_not_go_together_is_refused(settings, changes, message):
+  with pytest.raises(ValueError, match=message):
+    _build(settings, **changes)
+
+
+def test_all_three_can_be_named():
+  assert {'local_dp_fed_avg', 'dp_model_clipping_fed_avg'} <= set(
+    builders.NAMES
+  )
