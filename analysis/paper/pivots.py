@@ -158,12 +158,13 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   ]
   several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
   places = shown['way'].map([*_MECHANISMS].index)
-  keys = ['row', 'target_epsilon', 'place']
+  keys = ['row', 'target_epsilon', 'num_rounds', 'place']
   return _pivot(
     shown.assign(place=places)[several].sort_values(keys, kind='stable'),
     keys,
     {
       'data': _first('data'),
+      'T': _first('num_rounds'),
       'cohorts, noise': lambda part: _MECHANISMS[part['way'].iloc[0]],
       'accountant': _first('privacy_accountant'),
       'ε': _first('target_epsilon', 'g'),
