@@ -119,6 +119,15 @@ REPRODUCTION = (
     )
     for budget in ((), ('epsilon_5',))
   ),
+  # A clipping norm that is paid for, and secret cohorts.
+  *(
+    Part((row,), (scale,), (0, 1, 2), ('dp_fed_avg',), (*sampler, 'threshold'))
+    for row, scale, sampler in (
+      (*_MLP_ON_MNIST, 'paper_96_rounds', ('random_allocation',)),
+      (*_MLP_ON_MNIST, 'paper_96_rounds', ('pld',)),
+      (_MLPS[1], 'paper_40_rounds', ()),
+    )
+  ),
   *SYSTEMS,
   # CE-FedAvg with steps as long as FedAvg's.
   *(

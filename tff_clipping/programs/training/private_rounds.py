@@ -25,10 +25,8 @@ import tree
 
 from tff_clipping import aggregators, storage_errors
 from tff_clipping.aggregators.parts import noise_keys
-from tff_clipping.privacy.ledger.ledger import (
-  ChangedReleaseError,
-  PrivacyLedger,
-)
+from tff_clipping.privacy.ledger.ledger import ChangedReleaseError
+from tff_clipping.privacy.ledger.ledger_phase import Ledger
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import other_bits, process_metrics
@@ -38,7 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 
 # What was looked at of the cohorts that a ledger charges for.
 _COHORT_CHECKS: weakref.WeakKeyDictionary[
-  PrivacyLedger, cohort_checks.CohortChecks
+  Ledger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
 
 # Caveats.
@@ -54,7 +52,7 @@ _OTHER_BITS = (
 def run_private_round(
   next_fn: Callable[[Any, Sequence[str]], Any],
   sampler: ClientSampler,
-  ledger: PrivacyLedger,
+  ledger: Ledger,
   *,
   state: Any,
   round_num: int,
@@ -186,7 +184,7 @@ def run_private_round(
 
 
 def _cohort_checks(
-  sampler: ClientSampler, ledger: PrivacyLedger
+  sampler: ClientSampler, ledger: Ledger
 ) -> cohort_checks.CohortChecks:
   """Returns what has looked at the cohorts of this sampler, or begins it."""
   checks = _COHORT_CHECKS.get(ledger)
@@ -197,7 +195,7 @@ def _cohort_checks(
 
 
 def _start_new_draw(
-  ledger: PrivacyLedger, state: Any, round_num: int, reason: str
+  ledger: Ledger, state: Any, round_num: int, reason: str
 ) -> None:
   """Warns that a round is drawn anew, or raises if it cannot be.
 
@@ -246,7 +244,7 @@ def check_context() -> None:
     )
 
 
-def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
+def check_sampler(sampler: ClientSampler, ledger: Ledger) -> None:
   """Raises if a ledger does not charge for the cohorts of a sampler.
 
   Raises:
@@ -262,7 +260,7 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
     )
 
 
-def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
+def check_rounds(ledger: Ledger, round_num: int) -> None:
   """Raises if a ledger lacks a round that a state has.
 
   Args:
