@@ -25,10 +25,8 @@ import tree
 
 from tff_clipping import aggregators, storage_errors
 from tff_clipping.aggregators.parts import noise_keys
-from tff_clipping.privacy.ledger.ledger import (
-  ChangedReleaseError,
-  PrivacyLedger,
-)
+from tff_clipping.privacy.ledger.ledger import ChangedReleaseError
+from tff_clipping.privacy.ledger.ledger_phase import Ledger
 from tff_clipping.privacy.plans.example_plan import ExamplePlan
 from tff_clipping.privacy.plans.local_plan import LocalPlan
 from tff_clipping.programs.checks import cohort_checks, noise_checks
@@ -40,7 +38,7 @@ _LOGGER = logging.getLogger(__name__)
 
 # What was looked at of the cohorts that a ledger charges for.
 _COHORT_CHECKS: weakref.WeakKeyDictionary[
-  PrivacyLedger, cohort_checks.CohortChecks
+  Ledger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
 
 # Here clients draw the noise, so that no round has its bits again, and what
@@ -60,7 +58,7 @@ _OTHER_BITS = (
 def run_private_round(
   next_fn: Callable[[Any, Sequence[str]], Any],
   sampler: ClientSampler,
-  ledger: PrivacyLedger,
+  ledger: Ledger,
   *,
   state: Any,
   round_num: int,
@@ -196,7 +194,7 @@ def run_private_round(
 
 
 def _cohort_checks(
-  sampler: ClientSampler, ledger: PrivacyLedger
+  sampler: ClientSampler, ledger: Ledger
 ) -> cohort_checks.CohortChecks:
   """Returns what has looked at the cohorts of this sampler, or begins it."""
   checks = _COHORT_CHECKS.get(ledger)
@@ -207,7 +205,7 @@ def _cohort_checks(
 
 
 def _start_new_draw(
-  ledger: PrivacyLedger, state: Any, round_num: int, reason: str
+  ledger: Ledger, state: Any, round_num: int, reason: str
 ) -> None:
   """Warns that a round is drawn anew, or raises if it cannot be.
 
@@ -256,7 +254,7 @@ def check_context() -> None:
     )
 
 
-def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
+def check_sampler(sampler: ClientSampler, ledger: Ledger) -> None:
   """Raises if a ledger does not charge for the cohorts of a sampler.
 
   Raises:
@@ -272,7 +270,7 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
     )
 
 
-def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
+def check_rounds(ledger: Ledger, round_num: int) -> None:
   """Raises if a ledger lacks a round that a state has.
 
   Args:
