@@ -56,6 +56,8 @@ _NO_PRIVACY = {
     ('noise_multiplier', 'epsilon', 'actual_epsilon', 'target_delta'), math.nan
   ),
   **dict.fromkeys(('sampling', 'accountant', 'relation', 'description')),
+  # What plans protect that do not say it.
+  'unit': 'client',
 }
 
 

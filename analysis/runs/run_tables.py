@@ -66,7 +66,8 @@ def results(runs: pd.DataFrame) -> pd.DataFrame:
     `score` and `drop` (an `Estimate`, or None); `epsilon` (of the rounds that
     were run, by the plan's accounting; the largest of the seeds), `delta`, and
     `sampler_epsilon` (what the sampler really gives, NaN where that is the
-    same); and `guarantee`, in a word, empty where the run is not private.
+    same); `unit`, what ε protects; and `guarantee`, in a word, empty where the
+    run is not private.
   """
   names = titles.describe_runs(runs)
   lines = []
@@ -90,6 +91,7 @@ def results(runs: pd.DataFrame) -> pd.DataFrame:
           'sampler_epsilon': actual.where(
             actual != own['privacy_epsilon']
           ).max(),
+          'unit': first['privacy_unit'],
           'guarantee': _guarantee(own),
         }
       )
@@ -296,6 +298,8 @@ def _guarantee(own: pd.DataFrame) -> str:
 def _epsilon(line: pd.Series) -> str:
   """The ε of the plan, with what the sampler gives where that is another."""
   text = margins.at_most(line['epsilon'])
+  if line['unit'] == 'example':
+    text += ' for examples'
   if math.isfinite(line['sampler_epsilon']):
     text += f' (sampler: {margins.at_most(line["sampler_epsilon"])})'
   return text

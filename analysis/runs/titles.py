@@ -230,7 +230,8 @@ def _epsilon_part(run: pd.Series) -> str:
   """What a label says of the ε of a run; empty where there is none."""
   if not run['is_private'] or not math.isfinite(run['epsilon_spent']):
     return ''
-  return f', ε = {margins.at_most(run["epsilon_spent"])}'
+  of_examples = ' for examples' if run['privacy_unit'] == 'example' else ''
+  return f', ε = {margins.at_most(run["epsilon_spent"])}{of_examples}'
 
 
 def _title(run: pd.Series) -> tuple[str, ...]:

@@ -502,6 +502,16 @@ def test_several_deltas_stand_in_a_column(write):
   assert '| 1.5 | 2.5\xa0·\xa010⁻⁴ | holds |' in text
 
 
+def test_an_epsilon_for_examples_is_not_shown_as_one_for_clients(write):
+  text = write(
+    clients=dict(PRIVATE),
+    examples=dict(PRIVATE, privacy=PRIVACY | {'unit': 'example'}),
+  ).read_text()
+  assert '| 1.5 | holds |' in text
+  assert '| 1.5 for examples | holds |' in text
+  assert '(ε = 1.5 for examples, and the guarantee holds)' in text
+
+
 def test_a_run_of_which_no_privacy_is_known_promises_nothing(write):
   text = write(dp=dict(algorithm='dp_fed_avg')).read_text()
   assert '| not known |' in text
