@@ -90,6 +90,7 @@ def describe(directory: pathlib.Path) -> str:
     ('sampling', settings.get('sampling'), 'poisson'),
     ('clipping', settings.get('clipping', 'fixed'), 'fixed'),
     ('mechanism', settings.get('mechanism', 'gaussian'), 'gaussian'),
+    ('aggregator', settings.get('aggregator'), None),
   ):
     if found != needed:
       raise ValueError(f'`{name}` must be {needed}, found {found}.')
@@ -113,7 +114,8 @@ def describe(directory: pathlib.Path) -> str:
   return (
     f'typical loss, no guarantee: epsilon {typical:.4g} at delta '
     f'{private["target_delta"]:g}, from exact norms of {len(norms)} rounds; '
-    f'what is guaranteed: {private["actual_epsilon"]:.4g}'
+    'what the plan guarantees where nothing exact is recorded: '
+    f'{private["actual_epsilon"]:.4g}'
   )
 
 

@@ -56,7 +56,8 @@ def test_folder_is_described_as_without_guarantee(tmp_path):
   )
   assert text.startswith(
     f'typical loss, no guarantee: epsilon {expected:.4g} at delta 1e-05, from '
-    'exact norms of 1 rounds; what is guaranteed: 1.5'
+    'exact norms of 1 rounds; what the plan guarantees where nothing exact is '
+    'recorded: 1.5'
   )
   without = run_folders.write_run(tmp_path / 'without', **settings)
   with pytest.raises(
