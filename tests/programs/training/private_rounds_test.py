@@ -315,6 +315,16 @@ def test_clients_that_add_noise_are_not_asked_again(tmp_path, plan):
       )
     assert len(asked) == ledger.num_releases == 1
     assert ledger.caveats == ()
+  # Nor where the line of the next round was cut short.
+  with open(tmp_path / 'ledger.jsonl', 'ab') as file:
+    file.write(b'{"line":')
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    assert ledger.rounds == [1, None]
+    with pytest.raises(privacy.ChangedReleaseError, match='send once more'):
+      private_rounds.run_private_round(
+        next_fn, sampler, ledger, state=np.float32(0), round_num=2
+      )
+  assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -154,12 +154,14 @@ def run_private_round(
   data_sets_repeat = not ledger.plan.allows_new_draws
   draw = ledger.last_draw(round_num)
   is_again = draw is not None
+  # A line that was cut short was of this round.
+  was_run = is_again or None in ledger.rounds
+  if was_run and isinstance(ledger.plan, _NOISED_BY_CLIENTS):
+    reason = 'would have its clients send once more, with other noise'
+    _start_new_draw(ledger, state, round_num, reason)
   if draw is None:
     ledger.check_budget(round_num)
     draw = 0
-  elif isinstance(ledger.plan, _NOISED_BY_CLIENTS):
-    reason = 'would have its clients send once more, with other noise'
-    _start_new_draw(ledger, state, round_num, reason)
   while True:
     cohort = sampler.sample(round_num, draw)
     _cohort_checks(sampler, ledger).check(round_num, cohort)
@@ -216,7 +218,9 @@ def _start_new_draw(
     reason: What follows the round in the message.
   """
   refused = f'Round {round_num}, run again, {reason}: it must not be released. '
-  last_round = max(each for each in ledger.rounds if each is not None)
+  last_round = max(
+    (each for each in ledger.rounds if each is not None), default=0
+  )
   if not ledger.plan.allows_new_draws:
     raise ChangedReleaseError(
       f'{refused}Noise that is correlated between rounds or drawn by clients, '
