@@ -304,9 +304,9 @@ class PrivacyLedger:
         advice = (
           'Draw a new cohort and new noise.'
           if self._plan.allows_new_draws
-          else 'Noise that is correlated between rounds or in local steps, and '
-          'the rounds of an epoch of random_allocation, cannot be drawn anew: '
-          'the run ends with the model that was released last.'
+          else 'Noise that is correlated between rounds or drawn by clients, '
+          'and the rounds of an epoch of random_allocation, cannot be drawn '
+          'anew: the run ends with the model that was released last.'
         )
         raise ChangedReleaseError(
           f'Round {round_num}, run again, gives another result than the one '

@@ -43,9 +43,9 @@ class LocalPlan(base_plan.BasePlan):
   public.
 
   k is bounded by who is asked: fixed groups take turns, and a client comes back
-  after `min_separation` rounds at the earliest. A report that was made counts,
-  even if its round is run again: the ledger then refuses to charge for another
-  result.
+  after `min_separation` rounds at the earliest. A round that was charged is not
+  run again: its clients have reported. A round is charged when all of them
+  have; that some did before a program was killed in between, no ledger knows.
 
   Refused, because a server that gets a client's report knows whose it is: less
   cost by sampling in secret, and so any sampler but this. Nor are there weights

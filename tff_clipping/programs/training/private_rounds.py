@@ -27,6 +27,8 @@ from tff_clipping import aggregators, storage_errors
 from tff_clipping.aggregators.parts import noise_keys
 from tff_clipping.privacy.ledger.ledger import ChangedReleaseError
 from tff_clipping.privacy.ledger.ledger_phase import Ledger
+from tff_clipping.privacy.plans.example_plan import ExamplePlan
+from tff_clipping.privacy.plans.local_plan import LocalPlan
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import other_bits, process_metrics
@@ -38,6 +40,10 @@ _LOGGER = logging.getLogger(__name__)
 _COHORT_CHECKS: weakref.WeakKeyDictionary[
   Ledger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
+
+# Here clients draw the noise, so that no round has its bits again, and what
+# they send counts when they have sent it: they are not asked twice.
+_NOISED_BY_CLIENTS = (LocalPlan, ExamplePlan)
 
 # Caveats.
 GIVEN_NOISE = (
@@ -107,7 +113,8 @@ def run_private_round(
     ChangedReleaseError: If a repeated round gives other bits, or may give them,
       and no other draw would do: the plan has noise that is correlated between
       rounds, or clients that draw one round of an epoch, or the state keeps
-      what the noise comes from, but no number of the draw.
+      what the noise comes from, but no number of the draw. Of a plan whose
+      clients add the noise themselves, before the round is run.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -150,6 +157,9 @@ def run_private_round(
   if draw is None:
     ledger.check_budget(round_num)
     draw = 0
+  elif isinstance(ledger.plan, _NOISED_BY_CLIENTS):
+    reason = 'would have its clients send once more, with other noise'
+    _start_new_draw(ledger, state, round_num, reason)
   while True:
     cohort = sampler.sample(round_num, draw)
     _cohort_checks(sampler, ledger).check(round_num, cohort)
@@ -209,7 +219,7 @@ def _start_new_draw(
   last_round = max(each for each in ledger.rounds if each is not None)
   if not ledger.plan.allows_new_draws:
     raise ChangedReleaseError(
-      f'{refused}Noise that is correlated between rounds or in local steps, '
+      f'{refused}Noise that is correlated between rounds or drawn by clients, '
       'and the rounds of an epoch of random_allocation, cannot be drawn anew: '
       'the run ends with the '
       'model that was released last, unless it goes on where the round was '
