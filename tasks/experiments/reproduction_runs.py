@@ -109,8 +109,7 @@ REPRODUCTION = (
     )
   ),
   # Other local steps; μ is the best of those tried without a clip.
-  Part(_MLP_ON_MNIST, ('paper',), (0, 1), variants=('scaffold',)),
-  Part(_MLP_ON_MNIST, ('paper',), (2,), ('fed_avg',), ('scaffold',)),
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('scaffold',)),
   *(
     Part(_MLP_ON_MNIST, ('paper',), (0,), ('fed_avg',), (f'fed_prox_{mu}',))
     for mu in MUS_TRIED
