@@ -47,7 +47,8 @@ def to_html(text: str, directory: pathlib.Path) -> str:
   body = _FIGURE.sub(r'<figure>\1<figcaption>\2</figcaption></figure>', body)
   body = _FIGURES.sub(_in_columns, body)
   # No line ends between these and their number.
-  body = body.replace('± ', '±&nbsp;').replace(' %', '&nbsp;%')
+  for signs in ('± ', ' %', ' = '):
+    body = body.replace(signs, signs.replace(' ', '&nbsp;'))
   # A table that is wider than a phone is moved within its frame.
   body = _TABLE.sub(r'<div class="table" tabindex="0">\g<0></div>', body)
   title = html.escape(text.splitlines()[0].lstrip('# '))

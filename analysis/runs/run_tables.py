@@ -264,6 +264,9 @@ def _line(run: pd.Series) -> dict[str, str]:
   clipped = margins.number(100 * run['clipped_fraction'], '.0f')
   if run['has_simulation_figures'] and clipped != margins.MISSING:
     clipped += SIMULATION_MARK
+  norm = margins.number(run['clipping_norm'], '.4g')
+  if run.get('clipping') == 'adaptive':
+    norm = f'from {norm}'
   metric = run['metric']
   spec = f'.{metric.decimals([run["final_score"]])}f'
   return {
@@ -271,7 +274,7 @@ def _line(run: pd.Series) -> dict[str, str]:
     'rounds': rounds,
     metric.heading: margins.number(run['final_score'], spec),
     'best': margins.number(run['best_score'], spec),
-    'c': margins.number(run['clipping_norm'], '.4g'),
+    'c': norm,
     'clipped (%)': clipped,
     'noise multiplier': margins.number(run['privacy_noise_multiplier'], '.4g'),
     'sampling': (run['privacy_sampling'] or margins.MISSING).replace('_', ' '),

@@ -147,7 +147,11 @@ class Adaptive(Bound):
   is_constant = False
 
   def check(self) -> None:
-    super().check()
+    if self.config.clipping_norm is None:
+      raise ValueError(
+        '`clipping_norm` must be given for `clipping` adaptive, whose c begins '
+        'at it: a rough guess will do.'
+      )
     if self.config.target_quantile is not None:
       argument_checks.check_probability(
         'target_quantile', self.config.target_quantile

@@ -27,5 +27,5 @@ def test_pictures_have_an_alt_text_their_size_and_a_caption(tmp_path):
 
 
 def test_numbers_stay_with_their_signs(tmp_path):
-  text = page_html.to_html('# T\n\n1 ± 2 %\n', tmp_path)
-  assert '1 ±&nbsp;2&nbsp;%' in text
+  text = page_html.to_html('# T\n\nε = 1 ± 2 %\n', tmp_path)
+  assert 'ε&nbsp;=&nbsp;1 ±&nbsp;2&nbsp;%' in text
