@@ -291,7 +291,10 @@ def _run_texts(groups: list[pd.DataFrame]) -> list[str]:
     for title, group in _titled(groups)
     if group['data'].iloc[0]
   ]
-  texts.append(markdown.markdown_table(run_tables.run_table(runs)))
+  texts += [
+    markdown.markdown_table(run_tables.run_table(own))
+    for _, own in runs.groupby('metric', sort=False)
+  ]
   if (runs['clips'] == 'models').any():
     texts.append(run_tables.MODEL_CLIPPING_NOTE)
   by_reason = runs[runs['no_drop'] != ''].groupby('no_drop', sort=False)

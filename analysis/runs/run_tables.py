@@ -177,7 +177,11 @@ def _tell_setting(setting: str, own: pd.DataFrame, decimals: int) -> str:
 
 
 def run_table(runs: pd.DataFrame) -> pd.DataFrame:
-  """The numbers of each run, without columns that would be empty."""
+  """The numbers of each run, without columns that would be empty.
+
+  Args:
+    runs: The rows of the runs, of one metric.
+  """
   runs = pd.concat(
     [
       frame.ordered(group)

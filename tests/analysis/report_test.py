@@ -187,6 +187,19 @@ def test_a_metric_of_which_less_is_better(write, tmp_path):
   assert '%' not in text
 
 
+def test_runs_of_each_metric_have_a_table_of_their_own(write):
+  text = write(
+    a=dict(accuracies=(9.0, 2.0), metric=('loss', 'min')),
+    b=dict(accuracies=(0.1, 0.9), model='alexnet'),
+  ).read_text()
+  runs = text[text.index('## Run by run') : text.index('## What is missing')]
+  assert re.findall(r'^[|] run .*', runs, flags=re.MULTILINE) == [
+    '| run | rounds | Test loss | best | s/round | folder |',
+    '| run | rounds | Test accuracy (%) | best | s/round | folder |',
+  ]
+  assert 'nan' not in runs
+
+
 def test_a_seed_without_a_finite_figure_is_no_part_of_the_mean(write):
   metric = ('loss', 'min')
   text = write(
