@@ -13,6 +13,8 @@ from analysis.runs import margins
 
 # Model clipping at half of the norm of the initial model.
 _LARGER_THRESHOLD = 'half_model_norm'
+# A clipping norm that is estimated under the budget.
+_PAID = 'threshold'
 
 
 def runs(found: Evidence) -> str:
@@ -74,6 +76,35 @@ def local_step_gain(found: Evidence, variant: str, algorithm: str) -> str:
   runs = found.runs
   own = runs[(runs['variants'] == variant) & (runs['algorithm'] == algorithm)]
   return _mean(own['gain'])
+
+
+def paid_threshold(found: Evidence, row: str, which: str = 'accuracy') -> str:
+  """What a clipping norm that is paid for costs beside the exact one.
+
+  Over all samplers and seeds with which a row was run both ways.
+
+  Args:
+    found: The evidence.
+    row: The row.
+    which: `accuracy`, its own less that with the exact norm, in points; or
+      `norm`, its own over the exact one.
+  """
+  runs = found.runs
+  own = runs[(runs['row'] == row) & (runs['algorithm'] == 'dp_fed_avg')]
+  names = own['variants'].str.split(',')
+  is_paid = names.map(lambda each: _PAID in each).astype(bool)
+  own = own.assign(
+    way=names.map(lambda each: ','.join(sorted({*each} - {_PAID, ''})))
+  )
+  both = own[is_paid].merge(
+    own[~is_paid], on=['scale', 'seed', 'way'], suffixes=('', '_exact')
+  )
+  if which == 'norm':
+    ratios = both['clipping_norm'] / both['clipping_norm_exact']
+    if not len(both):
+      return margins.MISSING
+    return f'{ratios.min():.2f} to {ratios.max():.2f}'
+  return _mean(both['final_score'] - both['final_score_exact'])
 
 
 def norm_pairs(found: Evidence, statement: str, measure: str) -> str:

@@ -28,6 +28,13 @@ _OTHER_BUDGET = 'epsilon_5'
 # How cohorts are drawn, and the noise, by what else is changed.
 _MECHANISMS = {
   '': 'Poisson, independent',
+  'pld': 'Poisson, independent',
+  'threshold': 'Poisson, independent, c paid for',
+  'pld,threshold': 'Poisson, independent, c paid for',
+  'random_allocation': 'a secret round each epoch, independent',
+  'random_allocation,threshold': (
+    'a secret round each epoch, independent, c paid for'
+  ),
   'paper_sampling': 'fixed P, charged as Poisson (the paper)',
   'fixed_size': 'fixed P, independent',
   'fixed_size,pld': 'fixed P, independent',
@@ -151,12 +158,13 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   ]
   several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
   places = shown['way'].map([*_MECHANISMS].index)
-  keys = ['row', 'target_epsilon', 'place']
+  keys = ['row', 'target_epsilon', 'num_rounds', 'place']
   return _pivot(
     shown.assign(place=places)[several].sort_values(keys, kind='stable'),
     keys,
     {
       'data': _first('data'),
+      'T': _first('num_rounds'),
       'cohorts, noise': lambda part: _MECHANISMS[part['way'].iloc[0]],
       'accountant': _first('privacy_accountant'),
       'ε': _first('target_epsilon', 'g'),

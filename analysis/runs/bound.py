@@ -200,7 +200,7 @@ def _schedule(run: pd.Series) -> bounds.Schedule:
 def _problem(run: pd.Series) -> bounds.Problem | None:
   """The constants of the run's problem; None where they do not apply."""
   unknown = not run['has_constants'] or math.isnan(run['num_parameters'])
-  if unknown or run['clips'] == 'models':
+  if unknown or run['clips'] in ('models', 'gradients'):
     return None
   constants = {key: run[f'constant_{key}'] for key in files.CONSTANT_KEYS}
   return bounds.Problem(dimension=int(run['num_parameters']), **constants)

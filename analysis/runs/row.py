@@ -152,7 +152,9 @@ def _describe(run: files.RunFiles) -> dict[str, Any]:
     'tff_version': (config.get('versions') or {}).get('tensorflow_federated'),
     'versions': config.get('versions') or {},
     'target_epsilon': _number(settings.get('target_epsilon')),
-    'clipping_norm': _number(settings.get('clipping_norm')),
+    'clipping_norm': _number(
+      settings.get('clipping_norm') or config.get('estimated_clipping_norm')
+    ),
     'setting': json.dumps([*values.values()]),
     'series': json.dumps([*(values | dict.fromkeys(SEED_KEYS)).values()]),
   }

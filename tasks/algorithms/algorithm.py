@@ -30,7 +30,7 @@ class Algorithm:
       choose between them.
     summary: What it is in a few words, for the help of `--algorithm`.
     is_private: Whether it takes a privacy plan, and adds noise by it.
-    clips: 'nothing', 'updates' or 'models'.
+    clips: 'nothing', 'updates', 'models' or 'gradients' (of single examples).
     samplings: The ways to draw cohorts that it can be run with.
     sampling_reason: Why it cannot be run with others, for an error's end.
     settings: The settings of algorithms that it may take.

@@ -15,6 +15,7 @@ from tasks.algorithms.noised_steps import NoisedSteps, NoisedStepSettings
 from tasks.algorithms.private import (
   AuditSettings,
   PrivacySettings,
+  ThresholdSettings,
   UnitSettings,
 )
 from tasks.algorithms.private_model_clipping import PrivateModelClipping
@@ -49,6 +50,7 @@ BUILDERS: tuple[type[Algorithm], ...] = (
 class Settings(
   AuditSettings,
   PrivacySettings,
+  ThresholdSettings,
   UnitSettings,
   MechanismSettings,
   DistributedSettings,
@@ -64,7 +66,11 @@ class Settings(
 
 
 _OF_NOISE = names_of(
-  PrivacySettings, UnitSettings, MechanismSettings, AuditSettings
+  PrivacySettings,
+  ThresholdSettings,
+  UnitSettings,
+  MechanismSettings,
+  AuditSettings,
 )
 # What `--algorithm` may be, and what that is.
 NAMES = {builder.name: builder.summary for builder in BUILDERS}

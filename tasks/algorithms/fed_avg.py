@@ -44,7 +44,10 @@ class ClippedFedAvg(Algorithm):
 
   @property
   def refuses(self) -> Mapping[str, str]:
-    return self.bound.refuses
+    refused = dict(self.bound.refuses)
+    if self.bound.is_estimated and 'threshold_rounds' not in refused:
+      del refused['target_quantile']
+    return refused
 
   @property
   def sensitivity(self) -> float | None:

@@ -36,6 +36,7 @@ class NoisedSteps(PrivateAlgorithm):
 
   name = 'dp_steps_fed_avg'
   summary = 'noise in each local step, for single examples'
+  clips = 'gradients'
   settings = names_of(PrivacySettings, NoisedStepSettings) | {'clipping_norm'}
   refuses = {'noise_seed': 'whose clients draw the noise'}
   samplings = ('min_separation', 'shuffled_epochs')

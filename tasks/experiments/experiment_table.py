@@ -26,7 +26,7 @@ class Algorithm:
 
   Attributes:
     title: How it is called in words.
-    clips: 'nothing', 'updates' or 'models'.
+    clips: 'nothing', 'updates', 'models' or 'gradients' (of single examples).
     is_private: Whether it takes a privacy plan, and adds noise by it.
     settings: What it adds to an experiment, with sources. c, epsilon and delta
       are not here: c is that of `NamedRun.threshold_run`, the others are the
@@ -170,6 +170,15 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     is_private=True,
     settings={
       'sampling': Value('min_separation', 'turns, which bound the reports'),
+      'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
+    },
+  ),
+  'dp_steps_fed_avg': Algorithm(
+    'Noise in each local step',
+    'gradients',
+    is_private=True,
+    settings={
+      'sampling': Value('min_separation', 'turns, which bound the steps'),
       'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
     },
   ),
@@ -385,6 +394,7 @@ RATES: Mapping[str, Mapping[str, float]] = {
 DEFAULTS: Mapping[str, Any] = {
   'server_optimizer': 'sgd',
   'clipping': 'fixed',
+  'threshold_rounds': None,
   'aggregation': 'plain',
   'aggregator': None,
   'mechanism': 'gaussian',
@@ -614,6 +624,14 @@ VARIANTS: Mapping[str, Variant] = {
         'random_allocation', 'each client draws its round of each epoch'
       ),
       accountant=Value('pld', 'the one that has a proof for it'),
+    ),
+    _variant(
+      'threshold',
+      'dp_fed_avg',
+      threshold_rounds=Value(
+        24, 'N / P: an epoch estimates c under the same budget'
+      ),
+      sampling_seed=Value(None, 'secret cohorts'),
     ),
     _variant(
       'paper_sampling',

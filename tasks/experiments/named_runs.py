@@ -113,12 +113,12 @@ class NamedRun:
       values['target_delta'] = row.delta
     if algorithm.clips == 'updates' and row.clipping_norm is not None:
       values['clipping_norm'] = row.clipping_norm
-    for variant in self.variants:
-      values |= variant.settings
     for name in _SEEDS:
       values[name] = Value(
         self.seed, 'one for all three; the run can be repeated'
       )
+    for variant in self.variants:
+      values |= variant.settings
     return values
 
   @property
@@ -135,7 +135,7 @@ class NamedRun:
     """
     if table.ALGORITHMS[self.algorithm].clips != 'updates':
       return None
-    if 'clipping_norm' in self.values:
+    if not {'clipping_norm', 'threshold_rounds'}.isdisjoint(self.values):
       return None
     return self.beside('fed_avg')
 

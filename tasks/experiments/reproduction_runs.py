@@ -45,36 +45,7 @@ _NOISY = (
   'table3_mobilenet_v2_mnist_noniid',
 )
 _WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
-
-_SEEDS = (0, 1, 2)
-# The systems of Sec. 1 and 2 at one budget; c is of the other half of MNIST.
-SYSTEMS = (
-  Part(('mlp_mnist_other_half',), ('paper_96_rounds',), (0,), ('fed_avg',)),
-  Part(('mlp_mnist_half',), ('paper_96_rounds',), _SEEDS),
-  *(
-    Part((row,), ('paper_96_rounds',), _SEEDS, (algorithm,), variants + budget)
-    for budget in ((), ('epsilon_5',))
-    for row, algorithm, variants in (
-      ('mlp_mnist_half', 'dp_fed_avg', ()),
-      ('mlp_mnist_half', 'local_dp_fed_avg', ()),
-      ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
-      ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
-      *(
-        ('mlp_mnist_half', 'dp_fed_avg', variants)
-        for variants in (
-          ('random_allocation',),
-          ('banded',),
-          ('fixed_size', 'pld'),
-          ('adaptive',),
-          ('per_layer',),
-          ('smooth',),
-          ('distributed',),
-        )
-      ),
-    )
-  ),
-  Part(('geyer_*',), ('geyer',), _SEEDS, ('dp_fed_avg',), ('adaptive',)),
-)
+_WHOLE_EPOCHS = ('paper_96_rounds',)
 
 REPRODUCTION = (
   # The rows of the perceptron at the paper's scale, with the paper's sampling
@@ -102,24 +73,17 @@ REPRODUCTION = (
       ('blt',),
     )
   ),
-  # DP-FedAvg by who draws the cohorts, for whole epochs.
+  # DP-FedAvg whose clients draw a round of each epoch, for whole epochs; the
+  # last with a clipping norm that is paid for.
   *(
-    Part(
-      _MLP_ON_MNIST,
-      ('paper_96_rounds',),
-      (0, 1, 2),
-      ('dp_fed_avg',),
-      (*budget, *sampler),
-    )
-    for sampler in (
+    Part(_MLP_ON_MNIST, _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',), variants)
+    for variants in (
       ('random_allocation',),
-      ('pld',),
+      ('epsilon_5', 'random_allocation'),
       ('banded',),
-      ('fixed_size', 'pld'),
+      ('random_allocation', 'threshold'),
     )
-    for budget in ((), ('epsilon_5',))
   ),
-  *SYSTEMS,
   # CE-FedAvg with steps as long as FedAvg's.
   *(
     Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
@@ -145,7 +109,7 @@ REPRODUCTION = (
     )
   ),
   # Other local steps; μ is the best of those tried without a clip.
-  Part(_MLP_ON_MNIST, ('paper',), (0, 1), variants=('scaffold',)),
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('scaffold',)),
   *(
     Part(_MLP_ON_MNIST, ('paper',), (0,), ('fed_avg',), (f'fed_prox_{mu}',))
     for mu in MUS_TRIED
@@ -226,6 +190,65 @@ REPRODUCTION = (
     ('reduced_100_rounds',),
     (0, 1, 2),
     _WITHOUT_NOISE,
+  ),
+)
+
+# The systems of Sec. 1 and 2 at one budget; c is of the other half of MNIST.
+_SYSTEMS = (
+  Part(('mlp_mnist_other_half',), _WHOLE_EPOCHS, (0,), ('fed_avg',)),
+  Part(('mlp_mnist_half',), _WHOLE_EPOCHS, (0, 1, 2)),
+  *(
+    Part((row,), _WHOLE_EPOCHS, (0, 1, 2), (algorithm,), variants + budget)
+    for budget in ((), ('epsilon_5',))
+    for row, algorithm, variants in (
+      ('mlp_mnist_half', 'dp_fed_avg', ()),
+      ('mlp_mnist_half', 'local_dp_fed_avg', ()),
+      ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
+      ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
+      *(
+        ('mlp_mnist_half', 'dp_fed_avg', variants)
+        for variants in (
+          ('random_allocation',),
+          ('banded',),
+          ('fixed_size', 'pld'),
+          ('adaptive',),
+          ('per_layer',),
+          ('smooth',),
+          ('distributed',),
+        )
+      ),
+    )
+  ),
+  Part(('geyer_*',), ('geyer',), (0, 1, 2), ('dp_fed_avg',), ('adaptive',)),
+)
+
+# Runs that nobody has published yet.
+PLANNED = (
+  *_SYSTEMS,
+  # Who draws the cohorts, for whole epochs.
+  *(
+    Part(
+      _MLP_ON_MNIST,
+      _WHOLE_EPOCHS,
+      (0, 1, 2),
+      ('dp_fed_avg',),
+      (*budget, *sampler),
+    )
+    for sampler in (('pld',), ('fixed_size', 'pld'))
+    for budget in ((), ('epsilon_5',))
+  ),
+  Part(
+    *(_MLP_ON_MNIST, _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',)),
+    ('epsilon_5', 'banded'),
+  ),
+  # A clipping norm that is paid for.
+  Part(
+    *(_MLP_ON_MNIST, _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',)),
+    ('pld', 'threshold'),
+  ),
+  Part(
+    *(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2), ('dp_fed_avg',)),
+    ('threshold',),
   ),
 )
 

@@ -42,6 +42,7 @@ class RunFolder:
     updates: The folder of figures on single updates.
     audit: The folder of an audit.
     checkpoints: The folder of checkpoints.
+    threshold: The folder of the rounds that estimate the clipping norm.
     client_states: The folder of what clients keep from round to round.
     tensorboard: The folder of TensorBoard's logs.
   """
@@ -58,6 +59,7 @@ class RunFolder:
     self.updates = self.path / 'updates'
     self.audit = self.path / 'audit'
     self.checkpoints = self.path / 'checkpoints'
+    self.threshold = self.path / 'threshold'
     self.client_states = self.path / 'client_states'
     self.tensorboard = self.path / 'tensorboard'
 
@@ -264,7 +266,7 @@ class RunFolder:
     Where nothing else of a run is there, none have. Then the file may be a copy
     of another run's, with which this one must not share its cohorts.
     """
-    others = self.ledger, self.checkpoints, self.metrics
+    others = self.ledger, self.checkpoints, self.metrics, self.threshold
     has_begun = any(path.exists() for path in others)
     return saved.get('drawn_seeds', {}) if has_begun else {}
 

@@ -51,6 +51,28 @@ def _of_each_position():
   )
 
 
+class _ToRowsOfItsOwn(tf.keras.layers.Layer):
+  """Multiplies its variable with a constant of as many rows as a batch."""
+
+  def build(self, input_shape):
+    self.weight = self.add_weight(name='w', shape=[2, 4])
+
+  def call(self, inputs):
+    rows = tf.constant(np.sin(np.arange(2.0 * _M)).reshape([_M, 2]), tf.float32)
+    return tf.matmul(inputs, tf.matmul(rows, self.weight))
+
+
+def _constant_rows():
+  return tf.keras.Sequential(
+    [
+      tf.keras.Input((4, 3)),
+      tf.keras.layers.Flatten(),
+      tf.keras.layers.Dense(_M),
+      _ToRowsOfItsOwn(),
+    ]
+  )
+
+
 class _OfTheBatch(tf.keras.losses.Loss):
   """A loss of which the term of an example depends on the others."""
 
@@ -126,6 +148,7 @@ def _norm(tensors):
     (_layer_twice, _xent, False),
     (_convolution, _xent, False),
     (_of_each_position, _xent, False),
+    (_constant_rows, _xent, False),
   ],
 )
 def test_sum_is_that_of_clipped_gradients_of_single_examples(

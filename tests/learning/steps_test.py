@@ -1,5 +1,6 @@
 """Tests of each local step against its formula, and in the processes."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -307,6 +308,25 @@ def test_noised_sgd_inside_of_another_step():
   )
   assert steps.Momentum(0.5, _noised()).noised == _noised()
   assert steps.Momentum(0.5).noised is None
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithGradient(steps.LocalStep):
+  step: steps.LocalStep
+
+  def begin(self, start):
+    return self.step.begin(start)
+
+  def direction(self, context, memory):
+    found, memory = self.step.direction(context, memory)
+    exact = context.gradient()
+    return [d + g for d, g in zip(found, exact, strict=True)], memory
+
+
+def test_no_step_sees_the_gradient_beside_noised_sgd():
+  with pytest.raises(ValueError, match='must not ask for the gradient itself'):
+    one_client.train_linear(_WithGradient(_noised()))
+  one_client.train_linear(_WithGradient(steps.Sgd()))
 
 
 def _wide_update(step, num_examples, **settings):

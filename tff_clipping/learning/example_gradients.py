@@ -14,7 +14,7 @@ Plain TensorFlow functions, without TFF.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -64,7 +64,9 @@ def clipped_sum(
     `float64` tensors of the shapes of the trainable variables.
   """
   losses = tf.vectorized_map(lambda one: _loss(model, one), batch)
-  uses = _find_dense_uses(losses, model.trainable_variables, is_used.shape[0])
+  uses = _find_dense_uses(
+    losses, model.trainable_variables, tf.nest.flatten(batch), is_used.shape[0]
+  )
   if uses is None:
     return _sum_of_gradients(model, batch, is_used, clipping_norm)
   return _sum_of_products(losses, uses, is_used, clipping_norm)
@@ -188,7 +190,10 @@ def _scale(
 
 
 def _find_dense_uses(
-  losses: tf.Tensor, variables: Sequence[tf.Variable], num_examples: int
+  losses: tf.Tensor,
+  variables: Sequence[tf.Variable],
+  features: Sequence[tf.Tensor],
+  num_examples: int,
 ) -> list[_Use] | None:
   """Returns the one use of each variable; `None` if one has another.
 
@@ -197,12 +202,18 @@ def _find_dense_uses(
   Args:
     losses: [M].
     variables: The trainable variables.
+    features: The tensors of the batch.
     num_examples: M.
   """
   needed = set(_ancestors(losses.op))
   # In the order of the graph, where what is read comes before its use.
   operations = [o for o in losses.graph.get_operations() if o in needed]
   captured = {id(outer): inner for outer, inner in _captures()}
+  # What does not depend on the examples may have M rows that are none of them.
+  of_examples = {captured.get(id(f), f).op for f in features}
+  for operation in operations:
+    if any(tensor.op in of_examples for tensor in operation.inputs):
+      of_examples.add(operation)
   uses = []
   for variable in variables:
     handle = captured.get(id(variable.handle), variable.handle)
@@ -216,7 +227,7 @@ def _find_dense_uses(
         values.add(operation.outputs[0].ref())
       else:
         consumers.append((operation, places))
-    use = _as_use(consumers, num_examples)
+    use = _as_use(consumers, of_examples, num_examples)
     if use is None:
       return None
     uses.append(use)
@@ -225,6 +236,7 @@ def _find_dense_uses(
 
 def _as_use(
   consumers: Sequence[tuple[tf.Operation, Sequence[int]]],
+  of_examples: Collection[tf.Operation],
   num_examples: int,
 ) -> _Use | None:
   """Returns the use of a variable that is consumed once, as a dense layer's."""
@@ -232,6 +244,8 @@ def _as_use(
     return None
   operation = consumers[0][0]
   first, output = operation.inputs[0], operation.outputs[0]
+  if first.op not in of_examples:
+    return None
   for rows in (first, output):
     shape = rows.shape
     if not shape.is_fully_defined() or shape.rank < 2:

@@ -88,6 +88,7 @@ def build_local_training(
           round_num=round_num,
           kept=kept,
           seed=seed,
+          is_noised=local_step.noised is not None,
         )
         direction, memory = local_step.direction(place, memory)
         taken = place.descend(direction, step_size)
@@ -138,6 +139,7 @@ class _Place(StepContext):
     round_num: tf.Tensor,
     kept: Any,
     seed: tf.Tensor,
+    is_noised: bool,
   ):
     self.start = start
     self.step = step
@@ -148,6 +150,7 @@ class _Place(StepContext):
     self._examples = examples
     self._indices = indices
     self._seed = seed
+    self._is_noised = is_noised
     self._values: list[tf.Tensor] = []
     self._is_moved = False
     self._gradients: list[tf.Tensor] = []
@@ -174,6 +177,12 @@ class _Place(StepContext):
     self, point: Sequence[tf.Tensor] | None = None
   ) -> list[tf.Tensor]:
     """See `StepContext`."""
+    if self._is_noised:
+      raise ValueError(
+        '`local_step` must not ask for the gradient itself where a step in it '
+        'adds noise for privacy, found one that does: no plan charges for what '
+        'a gradient without noise tells.'
+      )
     # In fewer operations than a slice.
     batch = self._batch(tf.gather(self._indices, self.step))
     with _after(self._move(point)):

@@ -46,7 +46,8 @@ def test_files_of_all_kinds_are_added_up(capsys, files):
   code, out, err = run_here(capsys, f'--together={",".join(files)}')
   assert (code, err) == (0, '')
   assert f'({rounding.format_up(expected.epsilon)}, 1e-05)' in out
-  assert f'epsilon {rounding.format_up(by_pld)}: --accountant=pld.' in out
+  assert f'It is epsilon {rounding.format_up(by_pld)} by ' in out
+  assert 'which is proved too: --accountant=pld.' in out
   assert 'settled before the first begins' in out
 
 
@@ -55,6 +56,33 @@ def test_the_question_of_the_flags_is_added_too(capsys, files):
   assert [each['source'] for each in answer['plans']] == [files[0], 'the flags']
   expected = privacy.compute_joint_cost(PLANS[:2], accountant='pld')
   assert answer['together']['epsilon'] == pytest.approx(expected.epsilon)
+
+
+def test_what_is_not_proved_of_noise_in_integers_is_not_claimed(
+  capsys, tmp_path
+):
+  path = tmp_path / 'privacy.json'
+  plan = privacy.PrivacyPlan(
+    **dict(num_clients=1000, clients_per_round=100, num_rounds=10),
+    **dict(target_delta=1e-4, noise_multiplier=4.0, sampling='fixed_size'),
+  )
+  path.write_text(json.dumps(plan.to_json()))
+  _, out, _ = run_here(capsys, f'--together={path}')
+  assert 'proved too (but for noise in integers): --accountant=pld' in out
+
+
+def test_plans_for_examples_promise_nothing_to_clients(capsys, tmp_path):
+  path = tmp_path / 'privacy.json'
+  plan = privacy.PrivacyPlan(
+    **dict(num_clients=1000, clients_per_round=100, num_rounds=10),
+    **dict(target_delta=1e-4, noise_multiplier=4.0, unit='example'),
+  )
+  path.write_text(json.dumps(plan.to_json()))
+  _, out, _ = run_here(capsys, f'--together={path}')
+  assert 'It holds for each example that is in the populations' in out
+  assert 'client' not in out.partition('Together')[2].replace(
+    'one example of a client', ''
+  )
 
 
 def test_caveats_come_first(capsys, tmp_path):

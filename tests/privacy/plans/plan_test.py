@@ -625,7 +625,9 @@ def test_a_plan_of_examples_says_example_and_costs_the_same():
   plan = build_plan()
   of_examples = dataclasses.replace(plan, unit='example')
   assert of_examples.epsilon == plan.epsilon
-  assert of_examples.describe() == plan.describe().replace('client', 'example')
+  described, condition = of_examples.describe().split(' It holds where ')
+  assert described == plan.describe().replace('client', 'example')
+  assert condition.startswith('each client has one example of its own')
   kept = of_examples.to_json()
   assert privacy.PrivacyPlan.from_json(kept) == of_examples
   # As plans were written before there were units.

@@ -61,6 +61,9 @@ class StepContext(abc.ABC):
 
     Returns:
       The gradient, with zeros for variables that the loss does not depend on.
+
+    Raises:
+      ValueError: If a step of the client's adds noise for privacy.
     """
 
   @abc.abstractmethod

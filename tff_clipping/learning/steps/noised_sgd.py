@@ -37,7 +37,7 @@ class NoisedSgd(LocalStep):
   `float32` may depend on which examples are beside it, so that neighbouring
   sums may differ by a few 1e-7 of C more.
 
-  A step around it must not ask for the gradient itself.
+  A step around it that asks for the gradient itself is refused.
 
   Not claimed: that cohorts are secret, or that the noise of other clients hides
   anything. For Q > 1 a client's noise enters its own later gradients, so that

@@ -61,6 +61,38 @@ def search_noise_multiplier(
     cost = compose([(mechanism, 1)])
     return cost.compute_epsilon(num_rounds, target_delta)
 
+  return search_multiplier(
+    epsilon_at,
+    target_epsilon,
+    guess=guess,
+    step=step,
+    tolerance=tolerance,
+    advice=advice,
+  )
+
+
+def search_multiplier(
+  epsilon_at: Callable[[float], float],
+  target_epsilon: float,
+  *,
+  guess: float = 1.0,
+  step: float = 1.5,
+  tolerance: float = 1e-5,
+  advice: str = ' or a larger delta',
+) -> float:
+  """Returns about the least 6-digit multiplier whose epsilon is in the target.
+
+  Args:
+    epsilon_at: Returns the epsilon of a multiplier, which falls with it.
+    target_epsilon: As in `search_noise_multiplier`.
+    guess: As there.
+    step: As there.
+    tolerance: As there.
+    advice: As there.
+
+  Raises:
+    ValueError: As there.
+  """
   least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
 
   @functools.cache  # The ends of the bracket are asked for again.

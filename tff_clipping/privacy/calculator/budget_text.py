@@ -10,7 +10,7 @@ from tff_clipping.privacy.calculator import (
   budget_report,
   command_line,
 )
-from tff_clipping.privacy.plans import noise_summary, promise_text
+from tff_clipping.privacy.plans import noise_summary, plan_text, promise_text
 
 
 def format_table(
@@ -36,6 +36,7 @@ def format_table(
     [schedule] if schedule else [],
     [answer.plan.describe()],
     _format_promise(answer),
+    _format_thresholds(answer) if answer.thresholds else [],
     *([f'Warning: {message}'] for message in answer.warnings),
   ]
   if (
@@ -98,7 +99,10 @@ def _format_promise(answer: budget_report.Answer) -> list[str]:
   plan, attacks = answer.plan, answer.attacks
   lines = [
     promise_text.state_promise(
-      plan.actual_epsilon, plan.target_delta, plan.actual_relation
+      plan.actual_epsilon,
+      plan.target_delta,
+      plan.actual_relation,
+      plan.unit,
     )
   ]
   if attacks is not None:
@@ -107,6 +111,7 @@ def _format_promise(answer: budget_report.Answer) -> list[str]:
         attacks.true_positive_rate,
         attacks.false_positive_rate,
         plan.actual_relation,
+        plan.unit,
       )
     )
   return lines
@@ -165,6 +170,39 @@ def _format_noise(answer: budget_report.Answer) -> list[str]:
   ]
 
 
+def _format_thresholds(answer: budget_report.Answer) -> list[str]:
+  """Returns how much of epsilon a first phase takes, and what that gives."""
+  clients = answer.plan.clients_per_round
+  drawn = 0.5 / math.sqrt(clients)
+  rows = [('share', 'noise on a share of bits', 'epsilon alone', 'noise mult.')]
+  for plan in answer.thresholds:
+    found = budget_report.threshold_figures(plan)
+    rows.append(
+      (
+        f'{100 * found["share"]:g} %',
+        f'{100 * found["bits_noise_stddev"] / clients:.2g} %',
+        _at_most(found['epsilon_alone']),
+        f'{plan.noise_multiplier:g}',
+      )
+    )
+  widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+  rounds = plan_text.count_rounds(answer.plan.threshold_rounds)
+  return [
+    f'Of the budget, {rounds} that estimate the clipping norm take:',
+    *(
+      '  '
+      + '  '.join(
+        cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+      ).rstrip()
+      for row in rows
+    ),
+    f'That {clients} clients are drawn moves a share of bits by '
+    f'{100 * drawn:.2g} % already: much less noise',
+    'than that is not worth its cost. The plan takes '
+    f'{100 * answer.plan.threshold.share:g} %.',
+  ]
+
+
 def _format_attacks(answer: budget_report.Answer) -> list[str]:
   """Returns what an attacker may find out."""
   attacks, plan = answer.attacks, answer.plan
@@ -173,7 +211,7 @@ def _format_attacks(answer: budget_report.Answer) -> list[str]:
   if plan.sampling == 'paper':
     drawn = ', for the cohorts that are really drawn'
   return [
-    f'What an attacker may find out about one client, at most{drawn}:',
+    f'What an attacker may find out about one {plan.unit}, at most{drawn}:',
     f'  mu                {mu} (no worse than one Gaussian '
     f'mechanism of this mu, at any delta from {plan.target_delta:g})',
     f'  true positives    {_at_most(attacks.true_positive_rate)} at a '

@@ -106,7 +106,7 @@ def _format_json(
       {
         'path': str(ledger.path),
         'num_releases': ledger.num_releases,
-        'num_rounds': ledger.plan.num_rounds,
+        'num_rounds': ledger.plan.num_releases,
         'epsilon': ledger.epsilon,
         'actual_epsilon': ledger.actual_epsilon,
         'planned_epsilon': _permitted_epsilon(ledger.plan),
@@ -155,7 +155,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   lines = [
     f'{ledger.path}',
     f'  spent so far      {guarantee}',
-    f'  releases          {ledger.num_releases} of {plan.num_rounds} planned',
+    f'  releases          {ledger.num_releases} of {plan.num_releases} planned',
     f'  epsilon           {rounding.format_up(ledger.epsilon)} of {limit:g}',
   ]
   if plan.sampling == 'paper':
@@ -185,9 +185,10 @@ def _plan_as_run(ledger: ledger_contents.LedgerContents) -> base_plan.BasePlan:
   A budget may allow more than the rounds that the plan was made for.
   """
   plan = ledger.plan
-  if ledger.num_releases <= plan.num_rounds:
+  if ledger.num_releases <= plan.num_releases:
     return plan
-  return dataclasses.replace(plan, num_rounds=ledger.num_releases)
+  num_rounds = ledger.num_releases - plan.threshold_rounds
+  return dataclasses.replace(plan, num_rounds=num_rounds)
 
 
 if __name__ == '__main__':

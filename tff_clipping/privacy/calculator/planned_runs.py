@@ -143,8 +143,8 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
   ]
   if total.by_pld is not None:
     together.append(
-      f'By {accountants.TABLE["pld"].title}, which is proved too, that is '
-      f'epsilon {rounding.format_up(total.by_pld)}: --accountant=pld.'
+      f'It is epsilon {rounding.format_up(total.by_pld)} by '
+      f'{plan_text.state_pld([run.plan for run in total.runs])}'
     )
   together.append(
     promise_text.state_promise(
@@ -152,9 +152,9 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
     )
   )
   conditions = (
-    'It holds for each client that is in the populations of all of them, if '
-    'all runs, their noise and their numbers of rounds are settled before the '
-    'first begins, and each draws its cohorts by a seed of its own.'
+    f'It holds for each {cost.unit} that is in the populations of all of '
+    'them, if all runs, their noise and their numbers of rounds are settled '
+    'before the first begins, and each draws its cohorts by a seed of its own.'
   )
   sections = [
     *_caveats(total),

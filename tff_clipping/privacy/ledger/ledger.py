@@ -304,9 +304,9 @@ class PrivacyLedger:
         advice = (
           'Draw a new cohort and new noise.'
           if self._plan.allows_new_draws
-          else 'Noise that is correlated between rounds or in local steps, and '
-          'the rounds of an epoch of random_allocation, cannot be drawn anew: '
-          'the run ends with the model that was released last.'
+          else 'Noise that is correlated between rounds or drawn by clients, '
+          'and the rounds of an epoch of random_allocation, cannot be drawn '
+          'anew: the run ends with the model that was released last.'
         )
         raise ChangedReleaseError(
           f'Round {round_num}, run again, gives another result than the one '
@@ -395,7 +395,7 @@ class PrivacyLedger:
   ) -> dict[str, Any]:
     """The line for one that was cut short: charged, its round not known."""
     number = len(ledger_contents.releases(lines)) + 1
-    if number > ledger_contents.parse_plan(path, lines[0]).max_rounds:
+    if number > ledger_contents.parse_plan(path, lines[0]).max_releases:
       # There is no such release: it was a line that charges for nothing.
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
     return self._build_release(number, None, None, None)

@@ -84,7 +84,7 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
     caveats=read_caveats(lines),
     run_id=lines[0].get('run_id'),
     # A plan with no more rounds has no release that was cut short.
-    num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
+    num_releases=min(len(releases(lines)) + is_cut_short, plan.max_releases),
     seeds=read_digests(lines, SEED),
   )
 

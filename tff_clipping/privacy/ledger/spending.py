@@ -88,9 +88,10 @@ def compute_spending(
     target_delta = min(deltas)
   target_delta = ranges.check_target_delta(target_delta)
   parts = [
-    each.plan.released_mechanism(each.num_releases)
+    part
     for each in ledgers
     if each.num_releases
+    for part in each.plan.released_mechanisms(each.num_releases)
   ]
   accountant = joint_cost.choose_accountant([each.plan for each in ledgers])
   if accountant == 'rdp':

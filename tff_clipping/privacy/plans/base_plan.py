@@ -24,6 +24,7 @@ from tff_clipping.privacy.plans import (
   noise_summary,
   obligations,
   plan_text,
+  threshold_phase,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _FORMAT = 1
 # What a run adds to the JSON: what its aggregator makes of the plan, and what
 # its rounds cost by the tightest accountant.
 _OF_A_RUN = ('aggregation', 'tightest_epsilon')
+# What it does not have where there is none.
+_LEFT_OUT = ('threshold',)
 
 # The samplings whose cohorts are a fixed share of the population.
 _TIED_TO_COHORTS = ('none', 'random_allocation', 'shuffled_epochs')
@@ -59,6 +62,8 @@ class BasePlan(abc.ABC):
     sampling: How cohorts are drawn.
     target_epsilon: The epsilon that must not be passed, but by what processors
       may differ in, `slack.SLACK`; None means that of `num_rounds` rounds.
+    threshold: A phase before these rounds that estimates the clipping norm, on
+      the same clients; None if there is none. `epsilon` is that of both.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -73,9 +78,11 @@ class BasePlan(abc.ABC):
   noise_multiplier: float
   sampling: str
   target_epsilon: float | None = None
+  threshold: threshold_phase.ThresholdPhase | None = None
 
   def __post_init__(self):
     checked = self._check_attributes()
+    self._check_threshold()
     if self.target_epsilon is not None:
       checked['target_epsilon'] = ranges.check_target_epsilon(
         self.target_epsilon
@@ -119,7 +126,10 @@ class BasePlan(abc.ABC):
         accountant's range has this epsilon.
     """
     given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
-    return cls._find_noise(cls._complete(given, 'noise_multiplier'))
+    given = cls._complete(given, 'noise_multiplier')
+    if given['threshold'] is None:
+      return cls._find_noise(given)
+    return cls._find_noise_of_both(given)
 
   @classmethod
   def from_noise_multiplier(
@@ -165,6 +175,11 @@ class BasePlan(abc.ABC):
     """
     given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
     given['noise_multiplier'] = noise_multiplier
+    if given.get('threshold') is not None:
+      raise ValueError(
+        '`threshold` must not be given where `num_rounds` are found, found '
+        f'{given["threshold"]}.'
+      )
     return cls._find_rounds(cls._complete(given, 'num_rounds'))
 
   @classmethod
@@ -276,6 +291,55 @@ class BasePlan(abc.ABC):
       num_rounds: From 1 to `max_rounds`.
     """
 
+  @abc.abstractmethod
+  def build_threshold_plan(self) -> 'BasePlan':
+    """Returns the plan of the first phase alone; of the same cohorts.
+
+    Its `epsilon` is what the clipping norm costs by itself.
+
+    Raises:
+      ValueError: If there is no `threshold`.
+    """
+
+  def build_training_plan(self: _Plan) -> _Plan:
+    """Returns the plan of the training rounds alone, without a target."""
+    return dataclasses.replace(self, threshold=None, target_epsilon=None)
+
+  @property
+  def threshold_rounds(self) -> int:
+    """R, the rounds of the first phase; 0 if there is none."""
+    return 0 if self.threshold is None else self.threshold.num_rounds
+
+  @property
+  def num_releases(self) -> int:
+    """The releases that the plan is made for: the rounds of both phases."""
+    return self.threshold_rounds + self.num_rounds
+
+  @property
+  def max_releases(self) -> int:
+    """The most releases that there is a cost for."""
+    return self.threshold_rounds + self.max_rounds
+
+  def released_mechanisms(
+    self, num_releases: int
+  ) -> list[tuple[sampled_gaussian.SampledGaussian, int]]:
+    """Returns what the first releases are: equal rounds of each phase.
+
+    A phase that has begun, of which so many rounds are in them, is there; see
+    `released_mechanism`.
+
+    Args:
+      num_releases: From 1 to `max_releases`.
+    """
+    in_threshold = min(num_releases, self.threshold_rounds)
+    parts = []
+    if in_threshold:
+      first = self.build_threshold_plan()
+      parts.append(first.released_mechanism(in_threshold))
+    if num_releases > in_threshold:
+      parts.append(self.released_mechanism(num_releases - in_threshold))
+    return parts
+
   @property
   @abc.abstractmethod
   def sampler_parameters(self) -> NamedTuple:
@@ -300,9 +364,8 @@ class BasePlan(abc.ABC):
     Args:
       epsilon: Any epsilon, not only the plan's.
     """
-    mechanism, count = self.released_mechanism(self.num_rounds)
-    cost_by_pld = accountants.compose([(mechanism, 1)], 'pld')
-    return cost_by_pld.compute_delta(count, epsilon)
+    parts = self.released_mechanisms(self.num_releases)
+    return accountants.compose(parts, 'pld').compute_delta(1, epsilon)
 
   @functools.cached_property
   def tightest_epsilon(self) -> float:
@@ -311,10 +374,10 @@ class BasePlan(abc.ABC):
     It is for what is really drawn and for `actual_relation`, by 'pld' or by the
     plan's own accountant. Of noise in integers, 'pld' is not proved.
     """
-    mechanism, count = self.released_mechanism(self.num_rounds)
-    by_pld = accountants.compose([(mechanism, 1)], 'pld')
+    parts = self.released_mechanisms(self.num_releases)
+    by_pld = accountants.compose(parts, 'pld')
     return min(
-      self.actual_epsilon, by_pld.compute_epsilon(count, self.target_delta)
+      self.actual_epsilon, by_pld.compute_epsilon(1, self.target_delta)
     )
 
   def describe_tightest(self) -> str:
@@ -335,27 +398,35 @@ class BasePlan(abc.ABC):
 
   @functools.cached_property
   def epsilon(self) -> float:
-    """The epsilon of `num_rounds` rounds, in the plan's accounting."""
-    return self.epsilon_after(self.num_rounds)
+    """The epsilon of all `num_releases`, in the plan's accounting."""
+    return self.epsilon_after(self.num_releases)
 
   @functools.cached_property
   def actual_epsilon(self) -> float:
     """The epsilon that the sampler really gives; see the subclass."""
-    return self.actual_epsilon_after(self.num_rounds)
+    return self.actual_epsilon_after(self.num_releases)
 
   def epsilon_after(self, num_rounds: int) -> float:
     """Returns the epsilon of so many rounds; 0 for none.
 
     Args:
-      num_rounds: Releases, each charged once. Settled before the run: where
-        what was released decides when to stop, count all planned rounds.
+      num_rounds: Releases, those of the first phase among them, each charged
+        once. Settled before the run: where what was released decides when to
+        stop, count all planned rounds.
 
     Raises:
       TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is negative or above `max_rounds`.
+      ValueError: If it is negative or above `max_releases`.
     """
     num_rounds = self._check_num_releases(num_rounds)
-    return self._compute_epsilon(num_rounds) if num_rounds else 0.0
+    if not num_rounds:
+      return 0.0
+    if self.threshold is None:
+      return self._compute_epsilon(num_rounds)
+    # 'gaussian' is what 'pld' does with releases that are not sampled.
+    accountant = 'pld' if self.accountant == 'gaussian' else self.accountant
+    cost = accountants.compose(self.released_mechanisms(num_rounds), accountant)
+    return cost.compute_epsilon(1, self.target_delta)
 
   def actual_epsilon_after(self, num_rounds: int) -> float:
     """Returns what the sampler really gives after so many rounds; 0 for none.
@@ -372,8 +443,8 @@ class BasePlan(abc.ABC):
   def permits(self, num_releases: int) -> bool:
     """Returns whether so many releases stay within the plan.
 
-    They do if they are at most `num_rounds`, or if they are at most
-    `max_rounds` and cost at most `target_epsilon`, with the slack of
+    They do if they are at most the plan's, or if they are at most
+    `max_releases` and cost at most `target_epsilon`, with the slack of
     `slack.is_within`: on each processor they are equally many.
 
     Args:
@@ -386,9 +457,9 @@ class BasePlan(abc.ABC):
     num_releases = argument_checks.check_integer(
       'num_releases', num_releases, at_least=0, at_most=2**63
     )
-    if num_releases <= self.num_rounds:
+    if num_releases <= self.num_releases:
       return True
-    if self.target_epsilon is None or num_releases > self.max_rounds:
+    if self.target_epsilon is None or num_releases > self.max_releases:
       return False
     return slack.is_within(
       self.epsilon_after(num_releases), self.target_epsilon
@@ -396,13 +467,13 @@ class BasePlan(abc.ABC):
 
   @functools.cached_property
   def permitted_rounds(self) -> int:
-    """The most releases that `permits` allows: `num_rounds`, or more.
+    """The most releases that `permits` allows: `num_releases`, or more.
 
     It is more where `target_epsilon` is a budget that `num_rounds` rounds leave
     a part of. Of a run that what was released may end, it is the epsilon of all
     these that holds.
     """
-    return search.search_max_rounds(self.permits, self.max_rounds)
+    return search.search_max_rounds(self.permits, self.max_releases)
 
   def summarize_noise(
     self, *, clipping_norm: float = 1.0, model_size: int | None = None
@@ -423,7 +494,10 @@ class BasePlan(abc.ABC):
       caveats: Why a run of the plan does not have its guarantee, in main
         clauses without a full stop. They come first.
     """
-    return plan_text.add_caveats(self._describe(), caveats)
+    text = self._describe()
+    if self.threshold is not None:
+      text = plan_text.describe_both(self)
+    return plan_text.add_caveats(text, caveats)
 
   def __str__(self) -> str:
     return self.describe()
@@ -446,6 +520,7 @@ class BasePlan(abc.ABC):
       **{
         name: each.to_json() if hasattr(each, 'to_json') else each
         for name, each in attributes.items()
+        if name not in _LEFT_OUT or each is not None
       },
       **self._derive(),
       'relation': self.relation.value,
@@ -475,10 +550,15 @@ class BasePlan(abc.ABC):
         f'`value` must be of format {_FORMAT}, found {value.get("format")!r}.'
       )
     names = [field.name for field in dataclasses.fields(cls)]
-    missing = [name for name in names if name not in (*value, *cls._OPTIONAL)]
+    optional = (*cls._OPTIONAL, *_LEFT_OUT)
+    missing = [name for name in names if name not in (*value, *optional)]
     if missing:
       raise ValueError(f'`value` must hold {names}, found none of {missing}.')
     attributes = {name: value[name] for name in names if name in value}
+    if attributes.get('threshold') is not None:
+      attributes['threshold'] = threshold_phase.ThresholdPhase.from_json(
+        attributes['threshold']
+      )
     plan = cls(**cls._read_attributes(attributes))
     unknown = sorted({*value} - {*plan.to_json(), *_OF_A_RUN})
     if unknown:
@@ -524,6 +604,43 @@ class BasePlan(abc.ABC):
   @abc.abstractmethod
   def _find_noise(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
     """Returns the plan of `from_target_epsilon`."""
+
+  @classmethod
+  def _find_noise_of_both(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
+    """Returns the plan of `from_target_epsilon` with a first phase.
+
+    The noise of the phase is found first, if it is not given, and that of
+    training then for both together.
+    """
+    phase = _check_phase(given['threshold'])
+    alone = cls._find_noise({**given, 'threshold': None})
+    if phase.noise_multiplier is None:
+      phase = dataclasses.replace(
+        phase,
+        noise_multiplier=min(
+          threshold_phase.LEAST_FACTOR * alone.noise_multiplier,
+          ranges.MAX_NOISE_MULTIPLIER,
+        ),
+      )
+      first = dataclasses.replace(
+        alone, threshold=phase, target_epsilon=None
+      ).build_threshold_plan()
+      phase = phase.with_share_taken(
+        own_cost=_sum_precisions(first, phase.num_rounds),
+        training_cost=_sum_precisions(alone, alone.num_rounds),
+      )
+    given = {**given, 'threshold': phase}
+
+    def build(noise_multiplier: float, **target: Any) -> _Plan:
+      return cls(**{**given, **target}, noise_multiplier=noise_multiplier)
+
+    found = noise_search.search_multiplier(
+      lambda z: try_epsilon(lambda: build(z, target_epsilon=None)),
+      given['target_epsilon'],
+      guess=alone.noise_multiplier,
+      step=1.01,
+    )
+    return build(found)
 
   @classmethod
   def _with_least_noise(
@@ -633,6 +750,36 @@ class BasePlan(abc.ABC):
   def _check_attributes(self) -> dict[str, Any]:
     """Returns the attributes that are to be replaced by what was checked."""
 
+  def _check_threshold(self) -> None:
+    """Raises unless a first phase is one that the plan can have."""
+    if self.threshold is None:
+      return
+    phase = _check_phase(self.threshold)
+    if phase.noise_multiplier is None:
+      raise ValueError(
+        '`threshold` must have a `noise_multiplier` where that of training is '
+        f'given, found {phase}.'
+      )
+    if self.allows_new_draws and phase.noise_multiplier < self.noise_multiplier:
+      raise ValueError(
+        '`threshold` must have a `noise_multiplier` of at least the '
+        f'{self.noise_multiplier:g} of training, as which a round that is '
+        f'drawn anew is charged, found {phase.noise_multiplier:g}.'
+      )
+    epoch = self._epoch
+    if phase.num_rounds % epoch:
+      raise ValueError(
+        f'`threshold` must have whole epochs of {epoch} rounds where '
+        f'`sampling` is {self.sampling!r}, found {phase.num_rounds} rounds: '
+        'what clients release in an epoch of both phases is not known to be '
+        'what is charged.'
+      )
+
+  @property
+  def _epoch(self) -> int:
+    """The rounds for which clients are drawn at once; 1 where for each."""
+    return 1
+
   @abc.abstractmethod
   def _compute_epsilon(self, num_rounds: int) -> float:
     """Returns the epsilon of at least one round; inf if there is none."""
@@ -662,10 +809,23 @@ class BasePlan(abc.ABC):
     return {}
 
   def _check_num_releases(self, num_rounds: int) -> int:
-    """Returns a number of rounds in [0, max_rounds]."""
+    """Returns a number of rounds in [0, max_releases]."""
     return argument_checks.check_integer(
-      'num_rounds', num_rounds, at_least=0, at_most=self.max_rounds
+      'num_rounds', num_rounds, at_least=0, at_most=self.max_releases
     )
+
+
+def _check_phase(phase: Any) -> threshold_phase.ThresholdPhase:
+  """Returns a first phase if it is one."""
+  if not isinstance(phase, threshold_phase.ThresholdPhase):
+    raise TypeError(f'`threshold` must be a ThresholdPhase, found {phase!r}.')
+  return phase
+
+
+def _sum_precisions(plan: BasePlan, num_rounds: int) -> float:
+  """Returns the sum of 1 / (noise over sensitivity)^2 of some rounds."""
+  mechanism, count = plan.released_mechanism(num_rounds)
+  return count / mechanism.noise_over_sensitivity**2
 
 
 def try_epsilon(build: Callable[[], BasePlan]) -> float:
@@ -680,3 +840,33 @@ def try_epsilon(build: Callable[[], BasePlan]) -> float:
       return build().epsilon
     except accountants.NoEpsilonError:
       return math.inf
+
+
+def require_phase(plan: BasePlan) -> Any:
+  """Returns the first phase of a plan, whose noise is known.
+
+  Args:
+    plan: The plan.
+
+  Raises:
+    ValueError: If it has none.
+  """
+  if plan.threshold is None:
+    raise ValueError('`threshold` must be given for a plan of it, found none.')
+  return plan.threshold
+
+
+def with_threshold_event(
+  plan: BasePlan, training: dp_accounting.DpEvent
+) -> dp_accounting.DpEvent:
+  """Returns the event of both phases.
+
+  Args:
+    plan: The plan.
+    training: What is charged for training.
+  """
+  if plan.threshold is None:
+    return training
+  return dp_accounting.ComposedDpEvent(
+    [plan.build_threshold_plan().dp_event, training]
+  )

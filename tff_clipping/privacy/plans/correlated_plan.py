@@ -56,6 +56,8 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       participations may be next to each other.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
+    threshold: A phase before these rounds that estimates the clipping norm,
+      whose noise is independent in each round.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -128,13 +130,14 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       self._over_sensitivity(self.num_rounds)
     )
     if not self.cohorts.is_amplified:
-      return gaussian
-    return dp_accounting.SelfComposedDpEvent(
+      return base_plan.with_threshold_event(self, gaussian)
+    turns = dp_accounting.SelfComposedDpEvent(
       dp_accounting.PoissonSampledDpEvent(
         self.cohorts.turn.sampling_prob, gaussian
       ),
       self.max_participations,
     )
+    return base_plan.with_threshold_event(self, turns)
 
   @property
   def max_rounds(self) -> int:
@@ -161,6 +164,22 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       clients_per_round=self.num_clients,
     )
     return sampled_gaussian.SampledGaussian(everybody, noise), 1
+
+  def build_threshold_plan(self) -> 'CorrelatedNoisePlan':
+    """Returns the plan of the first phase alone; see the base class.
+
+    Its rounds and those of training are one clock, on which a client keeps its
+    separation: in each phase it comes as often as if there were no other.
+    """
+    phase = base_plan.require_phase(self)
+    return dataclasses.replace(
+      self,
+      num_rounds=phase.num_rounds,
+      noise_multiplier=phase.noise_multiplier,
+      strategy=correlated_noise.identity_strategy(num_rounds=phase.num_rounds),
+      target_epsilon=None,
+      threshold=None,
+    )
 
   @property
   def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
@@ -227,6 +246,10 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       'target_delta': ranges.check_target_delta(self.target_delta),
       'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
     }
+
+  @property
+  def _epoch(self) -> int:
+    return self.participation.rounds_per_epoch or 1
 
   def _compute_epsilon(self, num_rounds: int) -> float:
     if not self.cohorts.is_amplified:

@@ -89,7 +89,11 @@ def compute_joint_cost(
     accountant = choose_accountant(plans)
   else:
     accountants.check_accountant(accountant)
-  parts = [plan.released_mechanism(plan.num_rounds) for plan in plans]
+  parts = [
+    part
+    for plan in plans
+    for part in plan.released_mechanisms(plan.num_releases)
+  ]
   epsilon = compose_parts(parts, accountant, target_delta)
   return JointCost(
     epsilon=epsilon,
@@ -97,7 +101,7 @@ def compute_joint_cost(
     relation=relation,
     unit=unit,
     accountant=accountant,
-    num_rounds=sum(plan.num_rounds for plan in plans),
+    num_rounds=sum(plan.num_releases for plan in plans),
   )
 
 

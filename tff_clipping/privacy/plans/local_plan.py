@@ -43,9 +43,9 @@ class LocalPlan(base_plan.BasePlan):
   public.
 
   k is bounded by who is asked: fixed groups take turns, and a client comes back
-  after `min_separation` rounds at the earliest. A report that was made counts,
-  even if its round is run again: the ledger then refuses to charge for another
-  result.
+  after `min_separation` rounds at the earliest. A round that was charged is not
+  run again: its clients have reported. A round is charged when all of them
+  have; that some did before a program was killed in between, no ledger knows.
 
   Refused, because a server that gets a client's report knows whose it is: less
   cost by sampling in secret, and so any sampler but this. Nor are there weights
@@ -125,6 +125,20 @@ class LocalPlan(base_plan.BasePlan):
       * math.sqrt(self.clients_per_round),
       self.target_delta,
     )
+
+  def build_threshold_plan(self) -> 'LocalPlan':
+    """There is none: bits without noise of the client's own are no local DP.
+
+    Raises:
+      ValueError: Always.
+    """
+    raise ValueError(
+      f'`threshold` must not be given for local DP, found {self.threshold}.'
+    )
+
+  def _check_threshold(self) -> None:
+    if self.threshold is not None:
+      self.build_threshold_plan()
 
   def released_mechanism(
     self, num_rounds: int

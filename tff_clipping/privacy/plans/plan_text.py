@@ -64,12 +64,18 @@ def describe(
     'clipping norm is added to the '
     'sum of the clipped updates'
   )
+  condition = ''
+  if unit == 'example':
+    condition = (
+      ' It holds where each client has one example of its own and takes one '
+      'step on it.'
+    )
   if drawn is None:
     return (
       f'Training for {rounds} satisfies {unit}-level '
       f'{_guarantee(charged, target_delta, unit)}: in each round '
       f'{_describe_cohort(mechanism.cohorts, unit)} and {noise}; accounted for '
-      f'by {name_accountant(charged.accountant)}.'
+      f'by {name_accountant(charged.accountant)}.{condition}'
     )
   return (
     f'In each of {rounds}, '
@@ -81,7 +87,7 @@ def describe(
     f'{name_accountant(charged.accountant)}; that figure does not hold for '
     f'these cohorts. What holds is {unit}-level '
     f'{_guarantee(drawn, target_delta, unit)}, by '
-    f'{name_accountant(drawn.accountant)}.'
+    f'{name_accountant(drawn.accountant)}.{condition}'
   )
 
 
@@ -129,6 +135,25 @@ def describe_correlated(plan: 'correlated_plan.CorrelatedNoisePlan') -> str:
   )
 
 
+def describe_both(plan: 'base_plan.BasePlan') -> str:
+  """Returns what a plan with two phases does, and what both guarantee.
+
+  Args:
+    plan: The plan, with a `threshold`.
+  """
+  first = plan.build_threshold_plan()
+  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
+  noise = rounding.format_down(first.noise_multiplier / 2, digits=6)
+  return (
+    f'Both phases together satisfy client-level {guarantee}. First, '
+    f'{count_rounds(first.num_rounds)} estimate the clipping norm: each client '
+    'of a cohort sends a bit, +1/2 or -1/2, and Gaussian noise of standard '
+    f'deviation {noise} is added to their sum. Training '
+    'follows, on cohorts that are drawn in the same way. By itself: '
+    f'{plan.build_training_plan()}'
+  )
+
+
 def describe_local(plan: 'local_plan.LocalPlan') -> str:
   """Returns what a plan of local DP does, and what it guarantees.
 
@@ -136,12 +161,14 @@ def describe_local(plan: 'local_plan.LocalPlan') -> str:
     plan: The plan.
   """
   reports = 'once' if plan.max_reports == 1 else f'{plan.max_reports} times'
-  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
   behind_sum = rounding.format_up(plan.secure_sum_epsilon)
   return (
     f'Training for {count_rounds(plan.num_rounds)} satisfies local '
-    f'{guarantee}, against the server too: {plan.clients_per_round} of the '
-    f'{plan.num_clients} clients report in a round, a client reports at most '
+    f'({rounding.format_up(plan.epsilon)}, '
+    f'{rounding.format_up(plan.target_delta, digits=6)})-differential privacy '
+    'with respect to any two data sets of one client, against the server too: '
+    f'{plan.clients_per_round} of the {plan.num_clients} clients report in a '
+    'round, a client reports at most '
     f'once in any {plan.min_separation} consecutive rounds, {reports} at most, '
     'and adds Gaussian noise of standard deviation '
     f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
@@ -221,12 +248,22 @@ def state_tightest(plan: 'base_plan.BasePlan') -> str:
   tightest = rounding.format_up(plan.tightest_epsilon)
   if tightest == rounding.format_up(plan.epsilon):
     return ''
+  return (
+    f'The same noise and rounds cost epsilon {tightest} by {state_pld([plan])}'
+  )
+
+
+def state_pld(plans: Sequence['base_plan.BasePlan']) -> str:
+  """Returns that 'pld' is proved too, and for what not, as a sentence's end.
+
+  Args:
+    plans: What is charged by 'rdp', some of it at least.
+  """
   # The samplings of noise in shares, which may be integers.
   unless = ''
-  if plan.sampling in ('fixed_size', 'truncated_poisson'):
+  if any(p.sampling in ('fixed_size', 'truncated_poisson') for p in plans):
     unless = ' (but for noise in integers)'
   return (
-    f'The same noise and rounds cost epsilon {tightest} by '
     f'{accountants.TABLE["pld"].title}, which is proved too{unless}: '
     '--accountant=pld.'
   )

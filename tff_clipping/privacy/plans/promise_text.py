@@ -38,11 +38,26 @@ _WORDS = {
   ),
 }
 
-# Where an example of one client is what is protected.
-_OF_EXAMPLES = _Words(
-  'whether one example of a client is among its data, or not',
-  'wrongly names at most {wrong} % of the examples that were not there, names '
-  'at most {right} % of those that were',
+# Where single examples are what is protected.
+_OF_EXAMPLES = {
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: _Words(
+    'whether one example of a client is among its data, or not',
+    'wrongly names at most {wrong} % of the examples that were not there, '
+    'names at most {right} % of those that were',
+  ),
+  sampled_gaussian.Relation.REPLACE_ONE: _Words(
+    'whether one example is among the data, or another one in its place',
+    'takes another example for this one in at most {wrong} % of the cases, '
+    'recognises this one in at most {right} %',
+  ),
+}
+
+# Of local DP, where everybody sees who reports.
+_OF_REPORTS = _Words(
+  'whether a client, of which it may be known when it takes part, has its own '
+  'data or any other',
+  "takes other data for this client's own in at most {wrong} % of the cases, "
+  'recognises its own in at most {right} %',
 )
 
 # Above it, the factor by which a probability may grow says nothing.
@@ -54,6 +69,8 @@ def state_promise(
   target_delta: float,
   relation: sampled_gaussian.Relation,
   unit: str = 'client',
+  *,
+  is_local: bool = False,
 ) -> str:
   """Returns what epsilon and delta promise, in a sentence.
 
@@ -62,14 +79,16 @@ def state_promise(
     target_delta: Its delta.
     relation: The neighbouring relation that it is for.
     unit: As in `BasePlan`.
+    is_local: Whether it is local DP, which hides no client's participation.
   """
   if epsilon > _LARGEST_EPSILON:
     return (
       f'In words: an epsilon of {rounding.format_up(epsilon)} promises next to '
       'nothing.'
     )
+  cases = _find_words(relation, unit, is_local).cases
   return (
-    f'In words: {_find_words(relation, unit).cases}, the probability of any '
+    f'In words: {cases}, the probability of any '
     'result that is published is in one case at most '
     f'{rounding.format_up(math.exp(epsilon))} times that in the other, plus '
     f'{rounding.format_up(target_delta, digits=6)}.'
@@ -81,6 +100,8 @@ def state_attack(
   false_positive_rate: float,
   relation: sampled_gaussian.Relation,
   unit: str = 'client',
+  *,
+  is_local: bool = False,
 ) -> str:
   """Returns what the best attack gets right, in a sentence.
 
@@ -89,8 +110,9 @@ def state_attack(
     false_positive_rate: At this rate.
     relation: The neighbouring relation of both.
     unit: As in `BasePlan`.
+    is_local: As in `state_promise`.
   """
-  attack = _find_words(relation, unit).attack.format(
+  attack = _find_words(relation, unit, is_local).attack.format(
     wrong=f'{100 * false_positive_rate:g}',
     right=rounding.format_up(100 * true_positive_rate, digits=3),
   )
@@ -100,6 +122,10 @@ def state_attack(
   )
 
 
-def _find_words(relation: sampled_gaussian.Relation, unit: str) -> _Words:
+def _find_words(
+  relation: sampled_gaussian.Relation, unit: str, is_local: bool
+) -> _Words:
   """Returns what a promise is about."""
-  return _OF_EXAMPLES if unit == 'example' else _WORDS[relation]
+  if is_local:
+    return _OF_REPORTS
+  return (_OF_EXAMPLES if unit == 'example' else _WORDS)[relation]

@@ -25,10 +25,10 @@ import tree
 
 from tff_clipping import aggregators, storage_errors
 from tff_clipping.aggregators.parts import noise_keys
-from tff_clipping.privacy.ledger.ledger import (
-  ChangedReleaseError,
-  PrivacyLedger,
-)
+from tff_clipping.privacy.ledger.ledger import ChangedReleaseError
+from tff_clipping.privacy.ledger.ledger_phase import Ledger
+from tff_clipping.privacy.plans.example_plan import ExamplePlan
+from tff_clipping.privacy.plans.local_plan import LocalPlan
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import other_bits, process_metrics
@@ -38,8 +38,12 @@ _LOGGER = logging.getLogger(__name__)
 
 # What was looked at of the cohorts that a ledger charges for.
 _COHORT_CHECKS: weakref.WeakKeyDictionary[
-  PrivacyLedger, cohort_checks.CohortChecks
+  Ledger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
+
+# Here clients draw the noise, so that no round has its bits again, and what
+# they send counts when they have sent it: they are not asked twice.
+_NOISED_BY_CLIENTS = (LocalPlan, ExamplePlan)
 
 # Caveats.
 GIVEN_NOISE = (
@@ -54,7 +58,7 @@ _OTHER_BITS = (
 def run_private_round(
   next_fn: Callable[[Any, Sequence[str]], Any],
   sampler: ClientSampler,
-  ledger: PrivacyLedger,
+  ledger: Ledger,
   *,
   state: Any,
   round_num: int,
@@ -109,7 +113,8 @@ def run_private_round(
     ChangedReleaseError: If a repeated round gives other bits, or may give them,
       and no other draw would do: the plan has noise that is correlated between
       rounds, or clients that draw one round of an epoch, or the state keeps
-      what the noise comes from, but no number of the draw.
+      what the noise comes from, but no number of the draw. Of a plan whose
+      clients add the noise themselves, before the round is run.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -152,6 +157,9 @@ def run_private_round(
   if draw is None:
     ledger.check_budget(round_num)
     draw = 0
+  elif isinstance(ledger.plan, _NOISED_BY_CLIENTS):
+    reason = 'would have its clients send once more, with other noise'
+    _start_new_draw(ledger, state, round_num, reason)
   while True:
     cohort = sampler.sample(round_num, draw)
     _cohort_checks(sampler, ledger).check(round_num, cohort)
@@ -186,7 +194,7 @@ def run_private_round(
 
 
 def _cohort_checks(
-  sampler: ClientSampler, ledger: PrivacyLedger
+  sampler: ClientSampler, ledger: Ledger
 ) -> cohort_checks.CohortChecks:
   """Returns what has looked at the cohorts of this sampler, or begins it."""
   checks = _COHORT_CHECKS.get(ledger)
@@ -197,7 +205,7 @@ def _cohort_checks(
 
 
 def _start_new_draw(
-  ledger: PrivacyLedger, state: Any, round_num: int, reason: str
+  ledger: Ledger, state: Any, round_num: int, reason: str
 ) -> None:
   """Warns that a round is drawn anew, or raises if it cannot be.
 
@@ -211,7 +219,7 @@ def _start_new_draw(
   last_round = max(each for each in ledger.rounds if each is not None)
   if not ledger.plan.allows_new_draws:
     raise ChangedReleaseError(
-      f'{refused}Noise that is correlated between rounds or in local steps, '
+      f'{refused}Noise that is correlated between rounds or drawn by clients, '
       'and the rounds of an epoch of random_allocation, cannot be drawn anew: '
       'the run ends with the '
       'model that was released last, unless it goes on where the round was '
@@ -246,7 +254,7 @@ def check_context() -> None:
     )
 
 
-def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
+def check_sampler(sampler: ClientSampler, ledger: Ledger) -> None:
   """Raises if a ledger does not charge for the cohorts of a sampler.
 
   Raises:
@@ -262,7 +270,7 @@ def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
     )
 
 
-def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
+def check_rounds(ledger: Ledger, round_num: int) -> None:
   """Raises if a ledger lacks a round that a state has.
 
   Args:
