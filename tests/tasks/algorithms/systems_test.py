@@ -74,7 +74,10 @@ def test_no_sentence_says_client_of_an_example():
   assert plan.unit == 'example'
   assert 'example-level' in plan.describe()
   assert 'adding or removing one example' in plan.describe()
-  assert 'client' not in plan.describe()
+  # The condition speaks of clients, and the promise does not.
+  promise, condition = plan.describe().split(' It holds where ')
+  assert 'client' not in promise
+  assert condition.startswith('each client has one example of its own')
 
 
 @pytest.mark.parametrize(
