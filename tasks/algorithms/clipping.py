@@ -82,9 +82,11 @@ class Bound:
         )
       return
     if self.config.clipping_norm is None:
+      price = ': an exact figure, with which nothing is guaranteed'
       raise ValueError(
         f'`clipping_norm` must be given for {self.config.algorithm}, or taken '
-        'from a run of fed_avg by `clipping_norm_from`.'
+        'from a run of fed_avg by `clipping_norm_from`'
+        f'{price if self.config.is_private else ""}.'
       )
 
   def describe(self) -> str:
