@@ -270,7 +270,7 @@ def _line(run: pd.Series) -> dict[str, str]:
     clipped += SIMULATION_MARK
   norm = margins.number(run['clipping_norm'], '.4g')
   if run.get('clipping') == 'adaptive':
-    norm = f'from {norm}'
+    norm = f'{norm} at first'
   metric = run['metric']
   spec = f'.{metric.decimals([run["final_score"]])}f'
   return {

@@ -499,7 +499,7 @@ def test_an_adaptive_threshold_and_its_noise_are_said_to_be_so(write):
   assert text.count('A promise.') == 1
   assert text.count(aggregation) == 1
   assert f'**moving**: {aggregation}' in text
-  assert '| from 1 |' in text
+  assert '| 1 at first |' in text
   assert '| 1 |' in text
 
 
