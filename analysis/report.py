@@ -207,9 +207,14 @@ def _values(
     },
   }
   missing = [need for name, need in _NEEDS.items() if not len(texts[name])]
+  is_private = runs['is_private'].astype(bool)
   for what, names in (
     ('Not evaluated yet', runs.index[~is_evaluated]),
-    ('Updates are not recorded', runs.index[~is_recorded]),
+    ('Updates are not recorded', runs.index[~is_recorded & ~is_private]),
+    (
+      'Updates of private runs are not recorded',
+      runs.index[~is_recorded & is_private],
+    ),
   ):
     if len(names):
       missing.append(f'{what}: {"; ".join(names)}.')
@@ -249,6 +254,13 @@ def _privacy_texts(runs: pd.DataFrame) -> list[str]:
   for text, own in described.groupby('privacy_description', sort=False):
     whole = len(own) == len(described)
     texts.append(text if whole else f'**{"; ".join(own.index)}**: {text}')
+  if 'clipping' in runs:
+    # Its noise is not that of the sentence alone.
+    adaptive = runs[(runs['clipping'] == 'adaptive') & runs['is_private']]
+    texts += [
+      f'**{"; ".join(own.index)}**: {text}'
+      for text, own in adaptive.groupby('privacy_aggregation', sort=False)
+    ]
   names = runs.index[runs['has_simulation_figures']]
   if len(names):
     texts.append(
@@ -279,7 +291,10 @@ def _run_texts(groups: list[pd.DataFrame]) -> list[str]:
     for title, group in _titled(groups)
     if group['data'].iloc[0]
   ]
-  texts.append(markdown.markdown_table(run_tables.run_table(runs)))
+  texts += [
+    markdown.markdown_table(run_tables.run_table(own))
+    for _, own in runs.groupby('metric', sort=False)
+  ]
   if (runs['clips'] == 'models').any():
     texts.append(run_tables.MODEL_CLIPPING_NOTE)
   by_reason = runs[runs['no_drop'] != ''].groupby('no_drop', sort=False)

@@ -135,8 +135,9 @@ def find_limits(
     metric: What is shown.
 
   Returns:
-    Limits by all but the first tenth of the rounds of each panel: a model that
-    has learnt nothing would flatten what comes after.
+    Limits by all but the first tenth of the rounds of each panel, if the
+    others take no more than two thirds of the whole height: a model that has
+    learnt nothing would flatten what comes after.
   """
   longest = data.groupby('panel')['round_num'].transform('max')
   late = data[data['round_num'] >= 0.1 * longest]
@@ -144,13 +145,19 @@ def find_limits(
     low, high = late['low'].min(), data['high'].max()
     pad = 0.05 * max(high - low, 1.0)
     return max(low - pad, 0.0), min(high + pad, 101.0)
-  # A loss can be infinite.
-  ends = late[['low', 'high']].stack()
-  ends = ends[np.isfinite(ends)]
+  whole, ends = _finite_ends(data), _finite_ends(late)
   if ends.empty:
     return 0.0, 1.0
-  pad = 0.05 * (ends.max() - ends.min() or 1.0)
+  if np.ptp(whole) <= 1.5 * np.ptp(ends):
+    ends = whole
+  pad = 0.05 * (np.ptp(ends) or 1.0)
   return ends.min() - pad, ends.max() + pad
+
+
+def _finite_ends(data: pd.DataFrame) -> pd.Series:
+  """Both ends of the ranges; a loss can be infinite."""
+  ends = data[['low', 'high']].stack()
+  return ends[np.isfinite(ends)]
 
 
 def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:

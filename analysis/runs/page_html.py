@@ -17,6 +17,8 @@ _WIDE = 600
 # A picture and the caption below it.
 _FIGURE = re.compile(r'<p>(<img [^>]*/>)</p>\n<p><em>(.*?)</em></p>', re.DOTALL)
 _FIGURES = re.compile(r'(?:<figure>.*?</figure>\s*)+', re.DOTALL)
+# It would be cut behind its dashes.
+_FLAG = re.compile(r'<code>(--\w+)</code>')
 _TABLE = re.compile(r'<table>.*?</table>', re.DOTALL)
 
 
@@ -47,7 +49,9 @@ def to_html(text: str, directory: pathlib.Path) -> str:
   body = _FIGURE.sub(r'<figure>\1<figcaption>\2</figcaption></figure>', body)
   body = _FIGURES.sub(_in_columns, body)
   # No line ends between these and their number.
-  body = body.replace('± ', '±&nbsp;').replace(' %', '&nbsp;%')
+  for signs in ('± ', ' %', ' = '):
+    body = body.replace(signs, signs.replace(' ', '&nbsp;'))
+  body = _FLAG.sub(r'<code class=flag>\1</code>', body)
   # A table that is wider than a phone is moved within its frame.
   body = _TABLE.sub(r'<div class="table" tabindex="0">\g<0></div>', body)
   title = html.escape(text.splitlines()[0].lstrip('# '))

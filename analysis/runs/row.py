@@ -55,7 +55,9 @@ _NO_PRIVACY = {
   **dict.fromkeys(
     ('noise_multiplier', 'epsilon', 'actual_epsilon', 'target_delta'), math.nan
   ),
-  **dict.fromkeys(('sampling', 'accountant', 'relation', 'description')),
+  **dict.fromkeys(
+    ('sampling', 'accountant', 'relation', 'description', 'aggregation')
+  ),
   # What plans protect that do not say it.
   'unit': 'client',
 }

@@ -179,7 +179,11 @@ def _tell_setting(setting: str, own: pd.DataFrame, decimals: int) -> str:
 
 
 def run_table(runs: pd.DataFrame) -> pd.DataFrame:
-  """The numbers of each run, without columns that would be empty."""
+  """The numbers of each run, without columns that would be empty.
+
+  Args:
+    runs: The rows of the runs, of one metric.
+  """
   runs = pd.concat(
     [
       frame.ordered(group)
@@ -266,6 +270,9 @@ def _line(run: pd.Series) -> dict[str, str]:
   clipped = margins.number(100 * run['clipped_fraction'], '.0f')
   if run['has_simulation_figures'] and clipped != margins.MISSING:
     clipped += SIMULATION_MARK
+  norm = margins.number(run['clipping_norm'], '.4g')
+  if run.get('clipping') == 'adaptive':
+    norm = f'{norm} at first'
   metric = run['metric']
   spec = f'.{metric.decimals([run["final_score"]])}f'
   return {
@@ -273,7 +280,7 @@ def _line(run: pd.Series) -> dict[str, str]:
     'rounds': rounds,
     metric.heading: margins.number(run['final_score'], spec),
     'best': margins.number(run['best_score'], spec),
-    'c': margins.number(run['clipping_norm'], '.4g'),
+    'c': norm,
     'clipped (%)': clipped,
     'noise multiplier': margins.number(run['privacy_noise_multiplier'], '.4g'),
     'sampling': (run['privacy_sampling'] or margins.MISSING).replace('_', ' '),

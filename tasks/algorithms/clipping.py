@@ -82,9 +82,11 @@ class Bound:
         )
       return
     if self.config.clipping_norm is None:
+      price = ': an exact figure, with which nothing is guaranteed'
       raise ValueError(
         f'`clipping_norm` must be given for {self.config.algorithm}, or taken '
-        'from a run of fed_avg by `clipping_norm_from`.'
+        'from a run of fed_avg by `clipping_norm_from`'
+        f'{price if self.config.is_private else ""}.'
       )
 
   def describe(self) -> str:
@@ -188,7 +190,11 @@ class Adaptive(Bound):
   is_constant = False
 
   def check(self) -> None:
-    super().check()
+    if self.config.clipping_norm is None:
+      raise ValueError(
+        '`clipping_norm` must be given for `clipping` adaptive, whose c begins '
+        'at it: a rough guess will do.'
+      )
     if self.config.target_quantile is not None:
       argument_checks.check_probability(
         'target_quantile', self.config.target_quantile

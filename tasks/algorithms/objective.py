@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 # Numbers of which each is 0 or 1.
 ZEROS_AND_ONES = 'zeros_and_ones'
 
+# What labels are called in a message.
+_LABELS = {
+  CLASSES: 'classes',
+  ZEROS_AND_ONES: 'labels of 0 and 1',
+  NUMBERS: 'numbers',
+}
+
 MAX, MIN = 'max', 'min'
 
 _CROSS_ENTROPY = 'sparse_categorical_crossentropy'
@@ -256,9 +263,14 @@ class Objective:
       else:
         fits = wanted == labels
       if not fits:
+        what = (
+          f'{found}, which `{feature}` has'
+          if labels == AS_GIVEN
+          else f'{_LABELS[labels]}, as `loss` {_text(self.losses)} is'
+        )
         raise ValueError(
-          f'`metrics` must be for {found}, which `{feature}` has, and for '
-          f'`loss` {_text(self.losses)}, found {metric.source}.'
+          f'`metrics` must be for {what}, found {metric.source}, which is for '
+          f'{_LABELS[wanted]}.'
         )
 
 

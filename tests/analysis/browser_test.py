@@ -80,6 +80,17 @@ def test_pictures_are_shown_with_alt_texts(page, page_path):
 
 
 @pytest.mark.slow
+def test_panels_side_by_side_have_the_whole_width(page, page_path):
+  page.open(page_path, width=1000)
+  widths = page.evaluate(
+    '[...document.querySelectorAll(".wide")].map((each) => each.clientWidth)'
+  )
+  whole = page.evaluate('document.querySelector(".figures").clientWidth')
+  assert len(widths) > 1
+  assert set(widths) == {whole}
+
+
+@pytest.mark.slow
 def test_what_does_not_fit_is_found(page, tmp_path):
   path = tmp_path / 'wide.html'
   path.write_text(

@@ -83,15 +83,17 @@ def test_same_runs_give_the_same_bytes(read_runs, tmp_path):
 
 
 def test_what_is_missing_is_named(read_runs, tmp_path):
-  read_runs(**THREE)
+  read_runs(**THREE, plain=dict(seed=1))
   path = tmp_path / 'ce_fed_avg' / 'metrics.csv'
   path.write_text(path.read_text()[:-5])
-  frames = frame.read_frames([tmp_path / name for name in (*THREE, 'absent')])
+  names = (*THREE, 'plain', 'absent')
+  frames = frame.read_frames([tmp_path / name for name in names])
   text = report.write_report(frames, tmp_path / 'out').read_text()
   assert 'ce_fed_avg: metrics.csv is cut off' in text
   assert 'ce_fed_avg: 1 of 2 rounds' in text
   assert f'{tmp_path / "absent"}: left out: no such folder' in text
-  assert 'Updates are not recorded: dp_fed_avg.' in text
+  assert 'Updates are not recorded: plain.' in text
+  assert 'Updates of private runs are not recorded: dp_fed_avg.' in text
 
 
 def test_sections_without_runs_are_named_and_left_out(write):
@@ -183,6 +185,19 @@ def test_a_metric_of_which_less_is_better(write, tmp_path):
   assert 'test_mean_absolute_error_by_round_mlp' in text
   assert 'ccuracy' not in text
   assert '%' not in text
+
+
+def test_runs_of_each_metric_have_a_table_of_their_own(write):
+  text = write(
+    a=dict(accuracies=(9.0, 2.0), metric=('loss', 'min')),
+    b=dict(accuracies=(0.1, 0.9), model='alexnet'),
+  ).read_text()
+  runs = text[text.index('## Run by run') : text.index('## What is missing')]
+  assert re.findall(r'^[|] run .*', runs, flags=re.MULTILINE) == [
+    '| run | rounds | Test loss | best | s/round | folder |',
+    '| run | rounds | Test accuracy (%) | best | s/round | folder |',
+  ]
+  assert 'nan' not in runs
 
 
 def test_a_seed_without_a_finite_figure_is_no_part_of_the_mean(write):
@@ -472,6 +487,20 @@ def test_an_epsilon_that_does_not_hold_is_said_with_the_reason(write):
   text = write(broken=dict(PRIVATE, privacy=privacy)).read_text()
   assert '| 1.5 | no |' in text
   assert text.count('No guarantee as it was run: the noise is known.') == 1
+
+
+def test_an_adaptive_threshold_and_its_noise_are_said_to_be_so(write):
+  aggregation = 'The noise multiplier is that of both together.'
+  privacy = PRIVACY | {'description': 'A promise.', 'aggregation': aggregation}
+  text = write(
+    fixed=dict(PRIVATE, privacy=privacy),
+    moving=dict(PRIVATE, privacy=privacy, clipping='adaptive'),
+  ).read_text()
+  assert text.count('A promise.') == 1
+  assert text.count(aggregation) == 1
+  assert f'**moving**: {aggregation}' in text
+  assert '| 1 at first |' in text
+  assert '| 1 |' in text
 
 
 def test_a_caveat_of_the_ledger_alone_is_said(tmp_path):

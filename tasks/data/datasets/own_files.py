@@ -33,7 +33,7 @@ _TEXT_HINTS = {
   'is_test': 'It is 1 in the rows of the test set, and 0 in the others.',
   'x': (
     'Of categories, `pandas.get_dummies` makes columns of 0 and 1. The column '
-    'that says whose an example is is called `client`.'
+    'with the ids of the clients is called `client`.'
   ),
 }
 

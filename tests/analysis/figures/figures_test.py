@@ -296,6 +296,21 @@ def test_limits_of_what_is_no_share_are_those_of_its_late_rounds(read_runs):
   )
 
 
+@pytest.mark.parametrize(
+  # 14 is no more than 1.5 times 10, and 16 is.
+  ('first', 'limits'),
+  [(24.0, (9.3, 24.7)), (26.0, (9.5, 20.5))],
+)
+def test_limits_hold_the_first_round_where_there_is_room(
+  read_runs, first, limits
+):
+  losses = (first, *[20.0] * 10, 10.0)
+  frames = read_runs(a=dict(accuracies=losses, metric=('perplexity', 'min')))
+  data = accuracy.accuracy_data(frames, frames.runs)
+  metric_of_run = frames.runs['metric'].iloc[0]
+  assert accuracy.find_limits(data, metric_of_run) == pytest.approx(limits)
+
+
 def test_a_metric_that_is_infinite_is_drawn(read_runs):
   loss = metric.Metric('loss', 'min')
   frames = read_runs(

@@ -26,6 +26,12 @@ def test_pictures_have_an_alt_text_their_size_and_a_caption(tmp_path):
   assert second.startswith('<figure class=wide>')
 
 
+def test_flags_stay_in_one_line_and_commands_do_not(tmp_path):
+  text = page_html.to_html('# T\n\n`--a_b` and `python --a_b`\n', tmp_path)
+  assert '<code class=flag>--a_b</code> and <code>python --a_b</code>' in text
+  assert '.flag { white-space: nowrap; }' in text
+
+
 def test_numbers_stay_with_their_signs(tmp_path):
-  text = page_html.to_html('# T\n\n1 ± 2 %\n', tmp_path)
-  assert '1 ±&nbsp;2&nbsp;%' in text
+  text = page_html.to_html('# T\n\nε = 1 ± 2 %\n', tmp_path)
+  assert 'ε&nbsp;=&nbsp;1 ±&nbsp;2&nbsp;%' in text

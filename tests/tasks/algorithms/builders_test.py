@@ -173,6 +173,18 @@ def test_the_noise_of_the_clients_is_that_of_the_plan(bits):
       dict(_PUBLIC, clipping='adaptive', target_quantile=1.5),
       '`target_quantile` must be between 0 and 1',
     ),
+    (
+      dict(_PUBLIC, clipping_norm=None),
+      '`clipping_norm` must be given .* by `clipping_norm_from`[.]',
+    ),
+    (
+      dict(_PRIVATE, clipping_norm=None),
+      'by `clipping_norm_from`: an exact figure, with which nothing is g',
+    ),
+    (
+      dict(_PUBLIC, clipping='adaptive', clipping_norm=None),
+      '`clipping_norm` must be given for `clipping` adaptive, whose c begins',
+    ),
     (dict(_PUBLIC, aggregation='distributed'), 'must be plain or secure'),
     (
       dict(_PUBLIC, clipping='adaptive', aggregation='secure'),
