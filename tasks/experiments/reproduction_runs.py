@@ -84,6 +84,11 @@ REPRODUCTION = (
       ('random_allocation', 'threshold'),
     )
   ),
+  # Poisson cohorts, with a clipping norm that is paid for.
+  Part(
+    *(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2), ('dp_fed_avg',)),
+    ('threshold',),
+  ),
   # CE-FedAvg with steps as long as FedAvg's.
   *(
     Part(rows, (scale,), (0, 1, 2), ('ce_fed_avg',), ('matched_steps',))
@@ -114,7 +119,7 @@ REPRODUCTION = (
     Part(_MLP_ON_MNIST, ('paper',), (0,), ('fed_avg',), (f'fed_prox_{mu}',))
     for mu in MUS_TRIED
   ),
-  Part(_MLP_ON_MNIST, ('paper',), variants=('fed_prox_0.1',)),
+  Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('fed_prox_0.1',)),
   # The terms of Theorem 1, and the splits that the paper's figures show.
   *(
     Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))
@@ -245,10 +250,6 @@ PLANNED = (
   Part(
     *(_MLP_ON_MNIST, _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',)),
     ('pld', 'threshold'),
-  ),
-  Part(
-    *(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2), ('dp_fed_avg',)),
-    ('threshold',),
   ),
 )
 
