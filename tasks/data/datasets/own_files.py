@@ -2,8 +2,9 @@
 
 A `.npz` file has the arrays of `FIELDS`, a `.csv` file a column for each of
 `y`, `client` and `is_test` and all others for the features. Of several inputs
-or outputs, a `.npz` file has `x_NAME` and `y_NAME` in place of `x` and `y`, and
-of several numbers to learn a table has columns `y_NAME`, which make one row.
+or outputs, a `.npz` file has `x_NAME` and `y_NAME` in place of `x` and `y`. A
+table has features `x_NAME:FEATURE` for several inputs; of several numbers to
+learn it has columns `y_NAME`, which make one row.
 """
 
 import pathlib
@@ -27,6 +28,8 @@ FIELDS = (
 _OF_SEVERAL = ('x_test', 'y_test', 'num_classes', 'x', 'y')
 # The columns of a table that are no features.
 _COLUMNS = ('y', 'client', 'is_test')
+# A feature of one of several inputs.
+_OF_AN_INPUT = re.compile(r'x_(\w+):.+')
 # What to do with text where there must be numbers.
 _TEXT_HINTS = {
   'y': 'Of names of classes, `pandas.factorize(table["y"])[0]` makes numbers.',
@@ -150,15 +153,8 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
           f'`{column}` must be finite in float32, found '
           f'{table[column].iloc[row]} in row {row + 1} of the data.'
         )
-  x = np.stack(
-    [
-      float32.convert(
-        table[feature].to_numpy(), lambda _, name=feature: f'`{name}`'
-      )
-      for feature in features
-    ],
-    axis=1,
-  )
+  inputs = _group_features(features)
+  x = {name: _stack(table, columns) for name, columns in inputs.items()}
   y = (
     table['y'].to_numpy()
     if 'y' in table
@@ -173,7 +169,7 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
       stacklevel=2,
     )
   if 'is_test' not in table:
-    return dict(x=x, y=y, client=client)
+    return dict(x=_of_one(x), y=y, client=client)
   is_test = table['is_test'].to_numpy()
   if not np.isin(is_test, (0, 1)).all() or len(np.unique(is_test)) != 2:
     raise ValueError(
@@ -182,12 +178,44 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
     )
   test = is_test.astype(bool)
   return dict(
-    x=x[~test],
+    x=_of_one({name: rows[~test] for name, rows in x.items()}),
     y=y[~test],
     client=None if client is None else client[~test],
-    x_test=x[test],
+    x_test=_of_one({name: rows[test] for name, rows in x.items()}),
     y_test=y[test],
     client_test=None if client is None else client[test],
+  )
+
+
+def _group_features(features: list[str]) -> dict[str, list[str]]:
+  """Returns the features of each input; of a single one, under ''."""
+  inputs: dict[str, list[str]] = {}
+  for feature in features:
+    found = _OF_AN_INPUT.fullmatch(str(feature))
+    inputs.setdefault(found[1] if found else '', []).append(feature)
+  if '' in inputs and len(inputs) > 1:
+    raise ValueError(
+      'all of its features must be `x_NAME:FEATURE` where there are several '
+      f'inputs, found `{inputs[""][0]}`.'
+    )
+  return inputs
+
+
+def _of_one(inputs: dict[str, np.ndarray]) -> Any:
+  """Returns the array of a single input, or the dictionary."""
+  return inputs.get('', inputs)
+
+
+def _stack(table: Any, columns: list[str]) -> np.ndarray:
+  """Returns columns side by side, in float32."""
+  return np.stack(
+    [
+      float32.convert(
+        table[column].to_numpy(), lambda _, name=column: f'`{name}`'
+      )
+      for column in columns
+    ],
+    axis=1,
   )
 
 

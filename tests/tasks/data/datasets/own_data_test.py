@@ -491,6 +491,7 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
     ('1,2,ann,0,0', '1,2,ann,0,2', '`is_test` must be 1'),
     ('bob,0,1', 'bob,0,0', '`is_test` must be 1'),
     ('1,2,ann,0,0', '1,2,ann,0,0,9,9', 'no table'),
+    ('width', 'x_size:width', 'several inputs, found `height`'),
     (_TABLE, '', 'no table'),
     (_TABLE, _TABLE.lstrip().partition('\n')[0], 'must have rows below its'),
   ],
@@ -695,6 +696,26 @@ def test_names_of_other_arrays_are_refused(tmp_path, names):
   np.savez(path, **{name: np.zeros([4, 1]) for name in names})
   with pytest.raises(data_files.DataError, match='must have the arrays `x`'):
     registry.create_task(str(path), _NATURAL)
+
+
+def test_columns_of_several_inputs_are_told_by_their_names(tmp_path):
+  table = pd.DataFrame(
+    {
+      'x_body:height': [1.0, 2.0, 3.0, 4.0],
+      'x_body:width': [5.0, 6.0, 7.0, 8.0],
+      'x_age:years': [1, 2, 3, 4],
+      'y': [0, 1, 0, 1],
+      'client': ['a', 'b', 'c', 'nobody'],
+      'is_test': [0, 0, 0, 1],
+    }
+  )
+  path = tmp_path / 'mine.csv'
+  table.to_csv(path, index=False)
+  created = registry.create_task(str(path), _NATURAL)
+  assert created.input_shape == {'body': (2,), 'age': (1,)}
+  assert created.train['x_body'].tolist() == [[1, 5], [2, 6], [3, 7]]
+  assert created.train['x_age'].tolist() == [[1], [2], [3]]
+  assert created.test['x_body'].tolist() == [[4, 8]]
 
 
 def test_columns_of_several_outputs_are_a_row(tmp_path):
