@@ -679,6 +679,18 @@ class BasePlan(abc.ABC):
   def _find_rounds(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
     """Returns the plan of `from_max_rounds`."""
 
+  def _with_most_rounds(self: _Plan, target_epsilon: float, most: int) -> _Plan:
+    """Returns the plan with the most rounds that a target allows."""
+    found = search.search_rounds_within(
+      self.epsilon_after,
+      noise_multiplier=self.noise_multiplier,
+      target_epsilon=target_epsilon,
+      most=most,
+    )
+    return dataclasses.replace(
+      self, num_rounds=found, target_epsilon=target_epsilon
+    )
+
   @classmethod
   def _find_clients(
     cls: type[_Plan], noise_to_clients_ratio: float, given: dict[str, Any]

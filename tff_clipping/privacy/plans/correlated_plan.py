@@ -221,15 +221,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   def _find_rounds(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
     target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
     whole = cls(**{**given, 'target_epsilon': None})
-    found = search.search_rounds_within(
-      whole.epsilon_after,
-      noise_multiplier=whole.noise_multiplier,
-      target_epsilon=target_epsilon,
-      most=whole.num_rounds,
-    )
-    return dataclasses.replace(
-      whole, num_rounds=found, target_epsilon=target_epsilon
-    )
+    return whole._with_most_rounds(target_epsilon, whole.num_rounds)
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:

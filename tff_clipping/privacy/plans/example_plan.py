@@ -215,15 +215,7 @@ class ExamplePlan(base_plan.BasePlan):
   def _find_rounds(cls, given: dict[str, Any]) -> 'ExamplePlan':
     target = ranges.check_target_epsilon(given['target_epsilon'])
     one_round = cls(**{**given, 'num_rounds': 1, 'target_epsilon': None})
-    found = search.search_rounds_within(
-      one_round.epsilon_after,
-      noise_multiplier=one_round.noise_multiplier,
-      target_epsilon=target,
-      most=one_round.max_rounds,
-    )
-    return dataclasses.replace(
-      one_round, num_rounds=found, target_epsilon=target
-    )
+    return one_round._with_most_rounds(target, one_round.max_rounds)
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:

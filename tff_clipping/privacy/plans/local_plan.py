@@ -12,7 +12,6 @@ from tff_clipping.privacy.accounting import (
   gaussian_mechanism,
   ranges,
   sampled_gaussian,
-  search,
 )
 from tff_clipping.privacy.correlated_noise import (
   participation,
@@ -189,15 +188,7 @@ class LocalPlan(base_plan.BasePlan):
   def _find_rounds(cls, given: dict[str, Any]) -> 'LocalPlan':
     target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
     one = cls(**{**given, 'num_rounds': 1, 'target_epsilon': None})
-    found = search.search_rounds_within(
-      one.epsilon_after,
-      noise_multiplier=one.noise_multiplier,
-      target_epsilon=target_epsilon,
-      most=ranges.MAX_ROUNDS,
-    )
-    return dataclasses.replace(
-      one, num_rounds=found, target_epsilon=target_epsilon
-    )
+    return one._with_most_rounds(target_epsilon, ranges.MAX_ROUNDS)
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
