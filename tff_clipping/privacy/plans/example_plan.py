@@ -34,6 +34,9 @@ class ExamplePlan(base_plan.BasePlan):
   clients send. Who takes part when is public, and nothing is claimed for the
   noise of other clients.
 
+  A round is charged when all of its clients have sent what they send; that some
+  did before a program was killed in between, no ledger knows.
+
   It does not protect a client: someone with n examples has n times the epsilon
   of one, and more. Nor does it protect an example that several clients hold.
 
