@@ -8,12 +8,21 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 _NAMES = ('chromium', 'chromium-browser', 'google-chrome')
 # Chromium reads commands from the first of these, and answers on the second.
 _COMMANDS, _ANSWERS = 3, 4
+# Runs a program with two pipes as these numbers. In a process of its own, as
+# Python code after a fork crashes where TensorFlow's threads run.
+_WITH_PIPES = f"""
+import os, sys
+for pipe, number in zip(sys.argv[1].split(), ({_COMMANDS}, {_ANSWERS})):
+  os.dup2(int(pipe), number)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 _ERRORS = ('Runtime.exceptionThrown', 'Log.entryAdded')
 
 
@@ -110,12 +119,12 @@ def running(profile: pathlib.Path) -> Iterator[Page]:
   for end in ends:
     os.close(end)
 
-  def connect() -> None:
-    os.dup2(commands_in, _COMMANDS)
-    os.dup2(answers_in, _ANSWERS)
-
   process = subprocess.Popen(
     [
+      sys.executable,
+      '-c',
+      _WITH_PIPES,
+      f'{commands_in} {answers_in}',
       str(find()),
       '--headless',
       # Root has no sandbox; the page is our own.
@@ -125,8 +134,7 @@ def running(profile: pathlib.Path) -> Iterator[Page]:
       '--remote-debugging-pipe',
       f'--user-data-dir={profile}',
     ],
-    close_fds=False,
-    preexec_fn=connect,
+    pass_fds=(commands_in, answers_in),
     stdout=subprocess.DEVNULL,
     stderr=subprocess.DEVNULL,
   )
