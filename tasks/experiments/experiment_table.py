@@ -333,6 +333,20 @@ _OURS = (
     ),
     client_learning_rate=_RATE_OF_MNIST,
   ),
+  # Noise in each local step: clients that share no image, so that N is smaller.
+  Row(
+    'mlp_mnist_disjoint',
+    None,
+    'mlp',
+    Split(
+      *('mnist', 'label_skew', False, 480, 125),
+      'each of the 480 x 125 images of MNIST has one client',
+    ),
+    epsilon=1.5,
+    clients_per_round=Value(20, 'N / 24, as in the other rows'),
+    client_learning_rate=_RATE_OF_MNIST,
+    clipping_norm=Value(1.0, 'of the gradient of an example; not searched for'),
+  ),
   # DP-SGD: clients of one example each, as many of them in a round as make the
   # P / N of the others.
   Row(
@@ -578,7 +592,8 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     _variant(
       'epsilon_5',
-      *('dp_fed_avg', 'dp_model_clipping_fed_avg', 'local_dp_fed_avg'),
+      *('dp_fed_avg', 'dp_model_clipping_fed_avg'),
+      *('local_dp_fed_avg', 'dp_steps_fed_avg'),
       target_epsilon=Value(5.0, 'that of ResNet-18 in Table 3'),
     ),
     # Studies of noise, with the large epsilon that it has.

@@ -210,6 +210,7 @@ _SYSTEMS = (
       ('mlp_mnist_half', 'local_dp_fed_avg', ()),
       ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
       ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
+      ('mlp_mnist_disjoint', 'dp_steps_fed_avg', ()),
       *(
         ('mlp_mnist_half', 'dp_fed_avg', variants)
         for variants in (
@@ -220,6 +221,7 @@ _SYSTEMS = (
           ('per_layer',),
           ('smooth',),
           ('distributed',),
+          ('scaffold',),
         )
       ),
     )
