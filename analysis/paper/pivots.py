@@ -51,7 +51,7 @@ _LOCAL_STEPS = tuple(
 
 # The systems that the paper speaks of, by algorithm and what else is changed:
 # what each is, what it protects, and against whom.
-_SYSTEM_ROWS = ('mlp_mnist_half', 'mlp_mnist_examples')
+_SYSTEM_ROWS = ('mlp_mnist_half', 'mlp_mnist_disjoint', 'mlp_mnist_examples')
 _SYSTEM_SCALE = 'paper_96_rounds'
 _READERS = 'who sees the models'
 _SYSTEMS = {
@@ -67,6 +67,7 @@ _SYSTEMS = {
       'adaptive': 'adaptive c',
       'per_layer': 'c per layer',
       'smooth': 'smoothed normalization',
+      'scaffold': 'local steps of SCAFFOLD',
       # Against the server the cohorts are no secret, and ε is another.
       'distributed': 'noise at the clients, in integers',
     }.items()
@@ -75,6 +76,9 @@ _SYSTEMS = {
     *('model clipping', 'a client', _READERS),
   ),
   ('local_dp_fed_avg', ''): ('local DP', 'a client', 'the server too'),
+  ('dp_steps_fed_avg', ''): (
+    *('noise in each local step', 'an example', 'the server too'),
+  ),
   ('dp_fed_avg', 'dp_sgd'): ('DP-SGD', 'an example', _READERS),
 }
 

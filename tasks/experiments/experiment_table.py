@@ -80,8 +80,9 @@ class Row:
     stands_for: The name of the paper's row that has these published figures,
       where other data take the place of its own; else `None`.
     client_learning_rate: eta_l; `None` for that of `RATES`.
-    clipping_norm: c of what clips updates; `None` for that of the row's own run
-      of FedAvg, as in the paper, which is an exact figure of the clients' data.
+    clipping_norm: c of what clips updates, or gradients; `None` for that of the
+      row's own run of FedAvg, as in the paper, which is an exact figure of the
+      clients' data.
   """
 
   name: str
