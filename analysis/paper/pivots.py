@@ -286,7 +286,7 @@ def beyond(found: Evidence) -> pd.DataFrame:
   runs = runs[(runs['variants'] == '') & ~runs['is_audited']]
   tables = [pd.DataFrame()]
   for row in experiment_table.ROWS.values():
-    own = runs[rows.of_row(runs, row)]
+    own = runs[runs['row'] == row.name]
     if row.table is None and len(own):
       table = _by_algorithm(own).drop(columns='clips')
       table.insert(0, 'row', row.name)
@@ -388,13 +388,6 @@ def _pivot(
       {title: read(part) for title, read in columns.items()}
       for _, part in runs.groupby(keys, sort=False)
     ]
-  )
-
-
-def _without_budget(runs: pd.DataFrame) -> pd.Series:
-  """The variants of each run, but for that of another ε."""
-  return runs['variants'].map(
-    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
   )
 
 
