@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.paper import rows
 from analysis.paper.evidence import Evidence
 from analysis.paper.tables import cell
 from analysis.runs import bound as bound_terms
