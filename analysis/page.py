@@ -3,8 +3,8 @@
 Command: `python -m analysis.page`, from the root of the checkout. With
 `--check` it writes nothing, and fails where a page is not what the runs give.
 The prose of the pages is written by hand. `<!--=MODULE.NAME(ARGUMENTS)-->`
-stands for a function of tables, pivots, systems or numbers in `analysis/paper/`,
-or of `analysis/figures/paper.py`.
+stands for a function of tables, pivots, systems or numbers in
+`analysis/paper/`, or of `analysis/figures/paper.py`.
 
 With `--results=DIR --docs=DIR` it makes the same pages of runs of your own, in
 another folder: the figures are yours, the sentences are on the published runs.
