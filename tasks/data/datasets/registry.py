@@ -11,6 +11,7 @@ from tasks.data.datasets import (
   emnist,
   labels,
   mnist,
+  own_arrays,
   own_data,
   own_files,
   tff_data,
@@ -58,7 +59,7 @@ def create_task(
   *,
   data_dir: str | None = None,
   cache_dir: str | None = None,
-  kinds: own_data.Kinds = labels.CLASSES,
+  kinds: own_arrays.Kinds = labels.CLASSES,
 ) -> task.Task:
   """Creates a task by its name.
 
