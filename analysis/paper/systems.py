@@ -1,6 +1,6 @@
 """The systems that the paper speaks of, side by side at one ε.
 
-`<!--=systems.table-->` in a page stands for `table(found)`.
+`<!--=systems.NAME(ARGUMENTS)-->` in a page stands for `NAME(found, ARGUMENTS)`.
 """
 
 import dataclasses
@@ -116,6 +116,26 @@ def table(found: Evidence) -> pd.DataFrame:
       'seeds': len,
     },
   )
+
+
+def accuracy(found: Evidence, epsilon: str, algorithm: str, *way: str) -> str:
+  """The accuracy of one system over seeds, in percent.
+
+  Args:
+    found: The evidence.
+    epsilon: The ε that is aimed at; 0 without noise.
+    algorithm: The algorithm.
+    *way: The variants, but for that of another ε.
+  """
+  runs = found.runs
+  own = runs[
+    runs['row'].isin(_ROWS)
+    & runs['scale'].eq(_SCALE)
+    & runs['algorithm'].eq(algorithm)
+    & pivoting.without_budget(runs).eq(','.join(way))
+    & runs['target_epsilon'].astype(float).fillna(0).eq(float(epsilon))
+  ]
+  return pivoting.over_seeds('final_score', margins.MISSING)(own)
 
 
 def _noise_over_norm(run: pd.Series) -> float:

@@ -80,6 +80,13 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
     *(f'{x:.2g}' for x in over_signal[1:]),
   ]
   assert table['bits'].to_list() == [*['32'] * 3, '16', *['32'] * 5]
+  found = run_folders.read_evidence(tmp_path)
+  assert systems.accuracy(found, '5', 'local_dp_fed_avg') == '55.00'
+  assert systems.accuracy(found, '0', 'fed_avg') == '90.00'
+  assert systems.accuracy(found, '1.5', 'dp_fed_avg', 'banded') == '55.00'
+  assert (
+    systems.accuracy(found, '1.5', 'dp_fed_avg', 'fixed_size', 'pld') == '–'
+  )
   # Noise on models is not beside model clipping without.
   assert pivots.model_clipping(run_folders.read_evidence(tmp_path)).empty
 
