@@ -4,15 +4,11 @@
 pivot has a row for each group of runs that differ in the seed alone.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
+from analysis.paper import pivoting
 from analysis.paper.evidence import Evidence
-from analysis.paper.tables import cell
 from analysis.runs import bound as bound_terms
 from analysis.runs import frame, margins, run_tables
 from tasks.experiments import experiment_table
@@ -23,7 +19,6 @@ _OTHER_RATES, _OTHER_NORMS = 'client_rate_', 'half_averaged_norm_'
 # Where a round is that of the paper.
 _FULL_SCALES = ('paper', 'paper_40_rounds')
 
-_OTHER_BUDGET = 'epsilon_5'
 # How cohorts are drawn, and the noise, by what else is changed.
 _MECHANISMS = {
   '': 'Poisson, independent',
@@ -48,39 +43,6 @@ _LOCAL_STEPS = tuple(
   if 'local_step' in variant.settings
 )
 
-# The systems that the paper speaks of, by algorithm and what else is changed:
-# what each is, what it protects, and against whom.
-_SYSTEM_ROWS = ('mlp_mnist_half', 'mlp_mnist_disjoint', 'mlp_mnist_examples')
-_SYSTEM_SCALE = 'paper_96_rounds'
-_READERS = 'who sees the models'
-_SYSTEMS = {
-  ('fed_avg', ''): ('FedAvg', 'nobody', margins.MISSING),
-  ('ce_fed_avg', ''): ('CE-FedAvg', 'nobody', margins.MISSING),
-  ('dp_fed_avg', ''): ('DP-FedAvg, Poisson', 'a client', _READERS),
-  **{
-    ('dp_fed_avg', way): (f'DP-FedAvg, {title}', 'a client', _READERS)
-    for way, title in {
-      'random_allocation': 'random allocation',
-      'fixed_size,pld': 'fixed P',
-      'banded': 'in turns, banded noise',
-      'adaptive': 'adaptive c',
-      'per_layer': 'c per layer',
-      'smooth': 'smoothed normalization',
-      'scaffold': 'local steps of SCAFFOLD',
-      # Against the server the cohorts are no secret, and ε is another.
-      'distributed': 'noise at the clients, in integers',
-    }.items()
-  },
-  ('dp_model_clipping_fed_avg', 'half_model_norm'): (
-    *('model clipping', 'a client', _READERS),
-  ),
-  ('local_dp_fed_avg', ''): ('local DP', 'a client', 'the server too'),
-  ('dp_steps_fed_avg', ''): (
-    *('noise in each local step', 'an example', 'the server too'),
-  ),
-  ('dp_fed_avg', 'dp_sgd'): ('DP-SGD', 'an example', _READERS),
-}
-
 _MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
 
 # The quantities of Theorem 1: the loss is in nats, models have the length of
@@ -102,9 +64,6 @@ _TERMS = {
   'clipping_bias': 'bound: clipping, first term',
   'clipping_variance': 'bound: clipping, second term',
 }
-
-# What a cell says of a group of runs.
-_Read = Callable[[pd.DataFrame], Any]
 
 
 def explanations(found: Evidence) -> pd.DataFrame:
@@ -131,17 +90,17 @@ def explanations(found: Evidence) -> pd.DataFrame:
     own_norm=shown['clipping_norm'].where(clipped),
     fed_avg=(shown['final_score'] + shown['drop']).where(clipped),
   )
-  return _pivot(
+  return pivoting.pivot(
     shown,
     ['row', 'scale', 'variants'],
     {
-      'data': _first('data'),
-      'η_l': _first('client_learning_rate', 'g'),
+      'data': pivoting.first('data'),
+      'η_l': pivoting.first('client_learning_rate', 'g'),
       'c': lambda part: f'{part["own_norm"].mean():.3f}{part["mark"].iloc[0]}',
-      'T': _first('num_rounds'),
-      'FedAvg (%)': _over_seeds('fed_avg'),
-      'clipping drop, ours': _over_seeds('own_drop'),
-      'DP drop, ours': _over_seeds('dp_drop'),
+      'T': pivoting.first('num_rounds'),
+      'FedAvg (%)': pivoting.over_seeds('fed_avg'),
+      'clipping drop, ours': pivoting.over_seeds('own_drop'),
+      'DP drop, ours': pivoting.over_seeds('dp_drop'),
     },
   )
 
@@ -153,7 +112,7 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   run, where more than one way was.
   """
   runs = found.runs
-  ways = _without_budget(runs)
+  ways = pivoting.without_budget(runs)
   shown = runs.assign(way=ways)[
     runs['algorithm'].eq('dp_fed_avg')
     & runs['named'].notna()
@@ -162,62 +121,18 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
   places = shown['way'].map([*_MECHANISMS].index)
   keys = ['row', 'target_epsilon', 'num_rounds', 'place']
-  return _pivot(
+  return pivoting.pivot(
     shown.assign(place=places)[several].sort_values(keys, kind='stable'),
     keys,
     {
-      'data': _first('data'),
-      'T': _first('num_rounds'),
+      'data': pivoting.first('data'),
+      'T': pivoting.first('num_rounds'),
       'cohorts, noise': lambda part: _MECHANISMS[part['way'].iloc[0]],
-      'accountant': _first('privacy_accountant'),
-      'ε': _first('target_epsilon', 'g'),
-      'z': _first('privacy_noise_multiplier', '.3f'),
-      'accuracy (%)': _over_seeds('final_score'),
-      'drop from CE-FedAvg': _over_seeds('dp_drop'),
-    },
-  )
-
-
-def systems(found: Evidence) -> pd.DataFrame:
-  """The systems that the paper speaks of, side by side by ε.
-
-  The noise is that on a round's mean, in clipping norms: √d z / P, and for
-  local DP √(d / P) z, where z is that of a report.
-  """
-  runs = found.runs
-  runs = runs.assign(way=_without_budget(runs))
-  systems_of_runs = [*zip(runs['algorithm'], runs['way'], strict=True)]
-  shown = runs.assign(
-    place=[
-      [*_SYSTEMS].index(each) if each in _SYSTEMS else None
-      for each in systems_of_runs
-    ]
-  )[
-    runs['row'].isin(_SYSTEM_ROWS)
-    & runs['scale'].eq(_SYSTEM_SCALE)
-    & pd.Series([each in _SYSTEMS for each in systems_of_runs], runs.index)
-  ]
-  shown = shown.assign(budget=shown['target_epsilon'].astype(float).fillna(0))
-  keys = ['budget', 'place']
-
-  def describe(place: int) -> _Read:
-    return lambda part: [*_SYSTEMS.values()][int(part['place'].iloc[0])][place]
-
-  return _pivot(
-    shown.sort_values(keys, kind='stable'),
-    keys,
-    {
-      'system': describe(0),
-      'protects': describe(1),
-      'against': describe(2),
-      'neighbours': lambda part: str(
-        part['privacy_relation'].iloc[0] or margins.MISSING
-      ).replace('_', ' '),
-      'ε': _first('target_epsilon', 'g'),
-      'z': _first('privacy_noise_multiplier', '.3f'),
-      'noise / c': _noise_over_norm,
-      'accuracy (%)': _over_seeds('final_score'),
-      'seeds': len,
+      'accountant': pivoting.first('privacy_accountant'),
+      'ε': pivoting.first('target_epsilon', 'g'),
+      'z': pivoting.first('privacy_noise_multiplier', '.3f'),
+      'accuracy (%)': pivoting.over_seeds('final_score'),
+      'drop from CE-FedAvg': pivoting.over_seeds('dp_drop'),
     },
   )
 
@@ -242,7 +157,7 @@ def local_steps(found: Evidence) -> pd.DataFrame:
   norm of the updates of FedAvg with that step.
   """
   runs = found.runs
-  ways = _without_budget(runs)
+  ways = pivoting.without_budget(runs)
   is_other = ways.isin(_LOCAL_STEPS)
   shown = runs.assign(way=ways)[
     (is_other | ways.eq('')) & runs['named'].notna() & ~runs['is_audited']
@@ -251,16 +166,16 @@ def local_steps(found: Evidence) -> pd.DataFrame:
   shown = shown[several]
   budgets = shown['target_epsilon'].dropna().sort_values(ascending=False)
 
-  def of(algorithm: str, budget: float | None = None) -> _Read:
+  def of(algorithm: str, budget: float | None = None) -> pivoting.Read:
     def read(part: pd.DataFrame) -> str:
       own = part[part['algorithm'] == algorithm]
       if budget is not None:
         own = own[own['target_epsilon'] == budget]
-      return _over_seeds('final_score')(own)
+      return pivoting.over_seeds('final_score')(own)
 
     return read
 
-  return _pivot(
+  return pivoting.pivot(
     shown.sort_values(
       ['row', 'scale', 'way'], key=_places_of_steps, kind='stable'
     ),
@@ -297,15 +212,15 @@ def bfloat16(found: Evidence) -> pd.DataFrame:
   """What local steps in bfloat16 change of the accuracy, seed by seed."""
   runs = found.runs
   runs = runs.assign(single=runs['final_score'] - runs['gain'])
-  return _pivot(
+  return pivoting.pivot(
     runs[(runs['variants'] == 'bfloat16') & runs['gain'].notna()],
     ['row', 'scale'],
     {
-      'row': _first('row'),
-      'scale': _first('scale'),
-      'float32 (%)': _over_seeds('single'),
-      'bfloat16 (%)': _over_seeds('final_score'),
-      'difference (points)': _over_seeds('gain'),
+      'row': pivoting.first('row'),
+      'scale': pivoting.first('scale'),
+      'float32 (%)': pivoting.over_seeds('single'),
+      'bfloat16 (%)': pivoting.over_seeds('final_score'),
+      'difference (points)': pivoting.over_seeds('gain'),
     },
   )
 
@@ -346,13 +261,6 @@ def audits(found: Evidence, which: str = 'every attack') -> pd.DataFrame:
   return shown.drop(columns=['run', 'attack on', 'confidence', 'refuted'])
 
 
-def _without_budget(runs: pd.DataFrame) -> pd.Series:
-  """The variants of runs but that of another ε."""
-  return runs['variants'].map(
-    lambda names: ','.join(x for x in names.split(',') if x != _OTHER_BUDGET)
-  )
-
-
 def _seeds(runs: pd.DataFrame) -> str:
   """How many seeds each algorithm has, at each ε."""
   keys = [runs['algorithm'], runs['target_epsilon']]
@@ -378,41 +286,19 @@ def _places_of_steps(values: pd.Series) -> pd.Series:
   return values.map(('', *_LOCAL_STEPS).index)
 
 
-def _pivot(
-  runs: pd.DataFrame, keys: Sequence[Any], columns: Mapping[str, _Read]
-) -> pd.DataFrame:
-  """A row for each group of runs, in the order of the first of each."""
-  return pd.DataFrame(
-    [
-      {title: read(part) for title, read in columns.items()}
-      for _, part in runs.groupby(keys, sort=False)
-    ]
-  )
-
-
-def _noise_over_norm(part: pd.DataFrame) -> str:
-  """How long the noise on a round's mean is, in clipping norms."""
-  run = part.iloc[0]
-  cohort = run['clients_per_round']
-  if run['algorithm'] == 'local_dp_fed_avg':
-    cohort = math.sqrt(cohort)
-  noise = run['privacy_noise_multiplier'] * math.sqrt(run['num_parameters'])
-  return margins.number(noise / cohort, '.1f')
-
-
 def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:
   """Each algorithm over seeds and, of model clipping, each threshold."""
   runs = frame.ordered(runs)
   are_models = runs['clips'] == 'models'
-  return _pivot(
+  return pivoting.pivot(
     runs,
     [runs['algorithm_name'], runs['clipping_norm'].where(are_models, 0.0)],
     {
-      'algorithm': _first('algorithm_name'),
-      'clips': _first('clips'),
-      'T': _first('num_rounds'),
-      'final accuracy (%)': _over_seeds('final_score'),
-      'drop (points)': _over_seeds('drop', margins.MISSING),
+      'algorithm': pivoting.first('algorithm_name'),
+      'clips': pivoting.first('clips'),
+      'T': pivoting.first('num_rounds'),
+      'final accuracy (%)': pivoting.over_seeds('final_score'),
+      'drop (points)': pivoting.over_seeds('drop', margins.MISSING),
       'c': lambda part: margins.number(part['clipping_norm'].mean(), '.3g'),
       'clipped (%)': lambda part: margins.number(
         100 * part['clipped_fraction'].mean(), '.0f'
@@ -421,21 +307,6 @@ def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:
       'seeds': len,
     },
   )
-
-
-def _first(column: str, spec: str | None = None) -> _Read:
-  """That of the first run, as a number in text with a format."""
-
-  def read(part: pd.DataFrame) -> Any:
-    value = part[column].iloc[0]
-    return value if spec is None else margins.number(value, spec)
-
-  return read
-
-
-def _over_seeds(column: str, missing: str = cell(None)) -> _Read:
-  """The mean over seeds and its margin."""
-  return lambda part: str(margins.estimate(part[column]) or missing)
 
 
 def _mean_over_rounds(run: pd.Series, terms: pd.DataFrame, key: str) -> float:

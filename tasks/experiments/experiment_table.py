@@ -681,6 +681,7 @@ VARIANTS: Mapping[str, Variant] = {
       'distributed',
       'dp_fed_avg',
       aggregation=Value('distributed', 'not in the paper'),
+      sum_bits=Value(16, 'half of what a float32 has'),
       sampling=Value('fixed_size', 'what its shares of noise are proved for'),
     ),
     *(

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from analysis import typical_loss
+from analysis import typical_loss as command
+from analysis.runs import typical_loss
 from tests.analysis import run_folders
 from tff_clipping.privacy.accounting import renyi
 
@@ -49,7 +50,7 @@ def test_folder_is_described_as_without_guarantee(tmp_path):
   )
   rows = [('1', 5.0, 90.0, 0.2), ('2', 0.5, 90.0, 1.0), ('mean', 9.0, 90.0, '')]
   run = run_folders.write_run(tmp_path / 'run', updates={0: rows}, **settings)
-  text = typical_loss.describe(run)
+  text = command.describe(run)
   expected = typical_loss.compute_epsilon(
     [np.array([5.0, 0.5])],
     **_RUN | dict(clipping_norm=1.0, num_rounds=2),
@@ -63,7 +64,7 @@ def test_folder_is_described_as_without_guarantee(tmp_path):
   with pytest.raises(
     ValueError, match='must have recorded updates, found none'
   ):
-    typical_loss.describe(without)
+    command.describe(without)
   other = run_folders.write_run(tmp_path / 'other')
   with pytest.raises(ValueError, match='`algorithm` must be dp_fed_avg, found'):
-    typical_loss.describe(other)
+    command.describe(other)

@@ -41,14 +41,9 @@ def test_a_client_has_different_examples_and_the_test_has_others():
   assert examples['x'].shape[1:] == test['x'].shape[1:] == (28, 28, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-  'mode',
-  [
-    'ours',
-    pytest.param('ours_secure', marks=pytest.mark.slow),
-    pytest.param('ours_correlated', marks=pytest.mark.slow),
-    pytest.param('ours_fed_avg', marks=pytest.mark.slow),
-  ],
+  'mode', ['ours', 'ours_secure', 'ours_correlated', 'ours_fed_avg']
 )
 def test_all_rounds_are_timed(mode, tmp_path):
   result = federated.MODES[mode](_SMALL, tmp_path)

@@ -65,6 +65,7 @@ def _vector(leaves):
   return np.concatenate([np.ravel(leaf) for leaf in leaves])
 
 
+@pytest.mark.slow
 def test_a_step_is_near_that_in_float32_and_not_the_same():
   one_step = dict(num_rounds=1, num_clients=1)
   plain = _train(_head_in_float32, **one_step)

@@ -222,7 +222,10 @@ def test_noise_on_models_changes_nothing_else(store, clipping_all):
   np.testing.assert_allclose(models, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize('length', [0.1, 1.0, 30.0])
+@pytest.mark.parametrize(
+  'length',
+  [1.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.1, 30.0))],
+)
 def test_neighbouring_cohorts_of_models_are_charged_for(store, length):
   # However long the global model has become by the noise of earlier rounds.
   process = _private(store, clients_per_round=2)
@@ -247,6 +250,7 @@ def test_differences_of_models_would_move_by_more(store):
   assert np.linalg.norm(alone - start) > 10 * 0.4
 
 
+@pytest.mark.slow
 def test_ledgers_take_noise_on_models_with_their_plan(store):
   plan = privacy.PrivacyPlan(
     num_clients=3,

@@ -165,6 +165,7 @@ def test_a_round_knows_its_number_and_begins_its_memory_anew(store):
   np.testing.assert_array_equal(models[2], models[1])
 
 
+@pytest.mark.slow
 def test_each_builder_takes_a_step(store):
   still = steps.Scheduled(lambda q, t: 0.0)
   settings = dict(

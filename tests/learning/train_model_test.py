@@ -42,9 +42,8 @@ def _train(process, client_ids, folder, num_rounds):
   return models.values(), metrics.values()
 
 
-@pytest.mark.parametrize(
-  'measure_updates', [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('measure_updates', [False, True])
 def test_train_model_gives_the_model_of_a_loop_by_hand(
   tmp_path, measure_updates
 ):

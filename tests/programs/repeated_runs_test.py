@@ -134,6 +134,7 @@ def _assert_charged(run):
   assert run.exact_epsilon() <= run.epsilon * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_one_that_never_stopped_at_the_same_cost(tmp_path):
   plan, key = noised_scalar.plan(), (1, 2)
   runs = []

@@ -259,11 +259,12 @@ class _Wrapped(tff.aggregators.UnweightedAggregationFactory):
   ('wrap', 'is_checked'),
   [
     (lambda factory: factory, True),
-    (
+    pytest.param(
       lambda factory: aggregators.transformed_factory(
         factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
       ),
       True,
+      marks=pytest.mark.slow,
     ),
     (_Wrapped, False),
   ],

@@ -254,59 +254,6 @@ def test_local_steps_stand_side_by_side(tmp_path):
   ]
 
 
-def test_systems_stand_side_by_side_by_budget(tmp_path):
-  run_folders.write_three(tmp_path)
-  half = 'mlp_mnist_half', 'paper_96_rounds'
-  assert pivots.systems(run_folders.read_evidence(tmp_path)).empty
-  replace = {'relation': 'replace_one', 'noise_multiplier': 10.0}
-  for place, algorithm, names, privacy in (
-    (half, 'local_dp_fed_avg', (), replace),
-    (half, 'local_dp_fed_avg', ('epsilon_5',), replace),
-    (half, 'dp_model_clipping_fed_avg', ('half_model_norm',), replace),
-    (half, 'dp_fed_avg', ('adaptive',), {}),
-    (('mlp_mnist_examples', half[1]), 'dp_fed_avg', ('dp_sgd',), {}),
-  ):
-    for seed in (0, 1):
-      run_folders.write_named_run(
-        tmp_path,
-        *place,
-        algorithm,
-        0.5 + 0.1 * seed,
-        seed=seed,
-        variants=names,
-        privacy=privacy,
-      )
-  run_folders.write_named_run(tmp_path, *half, 'fed_avg', 0.9)
-  table = pivots.systems(run_folders.read_evidence(tmp_path))
-  assert table['system'].to_list() == [
-    'FedAvg',
-    'DP-FedAvg, adaptive c',
-    'model clipping',
-    'local DP',
-    'DP-SGD',
-    'local DP',
-  ]
-  assert table['ε'].to_list() == ['–', '1.5', '1.5', '1.5', '1.5', '5']
-  assert table['protects'].to_list()[-2:] == ['an example', 'a client']
-  assert table['neighbours'].to_list()[:3] == [
-    '–',
-    'add or remove one',
-    'replace one',
-  ]
-  # The root of 159,010 is 398.76.
-  assert table['noise / c'].to_list() == [
-    '–',
-    f'{1.5 * 398.76 / 80:.1f}',
-    f'{10 * 398.76 / 80:.1f}',
-    f'{10 * 398.76 / 80**0.5:.1f}',
-    f'{1.5 * 398.76 / 2500:.1f}',
-    f'{10 * 398.76 / 80**0.5:.1f}',
-  ]
-  assert table['seeds'].to_list() == [1, 2, 2, 2, 2, 2]
-  # Noise on models is not beside model clipping without.
-  assert pivots.model_clipping(run_folders.read_evidence(tmp_path)).empty
-
-
 def test_bfloat16_is_compared_with_float32_seed_by_seed(tmp_path):
   for seed, (single, half) in enumerate(((0.5, 0.51), (0.6, 0.62))):
     run_folders.write_named_runs(tmp_path, _CIFAR10, {'fed_avg': single}, seed)

@@ -216,6 +216,7 @@ def test_target_for_ten_million_rounds_by_rdp():
   ) == pytest.approx(367.76, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_target_for_ten_million_rounds_by_pld_is_near_the_limit():
   # So many rounds are one Gaussian release with noise 1/mu, but for a term that
   # vanishes, where mu^2 = q^2 T (e^(1/z^2) - 1) (Bu et al. 2020, "Deep learning

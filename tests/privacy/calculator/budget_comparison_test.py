@@ -102,10 +102,8 @@ def test_independent_noise_has_the_error_of_a_random_walk(capsys):
       assert row['running_sum_error'] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-  'sampling',
-  ['poisson', pytest.param('min_separation', marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('sampling', ['poisson', 'min_separation'])
 def test_groups_are_compared_where_a_separation_is_given(capsys, sampling):
   question = (*PAPER, '--num_rounds=100', '--target_epsilon=5')
   answer = ask(

@@ -5,6 +5,7 @@ import pytest
 from tests.privacy.budget_commands import ONE_ROUND, run_here
 
 
+@pytest.mark.slow
 def test_plot_is_drawn(capsys, tmp_path):
   pytest.importorskip('matplotlib')
   path = tmp_path / 'budget.svg'

@@ -302,6 +302,7 @@ def test_an_epsilon_of_0_is_an_answer(capsys, output):
     assert answer['theorem_2_constant'] is None
 
 
+@pytest.mark.slow
 def test_shows_how_much_of_epsilon_a_first_phase_takes():
   question = budget_question.Question(
     num_clients=1920,

@@ -5,6 +5,7 @@ import json
 import warnings
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting import rdp
 
@@ -635,3 +636,36 @@ def test_a_plan_of_examples_says_example_and_costs_the_same():
   assert privacy.PrivacyPlan.from_json(kept) == plan
   with pytest.raises(ValueError, match='`unit` must be one of'):
     dataclasses.replace(plan, unit='person')
+
+
+@pytest.mark.slow
+def test_epsilon_of_fewer_rounds_does_not_hold_where_releases_chose_them():
+  plan = privacy.PrivacyPlan.from_target_epsilon(
+    num_clients=1000,
+    clients_per_round=1000,
+    num_rounds=100,
+    target_epsilon=1.5,
+    target_delta=1e-5,
+    sampling='none',
+    accountant='pld',
+  )
+  epsilons = np.array([plan.epsilon_after(n) for n in range(1, 101)])
+  mean = 0.5 / plan.noise_multiplier**2  # Of the loss of a round, a normal one.
+  generator, num_runs = np.random.default_rng(0), 2_000_000
+  needed, of_all_rounds = [], []
+  for _ in range(num_runs // 100_000):
+    draws = generator.standard_normal((100_000, 100))
+    losses = np.cumsum(mean + draws / plan.noise_multiplier, axis=1)
+    # A run stops where its loss first exceeds the epsilon so far by 0.02.
+    is_over = losses > epsilons + 0.02
+    stopped = np.flatnonzero(is_over.any(axis=1))
+    rounds = is_over[stopped].argmax(axis=1)
+    needed.append(1 - np.exp(epsilons[rounds] - losses[stopped, rounds]))
+    of_all = losses[:, -1][losses[:, -1] > epsilons[-1]]
+    of_all_rounds.append(1 - np.exp(epsilons[-1] - of_all))
+  delta = np.sum(np.concatenate(needed)) / num_runs
+  # docs/privacy.md: nine times the delta.
+  assert 8.5e-5 < delta < 9.5e-5
+  # Without stopping the same draws agree with the plan, to 4 standard errors.
+  delta = np.sum(np.concatenate(of_all_rounds)) / num_runs
+  assert delta == pytest.approx(1e-5, abs=4e-6)

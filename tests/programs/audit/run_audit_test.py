@@ -170,9 +170,8 @@ def _model_fn():
   )
 
 
-@pytest.mark.parametrize(
-  'has_noise', [True, pytest.param(False, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('has_noise', [True, False])
 def test_training_program_is_audited(tmp_path, has_noise):
   # 64 parameters, 64 canaries and 8 clients, four rounds of half of them.
   rng = np.random.default_rng(3)

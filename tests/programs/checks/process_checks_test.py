@@ -517,10 +517,22 @@ def test_steps_with_noise_are_charged_by_an_example_plan_alone():
   ('changes', 'words'),
   [
     ({}, None),
-    (dict(noise_multiplier=4.0, max_batch_size=20), None),
+    pytest.param(
+      dict(noise_multiplier=4.0, max_batch_size=20),
+      None,
+      marks=pytest.mark.slow,
+    ),
     (dict(noise_multiplier=2.9), '`noise_multiplier` of at least 3, found 2.9'),
-    (dict(sampling_prob=0.6), '`sampling_prob` of at most 0.571429'),
-    (dict(max_batch_size=1), '`max_batch_size` of at least 8, found 1'),
+    pytest.param(
+      dict(sampling_prob=0.6),
+      '`sampling_prob` of at most 0.571429',
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      dict(max_batch_size=1),
+      '`max_batch_size` of at least 8, found 1',
+      marks=pytest.mark.slow,
+    ),
     (dict(local_steps=3), '`local_steps` of at most 2, found 3'),
   ],
 )

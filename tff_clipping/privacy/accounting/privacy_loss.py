@@ -24,6 +24,27 @@ H(epsilon) = q G(log(1 + (e^epsilon - 1)/q)) where e^epsilon > 1-q, else
 Two neighbours differ in the same direction in all rounds, so each pair is
 composed with itself, and the larger epsilon counts.
 
+Clients that keep something, as under SCAFFOLD, and Poisson sampling. What a
+client sends then depends on its own earlier coins; the other clients depend on
+it through releases alone. The charge stays as it is. Without the client a round
+releases N_0; with it, w_1 N_v + w_0 N_0, where w are the probabilities of its
+coin, and v, of norm at most the sensitivity, is a function of the releases and
+of its coins so far, h. Write H_k(P|Q) for the integral of max(P - k Q, 0), and
+A|B for the pair that dominates the rounds from t + 1 on.
+  * Claim: whatever h is, H_k of the rounds from t on is at most that of a
+    Poisson-sampled Gaussian and A|B. The proof goes backwards over the rounds.
+  * Given the release y of round t, the later rounds with the client are a
+    mixture of their laws P_b for h with the coin b = 0 or 1, in proportions
+    p_b that y gives; without the client they are P. With r the ratio of the
+    densities of y, H_k is the integral over
+    N_0(y) r H_{k/r}(p_0 P_0 + p_1 P_1 | P).
+  * H is convex in its first argument, so the last factor is at most the mean of
+    H_{k/r}(P_b | P), and by assumption at most H_{k/r}(A|B). What is left is
+    H_k of the round and A|B together, for one v. The removal of the client
+    exchanges the arguments, and H is convex in the second one too.
+  * Under replace-one both neighbours have coins that nobody sees, and the step
+    to a mixture on one side alone fails.
+
 One secret round of each epoch: see `random_allocation`.
 
 Fixed-size cohorts, replace one: what holds, and why.

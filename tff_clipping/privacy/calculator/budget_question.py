@@ -9,6 +9,7 @@ from tff_clipping.privacy.correlated_noise import by_name, separated_sampling
 from tff_clipping.privacy.plans import (
   base_plan,
   correlated_plan,
+  plan_search,
   threshold_phase,
 )
 from tff_clipping.privacy.plans import plan as plan_lib
@@ -308,7 +309,7 @@ def _find_rounds(
   ):
     unit = -(-question.num_clients // question.clients_per_round)
   found = search.search_rounds_within(
-    lambda num_rounds: base_plan.try_epsilon(lambda: build(num_rounds)),
+    lambda num_rounds: plan_search.try_epsilon(lambda: build(num_rounds)),
     noise_multiplier=question.noise_multiplier,
     target_epsilon=target,
     most=most,

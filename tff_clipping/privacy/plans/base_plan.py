@@ -1,11 +1,10 @@
-"""What every privacy plan has: constructors, checks, what rounds cost, JSON."""
+"""What every privacy plan has: constructors, and what its rounds cost."""
 
 import abc
 import dataclasses
 import functools
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import dp_accounting
@@ -13,9 +12,7 @@ import dp_accounting
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import (
   accountants,
-  noise_search,
   ranges,
-  rounding,
   sampled_gaussian,
   search,
   slack,
@@ -23,6 +20,8 @@ from tff_clipping.privacy.accounting import (
 from tff_clipping.privacy.plans import (
   noise_summary,
   obligations,
+  plan_json,
+  plan_search,
   plan_text,
   threshold_phase,
 )
@@ -31,17 +30,6 @@ if TYPE_CHECKING:
   from typing_extensions import Unpack
 
   from tff_clipping.privacy.plans.plan_attributes import PlanAttributes
-
-# Of what `to_json` writes.
-_FORMAT = 1
-# What a run adds to the JSON: what its aggregator makes of the plan, and what
-# its rounds cost by the tightest accountant.
-_OF_A_RUN = ('aggregation', 'tightest_epsilon')
-# What it does not have where there is none.
-_LEFT_OUT = ('threshold',)
-
-# The samplings whose cohorts are a fixed share of the population.
-_TIED_TO_COHORTS = ('none', 'random_allocation', 'shuffled_epochs')
 
 _Plan = TypeVar('_Plan', bound='BasePlan')
 
@@ -129,7 +117,9 @@ class BasePlan(abc.ABC):
     given = cls._complete(given, 'noise_multiplier')
     if given['threshold'] is None:
       return cls._find_noise(given)
-    return cls._find_noise_of_both(given)
+    return plan_search.with_noise_of_both_phases(
+      cls, given, find_noise=cls._find_noise
+    )
 
   @classmethod
   def from_noise_multiplier(
@@ -208,9 +198,12 @@ class BasePlan(abc.ABC):
       ValueError: If an attribute is out of range, or no cohort is large enough.
     """
     given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
-    return cls._find_clients(
-      noise_to_clients_ratio,
-      cls._complete(given, 'clients_per_round', 'noise_multiplier'),
+    given = cls._complete(given, 'clients_per_round', 'noise_multiplier')
+    return plan_search.with_fewest_clients(
+      cls,
+      given,
+      noise_to_clients_ratio=noise_to_clients_ratio,
+      most=cls._find_largest_cohort(given),
     )
 
   @classmethod
@@ -240,7 +233,9 @@ class BasePlan(abc.ABC):
     """
     given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
     given['noise_multiplier'] = noise_multiplier
-    return cls._find_population(cls._complete(given, 'num_clients'))
+    return plan_search.with_smallest_population(
+      cls, cls._complete(given, 'num_clients')
+    )
 
   @property
   @abc.abstractmethod
@@ -511,25 +506,7 @@ class BasePlan(abc.ABC):
       caveats: Why a run of the plan does not have its guarantee; see
         `describe`.
     """
-    attributes = {
-      field.name: getattr(self, field.name)
-      for field in dataclasses.fields(self)
-    }
-    return {
-      'format': _FORMAT,
-      **{
-        name: each.to_json() if hasattr(each, 'to_json') else each
-        for name, each in attributes.items()
-        if name not in _LEFT_OUT or each is not None
-      },
-      **self._derive(),
-      'relation': self.relation.value,
-      'epsilon': self.epsilon,
-      'actual_epsilon': self.actual_epsilon,
-      'dp_event': repr(self.dp_event),
-      'caveats': list(caveats),
-      'description': self.describe(caveats),
-    }
+    return plan_json.write(self, self._derive(), caveats)
 
   @classmethod
   def from_json(cls: type[_Plan], value: Mapping[str, Any]) -> _Plan:
@@ -543,35 +520,12 @@ class BasePlan(abc.ABC):
       ValueError: If attributes are missing, unknown or out of range, or the
         epsilon in it is not that of the attributes: it was changed by hand.
     """
-    if not isinstance(value, Mapping):
-      raise TypeError(f'`value` must be a mapping, found {value!r}.')
-    if value.get('format') != _FORMAT:
-      raise ValueError(
-        f'`value` must be of format {_FORMAT}, found {value.get("format")!r}.'
-      )
-    names = [field.name for field in dataclasses.fields(cls)]
-    optional = (*cls._OPTIONAL, *_LEFT_OUT)
-    missing = [name for name in names if name not in (*value, *optional)]
-    if missing:
-      raise ValueError(f'`value` must hold {names}, found none of {missing}.')
-    attributes = {name: value[name] for name in names if name in value}
-    if attributes.get('threshold') is not None:
-      attributes['threshold'] = threshold_phase.ThresholdPhase.from_json(
-        attributes['threshold']
-      )
-    plan = cls(**cls._read_attributes(attributes))
-    unknown = sorted({*value} - {*plan.to_json(), *_OF_A_RUN})
-    if unknown:
-      raise ValueError(f'`value` must hold only {names}, found {unknown}.')
-    for name in ('epsilon', 'actual_epsilon'):
-      found, figure = value.get(name), getattr(plan, name)
-      # Versions of the accountant may differ in the last digits.
-      if found is not None and not math.isclose(found, figure, rel_tol=1e-3):
-        raise ValueError(
-          f'`{name}` must be the {figure:.6g} that the plan costs, found '
-          f'{found!r}.'
-        )
-    return plan
+    return plan_json.read(
+      cls,
+      value,
+      optional=cls._OPTIONAL,
+      read_attributes=cls._read_attributes,
+    )
 
   # Attributes that earlier versions did not write.
   _OPTIONAL: ClassVar[tuple[str, ...]] = ()
@@ -606,152 +560,9 @@ class BasePlan(abc.ABC):
     """Returns the plan of `from_target_epsilon`."""
 
   @classmethod
-  def _find_noise_of_both(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
-    """Returns the plan of `from_target_epsilon` with a first phase.
-
-    The noise of the phase is found first, if it is not given, and that of
-    training then for both together.
-    """
-    phase = _check_phase(given['threshold'])
-    alone = cls._find_noise({**given, 'threshold': None})
-    if phase.noise_multiplier is None:
-      phase = dataclasses.replace(
-        phase,
-        noise_multiplier=min(
-          threshold_phase.LEAST_FACTOR * alone.noise_multiplier,
-          ranges.MAX_NOISE_MULTIPLIER,
-        ),
-      )
-      first = dataclasses.replace(
-        alone, threshold=phase, target_epsilon=None
-      ).build_threshold_plan()
-      phase = phase.with_share_taken(
-        own_cost=_sum_precisions(first, phase.num_rounds),
-        training_cost=_sum_precisions(alone, alone.num_rounds),
-      )
-    given = {**given, 'threshold': phase}
-
-    def build(noise_multiplier: float, **target: Any) -> _Plan:
-      return cls(**{**given, **target}, noise_multiplier=noise_multiplier)
-
-    found = noise_search.search_multiplier(
-      lambda z: try_epsilon(lambda: build(z, target_epsilon=None)),
-      given['target_epsilon'],
-      guess=alone.noise_multiplier,
-      step=1.01,
-    )
-    return build(found)
-
-  @classmethod
-  def _with_least_noise(
-    cls: type[_Plan], given: dict[str, Any], exact: float
-  ) -> _Plan:
-    """Returns the plan of a multiplier that a closed form gives, rounded up.
-
-    Args:
-      given: The attributes, but for `noise_multiplier`.
-      exact: The least multiplier that stays within `target_epsilon`.
-
-    Raises:
-      ValueError: If it is out of the range that is accounted for.
-    """
-    target_epsilon, digits = (
-      given['target_epsilon'],
-      noise_search.MULTIPLIER_DIGITS,
-    )
-    multiplier = rounding.round_up(exact, digits=digits)
-    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
-    if not least <= multiplier <= most:
-      raise ValueError(
-        f'`target_epsilon` {target_epsilon:g} needs a noise multiplier of '
-        f'{multiplier:g}, which is not in the range that is accounted for, '
-        f'{least:g} to {most:g}.'
-      )
-    plan = cls(**{**given, 'noise_multiplier': multiplier})
-    if plan.epsilon <= target_epsilon:
-      return plan
-    # By a rounding error, for which a plan has slack and noise has none.
-    more = rounding.round_up(multiplier * (1 + 10.0**-digits), digits=digits)
-    return dataclasses.replace(plan, noise_multiplier=more)
-
-  @classmethod
   @abc.abstractmethod
   def _find_rounds(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
     """Returns the plan of `from_max_rounds`."""
-
-  def _with_most_rounds(self: _Plan, target_epsilon: float, most: int) -> _Plan:
-    """Returns the plan with the most rounds that a target allows."""
-    found = search.search_rounds_within(
-      self.epsilon_after,
-      noise_multiplier=self.noise_multiplier,
-      target_epsilon=target_epsilon,
-      most=most,
-    )
-    return dataclasses.replace(
-      self, num_rounds=found, target_epsilon=target_epsilon
-    )
-
-  @classmethod
-  def _find_clients(
-    cls: type[_Plan], noise_to_clients_ratio: float, given: dict[str, Any]
-  ) -> _Plan:
-    """Returns the plan of `from_noise_to_clients_ratio`."""
-
-    def build(clients_per_round: int, **target: Any) -> _Plan:
-      return cls(
-        **{**given, **target},
-        clients_per_round=clients_per_round,
-        noise_multiplier=noise_to_clients_ratio * clients_per_round,
-      )
-
-    found = search.search_clients_per_round(
-      lambda clients: try_epsilon(lambda: build(clients, target_epsilon=None)),
-      noise_to_clients_ratio=noise_to_clients_ratio,
-      target_epsilon=given['target_epsilon'],
-      most=cls._find_largest_cohort(given),
-    )
-    return build(found)
-
-  @classmethod
-  def _find_population(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
-    """Returns the plan of `from_smallest_population`."""
-    if given['sampling'] in _TIED_TO_COHORTS:
-      raise ValueError(
-        '`num_clients` must be given where `sampling` is '
-        f'{given["sampling"]!r}, found none: cohorts there have a fixed share '
-        'of the population.'
-      )
-
-    def build(num_clients: int, **target: Any) -> _Plan:
-      return cls(**{**given, **target}, num_clients=num_clients)
-
-    found = search.search_num_clients(
-      lambda clients: try_epsilon(lambda: build(clients, target_epsilon=None)),
-      target_epsilon=given['target_epsilon'],
-      fewest=cls._find_least_population(given),
-    )
-    return build(found)
-
-  @classmethod
-  def _find_least_population(cls, given: dict[str, Any]) -> int:
-    """Returns the fewest clients that can fill cohorts.
-
-    Where a client keeps a distance, as many as fill the cohorts until it comes
-    again.
-    """
-    cohort = argument_checks.check_integer(
-      'clients_per_round',
-      given['clients_per_round'],
-      at_least=1,
-      at_most=ranges.MAX_CLIENTS,
-    )
-    separation = argument_checks.check_integer(
-      'min_separation',
-      given.get('min_separation', 1),
-      at_least=1,
-      at_most=ranges.MAX_ROUNDS,
-    )
-    return cohort * separation
 
   @classmethod
   @abc.abstractmethod
@@ -764,27 +575,13 @@ class BasePlan(abc.ABC):
 
   def _check_threshold(self) -> None:
     """Raises unless a first phase is one that the plan can have."""
-    if self.threshold is None:
-      return
-    phase = _check_phase(self.threshold)
-    if phase.noise_multiplier is None:
-      raise ValueError(
-        '`threshold` must have a `noise_multiplier` where that of training is '
-        f'given, found {phase}.'
-      )
-    if self.allows_new_draws and phase.noise_multiplier < self.noise_multiplier:
-      raise ValueError(
-        '`threshold` must have a `noise_multiplier` of at least the '
-        f'{self.noise_multiplier:g} of training, as which a round that is '
-        f'drawn anew is charged, found {phase.noise_multiplier:g}.'
-      )
-    epoch = self._epoch
-    if phase.num_rounds % epoch:
-      raise ValueError(
-        f'`threshold` must have whole epochs of {epoch} rounds where '
-        f'`sampling` is {self.sampling!r}, found {phase.num_rounds} rounds: '
-        'what clients release in an epoch of both phases is not known to be '
-        'what is charged.'
+    if self.threshold is not None:
+      threshold_phase.check_beside_training(
+        self.threshold,
+        noise_multiplier=self.noise_multiplier,
+        allows_new_draws=self.allows_new_draws,
+        sampling=self.sampling,
+        epoch=self._epoch,
       )
 
   @property
@@ -825,60 +622,3 @@ class BasePlan(abc.ABC):
     return argument_checks.check_integer(
       'num_rounds', num_rounds, at_least=0, at_most=self.max_releases
     )
-
-
-def _check_phase(phase: Any) -> threshold_phase.ThresholdPhase:
-  """Returns a first phase if it is one."""
-  if not isinstance(phase, threshold_phase.ThresholdPhase):
-    raise TypeError(f'`threshold` must be a ThresholdPhase, found {phase!r}.')
-  return phase
-
-
-def _sum_precisions(plan: BasePlan, num_rounds: int) -> float:
-  """Returns the sum of 1 / (noise over sensitivity)^2 of some rounds."""
-  mechanism, count = plan.released_mechanism(num_rounds)
-  return count / mechanism.noise_over_sensitivity**2
-
-
-def try_epsilon(build: Callable[[], BasePlan]) -> float:
-  """Returns the epsilon of a plan that is only tried; inf if it has none.
-
-  Args:
-    build: Returns the plan. Of its delta, the one that is taken will warn.
-  """
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
-    try:
-      return build().epsilon
-    except accountants.NoEpsilonError:
-      return math.inf
-
-
-def require_phase(plan: BasePlan) -> Any:
-  """Returns the first phase of a plan, whose noise is known.
-
-  Args:
-    plan: The plan.
-
-  Raises:
-    ValueError: If it has none.
-  """
-  if plan.threshold is None:
-    raise ValueError('`threshold` must be given for a plan of it, found none.')
-  return plan.threshold
-
-
-def with_threshold_event(
-  plan: BasePlan, training: dp_accounting.DpEvent
-) -> dp_accounting.DpEvent:
-  """Returns the event of both phases.
-
-  Args:
-    plan: The plan.
-    training: What is charged for training.
-  """
-  if plan.threshold is None:
-    return training
-  return dp_accounting.ComposedDpEvent(
-    [plan.build_threshold_plan().dp_event, training]
-  )

@@ -19,7 +19,13 @@ from tff_clipping.privacy.accounting import (
   search,
 )
 from tff_clipping.privacy.correlated_noise import separated_sampling
-from tff_clipping.privacy.plans import base_plan, obligations, plan_text
+from tff_clipping.privacy.plans import (
+  base_plan,
+  obligations,
+  plan_search,
+  plan_text,
+  threshold_phase,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,14 +136,14 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       self._over_sensitivity(self.num_rounds)
     )
     if not self.cohorts.is_amplified:
-      return base_plan.with_threshold_event(self, gaussian)
+      return threshold_phase.with_threshold_event(self, gaussian)
     turns = dp_accounting.SelfComposedDpEvent(
       dp_accounting.PoissonSampledDpEvent(
         self.cohorts.turn.sampling_prob, gaussian
       ),
       self.max_participations,
     )
-    return base_plan.with_threshold_event(self, turns)
+    return threshold_phase.with_threshold_event(self, turns)
 
   @property
   def max_rounds(self) -> int:
@@ -171,7 +177,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     Its rounds and those of training are one clock, on which a client keeps its
     separation: in each phase it comes as often as if there were no other.
     """
-    phase = base_plan.require_phase(self)
+    phase = threshold_phase.require_phase(self)
     return dataclasses.replace(
       self,
       num_rounds=phase.num_rounds,
@@ -215,13 +221,15 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
         target_epsilon, given['target_delta']
       )
-    return cls._with_least_noise(given, sensitivity * over_sensitivity)
+    return plan_search.with_least_noise(
+      cls, given, sensitivity * over_sensitivity
+    )
 
   @classmethod
   def _find_rounds(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
     target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
     whole = cls(**{**given, 'target_epsilon': None})
-    return whole._with_most_rounds(target_epsilon, whole.num_rounds)
+    return plan_search.with_most_rounds(whole, target_epsilon, whole.num_rounds)
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:

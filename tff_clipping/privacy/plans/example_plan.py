@@ -18,7 +18,12 @@ from tff_clipping.privacy.accounting import (
   truncated_poisson,
 )
 from tff_clipping.privacy.correlated_noise import separated_sampling
-from tff_clipping.privacy.plans import base_plan, obligations, plan_text
+from tff_clipping.privacy.plans import (
+  base_plan,
+  obligations,
+  plan_search,
+  plan_text,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,7 +223,7 @@ class ExamplePlan(base_plan.BasePlan):
   def _find_rounds(cls, given: dict[str, Any]) -> 'ExamplePlan':
     target = ranges.check_target_epsilon(given['target_epsilon'])
     one_round = cls(**{**given, 'num_rounds': 1, 'target_epsilon': None})
-    return one_round._with_most_rounds(target, one_round.max_rounds)
+    return plan_search.with_most_rounds(one_round, target, one_round.max_rounds)
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:

@@ -21,6 +21,7 @@ from tff_clipping.privacy.plans import (
   base_plan,
   noise_summary,
   obligations,
+  plan_search,
   plan_text,
 )
 
@@ -180,15 +181,15 @@ class LocalPlan(base_plan.BasePlan):
       given['target_epsilon'], given['target_delta']
     )
     reports = cohorts.participation.count(num_rounds)
-    return cls._with_least_noise(
-      given, _SENSITIVITY * math.sqrt(reports) * exact
+    return plan_search.with_least_noise(
+      cls, given, _SENSITIVITY * math.sqrt(reports) * exact
     )
 
   @classmethod
   def _find_rounds(cls, given: dict[str, Any]) -> 'LocalPlan':
     target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
     one = cls(**{**given, 'num_rounds': 1, 'target_epsilon': None})
-    return one._with_most_rounds(target_epsilon, ranges.MAX_ROUNDS)
+    return plan_search.with_most_rounds(one, target_epsilon, ranges.MAX_ROUNDS)
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:

@@ -25,6 +25,7 @@ from tff_clipping.privacy.plans import (
   base_plan,
   obligations,
   plan_text,
+  threshold_phase,
 )
 
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
@@ -128,7 +129,7 @@ class PrivacyPlan(base_plan.BasePlan):
       self._charged.dp_event,
       self._charged.cohorts.count_epochs(self.num_rounds),
     )
-    return base_plan.with_threshold_event(self, training)
+    return threshold_phase.with_threshold_event(self, training)
 
   @property
   def max_rounds(self) -> int:
@@ -174,7 +175,7 @@ class PrivacyPlan(base_plan.BasePlan):
 
   def build_threshold_plan(self) -> 'PrivacyPlan':
     """Returns the plan of the first phase alone; see the base class."""
-    phase = base_plan.require_phase(self)
+    phase = threshold_phase.require_phase(self)
     return dataclasses.replace(
       self,
       num_rounds=phase.num_rounds,

@@ -224,9 +224,10 @@ def _check_kept(process: Any, plan: BasePlan) -> None:
 
   What a client keeps tells in which rounds it took part, and so may what it
   sends. Where each client joins by coins of its own, they are coins of one
-  client: a mixture of what the plan charges for costs no more. In a cohort of a
-  fixed size one comes in place of another, who then sends something else in
-  later rounds: no proof of amplification covers that.
+  client: a mixture of what the plan charges for costs no more, as
+  `privacy_loss` proves. In a cohort of a fixed size one comes in place of
+  another, who then sends something else in later rounds: no proof of
+  amplification covers that.
   """
   keeps = client_states.kept_type(process) is not None
   if keeps and plan.sampling not in _SAMPLINGS_TO_KEEP_UNDER:

@@ -1,0 +1,183 @@
+"""The systems that the paper speaks of, side by side at one ε.
+
+`<!--=systems.table-->` in a page stands for `table(found)`.
+"""
+
+import dataclasses
+import math
+
+import pandas as pd
+
+from analysis.paper import pivoting
+from analysis.paper.evidence import Evidence
+from analysis.runs import margins, typical_loss
+from tasks.experiments import experiment_table
+
+_ROWS = ('mlp_mnist_half', 'mlp_mnist_disjoint', 'mlp_mnist_examples')
+_SCALE = 'paper_96_rounds'
+_READERS = 'who sees the models'
+_FLOAT_BITS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class _System:
+  """What a system is in words.
+
+  Attributes:
+    title: How it is called.
+    protects: The unit of its promise.
+    against: From whom.
+  """
+
+  title: str
+  protects: str = 'a client'
+  against: str = _READERS
+
+
+# By algorithm and what else is changed, in the order of the table.
+_SYSTEMS = {
+  ('fed_avg', ''): _System('FedAvg', 'nobody', margins.MISSING),
+  ('ce_fed_avg', ''): _System('CE-FedAvg', 'nobody', margins.MISSING),
+  ('dp_fed_avg', ''): _System('DP-FedAvg, Poisson'),
+  **{
+    ('dp_fed_avg', way): _System(f'DP-FedAvg, {title}')
+    for way, title in {
+      'random_allocation': 'random allocation',
+      'fixed_size,pld': 'fixed P',
+      'banded': 'in turns, banded noise',
+      'adaptive': 'adaptive c',
+      'per_layer': 'c per layer',
+      'smooth': 'smoothed normalization',
+      'scaffold': 'local steps of SCAFFOLD',
+      # Against the server the cohorts are no secret, and ε is another.
+      'distributed': 'noise at the clients, in integers (D2P-Fed)',
+    }.items()
+  },
+  ('dp_model_clipping_fed_avg', 'half_model_norm'): _System('model clipping'),
+  ('local_dp_fed_avg', ''): _System('local DP', against='the server too'),
+  ('dp_steps_fed_avg', ''): _System(
+    'noise in each local step', 'an example', 'the server too'
+  ),
+  ('dp_fed_avg', 'dp_sgd'): _System('DP-SGD', 'an example'),
+}
+_PLACES = {key: place for place, key in enumerate(_SYSTEMS)}
+
+
+def table(found: Evidence) -> pd.DataFrame:
+  """A row for each system and ε.
+
+  - noise / c: the length of the noise on a round's mean, over the longest that
+    a clipped update can be.
+  - noise / signal: that of the sum of T rounds, over T of the longest clipped
+    updates; of model clipping, over those of difference clipping. It is missing
+    where the noise is correlated between rounds.
+  - bits: of an element that a client sends.
+  - typical loss: the ε of Bayesian DP, which is no guarantee, by the norms of
+    CE-FedAvg with the same seed; the mean over seeds.
+  """
+  runs = found.runs[
+    found.runs['row'].isin(_ROWS) & found.runs['scale'].eq(_SCALE)
+  ]
+  ways = pivoting.without_budget(runs)
+  keys = pd.Series([*zip(runs['algorithm'], ways, strict=True)], runs.index)
+  shown = runs.assign(
+    place=keys.map(_PLACES),
+    budget=runs['target_epsilon'].astype(float).fillna(0),
+    typical_loss=[_compute_typical_loss(found, run) for run in runs.index],
+  )[keys.isin([*_SYSTEMS])]
+
+  def system(part: pd.DataFrame) -> _System:
+    return [*_SYSTEMS.values()][int(part['place'].iloc[0])]
+
+  by = ['budget', 'place']
+  return pivoting.pivot(
+    shown.sort_values(by, kind='stable'),
+    by,
+    {
+      'system': lambda part: system(part).title,
+      'protects': lambda part: system(part).protects,
+      'against': lambda part: system(part).against,
+      'neighbours': lambda part: str(
+        part['privacy_relation'].iloc[0] or margins.MISSING
+      ).replace('_', ' '),
+      'ε': pivoting.first('target_epsilon', 'g'),
+      'z': pivoting.first('privacy_noise_multiplier', '.3f'),
+      'noise / c': lambda part: margins.number(
+        _noise_over_norm(part.iloc[0]), '.1f'
+      ),
+      'noise / signal': lambda part: margins.number(
+        _noise_over_signal(part.iloc[0]), '.2g'
+      ),
+      'bits': lambda part: margins.number(_bits(part.iloc[0]), 'g'),
+      'typical loss': lambda part: margins.number(
+        part['typical_loss'].mean(), '.2f'
+      ),
+      'accuracy (%)': pivoting.over_seeds('final_score'),
+      'seeds': len,
+    },
+  )
+
+
+def _noise_over_norm(run: pd.Series) -> float:
+  """How long the noise on a round's mean is, over the longest update."""
+  noise = run['privacy_noise_multiplier'] * math.sqrt(run['num_parameters'])
+  cohort = run['clients_per_round']
+  if run['algorithm'] == 'local_dp_fed_avg':
+    return noise / math.sqrt(cohort)
+  if run['algorithm'] == 'dp_steps_fed_avg':
+    # A step has η_l z C / B of it, and moves by η_l C at most.
+    steps = run['local_steps'] * cohort
+    return noise / (run['batch_size'] * math.sqrt(steps))
+  return noise / cohort
+
+
+def _noise_over_signal(run: pd.Series) -> float:
+  """The same over all rounds, by what difference clipping lets through."""
+  if run.get('mechanism') in ('banded', 'blt', 'tree'):
+    return math.nan
+  ratio = 1.0
+  if run['clips'] == 'models':
+    of_updates = experiment_table.ROWS[run['row']].clipping_norm
+    if of_updates is None:
+      return math.nan
+    ratio = run['clipping_norm'] / of_updates.value
+  return _noise_over_norm(run) * ratio / math.sqrt(run['num_rounds'])
+
+
+def _bits(run: pd.Series) -> float:
+  """The bits of an element that a client sends."""
+  if run.get('aggregation') != 'distributed':
+    return _FLOAT_BITS
+  return run['sum_bits']
+
+
+def _compute_typical_loss(found: Evidence, name: str) -> float:
+  """The typical ε of a run of DP-FedAvg with Poisson cohorts; NaN of others."""
+  run = found.runs.loc[name]
+  if (
+    run['algorithm'] != 'dp_fed_avg'
+    or pivoting.without_budget(found.runs.loc[[name]]).item()
+  ):
+    return math.nan
+  beside = found.runs[
+    found.runs['row'].eq(run['row'])
+    & found.runs['scale'].eq(run['scale'])
+    & found.runs['algorithm'].eq('ce_fed_avg')
+    & found.runs['variants'].eq('')
+    & found.runs['seed'].eq(run['seed'])
+  ]
+  norms = [
+    clients['update_norm'].to_numpy(float)
+    for other in beside.index
+    for _, clients in found.frames.client_rounds(other)
+  ]
+  if not norms:
+    return math.nan
+  return typical_loss.compute_epsilon(
+    norms,
+    clipping_norm=run['clipping_norm'],
+    noise_multiplier=run['privacy_noise_multiplier'],
+    sampling_prob=run['clients_per_round'] / run['num_clients'],
+    num_rounds=int(run['num_rounds']),
+    delta=run['privacy_target_delta'],
+  )
