@@ -3,7 +3,7 @@
 Command: `python -m analysis.page`, from the root of the checkout. With
 `--check` it writes nothing, and fails where a page is not what the runs give.
 The prose of the pages is written by hand. `<!--=MODULE.NAME(ARGUMENTS)-->`
-stands for a function of tables, pivots, systems or numbers in
+stands for a function of tables, pivots, excerpts, systems or numbers in
 `analysis/paper/`, or of `analysis/figures/paper.py`.
 
 With `--results=DIR --docs=DIR` it makes the same pages of runs of your own, in
@@ -22,7 +22,14 @@ from absl import app, flags
 from analysis.figures import paper as figures
 from analysis.figures import style
 from analysis.figures.drawings import Drawing
-from analysis.paper import evidence, numbers, pivots, systems, tables
+from analysis.paper import (
+  evidence,
+  excerpts,
+  numbers,
+  pivots,
+  systems,
+  tables,
+)
 from analysis.runs import markdown
 
 _RESULTS = flags.DEFINE_string('results', 'results', 'The folder of the runs.')
@@ -35,15 +42,23 @@ FOLDER = 'reproduction'
 # Tables that are too long for a page.
 FILES = {
   'clipping.csv': tables.clipping,
+  'matched.csv': tables.matched,
   'noise.csv': tables.noise,
   'comparisons.csv': tables.comparisons,
+  'norms.csv': tables.norms,
   'audits.csv': pivots.audits,
+  'model_clipping.csv': pivots.model_clipping,
+  'mechanisms.csv': pivots.mechanisms,
+  'bound.csv': pivots.bound,
+  'beyond.csv': pivots.beyond,
+  'bfloat16.csv': pivots.bfloat16,
 }
 
 _SOURCES = pathlib.Path(__file__).parents[1] / 'docs'
 _MODULES = {
   'tables': tables,
   'pivots': pivots,
+  'excerpts': excerpts,
   'systems': systems,
   'numbers': numbers,
   'figures': figures,

@@ -125,15 +125,14 @@ def compared(found: Evidence, which: str = 'all', verdict: str = '') -> str:
 
   Args:
     found: The evidence.
-    which: `all`, those that can be `tested`, that are `clear` by themselves, or
-      that are `kept` by the correction.
+    which: `all`, those that can be `tested`, or that are `kept` by the
+      correction.
     verdict: One of `findings.DECIDED`; of all without.
   """
   counted = found.counted
   is_shown = {
     'all': counted['verdict'].notna(),
     'tested': findings.is_tested(counted['verdict']),
-    'clear': counted['verdict'].isin(findings.DECIDED),
     'kept': findings.stays_decided(counted),
   }[which]
   if verdict:
@@ -168,16 +167,14 @@ def matched(found: Evidence, which: str) -> str:
 
   Of the rows and scales with three seeds; `highest` is the largest upper end of
   an interval after it, `count` how many they are, and `left` in how many the
-  interval is above 0.
+  interval is above 0. `path` is how far CE-FedAvg moves then, over FedAvg.
   """
   lines = tables.matched_lines(found)
-  drops = [
-    (before, after)
-    for before, after in zip(
-      lines['clipping_drop'], lines['matched_drop'], strict=True
-    )
-    if after.num_seeds >= margins.MIN_SEEDS
-  ]
+  num_seeds = lines['matched_drop'].map(lambda drop: drop.num_seeds)
+  lines = lines[num_seeds >= margins.MIN_SEEDS]
+  if which == 'path':
+    return margins.span(lines['matched_path_ratio'])
+  drops = [*zip(lines['clipping_drop'], lines['matched_drop'], strict=True)]
   after = [drop for _, drop in drops]
   if which == 'count':
     return str(len(drops))

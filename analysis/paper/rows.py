@@ -41,7 +41,8 @@ SEVERAL = 'several'
 NOISE_VARIANTS = tuple(
   f'noise_{noise}' for noise, *_ in (experiment_table.PAPERS_NOISE)
 )
-_NOISE_TITLE = '{}, the noise of P = 80'
+# Of the scale of such a run.
+NOISE_TITLE = '{}, the noise of P = 80'
 _MATCHED = 'matched_steps'
 
 # The algorithm whose model a figure is of.
@@ -90,7 +91,7 @@ def noise_rows(frames: frame.Frames) -> pd.DataFrame:
   if lines.empty:
     return lines
   lines = lines[lines['table'].notna() & lines['dp_fed_avg'].notna()]
-  return lines.assign(scale=lines['scale'].map(_NOISE_TITLE.format))
+  return lines.assign(scale=lines['scale'].map(NOISE_TITLE.format))
 
 
 def best_scale(lines: pd.DataFrame) -> pd.DataFrame:

@@ -18,22 +18,35 @@ from tff_clipping.theory import estimates
 
 # What stands beside the paper's figure where ours measures nothing.
 NEAR_CHANCE = 'near chance'
-_PAPERS_NOISE = 'the noise of P = 80'
+# Marks what has the noise on the mean that P = 80 has.
+_PAPERS_NOISE = ' *'
 
-_OF_CLEAR_COMPARISONS = [
+_OF_KEPT_COMPARISONS = [
   'of',
   'should lose less',
   'should lose more',
   'difference',
-  'after the correction',
   'beyond speed',
 ]
-# Of `clipping`.
+# Of `clipping` and `noise`: what the file has, or `published` too.
 _ONLY_IN_THE_FILE = [
+  'scale',
+  'seeds',
   'test images',
+  'FedAvg (%)',
   'CE-FedAvg (%)',
   'drop, paper',
+  'drop, ours',
   'FedAvg at equal path (%)',
+  'clipped (%)',
+  'cosine of two updates',
+]
+_NOISE_ONLY_IN_THE_FILE = [
+  'seeds',
+  'ε',
+  'mean of clipped updates / c',
+  'DP-FedAvg (%)',
+  'drop, paper',
 ]
 
 
@@ -53,11 +66,10 @@ def published(found: Evidence, table: str) -> pd.DataFrame:
   for place, line in enumerate(shown.to_dict('records')):
     if line['dp_drop'] is not None and not rows.is_near_chance(line, 'dp_drop'):
       continue
-    other, name = _noise_elsewhere(line, lines, found.noisy)
+    other, mark = _noise_elsewhere(line, lines, found.noisy)
     if other is not None:
       formatted.loc[place, ['DP drop, ours', 'ε, ours']] = (
-        learned_cell(other, 'dp_drop', num_seeds=line['num_seeds'])
-        + f' ({name})',
+        learned_cell(other, 'dp_drop', num_seeds=line['num_seeds']) + mark,
         _epsilon(other['epsilon']),
       )
   return formatted
@@ -99,7 +111,7 @@ def published_rows(lines: pd.DataFrame) -> pd.DataFrame:
 def _noise_elsewhere(
   line: Mapping[str, Any], lines: pd.DataFrame, noisy: pd.DataFrame
 ) -> tuple[Mapping[str, Any] | None, str]:
-  """The line that has the drop by noise in place of a row's own, and which."""
+  """The line that has the drop by noise in place of a row's own, marked."""
   studies, others = (
     [
       other
@@ -113,8 +125,8 @@ def _noise_elsewhere(
       return study, _PAPERS_NOISE
   if line['dp_drop'] is not None:
     return None, ''
-  found = [(other, f'at {_scale(other)}') for other in others]
-  found += [(it, f'{_PAPERS_NOISE}, at {_scale(it)}') for it in studies]
+  found = [(it, f' (at {_scale(it)})') for it in others]
+  found += [(it, f'{_PAPERS_NOISE} (at {_scale(it)})') for it in studies]
   return max(
     found,
     key=lambda each: (
@@ -126,8 +138,7 @@ def _noise_elsewhere(
 
 
 def scales(found: Evidence) -> pd.DataFrame:
-  """The named scales."""
-  del found
+  """The named scales at which rows of the paper's tables were run."""
   return pd.DataFrame(
     [
       {
@@ -143,6 +154,7 @@ def scales(found: Evidence) -> pd.DataFrame:
         },
       }
       for scale in experiment_table.SCALES.values()
+      if scale.name in {*found.lines['scale']}
     ]
   )
 
@@ -152,12 +164,13 @@ def clipping(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
 
   Args:
     found: The evidence.
-    which: `every scale`, or `best` for the best evidence of each row, in fewer
-      columns.
+    which: `every scale`, or `best` for the best evidence of each row that is
+      not near chance, in fewer columns.
   """
   lines = rows.without_shared(found.lines)
   if which == 'best':
-    lines = rows.without_shared(rows.best_scale(found.lines))
+    lines = _learned(rows.best_scale(found.lines), 'fed_avg')
+    lines = rows.without_shared(lines)
   table = pd.DataFrame(
     {
       'row': lines['row'],
@@ -169,7 +182,9 @@ def clipping(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
       'drop, paper': lines['paper_clipping_drop'].map('{:.2f}'.format),
       'drop, ours': lines['clipping_drop'].map(cell),
       'FedAvg at equal path (%)': lines['equal_path'].map(cell),
-      'CE-FedAvg above that': lines['equal_path_lead'].map(cell),
+      'CE-FedAvg above FedAvg at equal path': lines['equal_path_lead'].map(
+        cell
+      ),
       'clipped (%)': _numbers(100 * lines['clipped_fraction'], '.0f'),
       'std / mean of norms (%)': _numbers(100 * lines['spread'], '.1f'),
       'cosine of two updates': _numbers(lines['cosine_at'], '.3f'),
@@ -217,21 +232,14 @@ def noise(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
 
   Args:
     found: The evidence.
-    which: `every scale`, or `best` for the best evidence of each row that is
-      not near chance, with its own ε and with the noise of P = 80.
+    which: `every scale`, or `best` for the best evidence of each row that has
+      three seeds and is not near chance, with its own ε and with the noise of
+      P = 80, in fewer columns.
   """
   tables = [found.lines, found.noisy]
   if which == 'best':
     tables = [
-      rows.best_scale(
-        lines[
-          [
-            line['dp_drop'] is not None
-            and not rows.is_near_chance(line, 'dp_drop')
-            for line in lines.to_dict('records')
-          ]
-        ]
-      )
+      rows.best_scale(_learned(lines, 'dp_drop', margins.MIN_SEEDS))
       for lines in tables
     ]
   lines = pd.concat(tables, ignore_index=True)
@@ -246,7 +254,7 @@ def noise(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
     lines.index,
     dtype=float,
   )
-  return pd.DataFrame(
+  table = pd.DataFrame(
     {
       'row': lines['row'],
       'scale': lines['scale'],
@@ -262,6 +270,11 @@ def noise(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
       'drop, ours': lines['dp_drop'].map(cell),
     }
   )
+  if which != 'best':
+    return table
+  title = rows.NOISE_TITLE.format('')
+  marked = table['scale'].str.replace(title, _PAPERS_NOISE, regex=False)
+  return table.assign(scale=marked).drop(columns=_NOISE_ONLY_IN_THE_FILE)
 
 
 def counts(found: Evidence) -> pd.DataFrame:
@@ -294,8 +307,7 @@ def comparisons(found: Evidence, which: str = 'every one') -> pd.DataFrame:
 
   Args:
     found: The evidence.
-    which: `every one`, or those that count and are `clear`: decided by an
-      interval of their own.
+    which: `every one`, or those that count and are `kept` by the correction.
   """
   compared = found.compared
   counts = compared['counts']
@@ -320,8 +332,7 @@ def comparisons(found: Evidence, which: str = 'every one') -> pd.DataFrame:
   )
   if which == 'every one':
     return table
-  clear = table[counts & compared['verdict'].isin(findings.DECIDED)]
-  return clear[_OF_CLEAR_COMPARISONS]
+  return table[counts & kept.eq(True)][_OF_KEPT_COMPARISONS]
 
 
 def norms(found: Evidence) -> pd.DataFrame:
@@ -373,6 +384,18 @@ def _difference(found: margins.Difference | None) -> str:
 
 def _numbers(values: pd.Series, spec: str) -> list[str]:
   return [margins.number(value, spec) for value in values]
+
+
+def _learned(
+  lines: pd.DataFrame, figure: str, min_seeds: int = 1
+) -> pd.DataFrame:
+  """Those of which a figure has these seeds and measures something."""
+  shown = [
+    getattr(line[figure], 'num_seeds', 0) >= min_seeds
+    and not rows.is_near_chance(line, figure)
+    for line in lines.to_dict('records')
+  ]
+  return lines[pd.Series(shown, lines.index, dtype=bool)]
 
 
 def _scale(line: Mapping[str, Any]) -> str:

@@ -1,0 +1,92 @@
+"""What a page shows of tables that it has in full in a file.
+
+`<!--=excerpts.NAME-->` in a page stands for `NAME(found)`.
+"""
+
+import dataclasses
+
+import pandas as pd
+
+from analysis.paper import pivots
+from analysis.paper.evidence import Evidence
+from analysis.runs import margins
+
+_OF_BOUND = (
+  'measured: ᾱ ‖∇f‖²',
+  'bound: heterogeneity and local steps',
+  'bound: clipping, first term',
+  'bound: clipping, second term',
+  'bound, all terms',
+)
+
+
+def model_clipping(found: Evidence) -> pd.DataFrame:
+  """`pivots.model_clipping` in few columns."""
+  table = pivots.model_clipping(found)
+  return _without(table, 'clips', 'T', 'clipped (%)', 'seeds')
+
+
+def mechanisms(found: Evidence) -> pd.DataFrame:
+  """The accuracies of `pivots.mechanisms`, with a column for each data and ε.
+
+  Of the rows of the paper's tables: others have the same data.
+
+  A row says which T and accountant it has where others of its data and cohorts
+  have another.
+  """
+  runs = found.frames.runs
+  of_paper = runs[runs['row'].isin(found.lines['row'])]
+  frames = dataclasses.replace(found.frames, runs=of_paper)
+  table = pivots.mechanisms(dataclasses.replace(found, frames=frames))
+  if table.empty:
+    return table
+  usual = table.groupby('data')['T'].transform(lambda each: each.mode()[0])
+  others = [
+    '' if rounds == most else f', T = {rounds}'
+    for rounds, most in zip(table['T'], usual, strict=True)
+  ]
+  ways = table['cohorts, noise']
+  accountants = table.groupby(ways)['accountant'].transform('nunique')
+  ways = ways + (' (' + table['accountant'] + ')').where(accountants > 1, '')
+  ways = ways + others
+  columns = table['data'] + ', ε = ' + table['ε'] + ' (%)'
+  # Two models on the same data would share a cell.
+  wide = table.assign(way=ways, column=columns).pivot_table(
+    'accuracy (%)', 'way', 'column', aggfunc=' and '.join
+  )
+  wide = wide.reindex(index=ways.unique(), columns=columns.unique())
+  wide = wide.fillna(margins.MISSING)
+  return wide.rename_axis(index='cohorts, noise', columns=None).reset_index()
+
+
+def bound(found: Evidence) -> pd.DataFrame:
+  """What `pivots.bound` is about, and what weighs in it."""
+  table = pivots.bound(found)
+  if table.empty:
+    return table
+  return table[table['quantity'].isin(_OF_BOUND)]
+
+
+def bfloat16(found: Evidence) -> pd.DataFrame:
+  """The differences of `pivots.bfloat16`."""
+  return _without(pivots.bfloat16(found), 'float32 (%)', 'bfloat16 (%)')
+
+
+def beyond(found: Evidence) -> pd.DataFrame:
+  """`pivots.beyond`, of what has three seeds, in few columns."""
+  table = pivots.beyond(found)
+  if table.empty:
+    return table
+  shown = table[table['seeds'] >= margins.MIN_SEEDS]
+  return _without(shown, 'T', 'c', 'clipped (%)', 'seeds')
+
+
+def audits(found: Evidence) -> pd.DataFrame:
+  """The attack on all releases in `pivots.audits`, in few columns."""
+  table = pivots.audits(found, 'all releases')
+  return _without(table, 'canaries, in + out', 'true positives (allowed), %')
+
+
+def _without(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+  """Without these columns; a table of no runs has none."""
+  return table if table.empty else table.drop(columns=[*columns])
