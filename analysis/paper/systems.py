@@ -13,7 +13,7 @@ from analysis.paper.evidence import Evidence
 from analysis.runs import margins, typical_loss
 from tasks.experiments import experiment_table
 
-_ROWS = ('mlp_mnist_half', 'mlp_mnist_disjoint', 'mlp_mnist_examples')
+ROWS = ('mlp_mnist_half', 'mlp_mnist_disjoint', 'mlp_mnist_examples')
 _SCALE = 'paper_96_rounds'
 _READERS = 'who sees the models'
 _FLOAT_BITS = 32
@@ -76,7 +76,7 @@ def table(found: Evidence) -> pd.DataFrame:
     CE-FedAvg with the same seed; the mean over seeds.
   """
   runs = found.runs[
-    found.runs['row'].isin(_ROWS) & found.runs['scale'].eq(_SCALE)
+    found.runs['row'].isin(ROWS) & found.runs['scale'].eq(_SCALE)
   ]
   ways = pivoting.without_budget(runs)
   keys = pd.Series([*zip(runs['algorithm'], ways, strict=True)], runs.index)
@@ -129,7 +129,7 @@ def accuracy(found: Evidence, epsilon: str, algorithm: str, *way: str) -> str:
   """
   runs = found.runs
   own = runs[
-    runs['row'].isin(_ROWS)
+    runs['row'].isin(ROWS)
     & runs['scale'].eq(_SCALE)
     & runs['algorithm'].eq(algorithm)
     & pivoting.without_budget(runs).eq(','.join(way))
