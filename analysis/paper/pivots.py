@@ -160,7 +160,10 @@ def local_steps(found: Evidence) -> pd.DataFrame:
   ways = pivoting.without_budget(runs)
   is_other = ways.isin(_LOCAL_STEPS)
   shown = runs.assign(way=ways)[
-    (is_other | ways.eq('')) & runs['named'].notna() & ~runs['is_audited']
+    (is_other | ways.eq(''))
+    & runs['named'].notna()
+    & ~runs['is_audited']
+    & ~runs['row'].isin(systems.ROWS)
   ]
   several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
   shown = shown[several]
