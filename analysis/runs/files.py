@@ -103,7 +103,8 @@ class RunFiles:
       where there is none.
     constants: `CONSTANT_KEYS` of `constants.json`, and its `rounds` and
       `squared_gradient_norms`, which may be empty; empty where there is none.
-    rounds: The rows of `metrics.csv`: `METRIC_COLUMNS`.
+    rounds: The rows of `metrics.csv`: `METRIC_COLUMNS`, and what else begins
+      with `test_`.
     updates: The rows of `updates/`: `t` and `UPDATE_COLUMNS`; the averaged
       update has `MEAN_UPDATE_ID`.
     audits: A row for each attack of `audit/audit.json`: `AUDIT_COLUMNS`.
@@ -240,7 +241,13 @@ def _read_metrics(
     absent.remove('test_accuracy')
   if absent:
     notes.append(f'metrics.csv does not measure {", ".join(absent)}')
-  table = table.reindex(columns=columns)
+  others = [
+    column
+    for column in table
+    if column.startswith('test_') and column not in columns
+  ]
+  table[others] = table[others].apply(pd.to_numeric, errors='coerce')
+  table = table.reindex(columns=[*columns, *others])
   rounds = table['round_num'].to_numpy()
   if np.isnan(rounds).any() or (rounds < 0).any() or (rounds % 1).any():
     raise NotARunError('metrics.csv has a row without a valid `round_num`')

@@ -44,6 +44,7 @@ class Frames:
         plan does not hold for it as it was run), `rounds_done`, `is_complete`,
         `final_score` and `best_score` (of its metric; an accuracy in percent,
         of the test set or the part of it that the run evaluates),
+        `other_scores` (the last values of other metrics, by name),
         `clipped_fraction` (mean over rounds),
         `relative_spread` (of the clients' update norms, standard deviation over
         mean, mean over rounds), `path` (how far the model has moved after each

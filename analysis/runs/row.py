@@ -182,6 +182,7 @@ def _measure(
     'is_complete': rounds_done >= settings['num_rounds'],
     'final_score': _last(rounds['score']),
     'best_score': run.metric.best(rounds['score']),
+    'other_scores': _other_scores(run),
     'clipped_fraction': rounds['clipped_fraction'].mean(),
     'relative_spread': _relative_spread(rounds, updates),
     'path': _path(updates, settings),
@@ -191,6 +192,17 @@ def _measure(
       _last(spent) if len(spent) else _number(privacy.get('epsilon'))
     ),
   }
+
+
+def _other_scores(run: files.RunFiles) -> dict[str, float]:
+  """The last values of metrics that do not decide, by their names."""
+  known = {*files.METRIC_COLUMNS, run.metric.column}
+  found = {
+    column.removeprefix('test_'): _last(values)
+    for column, values in run.rounds.items()
+    if column.startswith('test_') and column not in known
+  }
+  return {name: value for name, value in found.items() if value == value}
 
 
 def _last(values: pd.Series) -> float:

@@ -191,7 +191,9 @@ def run_table(runs: pd.DataFrame) -> pd.DataFrame:
     ]
   )
   return _without_empty(
-    pd.DataFrame([_line(run) for _, run in runs.iterrows()])
+    pd.DataFrame([_line(run) for _, run in runs.iterrows()]).fillna(
+      margins.MISSING
+    )
   )
 
 
@@ -280,12 +282,26 @@ def _line(run: pd.Series) -> dict[str, str]:
     'rounds': rounds,
     metric.heading: margins.number(run['final_score'], spec),
     'best': margins.number(run['best_score'], spec),
+    **_other_scores(run),
     'c': norm,
     'clipped (%)': clipped,
     'noise multiplier': margins.number(run['privacy_noise_multiplier'], '.4g'),
     'sampling': (run['privacy_sampling'] or margins.MISSING).replace('_', ' '),
     's/round': margins.number(run['median_round_seconds'], '.2f'),
     'folder': run['folder'],
+  }
+
+
+def _other_scores(run: pd.Series) -> dict[str, str]:
+  """The last values of metrics that do not decide, by their headings."""
+  return {
+    other.heading: margins.number(
+      other.scale * value, f'.{other.decimals([value])}f'
+    )
+    for other, value in (
+      (metrics.Metric(name), value)
+      for name, value in run['other_scores'].items()
+    )
   }
 
 

@@ -187,6 +187,21 @@ def test_a_metric_of_which_less_is_better(write, tmp_path):
   assert '%' not in text
 
 
+def test_other_metrics_stand_beside_the_one_that_decides(write):
+  text = write(
+    a=dict(metrics={'test_recall': 0.25, 'test_top_5_accuracy': 0.75}),
+    b=dict(model='alexnet'),
+  ).read_text()
+  heads = '| Test recall | Test top 5 accuracy (%) |'
+  assert heads in text
+  runs = text[text.index('## Run by run') : text.index('## What is missing')]
+  cells = re.findall(r'^[|] (a|b) .*', runs, flags=re.MULTILINE)
+  assert cells == ['a', 'b']
+  assert ' | 0.2500 | 75.00 | ' in runs
+  assert ' | – | – | ' in runs
+  assert 'nan' not in runs
+
+
 def test_runs_of_each_metric_have_a_table_of_their_own(write):
   text = write(
     a=dict(accuracies=(9.0, 2.0), metric=('loss', 'min')),

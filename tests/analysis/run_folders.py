@@ -137,6 +137,7 @@ def write_run(
     column = f'test_{metric[0]}'
   columns = [*files.METRIC_COLUMNS]
   columns[columns.index('test_accuracy')] = column
+  columns = list(dict.fromkeys([*columns, *(metrics or ())]))
   lines = [
     {'round_num': number, column: accuracy}
     | (METRICS | dict(metrics or {}) if number else {})
