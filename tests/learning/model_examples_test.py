@@ -18,7 +18,8 @@ def _numbers_printed_by(name, capsys):
 def test_the_loss_of_padded_sequences_is_the_mean_over_their_tokens():
   example = runpy.run_path(str(_FOLDER / 'padded_sequences.py'))
   # Of the tokens 1, 2 and the padding 0, out of three.
-  logits = np.log([[[0.1, 0.5, 0.4], [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]]])
+  shares = [[[0.1, 0.5, 0.4], [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]]]
+  logits = np.log(np.array(shares, np.float32))
   loss = example['MaskedCrossEntropy']()(np.array([[1, 2, 0]]), logits)
   assert float(loss) == pytest.approx(-(np.log(0.5) + np.log(0.25)) / 2)
 
