@@ -88,24 +88,12 @@ process = learning.build_fed_avg(
   client_store=store,
 )
 
-test_x = rng.normal(size=[1000, 4]).astype(np.float32)
-test_y = (test_x.sum(axis=1) > 0).astype(np.int32)
-test_model = keras_model()
-test_model.compile(loss=loss, metrics=['accuracy'])
-
-
-def evaluate(weights):
-  weights.assign_weights_to(test_model)
-  loss, accuracy = test_model.evaluate(test_x, test_y, verbose=0)
-  return {'test_loss': loss, 'test_accuracy': accuracy}
-
-
 with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
   result = programs.TrainingProgram(
     process=process,
     sampler=sampler,
-    num_rounds=15,
-    evaluate=evaluate,
+    num_rounds=plan.num_rounds,
+    evaluate=None,
     checkpoints=programs.Checkpoints(run_dir / 'checkpoints'),
     watchers=[
       programs.MetricsFiles(
@@ -119,26 +107,6 @@ with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
 if result.interrupted is not None:
   raise SystemExit(result.interrupted.exit_code)
 
-programs.check_process(process, plan)
-checkpoints = programs.Checkpoints(run_dir / 'checkpoints')
-initial = process.initialize()
-latest = checkpoints.load_latest(initial)
-if latest is None:
-  # A new state would have a new key after a crash, and each round would be
-  # charged again: its key is on the disk before the first round.
-  latest = 0, initial
-  checkpoints.save(initial, 0)
-round_num, state = latest
-with privacy.PrivacyLedger(run_dir / 'ledger.jsonl', plan) as ledger:
-  while round_num < plan.num_rounds:
-    round_num += 1
-    cohort, output = programs.run_private_round(
-      process.next, sampler, ledger, state=state, round_num=round_num
-    )
-    state = output.state
-    checkpoints.save(state, round_num)
-  print(f'{ledger.num_releases} releases, epsilon {ledger.epsilon:.2f}')
-
 model = keras_model()
-process.get_model_weights(state).assign_weights_to(model)
+process.get_model_weights(result.state).assign_weights_to(model)
 model.save_weights(str(run_dir / 'model.weights.h5'))

@@ -1,9 +1,9 @@
-"""Tests of the recipes for formats of others, in docs/data.md."""
+"""Tests of the example that reads formats of others."""
 
 import json
 import pathlib
 import pickle
-import re
+import runpy
 
 import h5py
 import numpy as np
@@ -14,7 +14,7 @@ from tasks.data.datasets import array_pickles, own_data
 from tasks.data.partitions.partition_config import PartitionConfig
 from tests.tasks.data.datasets import sqlite_files
 
-_PAGE = pathlib.Path(__file__).parents[4] / 'docs' / 'data.md'
+_EXAMPLE = pathlib.Path(__file__).parents[4] / 'examples/data/formats.py'
 
 
 def _clients(seed):
@@ -88,7 +88,7 @@ def _write_sqlite(folder):
 
 
 @pytest.mark.parametrize(
-  ('recipe', 'write', 'num_clients'),
+  ('function', 'write', 'num_clients'),
   [
     ('read_leaf', _write_leaf, 3),
     ('read_folders', _write_folders, 3),
@@ -97,12 +97,8 @@ def _write_sqlite(folder):
     ('read_sqlite', _write_sqlite, 2),
   ],
 )
-def test_a_format_becomes_a_task(tmp_path, recipe, write, num_clients):
-  blocks = re.findall(r'```python\n(.*?)```', _PAGE.read_text(), re.DOTALL)
-  (block,) = [each for each in blocks if f'def {recipe}(' in each]
-  names = {}
-  exec(block, names)
-  arrays = names[recipe](*write(tmp_path))
+def test_a_format_becomes_a_task(tmp_path, function, write, num_clients):
+  arrays = runpy.run_path(str(_EXAMPLE))[function](*write(tmp_path))
   task = own_data.create_task('mine', PartitionConfig('natural'), **arrays)
   assert task.num_clients == num_clients
   assert task.client_ids[:2] == ('ann', 'bob')

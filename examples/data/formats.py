@@ -1,0 +1,90 @@
+"""Makes of other formats what `own_data.create_task` and `numpy.savez` take.
+
+Test examples of the training clients come as `client_test`, with which a
+private run has no guarantee: leave them out there.
+"""
+
+import json
+
+import h5py
+import numpy as np
+from tasks.data.datasets import array_pickles, tff_sqlite
+
+
+def arrays_of(train, test):
+  """Returns the arrays of two parts, each {client: (x, y)}."""
+
+  def joined(part, suffix):
+    # Of clients without examples, the shape is not known.
+    part = {
+      c: (np.array(x), np.array(y)) for c, (x, y) in part.items() if len(y)
+    }
+    x, y = (
+      np.concatenate(arrays) for arrays in zip(*part.values(), strict=True)
+    )
+    client = np.repeat(list(part), [len(labels) for _, labels in part.values()])
+    return {f'x{suffix}': x, f'y{suffix}': y, f'client{suffix}': client}
+
+  return {
+    **joined(train, ''),
+    **joined(test, '_test'),
+    'all_clients': np.array(list(train)),
+  }
+
+
+def read_leaf(folder):
+  """LEAF: train/*.json and test/*.json, with `users` and `user_data`."""
+  parts = {'train': {}, 'test': {}}
+  for part, clients in parts.items():
+    for path in sorted((folder / part).glob('*.json')):
+      found = json.loads(path.read_text())
+      for user in found['users']:
+        data = found['user_data'][user]
+        clients[user] = data['x'], data['y']
+  return arrays_of(parts['train'], parts['test'])
+
+
+def read_folders(folder):
+  """A file for each client: train/CLIENT.npz and test/CLIENT.npz."""
+
+  def read(part):
+    for path in sorted((folder / part).glob('*.npz')):
+      with np.load(path) as data:
+        yield path.stem, (data['x'], data['y'])
+
+  return arrays_of(dict(read('train')), dict(read('test')))
+
+
+def read_pfllib(folder):
+  """PFLlib: the same with a pickled dictionary, which is not run."""
+
+  def read(part):
+    for path in sorted((folder / part).glob('*.npz')):
+      data = array_pickles.load_npz(path, 'data')
+      yield path.stem, (data['x'], data['y'])
+
+  return arrays_of(dict(read('train')), dict(read('test')))
+
+
+def read_h5(train_path, test_path, x='pixels', y='label'):
+  """TFF's HDF5: the group `examples` has one for each client."""
+
+  def read(path):
+    with h5py.File(path) as file:
+      return {c: (g[x][:], g[y][:]) for c, g in file['examples'].items()}
+
+  return arrays_of(read(train_path), read(test_path))
+
+
+def read_sqlite(path, features, x='pixels', y='label'):
+  """TFF's SQLite; `features` as `tff_sqlite.read_split` takes them."""
+  train, client = tff_sqlite.read_split(path, 'train', features)
+  test, client_test = tff_sqlite.read_split(path, 'test', features)
+  return dict(
+    x=train[x],
+    y=train[y],
+    client=client,
+    x_test=test[x],
+    y_test=test[y],
+    client_test=client_test,
+  )
