@@ -47,6 +47,37 @@ _NOISY = (
 _WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
 _WHOLE_EPOCHS = ('paper_96_rounds',)
 
+# Row, algorithm and variants of the private systems of Sec. 1 and 2.
+_SYSTEMS = (
+  ('mlp_mnist_half', 'dp_fed_avg', ()),
+  ('mlp_mnist_half', 'local_dp_fed_avg', ()),
+  ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
+  ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
+  ('mlp_mnist_disjoint', 'dp_steps_fed_avg', ()),
+  *(
+    ('mlp_mnist_half', 'dp_fed_avg', variants)
+    for variants in (
+      ('random_allocation',),
+      ('banded',),
+      ('fixed_size', 'pld'),
+      ('adaptive',),
+      ('per_layer',),
+      ('smooth',),
+      ('distributed',),
+      ('scaffold',),
+    )
+  ),
+)
+
+
+def _systems(*budget: str) -> tuple[Part, ...]:
+  """The private systems at one budget, that of the rows if none is given."""
+  return tuple(
+    Part((row,), _WHOLE_EPOCHS, (0, 1, 2), (algorithm,), (*variants, *budget))
+    for row, algorithm, variants in _SYSTEMS
+  )
+
+
 REPRODUCTION = (
   # The rows of the perceptron at the paper's scale, with the paper's sampling
   # and with model clipping.
@@ -120,6 +151,10 @@ REPRODUCTION = (
     for mu in MUS_TRIED
   ),
   Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('fed_prox_0.1',)),
+  # The systems of Sec. 1 and 2; c is of the other half of MNIST.
+  Part(('mlp_mnist_other_half',), _WHOLE_EPOCHS, (0,), ('fed_avg',)),
+  Part(('mlp_mnist_half',), _WHOLE_EPOCHS, (0, 1, 2), _WITHOUT_NOISE),
+  *_systems(),
   # The terms of Theorem 1, and the splits that the paper's figures show.
   *(
     Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))
@@ -198,40 +233,11 @@ REPRODUCTION = (
   ),
 )
 
-# The systems of Sec. 1 and 2 at one budget; c is of the other half of MNIST.
-_SYSTEMS = (
-  Part(('mlp_mnist_other_half',), _WHOLE_EPOCHS, (0,), ('fed_avg',)),
-  Part(('mlp_mnist_half',), _WHOLE_EPOCHS, (0, 1, 2)),
-  *(
-    Part((row,), _WHOLE_EPOCHS, (0, 1, 2), (algorithm,), variants + budget)
-    for budget in ((), ('epsilon_5',))
-    for row, algorithm, variants in (
-      ('mlp_mnist_half', 'dp_fed_avg', ()),
-      ('mlp_mnist_half', 'local_dp_fed_avg', ()),
-      ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
-      ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
-      ('mlp_mnist_disjoint', 'dp_steps_fed_avg', ()),
-      *(
-        ('mlp_mnist_half', 'dp_fed_avg', variants)
-        for variants in (
-          ('random_allocation',),
-          ('banded',),
-          ('fixed_size', 'pld'),
-          ('adaptive',),
-          ('per_layer',),
-          ('smooth',),
-          ('distributed',),
-          ('scaffold',),
-        )
-      ),
-    )
-  ),
-  Part(('geyer_*',), ('geyer',), (0, 1, 2), ('dp_fed_avg',), ('adaptive',)),
-)
-
 # Runs that nobody has published yet.
 PLANNED = (
-  *_SYSTEMS,
+  # The systems at a larger budget; those of another paper.
+  *_systems('epsilon_5'),
+  Part(('geyer_*',), ('geyer',), (0, 1, 2), ('dp_fed_avg',), ('adaptive',)),
   # Who draws the cohorts, for whole epochs.
   *(
     Part(
