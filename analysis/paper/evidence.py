@@ -9,18 +9,26 @@ import pandas as pd
 from analysis.paper import findings, rows
 from analysis.runs import frame
 
+# Rows of the systems of Sec. 1 and 2, which are no rows of the paper's tables.
+SYSTEM_ROWS = (
+  *('mlp_mnist_half', 'mlp_mnist_other_half', 'mlp_mnist_disjoint'),
+  *('mlp_mnist_examples', 'geyer_100', 'geyer_1000', 'geyer_10000'),
+)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evidence:
   """The runs, and the paper's rows and findings by them.
 
   Attributes:
-    frames: All runs.
+    frames: All runs but those of `systems`.
+    systems: The runs of `SYSTEM_ROWS`, which are in a table of their own.
     lines: From `rows.paper_rows`, of the rows that are in the paper's tables.
     noisy: From `rows.noise_rows`.
   """
 
   frames: frame.Frames
+  systems: frame.Frames
   lines: pd.DataFrame
   noisy: pd.DataFrame
 
@@ -55,7 +63,9 @@ def read(results_dir: pathlib.Path) -> Evidence:
     ValueError: There is a run that cannot be read, or none of a row of the
       paper.
   """
-  frames = frame.read_results(results_dir)
+  found = frame.read_results(results_dir)
+  is_system = found.runs['row'].isin(SYSTEM_ROWS)
+  frames = found.of(found.runs.index[~is_system])
   lines = rows.paper_rows(frames)
   if lines.empty or lines['table'].isna().all():
     raise ValueError(
@@ -64,6 +74,7 @@ def read(results_dir: pathlib.Path) -> Evidence:
     )
   return Evidence(
     frames,
+    found.of(found.runs.index[is_system]),
     lines[lines['table'].notna()],
     rows.noise_rows(frames),
   )

@@ -7,7 +7,7 @@ pivot has a row for each group of runs that differ in the seed alone.
 import numpy as np
 import pandas as pd
 
-from analysis.paper import pivoting, systems
+from analysis.paper import pivoting
 from analysis.paper.evidence import Evidence
 from analysis.runs import bound as bound_terms
 from analysis.runs import frame, margins, run_tables
@@ -160,10 +160,7 @@ def local_steps(found: Evidence) -> pd.DataFrame:
   ways = pivoting.without_budget(runs)
   is_other = ways.isin(_LOCAL_STEPS)
   shown = runs.assign(way=ways)[
-    (is_other | ways.eq(''))
-    & runs['named'].notna()
-    & ~runs['is_audited']
-    & ~runs['row'].isin(systems.ROWS)
+    (is_other | ways.eq('')) & runs['named'].notna() & ~runs['is_audited']
   ]
   several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
   shown = shown[several]
@@ -198,13 +195,13 @@ def local_steps(found: Evidence) -> pd.DataFrame:
 
 
 def beyond(found: Evidence) -> pd.DataFrame:
-  """Our own rows, of neither the paper's tables nor `systems`."""
+  """Our own rows, of neither the paper's tables nor the systems."""
   runs = found.runs
   runs = runs[(runs['variants'] == '') & ~runs['is_audited']]
   tables = [pd.DataFrame()]
   for row in experiment_table.ROWS.values():
     own = runs[runs['row'] == row.name]
-    if row.table is None and row.name not in systems.ROWS and len(own):
+    if row.table is None and len(own):
       table = _by_algorithm(own).drop(columns='clips')
       table.insert(0, 'row', row.name)
       tables.append(table)

@@ -13,7 +13,6 @@ from analysis.paper.evidence import Evidence
 from analysis.runs import margins, typical_loss
 from tasks.experiments import experiment_table
 
-ROWS = ('mlp_mnist_half', 'mlp_mnist_disjoint', 'mlp_mnist_examples')
 _SCALE = 'paper_96_rounds'
 _READERS = 'who sees the models'
 _FLOAT_BITS = 32
@@ -75,9 +74,7 @@ def table(found: Evidence) -> pd.DataFrame:
   - typical loss: the ε of Bayesian DP, which is no guarantee, by the norms of
     CE-FedAvg with the same seed; the mean over seeds.
   """
-  runs = found.runs[
-    found.runs['row'].isin(ROWS) & found.runs['scale'].eq(_SCALE)
-  ]
+  runs = _runs(found)
   ways = pivoting.without_budget(runs)
   keys = pd.Series([*zip(runs['algorithm'], ways, strict=True)], runs.index)
   shown = runs.assign(
@@ -127,15 +124,23 @@ def accuracy(found: Evidence, epsilon: str, algorithm: str, *way: str) -> str:
     algorithm: The algorithm.
     *way: The variants, but for that of another ε.
   """
-  runs = found.runs
+  runs = _runs(found)
   own = runs[
-    runs['row'].isin(ROWS)
-    & runs['scale'].eq(_SCALE)
-    & runs['algorithm'].eq(algorithm)
+    runs['algorithm'].eq(algorithm)
     & pivoting.without_budget(runs).eq(','.join(way))
     & runs['target_epsilon'].astype(float).fillna(0).eq(float(epsilon))
   ]
   return pivoting.over_seeds('final_score', margins.MISSING)(own)
+
+
+def _runs(found: Evidence) -> pd.DataFrame:
+  """The finished runs on the clients that are compared."""
+  runs = found.systems.runs
+  return runs[
+    runs['is_complete']
+    & runs['scale'].eq(_SCALE)
+    & runs['row'].ne('mlp_mnist_other_half')
+  ]
 
 
 def _noise_over_norm(run: pd.Series) -> float:
@@ -173,23 +178,21 @@ def _bits(run: pd.Series) -> float:
 
 def _compute_typical_loss(found: Evidence, name: str) -> float:
   """The typical ε of a run of DP-FedAvg with Poisson cohorts; NaN of others."""
-  run = found.runs.loc[name]
-  if (
-    run['algorithm'] != 'dp_fed_avg'
-    or pivoting.without_budget(found.runs.loc[[name]]).item()
-  ):
+  runs = _runs(found)
+  run = runs.loc[name]
+  way = pivoting.without_budget(runs.loc[[name]]).item()
+  if run['algorithm'] != 'dp_fed_avg' or way:
     return math.nan
-  beside = found.runs[
-    found.runs['row'].eq(run['row'])
-    & found.runs['scale'].eq(run['scale'])
-    & found.runs['algorithm'].eq('ce_fed_avg')
-    & found.runs['variants'].eq('')
-    & found.runs['seed'].eq(run['seed'])
+  beside = runs[
+    runs['row'].eq(run['row'])
+    & runs['algorithm'].eq('ce_fed_avg')
+    & runs['variants'].eq('')
+    & runs['seed'].eq(run['seed'])
   ]
   norms = [
     clients['update_norm'].to_numpy(float)
     for other in beside.index
-    for _, clients in found.frames.client_rounds(other)
+    for _, clients in found.systems.client_rounds(other)
   ]
   if not norms:
     return math.nan

@@ -80,6 +80,21 @@ class Frames:
     groups = by_setting(self.runs).groupby('series', sort=False)
     return [ordered(group) for _, group in groups]
 
+  def of(self, names: pd.Index) -> 'Frames':
+    """The frames of some runs."""
+    return dataclasses.replace(
+      self,
+      runs=self.runs.loc[names],
+      **{
+        name: table[table['run'].isin(names)] if len(table) else table
+        for name, table in (
+          ('rounds', self.rounds),
+          ('updates', self.updates),
+          ('audits', self.audits),
+        )
+      },
+    )
+
   def client_rounds(self, run: str) -> list[tuple[int, pd.DataFrame]]:
     """By t, the updates of the clients in each recorded round of a run."""
     updates = self.updates

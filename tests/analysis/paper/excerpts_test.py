@@ -88,7 +88,7 @@ def test_the_noise_of_the_papers_cohort_has_a_mark(tmp_path):
     run_folders.write_three(tmp_path, (0.9, 0.8, 0.7), seed=seed)
   found = run_folders.read_evidence(tmp_path)
   noisy = found.lines.assign(scale='reduced, the noise of P = 80')
-  found = evidence.Evidence(found.frames, found.lines[:0], noisy)
+  found = evidence.Evidence(found.frames, found.systems, found.lines[:0], noisy)
   assert tables.noise(found, 'best')['scale'].to_list() == ['reduced *']
 
 

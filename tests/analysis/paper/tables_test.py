@@ -8,7 +8,7 @@ from tests.analysis import run_folders
 
 
 def _with_noise(found, noisy):
-  return evidence.Evidence(found.frames, found.lines, noisy)
+  return evidence.Evidence(found.frames, found.systems, found.lines, noisy)
 
 
 def test_published_figures_stand_beside_ours(tmp_path):
