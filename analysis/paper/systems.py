@@ -92,12 +92,13 @@ def table(found: Evidence) -> pd.DataFrame:
     by,
     {
       'system': lambda part: system(part).title,
+      'ε': pivoting.first('target_epsilon', 'g'),
+      'accuracy (%)': pivoting.over_seeds('final_score'),
       'protects': lambda part: system(part).protects,
       'against': lambda part: system(part).against,
       'neighbours': lambda part: str(
         part['privacy_relation'].iloc[0] or margins.MISSING
       ).replace('_', ' '),
-      'ε': pivoting.first('target_epsilon', 'g'),
       'z': pivoting.first('privacy_noise_multiplier', '.3f'),
       'noise / c': lambda part: margins.number(
         _noise_over_norm(part.iloc[0]), '.1f'
@@ -109,7 +110,6 @@ def table(found: Evidence) -> pd.DataFrame:
       'typical loss': lambda part: margins.number(
         part['typical_loss'].mean(), '.2f'
       ),
-      'accuracy (%)': pivoting.over_seeds('final_score'),
       'seeds': len,
     },
   )
