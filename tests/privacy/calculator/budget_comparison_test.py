@@ -61,16 +61,13 @@ def test_command_of_the_readme():
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('epsilon', 'errors'),
   # As in docs/correlated_noise.md.
   [
     (1.5, {'gaussian': 41.0, 'tree': 22.5, 'blt': 14.7, 'banded': 13.9}),
-    pytest.param(
-      5,
-      {'gaussian': 14.2, 'tree': 7.8, 'blt': 5.1, 'banded': 4.8},
-      marks=pytest.mark.slow,
-    ),
+    (5, {'gaussian': 14.2, 'tree': 7.8, 'blt': 5.1, 'banded': 4.8}),
   ],
 )
 def test_mechanisms_stand_beside_the_samplers(capsys, epsilon, errors):
