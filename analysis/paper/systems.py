@@ -99,6 +99,9 @@ def table(found: Evidence) -> pd.DataFrame:
       'neighbours': lambda part: str(
         part['privacy_relation'].iloc[0] or margins.MISSING
       ).replace('_', ' '),
+      'accountant': lambda part: (
+        part['privacy_accountant'].iloc[0] or margins.MISSING
+      ),
       'z': pivoting.first('privacy_noise_multiplier', '.3f'),
       'noise / c': lambda part: margins.number(
         _noise_over_norm(part.iloc[0]), '.1f'
