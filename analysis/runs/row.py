@@ -202,7 +202,7 @@ def _other_scores(run: files.RunFiles) -> dict[str, float]:
     for column, values in run.rounds.items()
     if column.startswith('test_') and column not in known
   }
-  return {name: value for name, value in found.items() if value == value}
+  return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def _last(values: pd.Series) -> float:
