@@ -52,6 +52,7 @@ FILES = {
   'bound.csv': pivots.bound,
   'beyond.csv': pivots.beyond,
   'bfloat16.csv': pivots.bfloat16,
+  'systems.csv': systems.table,
 }
 
 _SOURCES = pathlib.Path(__file__).parents[1] / 'docs'

@@ -13,6 +13,8 @@ from analysis.runs import frame
 SYSTEM_ROWS = (
   *('mlp_mnist_half', 'mlp_mnist_other_half', 'mlp_mnist_disjoint'),
   *('mlp_mnist_examples', 'geyer_100', 'geyer_1000', 'geyer_10000'),
+  *('mlp_cifar10_half', 'mlp_cifar10_other_half', 'mlp_cifar10_disjoint'),
+  'mlp_cifar10_examples',
 )
 
 

@@ -7,7 +7,7 @@ import dataclasses
 
 import pandas as pd
 
-from analysis.paper import pivots
+from analysis.paper import pivots, systems
 from analysis.paper.evidence import Evidence
 from analysis.runs import margins
 
@@ -57,6 +57,40 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   wide = wide.reindex(index=ways.unique(), columns=columns.unique())
   wide = wide.fillna(margins.MISSING)
   return wide.rename_axis(index='cohorts, noise', columns=None).reset_index()
+
+
+def systems_by_budget(found: Evidence) -> pd.DataFrame:
+  """The accuracies of `systems.table`, with a column for each data and ε.
+
+  What has no noise has the same accuracy at each ε.
+  """
+  table = systems.table(found)
+  if table.empty:
+    return table
+  keys = ['system', 'protects', 'against', 'neighbours', 'accountant', 'bits']
+  private = table[table['ε'] != margins.MISSING]
+  budgets = private[['data', 'ε']].drop_duplicates()
+  each = pd.concat(
+    [
+      table[table['ε'] == margins.MISSING].drop(columns='ε').merge(budgets),
+      private,
+    ]
+  )
+  columns = each['data'] + ', ε = ' + each['ε'] + ' (%)'
+  wide = each.assign(column=columns).set_index([*keys, 'column'])
+  wide = wide['accuracy (%)'].unstack()[columns.unique()]
+  wide = wide.fillna(margins.MISSING).rename_axis(columns=None).reset_index()
+  places = wide['system'].map(systems.TITLES.index)
+  return wide.iloc[places.argsort(kind='stable')]
+
+
+def noise_of_systems(found: Evidence, data: str, epsilon: str) -> pd.DataFrame:
+  """The noise in `systems.table` on some data, such as MNIST, at one ε."""
+  table = systems.table(found)
+  if table.empty:
+    return table
+  shown = table[table['data'].eq(data) & table['ε'].eq(epsilon)]
+  return shown[['system', 'accountant', 'z', 'noise / c', 'noise / signal']]
 
 
 def bound(found: Evidence) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The systems that the paper speaks of, side by side at one ε.
+"""The systems that the paper speaks of, side by side by data and ε.
 
 `<!--=systems.NAME(ARGUMENTS)-->` in a page stands for `NAME(found, ARGUMENTS)`.
 """
@@ -6,6 +6,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pandas as pd
 
 from analysis.paper import pivoting
@@ -13,7 +14,12 @@ from analysis.paper.evidence import Evidence
 from analysis.runs import margins, typical_loss
 from tasks.experiments import experiment_table
 
-_SCALE = 'paper_96_rounds'
+# What is compared on which data: their name and the scale.
+_DATA = {
+  'mnist': ('MNIST', 'paper_96_rounds'),
+  'cifar10': ('CIFAR-10', 'paper_40_rounds'),
+}
+_CLIENTS = ('half', 'disjoint', 'examples')
 _READERS = 'who sees the models'
 _FLOAT_BITS = 32
 
@@ -38,6 +44,7 @@ _SYSTEMS = {
   ('fed_avg', ''): _System('FedAvg', 'nobody', margins.MISSING),
   ('ce_fed_avg', ''): _System('CE-FedAvg', 'nobody', margins.MISSING),
   ('dp_fed_avg', ''): _System('DP-FedAvg, Poisson'),
+  ('dp_fed_avg', 'pld'): _System('DP-FedAvg, Poisson, by pld'),
   **{
     ('dp_fed_avg', way): _System(f'DP-FedAvg, {title}')
     for way, title in {
@@ -60,10 +67,11 @@ _SYSTEMS = {
   ('dp_fed_avg', 'dp_sgd'): _System('DP-SGD', 'an example'),
 }
 _PLACES = {key: place for place, key in enumerate(_SYSTEMS)}
+TITLES = tuple(system.title for system in _SYSTEMS.values())
 
 
 def table(found: Evidence) -> pd.DataFrame:
-  """A row for each system and ε.
+  """A row for each system, data and ε.
 
   - noise / c: the length of the noise on a round's mean, over the longest that
     a clipped update can be.
@@ -75,22 +83,27 @@ def table(found: Evidence) -> pd.DataFrame:
     CE-FedAvg with the same seed; the mean over seeds.
   """
   runs = _runs(found)
-  ways = pivoting.without_budget(runs)
-  keys = pd.Series([*zip(runs['algorithm'], ways, strict=True)], runs.index)
+  keys = pd.Series(
+    [*zip(runs['algorithm'], runs['way'], strict=True)], runs.index
+  )
   shown = runs.assign(
     place=keys.map(_PLACES),
     budget=runs['target_epsilon'].astype(float).fillna(0),
-    typical_loss=[_compute_typical_loss(found, run) for run in runs.index],
+    typical_loss=[
+      _compute_typical_loss(found, runs, run) for run in runs.index
+    ],
   )[keys.isin([*_SYSTEMS])]
 
   def system(part: pd.DataFrame) -> _System:
     return [*_SYSTEMS.values()][int(part['place'].iloc[0])]
 
-  by = ['budget', 'place']
+  by = ['data', 'budget', 'place']
   return pivoting.pivot(
     shown.sort_values(by, kind='stable'),
     by,
     {
+      'data': lambda part: _DATA[part['data'].iloc[0]][0],
+      'T': pivoting.first('num_rounds'),
       'system': lambda part: system(part).title,
       'ε': pivoting.first('target_epsilon', 'g'),
       'accuracy (%)': pivoting.over_seeds('final_score'),
@@ -118,32 +131,77 @@ def table(found: Evidence) -> pd.DataFrame:
   )
 
 
-def accuracy(found: Evidence, epsilon: str, algorithm: str, *way: str) -> str:
+def geyer(found: Evidence) -> pd.DataFrame:
+  """A row for each number of clients of Geyer's experiment."""
+  runs = found.systems.runs
+  runs = runs[runs['is_complete'] & runs['row'].str.startswith('geyer_')]
+  return pivoting.pivot(
+    runs.sort_values('num_clients', kind='stable'),
+    ['num_clients'],
+    {
+      'N': pivoting.first('num_clients'),
+      'P': pivoting.first('clients_per_round'),
+      'T': pivoting.first('num_rounds'),
+      'ε': pivoting.first('target_epsilon', 'g'),
+      'δ': pivoting.first('target_delta', 'g'),
+      'z': pivoting.first('privacy_noise_multiplier', '.3f'),
+      'accuracy (%)': pivoting.over_seeds('final_score'),
+      'seeds': len,
+    },
+  )
+
+
+def accuracy(
+  found: Evidence, data: str, epsilon: str, algorithm: str, *way: str
+) -> str:
   """The accuracy of one system over seeds, in percent.
 
   Args:
     found: The evidence.
+    data: 'mnist' or 'cifar10'.
     epsilon: The ε that is aimed at; 0 without noise.
     algorithm: The algorithm.
     *way: The variants, but for that of another ε.
   """
-  runs = _runs(found)
-  own = runs[
-    runs['algorithm'].eq(algorithm)
-    & pivoting.without_budget(runs).eq(','.join(way))
-    & runs['target_epsilon'].astype(float).fillna(0).eq(float(epsilon))
-  ]
+  own = _of(found, data, epsilon, algorithm, ','.join(way))
   return pivoting.over_seeds('final_score', margins.MISSING)(own)
 
 
-def _runs(found: Evidence) -> pd.DataFrame:
-  """The finished runs on the clients that are compared."""
-  runs = found.systems.runs
-  return runs[
-    runs['is_complete']
-    & runs['scale'].eq(_SCALE)
-    & runs['row'].ne('mlp_mnist_other_half')
+def loss(found: Evidence, data: str, epsilon: str) -> str:
+  """The typical loss of DP-FedAvg with Poisson cohorts; see `table`."""
+  runs = _of(found, data, epsilon, 'dp_fed_avg', '')
+  losses = [
+    _compute_typical_loss(found, _runs(found), run) for run in runs.index
   ]
+  return margins.number(np.mean(losses) if losses else math.nan, '.2f')
+
+
+def _of(
+  found: Evidence, data: str, epsilon: str, algorithm: str, way: str
+) -> pd.DataFrame:
+  """The runs of one system on some data at one ε."""
+  runs = _runs(found)
+  return runs[
+    runs['data'].eq(data)
+    & runs['algorithm'].eq(algorithm)
+    & runs['way'].eq(way)
+    & runs['target_epsilon'].astype(float).fillna(0).eq(float(epsilon))
+  ]
+
+
+def _runs(found: Evidence) -> pd.DataFrame:
+  """The finished runs that are compared.
+
+  With the columns `data`, a key of `_DATA`, and `way`, the variants but those
+  that are of the ε or the data.
+  """
+  runs = found.systems.runs
+  names = runs['row'].str.extract('mlp_([a-z0-9]+)_(.*)')
+  scales = names[0].map(lambda data: _DATA.get(data, ('', ''))[1])
+  shown = runs['is_complete'] & runs['scale'].eq(scales)
+  shown &= names[1].isin(_CLIENTS)
+  ways = pivoting.without_budget(runs).str.removesuffix('_cifar10')
+  return runs.assign(data=names[0], way=ways)[shown]
 
 
 def _noise_over_norm(run: pd.Series) -> float:
@@ -179,17 +237,17 @@ def _bits(run: pd.Series) -> float:
   return run['sum_bits']
 
 
-def _compute_typical_loss(found: Evidence, name: str) -> float:
+def _compute_typical_loss(
+  found: Evidence, runs: pd.DataFrame, name: str
+) -> float:
   """The typical ε of a run of DP-FedAvg with Poisson cohorts; NaN of others."""
-  runs = _runs(found)
   run = runs.loc[name]
-  way = pivoting.without_budget(runs.loc[[name]]).item()
-  if run['algorithm'] != 'dp_fed_avg' or way:
+  if run['algorithm'] != 'dp_fed_avg' or run['way'] not in ('', 'pld'):
     return math.nan
   beside = runs[
     runs['row'].eq(run['row'])
     & runs['algorithm'].eq('ce_fed_avg')
-    & runs['variants'].eq('')
+    & runs['way'].eq('')
     & runs['seed'].eq(run['seed'])
   ]
   norms = [

@@ -257,9 +257,14 @@ _ON_MNIST = tuple(
   if row.split.task == 'emnist_digits'
 )
 
-_RATE_OF_MNIST = Value(0.3, 'the search mlp_mnist of results/searches.csv')
-
-_OTHER_HALFS_NORM = 0.373
+# The halves of a data set on which systems are compared: one is the clients',
+# and half of the mean norm of FedAvg's updates on the other, with seed 0, is c.
+_OTHER_HALFS_NORM = {'mnist': 0.373, 'cifar10': 1.0}
+_RATE_OF_SEARCH = {
+  data: Value(rate, f'the search mlp_{data} of results/searches.csv')
+  for data, rate in (('mnist', 0.3), ('cifar10', 0.1))
+}
+_HALVED = {'mnist': _EMNIST_125, 'cifar10': _CIFAR10_IID}
 
 _OURS = (
   # The smallest row, which needs no files.
@@ -306,62 +311,73 @@ _OURS = (
   Row('mlp_cifar10_noniid', None, 'mlp', _CIFAR10_50),
   # The systems of Sec. 1 and 2 at one budget. The clipping norm is found on
   # images that no client has.
-  Row(
-    'mlp_mnist_half',
-    None,
-    'mlp',
-    dataclasses.replace(
-      _EMNIST_125,
-      task='mnist_even',
-      source=f'{_EMNIST_125.source}; half of MNIST in place of EMNIST',
-    ),
-    epsilon=1.5,
-    client_learning_rate=_RATE_OF_MNIST,
-    clipping_norm=Value(
-      _OTHER_HALFS_NORM,
-      "half of the mean norm of FedAvg's updates on the other half of MNIST, "
-      'at scale paper_96_rounds with seed 0',
-    ),
+  *(
+    Row(
+      f'mlp_{data}_half',
+      None,
+      'mlp',
+      dataclasses.replace(
+        split,
+        task=f'{data}_even',
+        source=f'{split.source}; half of {data} in place of the whole',
+      ),
+      epsilon=1.5,
+      client_learning_rate=_RATE_OF_SEARCH[data],
+      clipping_norm=Value(
+        _OTHER_HALFS_NORM[data],
+        "half of the mean norm of FedAvg's updates on the other half",
+      ),
+    )
+    for data, split in _HALVED.items()
   ),
-  Row(
-    'mlp_mnist_other_half',
-    None,
-    'mlp',
-    dataclasses.replace(
-      _EMNIST_125,
-      task='mnist_odd',
-      source=f'{_EMNIST_125.source}; the other half of MNIST',
-    ),
-    client_learning_rate=_RATE_OF_MNIST,
+  *(
+    Row(
+      f'mlp_{data}_other_half',
+      None,
+      'mlp',
+      dataclasses.replace(
+        split, task=f'{data}_odd', source=f'{split.source}; the other half'
+      ),
+      client_learning_rate=_RATE_OF_SEARCH[data],
+    )
+    for data, split in _HALVED.items()
   ),
   # Noise in each local step: clients that share no image, so that N is smaller.
-  Row(
-    'mlp_mnist_disjoint',
-    None,
-    'mlp',
-    Split(
-      *('mnist', 'label_skew', False, 480, 125),
-      'each of the 480 x 125 images of MNIST has one client',
-    ),
-    epsilon=1.5,
-    clients_per_round=Value(20, 'N / 24, as in the other rows'),
-    client_learning_rate=_RATE_OF_MNIST,
-    clipping_norm=Value(1.0, 'of the gradient of an example; not searched for'),
+  *(
+    Row(
+      f'mlp_{data}_disjoint',
+      None,
+      'mlp',
+      Split(
+        *(data, partition, is_iid, num_clients, 125),
+        'an image has one client, and most images have one',
+      ),
+      epsilon=1.5,
+      clients_per_round=Value(num_clients // 24, 'N / 24, as in other rows'),
+      client_learning_rate=_RATE_OF_SEARCH[data],
+      clipping_norm=Value(
+        1.0, 'of the gradient of an example; not searched for'
+      ),
+    )
+    for data, partition, is_iid, num_clients in (
+      ('mnist', 'label_skew', False, 480),
+      ('cifar10', 'iid', True, 384),
+    )
   ),
   # DP-SGD: clients of one example each, as many of them in a round as make the
   # P / N of the others.
-  Row(
-    'mlp_mnist_examples',
-    None,
-    'mlp',
-    Split(
-      *('mnist', 'iid', True, 60_000, 1),
-      'each of the 480 x 125 images of MNIST is a client',
-    ),
-    epsilon=1.5,
-    clients_per_round=Value(2500, 'N / 24, as in the other rows'),
-    client_learning_rate=Value(0.5, 'not searched for'),
-    clipping_norm=Value(0.5, 'gradients of norm 1, times eta_l'),
+  *(
+    Row(
+      f'mlp_{data}_examples',
+      None,
+      'mlp',
+      Split(data, 'iid', True, num_clients, 1, 'each image is a client'),
+      epsilon=1.5,
+      clients_per_round=Value(num_clients // 24, 'N / 24, as in other rows'),
+      client_learning_rate=Value(0.5, 'not searched for'),
+      clipping_norm=Value(0.5, 'gradients of norm 1, times eta_l'),
+    )
+    for data, num_clients in (('mnist', 60_000), ('cifar10', 48_000))
   ),
   # The clients of Geyer et al. 2017, each image used once. Their threshold is
   # the exact median of the norms; with the variant `adaptive` it is paid for.
@@ -674,7 +690,17 @@ VARIANTS: Mapping[str, Variant] = {
       clipping_norm=Value(None, 'its updates have norms below 1'),
       smoothing=Value(0.1, 'small beside the norms, of about 0.75'),
       server_learning_rate=Value(
-        _OTHER_HALFS_NORM, 'so that steps are as long as with c'
+        _OTHER_HALFS_NORM['mnist'], 'so that steps are as long as with c'
+      ),
+    ),
+    _variant(
+      'smooth_cifar10',
+      'dp_fed_avg',
+      clipping=Value('smooth', 'not in the paper'),
+      clipping_norm=Value(None, 'its updates have norms below 1'),
+      smoothing=Value(0.1, 'small beside the norms, of about 2'),
+      server_learning_rate=Value(
+        _OTHER_HALFS_NORM['cifar10'], 'so that steps are as long as with c'
       ),
     ),
     _variant(
@@ -722,7 +748,9 @@ VARIANTS: Mapping[str, Variant] = {
       'half_model_norm',
       *('model_clipping_fed_avg', 'dp_model_clipping_fed_avg'),
       clipping_norm=Value(
-        9.0, 'half of the norm of the initial MLP for digits, about 18'
+        9.0,
+        'about half of the norm of the initial MLP: 18.4 for digits, 19.9 for '
+        'CIFAR-10',
       ),
     ),
     _variant(

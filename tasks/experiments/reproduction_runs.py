@@ -48,15 +48,15 @@ _WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
 _WHOLE_EPOCHS = ('paper_96_rounds',)
 _LARGER = ('epsilon_5',)
 
-# Row, algorithm and variants of the private systems of Sec. 1 and 2.
+# The private systems of Sec. 1 and 2: whose clients, algorithm and variants.
 _SYSTEMS = (
-  ('mlp_mnist_half', 'dp_fed_avg', ()),
-  ('mlp_mnist_half', 'local_dp_fed_avg', ()),
-  ('mlp_mnist_half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
-  ('mlp_mnist_examples', 'dp_fed_avg', ('dp_sgd',)),
-  ('mlp_mnist_disjoint', 'dp_steps_fed_avg', ()),
+  ('half', 'dp_fed_avg', ()),
+  ('half', 'local_dp_fed_avg', ()),
+  ('half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
+  ('examples', 'dp_fed_avg', ('dp_sgd',)),
+  ('disjoint', 'dp_steps_fed_avg', ()),
   *(
-    ('mlp_mnist_half', 'dp_fed_avg', variants)
+    ('half', 'dp_fed_avg', variants)
     for variants in (
       ('random_allocation',),
       ('banded',),
@@ -66,16 +66,35 @@ _SYSTEMS = (
       ('smooth',),
       ('distributed',),
       ('scaffold',),
+      ('pld',),
     )
   ),
 )
+_ROUNDS_OF_SYSTEMS = {'mnist': _WHOLE_EPOCHS, 'cifar10': ('paper_40_rounds',)}
+# A variant that other data have in place of that of MNIST.
+_OF_DATA = {('smooth', 'cifar10'): 'smooth_cifar10'}
 
 
-def _systems(*budget: str) -> tuple[Part, ...]:
+def _systems(data: str, *budget: str) -> tuple[Part, ...]:
   """The private systems at one budget, that of the rows if none is given."""
   return tuple(
-    Part((row,), _WHOLE_EPOCHS, (0, 1, 2), (algorithm,), (*variants, *budget))
-    for row, algorithm, variants in _SYSTEMS
+    Part(
+      (f'mlp_{data}_{clients}',),
+      _ROUNDS_OF_SYSTEMS[data],
+      (0, 1, 2),
+      (algorithm,),
+      (*(_OF_DATA.get((name, data), name) for name in variants), *budget),
+    )
+    for clients, algorithm, variants in _SYSTEMS
+  )
+
+
+def _without_noise(data: str) -> tuple[Part, ...]:
+  """The runs beside them, and the one that gives their c."""
+  scales = _ROUNDS_OF_SYSTEMS[data]
+  return (
+    Part((f'mlp_{data}_other_half',), scales, (0,), ('fed_avg',)),
+    Part((f'mlp_{data}_half',), scales, (0, 1, 2), _WITHOUT_NOISE),
   )
 
 
@@ -153,9 +172,8 @@ REPRODUCTION = (
   ),
   Part(_MLP_ON_MNIST, ('paper',), (0, 1, 2), variants=('fed_prox_0.1',)),
   # The systems of Sec. 1 and 2; c is of the other half of MNIST.
-  Part(('mlp_mnist_other_half',), _WHOLE_EPOCHS, (0,), ('fed_avg',)),
-  Part(('mlp_mnist_half',), _WHOLE_EPOCHS, (0, 1, 2), _WITHOUT_NOISE),
-  *_systems(),
+  *_without_noise('mnist'),
+  *_systems('mnist')[:-1],
   Part(('mlp_mnist_half',), _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',), _LARGER),
   # The terms of Theorem 1, and the splits that the paper's figures show.
   *(
@@ -237,8 +255,13 @@ REPRODUCTION = (
 
 # Runs that nobody has published yet.
 PLANNED = (
-  # The other systems at a larger budget; those of another paper.
-  *_systems(*_LARGER)[1:],
+  # The other systems at a larger budget, and on CIFAR-10; those of another
+  # paper.
+  *_systems('mnist')[-1:],
+  *_systems('mnist', *_LARGER)[1:],
+  *_without_noise('cifar10'),
+  *_systems('cifar10'),
+  *_systems('cifar10', *_LARGER),
   Part(('geyer_*',), ('geyer',), (0, 1, 2), ('dp_fed_avg',), ('adaptive',)),
   # Who draws the cohorts, for whole epochs.
   *(

@@ -1,6 +1,5 @@
 """MNIST: 60,000 training and 10,000 test digits of 28×28."""
 
-import dataclasses
 import hashlib
 import pathlib
 
@@ -63,35 +62,6 @@ def read_mnist(
     num_classes=_NUM_CLASSES,
     source=source,
     owners=writers,
-  )
-
-
-def read_mnist_half(
-  first: int, data_dir: str | None = None, cache_dir: str | None = None
-) -> DataSet:
-  """Reads MNIST with every other training image alone.
-
-  Two halves have no image in common: what is chosen on one of them, such as a
-  clipping norm, tells nothing about the clients that have the other.
-
-  Args:
-    first: The place of the first image, 0 or 1.
-    data_dir: See `read_mnist`.
-    cache_dir: See `read_mnist`.
-
-  Returns:
-    Half of the training images, in their order, and all test images.
-
-  Raises:
-    data_files.DataError: If files are missing or refused.
-  """
-  whole = read_mnist(data_dir, cache_dir)
-  return dataclasses.replace(
-    whole,
-    x=whole.x[first::2],
-    y=whole.y[first::2],
-    source=f'{whole.source}; every other training image, from {first} on',
-    owners=None if whole.owners is None else whole.owners[first::2],
   )
 
 

@@ -9,6 +9,7 @@ from tasks.data.datasets import (
   cifar10,
   digits,
   emnist,
+  halves,
   labels,
   mnist,
   own_arrays,
@@ -21,10 +22,12 @@ from tasks.data.partitions import partition_config
 TASKS: Mapping[str, Callable[..., DataSet]] = {
   'embedded_digits': digits.read_embedded_digits,
   'mnist': mnist.read_mnist,
-  'mnist_even': functools.partial(mnist.read_mnist_half, 0),
-  'mnist_odd': functools.partial(mnist.read_mnist_half, 1),
+  'mnist_even': functools.partial(halves.read_half, mnist.read_mnist, 0),
+  'mnist_odd': functools.partial(halves.read_half, mnist.read_mnist, 1),
   'emnist_digits': emnist.read_emnist_digits,
   'cifar10': cifar10.read_cifar10,
+  'cifar10_even': functools.partial(halves.read_half, cifar10.read_cifar10, 0),
+  'cifar10_odd': functools.partial(halves.read_half, cifar10.read_cifar10, 1),
   **{
     name: functools.partial(tff_data.read_tff_data, name)
     for name in tff_data.TFF_DATA

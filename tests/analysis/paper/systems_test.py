@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.paper import pivots, systems
+from analysis.paper import excerpts, pivots, systems
 from analysis.runs import typical_loss
 from tests.analysis import run_folders
 
@@ -81,14 +81,80 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
   ]
   assert table['bits'].to_list() == [*['32'] * 3, '16', *['32'] * 5]
   found = run_folders.read_evidence(tmp_path)
-  assert systems.accuracy(found, '5', 'local_dp_fed_avg') == '55.00'
-  assert systems.accuracy(found, '0', 'fed_avg') == '90.00'
-  assert systems.accuracy(found, '1.5', 'dp_fed_avg', 'banded') == '55.00'
+  assert systems.accuracy(found, 'mnist', '5', 'local_dp_fed_avg') == '55.00'
+  assert systems.accuracy(found, 'mnist', '0', 'fed_avg') == '90.00'
   assert (
-    systems.accuracy(found, '1.5', 'dp_fed_avg', 'fixed_size', 'pld') == '–'
+    systems.accuracy(found, 'mnist', '1.5', 'dp_fed_avg', 'banded') == '55.00'
+  )
+  assert (
+    systems.accuracy(found, 'mnist', '1.5', 'dp_fed_avg', 'fixed_size', 'pld')
+    == '–'
   )
   # Noise on models is not beside model clipping without.
   assert pivots.model_clipping(run_folders.read_evidence(tmp_path)).empty
+
+
+def test_a_page_has_a_column_for_each_data_and_budget(tmp_path):
+  run_folders.write_three(tmp_path)
+  found = run_folders.read_evidence(tmp_path)
+  assert excerpts.systems_by_budget(found).empty
+  assert excerpts.noise_of_systems(found, 'MNIST', '1.5').empty
+  cifar10 = 'mlp_cifar10_half', 'paper_40_rounds'
+  for place, algorithm, names, score in (
+    (_HALF, 'fed_avg', (), 0.9),
+    (_HALF, 'dp_fed_avg', ('smooth',), 0.8),
+    (_HALF, 'dp_fed_avg', ('epsilon_5',), 0.7),
+    (_HALF, 'dp_fed_avg', ('pld', 'epsilon_5'), 0.6),
+    (cifar10, 'dp_fed_avg', ('smooth_cifar10',), 0.5),
+    # Not at the scale that is compared.
+    (('mlp_cifar10_half', 'paper'), 'dp_fed_avg', (), 0.4),
+    (('mlp_cifar10_other_half', 'paper_40_rounds'), 'fed_avg', (), 0.3),
+  ):
+    accountant = 'pld' if 'pld' in names else 'rdp'
+    run_folders.write_named_run(
+      tmp_path,
+      *place,
+      algorithm,
+      score,
+      variants=names,
+      privacy={'accountant': accountant},
+    )
+  found = run_folders.read_evidence(tmp_path)
+  table = excerpts.systems_by_budget(found)
+  columns = [
+    'system',
+    'accountant',
+    'MNIST, ε = 1.5 (%)',
+    'MNIST, ε = 5 (%)',
+    'CIFAR-10, ε = 1.5 (%)',
+  ]
+  assert [*table.columns[6:]] == columns[2:]
+  assert table[columns].to_numpy().tolist() == [
+    ['FedAvg', '–', '90.00', '90.00', '–'],
+    ['DP-FedAvg, Poisson', 'rdp', '–', '70.00', '–'],
+    ['DP-FedAvg, Poisson, by pld', 'pld', '–', '60.00', '–'],
+    ['DP-FedAvg, smoothed normalization', 'rdp', '80.00', '–', '50.00'],
+  ]
+  noise = excerpts.noise_of_systems(found, 'CIFAR-10', '1.5')
+  assert noise['system'].to_list() == ['DP-FedAvg, smoothed normalization']
+  assert systems.accuracy(found, 'cifar10', '1.5', 'dp_fed_avg', 'smooth') == (
+    '50.00'
+  )
+
+
+def test_geyers_clients_are_in_order(tmp_path):
+  run_folders.write_three(tmp_path)
+  assert systems.geyer(run_folders.read_evidence(tmp_path)).empty
+  for number in (10_000, 100):
+    run_folders.write_named_run(
+      *(tmp_path, f'geyer_{number}', 'geyer', 'dp_fed_avg', 0.5),
+      variants=('adaptive',),
+    )
+  table = systems.geyer(run_folders.read_evidence(tmp_path))
+  assert table[['N', 'P', 'ε']].to_numpy().tolist() == [
+    [100, 50, '8'],
+    [10_000, 500, '8'],
+  ]
 
 
 def test_the_typical_loss_is_by_the_norms_of_clipping_without_noise(tmp_path):
@@ -114,3 +180,8 @@ def test_the_typical_loss_is_by_the_norms_of_clipping_without_noise(tmp_path):
   found = _read(tmp_path).set_index('system')['typical loss']
   assert float(found['DP-FedAvg, Poisson']) == pytest.approx(expected, abs=5e-3)
   assert found['CE-FedAvg'] == '–'
+  evidence = run_folders.read_evidence(tmp_path)
+  assert float(systems.loss(evidence, 'mnist', '1.5')) == pytest.approx(
+    expected, abs=5e-3
+  )
+  assert systems.loss(evidence, 'cifar10', '1.5') == '–'

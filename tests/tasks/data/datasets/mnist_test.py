@@ -110,15 +110,3 @@ def test_official_counts_without_official_content_are_refused(tmp_path):
     (tmp_path / f'{name}.gz').write_bytes(gzip.compress(content, 1))
   with pytest.raises(data_files.DataError, match='corrupted or not of MNIST'):
     create_task('mnist', _IID, data_dir=str(tmp_path))
-
-
-def test_the_halves_have_no_image_in_common(tmp_path):
-  idx_files.write_digits(tmp_path, mnist.FILES)
-  whole, even, odd = (
-    create_task(name, _IID, data_dir=str(tmp_path))
-    for name in ('mnist', 'mnist_even', 'mnist_odd')
-  )
-  np.testing.assert_array_equal(even.train['x'], whole.train['x'][0::2])
-  np.testing.assert_array_equal(odd.train['y'], whole.train['y'][1::2])
-  np.testing.assert_array_equal(even.test['x'], whole.test['x'])
-  assert 'every other training image, from 1 on' in odd.source
