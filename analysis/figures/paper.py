@@ -6,11 +6,10 @@ panel is the best evidence of a row.
 
 import pandas as pd
 
-from analysis.figures import accuracy, drawings
+from analysis.figures import drawings
 from analysis.figures.drawings import Drawing
 from analysis.paper import rows
 from analysis.paper.evidence import Evidence
-from analysis.runs import frame
 from tasks.experiments import experiment_table
 
 # What no table of the paper has, but its figures.
@@ -29,19 +28,6 @@ def accuracies(found: Evidence) -> list[Drawing]:
   """Accuracy by round, a figure for each data set."""
   shown = _of_lines(found, rows.best_scale(found.lines))
   return drawings.accuracies(found.frames, shown[shown['variants'] == ''])
-
-
-def noise(found: Evidence) -> list[Drawing]:
-  """Accuracy by round of the larger models with the noise of P = 80."""
-  lines = rows.best_scale(found.noisy)
-  shown = _of_lines(found, lines[lines['model'] != 'MLP'])
-  if shown.empty:
-    return []
-  data = accuracy.accuracy_data(found.frames, frame.by_setting(shown))
-  caption = 'Test accuracy by round of larger models, with noise.'
-  return [
-    Drawing('accuracy_noise.png', caption, lambda: accuracy.draw_accuracy(data))
-  ]
 
 
 def updates_at_one_round(found: Evidence) -> list[Drawing]:

@@ -20,12 +20,6 @@ _OF_BOUND = (
 )
 
 
-def model_clipping(found: Evidence) -> pd.DataFrame:
-  """`pivots.model_clipping` in few columns."""
-  table = pivots.model_clipping(found)
-  return _without(table, 'clips', 'T', 'clipped (%)', 'seeds')
-
-
 def mechanisms(found: Evidence) -> pd.DataFrame:
   """The accuracies of `pivots.mechanisms`, with a column for each data and ε.
 
@@ -101,26 +95,11 @@ def bound(found: Evidence) -> pd.DataFrame:
   return table[table['quantity'].isin(_OF_BOUND)]
 
 
-def bfloat16(found: Evidence) -> pd.DataFrame:
-  """The differences of `pivots.bfloat16`."""
-  return _without(pivots.bfloat16(found), 'float32 (%)', 'bfloat16 (%)')
-
-
-def beyond(found: Evidence) -> pd.DataFrame:
-  """`pivots.beyond`, of what has three seeds, in few columns."""
-  table = pivots.beyond(found)
-  if table.empty:
-    return table
-  shown = table[table['seeds'] >= margins.MIN_SEEDS]
-  return _without(shown, 'T', 'c', 'clipped (%)', 'seeds')
-
-
 def audits(found: Evidence) -> pd.DataFrame:
   """The attack on all releases in `pivots.audits`, in few columns."""
   table = pivots.audits(found, 'all releases')
-  return _without(table, 'canaries, in + out', 'true positives (allowed), %')
-
-
-def _without(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-  """Without these columns; a table of no runs has none."""
-  return table if table.empty else table.drop(columns=[*columns])
+  if table.empty:
+    return table
+  return table.drop(
+    columns=['canaries, in + out', 'true positives (allowed), %']
+  )

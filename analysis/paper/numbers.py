@@ -38,14 +38,6 @@ def at_full_scale(found: Evidence) -> str:
   return f'{best["is_paper_scale"].sum()} of our {len(best)}'
 
 
-def best(found: Evidence, row: str, figure: str) -> str:
-  """A figure of a row, at the scale with the best evidence."""
-  lines = rows.best_scale(found.lines).set_index('row')
-  if row not in lines.index:
-    return margins.MISSING
-  return tables.cell(lines.at[row, figure])
-
-
 def model_clipping_lead(found: Evidence) -> str:
   """How far model clipping ends above difference clipping, seed by seed."""
   both = _clipped_both_ways(found)
@@ -231,19 +223,6 @@ def papers_epsilon(found: Evidence) -> str:
   """What the paper's ε is for the cohorts that it draws."""
   own = found.runs[found.runs['variants'] == 'paper_sampling']
   return margins.at_most(own['privacy_actual_epsilon'].max())
-
-
-def rdp_over_pld(found: Evidence) -> str:
-  """How much more noise RDP asks for than PLD, for fixed cohorts."""
-  runs = found.runs[found.runs['privacy_sampling'] == 'fixed_size']
-  noise = runs.pivot_table(
-    index=['row', 'scale', 'target_epsilon'],
-    columns='privacy_accountant',
-    values='privacy_noise_multiplier',
-  )
-  if not {'rdp', 'pld'} <= {*noise}:
-    return margins.MISSING
-  return margins.span((noise['rdp'] / noise['pld']).dropna())
 
 
 def _clipped_both_ways(found: Evidence) -> pd.DataFrame:

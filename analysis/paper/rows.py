@@ -26,8 +26,6 @@ ROWS = tuple(
 
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
 FIGURE_ROUND = 16
-# The last one that they show.
-LAST_FIGURE_ROUND = 64
 
 # In percent, of ten classes. A model below twice that hardly knows anything,
 # and where FedAvg is below three times that there is little to lose.
@@ -182,12 +180,9 @@ def _at_rounds(frames: frame.Frames, runs: pd.DataFrame) -> dict[str, Any]:
   """What is of single rounds of each run."""
   norms = frames.rounds[frames.rounds['round_num'] == FIGURE_ROUND + 1]
   norms = norms.set_index('run')
-  last = frames.rounds[frames.rounds['round_num'] == LAST_FIGURE_ROUND]
-  accuracy = runs.index.to_series().map(last.set_index('run')['score'])
   return {
     'spread_at': norms['update_norm_std'] / norms['update_norm_mean'],
     'std_at': norms['update_norm_std'],
-    'early_drop': runs['fed_avg_run'].map(accuracy) - accuracy,
     'cosine_at': mean_cosines(frames.updates, FIGURE_ROUND),
   }
 
@@ -247,9 +242,8 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
   """What a row came to at one scale.
 
   The figures over seeds are `Estimate`s, None where not run, or `SEVERAL`:
-  final accuracies by algorithm, drops, that by clipping after
-  `LAST_FIGURE_ROUND` rounds (`early_drop`), and `equal_path_lead`. The others
-  are means: the spread of the norms, std / mean, in FedAvg; that, the standard
+  final accuracies by algorithm, drops, and `equal_path_lead`. The others are
+  means: the spread of the norms, std / mean, in FedAvg; that, the standard
   deviation and the mean cosine of two updates at `FIGURE_ROUND`; the share that
   CE-FedAvg clips, and its mean update over c. The rest is of the first run of
   DP-FedAvg.
@@ -283,7 +277,6 @@ def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
     'dp_fed_avg': _estimate(private, 'final_score'),
     'clipping_drop': _estimate(clipped, 'drop'),
     'dp_drop': _estimate(private, 'dp_drop'),
-    'early_drop': _estimate(clipped, 'early_drop'),
     'equal_path': _estimate(clipped, 'equal_path_accuracy'),
     'equal_path_lead': _estimate(clipped, 'equal_path_lead'),
     'path_ratio': clipped['path_ratio'].mean(),

@@ -13,7 +13,6 @@ import pandas as pd
 from analysis.paper import findings, rows
 from analysis.paper.evidence import Evidence
 from analysis.runs import margins
-from tasks.experiments import experiment_table
 from tff_clipping.theory import estimates
 
 # What stands beside the paper's figure where ours measures nothing.
@@ -28,19 +27,7 @@ _OF_KEPT_COMPARISONS = [
   'difference',
   'beyond speed',
 ]
-# Of `clipping` and `noise`: what the file has, or `published` too.
-_ONLY_IN_THE_FILE = [
-  'scale',
-  'seeds',
-  'test images',
-  'FedAvg (%)',
-  'CE-FedAvg (%)',
-  'drop, paper',
-  'drop, ours',
-  'FedAvg at equal path (%)',
-  'clipped (%)',
-  'cosine of two updates',
-]
+# Of `noise`: what the file has, or `published` too.
 _NOISE_ONLY_IN_THE_FILE = [
   'seeds',
   'ε',
@@ -137,41 +124,10 @@ def _noise_elsewhere(
   )
 
 
-def scales(found: Evidence) -> pd.DataFrame:
-  """The named scales at which rows of the paper's tables were run."""
-  return pd.DataFrame(
-    [
-      {
-        'scale': scale.name,
-        'share of N and P': str(scale.client_share),
-        **{
-          symbol: scale.settings[key].value
-          for key, symbol in (
-            ('local_steps', 'Q'),
-            ('batch_size', 'batch'),
-            ('num_rounds', 'T'),
-          )
-        },
-      }
-      for scale in experiment_table.SCALES.values()
-      if scale.name in {*found.lines['scale']}
-    ]
-  )
-
-
-def clipping(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
-  """What clipping costs, with what may explain it.
-
-  Args:
-    found: The evidence.
-    which: `every scale`, or `best` for the best evidence of each row that is
-      not near chance, in fewer columns.
-  """
+def clipping(found: Evidence) -> pd.DataFrame:
+  """What clipping costs at every scale, with what may explain it."""
   lines = rows.without_shared(found.lines)
-  if which == 'best':
-    lines = _learned(rows.best_scale(found.lines), 'fed_avg')
-    lines = rows.without_shared(lines)
-  table = pd.DataFrame(
+  return pd.DataFrame(
     {
       'row': lines['row'],
       'scale': lines['scale'],
@@ -191,9 +147,6 @@ def clipping(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
       'mean of clipped updates / c': _numbers(lines['mean_update'], '.2f'),
     }
   )
-  if which == 'best':
-    return table.drop(columns=_ONLY_IN_THE_FILE)
-  return table
 
 
 def matched(found: Evidence) -> pd.DataFrame:
@@ -386,9 +339,7 @@ def _numbers(values: pd.Series, spec: str) -> list[str]:
   return [margins.number(value, spec) for value in values]
 
 
-def _learned(
-  lines: pd.DataFrame, figure: str, min_seeds: int = 1
-) -> pd.DataFrame:
+def _learned(lines: pd.DataFrame, figure: str, min_seeds: int) -> pd.DataFrame:
   """Those of which a figure has these seeds and measures something."""
   shown = [
     getattr(line[figure], 'num_seeds', 0) >= min_seeds
