@@ -664,7 +664,7 @@ def test_epsilon_of_fewer_rounds_does_not_hold_where_releases_chose_them():
     of_all = losses[:, -1][losses[:, -1] > epsilons[-1]]
     of_all_rounds.append(1 - np.exp(epsilons[-1] - of_all))
   delta = np.sum(np.concatenate(needed)) / num_runs
-  # docs/privacy.md: nine times the delta.
+  # Nine times the delta of the plan.
   assert 8.5e-5 < delta < 9.5e-5
   # Without stopping the same draws agree with the plan, to 4 standard errors.
   delta = np.sum(np.concatenate(of_all_rounds)) / num_runs
