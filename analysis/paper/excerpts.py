@@ -79,12 +79,16 @@ def systems_by_budget(found: Evidence) -> pd.DataFrame:
 
 
 def noise_of_systems(found: Evidence, data: str, epsilon: str) -> pd.DataFrame:
-  """The noise in `systems.table` on some data, such as MNIST, at one ε."""
+  """The noise in `systems.table` on some data, such as MNIST, at one ε.
+
+  Of systems with the same noise there is the first.
+  """
   table = systems.table(found)
   if table.empty:
     return table
   shown = table[table['data'].eq(data) & table['ε'].eq(epsilon)]
-  return shown[['system', 'accountant', 'z', 'noise / c', 'noise / signal']]
+  noise = ['accountant', 'z', 'noise / c', 'noise / signal']
+  return shown[['system', *noise]].drop_duplicates(noise)
 
 
 def bound(found: Evidence) -> pd.DataFrame:

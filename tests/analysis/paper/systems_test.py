@@ -104,6 +104,7 @@ def test_a_page_has_a_column_for_each_data_and_budget(tmp_path):
     (_HALF, 'fed_avg', (), 0.9),
     (_HALF, 'dp_fed_avg', ('smooth',), 0.8),
     (_HALF, 'dp_fed_avg', ('epsilon_5',), 0.7),
+    (_HALF, 'dp_fed_avg', ('per_layer', 'epsilon_5'), 0.65),
     (_HALF, 'dp_fed_avg', ('pld', 'epsilon_5'), 0.6),
     (cifar10, 'dp_fed_avg', ('smooth_cifar10',), 0.5),
     # Not at the scale that is compared.
@@ -133,7 +134,14 @@ def test_a_page_has_a_column_for_each_data_and_budget(tmp_path):
     ['FedAvg', '–', '90.00', '90.00', '–'],
     ['DP-FedAvg, Poisson', 'rdp', '–', '70.00', '–'],
     ['DP-FedAvg, Poisson, by pld', 'pld', '–', '60.00', '–'],
+    ['DP-FedAvg, c per layer', 'rdp', '–', '65.00', '–'],
     ['DP-FedAvg, smoothed normalization', 'rdp', '80.00', '–', '50.00'],
+  ]
+  # That of c per layer is the first's.
+  noise = excerpts.noise_of_systems(found, 'MNIST', '5')
+  assert noise[['system', 'accountant']].to_numpy().tolist() == [
+    ['DP-FedAvg, Poisson', 'rdp'],
+    ['DP-FedAvg, Poisson, by pld', 'pld'],
   ]
   noise = excerpts.noise_of_systems(found, 'CIFAR-10', '1.5')
   assert noise['system'].to_list() == ['DP-FedAvg, smoothed normalization']
