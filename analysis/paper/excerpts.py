@@ -61,7 +61,11 @@ def systems_by_budget(found: Evidence) -> pd.DataFrame:
   table = systems.table(found)
   if table.empty:
     return table
-  keys = ['system', 'protects', 'against', 'neighbours', 'accountant', 'bits']
+  protects = table['protects'] + table['against'].map(
+    lambda whom: ', from the server too' if 'server' in whom else ''
+  )
+  table = table.assign(protects=protects)
+  keys = ['system', 'protects', 'neighbours', 'accountant']
   private = table[table['ε'] != margins.MISSING]
   budgets = private[['data', 'ε']].drop_duplicates()
   each = pd.concat(

@@ -59,10 +59,17 @@ def _folder(tmp_path_factory):
     with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
       for round_num in range(num_releases):
         ledger.charge(round_num, DIGEST)
-  (folder / 'first.json').write_text(json.dumps(plan.to_json()))
+  answer = privacy.PrivacyPlan.from_target_epsilon(
+    num_clients=100_000,
+    clients_per_round=500,
+    num_rounds=500,
+    target_epsilon=2,
+    target_delta=1e-6,
+  )
+  (folder / 'first.json').write_text(json.dumps(answer.to_json()))
   (folder / 'second.flags').write_text(
-    '--num_clients=1920\n--clients_per_round=80\n--target_delta=1e-5\n'
-    '--num_rounds=50\n--noise_multiplier=2\n'
+    '--num_clients=100000\n--clients_per_round=500\n--target_delta=1e-6\n'
+    '--num_rounds=500\n--noise_multiplier=0.8\n'
   )
   return folder
 

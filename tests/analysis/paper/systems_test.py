@@ -102,6 +102,7 @@ def test_a_page_has_a_column_for_each_data_and_budget(tmp_path):
   cifar10 = 'mlp_cifar10_half', 'paper_40_rounds'
   for place, algorithm, names, score in (
     (_HALF, 'fed_avg', (), 0.9),
+    (_HALF, 'local_dp_fed_avg', (), 0.2),
     (_HALF, 'dp_fed_avg', ('smooth',), 0.8),
     (_HALF, 'dp_fed_avg', ('epsilon_5',), 0.7),
     (_HALF, 'dp_fed_avg', ('per_layer', 'epsilon_5'), 0.65),
@@ -124,18 +125,27 @@ def test_a_page_has_a_column_for_each_data_and_budget(tmp_path):
   table = excerpts.systems_by_budget(found)
   columns = [
     'system',
+    'protects',
     'accountant',
     'MNIST, ε = 1.5 (%)',
     'MNIST, ε = 5 (%)',
     'CIFAR-10, ε = 1.5 (%)',
   ]
-  assert [*table.columns[6:]] == columns[2:]
+  assert [*table.columns[4:]] == columns[3:]
   assert table[columns].to_numpy().tolist() == [
-    ['FedAvg', '–', '90.00', '90.00', '–'],
-    ['DP-FedAvg, Poisson', 'rdp', '–', '70.00', '–'],
-    ['DP-FedAvg, Poisson, by pld', 'pld', '–', '60.00', '–'],
-    ['DP-FedAvg, c per layer', 'rdp', '–', '65.00', '–'],
-    ['DP-FedAvg, smoothed normalization', 'rdp', '80.00', '–', '50.00'],
+    ['FedAvg', 'nobody', '–', '90.00', '90.00', '–'],
+    ['DP-FedAvg, Poisson', 'a client', 'rdp', '–', '70.00', '–'],
+    ['DP-FedAvg, Poisson, by pld', 'a client', 'pld', '–', '60.00', '–'],
+    ['DP-FedAvg, c per layer', 'a client', 'rdp', '–', '65.00', '–'],
+    [
+      'DP-FedAvg, smoothed normalization',
+      'a client',
+      'rdp',
+      '80.00',
+      '–',
+      '50.00',
+    ],
+    ['local DP', 'a client, from the server too', 'rdp', '20.00', '–', '–'],
   ]
   # That of c per layer is the first's.
   noise = excerpts.noise_of_systems(found, 'MNIST', '5')
