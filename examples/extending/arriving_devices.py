@@ -1,0 +1,169 @@
+"""Devices that come when they like, at most once in so many rounds.
+
+The server draws nobody. It takes the devices that wait, turns back those that
+came too soon, and remembers who took part, also when it is started again. Noise
+that is correlated between rounds needs no more of the cohorts.
+"""
+
+import collections
+from collections.abc import Callable, Sequence
+import hashlib
+import json
+import os
+import pathlib
+import secrets
+import tempfile
+
+import numpy as np
+from tff_clipping import aggregators, privacy, programs, runtime
+import tensorflow as tf
+import tensorflow_federated as tff
+
+_IDS = tuple(f'device {i}' for i in range(40))
+_SPEC = collections.OrderedDict(
+  x=tf.TensorSpec([None, 2], tf.float32),
+  y=tf.TensorSpec([None, 1], tf.float32),
+)
+
+
+class ArrivingDevices(programs.ClientSampler):
+  """Takes the devices that wait, and writes down whom it took.
+
+  A line of the file is a cohort, which is on the disk before its round begins:
+  a round that is run again after a crash has the devices that it had.
+  """
+
+  def __init__(
+    self,
+    plan: privacy.CorrelatedNoisePlan,
+    client_ids: Sequence[str],
+    path: pathlib.Path,
+    waiting: Callable[[], Sequence[str]],
+  ):
+    """Initializes the sampler.
+
+    Args:
+      plan: The plan, whose `sampling` is 'min_separation'.
+      client_ids: All devices that may ever come.
+      path: The file of the cohorts, which a run that goes on needs.
+      waiting: Returns the ids of the devices that are ready, in the order in
+        which they came.
+    """
+    super().__init__(client_ids, seed=0)  # Nothing is drawn.
+    self.charged_as = plan.sampler_parameters
+    self._clients_per_round = plan.clients_per_round
+    self._min_separation = plan.min_separation
+    self._path, self._waiting = path, waiting
+    if not path.exists():
+      self._write({'source': secrets.token_hex(16)})
+    first, *cohorts = map(json.loads, path.read_text().splitlines())
+    self._source = first['source']
+    self._cohorts = cohorts
+
+  @property
+  def digest(self) -> str:
+    """Stands for this file of cohorts: another one is refused by a ledger."""
+    return hashlib.sha256(self._source.encode()).hexdigest()
+
+  @property
+  def seed_digest(self) -> str:
+    """No two sources of cohorts share it."""
+    return self.digest
+
+  def sample(self, round_num: int, draw: int = 0) -> list[str]:
+    """Returns who takes part; see `ClientSampler`."""
+    self._check_first_draw(draw)
+    if round_num > len(self._cohorts):
+      cohort = self._admit()
+      self._write(cohort)
+      self._cohorts.append(cohort)
+    return list(self._cohorts[round_num - 1])
+
+  def _admit(self) -> list[str]:
+    """Those who wait, but who came in the last b - 1 rounds; at most P."""
+    recent = self._cohorts[
+      max(0, len(self._cohorts) - self._min_separation + 1) :
+    ]
+    too_soon = {device for cohort in recent for device in cohort}
+    known = set(self.client_ids)
+    ready = dict.fromkeys(
+      device
+      for device in self._waiting()
+      if device in known and device not in too_soon
+    )
+    return list(ready)[: self._clients_per_round]
+
+  def _write(self, line) -> None:
+    with self._path.open('a') as file:
+      file.write(json.dumps(line) + '\n')
+      file.flush()
+      os.fsync(file.fileno())
+
+
+def _model_fn() -> tff.learning.models.VariableModel:
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))]),
+    loss=tf.keras.losses.MeanSquaredError(),
+    input_spec=_SPEC,
+  )
+
+
+def _device_data(device: str) -> tf.data.Dataset:
+  seed = _IDS.index(device)
+  x = np.random.default_rng(seed).normal(size=(20, 2)).astype(np.float32)
+  y = x @ np.array([[1.0], [-2.0]], np.float32)
+  return tf.data.Dataset.from_tensor_slices(
+    collections.OrderedDict(x=x, y=y)
+  ).batch(5)
+
+
+def main() -> None:
+  runtime.set_default_context()
+  plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
+    num_clients=40,
+    clients_per_round=4,
+    min_separation=10,
+    strategy=privacy.blt_strategy(
+      num_rounds=20, participation=privacy.Participation(min_separation=10)
+    ),
+    # So large an epsilon protects nobody; 40 devices cannot do better.
+    target_epsilon=1000.0,
+    target_delta=1e-3,
+  )
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _model_fn,
+    tff.learning.optimizers.build_sgdm(0.2),
+    model_aggregator=aggregators.correlated_dp_mean_factory(
+      clipping_norm=1.0,
+      strategy=plan.strategy,
+      **plan.aggregator_parameters._asdict(),
+    ),
+  )
+  # Who is charging, and on Wi-Fi: here, some of all by chance.
+  rng = np.random.default_rng(0)
+  with tempfile.TemporaryDirectory() as folder:
+    run = pathlib.Path(folder)
+    sampler = ArrivingDevices(
+      plan,
+      _IDS,
+      run / 'cohorts.jsonl',
+      lambda: [str(device) for device in rng.choice(_IDS, 8, replace=False)],
+    )
+    with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
+      private = programs.PrivateProcess(
+        process, sampler, ledger, client_value=_device_data
+      )
+      state = private.initialize()
+      for round_num in range(1, plan.num_rounds + 1):
+        state = private.next(state, round_num).state
+      print(f'{ledger.num_releases} releases, epsilon {ledger.epsilon:.0f}')
+    cohorts = [sampler.sample(t) for t in range(1, plan.num_rounds + 1)]
+  print('largest cohort', max(map(len, cohorts)))
+  most = max(sum(device in cohort for cohort in cohorts) for device in _IDS)
+  print(f'a device came {most} times at most, of {plan.max_participations}')
+  kernel = private.get_model_weights(state).trainable[0]
+  print('weights', np.round(np.ravel(kernel)))
+
+
+if __name__ == '__main__':
+  main()
