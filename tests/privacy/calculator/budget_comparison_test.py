@@ -144,6 +144,7 @@ def test_epochs_of_very_many_rounds_are_left_out(capsys):
   assert row['epsilon'] is None
 
 
+@pytest.mark.slow
 def test_strategies_for_very_many_rounds_are_left_out(capsys):
   answer = ask(capsys, *PAPER, '--num_rounds=10001', '--noise_multiplier=30')
   correlated = [

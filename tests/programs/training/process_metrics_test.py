@@ -84,6 +84,7 @@ def _run(folder, process, client_value, sampler=None, **kwargs):
   return pd.read_csv(folder / 'metrics.csv')
 
 
+@pytest.mark.slow
 def test_the_metrics_of_tffs_own_process_are_kept(tmp_path):
   metrics = _run(
     tmp_path,
