@@ -44,8 +44,7 @@ _STRATEGIES = {
   scope='module',
   params=[
     'banded',
-    pytest.param('blt', marks=pytest.mark.slow),
-    'tree',
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ('blt', 'tree')),
   ],
 )
 def _plan(request):

@@ -88,6 +88,7 @@ def test_mechanisms_stand_beside_the_samplers(capsys, epsilon, errors):
   assert 'grouped_poisson' not in str(answer['comparisons'])
 
 
+@pytest.mark.slow
 def test_independent_noise_has_the_error_of_a_random_walk(capsys):
   answer = ask(capsys, *PAPER, '--num_rounds=3', '--noise_multiplier=2')
   # The sums of 1, 2 and 3 rounds have so many variances.

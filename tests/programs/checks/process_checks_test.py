@@ -118,6 +118,7 @@ def _our_fed_avg(step):
   )
 
 
+@pytest.mark.slow
 def test_fed_avg_is_taken_in_all_its_forms():
   for process in (
     tff.learning.algorithms.build_unweighted_fed_avg(
@@ -466,6 +467,7 @@ def test_statistics_that_no_client_trains_are_warned_of(
   assert len(_untrained_warnings(process, recwarn)) == is_warned
 
 
+@pytest.mark.slow
 def test_frozen_layers_of_our_processes_are_not_warned_of(recwarn):
   # What steps change besides, `build_fed_avg` has refused.
   process = learning.build_fed_avg(
