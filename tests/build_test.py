@@ -92,16 +92,17 @@ def _python_files():
   ]
 
 
+@functools.cache
 def _imported_names(path):
-  """Yields (module, name) of every import, also inside functions."""
+  """Returns (module, name) of every import, also inside functions."""
+  names = []
   for node in ast.walk(ast.parse((_ROOT / path).read_text())):
     if isinstance(node, ast.Import):
-      for alias in node.names:
-        yield alias.name, None
+      names += [(alias.name, None) for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
       assert node.level == 0, f'{path} has a relative import'
-      for alias in node.names:
-        yield node.module, alias.name
+      names += [(node.module, alias.name) for alias in node.names]
+  return names
 
 
 def _file_of(module, name):

@@ -79,6 +79,7 @@ for found in (
 """
 
 
+@pytest.mark.slow
 def test_functions_and_what_is_built_of_them_are_reached():
   seeds = []
   for seed in (1, 1, 2, 3):

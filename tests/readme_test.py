@@ -24,6 +24,7 @@ def _block_after(start):
   return blocks[index][1], blocks[index + 1][1]
 
 
+@pytest.mark.slow
 def test_the_snippet_prints_what_is_shown_and_nothing_else():
   pytest.importorskip('tensorflow_federated')
   code, expected = _block_after('import numpy')

@@ -20,11 +20,13 @@ def published():
   return page.make_pages(evidence.read(_ROOT / 'results'))
 
 
+@pytest.mark.slow
 def test_the_published_pages_are_those_of_the_published_runs(published):
   # The names of the figures are compared, not their pixels.
   assert page.differing(*published, _DOCS) == []
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_that_of_the_runs_is_found(published, tmp_path):
   texts, drawings = published
   folder = tmp_path / page.FOLDER

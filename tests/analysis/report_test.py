@@ -1,9 +1,12 @@
+import functools
+import io
 import re
 
 import pytest
+from matplotlib import figure
 
 from analysis import report
-from analysis.figures import accuracy, drawings
+from analysis.figures import accuracy, drawings, style
 from analysis.runs import files, frame
 from tests.analysis import run_folders
 from tests.privacy.ledgers import PLAN
@@ -22,8 +25,23 @@ THREE = dict(
 )
 
 
+@functools.cache
+def _blank():
+  file = io.BytesIO()
+  figure.Figure((1, 1)).savefig(file)
+  return file.getvalue()
+
+
 @pytest.fixture
-def write(read_runs, tmp_path):
+def blank_figures(monkeypatch):
+  """Figures are made, and their files show nothing: pixels take long."""
+  monkeypatch.setattr(
+    style, 'save', lambda drawing, path, *, dpi: path.write_bytes(_blank())
+  )
+
+
+@pytest.fixture
+def write(read_runs, tmp_path, blank_figures):
   """As `read_runs`, for the report on the runs: the path of report.md."""
 
   def write(**runs):
@@ -32,9 +50,22 @@ def write(read_runs, tmp_path):
   return write
 
 
-def test_report_refers_to_figures_that_are_there(write, tmp_path):
-  path = write(**THREE)
-  assert path == tmp_path / 'out' / 'report.md'
+@pytest.fixture(scope='module')
+def of_three(tmp_path_factory):
+  """The path of a report on `THREE`, with its figures."""
+  root = tmp_path_factory.mktemp('three')
+  frames = frame.read_frames(
+    [
+      run_folders.write_run(root / name, **settings)
+      for name, settings in THREE.items()
+    ]
+  )
+  return report.write_report(frames, root / 'out')
+
+
+def test_report_refers_to_figures_that_are_there(of_three):
+  path = of_three
+  assert (path.parent.name, path.name) == ('out', 'report.md')
   pictures = re.findall(r'!\[[^\]]*\]\(([^)]*)\)', path.read_text())
   assert pictures == [
     'test_accuracy_by_round_mlp_on_emnist_non_iid_label_skew.png',
@@ -46,6 +77,7 @@ def test_report_refers_to_figures_that_are_there(write, tmp_path):
     assert (path.parent / picture).read_bytes().startswith(b'\x89PNG')
 
 
+@pytest.mark.usefixtures('blank_figures')
 def test_figures_of_an_earlier_report_do_not_stay(read_runs, tmp_path):
   frames, output = read_runs(**THREE), tmp_path / 'out'
   report.write_report(frames, output)
@@ -63,25 +95,24 @@ def test_figures_of_an_earlier_report_do_not_stay(read_runs, tmp_path):
   assert not any(name.startswith('updates') for name in left)
 
 
-def test_html_refers_to_nothing_outside_itself(write):
-  text = write(**THREE).with_suffix('.html').read_text()
+def test_html_refers_to_nothing_outside_itself(of_three):
+  text = of_three.with_suffix('.html').read_text()
   sources = re.findall(r'(?:src|href)="([^"]*)"', text)
   assert len(sources) == 3
   assert all(s.startswith('data:image/png;base64,') for s in sources)
   assert '://' not in text
 
 
-def test_same_runs_give_the_same_bytes(read_runs, tmp_path):
-  frames = read_runs(**THREE)
-  for name in ('one', 'two'):
-    report.write_report(frames, tmp_path / name)
-  files = sorted(path.name for path in (tmp_path / 'one').iterdir())
+def test_same_runs_give_the_same_bytes(of_three, read_runs, tmp_path):
+  again = report.write_report(read_runs(**THREE), tmp_path / 'again').parent
+  files = sorted(path.name for path in of_three.parent.iterdir())
   assert len(files) == 5
   for file in files:
-    first = (tmp_path / 'one' / file).read_bytes()
-    assert first == (tmp_path / 'two' / file).read_bytes()
+    first = (of_three.parent / file).read_bytes()
+    assert first == (again / file).read_bytes()
 
 
+@pytest.mark.usefixtures('blank_figures')
 def test_what_is_missing_is_named(read_runs, tmp_path):
   read_runs(**THREE, plain=dict(seed=1))
   path = tmp_path / 'ce_fed_avg' / 'metrics.csv'
@@ -234,6 +265,7 @@ def test_a_run_that_was_never_evaluated_is_no_result(write):
   assert '**No run has a finite test accuracy yet.**' in text
 
 
+@pytest.mark.usefixtures('blank_figures')
 def test_a_program_of_ones_own_is_shown_by_its_files(tmp_path):
   for name, column, last in (
     ('a', 'test_accuracy', 0.5),
@@ -284,6 +316,7 @@ def test_runs_that_nothing_tells_apart_are_called_by_their_folders(tmp_path):
   assert frames.runs.index.to_list() == ['FedAvg (a)', 'FedAvg (b)']
 
 
+@pytest.mark.usefixtures('blank_figures')
 def test_what_private_runs_spent_together_is_said_once(tmp_path):
   folders = [
     run_folders.write_run(
@@ -518,6 +551,7 @@ def test_an_adaptive_threshold_and_its_noise_are_said_to_be_so(write):
   assert '| 1 |' in text
 
 
+@pytest.mark.usefixtures('blank_figures')
 def test_a_caveat_of_the_ledger_alone_is_said(tmp_path):
   # That of a run that was killed before it wrote privacy.json again.
   privacy = PRIVACY | {'description': 'A promise.'}

@@ -52,6 +52,7 @@ print(json.dumps({}))
 """
 
 
+@pytest.mark.slow
 def test_the_peak_is_that_of_all_processes():
   _, peak = processes.run_python_for_memory(['-c', _ALLOCATE])
   # Two interpreters of about 10 MB beside it.

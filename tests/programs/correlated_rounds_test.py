@@ -19,21 +19,34 @@ _IDS = tuple(str(i) for i in range(12))
 _NUM_ROUNDS = 9
 _ROUNDS_PER_CHECKPOINT = 3
 
+
+@functools.cache
+def _buffers(separation):
+  return privacy.blt_strategy(
+    num_rounds=_NUM_ROUNDS,
+    participation=privacy.Participation(min_separation=separation),
+    num_buffers=2,
+  )
+
+
 _STRATEGIES = {
   'banded': privacy.banded_strategy(
     num_rounds=_NUM_ROUNDS,
     participation=privacy.Participation(min_separation=4),
   ),
-  'blt': privacy.blt_strategy(
-    num_rounds=_NUM_ROUNDS,
-    participation=privacy.Participation(min_separation=4),
-    num_buffers=2,
-  ),
+  'blt': _buffers(4),
   'tree': privacy.TreeStrategy(num_rounds=_NUM_ROUNDS),
 }
 
 
-@pytest.fixture(name='plan', params=_STRATEGIES)
+@pytest.fixture(
+  name='plan',
+  scope='module',
+  params=[
+    'banded',
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ('blt', 'tree')),
+  ],
+)
 def _plan(request):
   return privacy.CorrelatedNoisePlan.from_target_epsilon(
     num_clients=12,
@@ -45,27 +58,24 @@ def _plan(request):
   )
 
 
-@pytest.mark.parametrize('is_same', [True, False])
-def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
-  # One is for clients that come back after a round, the other for single ones.
-  strategies = {
-    separation: privacy.blt_strategy(
-      num_rounds=_NUM_ROUNDS,
-      participation=privacy.Participation(min_separation=separation),
-      num_buffers=2,
-    )
-    for separation in (1, 4)
-  }
-  plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
+@functools.cache
+def _plan_of_buffers():
+  return privacy.CorrelatedNoisePlan.from_target_epsilon(
     num_clients=12,
     clients_per_round=3,
-    strategy=strategies[4],
+    strategy=_buffers(4),
     target_epsilon=2.0,
     target_delta=1e-3,
     min_separation=4,
   )
+
+
+@pytest.mark.parametrize('is_same', [True, False])
+def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
+  # One is for clients that come back after a round, the other for single ones.
+  plan = _plan_of_buffers()
   process = _process(
-    strategies[4 if is_same else 1], None, plan.aggregator_parameters
+    _buffers(4 if is_same else 1), None, plan.aggregator_parameters
   )
   process_checks.check_process(process, plan)
   state = process.initialize()
@@ -194,6 +204,7 @@ def test_a_repeated_round_is_not_released_in_another_environment(
   assert all(len(looks) == 1 for looks in run.released.values())
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_elsewhere_with_the_plan_of_its_ledger(
   tmp_path, monkeypatch
 ):

@@ -84,6 +84,7 @@ def _check(folder, process, store, result, num_rounds):
     np.testing.assert_array_equal(states.read(each, num_rounds + 1)[0], value)
 
 
+@pytest.mark.slow
 def test_a_program_keeps_what_clients_keep(tmp_path, process, store):
   result = _program(tmp_path, process, store, 6).run()
   _check(tmp_path, process, store, result, 6)

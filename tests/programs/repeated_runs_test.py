@@ -282,6 +282,7 @@ def test_without_any_checkpoint_all_rounds_are_drawn_anew(tmp_path):
   _assert_charged(run)
 
 
+@pytest.mark.slow
 def test_one_cohort_looked_at_twice_would_cost_more_than_two_draws(tmp_path):
   """The cost that the rules above are for; it also shows that it is seen."""
   run = _Run(tmp_path, noised_scalar.plan())

@@ -62,8 +62,11 @@ def test_results_equal_those_of_the_native_context(results, name):
     lambda: tff.aggregators.UnweightedMeanFactory(
       value_sum_factory=tff.aggregators.SecureSumFactory(1.0, -1.0)
     ),
-    lambda: tff.learning.secure_aggregator(
-      zeroing=False, clipping=False, weighted=False
+    pytest.param(
+      lambda: tff.learning.secure_aggregator(
+        zeroing=False, clipping=False, weighted=False
+      ),
+      marks=pytest.mark.slow,
     ),
   ],
 )

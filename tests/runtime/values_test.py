@@ -191,6 +191,7 @@ def test_elements_of_any_shape_in_the_order_of_the_type():
   assert list(dataset.as_numpy_iterator()) == []
 
 
+@pytest.mark.slow
 def test_elements_of_many_shapes_are_a_data_set():
   sequence_type = tff.SequenceType(tff.TensorType(np.int32, [None]))
   rows = [np.full(1 + i % 2, i, np.int32) for i in range(1500)]

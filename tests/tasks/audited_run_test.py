@@ -85,6 +85,7 @@ def _without_clip(builder, plan, model_fn, user_aggregator):
   )
 
 
+@pytest.mark.slow
 def test_an_audited_run_says_what_it_shows_and_that_it_is_not_private(
   tmp_path, cache_dir
 ):

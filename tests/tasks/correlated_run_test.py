@@ -15,16 +15,12 @@ def _run(folder, cache_dir, **changes):
   ('mechanism', 'sampling', 'min_separation', 'max_participations'),
   [
     ('blt', 'min_separation', 3, 2),
-    *(
-      pytest.param(*values, marks=pytest.mark.slow)
-      for values in (
-        ('tree', 'min_separation', 5, 1),
-        ('banded', 'grouped_poisson', 2, 3),
-        ('banded', 'shuffled_epochs', 1, 1),
-      )
-    ),
+    ('tree', 'min_separation', 5, 1),
+    ('banded', 'grouped_poisson', 2, 3),
+    ('banded', 'shuffled_epochs', 1, 1),
   ],
 )
+@pytest.mark.slow
 def test_a_run_has_the_plan_of_its_sampler(
   tmp_path, cache_dir, mechanism, sampling, min_separation, max_participations
 ):

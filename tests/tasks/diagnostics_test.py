@@ -40,6 +40,7 @@ def finished(tmp_path_factory, cache_dir):
   return folder
 
 
+@pytest.mark.slow
 def test_a_run_with_model_clipping_and_estimates(finished):
   metrics = pd.read_csv(finished.metrics)
   # The initial model is longer than 15, and the updates are far shorter.

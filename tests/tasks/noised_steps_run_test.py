@@ -14,6 +14,7 @@ _SETTINGS = DP_FED_AVG | dict(
 )
 
 
+@pytest.mark.slow
 def test_a_run_promises_to_single_examples_and_charges_by_turns(
   tmp_path, cache_dir
 ):

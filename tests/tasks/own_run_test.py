@@ -70,10 +70,12 @@ def _train(folder, **changes):
   )
 
 
-def test_losses_and_metrics_may_be_python_objects(tmp_path):
-  def absolute(y_true, y_pred):
-    return tf.abs(y_true - y_pred)
+def _absolute(y_true, y_pred):
+  return tf.abs(y_true - y_pred)
 
+
+def _numbers():
+  """Returns changes for a task whose labels are numbers."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(80, 3))
   task = own_data.create_task(
@@ -86,21 +88,30 @@ def test_losses_and_metrics_may_be_python_objects(tmp_path):
     client=np.arange(80) % 10,
     kinds='numbers',
   )
-  changes = dict(
+  return dict(
     task=task,
     loss=tf.keras.losses.MeanSquaredError(),
-    metrics=[absolute, 'r2_score'],
+    metrics=[_absolute, 'r2_score'],
     num_rounds=10,
   )
+
+
+def test_metrics_that_do_not_tell_better_from_worse_are_refused(tmp_path):
+  changes = _numbers()
   with pytest.raises(ValueError, match='`metric_goal` must be given'):
     _train(tmp_path, **changes)
   with pytest.raises(TypeError, match='`metrics` must be a function'):
     _train(tmp_path, **changes | dict(metrics=[1]))
-  _train(tmp_path, **changes, metric_goal='min')
+
+
+@pytest.mark.slow
+def test_losses_and_metrics_may_be_python_objects(tmp_path):
+  _train(tmp_path, **_numbers(), metric_goal='min')
   config = _read(tmp_path, 'config.json')
-  assert (config['metric'], config['metric_goal']) == ('absolute', 'min')
+  assert (config['metric'], config['metric_goal']) == ('_absolute', 'min')
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
-  assert metrics['test_absolute'].iloc[-1] < metrics['test_absolute'][0] / 4
+  absolute = metrics['test__absolute']
+  assert absolute.iloc[-1] < absolute[0] / 4
   assert metrics['test_r2_score'].iloc[-1] > 0
 
 
@@ -255,21 +266,7 @@ class _Wrapped(tff.aggregators.UnweightedAggregationFactory):
     return self._inner.create(value_type)
 
 
-@pytest.mark.parametrize(
-  ('wrap', 'is_checked'),
-  [
-    (lambda factory: factory, True),
-    pytest.param(
-      lambda factory: aggregators.transformed_factory(
-        factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
-      ),
-      True,
-      marks=pytest.mark.slow,
-    ),
-    (_Wrapped, False),
-  ],
-)
-def test_an_own_private_aggregator_takes_the_plan(tmp_path, wrap, is_checked):
+def _train_by_own_aggregator(folder, wrap, **changes):
   def create_aggregator(clipping_norm, plan):
     return wrap(
       aggregators.dp_mean_factory(
@@ -279,16 +276,36 @@ def test_an_own_private_aggregator_takes_the_plan(tmp_path, wrap, is_checked):
       )
     )
 
-  result = _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
+  return _train(folder, **_PRIVATE, aggregator=create_aggregator, **changes)
+
+
+def _check_takes_the_plan(folder, result, *, is_checked):
   unchecked = 'nobody has checked that the run'
   assert (unchecked in result.message) != is_checked
-  plan = _read(tmp_path, 'privacy.json')
+  plan = _read(folder, 'privacy.json')
   assert plan['noise_multiplier'] == 1.0
   said = 'This was checked' if is_checked else 'This was not checked'
   assert said in plan['aggregation']
   assert any(unchecked in caveat for caveat in plan['caveats']) != is_checked
-  ledger = (tmp_path / 'run' / 'ledger.jsonl').read_text()
+  ledger = (folder / 'run' / 'ledger.jsonl').read_text()
   assert (unchecked in ledger) != is_checked
+
+
+@pytest.mark.parametrize(
+  'wrap',
+  [
+    lambda factory: factory,
+    pytest.param(
+      lambda factory: aggregators.transformed_factory(
+        factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
+      ),
+      marks=pytest.mark.slow,
+    ),
+  ],
+)
+def test_an_own_private_aggregator_takes_the_plan(tmp_path, wrap):
+  result = _train_by_own_aggregator(tmp_path, wrap)
+  _check_takes_the_plan(tmp_path, result, is_checked=True)
 
 
 def test_a_private_run_needs_noise_and_a_test_set_and_classes_of_its_own(
@@ -347,7 +364,7 @@ def test_an_own_aggregator_whose_sum_or_threshold_has_no_noise_is_refused(
     _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
 
 
-def test_a_test_set_of_the_clients_is_named_where_epsilon_is(tmp_path):
+def test_what_was_not_checked_and_a_test_set_of_the_clients_are_named(tmp_path):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(80, 3))
   task = own_data.create_task(
@@ -361,10 +378,13 @@ def test_a_test_set_of_the_clients_is_named_where_epsilon_is(tmp_path):
     client_test=np.arange(20) % 2,
   )
   assert task.test_is_of_clients
-  result = _train(tmp_path, **_PRIVATE, task=task)
-  assert 'the test set has examples of the clients' in result.message
-  caveats = _read(tmp_path, 'privacy.json')['caveats']
-  assert 'the test set has examples of the clients' in caveats[0]
+  result = _train_by_own_aggregator(tmp_path, _Wrapped, task=task)
+  _check_takes_the_plan(tmp_path, result, is_checked=False)
+  words = 'the test set has examples of the clients'
+  assert words in result.message
+  unchecked, of_clients = _read(tmp_path, 'privacy.json')['caveats']
+  assert words in of_clients
+  assert words not in unchecked
 
 
 def _compiled(input_shape, num_classes):

@@ -289,6 +289,7 @@ def test_iid_is_what_the_paper_calls_so(read_run, experiment, is_iid):
   assert read_run(**experiment)['is_iid'] == is_iid
 
 
+@pytest.mark.slow
 def test_every_column_of_published_runs_is_one_that_is_described():
   runs = frame.read_results(pathlib.Path(__file__).parents[3] / 'results').runs
   text = frame.Frames.__doc__ + drops.with_drops.__doc__

@@ -80,7 +80,9 @@ def test_an_epoch_of_two_rounds_has_its_exact_divergences(noise):
     assert found == pytest.approx(deltas, rel=2e-3, abs=1e-12)
 
 
-@pytest.mark.parametrize('noise', [0.7, 2.0])
+@pytest.mark.parametrize(
+  'noise', [0.7, pytest.param(2.0, marks=pytest.mark.slow)]
+)
 def test_two_epochs_of_two_rounds_have_their_exact_divergences(noise):
   points, weights = _normal_points(121)
   ratios = np.exp((points - 0.5 / noise) / noise)
@@ -149,7 +151,8 @@ def test_an_epoch_of_one_round_is_a_gaussian_mechanism(noise, direction):
 
 
 @pytest.mark.parametrize(
-  ('noise', 'num_rounds', 'num_epochs'), [(1.29, 24, 4), (0.6, 7, 2)]
+  ('noise', 'num_rounds', 'num_epochs'),
+  [pytest.param(1.29, 24, 4, marks=pytest.mark.slow), (0.6, 7, 2)],
 )
 def test_bounds_are_those_of_many_draws(noise, num_rounds, num_epochs):
   rng = np.random.default_rng(5)

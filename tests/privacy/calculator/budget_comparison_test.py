@@ -88,6 +88,7 @@ def test_mechanisms_stand_beside_the_samplers(capsys, epsilon, errors):
   assert 'grouped_poisson' not in str(answer['comparisons'])
 
 
+@pytest.mark.slow
 def test_independent_noise_has_the_error_of_a_random_walk(capsys):
   answer = ask(capsys, *PAPER, '--num_rounds=3', '--noise_multiplier=2')
   # The sums of 1, 2 and 3 rounds have so many variances.
@@ -144,6 +145,7 @@ def test_epochs_of_very_many_rounds_are_left_out(capsys):
   assert row['epsilon'] is None
 
 
+@pytest.mark.slow
 def test_strategies_for_very_many_rounds_are_left_out(capsys):
   answer = ask(capsys, *PAPER, '--num_rounds=10001', '--noise_multiplier=30')
   correlated = [

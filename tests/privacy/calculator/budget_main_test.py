@@ -266,7 +266,13 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(('population', 'rounds'), EDGES)
+@pytest.mark.parametrize(
+  ('population', 'rounds'),
+  [
+    EDGES[0],
+    *(pytest.param(*edge, marks=pytest.mark.slow) for edge in EDGES[1:]),
+  ],
+)
 def test_question_at_the_edge_is_answered_in_little_memory(population, rounds):
   result = run_process(*population, *rounds, '--format=json', reports_peak=True)
   assert result.returncode == 0, result.stderr

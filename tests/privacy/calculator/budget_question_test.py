@@ -105,7 +105,9 @@ def test_rounds_of_epochs_are_whole_epochs():
 
 
 def test_random_allocation_has_one_accountant_that_need_not_be_named():
-  setting = {**PAPER, 'sampling': 'random_allocation', 'num_rounds': 96}
+  # Two epochs of four rounds.
+  setting = {**POPULATION, 'clients_per_round': 480, 'num_rounds': 8}
+  setting['sampling'] = 'random_allocation'
   plan = solve(**setting, target_epsilon=1.5)
   assert (plan.accountant, plan.relation.value) == ('pld', 'add_or_remove_one')
   assert 0 < 1.5 - plan.epsilon < 1e-3

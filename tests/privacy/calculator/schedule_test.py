@@ -61,6 +61,7 @@ def test_at_most_k_participations_cost_as_one_gaussian_of_k(capsys):
   assert f'epsilon           {rounding.format_up(epsilon, digits=5)}  <' in out
 
 
+@pytest.mark.slow
 def test_days_are_told_where_rounds_are_solved_for(capsys):
   answer = ask(
     capsys,

@@ -14,6 +14,7 @@ def _error(strategy, participation=_EPOCHS):
   return strategy.mean_error * strategy.compute_sensitivity(participation)
 
 
+@pytest.mark.slow
 def test_published_buffers():
   # jax_privacy, tests/matrix_factorization/buffered_toeplitz_test.py.
   strategy = correlated_noise.blt_strategy(

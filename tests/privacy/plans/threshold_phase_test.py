@@ -41,7 +41,10 @@ def _correlated(sampling='min_separation', **settings):
   )
 
 
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+@pytest.mark.parametrize(
+  'sampling',
+  ['poisson', pytest.param('fixed_size', marks=pytest.mark.slow)],
+)
 def test_rdp_is_that_of_an_outside_composition(sampling):
   plan = _plan(sampling=sampling)
   factor = 2 if sampling == 'fixed_size' else 1

@@ -76,8 +76,12 @@ class _ByTensor(tff.aggregators.UnweightedAggregationFactory):
         8.0, aggregators.gaussian_noise_factory(z)
       ),
     ),
-    lambda z: aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=0.5, noise_multiplier=z, clients_per_round=80
+    # The test of its bits has this factory too.
+    pytest.param(
+      lambda z: aggregators.adaptive_dp_mean_factory(
+        initial_clipping_norm=0.5, noise_multiplier=z, clients_per_round=80
+      ),
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -259,14 +263,22 @@ def _normalize(inner):
     pytest.param(
       _ByTensor(_dp_mean(500.0), _dp_mean(0.02)), 0.02, marks=pytest.mark.slow
     ),
-    (_noise(1.0, _ByTensor(_clip(3.0, None), _clip(4.0, None))), 0.2),
+    pytest.param(
+      _noise(1.0, _ByTensor(_clip(3.0, None), _clip(4.0, None))),
+      0.2,
+      marks=pytest.mark.slow,
+    ),
     # One clip of both: nothing tells that they are not the same elements.
     pytest.param(
       _clip(1.0, _ByTensor(_noise(1.0), _noise(1.0))),
       0.5**0.5,
       marks=pytest.mark.slow,
     ),
-    (_clip(1.0, _ByTensor(_noise(1.0), _noise(0.5))), 5.0**-0.5),
+    pytest.param(
+      _clip(1.0, _ByTensor(_noise(1.0), _noise(0.5))),
+      5.0**-0.5,
+      marks=pytest.mark.slow,
+    ),
     # A clip in a clip, and what is normalized after it.
     pytest.param(
       _clip(1.0, _ByTensor(_dp_mean(1.0, 0.1), _dp_mean(1.0, 0.1))),
@@ -278,7 +290,11 @@ def _normalize(inner):
       0.5**0.5,
       marks=pytest.mark.slow,
     ),
-    (_normalize(_ByTensor(_clip(0.3, _noise(1.0)), _noise(2.0))), 0.34**-0.5),
+    pytest.param(
+      _normalize(_ByTensor(_clip(0.3, _noise(1.0)), _noise(2.0))),
+      0.34**-0.5,
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_parts_with_noise_of_their_own_are_one_release(factory, multiplier):
@@ -301,6 +317,7 @@ def test_noise_with_no_clip_beside_a_clip_is_refused():
     noise_checks.check_noise(state, metrics, _PLAN)
 
 
+@pytest.mark.slow
 def test_noise_on_noise_counts_as_both():
   process = _noise(1.0, _noise(2.0, _clip(1.0, None))).create(_VECTOR)
   state = process.initialize()

@@ -79,6 +79,7 @@ def test_noise_is_of_the_plans_kind(make, plan, is_taken):
     process_checks.check_process(process, plan)
 
 
+@functools.cache
 def _shares():
   return aggregators.distributed_gaussian_mean_factory(
     clipping_norm=1.0,
@@ -86,7 +87,7 @@ def _shares():
     clients_per_round=8,
     min_clients_per_round=8,
     max_clients_per_round=8,
-  )
+  ).create(_VECTOR)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +98,27 @@ def _shares():
   ],
 )
 def test_shares_for_cohorts_without_bounds_are_refused(plan, message):
-  process = _shares().create(_VECTOR)
+  process = _shares()
   with pytest.raises(ValueError, match=message):
     process_checks.check_process(process, plan)
   fixed = dataclasses.replace(_PLAN, sampling='fixed_size')
   process_checks.check_process(process, fixed)
 
 
+@functools.cache
+def _our_fed_avg(step):
+  return learning.build_fed_avg(
+    small_program.model_fn,
+    local_steps=1,
+    batch_size=1,
+    client_learning_rate=0.1,
+    local_step=step,
+    model_aggregator=_independent(),
+    measure_updates=True,
+  )
+
+
+@pytest.mark.slow
 def test_fed_avg_is_taken_in_all_its_forms():
   for process in (
     tff.learning.algorithms.build_unweighted_fed_avg(
@@ -112,14 +127,7 @@ def test_fed_avg_is_taken_in_all_its_forms():
       tff.learning.optimizers.build_adam(0.1),
       model_aggregator=_independent(),
     ),
-    learning.build_fed_avg(
-      small_program.model_fn,
-      local_steps=1,
-      batch_size=1,
-      client_learning_rate=0.1,
-      model_aggregator=_independent(),
-      measure_updates=True,
-    ),
+    _our_fed_avg(learning.steps.Sgd()),
   ):
     process_checks.check_process(process, _PLAN)
 
@@ -207,11 +215,12 @@ def _unweighted_fed_avg(aggregator):
 @pytest.mark.parametrize(
   ('build', 'make'),
   [
-    (
+    pytest.param(
       _unweighted_fed_avg,
       lambda: aggregators.difference_clipping_factory(
         1.0, tff.aggregators.UnweightedMeanFactory(_noised_sum())
       ),
+      marks=pytest.mark.slow,
     ),
     pytest.param(
       _unweighted_fed_avg,
@@ -264,11 +273,17 @@ def test_updates_that_nothing_clips_are_refused():
       ),
       marks=pytest.mark.slow,
     ),
-    lambda: aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=80
+    pytest.param(
+      lambda: aggregators.adaptive_dp_mean_factory(
+        initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=80
+      ),
+      marks=pytest.mark.slow,
     ),
-    lambda: tff.aggregators.clipping_factory(
-      1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+    pytest.param(
+      lambda: tff.aggregators.clipping_factory(
+        1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
+      ),
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -309,6 +324,7 @@ def test_noise_of_another_strategy_is_refused():
     process_checks.check_process(process, _CORRELATED_PLAN)
 
 
+@pytest.mark.slow
 def test_state_of_the_server_is_no_clip():
   process = _unweighted_fed_avg(_independent())
   finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
@@ -387,20 +403,8 @@ def test_a_tree_of_tff_is_not_of_the_plans_strategy():
     process_checks.check_process(process, _CORRELATED_PLAN)
 
 
-@functools.cache
-def _keeping(step):
-  return learning.build_fed_avg(
-    small_program.model_fn,
-    local_steps=1,
-    batch_size=1,
-    client_learning_rate=0.1,
-    local_step=step,
-    model_aggregator=_independent(),
-  )
-
-
 def test_clients_keep_something_where_it_costs_nothing():
-  process = _keeping(learning.steps.Scaffold(0.5, 1.0))
+  process = _our_fed_avg(learning.steps.Scaffold(0.5, 1.0))
   process_checks.check_process(process, _PLAN)
   everybody = privacy.PrivacyPlan.from_noise_multiplier(
     num_clients=8,
@@ -414,12 +418,18 @@ def test_clients_keep_something_where_it_costs_nothing():
 
 
 @pytest.mark.parametrize('sampling', ['fixed_size', 'paper'])
-def test_clients_keep_nothing_in_cohorts_of_a_fixed_size(sampling):
+@pytest.mark.parametrize(
+  'step',
+  [
+    learning.steps.Scaffold(0.5, 1.0),
+    pytest.param(learning.steps.FedPD(0.1), marks=pytest.mark.slow),
+  ],
+)
+def test_clients_keep_nothing_in_cohorts_of_a_fixed_size(step, sampling):
   plan = dataclasses.replace(_PLAN, sampling=sampling)
-  for step in (learning.steps.Scaffold(0.5, 1.0), learning.steps.FedPD(0.1)):
-    with pytest.raises(ValueError, match='keep nothing from round to round'):
-      process_checks.check_process(_keeping(step), plan)
-  process_checks.check_process(_keeping(learning.steps.Sgd()), plan)
+  with pytest.raises(ValueError, match='keep nothing from round to round'):
+    process_checks.check_process(_our_fed_avg(step), plan)
+  process_checks.check_process(_our_fed_avg(learning.steps.Sgd()), plan)
 
 
 def _model_with(layer):
@@ -441,7 +451,9 @@ def _untrained_warnings(process, recwarn):
   ('layer', 'is_warned'),
   [
     (tf.keras.layers.BatchNormalization, True),
-    (tf.keras.layers.LayerNormalization, False),
+    pytest.param(
+      tf.keras.layers.LayerNormalization, False, marks=pytest.mark.slow
+    ),
   ],
 )
 def test_statistics_that_no_client_trains_are_warned_of(
@@ -455,6 +467,7 @@ def test_statistics_that_no_client_trains_are_warned_of(
   assert len(_untrained_warnings(process, recwarn)) == is_warned
 
 
+@pytest.mark.slow
 def test_frozen_layers_of_our_processes_are_not_warned_of(recwarn):
   # What steps change besides, `build_fed_avg` has refused.
   process = learning.build_fed_avg(
@@ -484,6 +497,7 @@ _EXAMPLE_PLAN = privacy.ExamplePlan.from_noise_multiplier(
 )
 
 
+@functools.cache
 def _with_noised_steps(**changes):
   return learning.build_fed_avg(
     linear_models.model_fn,
@@ -502,13 +516,7 @@ def test_steps_with_noise_are_charged_by_an_example_plan_alone():
   process_checks.check_process(process, _EXAMPLE_PLAN)
   with pytest.raises(ValueError, match='`process` must add noise where'):
     process_checks.check_process(process, _PLAN)
-  plain = learning.build_fed_avg(
-    linear_models.model_fn,
-    local_steps=2,
-    batch_size=4,
-    client_learning_rate=0.1,
-    model_aggregator=_independent(),
-  )
+  plain = _our_fed_avg(learning.steps.Sgd())
   with pytest.raises(ValueError, match='must have local steps that add noise'):
     process_checks.check_process(plain, _EXAMPLE_PLAN)
 
@@ -522,7 +530,11 @@ def test_steps_with_noise_are_charged_by_an_example_plan_alone():
       None,
       marks=pytest.mark.slow,
     ),
-    (dict(noise_multiplier=2.9), '`noise_multiplier` of at least 3, found 2.9'),
+    pytest.param(
+      dict(noise_multiplier=2.9),
+      '`noise_multiplier` of at least 3, found 2.9',
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       dict(sampling_prob=0.6),
       '`sampling_prob` of at most 0.571429',
@@ -533,15 +545,37 @@ def test_steps_with_noise_are_charged_by_an_example_plan_alone():
       '`max_batch_size` of at least 8, found 1',
       marks=pytest.mark.slow,
     ),
-    (dict(local_steps=3), '`local_steps` of at most 2, found 3'),
+    pytest.param(
+      dict(local_steps=3),
+      '`local_steps` of at most 2, found 3',
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_steps_must_be_those_of_the_plan(changes, words):
-  process = _with_noised_steps(**changes)
-  data = tf.data.Dataset.from_tensor_slices(linear_models.examples())
-  output = process.next(process.initialize(), [data.take(5)])
+  metrics = _metrics_of_steps(**changes)
   if words is None:
-    noise_checks.check_noise(None, output.metrics, _EXAMPLE_PLAN)
+    noise_checks.check_noise(None, metrics, _EXAMPLE_PLAN)
     return
   with pytest.raises(ValueError, match=words):
-    noise_checks.check_noise(None, output.metrics, _EXAMPLE_PLAN)
+    noise_checks.check_noise(None, metrics, _EXAMPLE_PLAN)
+
+
+@functools.cache
+def _metrics_of_steps(**changes):
+  process = _with_noised_steps(**changes)
+  data = tf.data.Dataset.from_tensor_slices(linear_models.examples())
+  return process.next(process.initialize(), [data.take(5)]).metrics
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(noise_multiplier=3.1), '`noise_multiplier` of at least 3.1, found 3'),
+    (dict(local_steps=1), '`local_steps` of at most 1, found 2'),
+  ],
+)
+def test_a_plan_that_asks_for_more_refuses_the_steps(changes, words):
+  plan = dataclasses.replace(_EXAMPLE_PLAN, **changes)
+  with pytest.raises(ValueError, match=words):
+    noise_checks.check_noise(None, _metrics_of_steps(), plan)

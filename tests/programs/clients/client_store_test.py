@@ -173,6 +173,7 @@ def test_a_store_outside_of_its_folder_is_refused(tmp_path, name):
     )
 
 
+@pytest.mark.slow
 def test_clients_are_in_few_files(tmp_path):
   store = _write(
     tmp_path, partition=[np.array([i % 10]) for i in range(25_000)]

@@ -100,6 +100,7 @@ def test_run_training_process_charges_each_round_and_repeats_after_a_kill(
     assert row.items() <= metrics[round_num].items()
 
 
+@pytest.mark.slow
 def test_train_model_charges_each_round_and_goes_on(tmp_path, ledger):
   class AsyncContext(tff.framework.AsyncContext):
     async def invoke(self, comp, arg):

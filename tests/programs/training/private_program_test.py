@@ -159,6 +159,7 @@ def test_a_run_that_is_done_does_nothing_and_a_killed_one_goes_on(
   assert not contents.caveats
 
 
+@pytest.mark.slow
 def test_client_data_and_a_keras_model_are_taken_as_they_are(tmp_path):
   examples = _examples()
   data = tff.simulation.datasets.TestClientData(

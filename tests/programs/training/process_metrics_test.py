@@ -84,6 +84,7 @@ def _run(folder, process, client_value, sampler=None, **kwargs):
   return pd.read_csv(folder / 'metrics.csv')
 
 
+@pytest.mark.slow
 def test_the_metrics_of_tffs_own_process_are_kept(tmp_path):
   metrics = _run(
     tmp_path,
@@ -105,9 +106,8 @@ def test_the_metrics_of_tffs_own_process_are_kept(tmp_path):
   assert 'aggregator/clipping_norm' in found
 
 
-@pytest.mark.parametrize(
-  'measured_by', [pytest.param('process', marks=pytest.mark.slow), 'aggregator']
-)
+@pytest.mark.parametrize('measured_by', ['process', 'aggregator'])
+@pytest.mark.slow
 def test_norms_of_updates_that_are_measured_are_summarized(
   tmp_path, measured_by
 ):

@@ -1,5 +1,6 @@
 """Tests of the local steps that flags choose."""
 
+import json
 import shutil
 
 import numpy as np
@@ -220,11 +221,8 @@ def test_more_steps_with_momentum_go_further(tmp_path):
 
 
 def test_constants_are_estimated_along_the_steps_of_the_paper_alone(tmp_path):
-  folder = tmp_path / 'run'
-  small_runs.run_small(
-    {**small_runs.FED_AVG, 'num_rounds': 1, **_MOMENTUM},
-    folder,
-    tmp_path / 'cache',
-  )
+  folder = run_folder.RunFolder(tmp_path)
+  experiment_of_run = _config(**_MOMENTUM).to_json()
+  folder.config.write_text(json.dumps(dict(experiment=experiment_of_run)))
   with pytest.raises(ValueError, match='found `local_step` momentum'):
-    estimate_constants.estimate(run_folder.RunFolder(folder))
+    estimate_constants.estimate(folder)

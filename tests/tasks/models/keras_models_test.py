@@ -47,6 +47,7 @@ def test_number_of_layers_is_the_papers():
   assert counts == {'mlp': 2, 'alexnet': 7, 'resnet18': 18 + 3}
 
 
+@pytest.mark.slow
 def test_shakespeare_lstm_is_tffs_baseline():
   model = keras_models.create_shakespeare_lstm()
   # Embedding 90·8; LSTM 4·256·(8 + 256 + 1) and 4·256·(256 + 256 + 1);

@@ -21,10 +21,12 @@ _IMAGES = (32, 32, 3)
 
 
 def test_padding_counts_in_neither_loss_nor_accuracy():
-  spec = dict(x=tf.TensorSpec([80], tf.int32), y=tf.TensorSpec([80], tf.int32))
-  model = tff_model.build_model_fn(keras_models.create_shakespeare_lstm, spec)()
-  x = np.zeros((1, 80), np.int32)
-  y = np.zeros((1, 80), np.int32)
+  spec = dict(x=tf.TensorSpec([8], tf.int32), y=tf.TensorSpec([8], tf.int32))
+  model = tff_model.build_model_fn(
+    lambda: keras_models.create_shakespeare_lstm((8,), 90), spec
+  )()
+  x = np.zeros((1, 8), np.int32)
+  y = np.zeros((1, 8), np.int32)
   x[0, :3], y[0, :3] = [88, 5, 6], [5, 6, 89]
   output = model.forward_pass(collections.OrderedDict(x=x, y=y), training=True)
   unmasked = tf.keras.losses.sparse_categorical_crossentropy(

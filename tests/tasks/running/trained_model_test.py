@@ -48,9 +48,8 @@ def _accuracy(model):
   return np.mean(np.argmax(model(tf.constant(x)), axis=-1) == y)
 
 
-@pytest.mark.parametrize(
-  'is_private', [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('is_private', [False, True])
+@pytest.mark.slow
 def test_the_trained_model_is_that_of_the_last_row(
   tmp_path, cache_dir, is_private
 ):
