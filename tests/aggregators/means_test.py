@@ -127,6 +127,7 @@ def test_dp_mean_uses_its_sum_factory():
   assert measurements['secure_sum_bound'] == 1
 
 
+@pytest.mark.slow
 def test_dp_mean_with_a_key_repeats():
   factory = aggregators.dp_mean_factory(
     clipping_norm=1.0,

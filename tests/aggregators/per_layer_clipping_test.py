@@ -57,6 +57,7 @@ def test_nonfinite_tensor_zeroes_the_update_and_is_counted():
   np.testing.assert_array_equal(output.measurements['clipped_counts'], [0, 0])
 
 
+@pytest.mark.slow
 def test_a_single_tensor_is_clipped_as_by_difference_clipping():
   vector = tff.TensorType(np.float32, [2])
   values = [np.array([3, 4], np.float32)]

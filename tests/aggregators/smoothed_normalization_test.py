@@ -130,6 +130,7 @@ def test_private_pipeline_reports_no_counts():
   assert tff.structure.name_list(measurements) == ['clipping', 'smoothing']
 
 
+@pytest.mark.slow
 def test_the_constant_is_reported_through_noise():
   factory = aggregators.gaussian_noise_factory(
     0.1, aggregators.smoothed_normalization_factory(2.0)

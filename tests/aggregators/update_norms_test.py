@@ -36,6 +36,7 @@ def test_hand_computed_statistics():
   assert measurements['clipped_fraction'] == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 def test_result_and_measurements_of_the_inner_factory_are_unchanged():
   values = _vectors([3, 4], [0, 1])
   clip = aggregators.clipped_mean_factory(clipping_norm=1.0)

@@ -61,6 +61,7 @@ def _features(kernel):
   return np.tanh(linear_models.examples()['x'] @ kernel).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
   kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
   process = learning.build_fed_avg(

@@ -160,12 +160,18 @@ def test_noise_around_a_clip_reports_nothing_exact(clip):
 @pytest.mark.parametrize(
   ('noise', 'sum_name'),
   [
-    *((noise, 'sum') for noise in _NOISES),
+    ('server', 'sum'),
     ('clients', 'secure sum'),
+    ('adaptive dp mean', 'sum'),
+    ('correlated', 'sum'),
     *(
-      pytest.param(noise, 'secure sum', marks=pytest.mark.slow)
-      for noise in _NOISES
-      if noise != 'clients'
+      pytest.param(*each, marks=pytest.mark.slow)
+      for each in (
+        ('clients', 'sum'),
+        ('dp mean', 'sum'),
+        ('correlated dp mean', 'sum'),
+        *((noise, 'secure sum') for noise in _NOISES if noise != 'clients'),
+      )
     ),
   ],
 )
@@ -291,7 +297,8 @@ def _dp(**kwargs):
   return tff.learning.dp_aggregator(1.0, 80.0, **kwargs)
 
 
-def test_norms_that_their_noise_follows_are_told_from_others():
+@pytest.mark.slow
+def test_norms_that_their_noise_follows_are_taken():
   for factory in (
     aggregators.dp_mean_factory(
       clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
@@ -306,6 +313,13 @@ def test_norms_that_their_noise_follows_are_told_from_others():
   ):
     process = factory.create(_VECTOR)
     composition_rules.check_norms_are_charged('process', process.state_type)
+
+
+def test_norms_that_no_noise_follows_are_refused():
+  process = _NOISES['adaptive dp mean'](tff.aggregators.SumFactory()).create(
+    _VECTOR
+  )
+  composition_rules.check_norms_are_charged('process', process.state_type)
   for factory in (
     _dp(zeroing=True),
     tff.aggregators.zeroing_factory(
