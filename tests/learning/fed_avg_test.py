@@ -289,24 +289,16 @@ def test_update_measurements_are_norms_and_angles_in_cohort_order(
   np.testing.assert_allclose(aggregate['angle_degrees'], angles[1], rtol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('clips_models', [False, True])
 @pytest.mark.parametrize(
-  ('dtypes', 'clips_models'),
+  'dtypes',
   [
-    (('float32', 'float64'), True),
-    *(
-      pytest.param(dtypes, clips_models, marks=pytest.mark.slow)
-      for dtypes, clips_models in (
-        (('float64', 'float64'), False),
-        (('float64', 'float64'), True),
-        (('float16', 'float16'), False),
-        (('float16', 'float16'), True),
-        (('bfloat16', 'bfloat16'), False),
-        (('bfloat16', 'bfloat16'), True),
-        (('float32', 'float64'), False),
-        (('mixed_float16', 'float32'), False),
-        (('mixed_float16', 'float32'), True),
-      )
-    ),
+    ('float64', 'float64'),
+    ('float16', 'float16'),
+    ('bfloat16', 'bfloat16'),
+    ('float32', 'float64'),
+    ('mixed_float16', 'float32'),
   ],
 )
 def test_updates_of_any_types_are_measured(store, dtypes, clips_models):

@@ -228,10 +228,11 @@ class _Counts(tf.keras.layers.Layer):
   'how',
   [
     'plainly',
-    'in a function',
-    'in a condition',
     'in a loop',
-    'by a copy of its handle',
+    *(
+      pytest.param(how, marks=pytest.mark.slow)
+      for how in ('in a function', 'in a condition', 'by a copy of its handle')
+    ),
   ],
 )
 def test_a_variable_that_a_step_changes_is_found(how):

@@ -50,6 +50,7 @@ def test_momentum_of_zero_has_the_bits_of_sgd():
   )
 
 
+@pytest.mark.slow
 def test_momentum_is_that_of_keras():
   optimizer = tf.keras.optimizers.SGD(one_client.RATE, momentum=0.7)
   x = tf.Variable(one_client.START)
@@ -111,7 +112,9 @@ def test_sharpness_aware_stays_where_the_gradient_is_zero():
   assert not update[1].any()
 
 
-@pytest.mark.parametrize('round_num', [0, 3])
+@pytest.mark.parametrize(
+  'round_num', [pytest.param(0, marks=pytest.mark.slow), 3]
+)
 def test_scheduled_multiplies_by_a_factor_of_step_and_round(round_num):
   step = steps.Scheduled(
     lambda q, t: tf.where(q < 2, 1.0, 0.25) / (1.0 + tf.cast(t, tf.float32))
