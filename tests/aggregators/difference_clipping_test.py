@@ -88,7 +88,14 @@ def test_hand_computed_sum():
   assert output.measurements['zeroed_count'] == 1
 
 
-@pytest.mark.parametrize('norm', [2, np.float32(2), np.int64(2), 2.0])
+@pytest.mark.parametrize(
+  'norm',
+  [
+    2,
+    np.float32(2),
+    *(pytest.param(n, marks=pytest.mark.slow) for n in (np.int64(2), 2.0)),
+  ],
+)
 def test_every_kind_of_number_is_a_norm(norm):
   output = _run(aggregators.difference_clipping_factory(norm), _vectors([0, 4]))
   np.testing.assert_allclose(output.result, [0, 2], rtol=1e-6)
