@@ -340,6 +340,10 @@ class _WithGradient(steps.LocalStep):
 def test_no_step_sees_the_gradient_beside_noised_sgd():
   with pytest.raises(ValueError, match='must not ask for the gradient itself'):
     one_client.train_linear(_WithGradient(_noised()))
+
+
+@pytest.mark.slow
+def test_without_noise_a_step_sees_the_gradient():
   one_client.train_linear(_WithGradient(steps.Sgd()))
 
 

@@ -34,6 +34,7 @@ def _build(store, **kwargs):
   )
 
 
+@pytest.mark.slow
 def test_one_step_has_the_gradient_as_its_expectation(store):
   # One step of two examples: its expectation is eta_l times the full gradient.
   estimate = _build(store, num_repeats=2000, local_steps=1)

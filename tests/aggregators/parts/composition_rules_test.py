@@ -108,7 +108,9 @@ def _names(type_spec):
 
 @pytest.mark.parametrize('clip', ['ours', 'per layer', 'theirs'])
 @pytest.mark.parametrize('noise', ['server', 'client', 'theirs', 'integers'])
-@pytest.mark.parametrize('outside', ['clip', 'mean of clip'])
+@pytest.mark.parametrize(
+  'outside', [pytest.param('clip', marks=pytest.mark.slow), 'mean of clip']
+)
 def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
   inner = {
     'server': aggregators.gaussian_noise_factory(1.0),
