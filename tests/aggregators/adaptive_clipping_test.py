@@ -1,5 +1,6 @@
 """Tests of `adaptive_dp_mean_factory`."""
 
+import functools
 import math
 
 import numpy as np
@@ -18,6 +19,13 @@ def _factory(**arguments):
     'clients_per_round': 100,
   }
   return aggregators.adaptive_dp_mean_factory(**(defaults | arguments))
+
+
+def _with_key():
+  return _factory(noise_key=(5, 6)).create(_VECTOR)
+
+
+_process_with_key = functools.cache(_with_key)
 
 
 def test_noise_follows_the_clipping_norm():
@@ -52,6 +60,7 @@ def _noised_bits(process, state, values):
   return (share - 0.5) * 100
 
 
+@pytest.mark.slow
 def test_noise_on_the_bits_has_its_standard_deviation():
   # Each draw takes two rounds.
   num_draws = 200
@@ -64,7 +73,7 @@ def test_noise_on_the_bits_has_its_standard_deviation():
 
 
 def test_a_client_moves_the_sum_of_the_bits_by_a_half():
-  process = _factory(noise_key=(5, 6)).create(_VECTOR)
+  process = _process_with_key()
   state = process.initialize()
   alone = _noised_bits(process, state, [])
   for norm, bit in ((0.5, 0.5), (2.0, -0.5)):
@@ -118,8 +127,7 @@ def test_values_are_clipped_to_the_norm_of_the_round():
 
 def test_key_repeats_the_norms_and_the_means():
   runs = []
-  for _ in range(2):
-    process = _factory(noise_key=(5, 6)).create(_VECTOR)
+  for process in (_process_with_key(), _with_key()):
     state = process.initialize()
     seen = []
     for _ in range(3):

@@ -34,7 +34,17 @@ _STRATEGIES = {
 }
 
 
-@pytest.fixture(name='strategy', params=_STRATEGIES)
+@pytest.fixture(
+  name='strategy',
+  params=[
+    'banded',
+    'blt',
+    'tree',
+    # Has the bits of independent noise, which another test here tells.
+    pytest.param('identity', marks=pytest.mark.slow),
+    pytest.param('restarted', marks=pytest.mark.slow),
+  ],
+)
 def _strategy(request):
   return _STRATEGIES[request.param]
 
@@ -168,6 +178,7 @@ def test_keys_are_fresh_whenever_a_process_is_initialized():
   assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
 
 
+@pytest.mark.slow
 def test_other_key_gives_other_noise():
   noise = [
     _run(_process(_STRATEGIES['blt'], key), 1)[0][0]

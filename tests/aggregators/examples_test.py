@@ -81,7 +81,12 @@ def test_every_script_makes_tensorflow_quiet_before_it_is_imported():
 
 
 # Many rounds.
-_SLOW = ('correlated_dp_mean.py', 'correlated_noise.py')
+_SLOW = (
+  'adaptive_dp_mean.py',
+  'correlated_dp_mean.py',
+  'correlated_noise.py',
+  'dp_mean.py',
+)
 
 
 @pytest.mark.parametrize(

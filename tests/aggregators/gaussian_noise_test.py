@@ -138,6 +138,7 @@ def test_key_repeats_a_run():
   assert abs(np.corrcoef(*runs[0])[0, 1]) < 0.05
 
 
+@pytest.mark.slow
 def test_other_key_gives_other_noise():
   draws = [_noise(_process(key)) for key in ((1, 2), (2, 1), (1, 3))]
   off_diagonal = np.corrcoef(draws) - np.eye(3)
@@ -163,7 +164,7 @@ def test_tensors_have_noise_of_their_own(noise_key):
 @pytest.mark.parametrize(
   ('dtype', 'large'),
   [
-    (tf.bfloat16.as_numpy_dtype, 2**8),
+    pytest.param(tf.bfloat16.as_numpy_dtype, 2**8, marks=pytest.mark.slow),
     pytest.param(np.float16, 2**11, marks=pytest.mark.slow),
     (np.float32, 2**24),
   ],

@@ -6,6 +6,7 @@ has none, and that proves which x it was (Mironov 2012). On a grid that was
 fixed before the data, each point is reached from each sum.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -28,9 +29,10 @@ def _releases(process, values):
   return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'update',
-  [0.75, *(pytest.param(u, marks=pytest.mark.slow) for u in (1.0, 0.1))],
+  [0.75, 1.0, 0.1],
 )
 def test_no_release_is_impossible_without_the_client(update):
   process = aggregators.dp_mean_factory(
@@ -56,21 +58,29 @@ def test_no_release_is_impossible_without_the_client(update):
       assert np.max(np.abs(counts - share)) < 7 * math.sqrt(share), counts
 
 
-@pytest.mark.parametrize(
-  'num_clients',
-  [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 3)), 4],
-)
-def test_the_grid_of_shares_does_not_tell_the_cohort(num_clients):
+@functools.cache
+def _shares(is_secure):
+  """Returns a process with noise at the clients."""
   inner = aggregators.secure_sum_factory(1.0, local_noise_stddev=0.5)
-  for factory in (None, inner):
-    process = aggregators.local_gaussian_noise_factory(
-      0.5, factory, min_clients_per_round=0, max_clients_per_round=4
-    ).create(tff.TensorType(np.float64, [4000]))
-    values = [np.full(4000, 0.3)] * num_clients
-    steps = process.next(process.initialize(), values).result / 2.0**-26
-    np.testing.assert_array_equal(steps, np.rint(steps))
-    odd = np.count_nonzero(steps % 2)
-    assert abs(odd - 2000) < 7 * math.sqrt(1000)
+  return aggregators.local_gaussian_noise_factory(
+    0.5,
+    inner if is_secure else None,
+    min_clients_per_round=0,
+    max_clients_per_round=4,
+  ).create(tff.TensorType(np.float64, [4000]))
+
+
+@pytest.mark.parametrize(
+  'is_secure', [False, pytest.param(True, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize('num_clients', [0, 1, 3, 4])
+def test_the_grid_of_shares_does_not_tell_the_cohort(num_clients, is_secure):
+  process = _shares(is_secure)
+  values = [np.full(4000, 0.3)] * num_clients
+  steps = process.next(process.initialize(), values).result / 2.0**-26
+  np.testing.assert_array_equal(steps, np.rint(steps))
+  odd = np.count_nonzero(steps % 2)
+  assert abs(odd - 2000) < 7 * math.sqrt(1000)
 
 
 def test_a_mixture_of_draws_lies_on_a_grid():
@@ -138,8 +148,11 @@ def _constants(process):
 @pytest.mark.parametrize(
   'build',
   [
-    lambda: aggregators.local_gaussian_noise_factory(
-      1.0, min_clients_per_round=2, max_clients_per_round=2
+    pytest.param(
+      lambda: aggregators.local_gaussian_noise_factory(
+        1.0, min_clients_per_round=2, max_clients_per_round=2
+      ),
+      marks=pytest.mark.slow,
     ),
     pytest.param(
       lambda: aggregators.distributed_gaussian_mean_factory(

@@ -127,6 +127,7 @@ def test_dp_mean_uses_its_sum_factory():
   assert measurements['secure_sum_bound'] == 1
 
 
+@pytest.mark.slow
 def test_dp_mean_with_a_key_repeats():
   factory = aggregators.dp_mean_factory(
     clipping_norm=1.0,
@@ -265,7 +266,13 @@ def test_a_sum_is_not_made_longer(clients_per_round):
     ),
   ],
 )
-@pytest.mark.parametrize('dtype', [np.float16, tf.bfloat16.as_numpy_dtype])
+@pytest.mark.parametrize(
+  'dtype',
+  [
+    pytest.param(np.float16, marks=pytest.mark.slow),
+    tf.bfloat16.as_numpy_dtype,
+  ],
+)
 def test_a_mean_in_16_bits_is_summed_and_divided_in_more(
   factory, num_clients, mean, dtype
 ):

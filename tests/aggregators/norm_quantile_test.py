@@ -1,5 +1,6 @@
 """Tests of `norm_quantile_factory`."""
 
+import functools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ _VECTOR = tff.TensorType(np.float32, [2])
 _NO_NOISE = 1e-4
 
 
+@functools.cache
 def _process(noise_multiplier=_NO_NOISE, clients_per_round=100, **settings):
   mean = aggregators.dp_mean_factory(
     clipping_norm=0.5,

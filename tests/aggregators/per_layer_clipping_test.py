@@ -1,6 +1,7 @@
 """Tests of `per_layer_clipping_factory`."""
 
 import collections
+import functools
 import math
 
 import numpy as np
@@ -21,14 +22,23 @@ def _value(kernel, bias):
   )
 
 
-def _run(factory, values, value_type=_LAYERS):
+def _run(factory, values, value_type):
   process = factory.create(value_type)
   return process.next(process.initialize(), values)
 
 
+@functools.cache
+def _process():
+  return aggregators.per_layer_clipping_factory([1.0, 10.0]).create(_LAYERS)
+
+
+def _clip_of_layers(values):
+  process = _process()
+  return process.next(process.initialize(), values)
+
+
 def test_each_tensor_has_its_norm_in_the_order_of_the_type():
-  output = _run(
-    aggregators.per_layer_clipping_factory([1.0, 10.0]),
+  output = _clip_of_layers(
     [_value([3, 4], [100]), _value([0, 0.5], [5])],
   )
   np.testing.assert_allclose(output.result['kernel'], [0.6, 1.3], rtol=1e-6)
@@ -38,8 +48,7 @@ def test_each_tensor_has_its_norm_in_the_order_of_the_type():
 
 
 def test_counts_are_those_of_each_tensor():
-  output = _run(
-    aggregators.per_layer_clipping_factory([1.0, 10.0]),
+  output = _clip_of_layers(
     [_value([3, 4], [1]), _value([3, 4], [2]), _value([0, 0], [11])],
   )
   np.testing.assert_array_equal(output.measurements['clipped_counts'], [2, 1])
@@ -47,8 +56,7 @@ def test_counts_are_those_of_each_tensor():
 
 
 def test_nonfinite_tensor_zeroes_the_update_and_is_counted():
-  output = _run(
-    aggregators.per_layer_clipping_factory([1.0, 10.0]),
+  output = _clip_of_layers(
     [_value([3, 4], [np.nan]), _value([3e19, 3e19], [1])],
   )
   np.testing.assert_array_equal(output.result['kernel'], [0, 0])
@@ -57,6 +65,7 @@ def test_nonfinite_tensor_zeroes_the_update_and_is_counted():
   np.testing.assert_array_equal(output.measurements['clipped_counts'], [0, 0])
 
 
+@pytest.mark.slow
 def test_a_single_tensor_is_clipped_as_by_difference_clipping():
   vector = tff.TensorType(np.float32, [2])
   values = [np.array([3, 4], np.float32)]

@@ -78,8 +78,21 @@ def test_weighted_inner_factory_makes_it_weighted():
   np.testing.assert_allclose(output.result, [0.075, 0.1], rtol=3e-6)
 
 
-@pytest.mark.parametrize('dtype', _DTYPES)
-@pytest.mark.parametrize('smoothing', [1e-30, 1e-6, 1.0, 1e6])
+_SMOOTHINGS = (1.0, 1e-6, 1e-30, 1e6)
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'smoothing'),
+  [
+    *zip(_DTYPES, _SMOOTHINGS, strict=True),
+    *(
+      pytest.param(dtype, smoothing, marks=pytest.mark.slow)
+      for i, dtype in enumerate(_DTYPES)
+      for j, smoothing in enumerate(_SMOOTHINGS)
+      if i != j
+    ),
+  ],
+)
 def test_norm_is_at_most_that_of_the_formula_and_below_1(dtype, smoothing):
   value_type = tff.TensorType(dtype, [5000])
   process = aggregators.smoothed_normalization_factory(smoothing).create(
@@ -130,6 +143,7 @@ def test_private_pipeline_reports_no_counts():
   assert tff.structure.name_list(measurements) == ['clipping', 'smoothing']
 
 
+@pytest.mark.slow
 def test_the_constant_is_reported_through_noise():
   factory = aggregators.gaussian_noise_factory(
     0.1, aggregators.smoothed_normalization_factory(2.0)

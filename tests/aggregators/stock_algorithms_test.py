@@ -58,59 +58,39 @@ def _moved(process):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'factory',
   [
     _dp_mean(),
-    pytest.param(
-      aggregators.difference_clipping_factory(
-        0.1,
-        aggregators.fixed_denominator_mean_factory(
-          2,
-          aggregators.local_gaussian_noise_factory(
-            1e-5,
-            aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
-            min_clients_per_round=2,
-            max_clients_per_round=2,
-          ),
+    aggregators.difference_clipping_factory(
+      0.1,
+      aggregators.fixed_denominator_mean_factory(
+        2,
+        aggregators.local_gaussian_noise_factory(
+          1e-5,
+          aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
+          min_clients_per_round=2,
+          max_clients_per_round=2,
         ),
       ),
-      marks=pytest.mark.slow,
     ),
-    pytest.param(
-      aggregators.distributed_gaussian_mean_factory(
-        clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
-      ),
-      marks=pytest.mark.slow,
+    aggregators.distributed_gaussian_mean_factory(
+      clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
     ),
-    pytest.param(
-      aggregators.correlated_dp_mean_factory(
-        clipping_norm=0.1,
-        noise_multiplier=1e-3,
-        clients_per_round=2,
-        strategy=privacy.TreeStrategy(num_rounds=2),
-      ),
-      marks=pytest.mark.slow,
+    aggregators.correlated_dp_mean_factory(
+      clipping_norm=0.1,
+      noise_multiplier=1e-3,
+      clients_per_round=2,
+      strategy=privacy.TreeStrategy(num_rounds=2),
     ),
-    pytest.param(
-      aggregators.clipped_mean_factory(clipping_norm=0.1),
-      marks=pytest.mark.slow,
+    aggregators.clipped_mean_factory(clipping_norm=0.1),
+    aggregators.add_update_norm_measurements(_dp_mean(), clipping_norm=0.1),
+    aggregators.adaptive_dp_mean_factory(
+      initial_clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
     ),
-    pytest.param(
-      aggregators.add_update_norm_measurements(_dp_mean(), clipping_norm=0.1),
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      aggregators.adaptive_dp_mean_factory(
-        initial_clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2
-      ),
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      aggregators.per_layer_clipping_factory(
-        [0.08, 0.06], tff.aggregators.UnweightedMeanFactory()
-      ),
-      marks=pytest.mark.slow,
+    aggregators.per_layer_clipping_factory(
+      [0.08, 0.06], tff.aggregators.UnweightedMeanFactory()
     ),
   ],
   ids=[

@@ -29,6 +29,7 @@ def _dp_sgd(lots, clip, lot_size, learning_rate):
   return np.array(models)
 
 
+@pytest.mark.slow
 def test_is_dp_sgd_where_each_client_has_one_example_and_takes_one_step(
   tmp_path,
 ):

@@ -1,5 +1,9 @@
 """Tests of clipped sums against gradients of single examples, one by one."""
 
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +13,7 @@ from tests.learning import one_client
 from tff_clipping.learning import example_gradients
 
 _M = 5
+_NORM = 0.5
 
 
 def _mlp():
@@ -106,34 +111,72 @@ def _xent():
   return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def _run(create, batch, is_used, norm, loss=_xent, singles=False):
-  """Returns the clipped sum, and the gradient of each example alone."""
+class _Sums(NamedTuple):
+  """What one graph computes, for all batches of `_M` examples.
+
+  Attributes:
+    of_all: Returns the clipped sum of a batch, of the examples that are used.
+    alone: Returns the gradient of each example of a batch.
+    is_dense: Whether the sum is one of products.
+  """
+
+  of_all: Callable
+  alone: Callable
+  is_dense: bool
+
+
+@functools.cache
+def _sums(create, loss):
+  """Returns a graph of gradients that are clipped to `_NORM`."""
   tf.keras.utils.set_random_seed(7)
-  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+  slow = []
+  of_all = example_gradients._sum_of_gradients
+  with tf.Graph().as_default(), pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      example_gradients,
+      '_sum_of_gradients',
+      lambda *args: slow.append(1) or of_all(*args),
+    )
+    session = tf.compat.v1.Session()
     model = _model_fn(create, loss)()
-    values = tf.nest.map_structure(tf.constant, batch)
+    values = {
+      n: tf.compat.v1.placeholder(v.dtype, v.shape) for n, v in _batch().items()
+    }
+    is_used = tf.compat.v1.placeholder(tf.bool, [_M])
     # In a loop, as local training has it.
     _, *total = tf.while_loop(
       lambda i, *_: i < 1,
       lambda i, *_: (
         i + 1,
-        *example_gradients.clipped_sum(
-          model, values, tf.constant(is_used), norm
-        ),
+        *example_gradients.clipped_sum(model, values, is_used, _NORM),
       ),
       (
         0,
         *(tf.zeros(v.shape, tf.float64) for v in model.trainable_variables),
       ),
     )
-    alone = []
-    for j in range(_M if singles else 0):
-      with tf.GradientTape() as tape:
-        one = {name: value[j : j + 1] for name, value in values.items()}
-        found = model.forward_pass(one, training=True).loss
-      alone.append(tape.gradient(found, model.trainable_variables))
+    with tf.GradientTape() as tape:
+      one = {n: v[:1] for n, v in values.items()}
+      found = model.forward_pass(one, training=True).loss
+    gradient = tape.gradient(found, model.trainable_variables)
     one_client.initialize(session, model)
-    return session.run((total, alone))
+
+  def fed(batch):
+    return {values[n]: v for n, v in batch.items()}
+
+  def alone(batch):
+    # Each is the first of its batch once.
+    turned = [
+      {n: np.roll(v, -place, axis=0) for n, v in batch.items()}
+      for place in range(_M)
+    ]
+    return [session.run(gradient, fed(each)) for each in turned]
+
+  return _Sums(
+    lambda batch, used: session.run(total, {**fed(batch), is_used: used}),
+    alone,
+    not slow,
+  )
 
 
 def _norm(tensors):
@@ -144,31 +187,25 @@ def _norm(tensors):
   ('create', 'loss', 'is_dense'),
   [
     (_mlp, _xent, True),
-    (_mlp, _OfTheBatch, True),
+    pytest.param(_mlp, _OfTheBatch, True, marks=pytest.mark.slow),
     (_layer_twice, _xent, False),
     (_convolution, _xent, False),
-    (_of_each_position, _xent, False),
+    pytest.param(_of_each_position, _xent, False, marks=pytest.mark.slow),
     (_constant_rows, _xent, False),
   ],
 )
 def test_sum_is_that_of_clipped_gradients_of_single_examples(
-  monkeypatch, create, loss, is_dense
+  create, loss, is_dense
 ):
-  slow = []
-  of_all = example_gradients._sum_of_gradients
-  monkeypatch.setattr(
-    example_gradients,
-    '_sum_of_gradients',
-    lambda *args: slow.append(1) or of_all(*args),
-  )
+  sums = _sums(create, loss)
+  assert sums.is_dense == is_dense
   is_used = [True, True, False, True, True]
-  total, alone = _run(create, _batch(), is_used, 0.5, loss, singles=True)
-  assert bool(slow) is not is_dense
+  total, alone = sums.of_all(_batch(), is_used), sums.alone(_batch())
   norms = [_norm(gradient) for gradient in alone]
   # Some are clipped.
-  assert max(norms) > 0.5
+  assert max(norms) > _NORM
   scales = [
-    used * min(1.0, 0.5 / norm)
+    used * min(1.0, _NORM / norm)
     for used, norm in zip(is_used, norms, strict=True)
   ]
   for place, found in enumerate(total):
@@ -186,14 +223,14 @@ def test_one_example_moves_the_sum_by_the_norm_at_most(create, scale):
   batch = _batch()
   batch['x'][2] *= np.float32(scale)
   sums = [
-    _run(create, batch, [True, True, used, True, True], 0.25)[0]
+    _sums(create, _xent).of_all(batch, [True, True, used, True, True])
     for used in (False, True)
   ]
   difference = _norm([a - b for a, b in zip(*sums, strict=True)])
   # Rounding of sums of `float64`.
-  assert difference <= 0.25 * (1 + 1e-12)
+  assert difference <= _NORM * (1 + 1e-12)
   assert np.isfinite(difference)
   if scale == 1.0:
-    assert difference == pytest.approx(0.25, rel=1e-5)
+    assert difference == pytest.approx(_NORM, rel=1e-5)
   if np.isnan(scale):
     assert difference == 0.0

@@ -61,6 +61,7 @@ def _features(kernel):
   return np.tanh(linear_models.examples()['x'] @ kernel).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_a_frozen_backbone_trains_as_its_outputs_do(store, tmp_path):
   kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
   process = learning.build_fed_avg(
@@ -227,10 +228,11 @@ class _Counts(tf.keras.layers.Layer):
   'how',
   [
     'plainly',
-    'in a function',
-    'in a condition',
     'in a loop',
-    'by a copy of its handle',
+    *(
+      pytest.param(how, marks=pytest.mark.slow)
+      for how in ('in a function', 'in a condition', 'by a copy of its handle')
+    ),
   ],
 )
 def test_a_variable_that_a_step_changes_is_found(how):

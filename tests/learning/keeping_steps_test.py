@@ -22,6 +22,17 @@ def store(tmp_path_factory):
   return linear_models.write_store(tmp_path_factory.mktemp('store'))
 
 
+@pytest.fixture(scope='module')
+def scaffold(store):
+  """SCAFFOLD of all clients, with measurements, compiled once."""
+  return _build(
+    store,
+    steps.Scaffold(1.0),
+    model_aggregator=tff.aggregators.UnweightedMeanFactory(),
+    measure_updates=True,
+  )
+
+
 def _build(store, step, **settings):
   return learning.build_fed_avg(
     linear_models.model_fn,
@@ -110,6 +121,7 @@ def test_one_step_of_scaffold_is_that_of_pfl_research(shared, update):
   np.testing.assert_allclose(control, [[-0.5, -0.5], [-1, -1]], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_scaffold_without_controls_is_fed_avg_to_the_bit(store):
   ids = list(store.client_ids)
   plain = _build(store, steps.Sgd())
@@ -162,6 +174,7 @@ def test_scaffold_follows_its_formulas(store, clipping_norm):
   )
 
 
+@pytest.mark.slow
 def test_scaffold_of_all_clients_is_vrl_sgd(store):
   # Liang et al., eq. (5): Delta_i+ = Delta_i + (mean(x) - x_i)/(k gamma), and
   # the direction is the gradient less Delta_i.
@@ -199,9 +212,10 @@ def test_scaffold_of_all_clients_is_vrl_sgd(store):
       lambda norm: steps.FedPD(0.2, norm),
       functools.partial(kept_states.fed_pd_step, penalty=0.2),
     ),
-    (
+    pytest.param(
       lambda norm: steps.ErrorFeedback(1.0, norm),
       kept_states.error_feedback_step,
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -275,9 +289,9 @@ def test_error_feedback_of_cohorts_follows_its_formulas(store):
     )
 
 
-def test_measurements_stand_beside_what_is_kept(store):
+def test_measurements_stand_beside_what_is_kept(store, scaffold):
   ids = list(store.client_ids)
-  process = _build(store, steps.Scaffold(1.0), measure_updates=True)
+  process = scaffold
   work = process.next(process.initialize(), _clients(ids, {})).metrics[
     'client_work'
   ]
@@ -292,14 +306,20 @@ def test_measurements_stand_beside_what_is_kept(store):
   assert empty['kept'][0].shape == (0, 3, 1)
 
 
-@pytest.mark.parametrize('step', [steps.Scaffold(1.0), steps.ErrorFeedback(1)])
-def test_an_aggregate_that_is_not_finite_shares_and_moves_nothing(store, step):
-  process = _build(
-    store,
-    step,
-    model_aggregator=tff.aggregators.UnweightedMeanFactory(),
-  )
-  ids = list(store.client_ids)
+def test_an_aggregate_that_is_not_finite_shares_and_moves_nothing(
+  store, scaffold
+):
+  _check_what_is_not_finite(scaffold, list(store.client_ids))
+
+
+@pytest.mark.slow
+def test_nor_does_it_with_error_feedback(store):
+  mean = tff.aggregators.UnweightedMeanFactory()
+  process = _build(store, steps.ErrorFeedback(1), model_aggregator=mean)
+  _check_what_is_not_finite(process, list(store.client_ids))
+
+
+def _check_what_is_not_finite(process, ids):
   state = process.next(process.initialize(), _clients(ids, {})).state
   before = state.client_work.made_of_releases[0]
   assert before.any()

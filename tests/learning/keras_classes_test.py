@@ -63,18 +63,9 @@ def _use(model):
   model.set_weights(model.get_weights())
 
 
-@pytest.mark.parametrize(
-  'builder',
-  ['fed_avg', pytest.param('model_clipping', marks=pytest.mark.slow)],
-)
-@pytest.mark.parametrize(
-  'keras_model',
-  [
-    _functional,
-    pytest.param(_sequential, marks=pytest.mark.slow),
-    pytest.param(_Subclassed, marks=pytest.mark.slow),
-  ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('builder', ['fed_avg', 'model_clipping'])
+@pytest.mark.parametrize('keras_model', [_functional, _sequential, _Subclassed])
 def test_models_made_before_a_process_can_be_used_after_it(
   builder, keras_model
 ):

@@ -136,6 +136,7 @@ def _graph_and_update(build):
   return counts, edges, result
 
 
+@pytest.mark.slow
 def test_sgd_is_the_plain_loop_in_its_graph_and_its_bits():
   plain, plain_edges, expected = _graph_and_update(_plain_sgd)
   ours, edges, found = _graph_and_update(
@@ -227,6 +228,7 @@ class _FedPd(steps.LocalStep):
     ], memory
 
 
+@pytest.mark.slow
 def test_steps_of_fed_pd_are_those_of_the_theory():
   rows = linear_models.PARTITION[one_client.CLIENT]
   data = linear_models.examples()

@@ -34,6 +34,7 @@ def _build(store, **kwargs):
   )
 
 
+@pytest.mark.slow
 def test_one_step_has_the_gradient_as_its_expectation(store):
   # One step of two examples: its expectation is eta_l times the full gradient.
   estimate = _build(store, num_repeats=2000, local_steps=1)
@@ -51,6 +52,7 @@ def test_one_step_has_the_gradient_as_its_expectation(store):
   assert found[1] == pytest.approx(expected[1], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_without_variance_it_is_the_norm_of_the_update(store):
   settings = dict(local_steps=3, batch_size=2, client_learning_rate=0.1, seed=1)
   process = learning.build_fed_avg(

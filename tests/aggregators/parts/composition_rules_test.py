@@ -108,7 +108,9 @@ def _names(type_spec):
 
 @pytest.mark.parametrize('clip', ['ours', 'per layer', 'theirs'])
 @pytest.mark.parametrize('noise', ['server', 'client', 'theirs', 'integers'])
-@pytest.mark.parametrize('outside', ['clip', 'mean of clip'])
+@pytest.mark.parametrize(
+  'outside', [pytest.param('clip', marks=pytest.mark.slow), 'mean of clip']
+)
 def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
   inner = {
     'server': aggregators.gaussian_noise_factory(1.0),
@@ -160,12 +162,18 @@ def test_noise_around_a_clip_reports_nothing_exact(clip):
 @pytest.mark.parametrize(
   ('noise', 'sum_name'),
   [
-    *((noise, 'sum') for noise in _NOISES),
+    ('server', 'sum'),
     ('clients', 'secure sum'),
+    ('adaptive dp mean', 'sum'),
+    ('correlated', 'sum'),
     *(
-      pytest.param(noise, 'secure sum', marks=pytest.mark.slow)
-      for noise in _NOISES
-      if noise != 'clients'
+      pytest.param(*each, marks=pytest.mark.slow)
+      for each in (
+        ('clients', 'sum'),
+        ('dp mean', 'sum'),
+        ('correlated dp mean', 'sum'),
+        *((noise, 'secure sum') for noise in _NOISES if noise != 'clients'),
+      )
     ),
   ],
 )
@@ -291,7 +299,8 @@ def _dp(**kwargs):
   return tff.learning.dp_aggregator(1.0, 80.0, **kwargs)
 
 
-def test_norms_that_their_noise_follows_are_told_from_others():
+@pytest.mark.slow
+def test_norms_that_their_noise_follows_are_taken():
   for factory in (
     aggregators.dp_mean_factory(
       clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
@@ -306,6 +315,13 @@ def test_norms_that_their_noise_follows_are_told_from_others():
   ):
     process = factory.create(_VECTOR)
     composition_rules.check_norms_are_charged('process', process.state_type)
+
+
+def test_norms_that_no_noise_follows_are_refused():
+  process = _NOISES['adaptive dp mean'](tff.aggregators.SumFactory()).create(
+    _VECTOR
+  )
+  composition_rules.check_norms_are_charged('process', process.state_type)
   for factory in (
     _dp(zeroing=True),
     tff.aggregators.zeroing_factory(

@@ -1,6 +1,7 @@
 """Tests of keys in the state: what repeats, and what never does."""
 
 import collections
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +17,7 @@ def _zeros():
   return [np.zeros(4000, np.float32)]
 
 
+@functools.cache
 def _process(**kwargs):
   return aggregators.dp_mean_factory(
     clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=1, **kwargs
