@@ -9,7 +9,7 @@ import pytest
 from tff_clipping import privacy
 
 _SCRIPT = (
-  pathlib.Path(__file__).parents[2] / 'examples/extending/arriving_devices.py'
+  pathlib.Path(__file__).parents[2] / 'examples/devices/arriving_devices.py'
 )
 _IDS = [f'd{i}' for i in range(12)]
 
