@@ -28,6 +28,7 @@ def _with_key():
 _process_with_key = functools.cache(_with_key)
 
 
+@pytest.mark.slow
 def test_noise_follows_the_clipping_norm():
   output_type = tff.TensorType(np.float32, [20_000])
   process = _factory(initial_clipping_norm=0.5, clients_per_round=100).create(
@@ -84,6 +85,7 @@ def test_a_client_moves_the_sum_of_the_bits_by_a_half():
     )
 
 
+@pytest.mark.slow
 def test_bits_and_values_have_noise_of_their_own():
   process = aggregators.adaptive_dp_mean_factory(
     initial_clipping_norm=1.0,
@@ -125,6 +127,7 @@ def test_values_are_clipped_to_the_norm_of_the_round():
   np.testing.assert_allclose(output.result, [0.3, 0.65], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_key_repeats_the_norms_and_the_means():
   runs = []
   for process in (_process_with_key(), _with_key()):
@@ -138,6 +141,7 @@ def test_key_repeats_the_norms_and_the_means():
   np.testing.assert_array_equal(*runs)
 
 
+@pytest.mark.slow
 def test_fresh_noise_on_the_bits_differs_between_runs():
   process = _factory(clients_per_round=10, noise_multiplier=0.5).create(_VECTOR)
   state = process.initialize()

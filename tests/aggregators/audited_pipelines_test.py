@@ -203,6 +203,7 @@ def test_broken_pipeline_is_caught(broken):
   assert result.is_refuted
 
 
+@pytest.mark.slow
 def test_noise_with_a_key_used_twice_is_caught():
   # The state, with the number of the round in it, is not kept, and so each
   # round has the noise of the first one.

@@ -116,6 +116,7 @@ def test_draws_are_gaussian(strategy):
   assert stats.kstest(white, stats.norm(0, 0.9 * _STDDEV).cdf).statistic > limit
 
 
+@pytest.mark.slow
 def test_identity_is_gaussian_noise_bit_for_bit():
   key = (7, -8)
   value_type = tff.to_type(

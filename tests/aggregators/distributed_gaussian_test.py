@@ -67,7 +67,7 @@ def test_mean_of_clipped_values_in_their_containers():
   ('num_clients', 'least', 'largest'),
   [
     pytest.param(4, 4, 4, marks=pytest.mark.slow),
-    (4, 4, 9),
+    pytest.param(4, 4, 9, marks=pytest.mark.slow),
     (6, 4, 9),
     (9, 4, 9),
     (0, 0, 2),
@@ -137,7 +137,9 @@ def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
   ]
 
 
-@pytest.mark.parametrize('num_clients', [4, 6, 9])
+@pytest.mark.parametrize(
+  'num_clients', [pytest.param(4, marks=pytest.mark.slow), 6, 9]
+)
 def test_release_on_few_bits_has_the_noise_that_is_measured(num_clients):
   process = _with_bounds(4, 9, bits=11)
   values = [np.zeros(_SIZE, np.float32)] * num_clients

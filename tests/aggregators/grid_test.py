@@ -98,6 +98,7 @@ def test_a_mixture_of_draws_lies_on_a_grid():
     assert abs(odd - 2000) < 7 * math.sqrt(1000)
 
 
+@pytest.mark.slow
 def test_an_adapted_norm_has_a_grid_of_its_own():
   process = aggregators.adaptive_dp_mean_factory(
     initial_clipping_norm=1.0,

@@ -198,6 +198,7 @@ def test_ce_fed_avg_follows_the_pseudocode(store):
   assert metrics['aggregator']['clipped_count'] > 0
 
 
+@pytest.mark.slow
 def test_dp_fed_avg_without_noise_divides_by_the_public_cohort_size(store):
   # The smallest noise that there is: far below the tolerance.
   process = _build(
@@ -340,6 +341,7 @@ def test_updates_of_any_types_are_measured(store, dtypes, clips_models):
   assert output.metrics['aggregate']['update_norm'] > 0
 
 
+@pytest.mark.slow
 def test_datasets_as_client_values(store, dataset_process):
   datasets = [store.create_dataset(client) for client in store.client_ids]
   first, _ = _run(dataset_process, [datasets])
@@ -452,6 +454,7 @@ def test_a_client_without_examples_sends_zeros(measured_process):
   assert norms[1] == 0
 
 
+@pytest.mark.slow
 def test_server_optimizer_takes_the_place_of_the_plain_step(store, process):
   plain, _ = _run(process, _COHORTS)
   same, _ = _run(

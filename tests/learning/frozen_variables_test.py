@@ -134,6 +134,7 @@ def test_nothing_of_the_frozen_layers_is_aggregated(store):
   assert np.abs(weights.trainable[0] - 1.0).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_an_adapter_is_trained_alone(store):
   class LowRank(tf.keras.layers.Layer):
     """x (W + A B), of which W and A are frozen."""
@@ -165,6 +166,7 @@ def test_an_adapter_is_trained_alone(store):
     np.testing.assert_array_equal(value, np.ones_like(value))
 
 
+@pytest.mark.slow
 def test_estimates_of_gradients_are_at_the_frozen_values_that_are_sent(store):
   kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
   estimates = learning.build_gradient_estimates(
@@ -243,6 +245,7 @@ def test_a_variable_that_a_step_changes_is_found(how):
     learning.build_fed_avg(model_fn, **_SETTINGS)
 
 
+@pytest.mark.slow
 def test_variables_that_are_read_only_are_not_found():
   model_fn = _keras_model_fn(
     lambda: [_backbone(), _Counts('never'), _frozen_batch_norm(), _head()]

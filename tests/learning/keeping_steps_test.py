@@ -202,9 +202,7 @@ def test_scaffold_of_all_clients_is_vrl_sgd(store):
   np.testing.assert_allclose(models[-1][:, 0], x, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-  'clipping_norm', [pytest.param(math.inf, marks=pytest.mark.slow), 0.3]
-)
+@pytest.mark.parametrize('clipping_norm', [math.inf, 0.3])
 @pytest.mark.parametrize(
   ('build_step', 'take_round'),
   [
@@ -212,13 +210,13 @@ def test_scaffold_of_all_clients_is_vrl_sgd(store):
       lambda norm: steps.FedPD(0.2, norm),
       functools.partial(kept_states.fed_pd_step, penalty=0.2),
     ),
-    pytest.param(
+    (
       lambda norm: steps.ErrorFeedback(1.0, norm),
       kept_states.error_feedback_step,
-      marks=pytest.mark.slow,
     ),
   ],
 )
+@pytest.mark.slow
 def test_rounds_of_all_clients_follow_the_theory(
   store, clipping_norm, build_step, take_round
 ):
@@ -255,6 +253,7 @@ def test_rounds_of_all_clients_follow_the_theory(
     np.testing.assert_allclose(kept[each][0][:, 0], own, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_error_feedback_of_cohorts_follows_its_formulas(store):
   ids = list(store.client_ids)
   process = _build(
@@ -289,6 +288,7 @@ def test_error_feedback_of_cohorts_follows_its_formulas(store):
     )
 
 
+@pytest.mark.slow
 def test_measurements_stand_beside_what_is_kept(store, scaffold):
   ids = list(store.client_ids)
   process = scaffold

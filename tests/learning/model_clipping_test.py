@@ -96,6 +96,7 @@ def _pseudocode(cohorts, clipping_norm):
   return models, norms
 
 
+@pytest.mark.slow
 def test_follows_the_pseudocode_where_all_are_clipped(clipping_all):
   models, metrics = _run(clipping_all, _COHORTS)
   norms = _assert_follows_the_pseudocode(models, metrics, 0.4)
@@ -229,6 +230,7 @@ def _sum_after(process, cohort, start, clients_per_round):
   return clients_per_round * mean
 
 
+@pytest.mark.slow
 def test_noise_on_models_changes_nothing_else(private, clipping_all):
   cohorts = [('00000', '00002'), ('00001', '00002')]
   expected, _ = _run(clipping_all, cohorts)

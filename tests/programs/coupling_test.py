@@ -43,7 +43,12 @@ def _gaussian_event(event):
 
 
 @pytest.mark.parametrize(
-  'sampling', ['poisson', 'fixed_size', 'random_allocation']
+  'sampling',
+  [
+    'poisson',
+    'fixed_size',
+    pytest.param('random_allocation', marks=pytest.mark.slow),
+  ],
 )
 def test_the_noise_that_is_added_is_what_the_event_charges(sampling):
   plan = _plan(sampling)
@@ -151,6 +156,7 @@ def test_shares_that_are_added_are_what_the_event_charges_or_more(sampling):
     assert found > charged * (1 - error)
 
 
+@pytest.mark.slow
 def test_integers_take_the_shares_of_a_plan():
   plan = _plan('truncated_poisson')
   factory = aggregators.distributed_gaussian_mean_factory(

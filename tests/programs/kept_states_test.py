@@ -90,9 +90,8 @@ def test_a_program_keeps_what_clients_keep(tmp_path, process, store):
   _check(tmp_path, process, store, result, 6)
 
 
-@pytest.mark.parametrize(
-  'rounds_per_checkpoint', [1, pytest.param(4, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('rounds_per_checkpoint', [1, 4])
+@pytest.mark.slow
 def test_a_program_that_goes_on_has_the_same_bits(
   tmp_path, process, store, rounds_per_checkpoint
 ):

@@ -228,6 +228,7 @@ def test_fresh_noise_ends_a_run_of_random_allocation_where_it_repeats(tmp_path):
   assert all(len(looks) == 1 for looks in run.released.values())
 
 
+@pytest.mark.slow
 def test_fresh_noise_makes_a_repeated_round_a_new_draw_that_is_charged(
   tmp_path,
 ):

@@ -194,6 +194,7 @@ def test_secure_sum_refuses_a_value_out_of_bounds():
     comp([3, 11])
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
   # Many tensors, whose noise is drawn at the same time where there are cores.
   value_type = tff.to_type([tff.TensorType(np.float32, [50])] * 8)
@@ -340,6 +341,7 @@ def test_threads_inside_of_operations_change_no_more_than_the_last_bits():
     np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_learning_process_is_streamed():
   process = tff.learning.algorithms.build_weighted_fed_avg(
     _linear_model_fn, tff.learning.optimizers.build_sgdm(0.1)
@@ -353,6 +355,7 @@ def test_bad_number_of_threads_of_a_client_is_refused():
     runtime.InProcessContext(threads_per_client=0)
 
 
+@pytest.mark.slow
 def test_rounds_leave_no_threads_or_sessions_behind():
   context = runtime.InProcessContext(num_threads=2)
   tff.framework.set_default_context(context)

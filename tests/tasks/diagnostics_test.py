@@ -160,6 +160,7 @@ def test_a_private_run_without_diagnostics_is_refused(tmp_path):
   assert not folder.constants.exists()
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_is_refused(tmp_path, cache_dir):
   folder = run_folder.RunFolder(tmp_path)
   folder.config.write_text(json.dumps(dict(experiment=_CONFIG.to_json())))

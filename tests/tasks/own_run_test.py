@@ -119,6 +119,7 @@ def _read(folder, name):
   return json.loads((folder / 'run' / name).read_text())
 
 
+@pytest.mark.slow
 def test_a_run_of_python_objects_has_the_files_of_any_run(tmp_path):
   assert _train(tmp_path).message == 'Finished 2 rounds.'
   config = _read(tmp_path, 'config.json')
@@ -295,14 +296,12 @@ def _check_takes_the_plan(folder, result, *, is_checked):
   'wrap',
   [
     lambda factory: factory,
-    pytest.param(
-      lambda factory: aggregators.transformed_factory(
-        factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
-      ),
-      marks=pytest.mark.slow,
+    lambda factory: aggregators.transformed_factory(
+      factory, before=lambda x: tf.nest.map_structure(tf.sign, x)
     ),
   ],
 )
+@pytest.mark.slow
 def test_an_own_private_aggregator_takes_the_plan(tmp_path, wrap):
   result = _train_by_own_aggregator(tmp_path, wrap)
   _check_takes_the_plan(tmp_path, result, is_checked=True)

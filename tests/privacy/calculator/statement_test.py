@@ -101,6 +101,7 @@ def test_what_the_folder_says_is_there_and_digests_are_those_of_files(write):
   assert f'| model.weights.h5 | {digest} |' in text
 
 
+@pytest.mark.slow
 def test_the_paper_promises_what_its_cohorts_give(write):
   plan = dataclasses.replace(PLAN, sampling='paper')
   text = write(plan=plan)

@@ -208,6 +208,7 @@ def test_bounds_of_cohorts_are_paid_for_in_every_run(write):
   assert spent.epsilon > PLAN.epsilon_after(20)
 
 
+@pytest.mark.slow
 def test_the_paper_is_counted_as_it_is_drawn(write):
   paper = dataclasses.replace(PLAN, sampling='paper')
   fixed = dataclasses.replace(PLD, sampling='fixed_size')

@@ -387,6 +387,7 @@ def test_a_secure_sum_that_would_clamp_the_shares_is_refused(bound, is_enough):
     noise_checks.check_noise({}, metrics, _SHARES_PLAN)
 
 
+@pytest.mark.slow
 def test_rounding_to_integers_is_counted():
   # The norm that it leaves is 0.8 % above c, for so many elements.
   plan = dataclasses.replace(_SHARES_PLAN, noise_multiplier=3.0)

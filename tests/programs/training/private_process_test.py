@@ -56,6 +56,7 @@ def _weight(private, state):
   return float(private.process.get_model_weights(state).trainable[0])
 
 
+@pytest.mark.slow
 def test_run_training_process_charges_each_round_and_repeats_after_a_kill(
   tmp_path, ledger
 ):

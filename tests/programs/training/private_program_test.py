@@ -111,7 +111,8 @@ def _assert_equal(weights, others):
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize('kept', [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('kept', [0, 2])
+@pytest.mark.slow
 def test_it_is_the_run_of_the_five_parts_bit_for_bit(tmp_path, store, kept):
   """From the state after `kept` rounds, with the key of their noise.
 

@@ -20,6 +20,7 @@ _DIGITS = (28, 28, 1)
 _IMAGES = (32, 32, 3)
 
 
+@pytest.mark.slow
 def test_padding_counts_in_neither_loss_nor_accuracy():
   spec = dict(x=tf.TensorSpec([8], tf.int32), y=tf.TensorSpec([8], tf.int32))
   model = tff_model.build_model_fn(

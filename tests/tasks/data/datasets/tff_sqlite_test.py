@@ -123,6 +123,7 @@ def _plays(tmp_path):
   return tmp_path, data
 
 
+@pytest.mark.slow
 def test_shakespeare_has_the_tokens_of_tffs_baseline(plays):
   folder, data = plays
   task = create_task('shakespeare', _NATURAL, data_dir=str(folder))
