@@ -54,11 +54,12 @@ class ArrivingDevices(programs.ClientSampler):
     self._clients_per_round = plan.clients_per_round
     self._min_separation = plan.min_separation
     self._path, self._waiting = path, waiting
-    if not path.exists():
+    whole = _cut_to_whole_lines(path)
+    if not whole:
       self._write({'source': secrets.token_hex(16)})
-    first, *cohorts = map(json.loads, path.read_text().splitlines())
+      whole = _cut_to_whole_lines(path)
+    first, *self._cohorts = map(json.loads, whole)
     self._source = first['source']
-    self._cohorts = cohorts
 
   @property
   def digest(self) -> str:
@@ -98,6 +99,16 @@ class ArrivingDevices(programs.ClientSampler):
       file.write(json.dumps(line) + '\n')
       file.flush()
       os.fsync(file.fileno())
+
+
+def _cut_to_whole_lines(path: pathlib.Path) -> list[str]:
+  """Returns the lines; one that a crash cut short is of no round, and goes."""
+  if not path.exists():
+    return []
+  content = path.read_bytes()
+  whole = content[: content.rfind(b'\n') + 1]
+  os.truncate(path, len(whole))
+  return whole.decode().splitlines()
 
 
 def _model_fn() -> tff.learning.models.VariableModel:

@@ -57,6 +57,21 @@ def test_who_came_too_soon_is_turned_back_after_a_restart_too(
       assert not set(cohort) & set(other)
 
 
+def test_a_cohort_that_a_crash_cut_short_is_taken_anew(
+  tmp_path, plan, sampler_class
+):
+  path = tmp_path / 'cohorts.jsonl'
+  before = sampler_class(plan, _IDS, path, lambda: ['d0'])
+  assert before.sample(1) == ['d0']
+  with path.open('a') as file:
+    file.write('["d1", "d')
+  after = sampler_class(plan, _IDS, path, lambda: ['d0', 'd3'])
+  assert after.digest == before.digest
+  assert after.sample(2) == ['d3']
+  path.write_text('')
+  assert sampler_class(plan, _IDS, path, list).digest != before.digest
+
+
 def test_another_file_is_another_source_of_cohorts(
   tmp_path, plan, sampler_class
 ):
