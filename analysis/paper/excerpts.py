@@ -92,7 +92,7 @@ def noise_of_systems(found: Evidence, data: str, epsilon: str) -> pd.DataFrame:
     return table
   shown = table[table['data'].eq(data) & table['ε'].eq(epsilon)]
   noise = ['accountant', 'z', 'noise / c', 'noise / signal']
-  return shown[['system', *noise]].drop_duplicates(noise)
+  return shown.drop_duplicates(noise)[['system', *noise[1:]]]
 
 
 def bound(found: Evidence) -> pd.DataFrame:

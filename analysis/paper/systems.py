@@ -139,7 +139,7 @@ def geyer(found: Evidence) -> pd.DataFrame:
     runs.sort_values('num_clients', kind='stable'),
     ['num_clients'],
     {
-      'N': pivoting.first('num_clients'),
+      'N': pivoting.first('num_clients', 'g'),
       'P': pivoting.first('clients_per_round'),
       'T': pivoting.first('num_rounds'),
       'ε': pivoting.first('target_epsilon', 'g'),

@@ -14,6 +14,10 @@ reached in the limit of many rounds and small η_l, where the others vanish.
 
 Departs from the paper: it takes the bound as printed, without the variance of
 client sampling. The rate stays.
+
+Discussion 2 explains the cost of many layers by L² in the noise term, with
+η_l ∝ 1/L. The L² is there for a given σ only: with c = η_l Q c′, η_l ∝ 1/L
+takes L out of it.
 """
 
 import dataclasses
