@@ -89,6 +89,7 @@ def table(found: Evidence) -> pd.DataFrame:
   shown = runs.assign(
     place=keys.map(_PLACES),
     budget=runs['target_epsilon'].astype(float).fillna(0),
+    data_place=runs['data'].map([*_DATA].index),
     typical_loss=[
       _compute_typical_loss(found, runs, run) for run in runs.index
     ],
@@ -97,7 +98,7 @@ def table(found: Evidence) -> pd.DataFrame:
   def system(part: pd.DataFrame) -> _System:
     return [*_SYSTEMS.values()][int(part['place'].iloc[0])]
 
-  by = ['data', 'budget', 'place']
+  by = ['data_place', 'budget', 'place']
   return pivoting.pivot(
     shown.sort_values(by, kind='stable'),
     by,

@@ -75,13 +75,15 @@ _ROUNDS_OF_SYSTEMS = {'mnist': _WHOLE_EPOCHS, 'cifar10': ('paper_40_rounds',)}
 _OF_DATA = {('smooth', 'cifar10'): 'smooth_cifar10'}
 
 
-def _systems(data: str, *budget: str) -> tuple[Part, ...]:
+def _systems(
+  data: str, *budget: str, seeds: tuple[int, ...] = (0, 1, 2)
+) -> tuple[Part, ...]:
   """The private systems at one budget, that of the rows if none is given."""
   return tuple(
     Part(
       (f'mlp_{data}_{clients}',),
       _ROUNDS_OF_SYSTEMS[data],
-      (0, 1, 2),
+      seeds,
       (algorithm,),
       (*(_OF_DATA.get((name, data), name) for name in variants), *budget),
     )
@@ -89,12 +91,14 @@ def _systems(data: str, *budget: str) -> tuple[Part, ...]:
   )
 
 
-def _without_noise(data: str) -> tuple[Part, ...]:
+def _without_noise(
+  data: str, seeds: tuple[int, ...] = (0, 1, 2)
+) -> tuple[Part, ...]:
   """The runs beside them, and the one that gives their c."""
   scales = _ROUNDS_OF_SYSTEMS[data]
   return (
     Part((f'mlp_{data}_other_half',), scales, (0,), ('fed_avg',)),
-    Part((f'mlp_{data}_half',), scales, (0, 1, 2), _WITHOUT_NOISE),
+    Part((f'mlp_{data}_half',), scales, seeds, _WITHOUT_NOISE),
   )
 
 
@@ -175,6 +179,8 @@ REPRODUCTION = (
   *_without_noise('mnist'),
   *_systems('mnist'),
   *_systems('mnist', *_LARGER),
+  *_without_noise('cifar10', (0,)),
+  *_systems('cifar10', seeds=(0,)),
   Part(('geyer_*',), ('geyer',), (0, 1, 2), ('dp_fed_avg',), ('adaptive',)),
   # The terms of Theorem 1, and the splits that the paper's figures show.
   *(
@@ -257,8 +263,8 @@ REPRODUCTION = (
 # Runs that nobody has published yet.
 PLANNED = (
   # The systems on CIFAR-10.
-  *_without_noise('cifar10'),
-  *_systems('cifar10'),
+  *_without_noise('cifar10', (1, 2))[1:],
+  *_systems('cifar10', seeds=(1, 2)),
   *_systems('cifar10', *_LARGER),
   # Who draws the cohorts, for whole epochs.
   *(
