@@ -170,9 +170,10 @@ def accuracy(
 
 def loss(found: Evidence, data: str, epsilon: str) -> str:
   """The typical loss of DP-FedAvg with Poisson cohorts; see `table`."""
-  runs = _of(found, data, epsilon, 'dp_fed_avg', '')
+  runs = _runs(found)
   losses = [
-    _compute_typical_loss(found, _runs(found), run) for run in runs.index
+    _compute_typical_loss(found, runs, run)
+    for run in _of(found, data, epsilon, 'dp_fed_avg', '').index
   ]
   return margins.number(np.mean(losses) if losses else math.nan, '.2f')
 

@@ -81,6 +81,9 @@ def test_another_file_is_another_source_of_cohorts(
   assert first.digest != second.digest
   with pytest.raises(ValueError, match='`draw` must be 0 for ArrivingDevices'):
     first.sample(1, draw=1)
+  with pytest.raises(ValueError, match='`round_num` must be at most 1, .* 2'):
+    first.sample(2)
+  assert first.sample(1) == []
 
 
 @pytest.mark.slow
