@@ -161,7 +161,7 @@ def _finite_ends(data: pd.DataFrame) -> pd.Series:
 
 
 def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
-  """Final accuracy by ε and without privacy, of the finished runs of a setting.
+  """The final metric by ε and without privacy, of the finished runs of a setting.
 
   Audited runs, with canaries among their clients, are left out.
 
@@ -172,8 +172,9 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
     Columns line (runs that differ in ε and the seed alone), algorithm, epsilon
     (by the plan's accounting; NaN for FedAvg and CE-FedAvg without privacy,
     which come first), sampler_epsilon (what the sampler really gives, NaN where
-    this is the same) and accuracy (percent, the mean over seeds), low and high
-    (the range of seeds), a line after the other, by rising epsilon.
+    this is the same), metric, score (its mean over seeds; accuracies in
+    percent), low and high (the range of seeds), a line after the other, by
+    rising epsilon.
   """
   runs = runs[runs['is_complete']]
   plain = runs[
@@ -195,6 +196,7 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
       'algorithm': runs['algorithm_name'],
       'epsilon': runs['epsilon_spent'].where(runs['is_private']),
       'sampler_epsilon': actual.where(actual != runs['privacy_epsilon']),
+      'metric': runs['metric'],
       'score': runs['final_score'],
     }
   )
@@ -202,6 +204,7 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
   data = points.groupby(['line', 'epsilon'], dropna=False).agg(
     algorithm=('algorithm', 'first'),
     sampler_epsilon=('sampler_epsilon', 'max'),
+    metric=('metric', 'first'),
     **_OVER_SEEDS,
   )
   return data.reset_index().sort_values(
@@ -212,15 +215,12 @@ def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
   )
 
 
-def draw_epsilon(
-  data: pd.DataFrame, title: str, metric: metrics.Metric = metrics.ACCURACY
-) -> figure.Figure:
+def draw_epsilon(data: pd.DataFrame, title: str) -> figure.Figure:
   """Draws `epsilon_data`: runs without privacy as levels.
 
   Args:
     data: From `epsilon_data`, with an ε.
     title: What stands above the figure.
-    metric: What is shown.
   """
   markers = itertools.cycle('os^D')
   looks = style.Lines()
@@ -253,7 +253,8 @@ def draw_epsilon(
         moved['sampler_epsilon'],
       )
     )
-  panel = panels.Panel('', lines, f'Final {metric.heading.lower()}')
+  heading = data['metric'].iloc[0].heading.lower()
+  panel = panels.Panel('', lines, f'Final {heading}')
   drawing = panels.draw(
     [panel], x_label='Privacy budget ε (log scale)', title=title
   )

@@ -135,6 +135,21 @@ def test_lines_say_the_threshold_where_it_is_swept(read_runs):
   assert len(drawn.axes[0].get_lines()) == 2
 
 
+def test_the_metric_of_the_runs_stands_beside_the_axis(read_runs):
+  frames = read_runs(
+    **{
+      f'{epsilon}': dict(
+        algorithm='dp_fed_avg',
+        metric=('loss', 'min'),
+        privacy=run_folders.PRIVACY | {'epsilon': epsilon},
+      )
+      for epsilon in (1.5, 8.0)
+    }
+  )
+  drawn = accuracy.draw_epsilon(accuracy.epsilon_data(frames.runs), 'title')
+  assert drawn.axes[0].get_ylabel() == 'Final test loss'
+
+
 def test_a_threshold_that_only_follows_the_seed_is_not_said(read_runs):
   frames = read_runs(
     **{
