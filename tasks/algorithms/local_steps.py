@@ -1,11 +1,10 @@
-"""What a client does in a local step: the builders of `--local_step`.
-
-TensorFlow takes seconds to import: builders import it where they build.
-"""
+"""What a client does in a local step: the kinds of `--local_step`."""
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.algorithms.algorithm import names_of
 from tasks.settings.setting_fields import one_of, positive, setting
@@ -16,126 +15,56 @@ if TYPE_CHECKING:
   from tff_clipping.learning import steps
 
 
-class LocalStepBuilder:
-  """A local step of one kind, with the settings of a run.
+class _Kind(NamedTuple):
+  """A kind of local step, by its name in `--local_step` a value of `_KINDS`.
 
   Attributes:
-    name: As in `--local_step`.
     summary: What it is in a few words, for the help of `--local_step`.
+    build: Returns the step, of the module with the steps, the value of
+      `setting`, P/N, and the norm to which updates are clipped, or `math.inf`.
     setting: The one of `LocalStepSettings` that it needs; `None` if none.
     keeps: Whether clients keep something for it from round to round.
   """
 
-  name: ClassVar[str]
-  summary: ClassVar[str]
-  setting: ClassVar[str | None] = None
-  keeps: ClassVar[bool] = False
-
-  def build(
-    self, value: Any, *, participation: float, clipping_norm: float
-  ) -> 'steps.LocalStep':
-    """Returns the step.
-
-    Args:
-      value: Of the setting that it needs.
-      participation: P/N.
-      clipping_norm: To what updates are clipped, or `math.inf`.
-    """
-    raise NotImplementedError
+  summary: str
+  build: Callable[[ModuleType, Any, float, float], 'steps.LocalStep']
+  setting: str | None = None
+  keeps: bool = False
 
 
-class _Sgd(LocalStepBuilder):
-  name = 'sgd'
-  summary = "the paper's"
-
-  def build(self, value, **_):
-    from tff_clipping.learning import steps
-
-    del value
-    return steps.Sgd()
-
-
-class _Momentum(LocalStepBuilder):
-  name = 'momentum'
-  summary = 'the heavy ball, anew in each round'
-  setting = 'local_momentum'
-
-  def build(self, value, **_):
-    from tff_clipping.learning import steps
-
-    return steps.Momentum(value)
-
-
-class _Proximal(LocalStepBuilder):
-  name = 'proximal'
-  summary = 'FedProx'
-  setting = 'proximal_mu'
-
-  def build(self, value, **_):
-    from tff_clipping.learning import steps
-
-    return steps.Proximal(value)
-
-
-class _SharpnessAware(LocalStepBuilder):
-  name = 'sharpness_aware'
-  summary = "SAM, DP-FedSAM's, at twice the time"
-  setting = 'sharpness_rho'
-
-  def build(self, value, **_):
-    from tff_clipping.learning import steps
-
-    return steps.SharpnessAware(value)
-
-
-class _Scaffold(LocalStepBuilder):
-  name = 'scaffold'
-  summary = 'SCAFFOLD, whose clients keep a control'
-  keeps = True
-
-  def build(self, value, *, participation, clipping_norm):
-    from tff_clipping.learning import steps
-
-    del value
-    return steps.Scaffold(participation, clipping_norm)
-
-
-class _FedPD(LocalStepBuilder):
-  name = 'fed_pd'
-  summary = 'FedPD, whose clients keep a dual vector'
-  setting = 'fed_pd_penalty'
-  keeps = True
-
-  def build(self, value, *, participation, clipping_norm):
-    from tff_clipping.learning import steps
-
-    del participation
-    return steps.FedPD(value, clipping_norm)
-
-
-class _ErrorFeedback(LocalStepBuilder):
-  name = 'error_feedback'
-  summary = 'SGD, whose clients keep what they have sent: Clip21'
-  keeps = True
-
-  def build(self, value, *, participation, clipping_norm):
-    from tff_clipping.learning import steps
-
-    del value
-    return steps.ErrorFeedback(participation, clipping_norm)
-
-
-BUILDERS = {
-  builder.name: builder()
-  for builder in (
-    _Sgd,
-    _Momentum,
-    _Proximal,
-    _SharpnessAware,
-    _Scaffold,
-    _FedPD,
-    _ErrorFeedback,
-  )
+_KINDS: Mapping[str, _Kind] = {
+  'sgd': _Kind("the paper's", lambda steps, *_: steps.Sgd()),
+  'momentum': _Kind(
+    'the heavy ball, anew in each round',
+    lambda steps, beta, *_: steps.Momentum(beta),
+    setting='local_momentum',
+  ),
+  'proximal': _Kind(
+    'FedProx',
+    lambda steps, mu, *_: steps.Proximal(mu),
+    setting='proximal_mu',
+  ),
+  'sharpness_aware': _Kind(
+    "SAM, DP-FedSAM's, at twice the time",
+    lambda steps, rho, *_: steps.SharpnessAware(rho),
+    setting='sharpness_rho',
+  ),
+  'scaffold': _Kind(
+    'SCAFFOLD, whose clients keep a control',
+    lambda steps, _, share, norm: steps.Scaffold(share, norm),
+    keeps=True,
+  ),
+  'fed_pd': _Kind(
+    'FedPD, whose clients keep a dual vector',
+    lambda steps, penalty, _, norm: steps.FedPD(penalty, norm),
+    setting='fed_pd_penalty',
+    keeps=True,
+  ),
+  'error_feedback': _Kind(
+    'SGD, whose clients keep what they have sent: Clip21',
+    lambda steps, _, share, norm: steps.ErrorFeedback(share, norm),
+    keeps=True,
+  ),
 }
 # Under these a plan charges for what clients keep; see
 # `tff_clipping.programs.checks.process_checks`.
@@ -160,10 +89,10 @@ class LocalStepSettings:
 
   local_step: str = setting(
     'What a client does in a step. '
-    + '; '.join(f'{name}: {b.summary}' for name, b in BUILDERS.items())
+    + '; '.join(f'{name}: {kind.summary}' for name, kind in _KINDS.items())
     + '. Clip and noise come after; see docs/recipes.md.',
     'sgd',
-    check=one_of(*BUILDERS),
+    check=one_of(*_KINDS),
   )
   local_momentum: float | None = setting(
     'beta of --local_step=momentum, below 1.', None, check=_check_momentum
@@ -197,17 +126,17 @@ def check(config: 'ExperimentConfig') -> None:
     ValueError: If one is missing, is for another step, or does not fit a step
       whose clients keep something.
   """
-  chosen = BUILDERS[config.local_step]
+  chosen = _KINDS[config.local_step]
   if chosen.setting is not None and getattr(config, chosen.setting) is None:
     raise ValueError(
-      f'`{chosen.setting}` must be given for `local_step` {chosen.name}.'
+      f'`{chosen.setting}` must be given for `local_step` {config.local_step}.'
     )
-  for name, builder in BUILDERS.items():
-    value = builder.setting and getattr(config, builder.setting)
-    if value is not None and builder is not chosen:
+  for name, kind in _KINDS.items():
+    value = kind.setting and getattr(config, kind.setting)
+    if value is not None and name != config.local_step:
       raise ValueError(
-        f'`{builder.setting}` must be given for `local_step` {name} only, '
-        f'found {value} for {chosen.name}.'
+        f'`{kind.setting}` must be given for `local_step` {name} only, '
+        f'found {value} for {config.local_step}.'
       )
   if chosen.keeps:
     _check_keeping(config)
@@ -259,7 +188,7 @@ def keeps(settings: LocalStepSettings) -> bool:
   Args:
     settings: Those of the run.
   """
-  return BUILDERS[settings.local_step].keeps
+  return _KINDS[settings.local_step].keeps
 
 
 def build(config: 'ExperimentConfig', num_clients: int) -> 'steps.LocalStep':
@@ -269,18 +198,20 @@ def build(config: 'ExperimentConfig', num_clients: int) -> 'steps.LocalStep':
     config: The settings of the run.
     num_clients: N.
   """
-  builder = BUILDERS[config.local_step]
-  step = builder.build(
-    builder.setting and getattr(config, builder.setting),
-    participation=config.clients_per_round / num_clients,
-    clipping_norm=config.clipping_norm or math.inf,
+  # TensorFlow takes seconds to import.
+  from tff_clipping.learning import steps
+
+  kind = _KINDS[config.local_step]
+  step = kind.build(
+    steps,
+    kind.setting and getattr(config, kind.setting),
+    config.clients_per_round / num_clients,
+    config.clipping_norm or math.inf,
   )
   decay = config.client_rate_decay
   if decay == 1:
     return step
   import tensorflow as tf
-
-  from tff_clipping.learning import steps
 
   return steps.Scheduled(
     lambda q, t: tf.pow(tf.constant(decay), tf.cast(t, tf.float32)), step
