@@ -13,6 +13,7 @@ from scipy import stats
 
 from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators.correlated_noise import strategy_digest
+from tff_clipping.aggregators.parts import noise_stream
 from tff_clipping.privacy import correlated_noise
 
 _SIZE = 20_000
@@ -79,7 +80,7 @@ def test_type_signature():
   ).create(tff.TensorType(np.float32, [3]))
   state = (
     '<privacy_noise=<key=int64[2],round_num=int64,ledger=int64,'
-    'slots=<float32[2,3]>>,inner_agg=<>>@SERVER'
+    'slots=<float64[2,3]>>,inner_agg=<>>@SERVER'
   )
   assert process.next.type_signature.compact_representation() == (
     f'(<state={state},value={{float32[3]}}@CLIENTS> -> '
@@ -211,7 +212,7 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
   ('dtype', 'large'),
   [(tf.bfloat16.as_numpy_dtype, 2**8), (np.float32, 2**24)],
 )
-def test_values_are_summed_in_64_bits_and_noise_is_kept_in_32(dtype, large):
+def test_values_are_summed_and_noise_is_kept_in_64_bits(dtype, large):
   process = aggregators.correlated_noise_factory(
     _STRATEGIES['banded'], 1e-6
   ).create(tff.TensorType(dtype, [1]))
@@ -219,7 +220,21 @@ def test_values_are_summed_in_64_bits_and_noise_is_kept_in_32(dtype, large):
   output = process.next(process.initialize(), values)
   assert output.result.dtype == dtype
   assert float(output.result[0]) == large + 2
-  assert output.state['privacy_noise']['slots'][0].dtype == np.float32
+  assert output.state['privacy_noise']['slots'][0].dtype == np.float64
+
+
+def test_the_rounding_of_earlier_noises_is_paid_for(monkeypatch):
+  def measure():
+    process = aggregators.correlated_noise_factory(
+      _STRATEGIES['banded'], _STDDEV, noise_key=(1, 2)
+    ).create(_VECTOR)
+    return np.std(_run(process, 1)[0][0])
+
+  usual = measure()
+  # Half of what can be paid for in all.
+  half = 1 / (64 * math.sqrt(_SIZE))
+  monkeypatch.setattr(noise_stream, 'rounding_shift', lambda _: half)
+  assert measure() == pytest.approx(2 * usual, rel=1e-3)
 
 
 def test_exact_measurements_inside_are_dropped():

@@ -13,44 +13,12 @@ from tff_clipping.aggregators.parts import (
   grid_sums,
   inspect_process,
   noise_keys,
+  noise_stream,
   noised_process,
   type_checks,
 )
 
 _KEY, _ROUND, _SLOTS = 'key', 'round_num', 'slots'
-
-# The step of what is released, in steps of the draws, where these are mixed:
-# each point is reached.
-_STEPS = 2**5
-
-
-class NoiseRecurrence(Protocol):
-  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`."""
-
-  @property
-  def phases(self) -> np.ndarray:
-    """The row of the tables for each round, of shape [num_rounds]."""
-
-  @property
-  def draw_weights(self) -> np.ndarray:
-    """What a draw counts for, of shape [num_phases]."""
-
-  @property
-  def read_weights(self) -> np.ndarray:
-    """What the slots count for, of shape [num_phases, num_slots]."""
-
-  @property
-  def release_weights(self) -> np.ndarray:
-    """What a round takes back, of the same shape."""
-
-  @property
-  def keep_weights(self) -> np.ndarray:
-    """The share of each slot that stays, of the same shape."""
-
-  @property
-  def write_weights(self) -> np.ndarray:
-    """How much of what is new goes to each slot, of the same shape."""
-
 
 _TABLES: Final = (
   'phases',
@@ -66,7 +34,7 @@ class NoiseStrategy(Protocol):
   """What says how noise is correlated, as `privacy.blt_strategy` returns."""
 
   @property
-  def recurrence(self) -> NoiseRecurrence:
+  def recurrence(self) -> noise_stream.NoiseRecurrence:
     """The noise as a stream, for a standard deviation of 1."""
 
 
@@ -101,11 +69,12 @@ def correlated_noise_factory(
 
   What is released lies on a grid, of at most 2^-24 standard deviations of a
   draw: clients' values are rounded towards zero to it, as by
-  `gaussian_noise_factory`, and the noise to the nearest point. The
-  draws are exact, on a grid that is finer by 2^5; see `gaussian_draws`. How
-  they are mixed is not: what is kept of them is in `float32`, so that the law
-  of the noise is off by its rounding, which does not depend on the values. Of
-  that no proof is known.
+  `gaussian_noise_factory`, and the noise to the nearest point. The draws are
+  exact, on a grid that is finer by 2^5; see `gaussian_draws`. What is kept of
+  earlier noises is rounded, which moves the mechanism by some 2^-29 sqrt(n T)
+  standard deviations for n elements in T rounds (`parts.noise_stream` has the
+  proof): the noise is larger by a factor of 1 + 2^-24 sqrt(n T), which pays for
+  that up to a noise multiplier of 32.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
@@ -117,9 +86,9 @@ def correlated_noise_factory(
   `gaussian_noise_factory`.
 
   State: `privacy_noise`, with `key` (`int64[2]`, as secret as the noise),
-  `round_num` (`int64`), `ledger` (`int64`) if the key was drawn, and `slots`,
-  what is kept of the noises before, with a dimension for them before those of
-  each tensor; `inner_agg`.
+  `round_num` (`int64`), `ledger` (`int64`) if the key was drawn, and `slots`
+  (`float64`), what is kept of the noises before, with a dimension for them
+  before those of each tensor; `inner_agg`.
 
   Args:
     strategy: How the noise of a round depends on those before, for so many
@@ -139,9 +108,9 @@ def correlated_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If `noise_stddev` is out of range. By `create`, if a clipping
-      norm is estimated inside `inner_agg_factory`, or it is no sum: a mean, or
-      one that compresses.
+    ValueError: If `noise_stddev` is out of range, or a weight of a draw is. By
+      `create`, if a clipping norm is estimated inside `inner_agg_factory`, or
+      it is no sum: a mean, or one that compresses.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.
@@ -152,6 +121,7 @@ def correlated_noise_factory(
       '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
       f'returns, found {strategy!r}.'
     )
+  noise_stream.check_weights(recurrence)
   noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)
   if inner_agg_factory is None:
@@ -171,24 +141,25 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
     self._noise_key = noise_key
-    is_mixed = recurrence.read_weights.shape[1] or np.any(
-      recurrence.draw_weights != 1
-    )
-    self._steps = _STEPS if is_mixed else 1
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    stddev = self._noise_stddev * grid_sums.noise_factor(
-      self._inner_agg_factory,
-      value_type,
-      self._steps * gaussian_draws.RELATIVE_STEP,
+    shift = noise_stream.rounding_shift(self._recurrence)
+    stddev = (
+      self._noise_stddev
+      * grid_sums.noise_factor(
+        self._inner_agg_factory,
+        value_type,
+        noise_stream.relative_step(self._recurrence),
+      )
+      * grid_sums.shift_factor(value_type, shift)
     )
     return noised_process.build_noised_process(
       value_type,
       self._inner_agg_factory,
-      lambda sum_type: self._build_noise(value_type, sum_type, stddev),
-      step=lambda: self._steps * gaussian_draws.grid_step(stddev),
+      lambda sum_type: self._build_noise(sum_type, stddev),
+      step=lambda: noise_stream.release_step(self._recurrence, stddev),
       constants={
         'noise_stddev': np.float32(self._noise_stddev),
         inspect_process.STRATEGY: strategy_digest(self._recurrence),
@@ -196,56 +167,42 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     )
 
   def _build_noise(
-    self, value_type: Any, sum_type: tff.Type, stddev: float
+    self, sum_type: tff.Type, stddev: float
   ) -> noised_process.ServerNoise:
-    """Returns the stream of noise for sums of a type."""
+    """Returns the stream of noise for sums of a type, which are `float64`."""
     num_slots = self._recurrence.read_weights.shape[1]
-    shapes = [spec.shape for spec in _leaf_specs(sum_type)]
-    # Sums are wide, but what is kept of noise need not be.
-    kept_dtypes = [
-      spec.dtype if spec.dtype == tf.float64 else tf.float32
-      for spec in _leaf_specs(value_type)
-    ]
+    shapes = _leaf_shapes(sum_type)
 
     @tff.tensorflow.computation
     def initial():
       key = gaussian_draws.initial_key(self._noise_key)
-      slots = [
-        tf.zeros([num_slots, *shape], dtype)
-        for shape, dtype in zip(shapes, kept_dtypes, strict=True)
-      ]
+      slots = [tf.zeros([num_slots, *shape], tf.float64) for shape in shapes]
       zero = tf.constant(0, tf.int64)
       return self._noise_state(key, zero, zero, slots)
 
     def add(value, state):
-      noises, slots = next_noise(
+      round_num, ledger = state[_ROUND], noise_keys.ledger_of(state)
+      noises, slots = noise_stream.next_noise(
         self._recurrence,
-        self._draw(state, shapes, stddev),
+        stddev,
+        gaussian_draws.derive_key(state[_KEY], tf.stack([round_num, ledger])),
+        round_num,
         list(state[_SLOTS]),
-        state[_ROUND],
       )
-      step = self._steps * gaussian_draws.grid_step(stddev)
       # The sum is on the grid, where its inner factory leaves it there.
-      total = gaussian_draws.round_to_nearest(value, step)
+      total = gaussian_draws.round_to_nearest(
+        value, noise_stream.release_step(self._recurrence, stddev)
+      )
       noised = [
-        leaf + gaussian_draws.round_noise(noise, step)
+        leaf + noise
         for leaf, noise in zip(tf.nest.flatten(total), noises, strict=True)
       ]
       return (
         tf.nest.pack_sequence_as(value, noised),
-        self._noise_state(
-          state[_KEY], state[_ROUND] + 1, noise_keys.ledger_of(state), slots
-        ),
+        self._noise_state(state[_KEY], round_num + 1, ledger, slots),
       )
 
     return noised_process.ServerNoise(initial, add)
-
-  def _draw(self, state, shapes, stddev):
-    """Returns a round's draws, a function of key, round and ledger."""
-    round_key = gaussian_draws.derive_key(
-      state[_KEY], tf.stack([state[_ROUND], noise_keys.ledger_of(state)])
-    )
-    return gaussian_draws.draw_gaussian(shapes, stddev, round_key)
 
   def _noise_state(self, key, round_num, ledger, slots):
     """Returns the state of the noise."""
@@ -258,7 +215,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return collections.OrderedDict(fields)
 
 
-def strategy_digest(recurrence: NoiseRecurrence) -> str:
+def strategy_digest(recurrence: noise_stream.NoiseRecurrence) -> str:
   """Returns a string that tells a stream of noise from others.
 
   It is a digest of the tables, to the last bit. A strategy that was written
@@ -275,71 +232,14 @@ def strategy_digest(recurrence: NoiseRecurrence) -> str:
   return digest.hexdigest()
 
 
-def next_noise(
-  recurrence: NoiseRecurrence,
-  draws: list[tf.Tensor],
-  slots: list[tf.Tensor],
-  round_num: tf.Tensor,
-) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-  """Returns the noise of a round and what is kept after it.
-
-  Args:
-    recurrence: How they follow from the draws.
-    draws: A tensor of Gaussian draws for each tensor that is noised.
-    slots: For each of them, what is kept, of shape [num_slots, ...], of the
-      same dtype or a narrower one.
-    round_num: The round, from 0. In a graph, a round that `recurrence` has no
-      noise for fails.
-
-  Returns:
-    Noises like `draws`, and slots like `slots`.
-  """
-  num_rounds = len(recurrence.phases)
-  check = tf.debugging.assert_less(
-    round_num,
-    tf.constant(num_rounds, tf.int64),
-    message=f'The noise strategy is for {num_rounds} rounds, and all of them '
-    'were run: what was released is private as planned, one more round is not. '
-    'A RestartedStrategy has more.',
-  )
-  with tf.control_dependencies([check] if check is not None else []):
-    phase = tf.gather(tf.constant(recurrence.phases, tf.int64), round_num)
-
-  def row(table):
-    return tf.gather(tf.constant(table, tf.float64), phase)
-
-  draw_weight = row(recurrence.draw_weights)
-  if not recurrence.read_weights.shape[1]:
-    return [tf.cast(draw_weight, draw.dtype) * draw for draw in draws], slots
-  read, release = row(recurrence.read_weights), row(recurrence.release_weights)
-  keep, write = row(recurrence.keep_weights), row(recurrence.write_weights)
-
-  def next_of_tensor(draw, slot):
-
-    def column(weights):
-      weights = tf.cast(weights, slot.dtype)
-      return tf.reshape(weights, [-1] + [1] * draw.shape.rank)
-
-    def taken(weights):
-      found = tf.reduce_sum(column(weights) * slot, axis=0)
-      return tf.cast(found, draw.dtype)
-
-    new = tf.cast(draw_weight, draw.dtype) * draw + taken(read)
-    kept = column(keep) * slot + column(write) * tf.cast(new, slot.dtype)
-    return new + taken(release), kept
-
-  pairs = [next_of_tensor(*pair) for pair in zip(draws, slots, strict=True)]
-  return [noise for noise, _ in pairs], [slot for _, slot in pairs]
-
-
-def _leaf_specs(value_type: Any) -> list[tf.TensorSpec]:
-  """Returns the shapes and dtypes of a value's tensors, as a graph has them."""
-  specs = []
+def _leaf_shapes(value_type: Any) -> list[tf.TensorShape]:
+  """Returns the shapes of a value's tensors, in the order of a graph."""
+  shapes = []
 
   @tff.tensorflow.computation(value_type)
   def record(value):
-    specs.extend(map(tf.TensorSpec.from_tensor, tf.nest.flatten(value)))
+    shapes.extend(leaf.shape for leaf in tf.nest.flatten(value))
     return value
 
   del record  # It has been traced, which was all.
-  return specs
+  return shapes

@@ -36,10 +36,30 @@ def noise_factor(
   """
   if keeps_grid(factory):
     return 1.0
-  dim = sum(
-    math.prod(leaf.shape or ()) for leaf in tff.structure.flatten(value_type)
-  )
-  return rounding_factor(dim, relative_step)
+  return rounding_factor(_count_elements(value_type), relative_step)
+
+
+def shift_factor(value_type: tff.Type, shift: float) -> float:
+  """Returns by how much noise is to be larger where rounding moves it.
+
+  With noise of stddev / (1 - 32 r), a mechanism with 1 / m = s / stddev + r has
+  a multiplier m of at least stddev / s, where that is at most 32.
+
+  Args:
+    value_type: The type of the sums.
+    shift: r for one element, in standard deviations.
+
+  Raises:
+    ValueError: If it moves by more than a 64th of the noise.
+  """
+  lost = _LARGEST_MULTIPLIER * shift * math.sqrt(_count_elements(value_type))
+  if lost > 0.5:
+    raise ValueError(
+      '`strategy` must be for fewer rounds, or the model smaller: the rounding '
+      f'of earlier noises, {lost / _LARGEST_MULTIPLIER:.3g} standard '
+      'deviations, must be at most 1/64.'
+    )
+  return 1 / (1 - lost)
 
 
 def rounding_factor(dim: int, relative_step: float) -> float:
@@ -54,3 +74,9 @@ def rounding_factor(dim: int, relative_step: float) -> float:
     relative_step: h / stddev.
   """
   return 1.0 + _LARGEST_MULTIPLIER * relative_step * math.sqrt(dim)
+
+
+def _count_elements(value_type: tff.Type) -> int:
+  return sum(
+    math.prod(leaf.shape or ()) for leaf in tff.structure.flatten(value_type)
+  )

@@ -1,0 +1,231 @@
+"""The noise of one round after the other, each from one draw and what is kept.
+
+What a round adds is a fresh draw, which is exact, and a mean. The mean is
+computed from the noises that were added before, and from nothing else, and is
+rounded to the grid of the draw.
+
+Theorem: let one client move the sums of all rounds by D, a multiple of the grid
+of what is released, with ||C D|| <= s. Then the releases together are what one
+Gaussian mechanism of multiplier m gives, where 1 / m = s / stddev + r, and
+r = sqrt(d) * `rounding_shift` for sums of d elements.
+
+Proof: whoever takes the client away has to take the noises that were added, N,
+for N + D. Given what was released before, a round is then a Gaussian mechanism,
+on a grid, whose value moves by D_t plus the difference of the means for N and
+for N + D. With exact means that is the row t of C D times the standard
+deviation of the draw. Each computed mean is off by half a step of the grid of
+the draw, and by the rounding of `float64` before that; the difference of two,
+by twice as much. By the triangle inequality, all rounds together move by r more
+than with exact means. Rounds of Gaussian mechanisms that depend on each other,
+whose values together move by no more than a bound, are one Gaussian mechanism
+that moves by it (Smith and Thakurta 2022, arXiv 2203.12512).
+
+Under a banded C, taking part in a round moves the rounds of its bands alone, so
+that the theorem holds of these rounds. It does where chance decides whether the
+client takes part, too: what makes both cases of a release from two Gaussians
+makes their mixture from the mixture of these. So a sampled Gaussian mechanism
+of 1 / m is what amplification by sampling has for each of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from tff_clipping.aggregators.parts import gaussian_draws
+
+# The step of what is released, in steps of the draws of weight 1, where these
+# are mixed: each point is reached.
+_STEPS = 2**5
+
+# A draw of a larger weight would be on a grid that is coarser than the release.
+_LARGEST_WEIGHT = 16.0
+
+# What is kept is below so many of its standard deviations, but for a
+# probability of 1e-35 for each number.
+_TAIL = 13.0
+
+# Half of the distance of 1 and the next number of `float64`.
+_ROUNDING = 2.0**-53
+
+
+class NoiseRecurrence(Protocol):
+  """Noise as a stream; see `privacy.correlated_noise.NoiseRecurrence`."""
+
+  @property
+  def phases(self) -> np.ndarray:
+    """The row of the tables for each round, of shape [num_rounds]."""
+
+  @property
+  def draw_weights(self) -> np.ndarray:
+    """What a draw counts for, of shape [num_phases]."""
+
+  @property
+  def read_weights(self) -> np.ndarray:
+    """What the slots count for, of shape [num_phases, num_slots]."""
+
+  @property
+  def release_weights(self) -> np.ndarray:
+    """What a round takes back, of the same shape."""
+
+  @property
+  def keep_weights(self) -> np.ndarray:
+    """The share of each slot that stays, of the same shape."""
+
+  @property
+  def write_weights(self) -> np.ndarray:
+    """How much of what is new goes to each slot, of the same shape."""
+
+
+def check_weights(recurrence: NoiseRecurrence) -> None:
+  """Raises unless each draw is on a grid that the release's is a part of.
+
+  Raises:
+    ValueError: If a draw counts for nothing, or for too much.
+  """
+  weights = recurrence.draw_weights
+  if not np.all((weights > 0) & (weights <= _LARGEST_WEIGHT)):
+    raise ValueError(
+      '`strategy` must have draws of weights above 0 and of at most '
+      f'{_LARGEST_WEIGHT:g}, found {weights.min():g} to {weights.max():g}.'
+    )
+
+
+def relative_step(recurrence: NoiseRecurrence) -> float:
+  """Returns the step of what is released, at most, in standard deviations."""
+  return _num_steps(recurrence) * gaussian_draws.RELATIVE_STEP
+
+
+def release_step(recurrence: NoiseRecurrence, stddev: float) -> tf.Tensor:
+  """Returns the step of the grid of what is released, a power of 2.
+
+  Args:
+    recurrence: The noise.
+    stddev: The standard deviation of a draw of weight 1.
+  """
+  return _num_steps(recurrence) * gaussian_draws.grid_step(stddev)
+
+
+def next_noise(
+  recurrence: NoiseRecurrence,
+  stddev: float,
+  key: tf.Tensor,
+  round_num: tf.Tensor,
+  slots: Sequence[tf.Tensor],
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+  """Returns the noise of a round and what is kept after it.
+
+  Args:
+    recurrence: How the noises follow from the draws.
+    stddev: The standard deviation of a draw of weight 1.
+    key: Of the round's draws, an `int64` tensor of shape [2].
+    round_num: The round, from 0. In a graph, a round that `recurrence` has no
+      noise for fails.
+    slots: What is kept for each tensor that is noised, `float64` of shape
+      [num_slots, ...].
+
+  Returns:
+    Noises of the tensors, on the grid of `release_step`; and slots.
+  """
+  num_rounds = len(recurrence.phases)
+  check = tf.debugging.assert_less(
+    round_num,
+    tf.constant(num_rounds, tf.int64),
+    message=f'The noise strategy is for {num_rounds} rounds, and all of them '
+    'were run: what was released is private as planned, one more round is not. '
+    'A RestartedStrategy has more.',
+  )
+  with tf.control_dependencies([check] if check is not None else []):
+    phase = tf.gather(tf.constant(recurrence.phases, tf.int64), round_num)
+
+  def row(table):
+    return tf.gather(tf.constant(table, tf.float64), phase)
+
+  of_draw = stddev * row(recurrence.draw_weights)
+  draws = gaussian_draws.draw_gaussian(
+    [tf.shape(slot)[1:] for slot in slots], of_draw, key
+  )
+  step = release_step(recurrence, stddev)
+  release = row(recurrence.release_weights)
+  mean_weights = row(recurrence.read_weights + recurrence.release_weights)
+  keep, write = row(recurrence.keep_weights), row(recurrence.write_weights)
+  noises, kept = [], []
+  for draw, slot in zip(draws, slots, strict=True):
+    mean = gaussian_draws.round_to_nearest(
+      _mixture(mean_weights, slot), gaussian_draws.grid_step(of_draw)
+    )
+    noise = gaussian_draws.round_noise(draw + mean, step)
+    # Of the noise that is added, and not of what was rounded off.
+    new = noise - _mixture(release, slot)
+    noises.append(noise)
+    kept.append(_column(keep, slot) * slot + _column(write, slot) * new)
+  return noises, kept
+
+
+def rounding_shift(recurrence: NoiseRecurrence) -> float:
+  """Returns by how much rounding moves the mechanism, at most.
+
+  Returns:
+    For all rounds and one element, in standard deviations of the draws; 0 where
+    nothing is kept.
+  """
+  num_slots = recurrence.read_weights.shape[1]
+  if not num_slots:
+    return 0.0
+  # Of what is kept for one element: covariance, and how far it is off.
+  covariance = np.zeros([num_slots, num_slots])
+  error = np.zeros(num_slots)
+  # Of a product, and of each step of a sum of so many.
+  of_sum = (num_slots + 3) * _ROUNDING
+  total = 0.0
+  for phase in recurrence.phases:
+    draw_weight, read, release, keep, write = (
+      table[phase]
+      for table in (
+        recurrence.draw_weights,
+        recurrence.read_weights,
+        recurrence.release_weights,
+        recurrence.keep_weights,
+        recurrence.write_weights,
+      )
+    )
+    size = _TAIL * np.sqrt(np.diag(covariance))
+    mixed = np.abs(read + release)
+    of_mean = mixed @ error + of_sum * (mixed @ size)
+    shift = gaussian_draws.RELATIVE_STEP + 2 * of_mean / draw_weight
+    total += shift**2
+    from_slots = covariance @ read
+    new_variance = draw_weight**2 + read @ from_slots
+    new_size = _TAIL * np.sqrt(new_variance) + np.abs(release) @ size
+    new_error = np.abs(release) @ error + of_sum * new_size
+    error = (
+      np.abs(keep) * error
+      + np.abs(write) * new_error
+      + of_sum * (np.abs(keep) * size + np.abs(write) * new_size)
+    )
+    crossed = np.outer(keep * from_slots, write)
+    covariance = (
+      np.outer(keep, keep) * covariance
+      + crossed
+      + crossed.T
+      + new_variance * np.outer(write, write)
+    )
+  return float(np.sqrt(total))
+
+
+def _num_steps(recurrence: NoiseRecurrence) -> int:
+  is_mixed = recurrence.read_weights.shape[1] or np.any(
+    recurrence.draw_weights != 1
+  )
+  return _STEPS if is_mixed else 1
+
+
+def _column(weights: tf.Tensor, slot: tf.Tensor) -> tf.Tensor:
+  """Returns weights of slots, to be multiplied with them."""
+  return tf.reshape(weights, [-1] + [1] * (slot.shape.rank - 1))
+
+
+def _mixture(weights: tf.Tensor, slot: tf.Tensor) -> Any:
+  """Returns the sum of the slots of a tensor, times their weights."""
+  return tf.reduce_sum(_column(weights, slot) * slot, axis=0)
