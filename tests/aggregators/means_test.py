@@ -127,20 +127,6 @@ def test_dp_mean_uses_its_sum_factory():
   assert measurements['secure_sum_bound'] == 1
 
 
-@pytest.mark.slow
-def test_dp_mean_with_a_key_repeats():
-  factory = aggregators.dp_mean_factory(
-    clipping_norm=1.0,
-    noise_multiplier=1.0,
-    clients_per_round=2,
-    noise_key=(1, 2),
-  )
-  values = _vectors([3, 4])
-  np.testing.assert_array_equal(
-    _run(factory, values).result, _run(factory, values).result
-  )
-
-
 def test_neighbouring_cohorts_differ_by_at_most_the_sensitivity():
   # Equal noise, by its key, cancels in the difference. In float64 the rounding
   # of the sums is 1e-16 of them.

@@ -166,15 +166,6 @@ def test_noise_around_a_clip_reports_nothing_exact(clip):
     ('clients', 'secure sum'),
     ('adaptive dp mean', 'sum'),
     ('correlated', 'sum'),
-    *(
-      pytest.param(*each, marks=pytest.mark.slow)
-      for each in (
-        ('clients', 'sum'),
-        ('dp mean', 'sum'),
-        ('correlated dp mean', 'sum'),
-        *((noise, 'secure sum') for noise in _NOISES if noise != 'clients'),
-      )
-    ),
   ],
 )
 def test_neighbouring_cohorts_report_the_same(noise, sum_name):
