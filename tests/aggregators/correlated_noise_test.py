@@ -255,17 +255,6 @@ def test_strategies_that_differ_in_a_last_bit_have_other_digests():
   assert len(digests) == 3
 
 
-def test_exact_estimate_inside_is_refused():
-  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
-    1.0, 0.5, 0.2
-  )
-  clip = aggregators.difference_clipping_factory(estimate)
-  with pytest.raises(ValueError, match='must not vary a norm'):
-    aggregators.correlated_noise_factory(_STRATEGIES['tree'], 1.0, clip).create(
-      _VECTOR
-    )
-
-
 def test_bad_arguments_raise():
   strategy = _STRATEGIES['tree']
   with pytest.raises(TypeError, match='`strategy` must be a noise strategy'):

@@ -269,17 +269,6 @@ def test_counts_are_refused_where_noise_is_added():
     factory.create(_VECTOR)
 
 
-def test_exact_estimate_is_refused_where_noise_follows():
-  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
-    1.0, 0.5, 0.2
-  )
-  factory = aggregators.difference_clipping_factory(
-    estimate, aggregators.gaussian_noise_factory(0.1)
-  )
-  with pytest.raises(ValueError, match='must not vary a norm'):
-    factory.create(_VECTOR)
-
-
 @pytest.mark.parametrize(
   'norm', [0.0, -1.0, math.nan, math.inf, 1e-13, np.float32(-2)]
 )

@@ -221,19 +221,6 @@ def test_exact_measurements_inside_are_dropped():
     ]
 
 
-def test_exact_estimate_inside_is_refused():
-  estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
-    1.0, 0.5, 0.2
-  )
-  for clip in (
-    aggregators.difference_clipping_factory(estimate),
-    tff.aggregators.clipping_factory(estimate, tff.aggregators.SumFactory()),
-    tff.aggregators.zeroing_factory(estimate, tff.aggregators.SumFactory()),
-  ):
-    with pytest.raises(ValueError, match='must not vary a norm'):
-      aggregators.gaussian_noise_factory(1.0, clip).create(_VECTOR)
-
-
 def test_weighted_inner_factory_is_refused_with_a_reason():
   with pytest.raises(TypeError, match='how much one client can move'):
     aggregators.gaussian_noise_factory(1.0, tff.aggregators.MeanFactory())
