@@ -117,32 +117,6 @@ def test_release_of_a_full_cohort_is_not_on_the_grid_of_a_secure_sum():
   assert np.mean(is_integer) == pytest.approx(0.02, abs=0.01)
 
 
-@pytest.mark.slow
-def test_noise_at_clients_and_at_the_server_have_one_distribution():
-  clip, num_clients, multiplier = 2.0, 5, 1.5
-  local = _process(
-    multiplier * clip / math.sqrt(num_clients), num_clients, num_clients
-  )
-  server = aggregators.gaussian_noise_factory(multiplier * clip).create(_VECTOR)
-  left, right = np.sort(_noise(local, num_clients)), np.sort(_noise(server, 1))
-  grid = np.concatenate([left, right])
-  distance = np.max(
-    np.abs(
-      np.searchsorted(left, grid, side='right')
-      - np.searchsorted(right, grid, side='right')
-    )
-    / _SIZE
-  )
-  # The two-sample statistic exceeds 2.9 with a probability of 1e-7.
-  assert math.sqrt(_SIZE / 2) * distance < _KS_LIMIT
-
-
-def test_clients_have_noise_of_their_own():
-  # Equal shares would add up to n sigma, not sqrt(n) sigma.
-  noise = _noise(_process(1.0, 16, 16), 16)
-  assert _ks_statistic(noise, 4.0) < _KS_LIMIT
-
-
 def test_rounds_and_tensors_have_noise_of_their_own():
   value_type = tff.to_type(
     collections.OrderedDict(b=(np.float32, [_SIZE]), a=(np.float32, [_SIZE]))
