@@ -263,10 +263,6 @@ def test_bad_arguments_raise():
     aggregators.correlated_noise_factory(strategy, 0.0)
   with pytest.raises(TypeError, match='`noise_key` must be a pair'):
     aggregators.correlated_noise_factory(strategy, 1.0, noise_key=3)
-  with pytest.raises(TypeError, match='how much one client can move'):
-    aggregators.correlated_noise_factory(
-      strategy, 1.0, tff.aggregators.MeanFactory()
-    )
 
 
 def test_mean_clips_sums_noises_and_divides():

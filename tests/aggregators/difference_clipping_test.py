@@ -292,14 +292,6 @@ def test_wrong_factories_raise():
     )
 
 
-def test_integer_leaf_is_refused():
-  factory = aggregators.difference_clipping_factory(1.0)
-  with pytest.raises(
-    TypeError, match=r'floating-point leaves, found int32\[2\]'
-  ):
-    factory.create(tff.to_type([(np.float32, [2]), (np.int32, [2])]))
-
-
 def test_undefined_shape_is_refused():
   factory = aggregators.difference_clipping_factory(1.0)
   with pytest.raises(TypeError, match='leaves of defined shape'):

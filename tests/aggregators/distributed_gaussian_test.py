@@ -221,8 +221,3 @@ def test_argument_out_of_range_raises(name, value):
 def test_least_cohort_above_the_largest_raises():
   with pytest.raises(ValueError, match='must be at most'):
     _factory(min_clients_per_round=5, max_clients_per_round=4)
-
-
-def test_integer_leaf_is_refused():
-  with pytest.raises(TypeError, match='floating-point leaves'):
-    _factory().create(tff.TensorType(np.int32))

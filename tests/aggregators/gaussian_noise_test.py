@@ -221,11 +221,6 @@ def test_exact_measurements_inside_are_dropped():
     ]
 
 
-def test_weighted_inner_factory_is_refused_with_a_reason():
-  with pytest.raises(TypeError, match='how much one client can move'):
-    aggregators.gaussian_noise_factory(1.0, tff.aggregators.MeanFactory())
-
-
 @pytest.mark.parametrize('stddev', [0.0, -1.0, math.nan, math.inf])
 def test_stddev_out_of_range_raises(stddev):
   with pytest.raises(ValueError, match='`noise_stddev` must be positive'):
@@ -246,11 +241,6 @@ def test_key_of_the_wrong_kind_raises(key):
 def test_key_that_does_not_fit_raises():
   with pytest.raises(ValueError, match='64-bit'):
     aggregators.gaussian_noise_factory(1.0, noise_key=(2**63, 0))
-
-
-def test_integer_leaf_is_refused():
-  with pytest.raises(TypeError, match='floating-point leaves'):
-    aggregators.gaussian_noise_factory(1.0).create(tff.TensorType(np.int32))
 
 
 def _draw_keys(count):

@@ -214,8 +214,3 @@ def test_shares_without_bounds_are_refused():
 def test_a_stddev_out_of_range_raises(stddev, rule):
   with pytest.raises(ValueError, match=f'`noise_stddev` must be {rule}'):
     _factory(stddev, 1, 1)
-
-
-def test_weighted_inner_factory_is_refused_with_a_reason():
-  with pytest.raises(TypeError, match='how much one client can move'):
-    _factory(1.0, 1, 1, tff.aggregators.MeanFactory())

@@ -176,16 +176,6 @@ def test_dp_mean_argument_of_the_wrong_kind_raises(name):
     aggregators.dp_mean_factory(**arguments)
 
 
-def test_weighted_sum_factory_is_refused_with_a_reason():
-  with pytest.raises(TypeError, match='how much one client can move'):
-    aggregators.dp_mean_factory(
-      clipping_norm=1.0,
-      noise_multiplier=1.0,
-      clients_per_round=2,
-      sum_factory=tff.aggregators.MeanFactory(),
-    )
-
-
 @pytest.mark.parametrize(
   'sum_factory',
   [

@@ -125,10 +125,3 @@ def test_norms_out_of_range_raise(norms):
 def test_norms_of_the_wrong_kind_raise(norms):
   with pytest.raises(TypeError, match='clipping_norms'):
     aggregators.per_layer_clipping_factory(norms)
-
-
-def test_integer_leaf_is_refused():
-  with pytest.raises(TypeError, match='floating-point leaves'):
-    aggregators.per_layer_clipping_factory([1.0]).create(
-      tff.TensorType(np.int32)
-    )

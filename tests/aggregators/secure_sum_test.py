@@ -139,11 +139,6 @@ def test_noise_out_of_range_raises(stddev):
     aggregators.secure_sum_factory(1.0, local_noise_stddev=stddev)
 
 
-def test_integer_leaf_is_refused():
-  with pytest.raises(TypeError, match='floating-point leaves'):
-    aggregators.secure_sum_factory(1.0).create(tff.TensorType(np.int32))
-
-
 @pytest.mark.parametrize(
   ('number', 'power'),
   [

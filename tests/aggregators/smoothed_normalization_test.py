@@ -195,12 +195,6 @@ def test_wrong_factories_raise():
     )
 
 
-def test_integer_leaf_is_refused():
-  factory = aggregators.smoothed_normalization_factory(1.0)
-  with pytest.raises(TypeError, match='floating-point leaves'):
-    factory.create(tff.TensorType(np.int32, [2]))
-
-
 def test_realized_mean_is_over_those_who_took_part():
   factory = aggregators.realized_mean_factory()
   np.testing.assert_allclose(

@@ -84,6 +84,12 @@ _CLIENTS = {
 }
 
 
+def _integers(**bounds):
+  return aggregators.distributed_gaussian_mean_factory(
+    clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2, **bounds
+  )
+
+
 def _median(stddev):
   """Returns an estimate of the median; by a query without noise for None."""
   if stddev is None:
@@ -125,9 +131,7 @@ def test_clip_around_noise_reports_nothing_exact(clip, noise, outside):
     'theirs': tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
       1.0, 2.0, 1.0
     ),
-    'integers': aggregators.distributed_gaussian_mean_factory(
-      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
-    ),
+    'integers': _integers(),
   }[noise]
   if outside == 'mean of clip':
     inner = aggregators.fixed_denominator_mean_factory(2, inner)
@@ -208,13 +212,7 @@ def test_neighbouring_cohorts_report_the_same_in_any_order(outer, noise, inner):
 def test_neighbouring_cohorts_of_integers_report_the_same(outer):
   _check_neighbours_report_the_same(
     _WRAPPERS[outer](
-      aggregators.distributed_gaussian_mean_factory(
-        clipping_norm=1.0,
-        noise_multiplier=1.0,
-        clients_per_round=2,
-        min_clients_per_round=2,
-        max_clients_per_round=3,
-      )
+      _integers(min_clients_per_round=2, max_clients_per_round=3)
     )
   )
 
@@ -360,3 +358,24 @@ def test_clip_of_noised_values_is_refused():
     )
     with pytest.raises(ValueError, match='must not clip'):
       factory.create(_VECTOR)
+
+
+@pytest.mark.parametrize('noise', _NOISES)
+def test_weighted_inner_factory_is_refused_with_a_reason(noise):
+  with pytest.raises(TypeError, match='how much one client can move'):
+    _NOISES[noise](tff.aggregators.MeanFactory())
+
+
+def test_integer_leaf_is_refused():
+  value_type = tff.to_type([(np.float32, [2]), (np.int32, [2])])
+  wrappers = {**_NOISES, **_WRAPPERS}
+  del wrappers['nothing']
+  for factory in (
+    *(wrap(tff.aggregators.SumFactory()) for wrap in wrappers.values()),
+    _SUMS['secure sum'](),
+    _integers(),
+  ):
+    with pytest.raises(
+      TypeError, match=r'floating-point leaves, found int32\[2\]'
+    ):
+      factory.create(value_type)
