@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from scipy import stats
 
+from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators.correlated_noise import strategy_digest
 from tff_clipping.privacy import correlated_noise
@@ -110,10 +110,8 @@ def test_draws_are_gaussian(strategy):
   process = _process(strategy)
   noise = np.array(_run(process, 6)[0], np.float64)
   white = np.linalg.solve(_matrix(strategy), noise).ravel()
-  # P(sqrt(n) D > 2.9) is 1e-7 (Kolmogorov).
-  limit = 2.9 / math.sqrt(white.size)
-  assert stats.kstest(white, stats.norm(0, _STDDEV).cdf).statistic < limit
-  assert stats.kstest(white, stats.norm(0, 0.9 * _STDDEV).cdf).statistic > limit
+  assert ks_statistic(white, _STDDEV) < KS_LIMIT
+  assert ks_statistic(white, 0.9 * _STDDEV) > KS_LIMIT
 
 
 @pytest.mark.slow

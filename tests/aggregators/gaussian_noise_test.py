@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from scipy import stats
 
+from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators
 from tff_clipping.aggregators.parts import (
   gaussian_draws,
@@ -19,17 +19,6 @@ from tff_clipping.aggregators.parts import (
 
 _SIZE = 20_000
 _VECTOR = tff.TensorType(np.float32, [_SIZE])
-
-# P(sqrt(n) D > 2.9) is 1e-7 for the distribution that is claimed (Kolmogorov).
-# Where the standard deviation is off by a factor of 1.5 either way, D is 0.09
-# and more, and sqrt(n) D is about 13 for n = 20,000.
-_KS_LIMIT = 2.9
-
-
-def _ks_statistic(samples, stddev):
-  """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
-  found = stats.kstest(np.ravel(samples), 'norm', args=(0, stddev))
-  return math.sqrt(np.size(samples)) * found.statistic
 
 
 def _zeros(num_clients):
@@ -64,15 +53,15 @@ def test_type_signature():
 @pytest.mark.parametrize('noise_key', [None, (1, 2)])
 def test_noise_is_gaussian_with_the_stated_stddev(noise_key):
   noise = _noise(_process(noise_key), 3)
-  assert _ks_statistic(noise, 0.3) < _KS_LIMIT
-  assert _ks_statistic(noise, 0.2) > _KS_LIMIT
-  assert _ks_statistic(noise, 0.45) > _KS_LIMIT
+  assert ks_statistic(noise, 0.3) < KS_LIMIT
+  assert ks_statistic(noise, 0.2) > KS_LIMIT
+  assert ks_statistic(noise, 0.45) > KS_LIMIT
 
 
 def test_noise_does_not_depend_on_the_cohort():
   for num_clients in (0, 5):
     noise = _noise(_process(), num_clients)
-    assert _ks_statistic(noise, 0.3) < _KS_LIMIT
+    assert ks_statistic(noise, 0.3) < KS_LIMIT
 
 
 def test_noise_is_added_to_the_result_of_the_inner_factory():
@@ -158,7 +147,7 @@ def test_tensors_have_noise_of_their_own(noise_key):
   assert noise['a'].dtype == np.float64
   assert abs(np.corrcoef(noise['a'], noise['b'])[0, 1]) < 0.1
   for name in 'ab':
-    assert _ks_statistic(noise[name], 1.0) < _KS_LIMIT
+    assert ks_statistic(noise[name], 1.0) < KS_LIMIT
 
 
 @pytest.mark.parametrize(

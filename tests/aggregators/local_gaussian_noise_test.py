@@ -7,23 +7,12 @@ import math
 import numpy as np
 import pytest
 import tensorflow_federated as tff
-from scipy import stats
 
+from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators
 
 _SIZE = 10_000
 _VECTOR = tff.TensorType(np.float32, [_SIZE])
-
-# P(sqrt(n) D > 2.9) is 1e-7 for the distribution that is claimed; with a
-# standard deviation off by a factor of 1.5 either way, sqrt(n) D is 9 for n =
-# 10,000.
-_KS_LIMIT = 2.9
-
-
-def _ks_statistic(samples, stddev):
-  """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
-  found = stats.kstest(np.ravel(samples), 'norm', args=(0, stddev))
-  return math.sqrt(np.size(samples)) * found.statistic
 
 
 def _factory(noise_stddev, least, largest, inner=None):
@@ -61,9 +50,9 @@ def test_release_has_the_noise_of_the_largest_cohort(
 ):
   noise = _noise(_process(0.5, least, largest), num_clients)
   stddev = 0.5 * math.sqrt(largest)
-  assert _ks_statistic(noise, stddev) < _KS_LIMIT
-  assert _ks_statistic(noise, stddev / 1.5) > _KS_LIMIT
-  assert _ks_statistic(noise, stddev * 1.5) > _KS_LIMIT
+  assert ks_statistic(noise, stddev) < KS_LIMIT
+  assert ks_statistic(noise, stddev / 1.5) > KS_LIMIT
+  assert ks_statistic(noise, stddev * 1.5) > KS_LIMIT
 
 
 @pytest.mark.slow
@@ -151,7 +140,7 @@ def test_secure_sum_of_noised_values_is_in_bounds():
   process = factory.create(_VECTOR)
   values = [np.zeros(_SIZE, np.float32)] * 4
   output = process.next(process.initialize(), values)
-  assert _ks_statistic(output.result, 1.0) < _KS_LIMIT
+  assert ks_statistic(output.result, 1.0) < KS_LIMIT
 
 
 @pytest.mark.parametrize(
