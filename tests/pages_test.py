@@ -80,9 +80,3 @@ def test_a_script_is_the_code_of_its_page(script):
     return [line for line in text.splitlines() if line]
 
   assert lines(body) == lines('\n'.join(code))
-
-
-def test_every_linked_file_exists():
-  for page in (_ROOT / 'docs').glob('*.md'):
-    for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text()):
-      assert (page.parent / link).exists(), f'{page.name}: {link}'

@@ -1,13 +1,16 @@
-"""What tests of whole programs share: waiting for them, and ending them."""
+"""What tests of whole programs share: waits, their end, and small disks."""
 
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+import pytest
 
 # Far more than anything takes, on a machine that does much else.
 _SECONDS = 300.0
@@ -93,6 +96,28 @@ def kill_with_descendants(pid: int) -> None:
   for one in [pid, *(process.pid for process in descendants(pid))]:
     with contextlib.suppress(ProcessLookupError):
       os.kill(one, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def mounted(path: pathlib.Path, options: str) -> Iterator[pathlib.Path]:
+  """Mounts a disk of memory, or skips the test.
+
+  Args:
+    path: Where; a folder that is not there yet.
+    options: Of the mount, such as `size=1m`.
+  """
+  path.mkdir()
+  mount = shutil.which('mount')
+  done = mount and subprocess.run(
+    [mount, '-t', 'tmpfs', '-o', options, 'tmpfs', str(path)],
+    capture_output=True,
+  )
+  if not done or done.returncode:
+    pytest.skip('A disk cannot be mounted here: it takes root.')
+  try:
+    yield path
+  finally:
+    subprocess.run(['umount', str(path)], check=True)
 
 
 def _stat(pid: int) -> tuple[str, int, int] | None:

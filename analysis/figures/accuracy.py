@@ -161,7 +161,7 @@ def _finite_ends(data: pd.DataFrame) -> pd.Series:
 
 
 def epsilon_data(runs: pd.DataFrame) -> pd.DataFrame:
-  """The final metric by ε and without privacy, of the finished runs of a setting.
+  """The final metric by ε and without, of the finished runs of a setting.
 
   Audited runs, with canaries among their clients, are left out.
 

@@ -7,25 +7,14 @@ import math
 import numpy as np
 import pytest
 import tensorflow_federated as tff
-from scipy import stats
 
+from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators
 from tff_clipping.aggregators import distributed_gaussian
 from tff_clipping.aggregators.parts import discrete_gaussian
 
 _SIZE = 4096
 _VECTOR = tff.TensorType(np.float32, [_SIZE])
-
-# P(sqrt(n) D > 2.9) is 1e-7 for the distribution that is claimed; with a
-# standard deviation off by a factor of 1.5 either way, sqrt(n) D is 5 for n =
-# 4096.
-_KS_LIMIT = 2.9
-
-
-def _ks_statistic(samples, stddev):
-  """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
-  found = stats.kstest(np.ravel(samples), 'norm', args=(0, stddev))
-  return math.sqrt(np.size(samples)) * found.statistic
 
 
 def _factory(**arguments):
@@ -84,9 +73,9 @@ def test_release_has_the_noise_of_the_largest_cohort(
   # sensitivity add about 1 %.
   stddev = math.sqrt(largest / max(least, 1))
   assert output.measurements['noise_stddev'] == pytest.approx(stddev, rel=0.011)
-  assert _ks_statistic(output.result, stddev / 4) < _KS_LIMIT
-  assert _ks_statistic(output.result, stddev / 4 / 1.5) > _KS_LIMIT
-  assert _ks_statistic(output.result, stddev / 4 * 1.5) > _KS_LIMIT
+  assert ks_statistic(output.result, stddev / 4) < KS_LIMIT
+  assert ks_statistic(output.result, stddev / 4 / 1.5) > KS_LIMIT
+  assert ks_statistic(output.result, stddev / 4 * 1.5) > KS_LIMIT
 
 
 @pytest.mark.slow
@@ -149,8 +138,8 @@ def test_release_on_few_bits_has_the_noise_that_is_measured(num_clients):
   # A coarser grid: Delta is above c, and the noise with it.
   assert stddev == pytest.approx(1.5 * output.measurements['clipping_norm'])
   assert output.measurements['clipping_norm'] > 1.02
-  assert _ks_statistic(output.result, stddev / 4) < _KS_LIMIT
-  assert _ks_statistic(output.result, stddev / 4 / 1.5) > _KS_LIMIT
+  assert ks_statistic(output.result, stddev / 4) < KS_LIMIT
+  assert ks_statistic(output.result, stddev / 4 / 1.5) > KS_LIMIT
 
 
 def test_what_wraps_is_a_remainder_of_the_sum():
@@ -221,8 +210,3 @@ def test_argument_out_of_range_raises(name, value):
 def test_least_cohort_above_the_largest_raises():
   with pytest.raises(ValueError, match='must be at most'):
     _factory(min_clients_per_round=5, max_clients_per_round=4)
-
-
-def test_integer_leaf_is_refused():
-  with pytest.raises(TypeError, match='floating-point leaves'):
-    _factory().create(tff.TensorType(np.int32))

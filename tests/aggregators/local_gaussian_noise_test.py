@@ -7,23 +7,12 @@ import math
 import numpy as np
 import pytest
 import tensorflow_federated as tff
-from scipy import stats
 
+from tests.aggregators.one_round import KS_LIMIT, ks_statistic
 from tff_clipping import aggregators
 
 _SIZE = 10_000
 _VECTOR = tff.TensorType(np.float32, [_SIZE])
-
-# P(sqrt(n) D > 2.9) is 1e-7 for the distribution that is claimed; with a
-# standard deviation off by a factor of 1.5 either way, sqrt(n) D is 9 for n =
-# 10,000.
-_KS_LIMIT = 2.9
-
-
-def _ks_statistic(samples, stddev):
-  """Returns sqrt(n) times the Kolmogorov-Smirnov distance to N(0, stddev^2)."""
-  found = stats.kstest(np.ravel(samples), 'norm', args=(0, stddev))
-  return math.sqrt(np.size(samples)) * found.statistic
 
 
 def _factory(noise_stddev, least, largest, inner=None):
@@ -61,9 +50,9 @@ def test_release_has_the_noise_of_the_largest_cohort(
 ):
   noise = _noise(_process(0.5, least, largest), num_clients)
   stddev = 0.5 * math.sqrt(largest)
-  assert _ks_statistic(noise, stddev) < _KS_LIMIT
-  assert _ks_statistic(noise, stddev / 1.5) > _KS_LIMIT
-  assert _ks_statistic(noise, stddev * 1.5) > _KS_LIMIT
+  assert ks_statistic(noise, stddev) < KS_LIMIT
+  assert ks_statistic(noise, stddev / 1.5) > KS_LIMIT
+  assert ks_statistic(noise, stddev * 1.5) > KS_LIMIT
 
 
 @pytest.mark.slow
@@ -117,32 +106,6 @@ def test_release_of_a_full_cohort_is_not_on_the_grid_of_a_secure_sum():
   assert np.mean(is_integer) == pytest.approx(0.02, abs=0.01)
 
 
-@pytest.mark.slow
-def test_noise_at_clients_and_at_the_server_have_one_distribution():
-  clip, num_clients, multiplier = 2.0, 5, 1.5
-  local = _process(
-    multiplier * clip / math.sqrt(num_clients), num_clients, num_clients
-  )
-  server = aggregators.gaussian_noise_factory(multiplier * clip).create(_VECTOR)
-  left, right = np.sort(_noise(local, num_clients)), np.sort(_noise(server, 1))
-  grid = np.concatenate([left, right])
-  distance = np.max(
-    np.abs(
-      np.searchsorted(left, grid, side='right')
-      - np.searchsorted(right, grid, side='right')
-    )
-    / _SIZE
-  )
-  # The two-sample statistic exceeds 2.9 with a probability of 1e-7.
-  assert math.sqrt(_SIZE / 2) * distance < _KS_LIMIT
-
-
-def test_clients_have_noise_of_their_own():
-  # Equal shares would add up to n sigma, not sqrt(n) sigma.
-  noise = _noise(_process(1.0, 16, 16), 16)
-  assert _ks_statistic(noise, 4.0) < _KS_LIMIT
-
-
 def test_rounds_and_tensors_have_noise_of_their_own():
   value_type = tff.to_type(
     collections.OrderedDict(b=(np.float32, [_SIZE]), a=(np.float32, [_SIZE]))
@@ -177,7 +140,7 @@ def test_secure_sum_of_noised_values_is_in_bounds():
   process = factory.create(_VECTOR)
   values = [np.zeros(_SIZE, np.float32)] * 4
   output = process.next(process.initialize(), values)
-  assert _ks_statistic(output.result, 1.0) < _KS_LIMIT
+  assert ks_statistic(output.result, 1.0) < KS_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -240,8 +203,3 @@ def test_shares_without_bounds_are_refused():
 def test_a_stddev_out_of_range_raises(stddev, rule):
   with pytest.raises(ValueError, match=f'`noise_stddev` must be {rule}'):
     _factory(stddev, 1, 1)
-
-
-def test_weighted_inner_factory_is_refused_with_a_reason():
-  with pytest.raises(TypeError, match='how much one client can move'):
-    _factory(1.0, 1, 1, tff.aggregators.MeanFactory())

@@ -9,56 +9,48 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.aggregators.one_round import run, vectors
 from tff_clipping import aggregators
 
 _VECTOR = tff.TensorType(np.float32, [2])
 
 
-def _run(factory, values, value_type=_VECTOR):
-  process = factory.create(value_type)
-  return process.next(process.initialize(), values)
-
-
-def _vectors(*rows):
-  return [np.array(row, np.float32) for row in rows]
-
-
 def test_clipped_mean_is_over_the_clients_that_took_part():
   # (3, 4) becomes (0.6, 0.8): the mean with (0, 1) and (0, 0) is (0.2, 0.6).
-  output = _run(
+  output = run(
     aggregators.clipped_mean_factory(clipping_norm=1),
-    _vectors([3, 4], [0, 1], [0, 0]),
+    vectors([3, 4], [0, 1], [0, 0]),
   )
   np.testing.assert_allclose(output.result, [0.2, 0.6], rtol=1e-6)
   assert output.measurements['clipped_count'] == 1
 
 
 def test_clipped_mean_with_a_huge_norm_is_the_mean():
-  values = _vectors([3, 4], [-1, 0.5], [7, 8])
-  output = _run(aggregators.clipped_mean_factory(clipping_norm=1e19), values)
-  plain = _run(tff.aggregators.UnweightedMeanFactory(), values)
+  values = vectors([3, 4], [-1, 0.5], [7, 8])
+  output = run(aggregators.clipped_mean_factory(clipping_norm=1e19), values)
+  plain = run(tff.aggregators.UnweightedMeanFactory(), values)
   np.testing.assert_array_equal(output.result, plain.result)
 
 
 def test_clipped_mean_of_nobody_is_zero():
-  output = _run(aggregators.clipped_mean_factory(clipping_norm=1.0), [])
+  output = run(aggregators.clipped_mean_factory(clipping_norm=1.0), [])
   np.testing.assert_array_equal(output.result, [0, 0])
 
 
 def test_fixed_mean_divides_by_the_public_number():
-  output = _run(
-    aggregators.fixed_denominator_mean_factory(4), _vectors([4, 8], [4, 0])
+  output = run(
+    aggregators.fixed_denominator_mean_factory(4), vectors([4, 8], [4, 0])
   )
   np.testing.assert_array_equal(output.result, [2, 2])
 
 
 def test_dp_mean_divides_by_the_public_number_and_clips():
   # (3, 4) becomes (0.6, 0.8), the NaN zero: (0.6, 1.8) / 5.
-  output = _run(
+  output = run(
     aggregators.dp_mean_factory(
       clipping_norm=1.0, noise_multiplier=1e-7, clients_per_round=5
     ),
-    _vectors([3, 4], [0, 1], [np.nan, 1]),
+    vectors([3, 4], [0, 1], [np.nan, 1]),
   )
   np.testing.assert_allclose(output.result, [0.12, 0.36], rtol=1e-5)
 
@@ -113,32 +105,18 @@ def test_dp_mean_reports_nothing_exact():
 
 
 def test_dp_mean_uses_its_sum_factory():
-  output = _run(
+  output = run(
     aggregators.dp_mean_factory(
       clipping_norm=1.0,
       noise_multiplier=1e-6,
       clients_per_round=2,
       sum_factory=aggregators.secure_sum_factory(1.0),
     ),
-    _vectors([3, 4], [0, 1]),
+    vectors([3, 4], [0, 1]),
   )
   np.testing.assert_allclose(output.result, [0.3, 0.9], rtol=1e-4)
   measurements = output.measurements['clipping']['mean_value']
   assert measurements['secure_sum_bound'] == 1
-
-
-@pytest.mark.slow
-def test_dp_mean_with_a_key_repeats():
-  factory = aggregators.dp_mean_factory(
-    clipping_norm=1.0,
-    noise_multiplier=1.0,
-    clients_per_round=2,
-    noise_key=(1, 2),
-  )
-  values = _vectors([3, 4])
-  np.testing.assert_array_equal(
-    _run(factory, values).result, _run(factory, values).result
-  )
 
 
 def test_neighbouring_cohorts_differ_by_at_most_the_sensitivity():
@@ -188,16 +166,6 @@ def test_dp_mean_argument_of_the_wrong_kind_raises(name):
   }
   with pytest.raises(TypeError, match=f'`{name}` must be a number'):
     aggregators.dp_mean_factory(**arguments)
-
-
-def test_weighted_sum_factory_is_refused_with_a_reason():
-  with pytest.raises(TypeError, match='how much one client can move'):
-    aggregators.dp_mean_factory(
-      clipping_norm=1.0,
-      noise_multiplier=1.0,
-      clients_per_round=2,
-      sum_factory=tff.aggregators.MeanFactory(),
-    )
 
 
 @pytest.mark.parametrize(

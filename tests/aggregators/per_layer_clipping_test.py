@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests.aggregators.one_round import run, vectors
 from tff_clipping import aggregators
 
 # Names in the order of the model, not of the alphabet.
@@ -22,11 +23,6 @@ def _value(kernel, bias):
   )
 
 
-def _run(factory, values, value_type):
-  process = factory.create(value_type)
-  return process.next(process.initialize(), values)
-
-
 @functools.cache
 def _process():
   return aggregators.per_layer_clipping_factory([1.0, 10.0]).create(_LAYERS)
@@ -38,9 +34,7 @@ def _clip_of_layers(values):
 
 
 def test_each_tensor_has_its_norm_in_the_order_of_the_type():
-  output = _clip_of_layers(
-    [_value([3, 4], [100]), _value([0, 0.5], [5])],
-  )
+  output = _clip_of_layers([_value([3, 4], [100]), _value([0, 0.5], [5])])
   np.testing.assert_allclose(output.result['kernel'], [0.6, 1.3], rtol=1e-6)
   np.testing.assert_allclose(output.result['bias'], [15], rtol=1e-6)
   np.testing.assert_array_equal(output.measurements['clipping_norms'], [1, 10])
@@ -49,7 +43,7 @@ def test_each_tensor_has_its_norm_in_the_order_of_the_type():
 
 def test_counts_are_those_of_each_tensor():
   output = _clip_of_layers(
-    [_value([3, 4], [1]), _value([3, 4], [2]), _value([0, 0], [11])],
+    [_value([3, 4], [1]), _value([3, 4], [2]), _value([0, 0], [11])]
   )
   np.testing.assert_array_equal(output.measurements['clipped_counts'], [2, 1])
   assert output.measurements['zeroed_count'] == 0
@@ -57,7 +51,7 @@ def test_counts_are_those_of_each_tensor():
 
 def test_nonfinite_tensor_zeroes_the_update_and_is_counted():
   output = _clip_of_layers(
-    [_value([3, 4], [np.nan]), _value([3e19, 3e19], [1])],
+    [_value([3, 4], [np.nan]), _value([3e19, 3e19], [1])]
   )
   np.testing.assert_array_equal(output.result['kernel'], [0, 0])
   np.testing.assert_array_equal(output.result['bias'], [0])
@@ -67,10 +61,9 @@ def test_nonfinite_tensor_zeroes_the_update_and_is_counted():
 
 @pytest.mark.slow
 def test_a_single_tensor_is_clipped_as_by_difference_clipping():
-  vector = tff.TensorType(np.float32, [2])
-  values = [np.array([3, 4], np.float32)]
-  one = _run(aggregators.per_layer_clipping_factory([1.0]), values, vector)
-  other = _run(aggregators.difference_clipping_factory(1.0), values, vector)
+  values = vectors([3, 4])
+  one = run(aggregators.per_layer_clipping_factory([1.0]), values)
+  other = run(aggregators.difference_clipping_factory(1.0), values)
   np.testing.assert_array_equal(one.result, other.result)
 
 
@@ -125,10 +118,3 @@ def test_norms_out_of_range_raise(norms):
 def test_norms_of_the_wrong_kind_raise(norms):
   with pytest.raises(TypeError, match='clipping_norms'):
     aggregators.per_layer_clipping_factory(norms)
-
-
-def test_integer_leaf_is_refused():
-  with pytest.raises(TypeError, match='floating-point leaves'):
-    aggregators.per_layer_clipping_factory([1.0]).create(
-      tff.TensorType(np.int32)
-    )

@@ -6,19 +6,10 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests.aggregators.one_round import run, vectors
 from tff_clipping import aggregators
 
 _VECTOR = tff.TensorType(np.float32, [2])
-
-
-def _run(factory, values, *weights):
-  weight_types = [tff.TensorType(np.float32)] * len(weights)
-  process = factory.create(_VECTOR, *weight_types)
-  return process.next(process.initialize(), values, *weights)
-
-
-def _vectors(*rows):
-  return [np.array(row, np.float32) for row in rows]
 
 
 @functools.cache
@@ -35,9 +26,7 @@ def _measured_sum(values):
 
 def test_hand_computed_statistics():
   # Norms 5, 1 and 3: mean 3, variance (4 + 4 + 0) / 3.
-  output = _measured_sum(
-    _vectors([3, 4], [0, 1], [0, 3]),
-  )
+  output = _measured_sum(vectors([3, 4], [0, 1], [0, 3]))
   measurements = output.measurements
   assert measurements['update_norm_mean'] == 3.0
   assert measurements['update_norm_std'] == pytest.approx((8 / 3) ** 0.5)
@@ -49,10 +38,10 @@ def test_hand_computed_statistics():
 
 @pytest.mark.slow
 def test_result_and_measurements_of_the_inner_factory_are_unchanged():
-  values = _vectors([3, 4], [0, 1])
+  values = vectors([3, 4], [0, 1])
   clip = aggregators.clipped_mean_factory(clipping_norm=1.0)
-  plain = _run(clip, values)
-  measured = _run(aggregators.add_update_norm_measurements(clip), values)
+  plain = run(clip, values)
+  measured = run(aggregators.add_update_norm_measurements(clip), values)
   np.testing.assert_array_equal(measured.result, plain.result)
   # The norms are those before the clip.
   assert measured.measurements['update_norm_max'] == 5.0
@@ -61,11 +50,11 @@ def test_result_and_measurements_of_the_inner_factory_are_unchanged():
 
 
 def test_nonfinite_updates_are_left_out_and_counted():
-  output = _run(
+  output = run(
     aggregators.add_update_norm_measurements(
       aggregators.clipped_mean_factory(clipping_norm=1.0), clipping_norm=1.0
     ),
-    _vectors([3, 4], [np.nan, 1], [np.inf, 0]),
+    vectors([3, 4], [np.nan, 1], [np.inf, 0]),
   )
   assert output.measurements['update_norm_mean'] == 5.0
   assert output.measurements['update_norm_std'] == 0.0
@@ -74,17 +63,15 @@ def test_nonfinite_updates_are_left_out_and_counted():
 
 
 def test_empty_cohort_measures_zero():
-  output = _measured_sum(
-    [],
-  )
+  output = _measured_sum([])
   assert all(value == 0 for value in output.measurements.values())
 
 
 def test_large_norms_that_are_close_keep_their_deviation():
   # A difference of sums of squares in float32 would give 0 or NaN here.
-  output = _run(
+  output = run(
     aggregators.add_update_norm_measurements(tff.aggregators.SumFactory()),
-    _vectors([100000.0, 0], [100002.0, 0]),
+    vectors([100000.0, 0], [100002.0, 0]),
   )
   assert output.measurements['update_norm_std'] == 1.0
 
@@ -94,16 +81,14 @@ def test_weighted_factory_stays_weighted():
     tff.aggregators.MeanFactory()
   )
   assert isinstance(factory, tff.aggregators.WeightedAggregationFactory)
-  output = _run(factory, _vectors([3, 4], [0, 1]), [1.0, 3.0])
+  output = run(factory, vectors([3, 4], [0, 1]), weights=[1.0, 3.0])
   np.testing.assert_allclose(output.result, [0.75, 1.75])
   assert output.measurements['update_norm_mean'] == 3.0
   assert 'mean_value' in output.measurements
 
 
 def test_added_measurements_are_marked_as_for_simulations():
-  output = _measured_sum(
-    _vectors([3, 4]),
-  )
+  output = _measured_sum(vectors([3, 4]))
   assert set(output.measurements) == set(
     aggregators.SIMULATION_ONLY_MEASUREMENTS
   )

@@ -665,28 +665,6 @@ def test_examples_of_many_shapes_are_refused(is_ragged, advice):
     )
 
 
-def test_batch_norm_is_refused_with_advice(store):
-  def model_fn():
-    inputs = tf.keras.Input((5,))
-    x = tf.keras.layers.BatchNormalization()(tf.keras.layers.Dense(3)(inputs))
-    return tff.learning.models.from_keras_model(
-      tf.keras.Model(inputs, x),
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=collections.OrderedDict(
-        x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], tf.int32)
-      ),
-    )
-
-  with pytest.raises(ValueError, match='GroupNormalization'):
-    learning.build_fed_avg(
-      model_fn,
-      local_steps=1,
-      batch_size=1,
-      client_learning_rate=0.1,
-      client_store=store,
-    )
-
-
 def test_a_store_of_other_examples_is_refused(tmp_path):
   examples = _examples()
   examples['x'] = examples['x'][:, :4]

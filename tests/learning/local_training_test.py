@@ -9,7 +9,6 @@ import tensorflow_federated as tff
 
 from tests.learning import linear_models, one_client
 from tff_clipping.learning import client_batches, local_training, steps
-from tff_clipping.theory import kept_states, quadratics
 
 
 def _mlp_fn():
@@ -154,17 +153,6 @@ def test_sgd_is_the_plain_loop_in_its_graph_and_its_bits():
   assert other != plain
 
 
-class _Scaffold(steps.LocalStep):
-  """SCAFFOLD's direction, of a client that keeps its control and was sent c."""
-
-  def direction(self, context, memory):
-    control, mean = context.kept
-    return [
-      g - c_i + c
-      for g, c_i, c in zip(context.gradient(), control, mean, strict=True)
-    ], memory
-
-
 class _SlopedModel(tff.learning.models.VariableModel):
   """A model whose loss is minus the product of the weights and the examples."""
 
@@ -191,69 +179,6 @@ class _SlopedModel(tff.learning.models.VariableModel):
 
   def reset_metrics(self):
     pass
-
-
-@pytest.mark.parametrize(
-  ('slope', 'mean', 'expected'),
-  [(0.5, 0.0, 0.05), (1.0, 0.0, 0.1), (0.5, 0.1, 0.04), (1.0, 0.1, 0.09)],
-)
-def test_a_step_of_scaffold_fits_the_protocol(slope, mean, expected):
-  # The figures are those of pfl-research's own test of SCAFFOLD.
-  (update,) = one_client.train(
-    _SlopedModel,
-    np.full([1, 2], slope, np.float32),
-    [np.zeros(2)],
-    _Scaffold(),
-    local_steps=1,
-    batch_size=1,
-    rate=0.1,
-    kept=([np.zeros(2, np.float32)], [np.full(2, mean, np.float32)]),
-  )
-  np.testing.assert_allclose(update, [expected, expected], rtol=1e-6)
-
-
-class _FedPd(steps.LocalStep):
-  """FedPD's direction, of a client that keeps its dual vector."""
-
-  def direction(self, context, memory):
-    return [
-      g + dual + (x - x0) / 0.1
-      for g, dual, x, x0 in zip(
-        context.gradient(),
-        context.kept,
-        context.model,
-        context.start,
-        strict=True,
-      )
-    ], memory
-
-
-@pytest.mark.slow
-def test_steps_of_fed_pd_are_those_of_the_theory():
-  rows = linear_models.PARTITION[one_client.CLIENT]
-  data = linear_models.examples()
-  # The mean of (x w - y)^2 is 1/2 ||A w - b||^2 with A = x sqrt(2 / n).
-  scale = np.sqrt(2 / len(rows))
-  problem = quadratics.LinearRegression(
-    [scale * data['x'][rows]], [scale * data['y'][rows, 0]]
-  )
-  dual = np.array([0.3, -0.1, 0.2], np.float32)
-  state = np.vstack([one_client.START, dual])
-  after = kept_states.fed_pd_step(
-    problem,
-    state,
-    local_steps=5,
-    client_learning_rate=one_client.RATE,
-    penalty=0.1,
-  )
-  found = one_client.train_linear(
-    _FedPd(),
-    local_steps=5,
-    batch_size=len(rows),
-    kept=[dual.reshape(-1, 1)],
-  )
-  # What the dual vector gains is the update over the penalty.
-  np.testing.assert_allclose(found / 0.1, after[1] - dual, rtol=1e-4, atol=1e-5)
 
 
 class _Anywhere(steps.LocalStep):

@@ -50,21 +50,6 @@ def test_momentum_of_zero_has_the_bits_of_sgd():
   )
 
 
-@pytest.mark.slow
-def test_momentum_is_that_of_keras():
-  optimizer = tf.keras.optimizers.SGD(one_client.RATE, momentum=0.7)
-  x = tf.Variable(one_client.START)
-  for rows in one_client.batches():
-    gradient = linear_models.gradient(x.numpy(), rows)
-    optimizer.apply_gradients([(tf.constant(gradient), x)])
-  np.testing.assert_allclose(
-    one_client.train_linear(steps.Momentum(0.7)),
-    x.numpy() - one_client.START,
-    rtol=1e-4,
-    atol=1e-5,
-  )
-
-
 def test_proximal_pulls_towards_the_global_model():
   _check(
     steps.Proximal(2.0),
@@ -72,15 +57,6 @@ def test_proximal_pulls_towards_the_global_model():
       linear_models.gradient(x, rows) + 2.0 * (x - one_client.START)
     ),
   )
-
-
-@pytest.mark.slow
-def test_proximal_shortens_the_update():
-  norms = [
-    np.linalg.norm(one_client.train_linear(step))
-    for step in (steps.Sgd(), steps.Proximal(1.0), steps.Proximal(5.0))
-  ]
-  assert norms[0] > norms[1] > norms[2] > 0
 
 
 def test_sharpness_aware_takes_the_gradient_uphill():

@@ -3,7 +3,6 @@
 The runs are processes of their own; see `fault_program`.
 """
 
-import contextlib
 import json
 import os
 import pathlib
@@ -16,6 +15,7 @@ import types
 import pandas as pd
 import pytest
 
+from tests import processes
 from tests.privacy.ledgers import read_releases
 from tff_clipping import privacy
 
@@ -107,23 +107,6 @@ def _assert_in_order(folder, num_rounds):
   assert {p.name for p in folder.iterdir()} == {*names, 'checkpoints'}
 
 
-@contextlib.contextmanager
-def _tmpfs(path, size):
-  """Mounts a small disk, or skips the test."""
-  path.mkdir()
-  mount = shutil.which('mount')
-  done = mount and subprocess.run(
-    [mount, '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)],
-    capture_output=True,
-  )
-  if not done or done.returncode:
-    pytest.skip('A small disk cannot be mounted here: it takes root.')
-  try:
-    yield path
-  finally:
-    subprocess.run(['umount', str(path)], check=True)
-
-
 def _fill(path, but):
   """Takes all the space of a disk, but for so many bytes."""
   free = os.statvfs(path)
@@ -173,7 +156,7 @@ def test_a_killed_run_has_what_its_clients_keep(server, tmp_path):
 def test_a_full_disk_is_one_line_and_the_run_goes_on(
   server, expected, tmp_path
 ):
-  with _tmpfs(tmp_path / 'disk', '2m') as disk:
+  with processes.mounted(tmp_path / 'disk', 'size=2m') as disk:
     assert server.run_small(disk / 'run', 2).status == 0
     for but in (0, 4096, 8192, 12288, 20480, 32768, 49152):
       _fill(disk, but)

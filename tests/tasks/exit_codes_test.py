@@ -1,6 +1,5 @@
 """Tests of how runs end: each way has its message and its exit code."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -28,23 +27,6 @@ def _start(output_dir, cache_dir, **changes):
 
 def _train(output_dir, cache_dir, **changes):
   return train_command.finish(_start(output_dir, cache_dir, **changes))
-
-
-@contextlib.contextmanager
-def _mounted(path, options):
-  """Mounts a small disk, or skips the test."""
-  path.mkdir()
-  mount = shutil.which('mount')
-  done = mount and subprocess.run(
-    [mount, '-t', 'tmpfs', '-o', options, 'tmpfs', str(path)],
-    capture_output=True,
-  )
-  if not done or done.returncode:
-    pytest.skip('A disk cannot be mounted here: it takes root.')
-  try:
-    yield path
-  finally:
-    subprocess.run(['umount', str(path)], check=True)
 
 
 def test_divergence(tmp_path, cache_dir):
@@ -138,7 +120,7 @@ def test_an_own_aggregator_with_too_little_noise(tmp_path, cache_dir):
 
 
 def test_a_full_disk(tmp_path, cache_dir):
-  with _mounted(tmp_path / 'disk', 'size=2m') as disk:
+  with processes.mounted(tmp_path / 'disk', 'size=2m') as disk:
     # A checkpoint of the model and its last update takes 1.3 MB: one fits.
     code, _, errors = _train(disk / 'run', cache_dir)
     assert code == 5
@@ -159,7 +141,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, cache_dir):
   assert code == 2
   assert '--output_dir must be a folder that can be written' in errors
   assert len(errors.splitlines()) == 1
-  with _mounted(tmp_path / 'disk', 'ro') as disk:
+  with processes.mounted(tmp_path / 'disk', 'ro') as disk:
     code, _, errors = _train(disk / 'run', cache_dir)
     assert code == 2
     assert 'Read-only file system' in errors

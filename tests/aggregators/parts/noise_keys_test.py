@@ -38,13 +38,6 @@ def test_a_round_that_is_run_again_has_the_same_bits():
   )
 
 
-def test_without_a_key_a_round_that_is_run_again_has_other_noise():
-  process = _process()
-  state = process.initialize()
-  draws = [process.next(state, _zeros()).result for _ in range(2)]
-  assert np.max(_correlations(draws)) < 0.1
-
-
 def test_every_round_and_draw_has_noise_of_its_own():
   process = _process(noise_key=(1, 2))
   state, draws = process.initialize(), []

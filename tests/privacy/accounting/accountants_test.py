@@ -4,7 +4,6 @@ import functools
 import math
 import warnings
 
-import dp_accounting
 import hypothesis
 import numpy as np
 import pytest
@@ -23,21 +22,6 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
 )
 from tff_clipping.privacy.plans import functions
-
-
-def test_fixed_size_epsilon_halves_the_multiplier():
-  accountant = rdp.RdpAccountant(
-    neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
-  )
-  accountant.compose(
-    dp_accounting.SampledWithoutReplacementDpEvent(
-      1920, 80, dp_accounting.GaussianDpEvent(5.1 / 2)
-    ),
-    100,
-  )
-  assert functions.compute_epsilon(
-    num_rounds=100, noise_multiplier=5.1, sampling='fixed_size', **PAPER
-  ) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
 
 
 # TensorFlow Privacy, compute_dp_sgd_privacy_test.py: population, batch, noise

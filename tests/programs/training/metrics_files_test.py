@@ -42,12 +42,15 @@ def test_the_file_is_that_of_tff(tmp_path):
 
 def test_a_new_program_goes_on_with_the_file(tmp_path):
   path = tmp_path / 'run' / 'metrics.csv'
-  for round_num in (0, 1, 2, 1):
+  for round_num in (0, 1, 2):
     _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, round_num)
+  # From round 1 on, by a version that has one more metric.
+  later = {**_METRICS, 'aggregator/clipping_norm': 0.25}
+  _release(metrics_files.SyncedCSVReleaseManager(path), later, 1)
   assert path.read_text().split() == [
-    'round_num,count,epsilon,test_loss',
-    '0,7,0.5,nan',
-    '1,7,0.5,nan',
+    'round_num,count,epsilon,test_loss,aggregator/clipping_norm',
+    '0,7,0.5,nan,',
+    '1,7,0.5,nan,0.25',
   ]
 
 

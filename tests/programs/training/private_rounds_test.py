@@ -17,33 +17,61 @@ from tff_clipping.programs.clients.client_sampling import (
 from tff_clipping.programs.training import private_rounds
 from tff_clipping.storage_errors import StorageError
 
+_Output = tff.learning.templates.LearningProcessOutput
+_STATE = np.float32(0)
+
+
+@pytest.fixture(name='ledger')
+def _ledger(tmp_path):
+  plan = noised_scalar.plan()
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    yield ledger
+
+
+def _sampler(plan, seed=3):
+  return build_private_sampler(plan, noised_scalar.IDS, seed=seed)
+
+
+def _run(ledger, next_fn, *, state=_STATE, round_num=1, sampler=None):
+  return private_rounds.run_private_round(
+    next_fn,
+    sampler or _sampler(ledger.plan),
+    ledger,
+    state=state,
+    round_num=round_num,
+  )
+
+
+def _process(noise_key):
+  return noised_scalar.build_process(noised_scalar.plan(), noise_key)
+
+
+def _next_of_zeros(process):
+  """Returns the round of a process whose clients all send zero."""
+  return lambda state, cohort: process.next(
+    state, [np.float32(0)] * len(cohort)
+  )
+
 
 @pytest.mark.parametrize('is_known', [True, False])
 def test_other_data_in_a_repeated_round_are_never_released(
-  tmp_path, monkeypatch, is_known
+  ledger, monkeypatch, is_known
 ):
   if is_known:
     noised_scalar.set_environment(monkeypatch, 'here')
-  plan = noised_scalar.plan()
-  sampler = build_private_sampler(plan, noised_scalar.IDS, seed=3)
   noise = iter(range(100))
   seen = []
 
   def next_fn(state, cohort):
     seen.append(tuple(cohort))
-    return tff.learning.templates.LearningProcessOutput(
-      np.float32(next(noise)), ()
-    )
+    return _Output(np.float32(next(noise)), ())
 
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    for _ in range(3):
-      cohort, output = private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=np.float32(0), round_num=1
-      )
-      assert seen[-1] == tuple(cohort)
-    assert ledger.num_releases == 3
-    # Were the bits to be the same, that they are not tells of the clients.
-    assert bool(ledger.caveats) == is_known
+  for _ in range(3):
+    cohort, output = _run(ledger, next_fn)
+    assert seen[-1] == tuple(cohort)
+  assert ledger.num_releases == 3
+  # Were the bits to be the same, that they are not tells of the clients.
+  assert bool(ledger.caveats) == is_known
   # Each repeat first tried the cohort that was charged last.
   assert len(seen) == 5
   assert len({seen[0], seen[2], seen[4]}) == 3
@@ -52,42 +80,30 @@ def test_other_data_in_a_repeated_round_are_never_released(
 
 
 def test_a_round_that_was_charged_elsewhere_is_drawn_anew_whatever_its_bits(
-  tmp_path, monkeypatch
+  ledger, monkeypatch
 ):
   # The result is the same in all, and whether it is depends on the clients.
-  plan = noised_scalar.plan()
-  sampler = build_private_sampler(plan, noised_scalar.IDS, seed=3)
   seen = []
 
   def next_fn(state, cohort):
     seen.append(tuple(cohort))
-    return tff.learning.templates.LearningProcessOutput(state, ())
+    return _Output(state, ())
 
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    for name in ('a', 'a', 'b', 'b', 'a'):
-      noised_scalar.set_environment(monkeypatch, name)
-      private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=np.float32(0), round_num=1
-      )
-    assert ledger.num_releases == 3
+  for name in ('a', 'a', 'b', 'b', 'a'):
+    noised_scalar.set_environment(monkeypatch, name)
+    _run(ledger, next_fn)
+  assert ledger.num_releases == 3
+  sampler = _sampler(ledger.plan)
   draws = [0, 0, 0, 1, 1, 1, 2]
   assert seen == [tuple(sampler.sample(1, draw)) for draw in draws]
   assert len(set(seen)) == 3
 
 
-def test_the_warning_of_a_new_draw_is_a_line_with_the_cause(tmp_path, caplog):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, None)
+def test_the_warning_of_a_new_draw_is_a_line_with_the_cause(ledger, caplog):
+  process = _process(None)
   state = process.initialize()
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    for _ in range(2):
-      private_rounds.run_private_round(
-        lambda state, cohort: process.next(state, list(map(float, cohort))),
-        build_private_sampler(plan, noised_scalar.IDS, seed=3),
-        ledger,
-        state=state,
-        round_num=1,
-      )
+  for _ in range(2):
+    _run(ledger, _next_of_zeros(process), state=state)
   (message,) = caplog.messages
   assert message == (
     'Round 1, run again, may give other bits (it draws random numbers, in the '
@@ -96,94 +112,55 @@ def test_the_warning_of_a_new_draw_is_a_line_with_the_cause(tmp_path, caplog):
   )
 
 
-def test_a_round_of_a_ledger_that_does_not_say_where_is_drawn_anew(tmp_path):
-  plan = noised_scalar.plan()
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    output = tff.learning.templates.LearningProcessOutput(np.float32(0), ())
-    digest = private_rounds.compute_digest(tuple(output))
-    ledger.charge(1, digest)
-    private_rounds.run_private_round(
-      lambda state, cohort: output,
-      build_private_sampler(plan, noised_scalar.IDS, seed=3),
-      ledger,
-      state=np.float32(0),
-      round_num=1,
-    )
-    assert ledger.rounds == [1, 1]
+def test_a_round_of_a_ledger_that_does_not_say_where_is_drawn_anew(ledger):
+  output = _Output(np.float32(0), ())
+  ledger.charge(1, private_rounds.compute_digest(tuple(output)))
+  _run(ledger, lambda state, cohort: output)
+  assert ledger.rounds == [1, 1]
 
 
 def test_a_round_that_cannot_be_drawn_anew_is_not_released_elsewhere(
-  tmp_path, monkeypatch
+  ledger, monkeypatch
 ):
-  seen = []
-
-  def next_fn(state, cohort):
-    seen.append(tuple(cohort))
-    return tff.learning.templates.LearningProcessOutput(state, ())
-
-  sampler = build_private_sampler(
-    noised_scalar.plan(), noised_scalar.IDS, seed=3
-  )
   state = {'privacy_noise': {'key': np.int64(1), 'ledger': np.int64(0)}}
-  with privacy.PrivacyLedger(
-    tmp_path / 'ledger.jsonl', noised_scalar.plan()
-  ) as ledger:
 
-    def run():
-      private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=state, round_num=1
-      )
+  def run():
+    _run(ledger, lambda state, cohort: _Output(state, ()), state=state)
 
-    noised_scalar.set_environment(monkeypatch, 'a')
+  noised_scalar.set_environment(monkeypatch, 'a')
+  run()
+  noised_scalar.set_environment(monkeypatch, 'b')
+  with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
     run()
-    noised_scalar.set_environment(monkeypatch, 'b')
-    with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
-      run()
-    # Of its result, nobody knows whether it would have been the same.
-    assert ledger.num_releases == 1
-    noised_scalar.set_environment(monkeypatch, 'a')
-    run()
-    assert ledger.num_releases == 1
+  # Of its result, nobody knows whether it would have been the same.
+  assert ledger.num_releases == 1
+  noised_scalar.set_environment(monkeypatch, 'a')
+  run()
+  assert ledger.num_releases == 1
 
 
-def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(tmp_path):
+def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(ledger):
   sampler = FixedSizeSampler(noised_scalar.IDS, clients_per_round=8, seed=0)
   seen = []
-  with privacy.PrivacyLedger(
-    tmp_path / 'ledger.jsonl', noised_scalar.plan()
-  ) as ledger:
-    with pytest.raises(ValueError, match='`sampler` must be that of the ledg'):
-      private_rounds.run_private_round(
-        lambda *args: seen.append(args),
-        sampler,
-        ledger,
-        state=np.float32(0),
-        round_num=1,
-      )
-    assert ledger.num_releases == 0
+  with pytest.raises(ValueError, match='`sampler` must be that of the ledg'):
+    _run(ledger, lambda *args: seen.append(args), sampler=sampler)
+  assert ledger.num_releases == 0
   assert not seen
 
 
-def test_a_cohort_that_no_sampler_of_the_plan_draws_is_not_charged(tmp_path):
+def test_a_cohort_that_no_sampler_of_the_plan_draws_is_not_charged(
+  ledger, tmp_path
+):
   class Twice(FixedSizeSampler):
     def sample(self, round_num, draw=0):
       return 2 * super().sample(round_num, draw)
 
-  plan = noised_scalar.plan()
   sampler = Twice(noised_scalar.IDS, clients_per_round=8, seed=0)
-  sampler.charged_as = plan.sampler_parameters
+  sampler.charged_as = ledger.plan.sampler_parameters
   seen = []
-  path = tmp_path / 'ledger.jsonl'
-  with privacy.PrivacyLedger(path, plan) as ledger:
-    with pytest.raises(ValueError, match='a client at most once in a cohort'):
-      private_rounds.run_private_round(
-        lambda *args: seen.append(args),
-        sampler,
-        ledger,
-        state=np.float32(0),
-        round_num=1,
-      )
-  contents = privacy.read_ledger(path)
+  with pytest.raises(ValueError, match='a client at most once in a cohort'):
+    _run(ledger, lambda *args: seen.append(args), sampler=sampler)
+  contents = privacy.read_ledger(tmp_path / 'ledger.jsonl')
   assert (contents.num_releases, contents.seeds, seen) == (0, (), [])
 
 
@@ -194,14 +171,11 @@ def test_the_ledger_knows_a_seed_of_cohorts_again(tmp_path):
     path = tmp_path / f'{place}.jsonl'
     with privacy.PrivacyLedger(path, plan) as ledger:
       for round_num in (1, 2):
-        private_rounds.run_private_round(
-          lambda state, cohort: tff.learning.templates.LearningProcessOutput(
-            np.float32(0), ()
-          ),
-          build_private_sampler(plan, noised_scalar.IDS, seed=seed),
+        _run(
           ledger,
-          state=np.float32(0),
+          lambda state, cohort: _Output(state, ()),
           round_num=round_num,
+          sampler=_sampler(plan, seed),
         )
     seeds.append(privacy.read_ledger(path).seeds)
   assert [len(each) for each in seeds] == [1, 1, 1]
@@ -219,14 +193,13 @@ def test_an_empty_cohort_is_released_and_charged(tmp_path):
   sampler = build_private_sampler(plan, noised_scalar.IDS[:4], seed=3)
   empty = next(t for t in range(1, 51) if not sampler.sample(t))
   process = noised_scalar.build_process(plan, 'drawn')
-  state = process.initialize()
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    cohort, output = private_rounds.run_private_round(
-      lambda state, cohort: process.next(state, list(map(float, cohort))),
-      sampler,
+    cohort, output = _run(
       ledger,
-      state=state,
+      _next_of_zeros(process),
+      state=process.initialize(),
       round_num=empty,
+      sampler=sampler,
     )
     assert cohort == []
     assert ledger.rounds == [empty]
@@ -235,7 +208,7 @@ def test_an_empty_cohort_is_released_and_charged(tmp_path):
 
 
 def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(
-  tmp_path, monkeypatch
+  ledger, monkeypatch
 ):
   noised_scalar.set_environment(monkeypatch, 'here')
   # The key of the noise is kept, and no number of the draw: the next draw would
@@ -245,24 +218,12 @@ def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(
 
   def next_fn(state, cohort):
     del cohort
-    return tff.learning.templates.LearningProcessOutput(
-      state | {'weights': np.float32(next(bits))}, ()
-    )
+    return _Output(state | {'weights': np.float32(next(bits))}, ())
 
-  sampler = build_private_sampler(
-    noised_scalar.plan(), noised_scalar.IDS, seed=3
-  )
-  with privacy.PrivacyLedger(
-    tmp_path / 'ledger.jsonl', noised_scalar.plan()
-  ) as ledger:
-    private_rounds.run_private_round(
-      next_fn, sampler, ledger, state=state, round_num=1
-    )
-    with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
-      private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=state, round_num=1
-      )
-    assert ledger.num_releases == 1
+  _run(ledger, next_fn, state=state)
+  with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
+    _run(ledger, next_fn, state=state)
+  assert ledger.num_releases == 1
 
 
 _OF_CLIENTS = dict(
@@ -290,7 +251,6 @@ _OF_CLIENTS = dict(
   ids=lambda plan: type(plan).__name__,
 )
 def test_clients_that_add_noise_are_not_asked_again(tmp_path, plan):
-  sampler = build_private_sampler(plan, noised_scalar.IDS, seed=3)
   asked = []
 
   def next_fn(state, cohort):
@@ -301,18 +261,14 @@ def test_clients_that_add_noise_are_not_asked_again(tmp_path, plan):
       if isinstance(plan, privacy.ExamplePlan)
       else {}
     )
-    return tff.learning.templates.LearningProcessOutput(
+    return _Output(
       np.float32(len(asked)), {'client_work': {'local_noise': noise}}
     )
 
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    private_rounds.run_private_round(
-      next_fn, sampler, ledger, state=np.float32(0), round_num=1
-    )
+    _run(ledger, next_fn)
     with pytest.raises(privacy.ChangedReleaseError, match='send once more'):
-      private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=np.float32(0), round_num=1
-      )
+      _run(ledger, next_fn)
     assert len(asked) == ledger.num_releases == 1
     assert ledger.caveats == ()
   # Nor where the line of the next round was cut short.
@@ -321,9 +277,7 @@ def test_clients_that_add_noise_are_not_asked_again(tmp_path, plan):
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
     assert ledger.rounds == [1, None]
     with pytest.raises(privacy.ChangedReleaseError, match='send once more'):
-      private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=np.float32(0), round_num=2
-      )
+      _run(ledger, next_fn, round_num=2)
   assert len(asked) == 1
 
 
@@ -361,28 +315,22 @@ def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
         client_work=collections.OrderedDict(num_examples=num_examples),
         aggregator=collections.OrderedDict(clipping_norm=np.float32(1)),
       )
-      return tff.learning.templates.LearningProcessOutput(state, metrics)
+      return _Output(state, metrics)
 
     with privacy.PrivacyLedger(tmp_path / name, plan) as ledger:
-      private_rounds.run_private_round(
-        next_fn,
-        build_private_sampler(plan, noised_scalar.IDS, seed=3),
-        ledger,
-        state=np.float32(1),
-        round_num=1,
-      )
+      _run(ledger, next_fn)
     lines.append(read_releases(tmp_path / name))
   assert lines[0] == lines[1]
 
 
-def test_exact_figures_are_in_no_digest(tmp_path, monkeypatch):
+def test_exact_figures_are_in_no_digest(ledger, monkeypatch):
   noised_scalar.set_environment(monkeypatch, 'here')
   counts = iter([3, 4, 5])
 
   def next_fn(state, cohort):
     del cohort
     count = np.int32(next(counts))
-    return tff.learning.templates.LearningProcessOutput(
+    return _Output(
       state,
       {
         'client_work': {'num_examples': count},
@@ -391,69 +339,46 @@ def test_exact_figures_are_in_no_digest(tmp_path, monkeypatch):
       },
     )
 
-  sampler = build_private_sampler(
-    noised_scalar.plan(), noised_scalar.IDS, seed=3
-  )
-  with privacy.PrivacyLedger(
-    tmp_path / 'ledger.jsonl', noised_scalar.plan()
-  ) as ledger:
-    for _ in range(3):
-      private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=np.float32(0), round_num=1
-      )
-    # The same bits are released, whatever else was measured.
-    assert ledger.num_releases == 1
+  for _ in range(3):
+    _run(ledger, next_fn)
+  # The same bits are released, whatever else was measured.
+  assert ledger.num_releases == 1
 
 
 @pytest.mark.parametrize('noise_key', ['drawn', None])
 def test_the_state_of_another_round_is_refused_where_its_noise_repeats(
-  tmp_path, noise_key
+  ledger, noise_key
 ):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, noise_key)
-  sampler = build_private_sampler(plan, noised_scalar.IDS, seed=3)
+  process = _process(noise_key)
 
-  def next_fn(state, cohort):
-    return process.next(state, [np.float32(c == '0') for c in cohort])
+  def run(state, round_num):
+    _, output = _run(
+      ledger, _next_of_zeros(process), state=state, round_num=round_num
+    )
+    return output.state
 
   first = process.initialize()
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-
-    def run(state, round_num):
-      _, output = private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=state, round_num=round_num
-      )
-      return output.state
-
-    second = run(first, 1)
-    if noise_key is None:
-      run(first, 2)
-      return
-    # The noise of round 1, and of round 2, on the results of another one.
-    for state, round_num in ((first, 2), (second, 1), (second, 3)):
-      with pytest.raises(
-        ValueError, match=f'`state` must be that before round {round_num}'
-      ):
-        run(state, round_num)
-    assert ledger.rounds == [1]
-    run(second, 2)
+  second = run(first, 1)
+  if noise_key is None:
+    run(first, 2)
+    return
+  # The noise of round 1, and of round 2, on the results of another one.
+  for state, round_num in ((first, 2), (second, 1), (second, 3)):
+    with pytest.raises(
+      ValueError, match=f'`state` must be that before round {round_num}'
+    ):
+      run(state, round_num)
+  assert ledger.rounds == [1]
+  run(second, 2)
 
 
 def test_the_same_state_has_other_noise_under_another_ledger(tmp_path):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, 'drawn')
+  process = _process('drawn')
   state = process.initialize()
-  sampler = build_private_sampler(plan, noised_scalar.IDS, seed=3)
   weights = []
   for name in ('a', 'a', 'b'):
-    with privacy.PrivacyLedger(tmp_path / name, plan) as ledger:
-      _, output = private_rounds.run_private_round(
-        lambda state, cohort: process.next(state, [0.0] * len(cohort)),
-        sampler,
-        ledger,
-        state=state,
-        round_num=1,
-      )
+    with privacy.PrivacyLedger(tmp_path / name, noised_scalar.plan()) as ledger:
+      _, output = _run(ledger, _next_of_zeros(process), state=state)
     weights.append(process.get_model_weights(output.state).trainable[0])
   assert weights[0] == weights[1]
   # With the same noise, nothing would hide the difference of other updates.
@@ -461,34 +386,20 @@ def test_the_same_state_has_other_noise_under_another_ledger(tmp_path):
 
 
 @pytest.mark.parametrize('noise_key', [(1, 2), 'drawn', None])
-def test_the_ledger_says_that_a_key_was_given(tmp_path, noise_key):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, noise_key)
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    private_rounds.run_private_round(
-      lambda state, cohort: process.next(state, [0.0] * len(cohort)),
-      build_private_sampler(plan, noised_scalar.IDS, seed=3),
-      ledger,
-      state=process.initialize(),
-      round_num=1,
-    )
-    is_given = isinstance(noise_key, tuple)
-    assert ledger.caveats == (private_rounds.GIVEN_NOISE,) * is_given
+def test_the_ledger_says_that_a_key_was_given(ledger, noise_key):
+  process = _process(noise_key)
+  _run(ledger, _next_of_zeros(process), state=process.initialize())
+  is_given = isinstance(noise_key, tuple)
+  assert ledger.caveats == (private_rounds.GIVEN_NOISE,) * is_given
 
 
 def test_a_state_of_another_ledger_is_refused(tmp_path):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, 'drawn')
-  sampler = build_private_sampler(plan, noised_scalar.IDS, seed=3)
+  process = _process('drawn')
 
   def run(name, state, round_num):
-    with privacy.PrivacyLedger(tmp_path / name, plan) as ledger:
-      _, output = private_rounds.run_private_round(
-        lambda state, cohort: process.next(state, [0.0] * len(cohort)),
-        sampler,
-        ledger,
-        state=state,
-        round_num=round_num,
+    with privacy.PrivacyLedger(tmp_path / name, noised_scalar.plan()) as ledger:
+      _, output = _run(
+        ledger, _next_of_zeros(process), state=state, round_num=round_num
       )
     return output.state
 
@@ -498,73 +409,48 @@ def test_a_state_of_another_ledger_is_refused(tmp_path):
   run('b', second, 2)
 
 
-def test_a_ledger_that_lacks_the_rounds_of_a_state_is_refused(tmp_path):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, 'drawn')
-  sampler = build_private_sampler(plan, noised_scalar.IDS, seed=3)
-
-  def next_fn(state, cohort):
-    return process.next(state, [np.float32(0)] * len(cohort))
-
+def test_a_ledger_that_lacks_the_rounds_of_a_state_is_refused(ledger, tmp_path):
+  process = _process('drawn')
+  next_fn = _next_of_zeros(process)
   state = process.initialize()
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    for round_num in (1, 2):
-      _, output = private_rounds.run_private_round(
-        next_fn, sampler, ledger, state=state, round_num=round_num
-      )
-      state = output.state
+  for round_num in (1, 2):
+    _, output = _run(ledger, next_fn, state=state, round_num=round_num)
+    state = output.state
+  path = tmp_path / 'elsewhere.jsonl'
   with (
-    privacy.PrivacyLedger(tmp_path / 'elsewhere.jsonl', plan) as ledger,
+    privacy.PrivacyLedger(path, ledger.plan) as other,
     pytest.raises(StorageError, match='has no release of round 1'),
   ):
-    private_rounds.run_private_round(
-      next_fn, sampler, ledger, state=state, round_num=3
-    )
-  assert ledger.num_releases == 0
+    _run(other, next_fn, state=state, round_num=3)
+  assert other.num_releases == 0
 
 
-def test_references_of_an_asynchronous_context_are_refused(tmp_path):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, 'drawn')
+def test_references_of_an_asynchronous_context_are_refused(ledger):
+  process = _process('drawn')
   reference = object()
 
   def next_fn(state, cohort):
-    output = process.next(state, [np.float32(0.0)] * len(cohort))
+    output = _next_of_zeros(process)(state, cohort)
     metrics = {**output.metrics, 'noise_stddev': reference}
-    return tff.learning.templates.LearningProcessOutput(output.state, metrics)
+    return _Output(output.state, metrics)
 
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    with pytest.raises(TypeError, match='`next_fn` must return values, found '):
-      private_rounds.run_private_round(
-        next_fn,
-        build_private_sampler(plan, noised_scalar.IDS, seed=3),
-        ledger,
-        state=process.initialize(),
-        round_num=1,
-      )
-    assert ledger.num_releases == 0
+  with pytest.raises(TypeError, match='`next_fn` must return values, found '):
+    _run(ledger, next_fn, state=process.initialize())
+  assert ledger.num_releases == 0
   with pytest.raises(TypeError, match='`value` must have arrays'):
     private_rounds.compute_digest([reference])
 
 
-def test_strings_in_a_round_are_values(tmp_path):
-  plan = noised_scalar.plan()
-  process = noised_scalar.build_process(plan, 'drawn')
+def test_strings_in_a_round_are_values(ledger):
+  process = _process('drawn')
   # As TFF returns a tensor of strings.
   names = np.array([b'a', b'b'], object)
 
   def next_fn(state, cohort):
-    output = process.next(state, [np.float32(0.0)] * len(cohort))
-    return tff.learning.templates.LearningProcessOutput(
+    output = _next_of_zeros(process)(state, cohort)
+    return _Output(
       output.state, {**output.metrics, 'names': names, 'name': b'c'}
     )
 
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    private_rounds.run_private_round(
-      next_fn,
-      build_private_sampler(plan, noised_scalar.IDS, seed=3),
-      ledger,
-      state=process.initialize(),
-      round_num=1,
-    )
-    assert ledger.num_releases == 1
+  _run(ledger, next_fn, state=process.initialize())
+  assert ledger.num_releases == 1

@@ -15,8 +15,6 @@ from tff_clipping.programs.clients.client_sampling import (
   build_private_sampler,
 )
 from tff_clipping.programs.training import (
-  coroutines,
-  metrics_files,
   process_metrics,
 )
 from tff_clipping.programs.training.checkpoints import Checkpoints
@@ -154,24 +152,6 @@ def test_nothing_exact_is_kept_of_a_private_run(tmp_path):
   assert not any('count' in name or 'update_norm' in name for name in named)
   assert metrics['update_norm_mean'].isna().all()
   assert metrics['clipped_fraction'].isna().all()
-
-
-def test_a_metrics_file_of_an_earlier_version_goes_on(tmp_path):
-  (tmp_path / 'metrics.csv').write_text(
-    'round_num,test_accuracy\n0,0.25\n1,0.5\n'
-  )
-  manager = metrics_files.SyncedCSVReleaseManager(tmp_path / 'metrics.csv')
-  values = collections.OrderedDict(
-    [('test_accuracy', 0.75), ('aggregator/clipping_norm', 0.5)]
-  )
-  coroutines.run(manager.release(values, 2))
-  table = pd.read_csv(tmp_path / 'metrics.csv')
-  assert table['test_accuracy'].tolist() == [0.25, 0.5, 0.75]
-  assert table['aggregator/clipping_norm'].isna().tolist() == [
-    True,
-    True,
-    False,
-  ]
 
 
 def test_what_is_not_one_number_is_left_out():

@@ -145,6 +145,8 @@ def test_each_of_several_outputs_has_its_loss():
 def test_a_task_has_all_examples_of_each_feature():
   data = _task(_NUMBERS, kinds='numbers')
   short = collections.OrderedDict(data.train, y=data.train['y'][:3])
-  with pytest.raises(ValueError, match='as many x as y, found 4 and 3'):
-    dataclasses.replace(data, train=short)
+  for name in ('train', 'test'):
+    words = f'`{name}` must hold as many x as y, found 4 and 3'
+    with pytest.raises(ValueError, match=words):
+      dataclasses.replace(data, **{name: short})
   assert isinstance(data, task.Task)

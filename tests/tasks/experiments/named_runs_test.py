@@ -83,16 +83,6 @@ def test_a_row_with_ones_own_files_has_a_folder_by_their_names():
   assert run.threshold_run.name == name.format('fed_avg')
 
 
-def test_tables_2_and_4_share_runs():
-  names = {
-    named_runs.get_run(
-      f'table{table}_alexnet_cifar10_iid', 'reduced', 'fed_avg'
-    ).name
-    for table in (2, 4)
-  }
-  assert len(names) == 1
-
-
 def test_a_seed_is_that_of_the_split_the_model_and_the_cohorts():
   settings = named_runs.get_run(_MLP, 'paper', 'fed_avg', 3).settings
   assert settings['seed'] == 3

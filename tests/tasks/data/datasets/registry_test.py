@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks.data import task
 from tasks.data.datasets import digits, registry
 from tasks.data.partitions import partition_config
 
@@ -103,13 +102,3 @@ def test_natural_partition_of_data_without_owners_is_refused():
 def test_wrong_partition_config_is_refused(arguments, message):
   with pytest.raises(ValueError, match=f'^{re.escape(message)}$'):
     partition_config.PartitionConfig(**arguments)
-
-
-def test_task_with_fewer_labels_than_examples_is_refused():
-  good = collections.OrderedDict(x=np.zeros((4, 1)), y=np.zeros(4, np.int32))
-  bad = collections.OrderedDict(x=np.zeros((4, 1)), y=np.zeros(3, np.int32))
-  split = partition_config.PartitionConfig('iid', num_clients=2).split(
-    good['y']
-  )
-  with pytest.raises(ValueError, match='as many x as y, found 4 and 3'):
-    task.Task('name', good, split, bad, 10, 'source')
