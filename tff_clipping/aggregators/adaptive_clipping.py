@@ -18,6 +18,7 @@ from tff_clipping.aggregators.parts import (
   inspect_process,
   l2_clip,
   noise_keys,
+  noised_process,
   public_measurements,
   type_checks,
 )
@@ -195,25 +196,14 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.federated_computation
     def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          [
-            (
-              'clipping_norm',
-              tff.federated_zip(
-                collections.OrderedDict(
-                  norm=tff.federated_eval(initial_norm, tff.SERVER),
-                  bits=bits.initialize(),
-                )
-              ),
-            ),
-            (
-              inspect_process.NOISE_STATE,
-              tff.federated_eval(keys.initial, tff.SERVER),
-            ),
-            ('inner_agg', inner.initialize()),
-          ]
-        )
+      norm_state = collections.OrderedDict(
+        norm=tff.federated_eval(initial_norm, tff.SERVER),
+        bits=bits.initialize(),
+      )
+      return noised_process.zip_state(
+        tff.federated_eval(keys.initial, tff.SERVER),
+        inner.initialize(),
+        clipping_norm=tff.federated_zip(norm_state),
       )
 
     @tff.federated_computation(
@@ -231,18 +221,15 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
         (output.result, norm, state[inspect_process.NOISE_STATE]),
       )
       below = bits.next(state['clipping_norm']['bits'], is_below)
-      new_norm = collections.OrderedDict(
+      norm_state = collections.OrderedDict(
         norm=tff.federated_map(adapt, (norm, below.result)), bits=below.state
       )
-      new_state = collections.OrderedDict(
-        [
-          ('clipping_norm', tff.federated_zip(new_norm)),
-          (inspect_process.NOISE_STATE, next_noise),
-          ('inner_agg', output.state),
-        ]
-      )
       return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
+        state=noised_process.zip_state(
+          next_noise,
+          output.state,
+          clipping_norm=tff.federated_zip(norm_state),
+        ),
         result=mean,
         measurements=public_measurements.with_public(
           output.measurements,

@@ -16,6 +16,7 @@ from tff_clipping.aggregators.parts import (
   hadamard,
   inspect_process,
   l2_clip,
+  noised_process,
   type_checks,
 )
 
@@ -325,14 +326,9 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.federated_computation
     def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          [
-            ('clipping_norm', tff.federated_value((), tff.SERVER)),
-            (inspect_process.NOISE_STATE, tff.federated_value((), tff.SERVER)),
-            ('inner_agg', inner.initialize()),
-          ]
-        )
+      nothing = tff.federated_value((), tff.SERVER)
+      return noised_process.zip_state(
+        nothing, inner.initialize(), clipping_norm=nothing
       )
 
     @tff.federated_computation(
@@ -344,18 +340,12 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       num_clients = tff.federated_secure_sum_bitwidth(
         tff.federated_value(1, tff.CLIENTS), 1
       )
-      new_state = collections.OrderedDict(
-        [
-          ('clipping_norm', state['clipping_norm']),
-          (
-            inspect_process.NOISE_STATE,
-            state[inspect_process.NOISE_STATE],
-          ),
-          ('inner_agg', output.state),
-        ]
-      )
       return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
+        state=noised_process.zip_state(
+          state[inspect_process.NOISE_STATE],
+          output.state,
+          clipping_norm=state['clipping_norm'],
+        ),
         result=tff.federated_map(decode, (output.result, num_clients)),
         measurements=tff.federated_value((), tff.SERVER),
       )
