@@ -1,6 +1,7 @@
 """Clips to a quantile of the norms that is estimated under privacy."""
 
 import collections
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tff_clipping.aggregators.parts import (
   inspect_process,
   l2_clip,
   noise_keys,
+  noised_process,
   public_measurements,
   type_checks,
 )
@@ -117,43 +119,37 @@ def adaptive_dp_mean_factory(
   )
 
 
+# No repr: it would show the key of the noise.
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The factory that `adaptive_dp_mean_factory` returns."""
+  """The factory that `adaptive_dp_mean_factory` returns; see its arguments.
 
-  def __init__(
-    self,
-    initial_clipping_norm,
-    target_quantile,
-    learning_rate,
-    below_count_stddev,
-    noise_multiplier,
-    clients_per_round,
-    sum_factory,
-    noise_key,
-  ):
-    """Initializes the factory; see `adaptive_dp_mean_factory`."""
-    self._initial_clipping_norm = initial_clipping_norm
-    self._target_quantile = target_quantile
-    self._learning_rate = learning_rate
-    self._below_count_stddev = below_count_stddev
-    self._noise_multiplier = noise_multiplier
-    self._clients_per_round = clients_per_round
-    self._sum_factory = sum_factory
-    self._noise_key = noise_key
+  Attributes:
+    values_multiplier: z', the noise multiplier of the values alone.
+  """
+
+  initial_clipping_norm: float
+  target_quantile: float
+  learning_rate: float
+  below_count_stddev: float
+  values_multiplier: float
+  clients_per_round: float
+  sum_factory: tff.aggregators.UnweightedAggregationFactory
+  noise_key: gaussian_draws.NoiseKey
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     wide = float64_values.WideValues(value_type)
-    inner = self._sum_factory.create(wide.type)
+    inner = self.sum_factory.create(wide.type)
     composition_rules.check_norms_are_charged('sum_factory', inner.state_type)
-    composition_rules.check_sum(self._sum_factory, inner)
+    composition_rules.check_sum(self.sum_factory, inner)
     bits = gaussian_noise.gaussian_noise_factory(
-      self._below_count_stddev, noise_key=_other_key(self._noise_key)
+      self.below_count_stddev, noise_key=_other_key(self.noise_key)
     ).create(tff.TensorType(np.float32))
-    keys = noise_keys.NoiseKeys(self._noise_key)
-    multiplier = self._noise_multiplier * grid_sums.noise_factor(
-      self._sum_factory, value_type, gaussian_draws.RELATIVE_STEP
+    keys = noise_keys.NoiseKeys(self.noise_key)
+    multiplier = self.values_multiplier * grid_sums.noise_factor(
+      self.sum_factory, value_type, gaussian_draws.RELATIVE_STEP
     )
 
     @tff.tensorflow.computation(wide.type, np.float32)
@@ -167,14 +163,14 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation
     def initial_norm():
-      return tf.constant(self._initial_clipping_norm, tf.float32)
+      return tf.constant(self.initial_clipping_norm, tf.float32)
 
     @tff.tensorflow.computation(np.float32, np.float32)
     def adapt(norm, total):
       # Of no clients, a half is below.
-      share = total / np.float32(self._clients_per_round) + 0.5
-      error = share - np.float32(self._target_quantile)
-      factor = tf.exp(-np.float32(self._learning_rate) * error)
+      share = total / np.float32(self.clients_per_round) + 0.5
+      error = share - np.float32(self.target_quantile)
+      factor = tf.exp(-np.float32(self.learning_rate) * error)
       return tf.clip_by_value(
         norm * factor, l2_clip.MIN_CLIPPING_NORM, l2_clip.MAX_CLIPPING_NORM
       )
@@ -189,31 +185,20 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       key, next_noise = keys.next_key(noise_state)
       noised = gaussian_draws.add_gaussian_noise(total, stddev, key)
       mean = tf.nest.map_structure(
-        lambda t: t / tf.cast(self._clients_per_round, t.dtype), noised
+        lambda t: t / tf.cast(self.clients_per_round, t.dtype), noised
       )
       return wide.narrow(mean), next_noise, tf.cast(stddev, tf.float32)
 
     @tff.federated_computation
     def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          [
-            (
-              'clipping_norm',
-              tff.federated_zip(
-                collections.OrderedDict(
-                  norm=tff.federated_eval(initial_norm, tff.SERVER),
-                  bits=bits.initialize(),
-                )
-              ),
-            ),
-            (
-              inspect_process.NOISE_STATE,
-              tff.federated_eval(keys.initial, tff.SERVER),
-            ),
-            ('inner_agg', inner.initialize()),
-          ]
-        )
+      norm_state = collections.OrderedDict(
+        norm=tff.federated_eval(initial_norm, tff.SERVER),
+        bits=bits.initialize(),
+      )
+      return noised_process.zip_state(
+        tff.federated_eval(keys.initial, tff.SERVER),
+        inner.initialize(),
+        clipping_norm=tff.federated_zip(norm_state),
       )
 
     @tff.federated_computation(
@@ -231,24 +216,21 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
         (output.result, norm, state[inspect_process.NOISE_STATE]),
       )
       below = bits.next(state['clipping_norm']['bits'], is_below)
-      new_norm = collections.OrderedDict(
+      norm_state = collections.OrderedDict(
         norm=tff.federated_map(adapt, (norm, below.result)), bits=below.state
       )
-      new_state = collections.OrderedDict(
-        [
-          ('clipping_norm', tff.federated_zip(new_norm)),
-          (inspect_process.NOISE_STATE, next_noise),
-          ('inner_agg', output.state),
-        ]
-      )
       return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
+        state=noised_process.zip_state(
+          next_noise,
+          output.state,
+          clipping_norm=tff.federated_zip(norm_state),
+        ),
         result=mean,
         measurements=public_measurements.with_public(
           output.measurements,
           clipping_norm=norm,
           noise_stddev=stddev,
-          bits_noise_stddev=np.float32(self._below_count_stddev),
+          bits_noise_stddev=np.float32(self.below_count_stddev),
         ),
       )
 

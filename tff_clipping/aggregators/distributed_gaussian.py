@@ -1,6 +1,7 @@
 """Distributed differential privacy in integers, for secure summation."""
 
 import collections
+import dataclasses
 import math
 from typing import Any
 
@@ -16,6 +17,7 @@ from tff_clipping.aggregators.parts import (
   hadamard,
   inspect_process,
   l2_clip,
+  noised_process,
   type_checks,
 )
 
@@ -142,27 +144,18 @@ def distributed_gaussian_mean_factory(
   )
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class DistributedGaussianMeanFactory(
   tff.aggregators.UnweightedAggregationFactory
 ):
-  """The factory that `distributed_gaussian_mean_factory` returns."""
+  """What `distributed_gaussian_mean_factory` returns; see its arguments."""
 
-  def __init__(
-    self,
-    clipping_norm,
-    noise_multiplier,
-    clients_per_round,
-    min_clients,
-    max_clients,
-    bits,
-  ):
-    """Initializes the factory; see `distributed_gaussian_mean_factory`."""
-    self._clipping_norm = clipping_norm
-    self._noise_multiplier = noise_multiplier
-    self._clients_per_round = clients_per_round
-    self._min_clients = min_clients
-    self._max_clients = max_clients
-    self._bits = bits
+  clipping_norm: float
+  noise_multiplier: float
+  clients_per_round: float
+  min_clients: int
+  max_clients: int
+  bits: int | None
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
@@ -178,7 +171,7 @@ class DistributedGaussianMeanFactory(
       structures.append(
         tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), value)
       )
-      clipped = l2_clip.clip_by_l2_norm(value, self._clipping_norm).value
+      clipped = l2_clip.clip_by_l2_norm(value, self.clipping_norm).value
       parts = [
         tf.reshape(tf.cast(leaf, tf.float32), [-1])
         for leaf in tf.nest.flatten(clipped)
@@ -189,17 +182,17 @@ class DistributedGaussianMeanFactory(
 
     grid = discrete_gaussian.choose_grid(
       dim=dim,
-      clipping_norm=self._clipping_norm,
-      noise_multiplier=self._noise_multiplier,
+      clipping_norm=self.clipping_norm,
+      noise_multiplier=self.noise_multiplier,
       # An empty cohort has nothing to hide: one client has all the noise.
-      min_clients=max(self._min_clients, 1),
-      max_clients=self._max_clients,
-      bits=self._bits,
+      min_clients=max(self.min_clients, 1),
+      max_clients=self.max_clients,
+      bits=self.bits,
     )
     # One vector, flat: TFF's own aggregator for this nests a dozen factories,
     # too deep for the messages of current versions of Protocol Buffers.
     inner = _DiscreteGaussianSumFactory(
-      grid, self._min_clients, self._max_clients
+      grid, self.min_clients, self.max_clients
     ).create(clip_and_rotate.type_signature.result)
 
     @tff.tensorflow.computation(
@@ -207,7 +200,7 @@ class DistributedGaussianMeanFactory(
     )
     def rotate_back_and_divide(vector, seed):
       mean = hadamard.rotate_back(vector, seed)[:size] / tf.cast(
-        self._clients_per_round, tf.float32
+        self.clients_per_round, tf.float32
       )
       specs = tf.nest.flatten(structures[0])
       leaves = tf.split(mean, [s.shape.num_elements() for s in specs])
@@ -247,15 +240,15 @@ class DistributedGaussianMeanFactory(
           clip_and_rotate, (value, tff.federated_broadcast(seed))
         ),
       )
-      stddev = math.sqrt(self._max_clients) * grid.share_stddev / grid.scale
+      stddev = math.sqrt(self.max_clients) * grid.share_stddev / grid.scale
       measurements = collections.OrderedDict(
         (name, tff.federated_value(value, tff.SERVER))
         for name, value in (
           ('clipping_norm', np.float32(grid.sensitivity / grid.scale)),
           ('noise_stddev', np.float32(stddev)),
           ('share_noise_stddev', np.float32(grid.share_stddev / grid.scale)),
-          ('min_clients_per_round', np.int32(self._min_clients)),
-          ('max_clients_per_round', np.int32(self._max_clients)),
+          ('min_clients_per_round', np.int32(self.min_clients)),
+          ('max_clients_per_round', np.int32(self.max_clients)),
           ('bits_per_client', np.int64(grid.bits * dim)),
         )
       )
@@ -325,14 +318,9 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.federated_computation
     def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          [
-            ('clipping_norm', tff.federated_value((), tff.SERVER)),
-            (inspect_process.NOISE_STATE, tff.federated_value((), tff.SERVER)),
-            ('inner_agg', inner.initialize()),
-          ]
-        )
+      nothing = tff.federated_value((), tff.SERVER)
+      return noised_process.zip_state(
+        nothing, inner.initialize(), clipping_norm=nothing
       )
 
     @tff.federated_computation(
@@ -344,18 +332,12 @@ class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
       num_clients = tff.federated_secure_sum_bitwidth(
         tff.federated_value(1, tff.CLIENTS), 1
       )
-      new_state = collections.OrderedDict(
-        [
-          ('clipping_norm', state['clipping_norm']),
-          (
-            inspect_process.NOISE_STATE,
-            state[inspect_process.NOISE_STATE],
-          ),
-          ('inner_agg', output.state),
-        ]
-      )
       return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
+        state=noised_process.zip_state(
+          state[inspect_process.NOISE_STATE],
+          output.state,
+          clipping_norm=state['clipping_norm'],
+        ),
         result=tff.federated_map(decode, (output.result, num_clients)),
         measurements=tff.federated_value((), tff.SERVER),
       )

@@ -1,6 +1,5 @@
 """Adds a share of Gaussian noise at each client, as in Alg. DP-FedAvg."""
 
-import collections
 import math
 from typing import Any
 
@@ -15,6 +14,7 @@ from tff_clipping.aggregators.parts import (
   float64_values,
   gaussian_draws,
   inspect_process,
+  noised_process,
   public_measurements,
   type_checks,
 )
@@ -200,13 +200,8 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.federated_computation
     def initialize():
-      return tff.federated_zip(
-        collections.OrderedDict(
-          [
-            (inspect_process.NOISE_STATE, tff.federated_value((), tff.SERVER)),
-            ('inner_agg', inner.initialize()),
-          ]
-        )
+      return noised_process.zip_state(
+        tff.federated_value((), tff.SERVER), inner.initialize()
       )
 
     @tff.federated_computation(
@@ -217,17 +212,10 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       noised = tff.federated_map(add_share, wide.widen(value))
       output = inner.next(state['inner_agg'], noised)
       num_clients = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
-      new_state = collections.OrderedDict(
-        [
-          (
-            inspect_process.NOISE_STATE,
-            state[inspect_process.NOISE_STATE],
-          ),
-          ('inner_agg', output.state),
-        ]
-      )
       return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(new_state),
+        state=noised_process.zip_state(
+          state[inspect_process.NOISE_STATE], output.state
+        ),
         result=tff.federated_map(
           add_missing_shares, (output.result, num_clients)
         ),

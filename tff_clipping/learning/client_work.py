@@ -88,11 +88,6 @@ class Sender(NamedTuple):
 
 
 _SEND_UPDATE = Sender(lambda update, global_model: (update, []))
-# Where TFF's algorithms have their training metrics, and where
-# `tff.learning.programs.train_model` asks for them. There are none here.
-_NO_TRAINING_METRICS: Mapping[str, Any] = collections.OrderedDict(
-  train=collections.OrderedDict()
-)
 
 
 def build_client_work(
@@ -136,9 +131,9 @@ def build_client_work(
 
   @tff.tensorflow.computation(state_type, weights_type)
   def next_state(state, weights):
-    previous = weights.trainable if measure_updates else []
-    return ClientWorkState(
-      state.round_num + 1, previous, state.made_of_releases
+    return state._replace(
+      round_num=state.round_num + 1,
+      previous_model=weights.trainable if measure_updates else [],
     )
 
   @tff.tensorflow.computation(state_type, weights_type)
@@ -150,14 +145,6 @@ def build_client_work(
     )
 
   direction_type = last_direction.type_signature.result
-
-  @tff.tensorflow.computation(state_type)
-  def round_number(state):
-    return state.round_num
-
-  @tff.tensorflow.computation(state_type)
-  def shared_of(state):
-    return state.made_of_releases
 
   @tff.tensorflow.computation(
     client_type, np.int32, weights_type, direction_type, shared_type
@@ -201,28 +188,35 @@ def build_client_work(
       send_update,
       (
         clients,
-        tff.federated_broadcast(tff.federated_map(round_number, state)),
+        tff.federated_broadcast(state.round_num),
         tff.federated_broadcast(weights),
         tff.federated_broadcast(
           tff.federated_map(last_direction, (state, weights))
         ),
-        tff.federated_broadcast(tff.federated_map(shared_of, state)),
+        tff.federated_broadcast(state.made_of_releases),
       ),
     )
-    measurements = tff.federated_value(_NO_TRAINING_METRICS, tff.SERVER)
+    measurements = collections.OrderedDict()
     if measure_updates:
-      measurements = _with_no_training_metrics(
-        client_rows.collect(
-          measured, update_measurements.NAMES + sender.measurement_names
-        )
-      )
+      names = update_measurements.NAMES + sender.measurement_names
+      rows = client_rows.collect(measured, names)
+      measurements.update((name, rows[name]) for name in names)
+    # Where TFF's algorithms have their training metrics, and where
+    # `tff.learning.programs.train_model` asks for them. There are none here.
+    measurements['train'] = tff.federated_value(
+      collections.OrderedDict(), tff.SERVER
+    )
     if step is not None:
-      measurements = _with_kept(measurements, client_rows.stack(kept))
+      measurements['kept'] = client_rows.stack(kept)
     noised = work.local_step.noised
     if noised is not None:
-      measurements = _with_noise(measurements, work, noised)
+      measurements['local_noise'] = tff.federated_value(
+        _noise_constants(work.local_steps, noised), tff.SERVER
+      )
     return tff.templates.MeasuredProcessOutput(
-      tff.federated_map(next_state, (state, weights)), result, measurements
+      tff.federated_map(next_state, (state, weights)),
+      result,
+      tff.federated_zip(measurements),
     )
 
   return tff.templates.MeasuredProcess(
@@ -254,13 +248,11 @@ def build_sharing(
     aggregate, shared = list(aggregate), list(state.made_of_releases)
     is_finite = _are_finite(aggregate)
     shared_next = step.share(aggregate, shared, way=work.way)
-    return ClientWorkState(
-      state.round_num,
-      state.previous_model,
-      [
+    return state._replace(
+      made_of_releases=[
         tf.where(is_finite, new, old)
         for new, old in zip(shared_next, shared, strict=True)
-      ],
+      ]
     )
 
   @tff.tensorflow.computation(state_type, weights_type.trainable)
@@ -283,47 +275,15 @@ def _are_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
   )
 
 
-def _with_kept(measurements: tff.Value, kept: tff.Value) -> tff.Value:
-  """Returns measurements at the server, with what the clients keep next."""
-
-  @tff.tensorflow.computation(
-    measurements.type_signature.member, kept.type_signature.member
+def _noise_constants(local_steps: int, noised: Any) -> Mapping[str, np.float64]:
+  """Returns the numbers of noised steps, by name."""
+  constants = {'local_steps': local_steps, **dataclasses.asdict(noised)}
+  return collections.OrderedDict(
+    (name, np.float64(value)) for name, value in sorted(constants.items())
   )
-  def add(measured, kept):
-    return collections.OrderedDict(measured, kept=kept)
-
-  return tff.federated_map(add, (measurements, kept))
-
-
-def _with_noise(
-  measurements: tff.Value, work: LocalWork, noised: Any
-) -> tff.Value:
-  """Returns measurements at the server, with the constants of noised steps."""
-  constants = {'local_steps': work.local_steps}
-  constants |= dataclasses.asdict(noised)
-
-  @tff.tensorflow.computation(measurements.type_signature.member)
-  def add(measured):
-    noise = collections.OrderedDict(
-      (name, tf.constant(value, tf.float64))
-      for name, value in sorted(constants.items())
-    )
-    return collections.OrderedDict(measured, local_noise=noise)
-
-  return tff.federated_map(add, measurements)
 
 
 def _zeros(type_spec: tff.Type) -> Any:
   return tff.types.structure_from_tensor_type_tree(
     lambda t: tf.zeros(t.shape, t.dtype), type_spec
   )
-
-
-def _with_no_training_metrics(measured: tff.Value) -> tff.Value:
-  """Returns what was measured, and the training metrics that there are not."""
-
-  @tff.tensorflow.computation(measured.type_signature.member)
-  def add(measured):
-    return collections.OrderedDict(measured, **_NO_TRAINING_METRICS)
-
-  return tff.federated_map(add, measured)

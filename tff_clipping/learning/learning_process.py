@@ -207,13 +207,7 @@ def _compose(
 
   @tff.tensorflow.computation(state_type.member, weights_type)
   def set_model_weights(state, weights):
-    return State(
-      global_model_weights=weights,
-      distributor=state.distributor,
-      client_work=state.client_work,
-      aggregator=state.aggregator,
-      finalizer=state.finalizer,
-    )
+    return state._replace(global_model_weights=weights)
 
   # Of the server's step alone: the clients' rate is a constant.
   @tff.tensorflow.computation(state_type.member)
@@ -226,12 +220,8 @@ def _compose(
     state_type.member, get_hparams.type_signature.result
   )
   def set_hparams(state, hparams):
-    return State(
-      global_model_weights=state.global_model_weights,
-      distributor=state.distributor,
-      client_work=state.client_work,
-      aggregator=state.aggregator,
-      finalizer=finalizer.set_hparams(state.finalizer, hparams['finalizer']),
+    return state._replace(
+      finalizer=finalizer.set_hparams(state.finalizer, hparams['finalizer'])
     )
 
   return tff.learning.templates.LearningProcess(

@@ -19,8 +19,6 @@ from tff_clipping.learning.steps import step_checks
 from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 
-_MEASURED = ('model_norm',)
-
 
 @keras_classes.kept
 def build_model_clipping_fed_avg(
@@ -113,36 +111,31 @@ def build_model_clipping_fed_avg(
     server_optimizer=server_optimizer,
     model_aggregator=model_aggregator,
     measure_updates=measure_updates,
-    sender=_difference_sender(clipping_norm)
-    if model_aggregator is None
-    else _model_sender(clipping_norm),
+    sender=_sender(clipping_norm, sends_model=model_aggregator is not None),
   )
 
 
-def _difference_sender(clipping_norm: float) -> Sender:
-  """Returns what sends the clipped model, less the global one."""
+def _sender(clipping_norm: float, *, sends_model: bool) -> Sender:
+  """Returns what sends the clipped model, or that less the global one.
+
+  Args:
+    clipping_norm: c.
+    sends_model: Whether the server subtracts the global model, not the client.
+  """
 
   def send(update: Sequence[tf.Tensor], global_model: Sequence[tf.Tensor]):
-    clipped = _clip_model(update, global_model, clipping_norm)
-    return _subtract(clipped.value, global_model), [clipped.norm]
+    local_model = [x + d for x, d in zip(global_model, update, strict=True)]
+    clipped = l2_clip.clip_by_l2_norm(local_model, clipping_norm)
+    sent = clipped.value
+    if not sends_model:
+      sent = _subtract(sent, global_model)
+    return sent, [clipped.norm]
 
-  return Sender(send, measurement_names=_MEASURED)
-
-
-def _model_sender(clipping_norm: float) -> Sender:
-  """Returns what sends the clipped model, which the server subtracts from."""
-
-  def send(update: Sequence[tf.Tensor], global_model: Sequence[tf.Tensor]):
-    clipped = _clip_model(update, global_model, clipping_norm)
-    return clipped.value, [clipped.norm]
-
-  return Sender(send, measurement_names=_MEASURED, receive=_subtract)
-
-
-def _clip_model(update, global_model, clipping_norm: float):
-  """Returns the local model, clipped, and its norm before."""
-  local_model = [x + d for x, d in zip(global_model, update, strict=True)]
-  return l2_clip.clip_by_l2_norm(local_model, clipping_norm)
+  return Sender(
+    send,
+    measurement_names=('model_norm',),
+    receive=_subtract if sends_model else None,
+  )
 
 
 def _subtract(model, global_model):

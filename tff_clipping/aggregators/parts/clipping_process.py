@@ -144,10 +144,15 @@ class _Parts:
     self._clip = clip
     self._inner = inner
     if inspect_process.adds_noise(inner.state_type):
-      composition_rules.check_counts_are_hidden(count_sum_factory)
-      composition_rules.check_norm_is_constant(
-        clip.norm_name, clip.is_estimated
-      )
+      if count_sum_factory is not None:
+        raise ValueError(
+          '`count_sum_factory` must be `None` where noise is added, since the '
+          f'counts are exact, found {type(count_sum_factory).__name__}.'
+        )
+      if clip.is_estimated:
+        raise composition_rules.uncharged_norm(
+          clip.norm_name, 'an estimation process'
+        )
     elif count_sum_factory is None:
       count_sum_factory = tff.aggregators.SumFactory()
     self._counts = None

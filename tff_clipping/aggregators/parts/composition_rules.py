@@ -203,37 +203,22 @@ def check_norms_are_charged(name: str, state_type: tff.Type) -> None:
   """
   path = _find_uncharged_estimate(state_type)
   if path is not None:
-    raise _uncharged(name, f'one in its state, at {".".join(path)}')
+    raise uncharged_norm(name, f'one in its state, at {".".join(path)}')
 
 
-def check_norm_is_constant(name: str, is_estimated: bool) -> None:
-  """Raises if a norm around noise is estimated; see `check_norms_are_charged`.
-
-  Args:
-    name: The argument that gives the norm.
-    is_estimated: Whether it changes from round to round.
-
-  Raises:
-    ValueError: If it does.
-  """
-  if is_estimated:
-    raise _uncharged(name, 'an estimation process')
-
-
-def check_counts_are_hidden(count_sum_factory: Any) -> None:
-  """Raises if counts of clients would leave a pipeline that adds noise.
+def uncharged_norm(name: str, found: str) -> ValueError:
+  """Returns what refuses an estimate; see `check_norms_are_charged`.
 
   Args:
-    count_sum_factory: What sums the counts, or `None` if nothing does.
-
-  Raises:
-    ValueError: If it is not `None`.
+    name: The argument that brought it.
+    found: What it is.
   """
-  if count_sum_factory is not None:
-    raise ValueError(
-      '`count_sum_factory` must be `None` where noise is added, since the '
-      f'counts are exact, found {type(count_sum_factory).__name__}.'
-    )
+  return ValueError(
+    f'`{name}` must not vary a norm, or a bound, where noise is added, found '
+    f'{found}: no plan charges for an estimate, and noise of a fixed size does '
+    'not follow it. `adaptive_dp_mean_factory` varies both; schedules of norms '
+    'are not supported.'
+  )
 
 
 def _find_uncharged_estimate(type_spec):
@@ -261,12 +246,3 @@ def _find_uncharged_estimate(type_spec):
 def _is_empty(state_type):
   """Returns whether the type is that of no state."""
   return isinstance(state_type, tff.StructType) and not len(state_type)
-
-
-def _uncharged(name: str, found: Any) -> ValueError:
-  return ValueError(
-    f'`{name}` must not vary a norm, or a bound, where noise is added, found '
-    f'{found}: no plan charges for an estimate, and noise of a fixed size does '
-    'not follow it. `adaptive_dp_mean_factory` varies both; schedules of norms '
-    'are not supported.'
-  )

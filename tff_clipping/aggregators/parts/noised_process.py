@@ -84,7 +84,7 @@ def build_noised_process(
 
   @tff.federated_computation
   def initialize():
-    return _zip_state(
+    return zip_state(
       tff.federated_eval(noise.initial, tff.SERVER), inner.initialize()
     )
 
@@ -99,7 +99,7 @@ def build_noised_process(
       add_noise, (output.result, state[inspect_process.NOISE_STATE])
     )
     return tff.templates.MeasuredProcessOutput(
-      state=_zip_state(noise_state, output.state),
+      state=zip_state(noise_state, output.state),
       result=noised,
       measurements=public_measurements.with_public(
         output.measurements, **constants
@@ -109,9 +109,24 @@ def build_noised_process(
   return tff.templates.AggregationProcess(initialize, next_fn)
 
 
-def _zip_state(noise_state: tff.Value, inner_state: tff.Value) -> tff.Value:
+def zip_state(
+  noise_state: tff.Value, inner_state: tff.Value, **first: tff.Value
+) -> tff.Value:
+  """Returns the state of a process that adds noise.
+
+  It is by these names that `inspect_process` knows one.
+
+  Args:
+    noise_state: That of the noise, at the server.
+    inner_state: That of the process inside, at the server.
+    **first: The states that stand before these two, at the server.
+  """
   return tff.federated_zip(
     collections.OrderedDict(
-      [(inspect_process.NOISE_STATE, noise_state), ('inner_agg', inner_state)]
+      [
+        *first.items(),
+        (inspect_process.NOISE_STATE, noise_state),
+        ('inner_agg', inner_state),
+      ]
     )
   )
