@@ -423,7 +423,7 @@ def test_a_clip_inside_has_more_noise_for_the_rounding_of_its_sums():
   for inner, expected in (
     (tff.aggregators.SumFactory(), 1.0),
     (aggregators.secure_sum_factory(1.0), 1.0),
-    (aggregators.difference_clipping_factory(1.0), 1.0 + 2.0**-22),
+    (aggregators.difference_clipping_factory(1.0), 1 / (1 - 2.0**-22)),
   ):
     found = grid_sums.noise_factor(
       inner, value_type, gaussian_draws.RELATIVE_STEP

@@ -1,6 +1,7 @@
 """Adds noise to an aggregate that is correlated between rounds."""
 
 import collections
+import functools
 import hashlib
 from typing import Any, Final, Protocol
 
@@ -110,7 +111,9 @@ def correlated_noise_factory(
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If `noise_stddev` is out of range, or a weight of a draw is. By
       `create`, if a clipping norm is estimated inside `inner_agg_factory`, or
-      it is no sum: a mean, or one that compresses.
+      it is no sum: a mean, or one that compresses; or if rounding moves the
+      mechanism by more than a 64th of the noise, as where noises of later
+      rounds become ever larger.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.
@@ -142,18 +145,18 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     self._inner_agg_factory = inner_agg_factory
     self._noise_key = noise_key
 
+  @functools.cached_property
+  def _rounding_shift(self) -> float:
+    return noise_stream.rounding_shift(self._recurrence)
+
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    shift = noise_stream.rounding_shift(self._recurrence)
-    stddev = (
-      self._noise_stddev
-      * grid_sums.noise_factor(
-        self._inner_agg_factory,
-        value_type,
-        noise_stream.relative_step(self._recurrence),
-      )
-      * grid_sums.shift_factor(value_type, shift)
+    stddev = self._noise_stddev * grid_sums.noise_factor(
+      self._inner_agg_factory,
+      value_type,
+      noise_stream.relative_step(self._recurrence),
+      shift=self._rounding_shift,
     )
     return noised_process.build_noised_process(
       value_type,

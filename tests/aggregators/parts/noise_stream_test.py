@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import privacy
+from tff_clipping import aggregators, privacy
 from tff_clipping.aggregators.parts import (
   gaussian_draws,
   grid_sums,
@@ -15,7 +15,6 @@ from tff_clipping.aggregators.parts import (
 )
 from tff_clipping.privacy import correlated_noise
 
-_STDDEV = 1.7
 _SIZE = 200
 _STRATEGIES = {
   'banded': correlated_noise.BandedStrategy(
@@ -36,11 +35,11 @@ def _recurrence(request):
   return _STRATEGIES[request.param].recurrence
 
 
-def _next(recurrence, round_num, slots, key=(1, 2)):
+def _next(recurrence, stddev, round_num, slots, key=(1, 2)):
   with tf.device('cpu'):
     (noise,), (slots,) = noise_stream.next_noise(
       recurrence,
-      _STDDEV,
+      stddev,
       tf.constant(key, tf.int64),
       tf.constant(round_num, tf.int64),
       [slots],
@@ -48,12 +47,13 @@ def _next(recurrence, round_num, slots, key=(1, 2)):
   return noise.numpy(), slots
 
 
-def _replay(monkeypatch, recurrence, noises, keep=lambda slots: slots):
+def _replay(monkeypatch, recurrence, stddev, noises, keep=lambda slots: slots):
   """Returns the means of rounds, if these were their noises, and the slots.
 
   Args:
     monkeypatch: Takes the place of what draws.
     recurrence: The stream.
+    stddev: That of a draw of weight 1.
     noises: Of shape [num_rounds, size].
     keep: What becomes of slots between rounds.
   """
@@ -65,52 +65,64 @@ def _replay(monkeypatch, recurrence, noises, keep=lambda slots: slots):
     patch.setattr(gaussian_draws, 'draw_gaussian', lambda *_: draws)
     for round_num, noise in enumerate(noises):
       draws[:] = [np.zeros_like(noise)]
-      mean, _ = _next(recurrence, round_num, slots)
+      mean, _ = _next(recurrence, stddev, round_num, slots)
       draws[:] = [noise - mean]
-      found, slots = _next(recurrence, round_num, slots)
+      found, slots = _next(recurrence, stddev, round_num, slots)
       np.testing.assert_array_equal(found, noise)
       slots = keep(slots)
       means.append(mean)
   return np.array(means), slots
 
 
-def _on_grid(recurrence, values):
-  step = float(noise_stream.release_step(recurrence, _STDDEV))
+def _on_grid(recurrence, stddev, values):
+  step = float(noise_stream.release_step(recurrence, stddev))
   return np.round(values / step) * step
 
 
-def _shift_beyond_theory(monkeypatch, recurrence, **kwargs):
-  """Returns by how much rounds move beyond C D, for the worst element.
+def _weights(recurrence):
+  return recurrence.draw_weights[recurrence.phases][:, np.newaxis]
 
-  In standard deviations of their draws, over all rounds together.
+
+def _move_beyond_theory(monkeypatch, recurrence, stddev, **kwargs):
+  """Returns by how much each round moves beyond what C says, of shape [T, d].
+
+  In standard deviations of its draw.
   """
   rng = np.random.default_rng(0)
   shape = len(recurrence.phases), _SIZE
-  noises = _on_grid(recurrence, rng.normal(scale=3 * _STDDEV, size=shape))
-  moves = _on_grid(recurrence, rng.normal(scale=_STDDEV / 8, size=shape))
-  means, _ = _replay(monkeypatch, recurrence, noises, **kwargs)
-  moved, _ = _replay(monkeypatch, recurrence, noises + moves, **kwargs)
-  weights = recurrence.draw_weights[recurrence.phases][:, np.newaxis]
-  found = (moves - (moved - means)) / weights
+  noises = rng.normal(scale=3 * stddev, size=shape)
+  noises = _on_grid(recurrence, stddev, noises)
+  moves = rng.normal(scale=stddev / 8, size=shape)
+  moves = _on_grid(recurrence, stddev, moves)
+  means, _ = _replay(monkeypatch, recurrence, stddev, noises, **kwargs)
+  moved, _ = _replay(monkeypatch, recurrence, stddev, noises + moves, **kwargs)
+  found = (moves - (moved - means)) / _weights(recurrence)
   inverse = np.array(list(recurrence.stream(np.eye(shape[0]))))
-  beyond = (found - np.linalg.solve(inverse, moves)) / _STDDEV
-  return np.max(np.linalg.norm(beyond, axis=0))
+  return (found - np.linalg.solve(inverse, moves)) / stddev
 
 
+# The step of a draw is from 2^-30, exclusive, to 2^-29 of it.
+@pytest.mark.parametrize('stddev', [1.0, 1.7])
 def test_a_client_moves_the_rounds_as_c_says_but_for_the_rounding(
-  monkeypatch, recurrence
+  monkeypatch, recurrence, stddev
 ):
+  beyond = _move_beyond_theory(monkeypatch, recurrence, stddev)
+  of_draw = stddev * _weights(recurrence)
+  steps = np.vectorize(lambda s: float(gaussian_draws.grid_step(s)))(of_draw)
+  # Half a step for each of two means, and hardly more for `float64`.
+  assert np.all(np.abs(beyond) <= steps / of_draw * 1.001)
+  of_element = np.max(np.linalg.norm(beyond, axis=0))
   bound = noise_stream.rounding_shift(recurrence)
-  beyond = _shift_beyond_theory(monkeypatch, recurrence)
-  # A tenth, by chance; `solve` is right to 1e-15.
-  assert bound / 10 < beyond <= bound
-  # Slots of 24 bits, of which that is not true.
-  narrow = _shift_beyond_theory(
+  # By chance a fraction of it.
+  assert bound / 10 < of_element <= bound
+  # With slots of 24 bits that is not true.
+  narrow = _move_beyond_theory(
     monkeypatch,
     recurrence,
+    stddev,
     keep=lambda slots: tf.cast(tf.cast(slots, tf.float32), tf.float64),
   )
-  assert narrow > bound
+  assert np.max(np.linalg.norm(narrow, axis=0)) > bound
 
 
 def test_what_is_kept_follows_from_the_noises_that_were_added(
@@ -119,10 +131,11 @@ def test_what_is_kept_follows_from_the_noises_that_were_added(
   slots = tf.zeros([recurrence.num_slots, _SIZE], tf.float64)
   noises = []
   for round_num in range(12):
-    noise, slots = _next(recurrence, round_num, slots, (3, round_num))
+    noise, slots = _next(recurrence, 1.7, round_num, slots, (3, round_num))
     noises.append(noise)
-  np.testing.assert_array_equal(noises, _on_grid(recurrence, np.array(noises)))
-  _, replayed = _replay(monkeypatch, recurrence, np.array(noises))
+  noises = np.array(noises)
+  np.testing.assert_array_equal(noises, _on_grid(recurrence, 1.7, noises))
+  _, replayed = _replay(monkeypatch, recurrence, 1.7, noises)
   np.testing.assert_array_equal(slots, replayed)
 
 
@@ -131,43 +144,115 @@ def test_the_shift_is_a_step_an_element_and_round():
   bands = strategy(num_rounds=100, coefficients=(1.0, 0.5)).recurrence
   # The rounding of `float64` adds little.
   shift = noise_stream.rounding_shift(bands)
-  assert shift == pytest.approx(2.0**-29 * 10, rel=1e-2)
+  assert shift == pytest.approx(2.0**-29 * 10, rel=1e-2, abs=0)
   assert shift > 2.0**-29 * 10
   alone = privacy.identity_strategy(num_rounds=100).recurrence
   assert noise_stream.rounding_shift(alone) == 0
 
 
-def test_the_rounding_of_long_sums_counts():
-  # 50,000 rounds that are kept, of a large size, each rounded.
-  slow = correlated_noise.BufferedToeplitzStrategy(
-    num_rounds=50_000, scales=(1e-6,), decays=(1 - 1e-9,)
+def _shift_by_sums(recurrence):
+  """Returns `rounding_shift` without its recursions, for few rounds.
+
+  Sizes are those of the slots as linear functions of all draws; what a slot is
+  off by is a sum over the roundings before it.
+  """
+  num_rounds, num_slots = len(recurrence.phases), recurrence.num_slots
+  of_draws = np.zeros([num_slots, num_rounds])
+  roundings, steps, total = [], [], 0.0
+  unit = (num_slots + 3) * 2.0**-53
+  for round_num, phase in enumerate(recurrence.phases):
+    draw, read, release, keep, write = (
+      table[phase] for table in recurrence[1:]
+    )
+    size = 40 * np.linalg.norm(of_draws, axis=1)
+    off = np.zeros(num_slots)
+    for start, rounding in enumerate(roundings):
+      moved = rounding
+      for step in steps[start + 1 :]:
+        moved = step @ moved
+      off += moved
+    weights = np.abs(read + release)
+    of_mean = weights @ (off + unit * size)
+    total += (2.0**-29 + 2 * of_mean / draw) ** 2
+    new = draw * np.eye(num_rounds)[round_num] + read @ of_draws
+    new_size = 40 * np.linalg.norm(new) + np.abs(release) @ size
+    roundings.append(
+      unit * (np.abs(keep) * size + 2 * np.abs(write) * new_size)
+    )
+    steps.append(
+      np.diag(np.abs(keep)) + np.outer(np.abs(write), np.abs(release))
+    )
+    of_draws = keep[:, np.newaxis] * of_draws + np.outer(write, new)
+  return math.sqrt(total)
+
+
+def test_the_rounding_of_float64_counts_where_noises_are_large():
+  # Two phases of three slots, with weights of all kinds. Slots are large, and
+  # what is read of them is mostly taken back.
+  rng = np.random.default_rng(1)
+  recurrence = correlated_noise.NoiseRecurrence(
+    phases=np.array([0, 1, 1, 0, 1, 0, 0, 1]),
+    draw_weights=np.array([0.5, 2.0]),
+    read_weights=rng.normal(size=[2, 3]),
+    release_weights=rng.normal(size=[2, 3]),
+    keep_weights=rng.uniform(0.5, 1, [2, 3]),
+    write_weights=rng.normal(size=[2, 3]) * 3,
   )
-  found = noise_stream.rounding_shift(slow.recurrence)
-  # Of the slot: 13 standard deviations of its sum, sqrt(t), with 4 roundings a
-  # round; what is read of it is 1e-6 of that.
-  rounds = np.arange(50_000.0)
-  size = 13 * np.sqrt(rounds)
-  error = np.cumsum(4 * 2.0**-53 * (size + 13))
-  by_hand = 2.0**-29 + 2e-6 * (error + 4 * 2.0**-53 * size)
-  assert found == pytest.approx(np.linalg.norm(by_hand), rel=1e-3)
+  found = noise_stream.rounding_shift(recurrence)
+  # A good part of it is that of `float64`.
+  assert found > 1.2 * math.sqrt(8) * 2.0**-29
+  assert found == pytest.approx(_shift_by_sums(recurrence), rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize('name', list(_STRATEGIES))
+def test_the_shift_of_a_strategy_is_that_of_sums_over_roundings(name):
+  recurrence = _STRATEGIES[name].recurrence
+  # But for the rounding to the grid, which is nearly all of it.
+  found = noise_stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
+  by_sums = _shift_by_sums(recurrence) - 2.0**-29 * math.sqrt(12)
+  assert found > 0
+  assert found == pytest.approx(by_sums, rel=1e-3, abs=0)
+
+
+@pytest.mark.parametrize(
+  ('coefficients', 'num_rounds'), [((1.0, 2.0), 36), ((1.0, 5.0), 400)]
+)
+def test_noises_that_float64_does_not_hold_are_refused(
+  coefficients, num_rounds
+):
+  strategy = correlated_noise.BandedStrategy(
+    num_rounds=num_rounds, coefficients=coefficients
+  )
+  assert noise_stream.rounding_shift(strategy.recurrence) == math.inf
+  factory = aggregators.correlated_noise_factory(strategy, 1.0)
+  with pytest.raises(ValueError, match='with smaller coefficients'):
+    factory.create(tff.TensorType(np.float32, [1]))
 
 
 def test_noise_pays_for_the_shift_up_to_a_multiplier_of_32():
   value_type = tff.to_type([(np.float32, [3, 5]), (np.float64, [])])
   shift = 1e-3
-  factor = grid_sums.shift_factor(value_type, shift)
+  factor = grid_sums.noise_factor(
+    tff.aggregators.SumFactory(), value_type, 0.5, shift=shift
+  )
   # Four for the root of 16 elements.
   for multiplier in (1, 32):
     moved = 1 / (multiplier * factor) + 4 * shift
     assert moved <= 1 / multiplier * (1 + 1e-12)
   assert 1 / (32.1 * factor) + 4 * shift > 1 / 32.1
-  with pytest.raises(ValueError, match='`strategy` must be for fewer rounds'):
-    grid_sums.shift_factor(value_type, 1 / 200)
+  with pytest.raises(ValueError, match='must be by at most 1/64'):
+    grid_sums.rounding_factor(16, 1 / 200)
+  with pytest.raises(ValueError, match='a strategy for fewer rounds'):
+    grid_sums.rounding_factor(16, math.inf)
+  # Both kinds of rounding together, where sums are not on the grid.
+  clip = aggregators.difference_clipping_factory(1.0)
+  found = grid_sums.noise_factor(clip, value_type, shift, shift=2 * shift)
+  assert found == pytest.approx(1 / (1 - 32 * 12 * shift))
 
 
-def test_a_draw_that_counts_for_nothing_or_too_much_is_refused():
+def test_a_draw_that_counts_for_too_little_or_too_much_is_refused():
   recurrence = _STRATEGIES['tree'].recurrence
-  for weight in (0.0, -1.0, 17.0, math.nan):
+  for weight in (0.0, -1.0, 1e-4, 17.0, math.nan):
     weights = np.full_like(recurrence.draw_weights, weight)
-    with pytest.raises(ValueError, match='must have draws of weights above 0'):
+    with pytest.raises(ValueError, match='must have draws of weights from'):
       noise_stream.check_weights(recurrence._replace(draw_weights=weights))

@@ -22,61 +22,55 @@ def keeps_grid(factory: Any) -> bool:
 
 
 def noise_factor(
-  factory: Any, value_type: tff.Type, relative_step: float
+  factory: Any,
+  value_type: tff.Type,
+  relative_step: float,
+  *,
+  shift: float = 0.0,
 ) -> float:
-  """Returns by how much noise is to be larger where a sum is rounded.
+  """Returns by how much noise is to be larger for what is rounded.
 
   Args:
     factory: What sums the values.
     value_type: Their type.
-    relative_step: Of the grid, in standard deviations.
+    relative_step: Of the grid, in standard deviations. It counts where sums are
+      not on the grid already.
+    shift: By how much else rounding moves each element, at most, in standard
+      deviations.
 
   Returns:
-    At least 1; 1 where sums are on the grid already.
-  """
-  if keeps_grid(factory):
-    return 1.0
-  return rounding_factor(_count_elements(value_type), relative_step)
-
-
-def shift_factor(value_type: tff.Type, shift: float) -> float:
-  """Returns by how much noise is to be larger where rounding moves it.
-
-  With noise of stddev / (1 - 32 r), a mechanism with 1 / m = s / stddev + r has
-  a multiplier m of at least stddev / s, where that is at most 32.
-
-  Args:
-    value_type: The type of the sums.
-    shift: r for one element, in standard deviations.
+    At least 1; see `rounding_factor`.
 
   Raises:
-    ValueError: If it moves by more than a 64th of the noise.
+    ValueError: If rounding moves all elements by more than a 64th of the noise.
   """
-  lost = _LARGEST_MULTIPLIER * shift * math.sqrt(_count_elements(value_type))
-  if lost > 0.5:
-    raise ValueError(
-      '`strategy` must be for fewer rounds, or the model smaller: the rounding '
-      f'of earlier noises, {lost / _LARGEST_MULTIPLIER:.3g} standard '
-      'deviations, must be at most 1/64.'
-    )
-  return 1 / (1 - lost)
+  dim = sum(
+    math.prod(leaf.shape or ()) for leaf in tff.structure.flatten(value_type)
+  )
+  step = 0.0 if keeps_grid(factory) else relative_step
+  return rounding_factor(dim, step + shift)
 
 
 def rounding_factor(dim: int, relative_step: float) -> float:
   """Returns by how much noise is to be larger for sums that are rounded.
 
   Rounded to a grid of step h, two sums of d elements that differ by s differ by
-  s + h sqrt(d) at most. With s = stddev / z, noise of stddev + h z sqrt(d) has
-  the multiplier z then; z is taken to be at most 32.
+  s + h sqrt(d) at most. With noise of stddev f in place of stddev, and h in
+  units of that, stddev / s is a noise multiplier all the same if 1 / f + h
+  sqrt(d) stddev / s is at most 1; stddev / s is taken to be at most 32.
 
   Args:
     dim: d.
-    relative_step: h / stddev.
+    relative_step: h, in standard deviations of the larger noise.
+
+  Raises:
+    ValueError: If d elements move by more than a 64th of the noise.
   """
-  return 1.0 + _LARGEST_MULTIPLIER * relative_step * math.sqrt(dim)
-
-
-def _count_elements(value_type: tff.Type) -> int:
-  return sum(
-    math.prod(leaf.shape or ()) for leaf in tff.structure.flatten(value_type)
-  )
+  moved = relative_step * math.sqrt(dim)
+  if not moved * _LARGEST_MULTIPLIER <= 0.5:
+    raise ValueError(
+      f'Values of {dim:,} elements are rounded by {moved:.3g} standard '
+      'deviations of the noise, and must be by at most 1/64: correlated noise '
+      'must have a strategy for fewer rounds, or with smaller coefficients.'
+    )
+  return 1 / (1 - _LARGEST_MULTIPLIER * moved)

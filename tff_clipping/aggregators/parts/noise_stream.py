@@ -4,21 +4,26 @@ What a round adds is a fresh draw, which is exact, and a mean. The mean is
 computed from the noises that were added before, and from nothing else, and is
 rounded to the grid of the draw.
 
-Theorem: let one client move the sums of all rounds by D, a multiple of the grid
-of what is released, with ||C D|| <= s. Then the releases together are what one
-Gaussian mechanism of multiplier m gives, where 1 / m = s / stddev + r, and
-r = sqrt(d) * `rounding_shift` for sums of d elements.
+Theorem: let C be the inverse of the stream, by which the draws follow from the
+noises, and let one client move the sums of all rounds by D, a multiple of the
+grid of what is released, with ||C D|| <= s. Then the releases together are what
+one Gaussian mechanism of multiplier m gives, where 1 / m = s / stddev + r, and
+r = sqrt(d) * `rounding_shift` for sums of d elements; but for the distance of
+the draws from Gaussian ones (see `gaussian_draws`), and a probability of 1e-35
+for each number that is kept. (The matrix of a tree has more rows than rounds;
+the square one here moves by no more, since the draws follow from its rows.)
 
 Proof: whoever takes the client away has to take the noises that were added, N,
 for N + D. Given what was released before, a round is then a Gaussian mechanism,
 on a grid, whose value moves by D_t plus the difference of the means for N and
-for N + D. With exact means that is the row t of C D times the standard
-deviation of the draw. Each computed mean is off by half a step of the grid of
-the draw, and by the rounding of `float64` before that; the difference of two,
-by twice as much. By the triangle inequality, all rounds together move by r more
-than with exact means. Rounds of Gaussian mechanisms that depend on each other,
-whose values together move by no more than a bound, are one Gaussian mechanism
-that moves by it (Smith and Thakurta 2022, arXiv 2203.12512).
+for N + D. With exact means that is the row t of C D, times the standard
+deviation of the draw over stddev. Each computed mean is off by half a step of
+the grid of the draw, and by the rounding of `float64` before that; the
+difference of two, by twice as much. By the triangle inequality, all rounds
+together move by r more than with exact means. Rounds of Gaussian mechanisms
+that depend on each other, whose values together move by no more than a bound,
+are one Gaussian mechanism that moves by it (Smith and Thakurta 2022, arXiv
+2210.17520).
 
 Under a banded C, taking part in a round moves the rounds of its bands alone, so
 that the theorem holds of these rounds. It does where chance decides whether the
@@ -27,6 +32,7 @@ makes their mixture from the mixture of these. So a sampled Gaussian mechanism
 of 1 / m is what amplification by sampling has for each of them.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -39,12 +45,18 @@ from tff_clipping.aggregators.parts import gaussian_draws
 # are mixed: each point is reached.
 _STEPS = 2**5
 
-# A draw of a larger weight would be on a grid that is coarser than the release.
-_LARGEST_WEIGHT = 16.0
+# A draw of a larger weight would be on a grid that is coarser than the release;
+# one of a smaller weight would be lost in its rounding.
+_SMALLEST_WEIGHT, _LARGEST_WEIGHT = 2.0**-10, 16.0
 
-# What is kept is below so many of its standard deviations, but for a
-# probability of 1e-35 for each number.
-_TAIL = 13.0
+# What is kept is below so many of its standard deviations: 13 for the noise,
+# which is above them with a probability of 1e-38, and the rest for what a
+# client moves, down to a multiplier of 1/19, and for the rounding of releases.
+_TAIL = 40.0
+
+# Noises and means below so many standard deviations of their draw are exact on
+# its grid in `float64`.
+_LARGEST_NOISE = 2.0**22
 
 # Half of the distance of 1 and the next number of `float64`.
 _ROUNDING = 2.0**-53
@@ -82,12 +94,12 @@ def check_weights(recurrence: NoiseRecurrence) -> None:
   """Raises unless each draw is on a grid that the release's is a part of.
 
   Raises:
-    ValueError: If a draw counts for nothing, or for too much.
+    ValueError: If a draw counts for too little, or for too much.
   """
   weights = recurrence.draw_weights
-  if not np.all((weights > 0) & (weights <= _LARGEST_WEIGHT)):
+  if not np.all((weights >= _SMALLEST_WEIGHT) & (weights <= _LARGEST_WEIGHT)):
     raise ValueError(
-      '`strategy` must have draws of weights above 0 and of at most '
+      f'`strategy` must have draws of weights from {_SMALLEST_WEIGHT:g} to '
       f'{_LARGEST_WEIGHT:g}, found {weights.min():g} to {weights.max():g}.'
     )
 
@@ -168,7 +180,8 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
 
   Returns:
     For all rounds and one element, in standard deviations of the draws; 0 where
-    nothing is kept.
+    nothing is kept, and infinite where noises become so large that `float64`
+    does not hold them on their grid.
   """
   num_slots = recurrence.read_weights.shape[1]
   if not num_slots:
@@ -176,7 +189,7 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
   # Of what is kept for one element: covariance, and how far it is off.
   covariance = np.zeros([num_slots, num_slots])
   error = np.zeros(num_slots)
-  # Of a product, and of each step of a sum of so many.
+  # Of a sum of so many products.
   of_sum = (num_slots + 3) * _ROUNDING
   total = 0.0
   for phase in recurrence.phases:
@@ -190,7 +203,8 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
         recurrence.write_weights,
       )
     )
-    size = _TAIL * np.sqrt(np.diag(covariance))
+    # Not below 0, by rounding.
+    size = _TAIL * np.sqrt(np.maximum(np.diag(covariance), 0))
     mixed = np.abs(read + release)
     of_mean = mixed @ error + of_sum * (mixed @ size)
     shift = gaussian_draws.RELATIVE_STEP + 2 * of_mean / draw_weight
@@ -198,6 +212,8 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
     from_slots = covariance @ read
     new_variance = draw_weight**2 + read @ from_slots
     new_size = _TAIL * np.sqrt(new_variance) + np.abs(release) @ size
+    if not mixed @ size + new_size <= _LARGEST_NOISE * draw_weight:
+      return math.inf
     new_error = np.abs(release) @ error + of_sum * new_size
     error = (
       np.abs(keep) * error

@@ -21,8 +21,8 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
   coefficients are never negative and never increase, so that its sensitivity
   is exact.
 
-  Scales and decays are rounded down to `float32`, the numbers that noise of
-  that type is made with: over many rounds a decay near 1 would else be another.
+  Scales and decays are rounded down to numbers of `float32`; the sensitivity is
+  that of these.
 
   Attributes:
     num_rounds: T.
