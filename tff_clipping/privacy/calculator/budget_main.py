@@ -192,7 +192,7 @@ def _compute(
     )
   if values.plot is not None:
     # Find out now whether it can be drawn.
-    _import_plot().check_path(values.plot)
+    command_line.check_new_file(values.plot, 'plot', _import_plot().FORMATS)
   is_table = values.format == 'table'
   answer = budget_report.compute_answer(
     question,

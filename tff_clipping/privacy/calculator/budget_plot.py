@@ -12,14 +12,10 @@ import numpy as np
 from matplotlib import figure as figure_lib
 
 from tff_clipping.privacy.accounting import sampled_gaussian
-from tff_clipping.privacy.calculator import (
-  budget_question,
-  budget_report,
-  command_line,
-)
+from tff_clipping.privacy.calculator import budget_question, budget_report
 from tff_clipping.privacy.correlated_noise import by_name
 
-_FORMATS = ('.png', '.pdf', '.svg')
+FORMATS = ('.png', '.pdf', '.svg')
 # Strategies for more rounds take long to make, once for each point.
 _MAX_ROUNDS = 10_000
 
@@ -47,19 +43,6 @@ def draw_figure(answer: budget_report.Answer, path: str) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, format=pathlib.Path(path).suffix[1:], dpi=150)
   return content.getvalue()
-
-
-def check_path(path: str) -> None:
-  """Raises ValueError if a figure cannot be written there, before it is drawn.
-
-  Args:
-    path: A .png, .pdf or .svg file, which must not exist.
-  """
-  if pathlib.Path(path).suffix.lower() not in _FORMATS:
-    raise ValueError(
-      f'`plot` must end in one of {", ".join(_FORMATS)}, found {path!r}.'
-    )
-  command_line.check_new_file(path, 'plot')
 
 
 def _label_samplings(answer: budget_report.Answer) -> dict[str, str]:

@@ -10,7 +10,7 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from absl import flags
@@ -231,7 +231,7 @@ def run(
   return 0
 
 
-def check_new_file(path: str, name: str) -> None:
+def check_new_file(path: str, name: str, endings: Collection[str] = ()) -> None:
   """Raises ValueError if a new file cannot be written to `path`.
 
   Nothing is left there.
@@ -239,7 +239,12 @@ def check_new_file(path: str, name: str) -> None:
   Args:
     path: The file.
     name: The argument that gave it, for the message.
+    endings: What it may end in, such as '.png'; anything if there are none.
   """
+  if endings and pathlib.Path(path).suffix.lower() not in endings:
+    raise ValueError(
+      f'`{name}` must end in one of {", ".join(endings)}, found {path!r}.'
+    )
   if os.path.lexists(path):
     raise ValueError(
       f'`{name}` must be a new file, found {path!r}, which exists already.'

@@ -69,7 +69,9 @@ def _compute(
         '--statement must be given with one ledger, found '
         f'{len(values.arguments)}.'
       )
-    statement.check_path(values.statement)
+    command_line.check_new_file(
+      values.statement, 'statement', statement.FORMATS
+    )
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     try:

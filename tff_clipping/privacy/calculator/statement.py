@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tff_clipping.privacy.accounting import rounding, sampled_gaussian
 from tff_clipping.privacy.audit import attack_bounds
-from tff_clipping.privacy.calculator import command_line, document
+from tff_clipping.privacy.calculator import document
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import (
   base_plan,
@@ -22,7 +22,7 @@ from tff_clipping.privacy.plans import (
   promise_text,
 )
 
-_FORMATS = {'.md': document.format_markdown, '.html': document.format_html}
+FORMATS = {'.md': document.format_markdown, '.html': document.format_html}
 _TITLE = 'Statement on differential privacy'
 _FALSE_POSITIVE_RATE = 0.01
 
@@ -131,19 +131,6 @@ _FILES = ('ledger.jsonl', 'ledger.jsonl.seal', 'privacy.json')
 _MODEL = 'model.weights.h5'
 
 
-def check_path(path: str) -> None:
-  """Raises ValueError if a statement cannot be written there.
-
-  Args:
-    path: A .md or .html file, which must not exist.
-  """
-  if pathlib.Path(path).suffix.lower() not in _FORMATS:
-    raise ValueError(
-      f'`statement` must end in one of {", ".join(_FORMATS)}, found {path!r}.'
-    )
-  command_line.check_new_file(path, 'statement')
-
-
 def format_statement(
   ledger: ledger_contents.LedgerContents,
   record: Mapping[str, Any],
@@ -156,7 +143,7 @@ def format_statement(
     record: When, with what and by which command it is made.
     path: The file that it is for: its ending tells the format.
   """
-  form = _FORMATS[pathlib.Path(path).suffix.lower()]
+  form = FORMATS[pathlib.Path(path).suffix.lower()]
   plan = ledger.plan
   promised = dataclasses.replace(plan, num_rounds=plan.permitted_rounds)
   return form(

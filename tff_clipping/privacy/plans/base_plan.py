@@ -575,13 +575,26 @@ class BasePlan(abc.ABC):
 
   def _check_threshold(self) -> None:
     """Raises unless a first phase is one that the plan can have."""
-    if self.threshold is not None:
-      threshold_phase.check_beside_training(
-        self.threshold,
-        noise_multiplier=self.noise_multiplier,
-        allows_new_draws=self.allows_new_draws,
-        sampling=self.sampling,
-        epoch=self._epoch,
+    if self.threshold is None:
+      return
+    phase = threshold_phase.check_phase(self.threshold)
+    if phase.noise_multiplier is None:
+      raise ValueError(
+        '`threshold` must have a `noise_multiplier` where that of training is '
+        f'given, found {phase}.'
+      )
+    if self.allows_new_draws and phase.noise_multiplier < self.noise_multiplier:
+      raise ValueError(
+        '`threshold` must have a `noise_multiplier` of at least the '
+        f'{self.noise_multiplier:g} of training, as which a round that is '
+        f'drawn anew is charged, found {phase.noise_multiplier:g}.'
+      )
+    if phase.num_rounds % self._epoch:
+      raise ValueError(
+        f'`threshold` must have whole epochs of {self._epoch} rounds where '
+        f'`sampling` is {self.sampling!r}, found {phase.num_rounds} rounds: '
+        'what clients release in an epoch of both phases is not known to be '
+        'what is charged.'
       )
 
   @property

@@ -1,9 +1,7 @@
 """A privacy plan for noise that is correlated between rounds."""
 
 import dataclasses
-import functools
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import dp_accounting
@@ -18,18 +16,16 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
   search,
 )
-from tff_clipping.privacy.correlated_noise import separated_sampling
 from tff_clipping.privacy.plans import (
-  base_plan,
-  obligations,
   plan_search,
   plan_text,
+  separated_plan,
   threshold_phase,
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CorrelatedNoisePlan(base_plan.BasePlan):
+class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
   """When clients may come, how their noise is correlated, and what it costs.
 
   All rounds together are one Gaussian mechanism, under zeroing out one client:
@@ -40,6 +36,10 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   With one exception: under 'grouped_poisson' the draws are secret, and banded
   noise costs as much as so many rounds of Poisson sampling as a group has
   turns, from a population of the size of a group.
+
+  A round is not run again with other clients: later rounds take back the noise
+  that it had, and with a new draw of it they would not be the mechanism that is
+  charged.
 
   Attributes:
     num_clients: The paper's N, the population.
@@ -82,27 +82,9 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   sampling: str = 'min_separation'
 
   @property
-  def allows_new_draws(self) -> bool:
-    """False: later rounds take back the noise that a round had.
-
-    With a new draw of it, they would not be the mechanism that is charged.
-    """
-    return False
-
-  @functools.cached_property
-  def cohorts(self) -> separated_sampling.SeparatedCohorts:
-    """Who comes when, from attributes that it checks."""
-    return _build_cohorts(vars(self))
-
-  @property
   def participation(self) -> correlated_noise.Participation:
     """The rounds in which the sampler lets one client take part."""
     return self.cohorts.participation
-
-  @property
-  def max_participations(self) -> int:
-    """k, the most rounds in which one client takes part."""
-    return self.participation.count(self.num_rounds)
 
   @property
   def accountant(self) -> str:
@@ -164,12 +146,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     if self.cohorts.is_amplified:
       turn = sampled_gaussian.SampledGaussian(self.cohorts.turn, noise)
       return turn, self.participation.count(num_rounds)
-    everybody = sampled_gaussian.Cohorts(
-      sampling='none',
-      num_clients=self.num_clients,
-      clients_per_round=self.num_clients,
-    )
-    return sampled_gaussian.SampledGaussian(everybody, noise), 1
+    return self._release_once(noise)
 
   def build_threshold_plan(self) -> 'CorrelatedNoisePlan':
     """Returns the plan of the first phase alone; see the base class.
@@ -187,16 +164,6 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       threshold=None,
     )
 
-  @property
-  def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
-    """What a sampler of clients has to do."""
-    return obligations.SeparatedSamplerParameters(
-      scheme=self.sampling,
-      num_clients=self.num_clients,
-      cohort_size=self.clients_per_round,
-      min_separation=self.min_separation,
-    )
-
   @classmethod
   def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
     given = super()._complete(given, *found, 'num_rounds')
@@ -206,7 +173,7 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   @classmethod
   def _find_noise(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
     strategy, target_epsilon = given['strategy'], given['target_epsilon']
-    cohorts = _build_cohorts(given)
+    cohorts = cls._build_cohorts(given)
     cohorts.check_strategy(strategy)
     sensitivity = cohorts.compute_sensitivity(strategy, strategy.num_rounds)
     if cohorts.is_amplified:
@@ -226,14 +193,8 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     )
 
   @classmethod
-  def _find_rounds(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
-    target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
-    whole = cls(**{**given, 'target_epsilon': None})
-    return plan_search.with_most_rounds(whole, target_epsilon, whole.num_rounds)
-
-  @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
-    widest = _build_cohorts({**given, 'clients_per_round': 1})
+    widest = cls._build_cohorts({**given, 'clients_per_round': 1})
     return widest.num_clients // widest.min_separation
 
   def _check_attributes(self) -> dict[str, Any]:
@@ -281,18 +242,6 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     return self.noise_multiplier / self.cohorts.compute_sensitivity(
       self.strategy, num_rounds
     )
-
-
-def _build_cohorts(
-  attributes: Mapping[str, Any],
-) -> separated_sampling.SeparatedCohorts:
-  """Returns who comes when, by the attributes of a plan."""
-  names = [
-    f.name for f in dataclasses.fields(separated_sampling.SeparatedCohorts)
-  ]
-  return separated_sampling.SeparatedCohorts(
-    **{name: attributes[name] for name in names}
-  )
 
 
 def _check_strategy(strategy: Any) -> correlated_noise.NoiseStrategy:

@@ -19,15 +19,14 @@ from tff_clipping.privacy.accounting import (
 )
 from tff_clipping.privacy.correlated_noise import separated_sampling
 from tff_clipping.privacy.plans import (
-  base_plan,
   obligations,
-  plan_search,
   plan_text,
+  separated_plan,
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExamplePlan(base_plan.BasePlan):
+class ExamplePlan(separated_plan.SeparatedPlan):
   """What the noised local steps of a client promise to one of its examples.
 
   Neighbouring data sets differ in one example of one client, which has it or
@@ -40,7 +39,9 @@ class ExamplePlan(base_plan.BasePlan):
   noise of other clients.
 
   A round is charged when all of its clients have sent what they send; that some
-  did before a program was killed in between, no ledger knows.
+  did before a program was killed in between, no ledger knows. It is not run
+  again with other clients: they would take part once more, and with coins and
+  noise that are fresh no round has its bits again.
 
   It does not protect a client: someone with n examples has n times the epsilon
   of one, and more. Nor does it protect an example that several clients hold.
@@ -90,24 +91,6 @@ class ExamplePlan(base_plan.BasePlan):
   def unit(self) -> str:
     """What is protected: one example of one client."""
     return 'example'
-
-  @property
-  def allows_new_draws(self) -> bool:
-    """False: a round that is run again has its clients take part once more.
-
-    Their coins and their noise are fresh, so that no round has its bits again.
-    """
-    return False
-
-  @property
-  def cohorts(self) -> separated_sampling.SeparatedCohorts:
-    """Who comes when, from attributes that it checks."""
-    return _build_cohorts(vars(self))
-
-  @property
-  def max_participations(self) -> int:
-    """k, the most rounds in which one client takes part."""
-    return self.cohorts.participation.count(self.num_rounds)
 
   @property
   def sampling_prob(self) -> float:
@@ -168,16 +151,6 @@ class ExamplePlan(base_plan.BasePlan):
     return self._step, self.local_steps * count
 
   @property
-  def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
-    """What a sampler of clients has to do."""
-    return obligations.SeparatedSamplerParameters(
-      scheme=self.sampling,
-      num_clients=self.num_clients,
-      cohort_size=self.clients_per_round,
-      min_separation=self.min_separation,
-    )
-
-  @property
   def aggregator_parameters(self) -> obligations.AggregatorParameters:
     """Raises ValueError: the noise is in the steps; see `step_parameters`."""
     raise ValueError(
@@ -199,9 +172,25 @@ class ExamplePlan(base_plan.BasePlan):
     )
 
   @classmethod
+  def _build_cohorts(
+    cls, attributes: Mapping[str, Any]
+  ) -> separated_sampling.SeparatedCohorts:
+    argument_checks.check_choice(
+      'sampling', attributes['sampling'], ('min_separation', 'shuffled_epochs')
+    )
+    return super()._build_cohorts(attributes)
+
+  @classmethod
+  def _count_steps(cls, attributes: Mapping[str, Any]) -> int:
+    """Returns Q k, the steps of a client that comes most often."""
+    num_rounds = ranges.check_num_rounds(attributes['num_rounds'])
+    count = cls._build_cohorts(attributes).participation.count(num_rounds)
+    return _check_steps(attributes['local_steps']) * count
+
+  @classmethod
   def _find_noise(cls, given: dict[str, Any]) -> 'ExamplePlan':
     target = ranges.check_target_epsilon(given['target_epsilon'])
-    steps = _count_steps(given)
+    steps = cls._count_steps(given)
     batches = _build_batches(given, lambda _: (steps, target))
     _check_tails(batches, steps, target, given['target_delta'])
     found = search.find_noise_multiplier(
@@ -218,12 +207,6 @@ class ExamplePlan(base_plan.BasePlan):
         'noise_multiplier': found,
       }
     )
-
-  @classmethod
-  def _find_rounds(cls, given: dict[str, Any]) -> 'ExamplePlan':
-    target = ranges.check_target_epsilon(given['target_epsilon'])
-    one_round = cls(**{**given, 'num_rounds': 1, 'target_epsilon': None})
-    return plan_search.with_most_rounds(one_round, target, one_round.max_rounds)
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
@@ -296,36 +279,14 @@ class ExamplePlan(base_plan.BasePlan):
     mechanism = sampled_gaussian.SampledGaussian(poisson, self.noise_multiplier)
     cost = accountants.compose([(mechanism, 1)], self.accountant)
     left = truncated_poisson.without_tails(self.target_delta)
-    steps = _count_steps(vars(self))
+    steps = self._count_steps(vars(self))
     return steps, cost.compute_epsilon(steps, left)
-
-
-def _build_cohorts(
-  attributes: Mapping[str, Any],
-) -> separated_sampling.SeparatedCohorts:
-  """Returns who comes when, by the attributes of a plan."""
-  argument_checks.check_choice(
-    'sampling', attributes['sampling'], ('min_separation', 'shuffled_epochs')
-  )
-  names = [
-    f.name for f in dataclasses.fields(separated_sampling.SeparatedCohorts)
-  ]
-  return separated_sampling.SeparatedCohorts(
-    **{name: attributes[name] for name in names}
-  )
 
 
 def _check_steps(local_steps: Any) -> int:
   return argument_checks.check_integer(
     'local_steps', local_steps, at_least=1, at_most=ranges.MAX_ROUNDS
   )
-
-
-def _count_steps(attributes: Mapping[str, Any]) -> int:
-  """Returns Q k, the steps of a client that comes most often."""
-  num_rounds = ranges.check_num_rounds(attributes['num_rounds'])
-  count = _build_cohorts(attributes).participation.count(num_rounds)
-  return _check_steps(attributes['local_steps']) * count
 
 
 def _check_tails(

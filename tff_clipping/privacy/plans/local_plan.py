@@ -13,16 +13,12 @@ from tff_clipping.privacy.accounting import (
   ranges,
   sampled_gaussian,
 )
-from tff_clipping.privacy.correlated_noise import (
-  participation,
-  separated_sampling,
-)
+from tff_clipping.privacy.correlated_noise import separated_sampling
 from tff_clipping.privacy.plans import (
-  base_plan,
   noise_summary,
-  obligations,
   plan_search,
   plan_text,
+  separated_plan,
 )
 
 # How far apart any two clipped updates are, in clipping norms.
@@ -31,7 +27,7 @@ _SAMPLING = 'min_separation'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalPlan(base_plan.BasePlan):
+class LocalPlan(separated_plan.SeparatedPlan):
   """How often a client reports, how much noise it adds, and what that costs.
 
   A client clips its update to c, adds Gaussian noise of standard deviation z c,
@@ -75,14 +71,9 @@ class LocalPlan(base_plan.BasePlan):
   sampling: str = _SAMPLING
 
   @property
-  def allows_new_draws(self) -> bool:
-    """False: who was asked in a round has reported, whatever came of it."""
-    return False
-
-  @property
   def max_reports(self) -> int:
     """k, the most reports of one client."""
-    return self._count_reports(self.num_rounds)
+    return self.max_participations
 
   @property
   def accountant(self) -> str:
@@ -144,23 +135,7 @@ class LocalPlan(base_plan.BasePlan):
     self, num_rounds: int
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:
     """Returns the reports of one client as one release; see the base class."""
-    everybody = sampled_gaussian.Cohorts(
-      sampling='none',
-      num_clients=self.num_clients,
-      clients_per_round=self.num_clients,
-    )
-    noise = self._over_sensitivity(num_rounds)
-    return sampled_gaussian.SampledGaussian(everybody, noise), 1
-
-  @property
-  def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
-    """What a sampler of clients has to do."""
-    return obligations.SeparatedSamplerParameters(
-      scheme=self.sampling,
-      num_clients=self.num_clients,
-      cohort_size=self.clients_per_round,
-      min_separation=self.min_separation,
-    )
+    return self._release_once(self._over_sensitivity(num_rounds))
 
   def summarize_noise(
     self, *, clipping_norm: float = 1.0, model_size: int | None = None
@@ -174,8 +149,21 @@ class LocalPlan(base_plan.BasePlan):
     )
 
   @classmethod
+  def _build_cohorts(
+    cls, attributes: Mapping[str, Any]
+  ) -> separated_sampling.SeparatedCohorts:
+    sampling = attributes['sampling']
+    if sampling != _SAMPLING:
+      raise ValueError(
+        f'`sampling` must be {_SAMPLING!r} for a LocalPlan, found '
+        f'{sampling!r}: no sampling hides a client from a server that gets its '
+        'report, and turns bound how often it reports.'
+      )
+    return super()._build_cohorts(attributes)
+
+  @classmethod
   def _find_noise(cls, given: dict[str, Any]) -> 'LocalPlan':
-    cohorts = _build_cohorts(given)
+    cohorts = cls._build_cohorts(given)
     num_rounds = ranges.check_num_rounds(given['num_rounds'])
     exact = gaussian_mechanism.gaussian_noise_multiplier(
       given['target_epsilon'], given['target_delta']
@@ -186,12 +174,6 @@ class LocalPlan(base_plan.BasePlan):
     )
 
   @classmethod
-  def _find_rounds(cls, given: dict[str, Any]) -> 'LocalPlan':
-    target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
-    one = cls(**{**given, 'num_rounds': 1, 'target_epsilon': None})
-    return plan_search.with_most_rounds(one, target_epsilon, ranges.MAX_ROUNDS)
-
-  @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
     raise ValueError(
       '`clients_per_round` must be given for a LocalPlan, found none: the '
@@ -199,9 +181,8 @@ class LocalPlan(base_plan.BasePlan):
     )
 
   def _check_attributes(self) -> dict[str, Any]:
-    cohorts = _build_cohorts(vars(self))
     return {
-      **dataclasses.asdict(cohorts),
+      **dataclasses.asdict(self.cohorts),
       'num_rounds': ranges.check_num_rounds(self.num_rounds),
       'target_delta': ranges.check_target_delta(self.target_delta),
       'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
@@ -228,31 +209,7 @@ class LocalPlan(base_plan.BasePlan):
     """The noise of P reports on their sum, over the clipping norm."""
     return self.noise_multiplier * math.sqrt(self.clients_per_round)
 
-  def _count_reports(self, num_rounds: int) -> int:
-    """Returns the most reports of one client in the first rounds."""
-    turns = participation.Participation(min_separation=self.min_separation)
-    return turns.count(num_rounds)
-
   def _over_sensitivity(self, num_rounds: int) -> float:
     """Returns the noise over what a client's reports differ by at most."""
-    reports = self._count_reports(num_rounds)
+    reports = self.cohorts.participation.count(num_rounds)
     return self.noise_multiplier / (_SENSITIVITY * math.sqrt(reports))
-
-
-def _build_cohorts(
-  attributes: Mapping[str, Any],
-) -> separated_sampling.SeparatedCohorts:
-  """Returns who reports when, by the attributes of a plan."""
-  sampling = attributes['sampling']
-  if sampling != _SAMPLING:
-    raise ValueError(
-      f'`sampling` must be {_SAMPLING!r} for a LocalPlan, found {sampling!r}: '
-      'no sampling hides a client from a server that gets its report, and '
-      'turns bound how often it reports.'
-    )
-  return separated_sampling.SeparatedCohorts(
-    sampling=sampling,
-    num_clients=attributes['num_clients'],
-    clients_per_round=attributes['clients_per_round'],
-    min_separation=attributes['min_separation'],
-  )

@@ -117,49 +117,6 @@ def check_phase(phase: Any) -> ThresholdPhase:
   return phase
 
 
-def check_beside_training(
-  phase: Any,
-  *,
-  noise_multiplier: float,
-  allows_new_draws: bool,
-  sampling: str,
-  epoch: int,
-) -> None:
-  """Raises unless a first phase is one that a plan can have.
-
-  Args:
-    phase: The phase.
-    noise_multiplier: That of training.
-    allows_new_draws: Whether a round may be drawn anew.
-    sampling: How cohorts are drawn.
-    epoch: The rounds for which clients are drawn at once; 1 where for each.
-
-  Raises:
-    TypeError: If it is not a phase.
-    ValueError: If its noise is not known, or too little for a round that is
-      drawn anew, or its rounds are not whole epochs.
-  """
-  phase = check_phase(phase)
-  if phase.noise_multiplier is None:
-    raise ValueError(
-      '`threshold` must have a `noise_multiplier` where that of training is '
-      f'given, found {phase}.'
-    )
-  if allows_new_draws and phase.noise_multiplier < noise_multiplier:
-    raise ValueError(
-      '`threshold` must have a `noise_multiplier` of at least the '
-      f'{noise_multiplier:g} of training, as which a round that is '
-      f'drawn anew is charged, found {phase.noise_multiplier:g}.'
-    )
-  if phase.num_rounds % epoch:
-    raise ValueError(
-      f'`threshold` must have whole epochs of {epoch} rounds where '
-      f'`sampling` is {sampling!r}, found {phase.num_rounds} rounds: '
-      'what clients release in an epoch of both phases is not known to be '
-      'what is charged.'
-    )
-
-
 def require_phase(plan: 'BasePlan') -> Any:
   """Returns the first phase of a plan, whose noise is known.
 
