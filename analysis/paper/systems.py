@@ -112,7 +112,7 @@ def table(found: Evidence) -> pd.DataFrame:
       'against': lambda part: system(part).against,
       'neighbours': lambda part: str(
         part['privacy_relation'].iloc[0] or margins.MISSING
-      ).replace('_', ' '),
+      ).replace('_', '-'),
       'accountant': lambda part: (
         part['privacy_accountant'].iloc[0] or margins.MISSING
       ),

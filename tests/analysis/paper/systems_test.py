@@ -61,8 +61,8 @@ def test_systems_stand_side_by_side_by_budget(tmp_path):
   ]
   assert table['neighbours'].to_list()[:5] == [
     '–',
-    *['add or remove one'] * 3,
-    'replace one',
+    *['add-or-remove-one'] * 3,
+    'replace-one',
   ]
   over_norm = [
     *[1.5 * _ROOT / 80] * 3,
