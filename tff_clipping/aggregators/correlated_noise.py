@@ -74,8 +74,11 @@ def correlated_noise_factory(
   exact, on a grid that is finer by 2^5; see `gaussian_draws`. What is kept of
   earlier noises is rounded, which moves the mechanism by some 2^-29 sqrt(n T)
   standard deviations for n elements in T rounds (`parts.noise_stream` has the
-  proof): the noise is larger by a factor of 1 + 2^-24 sqrt(n T), which pays for
-  that up to a noise multiplier of 32.
+  proof): the noise is larger by a factor of some 1 + 2^-24 sqrt(n T), which
+  pays for that up to a noise multiplier of 32. Where a clip is inside
+  `inner_agg_factory`, sums are rounded too, with a factor of 1 + 2^-19 sqrt(n),
+  which pays up to `noise_stddev` / `s` = 32, the multiplier of one draw: where
+  that is larger, put the clip outside, as `correlated_dp_mean_factory` does.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.

@@ -176,8 +176,17 @@ def _shift_by_sums(recurrence):
     total += (2.0**-29 + 2 * of_mean / draw) ** 2
     new = draw * np.eye(num_rounds)[round_num] + read @ of_draws
     new_size = 40 * np.linalg.norm(new) + np.abs(release) @ size
+    # Noises are multiples of a step, and so are their sums: exact.
+    taken = 0 if set(release) <= {0, -1} else 1
+    moved = [
+      {k, w} <= {0, 1} and k * w == 0 for k, w in zip(keep, write, strict=True)
+    ]
+    mixed = 1 - np.array(moved)
     roundings.append(
-      unit * (np.abs(keep) * size + 2 * np.abs(write) * new_size)
+      unit
+      * (
+        mixed * np.abs(keep) * size + (mixed + taken) * np.abs(write) * new_size
+      )
     )
     steps.append(
       np.diag(np.abs(keep)) + np.outer(np.abs(write), np.abs(release))
@@ -212,6 +221,35 @@ def test_the_shift_of_a_strategy_is_that_of_sums_over_roundings(name):
   by_sums = _shift_by_sums(recurrence) - 2.0**-29 * math.sqrt(12)
   assert found > 0
   assert found == pytest.approx(by_sums, rel=1e-3, abs=0)
+
+
+def test_the_largest_noise_is_2_to_the_22_deviations():
+  # Round t has the noise -2 n_(t-1) and a draw: 4^k of each draw k rounds ago.
+  deviations = np.sqrt(np.cumsum(4.0 ** np.arange(30)))
+  sizes = 40 * (deviations + 2 * np.append(0, deviations[:-1]))
+  most = int(np.argmax(sizes > 2**22))
+  for num_rounds, is_held in ((most, True), (most + 1, False)):
+    strategy = correlated_noise.BandedStrategy(
+      num_rounds=num_rounds, coefficients=(1.0, 2.0)
+    )
+    shift = noise_stream.rounding_shift(strategy.recurrence)
+    assert math.isfinite(shift) == is_held
+
+
+def test_a_small_draw_is_held_with_less_noise_than_a_large_one():
+  weight = 2.0**-10
+  # 40 deviations of the mean and as many of the noise, below 2^12.
+  for large, is_held in ((2.0**5, True), (2.0**6, False)):
+    recurrence = correlated_noise.NoiseRecurrence(
+      phases=np.array([0, 1]),
+      draw_weights=np.array([1.0, weight]),
+      read_weights=np.array([[0.0], [large]]),
+      release_weights=np.zeros([2, 1]),
+      keep_weights=np.zeros([2, 1]),
+      write_weights=np.ones([2, 1]),
+    )
+    found = noise_stream.rounding_shift(recurrence)
+    assert math.isfinite(found) == is_held
 
 
 @pytest.mark.parametrize(

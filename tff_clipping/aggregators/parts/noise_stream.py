@@ -8,10 +8,11 @@ Theorem: let C be the inverse of the stream, by which the draws follow from the
 noises, and let one client move the sums of all rounds by D, a multiple of the
 grid of what is released, with ||C D|| <= s. Then the releases together are what
 one Gaussian mechanism of multiplier m gives, where 1 / m = s / stddev + r, and
-r = sqrt(d) * `rounding_shift` for sums of d elements; but for the distance of
-the draws from Gaussian ones (see `gaussian_draws`), and a probability of 1e-35
-for each number that is kept. (The matrix of a tree has more rows than rounds;
-the square one here moves by no more, since the draws follow from its rows.)
+r = sqrt(d) * `rounding_shift` for sums of d elements; for m of at least 1/19,
+but for the distance of the draws from Gaussian ones (see `gaussian_draws`), and
+a probability of 1e-35 for each number that is kept. (The matrix of a tree has
+more rows than rounds; the square one here moves by no more, since the draws
+follow from its rows.)
 
 Proof: whoever takes the client away has to take the noises that were added, N,
 for N + D. Given what was released before, a round is then a Gaussian mechanism,
@@ -214,11 +215,16 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
     new_size = _TAIL * np.sqrt(new_variance) + np.abs(release) @ size
     if not mixed @ size + new_size <= _LARGEST_NOISE * draw_weight:
       return math.inf
-    new_error = np.abs(release) @ error + of_sum * new_size
+    # Sums of noises are exact, as noises are; so is what is moved, not mixed.
+    is_new_rounded = not np.all(_is_whole(release))
+    is_rounded = ~(
+      _is_whole(keep) & _is_whole(write) & ((keep == 0) | (write == 0))
+    )
+    new_error = np.abs(release) @ error + of_sum * new_size * is_new_rounded
     error = (
       np.abs(keep) * error
       + np.abs(write) * new_error
-      + of_sum * (np.abs(keep) * size + np.abs(write) * new_size)
+      + of_sum * is_rounded * (np.abs(keep) * size + np.abs(write) * new_size)
     )
     crossed = np.outer(keep * from_slots, write)
     covariance = (
@@ -228,6 +234,11 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
       + new_variance * np.outer(write, write)
     )
   return float(np.sqrt(total))
+
+
+def _is_whole(weights: np.ndarray) -> np.ndarray:
+  """Returns which weights are 0, 1 or -1."""
+  return (weights == 0) | (np.abs(weights) == 1)
 
 
 def _num_steps(recurrence: NoiseRecurrence) -> int:
