@@ -177,7 +177,8 @@ def _shift_by_sums(recurrence):
     new = draw * np.eye(num_rounds)[round_num] + read @ of_draws
     new_size = 40 * np.linalg.norm(new) + np.abs(release) @ size
     # Noises are multiples of a step, and so are their sums: exact.
-    taken = 0 if set(release) <= {0, -1} else 1
+    is_exact = set(release) <= {0, -1} and not off[release != 0].any()
+    taken = 0 if is_exact else 1
     moved = [
       {k, w} <= {0, 1} and k * w == 0 for k, w in zip(keep, write, strict=True)
     ]
@@ -211,6 +212,20 @@ def test_the_rounding_of_float64_counts_where_noises_are_large():
   # A good part of it is that of `float64`.
   assert found > 1.2 * math.sqrt(8) * 2.0**-29
   assert found == pytest.approx(_shift_by_sums(recurrence), rel=1e-6, abs=0)
+
+
+def test_a_sum_of_rounded_slots_is_rounded():
+  recurrence = correlated_noise.NoiseRecurrence(
+    phases=np.zeros(12, np.int64),
+    draw_weights=np.ones(1),
+    read_weights=np.array([[300.0, 0.5]]),
+    release_weights=-np.array([[1.0, 1.0]]),
+    keep_weights=np.array([[0.9, 0.0]]),
+    write_weights=np.array([[1e-3, 1.0]]),
+  )
+  found = noise_stream.rounding_shift(recurrence) - 2.0**-29 * math.sqrt(12)
+  by_sums = _shift_by_sums(recurrence) - 2.0**-29 * math.sqrt(12)
+  assert found == pytest.approx(by_sums, rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize('name', list(_STRATEGIES))

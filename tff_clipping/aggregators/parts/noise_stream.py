@@ -216,7 +216,9 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
     if not mixed @ size + new_size <= _LARGEST_NOISE * draw_weight:
       return math.inf
     # Sums of noises are exact, as noises are; so is what is moved, not mixed.
-    is_new_rounded = not np.all(_is_whole(release))
+    is_new_rounded = not np.all(_is_whole(release)) or np.any(
+      error[release != 0]
+    )
     is_rounded = ~(
       _is_whole(keep) & _is_whole(write) & ((keep == 0) | (write == 0))
     )
