@@ -149,7 +149,10 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     ).create(tff.TensorType(np.float32))
     keys = noise_keys.NoiseKeys(self.noise_key)
     multiplier = self.values_multiplier * grid_sums.noise_factor(
-      self.sum_factory, value_type, gaussian_draws.RELATIVE_STEP
+      self.sum_factory,
+      value_type,
+      gaussian_draws.RELATIVE_STEP,
+      multiplier=self.values_multiplier,
     )
 
     @tff.tensorflow.computation(wide.type, np.float32)

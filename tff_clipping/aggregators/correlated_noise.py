@@ -78,7 +78,8 @@ def correlated_noise_factory(
   pays for that up to a noise multiplier of 32. Where a clip is inside
   `inner_agg_factory`, sums are rounded too, with a factor of 1 + 2^-19 sqrt(n),
   which pays up to `noise_stddev` / `s` = 32, the multiplier of one draw: where
-  that is larger, put the clip outside, as `correlated_dp_mean_factory` does.
+  that is larger, put the clip outside, as `correlated_dp_mean_factory` does;
+  `programs.check_process` refuses it.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.

@@ -293,7 +293,11 @@ def test_noise_pays_for_the_shift_up_to_a_multiplier_of_32():
     moved = 1 / (multiplier * factor) + 4 * shift
     assert moved <= 1 / multiplier * (1 + 1e-12)
   assert 1 / (32.1 * factor) + 4 * shift > 1 / 32.1
-  with pytest.raises(ValueError, match='must be by at most 1/64'):
+  # Of a larger multiplier that is known, up to that.
+  factor = grid_sums.rounding_factor(16, shift, 100.0)
+  assert 1 / (100 * factor) + 4 * shift == pytest.approx(1 / 100, rel=1e-12)
+  assert factor > grid_sums.rounding_factor(16, shift, 2.0)
+  with pytest.raises(ValueError, match='must be by at most 0.0156'):
     grid_sums.rounding_factor(16, 1 / 200)
   with pytest.raises(ValueError, match='a strategy for fewer rounds'):
     grid_sums.rounding_factor(16, math.inf)

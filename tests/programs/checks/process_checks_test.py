@@ -79,6 +79,52 @@ def test_noise_is_of_the_plans_kind(make, plan, is_taken):
     process_checks.check_process(process, plan)
 
 
+def _clip_inside(noise):
+  return aggregators.fixed_denominator_mean_factory(
+    8.0, noise(aggregators.difference_clipping_factory(1.0))
+  )
+
+
+@pytest.mark.parametrize(
+  ('plan', 'noise'),
+  [
+    (_PLAN, functools.partial(aggregators.gaussian_noise_factory, 40.0)),
+    (
+      _CORRELATED_PLAN,
+      functools.partial(aggregators.correlated_noise_factory, _STRATEGY, 40.0),
+    ),
+  ],
+)
+def test_sums_that_are_rounded_are_paid_for_up_to_a_multiplier_of_32(
+  plan, noise
+):
+  inside = _clip_inside(noise).create(_VECTOR)
+  outside = aggregators.difference_clipping_factory(1.0, noise()).create(
+    _VECTOR
+  )
+  paid, unpaid = (
+    dataclasses.replace(plan, noise_multiplier=z) for z in (32.0, 32.1)
+  )
+  process_checks.check_process(inside, paid)
+  process_checks.check_process(outside, unpaid)
+  with pytest.raises(ValueError, match='`process` must clip outside of its'):
+    process_checks.check_process(inside, unpaid)
+
+
+def test_rounding_of_correlated_noise_is_paid_for_up_to_a_multiplier_of_32():
+  process = _correlated().create(_VECTOR)
+  at_most = 32.0 * _CORRELATED_PLAN.sensitivity
+  process_checks.check_process(
+    process,
+    dataclasses.replace(_CORRELATED_PLAN, noise_multiplier=at_most * 0.999),
+  )
+  with pytest.raises(ValueError, match='times the sensitivity of its strategy'):
+    process_checks.check_process(
+      process,
+      dataclasses.replace(_CORRELATED_PLAN, noise_multiplier=at_most * 1.001),
+    )
+
+
 @functools.cache
 def _shares():
   return aggregators.distributed_gaussian_mean_factory(

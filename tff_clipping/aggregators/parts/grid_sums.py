@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-# The noise multiplier up to which the rounding of a sum is paid for.
-_LARGEST_MULTIPLIER = 32.0
+# The noise multiplier up to which rounding is paid for, if it is not known.
+PAID_MULTIPLIER = 32.0
 
 
 def keeps_grid(factory: Any) -> bool:
@@ -27,6 +27,7 @@ def noise_factor(
   relative_step: float,
   *,
   shift: float = 0.0,
+  multiplier: float = PAID_MULTIPLIER,
 ) -> float:
   """Returns by how much noise is to be larger for what is rounded.
 
@@ -37,40 +38,46 @@ def noise_factor(
       not on the grid already.
     shift: By how much else rounding moves each element, at most, in standard
       deviations.
+    multiplier: The noise multiplier; see `rounding_factor`.
 
   Returns:
     At least 1; see `rounding_factor`.
 
   Raises:
-    ValueError: If rounding moves all elements by more than a 64th of the noise.
+    ValueError: If rounding moves all elements too far.
   """
   dim = sum(
     math.prod(leaf.shape or ()) for leaf in tff.structure.flatten(value_type)
   )
   step = 0.0 if keeps_grid(factory) else relative_step
-  return rounding_factor(dim, step + shift)
+  return rounding_factor(dim, step + shift, multiplier)
 
 
-def rounding_factor(dim: int, relative_step: float) -> float:
+def rounding_factor(
+  dim: int, relative_step: float, multiplier: float = PAID_MULTIPLIER
+) -> float:
   """Returns by how much noise is to be larger for sums that are rounded.
 
   Rounded to a grid of step h, two sums of d elements that differ by s differ by
   s + h sqrt(d) at most. With noise of stddev f in place of stddev, and h in
   units of that, stddev / s is a noise multiplier all the same if 1 / f + h
-  sqrt(d) stddev / s is at most 1; stddev / s is taken to be at most 32.
+  sqrt(d) stddev / s is at most 1.
 
   Args:
     dim: d.
     relative_step: h, in standard deviations of the larger noise.
+    multiplier: What stddev / s is at most; one below 32 is taken for 32.
 
   Raises:
-    ValueError: If d elements move by more than a 64th of the noise.
+    ValueError: If d elements move by more than half of s.
   """
   moved = relative_step * math.sqrt(dim)
-  if not moved * _LARGEST_MULTIPLIER <= 0.5:
+  paid = max(multiplier, PAID_MULTIPLIER)
+  if not moved * paid <= 0.5:
     raise ValueError(
       f'Values of {dim:,} elements are rounded by {moved:.3g} standard '
-      'deviations of the noise, and must be by at most 1/64: correlated noise '
-      'must have a strategy for fewer rounds, or with smaller coefficients.'
+      f'deviations of the noise, and must be by at most {0.5 / paid:.3g}: '
+      'correlated noise must have a strategy for fewer rounds, or with smaller '
+      'coefficients.'
     )
-  return 1 / (1 - _LARGEST_MULTIPLIER * moved)
+  return 1 / (1 - paid * moved)

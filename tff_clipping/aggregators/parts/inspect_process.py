@@ -107,6 +107,24 @@ def clips(state_type: tff.Type) -> bool:
   return not names.isdisjoint(CLIPS - {'zeroing_norm'})
 
 
+def clips_inside_noise(state_type: tff.Type) -> bool:
+  """Returns whether a clip is inside of noise that a factory here adds.
+
+  Args:
+    state_type: The type of the state of a process.
+  """
+  if isinstance(state_type, tff.FederatedType):
+    return clips_inside_noise(state_type.member)
+  if not isinstance(state_type, tff.StructType):
+    return False
+  elements = tff.structure.to_elements(state_type)
+  is_noised = NOISE_STATE in {name for name, _ in elements}
+  return any(
+    clips(element) if is_noised else clips_inside_noise(element)
+    for _, element in elements
+  )
+
+
 def divides_by_cohort(
   state_type: tff.Type, measurements_type: tff.Type | None = None
 ) -> bool:

@@ -107,7 +107,9 @@ class NoisedSgd(LocalStep):
     stddev = (
       self.noise_multiplier
       * self.clipping_norm
-      * grid_sums.rounding_factor(dim, gaussian_draws.RELATIVE_STEP)
+      * grid_sums.rounding_factor(
+        dim, gaussian_draws.RELATIVE_STEP, self.noise_multiplier
+      )
     )
     noised = gaussian_draws.add_gaussian_noise(sums, stddev, noise)
     direction = [

@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import (
   composition_rules,
+  grid_sums,
   inspect_process,
   public_measurements,
 )
@@ -61,8 +62,9 @@ def check_process(
       divides by the clients that took part, or adapts a norm that no noise
       covers; if its clients' work keeps a second aggregate of the clients,
       such as the mean gradient of Mime; if the plan is for noise in local
-      steps, and there is none; or if its clients keep something themselves,
-      and the plan's cohorts are drawn so that this costs more.
+      steps, and there is none; if its clients keep something themselves, and
+      the plan's cohorts are drawn so that this costs more; or if the plan's
+      noise multiplier is above 32, and rounding is paid for up to there.
   """
   if not hasattr(process, 'state_type'):
     raise TypeError(
@@ -120,6 +122,7 @@ def check_process(
     name for name, _ in inspect_process.named_types(_measurements(process))
   }
   _check_who_adds_noise(measured, plan)
+  _check_rounding(aggregate, plan)
   if noise_checks.SHARE in measured:
     noise_checks.share_parameters(plan)
   _check_work(getattr(state, 'client_work', None))
@@ -200,6 +203,30 @@ def _check_strategy(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:
         "`process` must have the noise of the plan's strategy, which keeps "
         f'{expected} earlier noises, found one that keeps {found.pop()}.'
       )
+
+
+def _check_rounding(aggregate: tff.Type, plan: BasePlan) -> None:
+  """Raises if rounding to the grid costs more than the noise pays for."""
+  largest = grid_sums.PAID_MULTIPLIER
+  if plan.noise_multiplier > largest and inspect_process.clips_inside_noise(
+    aggregate
+  ):
+    raise ValueError(
+      '`process` must clip outside of its noise for a plan whose noise '
+      f'multiplier is above {largest:g}, found {plan.noise_multiplier:g}: sums '
+      'of a clip inside are rounded, and the noise pays for it up to there.'
+    )
+  if not isinstance(plan, CorrelatedNoisePlan):
+    return
+  of_mechanism = plan.noise_multiplier / plan.sensitivity
+  is_kept = plan.strategy.recurrence.read_weights.shape[1] > 0
+  if is_kept and of_mechanism > largest:
+    raise ValueError(
+      '`plan` must have a noise multiplier of at most '
+      f'{largest:g} times the sensitivity of its strategy, found '
+      f'{of_mechanism:g} times: what is kept of the noise is rounded, and the '
+      'noise pays for it up to there.'
+    )
 
 
 def _check_work(work: tff.Type | None) -> None:
