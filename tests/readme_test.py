@@ -40,6 +40,7 @@ def test_the_snippet_prints_what_is_shown_and_nothing_else():
   assert result.stderr == ''
 
 
+@pytest.mark.slow
 def test_the_budget_command_answers_what_is_shown():
   command, expected = _block_after('tff-clipping-budget')
   arguments = shlex.split(command)[1:]

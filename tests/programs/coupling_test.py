@@ -46,8 +46,10 @@ def _gaussian_event(event):
   'sampling',
   [
     'poisson',
-    'fixed_size',
-    pytest.param('random_allocation', marks=pytest.mark.slow),
+    *(
+      pytest.param(name, marks=pytest.mark.slow)
+      for name in ('fixed_size', 'random_allocation')
+    ),
   ],
 )
 def test_the_noise_that_is_added_is_what_the_event_charges(sampling):
@@ -131,7 +133,10 @@ def test_sizes_of_cohorts_alone_cost_nothing_with_shares():
   assert _delta_of_sizes(sizes, 0.5, 20, 200, plan.epsilon) > 0.5
 
 
-@pytest.mark.parametrize('sampling', ['truncated_poisson', 'fixed_size'])
+@pytest.mark.parametrize(
+  'sampling',
+  ['truncated_poisson', pytest.param('fixed_size', marks=pytest.mark.slow)],
+)
 def test_shares_that_are_added_are_what_the_event_charges_or_more(sampling):
   plan = _plan(sampling)
   shares = plan.share_parameters

@@ -115,6 +115,7 @@ def test_a_program_that_goes_on_has_the_same_bits(
   _check(tmp_path, process, store, result, 6)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_goes_back_with_what_clients_kept(
   tmp_path, process, store
 ):

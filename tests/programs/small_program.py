@@ -85,6 +85,7 @@ class Ledger:
       'fixed_size', len(IDS), 2 / 3, 2, None, None
     ),
     target_delta=1e-5,
+    noise_multiplier=1.0,
     sampling='poisson',
     allows_new_draws=True,
   )

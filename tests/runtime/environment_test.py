@@ -299,7 +299,16 @@ _FACTORIES = {
 }
 
 
-@pytest.mark.parametrize('name', _FACTORIES)
+@pytest.mark.parametrize(
+  'name',
+  [
+    'dp_mean',
+    *(
+      pytest.param(name, marks=pytest.mark.slow)
+      for name in ('adaptive', 'secure', 'correlated')
+    ),
+  ],
+)
 def test_every_factory_with_a_drawn_key_is_known_to_repeat(name):
   process = _FACTORIES[name](
     noise_multiplier=0.9, clients_per_round=10, noise_key='drawn'

@@ -363,6 +363,7 @@ def test_an_own_aggregator_whose_sum_or_threshold_has_no_noise_is_refused(
     _train(tmp_path, **_PRIVATE, aggregator=create_aggregator)
 
 
+@pytest.mark.slow
 def test_what_was_not_checked_and_a_test_set_of_the_clients_are_named(tmp_path):
   rng = np.random.default_rng(0)
   x = rng.normal(size=(80, 3))

@@ -165,6 +165,7 @@ def _fed_avg(model_aggregator):
   )
 
 
+@pytest.mark.slow
 def test_exact_metrics_are_not_given_back(tmp_path, ledger):
   process = _fed_avg(
     aggregators.dp_mean_factory(

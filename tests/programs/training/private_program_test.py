@@ -240,6 +240,7 @@ def test_a_keras_model_without_a_loss_is_refused(tmp_path, store):
     _build(tmp_path / 'run', store, _keras_model)
 
 
+@pytest.mark.slow
 def test_other_settings_than_those_of_the_run_are_refused(tmp_path, store):
   # Before a round was charged, what it is made of may change.
   _build(tmp_path / 'run', store, clipping_norm=0.7)

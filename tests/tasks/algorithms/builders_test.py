@@ -129,7 +129,9 @@ def test_an_adaptive_norm_goes_to_the_quantile():
     pytest.param(dict(clipping='per_layer'), 1.5 * 0.5, marks=pytest.mark.slow),
     (dict(clipping='per_layer', aggregation='secure'), 1.5 * 0.5),
     pytest.param(_SMOOTH, 1.5, marks=pytest.mark.slow),
-    (dict(_SMOOTH, aggregation='secure'), 1.5),
+    pytest.param(
+      dict(_SMOOTH, aggregation='secure'), 1.5, marks=pytest.mark.slow
+    ),
     (
       dict(clipping='adaptive', noise_multiplier=0.5),
       0.5

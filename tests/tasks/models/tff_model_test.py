@@ -120,15 +120,16 @@ def _check_trained(before, after):
   ('name', 'shape', 'num_classes'),
   [
     ('mlp', _DIGITS, 10),
-    pytest.param('mlp', _IMAGES, 10, marks=pytest.mark.slow),
+    ('mlp', _IMAGES, 10),
     *(
-      pytest.param(name, shape, num_classes, marks=pytest.mark.slow)
+      (name, shape, num_classes)
       for name in ('alexnet', 'mobilenet_v2', 'resnet18')
       for shape, num_classes in ((_DIGITS, 62), (_IMAGES, 100))
     ),
-    pytest.param('shakespeare_lstm', (80,), 90, marks=pytest.mark.slow),
+    ('shakespeare_lstm', (80,), 90),
   ],
 )
+@pytest.mark.slow
 def test_one_round_trains_the_model(tmp_path, name, shape, num_classes):
   examples = _examples(shape, num_classes)
   store = client_store.write_client_store(

@@ -21,6 +21,7 @@ def _draw(*flags):
   return train_command.run('-m', 'tasks.draw_partition', *flags)
 
 
+@pytest.mark.slow
 def test_binary_draws_and_prints_the_summary(tmp_path):
   output = tmp_path / 'new' / 'figure.png'
   done = _draw('--num_clients=100', f'--output={output}')
