@@ -287,7 +287,7 @@ class _Steps:
 
 def _log_releases(log: _Log) -> None:
   """Writes down each release that is made, and each state that is saved."""
-  release = metrics_files.SyncedCSVReleaseManager.release
+  release = metrics_files.CSVRowsReleaseManager.release
   save = Checkpoints.save
 
   async def logged_release(self, value, key):
@@ -299,7 +299,7 @@ def _log_releases(log: _Log) -> None:
     log.write('save', round_num, _digest(state))
     save(self, state, round_num)
 
-  metrics_files.SyncedCSVReleaseManager.release = logged_release
+  metrics_files.CSVRowsReleaseManager.release = logged_release
   Checkpoints.save = logged_save
 
 

@@ -19,7 +19,7 @@ def _release(manager, value, key):
 
 
 def test_the_file_is_that_of_tff(tmp_path):
-  ours = metrics_files.SyncedCSVReleaseManager(tmp_path / 'ours.csv')
+  ours = metrics_files.CSVRowsReleaseManager(tmp_path / 'ours.csv')
   theirs = tff.program.CSVFileReleaseManager(
     str(tmp_path / 'theirs.csv'),
     save_mode=tff.program.CSVSaveMode.WRITE,
@@ -43,10 +43,10 @@ def test_the_file_is_that_of_tff(tmp_path):
 def test_a_new_program_goes_on_with_the_file(tmp_path):
   path = tmp_path / 'run' / 'metrics.csv'
   for round_num in (0, 1, 2):
-    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, round_num)
+    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, round_num)
   # From round 1 on, by a version that has one more metric.
   later = {**_METRICS, 'aggregator/clipping_norm': 0.25}
-  _release(metrics_files.SyncedCSVReleaseManager(path), later, 1)
+  _release(metrics_files.CSVRowsReleaseManager(path), later, 1)
   assert path.read_text().split() == [
     'round_num,count,epsilon,test_loss,aggregator/clipping_norm',
     '0,7,0.5,nan,',
@@ -56,7 +56,7 @@ def test_a_new_program_goes_on_with_the_file(tmp_path):
 
 def test_each_release_adds_a_line_and_leaves_the_others(tmp_path):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.SyncedCSVReleaseManager(path)
+  manager = metrics_files.CSVRowsReleaseManager(path)
   _release(manager, _METRICS, 0)
   file = path.stat().st_ino
   for round_num in (1, 2, 3):
@@ -68,7 +68,7 @@ def test_each_release_adds_a_line_and_leaves_the_others(tmp_path):
 
 def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path, caplog):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.SyncedCSVReleaseManager(path)
+  manager = metrics_files.CSVRowsReleaseManager(path)
   for round_num in (0, 1):
     _release(manager, _METRICS, round_num)
   whole = path.read_bytes()
@@ -77,7 +77,7 @@ def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path, caplog):
   for end in range(len(whole) + 1, len(three)):
     path.write_bytes(three[:end])
     caplog.clear()
-    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, 2)
+    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, 2)
     assert path.read_bytes() == three
     assert ('was cut short' in caplog.text) == (end < len(three))
 
@@ -85,7 +85,7 @@ def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path, caplog):
 @pytest.mark.parametrize('change', ['', 'note\n', None])
 def test_a_file_that_somebody_changed_is_written_whole(tmp_path, change):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.SyncedCSVReleaseManager(path)
+  manager = metrics_files.CSVRowsReleaseManager(path)
   _release(manager, _METRICS, 0)
   if change is None:
     path.unlink()
@@ -109,41 +109,69 @@ def test_another_file_is_refused_and_kept(tmp_path, text, what):
   path = tmp_path / 'metrics.csv'
   path.write_text(text)
   with pytest.raises(storage_errors.StorageError) as e:
-    metrics_files.SyncedCSVReleaseManager(path)
+    metrics_files.CSVRowsReleaseManager(path)
   assert what in str(e.value)
   assert path.read_text() == text
 
 
 def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.SyncedCSVReleaseManager(path)
+  manager = metrics_files.CSVRowsReleaseManager(path)
   _release(manager, _METRICS, 0)
 
   def fail(*args):
     raise OSError(28, 'No space left on device')
 
-  def release_and_fail(metrics, name):
+  def add_a_part(path, mode):
+    with open(path, mode) as file:
+      file.write(b'1,7')
+    fail()
+
+  def release_and_fail(metrics, module, name, instead):
     with monkeypatch.context() as patch:
-      patch.setattr(os, name, fail)
+      patch.setattr(module, name, instead, raising=False)
       with pytest.raises(OSError, match='No space left'):
         _release(manager, metrics, 1)
 
   more = {**_METRICS, 'more': 1}
-  release_and_fail(more, 'replace')
+  release_and_fail(more, os, 'replace', fail)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan']
   assert list(tmp_path.iterdir()) == [path]
-  release_and_fail(_METRICS, 'fsync')
+  release_and_fail(_METRICS, metrics_files, 'open', add_a_part)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan']
   _release(manager, _METRICS, 1)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
 
 
+def test_rows_are_synced_together(tmp_path, monkeypatch):
+  synced = []
+  fsync = os.fsync
+
+  def record(descriptor):
+    fsync(descriptor)
+    synced.append(os.readlink(f'/proc/self/fd/{descriptor}'))
+
+  path = tmp_path / 'metrics.csv'
+  manager = metrics_files.CSVRowsReleaseManager(path)
+  monkeypatch.setattr(os, 'fsync', record)
+  for round_num in (0, 1, 2):
+    _release(manager, _METRICS, round_num)
+    assert len(path.read_text().splitlines()) == round_num + 2
+  written = len(synced)
+  manager.sync()
+  manager.sync()
+  assert synced[written:] == [str(path)]
+  # Who goes on does not know whether the rows before were.
+  metrics_files.CSVRowsReleaseManager(path).sync()
+  assert synced[written:] == 2 * [str(path)]
+
+
 def test_a_run_that_begins_anew_leaves_the_rows_of_another(tmp_path):
   path = tmp_path / 'metrics.csv'
   for round_num in (0, 1, 2):
-    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, round_num)
+    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, round_num)
   before = path.read_text()
-  manager = metrics_files.SyncedCSVReleaseManager(path)
+  manager = metrics_files.CSVRowsReleaseManager(path)
   with pytest.raises(
     storage_errors.StorageError, match='another run, up to round 2'
   ):
@@ -156,7 +184,7 @@ def test_a_run_that_begins_anew_leaves_the_rows_of_another(tmp_path):
 def test_a_run_that_was_stopped_before_its_checkpoint_begins_again(tmp_path):
   path = tmp_path / 'metrics.csv'
   for round_num in (0, 0, 1):
-    _release(metrics_files.SyncedCSVReleaseManager(path), _METRICS, round_num)
+    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, round_num)
   assert len(path.read_text().splitlines()) == 3
 
 

@@ -63,6 +63,24 @@ def test_a_watcher_is_shown_each_moment_of_each_round(tmp_path):
   assert table['share'].tolist()[1:] == [0.5, 1.0]
 
 
+def test_all_is_synced_before_each_checkpoint(tmp_path):
+  checkpoints = Checkpoints(tmp_path / 'c', keep=9)
+  latest = []
+
+  class _Syncs(RoundWatcher):
+    def sync(self):
+      latest.append(checkpoints.latest())
+
+  _program(
+    tmp_path,
+    _Syncs(),
+    num_rounds=3,
+    checkpoints=checkpoints,
+    rounds_per_checkpoint=2,
+  ).run()
+  assert latest == [None, 0, 2]
+
+
 def test_clients_are_shown_to_those_alone_that_say_so(tmp_path):
   blind, seeing = _Watcher(), _Watcher(sees_clients=True)
   _program(tmp_path, blind, seeing, num_rounds=2).run()

@@ -61,8 +61,9 @@ class ReleaseMetrics(watchers.RoundWatcher):
 class MetricsFiles(ReleaseMetrics):
   """Keeps the metrics of every round in files.
 
-  A row of the CSV file is on the disk when the round is recorded. The log shows
-  the metrics from the verbosity of INFO on.
+  A row of the CSV file survives a kill when the round is recorded, and a power
+  cut when its checkpoint is written. The log shows the metrics from the
+  verbosity of INFO on.
   """
 
   def __init__(
@@ -83,8 +84,9 @@ class MetricsFiles(ReleaseMetrics):
         written.
     """
     with storage_errors.writing('The metrics'):
+      self._rows = CSVRowsReleaseManager(pathlib.Path(metrics_path))
       managers: list[tff.program.ReleaseManager] = [
-        SyncedCSVReleaseManager(pathlib.Path(metrics_path)),
+        self._rows,
         tff.program.LoggingReleaseManager(),
       ]
       if tensorboard_dir is not None:
@@ -92,14 +94,27 @@ class MetricsFiles(ReleaseMetrics):
         managers.append(tff.program.TensorBoardReleaseManager(folder))
     super().__init__(*managers)
 
+  def sync(self) -> None:
+    """Syncs the CSV file; see the base class.
 
-class SyncedCSVReleaseManager(tff.program.ReleaseManager):
-  """Writes metrics to a CSV file, in rows that survive a power cut.
+    Raises:
+      StorageError: If the file system refuses.
+    """
+    with storage_errors.writing('The metrics'):
+      self._rows.sync()
+
+
+class CSVRowsReleaseManager(tff.program.ReleaseManager):
+  """Writes metrics to a CSV file, in rows that survive a kill.
+
+  And a power cut, when they are synced, which takes as long as all else of a
+  row, and may be done for some rows together.
 
   The file is that of `tff.program.CSVFileReleaseManager`, which however reads,
   parses and writes all rows for each new one: 20 ms a round after 500 rounds,
   and more with every round. This one adds a line. What a crash leaves of one is
-  dropped when the file is opened again: its release had not returned.
+  dropped when the file is opened again: it was of no release that had returned
+  and was synced.
 
   A release with a key that was released before takes the place of all rows from
   that key on: those of rounds that are run again. A run that begins anew, with
@@ -123,6 +138,8 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
     self._rows: list[dict[str, Any]] = []
     # The bytes of the file; -1 if it holds more than these rows.
     self._size = -1
+    # Nor may what an earlier program added be.
+    self._is_synced = False
     if path.exists():
       self._read()
     else:
@@ -160,6 +177,16 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
       self._replace(fields, [*rows, row])
     self._fields, self._rows = fields, [*rows, row]
 
+  def sync(self) -> None:
+    """Waits until all rows survive a power cut.
+
+    Raises:
+      OSError: If the file system refuses.
+    """
+    if not self._is_synced:
+      atomic_files.sync(self._path)
+      self._is_synced = True
+
   def _read(self) -> None:
     """Takes up the rows of an earlier program."""
     data = self._path.read_bytes()
@@ -194,11 +221,10 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
 
   def _append(self, row: Mapping[str, Any]) -> None:
     line = _lines(self._fields, [row])
+    self._is_synced = False
     try:
       with open(self._path, 'ab') as file:
         file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
     except BaseException:
       with contextlib.suppress(OSError):
         os.truncate(self._path, self._size)
@@ -211,7 +237,7 @@ class SyncedCSVReleaseManager(tff.program.ReleaseManager):
     heading = dict(zip(fields, fields, strict=True))
     with atomic_files.replacing(self._path) as new:
       size = new.write_bytes(_lines(fields, [heading, *rows]))
-    self._size = size
+    self._size, self._is_synced = size, True
 
 
 def _lines(fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -479,6 +479,8 @@ class TrainingProgram:
 
   def _save(self, progress: '_Progress') -> None:
     if progress.done is not None:
+      for watcher in self.watchers:
+        watcher.sync()
       self.checkpoints.save(progress.state, progress.round_num)
       if self.client_states is not None:
         # As far back as a damaged checkpoint may take the run.

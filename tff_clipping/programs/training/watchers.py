@@ -46,9 +46,9 @@ class RoundWatcher:
   """Is shown each round of a training program; by itself it does nothing.
 
   A round is charged and evaluated first. Then all watchers `measure`, all
-  `record`, a checkpoint is written if one is due, and `after` is called of all;
-  each time in the order in which the program has them. The initial model, as
-  round 0, is only recorded.
+  `record`, if a checkpoint is due all `sync` before it is written, and `after`
+  is called of all; each time in the order in which the program has them. The
+  initial model, as round 0, is only recorded, and synced.
 
   Attributes:
     sees_clients: Whether rounds are shown with the work of their clients. With
@@ -78,6 +78,12 @@ class RoundWatcher:
       done: The round, whose metrics are complete.
     """
     del done
+
+  def sync(self) -> None:
+    """Waits until what was recorded survives a power cut.
+
+    The rounds before a checkpoint are not run again.
+    """
 
   def after(self, done: Round) -> None:
     """Is called after a round and its checkpoint.
