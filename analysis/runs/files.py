@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.runs import metric as metrics
+from tasks.experiments.experiment_table import ALGORITHMS
 from tff_clipping import privacy as privacy_lib
 from tff_clipping.privacy.plans import plan_text
 
@@ -148,7 +149,8 @@ def read_folder(directory: pathlib.Path) -> RunFiles:
     except ValueError as error:
       raise NotARunError(f'config.json: {error}') from error
     rounds = _read_metrics(path, metric, notes)
-  is_private = config['algorithm'].startswith('dp_')
+  known = ALGORITHMS.get(config['algorithm'])
+  is_private = known is not None and known.is_private
   return RunFiles(
     config=config,
     metric=metric,

@@ -105,7 +105,7 @@ class CommonSettings(
     check=at_least(1),
   )
   accountant: str = setting(
-    'rdp or pld, for --mechanism=gaussian.',
+    f'{" or ".join(privacy.ACCOUNTANTS)}, for --mechanism=gaussian.',
     'rdp',
     check=one_of(*privacy.ACCOUNTANTS),
   )

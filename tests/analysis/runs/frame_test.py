@@ -161,8 +161,9 @@ def test_missing_metrics_give_a_run_without_rounds(tmp_path):
   assert 'metrics.csv is missing' in run['notes'][0]
 
 
-def test_private_run_without_privacy_file_is_named(read_run):
-  run = read_run(algorithm='dp_fed_avg')
+@pytest.mark.parametrize('algorithm', ['dp_fed_avg', 'local_dp_fed_avg'])
+def test_private_run_without_privacy_file_is_named(read_run, algorithm):
+  run = read_run(algorithm=algorithm)
   assert 'privacy.json is missing' in run['notes'][0]
 
 

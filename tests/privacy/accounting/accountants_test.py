@@ -323,7 +323,7 @@ class _Doubled(privacy_loss.PldCost):
 
 def test_an_accountant_is_one_entry_of_the_table(monkeypatch):
   find = functools.partial(noise_search.search_noise_multiplier, _Doubled)
-  doubled = accountants.Accountant(_Doubled, find, 'twice as much')
+  doubled = accountants.Accountant(_Doubled, find, 'twice as much', ())
   monkeypatch.setitem(accountants.TABLE, 'doubled', doubled)
   question = {**PAPER, 'num_rounds': 10}
   plan = privacy.PrivacyPlan.from_target_epsilon(

@@ -33,7 +33,7 @@ class Accountant(NamedTuple):
     [sampled_gaussian.Cohorts, int, float, float], float
   ]
   title: str
-  unknown: tuple[str, ...] = ()
+  unknown: tuple[str, ...]
 
 
 # All that the package knows of an accountant. A new one is a file with its
@@ -50,6 +50,7 @@ TABLE = {
     privacy_loss.PldCost,
     noise_search.search_by_grids,
     'privacy loss distributions',
+    unknown=(),
   ),
 }
 ACCOUNTANTS = tuple(TABLE)
