@@ -4,8 +4,7 @@ r"""Runs what docs/reproduction.md is made of, or other runs of the table.
   python -m tasks.reproduce --rows=table3_alexnet_mnist_noniid \
       --scales=reduced --seeds=0,1 --data_dir=DIR
 
-The first runs all of `REPRODUCTION`; with --planned, what is not published
-yet. The second runs the rows of
+The first runs all of `REPRODUCTION`. The second runs the rows of
 `tasks/experiments/experiment_table.py` that it names (* stands for any letters)
 at each scale, with their algorithms. The run of FedAvg that gives the threshold
 of another one is run before it. Any other flag of `tasks.train` is for all
@@ -28,12 +27,7 @@ with importing():
   from absl import flags
 
   from tasks.experiments.named_runs import NamedRun
-  from tasks.experiments.reproduction_runs import (
-    PLANNED,
-    REPRODUCTION,
-    Part,
-    plan_runs,
-  )
+  from tasks.experiments.reproduction_runs import REPRODUCTION, Part, plan_runs
   from tasks.running import run_queue
   from tasks.settings import flags_of_settings
 
@@ -41,9 +35,6 @@ _ROWS = flags.DEFINE_list('rows', [], 'Rows of the table of experiments.')
 _SCALES = flags.DEFINE_list('scales', [], 'The scales of the rows.')
 _ALGORITHMS = flags.DEFINE_list(
   'algorithms', [], 'The algorithms; else those that a row compares.'
-)
-_PLANNED = flags.DEFINE_bool(
-  'planned', False, 'The runs that are planned and not published yet.'
 )
 _SEEDS = flags.DEFINE_list(
   'seeds', [], 'The seeds of each run; else 0, or those of the reproduction.'
@@ -88,15 +79,13 @@ def _parts() -> tuple[Part, ...]:
     if flags.FLAGS[name].present:
       raise ValueError(f'`{name}` must be given as `{name}s` here.')
   variants = tuple(flags.FLAGS['variants'].value)
-  if _PLANNED.value and _ROWS.value:
-    raise ValueError('`planned` and `rows` exclude each other, found both.')
   if not _ROWS.value:
     for flag in (_SCALES, _ALGORITHMS):
       if flag.value:
         raise ValueError(f'`{flag.name}` must be given with `rows`.')
     if variants:
       raise ValueError('`variants` must be given with `rows`.')
-    return PLANNED if _PLANNED.value else REPRODUCTION
+    return REPRODUCTION
   if not _SCALES.value:
     raise ValueError('`scales` must be given with `rows`.')
   return (

@@ -75,15 +75,13 @@ _ROUNDS_OF_SYSTEMS = {'mnist': _WHOLE_EPOCHS, 'cifar10': ('paper_40_rounds',)}
 _OF_DATA = {('smooth', 'cifar10'): 'smooth_cifar10'}
 
 
-def _systems(
-  data: str, *budget: str, seeds: tuple[int, ...] = (0, 1, 2)
-) -> tuple[Part, ...]:
+def _systems(data: str, *budget: str) -> tuple[Part, ...]:
   """The private systems at one budget, that of the rows if none is given."""
   return tuple(
     Part(
       (f'mlp_{data}_{clients}',),
       _ROUNDS_OF_SYSTEMS[data],
-      seeds,
+      (0, 1, 2),
       (algorithm,),
       (*(_OF_DATA.get((name, data), name) for name in variants), *budget),
     )
@@ -179,7 +177,7 @@ REPRODUCTION = (
   *_systems('mnist', *_LARGER),
   *_without_noise('cifar10'),
   *_systems('cifar10'),
-  *_systems('cifar10', *_LARGER, seeds=(0,)),
+  *_systems('cifar10', *_LARGER),
   Part(('geyer_*',), ('geyer',), (0, 1, 2), ('dp_fed_avg',), ('adaptive',)),
   # The terms of Theorem 1, and the splits that the paper's figures show.
   *(
@@ -256,33 +254,6 @@ REPRODUCTION = (
     ('reduced_100_rounds',),
     (0, 1, 2),
     _WITHOUT_NOISE,
-  ),
-)
-
-# Runs that nobody has published yet.
-PLANNED = (
-  # The systems on CIFAR-10.
-  *_systems('cifar10', *_LARGER, seeds=(1, 2)),
-  # Who draws the cohorts, for whole epochs.
-  *(
-    Part(
-      _MLP_ON_MNIST,
-      _WHOLE_EPOCHS,
-      (0, 1, 2),
-      ('dp_fed_avg',),
-      (*budget, *sampler),
-    )
-    for sampler in (('pld',), ('fixed_size', 'pld'))
-    for budget in ((), ('epsilon_5',))
-  ),
-  Part(
-    *(_MLP_ON_MNIST, _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',)),
-    ('epsilon_5', 'banded'),
-  ),
-  # A clipping norm that is paid for.
-  Part(
-    *(_MLP_ON_MNIST, _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',)),
-    ('pld', 'threshold'),
   ),
 )
 
