@@ -22,7 +22,6 @@ The digests have no key. They find accidents and careless edits, not somebody
 who recomputes all of them, or who deletes both files.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -82,7 +81,7 @@ class LedgerFile:
       self._lock()
       self._recover(build_header, build_recovery)
     except BaseException:
-      self._file.close()
+      self.close()
       raise
 
   @property
@@ -107,7 +106,7 @@ class LedgerFile:
     try:
       self._write(content)
     except BaseException:
-      self._file.close()
+      self.close()
       raise
 
   def check(self) -> None:
@@ -128,10 +127,11 @@ class LedgerFile:
         'one was forked from: open it in one of them only.'
       )
     try:
-      self._await_seal()
+      if self._sealing is not None:
+        self._sealing.result()
       self._check_unchanged()
     except BaseException:
-      self._file.close()
+      self.close()
       raise
 
   def close(self) -> None:
@@ -139,14 +139,9 @@ class LedgerFile:
 
     Or could not be: it counts all the same, and the next opening seals it.
     """
-    try:
-      # The thread that seals is not in a fork.
-      if os.getpid() == self._pid:
-        with contextlib.suppress(OSError):
-          self._await_seal()
-    finally:
-      self._sealer.shutdown(wait=False)
-      self._file.close()
+    # The thread that seals is not in a fork.
+    self._sealer.shutdown(wait=os.getpid() == self._pid)
+    self._file.close()
 
   def _lock(self) -> None:
     """Takes the lock, which the system gives up when the process ends."""
@@ -228,12 +223,6 @@ class LedgerFile:
     os.fsync(self._file.fileno())
     self._size += len(line)
     self._sealing = self._sealer.submit(self._write_seal)
-
-  def _await_seal(self) -> None:
-    """Waits until the last line is sealed."""
-    sealing, self._sealing = self._sealing, None
-    if sealing is not None:
-      sealing.result()
 
   def _extend(self, content: dict[str, Any]) -> bytes:
     """Adds a line in memory and returns it as it has to be written."""
