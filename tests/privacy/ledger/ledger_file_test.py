@@ -11,73 +11,26 @@ import pytest
 
 from tests.privacy.ledgers import DIGEST, PLAN, ROOT, SETTING, charge
 from tff_clipping import privacy
-from tff_clipping.privacy.ledger import ledger_file
 
 
-def test_a_line_is_synced_before_charge_returns_and_sealed_before_the_next(
-  path, monkeypatch
-):
-  events, may_seal = [], threading.Event()
+def test_line_is_synced_before_charge_returns(path, monkeypatch):
+  events = []
   fsync, replace = os.fsync, os.replace
 
   def record_fsync(descriptor):
     fsync(descriptor)
     events.append('sync')
 
-  def wait_and_replace(source, target):
-    may_seal.wait(60)
+  def record_replace(source, target):
     replace(source, target)
     events.append('seal')
 
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0, DIGEST)
-    ledger._file.check()
     monkeypatch.setattr(os, 'fsync', record_fsync)
-    monkeypatch.setattr(os, 'replace', wait_and_replace)
-    ledger.charge(1, DIGEST)
-    assert events[0] == 'sync'
-    assert 'seal' not in events
-    lines, is_torn = ledger_file.read_lines(path)
-    assert (len(lines), is_torn) == (3, False)
-    following = threading.Thread(target=ledger.charge, args=(2, DIGEST))
-    following.start()
-    # It would be done in far less, if it did not wait.
-    following.join(1.0)
-    assert following.is_alive()
-    assert len(path.read_bytes().splitlines()) == 3
-    may_seal.set()
-    following.join()
-  # The line; the new seal; after its renaming, the folder.
-  assert events == 2 * ['sync', 'sync', 'seal', 'sync']
-
-
-@pytest.mark.parametrize('is_charged_again', [True, False])
-def test_a_line_that_cannot_be_sealed_counts_and_is_the_last(
-  path, monkeypatch, is_charged_again
-):
-  def fail(*args):
-    del args
-    raise OSError(28, 'No space left on device')
-
-  ledger = privacy.PrivacyLedger(path, PLAN)
-  ledger.charge(0, DIGEST)
-  ledger._file.check()
-  with monkeypatch.context() as patch:
-    patch.setattr(os, 'replace', fail)
-    ledger.charge(1, DIGEST)
-    if is_charged_again:
-      with pytest.raises(OSError, match='No space'):
-        ledger.charge(2, DIGEST)
-    else:
-      ledger.close()
-  with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(2, DIGEST)
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.num_releases == 2
-  # It is sealed by now.
-  path.write_bytes(b''.join(path.read_bytes().splitlines(keepends=True)[:-1]))
-  with pytest.raises(privacy.DamagedLedgerError, match='^Line 3 of '):
-    privacy.PrivacyLedger(path, PLAN)
+    monkeypatch.setattr(os, 'replace', record_replace)
+    ledger.charge(0, DIGEST)
+  # The line; the new seal.
+  assert events == ['sync', 'sync', 'seal']
 
 
 def damage_line(path, number, change):
@@ -338,8 +291,6 @@ def test_threads_charge_one_after_the_other(path):
 def test_full_disk_raises_and_the_line_counts(path, monkeypatch):
   ledger = privacy.PrivacyLedger(path, PLAN)
   ledger.charge(0, DIGEST)
-  # That line is sealed.
-  ledger._file.check()
 
   def fail(descriptor):
     del descriptor

@@ -4,13 +4,12 @@ Two files. `ledger.jsonl` holds one JSON object a line. Each has its number and
 the SHA-256 digest of the line before it, so that a line that is changed, moved,
 inserted or missing is found. `ledger.jsonl.seal` holds how many lines there are
 and the digest of the last one, so that lines missing at the end are found too.
-A line is written and synced before `append` returns, and then the seal is
-replaced, while the program goes on; the next line waits for it. So the seal
-never counts a line that is not on the disk, and is never two lines behind.
+A line is written and synced first, then the seal is replaced, and only then
+does `append` return; so the seal never counts a line that is not on the disk.
 
 What a crash (kill -9, power) can leave, and what opening it does:
-  * a line after the sealed ones, complete: it is kept, and counts, as what it
-    charges for may have been released;
+  * a line after the sealed ones, complete: it is kept, and counts, as after a
+    power cut what it charges for may have been released;
   * a line after the sealed ones, cut short: it is replaced by a line that says
     so, and counts. `append` had not returned, so nothing was released, but to
     charge it is the safe side;
@@ -27,7 +26,6 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from concurrent import futures
 from typing import Any
 
 from tff_clipping import atomic_files
@@ -73,15 +71,12 @@ class LedgerFile:
     self._pid = os.getpid()
     self._lines: list[dict[str, Any]] = []
     self._digest = ''
-    # To replace the seal takes as long as three lines.
-    self._sealer = futures.ThreadPoolExecutor(max_workers=1)
-    self._sealing: futures.Future | None = None
     self._file = open(self._path, 'a+b', buffering=0)
     try:
       self._lock()
       self._recover(build_header, build_recovery)
     except BaseException:
-      self.close()
+      self._file.close()
       raise
 
   @property
@@ -98,15 +93,14 @@ class LedgerFile:
     Raises:
       DamagedLedgerError: If the file was changed since it was opened.
       ValueError: If the ledger is closed.
-      OSError: If the file system refuses, or refused to seal the line before.
-        The line may then be in the file: the ledger is closed, and opening it
-        again finds out.
+      OSError: If the file system refuses. The line may then be in the file: the
+        ledger is closed, and opening it again finds out.
     """
     self.check()
     try:
       self._write(content)
     except BaseException:
-      self.close()
+      self._file.close()
       raise
 
   def check(self) -> None:
@@ -116,7 +110,6 @@ class LedgerFile:
       DamagedLedgerError: If the file has another size than when it was written,
         or is another file. What was changed within it the next opening finds.
       LedgerInUseError: If this process was forked from the one that opened it.
-      OSError: If the last line could not be sealed. It counts all the same.
       ValueError: If the ledger is closed.
     """
     if self._file.closed:
@@ -127,20 +120,13 @@ class LedgerFile:
         'one was forked from: open it in one of them only.'
       )
     try:
-      if self._sealing is not None:
-        self._sealing.result()
       self._check_unchanged()
     except BaseException:
-      self.close()
+      self._file.close()
       raise
 
   def close(self) -> None:
-    """Closes the file and gives up the lock, when the last line is sealed.
-
-    Or could not be: it counts all the same, and the next opening seals it.
-    """
-    # The thread that seals is not in a fork.
-    self._sealer.shutdown(wait=os.getpid() == self._pid)
+    """Closes the file and gives up the lock."""
     self._file.close()
 
   def _lock(self) -> None:
@@ -215,14 +201,15 @@ class LedgerFile:
       )
 
   def _write(self, content: dict[str, Any]) -> None:
-    """Adds a line, syncs it, and then begins to seal it."""
+    """Adds a line, syncs it, and then seals it."""
     line = self._extend(content)
     written = self._file.write(line)
     if written != len(line):
       raise OSError(f'Only {written} bytes of a line of {self._path} written.')
     os.fsync(self._file.fileno())
     self._size += len(line)
-    self._sealing = self._sealer.submit(self._write_seal)
+    # Of a line that is on the disk, an older seal would do.
+    self._write_seal(may_be_old=True)
 
   def _extend(self, content: dict[str, Any]) -> bytes:
     """Adds a line in memory and returns it as it has to be written."""
@@ -236,10 +223,11 @@ class LedgerFile:
     self._digest = hashlib.sha256(line).hexdigest()
     return line + b'\n'
 
-  def _write_seal(self) -> None:
+  def _write_seal(self, *, may_be_old: bool = False) -> None:
     """Replaces the seal in one step."""
     seal = {'lines': len(self._lines), 'digest': self._digest}
-    with atomic_files.replacing(_seal_path(self._path)) as new:
+    path = _seal_path(self._path)
+    with atomic_files.replacing(path, may_be_old=may_be_old) as new:
       new.write_bytes(_encode(seal) + b'\n')
 
 
