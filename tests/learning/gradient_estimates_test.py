@@ -80,6 +80,7 @@ def _expected_row(client):
   )
 
 
+@pytest.mark.slow
 def test_the_mean_gradient_weights_clients_equally(estimates):
   found = estimates.mean_gradient(linear_models.weights(_X), _IDS)
   np.testing.assert_allclose(

@@ -132,9 +132,8 @@ def test_scaffold_without_controls_is_fed_avg_to_the_bit(store):
   )
 
 
-@pytest.mark.parametrize(
-  'clipping_norm', [pytest.param(math.inf, marks=pytest.mark.slow), 0.05]
-)
+@pytest.mark.parametrize('clipping_norm', [math.inf, 0.05])
+@pytest.mark.slow
 def test_scaffold_follows_its_formulas(store, clipping_norm):
   ids = list(store.client_ids)
   mean = None

@@ -150,6 +150,7 @@ def test_no_global_model_is_longer_than_the_threshold(store):
     assert np.linalg.norm(model) <= 0.5 + 1e-6
 
 
+@pytest.mark.slow
 def test_measures_the_update_before_clipping(clipping_all):
   _, metrics = _run(clipping_all, _COHORTS[:1])
   ones = np.ones(linear_models.DIMENSION)

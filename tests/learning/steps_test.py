@@ -133,6 +133,7 @@ def _fed_avg(store, step, **settings):
   )
 
 
+@pytest.mark.slow
 def test_a_round_knows_its_number_and_begins_its_memory_anew(store):
   # From the second round on the rate is zero, and no velocity goes on.
   process = _fed_avg(store, _ALL, seed=4)

@@ -70,7 +70,9 @@ def _plan_of_buffers():
   )
 
 
-@pytest.mark.parametrize('is_same', [True, False])
+@pytest.mark.parametrize(
+  'is_same', [pytest.param(True, marks=pytest.mark.slow), False]
+)
 def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
   # One is for clients that come back after a round, the other for single ones.
   plan = _plan_of_buffers()

@@ -180,7 +180,7 @@ def test_integers_take_the_shares_of_a_plan():
   'sampling',
   [
     *('poisson', 'truncated_poisson', 'fixed_size', 'paper'),
-    'random_allocation',
+    pytest.param('random_allocation', marks=pytest.mark.slow),
   ],
 )
 def test_the_sampler_is_the_one_of_the_event(sampling):

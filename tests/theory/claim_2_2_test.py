@@ -81,7 +81,10 @@ def test_every_round_comes_nearer_as_the_proof_says(
     x = moved
 
 
-@pytest.mark.parametrize('seed', range(6))
+@pytest.mark.parametrize(
+  'seed',
+  [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 6))],
+)
 def test_clipped_rounds_end_and_the_minimiser_is_reached(seed):
   problem = _problem(seed, rows=3, dimension=2, agree=False)
   clipping_norm = 2.0

@@ -138,6 +138,7 @@ def test_audit_is_of_all_that_was_kept(tmp_path):
   )
 
 
+@pytest.mark.slow
 def test_a_repeated_round_takes_the_place_of_the_first(tmp_path):
   plan, canaries = _plan(), _canaries()
   run = _run_audit(tmp_path, plan, canaries)

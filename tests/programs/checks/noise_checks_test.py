@@ -336,12 +336,13 @@ def _assert_has(metrics, state, multiplier):
     noise_checks.check_noise(state, metrics, more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('least', 'largest'),
   [
     (1, 12),
-    pytest.param(0, 11, marks=pytest.mark.slow),
-    pytest.param(2, 2, marks=pytest.mark.slow),
+    (0, 11),
+    (2, 2),
   ],
 )
 def test_shares_for_fewer_cohorts_than_the_plans_are_refused(least, largest):

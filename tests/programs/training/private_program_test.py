@@ -190,6 +190,7 @@ def test_client_data_and_a_keras_model_are_taken_as_they_are(tmp_path):
   assert privacy.read_ledger(tmp_path / 'run').num_releases == _T
 
 
+@pytest.mark.slow
 def test_its_secrets_are_its_owners(tmp_path, store):
   folder = tmp_path / 'run'
   _build(folder, store)

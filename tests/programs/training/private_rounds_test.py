@@ -99,6 +99,7 @@ def test_a_round_that_was_charged_elsewhere_is_drawn_anew_whatever_its_bits(
   assert len(set(seen)) == 3
 
 
+@pytest.mark.slow
 def test_the_warning_of_a_new_draw_is_a_line_with_the_cause(ledger, caplog):
   process = _process(None)
   state = process.initialize()

@@ -127,7 +127,11 @@ def test_an_adaptive_norm_goes_to_the_quantile():
     (dict(), 1.5 * 0.5),
     pytest.param(dict(aggregation='secure'), 1.5 * 0.5, marks=pytest.mark.slow),
     pytest.param(dict(clipping='per_layer'), 1.5 * 0.5, marks=pytest.mark.slow),
-    (dict(clipping='per_layer', aggregation='secure'), 1.5 * 0.5),
+    pytest.param(
+      dict(clipping='per_layer', aggregation='secure'),
+      1.5 * 0.5,
+      marks=pytest.mark.slow,
+    ),
     pytest.param(_SMOOTH, 1.5, marks=pytest.mark.slow),
     pytest.param(
       dict(_SMOOTH, aggregation='secure'), 1.5, marks=pytest.mark.slow
@@ -149,7 +153,9 @@ def test_the_noise_is_that_of_the_plan(changes, stddev):
   assert all(np.isfinite(_norms(output.result)))
 
 
-@pytest.mark.parametrize('bits', [None, 20])
+@pytest.mark.parametrize(
+  'bits', [None, pytest.param(20, marks=pytest.mark.slow)]
+)
 def test_the_noise_of_the_clients_is_that_of_the_plan(bits):
   settings = {**_PRIVATE, 'aggregation': 'distributed', 'sum_bits': bits}
   output = _aggregate(settings, [_update(3, 4)] * 20)

@@ -23,7 +23,7 @@ _IMAGES = (32, 32, 3)
     ('alexnet', _IMAGES, 3_311_434),
     pytest.param('mobilenet_v2', _DIGITS, 2_296_346, marks=pytest.mark.slow),
     pytest.param('mobilenet_v2', _IMAGES, 2_296_922, marks=pytest.mark.slow),
-    ('resnet18', _DIGITS, 11_172_810),
+    pytest.param('resnet18', _DIGITS, 11_172_810, marks=pytest.mark.slow),
     pytest.param('resnet18', _IMAGES, 11_173_962, marks=pytest.mark.slow),
   ],
 )
@@ -34,6 +34,7 @@ def test_parameter_count_is_the_papers(name, shape, expected):
   assert model.output_shape == (None, 10)
 
 
+@pytest.mark.slow
 def test_number_of_layers_is_the_papers():
   # Tables 3 and 4: 2 for the MLP, 7 for AlexNet, 18 for ResNet-18, which does
   # not count the three convs of its shortcuts.
