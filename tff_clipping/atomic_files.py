@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def replacing(
-  path: pathlib.Path, *, is_secret: bool = False, may_be_old: bool = False
+  path: pathlib.Path, *, is_secret: bool = False
 ) -> Iterator[pathlib.Path]:
   """Gives a path to write to, which takes the place of `path` at the end.
 
@@ -21,8 +21,6 @@ def replacing(
   Args:
     path: The file.
     is_secret: Whether its owner alone may read it, from its beginning.
-    may_be_old: Whether a power cut may leave what was there before, which saves
-      a sync.
 
   Raises:
     OSError: If the file system refuses.
@@ -36,8 +34,7 @@ def replacing(
     yield new
     sync(new)
     os.replace(new, path)
-    if not may_be_old:
-      sync(path.parent)
+    sync(path.parent)
   except BaseException:
     with contextlib.suppress(OSError):
       new.unlink(missing_ok=True)

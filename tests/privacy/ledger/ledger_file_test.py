@@ -29,8 +29,8 @@ def test_line_is_synced_before_charge_returns(path, monkeypatch):
     monkeypatch.setattr(os, 'fsync', record_fsync)
     monkeypatch.setattr(os, 'replace', record_replace)
     ledger.charge(0, DIGEST)
-  # The line; the new seal.
-  assert events == ['sync', 'sync', 'seal']
+  # The line; the new seal; after its renaming, the folder.
+  assert events == ['sync', 'sync', 'seal', 'sync']
 
 
 def damage_line(path, number, change):

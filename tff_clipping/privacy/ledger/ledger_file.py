@@ -8,8 +8,7 @@ A line is written and synced first, then the seal is replaced, and only then
 does `append` return; so the seal never counts a line that is not on the disk.
 
 What a crash (kill -9, power) can leave, and what opening it does:
-  * a line after the sealed ones, complete: it is kept, and counts, as after a
-    power cut what it charges for may have been released;
+  * a line after the sealed ones, complete: it is kept, and counts;
   * a line after the sealed ones, cut short: it is replaced by a line that says
     so, and counts. `append` had not returned, so nothing was released, but to
     charge it is the safe side;
@@ -208,8 +207,7 @@ class LedgerFile:
       raise OSError(f'Only {written} bytes of a line of {self._path} written.')
     os.fsync(self._file.fileno())
     self._size += len(line)
-    # Of a line that is on the disk, an older seal would do.
-    self._write_seal(may_be_old=True)
+    self._write_seal()
 
   def _extend(self, content: dict[str, Any]) -> bytes:
     """Adds a line in memory and returns it as it has to be written."""
@@ -223,11 +221,10 @@ class LedgerFile:
     self._digest = hashlib.sha256(line).hexdigest()
     return line + b'\n'
 
-  def _write_seal(self, *, may_be_old: bool = False) -> None:
+  def _write_seal(self) -> None:
     """Replaces the seal in one step."""
     seal = {'lines': len(self._lines), 'digest': self._digest}
-    path = _seal_path(self._path)
-    with atomic_files.replacing(path, may_be_old=may_be_old) as new:
+    with atomic_files.replacing(_seal_path(self._path)) as new:
       new.write_bytes(_encode(seal) + b'\n')
 
 
