@@ -149,8 +149,9 @@ def read_folder(directory: pathlib.Path) -> RunFiles:
     except ValueError as error:
       raise NotARunError(f'config.json: {error}') from error
     rounds = _read_metrics(path, metric, notes)
-  known = ALGORITHMS.get(config['algorithm'])
-  is_private = known is not None and known.is_private
+  name = config['algorithm']
+  known = ALGORITHMS.get(name)
+  is_private = known.is_private if known else name.startswith('dp_')
   return RunFiles(
     config=config,
     metric=metric,
