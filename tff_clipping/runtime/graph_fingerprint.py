@@ -26,8 +26,7 @@ def compute_fingerprint(
   Args:
     graph: The graph.
     feeds: The names of the tensors that are fed, in order.
-    fetches: The names of the tensors that are fetched, in order, and of
-      operations that are run, with a ^ before them.
+    fetches: The names of the tensors that are fetched, in order.
   """
   graph_def = graph.as_graph_def()
   writer = _Writer(

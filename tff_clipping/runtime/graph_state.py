@@ -146,18 +146,13 @@ def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
 
   Args:
     graph: The graph.
-    fetches: The names of tensors, and of operations with a ^ before them.
+    fetches: The names of tensors.
   """
   functions = {
     function.signature.name: function.node_def
     for function in graph.as_graph_def().library.function
   }
-  ends = [
-    graph.get_operation_by_name(name[1:])
-    if name.startswith('^')
-    else graph.get_tensor_by_name(name).op
-    for name in fetches
-  ]
+  ends = [graph.get_tensor_by_name(name).op for name in fetches]
   return any(
     node.op in _DRAWS or _is_in_any_order(node)
     for op in _ancestors(ends)

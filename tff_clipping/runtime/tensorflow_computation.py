@@ -22,6 +22,7 @@ from tff_clipping.runtime import (
   graph_fingerprint,
   graph_state,
 )
+from tff_clipping.runtime.initialization import initialize_first
 
 # Each session has the threads that its configuration asks for. Without this,
 # all share those of whoever came first, one for each core, and clients that
@@ -105,7 +106,6 @@ class TensorFlowComputation:
     self.num_results = len(self._fetches)
     proto = _tensorflow_proto(computation)
     self._token = proto.session_token_tensor_name
-    self._initialize_op = proto.initialize_op
     self._config = tf.compat.v1.ConfigProto(
       intra_op_parallelism_threads=intra_op_threads,
       inter_op_parallelism_threads=inter_op_threads,
@@ -114,15 +114,12 @@ class TensorFlowComputation:
       allow_soft_placement=True,
     )
     self._config.gpu_options.allow_growth = True
-    # What variables begin with counts too.
-    begin = [f'^{self._initialize_op}'] if self._initialize_op else []
-    self._ends = [*self._fetches, *begin]
-    self.draws = graph_state.draws(self._graph, self._ends)
+    self.draws = graph_state.draws(self._graph, self._fetches)
     self._keeps_state = graph_state.keeps_state(self._graph)
     # One session serves all threads unless the graph holds state.
     self._local = threading.local()
     self._shared = None
-    if not self._initialize_op and not self._keeps_state:
+    if not proto.initialize_op and not self._keeps_state:
       self._shared = self._callable_on(self._open_session())
 
   @functools.cached_property
@@ -131,7 +128,7 @@ class TensorFlowComputation:
     if self.draws:
       return None
     graph = graph_fingerprint.compute_fingerprint(
-      self._graph, self._feeds, self._ends
+      self._graph, self._feeds, self._fetches
     )
     return f'{graph} {self._config.intra_op_parallelism_threads}'
 
@@ -160,19 +157,9 @@ class TensorFlowComputation:
     return tf.compat.v1.Session(graph=self._graph, config=self._config)
 
   def _callable_on(self, session: tf.compat.v1.Session) -> Callable:
-    """Returns what initializes variables in a session and runs the graph."""
+    """Returns what runs the graph in a session."""
     feeds = self._feeds + ([self._token] if self._token else [])
-    run = _callable(session, feeds, self._fetches)
-    if not self._initialize_op:
-      return run
-    # A variable may start from the parameter.
-    initialize = _callable(session, feeds, targets=[self._initialize_op])
-
-    def initialize_and_run(*leaves):
-      initialize(*leaves)
-      return run(*leaves)
-
-    return initialize_and_run
+    return _callable(session, feeds, self._fetches)
 
 
 def import_computation(
@@ -192,6 +179,8 @@ def import_computation(
     graph_def = tf.compat.v1.GraphDef()
     proto.graph_def.Unpack(graph_def)
     dataset_loops.replace_reductions(graph_def)
+    if proto.initialize_op:
+      initialize_first(graph_def, proto.initialize_op)
     feeds, input_map = _sequence_inputs(_leaf_bindings(proto.parameter))
     tf.graph_util.import_graph_def(graph_def, input_map=input_map, name='')
     fetches = _sequence_outputs(graph, _leaf_bindings(proto.result))
@@ -211,8 +200,7 @@ def _tensorflow_proto(computation: tff.framework.ConcreteComputation):
 def _callable(
   session: tf.compat.v1.Session,
   feeds: Sequence[str],
-  fetches: Sequence[str] = (),
-  targets: Sequence[str] = (),
+  fetches: Sequence[str],
 ) -> Callable[..., Sequence]:
   """Returns a function that runs a part of the graph of a session.
 
@@ -224,12 +212,11 @@ def _callable(
     session: The session.
     feeds: The tensors to feed, the function's arguments.
     fetches: The tensors whose arrays it returns.
-    targets: Operations to run.
   """
-  if not fetches and not targets:
+  if not fetches:
     return lambda *leaves: []
   run = session._make_callable_from_options(
-    config_pb2.CallableOptions(feed=feeds, fetch=fetches, target=targets)
+    config_pb2.CallableOptions(feed=feeds, fetch=fetches)
   )
   # `object` for strings.
   dtypes = [

@@ -1,0 +1,46 @@
+"""Initializes the variables of a graph in the run that uses them.
+
+TFF says which operation is to run first. A run of its own for that takes 0.1
+ms, for each client of a round.
+"""
+
+import collections
+from collections.abc import Iterable
+
+from tensorflow.core.framework import graph_pb2
+
+# What these give is there before anything runs.
+_VALUES = frozenset(['Const', 'Placeholder'])
+
+
+def initialize_first(graph_def: graph_pb2.GraphDef, initialize_op: str) -> None:
+  """Makes what takes a variable, or a table, wait until all are initialized.
+
+  Args:
+    graph_def: The graph, which is changed.
+    initialize_op: The name of the operation that initializes.
+  """
+  nodes = {node.name: node for node in graph_def.node}
+  initializing = _ancestors(initialize_op, nodes)
+  made = {name for name in initializing if nodes[name].op not in _VALUES}
+  for node in graph_def.node:
+    if node.name not in initializing and not made.isdisjoint(
+      _names(node.input)
+    ):
+      node.input.append(f'^{initialize_op}')
+
+
+def _ancestors(name: str, nodes: dict) -> set[str]:
+  """Returns the names of an operation, and of all that it needs."""
+  waiting, seen = collections.deque([name]), {name}
+  while waiting:
+    for other in _names(nodes[waiting.popleft()].input):
+      if other not in seen:
+        seen.add(other)
+        waiting.append(other)
+  return seen
+
+
+def _names(inputs: Iterable[str]) -> Iterable[str]:
+  """Returns the names of the operations that give some inputs."""
+  return [each.lstrip('^').split(':')[0] for each in inputs]
