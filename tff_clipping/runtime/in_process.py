@@ -178,12 +178,14 @@ class InProcessContext(tff.framework.SyncContext):
     Raises:
       ClientError: If the work of a client fails.
     """
-    accumulator = compiled.zero()
+    accumulator = None
     with contextlib.closing(self._futures(work, clients, shard)) as futures:
       for position, future in futures:
+        # Once the first clients are at work.
+        accumulator = accumulator or compiled.zero()
         with _client_named(clients, position):
           accumulator = compiled.accumulate(accumulator, future.result())
-    return accumulator
+    return accumulator or compiled.zero()
 
   def _run_clients(self, work: Callable, clients: Sequence) -> list:
     """Returns what `work` makes of each client, in order."""
