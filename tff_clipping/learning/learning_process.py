@@ -14,7 +14,11 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import means
-from tff_clipping.aggregators.parts import inspect_process, l2_clip
+from tff_clipping.aggregators.parts import (
+  inspect_process,
+  l2_clip,
+  private_mean,
+)
 from tff_clipping.learning import client_work as client_work_lib
 from tff_clipping.learning import update_measurements
 from tff_clipping.learning.client_work import Sender
@@ -104,7 +108,8 @@ def build_learning_process(
     ),
     # Our clips do it themselves; TFF's let a NaN through, inside our noise too,
     # and it would be the model's: no noise hides whose it was.
-    zeroes_updates=inspect_process.adds_noise(aggregator.state_type),
+    zeroes_updates=inspect_process.adds_noise(aggregator.state_type)
+    and type(model_aggregator) is not private_mean.PrivateMean,
   )
 
 
