@@ -390,6 +390,29 @@ def test_a_value_that_is_no_number_stays_one_beside_others():
   np.testing.assert_array_equal(found[1], [np.inf, -2.0])
 
 
+@pytest.mark.parametrize('bound', [1.0, 2.0**31, 2.0**40, math.inf])
+def test_a_bound_changes_nothing(bound):
+  step = tf.constant(0.25, tf.float64)
+  value = [tf.constant([0.9, -0.3, 0.25]), tf.constant([], tf.float32)]
+  for given in (value, value + [tf.constant([-0.9], tf.float64)]):
+    found = gaussian_draws.round_towards_zero(given, step, bound)
+    expected = [np.trunc(leaf / 0.25) * 0.25 for leaf in given]
+    for leaf, other in zip(found, expected, strict=True):
+      assert leaf.dtype == other.dtype
+      np.testing.assert_array_equal(leaf, other)
+
+
+@pytest.mark.parametrize('stddev', [0.01, 0.4, 1.0, 30.0])
+def test_noise_behind_a_clip_has_the_same_bits(stddev):
+  factory = aggregators.gaussian_noise_factory(stddev, noise_key=(3, 4))
+  values = np.float32([[0.6, -0.8, 0.0], [1.0, 0.0, 0.0], [1e-3, 1e-9, -1e-20]])
+  results = []
+  for each in (factory, factory.behind_clip(1.0)):
+    process = each.create(tff.TensorType(np.float32, [3]))
+    results.append(process.next(process.initialize(), list(values)).result)
+  np.testing.assert_array_equal(*results)
+
+
 def test_values_are_rounded_to_the_grid():
   value = tf.constant([-1.75, -1.0, 0.0, 0.3, 1.0, 2.0**60], tf.float64)
   step = tf.constant(0.5, tf.float64)

@@ -3,6 +3,7 @@
 import collections
 import functools
 import hashlib
+import math
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -45,7 +46,7 @@ def correlated_noise_factory(
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
   *,
   noise_key: gaussian_draws.NoiseKey = None,
-) -> tff.aggregators.UnweightedAggregationFactory:
+) -> 'CorrelatedNoiseFactory':
   """Adds noise that later rounds' noise partly takes back, at the SERVER.
 
   At SERVER, `inner_agg_factory`'s result + the round's row of C^{-1} Z, where C
@@ -142,12 +143,30 @@ def correlated_noise_factory(
 class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `correlated_noise_factory` returns."""
 
-  def __init__(self, recurrence, noise_stddev, inner_agg_factory, noise_key):
+  def __init__(
+    self,
+    recurrence,
+    noise_stddev,
+    inner_agg_factory,
+    noise_key,
+    bound=math.inf,
+  ):
     """Initializes the factory; see `correlated_noise_factory`."""
     self._recurrence = recurrence
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
     self._noise_key = noise_key
+    self._bound = bound
+
+  def behind_clip(self, clipping_norm: float) -> 'CorrelatedNoiseFactory':
+    """Returns the factory for values that were clipped to a norm."""
+    return CorrelatedNoiseFactory(
+      self._recurrence,
+      self._noise_stddev,
+      self._inner_agg_factory,
+      self._noise_key,
+      clipping_norm,
+    )
 
   @functools.cached_property
   def _rounding_shift(self) -> float:
@@ -167,6 +186,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       self._inner_agg_factory,
       lambda sum_type: self._build_noise(sum_type, stddev),
       step=lambda: noise_stream.release_step(self._recurrence, stddev),
+      bound=self._bound,
       constants={
         'noise_stddev': np.float32(self._noise_stddev),
         inspect_process.STRATEGY: strategy_digest(self._recurrence),

@@ -1,5 +1,6 @@
 """Adds Gaussian noise to an aggregate, at the server."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def gaussian_noise_factory(
   inner_agg_factory: tff.aggregators.UnweightedAggregationFactory | None = None,
   *,
   noise_key: gaussian_draws.NoiseKey = None,
-) -> tff.aggregators.UnweightedAggregationFactory:
+) -> 'GaussianNoiseFactory':
   """Adds Gaussian noise to every element of an aggregate, at the SERVER.
 
   At SERVER, `inner_agg_factory`'s result + N(0, `noise_stddev`^2), drawn once a
@@ -85,11 +86,23 @@ def gaussian_noise_factory(
 class GaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `gaussian_noise_factory` returns."""
 
-  def __init__(self, noise_stddev, inner_agg_factory, noise_key):
+  def __init__(
+    self, noise_stddev, inner_agg_factory, noise_key, bound=math.inf
+  ):
     """Initializes the factory; see `gaussian_noise_factory`."""
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
     self._noise_key = noise_key
+    self._bound = bound
+
+  def behind_clip(self, clipping_norm: float) -> 'GaussianNoiseFactory':
+    """Returns the factory for values that were clipped to a norm."""
+    return GaussianNoiseFactory(
+      self._noise_stddev,
+      self._inner_agg_factory,
+      self._noise_key,
+      clipping_norm,
+    )
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
@@ -108,5 +121,6 @@ class GaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       self._inner_agg_factory,
       lambda _: noised_process.ServerNoise(keys.initial, add),
       step=lambda: gaussian_draws.grid_step(stddev),
+      bound=self._bound,
       constants={'noise_stddev': np.float32(self._noise_stddev)},
     )

@@ -113,7 +113,9 @@ def dp_mean_factory(
   )
   factory = difference_clipping.difference_clipping_factory(
     clipping_norm,
-    fixed_denominator_mean_factory(clients_per_round, noised_sum),
+    fixed_denominator_mean_factory(
+      clients_per_round, noised_sum.behind_clip(clipping_norm)
+    ),
   )
   if sum_factory is not None:
     # Of a sum of somebody's own, no type says what it does.
@@ -174,7 +176,9 @@ def correlated_dp_mean_factory(
   )
   return difference_clipping.difference_clipping_factory(
     clipping_norm,
-    fixed_denominator_mean_factory(clients_per_round, noised_sum),
+    fixed_denominator_mean_factory(
+      clients_per_round, noised_sum.behind_clip(clipping_norm)
+    ),
   )
 
 

@@ -26,6 +26,7 @@ Fresh keys are drawn when the computation runs, never when it is built: what was
 built once may run many times, and is sent to others.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -201,23 +202,40 @@ def grid_step(stddev: Any) -> tf.Tensor:
   return tf.bitcast(power, tf.float64) * RELATIVE_STEP
 
 
-def round_towards_zero(value: Any, step: tf.Tensor) -> Any:
+def round_towards_zero(
+  value: Any, step: tf.Tensor, bound: float = math.inf
+) -> Any:
   """Returns `value` on a grid; no element, and so no norm, is larger then.
 
   Args:
     value: A structure of `float32` and `float64` tensors. What is on the grid
       and between zero and an element is of the same type.
     step: Of the grid, a power of 2, `float64`.
+    bound: No element is larger, nor NaN: to look takes as long as to round.
   """
   leaves = tf.nest.flatten(value)
   inverse = 1 / step
+
+  def is_of_32_bits(largest):
+    return tf.cast(largest, tf.float64) * inverse < 2.0**31
+
+  def looks_of_32_bits():
+    return tf.reduce_all(
+      [
+        is_of_32_bits(tf.reduce_max(tf.abs(leaf)))
+        for leaf in leaves
+        if leaf.dtype == tf.float32 and leaf.shape.num_elements() != 0
+      ]
+    )
+
   # By way of 32-bit integers it takes a fifth of the time, and is exact too,
   # where the numbers of steps are some, and `float32` holds a step.
   is_usual = (step > _SMALLEST) & (inverse > _SMALLEST)
-  for leaf in leaves:
-    if leaf.dtype == tf.float32 and leaf.shape.num_elements() != 0:
-      largest = tf.cast(tf.reduce_max(tf.abs(leaf)), tf.float64)
-      is_usual &= largest * inverse < 2.0**31
+  is_usual &= tf.cond(
+    is_of_32_bits(tf.constant(bound, tf.float64)),
+    lambda: tf.constant(True),
+    looks_of_32_bits,
+  )
 
   def cut(leaf):
     if leaf.dtype == tf.float64:

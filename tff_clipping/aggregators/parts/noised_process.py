@@ -40,6 +40,7 @@ def build_noised_process(
   build_noise: Callable[[tff.Type], ServerNoise],
   *,
   step: Callable[[], tf.Tensor],
+  bound: float,
   constants: Mapping[str, Any],
 ) -> tff.templates.AggregationProcess:
   """Returns the process that aggregates and then adds noise.
@@ -54,6 +55,8 @@ def build_noised_process(
     build_noise: Returns the noise for an aggregate of a type.
     step: Returns the step of the grid of what is noised, in a graph. Clients'
       values are rounded towards zero to it.
+    bound: No element of a client's value is larger, nor NaN; infinite if
+      nothing is known.
     constants: What is measured of the noise, by name.
 
   Raises:
@@ -75,7 +78,7 @@ def build_noised_process(
 
   @tff.tensorflow.computation(narrow.type)
   def to_grid(value):
-    return gaussian_draws.round_towards_zero(value, step())
+    return gaussian_draws.round_towards_zero(value, step(), bound)
 
   @tff.tensorflow.computation(sum_type, noise.initial.type_signature.result)
   def add_noise(value, noise_state):
