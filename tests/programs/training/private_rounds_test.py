@@ -302,6 +302,20 @@ def test_the_digest_tells_values_from_others(other):
   assert private_rounds.compute_digest(other) != digest
 
 
+@pytest.mark.parametrize('is_kept', [True, False])
+def test_the_ledger_says_from_which_state_a_round_was_computed(ledger, is_kept):
+  """Whether it is as the round before left it, or was changed in place."""
+  after = np.float32([1, 2])
+  after.flags.writeable = not is_kept
+
+  _run(ledger, lambda state, cohort: _Output(after, ()))
+  if not is_kept:
+    after[0] = 3
+  _run(ledger, lambda state, cohort: _Output(state, ()), state=after, round_num=2)
+  digest = private_rounds.compute_digest(after)
+  assert ledger.last_environment(2).endswith(f', state {digest[:16]}')
+
+
 def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
   tmp_path, monkeypatch
 ):

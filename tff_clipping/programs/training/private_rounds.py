@@ -41,6 +41,11 @@ _COHORT_CHECKS: weakref.WeakKeyDictionary[
   Ledger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
 
+# The state after the last release that a ledger has charged for, and its digest.
+_LAST_STATES: weakref.WeakKeyDictionary[Ledger, tuple[Any, str]] = (
+  weakref.WeakKeyDictionary()
+)
+
 # Here clients draw the noise, so that no round has its bits again, and what
 # they send counts when they have sent it: they are not asked twice.
 _NOISED_BY_CLIENTS = (LocalPlan, ExamplePlan)
@@ -148,7 +153,7 @@ def run_private_round(
     with shield():
       ledger.add_caveats([GIVEN_NOISE])
   # Whoever knows what was released knows whether it is the same again.
-  before = compute_digest(state)[:16]
+  before = _digest_of_state(state, ledger)[:16]
   seed = getattr(sampler, 'seed_digest', None)
   # Where no other draw would do, they are all that there is.
   data_sets_repeat = not ledger.plan.allows_new_draws
@@ -180,12 +185,14 @@ def run_private_round(
       )
       reason = f'may give other bits ({why})'
     else:
-      digest = compute_digest((output.state, _released_metrics(output.metrics)))
+      after = compute_digest(output.state)
+      digest = compute_digest((after, _released_metrics(output.metrics)))
       try:
         with shield():
           if seed is not None:
             ledger.record_seed(seed)
           ledger.charge(round_num, digest, draw=draw, environment=here)
+        _LAST_STATES[ledger] = output.state, after
         return cohort, output
       except ChangedReleaseError:
         reason = 'gives other bits than those that were charged'
@@ -193,6 +200,18 @@ def run_private_round(
           ledger.add_caveats([_OTHER_BITS])
     _start_new_draw(ledger, state, round_num, reason)
     draw, is_again = draw + 1, False
+
+
+def _digest_of_state(state: Any, ledger: Ledger) -> str:
+  """Returns the digest of a state, which most often has just been computed."""
+  last, digest = _LAST_STATES.get(ledger, (None, ''))
+  if last is state and not any(map(_may_be_written, tree.flatten(state))):
+    return digest
+  return compute_digest(state)
+
+
+def _may_be_written(leaf: Any) -> bool:
+  return isinstance(leaf, np.ndarray) and leaf.flags.writeable
 
 
 def _cohort_checks(
