@@ -137,7 +137,7 @@ def keeps_state(graph: tf.Graph) -> bool:
     return False
   fillers = [op for op in graph.get_operations() if op.type in _TABLE_FILLERS]
   return any(node.op in _TABLE_FILLERS for node in in_functions) or any(
-    op.type == 'Placeholder' for op in _ancestors(fillers)
+    op.type == 'Placeholder' for op in ancestors(fillers)
   )
 
 
@@ -155,7 +155,7 @@ def draws(graph: tf.Graph, fetches: Sequence[str]) -> bool:
   ends = [graph.get_tensor_by_name(name).op for name in fetches]
   return any(
     node.op in _DRAWS or _is_in_any_order(node)
-    for op in _ancestors(ends)
+    for op in ancestors(ends)
     for node in _with_functions(op.node_def, functions, set())
   )
 
@@ -174,7 +174,7 @@ def _is_in_any_order(node) -> bool:
   return node.op in _SLOPPY
 
 
-def _ancestors(ends: list[tf.Operation]) -> Iterator[tf.Operation]:
+def ancestors(ends: list[tf.Operation]) -> Iterator[tf.Operation]:
   """Yields operations, and all that they need."""
   waiting, seen = list(ends), set(ends)
   while waiting:

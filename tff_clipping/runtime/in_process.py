@@ -41,6 +41,10 @@ class ClientError(RuntimeError):
   """The work of one client failed."""
 
 
+def _do_nothing() -> None:
+  """Does nothing."""
+
+
 _Compiled = MapReduceRound | TensorFlowComputation | InterpretedComputation
 
 
@@ -120,14 +124,28 @@ class InProcessContext(tff.framework.SyncContext):
       return compiled(arg, self._run_clients, result_type)
     server, clients = compiled.split_argument(arg)
     broadcast = compiled.prepare(server)
+    *first, last = shards.split(len(clients), self._num_shards)
+    begun: list[concurrent.futures.Future] = []
+
+    def begin() -> None:
+      # By a thread that has no client left, while others have.
+      begun.append(self._pool.submit(compiled.begin, server))
+
     accumulators = (
       self.run_shard(
-        compiled, lambda c: compiled.work(c, broadcast), clients, shard
+        compiled,
+        lambda c: compiled.work(c, broadcast),
+        clients,
+        shard,
+        then=begin if shard is last else _do_nothing,
       )
-      for shard in shards.split(len(clients), self._num_shards)
+      for shard in (*first, last)
     )
-    accumulator = functools.reduce(compiled.merge, accumulators)
-    return compiled.finish(server, accumulator, result_type)
+    try:
+      accumulator = functools.reduce(compiled.merge, accumulators)
+    finally:
+      concurrent.futures.wait(begun)
+    return compiled.finish(server, begun[0].result(), accumulator, result_type)
 
   def compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
     """Returns `comp` compiled, from the cache if it has been seen.
@@ -166,6 +184,8 @@ class InProcessContext(tff.framework.SyncContext):
     work: Callable[[Sequence], Sequence],
     clients: Sequence,
     shard: range,
+    *,
+    then: Callable[[], None] = _do_nothing,
   ) -> Accumulator:
     """Returns the accumulator of some of the clients.
 
@@ -174,12 +194,15 @@ class InProcessContext(tff.framework.SyncContext):
       work: Returns what a client sends: its `compiled.work`.
       clients: The leaves of each client of the round.
       shard: The positions of the clients to run.
+      then: Is called once all of them have been given to the threads.
 
     Raises:
       ClientError: If the work of a client fails.
     """
     accumulator = None
-    with contextlib.closing(self._futures(work, clients, shard)) as futures:
+    with contextlib.closing(
+      self._futures(work, clients, shard, then)
+    ) as futures:
       for position, future in futures:
         # Once the first clients are at work.
         accumulator = accumulator or compiled.zero()
@@ -191,7 +214,7 @@ class InProcessContext(tff.framework.SyncContext):
     """Returns what `work` makes of each client, in order."""
     results = []
     with contextlib.closing(
-      self._futures(work, clients, range(len(clients)))
+      self._futures(work, clients, range(len(clients)), _do_nothing)
     ) as futures:
       for position, future in futures:
         with _client_named(clients, position):
@@ -199,20 +222,26 @@ class InProcessContext(tff.framework.SyncContext):
     return results
 
   def _futures(
-    self, work: Callable, clients: Sequence, positions: range
+    self,
+    work: Callable,
+    clients: Sequence,
+    positions: range,
+    then: Callable[[], None],
   ) -> Generator[tuple[int, concurrent.futures.Future], None, None]:
     """Yields positions, and what `work` makes of the clients, in order."""
     pending: collections.deque[concurrent.futures.Future] = collections.deque()
-    waiting = iter(positions)
+    waiting = collections.deque(positions)
+    if not waiting:
+      then()
     try:
       for index in positions:
         # A few clients ahead of the one whose turn it is: the threads never
         # wait, and only as many results are in memory.
-        while len(pending) <= 2 * self._num_threads:
-          position = next(waiting, None)
-          if position is None:
-            break
+        while waiting and len(pending) <= 2 * self._num_threads:
+          position = waiting.popleft()
           pending.append(self._pool.submit(work, clients[position]))
+          if not waiting:
+            then()
         yield index, pending[0]
         pending.popleft()
     finally:

@@ -47,7 +47,8 @@ class MapReduceRound:
 
   A runtime calls `prepare` once, `work` for each client, `accumulate` for each
   result in the order of the clients, `merge` for accumulators of disjoint
-  shards, and `finish` once. All values are flat lists of arrays.
+  shards, `begin` at any time, and `finish` once. All values are flat lists of
+  arrays.
 
   Attributes:
     is_round: True.
@@ -105,7 +106,9 @@ class MapReduceRound:
     self._update = TensorFlowComputation(
       form.update,
       results=range(num_leaves - num_results, num_leaves),
-      # No client is at work then, and noise for a large model takes time.
+      # Those of the server, which `_to_one_round` puts first.
+      num_early=values.num_tensors(form.update.type_signature.parameter[0]),
+      # Few clients are at work then, and noise for a large model takes time.
       inter_op_threads=len(os.sched_getaffinity(0)),
     )
     _, *secure_types = form.work.type_signature.result
@@ -186,6 +189,16 @@ class MapReduceRound:
     client = client if self._client_types else _NOTHING
     return self._work(*client, *broadcast)
 
+  def begin(self, server: Sequence) -> Sequence:
+    """Returns what the server can compute before the clients are done.
+
+    Its noise, which takes as long as some clients for a large model.
+
+    Args:
+      server: The server's leaves.
+    """
+    return self._update.begin(*self._server_leaves(server))
+
   def zero(self) -> Accumulator:
     """Returns the accumulator of no clients."""
     # Copies, since what a session returns may be a constant of the graph.
@@ -227,19 +240,26 @@ class MapReduceRound:
     )
 
   def finish(
-    self, server: Sequence, accumulator: Accumulator, result_type: tff.Type
+    self,
+    server: Sequence,
+    begun: Sequence,
+    accumulator: Accumulator,
+    result_type: tff.Type,
   ):
     """Returns the computation's result.
 
     Args:
       server: The server's leaves.
+      begun: What `begin` has returned for them.
       accumulator: The sum over all clients.
       result_type: The type of the result with the Python containers that are
         asked for, in which equal computations may differ.
     """
     reported = self._report(*accumulator.leaves)
     secure = [array for arrays in accumulator.secure_sums for array in arrays]
-    leaves = self._update(*self._server_leaves(server), *reported, *secure)
+    leaves = self._update(
+      *self._server_leaves(server), *reported, *secure, begun=begun
+    )
     return values.unflatten(
       values.detached(leaves, self._server_leaves(server)), result_type
     )

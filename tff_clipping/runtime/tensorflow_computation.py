@@ -19,6 +19,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from tff_clipping.runtime import (
   dataset_loops,
+  early_work,
   graph_fingerprint,
   graph_state,
 )
@@ -71,6 +72,7 @@ class TensorFlowComputation:
     *,
     results: Sequence[int] | None = None,
     narrow: bool = False,
+    num_early: int | None = None,
     intra_op_threads: int = 1,
     inter_op_threads: int = 1,
     is_round: bool = False,
@@ -83,6 +85,8 @@ class TensorFlowComputation:
         are not computed at all. `None` is all.
       narrow: Whether to give what was `float32` until the end as such, and not
         as the `float64` that the type has: all the same numbers.
+      num_early: How many of the leaves of the parameter, the first, `begin`
+        takes. `None` is all: there is nothing to begin with.
       intra_op_threads: The number of threads inside an operation; how many
         there are decides in which order it adds up, and so its last bits.
       inter_op_threads: The number of operations at the same time, which the
@@ -116,11 +120,14 @@ class TensorFlowComputation:
     self._config.gpu_options.allow_growth = True
     self.draws = graph_state.draws(self._graph, self._fetches)
     self._keeps_state = graph_state.keeps_state(self._graph)
-    # One session serves all threads unless the graph holds state.
+    self._num_early = num_early
     self._local = threading.local()
-    self._shared = None
-    if not proto.initialize_op and not self._keeps_state:
-      self._shared = self._callable_on(self._open_session())
+    self._is_shared = not proto.initialize_op and not self._keeps_state
+    self._cut: list[str] = []
+    if self._is_shared and num_early is not None:
+      self._cut = early_work.find_cut(
+        self._graph, self._feeds, self._fetches, num_early
+      )
 
   @functools.cached_property
   def fingerprint(self) -> str | None:
@@ -132,20 +139,35 @@ class TensorFlowComputation:
     )
     return f'{graph} {self._config.intra_op_parallelism_threads}'
 
-  def __call__(self, *leaves) -> Sequence:
+  def begin(self, *leaves) -> Sequence:
+    """Runs what needs nothing but the first leaves of the parameter.
+
+    Args:
+      *leaves: The leaves, `num_early` of them.
+
+    Returns:
+      What a call with all leaves takes as `begun`. It is empty where nothing
+      that takes time can be begun.
+    """
+    return self._run_early(*self._values(leaves)) if self._cut else []
+
+  def __call__(self, *leaves, begun: Sequence = ()) -> Sequence:
     """Runs the graph.
 
     Args:
       *leaves: The leaves of the parameter, `num_parameters` of them.
+      begun: What `begin` has returned for the first of them.
 
     Returns:
       A list of `num_results` NumPy arrays, or bytes for sequences.
     """
-    feeds = [portable(x) for x in leaves]
-    if self._token:
-      feeds.append(f'call_{next(_session_tokens)}')
-    if self._shared is not None:
-      return self._shared(*feeds)
+    feeds = self._values(leaves)
+    if begun:
+      rest = iter(self._run_rest(*begun, *feeds))
+      made = dict(zip(self._cut, begun, strict=True))
+      return [made[x] if x in made else next(rest) for x in self._fetches]
+    if self._is_shared:
+      return self._run_shared(*feeds)
     if self._keeps_state:
       with self._open_session() as session:
         return self._callable_on(session)(*feeds)
@@ -153,13 +175,37 @@ class TensorFlowComputation:
       self._local.call = self._callable_on(self._open_session())
     return self._local.call(*feeds)
 
+  # One session of each kind serves all threads.
+
+  @functools.cached_property
+  def _run_shared(self) -> Callable:
+    return self._callable_on(self._open_session())
+
+  @functools.cached_property
+  def _run_early(self) -> Callable:
+    feeds = self._feeds[: self._num_early]
+    return _callable(self._open_session(), self._with_token(feeds), self._cut)
+
+  @functools.cached_property
+  def _run_rest(self) -> Callable:
+    feeds = self._with_token([*self._cut, *self._feeds])
+    fetches = [name for name in self._fetches if name not in self._cut]
+    return _callable(self._open_session(), feeds, fetches)
+
   def _open_session(self) -> tf.compat.v1.Session:
     return tf.compat.v1.Session(graph=self._graph, config=self._config)
 
   def _callable_on(self, session: tf.compat.v1.Session) -> Callable:
-    """Returns what runs the graph in a session."""
-    feeds = self._feeds + ([self._token] if self._token else [])
-    return _callable(session, feeds, self._fetches)
+    """Returns what runs the whole graph in a session."""
+    return _callable(session, self._with_token(self._feeds), self._fetches)
+
+  def _with_token(self, feeds: list[str]) -> list[str]:
+    return [*feeds, self._token] if self._token else feeds
+
+  def _values(self, leaves: Sequence) -> list:
+    """Returns what is fed for some leaves, and for the token."""
+    token = [f'call_{next(_session_tokens)}'] if self._token else []
+    return [*map(portable, leaves), *token]
 
 
 def import_computation(

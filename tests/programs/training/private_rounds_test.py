@@ -311,7 +311,9 @@ def test_the_ledger_says_from_which_state_a_round_was_computed(ledger, is_kept):
   _run(ledger, lambda state, cohort: _Output(after, ()))
   if not is_kept:
     after[0] = 3
-  _run(ledger, lambda state, cohort: _Output(state, ()), state=after, round_num=2)
+  _run(
+    ledger, lambda state, cohort: _Output(state, ()), state=after, round_num=2
+  )
   digest = private_rounds.compute_digest(after)
   assert ledger.last_environment(2).endswith(f', state {digest[:16]}')
 

@@ -41,7 +41,7 @@ _COHORT_CHECKS: weakref.WeakKeyDictionary[
   Ledger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
 
-# The state after the last release that a ledger has charged for, and its digest.
+# The state after what a ledger has charged for last, and its digest.
 _LAST_STATES: weakref.WeakKeyDictionary[Ledger, tuple[Any, str]] = (
   weakref.WeakKeyDictionary()
 )

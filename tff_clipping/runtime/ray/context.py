@@ -206,7 +206,10 @@ class RayContext(tff.framework.SyncContext):
     """Returns what `comp`, which is `compiled`, makes of its argument."""
     if not clients:
       return compiled.finish(
-        server, compiled.zero(), comp.type_signature.result
+        server,
+        compiled.begin(server),
+        compiled.zero(),
+        comp.type_signature.result,
       )
     clients = [[portable(leaf) for leaf in client] for client in clients]
     _check_portable(clients)
@@ -241,6 +244,7 @@ class RayContext(tff.framework.SyncContext):
     start = time.time()
     round_num = next(self._rounds)
     prepared = compiled.prepare(server)
+    begun = _in_thread(compiled.begin, server)
     with self._connection.call():
       key, computation = self._computation(comp)
       broadcast = ray.put(prepared)
@@ -277,7 +281,9 @@ class RayContext(tff.framework.SyncContext):
 
     with contextlib.closing(run.results()) as results:
       accumulator = functools.reduce(compiled.merge, accumulators(results))
-    result = compiled.finish(server, accumulator, comp.type_signature.result)
+    result = compiled.finish(
+      server, begun.result(), accumulator, comp.type_signature.result
+    )
     all_started = max(started[: self._pool.size])
     self._last_round = RoundTimes(
       broadcast=all_started - start,
