@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, runtime
+from tff_clipping.runtime import early_work
 from tff_clipping.runtime.map_reduce import MapReduceRound
 
 _PRIVATE = dict(clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2.0)
@@ -42,15 +43,19 @@ def _total(compiled, server, clients):
   return total
 
 
-def test_a_round_that_was_begun_has_the_same_bits():
+@pytest.mark.parametrize('is_begun', [True, False])
+def test_a_round_that_was_begun_has_the_same_bits(monkeypatch, is_begun):
   runtime.set_default_context()
   compiled, server, clients, result_type = _round((3, 4))
-  results = []
-  for begun in ((), compiled.begin(server)):
-    total = _total(compiled, server, clients)
-    results.append(compiled.finish(server, begun, total, result_type))
-  assert len(begun) > 0
-  for one, other in zip(*map(tf.nest.flatten, results), strict=True):
+  total = _total(compiled, server, clients)
+  begun = compiled.begin(server)
+  assert begun
+  found = compiled.finish(server, begun if is_begun else (), total, result_type)
+  monkeypatch.setattr(early_work, 'find_cut', lambda *args: [])
+  whole, *_ = _round((3, 4))
+  assert not whole.begin(server)
+  expected = whole.finish(server, (), total, result_type)
+  for one, other in zip(*map(tf.nest.flatten, (found, expected)), strict=True):
     np.testing.assert_array_equal(one, other)
 
 
@@ -176,6 +181,60 @@ def test_results_are_in_their_order():
 def test_nothing_is_begun_that_cannot_be_or_takes_no_time(function):
   begun, _ = _begin(function, 1.0, 2.0)
   assert not begun
+
+
+def _early_branch(x, y):
+  drawn = _draws(x)
+  return drawn, tf.cond(
+    x > 0.0, lambda: tf.zeros([2]) + y, lambda: tf.ones([2]) * tf.exp(x)
+  )
+
+
+def _constant_of_a_branch(x, y):
+  return _draws(x), tf.cond(x > 0.0, lambda: y - 1.0, lambda: y + tf.exp(x))
+
+
+def _branches_in_a_branch(x, y):
+  def inner():
+    return y * tf.cond(x > 2.0, lambda: x + 1.0, lambda: tf.exp(x))
+
+  return _draws(x), tf.cond(x > 0.0, inner, lambda: y * tf.sin(x))
+
+
+def _loop_in_a_branch(x, y):
+  return _draws(x), tf.cond(
+    x > 0.0, lambda: y, lambda: y * tf.stop_gradient(_draws(x) * 0.0)
+  )
+
+
+def _loop_in_a_late_loop(x, y):
+  def body(i, total):
+    inner = tf.while_loop(
+      lambda k, _: k < 2, lambda k, t: (k + 1, t + x), (tf.constant(0), 0.0)
+    )[1]
+    return i + 1, total + inner
+
+  return _draws(x), tf.while_loop(
+    lambda i, _: i < 2, body, (tf.constant(0), y)
+  )[1]
+
+
+@pytest.mark.parametrize(
+  'function',
+  [
+    _early_branch,
+    _constant_of_a_branch,
+    _branches_in_a_branch,
+    _loop_in_a_branch,
+    _loop_in_a_late_loop,
+  ],
+)
+@pytest.mark.parametrize('x', [-1.0, 1.0, 3.0])
+def test_branches_and_loops_give_what_they_give_whole(monkeypatch, function, x):
+  _, found = _begin(function, x, 2.0)
+  monkeypatch.setattr(early_work, 'find_cut', lambda *args: [])
+  _, expected = _begin(function, x, 2.0)
+  np.testing.assert_array_equal(found[1], expected[1])
 
 
 def test_what_runs_after_something_early_is_left_whole():

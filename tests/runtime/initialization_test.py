@@ -57,9 +57,25 @@ def _with_a_table(x):
   return x + table.lookup(tf.constant('three'))
 
 
+@tff.tensorflow.computation(np.float32)
+def _by_another_handle(x):
+  variable = tf.Variable(x, name='v')
+  handle = tf.raw_ops.VarHandleOp(
+    dtype=tf.float32, shape=[], shared_name=variable.name.partition(':')[0]
+  )
+  return 3.0 + tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+
 @pytest.mark.parametrize(
   'computation',
-  [_in_a_loop, _in_a_function, _in_a_branch, _from_another, _with_a_table],
+  [
+    _in_a_loop,
+    _in_a_function,
+    _in_a_branch,
+    _from_another,
+    _with_a_table,
+    _by_another_handle,
+  ],
 )
 def test_each_run_begins_anew(computation):
   compiled = TensorFlowComputation(computation)

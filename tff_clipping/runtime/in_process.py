@@ -41,10 +41,6 @@ class ClientError(RuntimeError):
   """The work of one client failed."""
 
 
-def _do_nothing() -> None:
-  """Does nothing."""
-
-
 _Compiled = MapReduceRound | TensorFlowComputation | InterpretedComputation
 
 
@@ -124,7 +120,7 @@ class InProcessContext(tff.framework.SyncContext):
       return compiled(arg, self._run_clients, result_type)
     server, clients = compiled.split_argument(arg)
     broadcast = compiled.prepare(server)
-    *first, last = shards.split(len(clients), self._num_shards)
+    all_shards = shards.split(len(clients), self._num_shards)
     begun: list[concurrent.futures.Future] = []
 
     def begin() -> None:
@@ -137,14 +133,17 @@ class InProcessContext(tff.framework.SyncContext):
         lambda c: compiled.work(c, broadcast),
         clients,
         shard,
-        then=begin if shard is last else _do_nothing,
+        when_submitted=begin if shard is all_shards[-1] else None,
       )
-      for shard in (*first, last)
+      for shard in all_shards
     )
     try:
       accumulator = functools.reduce(compiled.merge, accumulators)
-    finally:
+    except BaseException:
+      for future in begun:
+        future.cancel()
       concurrent.futures.wait(begun)
+      raise
     return compiled.finish(server, begun[0].result(), accumulator, result_type)
 
   def compile(self, comp: tff.framework.ConcreteComputation) -> _Compiled:
@@ -185,7 +184,7 @@ class InProcessContext(tff.framework.SyncContext):
     clients: Sequence,
     shard: range,
     *,
-    then: Callable[[], None] = _do_nothing,
+    when_submitted: Callable[[], None] | None = None,
   ) -> Accumulator:
     """Returns the accumulator of some of the clients.
 
@@ -194,14 +193,14 @@ class InProcessContext(tff.framework.SyncContext):
       work: Returns what a client sends: its `compiled.work`.
       clients: The leaves of each client of the round.
       shard: The positions of the clients to run.
-      then: Is called once all of them have been given to the threads.
+      when_submitted: Is called once all of them have been given to the threads.
 
     Raises:
       ClientError: If the work of a client fails.
     """
     accumulator = None
     with contextlib.closing(
-      self._futures(work, clients, shard, then)
+      self._futures(work, clients, shard, when_submitted)
     ) as futures:
       for position, future in futures:
         # Once the first clients are at work.
@@ -214,7 +213,7 @@ class InProcessContext(tff.framework.SyncContext):
     """Returns what `work` makes of each client, in order."""
     results = []
     with contextlib.closing(
-      self._futures(work, clients, range(len(clients)), _do_nothing)
+      self._futures(work, clients, range(len(clients)))
     ) as futures:
       for position, future in futures:
         with _client_named(clients, position):
@@ -226,13 +225,13 @@ class InProcessContext(tff.framework.SyncContext):
     work: Callable,
     clients: Sequence,
     positions: range,
-    then: Callable[[], None],
+    when_submitted: Callable[[], None] | None = None,
   ) -> Generator[tuple[int, concurrent.futures.Future], None, None]:
     """Yields positions, and what `work` makes of the clients, in order."""
     pending: collections.deque[concurrent.futures.Future] = collections.deque()
     waiting = collections.deque(positions)
-    if not waiting:
-      then()
+    if not waiting and when_submitted is not None:
+      when_submitted()
     try:
       for index in positions:
         # A few clients ahead of the one whose turn it is: the threads never
@@ -240,8 +239,8 @@ class InProcessContext(tff.framework.SyncContext):
         while waiting and len(pending) <= 2 * self._num_threads:
           position = waiting.popleft()
           pending.append(self._pool.submit(work, clients[position]))
-          if not waiting:
-            then()
+          if not waiting and when_submitted is not None:
+            when_submitted()
         yield index, pending[0]
         pending.popleft()
     finally:

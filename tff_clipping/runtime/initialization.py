@@ -7,7 +7,7 @@ ms, for each client of a round.
 import collections
 from collections.abc import Iterable
 
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 # What these give is there before anything runs.
 _VALUES = frozenset(['Const', 'Placeholder'])
@@ -22,12 +22,23 @@ def initialize_first(graph_def: graph_pb2.GraphDef, initialize_op: str) -> None:
   """
   nodes = {node.name: node for node in graph_def.node}
   initializing = _ancestors(initialize_op, nodes)
-  made = {name for name in initializing if nodes[name].op not in _VALUES}
+  resources = {_resource(nodes[name]) for name in initializing} - {None}
+  made = {
+    node.name
+    for node in graph_def.node
+    if (node.name in initializing and node.op not in _VALUES)
+    or _resource(node) in resources
+  }
   for node in graph_def.node:
     if node.name not in initializing and not made.isdisjoint(
       _names(node.input)
     ):
       node.input.append(f'^{initialize_op}')
+
+
+def _resource(node: node_def_pb2.NodeDef) -> bytes | None:
+  """Returns what a variable or a table is called, by all who have its name."""
+  return node.attr['shared_name'].s or None
 
 
 def _ancestors(name: str, nodes: dict) -> set[str]:
@@ -41,6 +52,6 @@ def _ancestors(name: str, nodes: dict) -> set[str]:
   return seen
 
 
-def _names(inputs: Iterable[str]) -> Iterable[str]:
+def _names(inputs: Iterable[str]) -> list[str]:
   """Returns the names of the operations that give some inputs."""
   return [each.lstrip('^').split(':')[0] for each in inputs]

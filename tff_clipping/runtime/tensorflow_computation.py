@@ -128,6 +128,15 @@ class TensorFlowComputation:
       self._cut = early_work.find_cut(
         self._graph, self._feeds, self._fetches, num_early
       )
+    # One session of each kind serves all threads.
+    if self._cut:
+      self._run_early = self._run(self._feeds[:num_early], self._cut)
+      self._run_rest = self._run(
+        [*self._cut, *self._feeds],
+        [name for name in self._fetches if name not in self._cut],
+      )
+    elif self._is_shared:
+      self._run_shared = self._run(self._feeds, self._fetches)
 
   @functools.cached_property
   def fingerprint(self) -> str | None:
@@ -149,60 +158,45 @@ class TensorFlowComputation:
       What a call with all leaves takes as `begun`. It is empty where nothing
       that takes time can be begun.
     """
-    return self._run_early(*self._values(leaves)) if self._cut else []
+    return self._run_early(*self._fed(leaves)) if self._cut else []
 
   def __call__(self, *leaves, begun: Sequence = ()) -> Sequence:
     """Runs the graph.
 
     Args:
       *leaves: The leaves of the parameter, `num_parameters` of them.
-      begun: What `begin` has returned for the first of them.
+      begun: What `begin` has returned for the first of them, if it was called.
 
     Returns:
       A list of `num_results` NumPy arrays, or bytes for sequences.
     """
-    feeds = self._values(leaves)
-    if begun:
-      rest = iter(self._run_rest(*begun, *feeds))
+    feeds = self._fed(leaves)
+    if self._cut:
+      begun = begun or self.begin(*leaves[: self._num_early])
       made = dict(zip(self._cut, begun, strict=True))
+      rest = iter(self._run_rest(*begun, *feeds))
       return [made[x] if x in made else next(rest) for x in self._fetches]
     if self._is_shared:
       return self._run_shared(*feeds)
     if self._keeps_state:
       with self._open_session() as session:
-        return self._callable_on(session)(*feeds)
-    if not hasattr(self._local, 'call'):
-      self._local.call = self._callable_on(self._open_session())
-    return self._local.call(*feeds)
-
-  # One session of each kind serves all threads.
-
-  @functools.cached_property
-  def _run_shared(self) -> Callable:
-    return self._callable_on(self._open_session())
-
-  @functools.cached_property
-  def _run_early(self) -> Callable:
-    feeds = self._feeds[: self._num_early]
-    return _callable(self._open_session(), self._with_token(feeds), self._cut)
-
-  @functools.cached_property
-  def _run_rest(self) -> Callable:
-    feeds = self._with_token([*self._cut, *self._feeds])
-    fetches = [name for name in self._fetches if name not in self._cut]
-    return _callable(self._open_session(), feeds, fetches)
+        names = self._with_token(self._feeds)
+        return _callable(session, names, self._fetches)(*feeds)
+    if not hasattr(self._local, 'run'):
+      self._local.run = self._run(self._feeds, self._fetches)
+    return self._local.run(*feeds)
 
   def _open_session(self) -> tf.compat.v1.Session:
     return tf.compat.v1.Session(graph=self._graph, config=self._config)
 
-  def _callable_on(self, session: tf.compat.v1.Session) -> Callable:
-    """Returns what runs the whole graph in a session."""
-    return _callable(session, self._with_token(self._feeds), self._fetches)
+  def _run(self, feeds: Sequence[str], fetches: Sequence[str]) -> Callable:
+    """Returns what runs a part of the graph, in a session of its own."""
+    return _callable(self._open_session(), self._with_token(feeds), fetches)
 
-  def _with_token(self, feeds: list[str]) -> list[str]:
-    return [*feeds, self._token] if self._token else feeds
+  def _with_token(self, feeds: Sequence[str]) -> list[str]:
+    return [*feeds, self._token] if self._token else [*feeds]
 
-  def _values(self, leaves: Sequence) -> list:
+  def _fed(self, leaves: Sequence) -> list:
     """Returns what is fed for some leaves, and for the token."""
     token = [f'call_{next(_session_tokens)}'] if self._token else []
     return [*map(portable, leaves), *token]

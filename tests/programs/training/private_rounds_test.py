@@ -302,15 +302,30 @@ def test_the_digest_tells_values_from_others(other):
   assert private_rounds.compute_digest(other) != digest
 
 
-@pytest.mark.parametrize('is_kept', [True, False])
-def test_the_ledger_says_from_which_state_a_round_was_computed(ledger, is_kept):
-  """Whether it is as the round before left it, or was changed in place."""
-  after = np.float32([1, 2])
-  after.flags.writeable = not is_kept
+def _change_nothing(state):
+  state['a'].flags.writeable = False
 
+
+def _write(state):
+  state['a'][0] = 3
+
+
+def _replace(state):
+  _change_nothing(state)
+  state['a'] = np.float32([5, 6])
+
+
+def _add(state):
+  _change_nothing(state)
+  state['b'] = 4
+
+
+@pytest.mark.parametrize('change', [_change_nothing, _write, _replace, _add])
+def test_the_ledger_says_from_which_state_a_round_was_computed(ledger, change):
+  """Also where the state that the round before gave was changed in place."""
+  after = dict(a=np.float32([1, 2]))
   _run(ledger, lambda state, cohort: _Output(after, ()))
-  if not is_kept:
-    after[0] = 3
+  change(after)
   _run(
     ledger, lambda state, cohort: _Output(state, ()), state=after, round_num=2
   )

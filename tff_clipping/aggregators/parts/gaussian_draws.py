@@ -211,18 +211,19 @@ def round_towards_zero(
     value: A structure of `float32` and `float64` tensors. What is on the grid
       and between zero and an element is of the same type.
     step: Of the grid, a power of 2, `float64`.
-    bound: No element is larger, nor NaN: to look takes as long as to round.
+    bound: No element is larger, nor NaN. Where that is infinite, all elements
+      are looked at, which takes as long as to round them.
   """
   leaves = tf.nest.flatten(value)
   inverse = 1 / step
 
-  def is_of_32_bits(largest):
+  def fits_32_bits(largest):
     return tf.cast(largest, tf.float64) * inverse < 2.0**31
 
-  def looks_of_32_bits():
+  def looks_as_if_it_fits():
     return tf.reduce_all(
       [
-        is_of_32_bits(tf.reduce_max(tf.abs(leaf)))
+        fits_32_bits(tf.reduce_max(tf.abs(leaf)))
         for leaf in leaves
         if leaf.dtype == tf.float32 and leaf.shape.num_elements() != 0
       ]
@@ -232,9 +233,9 @@ def round_towards_zero(
   # where the numbers of steps are some, and `float32` holds a step.
   is_usual = (step > _SMALLEST) & (inverse > _SMALLEST)
   is_usual &= tf.cond(
-    is_of_32_bits(tf.constant(bound, tf.float64)),
+    fits_32_bits(tf.constant(bound, tf.float64)),
     lambda: tf.constant(True),
-    looks_of_32_bits,
+    looks_as_if_it_fits,
   )
 
   def cut(leaf):

@@ -15,6 +15,7 @@ give the same bits are they looked at.
 import contextlib
 import hashlib
 import logging
+import operator
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -41,10 +42,10 @@ _COHORT_CHECKS: weakref.WeakKeyDictionary[
   Ledger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
 
-# The state after what a ledger has charged for last, and its digest.
-_LAST_STATES: weakref.WeakKeyDictionary[Ledger, tuple[Any, str]] = (
-  weakref.WeakKeyDictionary()
-)
+# The state after what a ledger has charged for last, its leaves and its digest.
+_LAST_STATES: weakref.WeakKeyDictionary[
+  Ledger, tuple[Any, Sequence[Any], str]
+] = weakref.WeakKeyDictionary()
 
 # Here clients draw the noise, so that no round has its bits again, and what
 # they send counts when they have sent it: they are not asked twice.
@@ -192,7 +193,8 @@ def run_private_round(
           if seed is not None:
             ledger.record_seed(seed)
           ledger.charge(round_num, digest, draw=draw, environment=here)
-        _LAST_STATES[ledger] = output.state, after
+        leaves = tree.flatten(output.state)
+        _LAST_STATES[ledger] = output.state, leaves, after
         return cohort, output
       except ChangedReleaseError:
         reason = 'gives other bits than those that were charged'
@@ -204,14 +206,24 @@ def run_private_round(
 
 def _digest_of_state(state: Any, ledger: Ledger) -> str:
   """Returns the digest of a state, which most often has just been computed."""
-  last, digest = _LAST_STATES.get(ledger, (None, ''))
-  if last is state and not any(map(_may_be_written, tree.flatten(state))):
+  last, leaves, digest = _LAST_STATES.get(ledger, (None, (), ''))
+  found = tree.flatten(state)
+  # A container may have been given other leaves.
+  if (
+    last is state
+    and len(found) == len(leaves)
+    and all(map(operator.is_, found, leaves))
+    and all(map(_is_fixed, found))
+  ):
     return digest
   return compute_digest(state)
 
 
-def _may_be_written(leaf: Any) -> bool:
-  return isinstance(leaf, np.ndarray) and leaf.flags.writeable
+def _is_fixed(leaf: Any) -> bool:
+  """Returns whether nobody can change a leaf in place."""
+  if isinstance(leaf, np.ndarray):
+    return not leaf.flags.writeable
+  return isinstance(leaf, (np.generic, bool, int, float, str, bytes))
 
 
 def _cohort_checks(
