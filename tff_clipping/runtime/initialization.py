@@ -38,6 +38,9 @@ def initialize_first(graph_def: graph_pb2.GraphDef, initialize_op: str) -> None:
 
 def _resource(node: node_def_pb2.NodeDef) -> bytes | None:
   """Returns what a variable or a table is called, by all who have its name."""
+  # To look for it in a message without it would put it there.
+  if 'shared_name' not in node.attr:
+    return None
   return node.attr['shared_name'].s or None
 
 
