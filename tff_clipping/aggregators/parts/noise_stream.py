@@ -142,12 +142,14 @@ def next_noise(
     Noises of the tensors, on the grid of `release_step`; and slots.
   """
   num_rounds = len(recurrence.phases)
-  check = tf.debugging.assert_less(
-    round_num,
-    tf.constant(num_rounds, tf.int64),
-    message=f'The noise strategy is for {num_rounds} rounds, and all of them '
-    'were run: what was released is private as planned, one more round is not. '
-    'A RestartedStrategy has more.',
+  # That of `tf.debugging` has a branch, behind which nothing is begun early.
+  check = tf.raw_ops.Assert(
+    condition=round_num < num_rounds,
+    data=[
+      f'The noise strategy is for {num_rounds} rounds, and all of them were '
+      'run: what was released is private as planned, one more round is not. A '
+      'RestartedStrategy has more.'
+    ],
   )
   with tf.control_dependencies([check] if check is not None else []):
     phase = tf.gather(tf.constant(recurrence.phases, tf.int64), round_num)
