@@ -313,6 +313,7 @@ def _write(state):
 def _replace(state):
   _change_nothing(state)
   state['a'] = np.float32([5, 6])
+  _change_nothing(state)
 
 
 def _add(state):
