@@ -305,7 +305,7 @@ def _log_releases(log: _Log) -> None:
 
 def _kill_at_stage(stage: str, round_num: int) -> None:
   """Makes the process kill itself at a stage of a round."""
-  tensorboard = tff.program.TensorBoardReleaseManager
+  tensorboard = metrics_files.TensorBoardRowsReleaseManager
   owner, name, before = {
     'before the charge': (privacy.PrivacyLedger, 'charge', True),
     'after the charge': (privacy.PrivacyLedger, 'charge', False),

@@ -6,7 +6,9 @@ import math
 import os
 
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
+from tensorboard.backend.event_processing import event_accumulator
 
 from tff_clipping import storage_errors
 from tff_clipping.programs.training import metrics_files, watchers
@@ -202,6 +204,37 @@ def test_tensorboard_is_written_where_it_is_asked_for(tmp_path):
     'tensorboard',
   }
   assert (tmp_path / 'a.csv').read_text() == 'round_num,loss\n1,0.5\n'
+
+
+def test_tensorboard_reads_the_same_as_from_the_manager_of_tff(tmp_path):
+  metrics = {'loss': 0.5, 'a/norm': math.nan, 'count': 3, 'is_private': True}
+  read = []
+  for manager_class in (
+    tff.program.TensorBoardReleaseManager,
+    metrics_files.TensorBoardRowsReleaseManager,
+  ):
+    folder = tmp_path / manager_class.__name__
+    manager = manager_class(folder)
+    for round_num in (0, 7):
+      _release(manager, metrics, round_num)
+    # Only TFF's waits for more before it writes.
+    if manager_class is tff.program.TensorBoardReleaseManager:
+      del manager
+    accumulator = event_accumulator.EventAccumulator(str(folder)).Reload()
+    read.append(
+      {
+        tag: [
+          (event.step, repr(float(tf.make_ndarray(event.tensor_proto))))
+          for event in accumulator.Tensors(tag)
+        ]
+        for tag in accumulator.Tags()['tensors']
+      }
+    )
+    kinds = [accumulator.SummaryMetadata(tag) for tag in metrics]
+    assert {kind.plugin_data.plugin_name for kind in kinds} == {'scalars'}
+  assert read[0] == read[1]
+  assert read[1]['a/norm'] == [(0, 'nan'), (7, 'nan')]
+  assert read[1]['is_private'] == [(0, '1.0'), (7, '1.0')]
 
 
 def test_metrics_go_to_release_managers_of_tff_alone():

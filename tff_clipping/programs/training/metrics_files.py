@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.core.framework import summary_pb2
 
 from tff_clipping import atomic_files, storage_errors
 from tff_clipping.programs.training import coroutines, watchers
@@ -90,8 +92,7 @@ class MetricsFiles(ReleaseMetrics):
         tff.program.LoggingReleaseManager(),
       ]
       if tensorboard_dir is not None:
-        folder = os.fspath(tensorboard_dir)
-        managers.append(tff.program.TensorBoardReleaseManager(folder))
+        managers.append(TensorBoardRowsReleaseManager(tensorboard_dir))
     super().__init__(*managers)
 
   def sync(self) -> None:
@@ -238,6 +239,41 @@ class CSVRowsReleaseManager(tff.program.ReleaseManager):
     with atomic_files.replacing(self._path) as new:
       size = new.write_bytes(_lines(fields, [heading, *rows]))
     self._size, self._is_synced = size, True
+
+
+class TensorBoardRowsReleaseManager(tff.program.ReleaseManager):
+  """Writes metrics to a file of TensorBoard, all of a round in one record.
+
+  TensorBoard shows what it shows of `tff.program.TensorBoardReleaseManager`,
+  which however writes a record for each metric: 4 ms a round, a hundredth of a
+  round of a small model.
+  """
+
+  def __init__(self, folder: str | os.PathLike):
+    """Initializes the manager.
+
+    Args:
+      folder: Where the file goes.
+    """
+    # With no queue, each round is there to be looked at when it is released.
+    self._writer = tf.summary.create_file_writer(os.fspath(folder), max_queue=0)
+
+  async def release(self, value: Any, key: int) -> None:
+    """Releases the metrics of a round.
+
+    Args:
+      value: A mapping of names to numbers.
+      key: The number of the round.
+    """
+    metrics = await tff.program.materialize_value(value)
+    row = summary_pb2.Summary()
+    for name, number in metrics.items():
+      entry = row.value.add(
+        tag=name, tensor=tf.make_tensor_proto(number, tf.float32)
+      )
+      entry.metadata.plugin_data.plugin_name = 'scalars'
+    with self._writer.as_default():
+      tf.summary.experimental.write_raw_pb(row.SerializeToString(), step=key)
 
 
 def _lines(fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
