@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping.runtime import accumulation
 from tff_clipping.runtime.accumulation import Accumulation
 
 _VECTOR = tff.TensorType(np.float32, [3])
@@ -44,6 +45,44 @@ def test_sums_are_added_and_the_rest_is_computed(in_place):
   if not in_place:
     for found, before in zip(total, _leaves(1), strict=True):
       np.testing.assert_array_equal(found, before)
+
+
+@pytest.mark.parametrize(
+  'zero',
+  [
+    np.zeros(3, np.float32),
+    np.array([0, -0.0, 2], np.float32),
+    -np.zeros(3, np.float32),
+    np.float32(0),
+    np.int64(4),
+    np.zeros([2, 2], np.int64),
+    np.zeros([0, 2], np.float64),
+    np.array([b'a', b''], object),
+  ],
+  ids=repr,
+)
+def test_a_total_begins_with_what_nobody_can_write(zero):
+  total = accumulation.begin(zero)
+  assert not total.flags.writeable
+  assert (total.dtype, total.shape) == (zero.dtype, zero.shape)
+  np.testing.assert_array_equal(total, zero)
+  if zero.dtype.kind == 'f':
+    np.testing.assert_array_equal(np.signbit(total), np.signbit(zero))
+
+
+def test_only_the_first_sum_of_a_total_takes_room():
+  start = accumulation.begin(np.array([1, 2, 3], np.float32))
+  add = Accumulation(_add)
+  for _ in range(2):
+    total = [start, *_leaves(0)[1:]]
+    first = add(total, _leaves(1), in_place=True)
+    np.testing.assert_array_equal(first[0], [2, 4, 6])
+    # A session takes it without a copy.
+    assert first[0].ctypes.data % 64 == 0
+    second = add(first, _leaves(1), in_place=True)
+    assert second[0] is first[0]
+    np.testing.assert_array_equal(second[0], [3, 6, 9])
+  np.testing.assert_array_equal(start, [1, 2, 3])
 
 
 def _doubled(x, y):
@@ -101,12 +140,12 @@ def _one_more(rows, row):
 
 @pytest.mark.parametrize('in_place', [True, False])
 def test_rows_are_put_below_others(in_place):
-  accumulation = Accumulation(_one_more)
+  append = Accumulation(_one_more)
   rows = np.arange(60, dtype=np.float32).reshape(20, 3)
   total, copies = np.zeros([0, 3], np.float32), 0
   for count, row in enumerate(rows, start=1):
     before = total
-    (total,) = accumulation([total], [row], in_place=in_place)
+    (total,) = append([total], [row], in_place=in_place)
     copies += not np.shares_memory(before, total)
     np.testing.assert_array_equal(total, rows[:count])
   # With room for 8, 16 and 32; TensorFlow would copy all of them each time.

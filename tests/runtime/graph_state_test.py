@@ -180,6 +180,31 @@ def test_results_can_not_be_written_and_change_with_nothing():
       returned[0] = 5
 
 
+def test_only_what_may_change_is_copied_to_a_result():
+  @tff.tensorflow.computation(tff.TensorType(np.float32, [1000]))
+  def same(value):
+    return value
+
+  @tff.tensorflow.computation(np.float32)
+  def fill(number):
+    return tf.fill([1000], number)
+
+  def is_same(value):
+    return np.shares_memory(same(value), value)
+
+  result = fill(np.float32(1))
+  assert is_same(result)
+  assert is_same(same(result))
+  # Memory that a session takes as it is, and that somebody else may write.
+  room = np.zeros(1000 + 16, np.float32)
+  start = -room.ctypes.data % 64 // room.itemsize
+  borrowed = room[start : start + 1000]
+  assert not is_same(borrowed)
+  view = borrowed.view()
+  view.flags.writeable = False
+  assert not is_same(view)
+
+
 def test_equal_computations_keep_the_containers_of_their_own():
   def build(container):
     @tff.tensorflow.computation(np.int64)

@@ -7,6 +7,7 @@ are the same, but for sums below 1.2e-38, which TensorFlow takes for 0. All else
 is computed by TensorFlow.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,12 +15,17 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping.runtime import values
 from tff_clipping.runtime.tensorflow_computation import (
   TensorFlowComputation,
   import_computation,
 )
 
 _TYPES = (tf.float32, tf.float64, tf.int32, tf.int64)
+
+# In bytes. A session takes an array that begins at a multiple of it as it is,
+# and a copy of any other.
+_ALIGNMENT = 64
 
 
 class Accumulation:
@@ -64,8 +70,9 @@ class Accumulation:
     Args:
       total: The arrays of some clients.
       addend: Those of others.
-      in_place: Whether what is added up takes the place of `total`, and rows
-        the room behind it, which must be of no use to anybody else.
+      in_place: Whether what is added up takes the place of `total`, where that
+        can be written, and rows the room behind it, which must be of no use to
+        anybody else.
     """
     # First, since they may depend on what is overwritten.
     others = (
@@ -95,10 +102,34 @@ class _Part(NamedTuple):
   addend: int
 
 
+def begin(zero: np.ndarray) -> np.ndarray:
+  """Returns an array to begin a total with, which cannot be written.
+
+  Zeros take no memory until something is added: to write them first would take
+  as long as to add up a client.
+
+  Args:
+    zero: What a session has returned, which may be a constant of its graph.
+  """
+  bits = np.atleast_1d(zero)
+  if bits.dtype.kind in 'fiu' and not bits.view(np.uint8).any():
+    return np.broadcast_to(np.zeros([], bits.dtype), np.shape(zero))
+  return values.read_only(np.asarray(zero))
+
+
 def _add(total: np.ndarray, addend: np.ndarray, in_place: bool) -> np.ndarray:
-  """Returns the sum."""
-  # A sum of scalars would be no array.
-  return np.asarray(np.add(total, addend, out=total if in_place else None))
+  """Returns the sum; in the place of the total, if that can be written."""
+  if not in_place or not total.flags.writeable:
+    return np.add(total, addend, out=_empty(total.shape, total.dtype))
+  return np.add(total, addend, out=total)
+
+
+def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+  """Returns an array that a session takes without a copy."""
+  size = math.prod(shape) * dtype.itemsize
+  room = np.empty(size + _ALIGNMENT, np.uint8)
+  start = -room.ctypes.data % _ALIGNMENT
+  return room[start : start + size].view(dtype).reshape(shape)
 
 
 def _append(rows: np.ndarray, row: np.ndarray, in_place: bool) -> np.ndarray:

@@ -16,8 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
-from tff_clipping.runtime import values
-from tff_clipping.runtime.accumulation import Accumulation
+from tff_clipping.runtime import accumulation, values
 from tff_clipping.runtime.secure_sums import SecureSum
 from tff_clipping.runtime.tensorflow_computation import TensorFlowComputation
 
@@ -97,8 +96,9 @@ class MapReduceRound:
       intra_op_threads=threads_per_client,
     )
     self._zero = TensorFlowComputation(form.zero)
-    self._accumulate = Accumulation(form.accumulate)
-    self._merge = Accumulation(form.merge)
+    self._zeros: list[np.ndarray] | None = None
+    self._accumulate = accumulation.Accumulation(form.accumulate)
+    self._merge = accumulation.Accumulation(form.merge)
     self._report = TensorFlowComputation(form.report)
     # The state that goes round unchanged (see `_to_one_round`) is not computed.
     num_leaves = values.num_tensors(form.update.type_signature.result)
@@ -201,9 +201,9 @@ class MapReduceRound:
 
   def zero(self) -> Accumulator:
     """Returns the accumulator of no clients."""
-    # Copies, since what a session returns may be a constant of the graph.
-    leaves = [np.array(leaf) for leaf in self._zero()]
-    return Accumulator(leaves, [s.zero() for s in self._secure_sums])
+    if self._zeros is None or self._zero.draws:
+      self._zeros = [accumulation.begin(leaf) for leaf in self._zero()]
+    return Accumulator([*self._zeros], [s.zero() for s in self._secure_sums])
 
   def accumulate(
     self, accumulator: Accumulator, contribution: Sequence

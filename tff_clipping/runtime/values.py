@@ -5,6 +5,7 @@ of its type, and fits in it. Errors are `TypeError`s, as TFF raises them, also
 for a number that is out of range.
 """
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
@@ -16,6 +17,11 @@ from tff_clipping.runtime import sequences
 
 # Where a value is in the argument of a computation: names and positions.
 Path = tuple[str | int, ...]
+
+# What `detached` has returned and is still in use, by `id`.
+_detached: weakref.WeakValueDictionary[int, np.ndarray] = (
+  weakref.WeakValueDictionary()
+)
 
 
 def federated_leaves(type_spec: tff.Type | None) -> list[tff.FederatedType]:
@@ -129,12 +135,17 @@ def detached(leaves: Sequence, arguments: Sequence) -> list:
   """Returns results that nobody can change: neither in place nor elsewhere.
 
   A session returns its graph's constants, and what it was fed, as they are.
+  Earlier results that it was fed, such as the model in a state, need no copy.
 
   Args:
     leaves: What it has returned.
     arguments: What it was fed.
   """
-  arrays = [leaf for leaf in arguments if isinstance(leaf, np.ndarray)]
+  arrays = [
+    leaf
+    for leaf in arguments
+    if isinstance(leaf, np.ndarray) and not _is_detached(leaf)
+  ]
   starts = np.array([a.ctypes.data for a in arrays], np.uint64)
   ends = starts + np.array([a.nbytes for a in arrays], np.uint64)
 
@@ -143,9 +154,15 @@ def detached(leaves: Sequence, arguments: Sequence) -> list:
       return leaf
     start = leaf.ctypes.data
     is_fed = np.any((starts < start + leaf.nbytes) & (start < ends))
-    return read_only(leaf.copy() if is_fed else leaf)
+    result = read_only(leaf.copy() if is_fed else leaf)
+    _detached[id(result)] = result
+    return result
 
   return [one(leaf) for leaf in leaves]
+
+
+def _is_detached(leaf: np.ndarray) -> bool:
+  return _detached.get(id(leaf)) is leaf and not leaf.flags.writeable
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
