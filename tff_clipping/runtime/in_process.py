@@ -12,13 +12,14 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.runtime import environment, shards, values
+from tff_clipping.runtime.client_threads import ClientThreads
 from tff_clipping.runtime.interpreter import InterpretedComputation
 from tff_clipping.runtime.map_reduce import (
   Accumulator,
@@ -86,10 +87,8 @@ class InProcessContext(tff.framework.SyncContext):
     )
     # By `id`, which no other computation has as long as one is kept.
     self._hashed: dict[int, _Hashed] = {}
-    # The threads stay: each keeps its sessions of what has been compiled.
-    self._pool = concurrent.futures.ThreadPoolExecutor(
-      num_threads, thread_name_prefix='client'
-    )
+    # They stay: each keeps its sessions of what has been compiled.
+    self._threads = ClientThreads(num_threads)
 
   @property
   def environment(self) -> str:
@@ -125,7 +124,7 @@ class InProcessContext(tff.framework.SyncContext):
 
     def begin() -> None:
       # By a thread that has no client left, while others have.
-      begun.append(self._pool.submit(compiled.begin, server))
+      begun.append(self._threads.submit(compiled.begin, server))
 
     accumulators = (
       self.run_shard(
@@ -198,56 +197,33 @@ class InProcessContext(tff.framework.SyncContext):
     Raises:
       ClientError: If the work of a client fails.
     """
-    accumulator = None
-    with contextlib.closing(
-      self._futures(work, clients, shard, when_submitted)
-    ) as futures:
-      for position, future in futures:
-        # Once the first clients are at work.
-        accumulator = accumulator or compiled.zero()
-        with _client_named(clients, position):
-          accumulator = compiled.accumulate(accumulator, future.result())
+    accumulator: Accumulator | None = None
+
+    def add(position: int, contribution: Sequence) -> None:
+      nonlocal accumulator
+      with _client_named(clients, position):
+        # The first one once clients are at work.
+        accumulator = compiled.accumulate(
+          accumulator or compiled.zero(), contribution
+        )
+
+    self._threads.run(
+      functools.partial(_work_of, work, clients),
+      add,
+      shard,
+      when_submitted=when_submitted,
+    )
     return accumulator or compiled.zero()
 
   def _run_clients(self, work: Callable, clients: Sequence) -> list:
     """Returns what `work` makes of each client, in order."""
-    results = []
-    with contextlib.closing(
-      self._futures(work, clients, range(len(clients)))
-    ) as futures:
-      for position, future in futures:
-        with _client_named(clients, position):
-          results.append(future.result())
+    results: list = []
+    self._threads.run(
+      functools.partial(_work_of, work, clients),
+      lambda _, result: results.append(result),
+      range(len(clients)),
+    )
     return results
-
-  def _futures(
-    self,
-    work: Callable,
-    clients: Sequence,
-    positions: range,
-    when_submitted: Callable[[], None] | None = None,
-  ) -> Generator[tuple[int, concurrent.futures.Future], None, None]:
-    """Yields positions, and what `work` makes of the clients, in order."""
-    pending: collections.deque[concurrent.futures.Future] = collections.deque()
-    waiting = collections.deque(positions)
-    if not waiting and when_submitted is not None:
-      when_submitted()
-    try:
-      for index in positions:
-        # A few clients ahead of the one whose turn it is: the threads never
-        # wait, and only as many results are in memory.
-        while waiting and len(pending) <= 2 * self._num_threads:
-          position = waiting.popleft()
-          pending.append(self._pool.submit(work, clients[position]))
-          if not waiting and when_submitted is not None:
-            when_submitted()
-        yield index, pending[0]
-        pending.popleft()
-    finally:
-      # After an error or Ctrl-C: no client starts, and those at work finish.
-      for future in pending:
-        future.cancel()
-      concurrent.futures.wait(pending)
 
 
 class _Hashed:
@@ -303,6 +279,13 @@ def _check_process() -> None:
       'was forked from, and cannot compute in both. Start processes by '
       "`multiprocessing.get_context('spawn')`."
     )
+
+
+def _work_of(work: Callable, clients: Sequence, position: int):
+  """Returns what `work` makes of the client at a position."""
+  client = clients[position]
+  with _client_named(clients, position):
+    return work(client)
 
 
 @contextlib.contextmanager
