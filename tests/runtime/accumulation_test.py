@@ -184,6 +184,23 @@ def test_rows_of_another_order_or_dimension_are_computed():
   np.testing.assert_array_equal(found, np.repeat([[1], [2], [1], [2]], 3, 1))
 
 
+def test_what_a_client_has_sent_is_copied_to_a_total():
+  vector = tff.TensorType(np.float32, [1000])
+
+  @tff.tensorflow.computation(vector, vector)
+  def last(total, addend):
+    del total
+    return addend
+
+  # Memory that a session takes as it is, and returns.
+  room = np.ones(1000 + 16, np.float32)
+  start = -room.ctypes.data % 64 // room.itemsize
+  sent = room[start : start + 1000]
+  (total,) = Accumulation(last)([np.zeros(1000)], [sent], in_place=True)
+  sent[:] = 2
+  np.testing.assert_array_equal(total, np.ones(1000))
+
+
 def test_strings_are_computed():
   @tff.tensorflow.computation(np.str_, np.str_)
   def add(x, y):

@@ -78,7 +78,8 @@ class Accumulation:
     others = (
       []
       if self._compute_others is None
-      else self._compute_others(*total, *addend)
+      # What a client has sent may be an array of its own, which can change.
+      else values.detached(self._compute_others(*total, *addend), addend)
     )
     result: list[Any] = [
       part and part.combine(a, addend[part.addend], in_place)
