@@ -15,6 +15,7 @@ from tff_clipping.aggregators.parts import (
   gaussian_draws,
   gaussian_table,
   grid_sums,
+  table_draws,
 )
 
 _SIZE = 20_000
@@ -297,13 +298,13 @@ def test_parts_are_those_of_the_table(monkeypatch):
     (0, 1),
   ]
   is_tie = first == high[own]
-  words = tf.constant((own << 16) + first, tf.int32)
+  words = tf.constant([(own << 16) + first], tf.int32)
   answers = [words, tf.constant(more[is_tie])]
   monkeypatch.setattr(
-    gaussian_draws, '_integers', lambda *arguments: answers.pop(0)
+    table_draws, 'draw_words', lambda *arguments: answers.pop(0)
   )
-  found = gaussian_draws.draw_from_table(
-    tf.constant(len(own)),
+  found = table_draws.draw_from_table(
+    len(own),
     tf.zeros([2, 2], tf.int64),
     (tf.constant(table), tf.constant(low)),
   )
@@ -319,11 +320,48 @@ def test_parts_are_those_of_the_table(monkeypatch):
   assert not answers
 
 
+def test_ties_of_any_part_of_a_draw_are_decided(monkeypatch):
+  table, low = gaussian_table.alias_table(2048.0)
+  others, high = table >> 16, table & (2**16 - 1)
+  own = np.random.default_rng(0).integers(-6000, 6000, [3, 60])
+  # Of each draw none, one or more of the parts tie, and the next bits are just
+  # below, or not.
+  is_tie = np.array([[(i >> part) & 1 for i in range(60)] for part in range(3)])
+  is_below = np.array([[(i // 8) % 2] * 3 for i in range(60)]).T
+  first = np.where(is_tie, high[own], (high[own] + 2**15) % 2**16)
+  more = low[own] - is_below[..., np.newaxis] * np.array([0, 1])
+  in_ties = is_tie.any(axis=0)
+  answers = [
+    tf.constant((own << 16) + first, tf.int32),
+    tf.constant(more[:, in_ties].reshape([-1, 2])),
+  ]
+  monkeypatch.setattr(
+    table_draws, 'draw_words', lambda *arguments: answers.pop(0)
+  )
+  stddev, step = 1.3 * 2**29, 1.0
+  found = gaussian_draws._draw_block(
+    60,
+    tf.constant(stddev, tf.float64),
+    tf.constant(step, tf.float64),
+    tf.zeros([2, 2], tf.int64),
+    (tf.constant(table), tf.constant(low)),
+  )
+  is_own = np.where(is_tie, is_below, first < high[own])
+  largest = math.ceil(math.sqrt((stddev / 2048) ** 2 - 2**20 - 1))
+  scales = np.array([largest, 1024, 1])
+  np.testing.assert_array_equal(
+    found, scales @ np.where(is_own, own, others[own])
+  )
+  assert not answers
+
+
 @pytest.mark.parametrize('stddev', [1.0, 1.3, 1.999999, 3e-5, 7e20])
 def test_parts_have_the_variance_together(monkeypatch, stddev):
   # With ones for the parts: the scales, whose squares are the variance.
-  ones = tf.reshape(tf.eye(3, dtype=tf.int32), [-1])
-  monkeypatch.setattr(gaussian_draws, 'draw_from_table', lambda *_: ones)
+  ones = tf.unstack(tf.eye(3, dtype=tf.int32))
+  monkeypatch.setattr(
+    table_draws, 'draw_combined', lambda *arguments: arguments[-1](*ones)
+  )
   (drawn,) = gaussian_draws.draw_gaussian(
     [[3]], stddev, tf.constant([1, 2], tf.int64)
   )

@@ -9,7 +9,11 @@ import math
 
 import tensorflow as tf
 
-from tff_clipping.aggregators.parts import gaussian_draws, gaussian_table
+from tff_clipping.aggregators.parts import (
+  gaussian_draws,
+  gaussian_table,
+  table_draws,
+)
 
 # How much of the rounded vectors is thrown away and rounded again. The best
 # value for the bound below, after Kairouz et al. 2021, Sec. 4.1.
@@ -264,7 +268,7 @@ def draw_discrete_gaussian(
 
   def draw(keys):
     return tf.cast(
-      gaussian_draws.draw_from_table(tf.constant(size, tf.int64), keys, table),
+      table_draws.draw_from_table(size, keys, table),
       tf.int64,
     )
 

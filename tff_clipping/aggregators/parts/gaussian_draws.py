@@ -34,7 +34,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_clipping import argument_checks
-from tff_clipping.aggregators.parts import gaussian_table
+from tff_clipping.aggregators.parts import gaussian_table, table_draws
 
 # A number of `float32` may be 34 times as large.
 MAX_NOISE_STDDEV = 1e37
@@ -53,8 +53,9 @@ RELATIVE_STEP = 2.0**-29
 # its product with a 32-bit integer.
 _SMALLEST = 2.0**-90
 
-# How many elements are drawn at a time: what that takes stays in the cache.
-_BLOCK = 2**14
+# How many elements are drawn at a time, at most: what that takes stays in the
+# cache.
+_MAX_BLOCK = 2**17
 
 # The parameter of the table, and what a middle part counts for; `_draw_block`.
 _TABLE_STDDEV = 2048.0
@@ -184,8 +185,8 @@ def derive_key(key: tf.Tensor, counters: tf.Tensor) -> tf.Tensor:
     two pairs of counters from independent ones.
   """
   # A pair of counters has a place of its own in a range that `key` hides.
-  place = _integers(key, [2]) + counters
-  return _integers(place, [2])
+  place = table_draws.draw_words(key, [2]) + counters
+  return table_draws.draw_words(place, [2])
 
 
 def grid_step(stddev: Any) -> tf.Tensor:
@@ -294,7 +295,7 @@ def add_gaussian_noise(value: Any, stddev: Any, key: tf.Tensor) -> Any:
     A structure like `value`: what is nearest to the exact sum.
   """
   leaves = tf.nest.flatten(round_to_nearest(value, grid_step(stddev)))
-  noises = draw_gaussian([tf.shape(leaf) for leaf in leaves], stddev, key)
+  noises = draw_gaussian([leaf.shape for leaf in leaves], stddev, key)
   return tf.nest.pack_sequence_as(
     value, [leaf + noise for leaf, noise in zip(leaves, noises, strict=True)]
   )
@@ -306,7 +307,7 @@ def draw_gaussian(
   """Returns independent Gaussian noise on the grid of `stddev`.
 
   Args:
-    shapes: Of the tensors.
+    shapes: Of the tensors; fully defined.
     stddev: The standard deviation: a number or a scalar tensor. That of the
       draws is above it, by less than 2^-17 of itself.
     key: An `int64` tensor of shape [2]. No two calls may share a key.
@@ -314,23 +315,21 @@ def draw_gaussian(
   Returns:
     `float64` tensors, multiples of `grid_step(stddev)`.
   """
-  if not shapes:
-    return []
+  sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+  size = sum(sizes)
+  if not size:
+    return [tf.zeros(shape, tf.float64) for shape in shapes]
   stddev = _as_float64(stddev)
   step = grid_step(stddev)
-  sizes = [tf.cast(tf.reduce_prod(shape), tf.int64) for shape in shapes]
-  size = tf.add_n(sizes)
-  num_blocks = tf.maximum(tf.cast(-(-size // _BLOCK), tf.int32), 1)
+  num_blocks = math.ceil(size / _MAX_BLOCK)
+  block_size = math.ceil(size / num_blocks)
   # For the words and the ties of each block.
-  keys = _integers(key, tf.stack([num_blocks, 2, 2]))
+  keys = table_draws.draw_words(key, [num_blocks, 2, 2])
   table = tuple(map(tf.constant, gaussian_table.alias_table(_TABLE_STDDEV)))
 
   def draw_block(block, noises):
-    left = size - tf.cast(block, tf.int64) * _BLOCK
-    noise = _draw_block(
-      tf.minimum(left, _BLOCK), stddev / step, keys[block], table
-    )
-    return block + 1, noises.write(block, noise * step)
+    noise = _draw_block(block_size, stddev, step, keys[block], table)
+    return block + 1, noises.write(block, noise)
 
   # Blocks are drawn at the same time where there are cores.
   _, noises = tf.while_loop(
@@ -338,69 +337,25 @@ def draw_gaussian(
     draw_block,
     (
       tf.constant(0),
-      tf.TensorArray(
-        tf.float64, num_blocks, infer_shape=False, element_shape=[None]
-      ),
+      tf.TensorArray(tf.float64, num_blocks, element_shape=[block_size]),
     ),
   )
+  *leaves, _ = tf.split(
+    noises.concat(), [*sizes, num_blocks * block_size - size]
+  )
   return [
-    tf.reshape(noise, shape)
-    for noise, shape in zip(
-      tf.split(noises.concat(), sizes), shapes, strict=True
-    )
+    tf.reshape(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)
   ]
 
 
-def draw_from_table(
-  size: tf.Tensor, keys: tf.Tensor, table: tuple[tf.Tensor, tf.Tensor]
-) -> tf.Tensor:
-  """Draws integers from the discrete Gaussian of a table.
-
-  Half of a word is a column, and half is compared with its threshold; where
-  these are equal, once in 2^16 draws, 94 bits more decide.
-
-  Args:
-    size: How many.
-    keys: An `int64` tensor of shape [2, 2]. No two calls may share a key.
-    table: What `gaussian_table.alias_table` returns, as tensors.
-
-  Returns:
-    An `int32` tensor of shape [size].
-  """
-  others_and_high, low = table
-  bits = gaussian_table.HIGH_BITS
-  mask = 2**bits - 1
-  words = _integers(keys[0], [size], tf.int32)
-  own = tf.bitwise.right_shift(words, bits)
-  columns = tf.bitwise.bitwise_and(own, mask)
-  # In half of the time that `tf.gather` takes for single elements.
-  entries = tf.gather_nd(others_and_high, columns[:, tf.newaxis])
-  others = tf.bitwise.right_shift(entries, bits)
-  drawn = tf.bitwise.bitwise_and(words, mask)
-  threshold = tf.bitwise.bitwise_and(entries, mask)
-  parts = tf.where(drawn < threshold, own, others)
-  ties = tf.where(tf.equal(drawn, threshold))
-  more = tf.bitwise.bitwise_and(
-    _integers(keys[1], tf.stack([tf.shape(ties)[0], 2])),
-    2**gaussian_table.LOW_BITS - 1,
-  )
-  first, second = tf.unstack(more, axis=1)
-  high, rest = tf.unstack(tf.gather(low, tf.gather_nd(columns, ties)), axis=1)
-  is_below = (first < high) | (tf.equal(first, high) & (second < rest))
-  return tf.tensor_scatter_nd_update(
-    parts,
-    ties,
-    tf.where(is_below, tf.gather_nd(own, ties), tf.gather_nd(others, ties)),
-  )
-
-
 def _draw_block(
-  size: tf.Tensor,
+  size: int,
   stddev: tf.Tensor,
+  step: tf.Tensor,
   keys: tf.Tensor,
   table: tuple[tf.Tensor, tf.Tensor],
 ) -> tf.Tensor:
-  """Draws integers from a discrete Gaussian that is too wide for a table.
+  """Draws from a discrete Gaussian that is too wide for a table.
 
   With X_1, X_2, X_3 of parameter s = 2^11, a X_1 + 2^10 X_2 + X_3 is a discrete
   Gaussian of variance s^2 (a^2 + 2^20 + 1), with probabilities that are off by
@@ -410,24 +365,27 @@ def _draw_block(
 
   Args:
     size: How many.
-    stddev: The parameter, from 2^29 to 2^30.
+    stddev: The parameter, from 2^29 to 2^30 `step`.
+    step: Of the grid, a power of 2.
     keys: An `int64` tensor of shape [2, 2].
     table: What `gaussian_table.alias_table` returns.
 
   Returns:
-    A `float64` tensor of shape [size]: integers, which are exact, since they
-    are below 2^35.
+    A `float64` tensor of shape [size]: multiples of `step`, which are exact,
+    since there are fewer than 2^35 of it in them.
 
   Source: the Poisson summation formula; Micciancio and Walter 2017, "Gaussian
     sampling over the integers", for sums of such parts.
   """
   largest = tf.math.ceil(
-    tf.sqrt(tf.square(stddev / _TABLE_STDDEV) - _MIDDLE_SCALE**2 - 1)
+    tf.sqrt(tf.square(stddev / step / _TABLE_STDDEV) - _MIDDLE_SCALE**2 - 1)
   )
-  first, second, third = tf.split(draw_from_table(3 * size, keys, table), 3)
-  return largest * tf.cast(first, tf.float64) + tf.cast(
-    _MIDDLE_SCALE * second + third, tf.float64
-  )
+
+  def combine(first, second, third):
+    rest = tf.cast(_MIDDLE_SCALE * second + third, tf.float64)
+    return (largest * tf.cast(first, tf.float64) + rest) * step
+
+  return table_draws.draw_combined(size, keys, table, 3, combine)
 
 
 def _as_float64(number: Any) -> tf.Tensor:
@@ -436,12 +394,3 @@ def _as_float64(number: Any) -> tf.Tensor:
   if not tf.is_tensor(number):
     return tf.constant(number, tf.float64)
   return tf.cast(number, tf.float64)
-
-
-def _integers(
-  key: tf.Tensor, shape: Any, dtype: tf.DType = tf.int64
-) -> tf.Tensor:
-  """Returns uniform integers, all that `dtype` has, from `key` alone."""
-  return tf.random.stateless_uniform(
-    shape, seed=key, minval=None, maxval=None, dtype=dtype, alg='philox'
-  )

@@ -159,7 +159,7 @@ def next_noise(
 
   of_draw = stddev * row(recurrence.draw_weights)
   draws = gaussian_draws.draw_gaussian(
-    [tf.shape(slot)[1:] for slot in slots], of_draw, key
+    [slot.shape[1:] for slot in slots], of_draw, key
   )
   step = release_step(recurrence, stddev)
   release = row(recurrence.release_weights)
