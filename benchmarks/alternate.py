@@ -113,6 +113,7 @@ def compare(
   *,
   num_rounds: int,
   num_warm_up_rounds: int,
+  num_last_rounds: int = 0,
   num_starts: int = 1,
 ) -> Comparison:
   """Runs the rounds of all sides in turns.
@@ -121,6 +122,7 @@ def compare(
     sides: The sides by name.
     num_rounds: How many rounds of each are timed after a start.
     num_warm_up_rounds: How many come before that.
+    num_last_rounds: How many come after that.
     num_starts: How often all programs are started.
   """
   found = Comparison()
@@ -130,7 +132,9 @@ def compare(
       for name, side in sides.items():
         if name not in found.errors:
           players[name] = stack.enter_context(contextlib.closing(_Player(side)))
-      _run_once(players, num_rounds, num_warm_up_rounds, found)
+      _run_once(
+        players, num_rounds, num_warm_up_rounds, num_last_rounds, found
+      )
   return found
 
 
@@ -138,6 +142,7 @@ def _run_once(
   players: dict[str, '_Player'],
   num_rounds: int,
   num_warm_up_rounds: int,
+  num_last_rounds: int,
   found: Comparison,
 ) -> None:
   """Runs the rounds of programs that were started, and adds what it finds."""
@@ -153,7 +158,8 @@ def _run_once(
       players.pop(name).close()
 
   before = None
-  for turn in range(num_warm_up_rounds + num_rounds):
+  end = num_warm_up_rounds + num_rounds
+  for turn in range(end + num_last_rounds):
     if turn == num_warm_up_rounds:
       before = busy.read_cpu_time()
     names = list(players)
@@ -164,7 +170,7 @@ def _run_once(
   for name in list(players):
     with left_out_if_it_fails(name):
       result = players[name].result()
-      timed = result['seconds'][num_warm_up_rounds:]
+      timed = result['seconds'][num_warm_up_rounds:end]
       found.seconds.setdefault(name, []).extend(timed)
       found.results[name] = result
 

@@ -21,6 +21,7 @@ from benchmarks import alternate, machine, processes, start_up, tables
 from benchmarks.alternate import Side
 from benchmarks.workload import (
   NUM_CONTEXT_ROUNDS,
+  NUM_LAST_ROUNDS,
   NUM_WARM_UP_ROUNDS,
   WORKLOADS,
 )
@@ -82,6 +83,7 @@ def main(argv: list[str]) -> None:
       {side: Side([*_SIDES[side], name]) for side in sides},
       num_rounds=WORKLOADS[name].num_rounds,
       num_warm_up_rounds=NUM_WARM_UP_ROUNDS,
+      num_last_rounds=NUM_LAST_ROUNDS,
       num_starts=_REPEATS.value,
     )
     arithmetic = processes.run_python(['-m', 'benchmarks.arithmetic', name])

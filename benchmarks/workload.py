@@ -17,7 +17,8 @@ class Workload:
     clients_per_round: P.
     local_steps: Q.
     batch_size: The number of examples in a step.
-    num_rounds: How many rounds are timed, after `NUM_WARM_UP_ROUNDS`.
+    num_rounds: How many rounds are timed, after `NUM_WARM_UP_ROUNDS` and before
+      `NUM_LAST_ROUNDS`.
     client_learning_rate: The local step size.
     examples_per_client: The number of examples of each client.
     image_shape: The shape of an image.
@@ -37,7 +38,7 @@ class Workload:
   @property
   def total_rounds(self) -> int:
     """The number of rounds that are run, with those that are not timed."""
-    return NUM_WARM_UP_ROUNDS + self.num_rounds
+    return NUM_WARM_UP_ROUNDS + self.num_rounds + NUM_LAST_ROUNDS
 
   def examples(self) -> collections.OrderedDict[str, np.ndarray]:
     """Returns the digits that the clients draw from."""
@@ -66,16 +67,18 @@ class Workload:
 
 
 NUM_WARM_UP_ROUNDS = 2
+# A run ends with an evaluation and a checkpoint, which its other rounds have not.
+NUM_LAST_ROUNDS = 1
 # Of a process of TFF's in one context.
 NUM_CONTEXT_ROUNDS = 9
 
 WORKLOADS = {
   # The paper's round on EMNIST digits.
-  'mlp': Workload('mlp', 80, 32, 64, 7, 0.1),
+  'mlp': Workload('mlp', 80, 32, 64, 6, 0.1),
   # Fractions of the paper's round: these models take 20 to 1000 times as long.
-  'alexnet': Workload('alexnet', 8, 4, 64, 7, 0.03),
-  'mobilenet_v2': Workload('mobilenet_v2', 4, 8, 32, 7, 0.01),
-  'resnet18': Workload('resnet18', 4, 4, 32, 7, 0.01),
+  'alexnet': Workload('alexnet', 8, 4, 64, 6, 0.03),
+  'mobilenet_v2': Workload('mobilenet_v2', 4, 8, 32, 6, 0.01),
+  'resnet18': Workload('resnet18', 4, 4, 32, 6, 0.01),
   # As many updates of 11.1M parameters as the paper's round has, each after as
   # little training as there is: for memory.
   'resnet18_memory': Workload('resnet18', 80, 1, 4, 0, 0.01),

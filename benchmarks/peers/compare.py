@@ -25,7 +25,7 @@ from absl import app, flags
 
 from benchmarks import alternate, machine, processes, tables
 from benchmarks.alternate import Side
-from benchmarks.workload import NUM_WARM_UP_ROUNDS, WORKLOADS
+from benchmarks.workload import NUM_LAST_ROUNDS, NUM_WARM_UP_ROUNDS, WORKLOADS
 
 _OUTPUT = flags.DEFINE_string('output', 'bench_peers.json', 'For the figures.')
 _PEERS = flags.DEFINE_list(
@@ -85,6 +85,7 @@ def main(argv: list[str]) -> None:
       sides,
       num_rounds=WORKLOADS[_MODEL].num_rounds,
       num_warm_up_rounds=NUM_WARM_UP_ROUNDS,
+      num_last_rounds=NUM_LAST_ROUNDS,
     )
   accuracies = {
     side: f'{result["accuracy"]:.1%}'
