@@ -67,7 +67,7 @@ class Workload:
 
 
 NUM_WARM_UP_ROUNDS = 2
-# A run ends with an evaluation and a checkpoint, which its other rounds have not.
+# With the evaluation and the checkpoint that a run ends with.
 NUM_LAST_ROUNDS = 1
 # Of a process of TFF's in one context.
 NUM_CONTEXT_ROUNDS = 9

@@ -62,6 +62,15 @@ def test_rounds_take_turns_and_their_order_alternates(tmp_path):
   assert len(found.others) == 1
 
 
+def test_last_rounds_are_run_and_not_timed(tmp_path):
+  path = tmp_path / 'rounds'
+  sides = {name: _side(name, path, num_rounds=5) for name in 'ab'}
+  found = _compare(sides, num_last_rounds=2)
+  assert len(path.read_text().split()) == 2 * 5 * 2
+  for name, seconds in found.seconds.items():
+    assert seconds == found.results[name]['seconds'][1:3]
+
+
 def test_rounds_of_all_starts_are_compared(tmp_path):
   path = tmp_path / 'rounds'
   found = _compare({name: _side(name, path) for name in 'ab'}, num_starts=2)

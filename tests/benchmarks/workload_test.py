@@ -47,7 +47,7 @@ def test_a_client_has_different_examples_and_the_test_has_others():
 )
 def test_all_rounds_are_timed(mode, tmp_path):
   result = federated.MODES[mode](_SMALL, tmp_path)
-  assert len(result['seconds']) == _SMALL.total_rounds == 4
+  assert len(result['seconds']) == _SMALL.total_rounds == 5
   assert min(result['seconds']) > 0
   assert json.loads(json.dumps(result)) == result
   lines = (tmp_path / 'metrics.csv').read_text().splitlines()
@@ -89,7 +89,7 @@ def test_the_bare_limit_trains_on_the_same_clients():
 def test_exported_work_is_the_workload(tmp_path):
   work_file.write(tmp_path / 'work.npz', export.create_work(_SMALL))
   work = work_file.read(tmp_path / 'work.npz')
-  assert work.settings['total_rounds'] == 4
+  assert work.settings['total_rounds'] == 5
   assert work.x.shape == (4, 125, 28, 28, 1)
   rows = _SMALL.partition()[3]
   np.testing.assert_array_equal(work.y[3], _SMALL.examples()['y'][rows])
