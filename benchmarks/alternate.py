@@ -132,9 +132,7 @@ def compare(
       for name, side in sides.items():
         if name not in found.errors:
           players[name] = stack.enter_context(contextlib.closing(_Player(side)))
-      _run_once(
-        players, num_rounds, num_warm_up_rounds, num_last_rounds, found
-      )
+      _run_once(players, num_rounds, num_warm_up_rounds, num_last_rounds, found)
   return found
 
 
