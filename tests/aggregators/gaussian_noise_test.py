@@ -388,6 +388,23 @@ def test_blocks_make_up_all_tensors(sizes):
   assert len(np.unique(whole)) >= 0.9999 * len(whole)
 
 
+@pytest.fixture(name='uncompiled')
+def _uncompiled():
+  tf.config.run_functions_eagerly(True)
+  yield
+  tf.config.run_functions_eagerly(False)
+
+
+@pytest.mark.parametrize('stddev', [1.0, 1.999, 3e-5])
+def test_compiled_draws_have_the_bits_of_operations(uncompiled, stddev):
+  del uncompiled
+  key = tf.constant([5, 6], tf.int64)
+  (operations,) = gaussian_draws.draw_gaussian([[200_000]], stddev, key)
+  tf.config.run_functions_eagerly(False)
+  (compiled,) = gaussian_draws.draw_gaussian([[200_000]], stddev, key)
+  np.testing.assert_array_equal(compiled, operations)
+
+
 def test_rounded_noise_does_not_tell_whether_a_point_is_even():
   # For all x on the grid, x + rounded noise = rounded (x + noise).
   noise = tf.constant(np.arange(-40, 40) / 8.0)
