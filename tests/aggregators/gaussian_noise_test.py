@@ -281,6 +281,23 @@ def test_without_the_systems_entropy_a_round_fails(monkeypatch, tmp_path):
     gaussian_draws.fresh_key()
 
 
+_KEYS = [[1, 2], [3, 4]]
+
+
+def _give_words(monkeypatch, answers):
+  """Draws these, of the keys in their order."""
+  left = list(zip(_KEYS, answers, strict=True))
+
+  def draw_words(key, shape, dtype=tf.int64):
+    expected, answer = left.pop(0)
+    np.testing.assert_array_equal(key, expected)
+    np.testing.assert_array_equal(shape, answer.shape)
+    assert dtype == answer.dtype
+    return answer
+
+  monkeypatch.setattr(table_draws, 'draw_words', draw_words)
+
+
 def test_parts_are_those_of_the_table(monkeypatch):
   table, low = gaussian_table.alias_table(2048.0)
   others, high = table >> 16, table & (2**16 - 1)
@@ -299,13 +316,10 @@ def test_parts_are_those_of_the_table(monkeypatch):
   ]
   is_tie = first == high[own]
   words = tf.constant([(own << 16) + first], tf.int32)
-  answers = [words, tf.constant(more[is_tie])]
-  monkeypatch.setattr(
-    table_draws, 'draw_words', lambda *arguments: answers.pop(0)
-  )
+  _give_words(monkeypatch, [words, tf.constant(more[is_tie])])
   found = table_draws.draw_from_table(
     len(own),
-    tf.zeros([2, 2], tf.int64),
+    tf.constant(_KEYS, tf.int64),
     (tf.constant(table), tf.constant(low)),
   )
   is_own = (first < high[own]) | (
@@ -317,7 +331,6 @@ def test_parts_are_those_of_the_table(monkeypatch):
   )
   assert list(is_own[3:]) == [True, True, False, False, False]
   np.testing.assert_array_equal(found, np.where(is_own, own, others[own]))
-  assert not answers
 
 
 def test_ties_of_any_part_of_a_draw_are_decided(monkeypatch):
@@ -331,19 +344,15 @@ def test_ties_of_any_part_of_a_draw_are_decided(monkeypatch):
   first = np.where(is_tie, high[own], (high[own] + 2**15) % 2**16)
   more = low[own] - is_below[..., np.newaxis] * np.array([0, 1])
   in_ties = is_tie.any(axis=0)
-  answers = [
-    tf.constant((own << 16) + first, tf.int32),
-    tf.constant(more[:, in_ties].reshape([-1, 2])),
-  ]
-  monkeypatch.setattr(
-    table_draws, 'draw_words', lambda *arguments: answers.pop(0)
-  )
+  words = tf.constant((own << 16) + first, tf.int32)
+  bits = tf.constant(more[:, in_ties].reshape([-1, 2]))
+  _give_words(monkeypatch, [words, bits])
   stddev, step = 1.3 * 2**29, 1.0
   found = gaussian_draws._draw_block(
     60,
     tf.constant(stddev, tf.float64),
     tf.constant(step, tf.float64),
-    tf.zeros([2, 2], tf.int64),
+    tf.constant(_KEYS, tf.int64),
     (tf.constant(table), tf.constant(low)),
   )
   is_own = np.where(is_tie, is_below, first < high[own])
@@ -352,7 +361,6 @@ def test_ties_of_any_part_of_a_draw_are_decided(monkeypatch):
   np.testing.assert_array_equal(
     found, scales @ np.where(is_own, own, others[own])
   )
-  assert not answers
 
 
 @pytest.mark.parametrize('stddev', [1.0, 1.3, 1.999999, 3e-5, 7e20])
@@ -377,7 +385,9 @@ def test_parts_have_the_variance_together(monkeypatch, stddev):
   assert parts[2] == 1
 
 
-@pytest.mark.parametrize('sizes', [[0], [1], [5, 0, 3], [40_000, 7, 20_000]])
+@pytest.mark.parametrize(
+  'sizes', [[0], [1], [5, 0, 3], [40_000, 7, 20_000], [150_000, 7, 250_000]]
+)
 def test_blocks_make_up_all_tensors(sizes):
   key = tf.constant([1, 2], tf.int64)
   found = gaussian_draws.draw_gaussian([[size] for size in sizes], 2.0, key)
@@ -388,21 +398,27 @@ def test_blocks_make_up_all_tensors(sizes):
   assert len(np.unique(whole)) >= 0.9999 * len(whole)
 
 
-@pytest.fixture(name='uncompiled')
-def _uncompiled():
-  tf.config.run_functions_eagerly(True)
-  yield
-  tf.config.run_functions_eagerly(False)
-
-
-@pytest.mark.parametrize('stddev', [1.0, 1.999, 3e-5])
-def test_compiled_draws_have_the_bits_of_operations(uncompiled, stddev):
-  del uncompiled
+@pytest.mark.parametrize(
+  ('stddev', 'size'), [(1.0, 2**13 + 1), (1.999, 131_071), (3e-5, 400_001)]
+)
+def test_compiled_draws_have_the_bits_of_operations(stddev, size):
+  draw = functools.partial(gaussian_draws.draw_gaussian, [[size]], stddev)
   key = tf.constant([5, 6], tf.int64)
-  (operations,) = gaussian_draws.draw_gaussian([[200_000]], stddev, key)
-  tf.config.run_functions_eagerly(False)
-  (compiled,) = gaussian_draws.draw_gaussian([[200_000]], stddev, key)
-  np.testing.assert_array_equal(compiled, operations)
+  graph = tf.function(draw).get_concrete_function(key)
+  assert b'_XlaMustCompile' in graph.graph.as_graph_def().SerializeToString()
+  # Outside of a graph nothing is compiled.
+  np.testing.assert_array_equal(graph(key), draw(key))
+
+
+def test_noise_of_unknown_shape_is_refused():
+  @tf.function(input_signature=[tf.TensorSpec([None], tf.float64)])
+  def add_noise(value):
+    return gaussian_draws.add_gaussian_noise(
+      value, 1.0, tf.constant([1, 2], tf.int64)
+    )
+
+  with pytest.raises(ValueError, match=r'`shapes` must be known .*\(None,\)'):
+    add_noise.get_concrete_function()
 
 
 def test_rounded_noise_does_not_tell_whether_a_point_is_even():

@@ -51,7 +51,7 @@ def test_all_rounds_are_timed(mode, tmp_path):
   assert min(result['seconds']) > 0
   assert json.loads(json.dumps(result)) == result
   lines = (tmp_path / 'metrics.csv').read_text().splitlines()
-  assert len(lines) == 1 + 1 + 4  # The heading, the initial model, the rounds.
+  assert len(lines) == 1 + 1 + 5  # The heading, the initial model, the rounds.
   assert (tmp_path / 'ledger.jsonl').exists() == (mode != 'ours_fed_avg')
 
 

@@ -285,8 +285,9 @@ def add_gaussian_noise(value: Any, stddev: Any, key: tf.Tensor) -> Any:
   """Returns `value` on the grid of `stddev`, with noise on every element.
 
   Args:
-    value: A structure of `float64` tensors. If it is not on the grid, it is
-      rounded, and two values may differ by a step more in each element.
+    value: A structure of `float64` tensors of defined shapes. If it is not on
+      the grid, it is rounded, and two values may differ by a step more in each
+      element.
     stddev: The standard deviation, in the unit of `value`: a number or a scalar
       tensor. It is public.
     key: An `int64` tensor of shape [2]. No two calls may share a key.
@@ -314,8 +315,16 @@ def draw_gaussian(
 
   Returns:
     `float64` tensors, multiples of `grid_step(stddev)`.
+
+  Raises:
+    ValueError: If a dimension is not known.
   """
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+  if None in sizes:
+    raise ValueError(
+      '`shapes` must be known when the graph is built, found '
+      f'{shapes[sizes.index(None)]}.'
+    )
   size = sum(sizes)
   if not size:
     return [tf.zeros(shape, tf.float64) for shape in shapes]

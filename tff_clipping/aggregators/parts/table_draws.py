@@ -15,6 +15,11 @@ from tff_clipping.aggregators.parts import gaussian_table
 # What `gaussian_table.alias_table` returns, as tensors.
 Table = tuple[tf.Tensor, tf.Tensor]
 
+# So many draws XLA makes in a graph, in one pass over the memory, where an
+# operation each makes ten; fewer take longer so. Where there is no XLA, as in
+# TFF's own context, TensorFlow runs the operations. The bits are the same.
+_MIN_COMPILED = 2**13
+
 
 def draw_words(
   key: tf.Tensor, shape: Any, dtype: tf.DType = tf.int64
@@ -67,15 +72,15 @@ def draw_combined(
   """
   entries, low = table
 
-  # XLA makes one pass over the memory of it, where an operation each makes ten.
-  # Not for a GPU, where the compiler may be missing.
-  @tf.function(jit_compile=True, autograph=False)
   def draw(key, entries):
     words = draw_words(key, [num_parts, size], tf.int32)
     looked_up = [_look_up(each, entries) for each in tf.unstack(words)]
     parts, ties = zip(*looked_up, strict=True)
     return combine(*parts), functools.reduce(tf.logical_or, ties), words
 
+  if size >= _MIN_COMPILED and not tf.executing_eagerly():
+    draw = tf.function(draw, jit_compile=True, autograph=False)
+  # A GPU may have no compiler.
   with tf.device('CPU:0'):
     drawn, has_tie, words = draw(keys[0], entries)
   places = tf.where(has_tie)
