@@ -56,6 +56,14 @@ def test_results_equal_those_of_the_native_context(results, name):
       np.testing.assert_array_equal(a, b, err_msg=path)
 
 
+@pytest.mark.slow
+def test_noise_of_a_key_has_the_same_bits_in_both_contexts(results):
+  ((_, _, found),), ((_, _, expected),) = (
+    results[context]['noise'] for context in ('in_process', 'native')
+  )
+  np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
   'factory',
   [

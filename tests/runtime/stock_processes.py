@@ -39,6 +39,7 @@ def main(context: str, path: str) -> None:
         outputs.append(output)
       results[name] = _describe(outputs)
     results['evaluation'] = _describe(_evaluate())
+    results['noise'] = _describe(_draw_noise())
   finally:
     if context == 'native':
       _end_workers()
@@ -126,6 +127,15 @@ PROCESSES = {
 def _evaluate():
   process = _ALGORITHMS.build_fed_eval(_model_fn)
   return process.next(process.initialize(), _DATA)
+
+
+def _draw_noise():
+  """Returns noise of so many elements that it is compiled where that can be."""
+  size = 140_001
+  process = aggregators.gaussian_noise_factory(1.0, noise_key=(1, 2)).create(
+    tff.TensorType(np.float64, [size])
+  )
+  return process.next(process.initialize(), [np.zeros(size)]).result
 
 
 def _describe(value):
