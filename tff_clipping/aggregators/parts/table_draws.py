@@ -15,10 +15,10 @@ from tff_clipping.aggregators.parts import gaussian_table
 # What `gaussian_table.alias_table` returns, as tensors.
 Table = tuple[tf.Tensor, tf.Tensor]
 
-# From so many draws on, a graph has them compiled by XLA: it makes one pass over
-# the memory, where ten operations make ten. Fewer take longer when compiled.
-# Where there is no XLA, as in TFF's own context, TensorFlow runs the operations.
-# The bits are the same.
+# From so many draws on, a graph has them compiled by XLA, which makes one pass
+# over the memory where ten operations make ten. Fewer take longer so. Where
+# there is no XLA, as in TFF's own context, TensorFlow runs the operations. The
+# bits are the same.
 _MIN_COMPILED = 2**13
 
 
