@@ -285,7 +285,7 @@ _KEYS = [[1, 2], [3, 4]]
 
 
 def _give_words(monkeypatch, answers):
-  """Draws these, of the keys in their order."""
+  """Gives these for the keys in their order; returns what is left of them."""
   left = list(zip(_KEYS, answers, strict=True))
 
   def draw_words(key, shape, dtype=tf.int64):
@@ -296,6 +296,7 @@ def _give_words(monkeypatch, answers):
     return answer
 
   monkeypatch.setattr(table_draws, 'draw_words', draw_words)
+  return left
 
 
 def test_parts_are_those_of_the_table(monkeypatch):
@@ -316,7 +317,7 @@ def test_parts_are_those_of_the_table(monkeypatch):
   ]
   is_tie = first == high[own]
   words = tf.constant([(own << 16) + first], tf.int32)
-  _give_words(monkeypatch, [words, tf.constant(more[is_tie])])
+  left = _give_words(monkeypatch, [words, tf.constant(more[is_tie])])
   found = table_draws.draw_from_table(
     len(own),
     tf.constant(_KEYS, tf.int64),
@@ -331,6 +332,7 @@ def test_parts_are_those_of_the_table(monkeypatch):
   )
   assert list(is_own[3:]) == [True, True, False, False, False]
   np.testing.assert_array_equal(found, np.where(is_own, own, others[own]))
+  assert not left
 
 
 def test_ties_of_any_part_of_a_draw_are_decided(monkeypatch):
@@ -346,7 +348,7 @@ def test_ties_of_any_part_of_a_draw_are_decided(monkeypatch):
   in_ties = is_tie.any(axis=0)
   words = tf.constant((own << 16) + first, tf.int32)
   bits = tf.constant(more[:, in_ties].reshape([-1, 2]))
-  _give_words(monkeypatch, [words, bits])
+  left = _give_words(monkeypatch, [words, bits])
   stddev, step = 1.3 * 2**29, 1.0
   found = gaussian_draws._draw_block(
     60,
@@ -361,6 +363,7 @@ def test_ties_of_any_part_of_a_draw_are_decided(monkeypatch):
   np.testing.assert_array_equal(
     found, scales @ np.where(is_own, own, others[own])
   )
+  assert not left
 
 
 @pytest.mark.parametrize('stddev', [1.0, 1.3, 1.999999, 3e-5, 7e20])

@@ -267,10 +267,7 @@ def draw_discrete_gaussian(
   )
 
   def draw(keys):
-    return tf.cast(
-      table_draws.draw_from_table(size, keys, table),
-      tf.int64,
-    )
+    return tf.cast(table_draws.draw_from_table(size, keys, table), tf.int64)
 
   drawn = draw(keys[0])
   return largest * drawn + draw(keys[1]) if largest else drawn

@@ -53,8 +53,8 @@ RELATIVE_STEP = 2.0**-29
 # its product with a 32-bit integer.
 _SMALLEST = 2.0**-90
 
-# How many elements are drawn at a time, at most: what that takes stays in the
-# cache.
+# How many elements are drawn at a time, at most. Larger blocks take little less
+# time, and leave cores without one.
 _MAX_BLOCK = 2**17
 
 # The parameter of the table, and what a middle part counts for; `_draw_block`.
