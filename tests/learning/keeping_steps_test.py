@@ -1,7 +1,6 @@
 """Tests of local steps whose clients keep something from round to round."""
 
 import collections
-import functools
 import math
 
 import numpy as np
@@ -12,7 +11,6 @@ import tensorflow_federated as tff
 from tests.learning import linear_models, one_client
 from tff_clipping import aggregators, learning
 from tff_clipping.learning import steps
-from tff_clipping.theory import kept_states, quadratics
 
 _WAY = one_client.LOCAL_STEPS * one_client.RATE
 
@@ -202,54 +200,71 @@ def test_scaffold_of_all_clients_is_vrl_sgd(store):
 
 
 @pytest.mark.parametrize('clipping_norm', [math.inf, 0.3])
-@pytest.mark.parametrize(
-  ('build_step', 'take_round'),
-  [
-    (
-      lambda norm: steps.FedPD(0.2, norm),
-      functools.partial(kept_states.fed_pd_step, penalty=0.2),
-    ),
-    (
-      lambda norm: steps.ErrorFeedback(1.0, norm),
-      kept_states.error_feedback_step,
-    ),
-  ],
-)
 @pytest.mark.slow
-def test_rounds_of_all_clients_follow_the_theory(
-  store, clipping_norm, build_step, take_round
-):
-  # `theory.kept_states` has the round in closed form, for linear regression.
-  ids = list(store.client_ids)[:2]
-  data = linear_models.examples()
-  parts = linear_models.PARTITION[:2]
-  problem = quadratics.LinearRegression(
-    [data['x'][p].astype(float) * math.sqrt(2 / len(p)) for p in parts],
-    [data['y'][p, 0].astype(float) * math.sqrt(2 / len(p)) for p in parts],
+def test_fed_pd_of_all_clients_follows_its_formulas(store, clipping_norm):
+  # λ_i+ = λ_i + (x_i - x)/η, and clip(x_i + η λ_i+ - x, c) is sent.
+  ids, penalty = list(store.client_ids)[:2], 0.2
+  models, kept = _run_all_clients(
+    store, ids, steps.FedPD(penalty, clipping_norm), clipping_norm
   )
+  x, duals = np.ones(3), {each: np.zeros(3) for each in ids}
+  for _ in range(4):
+    sent = []
+    for each, rows in zip(ids, linear_models.PARTITION, strict=False):
+      y = x.copy()
+      for _ in range(3):
+        gradient = linear_models.gradient(y, rows)
+        y = y - one_client.RATE * (gradient + duals[each] + (y - x) / penalty)
+      duals[each] = duals[each] + (y - x) / penalty
+      sent.append(_clip(y + penalty * duals[each] - x, clipping_norm))
+    x = x + np.mean(sent, axis=0)
+  np.testing.assert_allclose(models[-1][:, 0], x, rtol=1e-4, atol=1e-4)
+  for each in ids:
+    np.testing.assert_allclose(
+      kept[each][0][:, 0], duals[each], rtol=1e-3, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize('clipping_norm', [math.inf, 0.3])
+@pytest.mark.slow
+def test_error_feedback_of_all_clients_follows_its_formulas(
+  store, clipping_norm
+):
+  # v_i+ = v_i + clip(Δ_i - v_i, c), and the model moves by the mean of v_i+.
+  ids = list(store.client_ids)[:2]
+  models, kept = _run_all_clients(
+    store, ids, steps.ErrorFeedback(1.0, clipping_norm), clipping_norm
+  )
+  x, sent = np.ones(3), {each: np.zeros(3) for each in ids}
+  for _ in range(4):
+    for each, rows in zip(ids, linear_models.PARTITION, strict=False):
+      y = x.copy()
+      for _ in range(3):
+        y = y - one_client.RATE * linear_models.gradient(y, rows)
+      sent[each] = sent[each] + _clip(y - x - sent[each], clipping_norm)
+    x = x + np.mean(list(sent.values()), axis=0)
+  np.testing.assert_allclose(models[-1][:, 0], x, rtol=1e-4, atol=1e-4)
+  for each in ids:
+    np.testing.assert_allclose(
+      kept[each][0][:, 0], sent[each], rtol=1e-3, atol=1e-3
+    )
+
+
+def _run_all_clients(store, ids, step, clipping_norm):
+  """Models and what clients keep, after four rounds of three steps each."""
   mean = None
   if clipping_norm < math.inf:
     mean = aggregators.clipped_mean_factory(clipping_norm=clipping_norm)
+  # Batches of 4 are all examples of a client of 4, and twice those of 2.
   process = _build(
-    store,
-    build_step(clipping_norm),
-    local_steps=3,
-    batch_size=4,
-    model_aggregator=mean,
+    store, step, local_steps=3, batch_size=4, model_aggregator=mean
   )
   models, _, kept = _run(process, [ids] * 4)
-  state = kept_states.first_state(problem, np.ones(3))
-  for _ in range(4):
-    state = take_round(
-      problem,
-      state,
-      clipping_norm=clipping_norm,
-      local_steps=3,
-      client_learning_rate=one_client.RATE,
-    )
-  np.testing.assert_allclose(models[-1][:, 0], state[0], rtol=1e-4, atol=1e-4)
-  for each, own in zip(ids, state[1:], strict=True):
-    np.testing.assert_allclose(kept[each][0][:, 0], own, rtol=1e-3, atol=1e-3)
+  return models, kept
+
+
+def _clip(vector, clipping_norm):
+  return vector * min(1.0, clipping_norm / np.linalg.norm(vector))
 
 
 @pytest.mark.slow

@@ -349,59 +349,6 @@ def test_clipping_can_beat_fed_avg():
   assert problem.loss([float(clipped)]) < problem.loss([float(unclipped)])
 
 
-def test_extended_table_1_by_hand():
-  table = {
-    key: round(float(point), 3)
-    for key, point in claims.extended_table_1().items()
-  }
-  columns = [
-    (1, 0.1),
-    (10, math.inf),
-    (10, 0.1),
-    (200, math.inf),
-    (200, 1.0),
-    (200, 0.1),
-  ]
-  for name, expected in {
-    'CE-FedAvg': [0.48, 0.366, 0.5, 1.391, 0.667, 0.5],
-    'error feedback': [0, 0.366, 0.366, 1.391, 1.391, 1.391],
-    'FedPD': [0.5, 0, 0.5, 0, 0, 0.5],
-    'SCAFFOLD': [0, 0, 0, 0, 0, 0],
-  }.items():
-    assert [table[(name, *column)] for column in columns] == expected
-  assert len(table) == 24
-
-
-def test_extended_table_1_is_exact_where_fractions_are_short():
-  table = claims.extended_table_1()
-  # (x − 4)/36 + (x − 1/2)/9 + 1/10 = 0, where only the third is clipped.
-  assert table['CE-FedAvg', 1, 0.1] == Fraction(12, 25)
-  assert table['CE-FedAvg', 200, 0.1] == Fraction(1, 2)
-  assert table['FedPD', 200, 0.1] == Fraction(1, 2)
-  assert all(table['SCAFFOLD', q, c] == 0 for _, q, c in table)
-
-
-@pytest.mark.parametrize('penalty', [Fraction(1, 35), Fraction(1, 6)])
-def test_row_of_fed_pd_is_the_same_for_these_penalties(penalty):
-  points = [
-    claims.stationary_point(
-      claims.TABLE_1_CLIENTS,
-      clipping_norm=norm,
-      local_steps=1,
-      client_learning_rate=penalty * factor,
-    )
-    for norm, factor in (
-      (Fraction(1, 10), 1),
-      (Fraction(1), 1),
-      (Fraction(1, 10), Fraction(99, 100)),
-      (Fraction(1), Fraction(101, 100)),
-    )
-  ]
-  assert points[:2] == [Fraction(1, 2), 0]
-  # Just outside of the range, one of the two is another.
-  assert points[2:] != [Fraction(1, 2), 0]
-
-
 def test_the_page_shows_what_the_command_prints(capsys):
   claims.main()
   printed = textwrap.indent(capsys.readouterr().out, ' ' * 4)

@@ -206,18 +206,3 @@ def test_bad_settings_are_refused(change, error, message):
   } | change
   with pytest.raises(error, match=message):
     quadratics.difference_clipping_step(_problem(0), [0.0, 0.0], **setting)
-
-
-def test_shifts_and_a_proximal_weight_change_the_direction_of_a_step():
-  # (2 x − 1)²/2 at x = 1: 2; one step of 0.1 to 1 − 0.1 (2 + 0.5) = 0.75, then
-  # 4 · 0.75 − 2 + 0.5 + 3 (0.75 − 1) = 0.75.
-  problem = quadratics.LinearRegression([np.array([[2.0]])], [[1.0]])
-  models = quadratics.local_models(
-    problem,
-    [1.0],
-    local_steps=2,
-    client_learning_rate=0.1,
-    shifts=[[0.5]],
-    proximal_weight=3.0,
-  )
-  np.testing.assert_allclose(models, [[0.675]])

@@ -256,51 +256,6 @@ def table_1() -> dict[tuple[float, float], Number]:
   }
 
 
-def extended_table_1() -> dict[tuple[str, float, float], Number]:
-  """Table 1 for algorithms whose clients keep something, as exact fractions.
-
-  By (algorithm, Q, c), where rounds with clipped updates come to rest on the
-  problem of Table 1, with x* = 0, η_l = 1/36 for Q = 1 and 1/72 otherwise:
-
-    CE-FedAvg       where Σ_i clip(Λ_i ∇f_i(x), c) = 0
-    error feedback  where FedAvg does, whatever c is
-    FedPD           where CE-FedAvg does with Q = 1 and η in place of η_l
-    SCAFFOLD        at x*, whatever c, Q and η_l are
-
-  FedPD's penalty is 1/(2η) with η = 1/10. With any η from 1/35 to 1/6 its row
-  is the same: above, c = 1 clips at x*; below, c = 0.1 no longer clips the
-  first client at 1/2.
-
-  Source: Table 1, eq. (8), and `kept_states`, which has the rounds.
-  """
-  penalty = Fraction(1, 10)
-  small = Fraction(1, 10)
-  columns: tuple[tuple[int, Number], ...] = (
-    (1, small),
-    (10, math.inf),
-    (10, small),
-    (200, math.inf),
-    (200, Fraction(1)),
-    (200, small),
-  )
-  table: dict[tuple[str, float, float], Number] = {}
-  for steps, norm in columns:
-    rate = Fraction(1, 36) if steps == 1 else Fraction(1, 72)
-    for name, clipping_norm, local_steps, learning_rate in (
-      ('CE-FedAvg', norm, steps, rate),
-      ('error feedback', math.inf, steps, rate),
-      ('FedPD', norm, 1, penalty),
-      ('SCAFFOLD', math.inf, 1, rate),
-    ):
-      table[name, steps, float(norm)] = stationary_point(
-        TABLE_1_CLIENTS,
-        clipping_norm=clipping_norm,
-        local_steps=local_steps,
-        client_learning_rate=learning_rate,
-      )
-  return table
-
-
 def huberised_loss(
   x: np.ndarray,
   *,
@@ -439,22 +394,13 @@ def _check_shrinkage(shrinkage: Number) -> None:
 
 
 def main() -> None:
-  """Prints both tables: `python -m tff_clipping.theory.claims`."""
+  """Prints Table 1: `python -m tff_clipping.theory.claims`."""
   cells = table_1()
   print('Table 1: stationary points (x* = 0)')
   print(f'{"":10}{"Q = 1":>10}{"Q = inf":>10}')
   for norm, name in ((math.inf, 'c = inf'), (1, 'c = 1')):
     values = ''.join(f'{cells[norm, q]!s:>10}' for q in (1, math.inf))
     print(f'{name:10}{values}')
-
-  extended = extended_table_1()
-  columns = list(dict.fromkeys((q, c) for _, q, c in extended))
-  print('\nWith what a client keeps: where clipped rounds rest (x* = 0)')
-  print(f'{"":14}' + ''.join(f'{f"Q = {q}":>10}' for q, _ in columns))
-  print(f'{"":14}' + ''.join(f'{f"c = {c:g}":>10}' for _, c in columns))
-  for name in dict.fromkeys(name for name, *_ in extended):
-    points = (float(extended[name, q, c]) for q, c in columns)
-    print(f'{name:14}' + ''.join(f'{point:10.3f}' for point in points))
 
 
 if __name__ == '__main__':

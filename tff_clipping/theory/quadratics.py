@@ -122,33 +122,25 @@ def local_models(
   *,
   local_steps: int,
   client_learning_rate: float,
-  shifts: ArrayLike = 0.0,
-  proximal_weight: float = 0.0,
 ) -> np.ndarray:
   """x_i^Q, [N, d]: the clients' models after Q gradient steps from x.
 
-  A step is x_i ← x_i − η_l (∇f_i(x_i) + s_i + μ (x_i − x)). The paper's has no
-  s_i and no μ; algorithms that change the direction of local steps have.
+  A step is x_i ← x_i − η_l ∇f_i(x_i).
 
   Args:
     problem: The clients' losses.
     x: [d], the global model.
     local_steps: Q, finite: `local_operators` knows the limit.
     client_learning_rate: η_l.
-    shifts: s_i, [N, d], or 0: what is added to each client's gradients.
-    proximal_weight: μ, at least 0: how much the start holds a client's model.
 
   Source: Algorithm 1.
   """
   _check_local(local_steps, client_learning_rate)
-  argument_checks.check_non_negative('proximal_weight', proximal_weight)
-  start = problem._point(x)
-  models = np.tile(start, (problem.num_clients, 1))
+  models = np.tile(problem._point(x), (problem.num_clients, 1))
   hessians = problem.hessians
-  linear = problem.gradients(np.zeros(problem.dimension)) + shifts
+  linear = problem.gradients(np.zeros(problem.dimension))
   for _ in range(local_steps):
     gradients = np.einsum('nij,nj->ni', hessians, models) + linear
-    gradients += proximal_weight * (models - start)
     models = models - client_learning_rate * gradients
   return models
 
