@@ -93,18 +93,6 @@ def test_theorem_1_terms_of_the_statement_by_hand():
   assert terms.clipping == pytest.approx(15.03)
 
 
-def test_theorem_1_terms_of_the_proof_by_hand():
-  terms = bounds.theorem_1_terms(
-    PROBLEM, SCHEDULE, noise_stddev=0.1, factors=FACTORS, constants='proof'
-  )
-  # 10 * 1e-4 * 4 * 4 * (1 + 12 * 0.02 / 10) * 1.75 * 0.875
-  assert terms.client_drift == pytest.approx(0.025088)
-  assert terms.sampling_noise == pytest.approx(2 * 0.0046875)
-  assert terms.clipping_variance == pytest.approx(3.78 / 4)
-  assert terms.privacy_noise == pytest.approx(20.0)
-  assert terms.clipping_bias == pytest.approx(11.25)
-
-
 def test_without_clipping_and_noise_fed_avgs_bound_is_left():
   terms = bounds.theorem_1_terms(PROBLEM, SCHEDULE)
   assert terms.privacy_noise == 0.0
@@ -136,7 +124,7 @@ def test_corrected_conditions_by_hand():
   assert poisson[0].limit == pytest.approx(1 / (128 * 1.075))
 
 
-def test_conditions_of_statement_and_proof_by_hand():
+def test_conditions_of_the_statement_by_hand():
   stated = bounds.theorem_1_conditions(PROBLEM, SCHEDULE, 'statement')
   assert [c.value for c in stated] == pytest.approx([0.02, 0.02, 0.01])
   # 10 / 192, 10 / (6 * 4 * 2 * 9), 1 / (√60 * 8)
@@ -144,9 +132,6 @@ def test_conditions_of_statement_and_proof_by_hand():
     [0.0520833, 0.0231481, 0.0161374], rel=1e-5
   )
   assert all(c.holds for c in stated)
-  proved = bounds.theorem_1_conditions(PROBLEM, SCHEDULE, 'proof')
-  # √(10 / 192) / 4
-  assert proved[0].limit == pytest.approx(0.0570544, rel=1e-5)
   bounds.check_theorem_1(PROBLEM, SCHEDULE, 'statement')
 
 
@@ -160,7 +145,7 @@ def test_broken_condition_is_named():
   schedule = dataclasses.replace(SCHEDULE, client_learning_rate=0.02)
   with pytest.raises(ValueError, match=r'P / \(6 Q L \(P − 1\)\) = 0.0231481'):
     bounds.check_theorem_1(PROBLEM, schedule, 'statement')
-  with pytest.raises(ValueError, match=r'1 / \(16 Q L\) = 0.0078125'):
+  with pytest.raises(ValueError, match=r'1 / \(16 κ Q L\) = 0.0078125'):
     bounds.check_theorem_1(PROBLEM, schedule)
 
 
@@ -253,5 +238,7 @@ def test_bad_schedules_are_refused(change, message):
 
 
 def test_unknown_constants_are_refused():
-  with pytest.raises(ValueError, match="'statement' or 'proof', found 'mine'"):
+  with pytest.raises(
+    ValueError, match="'corrected' or 'statement', found 'mine'"
+  ):
     bounds.theorem_1_terms(PROBLEM, SCHEDULE, constants='mine')

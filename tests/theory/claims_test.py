@@ -131,19 +131,6 @@ def test_table_1_depends_on_the_learning_rate_at_one_step(rate, expected):
   assert point == expected
 
 
-def test_surface_meets_table_1_and_marks_divergence():
-  surface = claims.stationary_surface(
-    claims.TABLE_1_CLIENTS, [1.0, math.inf], [1, 2, math.inf], [1 / 36, 1.0]
-  )
-  assert surface.shape == (2, 3, 2)
-  assert surface[0, 0, 1] == pytest.approx(1 / 2)
-  assert surface[0, 2, 0] == pytest.approx(2 / 3)
-  assert surface[1, 0, 0] == pytest.approx(0.0)
-  assert surface[1, 2, 0] == pytest.approx(13 / 9)
-  assert np.isnan(surface[:, 1:, 1]).all()
-  assert np.isfinite(surface[:, :, 0]).all()
-
-
 @given(
   clipping_norm=st.floats(0.01, 10.0),
   steps=st.integers(1, 30),
@@ -295,6 +282,30 @@ def test_claim_2_2_reaches_the_minimiser_on_a_line(clipping_norm, start):
     [start],
   )
   assert abs(float(reached[0])) < 1e-6
+
+
+def test_in_two_dimensions_the_preserving_rate_can_lead_away():
+  # At x* = (0, 0) the gradients are (0, 25) and (0, −25). Far along the steep
+  # first coordinate the clip takes most of the first client's 25, and the
+  # second client's −25 is left alone with a curvature of 0.01.
+  problem = quadratics.LinearRegression(
+    [np.diag([10.0, 0.1]), np.array([[0.0, 0.1]])], [[0.0, -250.0], [250.0]]
+  )
+  rate = claims.preserving_learning_rate(problem, 1.0)
+  assert rate == pytest.approx(0.02, rel=1e-3)
+  x = np.array([5.0, 100.0])
+  moved = quadratics.difference_clipping_step(
+    problem, x, clipping_norm=1.0, local_steps=1, client_learning_rate=rate
+  )
+  # x_2 rises by about (0.48 − 0.05)/2, while x_1 falls by 1/2.
+  np.testing.assert_allclose(moved, [4.5, 100.21], atol=0.01)
+  assert np.linalg.norm(moved) > np.linalg.norm(x)
+
+
+def test_a_constant_problem_has_no_preserving_rate():
+  problem = quadratics.LinearRegression([np.zeros((1, 2))], [[1.0]])
+  with pytest.raises(ValueError, match='must not be constant'):
+    claims.preserving_learning_rate(problem, 1.0)
 
 
 def test_learning_rate_of_the_proof_of_claim_2_2_can_miss_the_minimiser():

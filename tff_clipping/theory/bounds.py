@@ -18,8 +18,8 @@ import numpy as np
 from tff_clipping import argument_checks
 from tff_clipping.theory import clipping_bias
 
-# The bound that holds, Theorem 1 as printed, or what its proof arrives at.
-Constants = Literal['corrected', 'statement', 'proof']
+# The bound that holds, or Theorem 1 as printed.
+Constants = Literal['corrected', 'statement']
 # How a cohort is drawn: P clients without replacement, each client by a coin of
 # its own with probability P / N, or P independent draws (the paper's proof).
 Sampling = Literal['fixed_size', 'poisson', 'with_replacement']
@@ -163,19 +163,18 @@ def theorem_1_conditions(
 ) -> list[Condition]:
   """The conditions on the step sizes, with the value and the limit of each.
 
-  Of the corrected bound, with ρ from `sampling_factor`:
+  Of the corrected bound, with κ of `theorem_1_terms`:
 
-    η_g η_l <= 1 / (16 Q L), with 'poisson' 1 / (16 Q L (1 + ρ/P));
+    η_g η_l <= 1 / (16 κ Q L);
     η_l <= 1 / (4 Q L).
 
   Of the paper:
 
-    η_g η_l <= P / (48 Q), in the proof √P / (√(48 Q) Q);
+    η_g η_l <= P / (48 Q);
     η_g η_l <= P / (6 Q L (P − 1)), which is nothing for P = 1;
     η_l <= 1 / (√60 Q L).
 
-  The paper's first condition lost a factor L, and the Q³ under its proof's form
-  must be Q²: with both put right, what it is to absorb asks for
+  The paper's first condition lost a factor L: what it is to absorb asks for
   η_g η_l <= P / (48 Q L).
 
   Args:
@@ -191,33 +190,17 @@ def theorem_1_conditions(
   eta_l = schedule.client_learning_rate
   product = schedule.server_learning_rate * eta_l
   if constants == 'corrected':
-    excess = _cohort_excess(schedule)
+    limit = 1.0 / (16 * _kappa(schedule) * q * smoothness)
     return [
-      Condition(
-        'η_g η_l <= 1 / (16 Q L)'
-        if excess == 1.0
-        else 'η_g η_l <= 1 / (16 Q L (1 + ρ/P))',
-        product,
-        1.0 / (16 * q * smoothness * excess),
-      ),
+      Condition('η_g η_l <= 1 / (16 κ Q L)', product, limit),
       Condition('η_l <= 1 / (4 Q L)', eta_l, 1.0 / (4 * q * smoothness)),
     ]
-  if constants == 'statement':
-    first = Condition('η_g η_l <= P / (48 Q)', product, p / (48 * q))
-  else:
-    first = Condition(
-      'η_g η_l <= √P / (√(48 Q) Q)', product, math.sqrt(p / (48 * q)) / q
-    )
+  second = p / (6 * q * smoothness * (p - 1)) if p > 1 else math.inf
+  third = 1.0 / (math.sqrt(60) * q * smoothness)
   return [
-    first,
-    Condition(
-      'η_g η_l <= P / (6 Q L (P − 1))',
-      product,
-      p / (6 * q * smoothness * (p - 1)) if p > 1 else math.inf,
-    ),
-    Condition(
-      'η_l <= 1 / (√60 Q L)', eta_l, 1.0 / (math.sqrt(60) * q * smoothness)
-    ),
+    Condition('η_g η_l <= P / (48 Q)', product, p / (48 * q)),
+    Condition('η_g η_l <= P / (6 Q L (P − 1))', product, second),
+    Condition('η_l <= 1 / (√60 Q L)', eta_l, third),
   ]
 
 
@@ -280,9 +263,8 @@ def theorem_1_terms(
 
   Departs from the paper: its statement, `constants='statement'`, has
   25/2 η_l² L Q (σ_l² + 6 Q σ_g²) γ_1 in the second line, 6 in the third, no
-  fourth, and 1/P for 1/N in the last. Its proof, `constants='proof'`, has
-  10 η_l² L² Q (1 + 12 η_l η_g / P) (σ_l² + 6 Q σ_g²) γ_1 in the second, and no
-  fourth. Both are false: two clients of which one takes part break them.
+  fourth, and 1/P for 1/N in the last. It is false: two clients of which one
+  takes part break it.
 
   The conditions are not checked here: see `theorem_1_conditions`.
 
@@ -291,55 +273,42 @@ def theorem_1_terms(
     schedule: The step sizes and sizes.
     noise_stddev: σ of the noise of each client, in the unit of the update.
     factors: The α. None if nothing is ever clipped: all are 1.
-    constants: Of the bound that holds, of the printed one or of its proof.
+    constants: Of the bound that holds, or of the printed one.
 
   Source: Theorem 1, and docs/proofs.md for the corrected bound.
   """
   _check_constants(constants)
   argument_checks.check_non_negative('noise_stddev', noise_stddev)
+  n, p = schedule.num_clients, schedule.clients_per_round
   q, t = schedule.local_steps, schedule.num_rounds
   eta_l, eta_g = schedule.client_learning_rate, schedule.server_learning_rate
   smoothness, bound = problem.smoothness, problem.gradient_bound
-
-  gamma_1 = gamma_2 = 1.0
-  first_order = second_order = 0.0
-  if factors is not None:
-    gamma_1 = float(np.mean(factors.mean))
-    gamma_2 = float(np.mean(factors.mean**2))
-    first_order, second_order = (
-      float(
-        np.mean(
-          clipping_bias.local_deviation(factors, k)
-          + clipping_bias.client_deviation(factors, k)
-        )
-      )
-      for k in (1, 2)
+  local, between = problem.local_stddev**2, problem.global_stddev**2
+  noise = problem.dimension * noise_stddev**2
+  product = eta_g * eta_l
+  if constants == 'corrected':
+    client_drift = (
+      (eta_l * smoothness) ** 2 * (q - 1) * (3 * local + 2 * q * between)
     )
-
-  differing = _DIFFERING_TERMS[constants](problem, schedule)
+    sampling_noise = 12 * product * smoothness * local / p
+    factor = sampling_factor(n, p, schedule.sampling)
+    client_sampling = 12 * factor * product * smoothness * q * between / p
+    kappa = _kappa(schedule)
+  else:
+    client_drift = 12.5 * eta_l**2 * smoothness * q * (local + 6 * q * between)
+    sampling_noise = 6 * product * smoothness * local / p
+    client_sampling = 0.0
+    kappa = n / p
+  gamma_1, gamma_2, first_order, second_order = _means_over_rounds(factors)
   return Theorem1Terms(
-    initial_gap=4 * problem.initial_gap / (eta_g * eta_l * q * t),
-    client_drift=differing.client_drift * gamma_1,
-    sampling_noise=differing.sampling_noise * gamma_2,
-    client_sampling=differing.client_sampling * gamma_2,
-    privacy_noise=(
-      2
-      * eta_g
-      * smoothness
-      * problem.dimension
-      * noise_stddev**2
-      / (eta_l * schedule.clients_per_round * q)
-    ),
+    initial_gap=4 * problem.initial_gap / (product * q * t),
+    client_drift=client_drift * gamma_1,
+    sampling_noise=sampling_noise * gamma_2,
+    client_sampling=client_sampling * gamma_2,
+    privacy_noise=2 * eta_g * smoothness * noise / (eta_l * p * q),
     clipping_bias=4 * bound**2 * first_order,
     clipping_variance=(
-      6
-      * eta_g
-      * eta_l
-      * smoothness
-      * q
-      * bound**2
-      * second_order
-      * differing.clipping_variance
+      6 * kappa * product * smoothness * q * bound**2 * second_order
     ),
   )
 
@@ -372,59 +341,26 @@ def standard_learning_rates(
   return eta_l, math.sqrt(local_steps * clients_per_round)
 
 
-class _Differing(NamedTuple):
-  """Where the three forms differ: three terms, less the γ, and a factor."""
-
-  client_drift: float
-  sampling_noise: float
-  client_sampling: float
-  clipping_variance: float
-
-
-def _corrected(problem: Problem, schedule: Schedule) -> _Differing:
-  p, q = schedule.clients_per_round, schedule.local_steps
-  eta_l, eta_g = schedule.client_learning_rate, schedule.server_learning_rate
-  smoothness = problem.smoothness
-  local, between = problem.local_stddev**2, problem.global_stddev**2
-  drift = eta_l**2 * smoothness**2 * (q - 1) * (3 * local + 2 * q * between)
-  factor = sampling_factor(schedule.num_clients, p, schedule.sampling)
-  cohort = 12 * eta_g * eta_l * smoothness / p
-  return _Differing(
-    client_drift=drift,
-    sampling_noise=cohort * local,
-    client_sampling=cohort * factor * q * between,
-    clipping_variance=_cohort_excess(schedule),
+def _means_over_rounds(
+  factors: clipping_bias.ClippingFactors | None,
+) -> tuple[float, float, float, float]:
+  """γ_1, γ_2, and the means of the α's deviations and of their squares."""
+  if factors is None:
+    return 1.0, 1.0, 0.0, 0.0
+  first_order, second_order = (
+    clipping_bias.local_deviation(factors, power)
+    + clipping_bias.client_deviation(factors, power)
+    for power in (1, 2)
+  )
+  return (
+    float(np.mean(factors.mean)),
+    float(np.mean(factors.mean**2)),
+    float(np.mean(first_order)),
+    float(np.mean(second_order)),
   )
 
 
-def _statement(problem: Problem, schedule: Schedule) -> _Differing:
-  n, p = schedule.num_clients, schedule.clients_per_round
-  q, eta_l = schedule.local_steps, schedule.client_learning_rate
-  smoothness = problem.smoothness
-  local, between = problem.local_stddev**2, problem.global_stddev**2
-  drift = 12.5 * eta_l**2 * smoothness * q * (local + 6 * q * between)
-  noise = 6 * schedule.server_learning_rate * eta_l * smoothness * local / p
-  return _Differing(drift, noise, 0.0, n / p)
-
-
-def _proof(problem: Problem, schedule: Schedule) -> _Differing:
-  p, q = schedule.clients_per_round, schedule.local_steps
-  eta_l, eta_g = schedule.client_learning_rate, schedule.server_learning_rate
-  smoothness = problem.smoothness
-  local, between = problem.local_stddev**2, problem.global_stddev**2
-  drift = 10 * eta_l**2 * smoothness**2 * q * (1 + 12 * eta_l * eta_g / p)
-  noise = 12 * eta_g * eta_l * smoothness * local / p
-  return _Differing(drift * (local + 6 * q * between), noise, 0.0, 1.0)
-
-
-_DIFFERING_TERMS = {
-  'corrected': _corrected,
-  'statement': _statement,
-  'proof': _proof,
-}
-
-
-def _cohort_excess(schedule: Schedule) -> float:
+def _kappa(schedule: Schedule) -> float:
   """κ: how far the square of a cohort's mean can exceed the mean square."""
   if schedule.sampling != 'poisson':
     return 1.0
@@ -435,6 +371,5 @@ def _cohort_excess(schedule: Schedule) -> float:
 def _check_constants(constants: str) -> None:
   if constants not in get_args(Constants):
     raise ValueError(
-      "`constants` must be 'corrected', 'statement' or 'proof', found "
-      f'{constants!r}.'
+      f"`constants` must be 'corrected' or 'statement', found {constants!r}."
     )

@@ -10,7 +10,6 @@ Source: Sec. 2.1.
 """
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -193,38 +192,6 @@ def stationary_point(
   return low if low == high else (low + high) / 2
 
 
-def stationary_surface(
-  clients: ScalarClients,
-  clipping_norms: Sequence[float],
-  local_steps: Sequence[float],
-  client_learning_rates: Sequence[float],
-) -> np.ndarray:
-  """`stationary_point` over a grid, [c, Q, η_l]; NaN where steps diverge.
-
-  Args:
-    clients: The clients' losses.
-    clipping_norms: Values of c.
-    local_steps: Values of Q.
-    client_learning_rates: Values of η_l.
-  """
-  surface = np.full(
-    (len(clipping_norms), len(local_steps), len(client_learning_rates)), np.nan
-  )
-  largest = float(max(clients.curvatures))
-  for i, clipping_norm in enumerate(clipping_norms):
-    for j, steps in enumerate(local_steps):
-      for k, rate in enumerate(client_learning_rates):
-        if steps % 2 != 1 and rate * largest >= 2.0:
-          continue
-        surface[i, j, k] = stationary_point(
-          clients,
-          clipping_norm=clipping_norm,
-          local_steps=steps,
-          client_learning_rate=rate,
-        )
-  return surface
-
-
 def table_1() -> dict[tuple[float, float], Number]:
   """Table 1 as exact fractions, by (c, Q): 0, 13/9, 1/2 and 2/3.
 
@@ -311,8 +278,9 @@ def preserving_learning_rate(
   that it is right for c >= 1 only, and nothing against divergence. With the
   rate that is returned here, x* is a point of rest that attracts its
   neighbourhood, and on a line, where the clipped losses are convex, everything.
-  In more dimensions the clipped updates are no gradient: that they lead to x*
-  from anywhere is proved for the smaller `claim_2_2.converging_learning_rate`.
+  In more dimensions the clipped updates are no gradient, and a round with this
+  rate can lead away from x*. docs/proofs.md has a smaller rate with which the
+  rounds lead to x* from anywhere.
 
   Args:
     problem: The clients' losses.

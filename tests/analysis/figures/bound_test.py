@@ -159,7 +159,7 @@ def test_broken_conditions_are_named(read_group):
   (sentence,) = bound.broken_conditions(group)
   assert sentence.startswith('ce: ')
   assert 'η_l <= 1 / (4 Q L) (0.1 against 0.00391)' in sentence
-  assert 'η_g η_l <= 1 / (16 Q L) (0.1 against 0.000977)' in sentence
+  assert 'η_g η_l <= 1 / (16 κ Q L) (0.1 against 0.000977)' in sentence
 
 
 def test_the_bound_is_not_of_clipped_models(read_group):
