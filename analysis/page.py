@@ -50,7 +50,6 @@ FILES = {
   'model_clipping.csv': pivots.model_clipping,
   'mechanisms.csv': pivots.mechanisms,
   'bound.csv': pivots.bound,
-  'beyond.csv': pivots.beyond,
   'bfloat16.csv': pivots.bfloat16,
   'systems.csv': systems.table,
 }

@@ -22,7 +22,7 @@ _FOLDERS = (
 # Packages that are imported by another name than they are distributed by.
 _DISTRIBUTIONS = {'PIL': 'pillow', 'absl': 'absl_py', 'tree': 'dm_tree'}
 
-# The experiments as data, which the analysis reads too.
+# The experiments as data.
 _TABLE = 'the table of experiments'
 _TABLE_FILES = (
   'tasks/experiments/experiment_table.py',
@@ -68,7 +68,7 @@ _MAY_IMPORT = {
   ),
   _TABLE: ({'tff_clipping'}, set()),
   'analysis': (
-    {'tff_clipping/theory', 'tff_clipping/privacy', _TABLE},
+    {'tff_clipping/theory', 'tff_clipping/privacy'},
     {
       'PIL',
       'absl',

@@ -10,14 +10,8 @@ from analysis.figures import drawings
 from analysis.figures.drawings import Drawing
 from analysis.paper import rows
 from analysis.paper.evidence import Evidence
-from tasks.experiments import experiment_table
+from analysis.runs import experiments
 
-# What no table of the paper has, but its figures.
-_FIGURE_ROWS = (
-  'mlp_mnist_iid',
-  'mlp_cifar10_noniid',
-  'mobilenet_v2_mnist_iid',
-)
 # Of the scatter of updates; the tables have the spread over all seeds.
 _SEED = 0
 # A late round of the figures of the paper, from 0.
@@ -60,8 +54,10 @@ def _scatter(found: Evidence) -> list[Drawing]:
   ]
   runs = runs.assign(is_long=runs['num_rounds'] > _LATE_ROUND)
   shown = [runs[:0]]
-  for row in (*dict.fromkeys(found.lines['row']), *_FIGURE_ROWS):
-    own = runs[rows.of_row(runs, experiment_table.ROWS[row])]
+  names = {*found.lines['row']}
+  in_tables = (row for row in experiments.ROWS if row.name in names)
+  for row in (*in_tables, *experiments.FIGURE_ROWS):
+    own = runs[rows.of_row(runs, row)]
     largest = own.sort_values(
       ['local_steps', 'is_long', 'clients_per_round', 'num_rounds']
     )

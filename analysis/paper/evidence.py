@@ -7,15 +7,7 @@ import pathlib
 import pandas as pd
 
 from analysis.paper import findings, rows
-from analysis.runs import frame
-
-# Rows of the systems of Sec. 1 and 2, which are no rows of the paper's tables.
-SYSTEM_ROWS = (
-  *('mlp_mnist_half', 'mlp_mnist_other_half', 'mlp_mnist_disjoint'),
-  *('mlp_mnist_examples', 'geyer_100', 'geyer_1000', 'geyer_10000'),
-  *('mlp_cifar10_half', 'mlp_cifar10_other_half', 'mlp_cifar10_disjoint'),
-  'mlp_cifar10_examples',
-)
+from analysis.runs import experiments, frame
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,7 +16,7 @@ class Evidence:
 
   Attributes:
     frames: All runs but those of `systems`.
-    systems: The runs of `SYSTEM_ROWS`, which are in a table of their own.
+    systems: The runs of `experiments.SYSTEM_ROWS`, which have a table.
     lines: From `rows.paper_rows`, of the rows that are in the paper's tables.
     noisy: From `rows.noise_rows`.
   """
@@ -66,7 +58,7 @@ def read(results_dir: pathlib.Path) -> Evidence:
       paper.
   """
   found = frame.read_results(results_dir)
-  is_system = found.runs['row'].isin(SYSTEM_ROWS)
+  is_system = found.runs['row'].isin(experiments.SYSTEM_ROWS)
   frames = found.of(found.runs.index[~is_system])
   lines = rows.paper_rows(frames)
   if lines.empty or lines['table'].isna().all():

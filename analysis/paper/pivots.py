@@ -10,8 +10,7 @@ import pandas as pd
 from analysis.paper import pivoting
 from analysis.paper.evidence import Evidence
 from analysis.runs import bound as bound_terms
-from analysis.runs import frame, margins, run_tables
-from tasks.experiments import experiment_table
+from analysis.runs import experiments, frame, margins, run_tables
 
 # Variants with other step sizes, and with another meaning of c, which may
 # explain the drops of the perceptron.
@@ -35,13 +34,6 @@ _MECHANISMS = {
   'banded': 'in turns, banded',
   'blt': 'in turns, BLT',
 }
-
-# Local steps of another kind, by their variants.
-_LOCAL_STEPS = tuple(
-  variant.name
-  for variant in experiment_table.VARIANTS.values()
-  if 'local_step' in variant.settings
-)
 
 _MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
 
@@ -115,7 +107,7 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   ways = pivoting.without_budget(runs)
   shown = runs.assign(way=ways)[
     runs['algorithm'].eq('dp_fed_avg')
-    & runs['named'].notna()
+    & runs['row'].ne('')
     & ways.isin([*_MECHANISMS])
   ]
   several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
@@ -158,9 +150,9 @@ def local_steps(found: Evidence) -> pd.DataFrame:
   """
   runs = found.runs
   ways = pivoting.without_budget(runs)
-  is_other = ways.isin(_LOCAL_STEPS)
+  is_other = ways.isin(experiments.LOCAL_STEP_VARIANTS)
   shown = runs.assign(way=ways)[
-    (is_other | ways.eq('')) & runs['named'].notna() & ~runs['is_audited']
+    (is_other | ways.eq('')) & runs['row'].ne('') & ~runs['is_audited']
   ]
   several = shown.groupby(['row', 'scale'])['way'].transform('nunique') > 1
   shown = shown[several]
@@ -192,20 +184,6 @@ def local_steps(found: Evidence) -> pd.DataFrame:
       'seeds': _seeds,
     },
   )
-
-
-def beyond(found: Evidence) -> pd.DataFrame:
-  """Our own rows, of neither the paper's tables nor the systems."""
-  runs = found.runs
-  runs = runs[(runs['variants'] == '') & ~runs['is_audited']]
-  tables = [pd.DataFrame()]
-  for row in experiment_table.ROWS.values():
-    own = runs[runs['row'] == row.name]
-    if row.table is None and len(own):
-      table = _by_algorithm(own).drop(columns='clips')
-      table.insert(0, 'row', row.name)
-      tables.append(table)
-  return pd.concat(tables)
 
 
 def bfloat16(found: Evidence) -> pd.DataFrame:
@@ -283,7 +261,7 @@ def _places_of_steps(values: pd.Series) -> pd.Series:
   """Sorts ways to train by their place in the table of experiments."""
   if values.name != 'way':
     return values
-  return values.map(('', *_LOCAL_STEPS).index)
+  return values.map(('', *experiments.LOCAL_STEP_VARIANTS).index)
 
 
 def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:

@@ -10,19 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.runs import frame, margins, titles
-from tasks.experiments import experiment_table
+from analysis.runs import experiments, frame, margins, titles
 
-_PUBLISHED = {row.name: row for row in experiment_table.PUBLISHED_ROWS}
-
-# Rows with published figures, their own or those of what they stand for, in the
-# order of the paper's tables.
-ROWS = tuple(
-  row
-  for name in _PUBLISHED
-  for row in experiment_table.ROWS.values()
-  if name in (row.name, row.stands_for)
-)
+_PUBLISHED = {row.name: row for row in experiments.PUBLISHED_ROWS}
 
 # The round t of Figs. 1 and 2, 0 being the first; the appendix shows others.
 FIGURE_ROUND = 16
@@ -34,11 +24,6 @@ CHANCE = 10.0
 # What a cell says where runs of one setting and seed cannot be told apart.
 SEVERAL = 'several'
 
-# DP-FedAvg of a small cohort with the noise on the mean that P = 80 has, and so
-# with a large ε.
-NOISE_VARIANTS = tuple(
-  f'noise_{noise}' for noise, *_ in (experiment_table.PAPERS_NOISE)
-)
 # Of the scale of such a run.
 NOISE_TITLE = '{}, the noise of P = 80'
 _MATCHED = 'matched_steps'
@@ -85,7 +70,7 @@ def noise_rows(frames: frame.Frames) -> pd.DataFrame:
     As from `paper_rows`, with these runs in place of DP-FedAvg's, and scales
     that are named for the noise; empty where there are none.
   """
-  lines = _lines(frames, NOISE_VARIANTS)
+  lines = _lines(frames, experiments.NOISE_VARIANTS)
   if lines.empty:
     return lines
   lines = lines[lines['table'].notna() & lines['dp_fed_avg'].notna()]
@@ -132,17 +117,14 @@ def mean_cosines(updates: pd.DataFrame, t: int) -> pd.Series:
   return inner / (clients.sum() ** 2 - squares)
 
 
-def of_row(runs: pd.DataFrame, row: experiment_table.Row) -> pd.Series:
+def of_row(runs: pd.DataFrame, row: experiments.Row) -> pd.Series:
   """Which runs have the model, data, split and client size of a row."""
-  split = row.split
-  same = (
+  return (
     (runs['model'] == row.model)
-    & (runs['task'] == split.task)
-    & (runs['partition'] == split.partition)
+    & (runs['task'] == row.task)
+    & (runs['partition'] == row.partition)
+    & (runs['examples_per_client'] == row.examples_per_client)
   )
-  if split.examples_per_client is not None:
-    same &= runs['examples_per_client'] == split.examples_per_client
-  return same
 
 
 def _lines(
@@ -161,7 +143,7 @@ def _lines(
   plain = runs[runs['variants'] != _MATCHED]
   lines = [
     _line(row, part) | _figures(row, part) | _matched(runs, part)
-    for row in ROWS
+    for row in experiments.ROWS
     for _, part in plain[of_row(plain, row)].groupby('series', sort=False)
   ]
   table = pd.DataFrame(lines)
@@ -170,7 +152,7 @@ def _lines(
   ranked = table.assign(has_drop=table['clipping_drop'].notna()).sort_values(
     ['has_drop', 'num_seeds', 'examples'], ascending=False, kind='stable'
   )
-  places = {row.name: place for place, row in enumerate(ROWS)}
+  places = {row.name: place for place, row in enumerate(experiments.ROWS)}
   return ranked.sort_values(
     'row', key=lambda names: names.map(places), kind='stable', ignore_index=True
   )
@@ -187,7 +169,7 @@ def _at_rounds(frames: frame.Frames, runs: pd.DataFrame) -> dict[str, Any]:
   }
 
 
-def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
+def _line(row: experiments.Row, part: pd.DataFrame) -> dict[str, Any]:
   """What a row is like at one scale.
 
   Args:
@@ -196,12 +178,11 @@ def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
   """
   of_table = _PUBLISHED[row.stands_for or row.name]
   run = part.iloc[0]
-  full = experiment_table.SCALES['paper'].settings
   of_paper = {
-    'N': of_table.split.num_clients,
-    'P': of_table.clients_per_round.value,
-    'Q': full['local_steps'].value,
-    'batch': full['batch_size'].value,
+    'N': of_table.num_clients,
+    'P': experiments.PAPERS_CLIENTS_PER_ROUND,
+    'Q': experiments.PAPERS_LOCAL_STEPS,
+    'batch': experiments.PAPERS_BATCH_SIZE,
   }
   ours = {
     'N': run['num_clients'],
@@ -221,7 +202,7 @@ def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
     'data': run['data'],
     'split': run['split'],
     'is_iid': run['is_iid'],
-    'paper_data': titles.DATA_NAMES[of_table.split.task],
+    'paper_data': titles.DATA_NAMES[of_table.task],
     'paper_fed_avg': of_table.fed_avg,
     'paper_clipping_drop': of_table.clipping_drop,
     'paper_dp_drop': of_table.dp_drop,
@@ -238,7 +219,7 @@ def _line(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
   }
 
 
-def _figures(row: experiment_table.Row, part: pd.DataFrame) -> dict[str, Any]:
+def _figures(row: experiments.Row, part: pd.DataFrame) -> dict[str, Any]:
   """What a row came to at one scale.
 
   The figures over seeds are `Estimate`s, None where not run, or `SEVERAL`:

@@ -11,8 +11,7 @@ import pandas as pd
 
 from analysis.paper import pivoting
 from analysis.paper.evidence import Evidence
-from analysis.runs import margins, typical_loss
-from tasks.experiments import experiment_table
+from analysis.runs import experiments, margins, typical_loss
 
 # What is compared on which data: their name and the scale.
 _DATA = {
@@ -225,10 +224,10 @@ def _noise_over_signal(run: pd.Series) -> float:
     return math.nan
   ratio = 1.0
   if run['clips'] == 'models':
-    of_updates = experiment_table.ROWS[run['row']].clipping_norm
+    of_updates = experiments.SYSTEM_ROWS[run['row']]
     if of_updates is None:
       return math.nan
-    ratio = run['clipping_norm'] / of_updates.value
+    ratio = run['clipping_norm'] / of_updates
   return _noise_over_norm(run) * ratio / math.sqrt(run['num_rounds'])
 
 

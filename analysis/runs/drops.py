@@ -1,19 +1,19 @@
 """What each run is compared with, and the accuracy that it lost.
 
 A run is compared with the run of another algorithm that is the same but for
-that: by their names, where both are runs of the table of experiments
-(`NamedRun.beside`), else by their settings and seed.
+that: by row, scale and variants, where both are of an experiment, else by their
+settings and seed.
 """
 
 import collections
-import dataclasses
 import math
+from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
 
 from analysis.runs import titles
-from tasks.experiments.named_runs import NamedRun
+from analysis.runs.experiments import VARIANTS
 
 
 def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
@@ -95,8 +95,8 @@ class _Partners:
     for name, run in runs.iterrows():
       if run['has_own_aggregator']:
         continue
-      if run['named'] is not None:
-        self._by_name[run['named'].name].append(name)
+      if run['row']:
+        self._by_name[_key(run, run['algorithm'])].append(name)
       self._by_setting[run['algorithm'], run['setting']].append(name)
 
   def find(self, run: pd.Series, algorithm: str) -> tuple[str | None, str]:
@@ -116,23 +116,40 @@ class _Partners:
 
   def without_variants(self, run: pd.Series) -> str | None:
     """Returns the run of the same name but for the variants, if it is there."""
-    plain: NamedRun = dataclasses.replace(run['named'], variants=())
-    found = self._by_name[plain.name]
+    plain = run.copy()
+    plain['variants'] = ''
+    found = self._by_name[_key(plain, run['algorithm'])]
     return found[0] if len(found) == 1 else None
 
   def _candidates(self, run: pd.Series, algorithm: str) -> list[str]:
-    named = run['named']
     found = [
       name
       for name in self._by_setting[algorithm, run['setting']]
-      if named is None or self._runs.at[name, 'named'] is None
+      if not run['row'] or not self._runs.at[name, 'row']
     ]
     if algorithm == 'ce_fed_avg':
       norms = self._runs['clipping_norm']
       found = [name for name in found if norms[name] == run['clipping_norm']]
-    if named is not None:
-      found = self._by_name[named.beside(algorithm).name] + found
+    if run['row']:
+      found = self._by_name[_key(run, algorithm)] + found
     return found
+
+
+def _key(run: pd.Series, algorithm: str) -> Hashable:
+  """What tells runs of experiments apart: two rows can have the same runs.
+
+  Args:
+    run: The row of a run.
+    algorithm: The algorithm of the run that is looked for, which has the
+      variants of `run` but those that are of other algorithms.
+  """
+  kept = (
+    name
+    for name in run['variants'].split(',')
+    if name and algorithm in VARIANTS.get(name, (algorithm,))
+  )
+  same = ('task', 'partition', 'examples_per_client', 'model', 'scale', 'seed')
+  return (*(str(run[key]) for key in same), algorithm, *kept)
 
 
 def _score(runs: pd.DataFrame, name: str | None) -> float:

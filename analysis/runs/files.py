@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.runs import metric as metrics
-from tasks.experiments.experiment_table import ALGORITHMS
+from analysis.runs.experiments import ALGORITHMS
 from tff_clipping import privacy as privacy_lib
 from tff_clipping.privacy.plans import plan_text
 

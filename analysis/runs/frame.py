@@ -26,8 +26,8 @@ class Frames:
       `config.json`; every key of `privacy.json` after `privacy_` and of
       `constants.json` after `constant_`; what `drops.with_drops` adds; and
 
-      - of its name: `named` (the run of the table of experiments, None if it is
-        none), `row`, `scale` and `variants` (with commas);
+      - of the experiment that it is of: `row`, `scale` and `variants` (with
+        commas); empty where it is of none;
       - of what it is: `algorithm`, `algorithm_name` (for people, with what is
         changed in it), `is_audited` (there are canaries among the clients),
         `has_own_aggregator`, `clips` (what c bounds: updates, models or

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.runs import files, titles
-from tasks.experiments import named_runs
-from tasks.experiments.experiment_table import ALGORITHMS, DEFAULTS
+from analysis.runs.experiments import ALGORITHMS, DEFAULTS
 
 SEED_KEYS = ('seed', 'model_seed')
 
@@ -96,18 +95,12 @@ def build_row(
 
 
 def _read_name(names: Mapping[str, Any] | None) -> dict[str, Any]:
-  """Which run of the table of experiments it is; None and '' if none."""
-  named = None
-  if names:
-    try:
-      named = named_runs.get_run(**names)
-    except (ValueError, TypeError):  # Of another version's table.
-      named = None
+  """Which experiment a run is of; empty texts where it is of none."""
+  names = names or {}
   return {
-    'named': named,
-    'row': named.row.name if named else '',
-    'scale': named.scale.name if named else '',
-    'variants': ','.join(v.name for v in named.variants) if named else '',
+    'row': names.get('row', ''),
+    'scale': names.get('scale', ''),
+    'variants': ','.join(names.get('variants', ())),
   }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from analysis.runs import margins
-from tasks.experiments.experiment_table import ALGORITHMS
+from analysis.runs.experiments import ALGORITHMS
 
 ALGORITHM_NAMES = {name: a.title for name, a in ALGORITHMS.items()}
 MODEL_NAMES = {

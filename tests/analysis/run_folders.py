@@ -1,6 +1,7 @@
 """Writes synthetic run folders for the tests of the reports."""
 
 import csv
+import functools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -9,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.paper import evidence, rows
-from analysis.runs import files, frame
-from tasks.experiments import experiment_table, named_runs
+from analysis.runs import experiments, files, frame, published
 
 # The contents of a privacy.json.
 PRIVACY = {
@@ -225,10 +225,10 @@ def write_named_run(
   privacy: Mapping[str, Any] | None = None,
   **changes: Any,
 ) -> pathlib.Path:
-  """Writes a run of the table of experiments.
+  """Writes a run of an experiment, with the settings of a published run.
 
   Args:
-    root: Where its folder goes, under its name.
+    root: Where its folder goes.
     row: Its row.
     scale: Its scale.
     algorithm: Its algorithm.
@@ -238,16 +238,58 @@ def write_named_run(
     privacy: What privacy.json has beside the default; only of a private run.
     **changes: Arguments of `write_run`.
   """
-  run = named_runs.get_run(row, scale, algorithm, seed, variants)
-  accuracies = [0.1] + [accuracy] * run.settings['num_rounds']
-  is_private = experiment_table.ALGORITHMS[algorithm].is_private
+  settings = _settings(row, scale, algorithm, tuple(variants)) | {'seed': seed}
+  accuracies = [0.1] + [accuracy] * settings['num_rounds']
+  is_private = experiments.ALGORITHMS[algorithm].is_private
+  name = {'row': row, 'scale': scale, 'algorithm': algorithm, 'seed': seed}
+  parts = (row, scale, algorithm, *variants, f'seed{seed}')
   return write_run(
-    root / run.name,
+    root / '-'.join(parts),
     accuracies=accuracies,
     privacy=PRIVACY | dict(privacy or {}) if is_private else None,
-    name=run.to_json(),
-    **run.settings | changes,
+    name=name | {'variants': [*variants]},
+    **settings | changes,
   )
+
+
+# What a variant changes, where no published run of a row has it.
+_VARIANTS = {
+  'client_rate_0.01': {'client_learning_rate': 0.01},
+  'scaffold': {'local_step': 'scaffold'},
+  'epsilon_5': {'target_epsilon': 5.0},
+}
+
+
+def _settings(
+  row: str, scale: str, algorithm: str, variants: tuple[str, ...]
+) -> dict[str, Any]:
+  """The settings of a published run, at another scale if not at this."""
+  found = _published_settings()
+  for key in ((row, scale, algorithm, variants), (row, None, algorithm, ())):
+    if key in found:
+      break
+  settings = dict(found[key])
+  for variant in variants if key[-1] != variants else ():
+    settings |= _VARIANTS[variant]
+  return settings
+
+
+@functools.cache
+def _published_settings() -> dict[tuple[Any, ...], dict[str, Any]]:
+  """The settings of published runs by row, scale, algorithm and variants."""
+  results = pathlib.Path(__file__).parents[2] / 'results' / published.RUNS
+  found = {}
+  for line in results.read_text(encoding='utf-8').splitlines():
+    config = json.loads(line)['config']
+    run, settings = config['run'], config['experiment']
+    source = config['clipping_norm_source'] or ''
+    if 'mean norm of the updates of a run' in source:
+      # A run of a test clips at 1.
+      del settings['clipping_norm']
+    variants = tuple(run['variants'])
+    for scale in (run['scale'], None):
+      found[run['row'], scale, run['algorithm'], variants] = settings
+  return found
 
 
 def write_named_runs(

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.paper import evidence, excerpts, numbers, pivots, tables
+from analysis.paper import evidence, excerpts, numbers, tables
 from tests.analysis import run_folders
 
 _MNIST = ('table3_mlp_mnist_noniid', 'paper')
@@ -62,15 +62,6 @@ def test_rounds_and_accountants_stand_where_there_are_several(tmp_path):
     'fixed P, independent (rdp)': '82.00',
     'fixed P, independent (pld)': '89.00',
   }
-
-
-def test_rows_of_our_own_count_their_seeds(tmp_path):
-  run_folders.write_three(tmp_path)
-  ours = ('mlp_mnist_iid', 'paper')
-  for seed in (0, 1, 2):
-    run_folders.write_named_run(tmp_path, *ours, 'fed_avg', 0.9, seed=seed)
-    found = run_folders.read_evidence(tmp_path)
-    assert pivots.beyond(found)['seeds'].to_list() == [seed + 1]
 
 
 def test_best_evidence_of_noise_has_three_seeds(tmp_path):

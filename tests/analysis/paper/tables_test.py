@@ -278,7 +278,6 @@ def test_a_table_with_nothing_to_show_is_empty(tmp_path):
     pivots.bound,
     pivots.audits,
     pivots.bfloat16,
-    pivots.beyond,
     pivots.local_steps,
   ):
     assert isinstance(table(found), pd.DataFrame)

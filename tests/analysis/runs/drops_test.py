@@ -62,17 +62,27 @@ def test_a_run_without_a_name_is_compared_by_its_settings(tmp_path):
   config['run'] = None
   path.write_text(json.dumps(config))
   run = _runs(tmp_path).loc[path.parent.name]
-  assert run['named'] is None
   assert run['drop'] == pytest.approx(10.0)
 
 
-def test_a_name_of_another_version_is_none(tmp_path):
+def test_an_unknown_variant_changes_all_algorithms(tmp_path):
+  run_folders.write_named_runs(
+    tmp_path, _MNIST, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}
+  )
+  (path,) = tmp_path.glob('*-ce_fed_avg-*/config.json')
+  config = json.loads(path.read_text())
+  config['run']['variants'] = ['another_rate']
+  path.write_text(json.dumps(config))
+  run = _runs(tmp_path).loc[path.parent.name]
+  assert run['variants'] == 'another_rate'
+  assert run['no_drop'] == 'no FedAvg run of the same setting'
+
+
+def test_a_row_that_analysis_does_not_know_keeps_its_name(tmp_path):
   folder = run_folders.write_named_run(tmp_path, *_MNIST, 'fed_avg', 0.9)
   path = folder / 'config.json'
   path.write_text(path.read_text().replace(_MNIST[0], 'table9'))
-  run = _runs(tmp_path).loc[folder.name]
-  assert run['named'] is None
-  assert run['row'] == run['variants'] == ''
+  assert _runs(tmp_path).loc[folder.name, 'row'] == 'table9'
 
 
 def test_an_unfinished_run_has_no_drop(tmp_path):
