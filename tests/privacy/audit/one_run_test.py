@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from tff_clipping.privacy import audit
+from tff_clipping.privacy.accounting import gaussian_mechanism
 from tff_clipping.privacy.audit import one_run
 from tff_clipping.privacy.audit.one_run import Guesses
 
@@ -64,7 +65,8 @@ def test_gaussian_epsilon_is_that_of_jax_privacy(shift, _, epsilon):
   corners = _hull_of_roc_curve(shift)
 
   def is_refuted(value):
-    curve = audit.GaussianTradeOff(audit.compute_gaussian_mu(value, 1e-6))
+    noise = gaussian_mechanism.gaussian_noise_multiplier(value, 1e-6)
+    curve = audit.GaussianTradeOff(1 / noise)
     return any(
       one_run.refutes_curve(
         curve, 2 * _NUM_SCORES, guesses, 0.05 / len(corners)
@@ -77,12 +79,12 @@ def test_gaussian_epsilon_is_that_of_jax_privacy(shift, _, epsilon):
 
 
 def test_epsilon_without_delta_inverts_a_power():
-  # 20 of 20 right has the probability p^20: 5 % at p = 0.8609, whose odds are
-  # 6.187.
-  bound = one_run.bound_epsilon_of_guesses(
-    40, Guesses(20, 20), delta=0.0, confidence=0.95
-  )
-  p = 0.05 ** (1 / 20)
+  # 32 of 32 right has the probability p^32. There are 10 attempts: of 1, 2, 4,
+  # 8, 16 canaries on one side and on both. 0.5 % at p = 0.8474, whose odds are
+  # 5.554.
+  is_in = np.arange(32) % 2 == 0
+  bound = one_run.bound_epsilon(is_in + 0.0, is_in, delta=0.0, confidence=0.95)
+  p = 0.005 ** (1 / 32)
   assert bound == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
 
 

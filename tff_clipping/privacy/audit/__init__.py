@@ -3,10 +3,10 @@
 Needs no TensorFlow.
 """
 
-from tff_clipping.privacy.audit import one_run, one_shot, thresholds
+from tff_clipping.privacy.audit import one_run
 from tff_clipping.privacy.audit.attacks import (
-  largest_changes,
-  log_likelihood_ratios,
+  estimate_epsilon,
+  measure_true_positive_rate,
   score_releases,
 )
 from tff_clipping.privacy.audit.canaries import Canaries
@@ -19,14 +19,16 @@ from tff_clipping.privacy.audit.result import (
   audited_relation,
 )
 from tff_clipping.privacy.audit.trade_off import (
+  AttackBounds,
   GaussianTradeOff,
   TradeOff,
+  bound_attacks,
   compute_gaussian_epsilon,
-  compute_gaussian_mu,
   compute_trade_off,
 )
 
 __all__ = [
+  'AttackBounds',
   'AttackResult',
   'AuditResult',
   'Canaries',
@@ -36,13 +38,11 @@ __all__ = [
   'add_canaries_to_population',
   'audit_plan',
   'audited_relation',
+  'bound_attacks',
   'compute_gaussian_epsilon',
-  'compute_gaussian_mu',
   'compute_trade_off',
-  'largest_changes',
-  'log_likelihood_ratios',
+  'estimate_epsilon',
+  'measure_true_positive_rate',
   'one_run',
-  'one_shot',
   'score_releases',
-  'thresholds',
 ]

@@ -5,14 +5,17 @@ clipped client on the sum: a canary that took part in a round adds 1 to its
 product, and the noise of the plan has the standard deviation z.
 
 Any function of the releases is a valid attack. A better one gives a larger
-lower bound, and one that looks for a certain fault finds it.
+lower bound, and one that looks for a certain fault finds it. `one_run` has the
+bounds; what is measured of scores here is none.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from tff_clipping.privacy.accounting.sampled_gaussian import Relation
+from tff_clipping.privacy.audit import trade_off
 
 
 def score_releases(
@@ -24,11 +27,21 @@ def score_releases(
 ) -> Mapping[str, np.ndarray]:
   """Returns the scores of all attacks on the releases of one run.
 
+  `all_releases` is how much more likely the releases are with a canary in than
+  out, as a logarithm. Under the claimed sampler and noise it is the best attack
+  there is (Neyman and Pearson), where other clients add nothing. With the
+  canary in, a product is (1-q) N(0, z^2) + q N(1, z^2); with it out, N(0, z^2),
+  or the mirror image where another client pulls the other way.
+
+  `successive_releases` is by how much a product changes at most from release to
+  release. It finds noise that is used twice: the difference of two such
+  releases has none, and shows a canary that was in one of the two.
+
   Args:
     products: Of every release with every direction, [num_releases, m], in the
       unit of a clipped client on the sum.
-    sampling_prob: q, the chance of a client to be in a round.
-    noise_multiplier: z that is claimed.
+    sampling_prob: q, in (0, 1], the chance of a client to be in a round.
+    noise_multiplier: z that is claimed, positive.
     relation: As in `Canaries`.
 
   Returns:
@@ -36,67 +49,72 @@ def score_releases(
     `successive_releases` where there are two.
   """
   products = np.atleast_2d(np.asarray(products, np.float64))
-  scores = {
-    'all_releases': log_likelihood_ratios(
-      products,
-      sampling_prob=sampling_prob,
-      noise_multiplier=noise_multiplier,
-      relation=relation,
-    )
-  }
+  ratios = _log_ratios_to_absent(products, sampling_prob, noise_multiplier)
+  if relation is Relation.REPLACE_ONE:
+    ratios -= _log_ratios_to_absent(-products, sampling_prob, noise_multiplier)
+  scores = {'all_releases': ratios.sum(axis=0)}
   if len(products) > 1:
-    scores['successive_releases'] = largest_changes(products)
+    changes = np.abs(np.diff(products, axis=0))
+    scores['successive_releases'] = changes.max(axis=0)
   return scores
 
 
-def log_likelihood_ratios(
-  products: np.ndarray,
-  *,
-  sampling_prob: float,
-  noise_multiplier: float,
-  relation: Relation,
+def measure_true_positive_rate(
+  in_scores: np.ndarray, out_scores: np.ndarray, false_positive_rate: float
+) -> float:
+  """Returns the share that is named at a false-positive rate; no bound.
+
+  Args:
+    in_scores: Scores of canaries that took part, of shape [n_in].
+    out_scores: Scores of canaries that did not, of shape [n_out], n_out >= 1.
+    false_positive_rate: In (0, 1): the share of `out_scores` that may lie above
+      the threshold, rounded down to whole canaries.
+  """
+  descending = np.sort(np.asarray(out_scores, float))[::-1]
+  named = int(false_positive_rate * len(descending))
+  return float(np.mean(np.asarray(in_scores) > descending[named]))
+
+
+def estimate_epsilon(
+  in_scores: np.ndarray, out_scores: np.ndarray, *, delta: float
+) -> float:
+  """Returns what epsilon would be if the scores were normal; no bound.
+
+  Of two normal distributions with the means of the scores, and one standard
+  deviation: the Gaussian mechanism has the same noise with a canary and
+  without. For it, the estimate is right in the limit of many parameters and
+  canaries.
+
+  Args:
+    in_scores: Scores of canaries that took part, of shape [n_in].
+    out_scores: Scores of canaries that did not, of shape [n_out].
+    delta: In (0, 1).
+
+  Returns:
+    An epsilon >= 0; NaN if there are fewer than two scores of either, one is
+    not finite, or neither of both varies.
+
+  Source: Andrew, Kairouz, Oh, Oprea, McMahan, Suriyakumar, "One-shot Empirical
+    Privacy Estimation for Federated Learning", ICLR 2024 (arXiv 2302.03098).
+  """
+  pair = [np.asarray(scores, float) for scores in (in_scores, out_scores)]
+  if not all(len(s) > 1 and np.isfinite(s).all() for s in pair):
+    return math.nan
+  # Departs from the paper, which fits the deviation of one and has that of the
+  # other from theory. Deviations of their own differ by about 2 % for 1000
+  # canaries, which adds 0.5 on average to an epsilon of 1 at a delta of 1e-6.
+  variance = sum(s.var(ddof=1) for s in pair) / 2
+  if variance == 0:
+    return math.nan
+  mu = abs(pair[0].mean() - pair[1].mean()) / math.sqrt(variance)
+  return trade_off.compute_gaussian_epsilon(mu, delta)
+
+
+def _log_ratios_to_absent(
+  products: np.ndarray, sampling_prob: float, noise_multiplier: float
 ) -> np.ndarray:
-  """Returns how much more likely the releases are with a canary in than out.
-
-  Under the claimed sampler and noise it is the best attack there is (Neyman and
-  Pearson), where other clients add nothing. With the canary in, a product is
-  (1-q) N(0, z^2) + q N(1, z^2); with it out, N(0, z^2), or the mirror image
-  where another client pulls the other way.
-
-  Args:
-    products: As in `score_releases`.
-    sampling_prob: q, in (0, 1].
-    noise_multiplier: z, positive.
-    relation: As in `Canaries`.
-
-  Returns:
-    Log-likelihood ratios, of shape [m].
-  """
-
-  def log_ratio_to_absent(product):
-    shifted = (product - 0.5) / noise_multiplier**2
-    if sampling_prob == 1:
-      return shifted
-    return np.logaddexp(
-      np.log1p(-sampling_prob), np.log(sampling_prob) + shifted
-    )
-
-  ratios = log_ratio_to_absent(products)
-  if relation is Relation.REPLACE_ONE:
-    ratios = ratios - log_ratio_to_absent(-products)
-  return ratios.sum(axis=0)
-
-
-def largest_changes(products: np.ndarray) -> np.ndarray:
-  """Returns by how much a product changes at most from release to release.
-
-  It finds noise that is used twice: the difference of two such releases has
-  none, and shows a canary that was in one of the two.
-
-  Args:
-    products: Of two releases at least, [num_releases, m].
-
-  Returns:
-    The largest changes, of shape [m].
-  """
-  return np.abs(np.diff(products, axis=0)).max(axis=0)
+  """Returns log-likelihood ratios of a canary that is in to one not there."""
+  shifted = (products - 0.5) / noise_multiplier**2
+  if sampling_prob == 1:
+    return shifted
+  return np.logaddexp(np.log1p(-sampling_prob), np.log(sampling_prob) + shifted)

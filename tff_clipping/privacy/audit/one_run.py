@@ -19,7 +19,7 @@ the best of them may be taken.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special
@@ -47,13 +47,6 @@ class Guesses(NamedTuple):
   num_correct: int
 
 
-class Curve(Protocol):
-  """What a guarantee allows; see `trade_off`."""
-
-  def min_false_positive_rate(self, true_positive_rate: float) -> float:
-    """Returns the least false-positive rate of an attack that finds so many."""
-
-
 def bound_epsilon(
   scores: np.ndarray, is_in: np.ndarray, *, delta: float, confidence: float
 ) -> float:
@@ -74,13 +67,12 @@ def bound_epsilon(
     TypeError: If a number is of the wrong kind.
     ValueError: If it is out of range, a score is NaN, or the shapes differ.
   """
-  return _best_bound(
-    scores,
-    is_in,
-    confidence,
-    lambda guesses, each: bound_epsilon_of_guesses(
-      len(scores), guesses, delta=delta, confidence=each
-    ),
+  attempts, significance = _attempts(scores, is_in, confidence)
+  return _largest_refuted(
+    lambda epsilon: any(
+      one_run_p_value(len(scores), guesses, epsilon, delta) <= significance
+      for guesses in attempts
+    )
   )
 
 
@@ -104,18 +96,19 @@ def bound_mu(
     TypeError: If a number is of the wrong kind.
     ValueError: If it is out of range, a score is NaN, or the shapes differ.
   """
-  return _best_bound(
-    scores,
-    is_in,
-    confidence,
-    lambda guesses, each: bound_mu_of_guesses(
-      len(scores), guesses, confidence=each
-    ),
+  return _largest_refuted(
+    lambda mu: is_refuted(
+      trade_off.GaussianTradeOff(mu), scores, is_in, confidence=confidence
+    )
   )
 
 
 def is_refuted(
-  curve: Curve, scores: np.ndarray, is_in: np.ndarray, *, confidence: float
+  curve: trade_off.TradeOff | trade_off.GaussianTradeOff,
+  scores: np.ndarray,
+  is_in: np.ndarray,
+  *,
+  confidence: float,
 ) -> bool:
   """Returns whether the scores refute that a guarantee holds.
 
@@ -130,49 +123,10 @@ def is_refuted(
     TypeError: If a number is of the wrong kind.
     ValueError: If it is out of range, a score is NaN, or the shapes differ.
   """
-  attempts = _attempts(scores, is_in)
-  confidence = argument_checks.check_probability('confidence', confidence)
-  significance = (1 - confidence) / len(attempts)
+  attempts, significance = _attempts(scores, is_in, confidence)
   return any(
     refutes_curve(curve, len(scores), guesses, significance)
     for guesses in attempts
-  )
-
-
-def bound_epsilon_of_guesses(
-  num_canaries: int, guesses: Guesses, *, delta: float, confidence: float
-) -> float:
-  """Returns the epsilon that one attempt shows; see `bound_epsilon`.
-
-  Args:
-    num_canaries: m.
-    guesses: How the attempt went. Whom to guess must not depend on who was in.
-    delta: In [0, 1).
-    confidence: In (0, 1).
-  """
-  significance = 1 - argument_checks.check_probability('confidence', confidence)
-  return _largest_refuted(
-    lambda epsilon: (
-      one_run_p_value(num_canaries, guesses, epsilon, delta) <= significance
-    )
-  )
-
-
-def bound_mu_of_guesses(
-  num_canaries: int, guesses: Guesses, *, confidence: float
-) -> float:
-  """Returns the mu that one attempt shows; see `bound_mu`.
-
-  Args:
-    num_canaries: m.
-    guesses: How the attempt went. Whom to guess must not depend on who was in.
-    confidence: In (0, 1).
-  """
-  significance = 1 - argument_checks.check_probability('confidence', confidence)
-  return _largest_refuted(
-    lambda mu: refutes_curve(
-      trade_off.GaussianTradeOff(mu), num_canaries, guesses, significance
-    )
   )
 
 
@@ -204,7 +158,10 @@ def one_run_p_value(
 
 
 def refutes_curve(
-  curve: Curve, num_canaries: int, guesses: Guesses, significance: float
+  curve: trade_off.TradeOff | trade_off.GaussianTradeOff,
+  num_canaries: int,
+  guesses: Guesses,
+  significance: float,
 ) -> bool:
   """Returns whether such guesses are rarer than `significance` under a curve.
 
@@ -236,8 +193,10 @@ def refutes_curve(
   return right + wrong > num_guesses / num_canaries
 
 
-def _attempts(scores: np.ndarray, is_in: np.ndarray) -> list[Guesses]:
-  """Returns how the attempts went that are set before scores are seen."""
+def _attempts(
+  scores: np.ndarray, is_in: np.ndarray, confidence: float
+) -> tuple[list[Guesses], float]:
+  """Returns how the attempts went, and the significance of each of them."""
   scores, is_in = np.asarray(scores, float), np.asarray(is_in, bool)
   if scores.ndim != 1 or scores.shape != is_in.shape or len(scores) < 2:
     raise ValueError(
@@ -258,20 +217,8 @@ def _attempts(scores: np.ndarray, is_in: np.ndarray) -> list[Guesses]:
     attempts.append(Guesses(count, highest))
     attempts.append(Guesses(2 * count, highest + lowest))
     count *= 2
-  return attempts
-
-
-def _best_bound(
-  scores: np.ndarray,
-  is_in: np.ndarray,
-  confidence: float,
-  bound: Callable[[Guesses, float], float],
-) -> float:
-  """Returns the best of all attempts, each at its share of the confidence."""
-  attempts = _attempts(scores, is_in)
   confidence = argument_checks.check_probability('confidence', confidence)
-  significance = (1 - confidence) / len(attempts)
-  return max(bound(guesses, 1 - significance) for guesses in attempts)
+  return attempts, (1 - confidence) / len(attempts)
 
 
 def _largest_refuted(refutes: Callable[[float], bool]) -> float:

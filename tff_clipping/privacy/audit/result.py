@@ -11,7 +11,7 @@ import numpy as np
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges
 from tff_clipping.privacy.accounting.sampled_gaussian import Relation
-from tff_clipping.privacy.audit import one_run, one_shot, thresholds, trade_off
+from tff_clipping.privacy.audit import attacks, one_run, trade_off
 from tff_clipping.privacy.audit.canaries import Canaries
 from tff_clipping.privacy.plans.plan import PrivacyPlan
 
@@ -31,7 +31,8 @@ class AttackResult:
   Attributes:
     epsilon_lower_bound: Proved for one run, at the audit's confidence.
     gaussian_epsilon_lower_bound: The same among Gaussian mechanisms.
-    epsilon_estimate: The one-shot estimate, no bound; NaN if it has none.
+    epsilon_estimate: That of normal scores, no bound; NaN if there is none. See
+      `attacks.estimate_epsilon`.
     true_positive_rate: The share of the canaries that were in above all but 1 %
       of those that were out.
     is_refuted: Whether the plan's curve does not hold, at the audit's
@@ -235,20 +236,9 @@ def _judge(
       scores, is_in, delta=delta, confidence=confidence
     ),
     gaussian_epsilon_lower_bound=trade_off.compute_gaussian_epsilon(mu, delta),
-    epsilon_estimate=_estimate(taken, held_out, delta),
-    true_positive_rate=thresholds.measure_true_positive_rate(
+    epsilon_estimate=attacks.estimate_epsilon(taken, held_out, delta=delta),
+    true_positive_rate=attacks.measure_true_positive_rate(
       taken, held_out, _FALSE_POSITIVE_RATE
     ),
     is_refuted=one_run.is_refuted(curve, scores, is_in, confidence=confidence),
-  )
-
-
-def _estimate(taken: np.ndarray, held_out: np.ndarray, delta: float) -> float:
-  """Returns the one-shot estimate, NaN where no normal can be fitted."""
-  if min(len(taken), len(held_out)) < 2 or not (
-    np.isfinite(taken).all() and np.isfinite(held_out).all()
-  ):
-    return math.nan
-  return one_shot.estimate_epsilon(
-    *one_shot.fit_pair(taken, held_out), delta=delta
   )

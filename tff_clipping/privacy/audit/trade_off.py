@@ -11,23 +11,42 @@ mechanism if and only if, for every attack,
 ICML 2015). A plan states a delta for every epsilon, and so a curve; mu-GDP
 states that no attack is better than telling N(0, 1) from N(mu, 1) by a draw
 (Dong, Roth, Su, "Gaussian Differential Privacy", JRSS B 2022).
+
+`bound_attacks` has two numbers of a plan's curve. One is mu: a run is no worse
+than one Gaussian mechanism of this mu, at every delta from the plan's up. In
+full: for every epsilon, its delta is at most that of mu-GDP, or at most the
+plan's. Where the run is one Gaussian mechanism, it is so at every delta. The
+other is the largest true-positive rate at a given false-positive rate.
 """
 
 import dataclasses
+import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.accounting import gaussian_mechanism, ranges
+from tff_clipping.privacy.accounting import (
+  gaussian_mechanism,
+  privacy_loss,
+  ranges,
+)
 from tff_clipping.privacy.plans.base_plan import BasePlan
 
 # The epsilons at which a plan's delta is asked for. Any of them is a valid
 # constraint; more of them make the curve tighter.
 _EPSILONS = np.geomspace(0.02, 24, 33)
 
-# With epsilons near 1000.
-_LARGEST_MU = 40.0
+# Between which mu is searched: the epsilons from 0 to the plan's at which delta
+# is computed, and the points in each step between them.
+_NUM_EPSILONS = 25
+_POINTS_PER_STEP = 100
+
+# Of a larger mu, `compute_gaussian_epsilon` gives the epsilon of this one, near
+# 1000; `bound_attacks` gives a larger mu than the second as infinite.
+_LARGEST_MU_OF_EPSILON = 40.0
+_LARGEST_MU = 1e3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +54,7 @@ class TradeOff:
   """A curve of (epsilon, delta) that hold together.
 
   Attributes:
-    epsilons: Positive epsilons, of shape [n].
+    epsilons: Not negative, in rising order, of shape [n].
     deltas: The delta of each, in [0, 1], of shape [n].
   """
 
@@ -76,6 +95,20 @@ class GaussianTradeOff:
     return float(special.ndtr(special.ndtri(true_positive_rate) - self.mu))
 
 
+class AttackBounds(NamedTuple):
+  """What an attacker may find out about one client, at most.
+
+  Attributes:
+    mu: See the module; infinite if it is above 1000.
+    false_positive_rate: That of the attacks.
+    true_positive_rate: The largest that an attack has at that rate.
+  """
+
+  mu: float
+  false_positive_rate: float
+  true_positive_rate: float
+
+
 def compute_trade_off(plan: BasePlan) -> TradeOff:
   """Returns the curve that a plan allows after all of its rounds.
 
@@ -89,6 +122,39 @@ def compute_trade_off(plan: BasePlan) -> TradeOff:
   """
   deltas = [plan.tightest_delta(epsilon) for epsilon in _EPSILONS]
   return TradeOff(_EPSILONS, np.array(deltas))
+
+
+def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
+  """Returns what an attacker may find out after all rounds of a plan.
+
+  Whatever accountant the plan is charged by, the bounds are by the tightest
+  that is proved, for the clients that are really drawn.
+
+  Args:
+    plan: The plan.
+    false_positive_rate: In (0, 1).
+
+  Raises:
+    TypeError: If the rate is not a number.
+    ValueError: If it is not in (0, 1).
+  """
+  rate = argument_checks.check_probability(
+    'false_positive_rate', false_positive_rate
+  )
+  parts = plan.released_mechanisms(plan.num_releases)
+  if all(part.cohorts.sampling_prob == 1 for part, _ in parts):
+    # One Gaussian mechanism.
+    mu = math.hypot(
+      *(math.sqrt(count) / part.noise_over_sensitivity for part, count in parts)
+    )
+    true_positive_rate = GaussianTradeOff(mu).max_true_positive_rate
+  else:
+    epsilons = np.linspace(0, plan.actual_epsilon, _NUM_EPSILONS)
+    deltas = np.array([plan.tightest_delta(epsilon) for epsilon in epsilons])
+    curve = TradeOff(epsilons, deltas)
+    mu = _find_mu(curve, plan.target_delta)
+    true_positive_rate = curve.max_true_positive_rate
+  return AttackBounds(mu, rate, true_positive_rate(rate))
 
 
 def compute_gaussian_epsilon(mu: float, delta: float) -> float:
@@ -109,24 +175,37 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
   if mu == 0:
     ranges.check_target_delta(delta)
     return 0.0
-  return gaussian_mechanism.gaussian_epsilon(1 / min(mu, _LARGEST_MU), delta)
+  return gaussian_mechanism.gaussian_epsilon(
+    1 / min(mu, _LARGEST_MU_OF_EPSILON), delta
+  )
 
 
-def compute_gaussian_mu(epsilon: float, delta: float) -> float:
-  """Returns the mu, at most 40, whose Gaussian has this epsilon at `delta`.
+def _find_mu(curve: TradeOff, target_delta: float) -> float:
+  """Returns about the least mu whose delta is above the curve's, never less.
 
   Args:
-    epsilon: Not negative. Of less than 1e-6, it is the mu of 1e-6.
-    delta: In (0, 1).
-
-  Raises:
-    TypeError: If an argument is not a number.
-    ValueError: If it is out of range.
+    curve: Its epsilons begin with 0.
+    target_delta: Where the curve is below it, mu need not be above.
   """
-  epsilon = argument_checks.check_number('epsilon', epsilon)
-  if epsilon < 0:
-    raise ValueError(f'`epsilon` must not be negative, found {epsilon:g}.')
-  epsilon = max(epsilon, ranges.MIN_TARGET_EPSILON)
-  epsilon = min(epsilon, ranges.MAX_TARGET_EPSILON)
-  noise = gaussian_mechanism.gaussian_noise_multiplier(epsilon, delta)
-  return min(1 / noise, _LARGEST_MU)
+  # Between two epsilons, delta is at most linear in e^epsilon, for it is convex
+  # in that. Both curves fall: a point is compared with the next.
+  steps = np.linspace(0, 1, _POINTS_PER_STEP, endpoint=False)
+  points = curve.epsilons[:-1, np.newaxis] + np.outer(
+    np.diff(curve.epsilons), steps
+  )
+  points = np.append(points.ravel(), curve.epsilons[-1])
+  deltas = np.interp(np.exp(points), np.exp(curve.epsilons), curve.deltas)
+
+  def is_above(mu: float) -> bool:
+    above = privacy_loss.compute_gaussian_delta(1 / mu, points[1:])
+    return bool(np.all((above >= deltas[:-1]) | (deltas[:-1] <= target_delta)))
+
+  low, high = 1e-9, 1e-3
+  while not is_above(high):
+    low, high = high, 2 * high
+    if high > _LARGEST_MU:
+      return math.inf
+  while high > low * (1 + 1e-6):
+    middle = math.sqrt(low * high)
+    low, high = (low, middle) if is_above(middle) else (middle, high)
+  return high

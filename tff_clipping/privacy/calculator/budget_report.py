@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_clipping.privacy.accounting import ranges
-from tff_clipping.privacy.audit import attack_bounds
+from tff_clipping.privacy.audit import trade_off
 from tff_clipping.privacy.calculator import (
   budget_comparison,
   budget_question,
@@ -54,7 +54,7 @@ class Answer:
   plan: base_plan.BasePlan
   noise: noise_summary.NoiseSummary
   theorem_2_constant: float | None
-  attacks: attack_bounds.AttackBounds | None
+  attacks: trade_off.AttackBounds | None
   thresholds: tuple[base_plan.BasePlan, ...]
   comparisons: tuple[budget_comparison.Row, ...]
   is_full: bool
@@ -110,7 +110,7 @@ def compute_answer(
     if question.false_positive_rate is not None:
       false_positive_rate = question.false_positive_rate
     if false_positive_rate is not None:
-      attacks = attack_bounds.bound_attacks(plan, false_positive_rate)
+      attacks = trade_off.bound_attacks(plan, false_positive_rate)
     thresholds = _vary_share(question, plan)
     # What is warned of is the answer, and not what it is compared with.
     warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tff_clipping.privacy.accounting import rounding, sampled_gaussian
-from tff_clipping.privacy.audit import attack_bounds
+from tff_clipping.privacy.audit import trade_off
 from tff_clipping.privacy.calculator import document
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import (
@@ -219,7 +219,7 @@ def _state_promise(
 ) -> document.Section:
   """Returns what is promised, in words and in numbers."""
   epsilon, relation = promised.actual_epsilon, promised.actual_relation
-  attacks = attack_bounds.bound_attacks(promised, _FALSE_POSITIVE_RATE)
+  attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
   is_local = isinstance(promised, local_plan.LocalPlan)
   neighbours = (
     'any two data sets of one client'
