@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip('tensorflow_federated')
 
 _ROOT = pathlib.Path(__file__).parent.parent
-_SCRIPTS = _ROOT / 'examples' / 'extending'
 _BLOCK = re.compile(r'```(\w*)\n(.*?)```\n', re.DOTALL)
 # Its blocks are files: tests/tasks/your_own_page_test.py.
 _OF_FILES = ('your_own.md',)
@@ -67,16 +66,3 @@ def test_the_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path):
   assert result.returncode == 0, (tmp_path / 'errors').read_text()
   printed = (tmp_path / 'printed').read_text().splitlines()
   assert [line for line in printed if line in expected] == expected
-
-
-@pytest.mark.parametrize(
-  'script', sorted(_SCRIPTS.glob('*.py')), ids=lambda path: path.stem
-)
-def test_a_script_is_the_code_of_its_page(script):
-  code, _ = _blocks(f'{script.stem}.md')
-  _, _, body = script.read_text().split('"""', 2)
-
-  def lines(text):
-    return [line for line in text.splitlines() if line]
-
-  assert lines(body) == lines('\n'.join(code))

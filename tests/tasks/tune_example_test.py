@@ -1,22 +1,19 @@
 """A test of the script that chooses settings by private runs."""
 
-import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.tasks import train_command
+from tests.tasks import train_command, your_own_page
 
-_EXAMPLES = pathlib.Path(__file__).parents[2] / 'examples'
+_SCRIPT = train_command.ROOT / 'examples' / 'tuning' / 'tune.py'
 
 
 @pytest.mark.slow
 def test_what_the_tries_cost_is_within_the_budget(tmp_path):
-  for name in ('make_data.py', 'mine.py'):
-    shutil.copy(_EXAMPLES / 'your_own' / name, tmp_path)
+  your_own_page.write_files(tmp_path)
   run = dict(
     cwd=tmp_path,
     env=train_command.environment(),
@@ -25,9 +22,8 @@ def test_what_the_tries_cost_is_within_the_budget(tmp_path):
     text=True,
   )
   subprocess.run([sys.executable, 'make_data.py'], **run)
-  script = _EXAMPLES / 'tuning' / 'tune.py'
   ended = subprocess.run(
-    [sys.executable, script, 'mine.npz', 'mine.py:create_model', 'tuning'],
+    [sys.executable, _SCRIPT, 'mine.npz', 'mine.py:create_model', 'tuning'],
     **run,
   )
   (alone,) = re.findall(r'last run alone would be epsilon (\S+)', ended.stdout)
