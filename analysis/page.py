@@ -49,7 +49,6 @@ FILES = {
   'audits.csv': pivots.audits,
   'model_clipping.csv': pivots.model_clipping,
   'mechanisms.csv': pivots.mechanisms,
-  'bound.csv': pivots.bound,
   'bfloat16.csv': pivots.bfloat16,
   'systems.csv': systems.table,
 }

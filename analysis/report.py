@@ -15,7 +15,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 from absl import app, flags
@@ -23,13 +23,9 @@ from absl import app, flags
 from tff_clipping.privacy.ledger import spending
 
 try:
-  from matplotlib import figure
-
   from analysis.figures import accuracy, drawings, style
-  from analysis.figures import bound as bound_figures
   from analysis.paper import rows, tables
   from analysis.runs import (
-    bound,
     frame,
     markdown,
     page_html,
@@ -62,14 +58,6 @@ _NEEDS = {
     'of ε.'
   ),
   'audits': 'Audits: it needs a run with `--audit_canaries`.',
-  'deviations': (
-    'What clipping and noise do by round: it needs runs with recorded updates '
-    'and a threshold.'
-  ),
-  'terms': (
-    "The bound's terms by round: it needs such runs with the constants of "
-    '`tasks.estimate_constants`.'
-  ),
 }
 
 _MARGIN_NOTE = (
@@ -163,36 +151,10 @@ def _values(
   runs, groups = frame.by_setting(frames.runs), frames.groups()
   is_evaluated = runs['final_score'].notna()
   is_recorded = runs.index.isin(frames.updates['run'])
-  # A threshold can be that of its seed.
-  by_seed = [
-    part for group in groups for _, part in group.groupby('setting', sort=False)
-  ]
   drawn = {
     'curves': drawings.curves(frames, runs[is_evaluated]),
     'updates': drawings.columns(frames, runs[is_recorded]),
-    'epsilon': _drawings(
-      'epsilon',
-      'Final {metric} by privacy budget',
-      groups,
-      _several_budgets,
-      accuracy.draw_epsilon,
-    ),
-    'deviations': _drawings(
-      'deviation',
-      'Clipping and noise by round',
-      by_seed,
-      functools.partial(bound.deviation_data, frames),
-      bound_figures.draw_deviation,
-      is_exact=True,
-    ),
-    'terms': _drawings(
-      'bound',
-      'The terms of Theorem 1 by round',
-      by_seed,
-      functools.partial(bound.term_data, frames),
-      bound_figures.draw_terms,
-      is_exact=True,
-    ),
+    'epsilon': _budget_drawings(groups),
   }
   texts = {
     'results': '\n\n'.join(map(_result_text, _by_metric(runs))),
@@ -200,7 +162,6 @@ def _values(
     'runs': '\n\n'.join(_run_texts(groups)),
     'paper_tables': _paper_tables(frames),
     'audits': run_tables.attack_table(frames),
-    'broken': markdown.bullets(bound.broken_conditions(runs)),
     **{
       name: markdown.pictures((each.name, each.caption) for each in own)
       for name, own in drawn.items()
@@ -361,44 +322,18 @@ def _paper_tables(frames: frame.Frames) -> str:
   )
 
 
-def _several_budgets(group: pd.DataFrame) -> pd.DataFrame:
-  """Accuracy by ε, where there are several."""
-  data = accuracy.epsilon_data(group)
-  return data if data['epsilon'].nunique() > 1 else data[:0]
-
-
-def _drawings(
-  name: str,
-  what: str,
-  groups: list[pd.DataFrame],
-  find_data: Callable[[pd.DataFrame], pd.DataFrame],
-  draw: Callable[[pd.DataFrame, str], figure.Figure],
-  *,
-  is_exact: bool = False,
-) -> list[drawings.Drawing]:
-  """A figure of each group of runs that has data for it.
-
-  Args:
-    name: That of the files, before the title of the group.
-    what: What a figure shows, in words.
-    groups: Runs of one setting each.
-    find_data: Returns what is drawn of a group; empty for no figure.
-    draw: Draws it, below a title.
-    is_exact: Whether it shows exact figures of the clients; the caption is
-      marked where a run is private.
-  """
+def _budget_drawings(groups: list[pd.DataFrame]) -> list[drawings.Drawing]:
+  """The metric by ε, a figure of each setting that has several budgets."""
   drawn = []
   for title, group in _titled(groups):
-    data = find_data(group)
-    if len(data):
-      is_marked = is_exact and group['has_simulation_figures'].any()
-      note = f' {run_tables.SIMULATION_MARK}' if is_marked else ''
+    data = accuracy.epsilon_data(group)
+    if data['epsilon'].nunique() > 1:
       metric = group['metric'].iloc[0].title
       drawn.append(
         drawings.Drawing(
-          f'{name}_{style.file_part(title)}.png',
-          f'{what.format(metric=metric)}: {title}.{note}',
-          functools.partial(draw, data, title),
+          f'epsilon_{style.file_part(title)}.png',
+          f'Final {metric} by privacy budget: {title}.',
+          functools.partial(accuracy.draw_epsilon, data, title),
         )
       )
   return drawn

@@ -68,7 +68,7 @@ _MAY_IMPORT = {
   ),
   _TABLE: ({'tff_clipping'}, set()),
   'analysis': (
-    {'tff_clipping/theory', 'tff_clipping/privacy'},
+    {'tff_clipping/privacy'},
     {
       'PIL',
       'absl',

@@ -44,14 +44,12 @@ class Panel:
     lines: The lines, in the order of the legend.
     y_label: What the vertical axis shows.
     limits: The ends of the vertical axis; None at an end for the data's.
-    is_log: Whether that is logarithmic.
   """
 
   title: str
   lines: Sequence[Line]
   y_label: str
   limits: tuple[float | None, float | None] = (None, None)
-  is_log: bool = False
 
 
 def draw(
@@ -93,8 +91,6 @@ def draw(
 
 
 def _draw_panel(ax: axes.Axes, panel: Panel, width: float) -> None:
-  if panel.is_log:
-    ax.set_yscale('log')
   for line in panel.lines:
     if line.x is None:
       ax.axhline(line.y[0], label=line.label, **line.look)

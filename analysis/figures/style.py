@@ -15,8 +15,6 @@ from PIL import Image
 
 # The palette of Okabe and Ito (2008), which colour-blind readers tell apart.
 BLACK = '#000000'
-ORANGE = '#E69F00'
-SKY_BLUE = '#56B4E9'
 GREEN = '#009E73'
 BLUE = '#0072B2'
 VERMILION = '#D55E00'

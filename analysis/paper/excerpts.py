@@ -11,14 +11,6 @@ from analysis.paper import pivots, systems
 from analysis.paper.evidence import Evidence
 from analysis.runs import margins
 
-_OF_BOUND = (
-  'measured: ᾱ ‖∇f‖²',
-  'bound: heterogeneity and local steps',
-  'bound: clipping, first term',
-  'bound: clipping, second term',
-  'bound, all terms',
-)
-
 
 def mechanisms(found: Evidence) -> pd.DataFrame:
   """The accuracies of `pivots.mechanisms`, with a column for each data and ε.
@@ -93,14 +85,6 @@ def noise_of_systems(found: Evidence, data: str, epsilon: str) -> pd.DataFrame:
   shown = table[table['data'].eq(data) & table['ε'].eq(epsilon)]
   noise = ['accountant', 'z', 'noise / c', 'noise / signal']
   return shown.drop_duplicates(noise)[['system', *noise[1:]]]
-
-
-def bound(found: Evidence) -> pd.DataFrame:
-  """What `pivots.bound` is about, and what weighs in it."""
-  table = pivots.bound(found)
-  if table.empty:
-    return table
-  return table[table['quantity'].isin(_OF_BOUND)]
 
 
 def audits(found: Evidence) -> pd.DataFrame:

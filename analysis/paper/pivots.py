@@ -4,12 +4,10 @@
 pivot has a row for each group of runs that differ in the seed alone.
 """
 
-import numpy as np
 import pandas as pd
 
 from analysis.paper import pivoting
 from analysis.paper.evidence import Evidence
-from analysis.runs import bound as bound_terms
 from analysis.runs import experiments, frame, margins, run_tables
 
 # Variants with other step sizes, and with another meaning of c, which may
@@ -36,26 +34,6 @@ _MECHANISMS = {
 }
 
 _MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
-
-# The quantities of Theorem 1: the loss is in nats, models have the length of
-# their parameters' norm.
-_CONSTANTS = {
-  'smoothness': 'L',
-  'gradient_bound': 'G',
-  'local_stddev': 'σ_l',
-  'global_stddev': 'σ_g',
-  'initial_gap': 'f(x⁰) − f*',
-}
-_TERMS = {
-  'left_side': 'measured: ᾱ ‖∇f‖²',
-  'initial_gap': 'bound: f(x⁰) − f* over T rounds',
-  'client_drift': 'bound: heterogeneity and local steps',
-  'sampling_noise': 'bound: variance of gradients',
-  'client_sampling': 'bound: variance of client sampling',
-  'privacy_noise': 'bound: privacy noise',
-  'clipping_bias': 'bound: clipping, first term',
-  'clipping_variance': 'bound: clipping, second term',
-}
 
 
 def explanations(found: Evidence) -> pd.DataFrame:
@@ -203,32 +181,6 @@ def bfloat16(found: Evidence) -> pd.DataFrame:
   )
 
 
-def bound(found: Evidence) -> pd.DataFrame:
-  """Both sides of Theorem 1, of the runs whose left side was measured.
-
-  Both are means over the T rounds, by straight lines between the rounds that
-  were measured, and with the last one after it.
-  """
-  runs = found.runs[found.runs['has_constants']]
-  columns = {}
-  for name, terms in bound_terms.term_data(found.frames, runs).groupby(
-    'run', sort=False
-  ):
-    run = runs.loc[name]
-    if terms['left_side'].isna().all():
-      continue
-    means = {key: _mean_over_rounds(run, terms, key) for key in _TERMS}
-    figures = [run[f'constant_{key}'] for key in _CONSTANTS]
-    figures += [*means.values(), sum(means.values()) - means['left_side']]
-    columns[f'{run["model_name"]} on {run["data"]}'] = [
-      margins.number(figure, '.2g') for figure in figures
-    ]
-  if not columns:
-    return pd.DataFrame()
-  names = [*_CONSTANTS.values(), *_TERMS.values(), 'bound, all terms']
-  return pd.DataFrame({'quantity': names} | columns)
-
-
 def audits(found: Evidence, which: str = 'every attack') -> pd.DataFrame:
   """What the audits show, by every attack or that on `all releases`."""
   table = run_tables.attack_table(found.frames)
@@ -285,9 +237,3 @@ def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:
       'seeds': len,
     },
   )
-
-
-def _mean_over_rounds(run: pd.Series, terms: pd.DataFrame, key: str) -> float:
-  known = terms.dropna(subset=[key])
-  by_round = np.interp(np.arange(run['num_rounds']), known['t'], known[key])
-  return float(by_round.mean())

@@ -13,7 +13,6 @@ import pandas as pd
 from analysis.paper import findings, rows
 from analysis.paper.evidence import Evidence
 from analysis.runs import margins
-from tff_clipping.theory import estimates
 
 # What stands beside the paper's figure where ours measures nothing.
 NEAR_CHANCE = 'near chance'
@@ -197,16 +196,8 @@ def noise(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
     ]
   lines = pd.concat(tables, ignore_index=True)
   lines = lines[lines['noise_multiplier'].notna()]
-  over_c = pd.Series(
-    [
-      estimates.Mechanism(
-        line['noise_multiplier'], line['P'], int(line['num_parameters'])
-      ).noise_norm(1.0)
-      for line in lines.to_dict('records')
-    ],
-    lines.index,
-    dtype=float,
-  )
+  noise = lines['noise_multiplier'] * lines['num_parameters'] ** 0.5
+  over_c = (noise / lines['P']).astype(float)
   table = pd.DataFrame(
     {
       'row': lines['row'],

@@ -7,7 +7,6 @@ to `notes`, and a file that cannot be trusted is refused.
 import dataclasses
 import io
 import json
-import math
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -42,25 +41,13 @@ CLIENT_METRICS = (
   'clipped_fraction',
 )
 
-UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees', 'expected_norm')
-# Older files may lack the last one, which takes repeated local runs.
-_NEEDED_UPDATE_COLUMNS = UPDATE_COLUMNS[:3]
+UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
 
 # The `client_id` of the row that holds the averaged update, where one is there.
 MEAN_UPDATE_ID = 'mean'
 
 # In place of the algorithm, of which nothing is known.
 OWN_PROGRAM = 'own_program'
-
-# What `constants.json` holds, where somebody estimated it: L, G, σ_l, σ_g and
-# f(x⁰) − f*.
-CONSTANT_KEYS = (
-  'smoothness',
-  'gradient_bound',
-  'local_stddev',
-  'global_stddev',
-  'initial_gap',
-)
 
 _PRIVACY_KEYS = (
   'noise_multiplier',
@@ -102,8 +89,6 @@ class RunFiles:
     config: That of `config.json`.
     privacy: That of `privacy.json`, with all caveats that the ledger has; empty
       where there is none.
-    constants: `CONSTANT_KEYS` of `constants.json`, and its `rounds` and
-      `squared_gradient_norms`, which may be empty; empty where there is none.
     rounds: The rows of `metrics.csv`: `METRIC_COLUMNS`, and what else begins
       with `test_`.
     updates: The rows of `updates/`: `t` and `UPDATE_COLUMNS`; the averaged
@@ -113,17 +98,18 @@ class RunFiles:
     metric: The figure on the test set that decides. If it is no accuracy,
       `rounds` has its column too.
     ledger: What was charged; None where there is no ledger.
+    rest: What else a published run has, which nothing reads.
   """
 
   config: Mapping[str, Any]
   privacy: Mapping[str, Any]
-  constants: Mapping[str, Any]
   rounds: pd.DataFrame
   updates: pd.DataFrame
   audits: pd.DataFrame
   notes: tuple[str, ...] = ()
   metric: metrics.Metric = metrics.ACCURACY
   ledger: pathlib.Path | None = None
+  rest: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def read_folder(directory: pathlib.Path) -> RunFiles:
@@ -160,7 +146,6 @@ def read_folder(directory: pathlib.Path) -> RunFiles:
     privacy=_read_privacy(directory / 'privacy.json', is_private, notes),
     updates=_read_updates(directory / 'updates', notes),
     audits=_read_audit(directory / 'audit' / 'audit.json', notes),
-    constants=_read_constants(directory / 'constants.json', notes),
     notes=tuple(notes),
   )
 
@@ -372,40 +357,16 @@ def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
     file_notes: list[str] = []
     try:
       table = _read_csv(path, file_notes, UPDATE_COLUMNS[1:])
-      absent = [
-        column for column in _NEEDED_UPDATE_COLUMNS if column not in table
-      ]
+      absent = [column for column in UPDATE_COLUMNS if column not in table]
       if absent:
         raise NotARunError(f'{path.name} has no column `{absent[0]}`')
     except NotARunError as error:
       notes.append(f'updates/{error}: left out')
       continue
     notes.extend(f'updates/{note}' for note in file_notes)
-    table = table.reindex(columns=UPDATE_COLUMNS)
+    table = table[[*UPDATE_COLUMNS]]
     table.insert(0, 't', int(match.group(1)))
     tables.append(table)
   if not tables:
     return pd.DataFrame(columns=['t', *UPDATE_COLUMNS])
-  return pd.concat(tables, ignore_index=True).astype({'expected_norm': float})
-
-
-def _read_constants(path: pathlib.Path, notes: list[str]) -> dict[str, Any]:
-  if not path.is_file():
-    return {}
-  try:
-    contents = _read_json(path)
-  except NotARunError as error:
-    notes.append(f'{error}: left out')
-    return {}
-  for key in CONSTANT_KEYS:
-    value = contents.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-      notes.append(f'constants.json has no number `{key}`: left out')
-      return {}
-    # A bound without curvature is none: L is a divisor of its conditions.
-    if not 0 <= value < math.inf or (key == 'smoothness' and value == 0):
-      notes.append(f'constants.json: `{key}` is {value}: left out')
-      return {}
-  return {key: float(contents[key]) for key in CONSTANT_KEYS} | {
-    key: contents.get(key, []) for key in ('rounds', 'squared_gradient_norms')
-  }
+  return pd.concat(tables, ignore_index=True)

@@ -23,8 +23,8 @@ class Frames:
   Attributes:
     runs: A row for each run, by `row.build_row`, with its name as index; NaN,
       None or an empty text is what is missing. Its columns are every setting of
-      `config.json`; every key of `privacy.json` after `privacy_` and of
-      `constants.json` after `constant_`; what `drops.with_drops` adds; and
+      `config.json`; every key of `privacy.json` after `privacy_`; what
+      `drops.with_drops` adds; and
 
       - of the experiment that it is of: `row`, `scale` and `variants` (with
         commas); empty where it is of none;
@@ -50,8 +50,7 @@ class Frames:
         mean, mean over rounds), `path` (how far the model has moved after each
         round, from 0 to T), `median_round_seconds`, `seconds` (of all rounds),
         `epsilon_spent` (of the rounds that were done, by the plan's
-        accounting), `has_constants`, `squared_gradient_norms` (by t) and
-        `notes` (what is missing or cut off).
+        accounting) and `notes` (what is missing or cut off).
     rounds: A row for each run and round: `run`, the columns of `metrics.csv`,
       and `score`, its metric: an accuracy in percent.
     updates: A row for each recorded update: `run`, `t` (0 is the first round,

@@ -20,6 +20,10 @@ RUNS = 'runs.jsonl'
 _ROUNDS = 'rounds.csv'
 _UPDATES = 'updates.csv.gz'
 _SEARCHES = 'searches.csv'
+# Of a line of `RUNS`. What else a line has is kept when runs are added.
+_KEYS = frozenset(['name', 'config', 'privacy', 'audits'])
+# The last one is that of two runs, and nothing reads it.
+_UPDATE_COLUMNS = ('t', *files.UPDATE_COLUMNS, 'expected_norm')
 
 
 def read(
@@ -47,10 +51,10 @@ def read(
     line['name']: files.RunFiles(
       config=line['config'],
       privacy=line.get('privacy', {}),
-      constants=line.get('constants', {}),
       audits=pd.DataFrame(line.get('audits', []), columns=files.AUDIT_COLUMNS),
       rounds=rounds[line['name']],
       updates=updates.get(line['name'], no_updates),
+      rest={key: value for key, value in line.items() if key not in _KEYS},
     )
     for line in lines
   }, searches
@@ -73,18 +77,14 @@ def write(
   ordered = dict(sorted(runs.items()))
   lines = []
   for name, run in ordered.items():
-    rest = {
-      'privacy': run.privacy,
-      'constants': run.constants,
-      'audits': _records(run.audits),
-    }
+    more = {'privacy': run.privacy, 'audits': _records(run.audits), **run.rest}
     line = {'name': name, 'config': run.config}
-    line |= {key: value for key, value in rest.items() if value}
+    line |= {key: value for key, value in more.items() if value}
     lines.append(json.dumps(line, ensure_ascii=False) + '\n')
   (directory / RUNS).write_text(''.join(lines), encoding='utf-8')
   for name, columns, file in (
     ('rounds', files.METRIC_COLUMNS, _ROUNDS),
-    ('updates', ('t', *files.UPDATE_COLUMNS), _UPDATES),
+    ('updates', _UPDATE_COLUMNS, _UPDATES),
   ):
     tables = [
       getattr(run, name).assign(run=run_name)
@@ -93,8 +93,8 @@ def write(
     # An empty one would change the types of the others.
     table = pd.concat([each for each in tables if len(each)] or tables[:1])
     counts = table.columns.intersection(['round_num', 'num_clients', 't'])
-    table = table[['run', *columns]].astype(dict.fromkeys(counts, 'Int64'))
-    _write_csv(table, directory / file)
+    table = table.reindex(columns=['run', *columns])
+    _write_csv(table.astype(dict.fromkeys(counts, 'Int64')), directory / file)
   ordered_searches = searches.sort_values('search', kind='stable')
   _write_csv(ordered_searches, directory / _SEARCHES)
 

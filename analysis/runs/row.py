@@ -80,15 +80,6 @@ def build_row(
     **_describe(run),
     **_measure(run, rounds, updates),
     **{f'privacy_{k}': x for k, x in (_NO_PRIVACY | {**run.privacy}).items()},
-    'has_constants': bool(run.constants),
-    **{f'constant_{k}': run.constants.get(k) for k in files.CONSTANT_KEYS},
-    'squared_gradient_norms': dict(
-      zip(
-        run.constants.get('rounds', []),
-        run.constants.get('squared_gradient_norms', []),
-        strict=False,
-      )
-    ),
     'ledger': run.ledger,
     'notes': run.notes,
   }

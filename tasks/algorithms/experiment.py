@@ -134,12 +134,6 @@ class CommonSettings(
     (),
     check=at_least(0),
   )
-  estimate_repeats: int = setting(
-    'Repeat the local work of --update_rounds so often, to estimate the norms '
-    'of expected updates (alpha~ of Theorem 1); 0 not to.',
-    0,
-    check=at_least(0),
-  )
   simulation_diagnostics: bool = setting(
     "Measure the clients' exact updates in a private run too. Not private.",
     False,
@@ -177,7 +171,6 @@ class ExperimentConfig(builders.Settings, CommonSettings):
     builders.check(self)
     local_steps.check(self)
     self._check_update_rounds()
-    self._check_estimates()
 
   @property
   def builder(self) -> Algorithm:
@@ -222,25 +215,6 @@ class ExperimentConfig(builders.Settings, CommonSettings):
       raise ValueError(
         f'`update_rounds` must be below `num_rounds` ({self.num_rounds}): they '
         f'count from 0; found {max(self.update_rounds)}.'
-      )
-
-  def _check_estimates(self) -> None:
-    if self.estimate_repeats == 0:
-      return
-    if self.estimate_repeats == 1:
-      raise ValueError(
-        '`estimate_repeats` must be 0 for no estimates, or at least 2, found 1.'
-      )
-    if not self.update_rounds:
-      raise ValueError(
-        '`estimate_repeats` must be given with `update_rounds`, the rounds '
-        f'that are estimated, found {self.estimate_repeats} without.'
-      )
-    if not self.measures_updates:
-      raise ValueError(
-        '`estimate_repeats` must be given for a private run only with '
-        "`simulation_diagnostics`: it measures the clients' exact updates; "
-        f'found {self.estimate_repeats} without.'
       )
 
   def partition_config(self) -> PartitionConfig:

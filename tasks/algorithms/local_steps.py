@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.algorithms.algorithm import names_of
 from tasks.settings.setting_fields import one_of, positive, setting
 from tff_clipping import argument_checks
 
@@ -154,7 +153,6 @@ def _check_keeping(config: 'ExperimentConfig') -> None:
     ('clipping', 'fixed', 'which follows updates that are cut to c'),
     ('aggregator', None, 'which has to know how updates are clipped'),
     ('client_rate_decay', 1.0, 'which takes one rate in all rounds'),
-    ('estimate_repeats', 0, 'which have one value in a round'),
     ('audit_canaries', None, 'which canaries do not'),
   ):
     value = getattr(config, name)
@@ -168,18 +166,6 @@ def _check_keeping(config: 'ExperimentConfig') -> None:
       f'{step}, found {config.sampling}: what they send tells who took part '
       'in earlier rounds, and no amplification by that sampling is proved then.'
     )
-
-
-def is_plain(settings: LocalStepSettings) -> bool:
-  """Returns whether the local steps are those of the paper.
-
-  Args:
-    settings: Those of the run.
-  """
-  return all(
-    getattr(settings, name) == getattr(LocalStepSettings(), name)
-    for name in names_of(LocalStepSettings)
-  )
 
 
 def keeps(settings: LocalStepSettings) -> bool:

@@ -59,11 +59,6 @@ class NoisedSteps(PrivateAlgorithm):
         f'`local_step` must be sgd for {self.name}, which has a step of its '
         f'own, found {config.local_step}.'
       )
-    if config.estimate_repeats:
-      raise ValueError(
-        f'`estimate_repeats` must not be given for {self.name}, whose steps '
-        f'draw their own batches, found {config.estimate_repeats}.'
-      )
     examples = self._max_examples
     if examples is None:
       raise ValueError(

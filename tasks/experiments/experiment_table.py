@@ -584,14 +584,6 @@ VARIANTS: Mapping[str, Variant] = {
       ),
     ),
     _variant(
-      'expected_norms',
-      'ce_fed_avg',
-      estimate_repeats=Value(
-        4, 'not in the paper; it gives the terms of Theorem 1 their α̃'
-      ),
-      rounds_per_checkpoint=Value(2, 'models for the constants of Theorem 1'),
-    ),
-    _variant(
       'scaffold',
       *_ALL,
       local_step=Value(

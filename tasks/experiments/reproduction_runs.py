@@ -179,11 +179,7 @@ REPRODUCTION = (
   *_systems('cifar10'),
   *_systems('cifar10', *_LARGER),
   Part(('geyer_*',), ('geyer',), (0, 1, 2), ('dp_fed_avg',), ('adaptive',)),
-  # The terms of Theorem 1, and the splits that the paper's figures show.
-  *(
-    Part((row,), (scale,), (0,), ('ce_fed_avg',), ('expected_norms',))
-    for row, scale in _AT_PAPERS_SIZE
-  ),
+  # The splits that the paper's figures show.
   *(
     Part(rows, (scale,), (0,), _WITHOUT_NOISE)
     for rows, scale in (

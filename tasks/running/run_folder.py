@@ -38,7 +38,6 @@ class RunFolder:
     ledger: What was charged.
     result: How the run ended.
     model: The trained model.
-    constants: What `tasks.estimate_constants` writes.
     updates: The folder of figures on single updates.
     audit: The folder of an audit.
     checkpoints: The folder of checkpoints.
@@ -55,7 +54,6 @@ class RunFolder:
     self.ledger = self.path / 'ledger.jsonl'
     self.result = self.path / 'result.json'
     self.model = self.path / 'model.weights.h5'
-    self.constants = self.path / 'constants.json'
     self.updates = self.path / 'updates'
     self.audit = self.path / 'audit'
     self.checkpoints = self.path / 'checkpoints'

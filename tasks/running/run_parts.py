@@ -34,7 +34,6 @@ from tff_clipping.programs.clients import (
   client_states,
   client_store,
 )
-from tff_clipping.programs.training.update_records import EstimateFn
 
 Clients = (
   client_store.ClientStore
@@ -230,22 +229,6 @@ class RunParts:
       client_store=clients,
       seed=self.config.seed,
     )
-
-  def create_update_estimate(
-    self, model_fn, clients: Clients
-  ) -> EstimateFn | None:
-    """Returns what estimates the expected norms, `None` without estimates."""
-    if not self.config.estimate_repeats:
-      return None
-    estimate = learning.build_update_estimates(
-      model_fn,
-      num_repeats=self.config.estimate_repeats,
-      local_step=self._create_local_step(),
-      **self.local_work(clients),
-    )
-    return lambda weights, t, cohort: estimate(weights, t, list(cohort))[
-      'expected_norm'
-    ]
 
   def create_audit(
     self, plan: privacy.BasePlan | None, folder, model_fn

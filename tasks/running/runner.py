@@ -30,10 +30,7 @@ from tff_clipping.programs.training.training_program import (
   TrainingProgram,
   TrainingResult,
 )
-from tff_clipping.programs.training.update_records import (
-  EstimateFn,
-  UpdateRecords,
-)
+from tff_clipping.programs.training.update_records import UpdateRecords
 from tff_clipping.programs.training.watchers import AfterRounds, RoundWatcher
 from tff_clipping.runtime import environment
 
@@ -165,7 +162,7 @@ class _Run:
         self.execution.start(folder, required_paths=[store.path])
       )
       if not config.threshold_rounds:
-        process, estimate_norms = self._create_process(store)
+        process = self._create_process(store)
       # First of all files: what makes the folder that of this run.
       folder.write_json(
         folder.config,
@@ -189,7 +186,7 @@ class _Run:
           return dataclasses.replace(estimated.result, round_num=0)
         config = self._set_clipping_norm(estimated.norm, where)
         sampler, charged = threshold_rounds.of_training(sampler, ledger)
-        process, estimate_norms = self._create_process(store)
+        process = self._create_process(store)
       program = TrainingProgram(
         process=process,
         sampler=sampler,
@@ -202,7 +199,7 @@ class _Run:
         checkpoints=checkpoints,
         rounds_per_checkpoint=config.rounds_per_checkpoint,
         watchers=[
-          *self._watch_clients(estimate_norms),
+          *self._watch_clients(),
           MetricsFiles(folder.metrics, tensorboard_dir=folder.tensorboard),
           stack.enter_context(_progress(config, num_done)),
         ],
@@ -271,10 +268,8 @@ class _Run:
     )
     return self.config
 
-  def _create_process(
-    self, store: client_store.ClientStore
-  ) -> tuple[LearningProcess, EstimateFn | None]:
-    """Returns the process, and what estimates expected norms of its updates."""
+  def _create_process(self, store: client_store.ClientStore) -> LearningProcess:
+    """Returns the process on the clients of a store."""
     clients = self.parts.preprocess(store)
     model_fn = self.parts.create_client_model_fn(clients)
     canaries = None
@@ -282,14 +277,11 @@ class _Run:
       canaries = self.run_audit.canaries
       clients = canary_clients.CanaryClients(clients, canaries)
       model_fn = self.parts.add_canaries(model_fn, canaries)
-    process = self.parts.create_process(
+    return self.parts.create_process(
       self.privacy.plan, model_fn, clients, canaries
     )
-    return process, self.parts.create_update_estimate(model_fn, clients)
 
-  def _watch_clients(
-    self, estimate_norms: EstimateFn | None
-  ) -> Iterator[RoundWatcher]:
+  def _watch_clients(self) -> Iterator[RoundWatcher]:
     """Yields what is shown the clients' work, where that is measured."""
     config = self.config
     if config.measures_updates:
@@ -298,7 +290,6 @@ class _Run:
         rounds=config.update_rounds,
         clipping_norm=config.clipping_norm,
         clips_otherwise=not config.builder.is_cut_to_clipping_norm,
-        expected_norms=estimate_norms,
       )
     if self.run_audit is not None:
       yield self.run_audit

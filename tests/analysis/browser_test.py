@@ -33,7 +33,6 @@ def page_path(tmp_path_factory):
       privacy=run_folders.PRIVACY | {'description': 'A long promise. ' * 20}
       if algorithm == 'dp_fed_avg'
       else None,
-      constants=run_folders.CONSTANTS,
       updates=_UPDATES,
       task='mnist',
       examples_per_client=125,

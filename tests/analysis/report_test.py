@@ -70,7 +70,6 @@ def test_report_refers_to_figures_that_are_there(of_three):
   assert pictures == [
     'test_accuracy_by_round_mlp_on_emnist_non_iid_label_skew.png',
     'updates_mlp_on_emnist_t_16.png',
-    'deviation_mlp_on_emnist_non_iid_label_skew.png',
   ]
   assert '<!--' not in path.read_text()
   for picture in pictures:
@@ -98,7 +97,7 @@ def test_figures_of_an_earlier_report_do_not_stay(read_runs, tmp_path):
 def test_html_refers_to_nothing_outside_itself(of_three):
   text = of_three.with_suffix('.html').read_text()
   sources = re.findall(r'(?:src|href)="([^"]*)"', text)
-  assert len(sources) == 3
+  assert len(sources) == 2
   assert all(s.startswith('data:image/png;base64,') for s in sources)
   assert '://' not in text
 
@@ -106,7 +105,7 @@ def test_html_refers_to_nothing_outside_itself(of_three):
 def test_same_runs_give_the_same_bytes(of_three, read_runs, tmp_path):
   again = report.write_report(read_runs(**THREE), tmp_path / 'again').parent
   files = sorted(path.name for path in of_three.parent.iterdir())
-  assert len(files) == 5
+  assert len(files) == 4
   for file in files:
     first = (of_three.parent / file).read_bytes()
     assert first == (again / file).read_bytes()
@@ -366,25 +365,6 @@ def test_the_scatter_is_of_one_seed_in_three_rounds(read_runs):
   assert [len(each.draw().axes) for each in drawn[:1]] == [2]
 
 
-def test_each_seed_has_its_own_deviations(write):
-  # Their thresholds are those of their seeds.
-  text = write(
-    **{
-      f'{algorithm}_{seed}': dict(
-        algorithm=algorithm,
-        seed=seed,
-        clipping_norm=1.0 + seed if algorithm == 'ce_fed_avg' else None,
-        updates=UPDATES,
-      )
-      for seed in (0, 1)
-      for algorithm in ('fed_avg', 'ce_fed_avg')
-    }
-  ).read_text()
-  pictures = re.findall(r'\((deviation_[^)]*)\)', text)
-  title = 'deviation_mlp_on_emnist_non_iid_label_skew_seed'
-  assert pictures == [f'{title}_0.png', f'{title}_1.png']
-
-
 def test_a_split_that_differs_by_seed_is_said_to_be_of_a_run(write):
   seeds = {
     f'seed{seed}': dict(
@@ -454,8 +434,8 @@ def test_exact_figures_of_a_private_run_are_labelled(write):
     for line in text.splitlines()
     if line.startswith('*') and line.endswith('†*')
   ]
-  # The scatter and the deviations, where it stands beside others.
-  assert len(captions) == 2
+  # The scatter, where it stands beside others.
+  assert len(captions) == 1
 
 
 def test_a_private_run_without_diagnostics_needs_no_label(write):
@@ -474,13 +454,6 @@ def test_model_clipping_stands_beside_difference_clipping(write):
   assert '| Model clipping, c = 7.5 |' in text
   assert '| model | 2 | 90.00 | 90.00 | 7.5 |' in text
   assert 'c is a threshold on the norm of whole models' in text
-
-
-def test_terms_of_the_bound_are_drawn_with_the_constants(write):
-  clipped = dict(THREE['ce_fed_avg'], constants=run_folders.CONSTANTS)
-  text = write(**THREE | dict(ce_fed_avg=clipped)).read_text()
-  assert '(bound_mlp_on_emnist_non_iid_label_skew.png)' in text
-  assert '- ce_fed_avg: η_g η_l <= ' in text
 
 
 def test_epsilon_of_the_sampler_stands_beside_the_papers(write):

@@ -43,15 +43,6 @@ AUDIT = {
   },
 }
 
-# The contents of a constants.json.
-CONSTANTS = {
-  'smoothness': 2.0,
-  'gradient_bound': 3.0,
-  'local_stddev': 0.5,
-  'global_stddev': 0.25,
-  'initial_gap': 1.5,
-}
-
 # Clients of Table 3, and the algorithms in the order of accuracies.
 TABLE_3 = {'task': 'mnist', 'examples_per_client': 125}
 THREE = ('fed_avg', 'ce_fed_avg', 'dp_fed_avg')
@@ -73,7 +64,6 @@ def write_run(
   accuracies: Sequence[float] = (0.1, 0.5, 0.9),
   privacy: Mapping[str, Any] | None = None,
   audit: Mapping[str, Any] | None = None,
-  constants: Mapping[str, Any] | None = None,
   updates: Mapping[int, Sequence[tuple[Any, ...]]] | None = None,
   metrics: Mapping[str, float] | None = None,
   name: Mapping[str, Any] | None = None,
@@ -91,9 +81,8 @@ def write_run(
     accuracies: Test accuracy of each round, from round 0.
     privacy: The contents of privacy.json.
     audit: The contents of audit.json.
-    constants: The contents of constants.json.
-    updates: For each t, rows of client_id, update_norm, angle_degrees,
-      clip_factor and, in all or in none, expected_norm.
+    updates: For each t, rows of client_id, update_norm, angle_degrees and
+      clip_factor.
     metrics: Columns of metrics.csv, the same in every round, beside `METRICS`.
     name: Which run of the table of experiments it is.
     partition_summary: What is said of the split of the data.
@@ -148,7 +137,6 @@ def write_run(
     ('config.json', config),
     ('privacy.json', privacy),
     ('audit/audit.json', audit),
-    ('constants.json', constants),
   ):
     if contents is not None:
       path = directory / file
@@ -157,11 +145,10 @@ def write_run(
   for t, clients in (updates or {}).items():
     (directory / 'updates').mkdir(exist_ok=True)
     columns = ['client_id', 'update_norm', 'angle_degrees', 'clip_factor']
-    columns += ['expected_norm'] if len(clients[0]) == 5 else []
     _write_csv(
       directory / 'updates' / f'round_{t:05d}.csv',
       columns,
-      [dict(zip(columns, client, strict=False)) for client in clients],
+      [dict(zip(columns, client, strict=True)) for client in clients],
     )
   return directory
 

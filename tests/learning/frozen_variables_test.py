@@ -166,27 +166,6 @@ def test_an_adapter_is_trained_alone(store):
     np.testing.assert_array_equal(value, np.ones_like(value))
 
 
-@pytest.mark.slow
-def test_estimates_of_gradients_are_at_the_frozen_values_that_are_sent(store):
-  kernel = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
-  estimates = learning.build_gradient_estimates(
-    _keras_model_fn(lambda: [_backbone(), _head()]),
-    client_store=store,
-    **_SETTINGS,
-  )
-  weights = tff.learning.models.ModelWeights(
-    [np.ones([2, 1], np.float32), np.zeros(1, np.float32)],
-    [kernel, np.zeros(2, np.float32)],
-  )
-  found = estimates.mean_gradient(weights, [store.client_ids[0]])
-  rows = linear_models.PARTITION[0]
-  features = _features(kernel)[rows].astype(float)
-  residual = features.sum(axis=1) - linear_models.examples()['y'][rows, 0]
-  np.testing.assert_allclose(
-    found[0][:, 0], 2 * features.T @ residual / len(rows), rtol=1e-4, atol=1e-6
-  )
-
-
 class _Counts(tf.keras.layers.Layer):
   """Counts its calls, in one of several ways, and changes nothing else."""
 

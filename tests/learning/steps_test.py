@@ -170,11 +170,6 @@ def test_each_builder_takes_a_step(store):
   ):
     metrics = process.next(process.initialize(), ids).metrics
     assert not metrics['client_work']['update_norm'].any()
-  estimate = learning.build_update_estimates(
-    linear_models.model_fn, num_repeats=2, **settings
-  )
-  weights = linear_models.weights(one_client.START)
-  assert not estimate(weights, 0, ids)['expected_norm'].any()
 
 
 # The rate is zero from the second round on.

@@ -9,20 +9,12 @@ from tff_clipping.learning.canary_model import (
 )
 from tff_clipping.learning.compute_dtype import with_compute_dtype
 from tff_clipping.learning.fed_avg import build_fed_avg
-from tff_clipping.learning.gradient_estimates import (
-  GradientEstimates,
-  build_gradient_estimates,
-)
 from tff_clipping.learning.model_clipping import build_model_clipping_fed_avg
-from tff_clipping.learning.update_estimates import build_update_estimates
 
 __all__ = [
-  'GradientEstimates',
   'add_canaries',
   'build_fed_avg',
-  'build_gradient_estimates',
   'build_model_clipping_fed_avg',
-  'build_update_estimates',
   'canary_dataset',
   'mark_dataset',
   'steps',

@@ -87,7 +87,6 @@ def test_an_excerpt_of_nothing_is_empty(tmp_path):
   found = run_folders.read_evidence(tmp_path)
   for excerpt in (
     excerpts.audits,
-    excerpts.bound,
     excerpts.mechanisms,
   ):
     assert isinstance(excerpt(found), pd.DataFrame)

@@ -275,7 +275,6 @@ def test_a_table_with_nothing_to_show_is_empty(tmp_path):
     tables.comparisons,
     pivots.mechanisms,
     pivots.explanations,
-    pivots.bound,
     pivots.audits,
     pivots.bfloat16,
     pivots.local_steps,

@@ -23,7 +23,6 @@ def _round(round_num, cohort, norms, angles, **client_work):
     round_num,
     collections.OrderedDict(),
     model=None,
-    model_before=lambda: f'x{round_num - 1}',
     work=watchers.ClientsWork(cohort, measured),
   )
 
@@ -65,25 +64,6 @@ def test_an_update_that_is_not_finite_counts_as_clipped(tmp_path):
   records = UpdateRecords(tmp_path, rounds=[], clipping_norm=1.0)
   added = _watch(records, _round(1, 'ab', [math.nan, 0.5], [math.nan, 1]))
   assert added == {'clipped_fraction': 0.5}
-
-
-def test_expected_norms_are_a_column_of_chosen_rounds(tmp_path):
-  asked = []
-
-  def expected_norms(weights, t, cohort):
-    asked.append((weights, t, cohort))
-    return np.array([0.5, 4.0], np.float32)
-
-  records = UpdateRecords(
-    tmp_path, rounds=[2], clipping_norm=2.0, expected_norms=expected_norms
-  )
-  _watch(records, _round(2, 'ab', [1, 4], [10, 20]))
-  assert not asked
-  _watch(records, _round(3, 'ab', [1, 4], [10, 20]))
-  assert asked == [('x2', 2, 'ab')]
-  table = pd.read_csv(tmp_path / 'round_00002.csv')
-  assert table['expected_norm'].tolist()[:2] == [0.5, 4]
-  assert math.isnan(table['expected_norm'].iloc[2])
 
 
 def test_where_models_are_clipped_the_factor_is_the_models(tmp_path):

@@ -1,6 +1,5 @@
 """Tests of the local steps that flags choose."""
 
-import json
 import shutil
 
 import numpy as np
@@ -8,9 +7,7 @@ import pandas as pd
 import pytest
 import tree
 
-from tasks import estimate_constants
 from tasks.algorithms import experiment, local_steps
-from tasks.running import run_folder
 from tests.tasks import small_runs
 from tff_clipping import storage_errors
 from tff_clipping.learning import steps
@@ -47,7 +44,6 @@ def test_settings_choose_the_step_of_every_algorithm(
 ):
   config = _config(**{**algorithm, **settings})
   assert local_steps.build(config, 40) == expected
-  assert local_steps.is_plain(config) == (not settings)
 
 
 _SCAFFOLD = dict(local_step='scaffold')
@@ -86,10 +82,6 @@ def test_clients_keep_something_for_fed_avg_and_with_a_clip(settings, expected):
       '`clipping` must not be given for `local_step` scaffold',
     ),
     (dict(client_rate_decay=0.9), '`client_rate_decay` must not be given'),
-    (
-      dict(estimate_repeats=2, update_rounds=(0,)),
-      '`estimate_repeats` must not be given',
-    ),
     (dict(aggregator='mine:f'), '`aggregator` must not be given'),
     (
       small_runs.DP_FED_AVG | dict(audit_canaries=10),
@@ -218,11 +210,3 @@ def test_more_steps_with_momentum_go_further(tmp_path):
     norms.append(metrics['update_norm_mean'].iloc[1])
   # v_1 = g_1 + 0.5 g_0: at most half as much again of g_0, of two gradients.
   assert 1.1 < norms[1] / norms[0] < 1.5
-
-
-def test_constants_are_estimated_along_the_steps_of_the_paper_alone(tmp_path):
-  folder = run_folder.RunFolder(tmp_path)
-  experiment_of_run = _config(**_MOMENTUM).to_json()
-  folder.config.write_text(json.dumps(dict(experiment=experiment_of_run)))
-  with pytest.raises(ValueError, match='found `local_step` momentum'):
-    estimate_constants.estimate(folder)

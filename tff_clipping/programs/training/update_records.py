@@ -7,16 +7,13 @@ releases none of them.
 import csv
 import os
 import pathlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tff_clipping import atomic_files, storage_errors
 from tff_clipping.programs.training import watchers
-
-EstimateFn = Callable[[Any, int, Sequence[str]], ArrayLike]
 
 
 class UpdateRecords(watchers.RoundWatcher):
@@ -27,9 +24,7 @@ class UpdateRecords(watchers.RoundWatcher):
   before clipping, the angle to the last global update in degrees, and the
   factor alpha = min(1, c / norm) that clipping scales it by. Where the process
   clips models and so measures `model_norm`, the factor is that of the model.
-  With estimates there is one more column, `expected_norm`: ||E[Delta x_i]||, of
-  which the theorem's alpha~ is made. The last row, with the id 'mean', is that
-  of the aggregate; it has neither factor nor expected norm.
+  The last row, with the id 'mean', is that of the aggregate; it has no factor.
 
   The metrics of every round get `clipped_fraction`, the share of the clients
   with a factor below 1, where there is a c to compare with. What is not finite
@@ -45,7 +40,6 @@ class UpdateRecords(watchers.RoundWatcher):
     rounds: Collection[int],
     clipping_norm: float | None,
     clips_otherwise: bool = False,
-    expected_norms: EstimateFn | None = None,
   ):
     """Initializes the records.
 
@@ -55,26 +49,16 @@ class UpdateRecords(watchers.RoundWatcher):
       clipping_norm: The clipping norm c, `None` without clipping.
       clips_otherwise: Whether the process does something else to an update than
         cutting it to c, or nothing if there is no c. The factors are NaN then.
-      expected_norms: Returns the `expected_norm` of each client of a cohort, in
-        its order, from the model weights x^t, t and the ids; for example by
-        `tff_clipping.learning.build_update_estimates`. `None` for no estimates.
     """
     self._folder = pathlib.Path(folder)
     self._rounds = frozenset(rounds)
     self._clipping_norm = clipping_norm
     self._clips_otherwise = clips_otherwise
-    self._estimate = expected_norms
-    # What was found for the round that was measured last, by its number.
-    self._expected_norms: dict[int, np.ndarray] = {}
 
   def measure(self, done: watchers.Round) -> Mapping[str, float]:
-    """Estimates the expected norms of a chosen round; see the base class."""
-    if done.work is None or done.model_before is None:
+    """Returns the share of clipped clients; see the base class."""
+    if done.work is None:
       return {}
-    t, cohort = done.round_num - 1, done.work.cohort
-    if self._estimate is not None and t in self._rounds:
-      norms = self._estimate(done.model_before(), t, cohort)
-      self._expected_norms = {done.round_num: np.asarray(norms, np.float64)}
     to_clip = _norms_to_clip(_client_work(done.work))
     if self._clipping_norm is None or self._clips_otherwise or not len(to_clip):
       return {}
@@ -96,8 +80,6 @@ class UpdateRecords(watchers.RoundWatcher):
       angle_degrees=measured['angle_degrees'],
       clip_factor=self._clip_factors(_norms_to_clip(measured)),
     )
-    if self._estimate is not None:
-      columns['expected_norm'] = self._expected_norms[done.round_num]
     aggregate = done.work.measured['aggregate']
     with storage_errors.writing(f'The updates of round {done.round_num}'):
       self._write(done.round_num - 1, columns, aggregate)
