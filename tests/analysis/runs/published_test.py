@@ -95,7 +95,9 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_published_files_name_no_folder_of_the_machine():
-  for path in (_ROOT / 'results').iterdir():
+  for path in (_ROOT / 'results').rglob('*'):
+    if path.is_dir():
+      continue
     content = path.read_bytes()
     text = (
       gzip.decompress(content) if path.suffix == '.gz' else content
