@@ -146,8 +146,17 @@ check-build: $(STAMP) ## Load the BUILD files with Bazel (Debian's bazel-bootstr
 
 .PHONY: bench
 bench: $(STAMP) ## Time a round against the bare arithmetic and stock TFF
-	@$(PYTHON) -m benchmarks.compare --output=bench.json
+	@$(PYTHON) -m benchmarks.compare
+
+# The frameworks that `make bench-peers` compares, each in a venv of its own.
+PEERS := torch pfl flower fedjax
+comma := ,
+
+.peers/%/.installed: benchmarks/peers/%.txt | $(STAMP)
+	@rm -rf .peers/$*; $(PYTHON) -m venv .peers/$*
+	@.peers/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 .PHONY: bench-peers
-bench-peers: $(STAMP) ## Time FedJAX, pfl, Flower and plain PyTorch on the same work
-	@$(PYTHON) -m benchmarks.peers.compare --output=bench_peers.json
+bench-peers: $(PEERS:%=.peers/%/.installed) ## Time FedJAX, pfl, Flower and plain PyTorch on the same work
+	@$(PYTHON) -m benchmarks.peers.compare --peers=$(subst $() $(),$(comma),$(PEERS))

@@ -5,7 +5,7 @@ data in memory, and runs a TensorFlow graph of the local steps for its share of
 the clients. What the fastest possible round on this machine costs, as far as it
 is TensorFlow that multiplies the matrices.
 
-  python -m benchmarks.bare mlp            # the seconds of all rounds
+  python -m benchmarks.bare mlp            # the seconds of the timed rounds
   python -m benchmarks.bare mlp one_client # what training one client needs
 
 The second is one process with one client, for its memory.
@@ -17,7 +17,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks.turns import Rounds
+from benchmarks import workload as workloads
+from benchmarks.turns import Rounds, total_rounds
 from benchmarks.workload import WORKLOADS, Workload
 
 # Small, since nothing sets the weights back after a client.
@@ -25,7 +26,7 @@ _LEARNING_RATE = 1e-6
 
 
 def main(name: str, what: str = 'round') -> None:
-  """Prints the seconds of every round, or trains one client."""
+  """Prints the seconds of the timed rounds, or trains one client."""
   workload = WORKLOADS[name]
   if what == 'one_client':
     build(workload)(*clients(workload)[0])
@@ -35,19 +36,21 @@ def main(name: str, what: str = 'round') -> None:
 
 
 def round_seconds(workload: Workload) -> list[float]:
-  """Returns the time of each round, of all processes together."""
+  """Returns the time of each timed round, of all processes together."""
   num_processes = len(os.sched_getaffinity(0))
   context = multiprocessing.get_context('spawn')
   barrier = context.Barrier(num_processes + 1)
   processes = [
     context.Process(
-      target=_run, args=(workload, share, num_processes, barrier), daemon=True
+      target=_run,
+      args=(workload, share, num_processes, barrier),
+      daemon=True,
     )
     for share in range(num_processes)
   ]
   for process in processes:
     process.start()
-  rounds = Rounds(workload.total_rounds)
+  rounds = Rounds(workload.num_rounds)
   for _ in rounds:
     barrier.wait()
     barrier.wait()
@@ -60,7 +63,7 @@ def _run(workload: Workload, share: int, num_shares: int, barrier) -> None:
   """Runs the local steps of every `num_shares`-th client."""
   call = build(workload)
   own = clients(workload)[share::num_shares]
-  for _ in range(workload.total_rounds):
+  for _ in range(total_rounds(workload.num_rounds)):
     barrier.wait()
     for x, y in own:
       call(x, y)
@@ -88,16 +91,16 @@ def build(workload: Workload) -> Callable:
   graph = tf.Graph()
   with graph.as_default():
     model = keras_models.MODELS[workload.model](
-      workload.image_shape, workload.num_classes, input_dtype=tf.float32
+      workloads.IMAGE_SHAPE, workloads.NUM_CLASSES, input_dtype=tf.float32
     )
     variables = model.trainable_variables
-    x_in = tf.compat.v1.placeholder(tf.uint8, [None, *workload.image_shape])
+    x_in = tf.compat.v1.placeholder(tf.uint8, [None, *workloads.IMAGE_SHAPE])
     y_in = tf.compat.v1.placeholder(tf.int32, [None])
 
     @tf.function
     def train(x, y):
       examples = keras_models.scale_images(dict(x=x, y=y))
-      size = workload.examples_per_client
+      size = workloads.EXAMPLES_PER_CLIENT
       total = workload.local_steps * workload.batch_size
       order = tf.argsort(tf.random.uniform([-(-total // size), size]), axis=1)
       indices = tf.reshape(

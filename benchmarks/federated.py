@@ -3,12 +3,11 @@
   python -m benchmarks.federated ours mlp
 
 The first argument is a mode of `MODES`, the second a workload. Prints, as JSON,
-the seconds of every round and, where it trains to learn, the accuracy. A
+the seconds of the timed rounds and, where it trains to learn, the accuracy. A
 program of its own, since TFF's native context leaves a worker behind, which
 this ends.
 """
 
-import functools
 import json
 import pathlib
 import sys
@@ -19,7 +18,8 @@ from typing import Any
 import psutil
 import tensorflow_federated as tff
 
-from benchmarks.turns import Rounds
+from benchmarks import workload as workloads
+from benchmarks.turns import Rounds, total_rounds
 from benchmarks.workload import WORKLOADS, Workload
 from tasks.models import (
   evaluation,
@@ -53,13 +53,7 @@ def main(mode: str, name: str) -> None:
 
 
 def run_ours(
-  workload: Workload,
-  folder: pathlib.Path,
-  *,
-  private: bool = True,
-  secure: bool = False,
-  correlated: bool = False,
-  compute_dtype: str = 'float32',
+  workload: Workload, folder: pathlib.Path, *, private: bool = True
 ) -> dict[str, Any]:
   """Everything that a run does: sampler, ledger, metrics, files.
 
@@ -67,31 +61,34 @@ def run_ours(
     workload: The work.
     folder: Where the files go.
     private: DP-FedAvg; FedAvg with an evaluation at the end if not.
-    secure: Sum the updates by secure summation.
-    correlated: With the noise of a BLT with 3 buffers.
-    compute_dtype: In what the layers of clients compute.
   """
-  store = write_store(workload, folder)
+  store = _write_store(workload, folder)
   runtime.set_default_context()
   # First, as in every program: see docs/runtime.md on Keras.
   evaluate = (
     (lambda weights: dict(test_accuracy=0.0, test_loss=0.0))
     if private
-    else evaluation.build_evaluation_fn(
-      _model_fn(workload, store),
-      workload.test_examples(),
-      [losses_and_metrics.ACCURACY],
-    )
-  )
-  plan = _private_plan(workload, correlated=correlated) if private else None
-  process = build_fed_avg(
-    workload,
-    store,
-    None if plan is None else _private_aggregator(plan, secure=secure),
-    compute_dtype=compute_dtype,
+    else _evaluation(workload, store)
   )
   # From the end of a round to the end of the next: nothing is left out.
-  rounds, rows = Rounds(workload.total_rounds), []
+  rounds, rows = Rounds(workload.num_rounds), []
+  num_rounds = total_rounds(workload.num_rounds)
+  plan = _private_plan(workload, num_rounds) if private else None
+  clients = store.preprocess(keras_models.scale_images)
+  process = learning.build_fed_avg(
+    _model_fn(workload, clients),
+    local_steps=workload.local_steps,
+    batch_size=workload.batch_size,
+    client_learning_rate=workload.client_learning_rate,
+    client_store=clients,
+    model_aggregator=(
+      None
+      if plan is None
+      else aggregators.dp_mean_factory(
+        clipping_norm=_CLIPPING_NORM, **plan.aggregator_parameters._asdict()
+      )
+    ),
+  )
 
   def note(metrics: Mapping[str, Any]) -> None:
     rows.append(metrics)
@@ -103,13 +100,12 @@ def run_ours(
   if plan is not None:
     # As it says: these rounds are only timed.
     sampler.charged_as = plan.sampler_parameters
-  # The last one ends with the evaluation and the checkpoint.
-  num_rounds = workload.total_rounds
   program = TrainingProgram(
     process=process,
     sampler=sampler,
     num_rounds=num_rounds,
     evaluate=evaluate,
+    # The last round ends with the evaluation and the checkpoint.
     rounds_per_evaluation=num_rounds,
     checkpoints=Checkpoints(folder / 'checkpoints', keep=1),
     rounds_per_checkpoint=num_rounds,
@@ -133,146 +129,79 @@ def run_ours(
   return dict(seconds=rounds.seconds, accuracy=accuracy)
 
 
-def build_fed_avg(
-  workload: Workload,
-  store: client_store.ClientStore,
-  model_aggregator: tff.aggregators.UnweightedAggregationFactory | None = None,
-  *,
-  compute_dtype: str = 'float32',
-) -> tff.learning.templates.LearningProcess:
-  """Returns our learning process on the clients of a store."""
-  clients = store.preprocess(keras_models.scale_images)
-  return learning.build_fed_avg(
-    learning.with_compute_dtype(_model_fn(workload, clients), compute_dtype),
-    local_steps=workload.local_steps,
-    batch_size=workload.batch_size,
-    client_learning_rate=workload.client_learning_rate,
-    client_store=clients,
-    model_aggregator=model_aggregator,
-  )
-
-
 def run_stock(
-  workload: Workload,
-  folder: pathlib.Path,
-  *,
-  private: bool = True,
-  secure: bool = False,
+  workload: Workload, folder: pathlib.Path, *, private: bool = True
 ) -> dict[str, Any]:
   """TFF's own algorithm, with its own aggregator in its own context."""
-  store = write_store(workload, folder)
-  model_fn = _model_fn(workload, store)
-  evaluate = evaluation.build_evaluation_fn(
-    model_fn, workload.test_examples(), [losses_and_metrics.ACCURACY]
-  )
-  if secure:
-    # The one context of TFF's that runs secure sums; it simulates them.
-    tff.backends.test.set_sync_test_cpp_execution_context()
-    aggregator = tff.aggregators.UnweightedMeanFactory(
-      tff.aggregators.SecureSumFactory(_CLIPPING_NORM)
-    )
-  else:
-    tff.backends.native.set_sync_local_cpp_execution_context()
-    aggregator = (
-      tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
-        _NOISE_MULTIPLIER, workload.clients_per_round, _CLIPPING_NORM
-      )
-      if private
-      else None
-    )
+  store = _write_store(workload, folder)
+  evaluate = _evaluation(workload, store)
+  tff.backends.native.set_sync_local_cpp_execution_context()
   total = workload.local_steps * workload.batch_size
   datasets = [
     store.create_dataset(client_id)
-    .shuffle(workload.examples_per_client)
-    .repeat(-(-total // workload.examples_per_client))
+    .shuffle(workloads.EXAMPLES_PER_CLIENT)
+    .repeat(-(-total // workloads.EXAMPLES_PER_CLIENT))
     .batch(workload.batch_size)
     .take(workload.local_steps)
     for client_id in store.client_ids
   ]
   process = tff.learning.algorithms.build_unweighted_fed_avg(
-    model_fn,
+    _model_fn(workload, store),
     tff.learning.optimizers.build_sgdm(workload.client_learning_rate),
-    model_aggregator=aggregator,
+    model_aggregator=(
+      tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
+        _NOISE_MULTIPLIER, workload.clients_per_round, _CLIPPING_NORM
+      )
+      if private
+      else None
+    ),
   )
   try:
     state = process.initialize()
-    rounds = Rounds(workload.total_rounds)
+    rounds = Rounds(workload.num_rounds)
     for _ in rounds:
       state = process.next(state, datasets).state
     weights = process.get_model_weights(state)
   finally:
     end_workers()
-  accuracy = evaluate(weights)['test_accuracy']
-  return dict(
-    seconds=rounds.seconds,
-    accuracy=None if private or secure else accuracy,
-  )
+  accuracy = None if private else evaluate(weights)['test_accuracy']
+  return dict(seconds=rounds.seconds, accuracy=accuracy)
 
 
 MODES: Mapping[str, Callable[[Workload, pathlib.Path], dict[str, Any]]] = {
   'ours': run_ours,
-  'ours_secure': lambda *args: run_ours(*args, secure=True),
-  'ours_correlated': lambda *args: run_ours(*args, correlated=True),
-  'ours_bfloat16': lambda *args: run_ours(*args, compute_dtype='bfloat16'),
   'ours_fed_avg': lambda *args: run_ours(*args, private=False),
   'stock': run_stock,
-  'stock_secure': lambda *args: run_stock(*args, secure=True),
   'stock_fed_avg': lambda *args: run_stock(*args, private=False),
 }
 
 
-def write_store(
+def _write_store(
   workload: Workload, folder: pathlib.Path
 ) -> client_store.ClientStore:
-  """Writes the clients of a workload."""
   return client_store.write_client_store(
     folder, 'bench', workload.examples(), workload.partition()
   )
 
 
-def _private_plan(
-  workload: Workload, *, correlated: bool = False
-) -> privacy.BasePlan:
-  """Returns the plan of a workload's DP-FedAvg."""
+def _private_plan(workload: Workload, num_rounds: int) -> privacy.PrivacyPlan:
   # All clients take part in each round, so that each round is the same work;
   # the accounting is that of a larger population.
-  settings = dict(
+  return privacy.PrivacyPlan.from_noise_multiplier(
     num_clients=_POPULATION * workload.clients_per_round,
     clients_per_round=workload.clients_per_round,
-    num_rounds=workload.total_rounds,
+    num_rounds=num_rounds,
     noise_multiplier=_NOISE_MULTIPLIER,
     target_delta=1e-5,
   )
-  if not correlated:
-    return privacy.PrivacyPlan.from_noise_multiplier(**settings)
-  strategy = privacy.blt_strategy(
-    num_rounds=workload.total_rounds,
-    participation=privacy.Participation(min_separation=_POPULATION),
-    num_buffers=3,
-  )
-  # The noise is that of clients which take turns, as the strategy is made for;
-  # its plan is of those who are here, each in every round.
-  settings['num_clients'] = workload.clients_per_round
-  return privacy.CorrelatedNoisePlan(
-    **settings, strategy=strategy, min_separation=1
-  )
 
 
-def _private_aggregator(
-  plan: privacy.BasePlan, *, secure: bool = False
-) -> tff.aggregators.UnweightedAggregationFactory:
-  """Returns the aggregator of a plan, whose noise destroys no model."""
-  factory = aggregators.dp_mean_factory
-  if isinstance(plan, privacy.CorrelatedNoisePlan):
-    factory = functools.partial(
-      aggregators.correlated_dp_mean_factory, strategy=plan.strategy
-    )
-  return factory(
-    clipping_norm=_CLIPPING_NORM,
-    sum_factory=(
-      aggregators.secure_sum_factory(_CLIPPING_NORM) if secure else None
-    ),
-    **plan.aggregator_parameters._asdict(),
+def _evaluation(workload: Workload, store: client_store.ClientStore):
+  """Returns what gives the accuracy of weights on the test digits."""
+  return evaluation.build_evaluation_fn(
+    _model_fn(workload, store),
+    workload.test_examples(),
+    [losses_and_metrics.ACCURACY],
   )
 
 
@@ -280,8 +209,8 @@ def _model_fn(workload: Workload, clients) -> Callable:
   create = keras_models.MODELS[workload.model]
   return tff_model.build_model_fn(
     lambda: create(
-      workload.image_shape,
-      workload.num_classes,
+      workloads.IMAGE_SHAPE,
+      workloads.NUM_CLASSES,
       input_dtype=clients.element_spec['x'].dtype,
     ),
     clients.element_spec,

@@ -69,7 +69,13 @@ class Program:
 
   def memory(self) -> int:
     """Returns the bytes in memory of all its processes now."""
-    return tree_memory(self._process.pid)
+    total = 0
+    with contextlib.suppress(psutil.Error):
+      process = psutil.Process(self._process.pid)
+      for each in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+          total += each.memory_info().rss
+    return total
 
   def result(self, timeout_seconds: float | None = None) -> Any:
     """Waits for the end; returns what the last line of JSON holds.
@@ -94,23 +100,16 @@ class Program:
     return json.loads(last_json_line(text))
 
 
-def run_python(arguments: Sequence[str]) -> Any:
-  """Runs Python, and returns what the last line of JSON that it prints holds.
+def run_python_for_memory(arguments: Sequence[str]) -> tuple[Any, int]:
+  """Returns what a program prints, and the peak of its memory in bytes.
+
+  Sampling takes some per cent of a core: not for measurements of time.
 
   Args:
     arguments: The command line after the interpreter.
 
   Raises:
-    RuntimeError: It fails; the message has the end of what it printed.
-  """
-  with Program(arguments) as program:
-    return program.result()
-
-
-def run_python_for_memory(arguments: Sequence[str]) -> tuple[Any, int]:
-  """Does the same, and returns the peak of its memory in bytes as well.
-
-  Sampling takes some per cent of a core: not for measurements of time.
+    RuntimeError: The program fails; the message has the end of its output.
   """
   peak = 0
   with Program(arguments) as program:
@@ -118,24 +117,6 @@ def run_python_for_memory(arguments: Sequence[str]) -> tuple[Any, int]:
       peak = max(peak, program.memory())
       time.sleep(_SECONDS_BETWEEN_SAMPLES)
     return program.result(), peak
-
-
-def tree(pid: int) -> list[psutil.Process]:
-  """Returns a process and all that it has started; nothing if it has ended."""
-  try:
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
-  except psutil.Error:
-    return []
-
-
-def tree_memory(pid: int) -> int:
-  """Returns the bytes in memory of a process and all that it has started."""
-  total = 0
-  for process in tree(pid):
-    with contextlib.suppress(psutil.Error):
-      total += process.memory_info().rss
-  return total
 
 
 def last_json_line(text: str) -> str:

@@ -3,13 +3,38 @@
 Apart from the programs, whose flags cannot be imported together.
 """
 
-from collections.abc import Mapping, Sequence
+import datetime
+import importlib.metadata
+import os
+import pathlib
+import platform
+import re
+from collections.abc import Iterable, Sequence
 
-from benchmarks import busy
 from benchmarks.alternate import Comparison
 
-# What the time of each side is compared with.
-_OF = ('bare', 'ours')
+# What makes one kind of processor for TensorFlow: the widest of these
+# instructions.
+_INSTRUCTIONS = ('avx2', 'avx512f', 'avx512_bf16', 'amx_bf16', 'bf16')
+
+
+def describe_machine() -> str:
+  """Returns a line on the machine and the versions, to keep with figures."""
+  cpuinfo = pathlib.Path('/proc/cpuinfo').read_text()
+  processor = re.search(r'^model name\s*: (.*)$', cpuinfo, re.MULTILINE)
+  found = [each for each in _INSTRUCTIONS if each in cpuinfo.split()]
+  memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30
+  versions = [
+    f'{name} {importlib.metadata.version(name)}'
+    for name in ('tensorflow', 'tensorflow-federated')
+  ]
+  return (
+    f'{datetime.date.today()}: '
+    f'{processor[1] if processor else platform.machine()} '
+    f'({", ".join(found) or "none"}), {len(os.sched_getaffinity(0))} cores, '
+    f'{memory:.1f} GiB, Python {platform.python_version()}, '
+    f'{", ".join(versions)}, load {os.getloadavg()[0]:.1f} at the start'
+  )
 
 
 def heading(*columns: str) -> str:
@@ -22,77 +47,28 @@ def row(*cells: str) -> str:
   return f'| {" | ".join(cells)} |'
 
 
-def time_heading(*more: str) -> str:
-  """Returns the first two lines of the table that `time_rows` fills.
-
-  Args:
-    *more: The headings of more columns.
-  """
-  ratios = [f'of {side}' for side in _OF]
-  return heading('model', 'side', 's a round', *ratios, *more)
+def time_heading(what: str, of: Iterable[str]) -> str:
+  """Returns the first two lines of the table that `time_rows` fills."""
+  return heading(what, 'side', 's a round', *(f'of {each}' for each in of))
 
 
 def time_rows(
-  model: str,
-  sides: Sequence[str],
-  found: Comparison,
-  *more: Mapping[str, str],
-) -> list[str]:
+  name: str, sides: Iterable[str], of: Sequence[str], found: Comparison
+) -> str:
   """Returns a row for each side; a ratio has the middle half of its pairs.
 
   Args:
-    model: The workload.
+    name: What was measured.
     sides: The sides in their order.
-    found: What was measured of them.
-    *more: The cells of more columns, by side; a side may lack them.
+    of: The sides with which each is compared.
+    found: What was measured of the sides.
   """
-  rows = []
-  for side in sides:
-    if side in found.errors:
-      cells = [f'failed: {found.errors[side]}', *('' for _ in _OF)]
-    else:
-      ratios = [found.ratio(side, of) for of in _OF]
-      cells = [f'{found.median(side):.3f}', *(str(r or '') for r in ratios)]
-    rows.append(
-      row(model, side, *cells, *(each.get(side, '') for each in more))
+  return '\n'.join(
+    row(
+      name,
+      side,
+      found.describe_seconds(side),
+      *(found.describe_ratio(side, each) for each in of),
     )
-  return rows
-
-
-def context_row(kind: str, num_examples: int, found: Comparison) -> str:
-  """Returns the row of a process of TFF's in both contexts.
-
-  Args:
-    kind: The process.
-    num_examples: Of a client.
-    found: What was measured of the sides 'native' and 'ours'.
-  """
-  seconds = [
-    f'{found.median(side):.3f}'
-    if side in found.seconds
-    else f'failed: {found.errors[side]}'
-    for side in ('native', 'ours')
-  ]
-  ratio = str(found.ratio('ours', 'native') or '')
-  return row(kind, str(num_examples), *seconds, ratio)
-
-
-def busy_line(model: str, found: Comparison) -> str:
-  """Returns a sentence on how busy others kept the machine."""
-  return f'{model}: {busy.sentence(found.most_of_others)}.'
-
-
-def memory_row(mode: str, peaks: Mapping[str, int | str]) -> str:
-  """Returns the row of a mode in a table of memory.
-
-  Args:
-    mode: The mode.
-    peaks: Bytes by mode, `one_client` among them, or why there are none.
-  """
-  peak, one_client = peaks[mode], peaks['one_client']
-  if isinstance(peak, str):
-    return row(mode, peak, '')
-  beyond = ''
-  if mode != 'one_client' and not isinstance(one_client, str):
-    beyond = f'{(peak - one_client) / 1e9:.2f} GB'
-  return row(mode, f'{peak / 1e9:.2f} GB', beyond)
+    for side in sides
+  )

@@ -1,40 +1,35 @@
 """The round in Flower: its FedAvg on its engine, an actor for each core.
 
-  python -m benchmarks.peers.flower_peer WORK.npz
+  python -c 'from benchmarks.peers import flower_peer
+  flower_peer.main("WORK.npz")'
 
 The client's work is the hand-written PyTorch of `torch_by_hand`; Flower sends
-the weights to Ray's actors of one core each, and averages what comes back.
+the weights to Ray's actors of one core each, and averages what comes back. The
+actors import this module, so that it is none that runs.
 """
 
 import functools
 import os
-import sys
 
-import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
+from torch.nn.utils import parameters_to_vector
 
-from benchmarks.peers import flower_client, torch_by_hand, work_file
-from benchmarks.turns import Rounds
+from benchmarks.peers import torch_by_hand
+from benchmarks.peers.work_file import Work
+from benchmarks.turns import Rounds, total_rounds
 
 
 def main(path: str) -> None:
   """Runs all rounds and prints the result."""
-  work = work_file.read(path)
-  found = []
-
-  def serve(grid: Grid, context: Context) -> None:
-    del context
-    found.extend(_run_rounds(grid, work))
-
-  server = ServerApp()
-  server.main()(serve)
-  client = ClientApp()
-  client.train()(functools.partial(flower_client.train, path=path))
+  work = Work(path)
+  server, client = ServerApp(), ClientApp()
+  server.main()(functools.partial(_serve, work=work))
+  client.train()(functools.partial(_train, path=path))
   run_simulation(
     server_app=server,
     client_app=client,
@@ -45,24 +40,28 @@ def main(path: str) -> None:
       init_args=dict(address='local', num_cpus=len(os.sched_getaffinity(0))),
     ),
   )
-  work_file.print_result(work, *found)
 
 
-def _run_rounds(
-  grid: Grid, work: work_file.Work
-) -> tuple[list[float], np.ndarray]:
-  """Runs the strategy; returns the seconds, and the classes of test images."""
-  model, weights = torch_by_hand.create_flat_model(work)
-  rounds = Rounds(work.settings['total_rounds'])
+class _Timed(FedAvg):
+  """FedAvg that starts a round when its turn comes."""
 
-  class Timed(FedAvg):
-    """FedAvg that starts a round when its turn comes."""
+  def __init__(self, rounds: Rounds, **kwargs):
+    super().__init__(**kwargs)
+    self._rounds = rounds
 
-    def configure_train(self, *args, **kwargs):
-      rounds.advance()
-      return super().configure_train(*args, **kwargs)
+  def configure_train(self, *args, **kwargs):
+    self._rounds.advance()
+    return super().configure_train(*args, **kwargs)
 
-  strategy = Timed(
+
+def _serve(grid: Grid, context: Context, *, work: Work) -> None:
+  """Runs the strategy and prints the result."""
+  del context
+  model = torch_by_hand.create_model(work)
+  start = parameters_to_vector(model.parameters()).detach().numpy()
+  rounds = Rounds(work.num_rounds)
+  strategy = _Timed(
+    rounds,
     fraction_train=1.0,
     min_train_nodes=len(work.x),
     min_available_nodes=len(work.x),
@@ -70,13 +69,33 @@ def _run_rounds(
   )
   result = strategy.start(
     grid=grid,
-    initial_arrays=ArrayRecord([weights.numpy().copy()]),
-    num_rounds=work.settings['total_rounds'],
+    initial_arrays=ArrayRecord([start.copy()]),
+    num_rounds=total_rounds(work.num_rounds),
   )
   rounds.advance()
-  weights.copy_(torch.from_numpy(result.arrays.to_numpy_ndarrays()[0]))
-  return rounds.seconds, torch_by_hand.predict(model, work)
+  weights = torch.from_numpy(result.arrays.to_numpy_ndarrays()[0])
+  predicted = torch_by_hand.predict(model, weights, work)
+  work.print_result(rounds.seconds, predicted)
 
 
-if __name__ == '__main__':
-  main(sys.argv[1])
+def _train(message: Message, context: Context, *, path: str) -> Message:
+  """Trains one client."""
+  work, model = _load(path)
+  client = int(context.node_config['partition-id'])
+  start = torch.from_numpy(message.content['arrays'].to_numpy_ndarrays()[0])
+  update = torch_by_hand.local_update(model, start, work, client)
+  content = RecordDict(
+    dict(
+      arrays=ArrayRecord([(start + update).numpy()]),
+      metrics=MetricRecord({'num-examples': 1}),
+    )
+  )
+  return Message(content=content, reply_to=message)
+
+
+@functools.cache
+def _load(path: str):
+  """Returns the work and a model, once in each actor."""
+  torch.set_num_threads(1)
+  work = Work(path)
+  return work, torch_by_hand.create_model(work)

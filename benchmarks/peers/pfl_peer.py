@@ -24,9 +24,11 @@ from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
 from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch.nn import functional
+from torch.nn.utils import parameters_to_vector
 
-from benchmarks.peers import torch_by_hand, work_file
-from benchmarks.turns import Rounds
+from benchmarks.peers import torch_by_hand
+from benchmarks.peers.work_file import Work
+from benchmarks.turns import Rounds, total_rounds
 
 
 def main(path: str) -> None:
@@ -34,42 +36,42 @@ def main(path: str) -> None:
   torch.set_num_threads(1)
   # The processes must draw the same cohorts, which they share out.
   np.random.seed(0)
-  work = work_file.read(path)
-  settings = work.settings
+  work = Work(path)
   module = _Module(torch_by_hand.create_model(work))
-  model = PyTorchModel(
-    module,
-    torch.optim.SGD,
-    torch.optim.SGD(module.parameters(), lr=1.0),
-  )
   users = [_user(work, number) for number in range(len(work.x))]
   data = FederatedDataset(
     users.__getitem__,
     get_user_sampler('minimize_reuse', list(range(len(users)))),
   )
   is_first = os.environ.get('RANK', '0') == '0'
-  turns = _Turns(Rounds(settings['total_rounds']) if is_first else None)
+  rounds = Rounds(work.num_rounds) if is_first else None
+  num_rounds = total_rounds(work.num_rounds)
   FederatedAveraging().run(
     algorithm_params=NNAlgorithmParams(
-      central_num_iterations=settings['total_rounds'],
-      evaluation_frequency=settings['total_rounds'] + 1,
-      train_cohort_size=settings['clients_per_round'],
+      central_num_iterations=num_rounds,
+      evaluation_frequency=num_rounds + 1,
+      train_cohort_size=len(users),
       val_cohort_size=None,
     ),
     backend=SimulatedBackend(training_data=data, val_data=None),
-    model=model,
+    model=PyTorchModel(
+      module,
+      torch.optim.SGD,
+      torch.optim.SGD(module.parameters(), lr=1.0),
+    ),
     model_train_params=NNTrainHyperParams(
       local_num_epochs=None,
-      local_num_steps=settings['local_steps'],
-      local_learning_rate=settings['client_learning_rate'],
-      local_batch_size=settings['batch_size'],
+      local_num_steps=work.local_steps,
+      local_learning_rate=work.learning_rate,
+      local_batch_size=work.batch_size,
     ),
     model_eval_params=NNEvalHyperParams(local_batch_size=None),
-    callbacks=[turns],
+    callbacks=[_Turns(rounds)],
   )
-  if is_first:
-    predicted = torch_by_hand.predict(module, work)
-    work_file.print_result(work, turns.rounds.seconds, predicted)
+  if rounds is not None:
+    weights = parameters_to_vector(module.parameters()).detach()
+    predicted = torch_by_hand.predict(module, weights, work)
+    work.print_result(rounds.seconds, predicted)
 
 
 class _Module(torch.nn.Module):
@@ -112,7 +114,7 @@ class _Turns(TrainingProcessCallback):
       torch.distributed.barrier()
 
 
-def _user(work: work_file.Work, number: int) -> Dataset:
+def _user(work: Work, number: int) -> Dataset:
   """Returns a client with exactly as many examples as a round takes."""
   x, y = work.batches(number, np.random.default_rng(number))
   x = torch.from_numpy(x.reshape(-1, *x.shape[2:]))

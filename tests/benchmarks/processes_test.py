@@ -1,7 +1,5 @@
 """Tests of what runs the measurements."""
 
-import sys
-
 import pytest
 
 from benchmarks import processes
@@ -24,8 +22,10 @@ def test_a_program_gives_its_result():
 
 
 def test_a_program_that_fails_says_why():
-  with pytest.raises(RuntimeError, match=r'failed \(1\)(.|\n)*no such thing'):
-    processes.run_python(['-c', 'raise SystemExit("no such thing")'])
+  program = processes.Program(['-c', 'raise SystemExit("no such thing")'])
+  error = r'failed \(1\)(.|\n)*no such thing'
+  with program, pytest.raises(RuntimeError, match=error):
+    program.result()
 
 
 def test_a_program_that_hangs_is_ended():
@@ -57,24 +57,3 @@ def test_the_peak_is_that_of_all_processes():
   _, peak = processes.run_python_for_memory(['-c', _ALLOCATE])
   # Two interpreters of about 10 MB beside it.
   assert 500e6 < peak < 600e6
-
-
-_OWN_MEMORY = """
-import json, os
-from benchmarks import processes
-with open('/proc/self/statm') as file:
-  pages = int(file.read().split()[1])
-found = processes.tree_memory(os.getpid())
-print(json.dumps([found, pages * os.sysconf('SC_PAGE_SIZE')]))
-"""
-
-
-def test_the_memory_of_a_process_is_found():
-  found, expected = processes.run_python(['-c', _OWN_MEMORY])
-  assert found == pytest.approx(expected, rel=0.05)
-
-
-def test_this_is_the_interpreter():
-  assert processes.run_python(
-    ['-c', 'import json, sys; print(json.dumps([sys.executable]))']
-  ) == [sys.executable]
