@@ -90,7 +90,8 @@ def test_clients_are_shown_to_those_alone_that_say_so(tmp_path):
   for done in rest:
     total = sum(map(float, done.work.cohort))
     assert done.work.measured == total
-    before = small_program.expected_weight(done.round_num - 1)
+    before = done.model_before().trainable[0]
+    assert before == small_program.expected_weight(done.round_num - 1)
     assert done.model.trainable[0] == before + total
 
 

@@ -382,6 +382,7 @@ class TrainingProgram:
       round_num,
       metrics,
       model,
+      model_before=lambda: self.process.get_model_weights(state),
       work=ClientsWork(cohort, output.metrics),
     )
     self._measure(done)

@@ -29,13 +29,16 @@ class Round:
       docs/training.md lists, what the process measured, and what `evaluate`
       and the watchers added.
     model: The model weights after the round.
-    work: What its clients did. `None` in round 0, when a round is recorded
-      again, and for watchers that do not see clients.
+    model_before: Returns those before it. `None` in round 0, and when a round
+      is recorded again.
+    work: What its clients did. `None` there too, and for watchers that do not
+      see clients.
   """
 
   round_num: int
   metrics: collections.OrderedDict[str, float]
   model: Any
+  model_before: Callable[[], Any] | None = None
   work: ClientsWork | None = None
 
 
