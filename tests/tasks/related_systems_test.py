@@ -1,0 +1,61 @@
+"""Runs the examples of related systems on the embedded digits."""
+
+import math
+import pathlib
+import re
+import runpy
+
+import numpy as np
+import pytest
+
+from tff_clipping.privacy.accounting import renyi
+
+pytest.importorskip('tensorflow_federated')
+
+_FOLDER = pathlib.Path(__file__).parents[2] / 'examples' / 'related_systems'
+
+
+def _load(name):
+  return runpy.run_path(str(_FOLDER / f'{name}.py'))
+
+
+def _accuracy(printed):
+  return float(re.search(r': ([\d.]+) % after', printed)[1])
+
+
+def test_where_all_are_clipped_the_typical_loss_is_that_of_dp():
+  # Mironov, Talwar, Zhang 2019, at whole orders, with the conversion of
+  # Triastcyn and Faltings: T D + log(1/delta) / (a - 1).
+  orders = range(2, 65)
+  divergences = renyi.compute_poisson_divergences(1.5, 1 / 24, orders)
+  expected = min(
+    100 * d + math.log(1e5) / (a - 1)
+    for a, d in zip(orders, divergences, strict=True)
+  )
+  found = _load('typical_loss')['typical_epsilon'](
+    [np.ones(3)], 1 / 24, 1.5, 100
+  )
+  assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_typical_loss_is_of_the_mean_client():
+  typical_epsilon = _load('typical_loss')['typical_epsilon']
+  half = typical_epsilon([np.full(7, 0.5)], 1 / 24, 1.5, 100)
+  twice = typical_epsilon([np.ones(7)], 1 / 24, 3.0, 100)
+  assert half == pytest.approx(twice, rel=1e-9)
+  mixed = typical_epsilon([np.array([1.0, 0.0])], 1 / 24, 1.5, 100)
+  assert half < mixed < typical_epsilon([np.ones(2)], 1 / 24, 1.5, 100)
+
+
+@pytest.mark.slow
+def test_the_typical_loss_is_no_smaller_where_nearly_all_are_clipped(capsys):
+  _load('typical_loss')['main']([])
+  printed = capsys.readouterr().out
+  losses = re.search(
+    r'ε = 1.5: ([\d.]+), where all are clipped (.*?) ', printed
+  )
+  typical, of_all = map(float, losses.groups())
+  assert 1.5 < typical <= of_all
+  assert typical == pytest.approx(of_all, rel=0.05)
+  assert '1.84 (commit 44967cd3)' in printed
+  assert _accuracy(printed) > 30
