@@ -15,7 +15,6 @@ from tasks.algorithms.noised_steps import NoisedSteps, NoisedStepSettings
 from tasks.algorithms.private import (
   AuditSettings,
   PrivacySettings,
-  ThresholdSettings,
   UnitSettings,
 )
 from tasks.algorithms.private_model_clipping import PrivateModelClipping
@@ -50,7 +49,6 @@ BUILDERS: tuple[type[Algorithm], ...] = (
 class Settings(
   AuditSettings,
   PrivacySettings,
-  ThresholdSettings,
   UnitSettings,
   MechanismSettings,
   DistributedSettings,
@@ -67,7 +65,6 @@ class Settings(
 
 _OF_NOISE = names_of(
   PrivacySettings,
-  ThresholdSettings,
   UnitSettings,
   MechanismSettings,
   AuditSettings,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.settings.setting_fields import one_of, positive, setting
 from tff_clipping import argument_checks
-from tff_clipping.privacy.plans import threshold_phase
 
 if TYPE_CHECKING:
   import tensorflow_federated as tff
@@ -30,8 +29,7 @@ class Bound:
 
   refuses: ClassVar[Mapping[str, str]] = {
     'smoothing': 'whose `clipping` is not smooth',
-    'target_quantile': 'whose `clipping` is not adaptive, without '
-    '`threshold_rounds`',
+    'target_quantile': 'whose `clipping` is not adaptive',
   }
   is_constant: ClassVar[bool] = True
 
@@ -43,44 +41,8 @@ class Bound:
     """The largest norm that is left."""
     return self.config.clipping_norm
 
-  @property
-  def is_estimated(self) -> bool:
-    """Whether a first phase of the run finds `clipping_norm`."""
-    return self.config.threshold_rounds is not None
-
-  @property
-  def _norm(self) -> str:
-    """What the clipping norm is, in words; it may still be unknown."""
-    norm = self.config.clipping_norm
-    if norm is not None:
-      return str(norm)
-    return (
-      f'{self.threshold_factor:g} times the quantile of '
-      f'{self.quantile:g} of the norms, which the first '
-      f'{self.config.threshold_rounds} rounds estimate'
-    )
-
-  @property
-  def threshold_factor(self) -> float:
-    """What an estimated quantile is multiplied by."""
-    given = self.config.threshold_factor
-    return threshold_phase.NORM_FACTOR if given is None else given
-
-  @property
-  def quantile(self) -> float:
-    """The quantile of the norms that is estimated."""
-    given = self.config.target_quantile
-    return 0.5 if given is None else given
-
   def check(self) -> None:
     """Raises unless the settings that it needs are given."""
-    if self.is_estimated:
-      if self.config.clipping_norm is not None:
-        raise ValueError(
-          '`clipping_norm` and `threshold_rounds` exclude each other, found '
-          f'{self.config.clipping_norm} and {self.config.threshold_rounds}.'
-        )
-      return
     if self.config.clipping_norm is None:
       price = ': an exact figure, with which nothing is guaranteed'
       raise ValueError(
@@ -91,7 +53,7 @@ class Bound:
 
   def describe(self) -> str:
     """Returns what the clipping norm of a plan is, in words."""
-    return f'The clipping norm is {self._norm}.'
+    return f'The clipping norm is {self.config.clipping_norm}.'
 
   def create_mean(
     self, model_fn: Callable[[], Any]
@@ -183,11 +145,14 @@ class Fixed(Bound):
 class Adaptive(Bound):
   """An update is cut to a quantile of the norms, which starts at c."""
 
-  refuses = {
-    'smoothing': 'whose `clipping` is not smooth',
-    'threshold_rounds': 'which estimates the norm in all rounds',
-  }
+  refuses = {'smoothing': 'whose `clipping` is not smooth'}
   is_constant = False
+
+  @property
+  def quantile(self) -> float:
+    """The quantile of the norms that c follows."""
+    given = self.config.target_quantile
+    return 0.5 if given is None else given
 
   def check(self) -> None:
     if self.config.clipping_norm is None:
@@ -238,8 +203,8 @@ class PerLayer(Bound):
 
   def describe(self) -> str:
     return (
-      f'The clipping norm of all tensors together is {self._norm}; all have '
-      'the same share of its square.'
+      'The clipping norm of all tensors together is '
+      f'{self.config.clipping_norm}; all have the same share of its square.'
     )
 
   def _around(self, model_fn):
@@ -263,7 +228,6 @@ class Smooth(Bound):
   refuses = {
     'clipping_norm': 'whose updates have norms below 1',
     'target_quantile': 'whose `clipping` is not adaptive',
-    'threshold_rounds': 'whose updates have norms below 1',
   }
 
   @property
@@ -316,8 +280,8 @@ class ClippingSettings:
     check=positive,
   )
   target_quantile: float | None = setting(
-    'For --clipping=adaptive and --threshold_rounds: the share of updates that '
-    'are not to be clipped; else 0.5.',
+    'For --clipping=adaptive: the share of updates that are not to be clipped; '
+    'else 0.5.',
     None,
   )
   smoothing: float | None = setting(

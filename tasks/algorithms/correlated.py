@@ -84,10 +84,7 @@ class CorrelatedFedAvg(GaussianFedAvg):
     )
 
   def _create_plan(self, settings: dict[str, Any]) -> privacy.BasePlan:
-    not_of_strategy = (
-      *('target_delta', 'target_epsilon', 'noise_multiplier'),
-      'threshold_rounds',
-    )
+    not_of_strategy = 'target_delta', 'target_epsilon', 'noise_multiplier'
     strategy = privacy.build_strategy(
       self.config.mechanism,
       **{k: v for k, v in settings.items() if k not in not_of_strategy},

@@ -47,7 +47,6 @@ class DistributedFedAvg(GaussianFedAvg):
       **super().refuses,
       'clipping': 'whose bounds are those of a constant c',
       'noise_seed': 'whose clients draw the noise',
-      'threshold_rounds': 'whose noise is added at the clients alone',
     }
 
   def check(self) -> None:

@@ -44,10 +44,7 @@ class ClippedFedAvg(Algorithm):
 
   @property
   def refuses(self) -> Mapping[str, str]:
-    refused = dict(self.bound.refuses)
-    if self.bound.is_estimated and 'threshold_rounds' not in refused:
-      del refused['target_quantile']
-    return refused
+    return self.bound.refuses
 
   @property
   def sensitivity(self) -> float | None:

@@ -1,20 +1,15 @@
 """DP-FedAvg (Sec. 3), whose rounds have noise of their own."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tasks.algorithms import local_steps
 from tasks.algorithms.algorithm import names_of
 from tasks.algorithms.fed_avg import ClippedFedAvg
 from tasks.algorithms.private import (
   AuditSettings,
   PrivateAlgorithm,
-  ThresholdSettings,
   UnitSettings,
 )
-
-if TYPE_CHECKING:
-  import tensorflow_federated as tff
 
 
 class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
@@ -27,9 +22,7 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
   name = 'dp_fed_avg'
   summary = 'clips updates and adds noise'
   settings = (
-    PrivateAlgorithm.settings
-    | ClippedFedAvg.settings
-    | names_of(ThresholdSettings, UnitSettings)
+    PrivateAlgorithm.settings | ClippedFedAvg.settings | names_of(UnitSettings)
   )
 
   @property
@@ -46,7 +39,6 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
   def check(self) -> None:
     super().check()
     config = self.config
-    self._check_threshold()
     if config.unit == 'client':
       return
     for name in ('examples_per_client', 'local_steps', 'batch_size'):
@@ -56,51 +48,6 @@ class GaussianFedAvg(PrivateAlgorithm, ClippedFedAvg):
           'which is the gradient of one example where a client has one and '
           f'takes one step; found {getattr(config, name)}.'
         )
-
-  def _check_threshold(self) -> None:
-    config = self.config
-    if config.threshold_rounds is None:
-      if config.threshold_factor is not None:
-        raise ValueError(
-          '`threshold_factor` must be given with `threshold_rounds`, found '
-          f'{config.threshold_factor} without.'
-        )
-      return
-    if config.target_epsilon is None:
-      raise ValueError(
-        '`target_epsilon` must be given with `threshold_rounds`, whose noise '
-        'and that of training are found together, found '
-        f'{config.noise_multiplier} as the `noise_multiplier`.'
-      )
-    if local_steps.keeps(config):
-      raise ValueError(
-        '`local_step` must be one whose clients keep nothing with '
-        f'`threshold_rounds`, found {config.local_step}.'
-      )
-
-  def create_bits_process(
-    self, plan, model_fn, **settings: Any
-  ) -> 'tff.learning.templates.LearningProcess':
-    """Returns the process of the rounds that estimate c.
-
-    Args:
-      plan: The plan of the run.
-      model_fn: The model that clients train.
-      **settings: The clients' work, as `learning.build_fed_avg` takes it.
-    """
-    from tff_clipping import learning
-    from tff_clipping.programs.training import threshold_rounds
-
-    seed, quantile = self.config.noise_seed, self.config.target_quantile
-    aggregator = threshold_rounds.build_bits_aggregator(
-      plan,
-      noise_key='drawn' if seed is None else (1, seed),
-      is_secure=self.config.aggregation == 'secure',
-      target_quantile=0.5 if quantile is None else quantile,
-    )
-    return learning.build_fed_avg(
-      model_fn, model_aggregator=aggregator, **settings
-    )
 
   def create_aggregator(self, plan, model_fn, user_aggregator=None):
     return self.bound.create_private_mean(

@@ -62,26 +62,6 @@ class PrivacySettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThresholdSettings:
-  """The settings of a first phase that estimates c under the same budget."""
-
-  threshold_rounds: int | None = setting(
-    'R: before training, so many rounds estimate c by bits with noise, on the '
-    'same clients and under the same budget: --threshold_factor times the '
-    'median norm of updates from the initial model, or times the '
-    '--target_quantile. In place of --clipping_norm.',
-    None,
-    check=at_least(1, ranges.MAX_ROUNDS),
-  )
-  threshold_factor: float | None = setting(
-    'See --threshold_rounds; else 0.25: norms shrink to about a half in a run, '
-    'and the paper has half of their mean.',
-    None,
-    check=positive,
-  )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitSettings:
   """The setting that says what is protected."""
 
@@ -205,9 +185,6 @@ class PrivateAlgorithm(Algorithm):
 
   def _create_plan(self, settings: dict[str, Any]) -> privacy.BasePlan:
     """Returns a new plan with these attributes."""
-    num_rounds = settings.pop('threshold_rounds')
-    if num_rounds is not None:
-      settings['threshold'] = privacy.ThresholdPhase(num_rounds=num_rounds)
     if self.config.noise_multiplier is not None:
       return self.plan_type.from_noise_multiplier(**settings)
     return self.plan_type.from_target_epsilon(**settings)
@@ -227,7 +204,6 @@ class PrivateAlgorithm(Algorithm):
       target_delta=config.target_delta,
       sampling=config.sampling,
       accountant=config.accountant,
-      threshold_rounds=config.threshold_rounds,
       **{noise: getattr(config, noise)},
     )
 

@@ -1,7 +1,6 @@
 """The door `--aggregator`: a user's factory in place of an algorithm's."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from tasks.algorithms import clipping
@@ -176,8 +175,3 @@ class UserGaussianFedAvg(_UserAggregator, GaussianFedAvg):
   """DP-FedAvg with a user's factory."""
 
   settings = GaussianFedAvg.settings | names_of(AggregatorSettings)
-
-  @property
-  def refuses(self) -> Mapping[str, str]:
-    reason = 'whose aggregator is made before the clipping norm is known'
-    return {**super().refuses, 'threshold_rounds': reason}

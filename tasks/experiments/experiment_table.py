@@ -425,7 +425,6 @@ RATES: Mapping[str, Mapping[str, float]] = {
 DEFAULTS: Mapping[str, Any] = {
   'server_optimizer': 'sgd',
   'clipping': 'fixed',
-  'threshold_rounds': None,
   'aggregation': 'plain',
   'aggregator': None,
   'mechanism': 'gaussian',
@@ -648,14 +647,6 @@ VARIANTS: Mapping[str, Variant] = {
         'random_allocation', 'each client draws its round of each epoch'
       ),
       accountant=Value('pld', 'the one that has a proof for it'),
-    ),
-    _variant(
-      'threshold',
-      'dp_fed_avg',
-      threshold_rounds=Value(
-        24, 'N / P: an epoch estimates c under the same budget'
-      ),
-      sampling_seed=Value(None, 'secret cohorts'),
     ),
     _variant(
       'paper_sampling',

@@ -137,7 +137,7 @@ class NamedRun:
     """
     if table.ALGORITHMS[self.algorithm].clips != 'updates':
       return None
-    if not {'clipping_norm', 'threshold_rounds'}.isdisjoint(self.values):
+    if 'clipping_norm' in self.values:
       return None
     return self.beside('fed_avg')
 

@@ -124,21 +124,14 @@ REPRODUCTION = (
       ('blt',),
     )
   ),
-  # DP-FedAvg whose clients draw a round of each epoch, for whole epochs; the
-  # last with a clipping norm that is paid for.
+  # DP-FedAvg whose clients draw a round of each epoch, for whole epochs.
   *(
     Part(_MLP_ON_MNIST, _WHOLE_EPOCHS, (0, 1, 2), ('dp_fed_avg',), variants)
     for variants in (
       ('random_allocation',),
       ('epsilon_5', 'random_allocation'),
       ('banded',),
-      ('random_allocation', 'threshold'),
     )
-  ),
-  # Poisson cohorts, with a clipping norm that is paid for.
-  Part(
-    *(_MLPS[1:], ('paper_40_rounds',), (0, 1, 2), ('dp_fed_avg',)),
-    ('threshold',),
   ),
   # CE-FedAvg with steps as long as FedAvg's.
   *(

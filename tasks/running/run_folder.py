@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.algorithms.experiment import ExperimentConfig
-from tff_clipping import atomic_files
+from tff_clipping import atomic_files, gone
 
 # What config.json has for the source of a clipping norm that is no figure of
 # the clients' data.
@@ -41,7 +41,6 @@ class RunFolder:
     updates: The folder of figures on single updates.
     audit: The folder of an audit.
     checkpoints: The folder of checkpoints.
-    threshold: The folder of the rounds that estimate the clipping norm.
     client_states: The folder of what clients keep from round to round.
     tensorboard: The folder of TensorBoard's logs.
   """
@@ -57,7 +56,6 @@ class RunFolder:
     self.updates = self.path / 'updates'
     self.audit = self.path / 'audit'
     self.checkpoints = self.path / 'checkpoints'
-    self.threshold = self.path / 'threshold'
     self.client_states = self.path / 'client_states'
     self.tensorboard = self.path / 'tensorboard'
 
@@ -162,11 +160,12 @@ class RunFolder:
     """Returns the contents of config.json; `None` if there is none.
 
     Returns:
-      `experiment`, the settings as they were asked for, and whatever else the
-      run wrote there.
+      `experiment`, the settings as they were asked for, without those that this
+      version has no more, and whatever else the run wrote there.
 
     Raises:
-      RunFolderError: If it cannot be read.
+      RunFolderError: If it cannot be read, or its run is of a kind that this
+        version has no more.
     """
     if not self.config.exists():
       return None
@@ -174,6 +173,7 @@ class RunFolder:
       saved = json.loads(self.config.read_text())
       if not isinstance(saved['experiment'], dict):
         raise TypeError('`experiment` must be an object')
+      saved['experiment'] = gone.read(saved['experiment'])
     except (OSError, ValueError, KeyError, TypeError) as e:
       raise RunFolderError(
         f'{self.config} must be the config.json of a run, found one that '
@@ -264,7 +264,7 @@ class RunFolder:
     Where nothing else of a run is there, none have. Then the file may be a copy
     of another run's, with which this one must not share its cohorts.
     """
-    others = self.ledger, self.checkpoints, self.metrics, self.threshold
+    others = self.ledger, self.checkpoints, self.metrics
     has_begun = any(path.exists() for path in others)
     return saved.get('drawn_seeds', {}) if has_begun else {}
 

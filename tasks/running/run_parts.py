@@ -209,17 +209,6 @@ class RunParts:
       measure_updates=self.config.measures_updates,
     )
 
-  def create_bits_process(
-    self, plan: privacy.BasePlan, model_fn, clients: Clients
-  ) -> tff.learning.templates.LearningProcess:
-    """Returns the process of the rounds that estimate the clipping norm."""
-    return self.config.builder.create_bits_process(
-      plan,
-      model_fn,
-      **self.local_work(clients),
-      local_step=self._create_local_step(),
-    )
-
   def local_work(self, clients: Clients) -> dict[str, Any]:
     """Returns the arguments of `tff_clipping.learning` on the clients' work."""
     return dict(

@@ -96,11 +96,11 @@ class RunRequest:
       needed = {'scale': self.scale, 'algorithm': self.given.get('algorithm')}
       _check_given(needed, ' with `row`')
     if self.clipping_norm_from:
-      for name in ('clipping_norm', 'threshold_rounds'):
-        if name in self.given:
-          raise ValueError(
-            f'`{name}` and `clipping_norm_from` exclude each other, found both.'
-          )
+      if 'clipping_norm' in self.given:
+        raise ValueError(
+          '`clipping_norm` and `clipping_norm_from` exclude each other, found '
+          'both.'
+        )
 
   def config(
     self, *, missing_clipping_norm: float | None = None
@@ -255,7 +255,7 @@ class RunRequest:
     run = self._named
     if run is None or run.threshold_run is None:
       return None
-    if not {'clipping_norm', 'threshold_rounds'}.isdisjoint(self.given):
+    if 'clipping_norm' in self.given:
       return None
     name = run.threshold_run.name + self._changes(
       _NOT_OF_THRESHOLD.union(_IN_NAME)

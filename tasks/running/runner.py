@@ -3,8 +3,7 @@
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow_federated as tff
@@ -23,7 +22,6 @@ from tff_clipping.privacy.accounting import rounding
 from tff_clipping.programs.audit import canary_clients
 from tff_clipping.programs.audit.run_audit import RunAudit
 from tff_clipping.programs.clients import client_store
-from tff_clipping.programs.training import threshold_rounds
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
@@ -161,8 +159,7 @@ class _Run:
       where = stack.enter_context(
         self.execution.start(folder, required_paths=[store.path])
       )
-      if not config.threshold_rounds:
-        process = self._create_process(store)
+      process = self._create_process(store)
       # First of all files: what makes the folder that of this run.
       folder.write_json(
         folder.config,
@@ -178,18 +175,9 @@ class _Run:
       num_done = checkpoints.latest() or 0
       interrupts.check()
       self.privacy.announce()
-      sampler, charged = self.sampler, ledger
-      if config.threshold_rounds:
-        estimated = self._estimate_threshold(store, ledger)
-        if estimated.norm is None:
-          self.privacy.write(ledger)
-          return dataclasses.replace(estimated.result, round_num=0)
-        config = self._set_clipping_norm(estimated.norm, where)
-        sampler, charged = threshold_rounds.of_training(sampler, ledger)
-        process = self._create_process(store)
       program = TrainingProgram(
         process=process,
-        sampler=sampler,
+        sampler=self.sampler,
         num_rounds=config.num_rounds,
         evaluate=self.parts.build_evaluation_fn(self.model_fn),
         test_metrics=[
@@ -203,7 +191,7 @@ class _Run:
           MetricsFiles(folder.metrics, tensorboard_dir=folder.tensorboard),
           stack.enter_context(_progress(config, num_done)),
         ],
-        ledger=charged,
+        ledger=ledger,
         exact_metrics=config.measures_updates,
         initial_weights=self.initial_weights,
         client_states=self.parts.create_client_states(
@@ -226,47 +214,6 @@ class _Run:
           result, message=f'Nothing was left to do. {result.message}'
         )
       return result
-
-  def _estimate_threshold(
-    self, store: client_store.ClientStore, ledger: privacy.PrivacyLedger
-  ) -> threshold_rounds.ThresholdEstimate:
-    """Runs the rounds before training that are not done yet."""
-    folder = self.folder.threshold
-    folder.mkdir(exist_ok=True)
-    clients = self.parts.preprocess(store)
-    return threshold_rounds.run_threshold_rounds(
-      self.parts.create_bits_process(
-        self.privacy.plan, self.parts.create_client_model_fn(clients), clients
-      ),
-      self.sampler,
-      ledger,
-      Checkpoints(folder / 'checkpoints'),
-      watchers=[MetricsFiles(folder / 'metrics.csv')],
-      rounds_per_checkpoint=self.config.rounds_per_checkpoint,
-      initial_weights=self.initial_weights,
-    )
-
-  def _set_clipping_norm(
-    self, quantile: float, where: Mapping[str, Any]
-  ) -> ExperimentConfig:
-    """Takes c from the estimate; returns the settings of training."""
-    norm = self.config.builder.bound.threshold_factor * quantile
-    self.config = dataclasses.replace(
-      self.config,
-      clipping_norm=norm,
-      threshold_rounds=None,
-      threshold_factor=None,
-      target_quantile=None,
-    )
-    self.parts = dataclasses.replace(self.parts, config=self.config)
-    self.privacy = dataclasses.replace(self.privacy, config=self.config)
-    self.description['estimated_clipping_norm'] = norm
-    self.folder.write_json(
-      self.folder.config,
-      self.description | dict(execution=where),
-      is_secret=True,
-    )
-    return self.config
 
   def _create_process(self, store: client_store.ClientStore) -> LearningProcess:
     """Returns the process on the clients of a store."""

@@ -278,8 +278,6 @@ _STAGES = (
     dict(mechanism='gaussian'),
     # Other noise for a repeated round would break that of all later ones.
     dict(mechanism='blt', sampling='min_separation', min_separation=5),
-    # Two rounds before training, in each of which it is killed.
-    dict(threshold_rounds=2, clipping_norm=None),
   ],
 )
 def test_an_experiment_killed_at_each_stage_of_a_round(server, tmp_path, noise):
@@ -290,14 +288,12 @@ def test_an_experiment_killed_at_each_stage_of_a_round(server, tmp_path, noise):
   assert whole.end[0] == 18
   assert whole.end[2] == 'finished'
   folder = tmp_path / 'run'
-  # The noise of training has a key of its own, drawn when its norm is known.
-  has_two_keys = 'threshold_rounds' in noise
   for round_num, stage in enumerate(_STAGES, start=1):
     run = server.run(
       'experiment',
       folder=str(folder),
       # Each program draws a key of its own; that of the first one counts.
-      noise_key=[7, 8 if has_two_keys else 7 + round_num],
+      noise_key=[7, 7 + round_num],
       stage=stage,
       round_num=round_num,
       **settings,
@@ -306,7 +302,7 @@ def test_an_experiment_killed_at_each_stage_of_a_round(server, tmp_path, noise):
   run = server.run(
     'experiment',
     folder=str(folder),
-    noise_key=[7, 8] if has_two_keys else [0, 0],
+    noise_key=[0, 0],
     **settings,
   )
   # Nothing was charged twice, and the model is that of a run that never

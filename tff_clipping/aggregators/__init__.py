@@ -22,7 +22,6 @@ from tff_clipping.aggregators.means import (
   fixed_denominator_mean_factory,
   realized_mean_factory,
 )
-from tff_clipping.aggregators.norm_quantile import norm_quantile_factory
 from tff_clipping.aggregators.parts.noise_keys import (
   with_noise_draw,
 )
@@ -56,7 +55,6 @@ __all__ = [
   'gaussian_noise_factory',
   'local_dp_mean_factory',
   'local_gaussian_noise_factory',
-  'norm_quantile_factory',
   'per_layer_clipping_factory',
   'realized_mean_factory',
   'secure_sum_factory',

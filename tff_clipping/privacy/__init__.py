@@ -61,7 +61,6 @@ from tff_clipping.privacy.plans.obligations import (
   StepParameters,
 )
 from tff_clipping.privacy.plans.plan import PrivacyPlan
-from tff_clipping.privacy.plans.threshold_phase import ThresholdPhase
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [
@@ -91,7 +90,6 @@ __all__ = [
   'ShareParameters',
   'StepParameters',
   'Spending',
-  'ThresholdPhase',
   'TreeStrategy',
   'banded_strategy',
   'blt_strategy',

@@ -47,12 +47,6 @@ from tff_clipping.programs.training.private_program import (
 )
 from tff_clipping.programs.training.private_rounds import run_private_round
 from tff_clipping.programs.training.process_metrics import flatten_metrics
-from tff_clipping.programs.training.threshold_rounds import (
-  ThresholdEstimate,
-  build_bits_aggregator,
-  of_training,
-  run_threshold_rounds,
-)
 from tff_clipping.programs.training.training_program import (
   RoundError,
   StopReason,
@@ -97,20 +91,16 @@ __all__ = [
   'ShuffledEpochsSampler',
   'StopReason',
   'StorageError',
-  'ThresholdEstimate',
   'TrainingProgram',
   'TrainingResult',
   'TruncatedPoissonSampler',
   'UpdateRecords',
-  'build_bits_aggregator',
   'build_private_program',
   'build_private_sampler',
   'canary_ids',
   'check_process',
   'flatten_metrics',
-  'of_training',
   'run_private_round',
-  'run_threshold_rounds',
   'write_client_data',
   'write_client_store',
 ]

@@ -302,43 +302,6 @@ def test_an_epsilon_of_0_is_an_answer(capsys, output):
     assert answer['theorem_2_constant'] is None
 
 
-@pytest.mark.slow
-def test_shows_how_much_of_epsilon_a_first_phase_takes():
-  question = budget_question.Question(
-    num_clients=1920,
-    clients_per_round=80,
-    target_delta=1e-5,
-    num_rounds=96,
-    target_epsilon=1.5,
-    threshold_rounds=10,
-  )
-  answer = budget_report.compute_answer(question)
-  rows = json.loads(budget_report.format_json(answer))['thresholds']
-  assert [row['share'] for row in rows] == [0.001, 0.01, 0.1]
-  assert answer.plan.threshold.share == 0.01
-  # The more it takes, the less noise on the bits, and the more on training.
-  noises = [row['bits_noise_stddev'] for row in rows]
-  assert noises == sorted(noises, reverse=True)
-  alone = [row['epsilon_alone'] for row in rows]
-  assert alone == sorted(alone)
-  assert rows[0]['noise_multiplier'] < rows[2]['noise_multiplier']
-  table = budget_text.format_table(answer)
-  assert 'Of the budget, 10 rounds that estimate the clipping norm' in table
-  assert 'moves a share of bits by 5.6 % already' in table
-
-
-def test_a_first_phase_is_asked_for_where_noise_is_solved_for():
-  with pytest.raises(ValueError, match='`threshold_rounds` must be given'):
-    budget_question.Question(
-      num_clients=1920,
-      clients_per_round=80,
-      target_delta=1e-5,
-      num_rounds=96,
-      noise_multiplier=1.5,
-      threshold_rounds=10,
-    )
-
-
 def read_rows(out):
   """Returns the first words of the rows of a table."""
   lines = out.splitlines()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.privacy.ledgers import DIGEST, PLAN, SETTING, charge
 from tff_clipping import privacy
-from tff_clipping.privacy.ledger import ledger_file
+from tff_clipping.privacy.ledger import ledger_contents, ledger_file
 
 
 def read_files(folder):
@@ -143,3 +143,39 @@ def test_nothing_there_is_no_ledger(path):
   path.with_name('ledger.jsonl.seal').write_text('{"lines":0,"digest":""}\n')
   with pytest.raises(ValueError, match='is empty: nothing was charged'):
     privacy.read_ledger(path)
+
+
+@pytest.mark.parametrize(
+  ('attribute', 'value', 'message'),
+  [
+    (
+      'threshold',
+      {'num_rounds': 10, 'noise_multiplier': 14.7, 'share': 0.01},
+      '`threshold` .* .a first phase that estimates the clipping norm. went',
+    )
+  ],
+)
+def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(
+  path, attribute, value, message
+):
+  header = {
+    'kind': 'plan',
+    'format': ledger_contents.FORMAT,
+    'run_id': 'a',
+    'plan': {**PLAN.to_json(), attribute: value},
+  }
+  ledger_file.LedgerFile(path, lambda: header, lambda lines: {}).close()
+  # Of a line that was cut short nothing is made either.
+  path.write_bytes(path.read_bytes() + b'{"line":2')
+  before = read_files(path.parent)
+  for read in (
+    privacy.read_ledger,
+    privacy.read_plan,
+    lambda path: privacy.PrivacyLedger(path, PLAN),
+  ):
+    with pytest.raises(ValueError, match=message) as raised:
+      read(path)
+    assert not isinstance(raised.value, privacy.DamagedLedgerError)
+    assert str(path) in str(raised.value)
+    assert '\n' not in str(raised.value)
+  assert read_files(path.parent) == before

@@ -175,7 +175,7 @@ def test_the_noise_of_the_clients_is_that_of_the_plan(bits):
     (dict(_PUBLIC, **_SMOOTH | dict(smoothing=-1.0)), '`smoothing` must be'),
     (
       dict(_PUBLIC, target_quantile=0.5),
-      'whose `clipping` is not adaptive, without `threshold_rounds`, found 0.5',
+      'whose `clipping` is not adaptive, found 0.5',
     ),
     (
       dict(_PUBLIC, clipping='adaptive', target_quantile=1.5),

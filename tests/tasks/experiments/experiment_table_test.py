@@ -26,7 +26,7 @@ def _runs(rows=None, scales=None):
 
 def _config(run):
   settings = run.settings
-  if run.algorithm != 'fed_avg' and 'threshold_rounds' not in settings:
+  if run.algorithm != 'fed_avg':
     settings.setdefault('clipping_norm', 1.0)
   return experiment.ExperimentConfig(**settings)
 

@@ -207,3 +207,36 @@ def test_a_run_that_another_program_began_meanwhile_is_not_mixed_up(tmp_path):
   ):
     folder.check_unchanged(description)
   folder.check_unchanged(description | dict(drawn_seeds={'sampling_seed': 1}))
+
+
+@pytest.mark.parametrize(
+  ('changed', 'message'),
+  [(dict(threshold_rounds=24), '`threshold_rounds` 24 .a first phase')],
+)
+def test_a_run_of_a_kind_that_went_is_refused_by_its_name(
+  tmp_path, changed, message
+):
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, _PRIVATE)
+  saved = dict(experiment=_PRIVATE.to_json() | changed, drawn_seeds={})
+  folder.write_json(folder.config, saved)
+  before = folder.config.read_bytes()
+  for read in (
+    folder.read_config,
+    lambda: folder.check(_PRIVATE, resume=True),
+    lambda: folder.read_result(_PRIVATE),
+  ):
+    with pytest.raises(RunFolderError, match=message):
+      read()
+  assert [each.name for each in folder.path.iterdir()] == ['config.json']
+  assert folder.config.read_bytes() == before
+
+
+def test_a_run_that_had_none_of_what_went_is_read(tmp_path):
+  folder = RunFolder(tmp_path / 'run')
+  _begin(folder, _PRIVATE)
+  none = dict(threshold_rounds=None, threshold_factor=None)
+  saved = dict(experiment=_PRIVATE.to_json() | none, drawn_seeds={})
+  folder.write_json(folder.config, saved)
+  assert folder.read_config() == _PRIVATE
+  folder.check(_PRIVATE, resume=True)

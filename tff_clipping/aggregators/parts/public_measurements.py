@@ -22,7 +22,6 @@ PUBLIC_MEASUREMENTS = frozenset(
     'max_clients_per_round',
     'min_clients_per_round',
     'noise_stddev',
-    'norm_estimate',
     REPORT_STDDEV,
     'secure_sum_bound',
     'share_noise_stddev',

@@ -130,14 +130,8 @@ def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
 
   Raises:
     TypeError: If `num_canaries` is not an integer.
-    ValueError: If it is not positive, or the plan has a `threshold`: bits that
-      estimate a norm have no direction of a canary.
+    ValueError: If it is not positive.
   """
-  if plan.threshold is not None:
-    raise ValueError(
-      f'`plan` must have no `threshold`, found {plan.threshold}: what its '
-      'rounds release, an audit does not see.'
-    )
   num_clients, clients_per_round = add_canaries_to_population(
     plan.num_clients, plan.clients_per_round, num_canaries
   )

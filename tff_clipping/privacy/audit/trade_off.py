@@ -141,12 +141,10 @@ def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
   rate = argument_checks.check_probability(
     'false_positive_rate', false_positive_rate
   )
-  parts = plan.released_mechanisms(plan.num_releases)
-  if all(part.cohorts.sampling_prob == 1 for part, _ in parts):
+  mechanism, count = plan.released_mechanism(plan.num_rounds)
+  if mechanism.cohorts.sampling_prob == 1:
     # One Gaussian mechanism.
-    mu = math.hypot(
-      *(math.sqrt(count) / part.noise_over_sensitivity for part, count in parts)
-    )
+    mu = math.sqrt(count) / mechanism.noise_over_sensitivity
     true_positive_rate = GaussianTradeOff(mu).max_true_positive_rate
   else:
     epsilons = np.linspace(0, plan.actual_epsilon, _NUM_EPSILONS)

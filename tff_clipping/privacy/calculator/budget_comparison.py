@@ -132,8 +132,6 @@ def _list_samplers(
 ) -> Iterator[budget_question.Question]:
   """Yields independent noise and cohorts that are drawn."""
   for sampling in ('poisson', 'random_allocation', 'fixed_size', 'paper'):
-    if sampling == 'paper' and question.threshold_rounds is not None:
-      continue  # It has no first phase.
     for accountant in accountants.list_for(sampling):
       yield question.vary(sampling=sampling, accountant=accountant)
 

@@ -89,9 +89,6 @@ _INTEGERS = {
   'spread evenly.',
   'min_separation': 'The least number of rounds from one participation of a '
   'client to its next (b).',
-  'threshold_rounds': 'Rounds before training that estimate the clipping norm '
-  'under the same budget (R): shows what they take of it. Where '
-  'noise_multiplier is solved for.',
   'model_size': 'Number of parameters that are trained: adds the noise norm.',
 }
 _NUMBERS = {
@@ -185,11 +182,6 @@ def _compute(
     return _add_up(values, record)
   asked = _read_schedule(values)
   question = _build_question(values)
-  if values.plot is not None and values.threshold_rounds is not None:
-    raise command_line.UsageError(
-      '--plot must not be given with --threshold_rounds, whose rounds it does '
-      'not draw.'
-    )
   if values.plot is not None:
     # Find out now whether it can be drawn.
     command_line.check_new_file(values.plot, 'plot', _import_plot().FORMATS)

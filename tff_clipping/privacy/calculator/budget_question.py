@@ -6,12 +6,7 @@ from typing import Any
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges, sampled_gaussian, search
 from tff_clipping.privacy.correlated_noise import by_name, separated_sampling
-from tff_clipping.privacy.plans import (
-  base_plan,
-  correlated_plan,
-  plan_search,
-  threshold_phase,
-)
+from tff_clipping.privacy.plans import base_plan, correlated_plan, plan_search
 from tff_clipping.privacy.plans import plan as plan_lib
 
 SAMPLINGS = (*plan_lib.SAMPLINGS, *separated_sampling.SAMPLINGS)
@@ -67,8 +62,6 @@ class Question:
     min_clients_per_round: As in `PrivacyPlan`.
     max_clients_per_round: As in `PrivacyPlan`.
     false_positive_rate: That of the attacks to bound, or None for no bounds.
-    threshold_rounds: The rounds of a first phase that estimates the clipping
-      norm, where `noise_multiplier` is solved for; None for none.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -92,7 +85,6 @@ class Question:
   min_clients_per_round: int | None = None
   max_clients_per_round: int | None = None
   false_positive_rate: float | None = None
-  threshold_rounds: int | None = None
 
   def __post_init__(self):
     argument_checks.check_choice('sampling', self.sampling, SAMPLINGS)
@@ -104,13 +96,6 @@ class Question:
         'false_positive_rate', self.false_positive_rate
       )
     self._check_what_is_given()
-    if self.threshold_rounds is not None and (
-      self.solved_for != 'noise_multiplier'
-    ):
-      raise ValueError(
-        '`threshold_rounds` must be given where `noise_multiplier` is solved '
-        f'for, found {self.threshold_rounds} with it.'
-      )
     if self.is_correlated:
       self._check_correlated()
     elif self.mechanism != 'gaussian':
@@ -229,17 +214,13 @@ class Question:
 
 
 def solve(
-  question: Question,
-  *,
-  max_strategy_rounds: int = MAX_STRATEGY_ROUNDS,
-  threshold_share: float = threshold_phase.DEFAULT_SHARE,
+  question: Question, *, max_strategy_rounds: int = MAX_STRATEGY_ROUNDS
 ) -> base_plan.BasePlan:
   """Returns the plan that answers a question.
 
   Args:
     question: What is given.
     max_strategy_rounds: The most rounds that a strategy is made for.
-    threshold_share: What `threshold_rounds` take of the budget.
 
   Raises:
     TypeError: If a value is of the wrong kind.
@@ -250,10 +231,6 @@ def solve(
     for name in _GIVEN
     if getattr(question, name) is not None
   }
-  if question.threshold_rounds is not None:
-    given['threshold'] = threshold_phase.ThresholdPhase(
-      num_rounds=question.threshold_rounds, share=threshold_share
-    )
   constructor = _CONSTRUCTORS[question.solved_for]
   if not question.is_correlated:
     given['accountant'] = question.charged_by

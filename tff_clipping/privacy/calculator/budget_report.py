@@ -18,9 +18,6 @@ from tff_clipping.privacy.calculator import (
 from tff_clipping.privacy.plans import base_plan, noise_summary
 from tff_clipping.theory import theorem_2
 
-# What a first phase may take of the budget, to compare.
-_SHARES = (0.001, 0.01, 0.1)
-
 # What the JSON of an answer has of its plan; None if the plan has none.
 _OF_PLAN = (
   *('noise_multiplier', 'epsilon', 'num_rounds', 'actual_epsilon'),
@@ -42,8 +39,6 @@ class Answer:
     theorem_2_constant: The v of the paper's Theorem 2 that gives this noise;
       None with correlated noise.
     attacks: What an attacker may find out; None if it was not computed.
-    thresholds: Plans by what a first phase takes of the budget, the plan among
-      them; none without `threshold_rounds`.
     comparisons: Other samplings, mechanisms and accountants: the few that are
       the best guarantees, or all.
     is_full: Whether they are all.
@@ -55,7 +50,6 @@ class Answer:
   noise: noise_summary.NoiseSummary
   theorem_2_constant: float | None
   attacks: trade_off.AttackBounds | None
-  thresholds: tuple[base_plan.BasePlan, ...]
   comparisons: tuple[budget_comparison.Row, ...]
   is_full: bool
   warnings: tuple[str, ...]
@@ -111,7 +105,6 @@ def compute_answer(
       false_positive_rate = question.false_positive_rate
     if false_positive_rate is not None:
       attacks = trade_off.bound_attacks(plan, false_positive_rate)
-    thresholds = _vary_share(question, plan)
     # What is warned of is the answer, and not what it is compared with.
     warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
     compare = (
@@ -131,7 +124,6 @@ def compute_answer(
     noise=noise,
     theorem_2_constant=constant,
     attacks=attacks,
-    thresholds=thresholds,
     comparisons=comparisons,
     is_full=is_full,
     warnings=tuple(messages),
@@ -163,7 +155,6 @@ def format_json(
     'theorem_2_constant': answer.theorem_2_constant,
     'attacks': None if attacks is None else attacks._asdict(),
     'noise': dataclasses.asdict(answer.noise),
-    'thresholds': [threshold_figures(each) for each in answer.thresholds],
     'comparisons': [each.to_json() for each in answer.comparisons],
     'description': plan.describe(),
     'plan': plan.to_json(),
@@ -200,32 +191,6 @@ def format_csv(answer: Answer, *, guarantees_only: bool) -> str:
   writer.writeheader()
   writer.writerows(rows)
   return text.getvalue().rstrip('\n')
-
-
-def _vary_share(
-  question: budget_question.Question, plan: base_plan.BasePlan
-) -> tuple[base_plan.BasePlan, ...]:
-  """Returns plans whose first phases take other shares of the budget."""
-  if plan.threshold is None:
-    return ()
-  return tuple(
-    plan
-    if share == plan.threshold.share
-    else budget_question.solve(question, threshold_share=share)
-    for share in _SHARES
-  )
-
-
-def threshold_figures(plan: base_plan.BasePlan) -> dict[str, float]:
-  """Returns what a first phase takes, and what it leaves."""
-  first = plan.build_threshold_plan()
-  assert plan.threshold is not None
-  return {
-    'share': plan.threshold.share,
-    'bits_noise_stddev': first.noise_multiplier / 2,
-    'epsilon_alone': first.epsilon,
-    'noise_multiplier': plan.noise_multiplier,
-  }
 
 
 def solved_name(question: budget_question.Question) -> str:

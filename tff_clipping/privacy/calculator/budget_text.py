@@ -10,7 +10,7 @@ from tff_clipping.privacy.calculator import (
   budget_report,
   command_line,
 )
-from tff_clipping.privacy.plans import noise_summary, plan_text, promise_text
+from tff_clipping.privacy.plans import noise_summary, promise_text
 
 
 def format_table(
@@ -36,7 +36,6 @@ def format_table(
     [schedule] if schedule else [],
     [answer.plan.describe()],
     _format_promise(answer),
-    _format_thresholds(answer) if answer.thresholds else [],
     *([f'Warning: {message}'] for message in answer.warnings),
   ]
   if (
@@ -167,39 +166,6 @@ def _format_noise(answer: budget_report.Answer) -> list[str]:
     f'  norm on the mean  {_number(noise.relative_noise_norm)} c for '
     f'{noise.model_size} parameters (the mean of clipped updates is at most '
     '1 c)',
-  ]
-
-
-def _format_thresholds(answer: budget_report.Answer) -> list[str]:
-  """Returns how much of epsilon a first phase takes, and what that gives."""
-  clients = answer.plan.clients_per_round
-  drawn = 0.5 / math.sqrt(clients)
-  rows = [('share', 'noise on a share of bits', 'epsilon alone', 'noise mult.')]
-  for plan in answer.thresholds:
-    found = budget_report.threshold_figures(plan)
-    rows.append(
-      (
-        f'{100 * found["share"]:g} %',
-        f'{100 * found["bits_noise_stddev"] / clients:.2g} %',
-        _at_most(found['epsilon_alone']),
-        f'{plan.noise_multiplier:g}',
-      )
-    )
-  widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-  rounds = plan_text.count_rounds(answer.plan.threshold_rounds)
-  return [
-    f'Of the budget, {rounds} that estimate the clipping norm take:',
-    *(
-      '  '
-      + '  '.join(
-        cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-      ).rstrip()
-      for row in rows
-    ),
-    f'That {clients} clients are drawn moves a share of bits by '
-    f'{100 * drawn:.2g} % already: much less noise',
-    'than that is not worth its cost. The plan takes '
-    f'{100 * answer.plan.threshold.share:g} %.',
   ]
 
 

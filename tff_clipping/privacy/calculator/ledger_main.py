@@ -108,7 +108,7 @@ def _format_json(
       {
         'path': str(ledger.path),
         'num_releases': ledger.num_releases,
-        'num_rounds': ledger.plan.num_releases,
+        'num_rounds': ledger.plan.num_rounds,
         'epsilon': ledger.epsilon,
         'actual_epsilon': ledger.actual_epsilon,
         'planned_epsilon': _permitted_epsilon(ledger.plan),
@@ -157,7 +157,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   lines = [
     f'{ledger.path}',
     f'  spent so far      {guarantee}',
-    f'  releases          {ledger.num_releases} of {plan.num_releases} planned',
+    f'  releases          {ledger.num_releases} of {plan.num_rounds} planned',
     f'  epsilon           {rounding.format_up(ledger.epsilon)} of {limit:g}',
   ]
   if plan.sampling == 'paper':
@@ -187,10 +187,9 @@ def _plan_as_run(ledger: ledger_contents.LedgerContents) -> base_plan.BasePlan:
   A budget may allow more than the rounds that the plan was made for.
   """
   plan = ledger.plan
-  if ledger.num_releases <= plan.num_releases:
+  if ledger.num_releases <= plan.num_rounds:
     return plan
-  num_rounds = ledger.num_releases - plan.threshold_rounds
-  return dataclasses.replace(plan, num_rounds=num_rounds)
+  return dataclasses.replace(plan, num_rounds=ledger.num_releases)
 
 
 if __name__ == '__main__':

@@ -395,7 +395,7 @@ class PrivacyLedger:
   ) -> dict[str, Any]:
     """The line for one that was cut short: charged, its round not known."""
     number = len(ledger_contents.releases(lines)) + 1
-    if number > ledger_contents.parse_plan(path, lines[0]).max_releases:
+    if number > ledger_contents.parse_plan(path, lines[0]).max_rounds:
       # There is no such release: it was a line that charges for nothing.
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
     return self._build_release(number, None, None, None)

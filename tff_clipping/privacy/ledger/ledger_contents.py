@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tff_clipping import gone
 from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
 from tff_clipping.privacy.plans import base_plan, plan_files
@@ -84,7 +85,7 @@ def read_ledger(path: str | os.PathLike) -> LedgerContents:
     caveats=read_caveats(lines),
     run_id=lines[0].get('run_id'),
     # A plan with no more rounds has no release that was cut short.
-    num_releases=min(len(releases(lines)) + is_cut_short, plan.max_releases),
+    num_releases=min(len(releases(lines)) + is_cut_short, plan.max_rounds),
     seeds=read_digests(lines, SEED),
   )
 
@@ -199,7 +200,8 @@ def parse_plan(
 
   Raises:
     DamagedLedgerError: If it is not a plan.
-    ValueError: If it is of an earlier version.
+    ValueError: If it is of an earlier version, or this version has no such plan
+      any more.
   """
   if header.get('kind') == 'plan' and header.get('format') == 1:
     raise ValueError(
@@ -213,6 +215,10 @@ def parse_plan(
     )
   try:
     return plan_files.plan_from_json(header['plan'])
+  except gone.GoneError as error:
+    raise ValueError(
+      f'The ledger {os.fspath(path)} cannot be read: {error}'
+    ) from error
   except (KeyError, TypeError, ValueError) as error:
     raise ledger_file.DamagedLedgerError(
       f'Line 1 of {os.fspath(path)} is damaged: {error}'

@@ -88,10 +88,9 @@ def compute_spending(
     target_delta = min(deltas)
   target_delta = ranges.check_target_delta(target_delta)
   parts = [
-    part
+    each.plan.released_mechanism(each.num_releases)
     for each in ledgers
     if each.num_releases
-    for part in each.plan.released_mechanisms(each.num_releases)
   ]
   accountant = joint_cost.choose_accountant([each.plan for each in ledgers])
   if accountant == 'rdp':

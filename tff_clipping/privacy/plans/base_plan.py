@@ -23,7 +23,6 @@ from tff_clipping.privacy.plans import (
   plan_json,
   plan_search,
   plan_text,
-  threshold_phase,
 )
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ class BasePlan(abc.ABC):
     sampling: How cohorts are drawn.
     target_epsilon: The epsilon that must not be passed, but by what processors
       may differ in, `slack.SLACK`; None means that of `num_rounds` rounds.
-    threshold: A phase before these rounds that estimates the clipping norm, on
-      the same clients; None if there is none. `epsilon` is that of both.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -66,11 +63,9 @@ class BasePlan(abc.ABC):
   noise_multiplier: float
   sampling: str
   target_epsilon: float | None = None
-  threshold: threshold_phase.ThresholdPhase | None = None
 
   def __post_init__(self):
     checked = self._check_attributes()
-    self._check_threshold()
     if self.target_epsilon is not None:
       checked['target_epsilon'] = ranges.check_target_epsilon(
         self.target_epsilon
@@ -114,12 +109,7 @@ class BasePlan(abc.ABC):
         accountant's range has this epsilon.
     """
     given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
-    given = cls._complete(given, 'noise_multiplier')
-    if given['threshold'] is None:
-      return cls._find_noise(given)
-    return plan_search.with_noise_of_both_phases(
-      cls, given, find_noise=cls._find_noise
-    )
+    return cls._find_noise(cls._complete(given, 'noise_multiplier'))
 
   @classmethod
   def from_noise_multiplier(
@@ -165,11 +155,6 @@ class BasePlan(abc.ABC):
     """
     given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
     given['noise_multiplier'] = noise_multiplier
-    if given.get('threshold') is not None:
-      raise ValueError(
-        '`threshold` must not be given where `num_rounds` are found, found '
-        f'{given["threshold"]}.'
-      )
     return cls._find_rounds(cls._complete(given, 'num_rounds'))
 
   @classmethod
@@ -286,55 +271,6 @@ class BasePlan(abc.ABC):
       num_rounds: From 1 to `max_rounds`.
     """
 
-  @abc.abstractmethod
-  def build_threshold_plan(self) -> 'BasePlan':
-    """Returns the plan of the first phase alone; of the same cohorts.
-
-    Its `epsilon` is what the clipping norm costs by itself.
-
-    Raises:
-      ValueError: If there is no `threshold`.
-    """
-
-  def build_training_plan(self: _Plan) -> _Plan:
-    """Returns the plan of the training rounds alone, without a target."""
-    return dataclasses.replace(self, threshold=None, target_epsilon=None)
-
-  @property
-  def threshold_rounds(self) -> int:
-    """R, the rounds of the first phase; 0 if there is none."""
-    return 0 if self.threshold is None else self.threshold.num_rounds
-
-  @property
-  def num_releases(self) -> int:
-    """The releases that the plan is made for: the rounds of both phases."""
-    return self.threshold_rounds + self.num_rounds
-
-  @property
-  def max_releases(self) -> int:
-    """The most releases that there is a cost for."""
-    return self.threshold_rounds + self.max_rounds
-
-  def released_mechanisms(
-    self, num_releases: int
-  ) -> list[tuple[sampled_gaussian.SampledGaussian, int]]:
-    """Returns what the first releases are: equal rounds of each phase.
-
-    A phase that has begun, of which so many rounds are in them, is there; see
-    `released_mechanism`.
-
-    Args:
-      num_releases: From 1 to `max_releases`.
-    """
-    in_threshold = min(num_releases, self.threshold_rounds)
-    parts = []
-    if in_threshold:
-      first = self.build_threshold_plan()
-      parts.append(first.released_mechanism(in_threshold))
-    if num_releases > in_threshold:
-      parts.append(self.released_mechanism(num_releases - in_threshold))
-    return parts
-
   @property
   @abc.abstractmethod
   def sampler_parameters(self) -> NamedTuple:
@@ -359,7 +295,7 @@ class BasePlan(abc.ABC):
     Args:
       epsilon: Any epsilon, not only the plan's.
     """
-    parts = self.released_mechanisms(self.num_releases)
+    parts = [self.released_mechanism(self.num_rounds)]
     return accountants.compose(parts, 'pld').compute_delta(1, epsilon)
 
   @functools.cached_property
@@ -369,7 +305,7 @@ class BasePlan(abc.ABC):
     It is for what is really drawn and for `actual_relation`, by 'pld' or by the
     plan's own accountant. Of noise in integers, 'pld' is not proved.
     """
-    parts = self.released_mechanisms(self.num_releases)
+    parts = [self.released_mechanism(self.num_rounds)]
     by_pld = accountants.compose(parts, 'pld')
     return min(
       self.actual_epsilon, by_pld.compute_epsilon(1, self.target_delta)
@@ -393,35 +329,27 @@ class BasePlan(abc.ABC):
 
   @functools.cached_property
   def epsilon(self) -> float:
-    """The epsilon of all `num_releases`, in the plan's accounting."""
-    return self.epsilon_after(self.num_releases)
+    """The epsilon of `num_rounds` rounds, in the plan's accounting."""
+    return self.epsilon_after(self.num_rounds)
 
   @functools.cached_property
   def actual_epsilon(self) -> float:
     """The epsilon that the sampler really gives; see the subclass."""
-    return self.actual_epsilon_after(self.num_releases)
+    return self.actual_epsilon_after(self.num_rounds)
 
   def epsilon_after(self, num_rounds: int) -> float:
     """Returns the epsilon of so many rounds; 0 for none.
 
     Args:
-      num_rounds: Releases, those of the first phase among them, each charged
-        once. Settled before the run: where what was released decides when to
-        stop, count all planned rounds.
+      num_rounds: Rounds, each charged once. Settled before the run: where what
+        was released decides when to stop, count all planned rounds.
 
     Raises:
       TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is negative or above `max_releases`.
+      ValueError: If it is negative or above `max_rounds`.
     """
-    num_rounds = self._check_num_releases(num_rounds)
-    if not num_rounds:
-      return 0.0
-    if self.threshold is None:
-      return self._compute_epsilon(num_rounds)
-    # 'gaussian' is what 'pld' does with releases that are not sampled.
-    accountant = 'pld' if self.accountant == 'gaussian' else self.accountant
-    cost = accountants.compose(self.released_mechanisms(num_rounds), accountant)
-    return cost.compute_epsilon(1, self.target_delta)
+    num_rounds = self._check_num_rounds(num_rounds)
+    return self._compute_epsilon(num_rounds) if num_rounds else 0.0
 
   def actual_epsilon_after(self, num_rounds: int) -> float:
     """Returns what the sampler really gives after so many rounds; 0 for none.
@@ -439,7 +367,7 @@ class BasePlan(abc.ABC):
     """Returns whether so many releases stay within the plan.
 
     They do if they are at most the plan's, or if they are at most
-    `max_releases` and cost at most `target_epsilon`, with the slack of
+    `max_rounds` and cost at most `target_epsilon`, with the slack of
     `slack.is_within`: on each processor they are equally many.
 
     Args:
@@ -452,9 +380,9 @@ class BasePlan(abc.ABC):
     num_releases = argument_checks.check_integer(
       'num_releases', num_releases, at_least=0, at_most=2**63
     )
-    if num_releases <= self.num_releases:
+    if num_releases <= self.num_rounds:
       return True
-    if self.target_epsilon is None or num_releases > self.max_releases:
+    if self.target_epsilon is None or num_releases > self.max_rounds:
       return False
     return slack.is_within(
       self.epsilon_after(num_releases), self.target_epsilon
@@ -462,13 +390,13 @@ class BasePlan(abc.ABC):
 
   @functools.cached_property
   def permitted_rounds(self) -> int:
-    """The most releases that `permits` allows: `num_releases`, or more.
+    """The most releases that `permits` allows: `num_rounds`, or more.
 
     It is more where `target_epsilon` is a budget that `num_rounds` rounds leave
     a part of. Of a run that what was released may end, it is the epsilon of all
     these that holds.
     """
-    return search.search_max_rounds(self.permits, self.max_releases)
+    return search.search_max_rounds(self.permits, self.max_rounds)
 
   def summarize_noise(
     self, *, clipping_norm: float = 1.0, model_size: int | None = None
@@ -489,10 +417,7 @@ class BasePlan(abc.ABC):
       caveats: Why a run of the plan does not have its guarantee, in main
         clauses without a full stop. They come first.
     """
-    text = self._describe()
-    if self.threshold is not None:
-      text = plan_text.describe_both(self)
-    return plan_text.add_caveats(text, caveats)
+    return plan_text.add_caveats(self._describe(), caveats)
 
   def __str__(self) -> str:
     return self.describe()
@@ -573,35 +498,6 @@ class BasePlan(abc.ABC):
   def _check_attributes(self) -> dict[str, Any]:
     """Returns the attributes that are to be replaced by what was checked."""
 
-  def _check_threshold(self) -> None:
-    """Raises unless a first phase is one that the plan can have."""
-    if self.threshold is None:
-      return
-    phase = threshold_phase.check_phase(self.threshold)
-    if phase.noise_multiplier is None:
-      raise ValueError(
-        '`threshold` must have a `noise_multiplier` where that of training is '
-        f'given, found {phase}.'
-      )
-    if self.allows_new_draws and phase.noise_multiplier < self.noise_multiplier:
-      raise ValueError(
-        '`threshold` must have a `noise_multiplier` of at least the '
-        f'{self.noise_multiplier:g} of training, as which a round that is '
-        f'drawn anew is charged, found {phase.noise_multiplier:g}.'
-      )
-    if phase.num_rounds % self._epoch:
-      raise ValueError(
-        f'`threshold` must have whole epochs of {self._epoch} rounds where '
-        f'`sampling` is {self.sampling!r}, found {phase.num_rounds} rounds: '
-        'what clients release in an epoch of both phases is not known to be '
-        'what is charged.'
-      )
-
-  @property
-  def _epoch(self) -> int:
-    """The rounds for which clients are drawn at once; 1 where for each."""
-    return 1
-
   @abc.abstractmethod
   def _compute_epsilon(self, num_rounds: int) -> float:
     """Returns the epsilon of at least one round; inf if there is none."""
@@ -630,8 +526,8 @@ class BasePlan(abc.ABC):
     """The least and the largest cohort, where they are not P."""
     return {}
 
-  def _check_num_releases(self, num_rounds: int) -> int:
-    """Returns a number of rounds in [0, max_releases]."""
+  def _check_num_rounds(self, num_rounds: int) -> int:
+    """Returns a number of rounds in [0, max_rounds]."""
     return argument_checks.check_integer(
-      'num_rounds', num_rounds, at_least=0, at_most=self.max_releases
+      'num_rounds', num_rounds, at_least=0, at_most=self.max_rounds
     )

@@ -16,12 +16,7 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
   search,
 )
-from tff_clipping.privacy.plans import (
-  plan_search,
-  plan_text,
-  separated_plan,
-  threshold_phase,
-)
+from tff_clipping.privacy.plans import plan_search, plan_text, separated_plan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,8 +57,6 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
       participations may be next to each other.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
-    threshold: A phase before these rounds that estimates the clipping norm,
-      whose noise is independent in each round.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -118,14 +111,13 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
       self._over_sensitivity(self.num_rounds)
     )
     if not self.cohorts.is_amplified:
-      return threshold_phase.with_threshold_event(self, gaussian)
-    turns = dp_accounting.SelfComposedDpEvent(
+      return gaussian
+    return dp_accounting.SelfComposedDpEvent(
       dp_accounting.PoissonSampledDpEvent(
         self.cohorts.turn.sampling_prob, gaussian
       ),
       self.max_participations,
     )
-    return threshold_phase.with_threshold_event(self, turns)
 
   @property
   def max_rounds(self) -> int:
@@ -147,22 +139,6 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
       turn = sampled_gaussian.SampledGaussian(self.cohorts.turn, noise)
       return turn, self.participation.count(num_rounds)
     return self._release_once(noise)
-
-  def build_threshold_plan(self) -> 'CorrelatedNoisePlan':
-    """Returns the plan of the first phase alone; see the base class.
-
-    Its rounds and those of training are one clock, on which a client keeps its
-    separation: in each phase it comes as often as if there were no other.
-    """
-    phase = threshold_phase.require_phase(self)
-    return dataclasses.replace(
-      self,
-      num_rounds=phase.num_rounds,
-      noise_multiplier=phase.noise_multiplier,
-      strategy=correlated_noise.identity_strategy(num_rounds=phase.num_rounds),
-      target_epsilon=None,
-      threshold=None,
-    )
 
   @classmethod
   def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
@@ -207,10 +183,6 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
       'target_delta': ranges.check_target_delta(self.target_delta),
       'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
     }
-
-  @property
-  def _epoch(self) -> int:
-    return self.participation.rounds_per_epoch or 1
 
   def _compute_epsilon(self, num_rounds: int) -> float:
     if not self.cohorts.is_amplified:

@@ -128,21 +128,6 @@ class ExamplePlan(separated_plan.SeparatedPlan):
     )
     return of_round * math.sqrt((self.num_rounds + 1) / 2)
 
-  def build_threshold_plan(self) -> 'ExamplePlan':
-    """There is none: a step's clip is that of gradients, in all rounds.
-
-    Raises:
-      ValueError: Always.
-    """
-    raise ValueError(
-      '`threshold` must not be given for noise in local steps, found '
-      f'{self.threshold}.'
-    )
-
-  def _check_threshold(self) -> None:
-    if self.threshold is not None:
-      self.build_threshold_plan()
-
   def released_mechanism(
     self, num_rounds: int
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:

@@ -89,11 +89,7 @@ def compute_joint_cost(
     accountant = choose_accountant(plans)
   else:
     accountants.check_accountant(accountant)
-  parts = [
-    part
-    for plan in plans
-    for part in plan.released_mechanisms(plan.num_releases)
-  ]
+  parts = [plan.released_mechanism(plan.num_rounds) for plan in plans]
   epsilon = compose_parts(parts, accountant, target_delta)
   return JointCost(
     epsilon=epsilon,
@@ -101,7 +97,7 @@ def compute_joint_cost(
     relation=relation,
     unit=unit,
     accountant=accountant,
-    num_rounds=sum(plan.num_releases for plan in plans),
+    num_rounds=sum(plan.num_rounds for plan in plans),
   )
 
 

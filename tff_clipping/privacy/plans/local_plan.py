@@ -117,20 +117,6 @@ class LocalPlan(separated_plan.SeparatedPlan):
       self.target_delta,
     )
 
-  def build_threshold_plan(self) -> 'LocalPlan':
-    """There is none: bits without noise of the client's own are no local DP.
-
-    Raises:
-      ValueError: Always.
-    """
-    raise ValueError(
-      f'`threshold` must not be given for local DP, found {self.threshold}.'
-    )
-
-  def _check_threshold(self) -> None:
-    if self.threshold is not None:
-      self.build_threshold_plan()
-
   def released_mechanism(
     self, num_rounds: int
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:

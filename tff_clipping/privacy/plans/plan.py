@@ -21,12 +21,7 @@ from tff_clipping.privacy.accounting import (
   search,
   truncated_poisson,
 )
-from tff_clipping.privacy.plans import (
-  base_plan,
-  obligations,
-  plan_text,
-  threshold_phase,
-)
+from tff_clipping.privacy.plans import base_plan, obligations, plan_text
 
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
 SAMPLINGS = (
@@ -39,9 +34,6 @@ UNITS = ('client', 'example')
 
 # Plans written before there were bounds have none in their JSON.
 _BOUNDS = sampled_gaussian.BOUNDS
-
-# Of these, the bounds of cohorts, or what is charged, are for training alone.
-_WITHOUT_THRESHOLD = ('truncated_poisson', 'paper')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,8 +64,6 @@ class PrivacyPlan(base_plan.BasePlan):
     accountant: 'rdp' or 'pld'; 'pld' for 'random_allocation'.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
-    threshold: A phase before these rounds that estimates the clipping norm;
-      not under 'truncated_poisson' and 'paper'.
     min_clients_per_round: The least cohort of 'truncated_poisson', where a
       smaller one is filled up; None for all others. If it is not given, the
       largest that costs 0.5 % of `target_delta`.
@@ -125,11 +115,10 @@ class PrivacyPlan(base_plan.BasePlan):
     Under 'truncated_poisson' it is the Poisson event, which is charged at the
     delta that cohorts out of bounds leave.
     """
-    training = dp_accounting.SelfComposedDpEvent(
+    return dp_accounting.SelfComposedDpEvent(
       self._charged.dp_event,
       self._charged.cohorts.count_epochs(self.num_rounds),
     )
-    return threshold_phase.with_threshold_event(self, training)
 
   @property
   def max_rounds(self) -> int:
@@ -153,7 +142,7 @@ class PrivacyPlan(base_plan.BasePlan):
     """
     if self.sampling != 'paper':
       return self.epsilon_after(num_rounds)
-    num_rounds = self._check_num_releases(num_rounds)
+    num_rounds = self._check_num_rounds(num_rounds)
     return self._account_for_drawn(num_rounds).epsilon if num_rounds else 0.0
 
   @property
@@ -172,17 +161,6 @@ class PrivacyPlan(base_plan.BasePlan):
   ) -> tuple[sampled_gaussian.SampledGaussian, int]:
     """Returns one round, and how many; see the base class."""
     return self._drawn, num_rounds
-
-  def build_threshold_plan(self) -> 'PrivacyPlan':
-    """Returns the plan of the first phase alone; see the base class."""
-    phase = threshold_phase.require_phase(self)
-    return dataclasses.replace(
-      self,
-      num_rounds=phase.num_rounds,
-      noise_multiplier=phase.noise_multiplier,
-      target_epsilon=None,
-      threshold=None,
-    )
 
   @property
   def sampler_parameters(self) -> obligations.SamplerParameters:
@@ -297,23 +275,6 @@ class PrivacyPlan(base_plan.BasePlan):
       **_sizes(self._charged.cohorts),
       'noise_multiplier': self._charged.noise_multiplier,
     }
-
-  def _check_threshold(self) -> None:
-    if self.threshold is not None and self.sampling in _WITHOUT_THRESHOLD:
-      raise ValueError(
-        f'`threshold` must not be given where `sampling` is {self.sampling!r}, '
-        f'found {self.threshold}: it is not accounted for there.'
-      )
-    if self.threshold is not None and self.unit != 'client':
-      raise ValueError(
-        f'`threshold` must not be given where `unit` is {self.unit!r}, found '
-        f'{self.threshold}: a bit is that of a client.'
-      )
-    super()._check_threshold()
-
-  @property
-  def _epoch(self) -> int:
-    return self._charged.cohorts.rounds_per_epoch
 
   def _compute_epsilon(self, num_rounds: int) -> float:
     return self._cost.compute_epsilon(num_rounds, self.target_delta)

@@ -3,7 +3,6 @@
 from typing import TypedDict
 
 from tff_clipping.privacy import correlated_noise
-from tff_clipping.privacy.plans import threshold_phase
 
 
 class PlanAttributes(TypedDict, total=False):
@@ -17,7 +16,6 @@ class PlanAttributes(TypedDict, total=False):
   num_rounds: int
   target_delta: float
   sampling: str
-  threshold: threshold_phase.ThresholdPhase | None
   # Of a `PrivacyPlan`.
   accountant: str
   min_clients_per_round: int | None

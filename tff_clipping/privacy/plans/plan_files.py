@@ -27,6 +27,7 @@ def plan_from_json(value: Any) -> base_plan.BasePlan:
 
   Raises:
     TypeError: If it is not a mapping, or an attribute of the wrong kind.
+    GoneError: If this version has no such plan any more.
     ValueError: As `BasePlan.from_json` does.
   """
   mechanism = value.get('mechanism') if isinstance(value, Mapping) else None

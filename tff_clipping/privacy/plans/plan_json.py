@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tff_clipping.privacy.plans import threshold_phase
+from tff_clipping import gone
 
 if TYPE_CHECKING:
   from tff_clipping.privacy.plans.base_plan import BasePlan
@@ -14,8 +14,6 @@ _FORMAT = 1
 # What a run adds: what its aggregator makes of the plan, and what its rounds
 # cost by the tightest accountant.
 _OF_A_RUN = ('aggregation', 'tightest_epsilon')
-# What is not there where there is none.
-_LEFT_OUT = ('threshold',)
 
 _Plan = TypeVar('_Plan', bound='BasePlan')
 
@@ -38,7 +36,6 @@ def write(
     **{
       name: each.to_json() if hasattr(each, 'to_json') else each
       for name, each in attributes.items()
-      if name not in _LEFT_OUT or each is not None
     },
     **derived,
     'relation': plan.relation.value,
@@ -67,6 +64,7 @@ def read(
 
   Raises:
     TypeError: If `value` is not a mapping, or an attribute of the wrong kind.
+    GoneError: If this version has no such plan any more.
     ValueError: If attributes are missing, unknown or out of range, or the
       epsilon in it is not that of the attributes.
   """
@@ -76,17 +74,12 @@ def read(
     raise ValueError(
       f'`value` must be of format {_FORMAT}, found {value.get("format")!r}.'
     )
+  value = gone.read(value)
   names = [field.name for field in dataclasses.fields(plan_type)]
-  missing = [
-    name for name in names if name not in (*value, *optional, *_LEFT_OUT)
-  ]
+  missing = [name for name in names if name not in (*value, *optional)]
   if missing:
     raise ValueError(f'`value` must hold {names}, found none of {missing}.')
   attributes = {name: value[name] for name in names if name in value}
-  if attributes.get('threshold') is not None:
-    attributes['threshold'] = threshold_phase.ThresholdPhase.from_json(
-      attributes['threshold']
-    )
   plan = plan_type(**read_attributes(attributes))
   unknown = sorted({*value} - {*plan.to_json(), *_OF_A_RUN})
   if unknown:

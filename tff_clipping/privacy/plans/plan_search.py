@@ -14,7 +14,6 @@ from tff_clipping.privacy.accounting import (
   rounding,
   search,
 )
-from tff_clipping.privacy.plans import threshold_phase
 
 if TYPE_CHECKING:
   from tff_clipping.privacy.plans.base_plan import BasePlan
@@ -23,53 +22,6 @@ if TYPE_CHECKING:
 _TIED_TO_COHORTS = ('none', 'random_allocation', 'shuffled_epochs')
 
 _Plan = TypeVar('_Plan', bound='BasePlan')
-
-
-def with_noise_of_both_phases(
-  plan_type: type[_Plan],
-  given: Mapping[str, Any],
-  *,
-  find_noise: Callable[[dict[str, Any]], _Plan],
-) -> _Plan:
-  """Returns the plan with a first phase and the least noise within a target.
-
-  The noise of the phase is found first, if it is not given, and that of
-  training then for both together.
-
-  Args:
-    plan_type: The kind of plan.
-    given: The attributes, but for `noise_multiplier`.
-    find_noise: Returns the plan of attributes without a first phase.
-  """
-  phase = threshold_phase.check_phase(given['threshold'])
-  alone = find_noise({**given, 'threshold': None})
-  if phase.noise_multiplier is None:
-    phase = dataclasses.replace(
-      phase,
-      noise_multiplier=min(
-        threshold_phase.LEAST_FACTOR * alone.noise_multiplier,
-        ranges.MAX_NOISE_MULTIPLIER,
-      ),
-    )
-    first = dataclasses.replace(
-      alone, threshold=phase, target_epsilon=None
-    ).build_threshold_plan()
-    phase = phase.with_share_taken(
-      own_cost=_sum_precisions(first, phase.num_rounds),
-      training_cost=_sum_precisions(alone, alone.num_rounds),
-    )
-  given = {**given, 'threshold': phase}
-
-  def build(noise_multiplier: float, **target: Any) -> _Plan:
-    return plan_type(**{**given, **target}, noise_multiplier=noise_multiplier)
-
-  found = noise_search.search_multiplier(
-    lambda z: try_epsilon(lambda: build(z, target_epsilon=None)),
-    given['target_epsilon'],
-    guess=alone.noise_multiplier,
-    step=1.01,
-  )
-  return build(found)
 
 
 def with_least_noise(
@@ -214,9 +166,3 @@ def _find_least_population(given: Mapping[str, Any]) -> int:
     at_most=ranges.MAX_ROUNDS,
   )
   return cohort * separation
-
-
-def _sum_precisions(plan: 'BasePlan', num_rounds: int) -> float:
-  """Returns the sum of 1 / (noise over sensitivity)^2 of some rounds."""
-  mechanism, count = plan.released_mechanism(num_rounds)
-  return count / mechanism.noise_over_sensitivity**2

@@ -135,25 +135,6 @@ def describe_correlated(plan: 'correlated_plan.CorrelatedNoisePlan') -> str:
   )
 
 
-def describe_both(plan: 'base_plan.BasePlan') -> str:
-  """Returns what a plan with two phases does, and what both guarantee.
-
-  Args:
-    plan: The plan, with a `threshold`.
-  """
-  first = plan.build_threshold_plan()
-  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
-  noise = rounding.format_down(first.noise_multiplier / 2, digits=6)
-  return (
-    f'Both phases together satisfy client-level {guarantee}. First, '
-    f'{count_rounds(first.num_rounds)} estimate the clipping norm: each client '
-    'of a cohort sends a bit, +1/2 or -1/2, and Gaussian noise of standard '
-    f'deviation {noise} is added to their sum. Training '
-    'follows, on cohorts that are drawn in the same way. By itself: '
-    f'{plan.build_training_plan()}'
-  )
-
-
 def describe_local(plan: 'local_plan.LocalPlan') -> str:
   """Returns what a plan of local DP does, and what it guarantees.
 

@@ -427,47 +427,6 @@ class GroupedPoissonSampler(RoundRobinSampler):
     return self._select(group[_draw(rng, len(group), size)])
 
 
-class LaterRounds(ClientSampler):
-  """A sampler whose first rounds were those of an earlier phase.
-
-  Both phases are on the clock of one sampler: round 1 here is the round after
-  the last of the phase before.
-  """
-
-  def __init__(self, sampler: ClientSampler, num_done: int):
-    """Initializes the sampler.
-
-    Args:
-      sampler: That of both phases.
-      num_done: The rounds of the phase before, at least 0.
-
-    Raises:
-      TypeError: If `num_done` is not an integer.
-      ValueError: If it is negative.
-    """
-    self._sampler = sampler
-    self._num_done = argument_checks.check_integer(
-      'num_done', num_done, at_least=0
-    )
-    self.client_ids = sampler.client_ids
-    self.charged_as = sampler.charged_as
-    self.leaves_out = sampler.leaves_out
-
-  @property
-  def digest(self) -> str | None:
-    """That of the sampler of both phases."""
-    return self._sampler.digest
-
-  @property
-  def seed_digest(self) -> str | None:
-    """That of the sampler of both phases."""
-    return self._sampler.seed_digest
-
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    return self._sampler.sample(self._num_done + round_num, draw)
-
-
 def build_private_sampler(
   plan: BasePlan,
   client_ids: Sequence[str],

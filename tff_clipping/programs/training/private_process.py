@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.privacy.ledger.ledger_phase import Ledger
+from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import private_rounds, process_metrics
@@ -45,7 +45,7 @@ class PrivateProcess:
 
   process: tff.learning.templates.LearningProcess
   sampler: ClientSampler
-  ledger: Ledger
+  ledger: PrivacyLedger
   client_value: Callable[[str], Any] = lambda client_id: client_id
   context: tff.framework.SyncContext | None = None
 

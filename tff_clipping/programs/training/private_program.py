@@ -1,7 +1,6 @@
 """A private training program in one call, of the five parts of one by hand."""
 
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -15,7 +14,6 @@ import tensorflow_federated as tff
 
 from tff_clipping import (
   aggregators,
-  argument_checks,
   atomic_files,
   learning,
   storage_errors,
@@ -24,16 +22,10 @@ from tff_clipping.learning.steps.local_step import LocalStep
 from tff_clipping.learning.steps.sgd import Sgd
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
-from tff_clipping.privacy.ledger.ledger_phase import Ledger
 from tff_clipping.privacy.plans.base_plan import BasePlan
 from tff_clipping.privacy.plans.plan import PrivacyPlan
-from tff_clipping.privacy.plans.threshold_phase import (
-  NORM_FACTOR,
-  ThresholdPhase,
-)
 from tff_clipping.programs.clients import client_sampling, client_store
 from tff_clipping.programs.clients.client_sampling import ClientSampler
-from tff_clipping.programs.training import threshold_rounds as first_phase
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
@@ -58,9 +50,9 @@ class PrivateProgram:
     folder: Where the run is kept.
     plan: How cohorts are drawn, how much noise is added, and what that costs.
     sampler: Draws the plan's cohorts, by the seed in `folder`.
-    build_process: Returns what trains with an aggregator.
-    given_norm: The clipping norm; `None` where a first phase estimates it.
-    threshold_factor: What the estimate is multiplied by.
+    clipping_norm: The paper's c.
+    model_aggregator: Clips, adds the plan's noise and divides.
+    process: Trains with `model_aggregator`.
     checkpoints: The last states, in `folder`.
     evaluate: As for `TrainingProgram`.
     watchers: As for `TrainingProgram`.
@@ -71,54 +63,21 @@ class PrivateProgram:
   folder: pathlib.Path
   plan: BasePlan
   sampler: ClientSampler
-  build_process: Callable[
-    [tff.aggregators.UnweightedAggregationFactory],
-    tff.learning.templates.LearningProcess,
-  ]
-  given_norm: float | None
-  threshold_factor: float
+  clipping_norm: float
+  model_aggregator: tff.aggregators.UnweightedAggregationFactory
+  process: tff.learning.templates.LearningProcess
   checkpoints: Checkpoints
   evaluate: EvaluateFn | None
   watchers: Sequence[RoundWatcher]
   settings: Mapping[str, Any]
   kept_settings: Mapping[str, Any]
 
-  @property
-  def clipping_norm(self) -> float:
-    """c: as given, or as the first phase has estimated it.
-
-    Raises:
-      ValueError: If the first phase has not ended yet.
-    """
-    if self.given_norm is not None:
-      return self.given_norm
-    if not self._norm_path.exists():
-      raise ValueError(
-        '`clipping_norm` must be estimated first, by `run`, found no estimate '
-        f'in {self.folder}.'
-      )
-    return float(self._norm_path.read_text())
-
-  @functools.cached_property
-  def model_aggregator(self) -> tff.aggregators.UnweightedAggregationFactory:
-    """Clips, adds the plan's noise and divides; needs `clipping_norm`."""
-    return aggregators.dp_mean_factory(
-      clipping_norm=self.clipping_norm,
-      noise_key='drawn',
-      **self.plan.aggregator_parameters._asdict(),
-    )
-
-  @functools.cached_property
-  def process(self) -> tff.learning.templates.LearningProcess:
-    """Trains with `model_aggregator`."""
-    return self.build_process(self.model_aggregator)
-
   def open_ledger(self) -> PrivacyLedger:
     """Opens the ledger of the run, or starts it; see `PrivacyLedger`."""
     return PrivacyLedger(_ledger_path(self.folder), self.plan)
 
   def run(self) -> TrainingResult:
-    """Runs all rounds of the plan that are not done yet, of both phases.
+    """Runs all rounds of the plan that are not done yet.
 
     What a killed program has charged is not charged again, where a round that
     is run again has the same bits: in a context of `tff_clipping.runtime`.
@@ -136,16 +95,9 @@ class PrivateProgram:
       if not ledger.num_releases:
         with atomic_files.replacing(_settings_path(self.folder)) as new:
           new.write_text(json.dumps(dict(self.kept_settings)))
-      sampler: ClientSampler = self.sampler
-      charged: Ledger = ledger
-      if self.given_norm is None:
-        estimated = self._estimate_norm(ledger)
-        if estimated.norm is None:
-          return dataclasses.replace(estimated.result, round_num=0)
-        sampler, charged = first_phase.of_training(sampler, ledger)
       return TrainingProgram(
         process=self.process,
-        sampler=sampler,
+        sampler=self.sampler,
         num_rounds=self.plan.num_rounds,
         evaluate=self.evaluate,
         checkpoints=self.checkpoints,
@@ -156,36 +108,9 @@ class PrivateProgram:
           ),
           *self.watchers,
         ],
-        ledger=charged,
+        ledger=ledger,
         **self.settings,
       ).run()
-
-  @property
-  def _norm_path(self) -> pathlib.Path:
-    return self.folder / 'clipping_norm'
-
-  def _estimate_norm(
-    self, ledger: PrivacyLedger
-  ) -> first_phase.ThresholdEstimate:
-    """Runs the first phase, and writes down the norm that it has found."""
-    folder = self.folder / 'threshold'
-    with storage_errors.writing(f'The folder {folder}'):
-      folder.mkdir(mode=0o700, exist_ok=True)
-    estimated = first_phase.run_threshold_rounds(
-      self.build_process(first_phase.build_bits_aggregator(self.plan)),
-      self.sampler,
-      ledger,
-      Checkpoints(folder / 'checkpoints'),
-      watchers=[MetricsFiles(folder / 'metrics.csv')],
-      initial_weights=self.settings['initial_weights'],
-    )
-    if estimated.norm is not None:
-      with (
-        storage_errors.writing('The clipping norm'),
-        atomic_files.replacing(self._norm_path) as new,
-      ):
-        new.write_text(repr(self.threshold_factor * estimated.norm))
-    return estimated
 
 
 def build_private_program(
@@ -198,9 +123,7 @@ def build_private_program(
   clients_per_round: int,
   client_learning_rate: float,
   folder: str | os.PathLike,
-  clipping_norm: float | None = None,
-  threshold_rounds: int | None = None,
-  threshold_factor: float = NORM_FACTOR,
+  clipping_norm: float,
   local_steps: int = 10,
   batch_size: int = 20,
   local_step: LocalStep = Sgd(),
@@ -235,10 +158,6 @@ def build_private_program(
     client_learning_rate: eta_l, the local step size.
     folder: Where the run is kept; made for its owner alone if it is missing.
     clipping_norm: The paper's c, the bound on the L2 norm of an update.
-    threshold_rounds: In place of it, the rounds before training that estimate
-      it under the same budget; see `ThresholdPhase`.
-    threshold_factor: Then c is so many times the median norm of updates from
-      the initial model; see `NORM_FACTOR` in `threshold_phase`.
     local_steps: Q, the local steps of a client in a round.
     batch_size: The number of examples in each local step.
     local_step: Finds the direction of each, as for `build_fed_avg`.
@@ -276,14 +195,9 @@ def build_private_program(
     target_delta=target_delta,
     sampling=sampling,
     accountant=accountant,
-    threshold_rounds=_check_norm(clipping_norm, threshold_rounds),
   )
-  argument_checks.check_positive('threshold_factor', threshold_factor)
   plan = ledger_contents.read_plan(_ledger_path(folder), **asked)
   if plan is None:
-    del asked['threshold_rounds']
-    if threshold_rounds is not None:
-      asked['threshold'] = ThresholdPhase(num_rounds=threshold_rounds)
     plan = PrivacyPlan.from_target_epsilon(**asked)
   with storage_errors.writing(f'The folder {folder}'):
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -293,21 +207,8 @@ def build_private_program(
   sampler = client_sampling.build_private_sampler(
     plan, clients.client_ids, seed=seed
   )
-  build_process = functools.partial(
-    learning.build_fed_avg,
-    _with_loss(model_fn, loss, clients.element_spec) if loss else model_fn,
-    local_steps=local_steps,
-    batch_size=batch_size,
-    client_learning_rate=client_learning_rate,
-    local_step=local_step,
-    server_learning_rate=server_learning_rate,
-    server_optimizer=server_optimizer,
-    client_store=clients,
-  )
   kept_settings = dict(
-    clipping_norm=None if clipping_norm is None else float(clipping_norm),
-    threshold_rounds=threshold_rounds,
-    threshold_factor=float(threshold_factor),
+    clipping_norm=float(clipping_norm),
     client_learning_rate=float(client_learning_rate),
     local_steps=int(local_steps),
     batch_size=int(batch_size),
@@ -316,14 +217,30 @@ def build_private_program(
     server_optimizer=_described(server_optimizer),
   )
   _check_settings(folder, kept_settings)
+  model_aggregator = aggregators.dp_mean_factory(
+    clipping_norm=clipping_norm,
+    noise_key='drawn',
+    **plan.aggregator_parameters._asdict(),
+  )
+  process = learning.build_fed_avg(
+    _with_loss(model_fn, loss, clients.element_spec) if loss else model_fn,
+    local_steps=local_steps,
+    batch_size=batch_size,
+    client_learning_rate=client_learning_rate,
+    local_step=local_step,
+    server_learning_rate=server_learning_rate,
+    server_optimizer=server_optimizer,
+    client_store=clients,
+    model_aggregator=model_aggregator,
+  )
 
-  program = PrivateProgram(
+  return PrivateProgram(
     folder=folder,
     plan=plan,
     sampler=sampler,
-    build_process=lambda aggregator: build_process(model_aggregator=aggregator),
-    given_norm=clipping_norm,
-    threshold_factor=threshold_factor,
+    clipping_norm=float(clipping_norm),
+    model_aggregator=model_aggregator,
+    process=process,
     checkpoints=Checkpoints(folder / 'checkpoints'),
     evaluate=evaluate,
     watchers=watchers,
@@ -334,22 +251,6 @@ def build_private_program(
     ),
     kept_settings=kept_settings,
   )
-  if clipping_norm is not None:
-    # What is wrong with the model is found before anything is charged.
-    _ = program.process
-  return program
-
-
-def _check_norm(
-  clipping_norm: float | None, threshold_rounds: int | None
-) -> int | None:
-  """Returns the rounds of the first phase, if a norm or they are given."""
-  if (clipping_norm is None) == (threshold_rounds is None):
-    raise ValueError(
-      'one of `clipping_norm` and `threshold_rounds` must be given, found '
-      f'{clipping_norm} and {threshold_rounds}.'
-    )
-  return threshold_rounds
 
 
 def _ledger_path(folder: pathlib.Path) -> pathlib.Path:

@@ -26,8 +26,10 @@ import tree
 
 from tff_clipping import aggregators, storage_errors
 from tff_clipping.aggregators.parts import noise_keys
-from tff_clipping.privacy.ledger.ledger import ChangedReleaseError
-from tff_clipping.privacy.ledger.ledger_phase import Ledger
+from tff_clipping.privacy.ledger.ledger import (
+  ChangedReleaseError,
+  PrivacyLedger,
+)
 from tff_clipping.privacy.plans.example_plan import ExamplePlan
 from tff_clipping.privacy.plans.local_plan import LocalPlan
 from tff_clipping.programs.checks import cohort_checks, noise_checks
@@ -39,12 +41,12 @@ _LOGGER = logging.getLogger(__name__)
 
 # What was looked at of the cohorts that a ledger charges for.
 _COHORT_CHECKS: weakref.WeakKeyDictionary[
-  Ledger, cohort_checks.CohortChecks
+  PrivacyLedger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
 
 # The state after what a ledger has charged for last, its leaves and its digest.
 _LAST_STATES: weakref.WeakKeyDictionary[
-  Ledger, tuple[Any, Sequence[Any], str]
+  PrivacyLedger, tuple[Any, Sequence[Any], str]
 ] = weakref.WeakKeyDictionary()
 
 # Here clients draw the noise, so that no round has its bits again, and what
@@ -64,7 +66,7 @@ _OTHER_BITS = (
 def run_private_round(
   next_fn: Callable[[Any, Sequence[str]], Any],
   sampler: ClientSampler,
-  ledger: Ledger,
+  ledger: PrivacyLedger,
   *,
   state: Any,
   round_num: int,
@@ -204,7 +206,7 @@ def run_private_round(
     draw, is_again = draw + 1, False
 
 
-def _digest_of_state(state: Any, ledger: Ledger) -> str:
+def _digest_of_state(state: Any, ledger: PrivacyLedger) -> str:
   """Returns the digest of a state, which most often has just been computed."""
   last, leaves, digest = _LAST_STATES.get(ledger, (None, (), ''))
   found = tree.flatten(state)
@@ -227,7 +229,7 @@ def _is_fixed(leaf: Any) -> bool:
 
 
 def _cohort_checks(
-  sampler: ClientSampler, ledger: Ledger
+  sampler: ClientSampler, ledger: PrivacyLedger
 ) -> cohort_checks.CohortChecks:
   """Returns what has looked at the cohorts of this sampler, or begins it."""
   checks = _COHORT_CHECKS.get(ledger)
@@ -238,7 +240,7 @@ def _cohort_checks(
 
 
 def _start_new_draw(
-  ledger: Ledger, state: Any, round_num: int, reason: str
+  ledger: PrivacyLedger, state: Any, round_num: int, reason: str
 ) -> None:
   """Warns that a round is drawn anew, or raises if it cannot be.
 
@@ -289,7 +291,7 @@ def check_context() -> None:
     )
 
 
-def check_sampler(sampler: ClientSampler, ledger: Ledger) -> None:
+def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
   """Raises if a ledger does not charge for the cohorts of a sampler.
 
   Raises:
@@ -305,7 +307,7 @@ def check_sampler(sampler: ClientSampler, ledger: Ledger) -> None:
     )
 
 
-def check_rounds(ledger: Ledger, round_num: int) -> None:
+def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
   """Raises if a ledger lacks a round that a state has.
 
   Args:

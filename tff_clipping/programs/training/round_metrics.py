@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_clipping.privacy.ledger.ledger_phase import Ledger
+from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.programs.training import process_metrics
 
 TEST_LOSS = 'test_loss'
@@ -16,7 +16,7 @@ _OF_THE_ROUND = ('round_num', 'num_clients', 'round_seconds', 'epsilon')
 
 def new_row(
   round_num: int,
-  ledger: Ledger | None,
+  ledger: PrivacyLedger | None,
   *,
   evaluated: Sequence[str],
   num_clients: float = math.nan,

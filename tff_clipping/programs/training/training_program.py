@@ -30,8 +30,8 @@ from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
   ChangedReleaseError,
   DamagedLedgerError,
+  PrivacyLedger,
 )
-from tff_clipping.privacy.ledger.ledger_phase import Ledger
 from tff_clipping.privacy.plans import plan_text
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients import client_states
@@ -162,7 +162,7 @@ class TrainingProgram:
   test_metrics: Sequence[str] = ('test_accuracy',)
   rounds_per_evaluation: int = 1
   rounds_per_checkpoint: int = 10
-  ledger: Ledger | None = None
+  ledger: PrivacyLedger | None = None
   exact_metrics: bool | None = None
   should_stop: Callable[[collections.OrderedDict], bool] = lambda metrics: False
   initial_weights: tff.learning.models.ModelWeights | None = None

@@ -1,0 +1,19 @@
+"""Tests of what earlier versions wrote and this one refuses."""
+
+import pytest
+
+from tff_clipping import gone
+
+
+def test_what_went_is_refused_by_its_name():
+  with pytest.raises(
+    gone.GoneError,
+    match='`threshold_rounds` 24 .a first phase that estimates the clipping '
+    'norm. went in 0.3.0: commit 44967cd3 reads it, and CHANGELOG.md says what',
+  ):
+    gone.read({'num_rounds': 96, 'threshold_rounds': 24})
+
+
+def test_a_file_that_had_none_of_it_is_read_without():
+  kept = {'num_rounds': 96, 'sampling': 'poisson', 'update_rounds': [0, 1]}
+  assert gone.read({**kept, 'threshold_rounds': None}) == kept

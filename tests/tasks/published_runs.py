@@ -1,0 +1,20 @@
+"""The published runs that this version can make again."""
+
+import json
+import pathlib
+from typing import Any
+
+_RUNS = pathlib.Path(__file__).parents[2] / 'results' / 'runs.jsonl'
+
+# Variants that went in 0.3.0; commit 44967cd3 makes their runs.
+_GONE_VARIANTS = {'threshold'}
+
+
+def read() -> dict[str, Any]:
+  """Returns their config.json, by the names of their folders."""
+  lines = map(json.loads, _RUNS.read_text(encoding='utf-8').splitlines())
+  return {
+    line['name']: line['config']
+    for line in lines
+    if _GONE_VARIANTS.isdisjoint(line['config']['run']['variants'])
+  }

@@ -1,0 +1,45 @@
+"""What earlier versions wrote and this one refuses, by its name.
+
+Plans, and with them ledgers, are refused by their attributes, and the folders
+of runs by their settings. Where an old file only says that it had none of what
+went, the file is read as it is.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+# Attributes and settings that went: the value of a file that had none of it,
+# and what it was.
+_ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
+  'threshold': (None, 'a first phase that estimates the clipping norm'),
+  'threshold_rounds': (None, 'a first phase that estimates the clipping norm'),
+  'threshold_factor': (None, 'a first phase that estimates the clipping norm'),
+}
+
+# Values that went, of attributes and settings that stay: what it was.
+_VALUES: Mapping[tuple[str, Any], str] = {}
+
+
+class GoneError(ValueError):
+  """What was written is of a kind that this version has no more."""
+
+
+def read(values: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns attributes or settings without those that went.
+
+  Args:
+    values: Those of a plan, a strategy or a run, as JSON has them.
+
+  Raises:
+    GoneError: If one of them has a value that went.
+  """
+  for name, value in values.items():
+    without, attribute = _ATTRIBUTES.get(name, (value, ''))
+    # A list has no hash.
+    went = _VALUES.get((name, value), '') if isinstance(value, str) else ''
+    if value != without or went:
+      raise GoneError(
+        f'`{name}` {value!r} ({went or attribute}) went in 0.3.0: commit '
+        '44967cd3 reads it, and CHANGELOG.md says what takes its place.'
+      )
+  return {k: v for k, v in values.items() if k not in _ATTRIBUTES}
