@@ -42,14 +42,10 @@ FOLDER = 'reproduction'
 # Tables that are too long for a page.
 FILES = {
   'clipping.csv': tables.clipping,
-  'matched.csv': tables.matched,
   'noise.csv': tables.noise,
   'comparisons.csv': tables.comparisons,
   'norms.csv': tables.norms,
-  'audits.csv': pivots.audits,
-  'model_clipping.csv': pivots.model_clipping,
   'mechanisms.csv': pivots.mechanisms,
-  'bfloat16.csv': pivots.bfloat16,
   'systems.csv': systems.table,
 }
 

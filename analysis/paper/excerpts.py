@@ -85,13 +85,3 @@ def noise_of_systems(found: Evidence, data: str, epsilon: str) -> pd.DataFrame:
   shown = table[table['data'].eq(data) & table['ε'].eq(epsilon)]
   noise = ['accountant', 'z', 'noise / c', 'noise / signal']
   return shown.drop_duplicates(noise)[['system', *noise[1:]]]
-
-
-def audits(found: Evidence) -> pd.DataFrame:
-  """The attack on all releases in `pivots.audits`, in few columns."""
-  table = pivots.audits(found, 'all releases')
-  if table.empty:
-    return table
-  return table.drop(
-    columns=['canaries, in + out', 'true positives (allowed), %']
-  )

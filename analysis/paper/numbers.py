@@ -7,12 +7,10 @@ What was not run is `margins.MISSING`.
 import numpy as np
 import pandas as pd
 
-from analysis.paper import findings, rows, tables
+from analysis.paper import findings, rows
 from analysis.paper.evidence import Evidence
 from analysis.runs import margins
 
-# Model clipping at half of the norm of the initial model.
-_LARGER_THRESHOLD = 'half_model_norm'
 # A clipping norm that is estimated under the budget.
 _PAID = 'threshold'
 
@@ -36,25 +34,6 @@ def at_full_scale(found: Evidence) -> str:
   """How many of the paper's rows were run at its scale."""
   best = rows.best_scale(found.lines)
   return f'{best["is_paper_scale"].sum()} of our {len(best)}'
-
-
-def model_clipping_lead(found: Evidence) -> str:
-  """How far model clipping ends above difference clipping, seed by seed."""
-  both = _clipped_both_ways(found)
-  return _mean(both['final_score'] - both['final_score_updates'])
-
-
-def model_clipping_ratio(found: Evidence) -> str:
-  """The threshold of model clipping over that of difference clipping."""
-  both = _clipped_both_ways(found)
-  ratio = both['clipping_norm'].mean() / both['clipping_norm_updates'].mean()
-  return margins.number(ratio, '.0f')
-
-
-def model_clipping_same(found: Evidence) -> str:
-  """The accuracy of model clipping with the threshold of the updates."""
-  own = found.runs[found.runs['variants'] == 'same_threshold']
-  return _mean(own['final_score'])
 
 
 def local_step_gain(found: Evidence, variant: str, algorithm: str) -> str:
@@ -154,31 +133,6 @@ def concentration(found: Evidence, which: str = 'matched') -> str:
   )
 
 
-def matched(found: Evidence, which: str) -> str:
-  """From what to what drops are `before` and `after` steps are matched.
-
-  Of the rows and scales with three seeds; `highest` is the largest upper end of
-  an interval after it, `count` how many they are, and `left` in how many the
-  interval is above 0. `path` is how far CE-FedAvg moves then, over FedAvg.
-  """
-  lines = tables.matched_lines(found)
-  num_seeds = lines['matched_drop'].map(lambda drop: drop.num_seeds)
-  lines = lines[num_seeds >= margins.MIN_SEEDS]
-  if which == 'path':
-    return margins.span(lines['matched_path_ratio'])
-  drops = [*zip(lines['clipping_drop'], lines['matched_drop'], strict=True)]
-  after = [drop for _, drop in drops]
-  if which == 'count':
-    return str(len(drops))
-  if which == 'left':
-    return str(sum(margins.sign(drop) == 1 for drop in after))
-  if which == 'highest':
-    highest = max((drop.mean + drop.margin for drop in after), default=None)
-    return margins.number(highest, '.2f')
-  shown = after if which == 'after' else [drop for drop, _ in drops]
-  return margins.span([drop.mean for drop in shown])
-
-
 def beyond_speed(found: Evidence, sign: str) -> str:
   """In how many rows and scales CE-FedAvg ends `above` FedAvg at equal path.
 
@@ -223,15 +177,6 @@ def papers_epsilon(found: Evidence) -> str:
   """What the paper's ε is for the cohorts that it draws."""
   own = found.runs[found.runs['variants'] == 'paper_sampling']
   return margins.at_most(own['privacy_actual_epsilon'].max())
-
-
-def _clipped_both_ways(found: Evidence) -> pd.DataFrame:
-  """Model clipping beside CE-FedAvg, by row, scale and seed."""
-  runs = found.runs
-  models = runs[runs['variants'] == _LARGER_THRESHOLD]
-  updates = runs[(runs['algorithm'] == 'ce_fed_avg') & (runs['variants'] == '')]
-  keys = ['row', 'scale', 'seed']
-  return models.merge(updates, on=keys, suffixes=('', '_updates'))
 
 
 def _cosines(found: Evidence, t: int) -> pd.Series:

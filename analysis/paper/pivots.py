@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.paper import pivoting
 from analysis.paper.evidence import Evidence
-from analysis.runs import experiments, frame, margins, run_tables
+from analysis.runs import experiments, margins
 
 # Variants with other step sizes, and with another meaning of c, which may
 # explain the drops of the perceptron.
@@ -32,8 +32,6 @@ _MECHANISMS = {
   'banded': 'in turns, banded',
   'blt': 'in turns, BLT',
 }
-
-_MODEL_CLIPPING = ('', 'half_model_norm', 'same_threshold')
 
 
 def explanations(found: Evidence) -> pd.DataFrame:
@@ -107,19 +105,6 @@ def mechanisms(found: Evidence) -> pd.DataFrame:
   )
 
 
-def model_clipping(found: Evidence) -> pd.DataFrame:
-  """Difference clipping beside model clipping, where the latter was run."""
-  runs = found.runs
-  without_noise = runs[~runs['is_private']]
-  is_beside = runs['series'].isin(
-    without_noise.loc[without_noise['clips'] == 'models', 'series']
-  )
-  shown = runs[
-    is_beside & ~runs['is_private'] & runs['variants'].isin(_MODEL_CLIPPING)
-  ]
-  return _by_algorithm(shown).drop(columns='ε', errors='ignore')
-
-
 def local_steps(found: Evidence) -> pd.DataFrame:
   """Each local step without a clip, with it, and with noise.
 
@@ -164,33 +149,6 @@ def local_steps(found: Evidence) -> pd.DataFrame:
   )
 
 
-def bfloat16(found: Evidence) -> pd.DataFrame:
-  """What local steps in bfloat16 change of the accuracy, seed by seed."""
-  runs = found.runs
-  runs = runs.assign(single=runs['final_score'] - runs['gain'])
-  return pivoting.pivot(
-    runs[(runs['variants'] == 'bfloat16') & runs['gain'].notna()],
-    ['row', 'scale'],
-    {
-      'row': pivoting.first('row'),
-      'scale': pivoting.first('scale'),
-      'float32 (%)': pivoting.over_seeds('single'),
-      'bfloat16 (%)': pivoting.over_seeds('final_score'),
-      'difference (points)': pivoting.over_seeds('gain'),
-    },
-  )
-
-
-def audits(found: Evidence, which: str = 'every attack') -> pd.DataFrame:
-  """What the audits show, by every attack or that on `all releases`."""
-  table = run_tables.attack_table(found.frames)
-  if table.empty or which == 'every attack':
-    return table
-  table.insert(0, 'data', table['run'].map(found.frames.runs['data']))
-  shown = table[table['attack on'] == which]
-  return shown.drop(columns=['run', 'attack on', 'confidence', 'refuted'])
-
-
 def _seeds(runs: pd.DataFrame) -> str:
   """How many seeds each algorithm has, at each ε."""
   keys = [runs['algorithm'], runs['target_epsilon']]
@@ -214,26 +172,3 @@ def _places_of_steps(values: pd.Series) -> pd.Series:
   if values.name != 'way':
     return values
   return values.map(('', *experiments.LOCAL_STEP_VARIANTS).index)
-
-
-def _by_algorithm(runs: pd.DataFrame) -> pd.DataFrame:
-  """Each algorithm over seeds and, of model clipping, each threshold."""
-  runs = frame.ordered(runs)
-  are_models = runs['clips'] == 'models'
-  return pivoting.pivot(
-    runs,
-    [runs['algorithm_name'], runs['clipping_norm'].where(are_models, 0.0)],
-    {
-      'algorithm': pivoting.first('algorithm_name'),
-      'clips': pivoting.first('clips'),
-      'T': pivoting.first('num_rounds'),
-      'final accuracy (%)': pivoting.over_seeds('final_score'),
-      'drop (points)': pivoting.over_seeds('drop', margins.MISSING),
-      'c': lambda part: margins.number(part['clipping_norm'].mean(), '.3g'),
-      'clipped (%)': lambda part: margins.number(
-        100 * part['clipped_fraction'].mean(), '.0f'
-      ),
-      'ε': lambda part: margins.at_most(part['epsilon_spent'].iloc[0]),
-      'seeds': len,
-    },
-  )

@@ -142,7 +142,9 @@ def _lines(
   runs = runs.assign(**_at_rounds(frames, runs))
   plain = runs[runs['variants'] != _MATCHED]
   lines = [
-    _line(row, part) | _figures(row, part) | _matched(runs, part)
+    _line(row, part)
+    | _figures(row, part)
+    | {'matched_drop': _matched_drop(runs, part)}
     for row in experiments.ROWS
     for _, part in plain[of_row(plain, row)].groupby('series', sort=False)
   ]
@@ -260,7 +262,6 @@ def _figures(row: experiments.Row, part: pd.DataFrame) -> dict[str, Any]:
     'dp_drop': _estimate(private, 'dp_drop'),
     'equal_path': _estimate(clipped, 'equal_path_accuracy'),
     'equal_path_lead': _estimate(clipped, 'equal_path_lead'),
-    'path_ratio': clipped['path_ratio'].mean(),
     'spread': plain['relative_spread'].mean(),
     'spread_at': plain['spread_at'].mean(),
     'std_at': plain['std_at'].mean(),
@@ -275,16 +276,14 @@ def _figures(row: experiments.Row, part: pd.DataFrame) -> dict[str, Any]:
   }
 
 
-def _matched(runs: pd.DataFrame, part: pd.DataFrame) -> dict[str, Any]:
-  """What CE-FedAvg loses with steps as long as FedAvg's, and what it gains."""
+def _matched_drop(
+  runs: pd.DataFrame, part: pd.DataFrame
+) -> margins.Estimate | None:
+  """What CE-FedAvg loses with steps as long as FedAvg's."""
   matched = runs[
     runs['variants'].eq(_MATCHED) & runs['plain_run'].isin(part.index)
   ]
-  return {
-    'matched_drop': margins.estimate(matched['drop']),
-    'matched_gain': margins.estimate(matched['gain']),
-    'matched_path_ratio': matched['path_ratio'].mean(),
-  }
+  return margins.estimate(matched['drop'])
 
 
 def _estimate(runs: pd.DataFrame, column: str) -> margins.Estimate | str | None:

@@ -148,34 +148,6 @@ def clipping(found: Evidence) -> pd.DataFrame:
   )
 
 
-def matched(found: Evidence) -> pd.DataFrame:
-  """The drops by clipping with the paper's steps and with matched ones."""
-  lines = matched_lines(found)
-  ratios = zip(
-    _numbers(lines['path_ratio'], '.2f'),
-    _numbers(lines['matched_path_ratio'], '.2f'),
-    strict=True,
-  )
-  return pd.DataFrame(
-    {
-      'row': lines['row'],
-      'scale': lines['scale'],
-      'drop, η_g = 1': lines['clipping_drop'].map(cell),
-      'drop, η_g = 2': lines['matched_drop'].map(cell),
-      'gained by η_g = 2': lines['matched_gain'].map(cell),
-      "path over FedAvg's, η_g = 1 and 2": [
-        f'{one} and {two}' for one, two in ratios
-      ],
-    }
-  )
-
-
-def matched_lines(found: Evidence) -> pd.DataFrame:
-  """The rows and scales that were run with matched steps."""
-  lines = found.lines[found.lines['matched_drop'].notna()]
-  return rows.without_shared(lines)
-
-
 def noise(found: Evidence, which: str = 'every scale') -> pd.DataFrame:
   """What noise costs, and how large it is.
 

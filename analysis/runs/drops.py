@@ -40,7 +40,6 @@ def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
       which it has moved as far as this run has at T, and `equal_path_lead`: its
       own less that. Clipping makes steps shorter, so that a part of a drop is
       training that is still to come;
-    - `path_ratio`: how far it moved in T rounds over how far `fed_avg_run` did;
     - `shown_norm`: the threshold on updates with which it is shown: its own c
       or, where it does not clip, the one c with which all others of its setting
       do; NaN where there is none, and for clipped models.
@@ -60,14 +59,13 @@ def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
       clipped, _ = partners.find(run, 'ce_fed_avg')
     same = name if not run['variants'] else partners.without_variants(run)
     score = run['final_score']
-    equal, ratio = math.nan, math.nan
+    equal = math.nan
     if plain and run['path'] and runs.at[plain, 'path']:
       path = runs.at[plain, 'path']
       equal_round = np.interp(run['path'][-1], path, np.arange(len(path)))
       known = evaluated[plain]
       # Straight lines between its evaluations.
       equal = np.interp(equal_round, known['round_num'], known['score'])
-      ratio = run['path'][-1] / path[-1]
     lines.append(
       {
         'fed_avg_run': plain,
@@ -78,7 +76,6 @@ def with_drops(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
         'gain': run['metric'].lost(score, _score(runs, same)),
         'equal_path_accuracy': float(equal),
         'equal_path_lead': float(score - equal),
-        'path_ratio': ratio,
       }
     )
   found = pd.DataFrame(lines, runs.index)

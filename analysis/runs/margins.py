@@ -6,7 +6,7 @@ which all seeds of a setting share, and says nothing on other test images.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -198,15 +198,6 @@ def number(value: float | None, spec: str) -> str:
   text = format(value, spec)
   # No negative zero.
   return text.removeprefix('-') if set(text) <= set('-0.') else text
-
-
-def span(values: Collection[float]) -> str:
-  """From the least to the largest of some numbers, to two decimals.
-
-  Empty without one.
-  """
-  ends = sorted(values)[:: max(len(values) - 1, 1)]
-  return ' to '.join(dict.fromkeys(number(end, '.2f') for end in ends))
 
 
 def at_most(value: float | None) -> str:

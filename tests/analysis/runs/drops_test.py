@@ -109,4 +109,3 @@ def test_equal_path_is_where_fed_avg_has_moved_as_far(tmp_path):
   # Four steps of a half are two of one.
   assert run['equal_path_accuracy'] == pytest.approx(70.0)
   assert run['equal_path_lead'] == pytest.approx(5.0)
-  assert run['path_ratio'] == pytest.approx(0.5)
