@@ -16,4 +16,5 @@ def test_what_went_is_refused_by_its_name():
 
 def test_a_file_that_had_none_of_it_is_read_without():
   kept = {'num_rounds': 96, 'sampling': 'poisson', 'update_rounds': [0, 1]}
-  assert gone.read({**kept, 'threshold_rounds': None}) == kept
+  none = {'threshold_rounds': None, 'estimate_repeats': 0}
+  assert gone.read({**kept, **none}) == kept

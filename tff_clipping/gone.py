@@ -14,6 +14,7 @@ _ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
   'threshold': (None, 'a first phase that estimates the clipping norm'),
   'threshold_rounds': (None, 'a first phase that estimates the clipping norm'),
   'threshold_factor': (None, 'a first phase that estimates the clipping norm'),
+  'estimate_repeats': (0, "estimates of the clients' expected updates"),
 }
 
 # Values that went, of attributes and settings that stay: what it was.
