@@ -117,6 +117,7 @@ def test_nothing_exact_is_reported_and_outer_clips_count_nothing():
   measurements = process.next.type_signature.result.measurements.member
   assert tff.structure.name_list(measurements) == ['clipping', 'clipping_norm']
   assert tff.structure.name_list(measurements['clipping']) == [
+    'mechanism',
     'clipping_norm',
     'noise_stddev',
     'share_noise_stddev',

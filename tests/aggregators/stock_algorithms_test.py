@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
+from tff_clipping.mechanism import MECHANISM, Mechanism
 
 _SPEC = collections.OrderedDict(
   x=tf.TensorSpec([None, 2], tf.float32), y=tf.TensorSpec([None, 1], tf.float32)
@@ -178,3 +179,12 @@ def test_weighted_fed_avg_takes_a_clip_without_noise():
     ),
   )
   assert 0.0 < _moved(process) <= 0.1 * 1.001
+
+
+def test_a_record_survives_an_algorithm_of_tff():
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+    _model_fn, client_optimizer_fn=_sgd(), model_aggregator=_dp_mean()
+  )
+  output = process.next(process.initialize(), _clients())
+  record = Mechanism.from_json(output.metrics['aggregator'][MECHANISM])
+  assert (record.kind, record.clipping_norm) == ('gaussian', 0.1)

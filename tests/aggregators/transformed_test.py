@@ -81,8 +81,12 @@ def test_only_what_is_known_to_clip_and_noise_has_a_multiplier():
   assert private_mean.find_noise_multiplier(wrapped) == 2.0
   for other in (
     aggregators.clipped_mean_factory(clipping_norm=1.0),
-    _private(sum_factory=tff.aggregators.SumFactory()),
-    _Unlike(tff.aggregators.SumFactory(), 2.0),
+    _private(
+      sum_factory=tff.aggregators.clipping_factory(
+        1.0, tff.aggregators.SumFactory()
+      )
+    ),
+    _Unlike(tff.aggregators.SumFactory(), private.mechanism),
     aggregators.transformed_factory(
       aggregators.clipped_mean_factory(clipping_norm=1.0), before=_sign
     ),

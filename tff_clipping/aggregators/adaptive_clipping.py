@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
-from tff_clipping.aggregators import gaussian_noise
+from tff_clipping.aggregators import gaussian_noise, secure_sum
 from tff_clipping.aggregators.parts import (
   cohort_bounds,
   composition_rules,
@@ -20,9 +20,11 @@ from tff_clipping.aggregators.parts import (
   l2_clip,
   noise_keys,
   noised_process,
+  private_mean,
   public_measurements,
   type_checks,
 )
+from tff_clipping.mechanism import ADAPTS, Mechanism
 
 
 def adaptive_dp_mean_factory(
@@ -105,7 +107,7 @@ def adaptive_dp_mean_factory(
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  return AdaptiveDpMeanFactory(
+  factory = AdaptiveDpMeanFactory(
     float(initial_clipping_norm),
     target_quantile,
     learning_rate,
@@ -116,6 +118,23 @@ def adaptive_dp_mean_factory(
     clients_per_round,
     sum_factory,
     noise_key,
+  )
+  if not secure_sum.is_plain_sum(sum_factory):
+    return factory
+  return private_mean.PrivateMean(
+    factory,
+    Mechanism(
+      kind='gaussian',
+      clipping_norm=ADAPTS,
+      noise_multiplier=noise_multiplier,
+      clients_per_round=clients_per_round,
+      public=(
+        'clipping_norm',
+        'noise_stddev',
+        'bits_noise_stddev',
+        'secure_sum_bound',
+      ),
+    ),
   )
 
 

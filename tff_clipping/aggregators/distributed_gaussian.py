@@ -18,8 +18,10 @@ from tff_clipping.aggregators.parts import (
   inspect_process,
   l2_clip,
   noised_process,
+  private_mean,
   type_checks,
 )
+from tff_clipping.mechanism import Mechanism
 
 # Of the rotation, whose signs are public: the time of the start, and the round.
 _SEED_TYPE = tff.TensorType(np.int64, [2])
@@ -139,8 +141,26 @@ def distributed_gaussian_mean_factory(
   )
   if bits is not None:
     bits = argument_checks.check_integer('bits', bits, at_least=1, at_most=62)
-  return DistributedGaussianMeanFactory(
-    clipping_norm, noise_multiplier, clients_per_round, *bounds, bits
+  return private_mean.PrivateMean(
+    DistributedGaussianMeanFactory(
+      clipping_norm, noise_multiplier, clients_per_round, *bounds, bits
+    ),
+    Mechanism(
+      kind='distributed',
+      clipping_norm=clipping_norm,
+      noise_multiplier=noise_multiplier,
+      clients_per_round=clients_per_round,
+      min_clients=bounds[0],
+      max_clients=bounds[1],
+      public=(
+        'clipping_norm',
+        'noise_stddev',
+        'share_noise_stddev',
+        'min_clients_per_round',
+        'max_clients_per_round',
+        'bits_per_client',
+      ),
+    ),
   )
 
 

@@ -12,6 +12,7 @@ from tff_clipping.aggregators import (
   correlated_noise,
   difference_clipping,
   gaussian_noise,
+  secure_sum,
 )
 from tff_clipping.aggregators.parts import (
   cohort_bounds,
@@ -22,6 +23,9 @@ from tff_clipping.aggregators.parts import (
   private_mean,
   type_checks,
 )
+from tff_clipping.mechanism import Mechanism
+
+_PUBLIC = ('clipping_norm', 'noise_stddev', 'secure_sum_bound')
 
 
 def clipped_mean_factory(
@@ -117,10 +121,19 @@ def dp_mean_factory(
       clients_per_round, noised_sum.behind_clip(clipping_norm)
     ),
   )
-  if sum_factory is not None:
-    # Of a sum of somebody's own, no type says what it does.
+  if not secure_sum.is_plain_sum(sum_factory):
+    # Nobody knows what it does.
     return factory
-  return private_mean.PrivateMean(factory, noise_multiplier)
+  return private_mean.PrivateMean(
+    factory,
+    Mechanism(
+      kind='gaussian',
+      clipping_norm=clipping_norm,
+      noise_multiplier=noise_multiplier,
+      clients_per_round=clients_per_round,
+      public=_PUBLIC,
+    ),
+  )
 
 
 def correlated_dp_mean_factory(
@@ -174,10 +187,23 @@ def correlated_dp_mean_factory(
     sum_factory,
     noise_key=noise_key,
   )
-  return difference_clipping.difference_clipping_factory(
+  factory = difference_clipping.difference_clipping_factory(
     clipping_norm,
     fixed_denominator_mean_factory(
       clients_per_round, noised_sum.behind_clip(clipping_norm)
+    ),
+  )
+  if not secure_sum.is_plain_sum(sum_factory):
+    return factory
+  return private_mean.PrivateMean(
+    factory,
+    Mechanism(
+      kind='correlated',
+      clipping_norm=clipping_norm,
+      noise_multiplier=noise_multiplier,
+      clients_per_round=clients_per_round,
+      strategy=correlated_noise.strategy_digest(strategy.recurrence),
+      public=_PUBLIC,
     ),
   )
 

@@ -163,6 +163,18 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(initialize, next_fn)
 
 
+def is_plain_sum(factory: Any) -> bool:
+  """Returns whether a factory adds up, and does nothing else.
+
+  Args:
+    factory: `None` is a plain sum.
+  """
+  return factory is None or type(factory) in (
+    tff.aggregators.SumFactory,
+    SecureSumFactory,
+  )
+
+
 def _power_of_2(number):
   """Returns the least power of 2 that is not below a positive number."""
   # Exactly: a logarithm has another last bit on another processor.

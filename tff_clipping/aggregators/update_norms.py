@@ -11,6 +11,7 @@ from tff_clipping.aggregators.parts import (
   l2_clip,
   type_checks,
 )
+from tff_clipping.mechanism import MECHANISM
 
 # What `add_update_norm_measurements` adds. These are exact functions of
 # clients' data: they are for simulations, and no privacy guarantee covers them.
@@ -36,8 +37,9 @@ def add_update_norm_measurements(
   that has to be private must not use this. Their names are in
   `SIMULATION_ONLY_MEASUREMENTS`, so that programs can label or drop them.
 
-  Put it outside a clip to see the norms before the clip. The result, the state
-  and the measurements of `inner_agg_factory` are unchanged.
+  Put it outside a clip to see the norms before the clip. The result and the
+  state of `inner_agg_factory` are unchanged, and its measurements too, but that
+  the record of a mechanism is dropped.
 
   Measurements, over the clients of the round, beside those of
   `inner_agg_factory` in one `OrderedDict`, all `float32` but the count:
@@ -144,6 +146,8 @@ def _with_norms(output, value, clipping_norm):
       joined = collections.OrderedDict(inner=inner)
     else:
       joined = collections.OrderedDict()
+    # What is measured here is exact: this vouches for no mechanism.
+    joined.pop(MECHANISM, None)
     joined.update(_statistics(rows['norm'], clipping_norm))
     return joined
 

@@ -5,31 +5,60 @@ that is made of these alone cannot: what a client sends reaches nobody but
 through a clip, a plain sum and noise.
 """
 
+import collections
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
+
+from tff_clipping.mechanism import MECHANISM, Mechanism
 
 
 class PrivateMean(tff.aggregators.UnweightedAggregationFactory):
-  """A clip, a plain sum, and noise on it, in this order.
+  """A clip, a sum, noise on it and a public denominator, with their record.
 
   Attributes:
-    noise_multiplier: z of all that it releases of a round.
+    mechanism: What it does in each round, measured as `mechanism`.
   """
 
   def __init__(
     self,
     factory: tff.aggregators.UnweightedAggregationFactory,
-    noise_multiplier: float,
+    mechanism: Mechanism,
   ):
     """Initializes the factory; `factory` is what does it."""
     self._factory = factory
-    self.noise_multiplier = noise_multiplier
+    self.mechanism = mechanism
+
+  @property
+  def noise_multiplier(self) -> float:
+    """z of all that it releases of a round."""
+    return self.mechanism.noise_multiplier
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process of the factory; see the base class."""
-    return self._factory.create(value_type)
+    inner = self._factory.create(value_type)
+    measured_type = inner.next.type_signature.result.measurements.member
+
+    @tff.tensorflow.computation(measured_type, np.str_)
+    def join(measured, record):
+      return collections.OrderedDict([(MECHANISM, record), *measured.items()])
+
+    @tff.federated_computation(
+      inner.initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      output = inner.next(state, value)
+      record = tff.federated_value(self.mechanism.to_json(), tff.SERVER)
+      return tff.templates.MeasuredProcessOutput(
+        output.state,
+        output.result,
+        tff.federated_map(join, (output.measurements, record)),
+      )
+
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)
 
 
 class Transformed(tff.aggregators.UnweightedAggregationFactory):

@@ -1,0 +1,167 @@
+"""Tests of what compares a mechanism's record with a plan."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_clipping import aggregators, privacy
+from tff_clipping.aggregators.correlated_noise import strategy_digest
+from tff_clipping.mechanism import ADAPTS, Mechanism
+from tff_clipping.programs.checks import records
+
+_PLAN = privacy.PrivacyPlan(
+  num_clients=24,
+  clients_per_round=8,
+  num_rounds=8,
+  target_delta=1e-3,
+  noise_multiplier=1.0,
+)
+_FIXED_SIZE = dataclasses.replace(_PLAN, sampling='fixed_size')
+_STRATEGY = privacy.blt_strategy(
+  num_rounds=8, participation=privacy.Participation(min_separation=3)
+)
+_CORRELATED_PLAN = privacy.CorrelatedNoisePlan(
+  num_clients=24,
+  clients_per_round=8,
+  num_rounds=8,
+  target_delta=1e-3,
+  noise_multiplier=1.0,
+  strategy=_STRATEGY,
+  min_separation=3,
+)
+_GAUSSIAN = Mechanism(
+  kind='gaussian', clipping_norm=0.5, noise_multiplier=1.0, clients_per_round=8
+)
+_CORRELATED = dataclasses.replace(
+  _GAUSSIAN,
+  kind='correlated',
+  strategy=strategy_digest(_STRATEGY.recurrence),
+)
+_SHARES = dataclasses.replace(
+  _GAUSSIAN, kind='shares', min_clients=8, max_clients=8
+)
+
+
+def _metrics(record):
+  return collections.OrderedDict(
+    aggregator=collections.OrderedDict(
+      mechanism=record.to_json().encode(), clipping_norm=np.float32(0.5)
+    )
+  )
+
+
+@pytest.mark.parametrize(
+  ('record', 'plan'),
+  [
+    (_GAUSSIAN, _PLAN),
+    # A plan has no clipping norm.
+    (dataclasses.replace(_GAUSSIAN, clipping_norm=ADAPTS), _PLAN),
+    (dataclasses.replace(_GAUSSIAN, noise_multiplier=1 + 1e-10), _PLAN),
+    (_GAUSSIAN, _FIXED_SIZE),
+    (_CORRELATED, _CORRELATED_PLAN),
+    (_SHARES, _FIXED_SIZE),
+    (dataclasses.replace(_SHARES, kind='distributed'), _FIXED_SIZE),
+  ],
+)
+def test_the_record_of_the_plan_is_taken(record, plan):
+  assert records.check_mechanism(_metrics(record), plan) == record
+
+
+@pytest.mark.parametrize(
+  ('record', 'plan', 'message'),
+  [
+    (_CORRELATED, _PLAN, '`kind`, that of a PrivacyPlan'),
+    (_GAUSSIAN, _CORRELATED_PLAN, '`kind`, that of a CorrelatedNoisePlan'),
+    (_SHARES, _CORRELATED_PLAN, '`kind`'),
+    (
+      dataclasses.replace(_GAUSSIAN, noise_multiplier=0.999),
+      _PLAN,
+      r'`noise_multiplier`, 1\.0, in its mechanism record, found 0\.999',
+    ),
+    # More noise than was planned is another plan.
+    (
+      dataclasses.replace(_GAUSSIAN, noise_multiplier=1 + 1e-8),
+      _PLAN,
+      '`noise_multiplier`',
+    ),
+    (
+      dataclasses.replace(_GAUSSIAN, clients_per_round=4),
+      _PLAN,
+      r'`clients_per_round`, 8, in its mechanism record, found 4\.0',
+    ),
+    (
+      dataclasses.replace(_CORRELATED, strategy='00'),
+      _CORRELATED_PLAN,
+      'the `strategy` of the plan',
+    ),
+    (
+      dataclasses.replace(_SHARES, min_clients=7),
+      _FIXED_SIZE,
+      '`min_clients`, 8, in its mechanism record, found 7',
+    ),
+    (
+      dataclasses.replace(_SHARES, max_clients=9),
+      _FIXED_SIZE,
+      '`max_clients`, 8',
+    ),
+    # Of other samplings the cohorts have no bounds.
+    (_SHARES, _PLAN, ''),
+  ],
+)
+def test_another_record_is_refused(record, plan, message):
+  with pytest.raises(ValueError, match=message):
+    records.check_mechanism(_metrics(record), plan)
+
+
+def test_a_refusal_says_that_nothing_is_charged():
+  record = dataclasses.replace(_GAUSSIAN, noise_multiplier=0.5)
+  with pytest.raises(ValueError, match='nothing is charged'):
+    records.check_mechanism(_metrics(record), _PLAN)
+
+
+@pytest.mark.parametrize(
+  'metrics',
+  [
+    (),
+    np.float32(1.0),
+    collections.OrderedDict(client_work=()),
+    # Only directly under what the aggregator measures.
+    _metrics(_GAUSSIAN)['aggregator'],
+    collections.OrderedDict(aggregator=_metrics(_GAUSSIAN)),
+    collections.OrderedDict(client_work=_metrics(_GAUSSIAN)['aggregator']),
+    # By its fields alone, nobody is known.
+    collections.OrderedDict(
+      aggregator=collections.OrderedDict(
+        clipping_norm=np.float32(0.5), noise_stddev=np.float32(0.5)
+      )
+    ),
+  ],
+)
+def test_without_a_record_there_is_nothing_to_check(metrics):
+  assert records.check_mechanism(metrics, _PLAN) is None
+
+
+@pytest.mark.parametrize(
+  'found', [b'gaussian', np.float32(1.0), np.array([b'{}', b'{}'])]
+)
+def test_what_is_no_record_is_refused(found):
+  metrics = collections.OrderedDict(
+    aggregator=collections.OrderedDict(mechanism=found)
+  )
+  with pytest.raises(ValueError, match='nothing is charged'):
+    records.check_mechanism(metrics, _PLAN)
+
+
+def test_the_type_tells_whether_there_is_a_record():
+  vector = tff.TensorType(np.float32, [2])
+  private = aggregators.dp_mean_factory(
+    clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=8
+  )
+  assert records.has_record(private.create(vector))
+  clipped = aggregators.clipped_mean_factory(clipping_norm=1.0)
+  assert not records.has_record(clipped.create(vector))
+  inside = aggregators.difference_clipping_factory(1.0, private)
+  assert not records.has_record(inside.create(vector))

@@ -1,0 +1,131 @@
+"""Holds what an aggregator says of itself to the plan that is charged."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_clipping.aggregators import correlated_noise
+from tff_clipping.mechanism import MECHANISM, Mechanism
+from tff_clipping.privacy import BasePlan, CorrelatedNoisePlan, PrivacyPlan
+
+# The caveat of a run whose aggregator has no record.
+UNCHECKED = (
+  'nobody has checked that this aggregator clips to c and adds the noise of '
+  'its plan'
+)
+
+# Both noise multipliers went through the same arithmetic, perhaps on different
+# processors.
+_TOLERANCE = 1e-9
+_NOTHING_IS_CHARGED = 'The round is not released, and nothing is charged.'
+
+
+def has_record(process: Any) -> bool:
+  """Returns whether the aggregator of a process measures a record, by its type.
+
+  What the record says is known when a round has run; see `check_mechanism`.
+
+  Args:
+    process: A `tff.learning.templates.LearningProcess`, or an aggregation
+      process.
+  """
+  result = process.next.type_signature.result
+  measured = getattr(result, 'measurements', None)
+  if measured is None:
+    measured = getattr(getattr(result, 'metrics', None), 'member', None)
+    measured = getattr(measured, 'aggregator', None)
+  measured = getattr(measured, 'member', measured)
+  found = getattr(measured, MECHANISM, None)
+  return isinstance(found, tff.TensorType) and found.dtype.type is np.str_
+
+
+def read_mechanism(metrics: Any) -> Mechanism | None:
+  """Returns the record that an aggregator measured; `None` if it has none.
+
+  Args:
+    metrics: What a learning process measured of a round.
+
+  Raises:
+    ValueError: If the aggregator measured something else by that name.
+  """
+  if not isinstance(metrics, Mapping):
+    return None
+  measured = metrics.get('aggregator')
+  if not isinstance(measured, Mapping) or MECHANISM not in measured:
+    return None
+  found = measured[MECHANISM]
+  return Mechanism.from_json(
+    np.asarray(found).item() if np.ndim(found) == 0 else repr(found)
+  )
+
+
+def check_mechanism(metrics: Any, plan: BasePlan) -> Mechanism | None:
+  """Returns the record of a round if it is that of the plan; or `None`.
+
+  The kind of the noise, the noise multiplier, the denominator, the strategy of
+  correlated noise and the bounds of cohorts that bring the noise have to be
+  equal. A plan has no clipping norm.
+
+  Args:
+    metrics: What a learning process measured of a round.
+    plan: The plan that is to be charged for it.
+
+  Returns:
+    The record. `None` where there is none: nobody has checked the aggregator.
+
+  Raises:
+    ValueError: If the aggregator says that it does something else than the plan
+      charges for.
+  """
+  try:
+    record = read_mechanism(metrics)
+  except ValueError as e:
+    raise ValueError(f'{e} {_NOTHING_IS_CHARGED}') from e
+  if record is None:
+    return None
+  is_correlated = isinstance(plan, CorrelatedNoisePlan)
+  if (record.kind == 'correlated') != is_correlated:
+    raise _other('kind', f'that of a {type(plan).__name__}', record.kind)
+  if not math.isclose(
+    record.noise_multiplier, plan.noise_multiplier, rel_tol=_TOLERANCE
+  ):
+    raise _other(
+      'noise_multiplier', plan.noise_multiplier, record.noise_multiplier
+    )
+  if record.clients_per_round != plan.clients_per_round:
+    raise _other(
+      'clients_per_round', plan.clients_per_round, record.clients_per_round
+    )
+  if isinstance(plan, CorrelatedNoisePlan):
+    expected = correlated_noise.strategy_digest(plan.strategy.recurrence)
+    if record.strategy != expected:
+      raise _other(
+        'strategy',
+        f'the digest {expected}',
+        f'{record.strategy}: give the aggregator the `strategy` of the plan in '
+        'the ledger; one that was optimised anew is another',
+      )
+  if record.min_clients is not None:
+    _check_bounds(record, plan)
+  return record
+
+
+def _check_bounds(record: Mechanism, plan: BasePlan) -> None:
+  """Raises if a cohort of the plan may have other shares of the noise."""
+  if not isinstance(plan, PrivacyPlan):
+    raise _other('kind', f'that of a {type(plan).__name__}', record.kind)
+  shares = plan.share_parameters
+  for name in ('min_clients', 'max_clients'):
+    expected = getattr(shares, f'{name}_per_round')
+    if getattr(record, name) != expected:
+      raise _other(name, expected, getattr(record, name))
+
+
+def _other(name: str, expected: Any, found: Any) -> ValueError:
+  return ValueError(
+    f"`process` must have the plan's `{name}`, {expected}, in its mechanism "
+    f'record, found {found}. {_NOTHING_IS_CHARGED}'
+  )
