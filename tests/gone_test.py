@@ -14,6 +14,16 @@ def test_what_went_is_refused_by_its_name():
     gone.read({'num_rounds': 96, 'threshold_rounds': 24})
 
 
+def test_a_value_that_went_is_refused_by_its_name():
+  with pytest.raises(
+    gone.GoneError, match="`clipping` 'smooth' .smoothed normalization. went"
+  ):
+    gone.read({'clipping': 'smooth', 'smoothing': 0.1})
+  assert gone.read({'clipping': 'fixed', 'smoothing': None}) == {
+    'clipping': 'fixed'
+  }
+
+
 def test_a_file_that_had_none_of_it_is_read_without():
   kept = {'num_rounds': 96, 'sampling': 'poisson', 'update_rounds': [0, 1]}
   none = {'threshold_rounds': None, 'estimate_repeats': 0}

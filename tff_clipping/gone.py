@@ -15,10 +15,13 @@ _ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
   'threshold_rounds': (None, 'a first phase that estimates the clipping norm'),
   'threshold_factor': (None, 'a first phase that estimates the clipping norm'),
   'estimate_repeats': (0, "estimates of the clients' expected updates"),
+  'smoothing': (None, 'smoothed normalization'),
 }
 
 # Values that went, of attributes and settings that stay: what it was.
-_VALUES: Mapping[tuple[str, Any], str] = {}
+_VALUES: Mapping[tuple[str, Any], str] = {
+  ('clipping', 'smooth'): 'smoothed normalization',
+}
 
 
 class GoneError(ValueError):

@@ -28,18 +28,12 @@ class Bound:
   """
 
   refuses: ClassVar[Mapping[str, str]] = {
-    'smoothing': 'whose `clipping` is not smooth',
-    'target_quantile': 'whose `clipping` is not adaptive',
+    'target_quantile': 'whose `clipping` is not adaptive'
   }
   is_constant: ClassVar[bool] = True
 
   def __init__(self, config: 'ExperimentConfig'):
     self.config = config
-
-  @property
-  def sensitivity(self) -> float | None:
-    """The largest norm that is left."""
-    return self.config.clipping_norm
 
   def check(self) -> None:
     """Raises unless the settings that it needs are given."""
@@ -145,7 +139,7 @@ class Fixed(Bound):
 class Adaptive(Bound):
   """An update is cut to a quantile of the norms, which starts at c."""
 
-  refuses = {'smoothing': 'whose `clipping` is not smooth'}
+  refuses = {}
   is_constant = False
 
   @property
@@ -222,44 +216,10 @@ class PerLayer(Bound):
     )
 
 
-class Smooth(Bound):
-  """An update is divided by its norm plus alpha: its norm is below 1."""
-
-  refuses = {
-    'clipping_norm': 'whose updates have norms below 1',
-    'target_quantile': 'whose `clipping` is not adaptive',
-  }
-
-  @property
-  def sensitivity(self) -> float:
-    return 1.0
-
-  def check(self) -> None:
-    if self.config.smoothing is None:
-      raise ValueError('`smoothing` must be given for `clipping` smooth.')
-
-  def describe(self) -> str:
-    return (
-      f'Each update is divided by its norm plus {self.config.smoothing}: the '
-      'clipping norm is 1.'
-    )
-
-  def _around(self, model_fn):
-    from tff_clipping import aggregators
-
-    return (
-      self.sensitivity,
-      lambda inner, **kwargs: aggregators.smoothed_normalization_factory(
-        self.config.smoothing, inner, **kwargs
-      ),
-    )
-
-
 BOUNDS: dict[str, type[Bound]] = {
   'fixed': Fixed,
   'adaptive': Adaptive,
   'per_layer': PerLayer,
-  'smooth': Smooth,
 }
 
 
@@ -268,8 +228,8 @@ class ClippingSettings:
   """The settings on how updates are bounded and added up."""
 
   clipping: str = setting(
-    'fixed (to c), adaptive (from c to a quantile of the norms), per_layer '
-    '(each of K tensors to c / sqrt(K)) or smooth (x / (--smoothing + ||x||)).',
+    'fixed (to c), adaptive (from c to a quantile of the norms) or per_layer '
+    '(each of K tensors to c / sqrt(K)).',
     'fixed',
     check=one_of(*BOUNDS),
   )
@@ -283,9 +243,6 @@ class ClippingSettings:
     'For --clipping=adaptive: the share of updates that are not to be clipped; '
     'else 0.5.',
     None,
-  )
-  smoothing: float | None = setting(
-    'alpha, for --clipping=smooth, which has no c.', None, check=positive
   )
   aggregation: str = setting(
     'plain, secure (secure sums; noise at the server) or, for dp_fed_avg, '

@@ -47,10 +47,6 @@ class ClippedFedAvg(Algorithm):
     return self.bound.refuses
 
   @property
-  def sensitivity(self) -> float | None:
-    return self.bound.sensitivity
-
-  @property
   def is_cut_to_clipping_norm(self) -> bool:
     return self.config.clipping == 'fixed'
 

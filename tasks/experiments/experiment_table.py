@@ -666,22 +666,6 @@ VARIANTS: Mapping[str, Variant] = {
       'dp_fed_avg',
       clipping=Value('per_layer', 'not in the paper; c for all together'),
     ),
-    *(
-      _variant(
-        name,
-        'dp_fed_avg',
-        clipping=Value('smooth', 'not in the paper'),
-        clipping_norm=Value(None, 'its updates have norms below 1'),
-        smoothing=Value(
-          0.1, f'small beside the norms, of about {2 * norm:.2g}'
-        ),
-        server_learning_rate=Value(norm, 'so that steps are as long as with c'),
-      )
-      for name, norm in (
-        ('smooth', _OTHER_HALFS_NORM['mnist']),
-        ('smooth_cifar10', _OTHER_HALFS_NORM['cifar10']),
-      )
-    ),
     _variant(
       'distributed',
       'dp_fed_avg',

@@ -63,7 +63,6 @@ _SYSTEMS = (
       ('fixed_size', 'pld'),
       ('adaptive',),
       ('per_layer',),
-      ('smooth',),
       ('distributed',),
       ('scaffold',),
       ('pld',),
@@ -71,8 +70,6 @@ _SYSTEMS = (
   ),
 )
 _ROUNDS_OF_SYSTEMS = {'mnist': _WHOLE_EPOCHS, 'cifar10': ('paper_40_rounds',)}
-# A variant that other data have in place of that of MNIST.
-_OF_DATA = {('smooth', 'cifar10'): 'smooth_cifar10'}
 
 
 def _systems(data: str, *budget: str) -> tuple[Part, ...]:
@@ -83,7 +80,7 @@ def _systems(data: str, *budget: str) -> tuple[Part, ...]:
       _ROUNDS_OF_SYSTEMS[data],
       (0, 1, 2),
       (algorithm,),
-      (*(_OF_DATA.get((name, data), name) for name in variants), *budget),
+      (*variants, *budget),
     )
     for clients, algorithm, variants in _SYSTEMS
   )

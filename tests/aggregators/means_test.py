@@ -1,4 +1,4 @@
-"""Tests of `clipped_mean_factory`, `dp_mean_factory` and the fixed mean."""
+"""Tests of the means: realized, clipped, private, and the fixed mean."""
 
 import collections
 import functools
@@ -35,6 +35,36 @@ def test_clipped_mean_with_a_huge_norm_is_the_mean():
 def test_clipped_mean_of_nobody_is_zero():
   output = run(aggregators.clipped_mean_factory(clipping_norm=1.0), [])
   np.testing.assert_array_equal(output.result, [0, 0])
+
+
+def test_realized_mean_is_over_those_who_took_part():
+  factory = aggregators.realized_mean_factory()
+  np.testing.assert_allclose(
+    run(factory, vectors([3, 4], [1, 0])).result, [2, 2]
+  )
+  np.testing.assert_array_equal(run(factory, []).result, [0, 0])
+
+
+def test_realized_mean_uses_its_sum():
+  factory = aggregators.realized_mean_factory(
+    aggregators.difference_clipping_factory(1.0)
+  )
+  # (3, 4) becomes (0.6, 0.8).
+  output = run(factory, vectors([3, 4], [0, 0]))
+  np.testing.assert_allclose(output.result, [0.3, 0.4], rtol=3e-6)
+  assert output.measurements['clipped_count'] == 1
+
+
+def test_realized_mean_refuses_noise():
+  with pytest.raises(ValueError, match='`sum_factory` must not add noise'):
+    run(
+      aggregators.realized_mean_factory(
+        aggregators.gaussian_noise_factory(1.0)
+      ),
+      [],
+    )
+  with pytest.raises(TypeError, match='`sum_factory` must be unweighted'):
+    aggregators.realized_mean_factory(tff.aggregators.MeanFactory())
 
 
 def test_fixed_mean_divides_by_the_public_number():

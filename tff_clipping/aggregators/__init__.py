@@ -30,9 +30,6 @@ from tff_clipping.aggregators.per_layer_clipping import (
   per_layer_clipping_factory,
 )
 from tff_clipping.aggregators.secure_sum import secure_sum_factory
-from tff_clipping.aggregators.smoothed_normalization import (
-  smoothed_normalization_factory,
-)
 from tff_clipping.aggregators.transformed import transformed_factory
 from tff_clipping.aggregators.update_norms import (
   SIMULATION_ONLY_MEASUREMENTS,
@@ -58,7 +55,6 @@ __all__ = [
   'per_layer_clipping_factory',
   'realized_mean_factory',
   'secure_sum_factory',
-  'smoothed_normalization_factory',
   'transformed_factory',
   'with_noise_draw',
 ]

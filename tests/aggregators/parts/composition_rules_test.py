@@ -67,9 +67,6 @@ _WRAPPERS = {
   'clip of layers': lambda inner: aggregators.per_layer_clipping_factory(
     [1.0], inner
   ),
-  'normalization': lambda inner: aggregators.smoothed_normalization_factory(
-    0.1, inner
-  ),
   'mean': lambda inner: aggregators.fixed_denominator_mean_factory(2, inner),
 }
 

@@ -70,12 +70,6 @@ class _ByTensor(tff.aggregators.UnweightedAggregationFactory):
         8.0, aggregators.gaussian_noise_factory(3.0 * z)
       ),
     ),
-    lambda z: aggregators.smoothed_normalization_factory(
-      0.1,
-      aggregators.fixed_denominator_mean_factory(
-        8.0, aggregators.gaussian_noise_factory(z)
-      ),
-    ),
     # The test of its bits has this factory too.
     pytest.param(
       lambda z: aggregators.adaptive_dp_mean_factory(
@@ -195,22 +189,6 @@ def test_noise_of_the_bits_is_counted():
     noise_checks.check_noise(state, output.measurements, _more_noise(plan))
 
 
-def test_a_smoothed_normalization_has_the_norm_1_behind_any_clip():
-  process = aggregators.difference_clipping_factory(
-    0.01,
-    aggregators.smoothed_normalization_factory(
-      1e-4,
-      aggregators.fixed_denominator_mean_factory(
-        8.0, aggregators.gaussian_noise_factory(0.01)
-      ),
-    ),
-  ).create(_VECTOR)
-  state = process.initialize()
-  metrics = process.next(state, [np.ones(2, np.float32)]).measurements
-  with pytest.raises(ValueError, match='must add the noise of the plan'):
-    noise_checks.check_noise(state, metrics, _PLAN)
-
-
 @pytest.mark.parametrize(
   'metrics',
   [
@@ -239,10 +217,6 @@ def _noise(stddev, inner=None):
 
 def _clip(norm, inner):
   return aggregators.difference_clipping_factory(norm, inner)
-
-
-def _normalize(inner):
-  return aggregators.smoothed_normalization_factory(1e-4, inner)
 
 
 @pytest.mark.parametrize(
@@ -279,19 +253,14 @@ def _normalize(inner):
       5.0**-0.5,
       marks=pytest.mark.slow,
     ),
-    # A clip in a clip, and what is normalized after it.
+    # A clip in a clip.
     pytest.param(
       _clip(1.0, _ByTensor(_dp_mean(1.0, 0.1), _dp_mean(1.0, 0.1))),
       0.5**0.5,
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      _clip(0.1, _ByTensor(*[_normalize(_noise(1.0))] * 2)),
-      0.5**0.5,
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      _normalize(_ByTensor(_clip(0.3, _noise(1.0)), _noise(2.0))),
+      _clip(1.0, _ByTensor(_clip(0.3, _noise(1.0)), _noise(2.0))),
       0.34**-0.5,
       marks=pytest.mark.slow,
     ),

@@ -314,12 +314,6 @@ def test_updates_that_nothing_clips_are_refused():
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      lambda: aggregators.smoothed_normalization_factory(
-        1.0, aggregators.fixed_denominator_mean_factory(8.0, _noised_sum())
-      ),
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
       lambda: aggregators.adaptive_dp_mean_factory(
         initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=80
       ),
@@ -383,7 +377,7 @@ def test_state_of_the_server_is_no_clip():
     return tff.federated_zip(
       collections.OrderedDict(
         base=finalizer.initialize(),
-        smoothing=tff.federated_value(np.float32(0.9), tff.SERVER),
+        clipping_norm=tff.federated_value(np.float32(0.9), tff.SERVER),
       )
     )
 
@@ -395,7 +389,9 @@ def test_state_of_the_server_is_no_clip():
     output = finalizer.next(state['base'], weights, update)
     return tff.templates.MeasuredProcessOutput(
       tff.federated_zip(
-        collections.OrderedDict(base=output.state, smoothing=state['smoothing'])
+        collections.OrderedDict(
+          base=output.state, clipping_norm=state['clipping_norm']
+        )
       ),
       output.result,
       output.measurements,

@@ -32,7 +32,6 @@ _PRIVATE = dict(
   target_delta=1e-3,
   sampling='fixed_size',
 )
-_SMOOTH = dict(clipping='smooth', smoothing=0.25, clipping_norm=None)
 
 
 def _model_fn():
@@ -92,8 +91,6 @@ def _public_measurements(measurements):
     (dict(), [0.3, 0.4]),
     # Each to 0.5 / sqrt(2).
     (dict(clipping='per_layer'), [0.5 / math.sqrt(2)] * 2),
-    # Divided by 0.25 + 5.
-    (_SMOOTH, [3 / 5.25, 4 / 5.25]),
   ],
 )
 def test_the_mean_of_bounded_updates(changes, norms, aggregation):
@@ -132,10 +129,6 @@ def test_an_adaptive_norm_goes_to_the_quantile():
       1.5 * 0.5,
       marks=pytest.mark.slow,
     ),
-    pytest.param(_SMOOTH, 1.5, marks=pytest.mark.slow),
-    pytest.param(
-      dict(_SMOOTH, aggregation='secure'), 1.5, marks=pytest.mark.slow
-    ),
     (
       dict(clipping='adaptive', noise_multiplier=0.5),
       0.5
@@ -169,10 +162,6 @@ def test_the_noise_of_the_clients_is_that_of_the_plan(bits):
   ('changes', 'words'),
   [
     (dict(_PUBLIC, clipping='some'), "`clipping` must be one of 'fixed'"),
-    (dict(_PUBLIC, smoothing=1.0), 'whose `clipping` is not smooth, found 1.0'),
-    (dict(_PUBLIC, clipping='smooth'), '`clipping_norm` must not be given'),
-    (dict(_PUBLIC, **_SMOOTH | dict(smoothing=None)), '`smoothing` must be'),
-    (dict(_PUBLIC, **_SMOOTH | dict(smoothing=-1.0)), '`smoothing` must be'),
     (
       dict(_PUBLIC, target_quantile=0.5),
       'whose `clipping` is not adaptive, found 0.5',
@@ -263,10 +252,6 @@ def test_what_does_not_exist_is_refused(changes, words):
     (dict(), 'The clipping norm is 0.5.'),
     (dict(clipping='adaptive'), 'the sum alone has more'),
     (dict(clipping='per_layer'), 'of all tensors together is 0.5'),
-    (
-      _SMOOTH,
-      'plus 0.25: the clipping norm is 1.',
-    ),
     (dict(aggregation='secure'), 'in fixed point'),
     (dict(aggregation='distributed'), 'in shares of the clients'),
     (dict(aggregator='mine:f'), 'only if mine:f clips each update'),

@@ -299,7 +299,7 @@ def test_the_help_is_complete_and_says_what_is_required():
     (['--client_learning_rate=0.02'], False),
     (['--clipping_norm=0.1'], False),
     (['--clipping_factor=0.25'], False),
-    (['--clipping=smooth'], False),
+    (['--clipping=per_layer'], False),
   ],
 )
 def test_a_run_of_the_table_has_its_name(flags, is_named):

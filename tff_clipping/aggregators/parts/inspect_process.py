@@ -25,9 +25,7 @@ STRATEGY = 'strategy_digest'
 
 # The state of a clip, in the factories here and in TFF's; and of an estimate of
 # quantiles, in TFF's.
-CLIPS = frozenset(
-  {'clipping_norm', 'clipping_norms', 'smoothing', 'zeroing_norm'}
-)
+CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'zeroing_norm'})
 QUANTILE = 'below_estimate_state'
 # The state of TFF's `clipping_factory`.
 THEIR_CLIP = 'clipped_count_agg'

@@ -122,56 +122,29 @@ def clip_by_l2_norm(value: Any, clipping_norm: Any) -> Clipped:
   clipping_norm = tf.cast(clipping_norm, tf.float64)
   limit = clipping_norm * (1 - unit)
 
+  leaves = tf.nest.flatten(value)
+  sum_of_squares, upper_bound = _sum_of_squares(leaves)
+  norm, norm_bound = tf.sqrt(sum_of_squares), tf.sqrt(upper_bound)
   # Multiplying by 1 is cheaper than a branch that returns the input: a runtime
   # that fetches it would have to copy it.
-  def factor_of(norm_bound):
-    return tf.where(
-      norm_bound <= limit,
-      tf.ones_like(norm_bound),
-      limit * (1 - _MARGIN) / norm_bound,
-    )
-
-  scaled = _scale(value, factor_of, clipping_norm >= MIN_CLIPPING_NORM)
-  return Clipped(
-    value=scaled.value,
-    norm=tf.cast(scaled.norm, tf.float32),
-    was_clipped=tf.cast(
-      scaled.is_finite & ~(scaled.norm <= clipping_norm), tf.int32
-    ),
-    was_zeroed=tf.cast(~scaled.is_finite, tf.int32),
+  factor = tf.where(
+    norm_bound <= limit,
+    tf.ones_like(norm_bound),
+    limit * (1 - _MARGIN) / norm_bound,
   )
-
-
-def normalize_smoothly(value: Any, smoothing: Any) -> Clipped:
-  """Divides `value` by its norm plus a constant: a norm below 1, always.
-
-  | `value`                                  | result                        |
-  |------------------------------------------|-------------------------------|
-  | zero                                     | zero                          |
-  | of norm r                                | norm at most r / (a + r) (**) |
-  | a NaN or an infinity in it               | zero, and counted             |
-  | sum of squares above the largest float32 | zero, and counted             |
-
-  (**) Up to 3e-6 of itself less; 16-bit leaves are rounded towards zero.
-
-  Args:
-    value: As for `clip_by_l2_norm`.
-    smoothing: a, a positive Python number.
-
-  Returns:
-    A `Clipped`, of which `was_clipped` is 0: nothing is cut off.
-
-  Source: see `smoothed_normalization_factory`.
-  """
-  smoothing = tf.constant(smoothing, tf.float64)
-  scaled = _scale(
-    value, lambda bound: (1 - _MARGIN) / (smoothing + bound), True
+  # A comparison with NaN is false: both conditions are written to fail then.
+  is_finite = sum_of_squares <= _MAX_SUM_OF_SQUARES
+  scaled = tf.cond(
+    is_finite & (clipping_norm >= MIN_CLIPPING_NORM),
+    lambda: [_shrink(leaf, factor) for leaf in leaves],
+    lambda: [tf.zeros_like(leaf) for leaf in leaves],
   )
+  norm = tf.where(is_finite, norm, tf.zeros_like(norm))
   return Clipped(
-    value=scaled.value,
-    norm=tf.cast(scaled.norm, tf.float32),
-    was_clipped=tf.zeros([], tf.int32),
-    was_zeroed=tf.cast(~scaled.is_finite, tf.int32),
+    value=tf.nest.pack_sequence_as(value, scaled),
+    norm=tf.cast(norm, tf.float32),
+    was_clipped=tf.cast(is_finite & ~(norm <= clipping_norm), tf.int32),
+    was_zeroed=tf.cast(~is_finite, tf.int32),
   )
 
 
@@ -186,37 +159,6 @@ def l2_norm(value: Any) -> tf.Tensor:
     elements overflow.
   """
   return tf.sqrt(_sum_of_squares(tf.nest.flatten(value))[0])
-
-
-class _Scaled(NamedTuple):
-  """A value times a factor; `norm` is `float64`, 0 for one that was zeroed."""
-
-  value: Any
-  norm: tf.Tensor
-  is_finite: tf.Tensor
-
-
-def _scale(value, factor_of, is_usable) -> _Scaled:
-  """Multiplies `value` by `factor_of(bound)`, of an upper bound of its norm.
-
-  It is zeroed if it is not finite or too long, or not `is_usable`.
-  """
-  leaves = tf.nest.flatten(value)
-  sum_of_squares, upper_bound = _sum_of_squares(leaves)
-  norm = tf.sqrt(sum_of_squares)
-  factor = factor_of(tf.sqrt(upper_bound))
-  # A comparison with NaN is false: both conditions are written to fail then.
-  is_finite = sum_of_squares <= _MAX_SUM_OF_SQUARES
-  scaled = tf.cond(
-    is_finite & is_usable,
-    lambda: [_shrink(leaf, factor) for leaf in leaves],
-    lambda: [tf.zeros_like(leaf) for leaf in leaves],
-  )
-  return _Scaled(
-    tf.nest.pack_sequence_as(value, scaled),
-    tf.where(is_finite, norm, tf.zeros_like(norm)),
-    is_finite,
-  )
 
 
 def _sum_of_squares(leaves):

@@ -25,7 +25,6 @@ PUBLIC_MEASUREMENTS = frozenset(
     REPORT_STDDEV,
     'secure_sum_bound',
     'share_noise_stddev',
-    'smoothing',
     STRATEGY,
   }
 )

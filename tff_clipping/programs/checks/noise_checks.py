@@ -29,7 +29,7 @@ from tff_clipping.privacy import (
 
 # What is measured and kept is rounded to `float32`, a few times.
 _TOLERANCE = 3e-7
-_CLIPS = frozenset({'clipping_norm', 'clipping_norms', 'smoothing'})
+_CLIPS = frozenset({'clipping_norm', 'clipping_norms'})
 # Measured where each client brings a share of the noise.
 SHARE = 'share_noise_stddev'
 # Of the clients' work, where local steps add noise: their numbers.
@@ -270,20 +270,14 @@ def _norm(clips: Sequence[_Measured]) -> float:
     return math.inf
   parts = math.hypot(*(_fold(_around(place, clips)) for place in places))
   common = [c for c in clips if all(_is_in(p, c.place) for p in places)]
-  if any(c.name == 'smoothing' and c not in common for c in clips):
-    # A part is lengthened again.
-    return parts
   return min(parts, _fold(common))
 
 
 def _fold(clips: Iterable[_Measured]) -> float:
-  """Returns the norm that clips in each other leave, from the outermost on."""
+  """Returns the norm that clips in each other leave."""
   norm = math.inf
-  for clip in sorted(clips, key=lambda clip: len(clip.place)):
-    if clip.name == 'smoothing':
-      # Its values have norms below 1, and may be longer than they were.
-      norm = 1.0
-    elif clip.name == 'clipping_norm':
+  for clip in clips:
+    if clip.name == 'clipping_norm':
       norm = min(norm, float(np.min(clip.values)))
     else:
       norm = min(norm, float(np.linalg.norm(clip.values)))
