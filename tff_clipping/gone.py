@@ -20,6 +20,7 @@ _ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
 
 # Values that went, of attributes and settings that stay: what it was.
 _VALUES: Mapping[tuple[str, Any], str] = {
+  ('algorithm', 'dp_model_clipping_fed_avg'): 'model clipping with noise',
   ('clipping', 'smooth'): 'smoothed normalization',
 }
 

@@ -17,7 +17,6 @@ from tasks.algorithms.private import (
   PrivacySettings,
   UnitSettings,
 )
-from tasks.algorithms.private_model_clipping import PrivateModelClipping
 from tasks.algorithms.user_aggregator import (
   AggregatorSettings,
   UserClippedFedAvg,
@@ -39,7 +38,6 @@ BUILDERS: tuple[type[Algorithm], ...] = (
   ClippedFedAvg,
   GaussianFedAvg,
   ModelClipping,
-  PrivateModelClipping,
   LocalDpFedAvg,
   NoisedSteps,
 )

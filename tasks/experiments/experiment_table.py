@@ -156,15 +156,6 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     },
   ),
   'model_clipping_fed_avg': Algorithm('Model clipping', 'models'),
-  'dp_model_clipping_fed_avg': Algorithm(
-    'Model clipping with noise',
-    'models',
-    is_private=True,
-    settings={
-      'accountant': Value('pld', 'tighter for cohorts of a fixed size'),
-      'sampling': Value('fixed_size', 'a sum of models needs an exact P'),
-    },
-  ),
   'local_dp_fed_avg': Algorithm(
     'Local DP',
     'updates',
@@ -600,8 +591,7 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     _variant(
       'epsilon_5',
-      *('dp_fed_avg', 'dp_model_clipping_fed_avg'),
-      *('local_dp_fed_avg', 'dp_steps_fed_avg'),
+      *('dp_fed_avg', 'local_dp_fed_avg', 'dp_steps_fed_avg'),
       target_epsilon=Value(5.0, 'that of ResNet-18 in Table 3'),
     ),
     # Studies of noise, with the large epsilon that it has.
@@ -709,7 +699,7 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     _variant(
       'half_model_norm',
-      *('model_clipping_fed_avg', 'dp_model_clipping_fed_avg'),
+      'model_clipping_fed_avg',
       clipping_norm=Value(
         9.0,
         'about half of the norm of the initial MLP: 18.4 for digits, 19.9 for '

@@ -52,7 +52,6 @@ _LARGER = ('epsilon_5',)
 _SYSTEMS = (
   ('half', 'dp_fed_avg', ()),
   ('half', 'local_dp_fed_avg', ()),
-  ('half', 'dp_model_clipping_fed_avg', ('half_model_norm',)),
   ('examples', 'dp_fed_avg', ('dp_sgd',)),
   ('disjoint', 'dp_steps_fed_avg', ()),
   *(

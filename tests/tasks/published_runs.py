@@ -6,7 +6,8 @@ from typing import Any
 
 _RUNS = pathlib.Path(__file__).parents[2] / 'results' / 'runs.jsonl'
 
-# Variants that went in 0.3.0; commit 44967cd3 makes their runs.
+# Algorithms and variants that went in 0.3.0; commit 44967cd3 makes their runs.
+_GONE_ALGORITHMS = {'dp_model_clipping_fed_avg'}
 _GONE_VARIANTS = {'threshold', 'expected_norms', 'smooth', 'smooth_cifar10'}
 
 
@@ -16,5 +17,6 @@ def read() -> dict[str, Any]:
   return {
     line['name']: line['config']
     for line in lines
-    if _GONE_VARIANTS.isdisjoint(line['config']['run']['variants'])
+    if line['config']['run']['algorithm'] not in _GONE_ALGORITHMS
+    and _GONE_VARIANTS.isdisjoint(line['config']['run']['variants'])
   }

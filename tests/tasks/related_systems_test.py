@@ -59,3 +59,20 @@ def test_the_typical_loss_is_no_smaller_where_nearly_all_are_clipped(capsys):
   assert typical == pytest.approx(of_all, rel=0.05)
   assert '1.84 (commit 44967cd3)' in printed
   assert _accuracy(printed) > 30
+
+
+@pytest.mark.slow
+def test_model_clipping_with_noise_learns_next_to_nothing(capsys):
+  _load('model_clipping_with_noise')['main']([])
+  printed = capsys.readouterr().out
+  assert 'ε = 1.5 (δ = 1e-05, z = 1.846)' in printed
+  assert '6.39 ± 4.41 % (commit 44967cd3)' in printed
+  assert _accuracy(printed) < 40
+
+
+@pytest.mark.slow
+def test_geyers_clients_learn_with_a_norm_that_is_paid_for(capsys):
+  _load('geyer')['main']([])
+  printed = capsys.readouterr().out
+  assert 'ε = 8 (δ = 0.001, z = 1.044, c = ' in printed
+  assert _accuracy(printed) > 40

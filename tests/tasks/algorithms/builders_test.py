@@ -226,6 +226,10 @@ def test_the_noise_of_the_clients_is_that_of_the_plan(bits):
       '`clipping` must not be given for model_clipping_fed_avg',
     ),
     (
+      dict(_PUBLIC, algorithm='model_clipping_fed_avg', clipping_norm=None),
+      '`clipping_norm` must be given for model_clipping_fed_avg',
+    ),
+    (
       dict(
         _PUBLIC, algorithm='fed_avg', clipping_norm=None, aggregation='secure'
       ),

@@ -3,7 +3,6 @@
 import pytest
 
 from tasks.algorithms import builders, experiment, local_dp
-from tasks.algorithms import private_model_clipping as models
 from tff_clipping import privacy
 
 _COMMON = dict(
@@ -24,12 +23,6 @@ _LOCAL = dict(
   sampling='min_separation',
   min_separation=4,
   target_epsilon=2.0,
-)
-_MODELS = dict(
-  _COMMON,
-  algorithm='dp_model_clipping_fed_avg',
-  sampling='fixed_size',
-  noise_multiplier=3.0,
 )
 _DP_SGD = dict(
   _COMMON,
@@ -60,15 +53,6 @@ def test_local_dp_is_charged_by_its_plan():
   assert 'Each client adds its own noise' in builder.describe()
 
 
-def test_noise_on_models_is_charged_for_cohorts_of_one_size():
-  builder = _build(_MODELS)
-  assert isinstance(builder, models.PrivateModelClipping)
-  plan = builder.find_plan(40)
-  assert plan.relation is privacy.Relation.REPLACE_ONE
-  assert plan.sensitivity_factor == 2
-  assert 'of whole models' in builder.describe()
-
-
 def test_no_sentence_says_client_of_an_example():
   plan = _build(_DP_SGD).find_plan(40)
   assert plan.unit == 'example'
@@ -87,9 +71,6 @@ def test_no_sentence_says_client_of_an_example():
     (_LOCAL, dict(noise_seed=1), 'whose clients draw the noise'),
     (_LOCAL, dict(aggregation='secure'), '`aggregation` must be plain'),
     (_LOCAL, dict(clipping_norm=None), '`clipping_norm` must be given'),
-    (_MODELS, dict(sampling='poisson'), 'the model itself would be a multiple'),
-    (_MODELS, dict(audit_canaries=20), 'whose canaries are updates'),
-    (_MODELS, dict(clipping_norm=None), '`clipping_norm` must be given'),
     (_DP_SGD, dict(local_steps=2), '`local_steps` must be 1 for `unit` exampl'),
     (_DP_SGD, dict(batch_size=2), '`batch_size` must be 1 for `unit` example'),
     (
@@ -114,7 +95,5 @@ def test_what_does_not_go_together_is_refused(settings, changes, message):
     _build(settings, **changes)
 
 
-def test_all_three_can_be_named():
-  assert {'local_dp_fed_avg', 'dp_model_clipping_fed_avg'} <= set(
-    builders.NAMES
-  )
+def test_local_dp_can_be_named():
+  assert 'local_dp_fed_avg' in builders.NAMES
