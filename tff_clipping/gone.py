@@ -20,6 +20,8 @@ _ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
 
 # Values that went, of attributes and settings that stay: what it was.
 _VALUES: Mapping[tuple[str, Any], str] = {
+  ('mechanism', 'local'): 'local DP',
+  ('algorithm', 'local_dp_fed_avg'): 'local DP',
   ('algorithm', 'dp_model_clipping_fed_avg'): 'model clipping with noise',
   ('clipping', 'smooth'): 'smoothed normalization',
 }

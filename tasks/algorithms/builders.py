@@ -9,7 +9,6 @@ from tasks.algorithms.correlated import CorrelatedFedAvg, MechanismSettings
 from tasks.algorithms.distributed import DistributedFedAvg, DistributedSettings
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
 from tasks.algorithms.gaussian import GaussianFedAvg
-from tasks.algorithms.local_dp import LocalDpFedAvg
 from tasks.algorithms.model_clipping import ModelClipping
 from tasks.algorithms.noised_steps import NoisedSteps, NoisedStepSettings
 from tasks.algorithms.private import (
@@ -38,7 +37,6 @@ BUILDERS: tuple[type[Algorithm], ...] = (
   ClippedFedAvg,
   GaussianFedAvg,
   ModelClipping,
-  LocalDpFedAvg,
   NoisedSteps,
 )
 

@@ -156,15 +156,6 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     },
   ),
   'model_clipping_fed_avg': Algorithm('Model clipping', 'models'),
-  'local_dp_fed_avg': Algorithm(
-    'Local DP',
-    'updates',
-    is_private=True,
-    settings={
-      'sampling': Value('min_separation', 'turns, which bound the reports'),
-      'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
-    },
-  ),
   'dp_steps_fed_avg': Algorithm(
     'Noise in each local step',
     'gradients',
@@ -591,7 +582,7 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     _variant(
       'epsilon_5',
-      *('dp_fed_avg', 'local_dp_fed_avg', 'dp_steps_fed_avg'),
+      *('dp_fed_avg', 'dp_steps_fed_avg'),
       target_epsilon=Value(5.0, 'that of ResNet-18 in Table 3'),
     ),
     # Studies of noise, with the large epsilon that it has.

@@ -51,7 +51,6 @@ _LARGER = ('epsilon_5',)
 # The private systems of Sec. 1 and 2: whose clients, algorithm and variants.
 _SYSTEMS = (
   ('half', 'dp_fed_avg', ()),
-  ('half', 'local_dp_fed_avg', ()),
   ('examples', 'dp_fed_avg', ('dp_sgd',)),
   ('disjoint', 'dp_steps_fed_avg', ()),
   *(

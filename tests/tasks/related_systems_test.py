@@ -62,6 +62,18 @@ def test_the_typical_loss_is_no_smaller_where_nearly_all_are_clipped(capsys):
 
 
 @pytest.mark.slow
+def test_local_dp_is_charged_for_each_report(capsys):
+  _load('local_dp')['main']([])
+  printed = capsys.readouterr().out
+  # A client reports once, so that z is twice that of one Gaussian mechanism of
+  # sensitivity c, which is 2.582.
+  assert 'ε = 1.5 (δ = 1e-05, z = 5.165, k = 1)' in printed
+  assert '13.80 ± 5.45 % (commit 44967cd3)' in printed
+  # It learns next to nothing.
+  assert _accuracy(printed) < 40
+
+
+@pytest.mark.slow
 def test_model_clipping_with_noise_learns_next_to_nothing(capsys):
   _load('model_clipping_with_noise')['main']([])
   printed = capsys.readouterr().out

@@ -11,7 +11,6 @@ from tff_clipping.aggregators.distributed_gaussian import (
   distributed_gaussian_mean_factory,
 )
 from tff_clipping.aggregators.gaussian_noise import gaussian_noise_factory
-from tff_clipping.aggregators.local_dp_mean import local_dp_mean_factory
 from tff_clipping.aggregators.local_gaussian_noise import (
   local_gaussian_noise_factory,
 )
@@ -50,7 +49,6 @@ __all__ = [
   'dp_mean_factory',
   'fixed_denominator_mean_factory',
   'gaussian_noise_factory',
-  'local_dp_mean_factory',
   'local_gaussian_noise_factory',
   'per_layer_clipping_factory',
   'realized_mean_factory',

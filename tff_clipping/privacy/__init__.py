@@ -48,7 +48,6 @@ from tff_clipping.privacy.plans.functions import (
   compute_max_rounds,
 )
 from tff_clipping.privacy.plans.joint_cost import JointCost, compute_joint_cost
-from tff_clipping.privacy.plans.local_plan import LocalPlan
 from tff_clipping.privacy.plans.noise_summary import (
   NoiseSummary,
   summarize_noise,
@@ -76,7 +75,6 @@ __all__ = [
   'JointCost',
   'LedgerContents',
   'LedgerInUseError',
-  'LocalPlan',
   'MECHANISMS',
   'NoiseStrategy',
   'NoiseSummary',

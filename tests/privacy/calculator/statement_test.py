@@ -137,27 +137,6 @@ def test_a_promise_to_examples_by_the_server_does_not_claim_local_noise(write):
   assert 'all of its data' not in text
 
 
-@pytest.mark.filterwarnings('ignore:.*delta')
-def test_local_privacy_has_noise_on_each_update_and_hides_no_participation(
-  write,
-):
-  plan = privacy.LocalPlan(
-    num_clients=100,
-    clients_per_round=10,
-    num_rounds=20,
-    target_delta=1e-5,
-    noise_multiplier=9.0,
-    min_separation=10,
-  )
-  text = write(plan=plan)
-  assert '| Unit of protection | one client, with all of its data |' in text
-  assert '| Noise on the update of each client | 9 times c' in text
-  assert 'any two data sets of one client' in text
-  assert '* That a client takes part, and in which rounds.' in text
-  assert 'The server, which sees' not in text
-  assert 'another client' not in text
-
-
 def test_html_is_well_formed_and_says_the_same(write):
   text = write('html', caveats=['a <b>seed</b> is known'])
   open_tags = []

@@ -22,15 +22,6 @@ def test_a_promise_to_examples_is_told_for_its_relation():
   assert 'takes another example for this one' in text
 
 
-def test_local_privacy_promises_nothing_of_who_takes_part():
-  relation = privacy.Relation.REPLACE_ONE
-  text = promise_text.state_promise(1.0, 1e-5, relation, is_local=True)
-  assert 'it may be known when it takes part, has its own data or any' in text
-  assert 'another client' not in text
-  text = promise_text.state_attack(0.02, 0.01, relation, is_local=True)
-  assert "takes other data for this client's own" in text
-
-
 @pytest.mark.parametrize('relation', privacy.Relation)
 def test_a_promise_has_its_factor_and_its_delta_rounded_up(relation):
   # e = 2.71828..., e^1.5 = 4.48168...

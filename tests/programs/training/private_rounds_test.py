@@ -240,7 +240,6 @@ _OF_CLIENTS = dict(
 @pytest.mark.parametrize(
   'plan',
   [
-    privacy.LocalPlan(noise_multiplier=3.0, **_OF_CLIENTS),
     privacy.ExamplePlan(
       noise_multiplier=3.0,
       examples_per_client=20,

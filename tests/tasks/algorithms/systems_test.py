@@ -2,8 +2,7 @@
 
 import pytest
 
-from tasks.algorithms import builders, experiment, local_dp
-from tff_clipping import privacy
+from tasks.algorithms import experiment
 
 _COMMON = dict(
   task='mine.npz',
@@ -16,13 +15,6 @@ _COMMON = dict(
   client_learning_rate=0.1,
   clipping_norm=0.5,
   target_delta=1e-3,
-)
-_LOCAL = dict(
-  _COMMON,
-  algorithm='local_dp_fed_avg',
-  sampling='min_separation',
-  min_separation=4,
-  target_epsilon=2.0,
 )
 _DP_SGD = dict(
   _COMMON,
@@ -42,17 +34,6 @@ def _build(settings, **changes):
   return experiment.ExperimentConfig(**{**settings, **changes}).builder
 
 
-def test_local_dp_is_charged_by_its_plan():
-  builder = _build(_LOCAL)
-  assert isinstance(builder, local_dp.LocalDpFedAvg)
-  plan = builder.find_plan(40)
-  assert isinstance(plan, privacy.LocalPlan)
-  assert (plan.max_reports, plan.min_separation) == (2, 4)
-  assert plan.epsilon <= 2.0
-  assert builder.create_aggregator(plan, None) is not None
-  assert 'Each client adds its own noise' in builder.describe()
-
-
 def test_no_sentence_says_client_of_an_example():
   plan = _build(_DP_SGD).find_plan(40)
   assert plan.unit == 'example'
@@ -66,11 +47,6 @@ def test_no_sentence_says_client_of_an_example():
 @pytest.mark.parametrize(
   ('settings', 'changes', 'message'),
   [
-    (_LOCAL, dict(sampling='poisson', min_separation=1), 'no sampling hides a'),
-    (_LOCAL, dict(clipping='adaptive'), 'which has a fixed clip'),
-    (_LOCAL, dict(noise_seed=1), 'whose clients draw the noise'),
-    (_LOCAL, dict(aggregation='secure'), '`aggregation` must be plain'),
-    (_LOCAL, dict(clipping_norm=None), '`clipping_norm` must be given'),
     (_DP_SGD, dict(local_steps=2), '`local_steps` must be 1 for `unit` exampl'),
     (_DP_SGD, dict(batch_size=2), '`batch_size` must be 1 for `unit` example'),
     (
@@ -93,7 +69,3 @@ def test_no_sentence_says_client_of_an_example():
 def test_what_does_not_go_together_is_refused(settings, changes, message):
   with pytest.raises(ValueError, match=message):
     _build(settings, **changes)
-
-
-def test_local_dp_can_be_named():
-  assert 'local_dp_fed_avg' in builders.NAMES

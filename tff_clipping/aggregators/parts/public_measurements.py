@@ -7,9 +7,6 @@ import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts.inspect_process import STRATEGY
 
-# The noise that each client adds to its own report, under local DP.
-REPORT_STDDEV = 'report_noise_stddev'
-
 # Measurements that may leave a private pipeline: they are constants, or results
 # of noised data. No count of clients is among them: a secure summation hides
 # whose update was out of bounds, not that one was.
@@ -22,7 +19,6 @@ PUBLIC_MEASUREMENTS = frozenset(
     'max_clients_per_round',
     'min_clients_per_round',
     'noise_stddev',
-    REPORT_STDDEV,
     'secure_sum_bound',
     'share_noise_stddev',
     STRATEGY,

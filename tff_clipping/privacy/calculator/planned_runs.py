@@ -14,7 +14,6 @@ from tff_clipping.privacy.calculator import command_line
 from tff_clipping.privacy.plans import (
   base_plan,
   joint_cost,
-  local_plan,
   plan_files,
   plan_text,
   promise_text,
@@ -153,9 +152,6 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
       cost.target_delta,
       cost.relation,
       cost.unit,
-      is_local=any(
-        isinstance(run.plan, local_plan.LocalPlan) for run in total.runs
-      ),
     )
   )
   conditions = (

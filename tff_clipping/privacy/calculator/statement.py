@@ -18,7 +18,6 @@ from tff_clipping.privacy.plans import (
   base_plan,
   correlated_plan,
   example_plan,
-  local_plan,
   promise_text,
 )
 
@@ -75,15 +74,6 @@ _OF_CLIENTS = _Words(
   ),
   noise='Noise on the sum',
   not_covered=(_SEVERAL_CLIENTS, _SERVER),
-)
-_OF_REPORTS = _Words(
-  unit=_CLIENT,
-  done=(
-    'In each round each client that took part clipped its update to a norm of '
-    'c, and added random noise to it, before it sent anything.'
-  ),
-  noise='Noise on the update of each client',
-  not_covered=(_SEVERAL_CLIENTS, _WHO_TAKES_PART),
 )
 _OF_LOCAL_STEPS = _Words(
   unit='one example of one client',
@@ -220,11 +210,8 @@ def _state_promise(
   """Returns what is promised, in words and in numbers."""
   epsilon, relation = promised.actual_epsilon, promised.actual_relation
   attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
-  is_local = isinstance(promised, local_plan.LocalPlan)
-  neighbours = (
-    'any two data sets of one client'
-    if is_local
-    else f'{relation.value}: ' + _RELATIONS[relation].format(unit=promised.unit)
+  neighbours = f'{relation.value}: ' + _RELATIONS[relation].format(
+    unit=promised.unit
   )
   paragraphs = [
     promise_text.state_promise(
@@ -232,14 +219,12 @@ def _state_promise(
       promised.target_delta,
       relation,
       promised.unit,
-      is_local=is_local,
     ),
     promise_text.state_attack(
       attacks.true_positive_rate,
       attacks.false_positive_rate,
       relation,
       promised.unit,
-      is_local=is_local,
     ),
   ]
   if ledger.num_releases < promised.num_rounds:
@@ -311,8 +296,6 @@ def _list_digests(
 
 def _find_words(plan: base_plan.BasePlan) -> _Words:
   """Returns what a plan is about."""
-  if isinstance(plan, local_plan.LocalPlan):
-    return _OF_REPORTS
   if isinstance(plan, example_plan.ExamplePlan):
     return _OF_LOCAL_STEPS
   if isinstance(plan, correlated_plan.CorrelatedNoisePlan):

@@ -21,7 +21,7 @@ class PlanAttributes(TypedDict, total=False):
   min_clients_per_round: int | None
   max_clients_per_round: int | None
   unit: str
-  # Of a `CorrelatedNoisePlan`; the second of a `LocalPlan` too.
+  # Of a `CorrelatedNoisePlan`.
   strategy: correlated_noise.NoiseStrategy
   # Of that and of an `ExamplePlan`.
   min_separation: int

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     base_plan,
     correlated_plan,
     example_plan,
-    local_plan,
   )
 
 _RELATIONS = {
@@ -132,32 +131,6 @@ def describe_correlated(plan: 'correlated_plan.CorrelatedNoisePlan') -> str:
     f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
     f'clipping norm; accounted for {mechanism}, which one client changes by '
     f'{rounding.format_up(plan.sensitivity)} times the clipping norm{end}'
-  )
-
-
-def describe_local(plan: 'local_plan.LocalPlan') -> str:
-  """Returns what a plan of local DP does, and what it guarantees.
-
-  Args:
-    plan: The plan.
-  """
-  reports = 'once' if plan.max_reports == 1 else f'{plan.max_reports} times'
-  behind_sum = rounding.format_up(plan.secure_sum_epsilon)
-  return (
-    f'Training for {count_rounds(plan.num_rounds)} satisfies local '
-    f'({rounding.format_up(plan.epsilon)}, '
-    f'{rounding.format_up(plan.target_delta, digits=6)})-differential privacy '
-    'with respect to any two data sets of one client, against the server too: '
-    f'{plan.clients_per_round} of the {plan.num_clients} clients report in a '
-    'round, a client reports at most '
-    f'once in any {plan.min_separation} consecutive rounds, {reports} at most, '
-    'and adds Gaussian noise of standard deviation '
-    f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
-    'clipping norm to its clipped update by itself; accounted for exactly as '
-    'one Gaussian mechanism. Nothing is assumed to be secret or random about '
-    'who reports. Behind a secure sum, which shows no report by itself, the '
-    f'noise of all reports of a round makes it epsilon = {behind_sum} at the '
-    'same delta.'
   )
 
 

@@ -52,14 +52,6 @@ _OF_EXAMPLES = {
   ),
 }
 
-# Of local DP, where everybody sees who reports.
-_OF_REPORTS = _Words(
-  'whether a client, of which it may be known when it takes part, has its own '
-  'data or any other',
-  "takes other data for this client's own in at most {wrong} % of the cases, "
-  'recognises its own in at most {right} %',
-)
-
 # Above it, the factor by which a probability may grow says nothing.
 _LARGEST_EPSILON = 20.0
 
@@ -69,8 +61,6 @@ def state_promise(
   target_delta: float,
   relation: sampled_gaussian.Relation,
   unit: str = 'client',
-  *,
-  is_local: bool = False,
 ) -> str:
   """Returns what epsilon and delta promise, in a sentence.
 
@@ -79,14 +69,13 @@ def state_promise(
     target_delta: Its delta.
     relation: The neighbouring relation that it is for.
     unit: As in `BasePlan`.
-    is_local: Whether it is local DP, which hides no client's participation.
   """
   if epsilon > _LARGEST_EPSILON:
     return (
       f'In words: an epsilon of {rounding.format_up(epsilon)} promises next to '
       'nothing.'
     )
-  cases = _find_words(relation, unit, is_local).cases
+  cases = _find_words(relation, unit).cases
   return (
     f'In words: {cases}, the probability of any '
     'result that is published is in one case at most '
@@ -100,8 +89,6 @@ def state_attack(
   false_positive_rate: float,
   relation: sampled_gaussian.Relation,
   unit: str = 'client',
-  *,
-  is_local: bool = False,
 ) -> str:
   """Returns what the best attack gets right, in a sentence.
 
@@ -110,9 +97,8 @@ def state_attack(
     false_positive_rate: At this rate.
     relation: The neighbouring relation of both.
     unit: As in `BasePlan`.
-    is_local: As in `state_promise`.
   """
-  attack = _find_words(relation, unit, is_local).attack.format(
+  attack = _find_words(relation, unit).attack.format(
     wrong=f'{100 * false_positive_rate:g}',
     right=rounding.format_up(100 * true_positive_rate, digits=3),
   )
@@ -122,10 +108,6 @@ def state_attack(
   )
 
 
-def _find_words(
-  relation: sampled_gaussian.Relation, unit: str, is_local: bool
-) -> _Words:
+def _find_words(relation: sampled_gaussian.Relation, unit: str) -> _Words:
   """Returns what a promise is about."""
-  if is_local:
-    return _OF_REPORTS
   return (_OF_EXAMPLES if unit == 'example' else _WORDS)[relation]

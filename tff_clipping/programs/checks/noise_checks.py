@@ -17,7 +17,6 @@ from tff_clipping.aggregators import correlated_noise, secure_sum
 from tff_clipping.aggregators.parts import (
   composition_rules,
   inspect_process,
-  public_measurements,
 )
 from tff_clipping.privacy import (
   BasePlan,
@@ -42,7 +41,6 @@ _NAMES = _CLIPS | {
   'max_clients_per_round',
   'min_clients_per_round',
   'noise_stddev',
-  public_measurements.REPORT_STDDEV,
   SHARE,
 }
 # How far a client moves the sum of the bits, which are centred.
@@ -104,11 +102,9 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
   _check_strategy(metrics, plan)
   measured = _measured(metrics)
   found = []
-  # On a sum, or on each report of a client.
-  for name in ('noise_stddev', public_measurements.REPORT_STDDEV):
-    of_all = _multiplier(measured, name)
-    if of_all is not None:
-      found.append((of_all, plan.noise_multiplier))
+  of_sum = _multiplier(measured, 'noise_stddev')
+  if of_sum is not None:
+    found.append((of_sum, plan.noise_multiplier))
   if any(each.name == SHARE for each in measured):
     share = share_parameters(plan)
     _check_bounds(measured, share)

@@ -5,7 +5,7 @@ adds, `noise_checks` finds in the numbers of each round.
 """
 
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,11 @@ from tff_clipping.aggregators.parts import (
   composition_rules,
   grid_sums,
   inspect_process,
-  public_measurements,
 )
 from tff_clipping.privacy import (
   BasePlan,
   CorrelatedNoisePlan,
   ExamplePlan,
-  LocalPlan,
 )
 from tff_clipping.programs.checks import noise_checks
 from tff_clipping.programs.clients import client_states
@@ -56,8 +54,7 @@ def check_process(
   Raises:
     TypeError: If `process` is no process.
     ValueError: If the aggregator of the process adds no noise, or noise of
-      another kind than the plan's, at the clients where the plan has it at the
-      server or the other way round, or in shares for cohorts that have no
+      another kind than the plan's, or in shares for cohorts that have no
       bounds, or that of TFF's factory, whose tails end; if it has no clip,
       divides by the clients that took part, or adapts a norm that no noise
       covers; if its clients' work keeps a second aggregate of the clients,
@@ -121,7 +118,6 @@ def check_process(
   measured = {
     name for name, _ in inspect_process.named_types(_measurements(process))
   }
-  _check_who_adds_noise(measured, plan)
   _check_rounding(aggregate, plan)
   if noise_checks.SHARE in measured:
     noise_checks.share_parameters(plan)
@@ -173,19 +169,6 @@ def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
     return result.measurements  # An aggregation process.
   metrics = result.metrics.member
   return getattr(metrics, 'aggregator', metrics)
-
-
-def _check_who_adds_noise(measured: Collection[str], plan: BasePlan) -> None:
-  """Raises if noise is that of local DP and the plan is not, or vice versa."""
-  is_local = public_measurements.REPORT_STDDEV in measured
-  if is_local != isinstance(plan, LocalPlan):
-    expected = 'its own' if isinstance(plan, LocalPlan) else 'no'
-    raise ValueError(
-      f'`process` must have clients that add {expected} noise to each report '
-      f'for a {type(plan).__name__}, found that they do'
-      f'{"" if is_local else " not"}: a LocalPlan and `local_dp_mean_factory` '
-      'belong together.'
-    )
 
 
 def _check_strategy(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:

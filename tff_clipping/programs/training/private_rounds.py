@@ -31,7 +31,6 @@ from tff_clipping.privacy.ledger.ledger import (
   PrivacyLedger,
 )
 from tff_clipping.privacy.plans.example_plan import ExamplePlan
-from tff_clipping.privacy.plans.local_plan import LocalPlan
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import other_bits, process_metrics
@@ -51,7 +50,7 @@ _LAST_STATES: weakref.WeakKeyDictionary[
 
 # Here clients draw the noise, so that no round has its bits again, and what
 # they send counts when they have sent it: they are not asked twice.
-_NOISED_BY_CLIENTS = (LocalPlan, ExamplePlan)
+_NOISED_BY_CLIENTS = (ExamplePlan,)
 
 # Caveats.
 GIVEN_NOISE = (
