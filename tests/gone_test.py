@@ -28,6 +28,8 @@ def test_a_value_that_went_is_refused_by_its_name():
 @pytest.mark.parametrize(
   ('name', 'value', 'what'),
   [
+    ('mechanism', 'noised_local_steps', 'noise in each local step'),
+    ('unit', 'example', 'promises to single examples'),
     ('mechanism', 'local', 'local DP'),
   ],
 )
@@ -39,5 +41,5 @@ def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(name, value, what):
 
 def test_a_file_that_had_none_of_it_is_read_without():
   kept = {'num_rounds': 96, 'sampling': 'poisson', 'update_rounds': [0, 1]}
-  none = {'threshold_rounds': None, 'estimate_repeats': 0}
+  none = {'threshold_rounds': None, 'estimate_repeats': 0, 'unit': 'client'}
   assert gone.read({**kept, **none}) == kept

@@ -14,12 +14,17 @@ _ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
   'threshold': (None, 'a first phase that estimates the clipping norm'),
   'threshold_rounds': (None, 'a first phase that estimates the clipping norm'),
   'threshold_factor': (None, 'a first phase that estimates the clipping norm'),
+  'unit': ('client', 'promises to single examples'),
+  'max_examples_per_client': (None, 'noise in each local step'),
+  'max_batch_size': (None, 'noise in each local step'),
   'estimate_repeats': (0, "estimates of the clients' expected updates"),
   'smoothing': (None, 'smoothed normalization'),
 }
 
 # Values that went, of attributes and settings that stay: what it was.
 _VALUES: Mapping[tuple[str, Any], str] = {
+  ('mechanism', 'noised_local_steps'): 'noise in each local step',
+  ('algorithm', 'dp_steps_fed_avg'): 'noise in each local step',
   ('mechanism', 'local'): 'local DP',
   ('algorithm', 'local_dp_fed_avg'): 'local DP',
   ('algorithm', 'dp_model_clipping_fed_avg'): 'model clipping with noise',

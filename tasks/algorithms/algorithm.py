@@ -17,7 +17,6 @@ if TYPE_CHECKING:
   import tensorflow_federated as tff
 
   from tasks.algorithms.experiment import ExperimentConfig
-  from tasks.data.partitions.partition import Partition
   from tff_clipping import privacy
   from tff_clipping.privacy import audit
 
@@ -30,7 +29,7 @@ class Algorithm:
       choose between them.
     summary: What it is in a few words, for the help of `--algorithm`.
     is_private: Whether it takes a privacy plan, and adds noise by it.
-    clips: 'nothing', 'updates', 'models' or 'gradients' (of single examples).
+    clips: 'nothing', 'updates' or 'models'.
     samplings: The ways to draw cohorts that it can be run with.
     sampling_reason: Why it cannot be run with others, for an error's end.
     settings: The settings of algorithms that it may take.
@@ -87,17 +86,6 @@ class Algorithm:
         f'`sampling` must be one of {", ".join(self.samplings)} for '
         f'{self.title}, found {self.config.sampling!r}{self.sampling_reason}.'
       )
-
-  def check_partition(self, partition: 'Partition') -> None:
-    """Raises for data that it cannot be run with; none by default.
-
-    Args:
-      partition: How the examples lie with the clients.
-
-    Raises:
-      ValueError: If it cannot.
-    """
-    del partition
 
   def find_plan(
     self, num_clients: int, ledger: 'pathlib.Path | None' = None

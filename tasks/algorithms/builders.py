@@ -10,11 +10,9 @@ from tasks.algorithms.distributed import DistributedFedAvg, DistributedSettings
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
 from tasks.algorithms.gaussian import GaussianFedAvg
 from tasks.algorithms.model_clipping import ModelClipping
-from tasks.algorithms.noised_steps import NoisedSteps, NoisedStepSettings
 from tasks.algorithms.private import (
   AuditSettings,
   PrivacySettings,
-  UnitSettings,
 )
 from tasks.algorithms.user_aggregator import (
   AggregatorSettings,
@@ -37,7 +35,6 @@ BUILDERS: tuple[type[Algorithm], ...] = (
   ClippedFedAvg,
   GaussianFedAvg,
   ModelClipping,
-  NoisedSteps,
 )
 
 
@@ -45,10 +42,8 @@ BUILDERS: tuple[type[Algorithm], ...] = (
 class Settings(
   AuditSettings,
   PrivacySettings,
-  UnitSettings,
   MechanismSettings,
   DistributedSettings,
-  NoisedStepSettings,
   AggregatorSettings,
   ClippingSettings,
 ):
@@ -61,7 +56,6 @@ class Settings(
 
 _OF_NOISE = names_of(
   PrivacySettings,
-  UnitSettings,
   MechanismSettings,
   AuditSettings,
 )

@@ -50,7 +50,6 @@ class CorrelatedFedAvg(GaussianFedAvg):
     return {
       **super().refuses,
       'clipping': 'which has a fixed clip',
-      'unit': 'whose plan is of clients',
     }
 
   def check(self) -> None:
@@ -94,7 +93,7 @@ class CorrelatedFedAvg(GaussianFedAvg):
 
   def _plan_settings(self, num_clients: int) -> dict[str, Any]:
     settings = super()._plan_settings(num_clients)
-    del settings['accountant'], settings['unit']
+    del settings['accountant']
     if self.config.sampling != 'shuffled_epochs':
       settings['min_separation'] = self.config.min_separation
     return settings

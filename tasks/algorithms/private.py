@@ -8,14 +8,12 @@ from tasks.algorithms.algorithm import Algorithm, names_of
 from tasks.settings.setting_fields import (
   LARGEST_SEED,
   at_least,
-  one_of,
   positive,
   setting,
 )
 from tff_clipping import privacy
 from tff_clipping.privacy import audit
 from tff_clipping.privacy.accounting import ranges
-from tff_clipping.privacy.plans.plan import UNITS
 
 # Fewer canaries show nothing, and their coins might all fall the same way.
 _MIN_AUDIT_CANARIES = 10
@@ -58,18 +56,6 @@ class PrivacySettings:
     'Repeatable noise, for tests alone; else fresh entropy.',
     None,
     check=at_least(0, LARGEST_SEED),
-  )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitSettings:
-  """The setting that says what is protected."""
-
-  unit: str = setting(
-    'What is protected: client, or example, for clients of one example each '
-    'that take one step on it, which is DP-SGD.',
-    'client',
-    check=one_of(*UNITS),
   )
 
 

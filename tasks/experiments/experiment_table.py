@@ -26,7 +26,7 @@ class Algorithm:
 
   Attributes:
     title: How it is called in words.
-    clips: 'nothing', 'updates', 'models' or 'gradients' (of single examples).
+    clips: 'nothing', 'updates' or 'models'.
     is_private: Whether it takes a privacy plan, and adds noise by it.
     settings: What it adds to an experiment, with sources. c, epsilon and delta
       are not here: c is that of `NamedRun.threshold_run`, the others are the
@@ -80,9 +80,8 @@ class Row:
     stands_for: The name of the paper's row that has these published figures,
       where other data take the place of its own; else `None`.
     client_learning_rate: eta_l; `None` for that of `RATES`.
-    clipping_norm: c of what clips updates, or gradients; `None` for that of the
-      row's own run of FedAvg, as in the paper, which is an exact figure of the
-      clients' data.
+    clipping_norm: c of what clips updates; `None` for that of the row's own run
+      of FedAvg, as in the paper, which is an exact figure of the clients' data.
   """
 
   name: str
@@ -156,15 +155,6 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     },
   ),
   'model_clipping_fed_avg': Algorithm('Model clipping', 'models'),
-  'dp_steps_fed_avg': Algorithm(
-    'Noise in each local step',
-    'gradients',
-    is_private=True,
-    settings={
-      'sampling': Value('min_separation', 'turns, which bound the steps'),
-      'min_separation': Value(24, 'N / P: every client once in 24 rounds'),
-    },
-  ),
 }
 
 _EMNIST_IID = Split('emnist_digits', 'iid', True, 480, 500, 'Sec. 2.2')
@@ -323,43 +313,6 @@ _OURS = (
       client_learning_rate=_RATE_OF_SEARCH[data],
     )
     for data, split in _HALVED.items()
-  ),
-  # Noise in each local step: clients that share no image, so that N is smaller.
-  *(
-    Row(
-      f'mlp_{data}_disjoint',
-      None,
-      'mlp',
-      Split(
-        *(data, partition, is_iid, num_clients, 125),
-        'an image has one client, and most images have one',
-      ),
-      epsilon=1.5,
-      clients_per_round=Value(num_clients // 24, 'N / 24, as in other rows'),
-      client_learning_rate=_RATE_OF_SEARCH[data],
-      clipping_norm=Value(
-        1.0, 'of the gradient of an example; not searched for'
-      ),
-    )
-    for data, partition, is_iid, num_clients in (
-      ('mnist', 'label_skew', False, 480),
-      ('cifar10', 'iid', True, 384),
-    )
-  ),
-  # DP-SGD: clients of one example each, as many of them in a round as make the
-  # P / N of the others.
-  *(
-    Row(
-      f'mlp_{data}_examples',
-      None,
-      'mlp',
-      Split(data, 'iid', True, num_clients, 1, 'each image is a client'),
-      epsilon=1.5,
-      clients_per_round=Value(num_clients // 24, 'N / 24, as in other rows'),
-      client_learning_rate=Value(0.5, 'not searched for'),
-      clipping_norm=Value(0.5, 'gradients of norm 1, times eta_l'),
-    )
-    for data, num_clients in (('mnist', 60_000), ('cifar10', 48_000))
   ),
   # The clients of Geyer et al. 2017, each image used once. Their threshold is
   # the exact median of the norms; with the variant `adaptive` it is paid for.
@@ -582,7 +535,7 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     _variant(
       'epsilon_5',
-      *('dp_fed_avg', 'dp_steps_fed_avg'),
+      'dp_fed_avg',
       target_epsilon=Value(5.0, 'that of ResNet-18 in Table 3'),
     ),
     # Studies of noise, with the large epsilon that it has.
@@ -598,14 +551,6 @@ VARIANTS: Mapping[str, Variant] = {
         ),
       )
       for noise_multiplier, epsilon, num_rounds in PAPERS_NOISE
-    ),
-    _variant(
-      'dp_sgd',
-      'dp_fed_avg',
-      unit=Value('example', 'the special case of one example a client'),
-      examples_per_client=Value(1, 'a client has one example'),
-      local_steps=Value(1, 'Q = 1'),
-      batch_size=Value(1, 'a client has one example'),
     ),
     _variant(
       'fixed_size',

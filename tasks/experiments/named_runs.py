@@ -20,8 +20,6 @@ WATCHING = (
   'rounds_per_checkpoint',
   'update_rounds',
 )
-# Of what a row's own c is, by what an algorithm clips.
-_CLIPS_OF_ROW = ('updates', 'gradients')
 _SEEDS = ('seed', 'model_seed', 'sampling_seed')
 
 
@@ -113,7 +111,7 @@ class NamedRun:
     if algorithm.is_private:
       values['target_epsilon'] = Value(row.epsilon, source)
       values['target_delta'] = row.delta
-    if algorithm.clips in _CLIPS_OF_ROW and row.clipping_norm is not None:
+    if algorithm.clips == 'updates' and row.clipping_norm is not None:
       values['clipping_norm'] = row.clipping_norm
     for name in _SEEDS:
       values[name] = Value(

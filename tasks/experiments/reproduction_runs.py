@@ -48,24 +48,17 @@ _WITHOUT_NOISE = ('fed_avg', 'ce_fed_avg')
 _WHOLE_EPOCHS = ('paper_96_rounds',)
 _LARGER = ('epsilon_5',)
 
-# The private systems of Sec. 1 and 2: whose clients, algorithm and variants.
+# The private systems of Sec. 1 and 2, by the variants of DP-FedAvg.
 _SYSTEMS = (
-  ('half', 'dp_fed_avg', ()),
-  ('examples', 'dp_fed_avg', ('dp_sgd',)),
-  ('disjoint', 'dp_steps_fed_avg', ()),
-  *(
-    ('half', 'dp_fed_avg', variants)
-    for variants in (
-      ('random_allocation',),
-      ('banded',),
-      ('fixed_size', 'pld'),
-      ('adaptive',),
-      ('per_layer',),
-      ('distributed',),
-      ('scaffold',),
-      ('pld',),
-    )
-  ),
+  (),
+  ('random_allocation',),
+  ('banded',),
+  ('fixed_size', 'pld'),
+  ('adaptive',),
+  ('per_layer',),
+  ('distributed',),
+  ('scaffold',),
+  ('pld',),
 )
 _ROUNDS_OF_SYSTEMS = {'mnist': _WHOLE_EPOCHS, 'cifar10': ('paper_40_rounds',)}
 
@@ -74,13 +67,13 @@ def _systems(data: str, *budget: str) -> tuple[Part, ...]:
   """The private systems at one budget, that of the rows if none is given."""
   return tuple(
     Part(
-      (f'mlp_{data}_{clients}',),
+      (f'mlp_{data}_half',),
       _ROUNDS_OF_SYSTEMS[data],
       (0, 1, 2),
-      (algorithm,),
+      ('dp_fed_avg',),
       (*variants, *budget),
     )
-    for clients, algorithm, variants in _SYSTEMS
+    for variants in _SYSTEMS
   )
 
 

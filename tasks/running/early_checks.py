@@ -28,9 +28,8 @@ def check_task(config: ExperimentConfig, task: Task) -> Task:
 
   Raises:
     ValueError: If there are fewer; the loss or a metric does not fit the
-      labels; the algorithm cannot be run with the partition; or the run is
-      private, and `task` has no test set of its own, or a number of classes
-      that was read from the clients' labels.
+      labels; or the run is private, and `task` has no test set of its own, or a
+      number of classes that was read from the clients' labels.
   """
   config.objective.check_task(task)
   if config.is_private and task.test_is_held_out:
@@ -45,7 +44,6 @@ def check_task(config: ExperimentConfig, task: Task) -> Task:
       f'for {config.algorithm}, found neither in {config.task}: that a client '
       'has this class would be seen by the shape of the model.'
     )
-  config.builder.check_partition(task.partition)
   if config.test_examples is None:
     return task
   return task.with_test_examples(config.test_examples)

@@ -95,7 +95,6 @@ class RunPrivacy:
       ledger.actual_epsilon,
       ledger.plan.target_delta,
       ledger.plan.actual_relation,
-      ledger.plan.unit,
     )
     return [f'Charged: {charged}.']
 
@@ -166,11 +165,7 @@ def find_caveats(
     'the test set has examples of the clients, and what the model does on it '
     'is measured exactly': task.test_is_of_clients,
     'the clients were made up by a split of the examples, and nothing is '
-    'promised to those whose data they are': (
-      task.partition.is_overlapping
-      if asked.unit == 'example'
-      else task.partition.makes_up_clients
-    ),
+    'promised to those whose data they are': (task.partition.makes_up_clients),
   }
   return tuple(reason for reason, applies in reasons.items() if applies)
 

@@ -12,8 +12,7 @@ import tensorflow_federated as tff
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
-from tests.learning import one_client
-from tff_clipping import aggregators, learning, privacy
+from tff_clipping import aggregators, privacy
 from tff_clipping.programs.clients import client_sampling
 
 _NUM_CLIENTS = 60
@@ -304,43 +303,3 @@ def test_correlated_noise_is_what_its_event_charges():
   assert np.std(noise) == pytest.approx(
     charged, rel=5 / np.sqrt(2 * num_rounds * size)
   )
-
-
-def test_the_noise_of_a_local_step_is_what_the_event_charges():
-  plan = privacy.ExamplePlan.from_target_epsilon(
-    num_clients=_NUM_CLIENTS,
-    clients_per_round=_CLIENTS_PER_ROUND,
-    num_rounds=10,
-    min_separation=5,
-    examples_per_client=20,
-    batch_size=8,
-    local_steps=3,
-    target_epsilon=4.0,
-    target_delta=1e-3,
-  )
-  step = learning.steps.NoisedSgd(
-    clipping_norm=_CLIPPING_NORM, **plan.step_parameters._asdict()
-  )
-  size = 20_000
-
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-      tf.keras.Sequential(
-        [tf.keras.layers.Dense(size, use_bias=False, input_shape=[1])]
-      ),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 1]), tf.TensorSpec([None, size])),
-    )
-
-  # Of a client without examples, an update is noise alone.
-  examples = np.zeros([0, 1], np.float32), np.zeros([0, size], np.float32)
-  (update,) = one_client.train(
-    model_fn, examples, [np.zeros([1, size])], step, local_steps=3, rate=1.0
-  )
-  charged = _gaussian_event(plan.dp_event).noise_multiplier * _CLIPPING_NORM
-  found = np.std(update.astype(np.float64)) * plan.batch_size / math.sqrt(3)
-  # Five standard errors of the estimate: one failure in a million runs.
-  assert found == pytest.approx(charged, rel=5 / np.sqrt(2 * size))
-  # Two rounds of three steps, in which each example joins with probability p.
-  assert plan.dp_event.count == 6
-  assert plan.dp_event.event.sampling_probability == step.sampling_prob == 0.4

@@ -7,8 +7,14 @@ from typing import Any
 _RUNS = pathlib.Path(__file__).parents[2] / 'results' / 'runs.jsonl'
 
 # Algorithms and variants that went in 0.3.0; commit 44967cd3 makes their runs.
-_GONE_ALGORITHMS = {'dp_model_clipping_fed_avg', 'local_dp_fed_avg'}
-_GONE_VARIANTS = {'threshold', 'expected_norms', 'smooth', 'smooth_cifar10'}
+_GONE_ALGORITHMS = {
+  *('dp_model_clipping_fed_avg', 'dp_steps_fed_avg'),
+  'local_dp_fed_avg',
+}
+_GONE_VARIANTS = {
+  *('threshold', 'expected_norms', 'smooth', 'smooth_cifar10'),
+  'dp_sgd',
+}
 
 
 def read() -> dict[str, Any]:

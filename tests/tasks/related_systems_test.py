@@ -12,6 +12,10 @@ from tff_clipping.privacy.accounting import renyi
 
 pytest.importorskip('tensorflow_federated')
 
+import tensorflow as tf
+
+from tasks.models import keras_models
+
 _FOLDER = pathlib.Path(__file__).parents[2] / 'examples' / 'related_systems'
 
 
@@ -71,6 +75,73 @@ def test_local_dp_is_charged_for_each_report(capsys):
   assert '13.80 ± 5.45 % (commit 44967cd3)' in printed
   # It learns next to nothing.
   assert _accuracy(printed) < 40
+
+
+@pytest.mark.slow
+def test_dp_sgd_learns_at_a_small_epsilon(capsys):
+  _load('dp_sgd')['main']([])
+  printed = capsys.readouterr().out
+  assert 'ε = 1.5 (δ = 1e-05, z = 1.252)' in printed
+  assert '82.38 ± 0.69 % (commit 44967cd3)' in printed
+  assert _accuracy(printed) > 50
+
+
+@pytest.mark.slow
+def test_noise_in_local_steps_learns_a_little(capsys):
+  _load('noise_in_local_steps')['main']([])
+  printed = capsys.readouterr().out
+  assert 'ε = 1.5 (δ = 1e-05, z = 5.846)' in printed
+  assert '62.83 ± 1.77 % (commit 44967cd3)' in printed
+  assert 15 < _accuracy(printed) < 60
+
+
+def test_noise_in_local_steps_refuses_a_client_with_more_than_n_examples():
+  example = _load('noise_in_local_steps')
+  scale = example['_DIGITS']
+  model = keras_models.create_mlp((28, 28, 1), 10)
+
+  def train(num_examples):
+    return example['train_client'](
+      model.get_weights(),
+      np.zeros([num_examples, 784]),
+      np.zeros(num_examples, int),
+      noise_multiplier=1.0,
+      scale=scale,
+      rng=np.random.default_rng(0),
+    )
+
+  n = scale.examples_per_client
+  train(n)
+  with pytest.raises(ValueError, match=f'at most the {n} examples .*{n + 1}'):
+    train(n + 1)
+
+
+def test_noise_in_local_steps_clips_the_gradient_of_each_example():
+  rng = np.random.default_rng(0)
+  x = rng.random([6, 28, 28, 1])
+  model = keras_models.create_mlp((28, 28, 1), 10, input_dtype=tf.float32)
+  w1, b1, w2, b2 = model.get_weights()
+  model.set_weights([w1, b1, 30 * w2, b2])
+  # Three images have the class that the model is sure of, and short gradients.
+  y = (np.argmax(model(x), axis=1) + [0, 0, 0, 1, 1, 1]) % 10
+  loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  expected, norms = [0.0] * 4, []
+  for i in range(6):
+    with tf.GradientTape() as tape:
+      value = loss(y[i : i + 1], model(x[i : i + 1]))
+    gradient = tape.gradient(value, model.trainable_variables)
+    norms.append(float(tf.linalg.global_norm(gradient)))
+    expected = [
+      e + g / max(norms[-1], 1.0)
+      for e, g in zip(expected, gradient, strict=True)
+    ]
+  assert min(norms) < 1 < max(norms)
+  found = _load('noise_in_local_steps')['sum_clipped_gradients'](
+    model.get_weights(), x.reshape(6, 784), y
+  )
+  for one, other in zip(found, expected, strict=True):
+    # Keras computes in `float32`.
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.slow

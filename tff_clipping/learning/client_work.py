@@ -9,16 +9,14 @@
 where `D` is the type of a client, an id or a data set of examples. Where the
 local step is a `KeepingStep`, it is a structure of `client`, which is the same,
 and `kept`, what the client keeps; what the clients keep next is `kept` of the
-measurements, in their order, for whoever holds it on the trusted side. Where it
-adds noise, `local_noise` of the measurements has its numbers.
+measurements, in their order, for whoever holds it on the trusted side.
 
 It is not a `tff.learning.templates.ClientWorkProcess`, since that one accepts
 only data sets.
 """
 
 import collections
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,11 +206,6 @@ def build_client_work(
     )
     if step is not None:
       measurements['kept'] = client_rows.stack(kept)
-    noised = work.local_step.noised
-    if noised is not None:
-      measurements['local_noise'] = tff.federated_value(
-        _noise_constants(work.local_steps, noised), tff.SERVER
-      )
     return tff.templates.MeasuredProcessOutput(
       tff.federated_map(next_state, (state, weights)),
       result,
@@ -272,14 +265,6 @@ def build_sharing(
 def _are_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
   return tf.reduce_all(
     [tf.reduce_all(tf.math.is_finite(value)) for value in tensors]
-  )
-
-
-def _noise_constants(local_steps: int, noised: Any) -> Mapping[str, np.float64]:
-  """Returns the numbers of noised steps, by name."""
-  constants = {'local_steps': local_steps, **dataclasses.asdict(noised)}
-  return collections.OrderedDict(
-    (name, np.float64(value)) for name, value in sorted(constants.items())
   )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.learning import client_batches, example_gradients
+from tff_clipping.learning import client_batches
 from tff_clipping.learning.steps.local_step import LocalStep, StepContext
 
 # What a step's key is folded with, so that no batch is drawn with it.
@@ -47,8 +47,7 @@ def build_local_training(
     dimension of examples), the client's seed (shape `[2]`), the number of the
     round (an `int32` scalar) and what the client keeps or was sent for its
     steps (nothing if not given), that returns the update (a list of tensors).
-    A client without examples has an update of zeros, but where steps draw their
-    own batches (`LocalStep.noised`). In a graph only what the
+    A client without examples has an update of zeros. In a graph only what the
     update depends on runs, and so not the model's metrics.
   """
   variables = model.trainable_variables
@@ -63,13 +62,6 @@ def build_local_training(
       tf.maximum(num_examples, 1), local_steps, batch_size, seed
     )
     num_steps = tf.where(num_examples > 0, local_steps, 0)
-    if local_step.noised is not None:
-      num_steps = tf.constant(local_steps)
-      # A row of zeros after the last, for batches that are not full.
-      leaves = [
-        tf.pad(leaf, [[0, 1], *[[0, 0]] * (leaf.shape.rank - 1)])
-        for leaf in leaves
-      ]
     step_size = learning_rate
     if local_step.adds_up and hasattr(model, 'has_linear_loss'):
       is_linear = (num_examples > 0) & model.has_linear_loss(examples)
@@ -82,13 +74,11 @@ def build_local_training(
           model,
           leaves,
           indices,
-          num_examples=num_examples,
           start=start,
           step=step,
           round_num=round_num,
           kept=kept,
           seed=seed,
-          is_noised=local_step.noised is not None,
         )
         direction, memory = local_step.direction(place, memory)
         taken = place.descend(direction, step_size)
@@ -133,24 +123,20 @@ class _Place(StepContext):
     examples: Sequence[tf.Tensor],
     indices: tf.Tensor,
     *,
-    num_examples: tf.Tensor,
     start: Sequence[tf.Tensor],
     step: tf.Tensor,
     round_num: tf.Tensor,
     kept: Any,
     seed: tf.Tensor,
-    is_noised: bool,
   ):
     self.start = start
     self.step = step
     self.round_num = round_num
-    self.num_examples = num_examples
     self.kept = kept
     self._model = model
     self._examples = examples
     self._indices = indices
     self._seed = seed
-    self._is_noised = is_noised
     self._values: list[tf.Tensor] = []
     self._is_moved = False
     self._gradients: list[tf.Tensor] = []
@@ -177,14 +163,11 @@ class _Place(StepContext):
     self, point: Sequence[tf.Tensor] | None = None
   ) -> list[tf.Tensor]:
     """See `StepContext`."""
-    if self._is_noised:
-      raise ValueError(
-        '`local_step` must not ask for the gradient itself where a step in it '
-        'adds noise for privacy, found one that does: no plan charges for what '
-        'a gradient without noise tells.'
-      )
     # In fewer operations than a slice.
-    batch = self._batch(tf.gather(self._indices, self.step))
+    rows = tf.gather(self._indices, self.step)
+    batch = tf.nest.pack_sequence_as(
+      self._model.input_spec, [tf.gather(leaf, rows) for leaf in self._examples]
+    )
     with _after(self._move(point)):
       with tf.GradientTape() as tape:
         loss = self._model.forward_pass(batch, training=True).loss
@@ -201,18 +184,6 @@ class _Place(StepContext):
       ]
     self._pending += self._gradients
     return list(self._gradients)
-
-  def clipped_gradients(
-    self, rows: tf.Tensor, is_used: tf.Tensor, clipping_norm: float
-  ) -> list[tf.Tensor]:
-    """See `StepContext`."""
-    batch = self._batch(rows)
-    with _after(self._move(None)):
-      sums = example_gradients.clipped_sum(
-        self._model, batch, is_used, clipping_norm
-      )
-    self._pending += sums
-    return sums
 
   def descend(
     self, direction: Sequence[tf.Tensor], step_size: float | tf.Tensor
@@ -236,11 +207,6 @@ class _Place(StepContext):
           self._model.trainable_variables, direction, strict=True
         )
       ]
-
-  def _batch(self, rows: tf.Tensor) -> Any:
-    """Returns some of the client's examples, as the model takes them."""
-    batch = [tf.gather(leaf, rows) for leaf in self._examples]
-    return tf.nest.pack_sequence_as(self._model.input_spec, batch)
 
   def _move(self, point: Sequence[tf.Tensor] | None) -> Sequence[tf.Operation]:
     """Returns what puts a point into the variables; `None` is the client's."""

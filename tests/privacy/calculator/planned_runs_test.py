@@ -71,20 +71,6 @@ def test_what_is_not_proved_of_noise_in_integers_is_not_claimed(
   assert 'proved too (but for noise in integers): --accountant=pld' in out
 
 
-def test_plans_for_examples_promise_nothing_to_clients(capsys, tmp_path):
-  path = tmp_path / 'privacy.json'
-  plan = privacy.PrivacyPlan(
-    **dict(num_clients=1000, clients_per_round=100, num_rounds=10),
-    **dict(target_delta=1e-4, noise_multiplier=4.0, unit='example'),
-  )
-  path.write_text(json.dumps(plan.to_json()))
-  _, out, _ = run_here(capsys, f'--together={path}')
-  assert 'It holds for each example that is in the populations' in out
-  assert 'client' not in out.partition('Together')[2].replace(
-    'one example of a client', ''
-  )
-
-
 def test_caveats_come_first(capsys, tmp_path):
   path = tmp_path / 'privacy.json'
   path.write_text(json.dumps(PLANS[0].to_json(['a seed is known'])))

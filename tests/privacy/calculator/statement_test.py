@@ -109,34 +109,6 @@ def test_the_paper_promises_what_its_cohorts_give(write):
   assert 'replace\\_one: ' in text
 
 
-def test_a_promise_to_examples_says_so(write):
-  plan = privacy.ExamplePlan(
-    num_clients=100,
-    clients_per_round=10,
-    num_rounds=20,
-    target_delta=1e-5,
-    noise_multiplier=4.0,
-    examples_per_client=20,
-    batch_size=5,
-    local_steps=1,
-    min_separation=10,
-  )
-  text = write(plan=plan)
-  assert '| Unit of protection | one example of one client |' in text
-  assert '* A client as a whole, and an example that several' in text
-  assert 'in each local step a client clipped' in text.lower()
-  assert 'one client, with all of its data' not in text
-
-
-def test_a_promise_to_examples_by_the_server_does_not_claim_local_noise(write):
-  text = write(plan=dataclasses.replace(PLAN, unit='example'))
-  assert '| Unit of protection | one example, where a client has one' in text
-  assert '| Examples in all |' in text
-  assert 'before it sent anything' not in text
-  assert '* The server, which sees what clients send' in text
-  assert 'all of its data' not in text
-
-
 def test_html_is_well_formed_and_says_the_same(write):
   text = write('html', caveats=['a <b>seed</b> is known'])
   open_tags = []

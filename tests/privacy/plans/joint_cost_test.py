@@ -86,17 +86,5 @@ def test_what_cannot_be_added_up_raises():
     privacy.compute_joint_cost([plan, other])
   at_given = privacy.compute_joint_cost([plan, other], target_delta=1e-6)
   assert at_given.target_delta == 1e-6
-  examples = privacy.ExamplePlan(
-    num_clients=100,
-    clients_per_round=10,
-    num_rounds=10,
-    target_delta=DELTA,
-    noise_multiplier=4.0,
-    examples_per_client=20,
-    batch_size=5,
-    local_steps=1,
-  )
-  with pytest.raises(ValueError, match='`plans` must protect one unit'):
-    privacy.compute_joint_cost([plan, examples])
   with pytest.raises(ValueError, match='`accountant` must be one of'):
     privacy.compute_joint_cost([plan], accountant='gdp')

@@ -623,22 +623,6 @@ def test_no_cohort_is_large_enough(changes, error, message):
     )
 
 
-def test_a_plan_of_examples_says_example_and_costs_the_same():
-  plan = build_plan()
-  of_examples = dataclasses.replace(plan, unit='example')
-  assert of_examples.epsilon == plan.epsilon
-  described, condition = of_examples.describe().split(' It holds where ')
-  assert described == plan.describe().replace('client', 'example')
-  assert condition.startswith('each client has one example of its own')
-  kept = of_examples.to_json()
-  assert privacy.PrivacyPlan.from_json(kept) == of_examples
-  # As plans were written before there were units.
-  del kept['unit']
-  assert privacy.PrivacyPlan.from_json(kept) == plan
-  with pytest.raises(ValueError, match='`unit` must be one of'):
-    dataclasses.replace(plan, unit='person')
-
-
 @pytest.mark.slow
 def test_epsilon_of_fewer_rounds_does_not_hold_where_releases_chose_them():
   plan = privacy.PrivacyPlan.from_target_epsilon(

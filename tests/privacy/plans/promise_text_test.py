@@ -6,22 +6,6 @@ from tff_clipping import privacy
 from tff_clipping.privacy.plans import promise_text
 
 
-def test_a_promise_to_examples_names_examples():
-  relation = privacy.Relation.ADD_OR_REMOVE_ONE
-  text = promise_text.state_promise(1.0, 1e-5, relation, 'example')
-  assert 'whether one example of a client is among its data' in text
-  text = promise_text.state_attack(0.02, 0.01, relation, 'example')
-  assert '1 % of the examples that were not there' in text
-
-
-def test_a_promise_to_examples_is_told_for_its_relation():
-  relation = privacy.Relation.REPLACE_ONE
-  text = promise_text.state_promise(1.0, 1e-5, relation, 'example')
-  assert 'one example is among the data, or another one in its place' in text
-  text = promise_text.state_attack(0.02, 0.01, relation, 'example')
-  assert 'takes another example for this one' in text
-
-
 @pytest.mark.parametrize('relation', privacy.Relation)
 def test_a_promise_has_its_factor_and_its_delta_rounded_up(relation):
   # e = 2.71828..., e^1.5 = 4.48168...

@@ -10,7 +10,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tests.learning import linear_models
 from tests.programs import small_program
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.programs.checks import noise_checks, process_checks
@@ -524,80 +523,3 @@ def test_frozen_layers_of_our_processes_are_not_warned_of(recwarn):
   model = process.state_type.member.global_model_weights
   assert len(model.non_trainable) == 2
   assert not _untrained_warnings(process, recwarn)
-
-
-_EXAMPLE_PLAN = privacy.ExamplePlan.from_noise_multiplier(
-  num_clients=3,
-  clients_per_round=1,
-  num_rounds=6,
-  target_delta=1e-3,
-  noise_multiplier=3.0,
-  examples_per_client=7,
-  batch_size=4,
-  local_steps=2,
-  max_batch_size=16,
-  min_separation=3,
-)
-
-
-@functools.cache
-def _with_noised_steps():
-  return learning.build_fed_avg(
-    linear_models.model_fn,
-    local_steps=2,
-    batch_size=4,
-    client_learning_rate=0.1,
-    local_step=learning.steps.NoisedSgd(
-      clipping_norm=1.0, **_EXAMPLE_PLAN.step_parameters._asdict()
-    ),
-  )
-
-
-def test_steps_with_noise_are_charged_by_an_example_plan_alone():
-  process = _with_noised_steps()
-  process_checks.check_process(process, _EXAMPLE_PLAN)
-  with pytest.raises(ValueError, match='`process` must add noise where'):
-    process_checks.check_process(process, _PLAN)
-  plain = _our_fed_avg(learning.steps.Sgd())
-  with pytest.raises(ValueError, match='must have local steps that add noise'):
-    process_checks.check_process(plain, _EXAMPLE_PLAN)
-
-
-@functools.cache
-def _metrics_of_steps():
-  process = _with_noised_steps()
-  data = tf.data.Dataset.from_tensor_slices(linear_models.examples())
-  return process.next(process.initialize(), [data.take(5)]).metrics
-
-
-@pytest.mark.parametrize(
-  'changes',
-  [
-    {},
-    # With fewer examples, p is larger.
-    dict(
-      noise_multiplier=2.9,
-      max_batch_size=9,
-      local_steps=3,
-      examples_per_client=6,
-    ),
-  ],
-)
-def test_steps_of_a_plan_that_asks_for_no_more_are_taken(changes):
-  plan = dataclasses.replace(_EXAMPLE_PLAN, **changes)
-  noise_checks.check_noise(None, _metrics_of_steps(), plan)
-
-
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    (dict(noise_multiplier=3.1), '`noise_multiplier` of at least 3.1, found 3'),
-    (dict(max_batch_size=17), '`max_batch_size` of at least 17, found 16'),
-    (dict(batch_size=3), '`sampling_prob` of at most 0.428571, found 0.571429'),
-    (dict(local_steps=1), '`local_steps` of at most 1, found 2'),
-  ],
-)
-def test_a_plan_that_asks_for_more_refuses_the_steps(changes, words):
-  plan = dataclasses.replace(_EXAMPLE_PLAN, **changes)
-  with pytest.raises(ValueError, match=words):
-    noise_checks.check_noise(None, _metrics_of_steps(), plan)

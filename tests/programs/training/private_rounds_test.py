@@ -227,60 +227,6 @@ def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(
   assert ledger.num_releases == 1
 
 
-_OF_CLIENTS = dict(
-  num_clients=len(noised_scalar.IDS),
-  clients_per_round=1,
-  num_rounds=2,
-  target_delta=1e-3,
-  min_separation=1,
-)
-
-
-@pytest.mark.filterwarnings('ignore:.*delta')
-@pytest.mark.parametrize(
-  'plan',
-  [
-    privacy.ExamplePlan(
-      noise_multiplier=3.0,
-      examples_per_client=20,
-      batch_size=5,
-      local_steps=1,
-      **_OF_CLIENTS,
-    ),
-  ],
-  ids=lambda plan: type(plan).__name__,
-)
-def test_clients_that_add_noise_are_not_asked_again(tmp_path, plan):
-  asked = []
-
-  def next_fn(state, cohort):
-    del state
-    asked.append(cohort)
-    noise = (
-      dict(plan.step_parameters._asdict(), local_steps=plan.local_steps)
-      if isinstance(plan, privacy.ExamplePlan)
-      else {}
-    )
-    return _Output(
-      np.float32(len(asked)), {'client_work': {'local_noise': noise}}
-    )
-
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    _run(ledger, next_fn)
-    with pytest.raises(privacy.ChangedReleaseError, match='send once more'):
-      _run(ledger, next_fn)
-    assert len(asked) == ledger.num_releases == 1
-    assert ledger.caveats == ()
-  # Nor where the line of the next round was cut short.
-  with open(tmp_path / 'ledger.jsonl', 'ab') as file:
-    file.write(b'{"line":')
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    assert ledger.rounds == [1, None]
-    with pytest.raises(privacy.ChangedReleaseError, match='send once more'):
-      _run(ledger, next_fn, round_num=2)
-  assert len(asked) == 1
-
-
 @pytest.mark.parametrize(
   'other',
   [

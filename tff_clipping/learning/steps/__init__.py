@@ -10,7 +10,6 @@ from tff_clipping.learning.steps.fed_pd import FedPD
 from tff_clipping.learning.steps.keeping_step import KeepingStep, Kept
 from tff_clipping.learning.steps.local_step import LocalStep, StepContext
 from tff_clipping.learning.steps.momentum import Momentum
-from tff_clipping.learning.steps.noised_sgd import NoisedSgd
 from tff_clipping.learning.steps.proximal import Proximal
 from tff_clipping.learning.steps.scaffold import Scaffold
 from tff_clipping.learning.steps.scheduled import Scheduled
@@ -24,7 +23,6 @@ __all__ = [
   'KeepingStep',
   'LocalStep',
   'Momentum',
-  'NoisedSgd',
   'Proximal',
   'Scaffold',
   'Scheduled',

@@ -6,7 +6,7 @@ A client goes from the global model x^t = x_i^{t,0} in Q steps,
 
 and a step finds the direction d_i^{t,q}: in the paper the gradient of a batch.
 Clip and noise come after the last one, so that no step changes what a guarantee
-of privacy is for; but for one that adds noise itself, `NoisedSgd`.
+of privacy is for.
 """
 
 import abc
@@ -26,7 +26,6 @@ class StepContext(abc.ABC):
     start: x^t, the global model of the round.
     step: q, the number of the step from 0, an `int32` scalar.
     round_num: t, the number of the round from 0, an `int32` scalar.
-    num_examples: How many examples the client has, an `int32` scalar.
     kept: What the client keeps or was sent for its steps: the same in all steps
       of a round. An empty tuple but for a `KeepingStep`, which finds `Kept`.
   """
@@ -34,7 +33,6 @@ class StepContext(abc.ABC):
   start: Sequence[tf.Tensor]
   step: tf.Tensor
   round_num: tf.Tensor
-  num_examples: tf.Tensor
   kept: Any
 
   @property
@@ -61,28 +59,6 @@ class StepContext(abc.ABC):
 
     Returns:
       The gradient, with zeros for variables that the loss does not depend on.
-
-    Raises:
-      ValueError: If a step of the client's adds noise for privacy.
-    """
-
-  @abc.abstractmethod
-  def clipped_gradients(
-    self, rows: tf.Tensor, is_used: tf.Tensor, clipping_norm: float
-  ) -> list[tf.Tensor]:
-    """The sum of gradients of single examples, each clipped by itself.
-
-    For a step that draws its own batch, in place of `gradient`. See
-    `example_gradients.clipped_sum`.
-
-    Args:
-      rows: Which of the client's examples, `int32`, [M], M known; a row of
-        `num_examples` is an example of zeros.
-      is_used: Which of them count, [M].
-      clipping_norm: The norm that each gradient is clipped to.
-
-    Returns:
-      `float64` tensors of the shapes of the trainable variables.
     """
 
 
@@ -100,16 +76,6 @@ class LocalStep(abc.ABC):
   """
 
   adds_up: ClassVar[bool] = False
-
-  @property
-  def noised(self) -> 'LocalStep | None':
-    """What in it draws its own batches and adds noise for privacy, if anything.
-
-    It is in the `step` that this one changes, if this one has one. A client
-    without examples takes such steps as well: that it has none is not told.
-    """
-    inner = getattr(self, 'step', None)
-    return inner.noised if isinstance(inner, LocalStep) else None
 
   def begin(self, start: Sequence[tf.Tensor]) -> Any:
     """Returns what is remembered before the first step; nothing by default.

@@ -98,10 +98,7 @@ def _format_promise(answer: budget_report.Answer) -> list[str]:
   plan, attacks = answer.plan, answer.attacks
   lines = [
     promise_text.state_promise(
-      plan.actual_epsilon,
-      plan.target_delta,
-      plan.actual_relation,
-      plan.unit,
+      plan.actual_epsilon, plan.target_delta, plan.actual_relation
     )
   ]
   if attacks is not None:
@@ -110,7 +107,6 @@ def _format_promise(answer: budget_report.Answer) -> list[str]:
         attacks.true_positive_rate,
         attacks.false_positive_rate,
         plan.actual_relation,
-        plan.unit,
       )
     )
   return lines
@@ -177,7 +173,7 @@ def _format_attacks(answer: budget_report.Answer) -> list[str]:
   if plan.sampling == 'paper':
     drawn = ', for the cohorts that are really drawn'
   return [
-    f'What an attacker may find out about one {plan.unit}, at most{drawn}:',
+    f'What an attacker may find out about one client, at most{drawn}:',
     f'  mu                {mu} (no worse than one Gaussian '
     f'mechanism of this mu, at any delta from {plan.target_delta:g})',
     f'  true positives    {_at_most(attacks.true_positive_rate)} at a '

@@ -151,7 +151,7 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   """Returns what one run has spent."""
   plan = ledger.plan
   guarantee = plan_text.state_guarantee(
-    ledger.actual_epsilon, plan.target_delta, plan.actual_relation, plan.unit
+    ledger.actual_epsilon, plan.target_delta, plan.actual_relation
   )
   limit = plan.epsilon if plan.target_epsilon is None else plan.target_epsilon
   lines = [

@@ -135,10 +135,10 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
       f'multiplier {plan.noise_multiplier:g}'
     )
   guarantee = plan_text.state_guarantee(
-    cost.epsilon, cost.target_delta, cost.relation, cost.unit
+    cost.epsilon, cost.target_delta, cost.relation
   )
   together = [
-    f'Together they satisfy {cost.unit}-level {guarantee}, by '
+    f'Together they satisfy client-level {guarantee}, by '
     f'{plan_text.name_accountant(cost.accountant)}.'
   ]
   if total.by_pld is not None:
@@ -147,15 +147,10 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
       f'{plan_text.state_pld([run.plan for run in total.runs])}'
     )
   together.append(
-    promise_text.state_promise(
-      cost.epsilon,
-      cost.target_delta,
-      cost.relation,
-      cost.unit,
-    )
+    promise_text.state_promise(cost.epsilon, cost.target_delta, cost.relation)
   )
   conditions = (
-    f'It holds for each {cost.unit} that is in the populations of all of '
+    'It holds for each client that is in the populations of all of '
     'them, if all runs, their noise and their numbers of rounds are settled '
     'before the first begins, and each draws its cohorts by a seed of its own.'
   )

@@ -8,7 +8,7 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tff_clipping.privacy.accounting import rounding, sampled_gaussian
 from tff_clipping.privacy.audit import trade_off
@@ -17,7 +17,6 @@ from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import (
   base_plan,
   correlated_plan,
-  example_plan,
   promise_text,
 )
 
@@ -27,84 +26,24 @@ _FALSE_POSITIVE_RATE = 0.01
 
 _RELATIONS = {
   sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: (
-    'two sets of {unit}s that differ in one {unit}, which is there or not'
+    'two sets of clients that differ in one client, which is there or not'
   ),
   sampled_gaussian.Relation.REPLACE_ONE: (
-    'two sets of as many {unit}s that differ in one {unit}, which another one '
+    'two sets of as many clients that differ in one client, which another one '
     'replaces'
   ),
   sampled_gaussian.Relation.ZERO_OUT: (
-    'two sets of the same {unit}s, one of which sends zeros in one of them in '
+    'two sets of the same clients, one of which sends zeros in one of them in '
     'all rounds in which it takes part'
   ),
 }
 
 
-class _Words(NamedTuple):
-  """What a kind of plan is about.
-
-  Attributes:
-    unit: What is protected.
-    done: What was done to what clients have.
-    noise: What the noise was added to.
-    members: What the numbers of clients are of.
-    not_covered: What is not covered.
-  """
-
-  unit: str
-  done: str
-  noise: str
-  not_covered: tuple[str, ...]
-  members: str = 'Clients'
-
-
-_CLIENT = 'one client, with all of its data'
-_SEVERAL_CLIENTS = 'Several clients of one person: the unit is the client.'
-_SERVER = (
-  'The server, which sees what clients send before noise is added, unless it '
-  'is added elsewhere; and whoever can read its files.'
-)
-_WHO_TAKES_PART = 'That a client takes part, and in which rounds.'
-
-_OF_CLIENTS = _Words(
-  unit=_CLIENT,
-  done=(
-    'In each round what the clients that took part sent was clipped to a norm '
-    'of c, and its sum was released with random noise.'
-  ),
-  noise='Noise on the sum',
-  not_covered=(_SEVERAL_CLIENTS, _SERVER),
-)
-_OF_LOCAL_STEPS = _Words(
-  unit='one example of one client',
-  done=(
-    'In each local step a client clipped the gradients of its examples to a '
-    'norm of c, and added random noise to their sum, before it sent anything.'
-  ),
-  noise='Noise on the sum of a local step',
-  not_covered=(
-    'A client as a whole, and an example that several clients have: the unit '
-    'is one example of one client.',
-    _WHO_TAKES_PART,
-  ),
-)
-_OF_EXAMPLES = _Words(
-  unit='one example, where a client has one of its own and takes one step',
-  done=(
-    'In each round the gradients of single examples were clipped to a norm of '
-    'c, and their sum was released with random noise.'
-  ),
-  noise='Noise on the sum',
-  not_covered=(
-    'Several examples of one person, and an example that is there several '
-    'times: the unit is one example.',
-    _SERVER,
-  ),
-  members='Examples',
-)
-
 # What no epsilon here includes; docs/privacy.md says more.
 _NOT_COVERED = (
+  'Several clients of one person: the unit is the client.',
+  'The server, which sees what clients send before noise is added, unless it '
+  'is added elsewhere; and whoever can read its files.',
   "Choices that were made by looking at the clients' data: the clipping norm, "
   'learning rates, the model.',
   'Other runs on the same clients, and other uses of their data.',
@@ -142,10 +81,7 @@ def format_statement(
       _state_caveats(ledger),
       _describe_training(ledger),
       _state_promise(ledger, promised),
-      document.Section(
-        'What is not covered',
-        points=[*_find_words(plan).not_covered, *_NOT_COVERED],
-      ),
+      document.Section('What is not covered', points=_NOT_COVERED),
       _describe_computation(promised, record),
       _list_digests(ledger),
     ],
@@ -175,7 +111,6 @@ def _describe_training(
 ) -> document.Section:
   """Returns what was trained, as far as the run's folder says it."""
   plan = ledger.plan
-  words = _find_words(plan)
   table = []
   experiment = _read_json(ledger.path.parent / 'config.json').get('experiment')
   if isinstance(experiment, Mapping):
@@ -188,18 +123,24 @@ def _describe_training(
       if experiment.get(key) is not None:
         table.append((name, str(experiment[key])))
   table += [
-    (f'{words.members} in all', str(plan.num_clients)),
-    (f'{words.members} in a round', str(plan.clients_per_round)),
+    ('Clients in all', str(plan.num_clients)),
+    ('Clients in a round', str(plan.clients_per_round)),
     ('Rounds released', f'{ledger.num_releases} of {plan.num_rounds} planned'),
     (
-      words.noise,
+      'Noise of a draw'
+      if isinstance(plan, correlated_plan.CorrelatedNoisePlan)
+      else 'Noise on the sum',
       f'{rounding.format_down(plan.noise_multiplier, digits=6)} times c, '
       'standard deviation of each coordinate',
     ),
   ]
   return document.Section(
     'What was trained',
-    [f'A model was trained in rounds by federated learning. {words.done}'],
+    [
+      'A model was trained in rounds by federated learning. In each round what '
+      'the clients that took part sent was clipped to a norm of c, and its sum '
+      'was released with random noise.'
+    ],
     table=table,
   )
 
@@ -210,21 +151,12 @@ def _state_promise(
   """Returns what is promised, in words and in numbers."""
   epsilon, relation = promised.actual_epsilon, promised.actual_relation
   attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
-  neighbours = f'{relation.value}: ' + _RELATIONS[relation].format(
-    unit=promised.unit
-  )
   paragraphs = [
-    promise_text.state_promise(
-      epsilon,
-      promised.target_delta,
-      relation,
-      promised.unit,
-    ),
+    promise_text.state_promise(epsilon, promised.target_delta, relation),
     promise_text.state_attack(
       attacks.true_positive_rate,
       attacks.false_positive_rate,
       relation,
-      promised.unit,
     ),
   ]
   if ledger.num_releases < promised.num_rounds:
@@ -238,8 +170,8 @@ def _state_promise(
     'What is promised',
     paragraphs,
     table=[
-      ('Unit of protection', _find_words(promised).unit),
-      ('Neighbouring relation', neighbours),
+      ('Unit of protection', 'one client, with all of its data'),
+      ('Neighbouring relation', f'{relation.value}: {_RELATIONS[relation]}'),
       ('Epsilon', rounding.format_up(epsilon)),
       ('Delta', rounding.format_up(promised.target_delta, digits=6)),
       (
@@ -292,15 +224,6 @@ def _list_digests(
     ],
     table=table,
   )
-
-
-def _find_words(plan: base_plan.BasePlan) -> _Words:
-  """Returns what a plan is about."""
-  if isinstance(plan, example_plan.ExamplePlan):
-    return _OF_LOCAL_STEPS
-  if isinstance(plan, correlated_plan.CorrelatedNoisePlan):
-    return _OF_CLIENTS._replace(noise='Noise of a draw')
-  return _OF_EXAMPLES if plan.unit == 'example' else _OF_CLIENTS
 
 
 def _read_json(path: pathlib.Path) -> Mapping[str, Any]:

@@ -17,7 +17,6 @@ _WITHOUT_SECRET_COHORTS = ('none', 'min_separation', 'shuffled_epochs')
 
 # What to do where ledgers differ.
 _TO_DO = {
-  'unit': 'one promises to clients and the other to single examples.',
   'relation': 'what they promise is not of one kind.',
   'target_delta': 'give `target_delta`, at which they are added up.',
 }
@@ -79,7 +78,6 @@ def compute_spending(
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
-  _check_same('unit', [each.plan.unit for each in ledgers], ledgers)
   relations = [each.plan.actual_relation for each in ledgers]
   deltas = [each.plan.target_delta for each in ledgers]
   _check_same('relation', [each.value for each in relations], ledgers)
@@ -124,15 +122,14 @@ def describe_spending(
     ledgers: What the runs have released.
     spent: What `compute_spending` has made of them.
   """
-  unit = ledgers[0].plan.unit
   guarantee = plan_text.state_guarantee(
-    spent.epsilon, spent.target_delta, spent.relation, unit
+    spent.epsilon, spent.target_delta, spent.relation
   )
   text = (
     f'Together, the {spent.num_releases} releases of {len(ledgers)} '
     f'run{"s" if len(ledgers) > 1 else ""} '
-    f'satisfy {unit}-level {guarantee}, by '
-    f'{plan_text.name_accountant(spent.accountant)}, for each {unit} that is '
+    f'satisfy client-level {guarantee}, by '
+    f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
     'in the populations of all of them. That holds where it was settled '
     'before the first of them which runs there would be, with which noise '
     'and how many releases.'

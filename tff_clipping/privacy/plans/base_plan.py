@@ -277,11 +277,6 @@ class BasePlan(abc.ABC):
     """What a sampler of clients has to do."""
 
   @property
-  def unit(self) -> str:
-    """What is protected: 'client', or 'example'."""
-    return 'client'
-
-  @property
   def actual_relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `actual_epsilon` is for."""
     return self.relation

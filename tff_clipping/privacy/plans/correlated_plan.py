@@ -1,7 +1,9 @@
 """A privacy plan for noise that is correlated between rounds."""
 
 import dataclasses
+import functools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import dp_accounting
@@ -16,11 +18,17 @@ from tff_clipping.privacy.accounting import (
   sampled_gaussian,
   search,
 )
-from tff_clipping.privacy.plans import plan_search, plan_text, separated_plan
+from tff_clipping.privacy.correlated_noise import separated_sampling
+from tff_clipping.privacy.plans import (
+  base_plan,
+  obligations,
+  plan_search,
+  plan_text,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
+class CorrelatedNoisePlan(base_plan.BasePlan):
   """When clients may come, how their noise is correlated, and what it costs.
 
   All rounds together are one Gaussian mechanism, under zeroing out one client:
@@ -75,9 +83,34 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
   sampling: str = 'min_separation'
 
   @property
+  def allows_new_draws(self) -> bool:
+    """False: see the class for the reason."""
+    return False
+
+  @functools.cached_property
+  def cohorts(self) -> separated_sampling.SeparatedCohorts:
+    """Who comes when, from attributes that it checks."""
+    return _build_cohorts(vars(self))
+
+  @property
   def participation(self) -> correlated_noise.Participation:
     """The rounds in which the sampler lets one client take part."""
     return self.cohorts.participation
+
+  @property
+  def max_participations(self) -> int:
+    """k, the most rounds in which one client takes part."""
+    return self.participation.count(self.num_rounds)
+
+  @property
+  def sampler_parameters(self) -> obligations.SeparatedSamplerParameters:
+    """What a sampler of clients has to do."""
+    return obligations.SeparatedSamplerParameters(
+      scheme=self.sampling,
+      num_clients=self.num_clients,
+      cohort_size=self.clients_per_round,
+      min_separation=self.cohorts.min_separation,
+    )
 
   @property
   def accountant(self) -> str:
@@ -138,7 +171,12 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
     if self.cohorts.is_amplified:
       turn = sampled_gaussian.SampledGaussian(self.cohorts.turn, noise)
       return turn, self.participation.count(num_rounds)
-    return self._release_once(noise)
+    everybody = sampled_gaussian.Cohorts(
+      sampling='none',
+      num_clients=self.num_clients,
+      clients_per_round=self.num_clients,
+    )
+    return sampled_gaussian.SampledGaussian(everybody, noise), 1
 
   @classmethod
   def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
@@ -149,7 +187,7 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
   @classmethod
   def _find_noise(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
     strategy, target_epsilon = given['strategy'], given['target_epsilon']
-    cohorts = cls._build_cohorts(given)
+    cohorts = _build_cohorts(given)
     cohorts.check_strategy(strategy)
     sensitivity = cohorts.compute_sensitivity(strategy, strategy.num_rounds)
     if cohorts.is_amplified:
@@ -169,8 +207,14 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
     )
 
   @classmethod
+  def _find_rounds(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
+    target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
+    plan = cls(**{**given, 'target_epsilon': None})
+    return plan_search.with_most_rounds(plan, target_epsilon, plan.max_rounds)
+
+  @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
-    widest = cls._build_cohorts({**given, 'clients_per_round': 1})
+    widest = _build_cohorts({**given, 'clients_per_round': 1})
     return widest.num_clients // widest.min_separation
 
   def _check_attributes(self) -> dict[str, Any]:
@@ -214,6 +258,16 @@ class CorrelatedNoisePlan(separated_plan.SeparatedPlan):
     return self.noise_multiplier / self.cohorts.compute_sensitivity(
       self.strategy, num_rounds
     )
+
+
+def _build_cohorts(
+  attributes: Mapping[str, Any],
+) -> separated_sampling.SeparatedCohorts:
+  """Returns who comes when, by the attributes of a plan."""
+  fields = dataclasses.fields(separated_sampling.SeparatedCohorts)
+  return separated_sampling.SeparatedCohorts(
+    **{field.name: attributes[field.name] for field in fields}
+  )
 
 
 def _check_strategy(strategy: Any) -> correlated_noise.NoiseStrategy:

@@ -21,7 +21,6 @@ class JointCost:
     epsilon: Of all their rounds together, for the cohorts that are drawn.
     target_delta: The delta of `epsilon`.
     relation: The neighbouring relation.
-    unit: What is protected; as in `BasePlan`.
     accountant: 'rdp', 'pld', or 'gaussian', which is exact.
     num_rounds: The rounds of all of them.
   """
@@ -29,7 +28,6 @@ class JointCost:
   epsilon: float
   target_delta: float
   relation: sampled_gaussian.Relation
-  unit: str
   accountant: str
   num_rounds: int
 
@@ -48,8 +46,8 @@ def compute_joint_cost(
   independently of the others.
 
   Args:
-    plans: What is planned, at least one; they may differ in all but the unit
-      that they protect and the neighbouring relation.
+    plans: What is planned, at least one; they may differ in all but the
+      neighbouring relation.
     target_delta: The delta of the answer, in (0, 1); that of the plans if not
       given, which they must then have in common.
     accountant: 'rdp' or 'pld'; that of the plans if not given, and 'rdp' if
@@ -57,19 +55,14 @@ def compute_joint_cost(
 
   Raises:
     TypeError: If an argument is of the wrong kind.
-    ValueError: If there are no plans, or they are of several units, relations
-      or deltas, or the accountant has no bound for one of them or no finite
+    ValueError: If there are no plans, or they are of several relations or
+      deltas, or the accountant has no bound for one of them or no finite
       epsilon.
   """
   if not plans:
     raise ValueError('`plans` must be at least one, found none.')
-  relation, unit = plans[0].actual_relation, plans[0].unit
+  relation = plans[0].actual_relation
   for plan in plans:
-    if plan.unit != unit:
-      raise ValueError(
-        f'`plans` must protect one unit to be added up, found {unit} and '
-        f'{plan.unit}.'
-      )
     if plan.actual_relation is not relation:
       raise ValueError(
         '`plans` must be of one neighbouring relation to be added up, found '
@@ -95,7 +88,6 @@ def compute_joint_cost(
     epsilon=epsilon,
     target_delta=target_delta,
     relation=relation,
-    unit=unit,
     accountant=accountant,
     num_rounds=sum(plan.num_rounds for plan in plans),
   )

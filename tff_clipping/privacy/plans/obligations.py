@@ -64,23 +64,6 @@ class AggregatorParameters(NamedTuple):
   clients_per_round: int
 
 
-class StepParameters(NamedTuple):
-  """What a local step has to do that adds noise itself, for any clipping norm.
-
-  Attributes:
-    noise_multiplier: z, the noise on the sum of a step's clipped gradients over
-      their clipping norm.
-    sampling_prob: p, an example's chance to be in a step.
-    expected_batch_size: B, by which the sum is divided.
-    max_batch_size: M, to which larger batches are cut.
-  """
-
-  noise_multiplier: float
-  sampling_prob: float
-  expected_batch_size: int
-  max_batch_size: int
-
-
 class ShareParameters(NamedTuple):
   """What an aggregator needs whose noise comes in shares of the clients.
 

@@ -29,9 +29,6 @@ SAMPLINGS = (
   *('none', 'paper'),
 )
 
-# What a plan protects.
-UNITS = ('client', 'example')
-
 # Plans written before there were bounds have none in their JSON.
 _BOUNDS = sampled_gaussian.BOUNDS
 
@@ -70,9 +67,6 @@ class PrivacyPlan(base_plan.BasePlan):
     max_clients_per_round: The largest cohort of 'truncated_poisson', to which a
       larger one is cut; None for all others. If it is not given, the least
       that costs 0.5 % of `target_delta`.
-    unit: What is protected: 'client', or 'example', where each client holds one
-      example of its own and takes one step on it, which is DP-SGD. Numbers of
-      clients are then of examples. The plan cannot see what a client holds.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -81,13 +75,12 @@ class PrivacyPlan(base_plan.BasePlan):
       `target_delta`.
   """
 
-  _OPTIONAL: ClassVar[tuple[str, ...]] = (*_BOUNDS, 'unit')
+  _OPTIONAL: ClassVar[tuple[str, ...]] = _BOUNDS
 
   sampling: str = 'poisson'
   accountant: str = 'rdp'
   min_clients_per_round: int | None = None
   max_clients_per_round: int | None = None
-  unit: str = 'client'
 
   @property
   def allows_new_draws(self) -> bool:
@@ -268,7 +261,6 @@ class PrivacyPlan(base_plan.BasePlan):
 
   def _check_attributes(self) -> dict[str, Any]:
     _check_accountant(vars(self))
-    argument_checks.check_choice('unit', self.unit, UNITS)
     return {
       'num_rounds': ranges.check_num_rounds(self.num_rounds),
       'target_delta': ranges.check_target_delta(self.target_delta),
@@ -293,7 +285,6 @@ class PrivacyPlan(base_plan.BasePlan):
       plan_text.Account(self._charged, self.accountant, self.epsilon),
       num_rounds=self.num_rounds,
       target_delta=self.target_delta,
-      unit=self.unit,
       drawn=self._account_for_drawn(self.num_rounds) if is_paper else None,
     )
 

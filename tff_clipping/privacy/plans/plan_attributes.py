@@ -20,12 +20,6 @@ class PlanAttributes(TypedDict, total=False):
   accountant: str
   min_clients_per_round: int | None
   max_clients_per_round: int | None
-  unit: str
   # Of a `CorrelatedNoisePlan`.
   strategy: correlated_noise.NoiseStrategy
-  # Of that and of an `ExamplePlan`.
   min_separation: int
-  examples_per_client: int
-  batch_size: int
-  local_steps: int
-  max_batch_size: int | None

@@ -6,14 +6,12 @@ from typing import Any
 from tff_clipping.privacy.plans import (
   base_plan,
   correlated_plan,
-  example_plan,
 )
 from tff_clipping.privacy.plans import plan as plan_lib
 
 # By the `mechanism` of their JSON; that of a `PrivacyPlan` has none.
 _PLANS: Mapping[Any, type[base_plan.BasePlan]] = {
   'correlated_noise': correlated_plan.CorrelatedNoisePlan,
-  'noised_local_steps': example_plan.ExamplePlan,
 }
 
 

@@ -11,16 +11,12 @@ from tff_clipping.privacy.accounting import (
 )
 
 if TYPE_CHECKING:
-  from tff_clipping.privacy.plans import (
-    base_plan,
-    correlated_plan,
-    example_plan,
-  )
+  from tff_clipping.privacy.plans import base_plan, correlated_plan
 
 _RELATIONS = {
-  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one {unit}',
-  sampled_gaussian.Relation.REPLACE_ONE: 'replacing one {unit} by another',
-  sampled_gaussian.Relation.ZERO_OUT: 'zeroing out one {unit}',
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: 'adding or removing one client',
+  sampled_gaussian.Relation.REPLACE_ONE: 'replacing one client by another',
+  sampled_gaussian.Relation.ZERO_OUT: 'zeroing out one client',
 }
 
 
@@ -43,7 +39,6 @@ def describe(
   *,
   num_rounds: int,
   target_delta: float,
-  unit: str,
   drawn: Account | None = None,
 ) -> str:
   """Returns what is done in each round, and what it guarantees.
@@ -52,7 +47,6 @@ def describe(
     charged: What is charged for.
     num_rounds: The rounds of the plan.
     target_delta: The delta of each epsilon.
-    unit: What is protected, 'client' or 'example'.
     drawn: What is really drawn, if that is something else.
   """
   mechanism = charged.mechanism
@@ -63,30 +57,24 @@ def describe(
     'clipping norm is added to the '
     'sum of the clipped updates'
   )
-  condition = ''
-  if unit == 'example':
-    condition = (
-      ' It holds where each client has one example of its own and takes one '
-      'step on it.'
-    )
   if drawn is None:
     return (
-      f'Training for {rounds} satisfies {unit}-level '
-      f'{_guarantee(charged, target_delta, unit)}: in each round '
-      f'{_describe_cohort(mechanism.cohorts, unit)} and {noise}; accounted for '
-      f'by {name_accountant(charged.accountant)}.{condition}'
+      f'Training for {rounds} satisfies client-level '
+      f'{_guarantee(charged, target_delta)}: in each round '
+      f'{_describe_cohort(mechanism.cohorts)} and {noise}; accounted for by '
+      f'{name_accountant(charged.accountant)}.'
     )
   return (
     f'In each of {rounds}, '
-    f'{_describe_cohort(drawn.mechanism.cohorts, unit)} and {noise}. '
-    f'Charged as in the paper, as if each {unit} took part '
+    f'{_describe_cohort(drawn.mechanism.cohorts)} and {noise}. '
+    'Charged as in the paper, as if each client took part '
     f'independently with probability {mechanism.cohorts.sampling_prob:.6g}, '
     f'this is epsilon = {rounding.format_up(charged.epsilon)} at delta = '
     f'{rounding.format_up(target_delta, digits=6)} by '
     f'{name_accountant(charged.accountant)}; that figure does not hold for '
-    f'these cohorts. What holds is {unit}-level '
-    f'{_guarantee(drawn, target_delta, unit)}, by '
-    f'{name_accountant(drawn.accountant)}.{condition}'
+    f'these cohorts. What holds is client-level '
+    f'{_guarantee(drawn, target_delta)}, by '
+    f'{name_accountant(drawn.accountant)}.'
   )
 
 
@@ -131,31 +119,6 @@ def describe_correlated(plan: 'correlated_plan.CorrelatedNoisePlan') -> str:
     f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
     f'clipping norm; accounted for {mechanism}, which one client changes by '
     f'{rounding.format_up(plan.sensitivity)} times the clipping norm{end}'
-  )
-
-
-def describe_examples(plan: 'example_plan.ExamplePlan') -> str:
-  """Returns what a plan with noise in local steps does, and what it guarantees.
-
-  Args:
-    plan: The plan.
-  """
-  most = plan.max_participations
-  step = plan.step_parameters
-  return (
-    f'Training for {count_rounds(plan.num_rounds)} satisfies example-level '
-    f'({rounding.format_up(plan.epsilon)}, '
-    f'{rounding.format_up(plan.target_delta, digits=6)})-differential privacy '
-    'with respect to adding or removing one example of one client, against the '
-    f'server too: a client takes part in {count_rounds(most)} at most; in each '
-    f'of its {plan.local_steps} local steps a round, each of its up to '
-    f'{plan.examples_per_client} examples joins independently with probability '
-    f'{step.sampling_prob:.6g}, up to {step.max_batch_size} of them, and '
-    'Gaussian noise of standard deviation '
-    f'{rounding.format_down(step.noise_multiplier, digits=6)} times the '
-    'clipping norm is added to the sum of their clipped gradients; accounted '
-    f'for by {name_accountant(plan.accountant)}. It does not protect a client '
-    'as a whole, nor an example that several clients have.'
   )
 
 
@@ -232,7 +195,6 @@ def state_guarantee(
   epsilon: float,
   target_delta: float,
   relation: sampled_gaussian.Relation,
-  unit: str = 'client',
 ) -> str:
   """Returns epsilon, delta and the neighbours that they are for.
 
@@ -240,45 +202,44 @@ def state_guarantee(
     epsilon: Epsilon.
     target_delta: Delta.
     relation: When two populations are neighbours.
-    unit: What a population is of, 'client' or 'example'.
   """
   return (
     f'({rounding.format_up(epsilon)}, '
     f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
-    f'respect to {_RELATIONS[relation].format(unit=unit)}'
+    f'respect to {_RELATIONS[relation]}'
   )
 
 
-def _guarantee(account: Account, target_delta: float, unit: str) -> str:
+def _guarantee(account: Account, target_delta: float) -> str:
   """Returns what an account guarantees."""
   return state_guarantee(
-    account.epsilon, target_delta, account.mechanism.cohorts.relation, unit
+    account.epsilon, target_delta, account.mechanism.cohorts.relation
   )
 
 
-def _describe_cohort(cohorts: sampled_gaussian.Cohorts, unit: str) -> str:
+def _describe_cohort(cohorts: sampled_gaussian.Cohorts) -> str:
   """Returns who takes part in a round."""
   if cohorts.sampling == 'none':
-    return f'all {cohorts.num_clients} {unit}s take part'
+    return f'all {cohorts.num_clients} clients take part'
   if cohorts.sampling == 'random_allocation':
     return (
-      f'each of the {cohorts.num_clients} {unit}s takes part if it has drawn '
+      f'each of the {cohorts.num_clients} clients takes part if it has drawn '
       f'this one of the {cohorts.rounds_per_epoch} rounds of an epoch '
       f'uniformly and in secret ({cohorts.clients_per_round} expected)'
     )
   if cohorts.sampling == 'fixed_size':
     return (
-      f'{cohorts.clients_per_round} of the {cohorts.num_clients} {unit}s are '
+      f'{cohorts.clients_per_round} of the {cohorts.num_clients} clients are '
       'drawn uniformly without replacement'
     )
   bounds = ''
   if cohorts.sampling == 'truncated_poisson':
     bounds = (
       f'; a cohort outside of {cohorts.min_clients_per_round} to '
-      f'{cohorts.max_clients_per_round} {unit}s is filled up or cut at random'
+      f'{cohorts.max_clients_per_round} clients is filled up or cut at random'
     )
   return (
-    f'each of the {cohorts.num_clients} {unit}s takes part independently with '
+    f'each of the {cohorts.num_clients} clients takes part independently with '
     f'probability {cohorts.sampling_prob:.6g} ({cohorts.clients_per_round} '
     f'expected{bounds})'
   )

@@ -38,20 +38,6 @@ _WORDS = {
   ),
 }
 
-# Where single examples are what is protected.
-_OF_EXAMPLES = {
-  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: _Words(
-    'whether one example of a client is among its data, or not',
-    'wrongly names at most {wrong} % of the examples that were not there, '
-    'names at most {right} % of those that were',
-  ),
-  sampled_gaussian.Relation.REPLACE_ONE: _Words(
-    'whether one example is among the data, or another one in its place',
-    'takes another example for this one in at most {wrong} % of the cases, '
-    'recognises this one in at most {right} %',
-  ),
-}
-
 # Above it, the factor by which a probability may grow says nothing.
 _LARGEST_EPSILON = 20.0
 
@@ -60,7 +46,6 @@ def state_promise(
   epsilon: float,
   target_delta: float,
   relation: sampled_gaussian.Relation,
-  unit: str = 'client',
 ) -> str:
   """Returns what epsilon and delta promise, in a sentence.
 
@@ -68,14 +53,13 @@ def state_promise(
     epsilon: What holds for the clients that are drawn.
     target_delta: Its delta.
     relation: The neighbouring relation that it is for.
-    unit: As in `BasePlan`.
   """
   if epsilon > _LARGEST_EPSILON:
     return (
       f'In words: an epsilon of {rounding.format_up(epsilon)} promises next to '
       'nothing.'
     )
-  cases = _find_words(relation, unit).cases
+  cases = _WORDS[relation].cases
   return (
     f'In words: {cases}, the probability of any '
     'result that is published is in one case at most '
@@ -88,7 +72,6 @@ def state_attack(
   true_positive_rate: float,
   false_positive_rate: float,
   relation: sampled_gaussian.Relation,
-  unit: str = 'client',
 ) -> str:
   """Returns what the best attack gets right, in a sentence.
 
@@ -96,9 +79,8 @@ def state_attack(
     true_positive_rate: The largest that any attack has.
     false_positive_rate: At this rate.
     relation: The neighbouring relation of both.
-    unit: As in `BasePlan`.
   """
-  attack = _find_words(relation, unit).attack.format(
+  attack = _WORDS[relation].attack.format(
     wrong=f'{100 * false_positive_rate:g}',
     right=rounding.format_up(100 * true_positive_rate, digits=3),
   )
@@ -106,8 +88,3 @@ def state_attack(
     f'An attacker who knows everything else, and {attack} (the true-positive '
     'rate).'
   )
-
-
-def _find_words(relation: sampled_gaussian.Relation, unit: str) -> _Words:
-  """Returns what a promise is about."""
-  return (_OF_EXAMPLES if unit == 'example' else _WORDS)[relation]

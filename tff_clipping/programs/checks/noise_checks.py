@@ -21,7 +21,6 @@ from tff_clipping.aggregators.parts import (
 from tff_clipping.privacy import (
   BasePlan,
   CorrelatedNoisePlan,
-  ExamplePlan,
   PrivacyPlan,
   ShareParameters,
 )
@@ -31,8 +30,6 @@ _TOLERANCE = 3e-7
 _CLIPS = frozenset({'clipping_norm', 'clipping_norms'})
 # Measured where each client brings a share of the noise.
 SHARE = 'share_noise_stddev'
-# Of the clients' work, where local steps add noise: their numbers.
-LOCAL_NOISE = 'local_noise'
 # And where its sum clamps what is beyond.
 _BOUND = 'secure_sum_bound'
 _NAMES = _CLIPS | {
@@ -86,9 +83,6 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
       clip around or inside it counts as none, if there is a clip elsewhere. Of
       a process that measures neither, nothing is checked.
   """
-  if isinstance(plan, ExamplePlan):
-    _check_local_noise(metrics, plan)
-    return
   leaves = tree.flatten_with_path(state)
   composition_rules.check_their_clip(
     {name for path, _ in leaves for name in path},
@@ -119,26 +113,6 @@ def check_noise(state: Any, metrics: Any, plan: BasePlan) -> None:
         f'least {least:g} times the clipping norm, found {multiplier:g} times. '
         'The round is not released, and nothing is charged. A `noise_stddev` '
         'that is measured must be that on the sum, before it is divided.'
-      )
-
-
-def _check_local_noise(metrics: Any, plan: ExamplePlan) -> None:
-  """Raises if local steps had less noise than a plan charges for, or more."""
-  found = metrics['client_work'][LOCAL_NOISE]
-  asked = {**plan.step_parameters._asdict(), 'local_steps': plan.local_steps}
-  # What is larger makes these cost less, and the others more.
-  for name, is_least in (
-    ('noise_multiplier', True),
-    ('max_batch_size', True),
-    ('sampling_prob', False),
-    ('local_steps', False),
-  ):
-    value, limit = float(found[name]), float(asked[name])
-    if value < limit if is_least else value > limit:
-      raise ValueError(
-        '`process` must have the local steps of the plan, with a '
-        f'`{name}` of at {"least" if is_least else "most"} {limit:g}, found '
-        f'{value:g}. The round is not released, and nothing is charged.'
       )
 
 

@@ -19,7 +19,6 @@ from tff_clipping.aggregators.parts import (
 from tff_clipping.privacy import (
   BasePlan,
   CorrelatedNoisePlan,
-  ExamplePlan,
 )
 from tff_clipping.programs.checks import noise_checks
 from tff_clipping.programs.clients import client_states
@@ -58,19 +57,16 @@ def check_process(
       bounds, or that of TFF's factory, whose tails end; if it has no clip,
       divides by the clients that took part, or adapts a norm that no noise
       covers; if its clients' work keeps a second aggregate of the clients,
-      such as the mean gradient of Mime; if the plan is for noise in local
-      steps, and there is none; if its clients keep something themselves, and
-      the plan's cohorts are drawn so that this costs more; or if the plan's
-      noise multiplier is above 32, and rounding is paid for up to there.
+      such as the mean gradient of Mime; if its clients keep something
+      themselves, and the plan's cohorts are drawn so that this costs more; or
+      if the plan's noise multiplier is above 32, and rounding is paid for up to
+      there.
   """
   if not hasattr(process, 'state_type'):
     raise TypeError(
       '`process` must be a `tff.learning.templates.LearningProcess`, found '
       f'{type(process).__name__}.'
     )
-  if isinstance(plan, ExamplePlan):
-    _check_noised_steps(process, plan)
-    return
   state = process.state_type.member
   # What noises something else than the updates is no noise of the plan's.
   aggregate = getattr(state, 'aggregator', state)
@@ -127,22 +123,6 @@ def check_process(
   if inspect_process.takes_their_noise(aggregate):
     raise ValueError(f'`process` must {composition_rules.TAILS}')
   _warn_of_untrained(state)
-
-
-def _check_noised_steps(process: Any, plan: ExamplePlan) -> None:
-  """Raises unless the local steps add noise.
-
-  What clients send is then private as it is, whatever the server makes of it.
-  """
-  metrics = getattr(process.next.type_signature.result, 'metrics', None)
-  work = getattr(getattr(metrics, 'member', None), 'client_work', None)
-  if not hasattr(work, noise_checks.LOCAL_NOISE):
-    raise ValueError(
-      '`process` must have local steps that add noise, such as '
-      f'`learning.steps.NoisedSgd`, for an {type(plan).__name__}, found none: '
-      'noise on the aggregate is charged for by other plans.'
-    )
-  _check_kept(process, plan)
 
 
 def _warn_of_untrained(state: tff.Type) -> None:

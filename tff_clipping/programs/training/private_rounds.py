@@ -30,7 +30,6 @@ from tff_clipping.privacy.ledger.ledger import (
   ChangedReleaseError,
   PrivacyLedger,
 )
-from tff_clipping.privacy.plans.example_plan import ExamplePlan
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import other_bits, process_metrics
@@ -47,10 +46,6 @@ _COHORT_CHECKS: weakref.WeakKeyDictionary[
 _LAST_STATES: weakref.WeakKeyDictionary[
   PrivacyLedger, tuple[Any, Sequence[Any], str]
 ] = weakref.WeakKeyDictionary()
-
-# Here clients draw the noise, so that no round has its bits again, and what
-# they send counts when they have sent it: they are not asked twice.
-_NOISED_BY_CLIENTS = (ExamplePlan,)
 
 # Caveats.
 GIVEN_NOISE = (
@@ -120,8 +115,7 @@ def run_private_round(
     ChangedReleaseError: If a repeated round gives other bits, or may give them,
       and no other draw would do: the plan has noise that is correlated between
       rounds, or clients that draw one round of an epoch, or the state keeps
-      what the noise comes from, but no number of the draw. Of a plan whose
-      clients add the noise themselves, before the round is run.
+      what the noise comes from, but no number of the draw.
     BudgetExhaustedError: If the release would pass the plan's target. The round
       may have been run; it must not be released.
     DamagedLedgerError: If the ledger is not as it was written.
@@ -161,11 +155,6 @@ def run_private_round(
   data_sets_repeat = not ledger.plan.allows_new_draws
   draw = ledger.last_draw(round_num)
   is_again = draw is not None
-  # A line that was cut short was of this round.
-  was_run = is_again or None in ledger.rounds
-  if was_run and isinstance(ledger.plan, _NOISED_BY_CLIENTS):
-    reason = 'would have its clients send once more, with other noise'
-    _start_new_draw(ledger, state, round_num, reason)
   if draw is None:
     ledger.check_budget(round_num)
     draw = 0
@@ -255,9 +244,8 @@ def _start_new_draw(
   )
   if not ledger.plan.allows_new_draws:
     raise ChangedReleaseError(
-      f'{refused}Noise that is correlated between rounds or drawn by clients, '
-      'and the rounds of an epoch of random_allocation, cannot be drawn anew: '
-      'the run ends with the '
+      f'{refused}Noise that is correlated between rounds, and the rounds of an '
+      'epoch of random_allocation, cannot be drawn anew: the run ends with the '
       'model that was released last, unless it goes on where the round was '
       'charged, with the same data, or from the state '
       f'after round {last_round}, the last that was charged.'

@@ -118,9 +118,8 @@ def _client_work(work: watchers.ClientsWork) -> dict[str, np.ndarray]:
   return {
     name: np.asarray(values, np.float64)
     for name, values in work.measured['client_work'].items()
-    # Metrics of all clients together, what clients keep, and the numbers of
-    # noise are none of it.
-    if name not in ('train', 'kept', 'local_noise')
+    # Metrics of all clients together, and what clients keep, are none of it.
+    if name not in ('train', 'kept')
   }
 
 
