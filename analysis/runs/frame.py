@@ -94,12 +94,6 @@ class Frames:
       },
     )
 
-  def client_rounds(self, run: str) -> list[tuple[int, pd.DataFrame]]:
-    """By t, the updates of the clients in each recorded round of a run."""
-    updates = self.updates
-    own = updates[(updates['run'] == run) & ~updates['is_mean']]
-    return [(int(t), clients) for t, clients in own.groupby('t')]
-
 
 def read_frames(
   directories: Sequence[str | os.PathLike[str]],

@@ -203,20 +203,14 @@ class RunParts:
       model_fn,
       canaries=canaries,
       user_aggregator=self.user.create_aggregator,
-      **self.local_work(clients),
-      local_step=self._create_local_step(),
-      server_optimizer=self._create_server_optimizer(),
-      measure_updates=self.config.measures_updates,
-    )
-
-  def local_work(self, clients: Clients) -> dict[str, Any]:
-    """Returns the arguments of `tff_clipping.learning` on the clients' work."""
-    return dict(
       local_steps=self.config.local_steps,
       batch_size=self.config.batch_size,
       client_learning_rate=self.config.client_learning_rate,
       client_store=clients,
       seed=self.config.seed,
+      local_step=self._create_local_step(),
+      server_optimizer=self._create_server_optimizer(),
+      measure_updates=self.config.measures_updates,
     )
 
   def create_audit(

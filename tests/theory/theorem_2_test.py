@@ -33,12 +33,6 @@ def test_implied_constant_gives_the_noise_of_each_client():
   assert stddev == pytest.approx(multiplier * 0.3 / math.sqrt(80))
 
 
-def test_the_papers_setting_is_outside_the_theorem_for_small_u():
-  setting = {k: v for k, v in PAPER.items() if k != 'target_delta'}
-  # 1.5 * 1920^2 / (80^2 * 100)
-  assert theorem_2.theorem_2_least_u(**setting) == pytest.approx(8.64)
-
-
 def test_privacy_exports_the_same_functions():
   assert privacy.theorem_2_stddev is theorem_2.theorem_2_stddev
   assert privacy.theorem_2_constant is theorem_2.theorem_2_constant

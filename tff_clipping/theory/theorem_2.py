@@ -5,6 +5,8 @@ that for ε <= u q² T, q = P/N, the algorithm is (ε, δ)-differentially privat
 σ² >= v c² P T ln(1/δ) / (N² ε²). It rephrases Theorem 1 of Abadi et al., "Deep
 Learning with Differential Privacy", CCS 2016, whose accountant is for Poisson
 sampling. The statement names the algorithm without noise; DP-FedAvg is meant.
+At N = 1920, P = 80, T = 100 and ε = 1.5, u must be at least 8.64. The paper
+does not say how its noise was calibrated.
 
 Its σ is the noise of ONE client. The sum of P clipped updates then carries
 √P σ, so that σ = z c / √P for a noise multiplier z.
@@ -104,20 +106,3 @@ def theorem_2_constant(
     v=1.0,
   )
   return noise_multiplier**2 / (clients_per_round * unit**2)
-
-
-def theorem_2_least_u(
-  *,
-  num_clients: int,
-  clients_per_round: int,
-  num_rounds: int,
-  target_epsilon: float,
-) -> float:
-  """ε / (q² T), q = P/N: the u with which ε <= u q² T just holds.
-
-  At N = 1920, P = 80, T = 100 and ε = 1.5 it would have to be 8.64. The paper
-  gives no u, and does not say how its noise was calibrated.
-
-  Source: Theorem 2.
-  """
-  return target_epsilon * num_clients**2 / (clients_per_round**2 * num_rounds)
