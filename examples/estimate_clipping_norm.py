@@ -90,9 +90,7 @@ def run(folder: pathlib.Path, store, budget, build_mean, initial_weights=None):
   process = learning.build_fed_avg(
     model_fn,
     **_WORK,
-    model_aggregator=build_mean(
-      noise_key='drawn', **plan.aggregator_parameters._asdict()
-    ),
+    model_aggregator=build_mean(**plan.aggregator_parameters._asdict()),
     client_store=store,
   )
   with privacy.PrivacyLedger(folder / 'ledger.jsonl', plan) as ledger:

@@ -1,7 +1,7 @@
 """A TFF program with a privacy budget: run it, kill it, and run it again.
 
 python train.py FOLDER ours       # or: tff, for TFF's own context
-python train.py FOLDER ours 3     # dies in round 3, charged and not yet saved
+python train.py FOLDER ours 3     # dies in round 3, charged and not released
 """
 
 import asyncio
@@ -28,7 +28,6 @@ for client in range(100):
   x = rng.normal(size=[20, 4]).astype(np.float32)
   examples[f'{client:03d}'] = {'x': x, 'y': (x.sum(1) > 0).astype(np.int32)}
 client_data = tff.simulation.datasets.TestClientData(examples)
-# Clients of a store have the same examples in the same order in every run.
 store = programs.write_client_data(folder, 'clients', client_data)
 
 settings = dict(
@@ -69,7 +68,6 @@ process = learning.build_fed_avg(
   client_learning_rate=0.5,
   model_aggregator=aggregators.dp_mean_factory(
     clipping_norm=0.3,
-    noise_key='drawn',
     **plan.aggregator_parameters._asdict(),
   ),
   client_store=store,
@@ -77,14 +75,10 @@ process = learning.build_fed_avg(
 
 
 async def main(ledger):
-  private = programs.PrivateProcess(process, sampler, ledger)
-  states = tff.program.FileProgramStateManager(folder / 'states')
+  outcomes = programs.Checkpoints(folder / 'outcomes')
+  private = programs.PrivateProcess(process, sampler, ledger, outcomes)
   metrics = tff.program.CSVFileReleaseManager(folder / 'metrics.csv')
-  initial = private.initialize()
-  state, done = await states.load_latest(initial)
-  if state is None:  # The key of the noise is on the disk before round 1.
-    state = initial
-    await states.save(state, 0)
+  done, state = private.resume()
   for round_num in range(done + 1, plan.num_rounds + 1):
     try:
       output = private.next(state, round_num)
@@ -95,7 +89,6 @@ async def main(ledger):
       os.kill(os.getpid(), signal.SIGKILL)
     state = output.state
     await metrics.release(output.metrics, round_num)
-    await states.save(state, round_num)
   model = private.get_model_weights(state)
   np.savez(folder / 'model.npz', *model.trainable)
 

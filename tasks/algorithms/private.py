@@ -195,6 +195,5 @@ class PrivateAlgorithm(Algorithm):
 
   def noise_key(self) -> Any:
     """Returns the key of the noise, as the factories of noise take it."""
-    # Kept in the state: a run that is resumed has the key of its checkpoints.
     seed = self.config.noise_seed
-    return 'drawn' if seed is None else (0, seed)
+    return None if seed is None else (0, seed)

@@ -40,6 +40,11 @@ class RunPrivacy:
     if self.plan is not None and sys.stderr.isatty():
       described = self.plan.describe(self.caveats)
       print(f'{self.config.algorithm}: {described}', file=sys.stderr)
+      print(
+        'The outcome of each round is saved; --rounds_per_checkpoint has no '
+        'effect.',
+        file=sys.stderr,
+      )
       tightest = self._describe_tightest()
       if tightest:
         print(tightest, file=sys.stderr)

@@ -172,7 +172,7 @@ class _Run:
       checkpoints = Checkpoints(
         folder.checkpoints, keep=self.execution.checkpoints_to_keep
       )
-      num_done = checkpoints.latest() or 0
+      num_done = max(checkpoints.rounds(), default=0)
       interrupts.check()
       self.privacy.announce()
       program = TrainingProgram(

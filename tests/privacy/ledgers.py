@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import secrets
 
 from tff_clipping import privacy
 from tff_clipping.privacy.ledger import ledger_contents
@@ -16,20 +17,24 @@ SETTING = {
 
 PLAN = privacy.PrivacyPlan(**SETTING)
 
-DIGEST, OTHER_DIGEST = 64 * '0', 64 * 'f'
-
 ROOT = pathlib.Path(__file__).parents[2]
+
+
+def new_id():
+  """Returns the id of an outcome."""
+  return secrets.token_hex(16)
 
 
 def charge(path, rounds, plan=PLAN):
   """Charges rounds to a ledger and closes it."""
   with privacy.PrivacyLedger(path, plan) as ledger:
     for each in rounds:
-      ledger.charge(each, DIGEST)
+      ledger.charge(each, new_id(), draw=ledger.next_draw(each))
 
 
 def read_releases(path):
   """Returns what the lines of a ledger say of its releases."""
   lines = [json.loads(line) for line in path.read_text().splitlines()]
-  # Each has the digest of the one before, and the first the id of the run.
-  return [line | {'previous': None} for line in ledger_contents.releases(lines)]
+  # What two runs of the same rounds do not have in common.
+  own = dict.fromkeys(('id', 'time', 'previous'))
+  return [line | own for line in ledger_contents.releases(lines)]

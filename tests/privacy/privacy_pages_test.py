@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.privacy.ledgers import DIGEST, ROOT
+from tests.privacy.ledgers import ROOT, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy.calculator import budget_main, ledger_main
 
@@ -58,7 +58,7 @@ def _folder(tmp_path_factory):
     run.mkdir(parents=True)
     with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
       for round_num in range(num_releases):
-        ledger.charge(round_num, DIGEST)
+        ledger.charge(round_num, new_id())
   answer = privacy.PrivacyPlan.from_target_epsilon(
     num_clients=100_000,
     clients_per_round=500,

@@ -1,7 +1,8 @@
-"""Tests of rounds with correlated noise that are run again after a crash."""
+"""Tests of correlated noise in a loop of one's own that is killed."""
 
 import collections
 import functools
+import shutil
 
 import numpy as np
 import pytest
@@ -13,11 +14,16 @@ from tff_clipping.programs.checks import noise_checks, process_checks
 from tff_clipping.programs.clients import client_sampling
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import private_rounds
-from tff_clipping.runtime import environment
+from tff_clipping.programs.training.checkpoints import Checkpoints
 
 _IDS = tuple(str(i) for i in range(12))
 _NUM_ROUNDS = 9
-_ROUNDS_PER_CHECKPOINT = 3
+# Where a program is killed: what is called, and whether it is done by then.
+_STAGES = (
+  (Checkpoints, 'save', False),
+  (Checkpoints, 'save', True),
+  (privacy.PrivacyLedger, 'charge', True),
+)
 
 
 @functools.cache
@@ -35,39 +41,28 @@ _STRATEGIES = {
     participation=privacy.Participation(min_separation=4),
   ),
   'blt': _buffers(4),
-  'tree': privacy.TreeStrategy(num_rounds=_NUM_ROUNDS),
 }
+
+
+@functools.cache
+def _plan_of(name):
+  return privacy.CorrelatedNoisePlan.from_target_epsilon(
+    num_clients=12,
+    clients_per_round=3,
+    strategy=_STRATEGIES[name],
+    target_epsilon=2.0,
+    target_delta=1e-3,
+    min_separation=4,
+  )
 
 
 @pytest.fixture(
   name='plan',
   scope='module',
-  params=[
-    'banded',
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ('blt', 'tree')),
-  ],
+  params=['banded', pytest.param('blt', marks=pytest.mark.slow)],
 )
 def _plan(request):
-  return privacy.CorrelatedNoisePlan.from_target_epsilon(
-    num_clients=12,
-    clients_per_round=3,
-    strategy=_STRATEGIES[request.param],
-    target_epsilon=2.0,
-    target_delta=1e-3,
-    min_separation=4,
-  )
-
-
-@functools.cache
-def _plan_of_buffers():
-  return privacy.CorrelatedNoisePlan.from_target_epsilon(
-    num_clients=12,
-    clients_per_round=3,
-    strategy=_buffers(4),
-    target_epsilon=2.0,
-    target_delta=1e-3,
-    min_separation=4,
-  )
+  return _plan_of(request.param)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +70,7 @@ def _plan_of_buffers():
 )
 def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
   # One is for clients that come back after a round, the other for single ones.
-  plan = _plan_of_buffers()
+  plan = _plan_of('blt')
   process = _process(
     _buffers(4 if is_same else 1), None, plan.aggregator_parameters
   )
@@ -100,50 +95,77 @@ def _process(strategy, noise_key, parameters):
   ).create(tff.TensorType(np.float32, [5]))
 
 
+class _Killed(BaseException):  # noqa: N818
+  """Stands for a kill: nothing is done on the way out."""
+
+
 class _Run:
   """A run that is killed and started again, and all that it released."""
 
   def __init__(self, folder, plan, noise_key=None):
     self.plan = plan
-    self._path = folder / 'ledger.jsonl'
+    self.folder = folder
+    folder.mkdir(exist_ok=True)
     self._process = _process(
       plan.strategy, noise_key, plan.aggregator_parameters
     )
-    self.kept = 0, self._process.initialize()
     self.released = collections.defaultdict(set)
 
   def run(self, *, until=_NUM_ROUNDS, update=0.2, ids=_IDS):
-    """Runs from the last checkpoint until a round, after which it is killed."""
-    round_num, state = self.kept
+    """Runs until a round has been released, after which it is killed."""
     sampler = build_private_sampler(self.plan, ids, seed=3)
+    store = Checkpoints(self.folder / 'outcomes')
 
     def next_fn(state, cohort):
       updates = [np.full(5, update, np.float32)] * len(cohort)
-      output = self._process.next(state, updates)
+      output = self._process.next(state['noise'], updates)
       return tff.learning.templates.LearningProcessOutput(
-        output.state,
-        collections.OrderedDict(
-          mean=output.result, aggregator=output.measurements
-        ),
+        {'noise': output.state, 'mean': output.result},
+        collections.OrderedDict(aggregator=output.measurements),
       )
 
-    with privacy.PrivacyLedger(self._path, self.plan) as ledger:
+    with privacy.PrivacyLedger(
+      self.folder / 'ledger.jsonl', self.plan
+    ) as ledger:
       try:
+        initial = {
+          'noise': self._process.initialize(),
+          'mean': np.zeros(5, np.float32),
+        }
+        round_num, state = private_rounds.resume(ledger, store, initial)
         while round_num < until:
+          self._release(round_num, state)
           round_num += 1
           _, output = private_rounds.run_private_round(
-            next_fn, sampler, ledger, state=state, round_num=round_num
+            next_fn, sampler, ledger, store, state=state, round_num=round_num
           )
           state = output.state
-          self.released[round_num].add(output.metrics['mean'].tobytes())
-          if round_num % _ROUNDS_PER_CHECKPOINT == 0:
-            self.kept = round_num, state
+        self._release(round_num, state)
       finally:
         self.charged, self.epsilon = ledger.rounds, ledger.epsilon
 
-  def lose_states(self):
-    """Forgets all checkpoints, and with them the key of the noise."""
-    self.kept = 0, self._process.initialize()
+  def _release(self, round_num, state):
+    if round_num:
+      self.released[round_num].add(state['mean'].tobytes())
+
+
+def _kill_at(monkeypatch, run, stage, round_num):
+  owner, name, is_done = stage
+  call = getattr(owner, name)
+
+  def killing(self, *args, **kwargs):
+    is_there = any(type(arg) is int and arg == round_num for arg in args)
+    if is_there and not is_done:
+      raise _Killed
+    result = call(self, *args, **kwargs)
+    if is_there:
+      raise _Killed
+    return result
+
+  with monkeypatch.context() as patch:
+    patch.setattr(owner, name, killing)
+    with pytest.raises(_Killed):
+      run.run()
 
 
 def test_a_sampler_without_a_digest_is_refused(tmp_path, plan):
@@ -153,11 +175,17 @@ def test_a_sampler_without_a_digest_is_refused(tmp_path, plan):
     def sample(self, round_num, draw=0):
       raise AssertionError('No cohort is drawn.')
 
+  store = Checkpoints(tmp_path / 'outcomes')
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
     for sampler in (Own(_IDS, seed=3), _WithoutInit(plan)):
       with pytest.raises(ValueError, match='must have the `digest` of what'):
         private_rounds.run_private_round(
-          lambda state, cohort: None, sampler, ledger, state=(), round_num=1
+          lambda state, cohort: None,
+          sampler,
+          ledger,
+          store,
+          state=(),
+          round_num=1,
         )
     assert not ledger.rounds
 
@@ -169,38 +197,25 @@ class _WithoutInit:
     self.charged_as = plan.sampler_parameters
 
 
-def test_a_killed_run_releases_what_one_that_never_stopped_does(tmp_path, plan):
-  runs = []
-  for name, kills in (('whole', ()), ('killed', (1, 2, 5, 5, 7, 8))):
-    (tmp_path / name).mkdir()
-    run = _Run(tmp_path / name, plan, noise_key=(1, 2))
-    for until in kills:
-      run.run(until=until)
-    run.run()
-    assert run.charged == [*range(1, _NUM_ROUNDS + 1)]
-    assert run.epsilon == plan.epsilon <= 2.0
-    runs.append(run.released)
-  assert runs[0] == runs[1]
-  assert all(len(looks) == 1 for looks in runs[1].values())
-
-
-def test_a_repeated_round_is_not_released_in_another_environment(
+def test_a_killed_run_releases_what_one_that_never_stopped_does(
   tmp_path, plan, monkeypatch
 ):
-  run = _Run(tmp_path, plan)
-  run.run(until=5)
-  with monkeypatch.context() as patch:
-    patch.setattr(
-      environment, 'describe', lambda computed, **kwargs: 'elsewhere'
-    )
-    with pytest.raises(
-      privacy.ChangedReleaseError,
-      match='Round 4, run again, may give other bits .* from the state after '
-      'round 5, the last',
-    ):
-      run.run()
-    # Whether it would have had the same bits, nobody knows.
-    assert run.charged == [1, 2, 3, 4, 5]
+  whole = _Run(tmp_path / 'whole', plan, noise_key=(1, 2))
+  whole.run()
+  killed = _Run(tmp_path / 'killed', plan, noise_key=(1, 2))
+  for round_num, stage in enumerate([*_STAGES, *_STAGES], start=1):
+    _kill_at(monkeypatch, killed, stage, round_num)
+    killed.run(until=round_num)
+  killed.run()
+  assert killed.charged == [*range(1, _NUM_ROUNDS + 1)]
+  assert killed.epsilon == plan.epsilon <= 2.0
+  assert killed.released == whole.released
+
+
+def test_each_round_is_released_with_one_noise(tmp_path, plan, monkeypatch):
+  run = _Run(tmp_path / 'run', plan)
+  for round_num, stage in enumerate([*_STAGES, *_STAGES], start=1):
+    _kill_at(monkeypatch, run, stage, round_num)
   run.run()
   assert run.charged == [*range(1, _NUM_ROUNDS + 1)]
   assert all(len(looks) == 1 for looks in run.released.values())
@@ -236,7 +251,8 @@ def test_a_run_goes_on_elsewhere_with_the_plan_of_its_ledger(
   whole = _Run(tmp_path / 'whole', find_plan(tmp_path / 'whole'), (1, 2))
   whole.run()
   moved = _Run(tmp_path / 'moved', find_plan(tmp_path / 'moved'), (1, 2))
-  moved.run(until=6)
+  moved.run(until=5)
+  _kill_at(monkeypatch, moved, _STAGES[1], 6)
   minimize = optimization._minimize
 
   def minimize_elsewhere(*args):
@@ -247,18 +263,15 @@ def test_a_run_goes_on_elsewhere_with_the_plan_of_its_ledger(
   anew = find_plan(tmp_path)  # There is no ledger.
   assert anew.strategy != moved.plan.strategy
   # A process that was made with it is not that of the ledger.
-  state, plan = moved.kept, moved.plan
   other = _Run(tmp_path / 'moved', anew, (1, 2))
-  other.kept = state
   with pytest.raises(ValueError, match='privacy.read_plan'):
     other.run()
   # Nor with the strategy alone.
-  other.plan = plan
+  other.plan = moved.plan
   with pytest.raises(ValueError, match='one that was optimised anew is anothe'):
     other.run()
   there = _Run(tmp_path / 'moved', find_plan(tmp_path / 'moved'), (1, 2))
-  assert there.plan == plan
-  there.kept = state
+  assert there.plan == moved.plan
   there.run()
   assert there.charged == [*range(1, _NUM_ROUNDS + 1)]
   assert {**moved.released, **there.released} == whole.released
@@ -266,17 +279,8 @@ def test_a_run_goes_on_elsewhere_with_the_plan_of_its_ledger(
     privacy.read_plan(tmp_path / 'moved', target_epsilon=3)
 
 
-def test_other_updates_in_a_repeated_round_end_the_run(tmp_path, plan):
-  run = _Run(tmp_path, plan)
-  run.run(until=5)
-  with pytest.raises(privacy.ChangedReleaseError, match='the run ends'):
-    run.run(update=0.1)
-  assert run.charged == [1, 2, 3, 4, 5]
-  assert all(len(looks) == 1 for looks in run.released.values())
-
-
 def test_clients_in_another_order_are_refused(tmp_path, plan):
-  run = _Run(tmp_path, plan)
+  run = _Run(tmp_path / 'run', plan)
   run.run(until=4)
   with pytest.raises(ValueError, match='the same `client_ids` in the same ord'):
     run.run(ids=_IDS[::-1])
@@ -285,11 +289,38 @@ def test_clients_in_another_order_are_refused(tmp_path, plan):
   assert run.charged == [*range(1, _NUM_ROUNDS + 1)]
 
 
-def test_a_lost_key_ends_the_run(tmp_path, plan):
-  run = _Run(tmp_path, plan)
+def test_an_older_disk_ends_the_run(tmp_path, plan):
+  run = _Run(tmp_path / 'run', plan)
+  run.run(until=3)
+  shutil.copytree(tmp_path / 'run' / 'outcomes', tmp_path / 'backup')
   run.run(until=4)
-  run.lose_states()
-  with pytest.raises(privacy.ChangedReleaseError, match='the run ends'):
+  shutil.rmtree(tmp_path / 'run' / 'outcomes')
+  shutil.copytree(tmp_path / 'backup', tmp_path / 'run' / 'outcomes')
+  with pytest.raises(privacy.RoundChargedError, match='the run ends'):
     run.run()
   assert run.charged == [1, 2, 3, 4]
   assert all(len(looks) == 1 for looks in run.released.values())
+
+
+def test_the_state_of_another_run_is_refused(tmp_path, plan):
+  """What it keeps of earlier noises would be in the releases of both."""
+  run = _Run(tmp_path / 'run', plan)
+  run.run(until=2)
+  with privacy.PrivacyLedger(tmp_path / 'run' / 'ledger.jsonl', plan) as ledger:
+    _, state = private_rounds.resume(
+      ledger,
+      Checkpoints(tmp_path / 'run' / 'outcomes'),
+      {'noise': run._process.initialize(), 'mean': np.zeros(5, np.float32)},
+    )
+  with (
+    privacy.PrivacyLedger(tmp_path / 'other.jsonl', plan) as ledger,
+    pytest.raises(ValueError, match='`state` must be that before round 1'),
+  ):
+    private_rounds.run_private_round(
+      lambda state, cohort: None,
+      build_private_sampler(plan, _IDS, seed=4),
+      ledger,
+      Checkpoints(tmp_path / 'other'),
+      state=state,
+      round_num=1,
+    )

@@ -37,7 +37,11 @@ from tff_clipping.aggregators.parts import gaussian_draws
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.clients.client_states import ClientStates
 from tff_clipping.programs.clients.client_store import write_client_store
-from tff_clipping.programs.training import metrics_files, training_program
+from tff_clipping.programs.training import (
+  metrics_files,
+  private_rounds,
+  training_program,
+)
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.update_records import UpdateRecords
 
@@ -96,9 +100,7 @@ def run_small(run: dict) -> None:
       (os, 'rename'),
       (os, 'unlink'),
       (shutil, 'rmtree'),
-      (tf.io.gfile, 'rename'),
-      (tf.io.gfile, 'makedirs'),
-      (tf.saved_model, 'save'),
+      (pathlib.Path, 'unlink'),
       (privacy.PrivacyLedger, 'charge'),
     ):
       setattr(module, name, steps.count(getattr(module, name)))
@@ -111,8 +113,7 @@ def run_small(run: dict) -> None:
       sampler=build_private_sampler(plan, ids, seed=1),
       num_rounds=run['num_rounds'],
       evaluate=lambda w: dict(test_accuracy=0.5, test_loss=1.0),
-      checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
-      rounds_per_checkpoint=1,
+      checkpoints=Checkpoints(folder / 'checkpoints'),
       watchers=[
         metrics_files.MetricsFiles(
           folder / 'metrics.csv', tensorboard_dir=folder / 'tb'
@@ -142,8 +143,6 @@ def run_experiment(run: dict) -> None:
   """
   log = _Log(run['log'])
   gaussian_draws.fresh_key = lambda: tf.constant(run['noise_key'], tf.int64)
-  # Two runs to compare have the noise of one ledger.
-  privacy.PrivacyLedger.run_id = 'one'
   if run.get('stage') is not None:
     _kill_at_stage(run['stage'], run['round_num'])
   _log_releases(log)
@@ -295,9 +294,9 @@ def _log_releases(log: _Log) -> None:
       log.write('release', int(key))
     await release(self, value, key)
 
-  def logged_save(self, state, round_num):
+  def logged_save(self, state, round_num, **kwargs):
     log.write('save', round_num, _digest(state))
-    save(self, state, round_num)
+    return save(self, state, round_num, **kwargs)
 
   metrics_files.CSVRowsReleaseManager.release = logged_release
   Checkpoints.save = logged_save
@@ -307,37 +306,27 @@ def _kill_at_stage(stage: str, round_num: int) -> None:
   """Makes the process kill itself at a stage of a round."""
   tensorboard = metrics_files.TensorBoardRowsReleaseManager
   owner, name, before = {
+    'before the outcome': (Checkpoints, 'save', True),
+    'in the outcome': (os, 'rename', True),
     'before the charge': (privacy.PrivacyLedger, 'charge', True),
     'after the charge': (privacy.PrivacyLedger, 'charge', False),
     'after the round': (UpdateRecords, 'record', True),
     'after the updates': (UpdateRecords, 'record', False),
     'after the CSV file': (tensorboard, 'release', True),
     'after all metrics': (tensorboard, 'release', False),
-    'before the checkpoint': (Checkpoints, 'save', True),
-    'in the checkpoint': (tf.saved_model, 'save', False),
-    'after the checkpoint': (Checkpoints, 'save', False),
   }[stage]
   function = getattr(owner, name)
   reached = []
-  charge = privacy.PrivacyLedger.charge
+  run_round = private_rounds.run_private_round
 
-  def note(self, number, *args, **kwargs):
-    reached.append(number)
-    return charge(self, number, *args, **kwargs)
+  def note(*args, round_num, **kwargs):
+    reached.append(round_num)
+    return run_round(*args, round_num=round_num, **kwargs)
 
   def is_there() -> bool:
     return bool(reached) and reached[-1] == round_num
 
-  if name == 'charge':
-
-    def killing(self, number, *args, **kwargs):
-      if before and number == round_num:
-        _kill()
-      charge(self, number, *args, **kwargs)
-      if number == round_num:
-        _kill()
-
-  elif name == 'release':
+  if name == 'release':
 
     async def killing(*args):
       if before and is_there():
@@ -349,14 +338,16 @@ def _kill_at_stage(stage: str, round_num: int) -> None:
   else:
 
     def killing(*args, **kwargs):
-      if before and is_there():
+      # In the outcome: not where the seal of the ledger is renamed.
+      is_here = name != 'rename' or str(args[1]).endswith('.state')
+      if before and is_there() and is_here:
         _kill()
       result = function(*args, **kwargs)
-      if is_there():
+      if is_there() and is_here:
         _kill()
       return result
 
-  privacy.PrivacyLedger.charge = note
+  private_rounds.run_private_round = note
   setattr(owner, name, killing)
 
 

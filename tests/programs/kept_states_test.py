@@ -13,7 +13,6 @@ from tff_clipping.programs.clients.client_states import (
   ClientStates,
   DamagedStatesError,
 )
-from tff_clipping.programs.training import private_rounds
 from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.training_program import TrainingProgram
 
@@ -79,7 +78,8 @@ def _check(folder, process, store, result, num_rounds):
     process.get_model_weights(result.state).trainable[0], model
   )
   states = ClientStates(folder / 'states', process, store.client_ids)
-  states.resume(num_rounds, private_rounds.compute_digest(result.state))
+  outcome = Checkpoints(folder / 'checkpoints').latest()
+  states.resume(outcome.round_num, outcome.id)
   for each, (value,) in kept.items():
     np.testing.assert_array_equal(states.read(each, num_rounds + 1)[0], value)
 
@@ -108,7 +108,7 @@ def test_a_program_that_goes_on_has_the_same_bits(
     # round 3 is the last.
     _program(tmp_path, process, store, 6, should_stop=fail, **settings).run()
   assert (tmp_path / 'states' / 'round_3').is_dir()
-  assert Checkpoints(tmp_path / 'checkpoints').latest() == (
+  assert Checkpoints(tmp_path / 'checkpoints').rounds()[-1] == (
     3 if rounds_per_checkpoint == 1 else 0
   )
   result = _program(tmp_path, process, store, 6, **settings).run()
@@ -120,7 +120,8 @@ def test_a_damaged_checkpoint_goes_back_with_what_clients_kept(
   tmp_path, process, store
 ):
   _program(tmp_path, process, store, 4).run()
-  (tmp_path / 'checkpoints' / 'round_4' / 'sha256.json').write_text('{}')
+  (path,) = (tmp_path / 'checkpoints').glob('*round_4.state')
+  path.write_bytes(b'{}')
   result = _program(tmp_path, process, store, 5).run()
   _check(tmp_path, process, store, result, 5)
 

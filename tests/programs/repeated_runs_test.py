@@ -7,16 +7,15 @@ is divided by the root of the number of looks.
 """
 
 import collections
+import shutil
 import signal
 
 import dp_accounting
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow as tf
 from dp_accounting import pld
 
-from tests.privacy.ledgers import read_releases
 from tests.programs import noised_scalar
 from tff_clipping import privacy
 from tff_clipping.programs.clients.client_sampling import (
@@ -31,6 +30,13 @@ from tff_clipping.programs.training.training_program import (
 )
 from tff_clipping.storage_errors import StorageError
 
+# Where a program is killed: what is called, and whether it is done by then.
+_STAGES = {
+  'before the outcome': (Checkpoints, 'save', False),
+  'before the charge': (Checkpoints, 'save', True),
+  'before the release': (privacy.PrivacyLedger, 'charge', True),
+}
+
 
 class _Killed(BaseException):  # noqa: N818
   """Stands for a kill: nothing is saved on the way out."""
@@ -39,49 +45,39 @@ class _Killed(BaseException):  # noqa: N818
 class _Run:
   """A run in a folder, killed and started again, and all that it released."""
 
-  def __init__(self, folder, plan, noise_key='drawn'):
-    self._folder = folder
+  def __init__(self, folder, plan, noise_key=None):
+    self.folder = folder
     self.plan = plan
     self._process = noised_scalar.build_process(plan, noise_key)
-    # The weights that left the trusted side, by the cohort they came from.
+    # The weights that left the trusted side, by round and draw.
     self.released = collections.defaultdict(set)
 
-  def run(self, kill_after=None, num_rounds=None, noise_key=None):
+  def run(self, kill_after=None, num_rounds=None):
     """Runs until the end, or until a round has released its weights."""
-    sampler = _Recorded(
-      build_private_sampler(self.plan, noised_scalar.IDS, seed=3)
-    )
-    rounds = []
-
-    def evaluate(weights):
-      if sampler.last is not None:
-        weight = np.float32(weights.trainable[0])
-        self.released[sampler.last].add(weight.tobytes())
-        rounds.append(sampler.last)
-        if sampler.last[0] == kill_after:
-          raise _Killed
-      return dict(test_accuracy=0.0, test_loss=1.0)
-
-    process = self._process
-    if noise_key is not None:
-      process = noised_scalar.build_process(self.plan, noise_key)
+    sampler = build_private_sampler(self.plan, noised_scalar.IDS, seed=3)
     with privacy.PrivacyLedger(
-      self._folder / 'ledger.jsonl', self.plan
+      self.folder / 'ledger.jsonl', self.plan
     ) as ledger:
+
+      def evaluate(weights):
+        outcomes = program.checkpoints.outcomes()
+        if outcomes:
+          last = outcomes[-1]
+          weight = np.float32(weights.trainable[0])
+          draw = last.round_num, last.charge.draw
+          self.released[draw].add(weight.tobytes())
+          if last.round_num == kill_after:
+            raise _Killed
+        return dict(test_accuracy=0.0, test_loss=1.0)
+
       program = TrainingProgram(
-        process=process,
+        process=self._process,
         sampler=sampler,
         client_value=lambda c: np.float32(c == '0'),
         num_rounds=num_rounds or self.plan.num_rounds,
         evaluate=evaluate,
-        checkpoints=Checkpoints(self._folder / 'checkpoints', keep=2),
-        rounds_per_checkpoint=5,
-        watchers=[
-          MetricsFiles(
-            self._folder / 'metrics.csv',
-            tensorboard_dir=self._folder / 'tensorboard',
-          )
-        ],
+        checkpoints=Checkpoints(self.folder / 'checkpoints'),
+        watchers=[MetricsFiles(self.folder / 'metrics.csv')],
         ledger=ledger,
       )
       try:
@@ -89,8 +85,7 @@ class _Run:
       except _Killed:
         return None
       finally:
-        self.ledger_lines = read_releases(self._folder / 'ledger.jsonl')
-        self.charged = ledger.rounds
+        self.charged = [tuple(draw) for _, *draw in ledger.releases]
         self.caveats = ledger.caveats
         self.epsilon = ledger.epsilon
 
@@ -113,55 +108,57 @@ class _Run:
     return accountant.get_epsilon(noised_scalar.DELTA)
 
 
-class _Recorded:
-  """A sampler that knows what it drew last."""
+def _kill_at(monkeypatch, run, stage, round_num):
+  """Runs until a stage of a round, where the program is killed."""
+  owner, name, is_done = _STAGES[stage]
+  call = getattr(owner, name)
 
-  def __init__(self, sampler):
-    self._sampler = sampler
-    self.charged_as = sampler.charged_as
-    self.digest = sampler.digest
-    self.last = None
+  def killing(self, *args, **kwargs):
+    is_there = round_num in args
+    if is_there and not is_done:
+      raise _Killed
+    result = call(self, *args, **kwargs)
+    if is_there:
+      raise _Killed
+    return result
 
-  def sample(self, round_num, *draw):
-    # Earlier rounds are asked for to check who came in them.
-    self.last = max(self.last or (0, 0), (round_num, *(draw or (0,))))
-    return self._sampler.sample(round_num, *draw)
+  with monkeypatch.context() as patch:
+    patch.setattr(owner, name, killing)
+    assert run.run() is None
 
 
-def _assert_charged(run):
-  """Every release is charged, and the charge is at least its exact cost."""
-  assert sum(len(looks) for looks in run.released.values()) == len(run.charged)
-  assert run.exact_epsilon() <= run.epsilon * (1 + 1e-3)
+def _assert_charged_once(run):
+  """Every release is charged once, at its exact cost at least."""
+  assert len(set(run.charged)) == len(run.charged)
+  assert run.released.keys() <= set(run.charged)
+  assert all(len(looks) == 1 for looks in run.released.values())
+  if run.plan.sampling == 'poisson':
+    assert run.exact_epsilon() <= run.epsilon * (1 + 1e-3)
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_as_one_that_never_stopped_at_the_same_cost(tmp_path):
-  plan, key = noised_scalar.plan(), (1, 2)
-  runs = []
-  for name, kills in (('whole', ()), ('killed', (1, 4, 4, 7, 9, 12))):
-    (tmp_path / name).mkdir()
-    run = _Run(tmp_path / name, plan, key)
-    for kill_after in kills:
-      assert run.run(kill_after) is None
-    result = run.run()
-    assert result.reason is StopReason.FINISHED
-    _assert_charged(run)
-    runs.append((run, result.state))
-  (whole, state), (killed, killed_state) = runs
-  tf.nest.map_structure(
-    np.testing.assert_array_equal, dict(state), dict(killed_state)
-  )
-  assert killed.ledger_lines == whole.ledger_lines
-  assert killed.released == whole.released
-  metrics = [
-    pd.read_csv(tmp_path / n / 'metrics.csv') for n in ('whole', 'killed')
-  ]
-  # What was spent is never shown as less, so a row that is written again has
-  # the releases after it in its epsilon.
-  epsilons = [m.pop('epsilon') for m in metrics]
-  assert epsilons[1].ge(epsilons[0]).all()
-  assert epsilons[1].iloc[-1] == epsilons[0].iloc[-1] <= 2.0
-  pd.testing.assert_frame_equal(*metrics)
+@pytest.mark.parametrize('sampling', ['poisson', 'random_allocation'])
+def test_kills_at_each_stage_cost_no_round_and_no_epsilon(
+  tmp_path, monkeypatch, sampling
+):
+  plan = noised_scalar.plan(sampling=sampling)
+  run = _Run(tmp_path, plan)
+  for round_num, stage in enumerate([*_STAGES, *_STAGES], start=1):
+    # Twice at the same place, and once when the round was released.
+    _kill_at(monkeypatch, run, stage, round_num)
+    if stage == 'before the outcome':
+      _kill_at(monkeypatch, run, stage, round_num)
+    assert run.run(kill_after=round_num) is None
+  assert run.run().reason is StopReason.FINISHED
+  assert run.charged == [(t, 0) for t in range(1, 13)]
+  assert run.released.keys() == {*run.charged}
+  assert run.epsilon == plan.epsilon <= 2.0
+  assert not run.caveats
+  _assert_charged_once(run)
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == list(range(13))
+  assert metrics['test_loss'].notna().all()
+  assert metrics['epsilon'].is_monotonic_increasing
 
 
 @pytest.mark.slow
@@ -174,113 +171,75 @@ def test_a_stopped_run_ends_at_its_last_round_with_every_row_evaluated(
   def stop(self, round_num, *args, **kwargs):
     epsilon = charge(self, round_num, *args, **kwargs)
     if round_num == 8:
-      # Ctrl-C at the worst moment: charged, and nothing written yet.
+      # Ctrl-C at the worst moment: charged, and nothing released yet.
       signal.raise_signal(signal.SIGTERM)
     return epsilon
 
   with monkeypatch.context() as patch:
     patch.setattr(privacy.PrivacyLedger, 'charge', stop)
-    assert run.run().reason is StopReason.INTERRUPTED
-  assert run.charged == list(range(1, 9))
-  result = run.run()
-  assert result.reason is StopReason.FINISHED
-  assert run.charged == list(range(1, 13))
+    result = run.run()
+  assert result.reason is StopReason.INTERRUPTED
+  assert [draw[0] for draw in run.charged] == list(range(1, 9))
+  assert run.run().reason is StopReason.FINISHED
+  assert run.charged == [(t, 0) for t in range(1, 13)]
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(13))
   assert metrics['test_loss'].notna().all()
-  _assert_charged(run)
+  _assert_charged_once(run)
 
 
 @pytest.mark.slow
-def test_the_key_is_that_of_the_checkpoint_not_of_the_new_program(tmp_path):
+def test_a_restored_disk_makes_new_draws_that_are_charged(tmp_path):
   run = _Run(tmp_path, noised_scalar.plan())
-  run.run(kill_after=7)
-  result = run.run(noise_key='drawn')
-  assert result.reason is StopReason.FINISHED
-  assert run.charged == list(range(1, 13))
-  _assert_charged(run)
-
-
-@pytest.mark.slow
-def test_kills_show_no_round_of_random_allocation_twice(tmp_path):
-  plan = noised_scalar.plan(sampling='random_allocation')
-  run = _Run(tmp_path, plan, (1, 2))
-  for kill_after in (1, 4, 4, 7, 9, 12):
-    assert run.run(kill_after) is None
-  assert run.run().reason is StopReason.FINISHED
-  # One look at each round, of the first draw: the epochs that are charged.
-  assert run.released.keys() == {(t, 0) for t in range(1, 13)}
-  assert all(len(looks) == 1 for looks in run.released.values())
-  assert run.charged == list(range(1, 13))
-  assert run.epsilon == plan.epsilon <= 2.0
-
-
-@pytest.mark.slow
-def test_fresh_noise_ends_a_run_of_random_allocation_where_it_repeats(tmp_path):
-  # With round 7 drawn anew, client 0 might come a second time in its epoch.
-  plan = noised_scalar.plan(sampling='random_allocation')
-  run = _Run(tmp_path, plan, noise_key=None)
-  run.run(kill_after=7)
-  with pytest.raises(RoundError, match='cannot be drawn anew'):
-    run.run()
-  assert run.charged == list(range(1, 8))
-  assert run.released.keys() == {(t, 0) for t in range(1, 8)}
-  assert all(len(looks) == 1 for looks in run.released.values())
-
-
-@pytest.mark.slow
-def test_fresh_noise_makes_a_repeated_round_a_new_draw_that_is_charged(
-  tmp_path,
-):
-  run = _Run(tmp_path, noised_scalar.plan(), noise_key=None)
-  run.run(kill_after=7)
+  run.run(num_rounds=5)
+  shutil.copytree(tmp_path / 'checkpoints', tmp_path / 'backup')
+  run.run(num_rounds=7)
+  shutil.rmtree(tmp_path / 'checkpoints')
+  shutil.copytree(tmp_path / 'backup', tmp_path / 'checkpoints')
   result = run.run()
   # Rounds 6 and 7 are drawn anew, and the plan has no release left for them.
-  assert run.charged == [1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9, 10]
+  rounds = [*((t, 0) for t in range(1, 8)), (6, 1), (7, 1)]
+  assert run.charged == [*rounds, (8, 0), (9, 0), (10, 0)]
   assert result.reason is StopReason.BUDGET_EXHAUSTED
   assert result.round_num == 10
-  assert {k for k in run.released if k[0] in (6, 7)} == {
-    (6, 0), (7, 0), (6, 1), (7, 1)
-  }  # fmt: skip
-  _assert_charged(run)
+  _assert_charged_once(run)
 
 
 @pytest.mark.slow
-def test_what_the_first_draw_of_a_round_was_is_never_released_again(tmp_path):
-  run = _Run(tmp_path, noised_scalar.plan(num_rounds=20), noise_key=None)
-  for kill_after in (7, 6, 7, 6):
-    run.run(kill_after)
-  result = run.run()
-  assert result.reason is StopReason.BUDGET_EXHAUSTED
+def test_a_restored_disk_ends_a_run_of_random_allocation(tmp_path):
+  # With round 6 drawn anew, client 0 might come a second time in its epoch.
+  plan = noised_scalar.plan(sampling='random_allocation')
+  run = _Run(tmp_path, plan)
+  run.run(num_rounds=5)
+  shutil.copytree(tmp_path / 'checkpoints', tmp_path / 'backup')
+  run.run(num_rounds=7)
+  shutil.rmtree(tmp_path / 'checkpoints')
+  shutil.copytree(tmp_path / 'backup', tmp_path / 'checkpoints')
+  with pytest.raises(RoundError, match='cannot be drawn anew'):
+    run.run()
+  assert run.charged == [(t, 0) for t in range(1, 8)]
   assert all(len(looks) == 1 for looks in run.released.values())
-  _assert_charged(run)
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_costs_nothing_either(tmp_path):
+def test_a_damaged_outcome_is_a_new_draw(tmp_path):
   run = _Run(tmp_path, noised_scalar.plan())
   run.run(num_rounds=11)
-  path = tmp_path / 'checkpoints' / 'round_11' / 'sha256.json'
-  path.write_text('{}')
-  assert run.run().reason is StopReason.FINISHED
-  assert run.charged == list(range(1, 13))
-  _assert_charged(run)
+  (path,) = (tmp_path / 'checkpoints').glob('*round_11.state')
+  path.write_bytes(b'{}')
+  assert run.run().reason is StopReason.BUDGET_EXHAUSTED
+  assert run.charged[-2:] == [(11, 0), (11, 1)]
+  _assert_charged_once(run)
 
 
 @pytest.mark.slow
-def test_without_any_checkpoint_all_rounds_are_drawn_anew(tmp_path):
+def test_a_run_without_its_outcomes_is_refused_and_costs_nothing(tmp_path):
   run = _Run(tmp_path, noised_scalar.plan())
   run.run(kill_after=3)
-  for path in (tmp_path / 'checkpoints').iterdir():
-    path.rename(tmp_path / path.name)
-  with pytest.raises(StorageError, match='another run, up to round 2'):
-    run.run(noise_key='drawn')
-  (tmp_path / 'metrics.csv').unlink()
-  # The key is gone with the states: a program draws another one.
-  run.run(noise_key='drawn')
-  assert run.charged == [1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-  assert not run.caveats
-  _assert_charged(run)
+  shutil.rmtree(tmp_path / 'checkpoints')
+  with pytest.raises(StorageError, match='no outcome is left'):
+    run.run()
+  assert [draw[0] for draw in run.charged] == [1, 2, 3]
 
 
 @pytest.mark.slow
@@ -290,38 +249,3 @@ def test_one_cohort_looked_at_twice_would_cost_more_than_two_draws(tmp_path):
   for round_num in range(1, 7):
     run.released[round_num, 0] = {b'1', b'2'}
   assert run.exact_epsilon() > 1.1 * run.plan.epsilon_after(12)
-
-
-@pytest.mark.slow
-def test_moves_back_and_forth_are_charged_and_tell_nothing(
-  tmp_path, monkeypatch
-):
-  run = _Run(tmp_path, noised_scalar.plan(num_rounds=20))
-  for name, kill_after in (('a', 7), ('b', 6), ('a', 7), ('a', None)):
-    noised_scalar.set_environment(monkeypatch, name)
-    result = run.run(kill_after)
-  # Round 6 in b, and again in a; round 7 from another state than before.
-  assert run.charged[5:10] == [6, 7, 6, 6, 7]
-  assert run.charged[10:12] == [8, 9]
-  assert result.reason is StopReason.BUDGET_EXHAUSTED
-  assert not run.caveats
-  assert all(len(looks) == 1 for looks in run.released.values())
-  _assert_charged(run)
-
-
-@pytest.mark.slow
-def test_a_run_that_goes_on_elsewhere_is_charged_for_what_it_repeats(
-  tmp_path, monkeypatch
-):
-  run = _Run(tmp_path, noised_scalar.plan())
-  noised_scalar.set_environment(monkeypatch, 'a')
-  run.run(kill_after=7)
-  noised_scalar.set_environment(monkeypatch, 'b')
-  run.run(kill_after=8)
-  # From the checkpoint of round 5 again, where its rounds were charged last.
-  result = run.run()
-  assert run.charged == [1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9, 10]
-  assert not run.caveats
-  assert result.reason is StopReason.BUDGET_EXHAUSTED
-  assert all(len(looks) == 1 for looks in run.released.values())
-  _assert_charged(run)

@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import privacy
 from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
+from tff_clipping.privacy.ledger.ledger_contents import Release
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
 )
@@ -89,29 +90,27 @@ class Ledger:
     sampling='poisson',
     allows_new_draws=True,
   )
-  run_id = None
+  run_id = 'a run'
+  caveats = ()
 
   def __init__(self, budget=math.inf):
-    self.charged = []
-    self._digests = collections.defaultdict(list)
+    self.releases = []
     self._budget = budget
-    self._environments = {}
+
+  @property
+  def charged(self):
+    return [release.round_num for release in self.releases]
+
+  @property
+  def num_releases(self):
+    return len(self.releases)
 
   @property
   def epsilon(self):
-    return float(len(self.charged))
+    return float(len(self.releases))
 
-  @property
-  def rounds(self):
-    return self.charged
-
-  def last_draw(self, round_num):
-    return (
-      len(self._digests[round_num]) - 1 if self._digests[round_num] else None
-    )
-
-  def last_environment(self, round_num):
-    return self._environments.get(round_num)
+  def next_draw(self, round_num):
+    return self.charged.count(round_num)
 
   def record_seed(self, digest):
     pass
@@ -120,17 +119,10 @@ class Ledger:
     if len(self.charged) >= self._budget:
       raise BudgetExhaustedError('The budget is spent.')
 
-  def charge(self, round_num, digest, *, draw, environment):
-    self._environments[round_num] = environment
-    digests = self._digests[round_num]
-    if digests and draw == len(digests) - 1:
-      if digest != digests[-1]:
-        raise privacy.ChangedReleaseError('Other bits.')
-      return
-    assert draw == len(digests)
+  def charge(self, round_num, release_id, *, draw=0):
+    assert draw == self.next_draw(round_num)
     self.check_budget(round_num)
-    self.charged.append(round_num)
-    digests.append(digest)
+    self.releases.append(Release(release_id, round_num, draw))
 
 
 def plan(sampling):

@@ -41,30 +41,19 @@ def _run(folder, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('context', 'charged'),
-  [('ours', [1, 2, 3, 4, 5]), ('tff', [1, 2, 3, 3, 4])],
-)
-def test_it_goes_on_after_a_kill_at_the_worst_moment(
-  tmp_path, context, charged
-):
+@pytest.mark.parametrize('context', ['ours', 'tff'])
+def test_it_goes_on_after_a_kill_at_the_worst_moment(tmp_path, context):
   folder = tmp_path / 'run'
   return_code, _ = _run(folder, context, '3')
   assert return_code == -signal.SIGKILL
   assert privacy.read_ledger(folder).num_releases == 3
-  assert not (folder / 'states' / 'program_state_3').exists()
   return_code, printed = _run(folder, context)
   assert return_code == 0, printed
   (last,) = re.findall(r'^rounds .*$', printed, re.MULTILINE)
-  assert last.startswith(f'rounds {charged} ')
-  shown = _PAGE.read_text().splitlines()
-  assert last in shown
-  warnings = re.findall(r'Round 3, run again, .*$', printed, re.MULTILINE)
-  assert len(warnings) == (context == 'tff')
-  assert set(warnings) <= set(shown)
-  rounds = max(charged)
+  assert last.startswith('rounds [1, 2, 3, 4, 5] ')
+  assert last in _PAGE.read_text().splitlines()
+  # The metrics of round 3 were not released before the kill.
   metrics = pd.read_csv(folder / 'metrics.csv')
-  assert metrics['key'].tolist() == list(range(1, rounds + 1))
-  assert (folder / 'states' / f'program_state_{rounds}').exists()
+  assert metrics['key'].tolist() == [1, 2, 4, 5]
   with np.load(folder / 'model.npz') as model:
     assert all(np.isfinite(weights).all() for weights in model.values())

@@ -17,12 +17,12 @@ from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.programs.training.training_program import StopReason
 
 
-def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
+def test_a_run_that_was_killed_goes_on_from_its_last_round(tmp_path):
   ledger = small_program.Ledger()
 
   def stop(metrics):
     if metrics['round_num'] == 3:
-      raise ZeroDivisionError  # As a kill would: without a checkpoint.
+      raise ZeroDivisionError  # As a kill would.
 
   with pytest.raises(ZeroDivisionError):
     small_program.program(tmp_path, ledger=ledger, after=stop).run()
@@ -32,6 +32,28 @@ def test_repeated_rounds_with_the_same_bits_cost_nothing(tmp_path):
     6
   )
   assert ledger.charged == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_round_that_was_charged_and_not_recorded_is_recorded(tmp_path):
+  ledger = small_program.Ledger()
+
+  def evaluate(weights):
+    if len(ledger.charged) == 3 and not is_again:
+      raise SystemExit  # As a kill would.
+    return dict(test_accuracy=float(weights.trainable[0]), test_loss=1.0)
+
+  is_again = False
+  with pytest.raises(SystemExit):
+    small_program.program(tmp_path, ledger=ledger, evaluate=evaluate).run()
+  assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 2
+  is_again = True
+  small_program.program(
+    tmp_path, ledger=ledger, evaluate=evaluate, num_rounds=3
+  ).run()
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == [0, 1, 2, 3]
+  assert metrics['test_accuracy'].iloc[-1] == small_program.expected_weight(3)
+  assert ledger.charged == [1, 2, 3]
 
 
 def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
@@ -141,7 +163,7 @@ def test_stops_when_the_budget_is_spent(tmp_path):
   assert result.state['weights'].trainable[0] == small_program.expected_weight(
     3
   )
-  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
+  assert Checkpoints(tmp_path / 'checkpoints').rounds() == [2, 3]
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['epsilon'].tolist()[1:] == [1, 2, 3]
 
@@ -156,31 +178,35 @@ def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
   assert metrics['test_accuracy'].iloc[-1] == small_program.expected_weight(3)
 
 
-def test_a_ledger_that_shows_less_than_the_checkpoint_is_refused(tmp_path):
-  small_program.program(
-    tmp_path, ledger=small_program.Ledger(), num_rounds=4
-  ).run()
+def test_a_ledger_that_shows_less_than_the_outcomes_is_refused(tmp_path):
   ledger = small_program.Ledger()
-  with pytest.raises(
-    storage_errors.StorageError,
-    match='of round 4, but the ledger has no release of round 1 among its 0',
-  ):
-    small_program.program(tmp_path, ledger=ledger).run()
-  # As many releases, of which some are of one round: an old copy.
-  ledger.charged = [1, 2, 1, 2]
-  with pytest.raises(
-    storage_errors.StorageError, match='no release of round 3 among'
-  ):
-    small_program.program(tmp_path, ledger=ledger).run()
-  for charged in ([1, 2, 3], [1, None, 2]):
-    ledger.charged = charged
-    with pytest.raises(
-      storage_errors.StorageError, match='has no release of round'
-    ):
-      small_program.program(tmp_path, ledger=ledger).run()
-  # A line that was cut short is of a round that nobody knows.
-  ledger.charged = [1, None, 2, None]
   small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()
+  # That of a backup.
+  del ledger.releases[2:]
+  before = sorted((tmp_path / 'checkpoints').iterdir())
+  with pytest.raises(
+    storage_errors.StorageError, match='that the ledger does not have'
+  ):
+    small_program.program(tmp_path, ledger=ledger).run()
+  assert sorted((tmp_path / 'checkpoints').iterdir()) == before
+  assert ledger.charged == [1, 2]
+
+
+def test_a_run_without_its_outcomes_is_refused(tmp_path):
+  ledger = small_program.Ledger()
+  small_program.program(tmp_path, ledger=ledger, num_rounds=2).run()
+  (tmp_path / 'other').mkdir()
+  with pytest.raises(storage_errors.StorageError, match='no outcome is left'):
+    small_program.program(tmp_path / 'other', ledger=ledger).run()
+  assert ledger.charged == [1, 2]
+
+
+def test_the_checkpoints_of_a_private_run_go_on_with_its_ledger(tmp_path):
+  small_program.program(
+    tmp_path, ledger=small_program.Ledger(), num_rounds=2
+  ).run()
+  with pytest.raises(storage_errors.StorageError, match='of a private run'):
+    small_program.program(tmp_path).run()
 
 
 def test_less_noise_than_charged_is_not_released(tmp_path):

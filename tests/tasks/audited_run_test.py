@@ -67,7 +67,6 @@ def _without_noise(builder, plan, model_fn, user_aggregator):
     aggregators.dp_mean_factory(
       clipping_norm=builder.config.clipping_norm,
       **parameters,
-      noise_key='drawn',
     )
   )
 
@@ -80,7 +79,6 @@ def _without_clip(builder, plan, model_fn, user_aggregator):
     aggregators.dp_mean_factory(
       clipping_norm=1e4 * builder.config.clipping_norm,
       **parameters,
-      noise_key='drawn',
     )
   )
 

@@ -45,14 +45,18 @@ def test_a_spent_budget(tmp_path, cache_dir):
   folder = tmp_path / 'run'
   assert _train(folder, cache_dir, **DP_FED_AVG)[0] == 0
   ledger = (folder / 'ledger.jsonl').read_bytes()
-  # Without its checkpoints the run begins anew, and leaves the metrics alone.
+  last = max((folder / 'checkpoints').iterdir())
+  # Without its outcomes the run does not go on, and nothing is charged.
+  shutil.copytree(folder / 'checkpoints', tmp_path / 'kept')
   shutil.rmtree(folder / 'checkpoints')
   code, _, errors = _train(folder, cache_dir, **DP_FED_AVG)
   assert code == 5
-  assert 'or of this one, whose checkpoints are gone' in errors
+  assert 'no outcome is left' in errors
   assert len(errors.splitlines()) == 1
-  # With those moved away too, it does so, but not with a new budget.
-  (folder / 'metrics.csv').unlink()
+  # With an older one a round would be a new draw, for which nothing is left.
+  shutil.rmtree(folder / 'checkpoints')
+  shutil.copytree(tmp_path / 'kept', folder / 'checkpoints')
+  last.unlink()
   code, output, errors = _train(folder, cache_dir, **DP_FED_AVG)
   assert code == 4, errors
   assert 'The budget is spent: 2 releases' in output
@@ -78,19 +82,17 @@ def test_sigterm_and_a_damaged_checkpoint(tmp_path, cache_dir):
   assert 'Stopped by SIGTERM after round' in output
   assert errors == ''
   assert not (folder / 'result.json').exists()
-  checkpoints = sorted(
-    (folder / 'checkpoints').iterdir(), key=lambda p: int(p.name[6:])
-  )
-  done = int(checkpoints[-1].name[6:])
+  checkpoints = sorted((folder / 'checkpoints').iterdir())
+  done = int(checkpoints[-1].stem.split('_')[-1])
   assert pd.read_csv(folder / 'metrics.csv')['round_num'].max() == done
 
   for checkpoint in checkpoints:
-    next(checkpoint.rglob('*.data-*')).write_bytes(b'')
+    checkpoint.write_bytes(b'')
   code, _, errors = _train(
     folder, cache_dir, num_rounds=400, rounds_per_checkpoint=3
   )
   assert code == 5
-  assert f'checkpoint of round {done} is damaged' in errors
+  assert f'{checkpoints[-1].name} is damaged' in errors
   assert len(errors.splitlines()) == 1
 
 

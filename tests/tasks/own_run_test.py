@@ -273,7 +273,6 @@ def _train_by_own_aggregator(folder, wrap, **changes):
       aggregators.dp_mean_factory(
         clipping_norm=clipping_norm,
         **plan.aggregator_parameters._asdict(),
-        noise_key='drawn',
       )
     )
 

@@ -98,22 +98,17 @@ def test_what_breaks_the_guarantee_is_said_wherever_it_is_claimed(
   assert words in read_json(tmp_path / 'run' / 'result.json')['message']
 
 
-@pytest.mark.parametrize('has_moved', [True, False])
 @pytest.mark.slow
-def test_rounds_that_are_run_again_elsewhere_are_new_releases(
-  tmp_path, cache_dir, monkeypatch, has_moved
-):
+def test_a_lost_outcome_is_a_new_draw_that_is_charged(tmp_path, cache_dir):
   folder = tmp_path / 'run'
   _run(folder, cache_dir)
-  # As after a kill.
-  shutil.rmtree(folder / 'checkpoints' / 'round_2')
-  if has_moved:
-    monkeypatch.setenv('TF_ENABLE_ONEDNN_OPTS', '0')
+  (last,) = (folder / 'checkpoints').glob('*round_2.state')
+  last.unlink()
   result = _run(folder, cache_dir)
+  # The plan has no release left for it.
   releases = read_releases(folder / 'ledger.jsonl')
-  # Of another draw than those that were charged, for which there is no budget.
   assert [each['draw'] for each in releases] == [0, 0]
-  assert ('The budget is spent' in result.message) == has_moved
+  assert 'The budget is spent' in result.message
   assert read_json(folder / 'privacy.json')['caveats'] == []
 
 

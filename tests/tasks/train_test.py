@@ -178,7 +178,7 @@ def test_ctrl_c_ends_cleanly_with_a_checkpoint_to_go_on_from(
   metrics = pd.read_csv(tmp_path / 'run' / 'metrics.csv')
   done = metrics['round_num'].iloc[-1]
   assert metrics['round_num'].tolist() == list(range(done + 1))
-  assert (tmp_path / 'run' / 'checkpoints' / f'round_{done}').is_dir()
+  assert [*(tmp_path / 'run' / 'checkpoints').glob(f'*_round_{done}.state')]
 
 
 @pytest.mark.slow

@@ -21,9 +21,6 @@ from tff_clipping.aggregators.means import (
   fixed_denominator_mean_factory,
   realized_mean_factory,
 )
-from tff_clipping.aggregators.parts.noise_keys import (
-  with_noise_draw,
-)
 from tff_clipping.aggregators.per_layer_clipping import (
   combined_clipping_norm,
   per_layer_clipping_factory,
@@ -54,5 +51,4 @@ __all__ = [
   'realized_mean_factory',
   'secure_sum_factory',
   'transformed_factory',
-  'with_noise_draw',
 ]

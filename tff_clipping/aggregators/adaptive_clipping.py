@@ -74,8 +74,8 @@ def adaptive_dp_mean_factory(
     sum_factory: Sums the clipped updates. `None` is
       `tff.aggregators.SumFactory()`. The bounds of a `secure_sum_factory` must
       be for the largest norm that is to be expected; what is beyond is clamped.
-    noise_key: `None` for fresh noise, 'drawn' or a pair of integers for rounds
-      that can be repeated; see `gaussian_noise_factory`.
+    noise_key: `None` for fresh noise, or a pair of integers for tests; see
+      `gaussian_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.
@@ -261,7 +261,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
 def _other_key(noise_key):
   """Returns a key that is not `noise_key`: no two draws may share one."""
-  if noise_key is None or noise_key == 'drawn':
-    return noise_key
+  if noise_key is None:
+    return None
   low, high = noise_key
   return low, high ^ 0x5DEECE66D

@@ -20,7 +20,7 @@ from tff_clipping.aggregators.parts import (
   type_checks,
 )
 
-_KEY, _ROUND, _SLOTS = 'key', 'round_num', 'slots'
+_SLOTS = 'slots'
 
 _TABLES: Final = (
   'phases',
@@ -62,12 +62,11 @@ def correlated_noise_factory(
   What holds clients to `participation` is the sampler; what bounds `s` is a
   clip, outside or inside. An empty cohort gives 0 + noise.
 
-  A round that is run again from the same state has the same noise, because the
-  key of the noise is in the state: fresh noise would break what C is made for.
-  Whoever has a state can subtract the noise of later rounds: keep it secret.
-  And a round must not be run again with another cohort, or other updates, once
-  its result has been released: the difference of the two results would have no
-  noise at all.
+  The draw of a round is fresh, and what later rounds take back of it is in the
+  state. Whoever has a state can subtract a part of the noise of later rounds:
+  keep the state secret. And a round must not be run again once its result has
+  been released: two results with the same noises of earlier rounds cost more
+  than is charged. `programs.run_private_round` never does.
 
   What is released lies on a grid, of at most 2^-24 standard deviations of a
   draw: clients' values are rounded towards zero to it, as by
@@ -91,10 +90,10 @@ def correlated_noise_factory(
   these, that do not reveal what the noise hides, as for
   `gaussian_noise_factory`.
 
-  State: `privacy_noise`, with `key` (`int64[2]`, as secret as the noise),
-  `round_num` (`int64`), `ledger` (`int64`) if the key was drawn, and `slots`
-  (`float64`), what is kept of the noises before, with a dimension for them
-  before those of each tensor; `inner_agg`.
+  State: `privacy_noise`, with `round_num` (`int64`), `slots` (`float64`), what
+  is kept of the noises before, with a dimension for them before those of each
+  tensor, and `key` (`int64[2]`, as secret as the noise) if one was given;
+  `inner_agg`.
 
   Args:
     strategy: How the noise of a round depends on those before, for so many
@@ -104,10 +103,9 @@ def correlated_noise_factory(
       unit of the result.
     inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
-    noise_key: `None` and 'drawn' draw a key from fresh entropy whenever the
-      process is initialized. A pair of 64-bit integers is for tests: whoever
-      knows it can subtract the noise, and all that is made with it has the same
-      draws.
+    noise_key: `None` for fresh draws in each round. A pair of 64-bit integers
+      is for tests: whoever knows it can subtract the noise, and all that is
+      made with it has the same draws.
 
   Returns:
     An unweighted aggregation factory.
@@ -136,7 +134,7 @@ def correlated_noise_factory(
     inner_agg_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
   return CorrelatedNoiseFactory(
-    recurrence, noise_stddev, inner_agg_factory, noise_key or 'drawn'
+    recurrence, noise_stddev, inner_agg_factory, noise_key
   )
 
 
@@ -202,17 +200,15 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation
     def initial():
-      key = gaussian_draws.initial_key(self._noise_key)
       slots = [tf.zeros([num_slots, *shape], tf.float64) for shape in shapes]
-      zero = tf.constant(0, tf.int64)
-      return self._noise_state(key, zero, zero, slots)
+      return self._noise_state(tf.constant(0, tf.int64), slots)
 
     def add(value, state):
-      round_num, ledger = state[_ROUND], noise_keys.ledger_of(state)
+      round_num = state[noise_keys.ROUND]
       noises, slots = noise_stream.next_noise(
         self._recurrence,
         stddev,
-        gaussian_draws.derive_key(state[_KEY], tf.stack([round_num, ledger])),
+        self._round_key(state),
         round_num,
         list(state[_SLOTS]),
       )
@@ -226,19 +222,24 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       ]
       return (
         tf.nest.pack_sequence_as(value, noised),
-        self._noise_state(state[_KEY], round_num + 1, ledger, slots),
+        self._noise_state(round_num + 1, slots),
       )
 
     return noised_process.ServerNoise(initial, add)
 
-  def _noise_state(self, key, round_num, ledger, slots):
+  def _round_key(self, state):
+    """Returns the key of the draws of a round, from the state before it."""
+    if self._noise_key is None:
+      return gaussian_draws.fresh_key()
+    counters = tf.stack([state[noise_keys.ROUND], tf.constant(0, tf.int64)])
+    return gaussian_draws.derive_key(state[noise_keys.KEY], counters)
+
+  def _noise_state(self, round_num, slots):
     """Returns the state of the noise."""
-    fields = [
-      (_KEY, key),
-      (_ROUND, round_num),
-      *noise_keys.ledger_field(self._noise_key, ledger),
-      (_SLOTS, slots),
-    ]
+    fields = [(noise_keys.ROUND, round_num), (_SLOTS, slots)]
+    if self._noise_key is not None:
+      key = tf.constant(self._noise_key, tf.int64)
+      fields.insert(0, (noise_keys.KEY, key))
     return collections.OrderedDict(fields)
 
 

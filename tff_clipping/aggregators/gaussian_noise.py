@@ -48,7 +48,7 @@ def gaussian_noise_factory(
   this one, that do not reveal what the noise hides; docs/aggregators.md lists
   them. Exact counts of clipped updates, for example, are dropped.
 
-  State: `privacy_noise`, the key of the noise, if it takes one; `inner_agg`.
+  State: `privacy_noise`, the seed of the noise, if it takes one; `inner_agg`.
 
   Args:
     noise_stddev: The standard deviation, from 1e-37 to 1e37, in the unit of
@@ -56,15 +56,9 @@ def gaussian_noise_factory(
     inner_agg_factory: Sums the values; unweighted. `None` is
       `tff.aggregators.SumFactory()`.
     noise_key: `None` draws fresh noise whenever a round runs, so that one that
-      is run twice is two releases. 'drawn' keeps a key in the state, drawn from
-      fresh entropy whenever the process is initialized, and noise is a function
-      of it, the round, the draw and the ledger (see `with_noise_draw`), and the
-      tensor. A round that is run again then gives the same bits. Whoever knows
-      a state can subtract the noise; and if one key noises two different
-      results, as in a round that is run again with another cohort, their
-      difference has no noise. So it is for programs that never release both. A
-      pair of 64-bit integers is that key, for tests: all that is made with it
-      has the same noise, under any ledger.
+      is run twice is two releases. A pair of 64-bit integers is a seed, for
+      tests and simulations: noise is a function of the seed, the round and the
+      tensor, and whoever knows the seed can subtract the noise.
 
   Returns:
     An unweighted aggregation factory.

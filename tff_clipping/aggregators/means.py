@@ -91,8 +91,8 @@ def dp_mean_factory(
     sum_factory: Sums the clipped updates, and neither divides nor lengthens
       them. `None` is `tff.aggregators.SumFactory()`; see also
       `secure_sum_factory`.
-    noise_key: `None` for fresh noise, 'drawn' or a pair of integers for rounds
-      that can be repeated; see `gaussian_noise_factory`.
+    noise_key: `None` for fresh noise, or a pair of integers for tests; see
+      `gaussian_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.
@@ -165,8 +165,8 @@ def correlated_dp_mean_factory(
     sum_factory: Sums the clipped updates, and neither divides nor lengthens
       them. `None` is `tff.aggregators.SumFactory()`; see also
       `secure_sum_factory`.
-    noise_key: `None` for a key from fresh entropy, a pair of integers for
-      tests; see `correlated_noise_factory`.
+    noise_key: `None` for fresh draws, or a pair of integers for tests; see
+      `correlated_noise_factory`.
 
   Returns:
     An unweighted aggregation factory.

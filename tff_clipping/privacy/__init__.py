@@ -27,10 +27,10 @@ from tff_clipping.privacy.correlated_noise.by_name import (
 )
 from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
-  ChangedReleaseError,
   DamagedLedgerError,
   LedgerInUseError,
   PrivacyLedger,
+  RoundChargedError,
 )
 from tff_clipping.privacy.ledger.ledger_contents import (
   LedgerContents,
@@ -65,7 +65,7 @@ __all__ = [
   'AggregatorParameters',
   'BasePlan',
   'BudgetExhaustedError',
-  'ChangedReleaseError',
+  'RoundChargedError',
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',

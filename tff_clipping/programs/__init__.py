@@ -37,16 +37,17 @@ from tff_clipping.programs.training.metrics_files import (
   MetricsFiles,
   ReleaseMetrics,
 )
-from tff_clipping.programs.training.private_process import (
-  PrivateProcess,
-  RoundNumbers,
-)
+from tff_clipping.programs.training.private_process import PrivateProcess
 from tff_clipping.programs.training.private_program import (
   PrivateProgram,
   build_private_program,
 )
-from tff_clipping.programs.training.private_rounds import run_private_round
+from tff_clipping.programs.training.private_rounds import (
+  resume,
+  run_private_round,
+)
 from tff_clipping.programs.training.process_metrics import flatten_metrics
+from tff_clipping.programs.training.tff_loops import OutcomeStates, RoundNumbers
 from tff_clipping.programs.training.training_program import (
   RoundError,
   StopReason,
@@ -78,6 +79,7 @@ __all__ = [
   'GroupedPoissonSampler',
   'Interrupted',
   'MetricsFiles',
+  'OutcomeStates',
   'PoissonSampler',
   'PrivateProcess',
   'PrivateProgram',
@@ -100,6 +102,7 @@ __all__ = [
   'canary_ids',
   'check_process',
   'flatten_metrics',
+  'resume',
   'run_private_round',
   'write_client_data',
   'write_client_store',

@@ -47,17 +47,6 @@ class Accumulation:
       else None
     )
 
-  @property
-  def fingerprint(self) -> str | None:
-    """As that of a `TensorFlowComputation`."""
-    parts = repr(
-      [part and (part.combine.__name__, part.addend) for part in self._parts]
-    )
-    if self._compute_others is None:
-      return parts
-    others = self._compute_others.fingerprint
-    return others and f'{parts} {others}'
-
   def __call__(
     self,
     total: Sequence[np.ndarray],

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.runtime import environment, shards, values
+from tff_clipping.runtime import shards, values
 from tff_clipping.runtime.client_threads import ClientThreads
 from tff_clipping.runtime.interpreter import InterpretedComputation
 from tff_clipping.runtime.map_reduce import (
@@ -90,13 +90,6 @@ class InProcessContext(tff.framework.SyncContext):
     # They stay: each keeps its sessions of what has been compiled.
     self._threads = ClientThreads(num_threads)
 
-  @property
-  def environment(self) -> str:
-    """What the last bits of a result depend on in this context."""
-    return environment.describe_shards(
-      self._num_shards, self._threads_per_client
-    )
-
   def invoke(self, comp: tff.framework.ConcreteComputation, arg):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
@@ -107,7 +100,6 @@ class InProcessContext(tff.framework.SyncContext):
     """
     _check_process()
     compiled = self.compile(comp)
-    environment.record(compiled, self.environment)
     result_type = comp.type_signature.result
     if isinstance(compiled, TensorFlowComputation):
       parameter_type = comp.type_signature.parameter

@@ -30,16 +30,7 @@ class InterpretedComputation:
   """A TFF computation as a callable on its argument.
 
   What its values are inside, `interpreted_values` says.
-
-  Attributes:
-    fingerprint: None: what tells it from others is not the same in another
-      process.
-    is_round: True.
-    takes_data_sets: Whether clients have data sets.
   """
-
-  fingerprint = None
-  is_round = True
 
   def __init__(
     self,
@@ -58,9 +49,6 @@ class InterpretedComputation:
         TFF's own, or it takes or returns a function.
     """
     self._type = computation.type_signature
-    self.takes_data_sets = tff.types.contains(
-      self._type, lambda t: isinstance(t, tff.SequenceType)
-    )
     self._block = tff.framework.ComputationBuildingBlock.from_proto(
       tff.framework.serialize_computation(computation)
     )

@@ -48,13 +48,7 @@ class MapReduceRound:
   result in the order of the clients, `merge` for accumulators of disjoint
   shards, `begin` at any time, and `finish` once. All values are flat lists of
   arrays.
-
-  Attributes:
-    is_round: True.
-    takes_data_sets: Whether clients have data sets.
   """
-
-  is_round = True
 
   def __init__(
     self,
@@ -78,10 +72,6 @@ class MapReduceRound:
     leaves = values.federated_leaves(self._parameter_type)
     self._server_types = [t for t in leaves if t.placement is tff.SERVER]
     self._client_types = [t for t in leaves if t.placement is tff.CLIENTS]
-    self.takes_data_sets = any(
-      tff.types.contains(t.member, lambda m: isinstance(m, tff.SequenceType))
-      for t in self._client_types
-    )
     try:
       form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
         self._to_one_round(computation), _optimizations()
@@ -135,21 +125,6 @@ class MapReduceRound:
         strict=True,
       )
     ]
-
-  @property
-  def fingerprint(self) -> str | None:
-    """A text that other rounds do not have; `None` if a part of it draws."""
-    parts = [
-      self._prepare.fingerprint,
-      self._work.fingerprint,
-      self._zero.fingerprint,
-      self._accumulate.fingerprint,
-      self._merge.fingerprint,
-      self._report.fingerprint,
-      self._update.fingerprint,
-      *(each.fingerprint for each in self._secure_sums),
-    ]
-    return None if None in parts else ' '.join(map(str, parts))
 
   def split_argument(self, argument) -> tuple[list, list[list]]:
     """Returns the server's leaves and, for each client, the client's leaves.
@@ -344,7 +319,7 @@ def compile_initialization(
   except (TypeError, ValueError, NotImplementedError) as e:
     raise NoMapReduceFormError(str(e)) from e
   return TensorFlowComputation(
-    graph, inter_op_threads=len(os.sched_getaffinity(0)), is_round=True
+    graph, inter_op_threads=len(os.sched_getaffinity(0))
   )
 
 

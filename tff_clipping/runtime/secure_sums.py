@@ -48,11 +48,6 @@ class SecureSum:
     ]
 
   @property
-  def fingerprint(self) -> str:
-    """A text that other sums do not have."""
-    return f'{self._kind} {self._bounds} {self._types}'
-
-  @property
   def num_tensors(self) -> int:
     """The number of tensors that a client contributes."""
     return len(self._types)

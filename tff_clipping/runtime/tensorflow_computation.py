@@ -5,7 +5,6 @@ its parameter and its result. `TensorFlowComputation` imports the graph once and
 calls it many times, from flat lists of arrays to flat lists of arrays.
 """
 
-import functools
 import itertools
 import os
 import threading
@@ -20,7 +19,6 @@ from tensorflow.core.protobuf import config_pb2
 from tff_clipping.runtime import (
   dataset_loops,
   early_work,
-  graph_fingerprint,
   graph_state,
 )
 from tff_clipping.runtime.initialization import initialize_first
@@ -60,11 +58,7 @@ class TensorFlowComputation:
     num_parameters: The number of leaves of the parameter.
     num_results: The number of leaves of the result.
     draws: Whether the result may be another in each call.
-    is_round: Whether it stands for a whole round.
-    takes_data_sets: Whether clients have data sets: as none take part, never.
   """
-
-  takes_data_sets = False
 
   def __init__(
     self,
@@ -75,7 +69,6 @@ class TensorFlowComputation:
     num_early: int | None = None,
     intra_op_threads: int = 1,
     inter_op_threads: int = 1,
-    is_round: bool = False,
   ):
     """Imports the graph of `computation`.
 
@@ -91,13 +84,10 @@ class TensorFlowComputation:
         there are decides in which order it adds up, and so its last bits.
       inter_op_threads: The number of operations at the same time, which the
         result does not depend on.
-      is_round: Whether it stands for a whole round, in which no client takes
-        part.
 
     Raises:
       TypeError: If `computation` is not plain TensorFlow.
     """
-    self.is_round = is_round
     self._graph, self._feeds, fetches = import_computation(computation)
     self._fetches = fetches
     if results is not None:
@@ -137,16 +127,6 @@ class TensorFlowComputation:
       )
     elif self._is_shared:
       self._run_shared = self._run(self._feeds, self._fetches)
-
-  @functools.cached_property
-  def fingerprint(self) -> str | None:
-    """A text that other computations do not have; `None` if it `draws`."""
-    if self.draws:
-      return None
-    graph = graph_fingerprint.compute_fingerprint(
-      self._graph, self._feeds, self._fetches
-    )
-    return f'{graph} {self._config.intra_op_parallelism_threads}'
 
   def begin(self, *leaves) -> Sequence:
     """Runs what needs nothing but the first leaves of the parameter.

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import tff_clipping
-from tests.privacy.ledgers import DIGEST, PLAN, ROOT
+from tests.privacy.ledgers import PLAN, ROOT, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.calculator import ledger_main
@@ -25,7 +25,7 @@ def _runs(tmp_path):
       folder / 'ledger.jsonl', PLAN, caveats=caveats
     ) as ledger:
       for round_num in range(10):
-        ledger.charge(round_num, DIGEST)
+        ledger.charge(round_num, new_id())
     folders.append(str(folder))
   return folders
 
@@ -53,8 +53,8 @@ def test_a_run_that_ended_early_has_the_epsilon_of_its_plan(capsys, tmp_path):
   path = tmp_path / 'ledger.jsonl'
   for num_releases in (19, 20):
     with privacy.PrivacyLedger(path, PLAN) as ledger:
-      for round_num in range(num_releases):
-        ledger.charge(round_num, DIGEST)
+      for round_num in range(ledger.num_releases, num_releases):
+        ledger.charge(round_num, new_id())
     _, out, _ = run_here(capsys, str(path))
     assert (planned in out) == (num_releases < PLAN.num_rounds)
     _, out, _ = run_here(capsys, str(path), '--format=json')
@@ -70,7 +70,7 @@ def test_a_budget_is_promised_where_more_rounds_than_planned_may_run(
   path = tmp_path / 'ledger.jsonl'
   with privacy.PrivacyLedger(path, plan) as ledger:
     for round_num in range(7):
-      ledger.charge(round_num, DIGEST)
+      ledger.charge(round_num, new_id())
   _, out, _ = run_here(capsys, str(path))
   assert '7 of 2 planned' in out
   budget = rounding.format_up(PLAN.epsilon)
@@ -89,7 +89,7 @@ def test_a_delta_that_is_too_large_is_warned_of_in_a_line(capsys, tmp_path):
   path = tmp_path / 'ledger.jsonl'
   with pytest.warns(privacy.DeltaTooLargeWarning):
     with privacy.PrivacyLedger(path, plan) as ledger:
-      ledger.charge(1, DIGEST)
+      ledger.charge(1, new_id())
   code, _, err = run_here(capsys, str(path))
   assert code == 0
   assert err.startswith('tff-clipping-ledger: warning: ')
@@ -119,7 +119,7 @@ def test_tells_what_runs_of_several_deltas_spent_at_a_given_one(
     paths.append(str(tmp_path / f'{delta}.jsonl'))
     with privacy.PrivacyLedger(paths[-1], plan) as ledger:
       for round_num in range(10):
-        ledger.charge(round_num, DIGEST)
+        ledger.charge(round_num, new_id())
   code, _, err = run_here(capsys, *paths)
   assert code == 2
   assert 'give --target_delta, at which they are added up' in err

@@ -8,7 +8,7 @@ import json
 import pytest
 
 import tff_clipping
-from tests.privacy.ledgers import DIGEST, PLAN
+from tests.privacy.ledgers import PLAN, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.calculator import ledger_main
@@ -25,7 +25,7 @@ def _write(tmp_path, capsys):
       run / 'ledger.jsonl', plan, caveats=caveats
     ) as ledger:
       for round_num in range(1, num_releases + 1):
-        ledger.charge(round_num, DIGEST)
+        ledger.charge(round_num, new_id())
     for name, content in files:
       (run / name).write_bytes(content)
     path = tmp_path / f'statement.{ending}'

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.privacy.ledgers import DIGEST, PLAN, SETTING, charge
+from tests.privacy.ledgers import PLAN, SETTING, charge, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file
 
@@ -15,8 +15,8 @@ def read_files(folder):
 
 def test_tells_what_was_charged_and_leaves_the_ledger_alone(path):
   with privacy.PrivacyLedger(path, PLAN, caveats=['a seed is known']) as ledger:
-    ledger.charge(1, DIGEST)
-    ledger.charge(2, DIGEST)
+    ledger.charge(1, new_id())
+    ledger.charge(2, new_id())
     epsilon = ledger.epsilon
   before = read_files(path.parent)
   for name in (path, path.parent, str(path)):
@@ -33,7 +33,7 @@ def test_reads_while_a_run_writes(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     for number in range(3):
       assert privacy.read_ledger(path).num_releases == number
-      ledger.charge(number, DIGEST)
+      ledger.charge(number, new_id())
 
 
 def test_reads_again_what_was_written_in_between(path, monkeypatch):
@@ -45,8 +45,8 @@ def test_reads_again_what_was_written_in_between(path, monkeypatch):
       seal = read_seal(of)
       calls.append(of)
       if len(calls) == 1:
-        ledger.charge(1, DIGEST)
-        ledger.charge(2, DIGEST)
+        ledger.charge(1, new_id())
+        ledger.charge(2, new_id())
       return seal
 
     monkeypatch.setattr(ledger_file, '_read_seal', write_after_the_first_look)

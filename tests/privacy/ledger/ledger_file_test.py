@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.privacy.ledgers import DIGEST, PLAN, ROOT, SETTING, charge
+from tests.privacy.ledgers import PLAN, ROOT, SETTING, charge, new_id
 from tff_clipping import privacy
 
 
@@ -28,7 +28,7 @@ def test_line_is_synced_before_charge_returns(path, monkeypatch):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     monkeypatch.setattr(os, 'fsync', record_fsync)
     monkeypatch.setattr(os, 'replace', record_replace)
-    ledger.charge(0, DIGEST)
+    ledger.charge(0, new_id())
   # The line; the new seal; after its renaming, the folder.
   assert events == ['sync', 'sync', 'seal', 'sync']
 
@@ -234,29 +234,29 @@ def test_run_that_died_before_its_first_line_was_whole_starts_anew(path):
 
 def test_change_while_in_use_is_refused(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0, DIGEST)
+    ledger.charge(0, new_id())
     with open(path, 'ab') as file:
       file.write(b'{"line":3}\n')
     with pytest.raises(privacy.DamagedLedgerError, match='Line 3 of '):
-      ledger.charge(1, DIGEST)
+      ledger.charge(1, new_id())
 
 
 def test_removal_while_in_use_is_refused(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0, DIGEST)
+    ledger.charge(0, new_id())
     path.unlink()
     with pytest.raises(privacy.DamagedLedgerError, match='removed or replaced'):
-      ledger.charge(1, DIGEST)
+      ledger.charge(1, new_id())
 
 
 def test_a_line_that_was_changed_in_place_is_found_at_the_next_opening(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(0, DIGEST)
+    ledger.charge(0, new_id())
     damage_line(
       path, 2, lambda x: x.replace(b'"round_num":0', b'"round_num":9')
     )
     # Of the same length, in the same file.
-    ledger.charge(1, DIGEST)
+    ledger.charge(1, new_id())
   with pytest.raises(privacy.DamagedLedgerError, match='^Line 3 of '):
     privacy.PrivacyLedger(path, PLAN)
 
@@ -272,7 +272,7 @@ def test_threads_charge_one_after_the_other(path):
 
   ledger._file.append = wait_and_append
   threads = [
-    threading.Thread(target=ledger.charge, args=(t, DIGEST)) for t in (0, 1)
+    threading.Thread(target=ledger.charge, args=(t, new_id())) for t in (0, 1)
   ]
   for thread in threads:
     thread.start()
@@ -290,7 +290,7 @@ def test_threads_charge_one_after_the_other(path):
 
 def test_full_disk_raises_and_the_line_counts(path, monkeypatch):
   ledger = privacy.PrivacyLedger(path, PLAN)
-  ledger.charge(0, DIGEST)
+  ledger.charge(0, new_id())
 
   def fail(descriptor):
     del descriptor
@@ -299,9 +299,9 @@ def test_full_disk_raises_and_the_line_counts(path, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(os, 'fsync', fail)
     with pytest.raises(OSError, match='No space'):
-      ledger.charge(1, DIGEST)
+      ledger.charge(1, new_id())
   with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(1, DIGEST)
+    ledger.charge(1, new_id())
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.num_releases == 2
 
@@ -321,16 +321,16 @@ import sys
 from tff_clipping import privacy
 from tests.privacy import ledgers
 with privacy.PrivacyLedger(sys.argv[1], ledgers.PLAN) as ledger:
-  ledger.charge(0, ledgers.DIGEST)
+  ledger.charge(0, ledgers.new_id())
   child = os.fork()
   if child == 0:
     try:
-      ledger.charge(1, ledgers.DIGEST)
+      ledger.charge(1, ledgers.new_id())
     except privacy.LedgerInUseError:
       os._exit(42)
     os._exit(1)
   print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-  ledger.charge(1, ledgers.DIGEST)
+  ledger.charge(1, ledgers.new_id())
 """
 
 
@@ -354,6 +354,7 @@ def test_missing_folder_raises(tmp_path):
 
 # Charges round after round; says which, after each charge has returned.
 RUN = """
+import secrets
 import sys
 from tff_clipping import privacy
 plan = privacy.PrivacyPlan(
@@ -363,7 +364,7 @@ ledger = privacy.PrivacyLedger(sys.argv[1], plan)
 print('open', flush=True)
 number = ledger.num_releases
 while True:
-  ledger.charge(number, 64 * '0')
+  ledger.charge(number, secrets.token_hex(16), draw=ledger.next_draw(number))
   print(number, flush=True)
   number += 1
 """

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tests.privacy.ledgers import DIGEST, OTHER_DIGEST, PLAN, SETTING, charge
+from tests.privacy.ledgers import PLAN, SETTING, charge, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy import correlated_noise
 
@@ -17,14 +17,14 @@ def test_charge_returns_the_epsilon_so_far(path):
     assert ledger.num_releases == 0
     assert ledger.epsilon == 0
     for number in range(1, 4):
-      assert ledger.charge(number, DIGEST) == PLAN.epsilon_after(number)
+      assert ledger.charge(number, new_id()) == PLAN.epsilon_after(number)
     assert ledger.num_releases == 3
     assert ledger.epsilon == PLAN.epsilon_after(3)
 
 
 def test_line_is_in_the_file_when_charge_returns(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    ledger.charge(7, DIGEST)
+    ledger.charge(7, new_id())
     lines = path.read_text().splitlines()
     assert len(lines) == 2
     assert json.loads(lines[0])['plan'] == PLAN.to_json()
@@ -38,73 +38,81 @@ def test_resumed_run_goes_on_counting(path):
   charge(path, [0, 1, 2])
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.num_releases == 3
-    assert ledger.charge(3, DIGEST) == PLAN.epsilon_after(4)
+    assert ledger.charge(3, new_id()) == PLAN.epsilon_after(4)
     assert ledger.rounds == [0, 1, 2, 3]
 
 
-def test_a_round_that_releases_the_same_bits_again_costs_nothing(path):
-  charge(path, [0, 1])
-  before = path.read_bytes()
+def test_an_id_is_charged_once(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    for round_num in (0, 1):
-      assert ledger.charge(round_num, DIGEST) == PLAN.epsilon_after(2)
-    assert ledger.rounds == [0, 1]
-  assert path.read_bytes() == before
+    ledger.charge(1, 'one')
+    before = path.read_bytes()
+    for round_num, draw in ((1, 0), (1, 1), (2, 0)):
+      with pytest.raises(ValueError, match="must be new, found 'one'"):
+        ledger.charge(round_num, 'one', draw=draw)
+    assert path.read_bytes() == before
 
 
-def test_other_bits_of_the_same_cohort_are_refused_and_not_written(path):
-  charge(path, [0, 1])
-  before = path.read_bytes()
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    with pytest.raises(
-      privacy.ChangedReleaseError, match='Round 1, run again, gives another'
-    ):
-      ledger.charge(1, OTHER_DIGEST)
-    assert ledger.num_releases == 2
-  assert path.read_bytes() == before
-
-
-def test_another_draw_of_a_round_is_charged_and_takes_its_place(path):
+def test_another_draw_of_a_round_is_charged_with_its_number(path):
   charge(path, [0, 1])
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.last_draw(1) == 0
-    assert ledger.charge(1, OTHER_DIGEST, draw=1) == PLAN.epsilon_after(3)
-    assert ledger.last_draw(1) == 1
+    assert ledger.next_draw(1) == 1
+    assert ledger.charge(1, 'two', draw=1) == PLAN.epsilon_after(3)
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.rounds == [0, 1, 1]
-    assert ledger.last_draw(1) == 1
-    assert ledger.charge(1, OTHER_DIGEST, draw=1) == PLAN.epsilon_after(3)
-    # The first draw is not the state that the run is in.
-    with pytest.raises(
-      ValueError, match='`draw` must be the next one of round'
-    ):
-      ledger.charge(1, DIGEST, draw=0)
+    assert ledger.releases[-1] == ('two', 1, 1)
+    assert ledger.next_draw(1) == 2
+    for draw in (0, 1, 3):
+      with pytest.raises(
+        ValueError,
+        match=f'`draw` must be the next one of round 1, 2, found {draw}',
+      ):
+        ledger.charge(1, 'three', draw=draw)
 
 
 def test_a_draw_cannot_be_left_out(path):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.last_draw(3) is None
+    assert ledger.next_draw(3) == 0
     with pytest.raises(ValueError, match='round 3, 0, found 1'):
-      ledger.charge(3, DIGEST, draw=1)
+      ledger.charge(3, new_id(), draw=1)
 
 
-def test_a_line_cut_short_leaves_the_draw_of_its_round_open(path):
+def test_a_line_cut_short_may_have_been_a_draw_of_any_round(path):
   charge(path, [0])
   with open(path, 'ab') as file:
     file.write(b'{"draw":0')
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.last_draw(1) is None
-    assert ledger.charge(1, DIGEST) == PLAN.epsilon_after(3)
+    assert ledger.releases[1] == (None, None, None)
+    assert [ledger.next_draw(each) for each in (0, 1)] == [2, 1]
+    assert ledger.charge(1, new_id(), draw=1) == PLAN.epsilon_after(3)
 
 
-@pytest.mark.parametrize('digest', ['', 63 * '0', 64 * 'g', 64 * 'F', 65 * '0'])
-def test_a_digest_that_is_none_raises(path, digest):
+@pytest.mark.parametrize(('round_num', 'draw'), [(1, 0), (None, None)])
+def test_a_line_cut_short_is_given_its_release_at_no_cost(
+  path, round_num, draw
+):
+  charge(path, [0])
+  with open(path, 'ab') as file:
+    file.write(b'{"draw":0')
   with privacy.PrivacyLedger(path, PLAN) as ledger:
-    with pytest.raises(ValueError, match='`digest` must be 64 hexadecimal'):
-      ledger.charge(0, digest)
-    with pytest.raises(TypeError, match='`digest` must be a string'):
-      ledger.charge(0, None)
-    assert ledger.num_releases == 0
+    ledger.name_cut_short('two', round_num=round_num, draw=draw)
+    assert ledger.num_releases == 2
+    with pytest.raises(ValueError, match='must have been cut short'):
+      ledger.name_cut_short('three')
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    assert ledger.releases[1] == ('two', round_num, draw)
+    assert ledger.next_draw(1) == 1
+    assert ledger.epsilon == PLAN.epsilon_after(2)
+    with pytest.raises(ValueError, match='must be new'):
+      ledger.charge(2, 'two', draw=int(round_num is None))
+
+
+def test_only_a_line_that_was_cut_short_is_given_a_release(path):
+  charge(path, [0])
+  with privacy.PrivacyLedger(path, PLAN) as ledger:
+    with pytest.raises(ValueError, match='must have been cut short'):
+      ledger.name_cut_short('two', round_num=1, draw=0)
+    with pytest.raises(TypeError, match='`release_id` must be a string'):
+      ledger.charge(1, None)
 
 
 def test_caveats_are_kept_with_the_plan(path):
@@ -122,26 +130,11 @@ def test_caveats_are_kept_with_the_plan(path):
   assert privacy.read_ledger(path).caveats == both
 
 
-def test_where_a_round_was_computed_is_kept_with_its_last_draw(path):
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.last_environment(1) is None
-    ledger.charge(1, DIGEST, environment='here')
-    ledger.charge(1, DIGEST, environment='there')  # The same bits: no charge.
-    ledger.charge(2, DIGEST)
-  with privacy.PrivacyLedger(path, PLAN) as ledger:
-    assert ledger.last_environment(1) == 'here'
-    assert ledger.last_environment(2) is None
-    ledger.charge(1, OTHER_DIGEST, draw=1, environment='there')
-    assert ledger.last_environment(1) == 'there'
-    with pytest.raises(TypeError, match='`environment` must be a string'):
-      ledger.charge(3, DIGEST, environment=1)
-
-
 def test_caveats_that_come_later_are_no_releases(path):
   charge(path, [1, 2])
   with privacy.PrivacyLedger(path, PLAN, caveats=['exact figures']) as ledger:
     assert (ledger.num_releases, ledger.rounds) == (2, [1, 2])
-    ledger.charge(3, DIGEST)
+    ledger.charge(3, new_id())
   with open(path, 'a') as file:
     file.write('{"line":6,"kind":"ca')
   with privacy.PrivacyLedger(path, PLAN, caveats=['exact figures']) as ledger:
@@ -154,25 +147,44 @@ def test_caveats_that_come_later_are_no_releases(path):
   assert kinds == ['plan', *['release'] * 2, 'caveats', *['release'] * 2]
 
 
-@pytest.mark.parametrize('is_earliest', [True, False])
-def test_a_ledger_of_an_earlier_version_is_refused_by_name(path, is_earliest):
-  charge(path, [])
-  line = json.loads(path.read_text())
-  if is_earliest:
-    line['format'] = 1
-  else:
-    # Whose noise a state had, none of these knew.
-    del line['run_id']
-  text = json.dumps(line, separators=(',', ':'))
-  path.write_text(text + '\n')
-  path.with_name('ledger.jsonl.seal').write_text(
-    json.dumps(
-      {'digest': hashlib.sha256(text.encode()).hexdigest(), 'lines': 1}
-    )
-    + '\n'
-  )
-  with pytest.raises(ValueError, match='is of an earlier version'):
+@pytest.mark.parametrize(('version', 'name'), [(1, '0.1'), (2, '0.2')])
+def test_a_ledger_of_an_earlier_version_is_refused_by_name(path, version, name):
+  _write_header(path, version)
+  before = path.read_bytes()
+  with pytest.raises(ValueError, match=f'is of version {name}'):
     privacy.PrivacyLedger(path, PLAN)
+  assert path.read_bytes() == before
+
+
+def test_a_ledger_of_version_0_2_is_read_for_what_it_has_spent(path):
+  lines = [
+    {'kind': 'release', 'round_num': 1, 'draw': 0, 'digest': 64 * '0'},
+    {'kind': 'release', 'round_num': None, 'draw': None, 'digest': None},
+    {'kind': 'release', 'round_num': 1, 'draw': 1, 'digest': 64 * '1'},
+    {'kind': 'release', 'round_num': 2, 'draw': 0, 'digest': 64 * '2'},
+  ]
+  _write_header(path, 2, lines)
+  contents = privacy.read_ledger(path)
+  assert contents.num_releases == 4
+  assert contents.epsilon == PLAN.epsilon_after(4)
+
+
+def _write_header(path, version, releases=()):
+  """Writes the ledger of an earlier version."""
+  charge(path, [])
+  header = json.loads(path.read_text()) | {'format': version}
+  numbered = [
+    {'line': place + 1, **line, 'num_releases': place, 'epsilon': 1.0}
+    for place, line in enumerate(releases, start=1)
+  ]
+  digest, texts = '', []
+  for line in (header, *numbered):
+    texts.append(json.dumps(line | {'previous': digest}, separators=(',', ':')))
+    digest = hashlib.sha256(texts[-1].encode()).hexdigest()
+  path.write_text(''.join(text + '\n' for text in texts))
+  path.with_name('ledger.jsonl.seal').write_text(
+    json.dumps({'digest': digest, 'lines': len(texts)}) + '\n'
+  )
 
 
 def test_release_beyond_the_plan_is_refused_and_not_written(path):
@@ -182,7 +194,7 @@ def test_release_beyond_the_plan_is_refused_and_not_written(path):
     with pytest.raises(
       privacy.BudgetExhaustedError, match='20 releases have cost'
     ):
-      ledger.charge(20, DIGEST)
+      ledger.charge(20, new_id())
     assert ledger.num_releases == 20
   assert path.read_bytes() == before
 
@@ -191,16 +203,16 @@ def test_release_beyond_the_target_is_refused(path):
   plan = privacy.PrivacyPlan(**{**SETTING, 'num_rounds': 1}, target_epsilon=1)
   with privacy.PrivacyLedger(path, plan) as ledger:
     while plan.epsilon_after(ledger.num_releases + 1) <= 1:
-      assert ledger.charge(ledger.num_releases, DIGEST) <= 1
+      assert ledger.charge(ledger.num_releases, new_id()) <= 1
     assert ledger.num_releases > 1
     with pytest.raises(privacy.BudgetExhaustedError, match='would pass 1'):
-      ledger.charge(ledger.num_releases, DIGEST)
+      ledger.charge(ledger.num_releases, new_id())
 
 
 def test_ledger_of_the_paper_records_what_the_sampler_gives(path):
   plan = privacy.PrivacyPlan(**SETTING, sampling='paper')
   with privacy.PrivacyLedger(path, plan) as ledger:
-    ledger.charge(0, DIGEST)
+    ledger.charge(0, new_id())
     assert ledger.actual_epsilon == plan.actual_epsilon_after(1)
   release = json.loads(path.read_text().splitlines()[1])
   assert release['actual_epsilon'] == plan.actual_epsilon_after(1)
@@ -238,7 +250,7 @@ def test_a_ledger_of_other_last_digits_goes_on_with_its_own_plan(path):
   charge(path, [0], written)
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     assert ledger.plan == written != PLAN
-    assert ledger.charge(1, DIGEST) == written.epsilon_after(2)
+    assert ledger.charge(1, new_id()) == written.epsilon_after(2)
 
 
 def test_a_ledger_of_its_plans_own_epsilon_is_read_elsewhere(path, monkeypatch):
@@ -279,14 +291,14 @@ def test_closed_ledger_raises(path):
   ledger = privacy.PrivacyLedger(path, PLAN)
   ledger.close()
   with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(0, DIGEST)
+    ledger.charge(0, new_id())
 
 
 @pytest.mark.parametrize('round_num', [-1, 1.0, None, True, '3'])
 def test_bad_round_raises(path, round_num):
   with privacy.PrivacyLedger(path, PLAN) as ledger:
     with pytest.raises((TypeError, ValueError), match='`round_num` must be'):
-      ledger.charge(round_num, DIGEST)
+      ledger.charge(round_num, new_id())
     assert ledger.num_releases == 0
 
 
@@ -309,9 +321,9 @@ def test_correlated_noise_is_charged_as_a_run_up_to_a_round(path):
     assert ledger.epsilon == CORRELATED.epsilon_after(5)
     assert CORRELATED.epsilon_after(5) > CORRELATED.epsilon_after(4)
     for each in range(6, 21):
-      ledger.charge(each, DIGEST)
+      ledger.charge(each, new_id())
     with pytest.raises(privacy.BudgetExhaustedError):
-      ledger.charge(21, DIGEST)
+      ledger.charge(21, new_id())
 
 
 def test_correlated_noise_leaves_no_round_out(path):
@@ -320,24 +332,27 @@ def test_correlated_noise_leaves_no_round_out(path):
     for charged in range(3):
       for round_num in (0, *range(charged + 2, 6), 27):
         with pytest.raises(
-          ValueError, match=f'`round_num` must be {charged + 1}, the round'
+          privacy.RoundChargedError, match=f'of rounds up to {charged}'
         ):
-          ledger.charge(round_num, DIGEST)
-      ledger.charge(charged + 1, DIGEST)
-    ledger.charge(3, DIGEST)
+          ledger.charge(round_num, new_id())
+      ledger.charge(charged + 1, new_id())
     assert ledger.rounds == [1, 2, 3]
 
 
 def test_correlated_noise_is_never_drawn_anew(path):
   charge(path, [1], CORRELATED)
   with privacy.PrivacyLedger(path, CORRELATED) as ledger:
-    # The same bits cost nothing.
-    assert ledger.charge(1, DIGEST) == CORRELATED.epsilon_after(1)
-    with pytest.raises(privacy.ChangedReleaseError, match='the run ends with'):
-      ledger.charge(1, OTHER_DIGEST)
-    with pytest.raises(ValueError, match='`draw` must be 0'):
-      ledger.charge(1, OTHER_DIGEST, draw=1)
+    with pytest.raises(privacy.RoundChargedError, match='the run ends with'):
+      ledger.charge(1, new_id(), draw=1)
     assert ledger.num_releases == 1
+  # Nor where the line of the next round was cut short.
+  with open(path, 'ab') as file:
+    file.write(b'{"draw":0')
+  with privacy.PrivacyLedger(path, CORRELATED) as ledger:
+    with pytest.raises(privacy.RoundChargedError, match='the run ends with'):
+      ledger.charge(2, new_id(), draw=1)
+    ledger.name_cut_short('two', round_num=2, draw=0)
+    assert ledger.charge(3, new_id()) == CORRELATED.epsilon_after(3)
 
 
 def test_random_allocation_is_charged_by_epochs_and_never_drawn_anew(path):
@@ -349,15 +364,12 @@ def test_random_allocation_is_charged_by_epochs_and_never_drawn_anew(path):
   charge(path, range(1, 25), plan)
   with privacy.PrivacyLedger(path, plan) as ledger:
     assert ledger.epsilon == plan.epsilon_after(24) == plan.epsilon_after(1)
-    assert ledger.charge(24, DIGEST) == plan.epsilon_after(24)
     # In another draw of round 24, a client could come a second time.
-    with pytest.raises(privacy.ChangedReleaseError, match='cannot be drawn an'):
-      ledger.charge(24, OTHER_DIGEST)
-    with pytest.raises(ValueError, match='`draw` must be 0'):
-      ledger.charge(24, OTHER_DIGEST, draw=1)
-    with pytest.raises(ValueError, match='`round_num` must be 25, the round'):
-      ledger.charge(26, DIGEST)
-    assert ledger.charge(25, DIGEST) == plan.epsilon > plan.epsilon_after(24)
+    with pytest.raises(privacy.RoundChargedError, match='cannot be drawn anew'):
+      ledger.charge(24, new_id(), draw=1)
+    with pytest.raises(privacy.RoundChargedError, match='of rounds up to 24'):
+      ledger.charge(26, new_id())
+    assert ledger.charge(25, new_id()) == plan.epsilon > plan.epsilon_after(24)
 
 
 @pytest.mark.parametrize(
@@ -369,13 +381,12 @@ def test_ledger_of_another_mechanism_is_refused(path, first, second):
     charge(path, [2], second)
 
 
-def test_a_repeated_release_takes_the_ledger_as_it_was_written(path):
+def test_a_release_takes_the_ledger_as_it_was_written(path):
   ledger = privacy.PrivacyLedger(path, PLAN)
-  ledger.charge(1, DIGEST)
-  assert ledger.charge(1, DIGEST) == PLAN.epsilon_after(1)
+  ledger.charge(1, new_id())
   with open(path, 'a') as file:
     file.write(' ')
   with pytest.raises(privacy.DamagedLedgerError):
-    ledger.charge(1, DIGEST)
+    ledger.charge(1, new_id())
   with pytest.raises(ValueError, match='is closed'):
-    ledger.charge(1, DIGEST)
+    ledger.charge(1, new_id())

@@ -26,118 +26,136 @@ def ledger(tmp_path):
     yield ledger
 
 
-def _private(ledger, noise_key='drawn', **kwargs):
+def _private(ledger, **kwargs):
   return programs.PrivateProcess(
-    noised_scalar.build_process(ledger.plan, noise_key),
+    noised_scalar.build_process(ledger.plan, None),
     programs.build_private_sampler(ledger.plan, noised_scalar.IDS, seed=3),
     ledger,
+    _store(ledger),
     client_value=lambda client_id: np.float32(client_id == '0'),
     **kwargs,
   )
 
 
-def _run_by_hand(private, state, num_rounds=_NUM_ROUNDS):
-  """Returns the state after rounds of `run_private_round`, from a state."""
-  for round_num in range(1, num_rounds + 1):
-    _, output = programs.run_private_round(
-      lambda state, cohort: private.process.next(
-        state, [private.client_value(c) for c in cohort]
-      ),
-      private.sampler,
-      private.ledger,
-      state=state,
-      round_num=round_num,
-    )
-    state = output.state
-  return state
+def _store(ledger):
+  return programs.Checkpoints(ledger.path.parent / 'outcomes')
 
 
 def _weight(private, state):
   return float(private.process.get_model_weights(state).trainable[0])
 
 
-@pytest.mark.slow
-def test_run_training_process_charges_each_round_and_repeats_after_a_kill(
-  tmp_path, ledger
-):
-  private = _private(ledger)
-  released = tff.program.MemoryReleaseManager()
-  states = tff.program.FileProgramStateManager(tmp_path / 'states')
+def _kill_at(monkeypatch, stage, round_num):
+  """Makes a program be killed at a stage of a round."""
+  owner, name, is_done = {
+    'before the outcome': (programs.Checkpoints, 'save', False),
+    'before the charge': (programs.Checkpoints, 'save', True),
+    'before the release': (privacy.PrivacyLedger, 'charge', True),
+  }[stage]
+  call = getattr(owner, name)
 
-  def select(round_num):
-    if round_num == killed_in:
+  def killing(self, *args, **kwargs):
+    is_there = any(type(arg) is int and arg == round_num for arg in args)
+    if is_there and not is_done:
       raise _Killed
-    return round_num
+    result = call(self, *args, **kwargs)
+    if is_there:
+      raise _Killed
+    return result
 
-  def run():
-    return tff.simulation.run_training_process(
-      private,
-      select,
-      total_rounds=_NUM_ROUNDS,
-      metrics_managers=[released],
-      program_state_manager=states,
-      rounds_per_saving_program_state=10,
-    )
+  monkeypatch.setattr(owner, name, killing)
 
+
+def _simulate(ledger):
+  """Runs `tff.simulation.run_training_process`; returns the last weight."""
+  private = _private(ledger)
   asyncio.set_event_loop(asyncio.new_event_loop())
-  killed_in = 3
-  with pytest.raises(_Killed):
-    run()
-  assert ledger.rounds == [1, 2]
-  before = dict(released.values())
-  killed_in = None
-  state = run()
-  # Rounds 1 and 2 were run again from the initial state, at no cost.
-  assert ledger.rounds == [1, 2, 3]
-  initial = asyncio.run(states.load(0, private.initialize()))
-  assert _weight(private, state) == _weight(
-    private, _run_by_hand(private, initial)
+  state = tff.simulation.run_training_process(
+    private,
+    lambda round_num: round_num,
+    total_rounds=_NUM_ROUNDS,
+    program_state_manager=programs.OutcomeStates(ledger, private.store),
   )
-  assert ledger.rounds == [1, 2, 3]
-  metrics = dict(released.values())
-  assert metrics.keys() == {1, 2, 3}
-  for round_num, row in before.items():
-    row.pop('training_time_in_seconds')
-    assert row.items() <= metrics[round_num].items()
+  return _weight(private, state)
+
+
+class _AsyncContext(tff.framework.AsyncContext):
+  """Runs computations in this process, for `tff.program`."""
+
+  async def invoke(self, comp, arg):
+    return runtime.InProcessContext().invoke(comp, arg)
+
+
+def _train(ledger):
+  """Runs `train_model`; returns the weight of the last outcome."""
+  private = _private(ledger, context=runtime.InProcessContext())
+  context = tff.program.NativeFederatedContext(_AsyncContext())
+  with tff.framework.get_context_stack().install(context):
+    asyncio.run(
+      tff.learning.programs.train_model(
+        train_process=private,
+        train_data_source=programs.RoundNumbers(),
+        train_per_round_clients=8,
+        train_total_rounds=_NUM_ROUNDS,
+        program_state_manager=programs.OutcomeStates(ledger, private.store),
+        model_output_manager=tff.program.MemoryReleaseManager(),
+        evaluation_manager=None,
+        evaluation_periodicity=1,
+      )
+    )
+  # It releases no model when it begins after the last round.
+  round_num, state = private.resume()
+  assert round_num == _NUM_ROUNDS
+  return _weight(private, state)
 
 
 @pytest.mark.slow
-def test_train_model_charges_each_round_and_goes_on(tmp_path, ledger):
-  class AsyncContext(tff.framework.AsyncContext):
-    async def invoke(self, comp, arg):
-      return runtime.InProcessContext().invoke(comp, arg)
+@pytest.mark.parametrize('loop', [_simulate, _train])
+@pytest.mark.parametrize(
+  'stage', ['before the outcome', 'before the charge', 'before the release']
+)
+def test_a_kill_costs_a_loop_of_tff_no_round_and_no_epsilon(
+  tmp_path, monkeypatch, loop, stage
+):
+  path, plan = tmp_path / 'ledger.jsonl', noised_scalar.plan()
+  for round_num in range(1, _NUM_ROUNDS + 1):
+    with monkeypatch.context() as patch:
+      _kill_at(patch, stage, round_num)
+      with privacy.PrivacyLedger(path, plan) as ledger:
+        with pytest.raises(_Killed):
+          loop(ledger)
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    weight = loop(ledger)
+    assert ledger.releases[0].draw == 0
+    assert ledger.rounds == [1, 2, 3]
+  # A start after the last round runs nothing, and has the same model.
+  with privacy.PrivacyLedger(path, plan) as ledger:
+    assert loop(ledger) == weight
+    assert ledger.rounds == [1, 2, 3]
 
+
+@pytest.mark.slow
+def test_a_loop_of_tff_that_discards_rounds_is_refused(ledger):
   private = _private(ledger, context=runtime.InProcessContext())
-  initial = private.initialize()
-  models = tff.program.MemoryReleaseManager()
-  states = tff.program.FileProgramStateManager(tmp_path / 'states')
-
-  def run(num_rounds):
-    context = tff.program.NativeFederatedContext(AsyncContext())
-    with tff.framework.get_context_stack().install(context):
-      asyncio.run(
-        tff.learning.programs.train_model(
-          train_process=private,
-          initial_train_state=initial,
-          train_data_source=programs.RoundNumbers(),
-          train_per_round_clients=8,
-          train_total_rounds=num_rounds,
-          program_state_manager=states,
-          model_output_manager=models,
-          evaluation_manager=None,
-          evaluation_periodicity=1,
-        )
+  context = tff.program.NativeFederatedContext(_AsyncContext())
+  with (
+    tff.framework.get_context_stack().install(context),
+    pytest.raises(privacy.RoundChargedError, match='`round_num` must be 2'),
+  ):
+    asyncio.run(
+      tff.learning.programs.train_model(
+        train_process=private,
+        train_data_source=programs.RoundNumbers(),
+        train_per_round_clients=8,
+        train_total_rounds=_NUM_ROUNDS,
+        should_discard_round=lambda output: True,
+        program_state_manager=programs.OutcomeStates(ledger, private.store),
+        model_output_manager=tff.program.MemoryReleaseManager(),
+        evaluation_manager=None,
+        evaluation_periodicity=1,
       )
-
-  run(1)
+    )
   assert ledger.rounds == [1]
-  run(_NUM_ROUNDS)
-  assert ledger.rounds == [1, 2, 3]
-  state = models.values()[f'training_checkpoint_round_{_NUM_ROUNDS}']
-  assert _weight(private, state) == _weight(
-    private, _run_by_hand(private, initial)
-  )
-  assert ledger.rounds == [1, 2, 3]
 
 
 def test_the_numbers_go_on_where_they_were_saved():
@@ -181,6 +199,7 @@ def test_exact_metrics_are_not_given_back(tmp_path, ledger):
     process,
     _private(ledger).sampler,
     ledger,
+    _store(ledger),
     client_value=lambda client_id: data,
   )
   given = private.next(state, 1).metrics
@@ -194,7 +213,9 @@ def test_exact_metrics_are_not_given_back(tmp_path, ledger):
 def test_a_process_that_the_plan_does_not_charge_for_is_refused(ledger):
   process = _fed_avg(aggregators.clipped_mean_factory(clipping_norm=1.0))
   with pytest.raises(ValueError, match='`process` must add noise'):
-    programs.PrivateProcess(process, _private(ledger).sampler, ledger)
+    programs.PrivateProcess(
+      process, _private(ledger).sampler, ledger, _store(ledger)
+    )
 
 
 def test_a_round_in_another_thread_names_the_line_to_add(ledger):
@@ -212,5 +233,7 @@ def test_a_sampler_of_another_plan_is_refused(ledger):
     noised_scalar.IDS, clients_per_round=8, seed=0
   )
   with pytest.raises(ValueError, match='`sampler` must be that of the ledger'):
-    programs.PrivateProcess(_private(ledger).process, sampler, ledger)
+    programs.PrivateProcess(
+      _private(ledger).process, sampler, ledger, _store(ledger)
+    )
   assert ledger.num_releases == 0

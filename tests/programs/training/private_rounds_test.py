@@ -1,13 +1,18 @@
-"""Tests of `run_private_round`: what a round releases, and what it refuses."""
+"""Tests of a private round: saved, charged, released, and what it refuses.
+
+The rounds here are of a function that counts how often it ran: what a ledger
+and a store make of them is the claim.
+"""
 
 import collections
+import errno
+import json
+import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.privacy.ledgers import read_releases
 from tests.programs import noised_scalar
 from tff_clipping import privacy
 from tff_clipping.programs.clients.client_sampling import (
@@ -15,420 +20,583 @@ from tff_clipping.programs.clients.client_sampling import (
   build_private_sampler,
 )
 from tff_clipping.programs.training import private_rounds
+from tff_clipping.programs.training.checkpoints import Checkpoints
 from tff_clipping.storage_errors import StorageError
 
 _Output = tff.learning.templates.LearningProcessOutput
-_STATE = np.float32(0)
+_FIRST = np.float32(0)
 
 
-@pytest.fixture(name='ledger')
-def _ledger(tmp_path):
-  plan = noised_scalar.plan()
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    yield ledger
+class _Killed(BaseException):  # noqa: N818
+  """Stands for a kill: nothing is done on the way out."""
 
 
-def _sampler(plan, seed=3):
-  return build_private_sampler(plan, noised_scalar.IDS, seed=seed)
+class _Run:
+  """A run in a folder whose programs end and begin again.
+
+  A round adds 1 to the number of all runs of rounds, so that two runs of one
+  round differ, as with fresh noise.
+  """
+
+  def __init__(self, folder, plan=None, seed=3):
+    self.folder = folder
+    folder.mkdir(exist_ok=True)
+    self.plan = plan or noised_scalar.plan()
+    self.sampler = build_private_sampler(
+      self.plan, noised_scalar.IDS, seed=seed
+    )
+    self.num_runs = 0
+    self.cohorts = []
+    self.released = []
+    self.start()
+
+  def start(self):
+    """Begins another program in the folder."""
+    self.ledger = privacy.PrivacyLedger(self.folder / 'ledger.jsonl', self.plan)
+    self.store = Checkpoints(self.folder / 'outcomes')
+
+  def kill(self):
+    self.ledger.close()
+
+  def restart(self, **kwargs):
+    """Returns the round and the state from which another program goes on."""
+    self.kill()
+    self.start()
+    return self.resume(**kwargs)
+
+  def resume(self, **kwargs):
+    return private_rounds.resume(self.ledger, self.store, _FIRST, **kwargs)
+
+  def next_fn(self, state, cohort):
+    self.num_runs += 1
+    self.cohorts.append(tuple(cohort))
+    return _Output(np.float32(self.num_runs), ())
+
+  def round(self, round_num, state, next_fn=None):
+    """Runs a round; returns the state after it."""
+    _, output = private_rounds.run_private_round(
+      next_fn or self.next_fn,
+      self.sampler,
+      self.ledger,
+      self.store,
+      state=state,
+      round_num=round_num,
+    )
+    self.released.append(output.state)
+    return output.state
+
+  def rounds(self, last):
+    """Runs rounds 1 to `last`; returns the state after them."""
+    state = _FIRST
+    for round_num in range(1, last + 1):
+      state = self.round(round_num, state)
+    return state
+
+  def files(self):
+    return sorted(path.name for path in self.store.folder.iterdir())
+
+  def charged(self):
+    return [(r.round_num, r.draw) for r in self.ledger.releases]
 
 
-def _run(ledger, next_fn, *, state=_STATE, round_num=1, sampler=None):
-  return private_rounds.run_private_round(
-    next_fn,
-    sampler or _sampler(ledger.plan),
-    ledger,
-    state=state,
-    round_num=round_num,
-  )
+@pytest.fixture(name='run')
+def _run(tmp_path):
+  run = _Run(tmp_path / 'run')
+  yield run
+  run.kill()
 
 
-def _process(noise_key):
-  return noised_scalar.build_process(noised_scalar.plan(), noise_key)
+@pytest.fixture(name='allocated')
+def _allocated(tmp_path):
+  """A run whose rounds cannot be drawn anew."""
+  plan = noised_scalar.plan(sampling='random_allocation')
+  run = _Run(tmp_path / 'allocated', plan)
+  yield run
+  run.kill()
 
 
-def _next_of_zeros(process):
-  """Returns the round of a process whose clients all send zero."""
-  return lambda state, cohort: process.next(
-    state, [np.float32(0)] * len(cohort)
-  )
+def _killed(*args, **kwargs):
+  raise _Killed
 
 
-@pytest.mark.parametrize('is_known', [True, False])
-def test_other_data_in_a_repeated_round_are_never_released(
-  ledger, monkeypatch, is_known
+def _kill_before_the_charge(run, round_num, state, monkeypatch):
+  """Lets a round be saved, and kills the program before the charge."""
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy.PrivacyLedger, 'charge', _killed)
+    with pytest.raises(_Killed):
+      run.round(round_num, state)
+  run.kill()
+
+
+def test_the_outcome_is_saved_before_it_is_charged(run, monkeypatch):
+  events = []
+
+  def note(owner, name):
+    call = getattr(owner, name)
+
+    def noted(self, *args, **kwargs):
+      result = call(self, *args, **kwargs)
+      events.append((name, len(run.ledger.releases), len(run.store.rounds())))
+      return result
+
+    monkeypatch.setattr(owner, name, noted)
+
+  note(Checkpoints, 'save')
+  note(privacy.PrivacyLedger, 'charge')
+  run.rounds(2)
+  assert events == [
+    ('save', 0, 1), ('charge', 1, 1), ('save', 1, 2), ('charge', 2, 2)
+  ]  # fmt: skip
+  for outcome, release in zip(
+    run.store.outcomes(), run.ledger.releases, strict=True
+  ):
+    assert outcome.id == release.id
+    assert outcome.charge.run_id == run.ledger.run_id
+  first, second = run.store.outcomes()
+  assert (first.charge.after, second.charge.after) == ('', first.id)
+
+
+def test_a_run_goes_on_from_the_last_outcome(run):
+  run.rounds(3)
+  assert run.restart() == (3, 3.0)
+  assert run.round(4, run.resume()[1]) == 4.0
+  assert run.charged() == [(1, 0), (2, 0), (3, 0), (4, 0)]
+  # The last two are kept.
+  assert run.store.rounds() == [3, 4]
+
+
+def test_killed_before_the_outcome_is_whole_the_round_runs_anew(run):
+  state = run.rounds(1)
+  with pytest.raises(_Killed):
+    run.round(2, state, lambda state, cohort: _killed())
+  assert run.restart() == (1, 1.0)
+  run.round(2, np.float32(1))
+  # Nobody saw the first one: the same cohort, with fresh noise.
+  assert run.charged() == [(1, 0), (2, 0)]
+  assert run.cohorts[-1] == tuple(run.sampler.sample(2))
+
+
+def test_a_pending_outcome_is_charged_and_never_run_again(run, monkeypatch):
+  state = run.rounds(1)
+  _kill_before_the_charge(run, 2, state, monkeypatch)
+  run.start()
+  assert run.charged() == [(1, 0)]
+  assert run.resume() == (2, 2.0)
+  assert run.charged() == [(1, 0), (2, 0)]
+  assert run.num_runs == 2
+  assert run.restart() == (2, 2.0)
+  assert run.charged() == [(1, 0), (2, 0)]
+
+
+def test_a_pending_outcome_is_not_run_again_in_the_same_process(
+  run, monkeypatch
 ):
-  if is_known:
-    noised_scalar.set_environment(monkeypatch, 'here')
-  noise = iter(range(100))
-  seen = []
-
-  def next_fn(state, cohort):
-    seen.append(tuple(cohort))
-    return _Output(np.float32(next(noise)), ())
-
-  for _ in range(3):
-    cohort, output = _run(ledger, next_fn)
-    assert seen[-1] == tuple(cohort)
-  assert ledger.num_releases == 3
-  # Were the bits to be the same, that they are not tells of the clients.
-  assert bool(ledger.caveats) == is_known
-  # Each repeat first tried the cohort that was charged last.
-  assert len(seen) == 5
-  assert len({seen[0], seen[2], seen[4]}) == 3
-  assert (seen[1], seen[3]) == (seen[0], seen[2])
-  assert output.state == 4
+  state = run.rounds(1)
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy.PrivacyLedger, 'charge', _killed)
+    with pytest.raises(_Killed):
+      run.round(2, state)
+  with pytest.raises(privacy.RoundChargedError, match='Round 2 has an outcome'):
+    run.round(2, state)
+  assert run.num_runs == 2
 
 
-def test_a_round_that_was_charged_elsewhere_is_drawn_anew_whatever_its_bits(
-  ledger, monkeypatch
+def test_a_full_disk_between_outcome_and_charge_leaves_a_pending_one(
+  run, monkeypatch
 ):
-  # The result is the same in all, and whether it is depends on the clients.
-  seen = []
+  def full(*args, **kwargs):
+    raise OSError(errno.ENOSPC, 'No space left on device')
 
-  def next_fn(state, cohort):
-    seen.append(tuple(cohort))
-    return _Output(state, ())
-
-  for name in ('a', 'a', 'b', 'b', 'a'):
-    noised_scalar.set_environment(monkeypatch, name)
-    _run(ledger, next_fn)
-  assert ledger.num_releases == 3
-  sampler = _sampler(ledger.plan)
-  draws = [0, 0, 0, 1, 1, 1, 2]
-  assert seen == [tuple(sampler.sample(1, draw)) for draw in draws]
-  assert len(set(seen)) == 3
+  state = run.rounds(1)
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy.PrivacyLedger, 'charge', full)
+    with pytest.raises(OSError, match='No space left'):
+      run.round(2, state)
+  assert run.restart() == (2, 2.0)
+  assert run.charged() == [(1, 0), (2, 0)]
 
 
-@pytest.mark.slow
-def test_the_warning_of_a_new_draw_is_a_line_with_the_cause(ledger, caplog):
-  process = _process(None)
-  state = process.initialize()
-  for _ in range(2):
-    _run(ledger, _next_of_zeros(process), state=state)
-  (message,) = caplog.messages
-  assert message == (
-    'Round 1, run again, may give other bits (it draws random numbers, in the '
-    'model, or as its noise, which has no `noise_key`): it is drawn anew, and '
-    'charged again.'
+def test_an_outcome_that_the_budget_refuses_is_set_aside(tmp_path, monkeypatch):
+  run = _Run(tmp_path / 'run', noised_scalar.plan(num_rounds=2))
+  state = run.rounds(2)
+  with monkeypatch.context() as patch:
+    patch.setattr(privacy.PrivacyLedger, 'check_budget', lambda *args: None)
+    _kill_before_the_charge(run, 3, state, monkeypatch)
+  run.start()
+  assert run.resume() == (2, 2.0)
+  assert run.charged() == [(1, 0), (2, 0)]
+  (aside,) = [name for name in run.files() if name.startswith('set_aside')]
+  assert 'round_3' in aside
+  with pytest.raises(privacy.BudgetExhaustedError):
+    run.round(3, state)
+  run.kill()
+
+
+def test_a_stale_outcome_is_set_aside_and_not_released(
+  run, monkeypatch, tmp_path
+):
+  state = run.rounds(1)
+  _kill_before_the_charge(run, 2, state, monkeypatch)
+  (pending,) = run.store.folder.glob('*round_2.state')
+  shutil.move(pending, tmp_path / pending.name)
+  assert run.restart() == (1, 1.0)
+  run.round(2, state)
+  shutil.move(
+    tmp_path / pending.name, run.store.folder / '00000009_round_2.state'
   )
+  assert run.restart() == (2, 3.0)
+  assert run.charged() == [(1, 0), (2, 0)]
+  assert sum(name.startswith('set_aside') for name in run.files()) == 1
 
 
-def test_a_round_of_a_ledger_that_does_not_say_where_is_drawn_anew(ledger):
-  output = _Output(np.float32(0), ())
-  ledger.charge(1, private_rounds.compute_digest(tuple(output)))
-  _run(ledger, lambda state, cohort: output)
-  assert ledger.rounds == [1, 1]
+def test_two_pending_outcomes_are_refused(run, monkeypatch):
+  state = run.rounds(1)
+  copy = run.folder / 'copy'
+  _kill_before_the_charge(run, 2, state, monkeypatch)
+  shutil.copytree(run.store.folder, copy)
+  (run.store.folder / '00000002_round_2.state').unlink()
+  assert run.restart() == (1, 1.0)
+  _kill_before_the_charge(run, 2, state, monkeypatch)
+  shutil.copy(
+    copy / '00000002_round_2.state',
+    run.store.folder / '00000003_round_2.state',
+  )
+  before = run.files()
+  run.start()
+  with pytest.raises(StorageError, match='Nobody may choose'):
+    run.resume()
+  assert run.files() == before
+  assert run.charged() == [(1, 0)]
 
 
-def test_a_round_that_cannot_be_drawn_anew_is_not_released_elsewhere(
-  ledger, monkeypatch
+@pytest.mark.parametrize('torn', [b'', b'{"line":3,"kind":"release"'])
+def test_a_line_that_was_cut_short_takes_the_pending_id(run, monkeypatch, torn):
+  state = run.rounds(1)
+  _kill_before_the_charge(run, 2, state, monkeypatch)
+  with open(run.folder / 'ledger.jsonl', 'ab') as file:
+    file.write(torn)
+  run.start()
+  assert len(run.ledger.releases) == 1 + bool(torn)
+  assert run.resume() == (2, 2.0)
+  assert run.charged() == [(1, 0), (2, 0)]
+  assert run.num_runs == 2
+  assert run.restart() == (2, 2.0)
+  run.round(3, np.float32(2))
+  assert run.charged() == [(1, 0), (2, 0), (3, 0)]
+
+
+def test_a_line_that_was_cut_short_counts_where_its_outcome_is_lost(run):
+  state = run.rounds(1)
+  run.kill()
+  with open(run.folder / 'ledger.jsonl', 'ab') as file:
+    file.write(b'{"line":3,"kind":"release"')
+  run.start()
+  assert run.resume() == (1, 1.0)
+  run.round(2, state)
+  # The line may have been of round 2: its cohort is another one.
+  assert run.charged() == [(1, 0), (None, None), (2, 1)]
+  assert run.cohorts[-1] == tuple(run.sampler.sample(2, 1))
+  assert all(release.id for release in run.ledger.releases)
+  assert run.restart() == (2, 2.0)
+
+
+def test_an_older_disk_makes_the_next_draw_that_is_charged(run, tmp_path):
+  run.rounds(2)
+  shutil.copytree(run.store.folder, tmp_path / 'backup')
+  state = run.round(3, np.float32(2))
+  run.round(4, state)
+  run.kill()
+  shutil.rmtree(run.store.folder)
+  shutil.copytree(tmp_path / 'backup', run.store.folder)
+  run.start()
+  assert run.resume() == (2, 2.0)
+  state = run.round(3, np.float32(2))
+  run.round(4, state)
+  assert run.charged()[2:] == [(3, 0), (4, 0), (3, 1), (4, 1)]
+  assert run.cohorts[4] == tuple(run.sampler.sample(3, 1)) != run.cohorts[2]
+
+
+def test_a_second_draw_that_was_killed_is_charged_by_its_id(
+  run, tmp_path, monkeypatch
 ):
-  state = {'privacy_noise': {'key': np.int64(1), 'ledger': np.int64(0)}}
+  # The number of its round is charged already, and its id is not.
+  run.rounds(2)
+  shutil.copytree(run.store.folder, tmp_path / 'backup')
+  run.round(3, np.float32(2))
+  run.kill()
+  shutil.rmtree(run.store.folder)
+  shutil.copytree(tmp_path / 'backup', run.store.folder)
+  run.start()
+  run.resume()
+  _kill_before_the_charge(run, 3, np.float32(2), monkeypatch)
+  run.start()
+  assert run.charged() == [(1, 0), (2, 0), (3, 0)]
+  assert run.resume() == (3, 4.0)
+  assert run.charged() == [(1, 0), (2, 0), (3, 0), (3, 1)]
 
-  def run():
-    _run(ledger, lambda state, cohort: _Output(state, ()), state=state)
 
-  noised_scalar.set_environment(monkeypatch, 'a')
-  run()
-  noised_scalar.set_environment(monkeypatch, 'b')
-  with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
-    run()
-  # Of its result, nobody knows whether it would have been the same.
-  assert ledger.num_releases == 1
-  noised_scalar.set_environment(monkeypatch, 'a')
-  run()
-  assert ledger.num_releases == 1
+def test_an_older_disk_ends_a_run_without_new_draws(allocated, tmp_path):
+  allocated.rounds(2)
+  shutil.copytree(allocated.store.folder, tmp_path / 'backup')
+  allocated.round(3, np.float32(2))
+  allocated.kill()
+  shutil.rmtree(allocated.store.folder)
+  shutil.copytree(tmp_path / 'backup', allocated.store.folder)
+  allocated.start()
+  assert allocated.resume() == (2, 2.0)
+  with pytest.raises(privacy.RoundChargedError, match='cannot be drawn anew'):
+    allocated.round(3, np.float32(2))
+  assert allocated.num_runs == 3
+  assert allocated.charged() == [(1, 0), (2, 0), (3, 0)]
 
 
-def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(ledger):
-  sampler = FixedSizeSampler(noised_scalar.IDS, clients_per_round=8, seed=0)
-  seen = []
+def test_a_killed_run_without_new_draws_goes_on(allocated, monkeypatch):
+  state = allocated.rounds(1)
+  with pytest.raises(_Killed):
+    allocated.round(2, state, lambda state, cohort: _killed())
+  allocated.restart()
+  _kill_before_the_charge(allocated, 2, state, monkeypatch)
+  allocated.start()
+  assert allocated.resume() == (2, 2.0)
+  allocated.round(3, np.float32(2))
+  assert allocated.charged() == [(1, 0), (2, 0), (3, 0)]
+
+
+def _without_store(run):
+  shutil.rmtree(run.store.folder)
+
+
+def _of_another_ledger(run):
+  for file in run.folder.glob('ledger.jsonl*'):
+    file.unlink()
+
+
+def _older_ledger(run):
+  # That of round 1, as from a backup.
+  for name in ('ledger.jsonl', 'ledger.jsonl.seal'):
+    shutil.copy(run.folder / 'backup' / name, run.folder / name)
+
+
+def _without_a_ledger(run):
+  Checkpoints(run.store.folder).save(np.float32(9), 9)
+
+
+@pytest.mark.parametrize(
+  ('change', 'reason'),
+  [
+    (_without_store, 'the ledger has charged 3 releases, and no outcome'),
+    (_of_another_ledger, 'is of another ledger'),
+    (_older_ledger, 'after a release that the ledger does not have'),
+    (_without_a_ledger, 'was saved without a ledger'),
+  ],
+)
+def test_outcomes_of_another_run_are_refused_and_nothing_is_moved(
+  run, change, reason
+):
+  state = run.rounds(1)
+  (run.folder / 'backup').mkdir()
+  for file in run.folder.glob('ledger.jsonl*'):
+    shutil.copy(file, run.folder / 'backup')
+  for round_num in (2, 3):
+    state = run.round(round_num, state)
+  run.kill()
+  change(run)
+  run.start()
+  before = run.files(), run.charged()
+  with pytest.raises(StorageError, match=reason):
+    run.resume()
+  assert (run.files(), run.charged()) == before
+  with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
+    run.round(1, _FIRST)
+  assert run.num_runs == 3
+
+
+def test_a_run_that_lost_its_outcomes_may_begin_anew(run):
+  run.rounds(2)
+  run.kill()
+  shutil.rmtree(run.store.folder)
+  run.start()
+  with pytest.raises(StorageError, match='begin anew with `start_over=True`'):
+    run.resume()
+  assert run.resume(start_over=True) == (0, 0.0)
+  run.round(1, _FIRST)
+  assert run.charged() == [(1, 0), (2, 0), (1, 1)]
+  assert run.cohorts[2] == tuple(run.sampler.sample(1, 1)) != run.cohorts[0]
+
+
+def test_a_run_without_new_draws_may_not_begin_anew(allocated):
+  allocated.rounds(2)
+  allocated.kill()
+  shutil.rmtree(allocated.store.folder)
+  allocated.start()
+  with pytest.raises(StorageError, match='cannot be drawn anew'):
+    allocated.resume(start_over=True)
+
+
+def test_a_charged_round_is_not_run_again(run):
+  state = run.rounds(2)
+  for round_num in (1, 2, 4):
+    with pytest.raises(
+      privacy.RoundChargedError, match='`round_num` must be 3, the round after'
+    ):
+      run.round(round_num, state)
+  assert run.charged() == [(1, 0), (2, 0)]
+
+
+def test_a_loop_that_discards_rounds_is_refused(run):
+  # Else the budget is spent on models that nobody gets.
+  before = run.rounds(1)
+  run.round(2, before)
+  with pytest.raises(
+    privacy.RoundChargedError,
+    match='`state` must be that after round 2, which was charged',
+  ):
+    run.round(3, before)
+  assert run.charged() == [(1, 0), (2, 0)]
+
+
+def test_a_loop_that_does_not_resume_is_refused(run):
+  run.rounds(2)
+  run.kill()
+  run.start()
+  with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
+    run.round(1, _FIRST)
+  with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
+    run.round(3, np.float32(2))
+  assert run.charged() == [(1, 0), (2, 0)]
+
+
+def test_two_programs_at_once_are_refused(run):
+  run.rounds(1)
+  with pytest.raises(privacy.LedgerInUseError):
+    privacy.PrivacyLedger(run.folder / 'ledger.jsonl', run.plan)
+
+
+def test_what_was_measured_and_may_be_released_is_saved(run):
+  metrics = collections.OrderedDict(
+    client_work=collections.OrderedDict(num_examples=np.int32(10)),
+    aggregator=collections.OrderedDict(
+      clipping_norm=np.float32(1), clipped_count=np.int32(2)
+    ),
+  )
+  run.round(1, _FIRST, lambda state, cohort: _Output(state, metrics))
+  (outcome,) = run.store.outcomes()
+  assert outcome.released == {'aggregator/clipping_norm': 1.0}
+  assert b'num_examples' not in outcome.path.read_bytes()
+
+
+def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(run):
+  run.sampler = FixedSizeSampler(noised_scalar.IDS, clients_per_round=8, seed=0)
   with pytest.raises(ValueError, match='`sampler` must be that of the ledg'):
-    _run(ledger, lambda *args: seen.append(args), sampler=sampler)
-  assert ledger.num_releases == 0
-  assert not seen
+    run.round(1, _FIRST)
+  run.sampler = lambda round_num: noised_scalar.IDS[:8]
+  with pytest.raises(ValueError, match='`sampler` must be that of the ledg'):
+    run.round(1, _FIRST)
+  assert run.num_runs == len(run.ledger.releases) == 0
 
 
-def test_a_cohort_that_no_sampler_of_the_plan_draws_is_not_charged(
-  ledger, tmp_path
-):
+def test_a_cohort_that_no_sampler_of_the_plan_draws_is_not_charged(run):
   class Twice(FixedSizeSampler):
     def sample(self, round_num, draw=0):
       return 2 * super().sample(round_num, draw)
 
-  sampler = Twice(noised_scalar.IDS, clients_per_round=8, seed=0)
-  sampler.charged_as = ledger.plan.sampler_parameters
-  seen = []
+  run.sampler = Twice(noised_scalar.IDS, clients_per_round=8, seed=0)
+  run.sampler.charged_as = run.plan.sampler_parameters
   with pytest.raises(ValueError, match='a client at most once in a cohort'):
-    _run(ledger, lambda *args: seen.append(args), sampler=sampler)
-  contents = privacy.read_ledger(tmp_path / 'ledger.jsonl')
-  assert (contents.num_releases, contents.seeds, seen) == (0, (), [])
+    run.round(1, _FIRST)
+  assert run.num_runs == len(run.ledger.releases) == 0
+  assert run.files() == []
 
 
 def test_the_ledger_knows_a_seed_of_cohorts_again(tmp_path):
-  plan = noised_scalar.plan()
   seeds = []
   for place, seed in enumerate((3, 3, 4)):
-    path = tmp_path / f'{place}.jsonl'
-    with privacy.PrivacyLedger(path, plan) as ledger:
-      for round_num in (1, 2):
-        _run(
-          ledger,
-          lambda state, cohort: _Output(state, ()),
-          round_num=round_num,
-          sampler=_sampler(plan, seed),
-        )
-    seeds.append(privacy.read_ledger(path).seeds)
+    run = _Run(tmp_path / str(place), seed=seed)
+    run.rounds(2)
+    run.kill()
+    seeds.append(privacy.read_ledger(run.folder).seeds)
   assert [len(each) for each in seeds] == [1, 1, 1]
   assert seeds[0] == seeds[1] != seeds[2]
 
 
+def test_other_cohorts_in_the_midst_of_a_run_are_refused(allocated):
+  state = allocated.rounds(1)
+  allocated.sampler = build_private_sampler(
+    allocated.plan, noised_scalar.IDS, seed=4
+  )
+  with pytest.raises(ValueError, match='`sampler` must be that of the releas'):
+    allocated.round(2, state)
+
+
 def test_an_empty_cohort_is_released_and_charged(tmp_path):
   plan = privacy.PrivacyPlan(
-    num_clients=4,
+    num_clients=len(noised_scalar.IDS),
     clients_per_round=1,
     num_rounds=50,
     target_delta=1e-2,
     noise_multiplier=1.0,
   )
-  sampler = build_private_sampler(plan, noised_scalar.IDS[:4], seed=3)
-  empty = next(t for t in range(1, 51) if not sampler.sample(t))
-  process = noised_scalar.build_process(plan, 'drawn')
-  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
-    cohort, output = _run(
-      ledger,
-      _next_of_zeros(process),
-      state=process.initialize(),
-      round_num=empty,
-      sampler=sampler,
-    )
-    assert cohort == []
-    assert ledger.rounds == [empty]
-    assert ledger.last_draw(empty) == 0
-  assert process.get_model_weights(output.state).trainable[0] != 0
-
-
-def test_noise_that_cannot_be_drawn_anew_ends_a_round_with_other_bits(
-  ledger, monkeypatch
-):
-  noised_scalar.set_environment(monkeypatch, 'here')
-  # The key of the noise is kept, and no number of the draw: the next draw would
-  # have the same noise on another cohort.
-  state = {'privacy_noise': {'key': np.int64(1), 'ledger': np.int64(0)}}
-  bits = iter([1, 2, 3])
-
-  def next_fn(state, cohort):
-    del cohort
-    return _Output(state | {'weights': np.float32(next(bits))}, ())
-
-  _run(ledger, next_fn, state=state)
-  with pytest.raises(privacy.ChangedReleaseError, match='has no `draw`'):
-    _run(ledger, next_fn, state=state)
-  assert ledger.num_releases == 1
-
-
-@pytest.mark.parametrize(
-  'other',
-  [
-    dict(a=np.float32(1.5), b=['x', 2]),
-    dict(a=np.float64(1), b=['x', 2]),
-    dict(a=np.ones(1, np.float32), b=['x', 2]),
-    dict(a=np.float32(1), b=['y', 2]),
-    dict(a=np.float32(1), c=['x', 2]),
-    dict(a=np.float32(1), b=['x', np.array([], np.int64)]),
-    dict(a=tf.constant(1.0, tf.bfloat16).numpy(), b=['x', 2]),
-  ],
-)
-def test_the_digest_tells_values_from_others(other):
-  value = dict(a=np.float32(1), b=['x', 2])
-  same = dict(a=tf.constant(1.0), b=['x', np.int64(2)])
-  digest = private_rounds.compute_digest(value)
-  assert private_rounds.compute_digest(same) == digest
-  assert private_rounds.compute_digest(other) != digest
-
-
-def _change_nothing(state):
-  state['a'].flags.writeable = False
-
-
-def _write(state):
-  state['a'][0] = 3
-
-
-def _replace(state):
-  _change_nothing(state)
-  state['a'] = np.float32([5, 6])
-  _change_nothing(state)
-
-
-def _add(state):
-  _change_nothing(state)
-  state['b'] = 4
-
-
-@pytest.mark.parametrize('change', [_change_nothing, _write, _replace, _add])
-def test_the_ledger_says_from_which_state_a_round_was_computed(ledger, change):
-  """Also where the state that the round before gave was changed in place."""
-  after = dict(a=np.float32([1, 2]))
-  _run(ledger, lambda state, cohort: _Output(after, ()))
-  change(after)
-  _run(
-    ledger, lambda state, cohort: _Output(state, ()), state=after, round_num=2
+  ids = noised_scalar.IDS
+  seed = next(
+    seed
+    for seed in range(100)
+    if not build_private_sampler(plan, ids, seed=seed).sample(1)
   )
-  digest = private_rounds.compute_digest(after)
-  assert ledger.last_environment(2).endswith(f', state {digest[:16]}')
+  run = _Run(tmp_path / 'run', plan, seed)
+  process = noised_scalar.build_process(plan, None)
+  state = run.round(
+    1, process.initialize(), lambda state, cohort: process.next(state, cohort)
+  )
+  assert run.charged() == [(1, 0)]
+  assert process.get_model_weights(state).trainable[0] != 0
+  run.kill()
 
 
-def test_exact_metrics_of_clients_are_not_in_the_digest_that_is_written(
-  tmp_path, monkeypatch
-):
-  """The digest is in a file: few possible values could be searched for."""
-  noised_scalar.set_environment(monkeypatch, 'here')
-  plan = noised_scalar.plan()
-  lines = []
-  for name, num_examples in (('a', 10), ('b', 11)):
-
-    def next_fn(state, cohort, num_examples=num_examples):
-      metrics = collections.OrderedDict(
-        client_work=collections.OrderedDict(num_examples=num_examples),
-        aggregator=collections.OrderedDict(clipping_norm=np.float32(1)),
-      )
-      return _Output(state, metrics)
-
-    with privacy.PrivacyLedger(tmp_path / name, plan) as ledger:
-      _run(ledger, next_fn)
-    lines.append(read_releases(tmp_path / name))
-  assert lines[0] == lines[1]
-
-
-def test_exact_figures_are_in_no_digest(ledger, monkeypatch):
-  noised_scalar.set_environment(monkeypatch, 'here')
-  counts = iter([3, 4, 5])
+@pytest.mark.parametrize('noise_key', [(1, 2), None])
+def test_a_seed_of_the_noise_is_a_caveat_and_allows_no_new_draw(run, noise_key):
+  process = noised_scalar.build_process(run.plan, noise_key)
 
   def next_fn(state, cohort):
-    del cohort
-    count = np.int32(next(counts))
-    return _Output(
-      state,
-      {
-        'client_work': {'num_examples': count},
-        'aggregator': {'clipping_norm': np.float32(1), 'clipped_count': count},
-        'finalizer': {'update_non_finite': np.int32(0)},
-      },
-    )
-
-  for _ in range(3):
-    _run(ledger, next_fn)
-  # The same bits are released, whatever else was measured.
-  assert ledger.num_releases == 1
-
-
-@pytest.mark.parametrize('noise_key', ['drawn', None])
-def test_the_state_of_another_round_is_refused_where_its_noise_repeats(
-  ledger, noise_key
-):
-  process = _process(noise_key)
-
-  def run(state, round_num):
-    _, output = _run(
-      ledger, _next_of_zeros(process), state=state, round_num=round_num
-    )
-    return output.state
+    return process.next(state, [np.float32(0)] * len(cohort))
 
   first = process.initialize()
-  second = run(first, 1)
-  if noise_key is None:
-    run(first, 2)
+  run.round(1, first, next_fn)
+  is_given = noise_key is not None
+  assert run.ledger.caveats == (private_rounds.GIVEN_NOISE,) * is_given
+  run.kill()
+  shutil.rmtree(run.store.folder)
+  run.start()
+  private_rounds.resume(run.ledger, run.store, first, start_over=True)
+  if not is_given:
+    run.round(1, first, next_fn)
+    assert run.charged() == [(1, 0), (1, 1)]
     return
-  # The noise of round 1, and of round 2, on the results of another one.
-  for state, round_num in ((first, 2), (second, 1), (second, 3)):
-    with pytest.raises(
-      ValueError, match=f'`state` must be that before round {round_num}'
-    ):
-      run(state, round_num)
-  assert ledger.rounds == [1]
-  run(second, 2)
+  with pytest.raises(privacy.RoundChargedError, match='the seed of its noise'):
+    run.round(1, first, next_fn)
+  assert run.charged() == [(1, 0)]
 
 
-def test_the_same_state_has_other_noise_under_another_ledger(tmp_path):
-  process = _process('drawn')
-  state = process.initialize()
-  weights = []
-  for name in ('a', 'a', 'b'):
-    with privacy.PrivacyLedger(tmp_path / name, noised_scalar.plan()) as ledger:
-      _, output = _run(ledger, _next_of_zeros(process), state=state)
-    weights.append(process.get_model_weights(output.state).trainable[0])
-  assert weights[0] == weights[1]
-  # With the same noise, nothing would hide the difference of other updates.
-  assert abs(weights[0] - weights[2]) > 1e-6
-
-
-@pytest.mark.parametrize('noise_key', [(1, 2), 'drawn', None])
-def test_the_ledger_says_that_a_key_was_given(ledger, noise_key):
-  process = _process(noise_key)
-  _run(ledger, _next_of_zeros(process), state=process.initialize())
-  is_given = isinstance(noise_key, tuple)
-  assert ledger.caveats == (private_rounds.GIVEN_NOISE,) * is_given
-
-
-def test_a_state_of_another_ledger_is_refused(tmp_path):
-  process = _process('drawn')
-
-  def run(name, state, round_num):
-    with privacy.PrivacyLedger(tmp_path / name, noised_scalar.plan()) as ledger:
-      _, output = _run(
-        ledger, _next_of_zeros(process), state=state, round_num=round_num
-      )
-    return output.state
-
-  first, second = (run(name, process.initialize(), 1) for name in ('a', 'b'))
-  with pytest.raises(ValueError, match='of a run that began with this ledger'):
-    run('b', first, 2)
-  run('b', second, 2)
-
-
-def test_a_ledger_that_lacks_the_rounds_of_a_state_is_refused(ledger, tmp_path):
-  process = _process('drawn')
-  next_fn = _next_of_zeros(process)
-  state = process.initialize()
-  for round_num in (1, 2):
-    _, output = _run(ledger, next_fn, state=state, round_num=round_num)
-    state = output.state
-  path = tmp_path / 'elsewhere.jsonl'
-  with (
-    privacy.PrivacyLedger(path, ledger.plan) as other,
-    pytest.raises(StorageError, match='has no release of round 1'),
-  ):
-    _run(other, next_fn, state=state, round_num=3)
-  assert other.num_releases == 0
-
-
-def test_references_of_an_asynchronous_context_are_refused(ledger):
-  process = _process('drawn')
-  reference = object()
-
-  def next_fn(state, cohort):
-    output = _next_of_zeros(process)(state, cohort)
-    metrics = {**output.metrics, 'noise_stddev': reference}
-    return _Output(output.state, metrics)
-
+def test_references_of_an_asynchronous_context_are_refused(run):
   with pytest.raises(TypeError, match='`next_fn` must return values, found '):
-    _run(ledger, next_fn, state=process.initialize())
-  assert ledger.num_releases == 0
-  with pytest.raises(TypeError, match='`value` must have arrays'):
-    private_rounds.compute_digest([reference])
+    run.round(1, _FIRST, lambda state, cohort: _Output(state, {'a': object()}))
+  assert run.charged() == []
+  with pytest.raises(TypeError, match='`next_fn` must be a function'):
+    run.round(1, _FIRST, 'process')
 
 
-def test_strings_in_a_round_are_values(ledger):
-  process = _process('drawn')
+def test_strings_in_a_round_are_values(run):
   # As TFF returns a tensor of strings.
-  names = np.array([b'a', b'b'], object)
+  names = np.array([b'a', b'bc'], object)
+  state = {'weights': _FIRST, 'names': names, 'name': b'c'}
+  run.round(1, _FIRST, lambda *args: _Output(state, {'names': names}))
+  (outcome,) = run.store.outcomes()
+  found = run.store.load(outcome, state)
+  assert found['names'].tolist() == [b'a', b'bc']
+  assert found['name'].item() == b'c'
 
-  def next_fn(state, cohort):
-    output = _next_of_zeros(process)(state, cohort)
-    return _Output(
-      output.state, {**output.metrics, 'names': names, 'name': b'c'}
-    )
 
-  _run(ledger, next_fn, state=process.initialize())
-  assert ledger.num_releases == 1
+def test_a_release_says_when_it_was_charged(run):
+  run.rounds(1)
+  line = json.loads((run.folder / 'ledger.jsonl').read_text().splitlines()[-1])
+  assert line['time'].startswith('20')
+  assert line['time'].endswith('+00:00')

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import errno
 import math
 import os
 import signal
@@ -202,9 +203,9 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
       monkeypatch.setattr(Checkpoints, 'save', interrupt_again)
       os.kill(os.getpid(), signal.SIGINT)
 
-  def interrupt_again(self, state, round_num):
+  def interrupt_again(self, *args, **kwargs):
     os.kill(os.getpid(), signal.SIGINT)
-    save(self, state, round_num)
+    save(self, *args, **kwargs)
 
   # A shell's own background jobs ignore Ctrl-C.
   before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -213,7 +214,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
       small_program.program(tmp_path, after=interrupt).run()
   finally:
     signal.signal(signal.SIGINT, before)
-  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 2
+  assert Checkpoints(tmp_path / 'checkpoints').rounds()[-1] == 2
 
 
 def test_a_finished_run_does_nothing_more(tmp_path):
@@ -232,7 +233,7 @@ def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
     small_program.program(
       tmp_path, process=process, rounds_per_checkpoint=100
     ).run()
-  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 3
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).rounds()[-1] == 3
 
 
 def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
@@ -333,17 +334,17 @@ def test_stops_on_an_initial_loss_that_is_not_finite(tmp_path):
   ).run()
   assert result.reason is StopReason.DIVERGED
   assert 'initial model is not finite, found nan' in result.message
-  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() is None
+  assert Checkpoints(tmp_path / 'checkpoints').rounds() == []
 
 
 def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
   class Signalled(Checkpoints):
     """Is asked to stop while it is written."""
 
-    def save(self, state, round_num):
-      if round_num == 3 and 3 not in self.rounds():
+    def save(self, state, round_num, **kwargs):
+      if round_num == 3:
         os.kill(os.getpid(), signal.SIGTERM)
-      super().save(state, round_num)
+      return super().save(state, round_num, **kwargs)
 
   checkpoints = Signalled(tmp_path / 'checkpoints', keep=2)
   result = small_program.program(
@@ -358,47 +359,55 @@ def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 3
 
 
-@pytest.mark.parametrize('damage', ['cut', 'flip', 'digests'])
+@pytest.mark.parametrize('damage', ['cut', 'flip', 'header'])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   tmp_path, caplog, damage
 ):
-  ledger = small_program.Ledger()
-  small_program.program(tmp_path, ledger=ledger).run()
-  _damage(tmp_path / 'checkpoints' / 'round_6', damage)
-  result = small_program.program(tmp_path, num_rounds=7, ledger=ledger).run()
+  small_program.program(tmp_path).run()
+  *_, last = sorted((tmp_path / 'checkpoints').iterdir())
+  _damage(last, damage)
+  result = small_program.program(tmp_path, num_rounds=7).run()
   assert result.reason is StopReason.FINISHED
   assert result.state['weights'].trainable[0] == small_program.expected_weight(
     7
   )
-  # The rounds after the older checkpoint are run again, and have the same bits.
-  assert ledger.charged == [1, 2, 3, 4, 5, 6, 7]
-  assert 'checkpoint of round 6 is damaged' in caplog.text
-  assert 'Going on from the checkpoint of round 4' in caplog.text
-  assert (tmp_path / 'checkpoints' / 'damaged_round_6').is_dir()
+  assert f'The checkpoint {last.name} is damaged' in caplog.text
+  assert len([*(tmp_path / 'checkpoints').glob('damaged_*round_6*')]) == 1
+
+
+def test_a_damaged_outcome_makes_a_new_draw_that_is_charged(tmp_path):
+  ledger = small_program.Ledger()
+  small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()
+  *_, last = sorted((tmp_path / 'checkpoints').iterdir())
+  _damage(last, 'flip')
+  small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()
+  assert ledger.charged == [1, 2, 3, 4, 4]
+  assert ledger.releases[-1].draw == 1
 
 
 def test_nothing_is_done_if_all_checkpoints_are_damaged(tmp_path):
   small_program.program(tmp_path).run()
-  folders = sorted((tmp_path / 'checkpoints').iterdir())
-  assert [f.name for f in folders] == ['round_4', 'round_6']
-  for folder in folders:
-    _damage(folder, 'flip')
+  files = sorted((tmp_path / 'checkpoints').iterdir())
+  assert [f.name.split('_')[-1] for f in files] == ['4.state', '6.state']
+  for file in files:
+    _damage(file, 'flip')
   with pytest.raises(
-    storage_errors.StorageError, match='No checkpoint .* round 6 .* round 4'
+    storage_errors.StorageError, match='No checkpoint .*round_4.*round_6'
   ):
     small_program.program(tmp_path, num_rounds=8).run()
-  assert sorted((tmp_path / 'checkpoints').iterdir()) == folders
+  assert sorted((tmp_path / 'checkpoints').iterdir()) == files
 
 
-def _damage(folder, how):
-  variables = folder / 'variables' / 'variables.data-00000-of-00001'
-  content = variables.read_bytes()
+def _damage(file, how):
+  content = file.read_bytes()
   if how == 'cut':
-    variables.write_bytes(content[:-1])
+    file.write_bytes(content[:-1])
   elif how == 'flip':
-    variables.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    place = len(content) - 40
+    flipped = bytes([content[place] ^ 1])
+    file.write_bytes(content[:place] + flipped + content[place + 1 :])
   else:
-    (folder / 'sha256.json').write_text('[]')
+    file.write_bytes(b'[]\n' + content)
 
 
 def test_a_state_is_its_owners_alone_in_a_folder_that_others_may_read(tmp_path):
@@ -434,8 +443,8 @@ def test_no_checkpoints_cannot_be_kept(tmp_path, keep, error):
 
 def test_what_a_killed_program_left_is_removed(tmp_path):
   small_program.program(tmp_path, num_rounds=2).run()
-  unfinished = tmp_path / 'checkpoints' / 'unfinished'
-  (unfinished / 'round_4').mkdir(parents=True)
+  unfinished = tmp_path / 'checkpoints' / '.unfinished'
+  unfinished.write_bytes(b'{')
   (tmp_path / 'metrics.csv_temp1234').write_text('round_num,')
   small_program.program(tmp_path).run()
   assert not unfinished.exists()
@@ -446,19 +455,47 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_others(
   tmp_path, monkeypatch
 ):
   checkpoints = Checkpoints(tmp_path / 'checkpoints', keep=2)
-  checkpoints.save([np.float32(1)], 1)
+  first = checkpoints.save([np.float32(1)], 1)
 
   def fail(*args, **kwargs):
-    raise tf.errors.ResourceExhaustedError(None, None, 'No space left')
+    raise OSError(errno.ENOSPC, 'No space left on device')
 
-  monkeypatch.setattr(tf.saved_model, 'save', fail)
-  with pytest.raises(
-    storage_errors.StorageError,
-    match='The checkpoint of round 2 could not be written: No space left.',
-  ):
-    checkpoints.save([np.float32(2)], 2)
-  assert [p.name for p in (tmp_path / 'checkpoints').iterdir()] == ['round_1']
-  assert checkpoints.load(1, [np.float32(0)]) == [np.float32(1)]
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'fsync', fail)
+    with pytest.raises(
+      storage_errors.StorageError,
+      match='The checkpoint of round 2 could not be written: No space left.',
+    ):
+      checkpoints.save([np.float32(2)], 2)
+  assert [*(tmp_path / 'checkpoints').iterdir()] == [first.path]
+  assert checkpoints.load(first, [np.float32(0)]) == [np.float32(1)]
+
+
+@pytest.mark.parametrize(
+  'leaf',
+  [
+    np.arange(6, dtype=np.float32).reshape(2, 3),
+    np.zeros([0, 3], np.float64),
+    np.int64(-1),
+    True,
+    tf.constant([1.5, 2.5], tf.bfloat16).numpy(),
+    np.array([[1, 2], [3, 4]])[:, 1],
+    b'text',
+  ],
+)
+def test_a_state_is_read_as_it_was_written(tmp_path, leaf):
+  checkpoints = Checkpoints(tmp_path)
+  state = {'a': leaf, 'b': [np.float32(1)]}
+  found = checkpoints.load(checkpoints.save(state, 1), state)
+  assert found['a'].dtype == np.asarray(leaf).dtype
+  np.testing.assert_array_equal(found['a'], leaf)
+
+
+def test_checkpoints_of_an_earlier_version_are_named(tmp_path):
+  (tmp_path / 'round_3').mkdir()
+  with pytest.raises(storage_errors.StorageError, match='are of version 0.2'):
+    Checkpoints(tmp_path)
+  assert (tmp_path / 'round_3').is_dir()
 
 
 def test_metrics_of_something_else_are_refused(tmp_path):

@@ -43,7 +43,7 @@ def test_a_watcher_is_shown_each_moment_of_each_round(tmp_path):
   _program(
     tmp_path,
     watcher,
-    AfterRounds(lambda metrics: saved.append(checkpoints.latest())),
+    AfterRounds(lambda metrics: saved.append(max(checkpoints.rounds()))),
     num_rounds=2,
     checkpoints=checkpoints,
     rounds_per_checkpoint=1,
@@ -69,7 +69,7 @@ def test_all_is_synced_before_each_checkpoint(tmp_path):
 
   class _Syncs(RoundWatcher):
     def sync(self):
-      latest.append(checkpoints.latest())
+      latest.append(max(checkpoints.rounds(), default=None))
 
   _program(
     tmp_path,
@@ -149,7 +149,7 @@ def test_the_rounds_before_a_measurement_that_fails_are_kept(tmp_path):
     RoundError, match='`Failing.measure` failed after round 3: division'
   ):
     _program(tmp_path, Failing(), rounds_per_checkpoint=100).run()
-  assert Checkpoints(tmp_path / 'checkpoints', keep=2).latest() == 2
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).rounds()[-1] == 2
 
 
 def test_only_a_function_is_called_after_rounds():

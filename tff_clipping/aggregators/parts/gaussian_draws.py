@@ -28,7 +28,7 @@ built once may run many times, and is sent to others.
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -62,7 +62,7 @@ _TABLE_STDDEV = 2048.0
 _MIDDLE_SCALE = 1024
 
 # What factories take as `noise_key`.
-NoiseKey = tuple[int, int] | Literal['drawn'] | None
+NoiseKey = tuple[int, int] | None
 
 
 def check_noise_stddev(noise_stddev: Any) -> float:
@@ -91,7 +91,7 @@ def check_noise_stddev(noise_stddev: Any) -> float:
 
 
 def check_noise_key(noise_key: Any) -> NoiseKey:
-  """Returns `noise_key` if it is a pair of 64-bit integers, 'drawn' or `None`.
+  """Returns `noise_key` if it is a pair of 64-bit integers or `None`.
 
   Args:
     noise_key: What the user passed.
@@ -102,8 +102,6 @@ def check_noise_key(noise_key: Any) -> NoiseKey:
   """
   if noise_key is None:
     return None
-  if isinstance(noise_key, str) and noise_key == 'drawn':
-    return 'drawn'
   if (
     not isinstance(noise_key, (tuple, list))
     or len(noise_key) != 2
@@ -113,29 +111,13 @@ def check_noise_key(noise_key: Any) -> NoiseKey:
     )
   ):
     raise TypeError(
-      "`noise_key` must be a pair of integers, 'drawn' or None, found "
-      f'{noise_key!r}.'
+      f'`noise_key` must be a pair of integers or None, found {noise_key!r}.'
     )
   if any(not -(2**63) <= k < 2**63 for k in noise_key):
     raise ValueError(
       f'`noise_key` must be of 64-bit integers, found {noise_key!r}.'
     )
   return int(noise_key[0]), int(noise_key[1])
-
-
-def initial_key(noise_key: NoiseKey) -> tf.Tensor:
-  """Returns the key that a state begins with, in a graph.
-
-  Args:
-    noise_key: A pair of integers; or 'drawn', for one that is fresh each time
-      that the graph runs.
-
-  Returns:
-    An `int64` tensor of shape [2].
-  """
-  if noise_key == 'drawn':
-    return fresh_key()
-  return tf.constant(noise_key, tf.int64)
 
 
 def fresh_key() -> tf.Tensor:

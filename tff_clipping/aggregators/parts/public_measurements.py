@@ -14,6 +14,7 @@ PUBLIC_MEASUREMENTS = frozenset(
   {
     'bits_noise_stddev',
     'bits_per_client',
+    'canary_products',
     'clipping_norm',
     'clipping_norms',
     'max_clients_per_round',

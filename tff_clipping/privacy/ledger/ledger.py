@@ -1,9 +1,10 @@
 """What a run has spent, written down before each release."""
 
 import dataclasses
+import datetime
 import functools
 import os
-import re
+import pathlib
 import secrets
 import threading
 from collections.abc import Sequence
@@ -13,8 +14,6 @@ from tff_clipping import argument_checks
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file
 from tff_clipping.privacy.plans import base_plan
 
-_DIGEST = re.compile('[0-9a-f]{64}')
-
 DamagedLedgerError = ledger_file.DamagedLedgerError
 LedgerInUseError = ledger_file.LedgerInUseError
 
@@ -23,24 +22,23 @@ class BudgetExhaustedError(RuntimeError):
   """A release was refused, because it would pass the plan's target."""
 
 
-class ChangedReleaseError(RuntimeError):
-  """A round was run again and gives other bits than those that were charged."""
+class RoundChargedError(RuntimeError):
+  """A round was charged, and the plan does not allow another draw of it."""
 
 
 class PrivacyLedger:
   """Charges each release of a plan to a file, before it is made.
 
-  Call `charge` before a round's result leaves the trusted side, and make the
-  release only when it has returned: the line is on the disk by then. A run that
-  is resumed opens the same file with the same plan and goes on counting.
+  The outcome of a round is saved under a random id. Then `charge` writes the id
+  down, and the line is on the disk when it returns. Only then is the release
+  made. A run that is resumed opens the same file with the same plan and goes on
+  counting. `tff_clipping.programs.run_private_round` keeps this order.
 
-  The charge of a round holds the digest of what it releases. A round that is
-  run again costs nothing if it releases the same bits: nobody learns anything
-  new. Other bits from the same cohort must not be released, because a second
-  look at one cohort costs more than the accountant charges for a new cohort:
-  `charge` refuses them. The round is then drawn anew, with a cohort and noise
-  that are independent of those before, under the next number of its draw, and
-  charged. `tff_clipping.programs.training.private_rounds` does all of this.
+  An outcome counts as charged only if its id is in the ledger. A charged round
+  is never run again: the outcome that was saved is released. Where that outcome
+  is lost, the round is drawn anew, with another cohort and other noise, under
+  the next number of its draw, and is charged again. A second look at one cohort
+  would cost more than the accountant charges for a new cohort.
 
   The ledger never counts for less than it held: a line cut short by a crash
   counts as a release, and a file that was changed, truncated or replaced is
@@ -88,12 +86,16 @@ class PrivacyLedger:
     )
     try:
       self._check_plan(path)
-      self._draws = ledger_contents.read_releases(path, self._file.lines)
-      self._num_releases = len(ledger_contents.releases(self._file.lines))
+      self._releases = ledger_contents.read_releases(path, self._file.lines)
       self.add_caveats(caveats)
     except BaseException:
       self._file.close()
       raise
+
+  @property
+  def path(self) -> pathlib.Path:
+    """The file."""
+    return self._file.path
 
   @property
   def plan(self) -> base_plan.BasePlan:
@@ -111,7 +113,12 @@ class PrivacyLedger:
   @property
   def num_releases(self) -> int:
     """Releases charged, by this process and those before it."""
-    return self._num_releases
+    return len(self._releases)
+
+  @property
+  def releases(self) -> tuple[ledger_contents.Release, ...]:
+    """The releases charged, in order."""
+    return tuple(self._releases)
 
   @property
   def run_id(self) -> str:
@@ -121,8 +128,7 @@ class PrivacyLedger:
   @property
   def rounds(self) -> list[int | None]:
     """The rounds charged, in order; None for a line that was cut short."""
-    lines = ledger_contents.releases(self._file.lines)
-    return [line['round_num'] for line in lines]
+    return [release.round_num for release in self._releases]
 
   @property
   def epsilon(self) -> float:
@@ -138,26 +144,57 @@ class PrivacyLedger:
     """What the sampler really gives so far; differs under 'paper' only."""
     return self._actual_epsilon_after(self.num_releases)
 
-  def last_draw(self, round_num: int) -> int | None:
-    """Returns the number of the last draw of a round; None if it has none.
+  def next_draw(self, round_num: int) -> int:
+    """Returns the number of the next draw of a round.
+
+    That is how often the round was charged before. A line that was cut short,
+    and whose round is not known, may have been of this round.
 
     Args:
       round_num: The round.
     """
-    draws = self._draws.get(round_num)
-    return len(draws) - 1 if draws else None
+    return ledger_contents.next_draw(self._releases, round_num)
 
-  def last_environment(self, round_num: int) -> str | None:
-    """Returns where the last draw of a round was computed.
+  def name_cut_short(
+    self,
+    release_id: str,
+    *,
+    round_num: int | None = None,
+    draw: int | None = None,
+  ) -> None:
+    """Writes down which release the line was that a crash cut short.
+
+    That line is the last. It charges for the release already.
 
     Args:
-      round_num: The round.
+      release_id: The id of the outcome that was being charged; a new one where
+        that is not known.
+      round_num: Its round; `None` where that is not known.
+      draw: The number of its draw; `None` where that is not known.
 
-    Returns:
-      The `environment` with which it was charged; `None` if there is none.
+    Raises:
+      TypeError: If an argument is of the wrong kind.
+      ValueError: If the last line was not cut short, or its release is known,
+        or the id was charged before.
+      OSError: If the line could not be written.
     """
-    draws = self._draws.get(round_num)
-    return draws[-1].get('environment') if draws else None
+    _check_text('release_id', release_id)
+    with self._guard:
+      if not self._releases or self._releases[-1].id is not None:
+        raise ValueError(
+          'the last line of the ledger must have been cut short, found '
+          f'{self.num_releases} releases that are known.'
+        )
+      self._check_new(release_id)
+      line = {
+        'kind': ledger_contents.NAMED,
+        'num_releases': self.num_releases,
+        'id': release_id,
+        'round_num': round_num,
+        'draw': draw,
+      }
+      self._file.append(line)
+      self._releases[-1] = ledger_contents.Release(release_id, round_num, draw)
 
   def check_cohorts(self, digest: str) -> None:
     """Raises unless the cohorts are those of the releases before.
@@ -179,7 +216,7 @@ class PrivacyLedger:
       kept = ledger_contents.read_digests(
         self._file.lines, ledger_contents.COHORTS
       )
-      if not kept or (kept[-1] != digest and not self._num_releases):
+      if not kept or (kept[-1] != digest and not self.num_releases):
         self._file.append({'kind': ledger_contents.COHORTS, 'digest': digest})
       elif kept[-1] != digest:
         raise ValueError(
@@ -218,8 +255,9 @@ class PrivacyLedger:
 
     Raises:
       BudgetExhaustedError: If it would.
-      ValueError: If a round was left out, and the plan does not allow it: noise
-        is correlated between rounds, or clients draw one round of an epoch.
+      RoundChargedError: If the round is not the next, and the plan does not
+        allow that: noise is correlated between rounds, or clients draw one
+        round of an epoch.
     """
     self._check_next(round_num)
     if not self._plan.permits(self.num_releases + 1):
@@ -247,36 +285,24 @@ class PrivacyLedger:
         'adds to this one.'
       )
 
-  def charge(
-    self,
-    round_num: int,
-    digest: str,
-    *,
-    draw: int = 0,
-    environment: str | None = None,
-  ) -> float:
+  def charge(self, round_num: int, release_id: str, *, draw: int = 0) -> float:
     """Charges the release of a round, before it is made.
 
     Args:
       round_num: The round, at least 0; for noise that is correlated between
         rounds, and random allocation, 1, and then the one after the last.
-      digest: The SHA-256 digest, in hexadecimal, of all that is released of the
-        round. The release that is charged last for this round and draw may be
-        made again with the same digest, at no cost.
-      draw: The number of the draw of the round's cohort and noise: that of its
-        last release, or one more for a new one; 0 for the first.
-      environment: Where it was computed, a text such as
-        `tff_clipping.runtime.environment.describe` returns; `None` if that is
-        not known. It is written down, for `last_environment`.
+      release_id: A random text, under which the outcome of the round is saved.
+      draw: How often the round was charged before; see `next_draw`.
 
     Returns:
       The epsilon so far, this release included.
 
     Raises:
       TypeError: If an argument is of the wrong kind.
-      ValueError: If an argument is out of range, or the ledger is closed.
-      ChangedReleaseError: If this draw was charged with another digest. It must
-        not be released.
+      ValueError: If an argument is out of range, the id was charged before, or
+        the ledger is closed.
+      RoundChargedError: If the round was charged before, and the plan does not
+        allow another draw of it.
       BudgetExhaustedError: If the release would pass the plan's target. Nothing
         is written, and it must not be made.
       DamagedLedgerError: If the file was changed since it was opened.
@@ -288,66 +314,47 @@ class PrivacyLedger:
     draw = argument_checks.check_integer(
       'draw', draw, at_least=0, at_most=2**53
     )
-    _check_text('digest', digest)
-    if not _DIGEST.fullmatch(digest):
-      raise ValueError(
-        f'`digest` must be 64 hexadecimal digits, found {digest!r}.'
-      )
-    if environment is not None:
-      _check_text('environment', environment)
+    _check_text('release_id', release_id)
     with self._guard:
       self._file.check()
-      draws = self._draws.get(round_num, [])
-      if draws and draw == len(draws) - 1:
-        if digest == draws[-1].get('digest'):
-          return self.epsilon
-        advice = (
-          'Draw a new cohort and new noise.'
-          if self._plan.allows_new_draws
-          else 'Noise that is correlated between rounds or drawn by clients, '
-          'and the rounds of an epoch of random_allocation, cannot be drawn '
-          'anew: the run ends with the model that was released last.'
-        )
-        raise ChangedReleaseError(
-          f'Round {round_num}, run again, gives another result than the one '
-          f'that was charged (draw {draw}): it must not be released. '
-          f'{advice}'
-        )
-      if draw and not self._plan.allows_new_draws:
+      self._check_new(release_id)
+      expected = self.next_draw(round_num)
+      if draw != expected:
         raise ValueError(
-          f'`draw` must be 0 for a {type(self._plan).__name__}, found {draw}.'
-        )
-      if draw != len(draws):
-        last = f', or its last, {len(draws) - 1}' if draws else ''
-        raise ValueError(
-          f'`draw` must be the next one of round {round_num}, {len(draws)}'
-          f'{last}, found {draw}.'
+          f'`draw` must be the next one of round {round_num}, {expected}, '
+          f'found {draw}.'
         )
       self.check_budget(round_num)
-      charged = self.num_releases + 1
-      epsilon = self._epsilon_after(charged)
-      line = self._build_release(charged, round_num, draw, digest)
-      if environment is not None:
-        line['environment'] = environment
+      release = ledger_contents.Release(release_id, round_num, draw)
+      line = self._build_release(self.num_releases + 1, release)
       self._file.append(line)
-      self._num_releases = charged
-      self._draws.setdefault(round_num, []).append(line)
-      return epsilon
+      self._releases.append(release)
+      return line['epsilon']
+
+  def _check_new(self, release_id: str) -> None:
+    """Raises if an id was charged before."""
+    if any(release.id == release_id for release in self._releases):
+      raise ValueError(
+        f'`release_id` must be new, found {release_id!r}, which was charged.'
+      )
 
   def _check_next(self, round_num: int) -> None:
-    """Raises if a round was left out where no round can be drawn anew.
+    """Raises unless a round is the next, where none can be drawn anew.
 
     Who takes part again, and when, would not be what the plan assumes.
     """
     if self._plan.allows_new_draws:
       return
-    rounds = [each for each in self._draws if each is not None]
-    expected = max(rounds, default=0) + 1
-    if round_num != expected:
-      raise ValueError(
-        f'`round_num` must be {expected}, the round after the last that was '
-        'charged, for noise that is correlated between rounds and for '
-        f'random_allocation, found {round_num}.'
+    known = [each for each in self.rounds if each is not None]
+    expected = max(known, default=0) + 1
+    if round_num != expected or self.next_draw(round_num):
+      raise RoundChargedError(
+        f'Round {round_num} cannot be run: noise that is correlated between '
+        'rounds, and the rounds of an epoch of random_allocation, cannot be '
+        f'drawn anew, and {self.num_releases} releases were charged, of rounds '
+        f'up to {expected - 1}. The run goes on from the outcome of the last '
+        'of them alone. Without that outcome the run ends with the model that '
+        'was released last.'
       )
 
   def close(self) -> None:
@@ -371,18 +378,14 @@ class PrivacyLedger:
     }
 
   def _build_release(
-    self,
-    number: int,
-    round_num: int | None,
-    draw: int | None,
-    digest: str | None,
+    self, number: int, release: ledger_contents.Release
   ) -> dict[str, Any]:
     """A release's line."""
+    now = datetime.datetime.now(datetime.timezone.utc)
     line = {
       'kind': 'release',
-      'round_num': round_num,
-      'draw': draw,
-      'digest': digest,
+      **release._asdict(),
+      'time': now.isoformat(timespec='seconds'),
       'num_releases': number,
       'epsilon': self._epsilon_after(number),
     }
@@ -398,7 +401,9 @@ class PrivacyLedger:
     if number > ledger_contents.parse_plan(path, lines[0]).max_rounds:
       # There is no such release: it was a line that charges for nothing.
       return {'kind': ledger_contents.CAVEATS, 'caveats': []}
-    return self._build_release(number, None, None, None)
+    return self._build_release(
+      number, ledger_contents.Release(None, None, None)
+    )
 
   def add_caveats(self, caveats: Sequence[str]) -> None:
     """Writes down why the run does not have the plan's guarantee.
@@ -415,11 +420,11 @@ class PrivacyLedger:
   def _check_plan(self, path: str | os.PathLike) -> None:
     """Raises unless the ledger's first line is this plan."""
     found = ledger_contents.parse_plan(path, self._file.lines[0])
-    if 'run_id' not in self._file.lines[0]:
+    if self._file.lines[0]['format'] != ledger_contents.FORMAT:
       raise ValueError(
-        f'The ledger {os.fspath(path)} is of an earlier version: its noise may '
-        'be that of another run. Start a new one, whose epsilon adds to that '
-        'of this ledger.'
+        f'The ledger {os.fspath(path)} is of version 0.2, whose runs version '
+        '0.2 (commit 44967cd3) continues. Start a new one, whose epsilon adds '
+        'to that of this ledger.'
       )
     names = [
       field.name

@@ -4,21 +4,40 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tff_clipping import gone
 from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
 from tff_clipping.privacy.plans import base_plan, plan_files
 
-FORMAT = 2
+FORMAT = 3
+# The format of version 0.2, which is read for what was spent.
+_OLD_FORMAT = 2
 # The kinds of lines that charge for nothing: caveats that were added later,
-# what decides all cohorts, and the seed by which they are drawn.
+# what decides all cohorts, the seed by which they are drawn, and which release
+# a line was that was cut short.
 CAVEATS = 'caveats'
 COHORTS = 'cohorts'
 SEED = 'seed'
+NAMED = 'named'
 
 _NAME = 'ledger.jsonl'
+
+
+class Release(NamedTuple):
+  """A release that was charged.
+
+  Attributes:
+    id: The random text under which its outcome is saved; `None` for a line that
+      was cut short, and whose release is not known, and in ledgers of 0.2.
+    round_num: Its round; `None` for such a line.
+    draw: How often the round was charged before; `None` for such a line.
+  """
+
+  id: str | None
+  round_num: int | None
+  draw: int | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +180,7 @@ def check_plan(
 
 def releases(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
   """Returns those of a ledger's lines that charge for a release."""
-  notes = (CAVEATS, COHORTS, SEED)
+  notes = (CAVEATS, COHORTS, SEED, NAMED)
   return [line for line in lines[1:] if line.get('kind') not in notes]
 
 
@@ -205,11 +224,14 @@ def parse_plan(
   """
   if header.get('kind') == 'plan' and header.get('format') == 1:
     raise ValueError(
-      f'The ledger {os.fspath(path)} is of an earlier version, which did not '
-      'keep what a round released: a run that went on could not tell what it '
-      'repeats. Start a new one, whose epsilon adds to that of this ledger.'
+      f'The ledger {os.fspath(path)} is of version 0.1, which did not keep '
+      'what a round released. Start a new one, whose epsilon adds to that of '
+      'this ledger.'
     )
-  if header.get('kind') != 'plan' or header.get('format') != FORMAT:
+  if header.get('kind') != 'plan' or header.get('format') not in (
+    FORMAT,
+    _OLD_FORMAT,
+  ):
     raise ledger_file.DamagedLedgerError(
       f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a ledger.'
     )
@@ -227,8 +249,8 @@ def parse_plan(
 
 def read_releases(
   path: str | os.PathLike, lines: Sequence[dict[str, Any]]
-) -> dict[int | None, list[dict[str, Any]]]:
-  """Returns the lines of each round's draws.
+) -> list[Release]:
+  """Returns the releases that were charged, in order.
 
   Args:
     path: The ledger, for messages.
@@ -237,20 +259,39 @@ def read_releases(
   Raises:
     DamagedLedgerError: If a line is not the release that it should be.
   """
-  found: dict[int | None, list[dict[str, Any]]] = {}
-  for number, line in enumerate(releases(lines), start=1):
-    round_num = line.get('round_num')
-    of_round = found.setdefault(round_num, [])
-    # A line that was cut short does not say which draw it is.
-    expected = None if round_num is None else len(of_round)
-    if (
-      line.get('kind') != 'release'
-      or line.get('num_releases') != number
-      or line.get('draw') != expected
-    ):
+  found: list[Release] = []
+  is_old = lines[0].get('format') == _OLD_FORMAT
+  for line in lines[1:]:
+    kind = line.get('kind')
+    if kind in (CAVEATS, COHORTS, SEED):
+      continue
+    release = Release(line.get('id'), line.get('round_num'), line.get('draw'))
+    if kind == NAMED:
+      # It says which release the line before it was.
+      last = found.pop() if found else None
+      is_right = last == Release(None, None, None)
+    else:
+      # Version 0.2 did not count a line that was cut short.
+      known = [each for each in found if not is_old or each.round_num]
+      is_right = kind == 'release' and (
+        release == Release(None, None, None)
+        or release.draw == next_draw(known, release.round_num)
+      )
+    found.append(release)
+    if not is_right or line.get('num_releases') != len(found):
       raise ledger_file.DamagedLedgerError(
         f'Line {line.get("line")} of {os.fspath(path)} is damaged: it is not '
-        f'release {number}.'
+        f'release {len(found)}.'
       )
-    of_round.append(line)
   return found
+
+
+def next_draw(releases: Sequence[Release], round_num: int | None) -> int:
+  """Returns the number of the next draw of a round.
+
+  Args:
+    releases: What was charged. A line that was cut short, and whose round is
+      not known, may have been of this round.
+    round_num: The round.
+  """
+  return sum(each.round_num in (None, round_num) for each in releases)

@@ -45,6 +45,9 @@ class LedgerFile:
   """An append-only file of JSON objects, locked while it is open.
 
   Not for several threads: the caller guards it.
+
+  Attributes:
+    path: The file.
   """
 
   def __init__(
@@ -66,11 +69,11 @@ class LedgerFile:
       LedgerInUseError: If it is open elsewhere.
       OSError: If the file system refuses.
     """
-    self._path = pathlib.Path(path)
+    self.path = pathlib.Path(path)
     self._pid = os.getpid()
     self._lines: list[dict[str, Any]] = []
     self._digest = ''
-    self._file = open(self._path, 'a+b', buffering=0)
+    self._file = open(self.path, 'a+b', buffering=0)
     try:
       self._lock()
       self._recover(build_header, build_recovery)
@@ -112,10 +115,10 @@ class LedgerFile:
       ValueError: If the ledger is closed.
     """
     if self._file.closed:
-      raise ValueError(f'The ledger {self._path} is closed.')
+      raise ValueError(f'The ledger {self.path} is closed.')
     if os.getpid() != self._pid:
       raise LedgerInUseError(
-        f'The ledger {self._path} belongs to process {self._pid}, which this '
+        f'The ledger {self.path} belongs to process {self._pid}, which this '
         'one was forked from: open it in one of them only.'
       )
     try:
@@ -136,7 +139,7 @@ class LedgerFile:
       fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
       raise LedgerInUseError(
-        f'The ledger {self._path} is open in another process or object: two '
+        f'The ledger {self.path} is open in another process or object: two '
         'runs cannot share one budget.'
       ) from error
 
@@ -146,12 +149,12 @@ class LedgerFile:
     build_recovery: Callable[[Sequence[dict[str, Any]]], dict[str, Any]],
   ) -> None:
     """Reads what is there and brings it to a whole number of sealed lines."""
-    data = self._path.read_bytes()
-    seal = _read_seal(self._path)
+    data = self.path.read_bytes()
+    seal = _read_seal(self.path)
     if seal is None and not data:
       self._write_seal()  # Of no lines: from here on there always is one.
       seal = {'lines': 0, 'digest': ''}
-    self._lines, self._digest, torn = _parse(self._path, data, seal)
+    self._lines, self._digest, torn = _parse(self.path, data, seal)
     self._size = len(data) - len(torn)
     if not self._lines:
       # Not even the header was whole, so nothing was ever charged.
@@ -168,10 +171,10 @@ class LedgerFile:
     # Longer than what it covers, and written by one call: a crash in between
     # leaves a line that is cut short again, never none.
     line = self._extend({**recovery, 'cut_short': text})
-    descriptor = os.open(self._path, os.O_WRONLY)
+    descriptor = os.open(self.path, os.O_WRONLY)
     try:
       if os.pwrite(descriptor, line, self._size) != len(line):
-        raise OSError(f'A line of {self._path} could not be written.')
+        raise OSError(f'A line of {self.path} could not be written.')
       os.fsync(descriptor)
     finally:
       os.close(descriptor)
@@ -182,7 +185,7 @@ class LedgerFile:
     """Raises if somebody else wrote to the file, or moved it away."""
     opened = os.fstat(self._file.fileno())
     try:
-      there = os.stat(self._path)
+      there = os.stat(self.path)
     except FileNotFoundError:
       there = None
     if there is None or (there.st_ino, there.st_dev) != (
@@ -190,11 +193,11 @@ class LedgerFile:
       opened.st_dev,
     ):
       raise _damage(
-        self._path, 1, 'the file was removed or replaced while in use'
+        self.path, 1, 'the file was removed or replaced while in use'
       )
     if opened.st_size != self._size:
       raise _damage(
-        self._path,
+        self.path,
         len(self._lines) + 1,
         f'the file has {opened.st_size} bytes, not the {self._size} written',
       )
@@ -204,7 +207,7 @@ class LedgerFile:
     line = self._extend(content)
     written = self._file.write(line)
     if written != len(line):
-      raise OSError(f'Only {written} bytes of a line of {self._path} written.')
+      raise OSError(f'Only {written} bytes of a line of {self.path} written.')
     os.fsync(self._file.fileno())
     self._size += len(line)
     self._write_seal()
@@ -224,7 +227,7 @@ class LedgerFile:
   def _write_seal(self) -> None:
     """Replaces the seal in one step."""
     seal = {'lines': len(self._lines), 'digest': self._digest}
-    with atomic_files.replacing(_seal_path(self._path)) as new:
+    with atomic_files.replacing(_seal_path(self.path)) as new:
       new.write_bytes(_encode(seal) + b'\n')
 
 

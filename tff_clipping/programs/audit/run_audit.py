@@ -24,6 +24,9 @@ from tff_clipping.programs.audit.canary_clients import CanarySampler, canary_ids
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import watchers
 
+# The path of the measurement of `add_canary_products`.
+_PRODUCTS = 'aggregator/canary_products'
+
 
 class RunAudit(watchers.RoundWatcher):
   """Keeps the products of releases with the canaries' directions, and judges.
@@ -90,10 +93,8 @@ class RunAudit(watchers.RoundWatcher):
     """
     if done.round_num == 0:
       self.record_model(0, done.model.trainable)
-    elif done.work is not None:
-      self.record_release(
-        done.round_num, done.work.measured['aggregator']['canary_products']
-      )
+    elif _PRODUCTS in done.released:
+      self.record_release(done.round_num, np.asarray(done.released[_PRODUCTS]))
 
   def record_release(self, round_num: int, products: np.ndarray) -> None:
     """Keeps a release.

@@ -54,9 +54,9 @@ def kept_type(process: Any) -> tff.Type | None:
 class ClientStates:
   """The store of what the clients of one run keep.
 
-  A program that is killed leaves the versions of whole rounds. It goes on from
-  a checkpoint: of a state and the store beside it, each has the digest of the
-  other's round, so that a store of another run is refused.
+  A program that is killed leaves the versions of whole rounds. Those of a round
+  have the id of its outcome, under which the state is saved too. So a store of
+  another run, or of another draw of a round, is refused.
   """
 
   def __init__(
@@ -100,46 +100,47 @@ class ClientStates:
     self._check_room()
     self._contents = self._read_contents()
 
-  def begin(self, state_digest: str) -> None:
+  def begin(self, outcome_id: str) -> None:
     """Begins with zeros for all clients.
 
     Args:
-      state_digest: The digest of the process's state before the first round.
+      outcome_id: The id of the checkpoint of round 0.
 
     Raises:
-      DamagedStatesError: If the store has rounds: it is of another run.
+      DamagedStatesError: If the store has rounds of another run.
       StorageError: If it could not be written.
     """
-    if self._rounds():
+    if self._rounds() and self._contents.get('id') != outcome_id:
       raise DamagedStatesError(
         f'The states of clients in {self._folder} are of another run, which '
         f'has {len(self._rounds())} rounds there, and there is no checkpoint: '
         'use another folder.'
       )
-    contents = self._expected_contents() | {'state': state_digest}
+    contents = self._expected_contents() | {'id': outcome_id}
     with storage_errors.writing('What the clients keep'):
+      # Of a program that was killed before its first outcome was saved.
+      for round_num in self._rounds():
+        shutil.rmtree(self._path(round_num))
       with atomic_files.replacing(self._folder / _CONTENTS) as path:
         path.write_text(json.dumps(contents))
     self._contents = contents
     self._versions = {}
 
-  def resume(self, round_num: int, state_digest: str) -> None:
+  def resume(self, round_num: int, outcome_id: str) -> None:
     """Goes on from a checkpoint.
 
     Args:
       round_num: Its round.
-      state_digest: The digest of its state.
+      outcome_id: Its id.
 
     Raises:
       DamagedStatesError: If the store is not the one that was written with it.
     """
-    found = self._contents.get('state')
+    found = self._contents.get('id')
     if round_num:
       with contextlib.suppress(OSError, ValueError):
-        found = json.loads((self._path(round_num) / _ROUND).read_text())[
-          'state'
-        ]
-    if found != state_digest:
+        found = json.loads((self._path(round_num) / _ROUND).read_text())['id']
+    if found != outcome_id:
       raise DamagedStatesError(
         f'The states of clients in {self._folder} are not those that were '
         f'written with the checkpoint of round {round_num}: they are of '
@@ -191,7 +192,7 @@ class ClientStates:
   def write(
     self,
     round_num: int,
-    state_digest: str,
+    outcome_id: str,
     cohort: Sequence[str],
     kept: Any,
   ) -> None:
@@ -202,7 +203,7 @@ class ClientStates:
 
     Args:
       round_num: The round, from 1.
-      state_digest: The digest of the process's state after it.
+      outcome_id: The id of its outcome.
       cohort: The ids of its clients.
       kept: `metrics['client_work']['kept']` of the round: tensors whose leading
         dimension is the cohort.
@@ -231,7 +232,7 @@ class ClientStates:
         (unfinished / _file_name(client_id)).write_bytes(
           hashlib.sha256(data).digest() + data
         )
-      (unfinished / _ROUND).write_text(json.dumps({'state': state_digest}))
+      (unfinished / _ROUND).write_text(json.dumps({'id': outcome_id}))
       atomic_files.sync_tree(unfinished)
       os.rename(unfinished, self._path(round_num))
       atomic_files.sync(self._folder)

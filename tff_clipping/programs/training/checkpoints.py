@@ -1,41 +1,83 @@
-"""Checkpoints of a learning process, by TFF's own program state manager."""
+"""Checkpoints of a learning process: its states on the disk, each whole.
 
-import contextlib
-import gc
+A file is written beside its place, synced, and renamed; the folder is synced
+after that. Only then are older files removed. So a program that is killed, or a
+machine that loses power, leaves the file before.
+
+A file has a line of JSON, the arrays of the state one after the other, and the
+SHA-256 digest of both, by which a file that was cut off or changed is found.
+"""
+
+import dataclasses
 import hashlib
 import json
 import logging
 import os
 import pathlib
-import shutil
-from collections.abc import Iterator
-from typing import Any
+import secrets
+from collections.abc import Mapping
+from typing import Any, BinaryIO
 
 import numpy as np
-import tensorflow_federated as tff
 import tree
 
 from tff_clipping import argument_checks, atomic_files, storage_errors
-from tff_clipping.programs.training import coroutines
 
 _LOGGER = logging.getLogger(__name__)
-_PREFIX = 'round_'
-_UNFINISHED = 'unfinished'
-_DIGESTS = 'sha256.json'
+_FORMAT = 1
+_SUFFIX = '.state'
+_UNFINISHED = '.unfinished'
+_DIGEST_BYTES = 32
+_BLOCK = 2**20
 
 
 class DamagedCheckpointError(storage_errors.StorageError):
   """A checkpoint is not what was written."""
 
 
-class Checkpoints:
-  """The last few states of a learning process, each whole or not there.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Charge:
+  """To what a private outcome belongs.
 
-  `tff.program.FileProgramStateManager` writes a state into a folder beside its
-  place. The digests of its files are added, everything is synced, and only then
-  is the folder renamed; older checkpoints are removed after that. So a program
-  that is killed, or a machine that loses power, leaves the one before, and a
-  file that was cut off or changed is found.
+  Attributes:
+    run_id: The `run_id` of the ledger.
+    after: The id of the last release of the ledger when the round began; empty
+      if there was none.
+    draw: How often the round was charged before.
+  """
+
+  run_id: str
+  after: str
+  draw: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+  """What is known of a checkpoint without its state.
+
+  Attributes:
+    path: The file.
+    id: A random text, by which a ledger charges for the outcome.
+    place: The number of the file among all that were written into the folder.
+    round_num: The number of rounds that the state has.
+    charge: Of a private run, to what the outcome belongs; else `None`.
+    released: Of a private run, what was measured and may be released, by name.
+  """
+
+  path: pathlib.Path
+  id: str
+  place: int
+  round_num: int
+  charge: Charge | None
+  released: Mapping[str, Any]
+
+
+class Checkpoints:
+  """The last few states of a learning process in a folder.
+
+  A private run keeps the outcome of each round, and uses `save` and `outcomes`
+  by `run_private_round` and `resume` alone. What is not private keeps a state
+  from time to time.
   """
 
   def __init__(self, folder: str | os.PathLike, *, keep: int = 2):
@@ -43,208 +85,254 @@ class Checkpoints:
 
     Args:
       folder: Where they are; made if it is missing, for its owner alone.
-      keep: How many to keep, at least 1.
+      keep: How many to keep, at least 1. A private run keeps at least 2.
 
     Raises:
       TypeError: If `keep` is not an integer.
       ValueError: If `keep` is less than 1.
+      StorageError: If the folder cannot be written, or has checkpoints of
+        version 0.2.
     """
-    self._folder = pathlib.Path(folder)
+    self.folder = pathlib.Path(folder)
     self._keep = argument_checks.check_integer('keep', keep, at_least=1)
     with storage_errors.writing('The folder of the checkpoints'):
       # A state may hold the key of the noise: it is its owner's alone.
-      self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-      self._manager = _create_manager(self._folder)
+      self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+      old = [path.name for path in self.folder.glob('round_*') if path.is_dir()]
+    if old:
+      raise storage_errors.StorageError(
+        f'The checkpoints in {self.folder}, such as {min(old)}, are of version '
+        '0.2, whose runs version 0.2 (commit 44967cd3) continues: begin in '
+        'another folder.'
+      )
 
   def rounds(self) -> list[int]:
-    """Returns the rounds of the checkpoints, the latest last."""
-    return coroutines.run(self._manager.get_versions()) or []
+    """Returns the rounds of the checkpoints, in the order of writing."""
+    return [int(path.stem.split('_')[-1]) for path in self._paths()]
 
-  def latest(self) -> int | None:
-    """Returns the round of the latest checkpoint, or `None` without any."""
-    return next(reversed(self.rounds()), None)
+  def save(
+    self,
+    state: Any,
+    round_num: int,
+    *,
+    outcome_id: str | None = None,
+    charge: Charge | None = None,
+    released: Mapping[str, Any] | None = None,
+  ) -> Outcome:
+    """Saves the state after some rounds; it is on the disk when this returns.
 
-  def save(self, state: Any, round_num: int) -> None:
-    """Saves the state after `round_num` rounds, unless that is there already.
+    Args:
+      state: A structure of arrays, numbers and strings.
+      round_num: The number of rounds that it has.
+      outcome_id: A random text; `None` draws one.
+      charge: Of a private run, to what the outcome belongs.
+      released: Of a private run, what was measured and may be released: JSON.
+
+    Returns:
+      What was saved.
 
     Raises:
       StorageError: If it could not be written. Those before it are as they
         were.
     """
-    if round_num in self.rounds():
-      return
-    leaves = [np.asarray(leaf) for leaf in tree.flatten(state)]
-    with (
-      storage_errors.writing(f'The checkpoint of round {round_num}'),
-      _garbage_collected(),
-      self._unfinished() as unfinished,
-    ):
-      coroutines.run(_create_manager(unfinished).save(leaves, round_num))
-      written = unfinished / f'{_PREFIX}{round_num}'
-      # A folder that was there before may be open to others.
-      written.chmod(0o700)
-      (written / _DIGESTS).write_text(json.dumps(_digests(written)))
-      atomic_files.sync_tree(written)
-      os.rename(written, self._path(round_num))
-      atomic_files.sync(self._folder)
-      self._remove_old()
+    place = max((_place(path) for path in self._paths()), default=0) + 1
+    outcome = Outcome(
+      path=self.folder / f'{place:08d}_round_{round_num}{_SUFFIX}',
+      id=secrets.token_hex(16) if outcome_id is None else outcome_id,
+      place=place,
+      round_num=int(round_num),
+      charge=charge,
+      released=dict(released or {}),
+    )
+    with storage_errors.writing(f'The checkpoint of round {round_num}'):
+      new = self.folder / _UNFINISHED
+      new.unlink(missing_ok=True)
+      descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+      try:
+        with open(descriptor, 'wb', buffering=0) as file:
+          _write(file, outcome, tree.flatten(state))
+          os.fsync(file.fileno())
+        os.rename(new, outcome.path)
+      finally:
+        new.unlink(missing_ok=True)
+      atomic_files.sync(self.folder)
+      keep = self._keep if charge is None else max(2, self._keep)
+      for path in self._paths()[:-keep]:
+        path.unlink()
+    return outcome
 
-  def load(self, round_num: int, structure: Any) -> Any:
-    """Returns the state after `round_num` rounds.
+  def outcomes(self) -> list[Outcome]:
+    """Returns what is known of each checkpoint, in the order of writing.
+
+    A damaged one is put aside, under the name `damaged_...`, with a warning.
+
+    Raises:
+      DamagedCheckpointError: If there are checkpoints and all are damaged.
+        Nothing has been moved.
+      StorageError: If one could not be put aside.
+    """
+    found, damaged = [], {}
+    for path in self._paths():
+      try:
+        found.append(_read(path)[0])
+      except DamagedCheckpointError as e:
+        damaged[path] = str(e)
+    if damaged and not found:
+      raise DamagedCheckpointError(
+        f'No checkpoint in {self.folder} can be read: '
+        f'{" ".join(damaged.values())} Restore them from a copy, or start in '
+        'another folder.'
+      )
+    for path, message in damaged.items():
+      self._put_aside(path, 'damaged', message)
+    return found
+
+  def load(self, outcome: Outcome, structure: Any) -> Any:
+    """Returns the state of a checkpoint.
 
     Args:
-      round_num: The round of an existing checkpoint.
+      outcome: One of `outcomes`.
       structure: A state of the same process, such as its initial one.
 
     Raises:
       DamagedCheckpointError: If the checkpoint is not what was written.
       ValueError: If the checkpoint is one of another process.
     """
+    _, leaves = _read(outcome.path, with_leaves=True)
     expected = [np.asarray(leaf) for leaf in tree.flatten(structure)]
-    self._check_digests(round_num)
-    try:
-      leaves = coroutines.run(self._manager.load(round_num, expected))
-    except (TypeError, ValueError) as e:  # TFF counts the leaves.
-      raise _another_process(round_num) from e
-    except Exception as e:
+    if [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in expected]:
       raise ValueError(
-        f'The checkpoint of round {round_num} cannot be read: {e}'
-      ) from e
-    for leaf, like in zip(leaves, expected, strict=True):
-      if np.shape(leaf) != like.shape or np.asarray(leaf).dtype != like.dtype:
-        raise _another_process(round_num)
+        f'The checkpoint of round {outcome.round_num} is of another process: '
+        'its state has other tensors. Use another folder for another model, '
+        'aggregator or optimizer.'
+      )
     return tree.unflatten_as(structure, leaves)
 
-  def load_latest(self, structure: Any) -> tuple[int, Any] | None:
-    """Returns the latest state that is not damaged, and its round.
+  def latest(self) -> Outcome | None:
+    """Returns what is known of the latest checkpoint; `None` without any.
 
-    Damaged ones after it are put aside, under the name `damaged_round_N`, with
-    a warning: their rounds have to be run again.
-
-    Args:
-      structure: As for `load`.
-
-    Returns:
-      The round and the state; `None` if there are no checkpoints.
+    Of a run without a ledger; `resume` finds the last outcome of a private run.
 
     Raises:
-      DamagedCheckpointError: If there are checkpoints and all are damaged.
-        Nothing has been moved.
-      ValueError: If the checkpoint is one of another process.
+      StorageError: If it is of a private run, or all are damaged.
     """
-    damaged = {}
-    for round_num in reversed(self.rounds()):
-      try:
-        state = self.load(round_num, structure)
-      except DamagedCheckpointError as e:
-        damaged[round_num] = str(e)
-        continue
-      for other, message in damaged.items():
-        aside = self._folder / f'damaged_{_PREFIX}{other}'
-        _LOGGER.warning(
-          '%s It is kept as %s. Going on from the checkpoint of round %d: the '
-          'rounds after it are run again.',
-          message,
-          aside.name,
-          round_num,
-        )
-        with storage_errors.writing(f'The folder {aside}'):
-          shutil.rmtree(aside, ignore_errors=True)
-          os.rename(self._path(other), aside)
-      with (
-        storage_errors.writing(f'The folder {self._folder}'),
-        self._unfinished(),
-      ):
-        self._remove_old()  # What a program that was killed could not.
-      return round_num, state
-    if damaged:
-      raise DamagedCheckpointError(
-        f'No checkpoint in {self._folder} can be read: '
-        f'{" ".join(damaged.values())} Restore them from a copy, or start in '
-        'another folder.'
+    found = self.outcomes()
+    if found and found[-1].charge is not None:
+      raise storage_errors.StorageError(
+        f'The checkpoints in {self.folder} are of a private run, which goes on '
+        'with its ledger: give it, or another folder.'
       )
-    return None
+    return found[-1] if found else None
 
-  def _path(self, round_num: int) -> pathlib.Path:
-    return self._folder / f'{_PREFIX}{round_num}'
+  def set_aside(self, outcome: Outcome, reason: str) -> None:
+    """Renames a checkpoint, which is not used any more; nothing is deleted.
 
-  def _remove_old(self) -> None:
-    for round_num in self.rounds()[: -self._keep]:
-      shutil.rmtree(self._path(round_num))
+    Args:
+      outcome: One of `outcomes`.
+      reason: Why, a sentence for the log.
+    """
+    self._put_aside(outcome.path, 'set_aside', reason)
 
-  @contextlib.contextmanager
-  def _unfinished(self) -> Iterator[pathlib.Path]:
-    """Gives an empty folder, which is removed at the end."""
-    folder = self._folder / _UNFINISHED
-    # A program that was killed may have left one.
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-      yield folder
-    finally:
-      shutil.rmtree(folder, ignore_errors=True)
+  def _put_aside(self, path: pathlib.Path, prefix: str, message: str) -> None:
+    aside = path.with_name(
+      f'{prefix}_{path.stem}_{secrets.token_hex(4)}{_SUFFIX}'
+    )
+    _LOGGER.warning('%s It is kept as %s.', message, aside.name)
+    with storage_errors.writing(f'The file {aside}'):
+      os.rename(path, aside)
+      atomic_files.sync(self.folder)
 
-  def _check_digests(self, round_num: int) -> None:
-    folder = self._path(round_num)
-    try:
-      expected = json.loads((folder / _DIGESTS).read_text())
-      if not isinstance(expected, dict):
-        raise ValueError(f'{_DIGESTS} holds no digests')
-      found = _digests(folder)
-    except (OSError, ValueError) as e:
-      raise DamagedCheckpointError(
-        f'The checkpoint of round {round_num} is damaged: {e}.'
-      ) from e
-    if found != expected:
-      names = sorted(
-        name
-        for name in {*found, *expected}
-        if found.get(name) != expected.get(name)
-      )
-      raise DamagedCheckpointError(
-        f'The checkpoint of round {round_num} is damaged: {", ".join(names)} '
-        'is not as it was written.'
-      )
+  def _paths(self) -> list[pathlib.Path]:
+    """Returns the files of the checkpoints, in the order of writing."""
+    return sorted(self.folder.glob(f'[0-9]*{_SUFFIX}'), key=_place)
 
 
-@contextlib.contextmanager
-def _garbage_collected() -> Iterator[None]:
-  """Collects the garbage that is made meanwhile.
-
-  TensorFlow saves by graphs that refer to themselves, and to the weights.
-  While they are young they are found in a millisecond; later they pile up
-  until Python looks at everything.
-  """
-  was_enabled = gc.isenabled()
-  gc.disable()
-  try:
-    yield
-  finally:
-    gc.collect(0)
-    if was_enabled:
-      gc.enable()
+def _place(path: pathlib.Path) -> int:
+  return int(path.name.split('_')[0])
 
 
-def _create_manager(
-  folder: pathlib.Path,
-) -> tff.program.FileProgramStateManager:
-  # It would remove the old ones before the new one is safe on the disk.
-  return tff.program.FileProgramStateManager(
-    os.fspath(folder), prefix=_PREFIX, keep_total=0
-  )
+def _kind(array: np.ndarray) -> tuple[Any, ...]:
+  """Returns what an array has in common with those in its place."""
+  # The length of a text is part of its type in NumPy.
+  name = 'text' if array.dtype.kind in 'SUO' else array.dtype.name
+  return name, array.shape
 
 
-def _digests(folder: pathlib.Path) -> dict[str, str]:
-  """Returns the SHA-256 digest of each file but the digests'."""
-  return {
-    str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-    for path in sorted(folder.rglob('*'))
-    if path.is_file() and path.name != _DIGESTS
+def _type_name(dtype: np.dtype) -> str:
+  """Returns the name of a type, by which `np.dtype` makes it again."""
+  return dtype.str if dtype.kind in 'SU' else dtype.name
+
+
+def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
+  """Writes the line, the arrays and the digest."""
+  arrays = [np.asarray(leaf) for leaf in leaves]
+  # TensorFlow's texts are objects.
+  arrays = [a.astype(np.bytes_) if a.dtype.hasobject else a for a in arrays]
+  header = {
+    'format': _FORMAT,
+    'id': outcome.id,
+    'round_num': outcome.round_num,
+    'charge': outcome.charge and dataclasses.asdict(outcome.charge),
+    'released': outcome.released,
+    'arrays': [[_type_name(a.dtype), list(a.shape)] for a in arrays],
   }
+  digest = hashlib.sha256()
+
+  def add(data: Any) -> None:
+    digest.update(data)
+    view = memoryview(data)
+    while len(view):
+      view = view[file.write(view) :]
+
+  add(json.dumps(header).encode() + b'\n')
+  for array in arrays:
+    add(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+  add(digest.digest())
 
 
-def _another_process(round_num: int) -> ValueError:
-  return ValueError(
-    f'The checkpoint of round {round_num} is of another process: its state has '
-    'other tensors. Use another folder for another model, aggregator or '
-    'optimizer.'
-  )
+def _read(
+  path: pathlib.Path, *, with_leaves: bool = False
+) -> tuple[Outcome, list[np.ndarray]]:
+  """Returns what a file holds, the arrays only if they are asked for.
+
+  Raises:
+    DamagedCheckpointError: If it is not what was written.
+  """
+  leaves: list[np.ndarray] = []
+  digest = hashlib.sha256()
+  try:
+    with open(path, 'rb') as file:
+      line = file.readline()
+      digest.update(line)
+      header = json.loads(line)
+      if header['format'] != _FORMAT:
+        raise ValueError(f'its format is {header["format"]}')
+      for name, shape in header['arrays']:
+        dtype = np.dtype(name)
+        size = dtype.itemsize * int(np.prod(shape))
+        data = bytearray(size) if with_leaves else bytearray(min(size, _BLOCK))
+        view = memoryview(data)
+        while size:
+          part = view[: min(size, len(view))]
+          if file.readinto(part) != len(part):
+            raise ValueError('it is cut short')
+          digest.update(part)
+          size -= len(part)
+        if with_leaves:
+          leaves.append(np.frombuffer(data, dtype).reshape(shape))
+      if file.read() != digest.digest():
+        raise ValueError('it is not as it was written')
+    charge = header['charge']
+    outcome = Outcome(
+      path=path,
+      id=header['id'],
+      place=_place(path),
+      round_num=header['round_num'],
+      charge=None if charge is None else Charge(**charge),
+      released=header['released'],
+    )
+  except (OSError, ValueError, KeyError, TypeError) as e:
+    raise DamagedCheckpointError(
+      f'The checkpoint {path.name} is damaged: {e}.'
+    ) from e
+  return outcome, leaves

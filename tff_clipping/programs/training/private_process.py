@@ -2,17 +2,16 @@
 
 import contextlib
 import dataclasses
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.training import private_rounds, process_metrics
+from tff_clipping.programs.training.checkpoints import Checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,10 +20,11 @@ class PrivateProcess:
 
   It stands in the place of a process, and takes the number of the round in
   place of the clients' data: the plan's sampler draws the cohort, and the
-  ledger is charged before `next` returns, in the order of `run_private_round`.
+  outcome is saved and charged before `next` returns, by `run_private_round`.
   So it fits into a loop of your own, into `tff.simulation.run_training_process`
   with `lambda round_num: round_num` as the selection, and into
-  `tff.learning.programs.train_model` with `RoundNumbers` as the data source.
+  `tff.learning.programs.train_model` with `RoundNumbers` as the data source;
+  both with `OutcomeStates` as the manager of program states.
 
   Attributes:
     process: A `tff.learning.templates.LearningProcess` with the noise of the
@@ -32,6 +32,7 @@ class PrivateProcess:
     sampler: Draws the cohorts: what `build_private_sampler` returns for the
       plan, or a sampler of your own with its law.
     ledger: What is charged. It must be open while rounds are run.
+    store: Where the outcome of each round is saved.
     client_value: Returns what a client gives to the process, by its id: the id
       itself for a process with a client store.
     context: The synchronous context that computes, where the loop needs an
@@ -46,6 +47,7 @@ class PrivateProcess:
   process: tff.learning.templates.LearningProcess
   sampler: ClientSampler
   ledger: PrivacyLedger
+  store: Checkpoints
   client_value: Callable[[str], Any] = lambda client_id: client_id
   context: tff.framework.SyncContext | None = None
 
@@ -54,18 +56,23 @@ class PrivateProcess:
     process_checks.check_process(self.process, self.ledger.plan)
 
   def initialize(self) -> Any:
-    """Returns the state before the first round.
-
-    It may have the key of the noise: save it before the first round, where its
-    owner alone may read it, and go on from what was saved.
-    """
+    """Returns the state before the first round."""
     with self._installed():
       return self.process.initialize()
+
+  def resume(self) -> tuple[int, Any]:
+    """Returns the number of rounds that were released, and the state after.
+
+    Raises:
+      StorageError, ValueError, OSError: As `resume`.
+    """
+    initial = self.initialize()
+    return private_rounds.resume(self.ledger, self.store, initial)
 
   def next(
     self, state: Any, round_num: int
   ) -> tff.learning.templates.LearningProcessOutput:
-    """Runs a round, and charges for its release before it returns it.
+    """Runs a round, saves its outcome and charges for it; then returns it.
 
     Args:
       state: The state before the round.
@@ -77,7 +84,7 @@ class PrivateProcess:
 
     Raises:
       RuntimeError: If this thread has no context of TFF.
-      TypeError, ValueError, ChangedReleaseError, BudgetExhaustedError,
+      TypeError, ValueError, RoundChargedError, BudgetExhaustedError,
       DamagedLedgerError, StorageError, OSError: As `run_private_round`.
     """
 
@@ -88,7 +95,12 @@ class PrivateProcess:
 
     with self._installed():
       _, output = private_rounds.run_private_round(
-        next_fn, self.sampler, self.ledger, state=state, round_num=round_num
+        next_fn,
+        self.sampler,
+        self.ledger,
+        self.store,
+        state=state,
+        round_num=round_num,
       )
     return tff.learning.templates.LearningProcessOutput(
       output.state,
@@ -105,59 +117,3 @@ class PrivateProcess:
       private_rounds.check_context()
       return contextlib.nullcontext()
     return tff.framework.get_context_stack().install(self.context)
-
-
-class RoundNumbers(tff.program.FederatedDataSource):
-  """Gives the number of each round where TFF's programs ask for data."""
-
-  @property
-  def federated_type(self) -> tff.FederatedType:
-    """The type of a number, at the server."""
-    return _NUMBER
-
-  def iterator(self) -> 'RoundNumbersIterator':
-    """Returns an iterator that begins with round 1."""
-    return RoundNumbersIterator()
-
-
-class RoundNumbersIterator(tff.program.FederatedDataSourceIterator):
-  """The numbers of the rounds that are still to be run.
-
-  Attributes:
-    num_done: The number of those that were given.
-  """
-
-  def __init__(self, num_done: int = 0):
-    """Initializes the iterator.
-
-    Args:
-      num_done: The number of the rounds that are done.
-    """
-    self.num_done = num_done
-
-  @classmethod
-  def from_bytes(cls, buffer: bytes) -> 'RoundNumbersIterator':
-    """Returns the iterator that `to_bytes` described."""
-    return cls(*struct.unpack('!Q', buffer))
-
-  def to_bytes(self) -> bytes:
-    """Returns the iterator as bytes, for `tff.program.ProgramStateManager`."""
-    return struct.pack('!Q', self.num_done)
-
-  @property
-  def federated_type(self) -> tff.FederatedType:
-    """The type of a number, at the server."""
-    return _NUMBER
-
-  def select(self, k: int | None = None) -> int:
-    """Returns the number of the next round.
-
-    Args:
-      k: How many clients TFF's program asks for; the plan decides on that.
-    """
-    del k
-    self.num_done += 1
-    return self.num_done
-
-
-_NUMBER = tff.FederatedType(np.int64, tff.SERVER)

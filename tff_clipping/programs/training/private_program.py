@@ -79,8 +79,8 @@ class PrivateProgram:
   def run(self) -> TrainingResult:
     """Runs all rounds of the plan that are not done yet.
 
-    What a killed program has charged is not charged again, where a round that
-    is run again has the same bits: in a context of `tff_clipping.runtime`.
+    A program that was killed loses no round and no epsilon: a round that was
+    charged is never run again.
 
     Returns:
       How training ended; see `TrainingProgram.run`.
@@ -136,7 +136,6 @@ def build_private_program(
   watchers: Sequence[RoundWatcher] = (),
   initial_weights: tff.learning.models.ModelWeights | None = None,
   rounds_per_evaluation: int = 1,
-  rounds_per_checkpoint: int = 10,
 ) -> PrivateProgram:
   """Builds a private run, or takes up the one that `folder` has.
 
@@ -172,7 +171,6 @@ def build_private_program(
       `folder`; as for `TrainingProgram`.
     initial_weights: The weights to begin from; as for `TrainingProgram`.
     rounds_per_evaluation: Evaluate each so many rounds, and after the last.
-    rounds_per_checkpoint: Save each so many rounds, and at the end.
 
   Returns:
     The program. Nothing was trained or charged yet.
@@ -219,7 +217,6 @@ def build_private_program(
   _check_settings(folder, kept_settings)
   model_aggregator = aggregators.dp_mean_factory(
     clipping_norm=clipping_norm,
-    noise_key='drawn',
     **plan.aggregator_parameters._asdict(),
   )
   process = learning.build_fed_avg(
@@ -246,7 +243,6 @@ def build_private_program(
     watchers=watchers,
     settings=dict(
       rounds_per_evaluation=rounds_per_evaluation,
-      rounds_per_checkpoint=rounds_per_checkpoint,
       initial_weights=initial_weights,
     ),
     kept_settings=kept_settings,
@@ -281,8 +277,8 @@ def _check_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
     if setting != before[name]:
       raise ValueError(
         f'`{name}` is {setting} and was {before[name]} in the run of {folder}: '
-        'a round that is run again would be charged again. Give what it was, '
-        'or another `folder`.'
+        'a run goes on with what its charged rounds were made of. Give what it '
+        'was, or another `folder`.'
       )
 
 

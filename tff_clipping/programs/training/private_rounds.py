@@ -1,89 +1,299 @@
-"""A round that is run again releases the same bits, or is a new release.
+"""A private round: its outcome is saved, then charged, then released.
 
-A program that is killed runs the rounds since its last checkpoint again. Under
-subsampling, a second release of the same cohort with fresh noise is not a
+Under subsampling, a second release of the same cohort with fresh noise is not a
 second sample: k of them are one sampled Gaussian mechanism with noise
-z / sqrt(k), whose cost is far above that of k independent draws. So a repeated
-round must give the bits that were charged, which tell nobody anything new, or
-it is drawn anew: another cohort, other noise, another charge.
+z / sqrt(k), whose cost is far above that of k independent draws. And whoever
+may run a round again until its result pleases has more than one release. So a
+charged round is never run again.
 
-Which of both it is must not depend on the clients' data, or it tells of them.
-So it is decided by what was computed, and where: only where this is known to
-give the same bits are they looked at.
+The outcome of a round (state, public metrics, a random id) is on the disk
+before the ledger has the line with that id, and the line is on the disk before
+anything is released. A program that was killed leaves one of three things:
+
+- No whole outcome. Nobody saw it: the round runs with fresh noise.
+- An outcome that is not charged, saved when the last release of the ledger was
+  the last. It is pending: it is charged and released, and never run again.
+- A charged outcome. It is released.
+
+Only the id makes an outcome a charged one, never the number of a round: a
+restored disk or a copied folder has outcomes of the same round that were not.
+docs/proofs.md has the proof, and what is not covered.
 """
 
 import contextlib
-import hashlib
-import logging
+import dataclasses
 import operator
+import secrets
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import aggregators, storage_errors
+from tff_clipping import storage_errors
 from tff_clipping.aggregators.parts import noise_keys
 from tff_clipping.privacy.ledger.ledger import (
-  ChangedReleaseError,
+  BudgetExhaustedError,
   PrivacyLedger,
+  RoundChargedError,
 )
 from tff_clipping.programs.checks import cohort_checks, noise_checks
 from tff_clipping.programs.clients.client_sampling import ClientSampler
-from tff_clipping.programs.training import other_bits, process_metrics
-from tff_clipping.runtime import environment
-
-_LOGGER = logging.getLogger(__name__)
+from tff_clipping.programs.clients.client_states import ClientStates
+from tff_clipping.programs.training import process_metrics
+from tff_clipping.programs.training.checkpoints import (
+  Charge,
+  Checkpoints,
+  Outcome,
+)
 
 # What was looked at of the cohorts that a ledger charges for.
 _COHORT_CHECKS: weakref.WeakKeyDictionary[
   PrivacyLedger, cohort_checks.CohortChecks
 ] = weakref.WeakKeyDictionary()
 
-# The state after what a ledger has charged for last, its leaves and its digest.
-_LAST_STATES: weakref.WeakKeyDictionary[
-  PrivacyLedger, tuple[Any, Sequence[Any], str]
-] = weakref.WeakKeyDictionary()
-
-# Caveats.
+# A caveat.
 GIVEN_NOISE = (
   'the seed of the noise was given, and whoever knows it can subtract the noise'
 )
-_OTHER_BITS = (
-  'a round that was run again had other bits than those that were charged, and '
-  'which round that is depends on the data of its clients'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Place:
+  """Where a run is.
+
+  Attributes:
+    store: Where its outcomes are.
+    round_num: The number of rounds that were released.
+    before: The state before the last of them; `None` if it is not known.
+  """
+
+  store: Checkpoints
+  round_num: int
+  before: Any = None
+
+
+# Of each ledger that was resumed in this process.
+_PLACES: weakref.WeakKeyDictionary[PrivacyLedger, _Place] = (
+  weakref.WeakKeyDictionary()
 )
+
+
+def resume(
+  ledger: PrivacyLedger,
+  store: Checkpoints,
+  initial_state: Any,
+  *,
+  start_over: bool = False,
+) -> tuple[int, Any]:
+  """Returns from where a private run goes on.
+
+  What a program that was killed had saved and not charged is charged. If the
+  budget does not allow that, the outcome is set aside and never released.
+
+  Args:
+    ledger: What is charged.
+    store: Where the outcomes of its rounds are.
+    initial_state: The state before the first round, from `initialize` of the
+      process.
+    start_over: Whether the run may begin anew where all of its outcomes are
+      lost. Its rounds are then new draws, and are charged again.
+
+  Returns:
+    The number of rounds that were released, and the state after them.
+
+  Raises:
+    ValueError: If the outcomes are of another process.
+    StorageError: If the outcomes are not those of the ledger: they are of
+      another ledger or of none, or newer than the ledger, or two are pending,
+      or the store is empty beside a charged ledger and the run may not begin
+      anew. Nothing was moved or charged.
+    OSError: If the ledger could not be written.
+  """
+  last = settle(ledger, store, start_over=start_over)
+  if last is None:
+    return 0, initial_state
+  return last.round_num, store.load(last, initial_state)
+
+
+def settle(
+  ledger: PrivacyLedger, store: Checkpoints, *, start_over: bool = False
+) -> Outcome | None:
+  """Charges what is pending, and returns the last outcome that was charged.
+
+  Args:
+    ledger: What is charged.
+    store: Where the outcomes of its rounds are.
+    start_over: As for `resume`.
+
+  Returns:
+    The outcome, which may be released; `None` before the first round.
+
+  Raises:
+    StorageError, OSError: As `resume`.
+  """
+  outcomes = store.outcomes()
+  # A line that was cut short says not of which release it is.
+  is_cut_short = bool(ledger.releases) and ledger.releases[-1].id is None
+  ids = [release.id for release in ledger.releases]
+  settled = ids[:-1] if is_cut_short else ids
+  charged, pending, stale = _sort(ledger, store, outcomes, settled)
+  if not outcomes and ids:
+    _check_start_over(ledger, store, start_over)
+  for outcome in stale:
+    store.set_aside(
+      outcome,
+      f'The outcome {outcome.path.name} was never charged, and other rounds '
+      'were charged since: it is not released.',
+    )
+  if is_cut_short and not pending:
+    # Its outcome is lost: the line counts as a release of any round.
+    ledger.name_cut_short(secrets.token_hex(16))
+  for outcome in pending:
+    if _charge_pending(ledger, store, outcome, is_cut_short):
+      charged.append(outcome)
+  last = charged[-1] if charged else None
+  _PLACES[ledger] = _Place(store, last.round_num if last else 0)
+  return last
+
+
+def _sort(
+  ledger: PrivacyLedger,
+  store: Checkpoints,
+  outcomes: Sequence[Outcome],
+  settled: Sequence[str | None],
+) -> tuple[list[Outcome], list[Outcome], list[Outcome]]:
+  """Returns the charged outcomes in order, the pending one, and the stale ones.
+
+  Args:
+    ledger: What is charged.
+    store: Where the outcomes are.
+    outcomes: All of them.
+    settled: The ids of the releases, but for a line that was cut short.
+
+  Raises:
+    StorageError: If one of them is not of the ledger, or two are pending.
+  """
+  charged, pending, stale = [], [], []
+  for outcome in outcomes:
+    charge = outcome.charge
+    if charge is None:
+      reason = f'{outcome.path.name} was saved without a ledger.'
+      raise _not_of_ledger(store, reason)
+    if charge.run_id != ledger.run_id:
+      reason = f'{outcome.path.name} is of another ledger.'
+      raise _not_of_ledger(store, reason)
+    if outcome.id in settled:
+      charged.append(outcome)
+    elif charge.after == _last(settled):
+      pending.append(outcome)
+    elif charge.after in (*settled, ''):
+      stale.append(outcome)
+    else:
+      raise _not_of_ledger(
+        store,
+        f'{outcome.path.name} was saved after a release that the ledger does '
+        'not have: the ledger is older than its run. Restore the ledger and '
+        'its seal from a copy that is as new as the last release.',
+      )
+  if len(pending) > 1:
+    raise _not_of_ledger(
+      store,
+      f'{pending[0].path.name} and {pending[1].path.name} are both saved and '
+      'not charged. Nobody may choose between two outcomes of one round: one '
+      'is of a copy of the folder. Move the file of the copy away.',
+    )
+  charged.sort(key=lambda outcome: settled.index(outcome.id))
+  return charged, pending, stale
+
+
+def _check_start_over(
+  ledger: PrivacyLedger, store: Checkpoints, start_over: bool
+) -> None:
+  """Raises unless a run whose outcomes are lost may begin anew."""
+  if not ledger.plan.allows_new_draws:
+    to_do = 'the rounds of this plan cannot be drawn anew.'
+  elif not start_over:
+    to_do = (
+      'or begin anew with `start_over=True`, where each round is charged again.'
+    )
+  else:
+    return
+  raise _not_of_ledger(
+    store,
+    f'the ledger has charged {ledger.num_releases} releases, and no outcome is '
+    f'left. Restore the outcomes from a copy; {to_do}',
+  )
+
+
+def _charge_pending(
+  ledger: PrivacyLedger,
+  store: Checkpoints,
+  outcome: Outcome,
+  is_cut_short: bool,
+) -> bool:
+  """Charges an outcome that a killed program saved; returns whether it was.
+
+  Args:
+    ledger: What is charged.
+    store: Where the outcome is.
+    outcome: What was saved when the last release was the last.
+    is_cut_short: Whether the ledger has a line for it, which was cut short.
+  """
+  assert outcome.charge is not None
+  if is_cut_short:
+    ledger.name_cut_short(
+      outcome.id, round_num=outcome.round_num, draw=outcome.charge.draw
+    )
+    return True
+  try:
+    ledger.charge(outcome.round_num, outcome.id, draw=outcome.charge.draw)
+  except BudgetExhaustedError as e:
+    store.set_aside(outcome, f'{e} The outcome is not released.')
+    return False
+  return True
+
+
+def _last(ids: Sequence[str | None]) -> str:
+  """Returns the id of the last release; empty without any."""
+  return (ids[-1] or '') if ids else ''
+
+
+def _not_of_ledger(
+  store: Checkpoints, reason: str
+) -> storage_errors.StorageError:
+  return storage_errors.StorageError(
+    f'The outcomes in {store.folder} are not those of the ledger: {reason} '
+    'Nothing was moved or run.'
+  )
 
 
 def run_private_round(
   next_fn: Callable[[Any, Sequence[str]], Any],
   sampler: ClientSampler,
   ledger: PrivacyLedger,
+  store: Checkpoints,
   *,
   state: Any,
   round_num: int,
+  client_states: ClientStates | None = None,
   shield: Callable[[], contextlib.AbstractContextManager] = (
     contextlib.nullcontext
   ),
 ) -> tuple[list[str], Any]:
-  """Runs a round, and charges for its release before it returns it.
+  """Runs a round, saves its outcome and charges for it; then returns it.
 
-  The cohort, and the noise if it comes from a key in the state, are functions
-  of the round and the number of its draw. A round that the ledger has is run
-  with the draw that was charged last. If that is known to give the same bits,
-  from the same state in the same `runtime.environment`, it is released at no
-  cost. If it is not, as on another machine, with another model, or with noise
-  that is fresh, what it gave is dropped unseen, and the round is run and
-  charged with a draw of its own, if the plan allows that.
+  A loop of one's own begins with `resume`:
 
-  Should it give other bits all the same, because the clients' data are others,
-  say, the ledger takes up the caveat that the plan does not hold: that this
-  round was not released again tells of the clients. It takes up another one if
-  the noise comes from a key that was given. What `next_fn` does in Python, and
-  what it gives to TFF beside the state, nothing here sees: it has to be the
-  same again.
+    round_num, state = resume(ledger, store, process.initialize())
+    while round_num < plan.num_rounds:
+      round_num += 1
+      cohort, output = run_private_round(
+        next_fn, sampler, ledger, store, state=state, round_num=round_num
+      )
+      state = output.state
 
   Args:
     next_fn: Runs a state and the ids of a cohort; returns an output of a
@@ -92,10 +302,13 @@ def run_private_round(
       ledger's plan, or a sampler of your own with the same law that says so in
       its `charged_as`.
     ledger: What is charged.
-    state: The state before the round: that of another round is refused where
-      its noise comes from a key in the state.
-    round_num: The number of the round, from 1.
-    shield: Gives a context that holds back signals while the ledger is written.
+    store: Where the outcome is saved.
+    state: The state after the round before, as `resume` or the last round
+      returned it.
+    round_num: The number of the round, the one after the last.
+    client_states: What clients keep, for a process whose clients keep
+      something. What the cohort keeps is written before the round is charged.
+    shield: Gives a context that holds back signals from the save to the charge.
 
   Returns:
     The cohort, which is secret, and the output. Of the output, the plan covers
@@ -106,22 +319,19 @@ def run_private_round(
     TypeError: If `next_fn` is no function, or returns no values, such as the
       references of an asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, or draws what
-      no such sampler would, the state is
-      not the one before the round or is of another ledger, or the noise that
-      was measured is less than the plan's; or if, under correlated noise or
-      random allocation, a
-      round is left out, or the cohorts are not those of the rounds before.
-      Nothing was charged.
-    ChangedReleaseError: If a repeated round gives other bits, or may give them,
-      and no other draw would do: the plan has noise that is correlated between
-      rounds, or clients that draw one round of an epoch, or the state keeps
-      what the noise comes from, but no number of the draw.
-    BudgetExhaustedError: If the release would pass the plan's target. The round
-      may have been run; it must not be released.
+      no such sampler would; if the noise that was measured is less than the
+      plan's; if the state has the noise of another round; or if, under
+      correlated noise or random allocation, the cohorts are not those of the
+      rounds before. Nothing was charged.
+    RoundChargedError: If the round was charged already, or the state is older
+      than the last outcome, or the round would be a new draw and none is
+      allowed. Nothing was run.
+    BudgetExhaustedError: If the release would pass the plan's target. Nothing
+      was run.
     DamagedLedgerError: If the ledger is not as it was written.
-    StorageError: If the state has the number of the round with its noise, and
-      the ledger has no release of one before: it is that of another run.
-    OSError: If the ledger could not be written.
+    StorageError: If the outcome could not be saved. Nothing was charged.
+    OSError: If the ledger could not be written. The outcome is pending:
+      `resume` charges it.
   """
   if not callable(next_fn):
     raise TypeError(
@@ -129,91 +339,126 @@ def run_private_round(
       f'`process.next`, found {type(next_fn).__name__}.'
     )
   check_sampler(sampler, ledger)
-  if not ledger.plan.allows_new_draws:
-    cohorts = getattr(sampler, 'digest', None)
-    if cohorts is None:
-      raise ValueError(
-        '`sampler` must have the `digest` of what decides its cohorts, such as '
-        'its seed and ids, where noise is correlated between rounds or clients '
-        'draw one round of an epoch, found '
-        f'none in {type(sampler).__name__}: other cohorts in the midst of a '
-        'run would cost more than the plan charges for.'
-      )
-    with shield():
-      ledger.check_cohorts(cohorts)
+  _check_place(ledger, store, state, round_num)
   noise_keys.check_next_round(state, round_num)
-  if noise_keys.keeps_round(state):
-    check_rounds(ledger, round_num - 1)
-  noise_keys.check_ledger(state, ledger.run_id)
+  if not ledger.plan.allows_new_draws:
+    _check_cohorts(sampler, ledger, shield)
+  ledger.check_budget(round_num)
+  draw = ledger.next_draw(round_num)
   if noise_keys.is_given(state):
-    with shield():
-      ledger.add_caveats([GIVEN_NOISE])
-  # Whoever knows what was released knows whether it is the same again.
-  before = _digest_of_state(state, ledger)[:16]
+    _check_seeded(ledger, round_num, draw, shield)
   seed = getattr(sampler, 'seed_digest', None)
-  # Where no other draw would do, they are all that there is.
-  data_sets_repeat = not ledger.plan.allows_new_draws
-  draw = ledger.last_draw(round_num)
-  is_again = draw is not None
-  if draw is None:
-    ledger.check_budget(round_num)
-    draw = 0
-  while True:
-    cohort = sampler.sample(round_num, draw)
-    _cohort_checks(sampler, ledger).check(round_num, cohort)
-    drawn = aggregators.with_noise_draw(state, draw, ledger_id=ledger.run_id)
-    with environment.recording() as computed:
-      output = next_fn(drawn, cohort)
-    where = environment.describe(computed, data_sets_repeat=data_sets_repeat)
-    here = f'{where}, state {before}'
-    _check_values(output)
-    noise_checks.check_noise(state, output.metrics, ledger.plan)
-    there = ledger.last_environment(round_num)
-    if is_again and there != here:
-      # Nobody looks at its bits.
-      why = other_bits.explain(
-        there, here, computed, data_sets_repeat=data_sets_repeat
+  if seed is not None:
+    with shield():
+      ledger.record_seed(seed)
+  cohort = sampler.sample(round_num, draw)
+  _cohort_checks(sampler, ledger).check(round_num, cohort)
+  output = next_fn(state, cohort)
+  _check_values(output)
+  noise_checks.check_noise(state, output.metrics, ledger.plan)
+  charge = Charge(
+    run_id=ledger.run_id,
+    after=_last([release.id for release in ledger.releases]),
+    draw=draw,
+  )
+  outcome_id = secrets.token_hex(16)
+  with shield():
+    if client_states is not None:
+      kept = output.metrics['client_work']['kept']
+      client_states.write(round_num, outcome_id, cohort, kept)
+    store.save(
+      output.state,
+      round_num,
+      outcome_id=outcome_id,
+      charge=charge,
+      released=process_metrics.released_values(output.metrics),
+    )
+    ledger.charge(round_num, outcome_id, draw=draw)
+    _PLACES[ledger] = _Place(store, round_num, state)
+  return cohort, output
+
+
+def _check_place(
+  ledger: PrivacyLedger, store: Checkpoints, state: Any, round_num: int
+) -> None:
+  """Raises unless a round is the next of a run, and the state that before it.
+
+  A loop that discards rounds would spend the budget on what nobody gets.
+  """
+  place = _PLACES.get(ledger)
+  if place is None or place.store is not store:
+    if ledger.num_releases or store.rounds():
+      raise RoundChargedError(
+        f'Round {round_num} cannot be run: the ledger has charged '
+        f'{ledger.num_releases} releases, and {len(store.rounds())} outcomes '
+        'are saved. Call `resume(ledger, store, ...)` first, and go on from '
+        'the round and the state that it returns.'
       )
-      reason = f'may give other bits ({why})'
-    else:
-      after = compute_digest(output.state)
-      digest = compute_digest((after, _released_metrics(output.metrics)))
-      try:
-        with shield():
-          if seed is not None:
-            ledger.record_seed(seed)
-          ledger.charge(round_num, digest, draw=draw, environment=here)
-        leaves = tree.flatten(output.state)
-        _LAST_STATES[ledger] = output.state, leaves, after
-        return cohort, output
-      except ChangedReleaseError:
-        reason = 'gives other bits than those that were charged'
-        with shield():
-          ledger.add_caveats([_OTHER_BITS])
-    _start_new_draw(ledger, state, round_num, reason)
-    draw, is_again = draw + 1, False
+    place = _Place(store, 0)
+  newest = max(store.rounds(), default=place.round_num)
+  if len(store.rounds()) and newest > place.round_num:
+    raise RoundChargedError(
+      f'Round {newest} has an outcome that is saved and not charged: call '
+      '`resume(ledger, store, ...)`, which charges it.'
+    )
+  if round_num != place.round_num + 1:
+    raise RoundChargedError(
+      f'`round_num` must be {place.round_num + 1}, the round after the last '
+      f'that was charged, found {round_num}. What was charged is not run '
+      'again: take its outcome by `resume`.'
+    )
+  if place.before is not None and _are_same(state, place.before):
+    raise RoundChargedError(
+      f'`state` must be that after round {place.round_num}, which was charged, '
+      'found the state before it: a round that is discarded is paid for all '
+      'the same. Go on from the state that the round returned.'
+    )
 
 
-def _digest_of_state(state: Any, ledger: PrivacyLedger) -> str:
-  """Returns the digest of a state, which most often has just been computed."""
-  last, leaves, digest = _LAST_STATES.get(ledger, (None, (), ''))
-  found = tree.flatten(state)
-  # A container may have been given other leaves.
-  if (
-    last is state
-    and len(found) == len(leaves)
-    and all(map(operator.is_, found, leaves))
-    and all(map(_is_fixed, found))
-  ):
-    return digest
-  return compute_digest(state)
+def _are_same(state: Any, other: Any) -> bool:
+  """Returns whether two structures have the same objects as leaves."""
+  leaves, others = tree.flatten(state), tree.flatten(other)
+  return (
+    bool(leaves)
+    and len(leaves) == len(others)
+    and all(map(operator.is_, leaves, others))
+  )
 
 
-def _is_fixed(leaf: Any) -> bool:
-  """Returns whether nobody can change a leaf in place."""
-  if isinstance(leaf, np.ndarray):
-    return not leaf.flags.writeable
-  return isinstance(leaf, (np.generic, bool, int, float, str, bytes))
+def _check_cohorts(
+  sampler: ClientSampler,
+  ledger: PrivacyLedger,
+  shield: Callable[[], contextlib.AbstractContextManager],
+) -> None:
+  """Raises if the cohorts are not those of the rounds before."""
+  cohorts = getattr(sampler, 'digest', None)
+  if cohorts is None:
+    raise ValueError(
+      '`sampler` must have the `digest` of what decides its cohorts, such as '
+      'its seed and ids, where noise is correlated between rounds or clients '
+      'draw one round of an epoch, found '
+      f'none in {type(sampler).__name__}: other cohorts in the midst of a '
+      'run would cost more than the plan charges for.'
+    )
+  with shield():
+    ledger.check_cohorts(cohorts)
+
+
+def _check_seeded(
+  ledger: PrivacyLedger,
+  round_num: int,
+  draw: int,
+  shield: Callable[[], contextlib.AbstractContextManager],
+) -> None:
+  """Raises if a new draw would have the noise of the one before."""
+  with shield():
+    ledger.add_caveats([GIVEN_NOISE])
+  if draw:
+    raise RoundChargedError(
+      f'Round {round_num} was charged, and cannot be drawn anew: the seed of '
+      'its noise was given, and the noise would be the same. The run ends with '
+      'the model that was released last.'
+    )
 
 
 def _cohort_checks(
@@ -225,43 +470,6 @@ def _cohort_checks(
     checks = cohort_checks.CohortChecks(sampler, ledger.plan)
     _COHORT_CHECKS[ledger] = checks
   return checks
-
-
-def _start_new_draw(
-  ledger: PrivacyLedger, state: Any, round_num: int, reason: str
-) -> None:
-  """Warns that a round is drawn anew, or raises if it cannot be.
-
-  Args:
-    ledger: What is charged.
-    state: The state before the round.
-    round_num: The number of the round, which was charged.
-    reason: What follows the round in the message.
-  """
-  refused = f'Round {round_num}, run again, {reason}: it must not be released. '
-  last_round = max(
-    (each for each in ledger.rounds if each is not None), default=0
-  )
-  if not ledger.plan.allows_new_draws:
-    raise ChangedReleaseError(
-      f'{refused}Noise that is correlated between rounds, and the rounds of an '
-      'epoch of random_allocation, cannot be drawn anew: the run ends with the '
-      'model that was released last, unless it goes on where the round was '
-      'charged, with the same data, or from the state '
-      f'after round {last_round}, the last that was charged.'
-    )
-  if not noise_keys.takes_draws(state):
-    raise ChangedReleaseError(
-      f'{refused}Nor can it be drawn anew: the state of the noise, '
-      '`privacy_noise`, has no `draw`, so that the next draw may have the same '
-      'noise.'
-    )
-  ledger.check_budget(round_num)
-  _LOGGER.warning(
-    'Round %d, run again, %s: it is drawn anew, and charged again.',
-    round_num,
-    reason,
-  )
 
 
 def check_context() -> None:
@@ -278,41 +486,20 @@ def check_context() -> None:
     )
 
 
-def check_sampler(sampler: ClientSampler, ledger: PrivacyLedger) -> None:
+def check_sampler(sampler: Any, ledger: PrivacyLedger) -> None:
   """Raises if a ledger does not charge for the cohorts of a sampler.
 
   Raises:
     ValueError: If the sampler is that of another plan, or of none.
   """
   expected = ledger.plan.sampler_parameters
-  if sampler.charged_as != expected:
+  found = getattr(sampler, 'charged_as', None)
+  if found != expected:
     raise ValueError(
       "`sampler` must be that of the ledger's plan, made by "
       f'`build_private_sampler`: {expected}; found {type(sampler).__name__} '
-      f'for {sampler.charged_as or "no plan"}. A sampler of your own with the '
+      f'for {found or "no plan"}. A sampler of your own with the '
       'same law says so: `charged_as = plan.sampler_parameters`.'
-    )
-
-
-def check_rounds(ledger: PrivacyLedger, round_num: int) -> None:
-  """Raises if a ledger lacks a round that a state has.
-
-  Args:
-    ledger: The ledger of the run.
-    round_num: The number of rounds that the state has.
-
-  Raises:
-    StorageError: If one was not charged.
-  """
-  charged = ledger.rounds
-  missing = set(range(1, round_num + 1)).difference(charged)
-  # A line that was cut short may have been of any round.
-  if len(missing) > charged.count(None):
-    raise storage_errors.StorageError(
-      f'The state is of round {round_num}, but the ledger has no release '
-      f'of round {min(missing)} among its {len(charged)}: it is not the ledger '
-      'of this run, and what was charged is not known. Restore it from a copy '
-      'that is as new as the last release.'
     )
 
 
@@ -334,48 +521,3 @@ def _is_value(array: np.ndarray) -> bool:
   return not array.dtype.hasobject or all(
     isinstance(element, (str, bytes)) for element in array.flat
   )
-
-
-def _released_metrics(metrics: Any) -> Any:
-  """Returns the metrics that may be released, for a digest.
-
-  All but those of the clients' work and what the aggregator measured exactly,
-  which never are: a digest of them could be searched for what they were.
-  """
-  if not isinstance(metrics, Mapping):
-    return metrics
-  return {
-    name: process_metrics.flatten_metrics({name: measured}, is_private=True)
-    if name == 'aggregator'
-    else measured
-    for name, measured in metrics.items()
-    if name != 'client_work'
-  }
-
-
-def compute_digest(value: Any) -> str:
-  """Returns the SHA-256 digest of a structure of arrays, in hexadecimal.
-
-  Equal digests mean equal names, types, shapes and bits.
-
-  Args:
-    value: A structure of tensors, arrays, numbers and strings.
-
-  Raises:
-    TypeError: If there is something else in it.
-  """
-  digest = hashlib.sha256()
-  for path, leaf in tree.flatten_with_path(value):
-    array = np.ascontiguousarray(leaf)
-    if not _is_value(array):
-      raise TypeError(
-        '`value` must have arrays, numbers and strings, found '
-        f'{type(leaf).__name__}.'
-      )
-    digest.update(f'{path} {array.dtype} {np.shape(leaf)};'.encode())
-    if array.dtype.hasobject:
-      for element in array.flat:
-        digest.update(f'{element!r};'.encode())
-    else:
-      digest.update(array.view(np.uint8).data)
-  return digest.hexdigest()

@@ -50,6 +50,26 @@ def flatten_metrics(
   return flat
 
 
+def released_values(metrics: Any) -> dict[str, float | list[float]]:
+  """Returns what a private process measured and may be released.
+
+  Args:
+    metrics: As for `flatten_metrics`.
+
+  Returns:
+    Numbers and vectors by their paths, for a file of JSON.
+  """
+  found = {}
+  for path, leaf in tree.flatten_with_path(metrics):
+    value = np.asarray(leaf)
+    if _is_public(path) and value.dtype.kind in 'biuf':
+      numbers = value.astype(np.float64)
+      found['/'.join(map(str, path))] = (
+        float(numbers.reshape(())) if numbers.size == 1 else numbers.tolist()
+      )
+  return found
+
+
 def warn_of_vectors(process: tff.learning.templates.LearningProcess) -> None:
   """Warns of metrics that `flatten_metrics` leaves out, but for the clients'.
 

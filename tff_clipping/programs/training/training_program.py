@@ -1,12 +1,12 @@
 """The training program: rounds, releases and checkpoints, in a safe order.
 
-A round is: draw the cohort; run the process; charge the ledger with the digest
-of what came out; evaluate; let the watchers measure; write what the clients
-keep; let the watchers record, the metrics among them; write a checkpoint if one
-is due. What is charged is on disk before
-anything is released, so a program that is killed at any moment has charged for
-every release that it made; and a round that is run again releases the same
-bits, or is a new release (see `private_rounds`).
+A round without a ledger is: draw the cohort; run the process; evaluate; let the
+watchers measure; write what the clients keep; let the watchers record, the
+metrics among them; write a checkpoint if one is due.
+
+A round with a ledger is `run_private_round`: its outcome is saved and charged
+before anything else is made of it. Then it is evaluated, measured and recorded.
+A program that was killed after the charge does that when it goes on.
 """
 
 import collections
@@ -16,6 +16,7 @@ import enum
 import functools
 import math
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,9 +29,9 @@ import tree
 from tff_clipping import argument_checks, storage_errors
 from tff_clipping.privacy.ledger.ledger import (
   BudgetExhaustedError,
-  ChangedReleaseError,
   DamagedLedgerError,
   PrivacyLedger,
+  RoundChargedError,
 )
 from tff_clipping.privacy.plans import plan_text
 from tff_clipping.programs.checks import process_checks
@@ -42,7 +43,7 @@ from tff_clipping.programs.training import (
   process_metrics,
   round_metrics,
 )
-from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.checkpoints import Checkpoints, Outcome
 from tff_clipping.programs.training.interruption import (
   Interrupted,
   Interruption,
@@ -58,7 +59,7 @@ EvaluateFn = Callable[[Any], Mapping[str, float]]
 _KINDS = {
   'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
   'sampler': ('ClientSampler', 'sample'),
-  'checkpoints': ('Checkpoints', 'rounds'),
+  'checkpoints': ('Checkpoints', 'outcomes'),
   'evaluate': ('function of model weights', '__call__'),
   'client_value': ('function of the id of a client', '__call__'),
   'ledger': ('PrivacyLedger', 'charge'),
@@ -132,7 +133,8 @@ class TrainingProgram:
       itself for a process with a client store.
     test_metrics: The columns of what `evaluate` measures beside the loss.
     rounds_per_evaluation: Evaluate each so many rounds, and after the last.
-    rounds_per_checkpoint: Save each so many rounds, and at the end.
+    rounds_per_checkpoint: Save each so many rounds, and at the end. Without
+      effect with a ledger, which needs the outcome of each round.
     ledger: Is charged for every release; `None` if nothing is private. The
       sampler must be that of its plan, and the process one that it charges for;
       see `process_checks`. With `exact_metrics`, or a watcher that sees
@@ -304,25 +306,23 @@ class TrainingProgram:
   def _start(
     self, progress: '_Progress', interruption: Interruption
   ) -> tuple[StopReason, str] | None:
-    """Takes up the latest checkpoint, or begins; returns why it stopped."""
+    """Goes on from what was saved, or begins; returns why it stopped."""
     state = self.process.initialize()
     if self.initial_weights is not None:
       state = self.process.set_model_weights(state, self.initial_weights)
-    latest = self.checkpoints.load_latest(state)
-    if latest is not None:
-      if latest[0] > self.num_rounds:
+    last = self._find_last(interruption)
+    if last is not None:
+      if last.round_num > self.num_rounds:
         raise ValueError(
           '`num_rounds` must be at least those that were run, '
-          f'{latest[0]} by the last checkpoint, found {self.num_rounds}.'
+          f'{last.round_num} by the last checkpoint, found {self.num_rounds}.'
         )
-      if self.ledger is not None:
-        private_rounds.check_rounds(self.ledger, latest[0])
+      progress.done = last.round_num, self.checkpoints.load(last, state)
       if self.client_states is not None:
-        self.client_states.resume(
-          latest[0], private_rounds.compute_digest(latest[1])
-        )
-      progress.done = latest
-      return None
+        self.client_states.resume(last.round_num, last.id)
+      if self.ledger is None:
+        return None
+      return self._record_again(progress, interruption, last)
     model = self.process.get_model_weights(state)
     metrics = self._new_row(0)
     if not self._evaluate(metrics, model):
@@ -331,12 +331,42 @@ class TrainingProgram:
         'The test loss of the initial model is not finite, found '
         f'{metrics["test_loss"]}.',
       )
+    if self.ledger is not None:
+      progress.outcome_id = self.ledger.run_id
     with interruption.shield():
       if self.client_states is not None:
-        self.client_states.begin(private_rounds.compute_digest(state))
+        self.client_states.begin(progress.outcome_id)
       self._record(Round(0, metrics, model))
       progress.done = 0, state
       self._save(progress)
+    return None
+
+  def _find_last(self, interruption: Interruption) -> Outcome | None:
+    """Returns what was saved last; `None` if the run is to begin."""
+    if self.ledger is None:
+      return self.checkpoints.latest()
+    with interruption.shield(), storage_errors.writing('The ledger'):
+      return private_rounds.settle(self.ledger, self.checkpoints)
+
+  def _record_again(
+    self,
+    progress: '_Progress',
+    interruption: Interruption,
+    outcome: Outcome,
+  ) -> tuple[StopReason, str] | None:
+    """Records the last outcome, as the program that saved it may not have."""
+    model = self.process.get_model_weights(progress.state)
+    if not _is_finite(model):
+      return _diverged('The model is', outcome.round_num)
+    metrics = self._new_row(outcome.round_num)
+    if self._is_evaluated(outcome.round_num):
+      if not self._evaluate(metrics, model):
+        return _diverged('The test loss is', outcome.round_num)
+    metrics.update(_numbers(outcome.released))
+    done = Round(outcome.round_num, metrics, model, released=outcome.released)
+    with interruption.shield():
+      self._record(done)
+      progress.metrics = metrics
     return None
 
   def _run_round(
@@ -352,45 +382,55 @@ class TrainingProgram:
       return StopReason.BUDGET_EXHAUSTED, str(e)
     except DamagedLedgerError as e:
       raise storage_errors.StorageError(str(e)) from e
-    except (ChangedReleaseError, ValueError) as e:
+    except (RoundChargedError, ValueError) as e:
       raise RoundError(str(e)) from e
     seconds = time.monotonic() - start
+    before = progress.done
+    if self.ledger is not None:
+      # It is saved and charged, whatever comes of its evaluation.
+      progress.done, progress.metrics = (round_num, output.state), None
     was_rejected = progress.is_rejected
     progress.is_rejected = _is_rejected(output.metrics)
-    if was_rejected and progress.is_rejected:
-      return _diverged('The aggregate of the updates is', round_num)
     model = self.process.get_model_weights(output.state)
-    if not _is_finite(model):
-      return _diverged('The model is', round_num)
     metrics = self._new_row(round_num, num_clients=len(cohort), seconds=seconds)
-    if (
-      round_num % self.rounds_per_evaluation == 0
-      or round_num == self.num_rounds
-    ):
-      if not self._evaluate(metrics, model):
-        return _diverged('The test loss is', round_num)
-    metrics.update(
-      process_metrics.flatten_metrics(
-        output.metrics, is_private=not self._is_exact
-      )
-    )
+    what = None
+    if was_rejected and progress.is_rejected:
+      what = 'The aggregate of the updates is'
+    elif not _is_finite(model):
+      what = 'The model is'
+    elif self._is_evaluated(round_num) and not self._evaluate(metrics, model):
+      what = 'The test loss is'
+    if what is not None:
+      progress.done = before
+      return _diverged(what, round_num)
+    released = process_metrics.released_values(output.metrics)
     if self._is_exact:
+      metrics.update(
+        process_metrics.flatten_metrics(output.metrics, is_private=False)
+      )
       metrics.update(
         process_metrics.summarize_updates(output.metrics, len(cohort))
       )
+    else:
+      metrics.update(_numbers(released))
     done = Round(
       round_num,
       metrics,
       model,
       model_before=lambda: self.process.get_model_weights(state),
+      released=released,
       work=ClientsWork(cohort, output.metrics),
     )
     self._measure(done)
     with interruption.shield():
-      self._keep_states(round_num, cohort, output)
+      self._keep_round(progress, done, output)
       self._record(done)
       progress.done, progress.metrics = (round_num, output.state), metrics
-      if round_num % self.rounds_per_checkpoint == 0:
+      if self.ledger is not None:
+        # The next outcome takes the place of this one.
+        self._sync()
+        self._drop_old_states()
+      elif round_num % self.rounds_per_checkpoint == 0:
         self._save(progress)
     for watcher in self.watchers:
       watcher.after(_shown_to(watcher, done))
@@ -437,8 +477,10 @@ class TrainingProgram:
       next_fn,
       self.sampler,
       self.ledger,
+      self.checkpoints,
       state=state,
       round_num=round_num,
+      client_states=self.client_states,
       shield=shield,
     )
 
@@ -451,17 +493,30 @@ class TrainingProgram:
         f'{client_id!r}: {type(e).__name__}: {e}'
       ) from e
 
-  def _keep_states(
-    self, round_num: int, cohort: Sequence[str], output: Any
+  def _keep_round(
+    self, progress: '_Progress', done: Round, output: Any
   ) -> None:
-    """Writes what the clients of a round, which was charged, keep after it."""
-    if self.client_states is None:
+    """Writes what the clients of a round keep, and draws the round's id.
+
+    A private round has done both, before it was charged.
+    """
+    if self.ledger is not None:
       return
-    self.client_states.write(
-      round_num,
-      private_rounds.compute_digest(output.state),
-      cohort,
-      output.metrics['client_work']['kept'],
+    progress.outcome_id = secrets.token_hex(16)
+    if self.client_states is not None:
+      assert done.work is not None
+      self.client_states.write(
+        done.round_num,
+        progress.outcome_id,
+        done.work.cohort,
+        output.metrics['client_work']['kept'],
+      )
+
+  def _is_evaluated(self, round_num: int) -> bool:
+    """Whether the model of a round is to be evaluated."""
+    return (
+      round_num % self.rounds_per_evaluation == 0
+      or round_num == self.num_rounds
     )
 
   def _evaluate_last(
@@ -478,13 +533,26 @@ class TrainingProgram:
         self._record(Round(progress.round_num, metrics, model))
 
   def _save(self, progress: '_Progress') -> None:
-    if progress.done is not None:
-      for watcher in self.watchers:
-        watcher.sync()
-      self.checkpoints.save(progress.state, progress.round_num)
-      if self.client_states is not None:
-        # As far back as a damaged checkpoint may take the run.
-        self.client_states.drop_before(self.checkpoints.rounds()[0])
+    """Saves the state, but for a private run, whose outcomes are saved."""
+    if progress.done is None:
+      return
+    self._sync()
+    round_num = progress.round_num
+    if self.ledger is None and self.checkpoints.rounds()[-1:] != [round_num]:
+      self.checkpoints.save(
+        progress.state, round_num, outcome_id=progress.outcome_id
+      )
+    self._drop_old_states()
+
+  def _sync(self) -> None:
+    """Lets what was recorded survive a power cut."""
+    for watcher in self.watchers:
+      watcher.sync()
+
+  def _drop_old_states(self) -> None:
+    if self.client_states is not None and self.checkpoints.rounds():
+      # As far back as a damaged checkpoint may take the run.
+      self.client_states.drop_before(min(self.checkpoints.rounds()))
 
   def _new_row(
     self, round_num: int, *, num_clients: int = 0, seconds: float = math.nan
@@ -549,12 +617,16 @@ class _Progress:
   Attributes:
     done: The number of rounds done, and the state after them. One attribute,
       because a signal may arrive between any two assignments.
-    metrics: Those of the last round, if this program ran it.
+    metrics: Those of the last round, if this program recorded it.
+    outcome_id: The id under which the state is saved.
     is_rejected: Whether that round left the model as it was.
   """
 
   done: tuple[int, Any] | None = None
   metrics: collections.OrderedDict | None = None
+  outcome_id: str = dataclasses.field(
+    default_factory=lambda: secrets.token_hex(16)
+  )
   is_rejected: bool = False
 
   @property
@@ -564,6 +636,17 @@ class _Progress:
   @property
   def state(self) -> Any:
     return None if self.done is None else self.done[1]
+
+
+def _numbers(
+  released: Mapping[str, float | list[float]],
+) -> dict[str, float]:
+  """Returns what was released of a round but for vectors."""
+  return {
+    name: value
+    for name, value in released.items()
+    if not isinstance(value, list)
+  }
 
 
 def _shown_to(watcher: RoundWatcher, done: Round) -> Round:

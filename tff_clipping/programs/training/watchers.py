@@ -33,6 +33,8 @@ class Round:
       is recorded again.
     work: What its clients did. `None` there too, and for watchers that do not
       see clients.
+    released: What was measured and a private run may release: numbers and
+      vectors by their paths. Also when a round is recorded again.
   """
 
   round_num: int
@@ -40,6 +42,7 @@ class Round:
   model: Any
   model_before: Callable[[], Any] | None = None
   work: ClientsWork | None = None
+  released: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class RoundWatcher:

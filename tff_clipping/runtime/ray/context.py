@@ -23,7 +23,7 @@ import ray
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.runtime import environment, shards
+from tff_clipping.runtime import shards
 from tff_clipping.runtime.in_process import InProcessContext
 from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 from tff_clipping.runtime.ray import connection
@@ -154,13 +154,6 @@ class RayContext(tff.framework.SyncContext):
     return self._num_shards
 
   @property
-  def environment(self) -> str:
-    """What the last bits of a result depend on in this context."""
-    # Each client of a worker has one thread.
-    of_shards = environment.describe_shards(self._num_shards, 1)
-    return of_shards + environment.describe_workers(self._pool.environments)
-
-  @property
   def workers(self) -> list[tuple[str, int]]:
     """The node and the process of each warm worker, the spare one last."""
     return [(w.node, w.greeting.pid) for w in self._pool.warm]
@@ -190,11 +183,7 @@ class RayContext(tff.framework.SyncContext):
     if not isinstance(compiled, MapReduceRound):
       return self._server.invoke(comp, arg)
     server, clients = compiled.split_argument(arg)
-    try:
-      return self._run(comp, compiled, server, clients)
-    finally:
-      # Now, since workers of another kind may have joined meanwhile.
-      environment.record(compiled, self.environment)
+    return self._run(comp, compiled, server, clients)
 
   def _run(
     self,

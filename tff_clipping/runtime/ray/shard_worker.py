@@ -32,14 +32,12 @@ class Greeting:
     node_id: Ray's name for the node.
     pid: The worker's process there.
     versions: The versions of the packages on which results depend.
-    environment: What the bits depend on there: `environment.of_process`.
     missing_paths: Which of the required paths are not there.
   """
 
   node_id: str
   pid: int
   versions: dict[str, str]
-  environment: str
   missing_paths: tuple[str, ...]
 
 
@@ -142,7 +140,6 @@ class Worker:
       node_id=ray.get_runtime_context().get_node_id(),
       pid=os.getpid(),
       versions=environment.versions(),
-      environment=environment.of_process(),
       missing_paths=tuple(
         path for path in required_paths if not pathlib.Path(path).exists()
       ),

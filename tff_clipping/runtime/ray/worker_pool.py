@@ -57,7 +57,6 @@ class WorkerPool:
   Attributes:
     size: The number of workers that are to work at the same time.
     warm: The workers that are ready, the spare one last.
-    environments: Those of all workers that were ever ready.
   """
 
   def __init__(
@@ -90,7 +89,6 @@ class WorkerPool:
       collections.OrderedDict()
     )
     self._starting: dict[ray.ObjectRef, WorkerHandle] = {}
-    self.environments: set[str] = set()
     self._losses: list[str] = []
     self._failures: list[str] = []
     self._is_started = False
@@ -253,7 +251,6 @@ class WorkerPool:
       _LOG.warning('A new worker is ready on %s.', worker.node)
     for key, computation in self._computations.items():
       worker.actor.compile.remote(key, [computation])
-    self.environments.add(worker.greeting.environment)
     self.warm.append(worker)
 
   def _wait_for_all(self) -> None:
