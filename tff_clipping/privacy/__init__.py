@@ -10,7 +10,10 @@ from tff_clipping.privacy.accounting.gaussian_mechanism import (
   gaussian_epsilon,
   gaussian_noise_multiplier,
 )
-from tff_clipping.privacy.accounting.ranges import DeltaTooLargeWarning
+from tff_clipping.privacy.accounting.ranges import (
+  DeltaTooLargeWarning,
+  DeltaTooSmallWarning,
+)
 from tff_clipping.privacy.accounting.sampled_gaussian import Relation
 from tff_clipping.privacy.correlated_noise import (
   NoiseStrategy,
@@ -69,6 +72,7 @@ __all__ = [
   'CorrelatedNoisePlan',
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
+  'DeltaTooSmallWarning',
   'JointCost',
   'LedgerContents',
   'LedgerInUseError',

@@ -200,7 +200,7 @@ def build_setting(
 def compute_quietly(**setting):
   """Returns epsilon without the warning of a large delta; inf for no answer."""
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
+    warnings.simplefilter('ignore', ranges.DeltaWarning)
     try:
       return functions.compute_epsilon(**setting)
     except ValueError as error:

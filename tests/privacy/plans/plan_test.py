@@ -1,7 +1,9 @@
 """Tests of tff_clipping.privacy.plans.plan."""
 
 import dataclasses
+import importlib.metadata
 import json
+import math
 import warnings
 
 import dp_accounting
@@ -9,13 +11,14 @@ import numpy as np
 import pytest
 from dp_accounting import rdp
 
+import tff_clipping
 from tests.privacy.paper import PAPER, build_plan
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import (
   renyi,
   sampled_gaussian,
 )
-from tff_clipping.privacy.plans import functions
+from tff_clipping.privacy.plans import functions, plan_text
 
 ALL_CLIENTS = {**PAPER, 'clients_per_round': 1920}
 
@@ -362,15 +365,15 @@ def test_paper_plan_beyond_pld_uses_rdp_for_what_it_gives():
 
 
 def test_description_is_a_sentence():
-  version = str(build_plan()).partition('(dp-accounting ')[2]
+  version = str(build_plan()).partition('dp-accounting ')[2]
   assert str(build_plan()) == (
     'Training for 100 rounds satisfies client-level (1.398, 1e-05)-'
     'differential privacy with respect to adding or removing one client: in '
     'each round each of the 1920 clients takes part independently with '
     'probability 0.0416667 (80 expected) and Gaussian noise of standard '
     'deviation 1.6 times the clipping norm is added to the sum of the clipped '
-    'updates; accounted for by Renyi differential privacy (dp-accounting '
-    f'{version}'
+    'updates; accounted for by Renyi differential privacy (tff-clipping '
+    f'{tff_clipping.__version__}, dp-accounting {version}'
   )
 
 
@@ -539,6 +542,35 @@ def test_large_delta_is_warned_of_once_at_the_call(build):
     build(target_delta=0.01)
   assert [each.category for each in caught] == [privacy.DeltaTooLargeWarning]
   assert caught[0].filename == __file__
+
+
+def test_a_delta_below_what_the_draws_add_is_warned_of_once():
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    plan = privacy.PrivacyPlan.from_target_epsilon(
+      target_epsilon=8.0, **{**PAPER, 'num_rounds': 10, 'target_delta': 1e-18}
+    )
+  assert [each.category for each in caught] == [privacy.DeltaTooSmallWarning]
+  assert caught[0].filename == __file__
+  # 4e-13 (1 + e^epsilon), as docs/guarantees.md has it.
+  added = 4e-13 * (1 + math.exp(plan.epsilon))
+  assert f'at least {added:.2g} for epsilon' in str(caught[0].message)
+
+
+@pytest.mark.parametrize('delta', [1e-9, 2e-9])
+def test_a_delta_that_the_draws_do_not_change_is_not_warned_of(delta):
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    privacy.PrivacyPlan.from_target_epsilon(
+      target_epsilon=7.5, **{**PAPER, 'num_rounds': 10, 'target_delta': delta}
+    )
+
+
+def test_each_accountant_is_named_by_what_computes_it():
+  ours = f'tff-clipping {tff_clipping.__version__}'
+  theirs = f'dp-accounting {importlib.metadata.version("dp-accounting")}'
+  assert plan_text.name_accountant('pld').endswith(f'({ours})')
+  assert plan_text.name_accountant('rdp').endswith(f'({ours}, {theirs})')
 
 
 def test_mechanism_never_pairs_a_sampler_with_another_relation():

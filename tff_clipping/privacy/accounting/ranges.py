@@ -1,6 +1,7 @@
 """The arguments of the accountants, and the ranges that they answer for."""
 
 import inspect
+import math
 import warnings
 from typing import Any
 
@@ -26,7 +27,21 @@ MAX_TARGET_EPSILON = 1e6
 MAX_CLIENTS = 10**12
 
 
-class DeltaTooLargeWarning(UserWarning):
+# What 1e13 draws of the noise add to delta, over 1 + e^epsilon; the theorem of
+# `aggregators.parts.gaussian_draws` has it.
+DELTA_OF_DRAWS = 4e-13
+_LARGEST_EPSILON = 20.0
+
+
+class DeltaWarning(UserWarning):
+  """A delta is larger or smaller than a promise should have."""
+
+
+class DeltaTooSmallWarning(DeltaWarning):
+  """A delta is below what the draws of the noise may add to it."""
+
+
+class DeltaTooLargeWarning(DeltaWarning):
   """A delta above 1/num_clients, which gives almost no protection."""
 
 
@@ -138,17 +153,43 @@ def warn_of_large_delta(target_delta: float, num_clients: int) -> None:
   """
   if target_delta <= 1 / num_clients:
     return
+  _warn(
+    f'`target_delta` should be below 1/`num_clients` = {1 / num_clients:.3g}, '
+    f'found {target_delta:g}: a mechanism that publishes the data of one '
+    'client, chosen at random, has delta = 1/num_clients, so that a larger '
+    'delta does not rule out such a breach.',
+    DeltaTooLargeWarning,
+  )
+
+
+def warn_of_small_delta(target_delta: float, epsilon: float) -> None:
+  """Warns if delta is below what the draws of the noise may add to it.
+
+  With `DeltaTooSmallWarning`, at the line outside this package.
+
+  Args:
+    target_delta: The delta of a promise.
+    epsilon: Its epsilon.
+  """
+  if epsilon > _LARGEST_EPSILON:
+    return  # It promises next to nothing, whatever delta is.
+  added = DELTA_OF_DRAWS * (1 + math.exp(epsilon))
+  if target_delta >= added:
+    return
+  _warn(
+    f'`target_delta` should be at least {added:.2g} for epsilon {epsilon:.6g}, '
+    f'found {target_delta:g}: the noise is drawn in integers, and its distance '
+    'from a Gaussian adds up to that to delta in 1e13 draws.',
+    DeltaTooSmallWarning,
+  )
+
+
+def _warn(message: str, category: type[Warning]) -> None:
+  """Warns at the line outside this package."""
   here = 'tff_clipping.privacy.'
   stacklevel, frame = 1, inspect.currentframe()
   while frame is not None and str(frame.f_globals.get('__name__')).startswith(
     here
   ):
     stacklevel, frame = stacklevel + 1, frame.f_back
-  warnings.warn(
-    f'`target_delta` should be below 1/`num_clients` = {1 / num_clients:.3g}, '
-    f'found {target_delta:g}: a mechanism that publishes the data of one '
-    'client, chosen at random, has delta = 1/num_clients, so that a larger '
-    'delta does not rule out such a breach.',
-    DeltaTooLargeWarning,
-    stacklevel=stacklevel,
-  )
+  warnings.warn(message, category, stacklevel=stacklevel)

@@ -106,7 +106,7 @@ def compute_answer(
     if false_positive_rate is not None:
       attacks = trade_off.bound_attacks(plan, false_positive_rate)
     # What is warned of is the answer, and not what it is compared with.
-    warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
+    warnings.simplefilter('ignore', ranges.DeltaWarning)
     compare = (
       budget_comparison.compare
       if is_full

@@ -75,6 +75,7 @@ class BasePlan(abc.ABC):
     ranges.warn_of_large_delta(self.target_delta, self.num_clients)
     if not math.isfinite(self.epsilon):
       raise accountants.NoEpsilonError(self._explain_no_epsilon())
+    ranges.warn_of_small_delta(self.target_delta, self.epsilon)
     if self.target_epsilon is not None and not slack.is_within(
       self.epsilon, self.target_epsilon
     ):

@@ -140,7 +140,7 @@ def try_epsilon(build: Callable[[], 'BasePlan']) -> float:
     build: Returns the plan. Of its delta, the one that is taken will warn.
   """
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore', ranges.DeltaTooLargeWarning)
+    warnings.simplefilter('ignore', ranges.DeltaWarning)
     try:
       return build().epsilon
     except accountants.NoEpsilonError:

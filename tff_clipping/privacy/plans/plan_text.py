@@ -4,6 +4,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import tff_clipping
 from tff_clipping.privacy.accounting import (
   accountants,
   rounding,
@@ -139,15 +140,19 @@ def state_caveats(caveats: Sequence[str]) -> str:
 
 
 def name_accountant(accountant: str) -> str:
-  """Returns the name of an accountant, and the version of its package.
+  """Returns the name of an accountant, and of the packages that compute it.
 
   Args:
-    accountant: 'rdp', 'pld' or 'gaussian', which is ours and exact.
+    accountant: 'rdp', whose orders are turned into an epsilon by dp-accounting;
+      'pld', which this package composes; or 'gaussian', which is exact.
   """
   if accountant == 'gaussian':
     return 'the exact curve of a Gaussian mechanism'
-  version = importlib.metadata.version('dp-accounting')
-  return f'{accountants.TABLE[accountant].title} (dp-accounting {version})'
+  packages = [f'tff-clipping {tff_clipping.__version__}']
+  if accountant == 'rdp':
+    version = importlib.metadata.version('dp-accounting')
+    packages.append(f'dp-accounting {version}')
+  return f'{accountants.TABLE[accountant].title} ({", ".join(packages)})'
 
 
 def state_tightest(plan: 'base_plan.BasePlan') -> str:
