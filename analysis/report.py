@@ -222,6 +222,7 @@ def _privacy_texts(runs: pd.DataFrame) -> list[str]:
       f'**{"; ".join(own.index)}**: {text}'
       for text, own in adaptive.groupby('privacy_aggregation', sort=False)
     ]
+  texts += _exact_beside(runs)
   names = runs.index[runs['has_simulation_figures']]
   if len(names):
     texts.append(
@@ -229,6 +230,18 @@ def _privacy_texts(runs: pd.DataFrame) -> list[str]:
       f'{run_tables.SIMULATION_NOTE}'
     )
   return texts
+
+
+def _exact_beside(runs: pd.DataFrame) -> list[str]:
+  """What is said where runs without noise are on the clients of a guarantee."""
+  held = runs[runs['is_private'] & ~runs['has_caveats']]
+  exact = runs[~runs['is_private'] & runs['data'].isin(held['data'])]
+  if exact.empty:
+    return []
+  return [
+    f'{"; ".join(exact.index)}: exact figures of the same clients, which no ε '
+    'covers. Do not publish this report as a whole.'
+  ]
 
 
 def _together(runs: pd.DataFrame) -> list[str]:

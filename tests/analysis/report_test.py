@@ -539,6 +539,17 @@ def test_a_caveat_of_the_ledger_alone_is_said(tmp_path):
   assert 'No guarantee as it was run: the data changed. The plan: A p' in text
 
 
+def test_exact_runs_beside_a_guarantee_are_not_to_be_published(write):
+  warning = 'Do not publish this report as a whole.'
+  text = write(exact=THREE['fed_avg'], private=dict(PRIVATE)).read_text()
+  assert text.count(warning) == 1
+  # One without a guarantee has none to lose, and one alone is covered.
+  broken = dict(PRIVATE, privacy=PRIVACY | {'caveats': ['the noise is known']})
+  text = write(other=THREE['fed_avg'], broken=broken).read_text()
+  assert warning not in text
+  assert warning not in write(alone=dict(PRIVATE)).read_text()
+
+
 def test_several_deltas_stand_in_a_column(write):
   text = write(
     fed_avg=THREE['fed_avg'],
