@@ -41,7 +41,7 @@ _MAY_IMPORT = {
     {'tff_clipping', 'tff_clipping/theory'},
     # The last is for type checkers alone.
     {
-      *('absl', 'dp_accounting', 'matplotlib', 'numpy', 'scipy'),
+      *('absl', 'dp_accounting', 'numpy', 'scipy'),
       'typing_extensions',
     },
   ),

@@ -50,10 +50,6 @@ from tff_clipping.privacy.plans.functions import (
   compute_max_rounds,
 )
 from tff_clipping.privacy.plans.joint_cost import JointCost, compute_joint_cost
-from tff_clipping.privacy.plans.noise_summary import (
-  NoiseSummary,
-  summarize_noise,
-)
 from tff_clipping.privacy.plans.obligations import (
   AggregatorParameters,
   SamplerParameters,
@@ -78,7 +74,6 @@ __all__ = [
   'LedgerInUseError',
   'MECHANISMS',
   'NoiseStrategy',
-  'NoiseSummary',
   'Participation',
   'PrivacyLedger',
   'PrivacyPlan',
@@ -106,7 +101,6 @@ __all__ = [
   'read_ledger',
   'read_plan',
   'split_noise_multiplier',
-  'summarize_noise',
   'theorem_2_constant',
   'theorem_2_stddev',
 ]

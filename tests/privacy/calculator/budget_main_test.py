@@ -16,7 +16,6 @@ from tests.privacy.budget_commands import (
   run_here,
   run_process,
 )
-from tff_clipping.privacy import calculator
 
 
 def test_command_does_not_import_tensorflow():
@@ -122,9 +121,8 @@ def test_what_the_noise_is_for_stands_beside_it(capsys, arguments, expected):
 
 
 def test_wrong_question_leaves_no_file(capsys, tmp_path):
-  pytest.importorskip('matplotlib')
-  files = (f'--output={tmp_path}/a.txt', f'--plot={tmp_path}/a.png')
-  code, _, _ = run_here(capsys, *ONE_ROUND, '--target_delta=3', *files)
+  file = f'--output={tmp_path}/a.txt'
+  code, _, _ = run_here(capsys, *ONE_ROUND, '--target_delta=3', file)
   assert code == 2
   assert [*tmp_path.iterdir()] == []
 
@@ -164,10 +162,7 @@ WRONG = [
   ([*ONE_ROUND, '--sampling=none'], '--clients_per_round must equal'),
   ([*ONE_ROUND, '--accountant=gdp'], '--accountant must be one of rdp, pld'),
   ([*ONE_ROUND, '--accountant=pld_one_sided'], '--accountant must be one of'),
-  ([*ONE_ROUND, '--format=xml'], '--format must be one of table, json'),
-  ([*ONE_ROUND, '--model_size=0'], '--model_size must be at least 1'),
-  ([*ONE_ROUND, '--clipping_norm=-1'], '--clipping_norm must be positive'),
-  ([*ONE_ROUND, '--clipping_norm=inf'], '--clipping_norm must be positive'),
+  ([*ONE_ROUND, '--format=csv'], '--format must be one of table, json, fou'),
   ([*ONE_ROUND, '--epsilom=3'], "'epsilom'"),
   ([*ONE_ROUND, 'json'], "every argument must be a --flag, found 'json'"),
   ([*ONE_ROUND, '--flagfile=/missing'], '/missing'),
@@ -281,8 +276,6 @@ def test_question_at_the_edge_is_answered_in_little_memory(population, rounds):
   assert int(peak) < 500_000  # KB, of which 100 MB are Python's modules.
   answer = json.loads('\n'.join(answer))
   assert answer['epsilon'] > 0
-  for row in answer['comparisons']:
-    assert (row['epsilon'] is None) == (row['error'] is not None)
 
 
 def test_wrong_input_of_a_process():
@@ -315,31 +308,3 @@ def test_reader_that_leaves_early_is_no_error():
   finally:
     os.close(write)
   assert (result.returncode, result.stderr) == (0, '')
-
-
-@pytest.mark.parametrize(
-  ('name', 'message'),
-  [
-    ('missing/budget.png', '--plot must be a file that can be written'),
-    ('budget.xyz', '--plot must end in one of .png, .pdf, .svg'),
-    ('there.png', '--plot must be a new file'),
-  ],
-)
-def test_plot_that_cannot_be_drawn(capsys, tmp_path, name, message):
-  pytest.importorskip('matplotlib')
-  (tmp_path / 'there.png').touch()
-  code, out, err = run_here(capsys, *ONE_ROUND, f'--plot={tmp_path / name}')
-  assert (code, out) == (2, '')
-  assert message in err
-  assert len(err.splitlines()) == 1
-
-
-def test_plot_without_matplotlib_says_what_to_install(capsys, monkeypatch):
-  monkeypatch.setitem(sys.modules, 'matplotlib', None)
-  monkeypatch.delitem(
-    sys.modules, 'tff_clipping.privacy.calculator.budget_plot', raising=False
-  )
-  monkeypatch.delattr(calculator, 'budget_plot', raising=False)
-  code, out, err = run_here(capsys, *ONE_ROUND, '--plot=x.png')
-  assert (code, out) == (2, '')
-  assert "--plot needs matplotlib: pip install '.[plot]' in a" in err

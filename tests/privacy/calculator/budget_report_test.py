@@ -1,6 +1,5 @@
 """Tests of tff_clipping.privacy.calculator.budget_report."""
 
-import csv
 import dataclasses
 import json
 import math
@@ -75,8 +74,7 @@ def test_solves_for_rounds(capsys):
     (each['sampling'], each['accountant']): each
     for each in answer['comparisons']
   }
-  assert rows['fixed_size', 'rdp']['num_rounds'] is None
-  assert 'not allow a single round' in rows['fixed_size', 'rdp']['error']
+  assert ('fixed_size', 'rdp') not in rows
   assert rows['fixed_size', 'pld']['num_rounds'] > 1
 
 
@@ -112,37 +110,6 @@ def test_sampling_none_takes_all_clients(capsys):
   assert answer['sampling_prob'] == 1
 
 
-def test_model_size_adds_the_noise_norm(capsys):
-  _, out, _ = run_here(
-    capsys, *ONE_ROUND, '--model_size=160000', '--clipping_norm=0.5'
-  )
-  # 3 * 400 / 80 = 15 clipping norms; 3 * 0.5 = 1.5 on the sum.
-  assert 'norm on the mean  15 c for 160000 parameters' in out
-  assert 'on the sum        1.5\n' in out
-
-
-@pytest.mark.parametrize(
-  ('sampling', 'shares'),
-  [
-    # Shares are refused where a cohort has no bounds.
-    ('poisson', []),
-    # 3 / sqrt(100) of each of 100.
-    ('fixed_size', ['0.3 c', '3 c']),
-  ],
-)
-def test_noise_in_shares_is_told_where_there_may_be_shares(
-  capsys, sampling, shares
-):
-  _, out, _ = run_here(
-    capsys,
-    *('--num_clients=1000', '--clients_per_round=100', '--num_rounds=1'),
-    *('--target_delta=1e-5', '--noise_multiplier=3', f'--sampling={sampling}'),
-    '--full',
-  )
-  found = [line.split()[-2:] for line in out.splitlines() if 'share' in line]
-  assert [' '.join(words) for words in found] == shares
-
-
 def test_a_warning_stands_in_the_answer_that_is_kept(capsys):
   _, out, _ = run_here(
     capsys,
@@ -174,8 +141,6 @@ def draw_question(seed):
     target_delta=draw(1e-15, 0.1),
     sampling=sampling,
     accountant=generator.choice(['rdp', 'pld']),
-    clipping_norm=1.0,
-    model_size=None,
     **values,
   )
 
@@ -208,27 +173,12 @@ def test_any_question_has_an_answer_or_one_line(seed):
   assert worse.epsilon >= plan.epsilon * (1 - 1e-3)
 
 
-@pytest.mark.slow
-def test_row_without_answer_says_why(capsys):
+def test_what_has_no_answer_is_no_alternative(capsys):
   arguments = (*PAPER, '--num_rounds=100', '--noise_multiplier=0.02')
-  code, out, err = run_here(capsys, *arguments, '--full')
-  assert (code, err) == (0, '')
-  (row,) = [
-    line
-    for line in out.splitlines()
-    if line.split()[:3] == ['poisson', 'gaussian', 'pld']
-  ]
-  assert row.count('–') == 4
-  assert 'no answer: The accountant has no finite epsilon' in row
-  code, out, _ = run_here(capsys, *arguments, '--format=json')
-  assert code == 0
-  (row,) = [
-    x
-    for x in json.loads(out)['comparisons']
-    if (x['sampling'], x['accountant']) == ('poisson', 'pld')
-  ]
-  assert row['noise_multiplier'] is row['epsilon'] is row['num_rounds'] is None
-  assert 'no finite epsilon' in row['error']
+  found = ask(capsys, *arguments)['comparisons']
+  # No finite epsilon is known by 'pld' for so little noise.
+  assert not any(row['accountant'] == 'pld' for row in found)
+  assert all(row['epsilon'] is not None for row in found)
 
 
 def test_solves_for_the_clients_of_a_round(capsys):
@@ -244,8 +194,8 @@ def test_solves_for_the_clients_of_a_round(capsys):
   rows = {(x['sampling'], x['accountant']): x for x in answer['comparisons']}
   # The tighter accountant needs fewer; each row solves for its own.
   assert 100 < rows['poisson', 'pld']['clients_per_round'] < 120
-  assert rows['fixed_size', 'pld']['clients_per_round'] is None
-  assert 'even cohorts of 3383' in rows['fixed_size', 'pld']['error']
+  # Not even cohorts of all 3383 are enough there.
+  assert ('fixed_size', 'pld') not in rows
 
 
 def test_the_plan_in_the_json_can_be_read_back(capsys):
@@ -270,19 +220,6 @@ def test_attacks_are_bounded_where_asked(capsys):
   assert f'  true positives    {rate} at a false-positive rate of 0.01' in out
 
 
-def test_noise_of_correlated_mechanisms_is_that_of_a_draw(capsys):
-  code, out, _ = run_here(
-    capsys,
-    *(*ONE_ROUND, '--min_separation=24', '--model_size=160000'),
-    '--clipping_norm=0.5',
-  )
-  assert code == 0
-  # 3 * 0.5 on a draw; one round's sum has no more; 3 * 400 / 80 clipping norms.
-  assert '  of a draw         1.5\n' in out
-  assert '  on running sums   1.5 (root mean square' in out
-  assert '  norm on the model 15 c for 160000 parameters' in out
-
-
 @pytest.mark.parametrize('output', [(), ('--format=json',)])
 def test_an_epsilon_of_0_is_an_answer(capsys, output):
   code, out, err = run_here(
@@ -299,7 +236,6 @@ def test_an_epsilon_of_0_is_an_answer(capsys, output):
   if output:
     answer = json.loads(out)
     assert answer['epsilon'] == 0
-    assert answer['theorem_2_constant'] is None
 
 
 def read_rows(out):
@@ -323,16 +259,7 @@ def test_the_first_screen_has_four_alternatives_that_are_guarantees(capsys):
     ['min_separation', 'banded', 'gaussian'],
     ['fixed_size', 'gaussian', 'pld'],
   ]
-  assert 'Theorem 2' not in out
-  assert 'on running sums' not in out
   assert out.startswith('The answer:\n  noise multiplier')
-
-
-def test_all_that_there_is_comes_by_a_flag(capsys):
-  _, out, _ = run_here(capsys, *ONE_ROUND, '--full', '--theorem_2')
-  assert ['paper', 'gaussian', 'rdp'] in read_rows(out)
-  assert 'Theorem 2 of the paper gives this noise for its constant v' in out
-  assert 'on running sums' in out
 
 
 def test_the_tightest_proved_accountant_stands_beside_the_answer(capsys):
@@ -361,20 +288,6 @@ def test_the_promise_is_told_in_words_with_the_true_positive_rate(capsys):
   assert 'In words: whether a client takes part' in out
 
 
-def test_a_spreadsheet_has_a_row_for_each_guarantee(capsys):
-  for arguments, has_paper in (([], False), (['--full'], True)):
-    code, out, err = run_here(capsys, *ONE_ROUND, '--format=csv', *arguments)
-    assert (code, err) == (0, '')
-    rows = [*csv.DictReader(out.splitlines())]
-    assert [row['asked_for'] for row in rows[:2]] == ['True', 'False']
-    answer = ask(capsys, *ONE_ROUND)
-    assert float(rows[0]['epsilon']) == answer['epsilon']
-    assert any(row['guarantee'] == 'False' for row in rows) == has_paper
-    assert len(rows) == 1 + sum(
-      row['guarantee'] or has_paper for row in answer['comparisons']
-    )
-
-
 @pytest.mark.slow
 def test_solves_for_the_clients_in_all(capsys):
   answer = ask(
@@ -393,4 +306,4 @@ def test_solves_for_the_clients_in_all(capsys):
   assert answer['num_clients'] == plan.num_clients
   rows = {(x['sampling'], x['accountant']): x for x in answer['comparisons']}
   assert rows['poisson', 'pld']['num_clients'] < plan.num_clients
-  assert rows['random_allocation', 'pld']['num_clients'] is None
+  assert ('random_allocation', 'pld') not in rows

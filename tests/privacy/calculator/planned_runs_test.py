@@ -1,6 +1,5 @@
 """Tests of tff_clipping.privacy.calculator.planned_runs."""
 
-import csv
 import json
 
 import pytest
@@ -78,18 +77,6 @@ def test_caveats_come_first(capsys, tmp_path):
   assert out.startswith('No guarantee as it was run: a seed is known.')
 
 
-def test_a_spreadsheet_has_a_row_each_and_one_for_all(capsys, files):
-  code, out, err = run_here(
-    capsys, f'--together={",".join(files)}', '--format=csv'
-  )
-  assert (code, err) == (0, '')
-  rows = [*csv.DictReader(out.splitlines())]
-  assert [row['source'] for row in rows] == [*files, 'together']
-  assert float(rows[-1]['epsilon']) == pytest.approx(
-    privacy.compute_joint_cost(PLANS).epsilon
-  )
-
-
 def test_what_is_no_plan_is_one_line(capsys, tmp_path):
   other = tmp_path / 'other.json'
   other.write_text('{"format": 7}')
@@ -99,7 +86,6 @@ def test_what_is_no_plan_is_one_line(capsys, tmp_path):
     ([f'--together={tmp_path}/none'], '--together must be files that can be'),
     ([f'--together={other}'], '--together must be plans, found another file'),
     ([f'--together={damaged}'], '--together must be plans, found another file'),
-    ([f'--together={other}', '--plot=x.png'], '--plot must not be given with'),
   ):
     code, out, err = run_here(capsys, *arguments)
     assert (code, out) == (2, '')

@@ -437,22 +437,6 @@ def test_a_target_has_no_more_slack_than_the_last_digits():
   assert short.permitted_rounds == 99
 
 
-def test_noise_is_that_of_the_summary():
-  noise = build_plan().summarize_noise(clipping_norm=0.5, model_size=159010)
-  assert noise.sum_stddev == pytest.approx(0.8)
-  assert noise.client_stddev == pytest.approx(0.8 / 80**0.5)
-  assert noise.mean_stddev == pytest.approx(0.01)
-  assert noise.relative_noise_norm == pytest.approx(159010**0.5 * 0.02)
-
-
-def test_noise_of_shares_is_that_of_the_share_parameters():
-  plan = build_plan(sampling='truncated_poisson')
-  noise = plan.summarize_noise(clipping_norm=0.5)
-  shares = plan.share_parameters
-  assert noise.client_stddev == pytest.approx(0.5 * shares.share_multiplier)
-  assert noise.shares_stddev == pytest.approx(0.5 * shares.release_multiplier)
-
-
 @pytest.mark.parametrize(
   ('sampling', 'accountant'),
   [

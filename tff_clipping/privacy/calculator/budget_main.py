@@ -11,10 +11,6 @@ Or give all three without --num_clients: the answer is the smallest population.
 Or give --noise_to_clients_ratio with --target_epsilon and --num_rounds, and the
 answer is the fewest clients per round.
 
-In days: --rounds_per_day=24 --num_days=90 gives the rounds, and with
---max_per_day=1 a device comes at most once in any 24 hours.
---max_participations=K limits how often it comes in all.
-
 Several runs on the same clients: --together=FILE,FILE,... adds up the plans in
 these files, and that of the other flags if there are any. A file is the
 privacy.json of a run, an answer by --format=json, or the flags of a question.
@@ -65,7 +61,6 @@ from tff_clipping.privacy.calculator import (
   command_line,
   planned_runs,
 )
-from tff_clipping.privacy.calculator import schedule as schedule_lib
 from tff_clipping.privacy.correlated_noise import by_name
 from tff_clipping.privacy.plans import base_plan
 
@@ -81,15 +76,8 @@ _INTEGERS = {
   'not given.',
   'max_clients_per_round': 'Its largest cohort. Chosen if not given.',
   'num_rounds': 'Rounds (T). Solved for if not given.',
-  'rounds_per_day': 'Rounds in a day, for --num_days and --max_per_day.',
-  'num_days': 'Days, in place of --num_rounds.',
-  'max_per_day': 'The most participations of a client in any 24 hours; the '
-  'server turns away who comes sooner.',
-  'max_participations': 'The most participations of a client in the whole run, '
-  'spread evenly.',
   'min_separation': 'The least number of rounds from one participation of a '
   'client to its next (b).',
-  'model_size': 'Number of parameters that are trained: adds the noise norm.',
 }
 _NUMBERS = {
   'target_delta': 'Delta, below 1/num_clients.',
@@ -119,19 +107,11 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _build_parser() -> command_line.Parser:
   """Returns the flags of a question."""
-  parser = command_line.Parser(
-    'tff-clipping-budget', __doc__ or '', formats=('table', 'json', 'csv')
-  )
+  parser = command_line.Parser('tff-clipping-budget', __doc__ or '')
   for name, text in _INTEGERS.items():
     parser.add_flag(name, text, command_line.whole_number)
   for name, text in _NUMBERS.items():
     parser.add_flag(name, text, command_line.number)
-  parser.add_flag(
-    'clipping_norm',
-    'The clipping norm (c), in whose unit noise is shown.',
-    command_line.number,
-    1.0,
-  )
   parser.add_flag(
     'sampling',
     'How the clients of a round are drawn: poisson, or min_separation with a '
@@ -153,20 +133,6 @@ def _build_parser() -> command_line.Parser:
     'together',
     'Files of plans to add up, separated by commas; see above.',
   )
-  parser.add_switch(
-    'full',
-    'Compares with all samplings, mechanisms and accountants, also with what '
-    'is no guarantee, and shows how large the noise is.',
-  )
-  parser.add_switch(
-    'theorem_2', "Adds the constant of the paper's Theorem 2 for this noise."
-  )
-  parser.add_flag(
-    'plot',
-    'Draws epsilon by rounds and the noise by cohort size, or by separation, '
-    'into this file (.png, .pdf or .svg), which must not exist yet. Needs '
-    'matplotlib.',
-  )
   return parser
 
 
@@ -180,46 +146,19 @@ def _compute(
     )
   if values.together is not None:
     return _add_up(values, record)
-  asked = _read_schedule(values)
-  question = _build_question(values)
-  if values.plot is not None:
-    # Find out now whether it can be drawn.
-    command_line.check_new_file(values.plot, 'plot', _import_plot().FORMATS)
   is_table = values.format == 'table'
   answer = budget_report.compute_answer(
-    question,
-    is_full=values.full or not is_table,
+    _build_question(values),
     false_positive_rate=_FALSE_POSITIVE_RATE if is_table else None,
   )
-  schedule = asked.describe(answer.plan.num_rounds, question.min_separation)
-  notes = []
-  if values.plot is not None:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # They are in the answer already.
-      figure = _import_plot().draw_figure(answer, values.plot)
-    command_line.write_new_file(values.plot, figure, 'plot')
-    notes.append(f'The figure is in {values.plot}.')
-  if values.format == 'json':
-    text = budget_report.format_json(answer, record, values.plot, schedule)
-  elif values.format == 'csv':
-    text = budget_report.format_csv(answer, guarantees_only=not values.full)
-  else:
-    text = budget_text.format_table(
-      answer,
-      record,
-      values.plot,
-      schedule,
-      shows_theorem_2=values.theorem_2,
-    )
-  return command_line.Result(text, tuple(notes), answer.warnings)
+  form = budget_text.format_table if is_table else budget_report.format_json
+  return command_line.Result(form(answer, record), warnings=answer.warnings)
 
 
 def _add_up(
   values: argparse.Namespace, record: dict[str, Any]
 ) -> command_line.Result:
   """Adds up the plans of files, and that of the flags if there is one."""
-  if values.plot is not None:
-    raise command_line.UsageError('--plot must not be given with --together.')
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     runs = [
@@ -231,11 +170,8 @@ def _add_up(
     found = planned_runs.add_up(
       runs, target_delta=values.target_delta, accountant=values.accountant
     )
-  form = {
-    'json': planned_runs.format_json,
-    'csv': planned_runs.format_csv,
-    'table': planned_runs.format_table,
-  }[values.format]
+  is_table = values.format == 'table'
+  form = planned_runs.format_table if is_table else planned_runs.format_json
   messages = dict.fromkeys(
     str(each.message)
     for each in caught
@@ -252,32 +188,7 @@ def _solve_flags(path: str) -> base_plan.BasePlan:
 
 def _solve_values(values: argparse.Namespace) -> base_plan.BasePlan:
   """Returns the plan that answers a question."""
-  _read_schedule(values)
   return budget_question.solve(_build_question(values))
-
-
-def _read_schedule(values: argparse.Namespace) -> schedule_lib.Schedule:
-  """Returns what is said in days, after it was put into rounds."""
-  fields = dataclasses.fields(schedule_lib.Schedule)
-  asked = schedule_lib.Schedule(
-    **{field.name: getattr(values, field.name) for field in fields}
-  )
-  values.num_rounds = asked.find_num_rounds(values.num_rounds)
-  if not asked.limits_devices:
-    return asked
-  if values.min_separation is not None:
-    raise command_line.UsageError(
-      '--min_separation must not be given with --max_per_day or '
-      f'--max_participations, which say it in words, found '
-      f'{values.min_separation}.'
-    )
-  if values.sampling not in (None, 'min_separation', 'grouped_poisson'):
-    raise command_line.UsageError(
-      '--sampling must be min_separation or grouped_poisson where a device has '
-      f'a limit, which {values.sampling} does not keep.'
-    )
-  values.min_separation = asked.find_separation(values.num_rounds)
-  return asked
 
 
 def _build_question(values: argparse.Namespace) -> budget_question.Question:
@@ -302,17 +213,6 @@ def _build_question(values: argparse.Namespace) -> budget_question.Question:
   return budget_question.Question(
     **{field.name: getattr(values, field.name) for field in fields}
   )
-
-
-def _import_plot() -> Any:
-  """Returns the module that draws, or says what it needs."""
-  try:
-    from tff_clipping.privacy.calculator import budget_plot  # Slow to import.
-  except ImportError as error:
-    raise command_line.UsageError(
-      f"--plot needs matplotlib: pip install '.[plot]' in a checkout ({error})."
-    ) from error
-  return budget_plot
 
 
 if __name__ == '__main__':

@@ -57,8 +57,6 @@ class Question:
     accountant: As in `PrivacyPlan`, None for 'rdp', or for 'pld' where
       `sampling` is 'random_allocation'. With correlated noise there is one
       only, and it must be None.
-    clipping_norm: The paper's c, for the noise in its unit.
-    model_size: The number of parameters, or None.
     min_clients_per_round: As in `PrivacyPlan`.
     max_clients_per_round: As in `PrivacyPlan`.
     false_positive_rate: That of the attacks to bound, or None for no bounds.
@@ -80,8 +78,6 @@ class Question:
   mechanism: str = 'gaussian'
   min_separation: int | None = None
   accountant: str | None = None
-  clipping_norm: float = 1.0
-  model_size: int | None = None
   min_clients_per_round: int | None = None
   max_clients_per_round: int | None = None
   false_positive_rate: float | None = None

@@ -4,53 +4,34 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tff_clipping.privacy.accounting import rounding, sampled_gaussian
+from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.calculator import (
   budget_comparison,
   budget_report,
   command_line,
 )
-from tff_clipping.privacy.plans import noise_summary, promise_text
+from tff_clipping.privacy.plans import promise_text
 
 
 def format_table(
   answer: budget_report.Answer,
   record: Mapping[str, Any] | None = None,
-  plot: str | None = None,
-  schedule: str = '',
-  *,
-  shows_theorem_2: bool = False,
 ) -> str:
   """Returns the answer for a person to read.
 
   Args:
     answer: The answer.
     record: When and how it was computed.
-    plot: The file of its figure, if there is one.
-    schedule: What the question's days and participations mean.
-    shows_theorem_2: Whether to tell the constant of the paper's Theorem 2.
   """
-  question = answer.question
   sections = [
     _format_solution(answer),
-    [schedule] if schedule else [],
     [answer.plan.describe()],
     _format_promise(answer),
     *([f'Warning: {message}'] for message in answer.warnings),
   ]
-  if (
-    answer.is_full
-    or question.model_size is not None
-    or question.clipping_norm != 1
-  ):
-    sections.append(_format_noise(answer))
-  if question.false_positive_rate is not None:
+  if answer.question.false_positive_rate is not None:
     sections.append(_format_attacks(answer))
-  if shows_theorem_2:
-    sections.append([_state_theorem_2(answer)])
   sections.append(_format_comparisons(answer))
-  if plot is not None:
-    sections.append([f'The figure is in {plot}.'])
   if record is not None:
     sections.append([command_line.format_record(record)])
   return '\n\n'.join('\n'.join(lines) for lines in sections if lines)
@@ -112,59 +93,6 @@ def _format_promise(answer: budget_report.Answer) -> list[str]:
   return lines
 
 
-def _state_theorem_2(answer: budget_report.Answer) -> str:
-  """Returns the constant of Theorem 2."""
-  if answer.theorem_2_constant is None:
-    return (
-      'Theorem 2 of the paper has no constant for this plan: it is about '
-      'independent noise, and an epsilon above 0.'
-    )
-  return (
-    'Theorem 2 of the paper gives this noise for its constant v = '
-    f'{_number(answer.theorem_2_constant)}.'
-  )
-
-
-def _format_noise(answer: budget_report.Answer) -> list[str]:
-  """Returns how large the noise is, and where."""
-  noise, plan = answer.noise, answer.plan
-  unit = '' if noise.clipping_norm != 1 else ' c'
-  if answer.question.is_correlated:
-    noises = {'of a draw': noise.sum_stddev}
-  else:
-    noises = {'on the sum': noise.sum_stddev, 'on the mean': noise.mean_stddev}
-    # Cohorts without bounds have no shares.
-    if plan.sampling not in sampled_gaussian.UNBOUNDED:
-      noises |= {
-        'of each share': noise.client_stddev,
-        'on sum of shares': noise.shares_stddev,
-      }
-  lines = ['Noise, standard deviation of a coordinate (c = clipping norm):']
-  lines += [f'  {k:<17} {_number(v)}{unit}' for k, v in noises.items()]
-  error = plan.running_sum_error
-  lines.append(
-    f'  on running sums   {_number(error * noise.clipping_norm)}{unit} (root '
-    'mean square over the sums of the first 1, 2, ... rounds)'
-  )
-  if noise.model_size is None:
-    return lines
-  if answer.question.is_correlated:
-    norm = noise_summary.relative_norm(
-      error, plan.clients_per_round, noise.model_size
-    )
-    return [
-      *lines,
-      f'  norm on the model {_number(norm)} c for {noise.model_size} '
-      'parameters (running sums of the means; T rounds move it by at most T c)',
-    ]
-  return [
-    *lines,
-    f'  norm on the mean  {_number(noise.relative_noise_norm)} c for '
-    f'{noise.model_size} parameters (the mean of clipped updates is at most '
-    '1 c)',
-  ]
-
-
 def _format_attacks(answer: budget_report.Answer) -> list[str]:
   """Returns what an attacker may find out."""
   attacks, plan = answer.attacks, answer.plan
@@ -193,18 +121,14 @@ def _at_most(value: float) -> str:
 
 def _format_comparisons(answer: budget_report.Answer) -> list[str]:
   """Returns the lines of the table, the plan's own row first."""
-  title = 'Other ways to the same promise, the best of each kind:'
-  if answer.is_full:
-    title = 'The same question for other samplings, mechanisms and accountants:'
-  notes = [
+  return [
+    'Other ways to the same promise, the best of each kind:',
+    *_format_rows(answer),
     'Error: of the running sums. Compare by it: a multiplier is that of a '
     'draw, which each',
     'mechanism uses in its own way. Each epsilon is for the relation of its '
     'row alone.',
   ]
-  if not answer.is_full:
-    notes.append('--full shows all of them, and how large the noise is.')
-  return [title, *_format_rows(answer), *notes]
 
 
 def _format_rows(answer: budget_report.Answer) -> list[str]:
@@ -225,7 +149,6 @@ def _format_rows(answer: budget_report.Answer) -> list[str]:
       del figures[column]
   own = budget_comparison.Row(answer.question, answer.plan)
   cells = [('sampling', 'mechanism', 'accountant', 'relation', *figures)]
-  notes = ['']
   for row in (own, *answer.comparisons):
     question = row.question
     sampling = question.sampling
@@ -235,28 +158,20 @@ def _format_rows(answer: budget_report.Answer) -> list[str]:
       (
         *(sampling, question.mechanism),
         *(question.charged_by, question.relation.value),
-        *('–' if row.error else show(row.plan) for show in figures.values()),
+        *(show(row.plan) for show in figures.values()),
       )
     )
-    notes.append(_note_on(row))
-  notes[1] = ', '.join(note for note in ('this plan', notes[1]) if note)
   widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-  lines = (
-    '  '.join(
+  note = 'this plan'
+  if answer.plan.sampling == 'paper':
+    really = _at_most(answer.plan.actual_epsilon)
+    note += f', really gives {really} (replace_one)'
+  lines = [
+    '  '
+    + '  '.join(
       cell.ljust(width) for cell, width in zip(row, widths, strict=True)
     )
     for row in cells
-  )
-  return [
-    f'  {line}  {note}'.rstrip()
-    for line, note in zip(lines, notes, strict=True)
   ]
-
-
-def _note_on(row: budget_comparison.Row) -> str:
-  """Returns what a reader of a row must know."""
-  if row.error:
-    return 'no answer: ' + row.error.replace('`', '')
-  if row.question.sampling == 'paper':
-    return f'really gives {_at_most(row.plan.actual_epsilon)} (replace_one)'
-  return ''
+  lines[1] += f'  {note}'
+  return [line.rstrip() for line in lines]

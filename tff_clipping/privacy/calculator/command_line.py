@@ -10,15 +10,13 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from absl import flags
 
 import tff_clipping
 from tff_clipping import argument_checks
-
-_FORMATS = ('table', 'json')
 
 
 class UsageError(ValueError):
@@ -46,15 +44,12 @@ class Parser(argparse.ArgumentParser):
   `--flagfile`.
   """
 
-  def __init__(
-    self, name: str, description: str, formats: Sequence[str] = _FORMATS
-  ):
+  def __init__(self, name: str, description: str):
     """Defines the flags that all commands have.
 
     Args:
       name: The command's.
       description: For --help, before the flags.
-      formats: What --format may be; the first is the default.
     """
     super().__init__(
       prog=name,
@@ -78,9 +73,9 @@ class Parser(argparse.ArgumentParser):
     )
     self.add_flag(
       'format',
-      f'How the answer is printed: {", ".join(formats)}.',
-      one_of(*formats),
-      formats[0],
+      'How the answer is printed: table or json.',
+      one_of('table', 'json'),
+      'table',
     )
     self.add_flag(
       'output', 'Writes the answer to this file, which must not exist yet.'
@@ -106,15 +101,6 @@ class Parser(argparse.ArgumentParser):
     self.add_argument(
       f'--{name}', metavar='', type=kind, default=default, help=text
     )
-
-  def add_switch(self, name: str, text: str) -> None:
-    """Defines a flag that is given without a value.
-
-    Args:
-      name: The flag's.
-      text: What it does.
-    """
-    self.add_argument(f'--{name}', action='store_true', help=text)
 
   def parse_line(self, line: Sequence[str]) -> argparse.Namespace:
     """Returns the values of the flags, and the other arguments.
@@ -231,7 +217,7 @@ def run(
   return 0
 
 
-def check_new_file(path: str, name: str, endings: Collection[str] = ()) -> None:
+def check_new_file(path: str, name: str) -> None:
   """Raises ValueError if a new file cannot be written to `path`.
 
   Nothing is left there.
@@ -239,12 +225,7 @@ def check_new_file(path: str, name: str, endings: Collection[str] = ()) -> None:
   Args:
     path: The file.
     name: The argument that gave it, for the message.
-    endings: What it may end in, such as '.png'; anything if there are none.
   """
-  if endings and pathlib.Path(path).suffix.lower() not in endings:
-    raise ValueError(
-      f'`{name}` must end in one of {", ".join(endings)}, found {path!r}.'
-    )
   if os.path.lexists(path):
     raise ValueError(
       f'`{name}` must be a new file, found {path!r}, which exists already.'

@@ -10,8 +10,8 @@ neighbouring relations cannot be added up. A ledger is only read, also while its
 run goes on.
 
 --statement=FILE writes what the run of one ledger promises as a document of a
-page, in Markdown (.md) or HTML (.html): what was trained, what is promised and
-what is not, caveats first, versions and digests.
+page, in Markdown: what was trained, what is promised and what is not, caveats
+first, versions and digests.
 
 Exit codes: 0 for an answer, 2 for a wrong question or a damaged ledger.
 """
@@ -48,8 +48,8 @@ def run(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_flag(
     'statement',
-    'Writes a statement on the run into this file (.md or .html), which must '
-    'not exist yet.',
+    'Writes a statement on the run into this file (.md), which must not exist '
+    'yet.',
   )
   return command_line.run(parser, sys.argv if argv is None else argv, _compute)
 
@@ -69,9 +69,11 @@ def _compute(
         '--statement must be given with one ledger, found '
         f'{len(values.arguments)}.'
       )
-    command_line.check_new_file(
-      values.statement, 'statement', statement.FORMATS
-    )
+    if not values.statement.lower().endswith('.md'):
+      raise command_line.UsageError(
+        f'--statement must end in .md, found {values.statement!r}.'
+      )
+    command_line.check_new_file(values.statement, 'statement')
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
     try:
@@ -86,7 +88,7 @@ def _compute(
     text = form(ledgers, spent, record)
     if values.statement is not None:
       (ledger,) = ledgers
-      content = statement.format_statement(ledger, record, values.statement)
+      content = statement.format_statement(ledger, record)
       command_line.write_new_file(
         values.statement, content.encode(), 'statement'
       )

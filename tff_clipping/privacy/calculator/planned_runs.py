@@ -1,8 +1,6 @@
 """Several planned runs on the same clients, added up."""
 
-import csv
 import dataclasses
-import io
 import json
 import math
 import pathlib
@@ -179,36 +177,6 @@ def format_json(total: Total, record: Mapping[str, Any]) -> str:
     **record,
   }
   return json.dumps(value, indent=2, allow_nan=False)
-
-
-def format_csv(total: Total, record: Mapping[str, Any]) -> str:
-  """Returns the answer with a row for each run, and one for all together.
-
-  Args:
-    total: The answer.
-    record: Is left out.
-  """
-  del record
-  cost = total.cost
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(
-    ['source', 'sampling', 'accountant', 'relation', 'num_clients']
-    + ['clients_per_round', 'num_rounds', 'noise_multiplier', 'epsilon']
-    + ['target_delta']
-  )
-  for run in total.runs:
-    plan = run.plan
-    writer.writerow(
-      [run.source, plan.sampling, plan.accountant, plan.actual_relation.value]
-      + [plan.num_clients, plan.clients_per_round, plan.num_rounds]
-      + [plan.noise_multiplier, plan.actual_epsilon, plan.target_delta]
-    )
-  writer.writerow(
-    ['together', '', cost.accountant, cost.relation.value, '', '']
-    + [cost.num_rounds, '', cost.epsilon, cost.target_delta]
-  )
-  return text.getvalue().rstrip('\n')
 
 
 def _caveats(total: Total) -> list[str]:

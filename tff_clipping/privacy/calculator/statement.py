@@ -7,12 +7,11 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tff_clipping.privacy.accounting import rounding, sampled_gaussian
 from tff_clipping.privacy.audit import trade_off
-from tff_clipping.privacy.calculator import document
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import (
   base_plan,
@@ -20,7 +19,6 @@ from tff_clipping.privacy.plans import (
   promise_text,
 )
 
-FORMATS = {'.md': document.format_markdown, '.html': document.format_html}
 _TITLE = 'Statement on differential privacy'
 _FALSE_POSITIVE_RATE = 0.01
 
@@ -37,6 +35,22 @@ _RELATIONS = {
     'all rounds in which it takes part'
   ),
 }
+
+
+class _Section(NamedTuple):
+  """A part of the statement.
+
+  Attributes:
+    title: Its heading.
+    paragraphs: Plain text.
+    points: Points of a list, after the paragraphs.
+    table: Rows of two cells, after the list.
+  """
+
+  title: str
+  paragraphs: Sequence[str] = ()
+  points: Sequence[str] = ()
+  table: Sequence[tuple[str, str]] = ()
 
 
 # What no epsilon here includes; docs/privacy.md says more.
@@ -61,27 +75,22 @@ _MODEL = 'model.weights.h5'
 
 
 def format_statement(
-  ledger: ledger_contents.LedgerContents,
-  record: Mapping[str, Any],
-  path: str,
+  ledger: ledger_contents.LedgerContents, record: Mapping[str, Any]
 ) -> str:
-  """Returns the statement.
+  """Returns the statement, in Markdown.
 
   Args:
     ledger: What the run has spent.
     record: When, with what and by which command it is made.
-    path: The file that it is for: its ending tells the format.
   """
-  form = FORMATS[pathlib.Path(path).suffix.lower()]
   plan = ledger.plan
   promised = dataclasses.replace(plan, num_rounds=plan.permitted_rounds)
-  return form(
-    _TITLE,
+  return _format(
     [
       _state_caveats(ledger),
       _describe_training(ledger),
       _state_promise(ledger, promised),
-      document.Section('What is not covered', points=_NOT_COVERED),
+      _Section('What is not covered', points=_NOT_COVERED),
       _describe_computation(promised, record),
       _list_digests(ledger),
     ],
@@ -90,13 +99,13 @@ def format_statement(
 
 def _state_caveats(
   ledger: ledger_contents.LedgerContents,
-) -> document.Section:
+) -> _Section:
   """Returns what takes the promise away."""
   if not ledger.caveats:
-    return document.Section(
+    return _Section(
       'Caveats', ['No caveat is recorded in the ledger of this run.']
     )
-  return document.Section(
+  return _Section(
     'Caveats',
     [
       'This run does not have the guarantee that is stated below. It would '
@@ -108,7 +117,7 @@ def _state_caveats(
 
 def _describe_training(
   ledger: ledger_contents.LedgerContents,
-) -> document.Section:
+) -> _Section:
   """Returns what was trained, as far as the run's folder says it."""
   plan = ledger.plan
   table = []
@@ -134,7 +143,7 @@ def _describe_training(
       'standard deviation of each coordinate',
     ),
   ]
-  return document.Section(
+  return _Section(
     'What was trained',
     [
       'A model was trained in rounds by federated learning. In each round what '
@@ -147,7 +156,7 @@ def _describe_training(
 
 def _state_promise(
   ledger: ledger_contents.LedgerContents, promised: base_plan.BasePlan
-) -> document.Section:
+) -> _Section:
   """Returns what is promised, in words and in numbers."""
   epsilon, relation = promised.actual_epsilon, promised.actual_relation
   attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
@@ -166,7 +175,7 @@ def _state_promise(
       f'{rounding.format_up(ledger.actual_epsilon)}; that is a promise only if '
       'it was settled before the run that there would be no more.'
     )
-  return document.Section(
+  return _Section(
     'What is promised',
     paragraphs,
     table=[
@@ -185,10 +194,10 @@ def _state_promise(
 
 def _describe_computation(
   promised: base_plan.BasePlan, record: Mapping[str, Any]
-) -> document.Section:
+) -> _Section:
   """Returns what the figures rest on."""
   versions = ', '.join(f'{k} {v}' for k, v in record['versions'].items())
-  return document.Section(
+  return _Section(
     'How it was computed',
     [
       promised.describe(),
@@ -205,7 +214,7 @@ def _describe_computation(
 
 def _list_digests(
   ledger: ledger_contents.LedgerContents,
-) -> document.Section:
+) -> _Section:
   """Returns what identifies the run and its files."""
   names = [ledger.path.name, *_FILES, _MODEL]
   paths = [ledger.path.parent / name for name in dict.fromkeys(names)]
@@ -216,7 +225,7 @@ def _list_digests(
   ]
   if ledger.run_id is not None:
     table.insert(0, ('Number of the run', ledger.run_id))
-  return document.Section(
+  return _Section(
     'Digests (SHA-256)',
     [
       'Of the files that this statement rests on, and of the final model where '
@@ -233,3 +242,28 @@ def _read_json(path: pathlib.Path) -> Mapping[str, Any]:
   except (OSError, ValueError):
     return {}
   return value if isinstance(value, Mapping) else {}
+
+
+def _format(sections: Sequence[_Section]) -> str:
+  """Returns the statement with these parts, in Markdown."""
+  blocks = [f'# {_escape(_TITLE)}']
+  for section in sections:
+    blocks.append(f'## {_escape(section.title)}')
+    blocks += map(_escape, section.paragraphs)
+    if section.points:
+      blocks.append('\n'.join(f'* {_escape(each)}' for each in section.points))
+    if section.table:
+      rows = [
+        ' | '.join(('', *map(_escape, row), '')).strip()
+        for row in section.table
+      ]
+      blocks.append('\n'.join(['| | |', '|---|---|', *rows]))
+  return '\n\n'.join(blocks) + '\n'
+
+
+def _escape(text: str) -> str:
+  """Returns text that Markdown shows as it is, on one line."""
+  text = ' '.join(text.split())
+  for mark in '\\`*_[]<>|#':
+    text = text.replace(mark, f'\\{mark}')
+  return text

@@ -18,7 +18,6 @@ from tff_clipping.privacy.accounting import (
   slack,
 )
 from tff_clipping.privacy.plans import (
-  noise_summary,
   obligations,
   plan_json,
   plan_search,
@@ -394,18 +393,6 @@ class BasePlan(abc.ABC):
     """
     return search.search_max_rounds(self.permits, self.max_rounds)
 
-  def summarize_noise(
-    self, *, clipping_norm: float = 1.0, model_size: int | None = None
-  ) -> noise_summary.NoiseSummary:
-    """Returns how large the noise is; see `noise_summary.summarize_noise`."""
-    return noise_summary.summarize_noise(
-      noise_multiplier=self.noise_multiplier,
-      clients_per_round=self.clients_per_round,
-      clipping_norm=clipping_norm,
-      model_size=model_size,
-      **self._bounds,
-    )
-
   def describe(self, caveats: Sequence[str] = ()) -> str:
     """Returns the plan in sentences that one could put into a paper.
 
@@ -516,11 +503,6 @@ class BasePlan(abc.ABC):
   def _read_attributes(cls, attributes: dict[str, Any]) -> dict[str, Any]:
     """Returns the attributes from their JSON values."""
     return attributes
-
-  @property
-  def _bounds(self) -> dict[str, int | None]:
-    """The least and the largest cohort, where they are not P."""
-    return {}
 
   def _check_num_rounds(self, num_rounds: int) -> int:
     """Returns a number of rounds in [0, max_rounds]."""

@@ -160,8 +160,9 @@ class PrivacyPlan(base_plan.BasePlan):
     """What a sampler of clients has to do."""
     scheme = 'fixed_size' if self.sampling == 'paper' else self.sampling
     size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
+    bounds = {name: getattr(self, name) for name in _BOUNDS}
     return obligations.SamplerParameters(
-      scheme, self.num_clients, self.sampling_prob, size, **self._bounds
+      scheme, self.num_clients, self.sampling_prob, size, **bounds
     )
 
   @property
@@ -290,10 +291,6 @@ class PrivacyPlan(base_plan.BasePlan):
 
   def _derive(self) -> dict[str, Any]:
     return {'sampling_prob': self.sampling_prob}
-
-  @property
-  def _bounds(self) -> dict[str, int | None]:
-    return {name: getattr(self, name) for name in _BOUNDS}
 
   @functools.cached_property
   def _charged(self) -> sampled_gaussian.SampledGaussian:
