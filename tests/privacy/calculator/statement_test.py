@@ -101,6 +101,26 @@ def test_what_the_folder_says_is_there_and_digests_are_those_of_files(write):
   assert f'| model.weights.h5 | {digest} |' in text
 
 
+def test_an_adaptive_norm_is_said_to_be_so_with_what_was_paid_for(write):
+  experiment = {'clipping': 'adaptive', 'clipping_norm': 0.1}
+  config = json.dumps({'experiment': experiment}).encode()
+  text = write(files=[('config.json', config)])
+  assert '| Clipping norm c | adaptive, from 0.1 |' in text
+  # The noise on the sum alone is another, and larger.
+  together = '| Noise on the sum and on the bits that adapt c, together | '
+  assert f'{together}a noise multiplier of 1.5 |' in text
+  assert 'times c' not in text.partition('## How it was computed')[0]
+  assert ': where the clipping norm began, learning rates' in text
+
+
+def test_a_fixed_norm_is_a_choice_that_is_not_covered(write):
+  config = json.dumps({'experiment': {'clipping_norm': 0.1}}).encode()
+  text = write(files=[('config.json', config)])
+  assert '| Clipping norm c | 0.1 |' in text
+  assert '| Noise on the sum | 1.5 times c, ' in text
+  assert ': the clipping norm, learning rates' in text
+
+
 @pytest.mark.slow
 def test_the_paper_promises_what_its_cohorts_give(write):
   plan = dataclasses.replace(PLAN, sampling='paper')

@@ -58,8 +58,8 @@ _NOT_COVERED = (
   'Several clients of one person: the unit is the client.',
   'The server, which sees what clients send before noise is added, unless it '
   'is added elsewhere; and whoever can read its files.',
-  "Choices that were made by looking at the clients' data: the clipping norm, "
-  'learning rates, the model.',
+  "Choices that were made by looking at the clients' data: {norm}, learning "
+  'rates, the model.',
   'Other runs on the same clients, and other uses of their data.',
   'What was published beside the models and what is computed from them: how '
   'long a round took, logs, exact metrics.',
@@ -90,7 +90,7 @@ def format_statement(
       _state_caveats(ledger),
       _describe_training(ledger),
       _state_promise(ledger, promised),
-      _Section('What is not covered', points=_NOT_COVERED),
+      _Section('What is not covered', points=_list_not_covered(ledger)),
       _describe_computation(promised, record),
       _list_digests(ledger),
     ],
@@ -115,32 +115,59 @@ def _state_caveats(
   )
 
 
+def _list_not_covered(ledger: ledger_contents.LedgerContents) -> list[str]:
+  """Returns what is not covered; how c adapts is paid for."""
+  norm = 'the clipping norm'
+  if _read_experiment(ledger).get('clipping') == 'adaptive':
+    norm = 'where the clipping norm began'
+  return [point.format(norm=norm) for point in _NOT_COVERED]
+
+
+def _read_experiment(
+  ledger: ledger_contents.LedgerContents,
+) -> Mapping[str, Any]:
+  """Returns the settings in the run's folder; nothing if there are none."""
+  found = _read_json(ledger.path.parent / 'config.json').get('experiment')
+  return found if isinstance(found, Mapping) else {}
+
+
 def _describe_training(
   ledger: ledger_contents.LedgerContents,
 ) -> _Section:
   """Returns what was trained, as far as the run's folder says it."""
   plan = ledger.plan
   table = []
-  experiment = _read_json(ledger.path.parent / 'config.json').get('experiment')
-  if isinstance(experiment, Mapping):
-    for name, key in (
-      ('Model', 'model'),
-      ('Data', 'task'),
-      ('Algorithm', 'algorithm'),
-      ('Clipping norm c', 'clipping_norm'),
-    ):
-      if experiment.get(key) is not None:
-        table.append((name, str(experiment[key])))
+  experiment = _read_experiment(ledger)
+  adapts = experiment.get('clipping') == 'adaptive'
+  for name, key in (
+    ('Model', 'model'),
+    ('Data', 'task'),
+    ('Algorithm', 'algorithm'),
+    ('Clipping norm c', 'clipping_norm'),
+  ):
+    if experiment.get(key) is not None:
+      is_first = adapts and key == 'clipping_norm'
+      text = (
+        f'adaptive, from {experiment[key]}' if is_first else experiment[key]
+      )
+      table.append((name, str(text)))
+  noise_multiplier = rounding.format_down(plan.noise_multiplier, digits=6)
+  if isinstance(plan, correlated_plan.CorrelatedNoisePlan):
+    noise = 'Noise of a draw'
+  elif adapts:
+    noise = 'Noise on the sum and on the bits that adapt c, together'
+  else:
+    noise = 'Noise on the sum'
   table += [
     ('Clients in all', str(plan.num_clients)),
     ('Clients in a round', str(plan.clients_per_round)),
     ('Rounds released', f'{ledger.num_releases} of {plan.num_rounds} planned'),
     (
-      'Noise of a draw'
-      if isinstance(plan, correlated_plan.CorrelatedNoisePlan)
-      else 'Noise on the sum',
-      f'{rounding.format_down(plan.noise_multiplier, digits=6)} times c, '
-      'standard deviation of each coordinate',
+      noise,
+      # The noise on the sum alone is larger.
+      f'a noise multiplier of {noise_multiplier}'
+      if adapts
+      else f'{noise_multiplier} times c, standard deviation of each coordinate',
     ),
   ]
   return _Section(
