@@ -80,7 +80,7 @@ def test_a_run_goes_on_with_the_plan_of_its_ledger(
   (folder / 'privacy.json').unlink()
   move(monkeypatch)
   message = _run(folder, cache_dir, **settings).message
-  assert message.startswith(f'Finished {plan.num_rounds} rounds.')
+  assert f'Finished {plan.num_rounds} rounds.' in message
   assert privacy.read_plan(folder) == plan
   assert privacy.read_ledger(folder).num_releases == plan.num_rounds
   assert read_json(folder / 'privacy.json') == described
