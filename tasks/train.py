@@ -17,7 +17,8 @@ audited ones audit/. The same command continues a run that was stopped, and does
 nothing for one that is finished.
 
 Exit codes: 0 finished, 2 wrong flags, 3 diverged, 4 budget exhausted, 5 a file
-cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM; 1 is a failure.
+cannot be written or is damaged, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP; 1 is a
+failure.
 """
 
 import sys

@@ -12,13 +12,23 @@ from tff_clipping.programs.training.interruption import (
 
 
 @pytest.mark.parametrize(
-  ('signum', 'exit_code'), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+  ('signum', 'exit_code'),
+  [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
 )
 def test_a_signal_is_raised_with_its_exit_code(signum, exit_code):
   interruption = Interruption()
   with pytest.raises(Interrupted) as e, interruption.catch():
     os.kill(os.getpid(), signum)
   assert e.value.exit_code == exit_code
+
+
+def test_a_program_under_nohup_does_not_end_with_its_terminal():
+  before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+  try:
+    with Interruption().catch():
+      os.kill(os.getpid(), signal.SIGHUP)
+  finally:
+    signal.signal(signal.SIGHUP, before)
 
 
 def test_a_shielded_body_finishes_first():

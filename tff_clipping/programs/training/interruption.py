@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM, at a moment that leaves the files in order."""
+"""Ctrl-C, SIGTERM and SIGHUP, at a moment that leaves the files in order."""
 
 import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):  # noqa: N818
@@ -16,7 +16,7 @@ class Interrupted(BaseException):  # noqa: N818
 
   Attributes:
     signal: The signal.
-    exit_code: What a shell expects of a program ended by it: 130 or 143.
+    exit_code: What a shell expects of a program ended by it: 130, 143 or 129.
   """
 
   def __init__(self, signum: int):
@@ -51,7 +51,12 @@ class Interruption:
       # Signals reach the main thread alone; there is nothing to catch here.
       yield
       return
-    previous = {s: signal.signal(s, self._handle) for s in _SIGNALS}
+    previous = {
+      signum: signal.signal(signum, self._handle)
+      for signum in _SIGNALS
+      # `nohup` has a program ignore that its terminal is closed.
+      if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN
+    }
     try:
       yield
     finally:
