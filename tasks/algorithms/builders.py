@@ -8,12 +8,12 @@ from tasks.algorithms.clipping import ClippingSettings
 from tasks.algorithms.correlated import CorrelatedFedAvg, MechanismSettings
 from tasks.algorithms.distributed import DistributedFedAvg, DistributedSettings
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
-from tasks.algorithms.gaussian import GaussianFedAvg
-from tasks.algorithms.model_clipping import ModelClipping
-from tasks.algorithms.private import (
+from tasks.algorithms.gaussian import (
   AuditSettings,
+  GaussianFedAvg,
   PrivacySettings,
 )
+from tasks.algorithms.model_clipping import ModelClipping
 from tasks.algorithms.user_aggregator import (
   AggregatorSettings,
   UserClippedFedAvg,

@@ -3,16 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tff_clipping.privacy.plans import (
-  base_plan,
-  correlated_plan,
-)
+from tff_clipping.privacy.plans import base_plan, correlated_plan
 from tff_clipping.privacy.plans import plan as plan_lib
-
-# By the `mechanism` of their JSON; that of a `PrivacyPlan` has none.
-_PLANS: Mapping[Any, type[base_plan.BasePlan]] = {
-  'correlated_noise': correlated_plan.CorrelatedNoisePlan,
-}
 
 
 def plan_from_json(value: Any) -> base_plan.BasePlan:
@@ -26,5 +18,9 @@ def plan_from_json(value: Any) -> base_plan.BasePlan:
     GoneError: If this version has no such plan any more.
     ValueError: As `BasePlan.from_json` does.
   """
-  mechanism = value.get('mechanism') if isinstance(value, Mapping) else None
-  return _PLANS.get(mechanism, plan_lib.PrivacyPlan).from_json(value)
+  # The JSON of a `PrivacyPlan` has no `mechanism`.
+  if (
+    isinstance(value, Mapping) and value.get('mechanism') == 'correlated_noise'
+  ):
+    return correlated_plan.CorrelatedNoisePlan.from_json(value)
+  return plan_lib.PrivacyPlan.from_json(value)
