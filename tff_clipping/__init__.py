@@ -1,3 +1,3 @@
 """Clipping and client-level differential privacy for TensorFlow Federated."""
 
-__version__ = '0.2.0'
+__version__ = '0.3.0'

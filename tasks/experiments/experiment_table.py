@@ -607,7 +607,7 @@ VARIANTS: Mapping[str, Variant] = {
           mechanism, 'not in the paper; noise correlated between rounds'
         ),
         sampling=Value('min_separation', 'groups take turns, no secret'),
-        min_separation=Value(24, 'N / P: every client once in 24 rounds'),
+        min_separation=Value(24, 'N / P of the paper; of other rows theirs'),
       )
       for mechanism in ('banded', 'blt')
     ),

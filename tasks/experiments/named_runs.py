@@ -119,6 +119,11 @@ class NamedRun:
       )
     for variant in self.variants:
       values |= variant.settings
+    if 'min_separation' in values and values['num_clients'].value is not None:
+      values['min_separation'] = Value(
+        values['num_clients'].value // values['clients_per_round'].value,
+        'N / P, rounded down: every client once in so many rounds',
+      )
     return values
 
   @property

@@ -75,6 +75,17 @@ def test_a_row_with_ones_own_files_has_a_folder_by_their_names():
   assert run.threshold_run.name == name.format('fed_avg')
 
 
+@pytest.mark.parametrize(
+  ('row', 'scale', 'rounds'),
+  [(_MLP, 'paper', 24), ('mlp_embedded_digits', 'demo', 5)],
+)
+def test_clients_take_turns_in_as_many_rounds_as_the_row_has_room_for(
+  row, scale, rounds
+):
+  run = named_runs.get_run(row, scale, 'dp_fed_avg', variants=['banded'])
+  assert run.settings['min_separation'] == rounds
+
+
 def test_a_seed_is_that_of_the_split_the_model_and_the_cohorts():
   settings = named_runs.get_run(_MLP, 'paper', 'fed_avg', 3).settings
   assert settings['seed'] == 3
