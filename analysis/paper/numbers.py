@@ -49,16 +49,14 @@ def local_step_gain(found: Evidence, variant: str, algorithm: str) -> str:
   return _mean(own['gain'])
 
 
-def paid_threshold(found: Evidence, row: str, which: str = 'accuracy') -> str:
-  """What a clipping norm that is paid for costs beside the exact one.
+def paid_threshold(found: Evidence, row: str) -> str:
+  """What a clipping norm that is paid for gains beside the exact one.
 
   Over all samplers and seeds with which a row was run both ways.
 
   Args:
     found: The evidence.
     row: The row.
-    which: `accuracy`, its own less that with the exact norm, in points; or
-      `norm`, its own over the exact one.
   """
   runs = found.runs
   own = runs[(runs['row'] == row) & (runs['algorithm'] == 'dp_fed_avg')]
@@ -70,11 +68,6 @@ def paid_threshold(found: Evidence, row: str, which: str = 'accuracy') -> str:
   both = own[is_paid].merge(
     own[~is_paid], on=['scale', 'seed', 'way'], suffixes=('', '_exact')
   )
-  if which == 'norm':
-    ratios = both['clipping_norm'] / both['clipping_norm_exact']
-    if not len(both):
-      return margins.MISSING
-    return f'{ratios.min():.2f} to {ratios.max():.2f}'
   return _mean(both['final_score'] - both['final_score_exact'])
 
 
