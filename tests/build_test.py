@@ -47,7 +47,7 @@ _MAY_IMPORT = {
   ),
   'tff_clipping/aggregators': (
     {'tff_clipping'},
-    _TENSORFLOW | {'tensorflow_privacy', 'tensorflow_probability'},
+    _TENSORFLOW,
   ),
   'tff_clipping/learning': (
     {'tff_clipping', 'tff_clipping/aggregators'},

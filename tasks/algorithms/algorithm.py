@@ -115,20 +115,6 @@ class Algorithm:
     del plan, model_fn, user_aggregator
     return None
 
-  def checks_aggregator(
-    self,
-    plan: 'privacy.BasePlan | None',
-    user_aggregator: Callable[..., Any] | None = None,
-  ) -> bool:
-    """Returns whether it is known that each update is clipped and noised.
-
-    Args:
-      plan: The plan of the run; `None` for one that is not private.
-      user_aggregator: The function that `--aggregator` names.
-    """
-    del plan, user_aggregator
-    return True
-
   def create_process(
     self,
     plan: 'privacy.BasePlan | None',

@@ -57,51 +57,40 @@ class Bound:
 
     from tff_clipping import aggregators
 
-    sensitivity, around = self._around(model_fn)
-    is_secure = self.config.aggregation == 'secure'
-    return around(
+    norm, sensitivity, clip = self._clip(model_fn)
+    # A secure sum is to hide who was clipped.
+    counts = (
+      tff.aggregators.SecureSumFactory(1, 0)
+      if self.config.aggregation == 'secure'
+      else tff.aggregators.SumFactory()
+    )
+    return clip(
+      norm,
       aggregators.realized_mean_factory(self._sum(sensitivity)),
-      # A secure sum is to hide who was clipped.
-      count_sum_factory=tff.aggregators.SecureSumFactory(1, 0)
-      if is_secure
-      else None,
+      count_sum_factory=counts,
     )
 
   def create_private_mean(
-    self,
-    model_fn: Callable[[], Any],
-    *,
-    noise_multiplier: float,
-    clients_per_round: float,
-    noise_key: Any,
+    self, model_fn: Callable[[], Any], **noise: Any
   ) -> 'tff.aggregators.UnweightedAggregationFactory':
     """Returns the mean of bounded updates with each round's own noise.
 
     Args:
       model_fn: The model whose updates are aggregated.
-      noise_multiplier: The standard deviation of the noise on the sum over the
-        bound.
-      clients_per_round: What the sum is divided by.
-      noise_key: As the factories of noise take it.
+      **noise: `noise_multiplier`, `clients_per_round` and `noise_key`, as
+        `dp_mean_factory` takes them.
     """
     from tff_clipping import aggregators
 
-    sensitivity, around = self._around(model_fn)
-    return around(
-      aggregators.fixed_denominator_mean_factory(
-        clients_per_round,
-        aggregators.gaussian_noise_factory(
-          noise_multiplier * sensitivity,
-          self._sum(sensitivity),
-          noise_key=noise_key,
-        ),
-      )
+    norm, sensitivity, _ = self._clip(model_fn)
+    return aggregators.dp_mean_factory(
+      clipping_norm=norm, sum_factory=self._sum(sensitivity), **noise
     )
 
-  def _around(
+  def _clip(
     self, model_fn: Callable[[], Any]
-  ) -> tuple[float, Callable[..., Any]]:
-    """Returns the bound, and what bounds updates around another factory."""
+  ) -> tuple[Any, float, Callable[..., Any]]:
+    """Returns the norm or norms, the bound of all, and what clips to them."""
     raise NotImplementedError
 
   def _sum(self, sensitivity: float) -> Any:
@@ -116,24 +105,11 @@ class Bound:
 class Fixed(Bound):
   """An update is cut to the norm c."""
 
-  def create_private_mean(self, model_fn, **noise):
+  def _clip(self, model_fn):
     from tff_clipping import aggregators
 
     norm = self.config.clipping_norm
-    return aggregators.dp_mean_factory(
-      clipping_norm=norm, sum_factory=self._sum(norm), **noise
-    )
-
-  def _around(self, model_fn):
-    from tff_clipping import aggregators
-
-    norm = self.config.clipping_norm
-    return (
-      norm,
-      lambda inner, **kwargs: aggregators.difference_clipping_factory(
-        norm, inner, **kwargs
-      ),
-    )
+    return norm, norm, aggregators.difference_clipping_factory
 
 
 class Adaptive(Bound):
@@ -201,7 +177,7 @@ class PerLayer(Bound):
       f'{self.config.clipping_norm}; all have the same share of its square.'
     )
 
-  def _around(self, model_fn):
+  def _clip(self, model_fn):
     import tensorflow_federated as tff
 
     from tff_clipping import aggregators
@@ -209,10 +185,10 @@ class PerLayer(Bound):
     weights_type = tff.learning.models.weights_type_from_model(model_fn)
     count = len(weights_type.trainable)
     norms = [self.config.clipping_norm / math.sqrt(count)] * count
-    return aggregators.combined_clipping_norm(
-      norms
-    ), lambda inner, **kwargs: aggregators.per_layer_clipping_factory(
-      norms, inner, **kwargs
+    return (
+      norms,
+      aggregators.combined_clipping_norm(norms),
+      aggregators.per_layer_clipping_factory,
     )
 
 

@@ -34,10 +34,9 @@ class _UnknownBound(clipping.Bound):
 class _UserAggregator(Algorithm):
   """An algorithm but for its factory.
 
-  Whether a private one adds noise is checked here, and whether its type says
-  that its noise is that of the plan. Of others, the program that runs it checks
-  whether it clips, and how much noise it measures; of one that measures
-  nothing, no check tells.
+  Of a private one, the program that runs it compares the record of its
+  mechanism with the plan. Of one without a record nobody has checked what it
+  does, and the run says so.
   """
 
   is_cut_to_clipping_norm = False
@@ -73,9 +72,7 @@ class _UserAggregator(Algorithm):
     Raises:
       TypeError: If the function takes something else, or returns something
         else.
-      ValueError: If it fails, or in a private run adds no noise, or follows the
-        norms of updates that no noise covers, or has noise that is correlated
-        between rounds.
+      ValueError: If it fails.
     """
     import tensorflow_federated as tff
 
@@ -88,31 +85,10 @@ class _UserAggregator(Algorithm):
         f'{name} returns {type(factory).__name__}.'
       )
     weights_type = tff.learning.models.weights_type_from_model(model_fn)
-    process = named_functions.call(
+    named_functions.call(
       'aggregator', factory.create, '(value_type)', weights_type.trainable
     )
-    if plan is not None:
-      self._check_noise(process.state_type, name)
     return factory
-
-  def checks_aggregator(self, plan, user_aggregator=None):
-    """Returns whether the type of a user's factory says that it is private.
-
-    So it is for `dp_mean_factory` with the plan's noise, and for
-    `transformed_factory` around it.
-
-    Args:
-      plan: The plan of the run; `None` for one that is not private.
-      user_aggregator: Returns the factory, as for `create_aggregator`.
-    """
-    if plan is None:
-      return True
-    from tff_clipping.aggregators.parts import private_mean
-
-    found = private_mean.find_noise_multiplier(
-      self._call(plan, user_aggregator)
-    )
-    return found is not None and found >= plan.noise_multiplier
 
   def _call(self, plan, user_aggregator) -> Any:
     """Returns what a user's function returns."""
@@ -130,27 +106,6 @@ class _UserAggregator(Algorithm):
     return named_functions.call(
       'aggregator', user_aggregator, f'({", ".join(arguments)})', **arguments
     )
-
-  def _check_noise(self, state_type: Any, name: str) -> None:
-    from tff_clipping.aggregators.parts import (
-      composition_rules,
-      inspect_process,
-    )
-
-    if not inspect_process.adds_noise(state_type):
-      raise ValueError(
-        f'`aggregator` must add noise for {self.name}, found no factory of '
-        f'ours or of TFF in that of {name} that does: it would release what '
-        "the plan's epsilon does not cover. A factory that adds noise itself "
-        'has a state with a field `privacy_noise`, empty where the noise is '
-        'fresh.'
-      )
-    composition_rules.check_norms_are_charged('aggregator', state_type)
-    if inspect_process.correlates_noise(state_type):
-      raise ValueError(
-        '`aggregator` must have noise that is independent between rounds, as '
-        f'`mechanism` gaussian has, found that of {name}.'
-      )
 
   def describe(self) -> str:
     return (

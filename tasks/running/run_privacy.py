@@ -4,19 +4,15 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
 from tasks.running.run_folder import RunFolder
 from tff_clipping import privacy, storage_errors
 from tff_clipping.privacy.plans import plan_text
+from tff_clipping.programs.checks import records
 from tff_clipping.programs.training import private_rounds
-
-UNCHECKED_AGGREGATOR = (
-  "nobody has checked that the run's own aggregator clips each update and adds "
-  "the plan's noise"
-)
-"""What is said of a run whose aggregator no type tells to be private."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +30,12 @@ class RunPrivacy:
   folder: RunFolder
   plan: privacy.BasePlan | None
   caveats: tuple[str, ...]
+
+  def of_process(self, process: Any) -> 'RunPrivacy':
+    """Returns the same, which says so if nobody has checked the process."""
+    if self.plan is None or records.has_record(process):
+      return self
+    return dataclasses.replace(self, caveats=(*self.caveats, records.UNCHECKED))
 
   def announce(self) -> None:
     """Says what a private run will promise; nothing where nobody looks."""
@@ -78,7 +80,7 @@ class RunPrivacy:
     described = self.config.builder.describe()
     if self.config.aggregator is None:
       return described
-    is_checked = UNCHECKED_AGGREGATOR not in caveats
+    is_checked = records.UNCHECKED not in caveats
     return f'{described} This was {"" if is_checked else "not "}checked.'
 
   def _describe_tightest(self) -> str:
@@ -132,8 +134,6 @@ def find_caveats(
   asked: ExperimentConfig,
   task: Task,
   clipping_norm_source: str | None,
-  *,
-  is_checked: bool = True,
 ) -> tuple[str, ...]:
   """Returns what takes the plan's guarantee from a run.
 
@@ -144,8 +144,6 @@ def find_caveats(
     task: The data.
     clipping_norm_source: From what data of the clients the clipping norm comes;
       `None` if it was given.
-    is_checked: Whether it is known that each update is clipped and noised; see
-      `Algorithm.checks_aggregator`.
 
   Returns:
     Main clauses, for `PrivacyPlan.describe`; none for a run that is not
@@ -163,7 +161,6 @@ def find_caveats(
     ),
     'the run was audited: canaries are among its clients, and its files say '
     'which of them took part': asked.audit_canaries is not None,
-    UNCHECKED_AGGREGATOR: not is_checked,
     "the clipping norm is an exact figure of the clients' data": (
       clipping_norm_source is not None
     ),

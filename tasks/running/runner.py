@@ -102,14 +102,7 @@ class _Run:
         task.client_ids, seed=config.sampling_seed
       )
     )
-    caveats = run_privacy.find_caveats(
-      asked,
-      task,
-      clipping_norm_source,
-      is_checked=config.builder.checks_aggregator(
-        plan, parts.user.create_aggregator
-      ),
-    )
+    caveats = run_privacy.find_caveats(asked, task, clipping_norm_source)
     self.privacy = RunPrivacy(config, folder, plan, caveats)
     # The settings as they were given, and with the seeds that were drawn.
     self.asked, self.config = asked, config
@@ -160,6 +153,7 @@ class _Run:
         self.execution.start(folder, required_paths=[store.path])
       )
       process = self._create_process(store)
+      self.privacy = self.privacy.of_process(process)
       # First of all files: what makes the folder that of this run.
       folder.write_json(
         folder.config,

@@ -264,12 +264,10 @@ def _adaptive(plan):
 
 def _per_layer(plan):
   # 0.3 and 0.4 are 0.5 together.
-  return aggregators.per_layer_clipping_factory(
-    [0.3, 0.4],
-    aggregators.fixed_denominator_mean_factory(
-      plan.clients_per_round,
-      aggregators.gaussian_noise_factory(plan.noise_multiplier * _CLIP),
-    ),
+  return aggregators.dp_mean_factory(
+    clipping_norm=[0.3, 0.4],
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
   )
 
 

@@ -79,28 +79,6 @@ def test_noise_is_added_to_the_result_of_the_inner_factory():
   assert output.measurements['noise_stddev'] == np.float32(1e-4)
 
 
-def test_what_is_no_sum_gets_no_noise():
-  for inner in (
-    tff.aggregators.UnweightedMeanFactory(),
-    aggregators.clipped_mean_factory(clipping_norm=1.0),
-    # A mean over P: noise for a sum would be P times that of the mean.
-    aggregators.fixed_denominator_mean_factory(2),
-    aggregators.difference_clipping_factory(
-      1.0, aggregators.fixed_denominator_mean_factory(2)
-    ),
-    aggregators.dp_mean_factory(
-      clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=2
-    ),
-    aggregators.adaptive_dp_mean_factory(
-      initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=40
-    ),
-    tff.aggregators.UnweightedReservoirSamplingFactory(4),
-  ):
-    factory = aggregators.gaussian_noise_factory(1.0, inner)
-    with pytest.raises(ValueError, match='must be a sum where noise is added'):
-      factory.create(tff.TensorType(np.float32, [2]))
-
-
 def test_fresh_noise_differs_between_runs_of_one_state():
   process = _process()
   state = process.initialize()
@@ -196,7 +174,9 @@ def test_one_client_moves_a_large_sum_by_its_norm():
 
 def test_exact_measurements_inside_are_dropped():
   for inner in (
-    aggregators.difference_clipping_factory(1.0),
+    aggregators.difference_clipping_factory(
+      1.0, count_sum_factory=tff.aggregators.SumFactory()
+    ),
     tff.aggregators.clipping_factory(1.0, tff.aggregators.SumFactory()),
     tff.aggregators.zeroing_factory(
       1.0, aggregators.difference_clipping_factory(1.0)
@@ -205,10 +185,7 @@ def test_exact_measurements_inside_are_dropped():
     factory = aggregators.gaussian_noise_factory(0.1, inner)
     process = factory.create(tff.TensorType(np.float32, [2]))
     measurements = process.next.type_signature.result.measurements.member
-    assert tff.structure.name_list(measurements) == [
-      'noise_stddev',
-      'clipping_norm',
-    ]
+    assert tff.structure.name_list(measurements) == ['noise_stddev']
 
 
 @pytest.mark.parametrize('stddev', [0.0, -1.0, math.nan, math.inf])
@@ -477,12 +454,22 @@ def test_a_bound_changes_nothing(bound):
 
 
 @pytest.mark.parametrize('stddev', [0.01, 0.4, 1.0, 30.0])
-def test_noise_behind_a_clip_has_the_same_bits(stddev):
-  factory = aggregators.gaussian_noise_factory(stddev, noise_key=(3, 4))
+def test_a_private_mean_has_the_bits_of_its_parts(stddev):
+  # It knows that no element is larger than c; the factory of noise does not.
   values = np.float32([[0.6, -0.8, 0.0], [1.0, 0.0, 0.0], [1e-3, 1e-9, -1e-20]])
   results = []
-  for each in (factory, factory.behind_clip(1.0)):
-    process = each.create(tff.TensorType(np.float32, [3]))
+  for factory in (
+    aggregators.dp_mean_factory(
+      clipping_norm=1.0,
+      noise_multiplier=stddev,
+      clients_per_round=1,
+      noise_key=(3, 4),
+    ),
+    aggregators.difference_clipping_factory(
+      1.0, aggregators.gaussian_noise_factory(stddev, noise_key=(3, 4))
+    ),
+  ):
+    process = factory.create(tff.TensorType(np.float32, [3]))
     results.append(process.next(process.initialize(), list(values)).result)
   np.testing.assert_array_equal(*results)
 
@@ -515,14 +502,36 @@ def test_noise_of_a_factory_is_that_of_its_key():
   )
 
 
-def test_a_clip_inside_has_more_noise_for_the_rounding_of_its_sums():
-  value_type = tff.to_type([(np.float32, [3]), (np.float32, [13])])
-  for inner, expected in (
+@pytest.mark.parametrize(
+  ('inner', 'factor'),
+  [
     (tff.aggregators.SumFactory(), 1.0),
     (aggregators.secure_sum_factory(1.0), 1.0),
     (aggregators.difference_clipping_factory(1.0), 1 / (1 - 2.0**-22)),
-  ):
-    found = grid_sums.noise_factor(
-      inner, value_type, gaussian_draws.RELATIVE_STEP
-    )
-    assert found == expected
+  ],
+)
+def test_a_clip_inside_has_more_noise_for_the_rounding_of_its_sums(
+  inner, factor
+):
+  value_type = tff.to_type([(np.float64, [3]), (np.float64, [13])])
+  process = aggregators.gaussian_noise_factory(
+    2.0, inner, noise_key=(3, 4)
+  ).create(value_type)
+  found = process.next(process.initialize(), []).result
+  key = gaussian_draws.derive_key(
+    tf.constant([3, 4], tf.int64), tf.constant([0, 0], tf.int64)
+  )
+  expected = gaussian_draws.draw_gaussian([[3], [13]], 2.0 * factor, key)
+  for noise, other in zip(found, expected, strict=True):
+    np.testing.assert_array_equal(noise, other)
+
+
+@pytest.mark.parametrize(
+  ('multiplier', 'expected'),
+  [(1.0, 1 / (1 - 2.0**-22)), (64.0, 1 / (1 - 2.0**-21))],
+)
+def test_rounding_is_paid_for_up_to_the_noise_multiplier(multiplier, expected):
+  value_type = tff.to_type([(np.float32, [3]), (np.float32, [13])])
+  found = grid_sums.noise_factor(value_type, 2.0**-29, multiplier)
+  assert found == expected
+  assert grid_sums.noise_factor(value_type, 0.0, multiplier) == 1.0

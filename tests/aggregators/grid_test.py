@@ -161,7 +161,7 @@ def _constants(process):
       ),
       marks=pytest.mark.slow,
     ),
-    lambda: aggregators.gaussian_noise_factory(1.0, noise_key=(3, 4)),
+    lambda: aggregators.gaussian_noise_factory(1.0),
   ],
 )
 def test_no_secret_is_in_a_graph(build):

@@ -25,7 +25,9 @@ def _value(kernel, bias):
 
 @functools.cache
 def _process():
-  return aggregators.per_layer_clipping_factory([1.0, 10.0]).create(_LAYERS)
+  return aggregators.per_layer_clipping_factory(
+    [1.0, 10.0], count_sum_factory=tff.aggregators.SumFactory()
+  ).create(_LAYERS)
 
 
 def _clip_of_layers(values):
@@ -92,7 +94,7 @@ def test_combined_norm_is_the_sensitivity():
   assert combined * (1 - 1e-6) < norm <= combined
 
 
-def test_private_pipeline_reports_no_counts():
+def test_nothing_exact_is_measured_unless_it_is_asked_for():
   process = aggregators.per_layer_clipping_factory(
     [1.0, 1.0], aggregators.gaussian_noise_factory(1.0)
   ).create(_LAYERS)

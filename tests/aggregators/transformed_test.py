@@ -6,7 +6,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators
-from tff_clipping.aggregators.parts import private_mean
 
 _TYPE = tff.to_type([(np.float32, [2]), np.float32])
 _VALUES = [
@@ -66,30 +65,3 @@ def test_what_is_no_function_or_factory_is_refused(argument, value):
   given = dict(inner=tff.aggregators.SumFactory()) | {argument: value}
   with pytest.raises(TypeError, match=f'`{argument}` must be'):
     aggregators.transformed_factory(given.pop('inner'), **given)
-
-
-class _Unlike(private_mean.PrivateMean):
-  """Is one by its base class, and may do anything."""
-
-
-def test_only_what_is_known_to_clip_and_noise_has_a_multiplier():
-  private = _private()
-  wrapped = aggregators.transformed_factory(
-    aggregators.transformed_factory(private, before=_sign), after=_double
-  )
-  assert private_mean.find_noise_multiplier(private) == 2.0
-  assert private_mean.find_noise_multiplier(wrapped) == 2.0
-  for other in (
-    aggregators.clipped_mean_factory(clipping_norm=1.0),
-    _private(
-      sum_factory=tff.aggregators.clipping_factory(
-        1.0, tff.aggregators.SumFactory()
-      )
-    ),
-    _Unlike(tff.aggregators.SumFactory(), private.mechanism),
-    aggregators.transformed_factory(
-      aggregators.clipped_mean_factory(clipping_norm=1.0), before=_sign
-    ),
-    aggregators.add_update_norm_measurements(private),
-  ):
-    assert private_mean.find_noise_multiplier(other) is None

@@ -401,18 +401,10 @@ def test_a_data_set_of_many_examples_is_read_whole():
 @pytest.mark.parametrize(
   'aggregator',
   [
-    tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 2.0, 1.0),
-    tff.aggregators.clipping_factory(
+    aggregators.difference_clipping_factory(
       1.0,
       aggregators.fixed_denominator_mean_factory(
         2.0, aggregators.gaussian_noise_factory(1.0)
-      ),
-    ),
-    aggregators.fixed_denominator_mean_factory(
-      2.0,
-      aggregators.gaussian_noise_factory(
-        1.0,
-        tff.aggregators.clipping_factory(1.0, tff.aggregators.SumFactory()),
       ),
     ),
     aggregators.dp_mean_factory(

@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.learning import linear_models
 from tff_clipping import aggregators, learning, privacy
 from tff_clipping.learning import client_batches
-from tff_clipping.programs.checks import noise_checks, process_checks
+from tff_clipping.programs.checks import process_checks, records
 
 _LOCAL_STEPS = 4
 _BATCH_SIZE = 2
@@ -277,20 +278,14 @@ def test_ledgers_take_noise_on_models_with_their_plan(store):
   )
   process = _private(store, 2, noise_multiplier=5.0)
   process_checks.check_process(process, plan)
-  state = process.initialize()
-  metrics = process.next(state, ['00000', '00001']).metrics
-  noise_checks.check_noise(state, metrics, plan)
+  metrics = process.next(process.initialize(), ['00000', '00001']).metrics
+  assert records.check_mechanism(metrics, plan).clipping_norm == 0.4
   more = dataclasses.replace(plan, noise_multiplier=5.1)
-  with pytest.raises(ValueError, match='at least 5.1 times the clipping norm'):
-    noise_checks.check_noise(state, metrics, more)
+  with pytest.raises(ValueError, match="must have the plan's `noise_multipl"):
+    records.check_mechanism(metrics, more)
 
 
-def test_aggregators_of_models_add_noise(store):
-  with pytest.raises(ValueError, match='`model_aggregator` must add noise'):
-    _build(
-      store,
-      clipping_norm=0.4,
-      model_aggregator=aggregators.clipped_mean_factory(clipping_norm=0.4),
-    )
-  with pytest.raises(TypeError, match='`model_aggregator` must be'):
-    _build(store, clipping_norm=0.4, model_aggregator=0.4)
+def test_weighted_aggregators_of_models_are_refused(store):
+  for other in (0.4, tff.aggregators.MeanFactory()):
+    with pytest.raises(TypeError, match='`model_aggregator` must be'):
+      _build(store, clipping_norm=0.4, model_aggregator=other)

@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
 from tff_clipping.privacy.correlated_noise import optimization
-from tff_clipping.programs.checks import noise_checks, process_checks
+from tff_clipping.programs.checks import records
 from tff_clipping.programs.clients import client_sampling
 from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training import private_rounds
@@ -74,14 +74,13 @@ def test_noise_of_another_strategy_with_as_many_slots_is_refused(is_same):
   process = _process(
     _buffers(4 if is_same else 1), None, plan.aggregator_parameters
   )
-  process_checks.check_process(process, plan)
-  state = process.initialize()
-  output = process.next(state, [np.zeros(5, np.float32)] * 3)
+  output = process.next(process.initialize(), [np.zeros(5, np.float32)] * 3)
+  metrics = collections.OrderedDict(aggregator=output.measurements)
   if is_same:
-    noise_checks.check_noise(state, output.measurements, plan)
+    assert records.check_mechanism(metrics, plan).kind == 'correlated'
     return
-  with pytest.raises(ValueError, match="the noise of the plan's strategy"):
-    noise_checks.check_noise(state, output.measurements, plan)
+  with pytest.raises(ValueError, match="must have the plan's `strategy`"):
+    records.check_mechanism(metrics, plan)
 
 
 @functools.cache

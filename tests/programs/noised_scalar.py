@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, privacy
+from tff_clipping.mechanism import Mechanism
 
 IDS = tuple(str(i) for i in range(24))
 DELTA = 1e-3
@@ -24,6 +25,20 @@ def plan(num_rounds=12, **kwargs):
     target_delta=DELTA,
     accountant='pld',
     **kwargs,
+  )
+
+
+def measured(plan, **others):
+  """Returns what a private mean of a plan measures, with others beside it."""
+  record = Mechanism(
+    kind='gaussian',
+    clipping_norm=1.0,
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+    public=('clipping_norm',),
+  )
+  return collections.OrderedDict(
+    mechanism=record.to_json(), clipping_norm=np.float32(1), **others
   )
 
 
@@ -71,7 +86,9 @@ def build_process(plan, noise_key):
       tff.federated_zip(
         collections.OrderedDict(weights=weights, aggregator=output.state)
       ),
-      output.measurements,
+      tff.federated_zip(
+        collections.OrderedDict(aggregator=output.measurements)
+      ),
     )
 
   @tff.tensorflow.computation(state_type)

@@ -93,6 +93,9 @@ class Ledger:
   run_id = 'a run'
   caveats = ()
 
+  def add_caveats(self, caveats):
+    self.caveats = tuple(dict.fromkeys([*self.caveats, *caveats]))
+
   def __init__(self, budget=math.inf):
     self.releases = []
     self._budget = budget

@@ -16,14 +16,16 @@ from tff_clipping.aggregators.local_gaussian_noise import (
 )
 from tff_clipping.aggregators.means import (
   clipped_mean_factory,
-  correlated_dp_mean_factory,
-  dp_mean_factory,
   fixed_denominator_mean_factory,
   realized_mean_factory,
 )
 from tff_clipping.aggregators.per_layer_clipping import (
   combined_clipping_norm,
   per_layer_clipping_factory,
+)
+from tff_clipping.aggregators.private_mean import (
+  correlated_dp_mean_factory,
+  dp_mean_factory,
 )
 from tff_clipping.aggregators.secure_sum import secure_sum_factory
 from tff_clipping.aggregators.transformed import transformed_factory

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import adaptive_noise, argument_checks
-from tff_clipping.aggregators import gaussian_noise, secure_sum
+from tff_clipping.aggregators import gaussian_noise, private_mean, secure_sum
 from tff_clipping.aggregators.parts import (
   cohort_bounds,
-  composition_rules,
   float64_values,
   gaussian_draws,
   grid_sums,
-  inspect_process,
   l2_clip,
   noise_keys,
-  noised_process,
-  private_mean,
-  public_measurements,
+  noised_sum,
   type_checks,
 )
 from tff_clipping.mechanism import ADAPTS, Mechanism
@@ -52,10 +49,11 @@ def adaptive_dp_mean_factory(
   clipping norm is computed from noised bits alone.
 
   Measurements:
+    mechanism: A `Mechanism` of the kind 'gaussian', as for `dp_mean_factory`;
+      its noise multiplier is z.
     clipping_norm: c_t, `float32`; it comes from noised bits.
     noise_stddev: z' c_t, on the sum, `float32`.
     bits_noise_stddev: s, on the sum of the bits, `float32`.
-    Those of `sum_factory` that are safe to report.
 
   State: `clipping_norm`; `privacy_noise`, the key of the noise if it takes one;
   `inner_agg`.
@@ -83,8 +81,7 @@ def adaptive_dp_mean_factory(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of its range, or `below_count_stddev` is too
-      small for `noise_multiplier`. By `create`, if `sum_factory` is a mean,
-      compresses, or adapts a bound.
+      small for `noise_multiplier`.
 
   Source: Andrew et al. 2021, "Differentially private learning with adaptive
     clipping", Alg. 1 and Theorem 1. The paper's clipping norm is a constant.
@@ -107,7 +104,14 @@ def adaptive_dp_mean_factory(
   if sum_factory is None:
     sum_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('sum_factory', sum_factory)
-  factory = AdaptiveDpMeanFactory(
+  mechanism = Mechanism(
+    kind='gaussian',
+    clipping_norm=ADAPTS,
+    noise_multiplier=noise_multiplier,
+    clients_per_round=clients_per_round,
+    public=('clipping_norm', 'noise_stddev', 'bits_noise_stddev'),
+  )
+  return AdaptiveDpMeanFactory(
     float(initial_clipping_norm),
     target_quantile,
     learning_rate,
@@ -118,23 +122,7 @@ def adaptive_dp_mean_factory(
     clients_per_round,
     sum_factory,
     noise_key,
-  )
-  if not secure_sum.is_plain_sum(sum_factory):
-    return factory
-  return private_mean.PrivateMean(
-    factory,
-    Mechanism(
-      kind='gaussian',
-      clipping_norm=ADAPTS,
-      noise_multiplier=noise_multiplier,
-      clients_per_round=clients_per_round,
-      public=(
-        'clipping_norm',
-        'noise_stddev',
-        'bits_noise_stddev',
-        'secure_sum_bound',
-      ),
-    ),
+    private_mean.record_of(mechanism, sum_factory),
   )
 
 
@@ -145,6 +133,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
   Attributes:
     values_multiplier: z', the noise multiplier of the values alone.
+    record: The record of the mechanism, by its name.
   """
 
   initial_clipping_norm: float
@@ -155,33 +144,34 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   clients_per_round: float
   sum_factory: tff.aggregators.UnweightedAggregationFactory
   noise_key: gaussian_draws.NoiseKey
+  record: Mapping[str, str]
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    wide = float64_values.WideValues(value_type)
-    inner = self.sum_factory.create(wide.type)
-    composition_rules.check_norms_are_charged('sum_factory', inner.state_type)
-    composition_rules.check_sum(self.sum_factory, inner)
+    dtypes = float64_values.dtypes_of(value_type)
+    is_on_grid = secure_sum.is_plain_sum(self.sum_factory)
+    multiplier = self.values_multiplier * grid_sums.noise_factor(
+      value_type,
+      0.0 if is_on_grid else gaussian_draws.RELATIVE_STEP,
+      self.values_multiplier,
+    )
     bits = gaussian_noise.gaussian_noise_factory(
       self.below_count_stddev, noise_key=_other_key(self.noise_key)
     ).create(tff.TensorType(np.float32))
     keys = noise_keys.NoiseKeys(self.noise_key)
-    multiplier = self.values_multiplier * grid_sums.noise_factor(
-      self.sum_factory,
-      value_type,
-      gaussian_draws.RELATIVE_STEP,
-      multiplier=self.values_multiplier,
-    )
 
-    @tff.tensorflow.computation(wide.type, np.float32)
-    def clip(value, norm):
+    @tff.tensorflow.computation(value_type, np.float32)
+    def send(value, norm):
       clipped = l2_clip.clip_by_l2_norm(value, norm)
-      is_below = clipped.norm <= tf.cast(norm, clipped.norm.dtype)
       # The grid of the noise that the server will add: the norm is public.
-      step = gaussian_draws.grid_step(multiplier * tf.cast(norm, tf.float64))
-      on_grid = gaussian_draws.round_towards_zero(clipped.value, step)
+      wide_norm = tf.cast(norm, tf.float64)
+      step = gaussian_draws.grid_step(multiplier * wide_norm)
+      on_grid = noised_sum.to_grid(clipped.value, step, wide_norm)
+      is_below = clipped.norm <= tf.cast(norm, clipped.norm.dtype)
       return on_grid, tf.cast(is_below, tf.float32) - 0.5
+
+    inner = self.sum_factory.create(send.type_signature.result[0])
 
     @tff.tensorflow.computation
     def initial_norm():
@@ -202,14 +192,12 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       np.float32,
       keys.initial.type_signature.result,
     )
-    def finish(total, norm, noise_state):
+    def release(total, norm, noise_state):
       stddev = multiplier * tf.cast(norm, tf.float64)
       key, next_noise = keys.next_key(noise_state)
       noised = gaussian_draws.add_gaussian_noise(total, stddev, key)
-      mean = tf.nest.map_structure(
-        lambda t: t / tf.cast(self.clients_per_round, t.dtype), noised
-      )
-      return wide.narrow(mean), next_noise, tf.cast(stddev, tf.float32)
+      mean = noised_sum.divide(noised, self.clients_per_round, dtypes)
+      return mean, next_noise, tf.cast(stddev, tf.float32)
 
     @tff.federated_computation
     def initialize():
@@ -217,7 +205,7 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
         norm=tff.federated_eval(initial_norm, tff.SERVER),
         bits=bits.initialize(),
       )
-      return noised_process.zip_state(
+      return noised_sum.zip_state(
         tff.federated_eval(keys.initial, tff.SERVER),
         inner.initialize(),
         clipping_norm=tff.federated_zip(norm_state),
@@ -229,30 +217,31 @@ class AdaptiveDpMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     )
     def next_fn(state, value):
       norm = state['clipping_norm']['norm']
-      clipped, is_below = tff.federated_map(
-        clip, (wide.widen(value), tff.federated_broadcast(norm))
+      sent, is_below = tff.federated_map(
+        send, (value, tff.federated_broadcast(norm))
       )
-      output = inner.next(state['inner_agg'], clipped)
+      output = inner.next(state['inner_agg'], sent)
       mean, next_noise, stddev = tff.federated_map(
-        finish,
-        (output.result, norm, state[inspect_process.NOISE_STATE]),
+        release, (output.result, norm, state[noised_sum.NOISE_STATE])
       )
       below = bits.next(state['clipping_norm']['bits'], is_below)
       norm_state = collections.OrderedDict(
         norm=tff.federated_map(adapt, (norm, below.result)), bits=below.state
       )
       return tff.templates.MeasuredProcessOutput(
-        state=noised_process.zip_state(
+        state=noised_sum.zip_state(
           next_noise,
           output.state,
           clipping_norm=tff.federated_zip(norm_state),
         ),
         result=mean,
-        measurements=public_measurements.with_public(
-          output.measurements,
-          clipping_norm=norm,
-          noise_stddev=stddev,
-          bits_noise_stddev=np.float32(self.below_count_stddev),
+        measurements=noised_sum.at_server(
+          collections.OrderedDict(
+            **self.record,
+            clipping_norm=norm,
+            noise_stddev=stddev,
+            bits_noise_stddev=np.float32(self.below_count_stddev),
+          )
         ),
       )
 

@@ -23,8 +23,8 @@ def add_canary_products(
   result and the state of `inner_agg_factory` are unchanged.
 
   A product is a function of the result alone, so that it reveals no more than
-  the result does. Whose direction it is does: keep the canaries' seed with the
-  data.
+  the result does, and the record of a mechanism inside holds. Whose direction
+  it is does reveal more: keep the canaries' seed with the data.
 
   Measurements, beside those of `inner_agg_factory` in one `OrderedDict`:
     canary_products: `float64` of shape [m], in the unit of the result. Of a

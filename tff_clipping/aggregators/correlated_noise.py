@@ -1,22 +1,21 @@
 """Adds noise to an aggregate that is correlated between rounds."""
 
 import collections
-import functools
 import hashlib
-import math
 from typing import Any, Final, Protocol
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_clipping.aggregators import secure_sum
 from tff_clipping.aggregators.parts import (
+  float64_values,
   gaussian_draws,
   grid_sums,
-  inspect_process,
   noise_keys,
   noise_stream,
-  noised_process,
+  noised_sum,
   type_checks,
 )
 
@@ -78,17 +77,15 @@ def correlated_noise_factory(
   pays for that up to a noise multiplier of 32. Where a clip is inside
   `inner_agg_factory`, sums are rounded too, with a factor of 1 + 2^-19 sqrt(n),
   which pays up to `noise_stddev` / `s` = 32, the multiplier of one draw: where
-  that is larger, put the clip outside, as `correlated_dp_mean_factory` does;
-  `programs.check_process` refuses it.
+  that is larger, put the clip outside, as `correlated_dp_mean_factory` does,
+  which knows its multiplier and pays for it.
 
   Measurements:
     noise_stddev: That of one draw, `float32`.
     strategy_digest: A string, by which `strategy` is told from others; see
       `strategy_digest`.
 
-  Of the measurements of `inner_agg_factory`, only those are reported, beside
-  these, that do not reveal what the noise hides, as for
-  `gaussian_noise_factory`.
+  What `inner_agg_factory` measures is dropped, as by `gaussian_noise_factory`.
 
   State: `privacy_noise`, with `round_num` (`int64`), `slots` (`float64`), what
   is kept of the noises before, with a dimension for them before those of each
@@ -113,21 +110,13 @@ def correlated_noise_factory(
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
     ValueError: If `noise_stddev` is out of range, or a weight of a draw is. By
-      `create`, if a clipping norm is estimated inside `inner_agg_factory`, or
-      it is no sum: a mean, or one that compresses; or if rounding moves the
-      mechanism by more than a 64th of the noise, as where noises of later
-      rounds become ever larger.
+      `create`, if rounding moves the mechanism by more than a 64th of the
+      noise, as where noises of later rounds become ever larger.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.
   """
-  recurrence = getattr(strategy, 'recurrence', None)
-  if recurrence is None:
-    raise TypeError(
-      '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
-      f'returns, found {strategy!r}.'
-    )
-  noise_stream.check_weights(recurrence)
+  recurrence = check_strategy(strategy)
   noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)
   if inner_agg_factory is None:
@@ -141,106 +130,114 @@ def correlated_noise_factory(
 class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `correlated_noise_factory` returns."""
 
-  def __init__(
-    self,
-    recurrence,
-    noise_stddev,
-    inner_agg_factory,
-    noise_key,
-    bound=math.inf,
-  ):
+  def __init__(self, recurrence, noise_stddev, inner_agg_factory, noise_key):
     """Initializes the factory; see `correlated_noise_factory`."""
     self._recurrence = recurrence
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
     self._noise_key = noise_key
-    self._bound = bound
-
-  def behind_clip(self, clipping_norm: float) -> 'CorrelatedNoiseFactory':
-    """Returns the factory for values that were clipped to a norm."""
-    return CorrelatedNoiseFactory(
-      self._recurrence,
-      self._noise_stddev,
-      self._inner_agg_factory,
-      self._noise_key,
-      clipping_norm,
-    )
-
-  @functools.cached_property
-  def _rounding_shift(self) -> float:
-    return noise_stream.rounding_shift(self._recurrence)
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    stddev = self._noise_stddev * grid_sums.noise_factor(
-      self._inner_agg_factory,
-      value_type,
-      noise_stream.relative_step(self._recurrence),
-      shift=self._rounding_shift,
-    )
-    return noised_process.build_noised_process(
+    return noised_sum.build_noised_sum(
       value_type,
       self._inner_agg_factory,
-      lambda sum_type: self._build_noise(sum_type, stddev),
-      step=lambda: noise_stream.release_step(self._recurrence, stddev),
-      bound=self._bound,
+      build_noise(
+        value_type,
+        self._recurrence,
+        self._noise_stddev,
+        self._inner_agg_factory,
+        self._noise_key,
+      ),
       constants={
         'noise_stddev': np.float32(self._noise_stddev),
-        inspect_process.STRATEGY: strategy_digest(self._recurrence),
+        'strategy_digest': strategy_digest(self._recurrence),
       },
     )
 
-  def _build_noise(
-    self, sum_type: tff.Type, stddev: float
-  ) -> noised_process.ServerNoise:
-    """Returns the stream of noise for sums of a type, which are `float64`."""
-    num_slots = self._recurrence.read_weights.shape[1]
-    shapes = _leaf_shapes(sum_type)
 
-    @tff.tensorflow.computation
-    def initial():
-      slots = [tf.zeros([num_slots, *shape], tf.float64) for shape in shapes]
-      return self._noise_state(tf.constant(0, tf.int64), slots)
+def build_noise(
+  value_type: tff.Type,
+  recurrence: noise_stream.NoiseRecurrence,
+  noise_stddev: float,
+  sum_factory: tff.aggregators.UnweightedAggregationFactory,
+  noise_key: gaussian_draws.NoiseKey,
+  *,
+  multiplier: float = grid_sums.PAID_MULTIPLIER,
+) -> noised_sum.ServerNoise:
+  """Returns the stream of noise of a strategy.
 
-    def add(value, state):
-      round_num = state[noise_keys.ROUND]
-      noises, slots = noise_stream.next_noise(
-        self._recurrence,
-        stddev,
-        self._round_key(state),
-        round_num,
-        list(state[_SLOTS]),
-      )
-      # The sum is on the grid, where its inner factory leaves it there.
-      total = gaussian_draws.round_to_nearest(
-        value, noise_stream.release_step(self._recurrence, stddev)
-      )
-      noised = [
-        leaf + noise
-        for leaf, noise in zip(tf.nest.flatten(total), noises, strict=True)
-      ]
-      return (
-        tf.nest.pack_sequence_as(value, noised),
-        self._noise_state(round_num + 1, slots),
-      )
+  Args:
+    value_type: The type of the values that are summed.
+    recurrence: The noise as a stream.
+    noise_stddev: The standard deviation of a draw.
+    sum_factory: What sums the values.
+    noise_key: As for `correlated_noise_factory`.
+    multiplier: The noise multiplier of all rounds together, at most.
+  """
+  is_on_grid = secure_sum.is_plain_sum(sum_factory)
+  shift = noise_stream.rounding_shift(recurrence)
+  if not is_on_grid:
+    shift += noise_stream.relative_step(recurrence)
+  stddev = noise_stddev * grid_sums.noise_factor(value_type, shift, multiplier)
+  num_slots = recurrence.read_weights.shape[1]
+  shapes = float64_values.shapes_of(value_type)
 
-    return noised_process.ServerNoise(initial, add)
+  def step():
+    return noise_stream.release_step(recurrence, stddev)
 
-  def _round_key(self, state):
-    """Returns the key of the draws of a round, from the state before it."""
-    if self._noise_key is None:
-      return gaussian_draws.fresh_key()
-    counters = tf.stack([state[noise_keys.ROUND], tf.constant(0, tf.int64)])
-    return gaussian_draws.derive_key(state[noise_keys.KEY], counters)
-
-  def _noise_state(self, round_num, slots):
-    """Returns the state of the noise."""
+  def keep(round_num, slots):
     fields = [(noise_keys.ROUND, round_num), (_SLOTS, slots)]
-    if self._noise_key is not None:
-      key = tf.constant(self._noise_key, tf.int64)
+    if noise_key is not None:
+      key = tf.constant(noise_key, tf.int64)
       fields.insert(0, (noise_keys.KEY, key))
     return collections.OrderedDict(fields)
+
+  @tff.tensorflow.computation
+  def initial():
+    slots = [tf.zeros([num_slots, *shape], tf.float64) for shape in shapes]
+    return keep(tf.constant(0, tf.int64), slots)
+
+  def add(total, state):
+    round_num = state[noise_keys.ROUND]
+    noises, slots = noise_stream.next_noise(
+      recurrence, stddev, _round_key(state), round_num, list(state[_SLOTS])
+    )
+    # The sum is on the grid, where its factory leaves it there.
+    on_grid = gaussian_draws.round_to_nearest(total, step())
+    noised = [
+      leaf + noise
+      for leaf, noise in zip(tf.nest.flatten(on_grid), noises, strict=True)
+    ]
+    return tf.nest.pack_sequence_as(total, noised), keep(round_num + 1, slots)
+
+  return noised_sum.ServerNoise(initial, step, add)
+
+
+def _round_key(state: Any) -> tf.Tensor:
+  """Returns the key of the draws of a round, from the state before it."""
+  if noise_keys.KEY not in state:
+    return gaussian_draws.fresh_key()
+  counters = tf.stack([state[noise_keys.ROUND], tf.constant(0, tf.int64)])
+  return gaussian_draws.derive_key(state[noise_keys.KEY], counters)
+
+
+def check_strategy(strategy: Any) -> noise_stream.NoiseRecurrence:
+  """Returns the noise of a strategy as a stream.
+
+  Raises:
+    TypeError: If `strategy` is none.
+    ValueError: If a weight of a draw is out of range.
+  """
+  recurrence = getattr(strategy, 'recurrence', None)
+  if recurrence is None:
+    raise TypeError(
+      '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
+      f'returns, found {strategy!r}.'
+    )
+  noise_stream.check_weights(recurrence)
+  return recurrence
 
 
 def strategy_digest(recurrence: noise_stream.NoiseRecurrence) -> str:
@@ -258,16 +255,3 @@ def strategy_digest(recurrence: noise_stream.NoiseRecurrence) -> str:
     digest.update(f'{name} {table.shape};'.encode())
     digest.update(table.tobytes())
   return digest.hexdigest()
-
-
-def _leaf_shapes(value_type: Any) -> list[tf.TensorShape]:
-  """Returns the shapes of a value's tensors, in the order of a graph."""
-  shapes = []
-
-  @tff.tensorflow.computation(value_type)
-  def record(value):
-    shapes.extend(leaf.shape for leaf in tf.nest.flatten(value))
-    return value
-
-  del record  # It has been traced, which was all.
-  return shapes

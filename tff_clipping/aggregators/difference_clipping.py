@@ -1,6 +1,8 @@
 """Clips each client's update to an L2 norm before it is aggregated."""
 
-import collections
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
@@ -35,8 +37,7 @@ def difference_clipping_factory(
     clipped_count: How many updates were longer than it.
     zeroed_count: How many updates were not finite or too long, and so zero.
 
-  The two counts are exact. They are left out if anything inside
-  `inner_agg_factory` adds noise: a private pipeline reports nothing exact.
+  The two counts are exact, and measured only if `count_sum_factory` is given.
 
   State: `clipping_norm`, `inner_agg`, `count_agg`.
 
@@ -59,9 +60,9 @@ def difference_clipping_factory(
     inner_agg_factory: Aggregates the clipped updates. `None` is
       `tff.aggregators.SumFactory()`.
     count_sum_factory: Sums the counts, two `int32` scalars in an `OrderedDict`
-      from each client: for example `tff.aggregators.SecureSumFactory(1, 0)`.
-      `None` is `tff.aggregators.SumFactory()`, or nothing in a private
-      pipeline, where nothing else is allowed.
+      from each client: for example `tff.aggregators.SumFactory()`, or
+      `tff.aggregators.SecureSumFactory(1, 0)`. `None` to measure none, as where
+      something inside adds noise.
 
   Returns:
     An aggregation factory.
@@ -69,46 +70,38 @@ def difference_clipping_factory(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If `clipping_norm` is a number that is not finite or too small.
-      By `create`, if `inner_agg_factory` adds noise and `clipping_norm` is a
-      process or `count_sum_factory` is given: the norm and the counts would
-      leak what the noise hides.
 
   Source: Alg. CE-FedAvg, line "Clip", and Eq. (clip).
   """
-  if not isinstance(clipping_norm, tff.templates.EstimationProcess):
-    clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
+  if isinstance(clipping_norm, tff.templates.EstimationProcess):
+    norm: Any = clipping_norm
+    build: Callable = build_clip
+  else:
+    number = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
+    norm = np.float32(number)
+    build = functools.partial(build_clip, norm=number)
   return clipping_process.clipping_wrapper(
     inner_agg_factory,
-    lambda value_type: _make_clip(value_type, clipping_norm),
+    clipping_process.Clip(
+      build=build,
+      norm_name='clipping_norm',
+      norm=norm,
+      count_name='clipped_count',
+    ),
     count_sum_factory,
   )
 
 
-def _make_clip(value_type, clipping_norm):
-  """Returns the clip of values of `value_type`."""
-  if isinstance(clipping_norm, tff.templates.EstimationProcess):
+def build_clip(
+  value_type: tff.Type, norm: float | None = None
+) -> Callable[..., l2_clip.Clipped]:
+  """Returns the clip of values, in a graph; the same for values of all types.
 
-    @tff.tensorflow.computation(value_type, np.float32)
-    def clip_to_estimate(value, norm):
-      return _clip(value, norm)
-
-    return clipping_process.Clip(
-      clip_to_estimate, 'clipping_norm', clipping_norm
-    )
-
-  @tff.tensorflow.computation(value_type)
-  def clip(value):
-    return _clip(value, clipping_norm)
-
-  return clipping_process.Clip(
-    clip, 'clipping_norm', np.array(clipping_norm, np.float32)
-  )
-
-
-def _clip(value, norm):
-  """Returns the clipped value, its norm, and the counts."""
-  clipped = l2_clip.clip_by_l2_norm(value, norm)
-  counts = collections.OrderedDict(
-    clipped_count=clipped.was_clipped, zeroed_count=clipped.was_zeroed
-  )
-  return clipped.value, clipped.norm, counts
+  Args:
+    value_type: The type of a client's value.
+    norm: c; `None` for one that comes with each value.
+  """
+  del value_type
+  if norm is None:
+    return l2_clip.clip_by_l2_norm
+  return lambda value: l2_clip.clip_by_l2_norm(value, norm)

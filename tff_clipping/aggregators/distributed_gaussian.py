@@ -15,13 +15,11 @@ from tff_clipping.aggregators.parts import (
   discrete_gaussian,
   gaussian_draws,
   hadamard,
-  inspect_process,
   l2_clip,
-  noised_process,
-  private_mean,
+  noised_sum,
   type_checks,
 )
-from tff_clipping.mechanism import Mechanism
+from tff_clipping.mechanism import MECHANISM, Mechanism
 
 # Of the rotation, whose signs are public: the time of the start, and the round.
 _SEED_TYPE = tff.TensorType(np.int64, [2])
@@ -80,6 +78,7 @@ def distributed_gaussian_mean_factory(
   at most.
 
   Measurements:
+    mechanism: A `Mechanism` of the kind 'distributed' as JSON, with c.
     clipping_norm: Delta in the unit of the updates, `float32`: what rounding to
       integers leaves of c, without `bits` up to 1 % above it.
     noise_stddev: That of the sum, M shares, in the unit of the updates.
@@ -141,26 +140,8 @@ def distributed_gaussian_mean_factory(
   )
   if bits is not None:
     bits = argument_checks.check_integer('bits', bits, at_least=1, at_most=62)
-  return private_mean.PrivateMean(
-    DistributedGaussianMeanFactory(
-      clipping_norm, noise_multiplier, clients_per_round, *bounds, bits
-    ),
-    Mechanism(
-      kind='distributed',
-      clipping_norm=clipping_norm,
-      noise_multiplier=noise_multiplier,
-      clients_per_round=clients_per_round,
-      min_clients=bounds[0],
-      max_clients=bounds[1],
-      public=(
-        'clipping_norm',
-        'noise_stddev',
-        'share_noise_stddev',
-        'min_clients_per_round',
-        'max_clients_per_round',
-        'bits_per_client',
-      ),
-    ),
+  return DistributedGaussianMeanFactory(
+    clipping_norm, noise_multiplier, clients_per_round, *bounds, bits
   )
 
 
@@ -184,22 +165,6 @@ class DistributedGaussianMeanFactory(
     leaves = tff.structure.flatten(value_type)
     size = sum(math.prod(leaf.shape) for leaf in leaves)
     dim = hadamard.padded_size(size)
-
-    @tff.tensorflow.computation(value_type, _SEED_TYPE)
-    def clip_and_rotate(value, seed):
-      # The Python containers, for the way back.
-      structures.append(
-        tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), value)
-      )
-      clipped = l2_clip.clip_by_l2_norm(value, self.clipping_norm).value
-      parts = [
-        tf.reshape(tf.cast(leaf, tf.float32), [-1])
-        for leaf in tf.nest.flatten(clipped)
-      ]
-      return hadamard.rotate(
-        tf.concat([*parts, tf.zeros([dim - size])], axis=0), seed
-      )
-
     grid = discrete_gaussian.choose_grid(
       dim=dim,
       clipping_norm=self.clipping_norm,
@@ -209,16 +174,35 @@ class DistributedGaussianMeanFactory(
       max_clients=self.max_clients,
       bits=self.bits,
     )
-    # One vector, flat: TFF's own aggregator for this nests a dozen factories,
-    # too deep for the messages of current versions of Protocol Buffers.
-    inner = _DiscreteGaussianSumFactory(
-      grid, self.min_clients, self.max_clients
-    ).create(clip_and_rotate.type_signature.result)
+
+    @tff.tensorflow.computation(value_type, _SEED_TYPE)
+    def send(value, seed):
+      # The Python containers, for the way back.
+      structures.append(
+        tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), value)
+      )
+      clipped = l2_clip.clip_by_l2_norm(value, self.clipping_norm).value
+      # One vector, flat: TFF's own aggregator for this nests a dozen factories,
+      # too deep for the messages of current versions of Protocol Buffers.
+      parts = [
+        tf.reshape(tf.cast(leaf, tf.float32), [-1])
+        for leaf in tf.nest.flatten(clipped)
+      ]
+      padded = tf.concat([*parts, tf.zeros([dim - size])], axis=0)
+      return _encode(hadamard.rotate(padded, seed), grid)
+
+    # A Python number would be an `int32`, which the sum of `int64` refuses.
+    inner = tff.aggregators.SecureModularSumFactory(
+      np.int64(grid.modulus)
+    ).create(send.type_signature.result)
 
     @tff.tensorflow.computation(
-      inner.next.type_signature.result.result.member, _SEED_TYPE
+      send.type_signature.result, np.int32, _SEED_TYPE
     )
-    def rotate_back_and_divide(vector, seed):
+    def release(total, num_clients, seed):
+      vector = _decode(
+        total, num_clients, grid, self.min_clients, self.max_clients
+      )
       mean = hadamard.rotate_back(vector, seed)[:size] / tf.cast(
         self.clients_per_round, tf.float32
       )
@@ -245,124 +229,94 @@ class DistributedGaussianMeanFactory(
     @tff.federated_computation
     def initialize():
       return tff.federated_zip(
-        (inner.initialize(), tff.federated_eval(first_seed, tff.SERVER))
-      )
-
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
-    )
-    def next_fn(state, value):
-      inner_state, seed = state
-      output = inner.next(
-        inner_state,
-        tff.federated_map(
-          clip_and_rotate, (value, tff.federated_broadcast(seed))
-        ),
-      )
-      stddev = math.sqrt(self.max_clients) * grid.share_stddev / grid.scale
-      measurements = collections.OrderedDict(
-        (name, tff.federated_value(value, tff.SERVER))
-        for name, value in (
-          ('clipping_norm', np.float32(grid.sensitivity / grid.scale)),
-          ('noise_stddev', np.float32(stddev)),
-          ('share_noise_stddev', np.float32(grid.share_stddev / grid.scale)),
-          ('min_clients_per_round', np.int32(self.min_clients)),
-          ('max_clients_per_round', np.int32(self.max_clients)),
-          ('bits_per_client', np.int64(grid.bits * dim)),
+        collections.OrderedDict(
+          rotation_seed=tff.federated_eval(first_seed, tff.SERVER),
+          inner_agg=inner.initialize(),
         )
       )
-      return tff.templates.MeasuredProcessOutput(
-        state=tff.federated_zip(
-          (output.state, tff.federated_map(next_seed, seed))
-        ),
-        result=tff.federated_map(rotate_back_and_divide, (output.result, seed)),
-        measurements=tff.federated_zip(measurements),
-      )
 
-    return tff.templates.AggregationProcess(initialize, next_fn)
-
-
-class _DiscreteGaussianSumFactory(tff.aggregators.UnweightedAggregationFactory):
-  """Rounds a vector, adds shares of noise, and sums securely."""
-
-  def __init__(self, grid, min_clients, max_clients):
-    self._grid = grid
-    self._min_clients = min_clients
-    self._max_clients = max_clients
-
-  def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """Creates the process for one `float32` vector; see the base class."""
-    grid = self._grid
-    (dim,) = value_type.shape
-
-    @tff.tensorflow.computation(value_type)
-    def encode(vector):
-      key = gaussian_draws.fresh_key()
-      keys = tf.random.stateless_uniform(
-        [2, 2], key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
-      )
-      rounded = discrete_gaussian.round_to_norm(
-        vector * grid.scale, grid.sensitivity, keys[0]
-      )
-      noised = rounded + discrete_gaussian.draw_discrete_gaussian(
-        dim, grid.share_stddev, keys[1]
-      )
-      return _remainder(noised, grid.modulus)
-
-    # A Python number would be an `int32`, which the sum of `int64` refuses.
-    inner = tff.aggregators.SecureModularSumFactory(
-      np.int64(grid.modulus)
-    ).create(encode.type_signature.result)
-
-    @tff.tensorflow.computation(encode.type_signature.result, np.int32)
-    def decode(total, num_clients):
-      num_missing = cohort_bounds.count_missing_shares(
-        num_clients, self._min_clients, self._max_clients
-      )
-      # The check of the cohort, also where no shares can be missing.
-      with tf.control_dependencies([num_missing]):
-        total = tf.identity(total)
-      noised = total + discrete_gaussian.draw_shares(
-        dim,
-        grid.share_stddev,
-        num_missing,
-        gaussian_draws.fresh_key(),
-        max_shares=self._max_clients - self._min_clients,
-      )
-      # Once more, to what is in [-modulus / 2, modulus / 2): with the missing
-      # shares the remainder is that of the largest cohort's noise.
-      half = grid.modulus // 2
-      noised = _remainder(noised + half, grid.modulus) - half
-      return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)
-
-    @tff.federated_computation
-    def initialize():
-      nothing = tff.federated_value((), tff.SERVER)
-      return noised_process.zip_state(
-        nothing, inner.initialize(), clipping_norm=nothing
-      )
+    stddev = math.sqrt(self.max_clients) * grid.share_stddev / grid.scale
+    measured = collections.OrderedDict(
+      clipping_norm=np.float32(grid.sensitivity / grid.scale),
+      noise_stddev=np.float32(stddev),
+      share_noise_stddev=np.float32(grid.share_stddev / grid.scale),
+      min_clients_per_round=np.int32(self.min_clients),
+      max_clients_per_round=np.int32(self.max_clients),
+      bits_per_client=np.int64(grid.bits * dim),
+    )
+    mechanism = Mechanism(
+      kind='distributed',
+      clipping_norm=self.clipping_norm,
+      noise_multiplier=self.noise_multiplier,
+      clients_per_round=self.clients_per_round,
+      min_clients=self.min_clients,
+      max_clients=self.max_clients,
+      public=tuple(measured),
+    )
 
     @tff.federated_computation(
       initialize.type_signature.result,
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      output = inner.next(state['inner_agg'], tff.federated_map(encode, value))
+      seed = state['rotation_seed']
+      sent = tff.federated_map(send, (value, tff.federated_broadcast(seed)))
+      output = inner.next(state['inner_agg'], sent)
       num_clients = tff.federated_secure_sum_bitwidth(
         tff.federated_value(1, tff.CLIENTS), 1
       )
+      new_state = collections.OrderedDict(
+        rotation_seed=tff.federated_map(next_seed, seed),
+        inner_agg=output.state,
+      )
       return tff.templates.MeasuredProcessOutput(
-        state=noised_process.zip_state(
-          state[inspect_process.NOISE_STATE],
-          output.state,
-          clipping_norm=state['clipping_norm'],
+        state=tff.federated_zip(new_state),
+        result=tff.federated_map(release, (output.result, num_clients, seed)),
+        measurements=noised_sum.at_server(
+          {MECHANISM: mechanism.to_json(), **measured}
         ),
-        result=tff.federated_map(decode, (output.result, num_clients)),
-        measurements=tff.federated_value((), tff.SERVER),
       )
 
     return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def _encode(vector, grid):
+  """Returns a vector in integers, with a client's share of the noise."""
+  keys = tf.random.stateless_uniform(
+    [2, 2],
+    gaussian_draws.fresh_key(),
+    minval=None,
+    maxval=None,
+    dtype=tf.int64,
+    alg='philox',
+  )
+  rounded = discrete_gaussian.round_to_norm(
+    vector * grid.scale, grid.sensitivity, keys[0]
+  )
+  noised = rounded + discrete_gaussian.draw_discrete_gaussian(
+    vector.shape[0], grid.share_stddev, keys[1]
+  )
+  return _remainder(noised, grid.modulus)
+
+
+def _decode(total, num_clients, grid, least, largest):
+  """Returns the vector of a sum of integers, with the missing shares."""
+  num_missing = cohort_bounds.count_missing_shares(num_clients, least, largest)
+  # The check of the cohort, also where no shares can be missing.
+  with tf.control_dependencies([num_missing]):
+    total = tf.identity(total)
+  noised = total + discrete_gaussian.draw_shares(
+    total.shape[0],
+    grid.share_stddev,
+    num_missing,
+    gaussian_draws.fresh_key(),
+    max_shares=largest - least,
+  )
+  # Once more, to what is in [-modulus / 2, modulus / 2): with the missing
+  # shares the remainder is that of the largest cohort's noise.
+  half = grid.modulus // 2
+  noised = _remainder(noised + half, grid.modulus) - half
+  return tf.cast(tf.cast(noised, tf.float64) / grid.scale, tf.float32)
 
 
 def _remainder(integers, modulus):

@@ -1,16 +1,16 @@
 """Adds Gaussian noise to an aggregate, at the server."""
 
-import math
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 
+from tff_clipping.aggregators import secure_sum
 from tff_clipping.aggregators.parts import (
   gaussian_draws,
   grid_sums,
   noise_keys,
-  noised_process,
+  noised_sum,
   type_checks,
 )
 
@@ -29,7 +29,8 @@ def gaussian_noise_factory(
   Guarantee: if one client moves the result of `inner_agg_factory` by at most
   `s` in L2, a round is the Gaussian mechanism with noise multiplier
   `noise_stddev / s`. What bounds `s` is a clip, outside or inside: this factory
-  does not clip. An empty cohort gives 0 + noise.
+  does not clip. An empty cohort gives 0 + noise. Nobody checks what is composed
+  by hand, and it has no record of a mechanism: `dp_mean_factory` has one.
 
   The guarantee holds for the numbers that are released: clients' values are
   rounded towards zero to a grid of at most 2^-29 standard deviations, their
@@ -44,17 +45,17 @@ def gaussian_noise_factory(
   Measurements:
     noise_stddev: The standard deviation, `float32`.
 
-  Of the measurements of `inner_agg_factory`, only those are reported, beside
-  this one, that do not reveal what the noise hides; docs/aggregators.md lists
-  them. Exact counts of clipped updates, for example, are dropped.
+  What `inner_agg_factory` measures is dropped: counts of clipped updates, for
+  example, are exact.
 
   State: `privacy_noise`, the seed of the noise, if it takes one; `inner_agg`.
 
   Args:
     noise_stddev: The standard deviation, from 1e-37 to 1e37, in the unit of
       the result. No noise is another pipeline, not 0.
-    inner_agg_factory: Sums the values; unweighted. `None` is
-      `tff.aggregators.SumFactory()`.
+    inner_agg_factory: Sums the values, in `float64`; unweighted. `None` is
+      `tff.aggregators.SumFactory()`. Around a mean, or what compresses, the
+      noise is not that of the Gaussian mechanism.
     noise_key: `None` draws fresh noise whenever a round runs, so that one that
       is run twice is two releases. A pair of 64-bit integers is a seed, for
       tests and simulations: noise is a function of the seed, the round and the
@@ -65,9 +66,7 @@ def gaussian_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If `noise_stddev` is out of range. By `create`, if a clipping
-      norm is estimated inside `inner_agg_factory`, or it is no sum: a mean, or
-      one that compresses.
+    ValueError: If `noise_stddev` is out of range.
   """
   noise_stddev = gaussian_draws.check_noise_stddev(noise_stddev)
   noise_key = gaussian_draws.check_noise_key(noise_key)
@@ -80,41 +79,54 @@ def gaussian_noise_factory(
 class GaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `gaussian_noise_factory` returns."""
 
-  def __init__(
-    self, noise_stddev, inner_agg_factory, noise_key, bound=math.inf
-  ):
+  def __init__(self, noise_stddev, inner_agg_factory, noise_key):
     """Initializes the factory; see `gaussian_noise_factory`."""
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
     self._noise_key = noise_key
-    self._bound = bound
-
-  def behind_clip(self, clipping_norm: float) -> 'GaussianNoiseFactory':
-    """Returns the factory for values that were clipped to a norm."""
-    return GaussianNoiseFactory(
-      self._noise_stddev,
-      self._inner_agg_factory,
-      self._noise_key,
-      clipping_norm,
-    )
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    keys = noise_keys.NoiseKeys(self._noise_key)
     type_checks.check_float_leaves(value_type)
-    stddev = self._noise_stddev * grid_sums.noise_factor(
-      self._inner_agg_factory, value_type, gaussian_draws.RELATIVE_STEP
-    )
-
-    def add(value, state):
-      key, next_state = keys.next_key(state)
-      return gaussian_draws.add_gaussian_noise(value, stddev, key), next_state
-
-    return noised_process.build_noised_process(
+    return noised_sum.build_noised_sum(
       value_type,
       self._inner_agg_factory,
-      lambda _: noised_process.ServerNoise(keys.initial, add),
-      step=lambda: gaussian_draws.grid_step(stddev),
-      bound=self._bound,
+      build_noise(
+        value_type, self._noise_stddev, self._inner_agg_factory, self._noise_key
+      ),
       constants={'noise_stddev': np.float32(self._noise_stddev)},
     )
+
+
+def build_noise(
+  value_type: tff.Type,
+  noise_stddev: float,
+  sum_factory: tff.aggregators.UnweightedAggregationFactory,
+  noise_key: gaussian_draws.NoiseKey,
+  *,
+  multiplier: float = grid_sums.PAID_MULTIPLIER,
+) -> noised_sum.ServerNoise:
+  """Returns independent noise for each round.
+
+  Args:
+    value_type: The type of the values that are summed.
+    noise_stddev: The standard deviation.
+    sum_factory: What sums the values.
+    noise_key: As for `gaussian_noise_factory`.
+    multiplier: The noise multiplier, at most.
+  """
+  keys = noise_keys.NoiseKeys(noise_key)
+  is_on_grid = secure_sum.is_plain_sum(sum_factory)
+  stddev = noise_stddev * grid_sums.noise_factor(
+    value_type,
+    0.0 if is_on_grid else gaussian_draws.RELATIVE_STEP,
+    multiplier,
+  )
+
+  def add(total, state):
+    key, next_state = keys.next_key(state)
+    return gaussian_draws.add_gaussian_noise(total, stddev, key), next_state
+
+  return noised_sum.ServerNoise(
+    keys.initial, lambda: gaussian_draws.grid_step(stddev), add
+  )

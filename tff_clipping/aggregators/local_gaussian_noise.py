@@ -10,12 +10,9 @@ import tensorflow_federated as tff
 from tff_clipping.aggregators import secure_sum
 from tff_clipping.aggregators.parts import (
   cohort_bounds,
-  composition_rules,
   float64_values,
   gaussian_draws,
-  inspect_process,
-  noised_process,
-  public_measurements,
+  noised_sum,
   type_checks,
 )
 
@@ -120,11 +117,10 @@ def _check_room(noise_stddev: float, inner_agg_factory: Any) -> None:
   if not isinstance(inner_agg_factory, secure_sum.SecureSumFactory):
     return
   room = inner_agg_factory.local_noise_stddev
-  # Without any, `create` refuses it, as it does inside other factories.
-  if room is not None and room < noise_stddev:
+  if room is None or room < noise_stddev:
     raise ValueError(
       '`inner_agg_factory` must leave room for the noise, found a '
-      f'`secure_sum_factory` with `local_noise_stddev` {room:g}, where '
+      f'`secure_sum_factory` with `local_noise_stddev` {room}, where '
       f'`noise_stddev` is {noise_stddev:g}: it would clamp the noise.'
     )
 
@@ -142,10 +138,7 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    wide = float64_values.WideValues(value_type)
-    inner = self._inner_agg_factory.create(wide.type)
-    composition_rules.check_does_not_clip('inner_agg_factory', inner)
-    composition_rules.check_sum(self._inner_agg_factory, inner)
+    dtypes = float64_values.dtypes_of(value_type)
 
     def share_step():
       step = _STEPS * gaussian_draws.grid_step(self._noise_stddev)
@@ -155,10 +148,10 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         tf.constant(getattr(self._inner_agg_factory, 'step', 0.0), step.dtype),
       )
 
-    @tff.tensorflow.computation(wide.type)
+    @tff.tensorflow.computation(value_type)
     def add_share(value):
       step = share_step()
-      leaves = tf.nest.flatten(gaussian_draws.round_towards_zero(value, step))
+      leaves = tf.nest.flatten(noised_sum.to_grid(value, step))
       noises = gaussian_draws.draw_gaussian(
         [leaf.shape for leaf in leaves],
         self._noise_stddev,
@@ -169,6 +162,8 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         for leaf, noise in zip(leaves, noises, strict=True)
       ]
       return tf.nest.pack_sequence_as(value, noised)
+
+    inner = self._inner_agg_factory.create(add_share.type_signature.result)
 
     @tff.tensorflow.computation(
       inner.next.type_signature.result.result.member, np.int32
@@ -196,11 +191,13 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         gaussian_draws.round_noise(leaf + noise, step)
         for leaf, noise in zip(leaves, noises, strict=True)
       ]
-      return wide.narrow(tf.nest.pack_sequence_as(value, noised))
+      return float64_values.narrow(
+        tf.nest.pack_sequence_as(value, noised), dtypes
+      )
 
     @tff.federated_computation
     def initialize():
-      return noised_process.zip_state(
+      return noised_sum.zip_state(
         tff.federated_value((), tff.SERVER), inner.initialize()
       )
 
@@ -209,21 +206,20 @@ class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      noised = tff.federated_map(add_share, wide.widen(value))
+      noised = tff.federated_map(add_share, value)
       output = inner.next(state['inner_agg'], noised)
       num_clients = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       return tff.templates.MeasuredProcessOutput(
-        state=noised_process.zip_state(
-          state[inspect_process.NOISE_STATE], output.state
-        ),
+        state=noised_sum.zip_state(state[noised_sum.NOISE_STATE], output.state),
         result=tff.federated_map(
           add_missing_shares, (output.result, num_clients)
         ),
-        measurements=public_measurements.with_public(
-          output.measurements,
-          share_noise_stddev=np.float32(self._noise_stddev),
-          min_clients_per_round=np.int32(self._min_clients),
-          max_clients_per_round=np.int32(self._max_clients),
+        measurements=noised_sum.at_server(
+          dict(
+            share_noise_stddev=np.float32(self._noise_stddev),
+            min_clients_per_round=np.int32(self._min_clients),
+            max_clients_per_round=np.int32(self._max_clients),
+          )
         ),
       )
 

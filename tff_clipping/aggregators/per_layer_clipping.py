@@ -1,8 +1,9 @@
 """Clips each tensor of an update to an L2 norm of its own."""
 
-import collections
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +27,7 @@ def per_layer_clipping_factory(
   Guarantee: the norm of what reaches `inner_agg_factory` is at most
   sqrt(sum_k c_k^2), in real arithmetic. That is the sensitivity to charge, and
   what a noise multiplier multiplies: `combined_clipping_norm(clipping_norms)`
-  returns it.
+  returns it. `dp_mean_factory` takes the norms, and adds the noise.
 
   An update with a tensor that is not finite, or whose sum of squares is above
   the largest `float32`, becomes zero as a whole. Zero stays zero.
@@ -38,8 +39,7 @@ def per_layer_clipping_factory(
       shape [K].
     zeroed_count: How many updates became zero.
 
-  The counts are exact, and left out if anything inside `inner_agg_factory` adds
-  noise.
+  The counts are exact, and measured only if `count_sum_factory` is given.
 
   State: `clipping_norms` (empty), `inner_agg`, `count_agg`.
 
@@ -48,9 +48,8 @@ def per_layer_clipping_factory(
       tensors in the value type: that of the trainable variables of a model.
     inner_agg_factory: Aggregates the clipped updates. `None` is
       `tff.aggregators.SumFactory()`.
-    count_sum_factory: Sums the counts, an `OrderedDict` of `int32` tensors.
-      `None` is `tff.aggregators.SumFactory()`, or nothing in a private
-      pipeline, where nothing else is allowed.
+    count_sum_factory: Sums the counts, an `OrderedDict` of `int32` tensors;
+      `None` to measure none, as where something inside adds noise.
 
   Returns:
     An aggregation factory.
@@ -58,16 +57,20 @@ def per_layer_clipping_factory(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a norm is not finite or too small, or there are none. By
-      `create`, if the value type has another number of tensors, or
-      `count_sum_factory` is given and `inner_agg_factory` adds noise.
+      `create`, if the value type has another number of tensors.
 
   Source: McMahan et al. 2018, "Learning differentially private recurrent
     language models", Sec. 2. The paper clips the update as a whole.
   """
-  clipping_norms = _check_clipping_norms(clipping_norms)
+  norms = check_clipping_norms(clipping_norms)
   return clipping_process.clipping_wrapper(
     inner_agg_factory,
-    lambda value_type: _make_clip(value_type, clipping_norms),
+    clipping_process.Clip(
+      build=functools.partial(build_clip, norms=norms),
+      norm_name='clipping_norms',
+      norm=np.array(norms, np.float32),
+      count_name='clipped_counts',
+    ),
     count_sum_factory,
   )
 
@@ -82,13 +85,13 @@ def combined_clipping_norm(clipping_norms: Sequence[float]) -> float:
     TypeError: If they are not a sequence of numbers.
     ValueError: If one is not finite or too small, or there are none.
   """
-  norms = _check_clipping_norms(clipping_norms)
+  norms = check_clipping_norms(clipping_norms)
   # `hypot` is wrong by less than one unit in the last place.
   return math.nextafter(math.hypot(*norms), math.inf)
 
 
-def _check_clipping_norms(clipping_norms):
-  """Returns the norms as floats, or raises."""
+def check_clipping_norms(clipping_norms: Any) -> list[float]:
+  """Returns the norms as floats; raises as `combined_clipping_norm`."""
   if isinstance(clipping_norms, (str, bytes)) or not (
     isinstance(clipping_norms, Sequence) or np.ndim(clipping_norms) == 1
   ):
@@ -104,22 +107,33 @@ def _check_clipping_norms(clipping_norms):
   ]
 
 
-def _make_clip(value_type, clipping_norms):
-  """Returns the clip of values of `value_type`."""
+def build_clip(
+  value_type: tff.Type, norms: Sequence[float]
+) -> Callable[[Any], l2_clip.Clipped]:
+  """Returns the clip of values of a type, in a graph.
+
+  Args:
+    value_type: The type of a client's value.
+    norms: c_1 ... c_K, which `check_clipping_norms` has returned.
+
+  Returns:
+    A function of a value. Its `was_clipped` has an element for each tensor.
+
+  Raises:
+    ValueError: If the values have another number of tensors.
+  """
   num_tensors = len(tff.structure.flatten(value_type))
-  if num_tensors != len(clipping_norms):
+  if num_tensors != len(norms):
     raise ValueError(
       f'`clipping_norms` must have a norm for each of the {num_tensors} '
-      f'tensors of {value_type}, found {len(clipping_norms)}.'
+      f'tensors of {value_type}, found {len(norms)}.'
     )
 
-  @tff.tensorflow.computation(value_type)
   def clip(value):
     leaves = tf.nest.flatten(value)
+    positions = _positions(value, value_type)
     clipped = [None] * num_tensors
-    for position, norm in zip(
-      _positions(value, value_type), clipping_norms, strict=True
-    ):
+    for position, norm in zip(positions, norms, strict=True):
       clipped[position] = l2_clip.clip_by_l2_norm(leaves[position], norm)
     was_zeroed = tf.reduce_max(tf.stack([c.was_zeroed for c in clipped]))
     kept = tf.cond(
@@ -127,20 +141,15 @@ def _make_clip(value_type, clipping_norms):
       lambda: [tf.zeros_like(c.value) for c in clipped],
       lambda: [tf.identity(c.value) for c in clipped],
     )
-    was_clipped = [
-      clipped[position].was_clipped
-      for position in _positions(value, value_type)
-    ]
-    counts = collections.OrderedDict(
-      clipped_counts=tf.stack(was_clipped) * (1 - was_zeroed),
-      zeroed_count=was_zeroed,
+    was_clipped = tf.stack([clipped[p].was_clipped for p in positions])
+    return l2_clip.Clipped(
+      value=tf.nest.pack_sequence_as(value, kept),
+      norm=tf.sqrt(tf.add_n([tf.square(c.norm) for c in clipped])),
+      was_clipped=was_clipped * (1 - was_zeroed),
+      was_zeroed=was_zeroed,
     )
-    norm = tf.sqrt(tf.add_n([tf.square(c.norm) for c in clipped]))
-    return tf.nest.pack_sequence_as(value, kept), norm, counts
 
-  return clipping_process.Clip(
-    clip, 'clipping_norms', np.array(clipping_norms, np.float32)
-  )
+  return clip
 
 
 def _positions(value, value_type):

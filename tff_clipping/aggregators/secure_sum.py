@@ -11,7 +11,6 @@ import tensorflow_federated as tff
 from tff_clipping import argument_checks
 from tff_clipping.aggregators.parts import (
   gaussian_draws,
-  inspect_process,
   l2_clip,
   type_checks,
 )
@@ -55,9 +54,6 @@ def secure_sum_factory(
   of continuous noise carry no rigorous guarantee of their own; see
   `distributed_gaussian_mean_factory` for one that does.
 
-  State: `clamps_noise` (empty), where the bound leaves no room for noise at the
-  clients; `local_gaussian_noise_factory` refuses to be around it.
-
   Measurements:
     secure_sum_bound: B, `float32`.
     secure_sum_out_of_bounds_count: `int32`, how many clients had an element
@@ -91,25 +87,22 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
   """The factory that `secure_sum_factory` returns.
 
   Attributes:
+    bound: B, the largest magnitude of an element that is not clamped.
     local_noise_stddev: The noise that its bound leaves room for; `None` for
       none.
     step: A power of 2, of which sums are multiples.
-    keeps_grid: Whether sums are on a grid that values are on, and that has a
-      power of 2 as its step: they are.
   """
-
-  keeps_grid = True
 
   def __init__(self, bound, local_noise_stddev):
     """Initializes the factory; see `secure_sum_factory`."""
-    self._bound = bound
+    self.bound = bound
     self.step = _power_of_2(bound / _LARGEST)
     self.local_noise_stddev = local_noise_stddev
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
-    bound = self._bound
+    bound = self.bound
     dtypes = []
 
     @tff.tensorflow.computation(value_type)
@@ -129,15 +122,9 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
       ]
       return tf.nest.pack_sequence_as(total, leaves)
 
-    # Tells `local_gaussian_noise_factory`, wherever it is outside.
-    has_room = self.local_noise_stddev is not None
-    fields = [] if has_room else [inspect_process.CLAMP]
-
     @tff.federated_computation
     def initialize():
-      return tff.federated_value(
-        collections.OrderedDict((field, ()) for field in fields), tff.SERVER
-      )
+      return tff.federated_value((), tff.SERVER)
 
     @tff.federated_computation(
       initialize.type_signature.result,
@@ -165,6 +152,8 @@ class SecureSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
 def is_plain_sum(factory: Any) -> bool:
   """Returns whether a factory adds up, and does nothing else.
+
+  Sums of values on a grid, whose step is a power of 2, are then on the grid.
 
   Args:
     factory: `None` is a plain sum.

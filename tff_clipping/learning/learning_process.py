@@ -5,7 +5,6 @@ they have in common is here.
 """
 
 import collections
-import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -14,11 +13,6 @@ import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
 from tff_clipping.aggregators import means
-from tff_clipping.aggregators.parts import (
-  inspect_process,
-  l2_clip,
-  private_mean,
-)
 from tff_clipping.learning import client_work as client_work_lib
 from tff_clipping.learning import update_measurements
 from tff_clipping.learning.client_work import Sender
@@ -106,10 +100,6 @@ def build_learning_process(
     sharing=client_work_lib.build_sharing(
       work, client_work.state_type.member, weights_type
     ),
-    # Our clips do it themselves; TFF's let a NaN through, inside our noise too,
-    # and it would be the model's: no noise hides whose it was.
-    zeroes_updates=inspect_process.adds_noise(aggregator.state_type)
-    and type(model_aggregator) is not private_mean.PrivateMean,
   )
 
 
@@ -122,7 +112,6 @@ def _compose(
   *,
   receive: Callable | None,
   sharing: client_work_lib.Sharing | None,
-  zeroes_updates: bool,
 ) -> tff.learning.templates.LearningProcess:
   """Puts the parts of a round together.
 
@@ -148,11 +137,6 @@ def _compose(
   def negate(update):
     return tf.nest.map_structure(tf.negative, update)
 
-  @tff.tensorflow.computation(weights_type.trainable)
-  def zero_if_too_long(update):
-    # Or not finite.
-    return l2_clip.clip_by_l2_norm(update, math.inf).value
-
   to_update = None
   if receive is not None:
 
@@ -167,11 +151,8 @@ def _compose(
   def next_fn(state, client_data):
     weights = state.global_model_weights
     worked = client_work.next(state.client_work, weights, client_data)
-    update = worked.result.update
-    if zeroes_updates:
-      update = tff.federated_map(zero_if_too_long, update)
     aggregated = aggregator.next(
-      state.aggregator, update, worked.result.update_weight
+      state.aggregator, worked.result.update, worked.result.update_weight
     )
     aggregate = aggregated.result
     if to_update is not None:

@@ -1,16 +1,11 @@
 """FedAvg with model clipping, the weaker way to bound what a client sends."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import (
-  inspect_process,
-  l2_clip,
-  type_checks,
-)
+from tff_clipping.aggregators.parts import l2_clip, type_checks
 from tff_clipping.learning import keras_classes, learning_process
 from tff_clipping.learning.client_work import Sender
 from tff_clipping.learning.local_work import LocalWork
@@ -90,12 +85,12 @@ def build_model_clipping_fed_avg(
   Raises:
     TypeError: If an argument is of the wrong kind.
     ValueError: If a number is out of range, or arguments do not fit together,
-      as for `build_fed_avg`; or `model_aggregator` adds no noise.
+      as for `build_fed_avg`.
   """
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
   step_checks.check_keeps_nothing('local_step', local_step)
   if model_aggregator is not None:
-    _check_adds_noise(model_aggregator, model_fn)
+    type_checks.check_unweighted_factory('model_aggregator', model_aggregator)
   work = LocalWork(
     model_fn=model_fn,
     local_steps=local_steps,
@@ -141,15 +136,3 @@ def _sender(clipping_norm: float, *, sends_model: bool) -> Sender:
 def _subtract(model, global_model):
   """Returns a model, less the global one."""
   return [y - x for y, x in zip(model, global_model, strict=True)]
-
-
-def _check_adds_noise(model_aggregator: Any, model_fn: ModelFn) -> None:
-  """Raises unless an aggregator is unweighted and adds noise."""
-  type_checks.check_unweighted_factory('model_aggregator', model_aggregator)
-  weights_type = tff.learning.models.weights_type_from_model(model_fn)
-  process = model_aggregator.create(weights_type.trainable)
-  if not inspect_process.adds_noise(process.state_type):
-    raise ValueError(
-      '`model_aggregator` must add noise to clipped models, found '
-      f'{type(model_aggregator).__name__}: without noise, leave it out.'
-    )

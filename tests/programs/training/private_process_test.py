@@ -205,14 +205,20 @@ def test_exact_metrics_are_not_given_back(tmp_path, ledger):
   given = private.next(state, 1).metrics
   assert set(given) == {
     'aggregator/clipping_norm',
-    'aggregator/clipping/mean_value/noise_stddev',
-    'finalizer/update_non_finite',
+    'aggregator/noise_stddev',
   }
+  assert not ledger.caveats
 
 
-def test_a_process_that_the_plan_does_not_charge_for_is_refused(ledger):
-  process = _fed_avg(aggregators.clipped_mean_factory(clipping_norm=1.0))
-  with pytest.raises(ValueError, match='`process` must add noise'):
+def test_a_process_that_keeps_another_aggregate_is_refused(ledger):
+  process = tff.learning.algorithms.build_unweighted_mime_lite(
+    _model_fn,
+    base_optimizer=tff.learning.optimizers.build_sgdm(0.1, 0.9),
+    model_aggregator=aggregators.dp_mean_factory(
+      clipping_norm=1.0, **ledger.plan.aggregator_parameters._asdict()
+    ),
+  )
+  with pytest.raises(ValueError, match='`process` must keep no second aggr'):
     programs.PrivateProcess(
       process, _private(ledger).sampler, ledger, _store(ledger)
     )

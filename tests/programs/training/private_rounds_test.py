@@ -70,7 +70,10 @@ class _Run:
   def next_fn(self, state, cohort):
     self.num_runs += 1
     self.cohorts.append(tuple(cohort))
-    return _Output(np.float32(self.num_runs), ())
+    metrics = collections.OrderedDict(
+      aggregator=noised_scalar.measured(self.plan)
+    )
+    return _Output(np.float32(self.num_runs), metrics)
 
   def round(self, round_num, state, next_fn=None):
     """Runs a round; returns the state after it."""
@@ -475,9 +478,7 @@ def test_two_programs_at_once_are_refused(run):
 def test_what_was_measured_and_may_be_released_is_saved(run):
   metrics = collections.OrderedDict(
     client_work=collections.OrderedDict(num_examples=np.int32(10)),
-    aggregator=collections.OrderedDict(
-      clipping_norm=np.float32(1), clipped_count=np.int32(2)
-    ),
+    aggregator=noised_scalar.measured(run.plan, clipped_count=np.int32(2)),
   )
   run.round(1, _FIRST, lambda state, cohort: _Output(state, metrics))
   (outcome,) = run.store.outcomes()

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import aggregators, learning, privacy
+from tff_clipping.mechanism import Mechanism
 from tff_clipping.programs.clients.client_sampling import (
   FixedSizeSampler,
   build_private_sampler,
@@ -129,7 +130,7 @@ def test_nothing_exact_is_kept_of_a_private_run(tmp_path):
     target_delta=1e-2,
   )
   # Norms, which are exact, are measured in vain.
-  aggregator = aggregators.add_update_norm_measurements(
+  aggregator = tff.learning.add_debug_measurements(
     aggregators.adaptive_dp_mean_factory(
       initial_clipping_norm=0.5,
       below_count_stddev=2.0,
@@ -147,11 +148,48 @@ def test_nothing_exact_is_kept_of_a_private_run(tmp_path):
   assert metrics['aggregator/clipping_norm'][1] == 0.5
   assert metrics['aggregator/clipping_norm'][2] != 0.5
   assert (metrics['aggregator/noise_stddev'][1:] > 0).all()
-  named = [name for name in metrics if '/' in name]
-  assert not any('client_work' in name for name in named)
-  assert not any('count' in name or 'update_norm' in name for name in named)
+  # Those of the record, and nothing else.
+  assert {name for name in metrics if '/' in name} == {
+    'aggregator/clipping_norm',
+    'aggregator/noise_stddev',
+    'aggregator/bits_noise_stddev',
+  }
   assert metrics['update_norm_mean'].isna().all()
   assert metrics['clipped_fraction'].isna().all()
+
+
+def test_without_a_record_nothing_is_public():
+  measured = collections.OrderedDict(
+    clipping_norm=np.float32(0.5), noise_stddev=np.float32(1.0)
+  )
+  # By the names of measurements, or a record elsewhere, nothing is.
+  record = Mechanism(
+    kind='gaussian',
+    clipping_norm=0.5,
+    noise_multiplier=2.0,
+    clients_per_round=4,
+    public=('clipping_norm',),
+  ).to_json()
+  for metrics in (
+    collections.OrderedDict(aggregator=measured),
+    collections.OrderedDict(aggregator=measured, client_work=measured),
+    collections.OrderedDict(mechanism=record, aggregator=measured),
+    collections.OrderedDict(
+      aggregator=collections.OrderedDict(
+        inner={'mechanism': record, **measured}
+      )
+    ),
+  ):
+    assert not process_metrics.flatten_metrics(metrics, is_private=True)
+  with_record = collections.OrderedDict(
+    aggregator=collections.OrderedDict(
+      mechanism=record, clipping=measured, **measured
+    ),
+    client_work=measured,
+    finalizer=measured,
+  )
+  flat = process_metrics.flatten_metrics(with_record, is_private=True)
+  assert flat == {'aggregator/clipping_norm': 0.5}
 
 
 def test_what_is_not_one_number_is_left_out():

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data import task
@@ -13,7 +14,8 @@ from tasks.data.partitions.partition_config import PartitionConfig
 from tasks.running.run_folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy, find_caveats
 from tests.tasks.small_runs import DP_FED_AVG
-from tff_clipping import privacy
+from tff_clipping import aggregators, privacy
+from tff_clipping.programs.checks import records
 
 _TAKE_TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=5)
 _GROUPS = _TAKE_TURNS | dict(mechanism='banded', sampling='grouped_poisson')
@@ -37,19 +39,9 @@ def _task(test_is_of_clients=False, partition_name='iid'):
   )
 
 
-def _find(
-  changes,
-  test_is_of_clients=False,
-  clipping_norm_source=None,
-  is_checked=True,
-):
+def _find(changes, test_is_of_clients=False, clipping_norm_source=None):
   asked = ExperimentConfig(**{**DP_FED_AVG, **changes})
-  return find_caveats(
-    asked,
-    _task(test_is_of_clients),
-    clipping_norm_source,
-    is_checked=is_checked,
-  )
+  return find_caveats(asked, _task(test_is_of_clients), clipping_norm_source)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +78,30 @@ def test_exact_figures_that_the_run_rests_on_are_said():
   ]
 
 
-def test_an_aggregator_that_nobody_has_checked_is_said():
-  (found,) = _find(dict(aggregator='own:create'), is_checked=False)
-  assert 'nobody has checked' in found
-  assert _find(dict(aggregator='own:create')) == ()
+def test_an_aggregator_that_nobody_has_checked_is_said(tmp_path):
+  config = ExperimentConfig(**{**DP_FED_AVG, 'aggregator': 'own:create'})
+  plan = privacy.PrivacyPlan(
+    num_clients=40,
+    clients_per_round=8,
+    num_rounds=2,
+    noise_multiplier=4.0,
+    target_delta=1e-3,
+  )
+  run = RunPrivacy(config, RunFolder(tmp_path), plan, ('another',))
+  private = aggregators.dp_mean_factory(
+    clipping_norm=1.0, noise_multiplier=4.0, clients_per_round=8
+  )
+  value_type = tff.TensorType(np.float32, [2])
+  assert run.of_process(private.create(value_type)) == run
+  by_hand = aggregators.difference_clipping_factory(
+    1.0, aggregators.gaussian_noise_factory(4.0)
+  )
+  assert run.of_process(by_hand.create(value_type)).caveats == (
+    'another',
+    records.UNCHECKED,
+  )
+  public = RunPrivacy(config, RunFolder(tmp_path), None, ())
+  assert public.of_process(by_hand.create(value_type)) == public
 
 
 def test_made_up_clients_are_said():

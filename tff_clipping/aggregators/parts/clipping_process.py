@@ -12,38 +12,30 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import (
-  composition_rules,
-  inspect_process,
-  type_checks,
-)
+from tff_clipping.aggregators.parts import l2_clip, type_checks
 
 
 @dataclasses.dataclass(frozen=True)
 class Clip:
-  """A clip for values of one type.
+  """A clip of clients' values.
 
   Attributes:
-    computation: From the value, and the norm if it is estimated, to the clipped
-      value, its norm before the clip (`float32`), and an `OrderedDict` of
-      counts.
+    build: Returns the clip of values of a type, a function in a graph of a
+      value, and of the norm if it is estimated.
     norm_name: What the measurement of the norm is called.
     norm: The constant that is measured, or the process that estimates it.
+    count_name: What the count of clipped values is called.
   """
 
-  computation: tff.Computation
+  build: Callable[[tff.Type], Callable[..., l2_clip.Clipped]]
   norm_name: str
-  norm: np.ndarray | tff.templates.EstimationProcess
-
-  @property
-  def is_estimated(self) -> bool:
-    """Whether the norm changes from round to round."""
-    return isinstance(self.norm, tff.templates.EstimationProcess)
+  norm: np.ndarray | np.generic | tff.templates.EstimationProcess
+  count_name: str
 
 
 def clipping_wrapper(
   inner_agg_factory: tff.aggregators.AggregationFactory | None,
-  make_clip: Callable[[tff.Type], Clip],
+  clip: Clip,
   count_sum_factory: tff.aggregators.UnweightedAggregationFactory | None,
 ) -> tff.aggregators.AggregationFactory:
   """Returns a factory that clips before `inner_agg_factory` aggregates.
@@ -51,14 +43,11 @@ def clipping_wrapper(
   Args:
     inner_agg_factory: Aggregates the clipped values, weighted or not. `None` is
       `tff.aggregators.SumFactory()`.
-    make_clip: Makes the clip for a value type that has been checked.
-    count_sum_factory: Sums the counts. `None` is a plain sum, or no counts if
-      anything inside `inner_agg_factory` adds noise.
+    clip: The clip.
+    count_sum_factory: Sums the counts; `None` to measure none.
 
   Returns:
-    A factory, weighted if `inner_agg_factory` is. Its `create` raises a
-    `TypeError` if that is both weighted and adds noise, and a `ValueError` if
-    `count_sum_factory` is given where that adds noise.
+    A factory, weighted if `inner_agg_factory` is.
 
   Raises:
     TypeError: If an argument is no factory, or that of the counts has weights.
@@ -69,36 +58,32 @@ def clipping_wrapper(
   if count_sum_factory is not None:
     type_checks.check_unweighted_factory('count_sum_factory', count_sum_factory)
   if isinstance(inner_agg_factory, tff.aggregators.WeightedAggregationFactory):
-    return _WeightedClippingFactory(
-      inner_agg_factory, make_clip, count_sum_factory
-    )
-  return _UnweightedClippingFactory(
-    inner_agg_factory, make_clip, count_sum_factory
-  )
+    return _WeightedClippingFactory(inner_agg_factory, clip, count_sum_factory)
+  return _UnweightedClippingFactory(inner_agg_factory, clip, count_sum_factory)
 
 
 class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
   """Clips, then aggregates without weights."""
 
-  def __init__(self, inner_agg_factory, make_clip, count_sum_factory):
+  def __init__(self, inner_agg_factory, clip, count_sum_factory):
     self._inner_agg_factory = inner_agg_factory
-    self._make_clip = make_clip
+    self._clip = clip
     self._count_sum_factory = count_sum_factory
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type)
-    composition_rules.check_keeps_norms(self._inner_agg_factory, inner)
-    parts = _Parts(self._make_clip(value_type), inner, self._count_sum_factory)
-    initialize = parts.initialize_computation()
+    initialize, trace = _build(
+      self._clip, value_type, inner, self._count_sum_factory
+    )
 
     @tff.federated_computation(
       initialize.type_signature.result,
       tff.FederatedType(value_type, tff.CLIENTS),
     )
     def next_fn(state, value):
-      return parts.next(state, value)
+      return trace(state, value)
 
     return tff.templates.AggregationProcess(initialize, next_fn)
 
@@ -106,9 +91,9 @@ class _UnweightedClippingFactory(tff.aggregators.UnweightedAggregationFactory):
 class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
   """Clips, then aggregates with weights, which the clip does not touch."""
 
-  def __init__(self, inner_agg_factory, make_clip, count_sum_factory):
+  def __init__(self, inner_agg_factory, clip, count_sum_factory):
     self._inner_agg_factory = inner_agg_factory
-    self._make_clip = make_clip
+    self._clip = clip
     self._count_sum_factory = count_sum_factory
 
   def create(
@@ -117,14 +102,9 @@ class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
     """Creates the process for `value_type`; see the base class."""
     type_checks.check_float_leaves(value_type)
     inner = self._inner_agg_factory.create(value_type, weight_type)
-    if inspect_process.adds_noise(inner.state_type):
-      raise TypeError(
-        '`inner_agg_factory` must be unweighted where noise is added, found '
-        f'{type(self._inner_agg_factory).__name__}: weights, such as example '
-        'counts, change how much one client can move the result.'
-      )
-    parts = _Parts(self._make_clip(value_type), inner, self._count_sum_factory)
-    initialize = parts.initialize_computation()
+    initialize, trace = _build(
+      self._clip, value_type, inner, self._count_sum_factory
+    )
 
     @tff.federated_computation(
       initialize.type_signature.result,
@@ -132,82 +112,80 @@ class _WeightedClippingFactory(tff.aggregators.WeightedAggregationFactory):
       tff.FederatedType(weight_type, tff.CLIENTS),
     )
     def next_fn(state, value, weight):
-      return parts.next(state, value, weight)
+      return trace(state, value, weight)
 
     return tff.templates.AggregationProcess(initialize, next_fn)
 
 
-class _Parts:
-  """The computations of one clipping process."""
+def _build(clip, value_type, inner, count_sum_factory):
+  """Returns the initial state of the process, and what traces a round."""
+  is_estimated = isinstance(clip.norm, tff.templates.EstimationProcess)
+  clip_at_client = _build_clip(clip, value_type, is_estimated)
+  counts_type = clip_at_client.type_signature.result[2]
+  counts = None
+  if count_sum_factory is not None:
+    counts = count_sum_factory.create(counts_type)
 
-  def __init__(self, clip, inner, count_sum_factory):
-    self._clip = clip
-    self._inner = inner
-    if inspect_process.adds_noise(inner.state_type):
-      if count_sum_factory is not None:
-        raise ValueError(
-          '`count_sum_factory` must be `None` where noise is added, since the '
-          f'counts are exact, found {type(count_sum_factory).__name__}.'
-        )
-      if clip.is_estimated:
-        raise composition_rules.uncharged_norm(
-          clip.norm_name, 'an estimation process'
-        )
-    elif count_sum_factory is None:
-      count_sum_factory = tff.aggregators.SumFactory()
-    self._counts = None
-    if count_sum_factory is not None:
-      self._counts = count_sum_factory.create(
-        clip.computation.type_signature.result[2]
-      )
+  @tff.federated_computation
+  def initialize():
+    nothing = tff.federated_value((), tff.SERVER)
+    state = collections.OrderedDict()
+    state[clip.norm_name] = clip.norm.initialize() if is_estimated else nothing
+    state['inner_agg'] = inner.initialize()
+    state['count_agg'] = nothing if counts is None else counts.initialize()
+    return tff.federated_zip(state)
 
-  def initialize_computation(self):
-    """Returns the computation of the initial state."""
-
-    @tff.federated_computation
-    def initialize():
-      nothing = tff.federated_value((), tff.SERVER)
-      state = collections.OrderedDict()
-      state[self._clip.norm_name] = (
-        self._clip.norm.initialize() if self._clip.is_estimated else nothing
-      )
-      state['inner_agg'] = self._inner.initialize()
-      state['count_agg'] = (
-        nothing if self._counts is None else self._counts.initialize()
-      )
-      return tff.federated_zip(state)
-
-    return initialize
-
-  def next(self, state, value, *weight):
-    """Traces one round."""
-    clip = self._clip
-    if clip.is_estimated:
+  def trace(state, value, *weight):
+    new_state = collections.OrderedDict(
+      (name, state[name]) for name in (clip.norm_name, 'inner_agg', 'count_agg')
+    )
+    if is_estimated:
       norm = clip.norm.report(state[clip.norm_name])
-      clipped, norms, counts = tff.federated_map(
-        clip.computation, (value, tff.federated_broadcast(norm))
+      clipped, norms, is_counted = tff.federated_map(
+        clip_at_client, (value, tff.federated_broadcast(norm))
       )
-      norm_state = clip.norm.next(state[clip.norm_name], norms)
+      new_state[clip.norm_name] = clip.norm.next(state[clip.norm_name], norms)
     else:
       norm = tff.federated_value(clip.norm, tff.SERVER)
-      clipped, _, counts = tff.federated_map(clip.computation, value)
-      norm_state = state[clip.norm_name]
-    inner_output = self._inner.next(state['inner_agg'], clipped, *weight)
-    new_state = collections.OrderedDict()
-    new_state[clip.norm_name] = norm_state
-    new_state['inner_agg'] = inner_output.state
-    new_state['count_agg'] = state['count_agg']
-    measurements = collections.OrderedDict(clipping=inner_output.measurements)
+      clipped, _, is_counted = tff.federated_map(clip_at_client, value)
+    output = inner.next(state['inner_agg'], clipped, *weight)
+    new_state['inner_agg'] = output.state
+    measurements = collections.OrderedDict(clipping=output.measurements)
     measurements[clip.norm_name] = norm
-    if self._counts is not None:
-      count_output = self._counts.next(state['count_agg'], counts)
+    if counts is not None:
+      count_output = counts.next(state['count_agg'], is_counted)
       new_state['count_agg'] = count_output.state
-      for name in tff.structure.name_list(
-        clip.computation.type_signature.result[2]
-      ):
+      for name in tff.structure.name_list(counts_type):
         measurements[name] = count_output.result[name]
     return tff.templates.MeasuredProcessOutput(
       state=tff.federated_zip(new_state),
-      result=inner_output.result,
+      result=output.result,
       measurements=tff.federated_zip(measurements),
     )
+
+  return initialize, trace
+
+
+def _build_clip(clip, value_type, is_estimated):
+  """Returns the computation of a clipped value, its norm, and its counts."""
+  clip_value = clip.build(value_type)
+
+  def with_counts(clipped):
+    counts = collections.OrderedDict()
+    counts[clip.count_name] = clipped.was_clipped
+    counts['zeroed_count'] = clipped.was_zeroed
+    return clipped.value, clipped.norm, counts
+
+  if is_estimated:
+
+    @tff.tensorflow.computation(value_type, np.float32)
+    def clip_to_estimate(value, norm):
+      return with_counts(clip_value(value, norm))
+
+    return clip_to_estimate
+
+  @tff.tensorflow.computation(value_type)
+  def clip_to_constant(value):
+    return with_counts(clip_value(value))
+
+  return clip_to_constant

@@ -14,49 +14,60 @@ A mean without noise is summed in `float32` at least: in 16 bits a sum of some
 hundred values stays where it is, and a count has no room.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 
-class WideValues:
-  """The way from values of one type to wide ones, and back.
+def widen(value: Any, least: tf.DType = tf.float64) -> Any:
+  """Returns a structure of tensors with leaves of `least` in place of narrower.
 
-  Attributes:
-    type: The type with wide leaves.
+  Args:
+    value: A structure of floating-point tensors, in a graph.
+    least: What narrower leaves become.
   """
+  return tf.nest.map_structure(
+    lambda t: t if t.dtype.size >= least.size else tf.cast(t, least), value
+  )
 
-  def __init__(self, value_type: tff.Type, least: tf.DType = tf.float64):
-    """Initializes the way for values of `value_type`.
 
-    Args:
-      value_type: A structure of floating-point tensors in Python containers.
-      least: What narrower leaves become.
-    """
-    dtypes: list[tf.DType] = []
+def dtypes_of(value_type: tff.Type) -> Sequence[tf.DType]:
+  """Returns the dtypes of values of a type, in the order of a graph."""
+  return [leaf.dtype for leaf in _leaves(value_type)]
 
-    @tff.tensorflow.computation(value_type)
-    def widen(value):
-      dtypes.extend(t.dtype for t in tf.nest.flatten(value))
-      return tf.nest.map_structure(
-        lambda t: t if t.dtype.size >= least.size else tf.cast(t, least), value
-      )
 
-    self._widen = widen
-    self._dtypes = tuple(dtypes)
-    self.type = widen.type_signature.result
+def shapes_of(value_type: tff.Type) -> Sequence[tf.TensorShape]:
+  """Returns the shapes of values of a type, in the order of a graph."""
+  return [leaf.shape for leaf in _leaves(value_type)]
 
-  def widen(self, value: tff.Value) -> tff.Value:
-    """Returns `value`, placed at the clients, with wide leaves."""
-    if self.type == self._widen.type_signature.parameter:
-      return value
-    return tff.federated_map(self._widen, value)
 
-  def narrow(self, value: Any) -> Any:
-    """Returns `value`, a structure of tensors, in the dtypes it once had."""
-    leaves = [
-      tf.cast(leaf, dtype)
-      for leaf, dtype in zip(tf.nest.flatten(value), self._dtypes, strict=True)
-    ]
-    return tf.nest.pack_sequence_as(value, leaves)
+def narrow(value: Any, dtypes: Sequence[tf.DType]) -> Any:
+  """Returns a structure of tensors in the dtypes that it once had.
+
+  Args:
+    value: The structure, in a graph.
+    dtypes: What `dtypes_of` returns.
+  """
+  leaves = [
+    tf.cast(leaf, dtype)
+    for leaf, dtype in zip(tf.nest.flatten(value), dtypes, strict=True)
+  ]
+  return tf.nest.pack_sequence_as(value, leaves)
+
+
+def _leaves(value_type: tff.Type) -> list[tf.TensorSpec]:
+  """Returns the specs of a value's tensors, in the order of a graph."""
+  specs: list[tf.TensorSpec] = []
+
+  # A graph sorts the keys of mappings, and a type does not.
+  @tff.tensorflow.computation(value_type)
+  def record(value):
+    specs.extend(
+      tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(value)
+    )
+    return value
+
+  del record  # It has been traced, which was all.
+  return specs

@@ -186,7 +186,7 @@ def grid_step(stddev: Any) -> tf.Tensor:
 
 
 def round_towards_zero(
-  value: Any, step: tf.Tensor, bound: float = math.inf
+  value: Any, step: tf.Tensor, bound: Any = math.inf
 ) -> Any:
   """Returns `value` on a grid; no element, and so no norm, is larger then.
 
@@ -194,8 +194,9 @@ def round_towards_zero(
     value: A structure of `float32` and `float64` tensors. What is on the grid
       and between zero and an element is of the same type.
     step: Of the grid, a power of 2, `float64`.
-    bound: No element is larger, nor NaN. Where that is infinite, all elements
-      are looked at, which takes as long as to round them.
+    bound: No element is larger, nor NaN: a number or a scalar tensor. Where it
+      is infinite, all elements are looked at, which takes as long as to round
+      them.
   """
   leaves = tf.nest.flatten(value)
   inverse = 1 / step
@@ -216,7 +217,7 @@ def round_towards_zero(
   # where the numbers of steps are some, and `float32` holds a step.
   is_usual = (step > _SMALLEST) & (inverse > _SMALLEST)
   is_usual &= tf.cond(
-    fits_32_bits(tf.constant(bound, tf.float64)),
+    fits_32_bits(_as_float64(bound)),
     lambda: tf.constant(True),
     looks_as_if_it_fits,
   )

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping.aggregators.parts import gaussian_draws, inspect_process
+from tff_clipping.aggregators.parts import gaussian_draws, noised_sum
 
 KEY, ROUND = 'key', 'round_num'
 
@@ -24,7 +24,7 @@ def is_given(state: Any) -> bool:
     state: The state of a process, or of one that holds it.
   """
   return any(
-    inspect_process.NOISE_STATE in path and path[-1] == KEY
+    noised_sum.NOISE_STATE in path and path[-1] == KEY
     for path, _ in tree.flatten_with_path(state)
   )
 
@@ -41,7 +41,7 @@ def check_next_round(state: Any, round_num: int) -> None:
       another round. Noise that is fresh in each round is of none.
   """
   for path, leaf in tree.flatten_with_path(state):
-    if inspect_process.NOISE_STATE in path and path[-1] == ROUND:
+    if noised_sum.NOISE_STATE in path and path[-1] == ROUND:
       if int(leaf) != round_num - 1:
         raise ValueError(
           f'`state` must be that before round {round_num}, found one with the '

@@ -1,7 +1,7 @@
 """What a process must be like for a ledger to charge for what it releases.
 
-Seen from its types alone, which tell what it is made of. How much noise it
-adds, `noise_checks` finds in the numbers of each round.
+What its aggregator does, the record of its mechanism says; see `records`. Here
+is what no record of an aggregator can say, by the types of the process.
 """
 
 import warnings
@@ -11,16 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_clipping.aggregators.parts import (
-  composition_rules,
-  grid_sums,
-  inspect_process,
-)
-from tff_clipping.privacy import (
-  BasePlan,
-  CorrelatedNoisePlan,
-)
-from tff_clipping.programs.checks import noise_checks
+from tff_clipping.privacy import BasePlan
 from tff_clipping.programs.clients import client_states
 
 # Of the clients' work, what the processes of `tff_clipping.learning`, and no
@@ -41,7 +32,7 @@ _SAMPLINGS_TO_KEEP_UNDER = (
 def check_process(
   process: tff.learning.templates.LearningProcess, plan: BasePlan
 ) -> None:
-  """Raises if a plan does not charge for what a process releases.
+  """Raises if a process keeps what a plan does not charge for.
 
   Warns of variables that no client trains, unless the process is one of
   `tff_clipping.learning`: they are no part of an update.
@@ -52,15 +43,9 @@ def check_process(
 
   Raises:
     TypeError: If `process` is no process.
-    ValueError: If the aggregator of the process adds no noise, or noise of
-      another kind than the plan's, or in shares for cohorts that have no
-      bounds, or that of TFF's factory, whose tails end; if it has no clip,
-      divides by the clients that took part, or adapts a norm that no noise
-      covers; if its clients' work keeps a second aggregate of the clients,
-      such as the mean gradient of Mime; if its clients keep something
-      themselves, and the plan's cohorts are drawn so that this costs more; or
-      if the plan's noise multiplier is above 32, and rounding is paid for up to
-      there.
+    ValueError: If its clients' work keeps a second aggregate of the clients,
+      such as the mean gradient of Mime; or if its clients keep something
+      themselves, and the plan's cohorts are drawn so that this costs more.
   """
   if not hasattr(process, 'state_type'):
     raise TypeError(
@@ -68,60 +53,8 @@ def check_process(
       f'{type(process).__name__}.'
     )
   state = process.state_type.member
-  # What noises something else than the updates is no noise of the plan's.
-  aggregate = getattr(state, 'aggregator', state)
-  if not inspect_process.adds_noise(aggregate):
-    raise ValueError(
-      '`process` must add noise where a ledger is charged, found the state '
-      f'{aggregate}. It has the state of no factory of ours or of TFF that '
-      'does; one of your own has a field `privacy_noise`: empty where the '
-      'noise is fresh in each round, and else with a `draw`, or with `slots` '
-      'where it is correlated between rounds.'
-    )
-  if inspect_process.divides_by_cohort(aggregate, _measurements(process)):
-    raise ValueError(
-      '`process` must divide by a public number where a ledger is charged, '
-      f'found a mean over the clients that took part, in the state {aggregate} '
-      'or in what it measures: the noise on it tells their number, and so does '
-      'a sum of weights. Use `fixed_denominator_mean_factory`, or '
-      '`dp_mean_factory`, in an unweighted algorithm.'
-    )
-  if not inspect_process.clips(aggregate):
-    raise ValueError(
-      '`process` must clip what a client sends where a ledger is charged, '
-      f'found the state {aggregate}, which is that of no clip of ours or of '
-      'TFF; one of your own has a field `clipping_norm`, empty where it is a '
-      'constant.'
-    )
-  composition_rules.check_norms_are_charged('process', aggregate)
-  composition_rules.check_their_clip(
-    {name for name, _ in inspect_process.named_types(aggregate)},
-    [
-      kept.dtype.type
-      for part in (state, process.next.type_signature.parameter[1].member)
-      for kept in _tensors(part)
-    ],
-  )
-  is_correlated = inspect_process.correlates_noise(aggregate)
-  if is_correlated and isinstance(plan, CorrelatedNoisePlan):
-    _check_strategy(aggregate, plan)
-  elif is_correlated or isinstance(plan, CorrelatedNoisePlan):
-    raise ValueError(
-      "`process` must have the plan's kind of noise, found noise that is "
-      f'{"" if is_correlated else "not "}correlated between rounds, and a '
-      f'{type(plan).__name__}.'
-    )
-  measured = {
-    name for name, _ in inspect_process.named_types(_measurements(process))
-  }
-  _check_rounding(aggregate, plan)
-  if noise_checks.SHARE in measured:
-    noise_checks.share_parameters(plan)
   _check_work(getattr(state, 'client_work', None))
   _check_kept(process, plan)
-  # Last, as what is wrong with a pipeline of theirs besides says more.
-  if inspect_process.takes_their_noise(aggregate):
-    raise ValueError(f'`process` must {composition_rules.TAILS}')
   _warn_of_untrained(state)
 
 
@@ -142,56 +75,6 @@ def _warn_of_untrained(state: tff.Type) -> None:
     )
 
 
-def _measurements(process: tff.templates.IterativeProcess) -> tff.Type:
-  """Returns the type of what the aggregator of a process measures."""
-  result = process.next.type_signature.result
-  if not hasattr(result, 'metrics'):
-    return result.measurements  # An aggregation process.
-  metrics = result.metrics.member
-  return getattr(metrics, 'aggregator', metrics)
-
-
-def _check_strategy(aggregate: tff.Type, plan: CorrelatedNoisePlan) -> None:
-  """Raises if the state of the noise is that of another strategy."""
-  expected = plan.strategy.recurrence.read_weights.shape[1]
-  for name, kept in inspect_process.named_types(aggregate):
-    if name == inspect_process.TREE:
-      raise ValueError(
-        "`process` must have the noise of the plan's strategy, as "
-        "`correlated_noise_factory` adds it, found TFF's tree."
-      )
-    found = {t.shape[0] for t in _tensors(kept) if t.shape}
-    if name == inspect_process.SLOTS and found - {expected}:
-      raise ValueError(
-        "`process` must have the noise of the plan's strategy, which keeps "
-        f'{expected} earlier noises, found one that keeps {found.pop()}.'
-      )
-
-
-def _check_rounding(aggregate: tff.Type, plan: BasePlan) -> None:
-  """Raises if rounding to the grid costs more than the noise pays for."""
-  largest = grid_sums.PAID_MULTIPLIER
-  if plan.noise_multiplier > largest and inspect_process.clips_inside_noise(
-    aggregate
-  ):
-    raise ValueError(
-      '`process` must clip outside of its noise for a plan whose noise '
-      f'multiplier is above {largest:g}, found {plan.noise_multiplier:g}: sums '
-      'of a clip inside are rounded, and the noise pays for it up to there.'
-    )
-  if not isinstance(plan, CorrelatedNoisePlan):
-    return
-  of_mechanism = plan.noise_multiplier / plan.sensitivity
-  is_kept = plan.strategy.recurrence.read_weights.shape[1] > 0
-  if is_kept and of_mechanism > largest:
-    raise ValueError(
-      '`plan` must have a noise multiplier of at most '
-      f'{largest:g} times the sensitivity of its strategy, found '
-      f'{of_mechanism:g} times: what is kept of the noise is rounded, and the '
-      'noise pays for it up to there.'
-    )
-
-
 def _check_work(work: tff.Type | None) -> None:
   """Raises if the state of the clients' work may hold data of clients."""
   # Numbers are learning rates and rounds.
@@ -200,7 +83,7 @@ def _check_work(work: tff.Type | None) -> None:
     for kept in _tensors(work)
     if np.issubdtype(kept.dtype, np.floating) and len(kept.shape)
   ]
-  if arrays or (work is not None and inspect_process.adds_noise(work)):
+  if arrays:
     raise ValueError(
       "`process` must keep no second aggregate of the clients' data, for which "
       "the plan does not charge, found the state of the clients' work "

@@ -39,7 +39,7 @@ from tff_clipping.privacy.ledger.ledger import (
   PrivacyLedger,
   RoundChargedError,
 )
-from tff_clipping.programs.checks import cohort_checks, noise_checks
+from tff_clipping.programs.checks import cohort_checks, records
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.clients.client_states import ClientStates
 from tff_clipping.programs.training import process_metrics
@@ -285,6 +285,9 @@ def run_private_round(
 ) -> tuple[list[str], Any]:
   """Runs a round, saves its outcome and charges for it; then returns it.
 
+  Without a record of its mechanism, nobody has checked what the aggregator
+  does: the ledger takes the caveat before the round is charged.
+
   A loop of one's own begins with `resume`:
 
     round_num, state = resume(ledger, store, process.initialize())
@@ -319,10 +322,10 @@ def run_private_round(
     TypeError: If `next_fn` is no function, or returns no values, such as the
       references of an asynchronous context. Nothing was charged.
     ValueError: If the sampler is not that of the ledger's plan, or draws what
-      no such sampler would; if the noise that was measured is less than the
-      plan's; if the state has the noise of another round; or if, under
-      correlated noise or random allocation, the cohorts are not those of the
-      rounds before. Nothing was charged.
+      no such sampler would; if the record of the aggregator's mechanism is not
+      that of the plan; if the state has the noise of another round; or if,
+      under correlated noise or random allocation, the cohorts are not those of
+      the rounds before. Nothing was charged.
     RoundChargedError: If the round was charged already, or the state is older
       than the last outcome, or the round would be a new draw and none is
       allowed. Nothing was run.
@@ -355,7 +358,9 @@ def run_private_round(
   _cohort_checks(sampler, ledger).check(round_num, cohort)
   output = next_fn(state, cohort)
   _check_values(output)
-  noise_checks.check_noise(state, output.metrics, ledger.plan)
+  if records.check_mechanism(output.metrics, ledger.plan) is None:
+    with shield():
+      ledger.add_caveats([records.UNCHECKED])
   charge = Charge(
     run_id=ledger.run_id,
     after=_last([release.id for release in ledger.releases]),

@@ -10,9 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping.aggregators.parts.public_measurements import (
-  PUBLIC_MEASUREMENTS,
-)
+from tff_clipping.programs.checks import records
 
 # How `summarize_updates` names the columns that it fills.
 SUMMARY_FIELDS = (
@@ -21,8 +19,8 @@ SUMMARY_FIELDS = (
   'update_norm_max',
   'clipped_fraction',
 )
-# Of a private run: what is computed from the released model alone.
-_AFTER_THE_RELEASE = 'finalizer'
+# What `add_canary_products` measures of the release, for an audit.
+_CANARY_PRODUCTS = ('aggregator', 'canary_products')
 
 
 def flatten_metrics(
@@ -32,8 +30,9 @@ def flatten_metrics(
 
   Args:
     metrics: What `next` of a `tff.learning.templates.LearningProcess` measured.
-    is_private: Whether to leave out what is exact: all but constants, what
-      comes from noised data, and what the server made of the release.
+    is_private: Whether to leave out all but what the record of the aggregator's
+      mechanism lists as public: constants, and what comes from noised sums.
+      Without a record, nothing is.
 
   Returns:
     The numbers by their paths, such as 'aggregator/clipping_norm'; 'metrics' if
@@ -41,8 +40,9 @@ def flatten_metrics(
     norms of all clients, is left out.
   """
   flat = collections.OrderedDict()
+  public = _public_paths(metrics) if is_private else None
   for path, leaf in tree.flatten_with_path(metrics):
-    if is_private and not _is_public(path):
+    if public is not None and path not in public:
       continue
     value = np.asarray(leaf)
     if value.size == 1 and value.dtype.kind in 'biuf':
@@ -60,9 +60,10 @@ def released_values(metrics: Any) -> dict[str, float | list[float]]:
     Numbers and vectors by their paths, for a file of JSON.
   """
   found = {}
+  public = _public_paths(metrics) | {_CANARY_PRODUCTS}
   for path, leaf in tree.flatten_with_path(metrics):
     value = np.asarray(leaf)
-    if _is_public(path) and value.dtype.kind in 'biuf':
+    if path in public and value.dtype.kind in 'biuf':
       numbers = value.astype(np.float64)
       found['/'.join(map(str, path))] = (
         float(numbers.reshape(())) if numbers.size == 1 else numbers.tolist()
@@ -136,9 +137,8 @@ def summarize_updates(
   return found
 
 
-def _is_public(path: tuple) -> bool:
-  if not path:
-    return False
-  return path[0] == _AFTER_THE_RELEASE or (
-    path[0] == 'aggregator' and path[-1] in PUBLIC_MEASUREMENTS
-  )
+def _public_paths(metrics: Any) -> set[tuple[str, str]]:
+  """Returns where the public measurements of a private round are."""
+  record = records.read_mechanism(metrics)
+  names = () if record is None else record.public
+  return {('aggregator', name) for name in names}

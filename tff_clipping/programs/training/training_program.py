@@ -117,7 +117,7 @@ class TrainingProgram:
   The metrics of a round are the columns that docs/training.md lists, and each
   number that the process measured, by its path in the process's metrics:
   `aggregator/clipping_norm`, `client_work/train/loss`. With a ledger they are
-  the public ones alone: constants, and what comes from noised data.
+  those alone that the record of the aggregator's mechanism names.
 
   Attributes:
     process: Any `tff.learning.templates.LearningProcess`.
@@ -136,9 +136,10 @@ class TrainingProgram:
     rounds_per_checkpoint: Save each so many rounds, and at the end. Without
       effect with a ledger, which needs the outcome of each round.
     ledger: Is charged for every release; `None` if nothing is private. The
-      sampler must be that of its plan, and the process one that it charges for;
-      see `process_checks`. With `exact_metrics`, or a watcher that sees
-      clients, it must have a caveat: what these write, no plan covers.
+      sampler must be that of its plan, and so must the aggregator, by the
+      record of its mechanism; without a record the ledger takes a caveat. With
+      `exact_metrics`, or a watcher that sees clients, it must have a caveat:
+      what these write, no plan covers.
     exact_metrics: Whether the metrics hold exact figures of the clients: the
       size of each cohort, the seconds of each round, which tell it and how much
       data the clients have, and all that the process measures. By default
