@@ -285,26 +285,20 @@ def test_noises_that_float64_does_not_hold_are_refused(
 def test_noise_pays_for_the_shift_up_to_a_multiplier_of_32():
   value_type = tff.to_type([(np.float32, [3, 5]), (np.float64, [])])
   shift = 1e-3
-  factor = grid_sums.noise_factor(
-    tff.aggregators.SumFactory(), value_type, 0.5, shift=shift
-  )
+  factor = grid_sums.noise_factor(value_type, shift)
   # Four for the root of 16 elements.
   for multiplier in (1, 32):
     moved = 1 / (multiplier * factor) + 4 * shift
     assert moved <= 1 / multiplier * (1 + 1e-12)
   assert 1 / (32.1 * factor) + 4 * shift > 1 / 32.1
   # Of a larger multiplier that is known, up to that.
-  factor = grid_sums.rounding_factor(16, shift, 100.0)
+  factor = grid_sums.noise_factor(value_type, shift, 100.0)
   assert 1 / (100 * factor) + 4 * shift == pytest.approx(1 / 100, rel=1e-12)
-  assert factor > grid_sums.rounding_factor(16, shift, 2.0)
+  assert factor > grid_sums.noise_factor(value_type, shift, 2.0)
   with pytest.raises(ValueError, match='must be by at most 0.0156'):
-    grid_sums.rounding_factor(16, 1 / 200)
+    grid_sums.noise_factor(value_type, 1 / 200)
   with pytest.raises(ValueError, match='a strategy for fewer rounds'):
-    grid_sums.rounding_factor(16, math.inf)
-  # Both kinds of rounding together, where sums are not on the grid.
-  clip = aggregators.difference_clipping_factory(1.0)
-  found = grid_sums.noise_factor(clip, value_type, shift, shift=2 * shift)
-  assert found == pytest.approx(1 / (1 - 32 * 12 * shift))
+    grid_sums.noise_factor(value_type, math.inf)
 
 
 def test_a_draw_that_counts_for_too_little_or_too_much_is_refused():

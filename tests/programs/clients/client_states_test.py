@@ -109,6 +109,15 @@ def test_a_round_without_clients_is_one(states, tmp_path):
   assert _numbers(again, 5) == [31, 22, 14]
 
 
+def test_a_run_that_was_killed_before_its_first_outcome_begins_anew(
+  states, tmp_path
+):
+  again = _open(tmp_path / 'states')
+  again.begin('start')
+  assert _numbers(again, 4) == [0, 0, 0]
+  assert [*(tmp_path / 'states').glob('round_*')] == []
+
+
 def test_a_store_of_another_run_is_refused(states, tmp_path):
   for round_num, digest in ((0, 'two'), (2, 'start'), (5, 'five')):
     with pytest.raises(
@@ -116,7 +125,7 @@ def test_a_store_of_another_run_is_refused(states, tmp_path):
     ):
       _open(tmp_path / 'states').resume(round_num, digest)
   with pytest.raises(client_states.DamagedStatesError, match='are of another'):
-    _open(tmp_path / 'states').begin('start')
+    _open(tmp_path / 'states').begin('other')
   with pytest.raises(client_states.DamagedStatesError, match='its clients dif'):
     _open(tmp_path / 'states', ids=('a', 'b'))
   with pytest.raises(
