@@ -31,6 +31,7 @@ def test_a_value_that_went_is_refused_by_its_name():
     ('mechanism', 'noised_local_steps', 'noise in each local step'),
     ('unit', 'example', 'promises to single examples'),
     ('mechanism', 'local', 'local DP'),
+    ('sampling', 'truncated_poisson', 'Poisson cohorts within bounds'),
   ],
 )
 def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(name, value, what):

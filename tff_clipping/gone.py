@@ -11,6 +11,8 @@ from typing import Any
 # Attributes and settings that went: the value of a file that had none of it,
 # and what it was.
 _ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
+  'min_clients_per_round': (None, 'bounds of a Poisson cohort'),
+  'max_clients_per_round': (None, 'bounds of a Poisson cohort'),
   'threshold': (None, 'a first phase that estimates the clipping norm'),
   'threshold_rounds': (None, 'a first phase that estimates the clipping norm'),
   'threshold_factor': (None, 'a first phase that estimates the clipping norm'),
@@ -29,6 +31,7 @@ _VALUES: Mapping[tuple[str, Any], str] = {
   ('algorithm', 'local_dp_fed_avg'): 'local DP',
   ('algorithm', 'dp_model_clipping_fed_avg'): 'model clipping with noise',
   ('clipping', 'smooth'): 'smoothed normalization',
+  ('sampling', 'truncated_poisson'): 'Poisson cohorts within bounds',
 }
 
 

@@ -108,10 +108,10 @@ def main(argv: list[str] | None = None) -> None:
         scale.clipping_norm,
         aggregators.fixed_denominator_mean_factory(
           cohort,
+          # On the sum; each client adds z c.
           aggregators.local_gaussian_noise_factory(
-            z * scale.clipping_norm,
-            min_clients_per_round=cohort,
-            max_clients_per_round=cohort,
+            math.sqrt(cohort) * z * scale.clipping_norm,
+            clients_per_round=cohort,
           ),
         ),
       ),

@@ -227,18 +227,18 @@ def test_what_the_broken_pipelines_have_broken_is_sound():
 
 
 def _local_noise(plan):
-  # Calibrated for half a cohort; the server adds what is missing.
-  least = plan.clients_per_round // 2
-  stddev = plan.noise_multiplier * _CLIP / math.sqrt(least)
+  stddev = plan.noise_multiplier * _CLIP
+  cohort = plan.clients_per_round
   return aggregators.difference_clipping_factory(
     _CLIP,
     aggregators.fixed_denominator_mean_factory(
-      plan.clients_per_round,
+      cohort,
       aggregators.local_gaussian_noise_factory(
         stddev,
-        aggregators.secure_sum_factory(_CLIP, local_noise_stddev=stddev),
-        min_clients_per_round=least,
-        max_clients_per_round=plan.num_clients,
+        aggregators.secure_sum_factory(
+          _CLIP, local_noise_stddev=stddev / math.sqrt(cohort)
+        ),
+        clients_per_round=cohort,
       ),
     ),
   )

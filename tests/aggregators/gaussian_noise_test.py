@@ -142,7 +142,7 @@ def test_tensors_have_noise_of_their_own(noise_key):
   [
     aggregators.gaussian_noise_factory,
     lambda stddev: aggregators.local_gaussian_noise_factory(
-      stddev, min_clients_per_round=3, max_clients_per_round=3
+      stddev, clients_per_round=3
     ),
   ],
 )

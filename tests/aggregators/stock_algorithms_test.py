@@ -71,8 +71,7 @@ def _moved(process):
         aggregators.local_gaussian_noise_factory(
           1e-5,
           aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
-          min_clients_per_round=2,
-          max_clients_per_round=2,
+          clients_per_round=2,
         ),
       ),
     ),
@@ -143,9 +142,7 @@ def test_fed_sgd_moves_at_most_the_norm():
       2, aggregators.gaussian_noise_factory(1.0)
     ),
     aggregators.add_update_norm_measurements(_dp_mean()),
-    aggregators.local_gaussian_noise_factory(
-      1.0, min_clients_per_round=2, max_clients_per_round=2
-    ),
+    aggregators.local_gaussian_noise_factory(1.0, clients_per_round=2),
     aggregators.correlated_noise_factory(
       privacy.TreeStrategy(num_rounds=2), 1.0
     ),

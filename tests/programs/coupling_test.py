@@ -2,18 +2,16 @@
 
 import collections
 import functools
-import math
 
 import dp_accounting
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from dp_accounting.pld import privacy_loss_distribution
-from scipy import stats
 
 from tff_clipping import aggregators, privacy
 from tff_clipping.programs.clients import client_sampling
+from tff_clipping.programs.training import checkpoints, private_rounds
 
 _NUM_CLIENTS = 60
 _CLIENTS_PER_ROUND = 12
@@ -68,101 +66,89 @@ def test_the_noise_that_is_added_is_what_the_event_charges(sampling):
   assert found == pytest.approx(charged, rel=5 / np.sqrt(2 * size))
 
 
-def _zeros_tell(factory, cohorts):
-  """Returns what the variance of a release says of n, in shares of one client.
-
-  All clients send zeros. The estimate is rounded; its standard error is 0.09
-  for 21 shares.
-  """
-  size = 100_000
-  process = factory.create(tff.TensorType(np.float32, [size]))
-  state = process.initialize()
-  zeros = np.zeros(size, np.float32)
-  return {
-    n: round(np.var(process.next(state, [zeros] * n).result, dtype=np.float64))
-    for n in cohorts
-  }
-
-
-def _delta_of_sizes(told, prob, population, num_rounds, epsilon):
-  """Returns the exact delta of what `num_rounds` releases tell of the sizes.
-
-  Of Poisson cohorts of `population` clients against those of one less, both
-  ways.
-  """
-
-  def law(clients):
-    chances = collections.defaultdict(float)
-    for n, label in told.items():
-      if n <= clients:
-        chances[label] += stats.binom.pmf(n, clients, prob)
-    return {label: math.log(chance) for label, chance in chances.items()}
-
-  one, other = law(population), law(population - 1)
-  return max(
-    privacy_loss_distribution.from_two_probability_mass_functions(*pair)
-    .self_compose(num_rounds)
-    .get_delta_for_epsilon(epsilon)
-    for pair in ((one, other), (other, one))
-  )
-
-
-@pytest.mark.slow
-def test_sizes_of_cohorts_alone_cost_nothing_with_shares():
-  # 20 clients of which 10 are expected, 200 rounds, all of them sending zeros:
-  # shares without bounds tell n in each round, and then who was there.
-  plan = privacy.PrivacyPlan.from_noise_multiplier(
-    num_clients=20,
-    clients_per_round=10,
-    num_rounds=200,
-    noise_multiplier=60.0,
-    target_delta=1e-5,
-    sampling='truncated_poisson',
-  )
-  bounds = plan.share_parameters[2:]
-  assert bounds == (0, 21)
-  factory = aggregators.local_gaussian_noise_factory(
-    1.0, min_clients_per_round=bounds[0], max_clients_per_round=bounds[1]
-  )
-  told = _zeros_tell(factory, range(21))
-  assert set(told.values()) == {21}
-  assert _delta_of_sizes(told, 0.5, 20, 200, plan.epsilon) < 1e-9
-  # The computation has power: sizes that were told would break the promise.
-  sizes = {n: n for n in range(21)}
-  assert _delta_of_sizes(sizes, 0.5, 20, 200, plan.epsilon) > 0.5
-
-
-@pytest.mark.parametrize(
-  'sampling',
-  ['truncated_poisson', pytest.param('fixed_size', marks=pytest.mark.slow)],
-)
-def test_shares_that_are_added_are_what_the_event_charges_or_more(sampling):
+@pytest.mark.parametrize('sampling', ['fixed_size', 'paper'])
+def test_shares_that_are_added_are_what_the_event_charges(sampling):
   plan = _plan(sampling)
-  shares = plan.share_parameters
   factory = aggregators.local_gaussian_noise_factory(
-    shares.share_multiplier * _CLIPPING_NORM,
-    min_clients_per_round=shares.min_clients_per_round,
-    max_clients_per_round=shares.max_clients_per_round,
+    plan.noise_multiplier * _CLIPPING_NORM,
+    clients_per_round=plan.clients_per_round,
   )
   size = 200_000
   process = factory.create(tff.TensorType(np.float32, [size]))
   sampler = client_sampling.build_private_sampler(plan, _IDS, seed=0)
   charged = _gaussian_event(plan.dp_event).noise_multiplier
+  # The event of 'paper' is that of a Poisson sample.
   charged *= plan.sensitivity_factor * _CLIPPING_NORM
-  for t in (1, 2):
-    zeros = [np.zeros(size, np.float32)] * len(sampler.sample(t))
-    total = process.next(process.initialize(), zeros).result
-    found = np.std(total.astype(np.float64))
-    # Five standard errors of the estimate: one failure in a million runs.
-    error = 5 / np.sqrt(2 * size)
-    expected = shares.release_multiplier * _CLIPPING_NORM
-    assert found == pytest.approx(expected, rel=error + 5e-4)
-    assert found > charged * (1 - error)
+  zeros = [np.zeros(size, np.float32)] * len(sampler.sample(1))
+  total = process.next(process.initialize(), zeros).result
+  # Five standard errors of the estimate: one failure in a million runs.
+  assert np.std(total.astype(np.float64)) == pytest.approx(
+    charged, rel=5 / np.sqrt(2 * size)
+  )
+
+
+class _Fewer(client_sampling.FixedSizeSampler):
+  """Draws cohorts of a fixed size, of which one client stays away."""
+
+  def sample(self, round_num, draw=0):
+    return super().sample(round_num, draw)[1:]
+
+
+class _Left(_Fewer):
+  """As canaries that are held out leave."""
+
+  leaves_out = True
+
+
+@pytest.mark.parametrize(
+  ('sampler_type', 'message'),
+  [
+    (_Fewer, f'must draw cohorts of {_CLIENTS_PER_ROUND},'),
+    # What the plan's sampler lets pass, the aggregator sees.
+    (_Left, '`min_clients_per_round`: nothing is released'),
+  ],
+)
+def test_shares_of_a_cohort_of_another_size_are_not_charged(
+  tmp_path, sampler_type, message
+):
+  plan = _plan('fixed_size')
+  process = aggregators.difference_clipping_factory(
+    _CLIPPING_NORM,
+    aggregators.local_gaussian_noise_factory(
+      plan.noise_multiplier * _CLIPPING_NORM,
+      clients_per_round=plan.clients_per_round,
+    ),
+  ).create(tff.TensorType(np.float32, [2]))
+
+  def next_fn(state, cohort):
+    output = process.next(state, [np.zeros(2, np.float32)] * len(cohort))
+    return tff.learning.templates.LearningProcessOutput(
+      output.state, output.measurements
+    )
+
+  sampler = sampler_type(_IDS, clients_per_round=_CLIENTS_PER_ROUND, seed=0)
+  sampler.charged_as = plan.sampler_parameters
+  store = checkpoints.Checkpoints(tmp_path / 'outcomes')
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    _, state = private_rounds.resume(ledger, store, process.initialize())
+
+    def run_round(sampler):
+      private_rounds.run_private_round(
+        next_fn, sampler, ledger, store, state=state, round_num=1
+      )
+
+    with pytest.raises(Exception, match=message):
+      run_round(sampler)
+    assert ledger.num_releases == 0
+    assert not store.outcomes()
+    # The whole cohort is charged.
+    run_round(client_sampling.build_private_sampler(plan, _IDS, seed=0))
+    assert ledger.num_releases == 1
 
 
 @pytest.mark.slow
 def test_integers_take_the_shares_of_a_plan():
-  plan = _plan('truncated_poisson')
+  plan = _plan('fixed_size')
   factory = aggregators.distributed_gaussian_mean_factory(
     clipping_norm=_CLIPPING_NORM, **plan.share_parameters._asdict()
   )
@@ -178,7 +164,7 @@ def test_integers_take_the_shares_of_a_plan():
 @pytest.mark.parametrize(
   'sampling',
   [
-    *('poisson', 'truncated_poisson', 'fixed_size', 'paper'),
+    *('poisson', 'fixed_size', 'paper'),
     pytest.param('random_allocation', marks=pytest.mark.slow),
   ],
 )
@@ -191,12 +177,6 @@ def test_the_sampler_is_the_one_of_the_event(sampling):
     assert isinstance(event, dp_accounting.PoissonSampledDpEvent)
     assert event.sampling_probability == sampler._sampling_prob
     assert len(sizes) > 1
-  elif sampling == 'truncated_poisson':
-    assert isinstance(event, dp_accounting.PoissonSampledDpEvent)
-    assert event.sampling_probability == sampler._sampling_prob
-    assert len(sizes) > 1
-    assert min(sizes) >= plan.min_clients_per_round
-    assert max(sizes) <= plan.max_clients_per_round
   elif sampling == 'random_allocation':
     # Epochs of five rounds, in each of which everybody comes once.
     assert (event.num_rounds, plan.dp_event.count) == (5, 2)

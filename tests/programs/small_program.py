@@ -83,7 +83,7 @@ class Ledger:
 
   plan = types.SimpleNamespace(
     sampler_parameters=privacy.SamplerParameters(
-      'fixed_size', len(IDS), 2 / 3, 2, None, None
+      'fixed_size', len(IDS), 2 / 3, 2
     ),
     target_delta=1e-5,
     noise_multiplier=1.0,

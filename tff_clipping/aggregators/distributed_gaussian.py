@@ -49,12 +49,12 @@ def distributed_gaussian_mean_factory(
   is, so that it does not tell n; the sum of the clients' integers alone has s *
   sqrt(n). Both are at least z * Delta. The Renyi divergences are at most those
   of the Gaussian mechanism with noise multiplier z (under adding or removing
-  one client; z / 2 under replacing one), and those of whole orders are so for a
-  sample of the clients too; see `tff_clipping.privacy.accounting.renyi`. So a
-  plan with `accountant='rdp'` and any sampler that has shares holds for the
+  one client; z / 2 under replacing one), and the bound for cohorts of a fixed
+  size is so too; see `tff_clipping.privacy.accounting.renyi`. So a plan with
+  `accountant='rdp'` and the sampling 'fixed_size' or 'none' holds for the
   integers; of `accountant='pld'` nobody has proved it. A round of fewer than m
-  or more than M clients fails and releases nothing; see
-  `local_gaussian_noise_factory` for who draws cohorts within the bounds.
+  or more than M clients fails and releases nothing. That it fails is seen, so
+  that the size of a cohort must be public, or always within the bounds.
   Nothing rests on floating-point numbers: the norms are checked in integers and
   the noise is drawn from integer tables, to within 2^-126 * 24 * sigma in total
   variation for each element and draw.
@@ -301,14 +301,13 @@ def _encode(vector, grid):
 
 def _decode(total, num_clients, grid, least, largest):
   """Returns the vector of a sum of integers, with the missing shares."""
-  num_missing = cohort_bounds.count_missing_shares(num_clients, least, largest)
-  # The check of the cohort, also where no shares can be missing.
-  with tf.control_dependencies([num_missing]):
+  checks = cohort_bounds.check_cohort(num_clients, least, largest)
+  with tf.control_dependencies(checks):
     total = tf.identity(total)
   noised = total + discrete_gaussian.draw_shares(
     total.shape[0],
     grid.share_stddev,
-    num_missing,
+    largest - num_clients,
     gaussian_draws.fresh_key(),
     max_shares=largest - least,
   )

@@ -15,7 +15,6 @@ from tff_clipping.programs.clients.client_sampling import (
   PoissonSampler,
   RoundRobinSampler,
   ShuffledEpochsSampler,
-  TruncatedPoissonSampler,
   build_private_sampler,
 )
 from tff_clipping.programs.clients.client_states import (
@@ -95,7 +94,6 @@ __all__ = [
   'StorageError',
   'TrainingProgram',
   'TrainingResult',
-  'TruncatedPoissonSampler',
   'UpdateRecords',
   'build_private_program',
   'build_private_sampler',

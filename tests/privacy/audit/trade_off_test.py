@@ -122,7 +122,6 @@ def test_sampling_of_almost_all_is_near_the_gaussian_release():
   [
     {},
     {'sampling': 'fixed_size', 'noise_multiplier': 4.0},
-    {'sampling': 'truncated_poisson'},
     {'num_rounds': 1, 'noise_multiplier': 0.5},
   ],
 )

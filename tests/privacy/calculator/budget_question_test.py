@@ -174,13 +174,6 @@ def test_incomplete_questions_raise(values, message):
   ('values', 'name'),
   [
     ({'noise_to_clients_ratio': 0.1}, 'clients_per_round'),
-    (
-      {
-        **{'noise_to_clients_ratio': 0.1, 'clients_per_round': None},
-        **{'sampling': 'truncated_poisson', 'max_clients_per_round': 9},
-      },
-      'max_clients_per_round',
-    ),
     ({'sampling': 'shuffled_epochs', 'accountant': 'rdp'}, 'accountant'),
   ],
 )

@@ -17,23 +17,6 @@ from tff_clipping.privacy.calculator import (
 )
 
 
-def test_truncated_poisson_has_bounds_in_its_answer(capsys):
-  question = (*ONE_ROUND, '--sampling=truncated_poisson', '--format=json')
-  code, out, _ = run_here(capsys, *question)
-  assert code == 0
-  answer = json.loads(out)
-  assert answer['relation'] == 'add_or_remove_one'
-  least, largest = (
-    answer['min_clients_per_round'],
-    answer['max_clients_per_round'],
-  )
-  assert 0 < least < 80 < largest
-  assert f'outside of {least} to {largest} clients' in answer['description']
-  code, _, err = run_here(capsys, *question, '--max_clients_per_round=90')
-  assert code == 2
-  assert '--max_clients_per_round must be wider, found' in err
-
-
 def test_solves_for_epsilon(capsys):
   code, out, err = run_here(capsys, *ONE_ROUND, '--format=json')
   answer = json.loads(out)

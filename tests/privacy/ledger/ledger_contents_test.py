@@ -101,7 +101,7 @@ def test_the_plan_of_a_run_that_goes_on_is_read(path):
     assert privacy.read_plan(where, **settings) == plan
     # A setting that was computed, and one that asks for nothing.
     settings['target_delta'] = math.nextafter(1e-5, 1)
-    settings['min_clients_per_round'] = None
+    settings['min_separation'] = None
   for name, other in (('target_epsilon', 8.0), ('num_rounds', 21)):
     with pytest.raises(ValueError, match=f'`{name}` is {other} and was '):
       privacy.read_plan(path, **settings | {name: other})

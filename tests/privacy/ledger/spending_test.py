@@ -196,18 +196,6 @@ def test_turns_of_the_same_order_are_added_up(tmp_path):
   assert privacy.compute_spending(contents).num_releases == 4
 
 
-def test_bounds_of_cohorts_are_paid_for_in_every_run(write):
-  plan = dataclasses.replace(
-    PLAN,
-    sampling='truncated_poisson',
-    min_clients_per_round=36,
-    max_clients_per_round=135,
-  )
-  spent = privacy.compute_spending(write((plan, 9), (plan, 11)))
-  assert spent.epsilon == pytest.approx(plan.epsilon_after(20), rel=1e-6)
-  assert spent.epsilon > PLAN.epsilon_after(20)
-
-
 @pytest.mark.slow
 def test_the_paper_is_counted_as_it_is_drawn(write):
   paper = dataclasses.replace(PLAN, sampling='paper')

@@ -13,9 +13,8 @@ from dp_accounting import rdp
 
 import tff_clipping
 from tests.privacy.paper import PAPER, build_plan
-from tff_clipping import privacy
+from tff_clipping import gone, privacy
 from tff_clipping.privacy.accounting import (
-  renyi,
   sampled_gaussian,
 )
 from tff_clipping.privacy.plans import functions, plan_text
@@ -70,23 +69,16 @@ def test_plan_of_all_clients_charges_gaussians():
   assert plan.dp_event == dp_accounting.SelfComposedDpEvent(
     dp_accounting.GaussianDpEvent(40.0), 100
   )
-  assert plan.sampler_parameters == ('none', 1920, 1.0, 1920, None, None)
+  assert plan.sampler_parameters == ('none', 1920, 1.0, 1920)
 
 
 @pytest.mark.parametrize(
   ('sampling', 'parameters'),
   [
-    ('poisson', ('poisson', 1920, 80 / 1920, None, None, None)),
-    (
-      'truncated_poisson',
-      ('truncated_poisson', 1920, 80 / 1920, None, 31, 141),
-    ),
-    ('fixed_size', ('fixed_size', 1920, 80 / 1920, 80, None, None)),
-    ('paper', ('fixed_size', 1920, 80 / 1920, 80, None, None)),
-    (
-      'random_allocation',
-      ('random_allocation', 1920, 80 / 1920, None, None, None),
-    ),
+    ('poisson', ('poisson', 1920, 80 / 1920, None)),
+    ('fixed_size', ('fixed_size', 1920, 80 / 1920, 80)),
+    ('paper', ('fixed_size', 1920, 80 / 1920, 80)),
+    ('random_allocation', ('random_allocation', 1920, 80 / 1920, None)),
   ],
 )
 def test_sampler_and_aggregator_parameters(sampling, parameters):
@@ -102,7 +94,6 @@ def test_sampler_and_aggregator_parameters(sampling, parameters):
 @pytest.mark.parametrize(
   ('setting', 'least', 'largest'),
   [
-    ({'sampling': 'truncated_poisson'}, 31, 141),
     ({'sampling': 'fixed_size'}, 80, 80),
     ({'sampling': 'paper'}, 80, 80),
     # A neighbour has a client less, or one more.
@@ -174,7 +165,6 @@ def test_random_allocation_has_the_most_whole_epochs():
   [
     ({'accountant': 'rdp'}, "`accountant` must be 'pld' where `sampling` is"),
     ({'clients_per_round': 81}, 'must divide `num_clients` .* 80 and 96 would'),
-    ({'min_clients_per_round': 3}, "only where `sampling` is 'truncated_poi"),
   ],
 )
 def test_random_allocation_that_has_no_plan_is_refused(change, message):
@@ -201,82 +191,21 @@ def test_cohorts_of_random_allocation_are_not_solved_for():
 
 
 def test_shares_of_cohorts_without_bounds_are_refused():
-  with pytest.raises(ValueError, match="`sampling` must be 'truncated_poisson"):
+  with pytest.raises(ValueError, match="`sampling` must be 'fixed_size'"):
     build_plan(sampling='poisson').share_parameters  # noqa: B018
 
 
-def test_truncated_plan_charges_the_poisson_event_and_the_tails():
-  plan = build_plan(
-    sampling='truncated_poisson',
-    min_clients_per_round=36,
-    max_clients_per_round=135,
-  )
-  poisson = build_plan(sampling='poisson')
-  assert plan.dp_event == poisson.dp_event
-  assert plan.relation is privacy.Relation.ADD_OR_REMOVE_ONE
-  assert plan.epsilon > 1.01 * poisson.epsilon
-  assert 'a cohort outside of 36 to 135 clients is' in plan.describe()
-
-
-@pytest.mark.parametrize(
-  'build',
-  [
-    lambda: build_plan(sampling='truncated_poisson'),
-    lambda: privacy.PrivacyPlan.from_target_epsilon(
-      num_rounds=100,
-      target_epsilon=1.5,
-      sampling='truncated_poisson',
-      **PAPER,
-    ),
-    lambda: privacy.PrivacyPlan.from_max_rounds(
-      noise_multiplier=1.6,
-      target_epsilon=1.5,
-      sampling='truncated_poisson',
-      **PAPER,
-    ),
-  ],
-)
-def test_default_bounds_cost_a_hundredth_of_delta(build):
-  plan = build()
-  # Cohorts that are never out of bounds cost no less at 99 % of delta.
-  mechanism, num_rounds = plan.released_mechanism(plan.num_rounds)
-  within_bounds = renyi.RenyiCost([(mechanism, 1)])
-  assert plan.epsilon <= within_bounds.compute_epsilon(num_rounds, 0.99e-5) * (
-    1 + 1e-9
-  )
-  if plan.target_epsilon is not None:
-    assert plan.epsilon <= 1.5
-    assert plan.epsilon_after(plan.num_rounds + 1) > 1.4999
-  assert 28 <= plan.min_clients_per_round <= 34
-  assert 137 <= plan.max_clients_per_round <= 145
-
-
-def test_one_bound_may_be_given():
-  plan = build_plan(sampling='truncated_poisson', max_clients_per_round=200)
-  assert plan.min_clients_per_round == 31
-  assert plan.max_clients_per_round == 200
-
-
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'paper'])
-def test_bounds_of_other_samplings_are_refused(sampling):
-  with pytest.raises(ValueError, match="only where `sampling` is 'truncated_"):
-    build_plan(sampling=sampling, max_clients_per_round=200)
-
-
-def test_bounds_that_use_up_delta_are_refused_with_others_that_would_do():
-  with pytest.raises(ValueError, match='must be wider.* 31 and 141 would do'):
-    build_plan(
-      sampling='truncated_poisson',
-      min_clients_per_round=60,
-      max_clients_per_round=100,
-    )
-
-
-def test_json_of_a_plan_without_bounds_is_read():
+def test_json_of_a_plan_with_bounds_of_cohorts_is_refused():
   plan = build_plan()
-  value = plan.to_json()
-  del value['min_clients_per_round'], value['max_clients_per_round']
+  bounds = {'min_clients_per_round': 31, 'max_clients_per_round': 141}
+  # Plans of earlier versions had none, most of them.
+  value = {**plan.to_json(), **dict.fromkeys(bounds)}
   assert privacy.PrivacyPlan.from_json(value) == plan
+  value |= {'sampling': 'truncated_poisson', **bounds}
+  with pytest.raises(
+    gone.GoneError, match="'truncated_poisson' .* went in 0.3"
+  ):
+    privacy.PrivacyPlan.from_json(value)
 
 
 def test_from_target_epsilon_keeps_the_target():
@@ -440,8 +369,7 @@ def test_a_target_has_no_more_slack_than_the_last_digits():
 @pytest.mark.parametrize(
   ('sampling', 'accountant'),
   [
-    *((each, 'rdp') for each in ('poisson', 'truncated_poisson')),
-    *((each, 'rdp') for each in ('fixed_size', 'paper')),
+    *((each, 'rdp') for each in ('poisson', 'fixed_size', 'paper')),
     ('random_allocation', 'pld'),
   ],
 )
@@ -560,7 +488,6 @@ def test_each_accountant_is_named_by_what_computes_it():
 def test_mechanism_never_pairs_a_sampler_with_another_relation():
   assert sampled_gaussian.RELATIONS == {
     'poisson': privacy.Relation.ADD_OR_REMOVE_ONE,
-    'truncated_poisson': privacy.Relation.ADD_OR_REMOVE_ONE,
     'fixed_size': privacy.Relation.REPLACE_ONE,
     'none': privacy.Relation.ADD_OR_REMOVE_ONE,
     'random_allocation': privacy.Relation.ADD_OR_REMOVE_ONE,
@@ -583,9 +510,7 @@ def test_fewest_clients_of_a_published_example():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('accountant', ['rdp', 'pld'])
-@pytest.mark.parametrize(
-  'sampling', ['poisson', 'truncated_poisson', 'fixed_size', 'paper']
-)
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size', 'paper'])
 def test_fewest_clients_meet_the_target_and_one_less_does_not(
   sampling, accountant
 ):
@@ -607,8 +532,6 @@ def test_fewest_clients_meet_the_target_and_one_less_does_not(
       plan,
       clients_per_round=fewer,
       noise_multiplier=0.03 * fewer,
-      min_clients_per_round=None,
-      max_clients_per_round=None,
     )
 
 

@@ -1,8 +1,5 @@
 """Tests of the client samplers."""
 
-import collections
-import itertools
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -23,13 +20,6 @@ def _samplers(seed=0):
     client_sampling.RoundRobinSampler(
       _IDS, clients_per_round=10, min_separation=4, seed=seed
     ),
-    client_sampling.TruncatedPoissonSampler(
-      _IDS,
-      sampling_prob=0.1,
-      min_clients_per_round=8,
-      max_clients_per_round=12,
-      seed=seed,
-    ),
     client_sampling.GroupedPoissonSampler(
       _IDS, clients_per_round=10, min_separation=4, seed=seed
     ),
@@ -39,7 +29,7 @@ def _samplers(seed=0):
   ]
 
 
-@pytest.mark.parametrize('index', range(7))
+@pytest.mark.parametrize('index', range(6))
 def test_cohorts_depend_on_seed_and_round_alone(index):
   first, second = _samplers()[index], _samplers()[index]
   forward = [first.sample(t) for t in range(1, 20)]
@@ -50,7 +40,7 @@ def test_cohorts_depend_on_seed_and_round_alone(index):
   assert len({tuple(cohort) for cohort in forward}) > 1
 
 
-@pytest.mark.parametrize('index', range(7))
+@pytest.mark.parametrize('index', range(6))
 def test_cohorts_are_clients_without_repetition(index):
   sampler = _samplers()[index]
   for t in range(1, 50):
@@ -90,23 +80,6 @@ def test_poisson_with_probability_one_takes_everybody():
   assert sampler.sample(1) == list(_IDS)
 
 
-def test_truncated_cohorts_are_poisson_cohorts_brought_within_bounds():
-  truncated = _samplers()[4]
-  poisson = _samplers()[0]
-  kept = 0
-  for t in range(1, 500):
-    drawn, cohort = set(poisson.sample(t)), set(truncated.sample(t))
-    if len(drawn) > 12:
-      assert len(cohort) == 12
-    elif len(drawn) < 8:
-      assert len(cohort) == 8
-    else:
-      assert cohort == drawn
-      kept += 1
-  # 298 are expected, with a standard deviation of 11.
-  assert 240 < kept < 360
-
-
 @pytest.mark.parametrize('prob', [0.02, 0.5])
 def test_sizes_of_poisson_cohorts_have_the_binomial_law(prob):
   sampler = client_sampling.PoissonSampler(_IDS, sampling_prob=prob, seed=7)
@@ -128,39 +101,6 @@ def test_a_cohort_costs_no_more_than_its_clients():
   drawn = client_sampling._draw(rng, 10**12, 60)
   assert len(set(drawn)) == 60
   assert 0 <= min(drawn) < max(drawn) < 10**12
-
-
-def test_truncated_cohorts_have_their_law():
-  # 4 clients with probability 0.6, at least 1 and at most 2 of them. By hand:
-  # one client alone is drawn, or fills up an empty cohort; two are drawn, or
-  # are left of three or four.
-  sampler = client_sampling.TruncatedPoissonSampler(
-    _IDS[:4],
-    sampling_prob=0.6,
-    min_clients_per_round=1,
-    max_clients_per_round=2,
-    seed=5,
-  )
-  empty, three, four = 0.4**4, 4 * 0.6**3 * 0.4, 0.6**4
-  law = {(i,): 0.6 * 0.4**3 + empty / 4 for i in range(4)}
-  law |= {
-    pair: 0.6**2 * 0.4**2 + (three + four) / 6
-    for pair in itertools.combinations(range(4), 2)
-  }
-  assert sum(law.values()) == pytest.approx(1)
-  num_rounds = 20_000
-  counts = collections.Counter(
-    tuple(int(client_id[1:]) for client_id in sampler.sample(t))
-    for t in range(1, num_rounds + 1)
-  )
-  assert set(counts) == set(law)
-  statistic = sum(
-    (counts[cohort] - num_rounds * chance) ** 2 / (num_rounds * chance)
-    for cohort, chance in law.items()
-  )
-  # Chi-squared with 9 degrees of freedom passes 44.8 in one of a million seeds,
-  # and the seed is fixed.
-  assert statistic < 44.8
 
 
 def test_fixed_size_cohorts_have_the_size():
@@ -226,9 +166,7 @@ def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it(
   assert max(map(len, rounds.values())) == plan.max_participations
 
 
-@pytest.mark.parametrize(
-  'sampling', ['poisson', 'truncated_poisson', 'fixed_size']
-)
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
 def test_draws_of_a_round_are_independent_cohorts(sampling):
   plan = privacy.PrivacyPlan.from_noise_multiplier(
     num_clients=100,
@@ -474,35 +412,7 @@ def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
       '`clients_per_round` must be at most 1',
     ),
     (
-      lambda: client_sampling.TruncatedPoissonSampler(
-        ['a', 'b'],
-        sampling_prob=0.5,
-        min_clients_per_round=3,
-        max_clients_per_round=4,
-        seed=0,
-      ),
-      ValueError,
-      '`min_clients_per_round` must be at most 2, found 3',
-    ),
-    (
-      lambda: client_sampling.TruncatedPoissonSampler(
-        ['a', 'b'],
-        sampling_prob=0.5,
-        min_clients_per_round=2,
-        max_clients_per_round=1,
-        seed=0,
-      ),
-      ValueError,
-      '`max_clients_per_round` must be at least 2, found 1',
-    ),
-    (
-      lambda: client_sampling.TruncatedPoissonSampler(
-        ['a', 'b'],
-        sampling_prob=2,
-        min_clients_per_round=0,
-        max_clients_per_round=1,
-        seed=0,
-      ),
+      lambda: client_sampling.PoissonSampler(['a'], sampling_prob=2, seed=0),
       ValueError,
       '`sampling_prob` must be above 0 and at most 1, found 2',
     ),

@@ -1,9 +1,9 @@
 """How many clients a round may have when they bring the noise in shares.
 
 The shares of n clients add up to noise that tells n, and so whether a client
-was there. Two public numbers prevent that: the noise that is released is that
-of the largest cohort, whatever n is, and a cohort outside of the bounds is an
-error and no release.
+was there. Two public numbers, which may be the same, prevent that: the noise
+that is released is that of the largest cohort, whatever n is, and a cohort
+outside of the bounds is an error and no release.
 """
 
 from typing import Any
@@ -59,19 +59,19 @@ def check_cohort_bounds(
   return least, largest
 
 
-def count_missing_shares(
+def check_cohort(
   num_clients: tf.Tensor, least: int, largest: int
-) -> tf.Tensor:
-  """Returns how many shares the server has to add, in a graph.
+) -> list[tf.Operation]:
+  """Returns what fails in a graph if a cohort is out of bounds.
 
-  The graph fails if the cohort is out of bounds.
+  What is released must depend on these operations.
 
   Args:
     num_clients: The clients that took part, an `int32` scalar.
     least: The least cohort.
-    largest: The largest cohort, whose noise every release has.
+    largest: The largest cohort.
   """
-  checks = [
+  return [
     tf.debugging.assert_greater_equal(
       num_clients,
       least,
@@ -83,5 +83,3 @@ def count_missing_shares(
       message='A cohort above `max_clients_per_round`: nothing is released.',
     ),
   ]
-  with tf.control_dependencies(checks):
-    return largest - num_clients

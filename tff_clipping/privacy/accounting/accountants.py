@@ -12,7 +12,6 @@ from tff_clipping.privacy.accounting import (
   renyi,
   rounding,
   sampled_gaussian,
-  truncated_poisson,
 )
 
 
@@ -21,7 +20,7 @@ class Accountant(NamedTuple):
 
   Attributes:
     compose: Returns what rounds cost together. It takes mechanisms and how many
-      rounds of each, all under one relation, whose cohorts are within bounds.
+      rounds of each, all under one relation.
     find_noise_multiplier: Returns the least noise. It takes `Cohorts`, rounds,
       an epsilon and a delta, all in their ranges.
     title: What a text calls it.
@@ -57,7 +56,7 @@ ACCOUNTANTS = tuple(TABLE)
 
 
 class NoEpsilonError(ValueError):
-  """There is no finite epsilon for so little noise, or for such bounds."""
+  """There is no finite epsilon for so little noise."""
 
 
 def check_accountant(accountant: str) -> str:
@@ -120,12 +119,7 @@ def compose(
   check_accountant(accountant)
   for mechanism, _ in parts:
     check_pair(mechanism.cohorts.sampling, accountant)
-  cost = TABLE[accountant].compose(parts)
-  tail_prob = sum(
-    count * truncated_poisson.compute_tail_prob(mechanism.cohorts)
-    for mechanism, count in parts
-  )
-  return truncated_poisson.TruncatedCost(cost, tail_prob) if tail_prob else cost
+  return TABLE[accountant].compose(parts)
 
 
 def explain_no_epsilon(
@@ -142,15 +136,6 @@ def explain_no_epsilon(
     num_rounds: How many rounds.
     target_delta: The delta that was asked for.
   """
-  if mechanism.cohorts.sampling == 'truncated_poisson':
-    within_bounds = TABLE[accountant].compose([(mechanism, 1)])
-    epsilon = within_bounds.compute_epsilon(
-      num_rounds, truncated_poisson.without_tails(target_delta)
-    )
-    if math.isfinite(epsilon):
-      return truncated_poisson.describe_narrow_bounds(
-        mechanism.cohorts, num_rounds, epsilon, target_delta
-      )
   reason = explain_little_noise(mechanism.noise_multiplier, target_delta)
   if accountant == 'rdp' or 'rdp' not in list_for(mechanism.cohorts.sampling):
     return reason

@@ -127,7 +127,6 @@ class PldCost:
 
     Args:
       parts: Rounds, and how many of each. All under one relation: 'poisson',
-        'truncated_poisson' with cohorts within their bounds,
         'random_allocation' and 'none', or 'fixed_size'. Rounds of
         'random_allocation' begin with an epoch, in each part.
       coarseness: How many times wider than usual the grid's cells are. A coarse

@@ -8,28 +8,24 @@ probability, the divergence of order a is log(A) / (a - 1) with
   A = E[(1 - q + q e^((2x - 1) / (2s^2)))^a],  x ~ N(0, s^2).
 
 Noise in integers. Let the noise be a discrete Gaussian of parameter sigma on
-the lattice Z^d, and an update an integer vector v. At a whole order a, A is a
-sum over k of binomial weights times
+the lattice Z^d, and an update an integer vector v. The bound for fixed-size
+cohorts is made of moments of whole orders of three neighbours, such as
 
   sum_x N(x) (N(x - v) / N(x))^k = e^(k (k - 1) |v|^2 / (2 sigma^2)),
 
-because k v is a point of the lattice, by which its sum can be shifted: just as
-with continuous noise. (Of the moments of three neighbours, of which the bound
-for fixed-size cohorts is made, the same is true.) Between whole orders log(A)
-is convex, so that it is at most what lies on the line between its neighbours.
-The other direction of add-or-remove is no larger, for any noise that is
-symmetric: with L = N(x - v) / N(x) and r(l) = 1 - q + q l, a value l > 1 of L
-comes with 1 / l, which is l times as likely, and r(l)^(1-a) + l r(1/l)^(1-a)
-<= r(l)^a + l r(1/l)^a. With h(y) = y^a - y^(1-a) this is h(r(l)) / (r(l) - 1)
->= h(r(1/l)) / (r(1/l) - 1); the right side falls in r(1/l), which is at least
-1 / r(l), where both are equal.
+in which k v is a point of the lattice, by which its sum can be shifted: they
+are those of continuous noise. Between whole orders the logarithm of a moment is
+convex, so that it is at most what lies on the line between its neighbours, as
+the bound has it. Where all clients take part, the divergence of any order is at
+most that of continuous noise (Canonne et al., Proposition 5). Poisson sampling
+is charged for continuous noise alone.
 
 Sources: Mironov, "Renyi Differential Privacy", 2017; Mironov, Talwar, Zhang,
 "Renyi Differential Privacy of the Sampled Gaussian Mechanism", 2019 (Poisson);
 Wang, Balle, Kasiviswanathan, "Subsampled Renyi Differential Privacy and
 Analytical Moments Accountant", AISTATS 2019, Theorem 27 (fixed-size cohorts);
 Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy",
-NeurIPS 2020, Proposition 12 (from RDP to epsilon and delta).
+NeurIPS 2020 (arXiv 2004.00010), Proposition 12 (from RDP to epsilon and delta).
 """
 
 import functools
@@ -63,9 +59,8 @@ class RenyiCost:
     """Computes the divergences of all parts.
 
     Args:
-      parts: Rounds, and how many of each, under one relation; those of
-        'truncated_poisson' with cohorts within their bounds, and noise that may
-        be in integers.
+      parts: Rounds, and how many of each, under one relation. Noise may be in
+        integers, but for 'poisson'.
       orders: The orders at which to bound them; by default the 156 of
         dp_accounting. Fewer are faster and give an epsilon at least as large.
 
@@ -109,13 +104,8 @@ def _bound_divergences(
 ) -> np.ndarray:
   """Returns bounds on the divergences of one round."""
   orders, cohorts = np.array(listed), mechanism.cohorts
-  if cohorts.sampling in ('poisson', 'truncated_poisson'):
-    compute = (
-      compute_poisson_divergences
-      if cohorts.sampling == 'poisson'
-      else bound_integer_divergences
-    )
-    divergences = compute(
+  if cohorts.sampling == 'poisson':
+    divergences = compute_poisson_divergences(
       mechanism.noise_over_sensitivity, cohorts.sampling_prob, orders
     )
   else:
@@ -149,29 +139,6 @@ def compute_poisson_divergences(
     compute = _sum_moment if order == int(order) else _integrate_moment
     moments.append(compute(noise_over_sensitivity, sampling_prob, order))
   return np.array(moments) / (np.array(orders) - 1)
-
-
-def bound_integer_divergences(
-  noise_over_sensitivity: float,
-  sampling_prob: float,
-  orders: Sequence[float] | np.ndarray,
-) -> np.ndarray:
-  """Returns bounds that hold for noise in integers too; see the module.
-
-  Args:
-    noise_over_sensitivity: As in `compute_poisson_divergences`.
-    sampling_prob: As there.
-    orders: The orders, each above 1. At whole ones the bounds are exact.
-  """
-  orders = np.asarray(orders)
-  whole = np.unique([np.floor(orders), np.ceil(orders)])
-  moments = [
-    _sum_moment(noise_over_sensitivity, sampling_prob, order)
-    if sampling_prob < 1
-    else order * (order - 1) / (2 * noise_over_sensitivity**2)
-    for order in whole
-  ]
-  return np.interp(orders, whole, moments) / (orders - 1)
 
 
 def _sum_moment(noise: float, prob: float, order: float) -> float:

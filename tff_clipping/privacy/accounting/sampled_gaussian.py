@@ -48,18 +48,10 @@ class Relation(enum.Enum):
 # 'none': every client takes part in every round.
 RELATIONS = {
   'poisson': Relation.ADD_OR_REMOVE_ONE,
-  'truncated_poisson': Relation.ADD_OR_REMOVE_ONE,
   'fixed_size': Relation.REPLACE_ONE,
   'none': Relation.ADD_OR_REMOVE_ONE,
   'random_allocation': Relation.ADD_OR_REMOVE_ONE,
 }
-
-# Those whose cohorts have any size.
-UNBOUNDED = ('poisson', 'random_allocation')
-
-
-# The attributes that 'truncated_poisson' alone has.
-BOUNDS = ('min_clients_per_round', 'max_clients_per_round')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,33 +60,25 @@ class Cohorts:
 
   Attributes:
     sampling: 'poisson' (each client joins by a coin of its own, with
-      probability clients_per_round / num_clients), 'truncated_poisson' (the
-      same, brought within bounds, see `truncated_poisson`), 'fixed_size' (a
-      uniformly random set of exactly clients_per_round clients, without
-      replacement), 'none' (all clients) or 'random_allocation' (each client
-      draws one round of each epoch of num_clients / clients_per_round rounds
-      for itself, see `random_allocation`).
+      probability clients_per_round / num_clients), 'fixed_size' (a uniformly
+      random set of exactly clients_per_round clients, without replacement),
+      'none' (all clients) or 'random_allocation' (each client draws one round
+      of each epoch of num_clients / clients_per_round rounds for itself, see
+      `random_allocation`).
     num_clients: The paper's N.
     clients_per_round: The paper's P, for 'poisson' and 'random_allocation' the
       expected number.
-    min_clients_per_round: The least cohort of 'truncated_poisson', from 0 to
-      clients_per_round and less than num_clients; None for all others.
-    max_clients_per_round: Its largest cohort, at least clients_per_round; None
-      for all others.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
     ValueError: If an attribute is out of range, the cohort is larger than the
       population, or smaller though sampling is 'none', or does not divide it
-      though sampling is 'random_allocation'; if a bound is missing, or is given
-      to a sampler that has none.
+      though sampling is 'random_allocation'.
   """
 
   sampling: str
   num_clients: int
   clients_per_round: int
-  min_clients_per_round: int | None = None
-  max_clients_per_round: int | None = None
 
   def __post_init__(self):
     sampling = argument_checks.check_choice(
@@ -112,17 +96,11 @@ class Cohorts:
       _check_epoch(num_clients, clients_per_round)
     object.__setattr__(self, 'num_clients', num_clients)
     object.__setattr__(self, 'clients_per_round', clients_per_round)
-    self._check_bounds()
 
   @property
   def relation(self) -> Relation:
     """The neighbouring relation for which this sampler's cost is known."""
     return RELATIONS[self.sampling]
-
-  @property
-  def bounds(self) -> dict[str, int | None]:
-    """The least and the largest cohort, by the names of the attributes."""
-    return {name: getattr(self, name) for name in BOUNDS}
 
   @property
   def sampling_prob(self) -> float:
@@ -146,28 +124,6 @@ class Cohorts:
       num_rounds: How many rounds, at least 0.
     """
     return -(-num_rounds // self.rounds_per_epoch)
-
-  def _check_bounds(self) -> None:
-    """Checks the least and the largest cohort."""
-    if self.sampling != 'truncated_poisson':
-      for name, value in self.bounds.items():
-        if value is not None:
-          raise ValueError(
-            f'`{name}` can be given only where `sampling` is '
-            f"'truncated_poisson', found {value!r} for {self.sampling!r}."
-          )
-      return
-    allowed = (
-      (0, min(self.clients_per_round, self.num_clients - 1)),
-      (self.clients_per_round, ranges.MAX_CLIENTS),
-    )
-    for (name, value), (low, high) in zip(
-      self.bounds.items(), allowed, strict=True
-    ):
-      checked = argument_checks.check_integer(
-        name, value, at_least=low, at_most=high
-      )
-      object.__setattr__(self, name, checked)
 
 
 def _check_epoch(num_clients: int, clients_per_round: int) -> None:
@@ -246,13 +202,10 @@ class SampledGaussian:
     """The event that an accountant for the relation charges for one draw.
 
     A draw is for one round; under 'random_allocation' it is for an epoch.
-
-    Of 'truncated_poisson' it is that of Poisson sampling, which is charged at
-    the delta that the tails leave.
     """
     cohorts = self.cohorts
     gaussian = dp_accounting.GaussianDpEvent(self.noise_over_sensitivity)
-    if cohorts.sampling in ('poisson', 'truncated_poisson'):
+    if cohorts.sampling == 'poisson':
       return dp_accounting.PoissonSampledDpEvent(
         cohorts.sampling_prob, gaussian
       )

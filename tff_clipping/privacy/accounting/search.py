@@ -13,7 +13,6 @@ from tff_clipping.privacy.accounting import (
   accountants,
   ranges,
   sampled_gaussian,
-  truncated_poisson,
 )
 
 # How often the search for a population expects a straight line.
@@ -49,10 +48,6 @@ def find_noise_multiplier(
   num_rounds = ranges.check_num_rounds(num_rounds)
   target_epsilon = ranges.check_target_epsilon(target_epsilon)
   target_delta = ranges.check_target_delta(target_delta)
-  if cohorts.sampling == 'truncated_poisson':
-    target_delta = truncated_poisson.compute_poisson_delta(
-      cohorts, num_rounds, target_epsilon, target_delta
-    )
   return _find_noise_multiplier(
     cohorts, accountant, num_rounds, target_epsilon, target_delta
   )

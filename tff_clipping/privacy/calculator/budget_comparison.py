@@ -85,8 +85,6 @@ def _list_tightest(
   question: budget_question.Question, plan: base_plan.BasePlan
 ) -> Iterator[budget_question.Question]:
   """Yields the best of each way to draw cohorts, the question's own first."""
-  if question.sampling == 'truncated_poisson':
-    yield question.vary(sampling='truncated_poisson', accountant='pld')
   for sampling in ('poisson', 'random_allocation'):
     yield question.vary(sampling=sampling, accountant='pld')
   separation = question.min_separation

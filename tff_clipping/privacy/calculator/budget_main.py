@@ -20,8 +20,6 @@ clipped updates, divided by the clipping norm, for all samplings.
 
 Samplings:
   poisson     each client joins a round independently; add or remove one client
-  truncated_poisson
-              the same, brought within bounds, for noise in the clients' shares
   fixed_size  exactly clients_per_round are drawn; replace one client
   none        all clients join every round; add or remove one client
   paper       draws like fixed_size and charges like poisson, as the paper does;
@@ -72,9 +70,6 @@ _INTEGERS = {
   'and rounds are given.',
   'clients_per_round': 'Clients in a round (P); the expected number for '
   'poisson. Solved for if noise_to_clients_ratio is given.',
-  'min_clients_per_round': 'The least cohort of truncated_poisson. Chosen if '
-  'not given.',
-  'max_clients_per_round': 'Its largest cohort. Chosen if not given.',
   'num_rounds': 'Rounds (T). Solved for if not given.',
   'min_separation': 'The least number of rounds from one participation of a '
   'client to its next (b).',

@@ -25,7 +25,7 @@ _CONSTRUCTORS = {
 _GIVEN = (
   *('num_clients', 'clients_per_round', 'sampling', 'target_delta'),
   *('target_epsilon', 'noise_multiplier', 'num_rounds'),
-  *('noise_to_clients_ratio', 'accountant', *sampled_gaussian.BOUNDS),
+  *('noise_to_clients_ratio', 'accountant'),
 )
 
 # More rounds are not optimised for: it would take minutes.
@@ -57,8 +57,6 @@ class Question:
     accountant: As in `PrivacyPlan`, None for 'rdp', or for 'pld' where
       `sampling` is 'random_allocation'. With correlated noise there is one
       only, and it must be None.
-    min_clients_per_round: As in `PrivacyPlan`.
-    max_clients_per_round: As in `PrivacyPlan`.
     false_positive_rate: That of the attacks to bound, or None for no bounds.
 
   Raises:
@@ -78,8 +76,6 @@ class Question:
   mechanism: str = 'gaussian'
   min_separation: int | None = None
   accountant: str | None = None
-  min_clients_per_round: int | None = None
-  max_clients_per_round: int | None = None
   false_positive_rate: float | None = None
 
   def __post_init__(self):
@@ -136,8 +132,7 @@ class Question:
   def vary(self, **changes: Any) -> 'Question':
     """Returns the same question for other cohorts or noise.
 
-    Bounds of a cohort are chosen anew. The accountant is named, where there is
-    more than one.
+    The accountant is named, where there is more than one.
 
     Args:
       **changes: Other values of attributes. Another sampling goes with
@@ -145,8 +140,7 @@ class Question:
     """
     if 'sampling' in changes:
       changes = {'mechanism': 'gaussian', 'accountant': None, **changes}
-    bounds = dict.fromkeys(sampled_gaussian.BOUNDS)
-    changed = dataclasses.replace(self, **bounds, **changes)
+    changed = dataclasses.replace(self, **changes)
     if changed.is_correlated:
       return changed
     return dataclasses.replace(changed, accountant=changed.charged_by)

@@ -19,7 +19,6 @@ from tff_clipping.privacy.plans import base_plan
 _OF_PLAN = (
   *('noise_multiplier', 'epsilon', 'num_rounds', 'actual_epsilon'),
   *('num_clients', 'clients_per_round'),
-  *('min_clients_per_round', 'max_clients_per_round'),
   *('target_delta', 'target_epsilon', 'sampling', 'sampling_prob'),
   *('min_separation', 'accountant', 'running_sum_error'),
 )

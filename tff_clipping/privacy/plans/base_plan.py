@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import dp_accounting
 
@@ -174,9 +174,8 @@ class BasePlan(abc.ABC):
       noise_to_clients_ratio: z / P, the standard deviation of the noise on the
         mean over the clipping norm; of a draw, where noise is correlated.
       target_epsilon: The paper's epsilon, positive.
-      **attributes: As in `from_target_epsilon`, but for `clients_per_round` and
-        the bounds of a cohort. All clients in every round, the sampling 'none',
-        leave nothing to find.
+      **attributes: As in `from_target_epsilon`, but for `clients_per_round`.
+        All clients in every round, the sampling 'none', leave nothing to find.
 
     Raises:
       TypeError: As in `from_target_epsilon`.
@@ -431,12 +430,8 @@ class BasePlan(abc.ABC):
     return plan_json.read(
       cls,
       value,
-      optional=cls._OPTIONAL,
       read_attributes=cls._read_attributes,
     )
-
-  # Attributes that earlier versions did not write.
-  _OPTIONAL: ClassVar[tuple[str, ...]] = ()
 
   @classmethod
   def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 Every function takes attributes of `PrivacyPlan` by their names, which has their
 meaning and their defaults; but 'paper' is no `sampling` here, because it has
-two epsilons. Delta alone is not that of a plan, and needs the bounds of
-'truncated_poisson', which a plan chooses.
+two epsilons. Delta alone is not that of a plan.
 
 All of them raise TypeError for an argument of the wrong kind and ValueError for
 one that is out of range, and warn (`DeltaTooLargeWarning`) of a delta above
@@ -33,8 +32,8 @@ def compute_epsilon(
   Args:
     noise_multiplier: Noise on the sum over the clipping norm.
     **attributes: `num_clients`, `clients_per_round`, `num_rounds` and
-      `target_delta`; and, where they are not the defaults, `sampling`,
-      `accountant` and the bounds of a cohort.
+      `target_delta`; and, where they are not the defaults, `sampling`
+      and `accountant`.
 
   Returns:
     A finite epsilon >= 0.
@@ -59,8 +58,6 @@ def compute_delta(
   target_epsilon: float,
   sampling: str = 'poisson',
   accountant: str = 'rdp',
-  min_clients_per_round: int | None = None,
-  max_clients_per_round: int | None = None,
 ) -> float:
   """Returns the delta that `num_rounds` rounds spend at an epsilon, from above.
 
@@ -72,8 +69,6 @@ def compute_delta(
     target_epsilon: Epsilon, positive.
     sampling: How cohorts are drawn.
     accountant: How the rounds are added up.
-    min_clients_per_round: The least cohort, for 'truncated_poisson'.
-    max_clients_per_round: The largest cohort, for 'truncated_poisson'.
 
   Returns:
     A delta in [0, 1]; 1 promises nothing.
@@ -88,8 +83,6 @@ def compute_delta(
     sampling=sampling,
     num_clients=num_clients,
     clients_per_round=clients_per_round,
-    min_clients_per_round=min_clients_per_round,
-    max_clients_per_round=max_clients_per_round,
   )
   mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
   num_rounds = ranges.check_num_rounds(num_rounds)

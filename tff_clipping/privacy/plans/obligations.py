@@ -8,28 +8,21 @@ class SamplerParameters(NamedTuple):
   """What a sampler of clients has to do for the plan's figures to hold.
 
   Attributes:
-    scheme: 'poisson', 'truncated_poisson', 'random_allocation', 'fixed_size'
-      or 'none', never 'paper'.
+    scheme: 'poisson', 'random_allocation', 'fixed_size' or 'none', never
+      'paper'.
     num_clients: The population to draw from.
     sampling_prob: Each client's chance to be in a round. Under 'poisson' the
       clients' draws are independent and a cohort may be empty. Under
-      'truncated_poisson' it is that before a cohort is brought within bounds.
-      Under 'random_allocation' each client draws one of the 1 / sampling_prob
-      rounds of each epoch, independently of all others.
-    cohort_size: The exact size of a cohort; None under 'poisson',
-      'truncated_poisson' and 'random_allocation'.
-    min_clients_per_round: The least cohort under 'truncated_poisson'; None
-      for all others.
-    max_clients_per_round: The largest cohort under 'truncated_poisson'; None
-      for all others.
+      'random_allocation' each client draws one of the 1 / sampling_prob rounds
+      of each epoch, independently of all others.
+    cohort_size: The exact size of a cohort; None under 'poisson' and
+      'random_allocation'.
   """
 
   scheme: str
   num_clients: int
   sampling_prob: float
   cohort_size: int | None
-  min_clients_per_round: int | None
-  max_clients_per_round: int | None
 
 
 class SeparatedSamplerParameters(NamedTuple):

@@ -7,8 +7,8 @@ are in `base_plan`, which correlated noise has too.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import dp_accounting
 
@@ -19,18 +19,11 @@ from tff_clipping.privacy.accounting import (
   ranges,
   sampled_gaussian,
   search,
-  truncated_poisson,
 )
 from tff_clipping.privacy.plans import base_plan, obligations, plan_text
 
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
-SAMPLINGS = (
-  *('poisson', 'truncated_poisson', 'random_allocation', 'fixed_size'),
-  *('none', 'paper'),
-)
-
-# Plans written before there were bounds have none in their JSON.
-_BOUNDS = sampled_gaussian.BOUNDS
+SAMPLINGS = ('poisson', 'random_allocation', 'fixed_size', 'none', 'paper')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,32 +48,20 @@ class PrivacyPlan(base_plan.BasePlan):
       updates over the clipping norm c, whatever the relation: sigma_sum =
       noise_multiplier * c. The accountant of the replace-one relation, where a
       client changes the sum by up to 2c, is given half of it.
-    sampling: 'poisson', 'truncated_poisson', 'random_allocation' (each client
-      comes in one secret round of each epoch, drawn by itself), 'fixed_size',
-      'none' or 'paper'.
+    sampling: 'poisson', 'random_allocation' (each client comes in one secret
+      round of each epoch, drawn by itself), 'fixed_size', 'none' or 'paper'.
     accountant: 'rdp' or 'pld'; 'pld' for 'random_allocation'.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
-    min_clients_per_round: The least cohort of 'truncated_poisson', where a
-      smaller one is filled up; None for all others. If it is not given, the
-      largest that costs 0.5 % of `target_delta`.
-    max_clients_per_round: The largest cohort of 'truncated_poisson', to which a
-      larger one is cut; None for all others. If it is not given, the least
-      that costs 0.5 % of `target_delta`.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
-    ValueError: If an attribute is out of range, `num_rounds` rounds cost more
-      than `target_epsilon`, or cohorts out of bounds cost all of
-      `target_delta`.
+    ValueError: If an attribute is out of range, or `num_rounds` rounds cost
+      more than `target_epsilon`.
   """
-
-  _OPTIONAL: ClassVar[tuple[str, ...]] = _BOUNDS
 
   sampling: str = 'poisson'
   accountant: str = 'rdp'
-  min_clients_per_round: int | None = None
-  max_clients_per_round: int | None = None
 
   @property
   def allows_new_draws(self) -> bool:
@@ -105,8 +86,6 @@ class PrivacyPlan(base_plan.BasePlan):
     """What is charged for `num_rounds` rounds, for an accountant of `relation`.
 
     Under 'paper' it is the paper's Poisson event, not that of the sampler.
-    Under 'truncated_poisson' it is the Poisson event, which is charged at the
-    delta that cohorts out of bounds leave.
     """
     return dp_accounting.SelfComposedDpEvent(
       self._charged.dp_event,
@@ -160,9 +139,8 @@ class PrivacyPlan(base_plan.BasePlan):
     """What a sampler of clients has to do."""
     scheme = 'fixed_size' if self.sampling == 'paper' else self.sampling
     size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
-    bounds = {name: getattr(self, name) for name in _BOUNDS}
     return obligations.SamplerParameters(
-      scheme, self.num_clients, self.sampling_prob, size, **bounds
+      scheme, self.num_clients, self.sampling_prob, size
     )
 
   @property
@@ -176,74 +154,53 @@ class PrivacyPlan(base_plan.BasePlan):
       ValueError: If `sampling` is 'poisson' or 'random_allocation', whose
         cohorts have no bounds: the shares of a cohort would tell its size.
     """
-    if self.sampling in sampled_gaussian.UNBOUNDED:
+    if self.sampling in ('poisson', 'random_allocation'):
       raise ValueError(
-        "`sampling` must be 'truncated_poisson' or 'fixed_size' where the "
-        f'noise comes in shares, found {self.sampling!r}: without a largest '
-        'cohort the noise tells how many clients took part.'
+        "`sampling` must be 'fixed_size' where the noise comes in shares, "
+        f'found {self.sampling!r}: without a largest cohort the noise tells '
+        'how many clients took part.'
       )
     cohort = self.clients_per_round
-    bounds: tuple[Any, Any] = cohort, cohort
-    if self.sampling == 'truncated_poisson':
-      bounds = self.min_clients_per_round, self.max_clients_per_round
-    if self.sampling == 'none':
-      bounds = cohort - 1, cohort + 1
-    return obligations.ShareParameters(self.noise_multiplier, cohort, *bounds)
-
-  @classmethod
-  def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
-    # Bounds are chosen for a cohort that is found.
-    bounds = _BOUNDS if 'clients_per_round' in found else ()
-    return super()._complete(given, *found, *bounds)
+    # Those of neighbours, where all take part.
+    more = 1 if self.sampling == 'none' else 0
+    return obligations.ShareParameters(
+      self.noise_multiplier, cohort, cohort - more, cohort + more
+    )
 
   @classmethod
   def _find_noise(cls, given: dict[str, Any]) -> 'PrivacyPlan':
-    num_rounds, target = given['num_rounds'], given['target_epsilon']
     _check_accountant(given)
-    charged = _build_cohorts(
-      given, lambda _: (num_rounds, ranges.check_target_epsilon(target))
-    )
     found = search.find_noise_multiplier(
-      charged,
+      _build_cohorts(given),
       given['accountant'],
-      num_rounds=num_rounds,
-      target_epsilon=target,
+      num_rounds=given['num_rounds'],
+      target_epsilon=given['target_epsilon'],
       target_delta=given['target_delta'],
     )
-    return cls(**{**given, **_sizes(charged), 'noise_multiplier': found})
+    return cls(**{**given, 'noise_multiplier': found})
 
   @classmethod
   def _find_rounds(cls, given: dict[str, Any]) -> 'PrivacyPlan':
     target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
     target_delta = ranges.check_target_delta(given['target_delta'])
-    left = truncated_poisson.without_tails(target_delta)
     _check_accountant(given)
-
-    def count_rounds(cohorts: sampled_gaussian.Cohorts, delta: float) -> int:
-      noise_multiplier = given['noise_multiplier']
-      mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
-      cost = accountants.compose([(mechanism, 1)], given['accountant'])
-      found = search.search_rounds_within(
-        lambda num_rounds: cost.compute_epsilon(num_rounds, delta),
-        noise_multiplier=noise_multiplier,
-        target_epsilon=target_epsilon,
-        most=ranges.MAX_ROUNDS,
-        unit=cohorts.rounds_per_epoch,
-      )
-      if found > ranges.MAX_ROUNDS - cohorts.rounds_per_epoch:
-        raise ValueError(
-          f'`noise_multiplier` {noise_multiplier:g} allows more than '
-          f'{ranges.MAX_ROUNDS} rounds within `target_epsilon` '
-          f'{target_epsilon:g}: give fewer rounds, or less noise.'
-        )
-      return found
-
-    # With the bounds for so many rounds, these fit, and perhaps one more.
-    charged = _build_cohorts(
-      given, lambda poisson: (count_rounds(poisson, left), target_epsilon)
+    cohorts, noise_multiplier = _build_cohorts(given), given['noise_multiplier']
+    mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+    cost = accountants.compose([(mechanism, 1)], given['accountant'])
+    found = search.search_rounds_within(
+      lambda num_rounds: cost.compute_epsilon(num_rounds, target_delta),
+      noise_multiplier=noise_multiplier,
+      target_epsilon=target_epsilon,
+      most=ranges.MAX_ROUNDS,
+      unit=cohorts.rounds_per_epoch,
     )
-    found = count_rounds(charged, target_delta)
-    return cls(**{**given, **_sizes(charged), 'num_rounds': found})
+    if found > ranges.MAX_ROUNDS - cohorts.rounds_per_epoch:
+      raise ValueError(
+        f'`noise_multiplier` {noise_multiplier:g} allows more than '
+        f'{ranges.MAX_ROUNDS} rounds within `target_epsilon` '
+        f'{target_epsilon:g}: give fewer rounds, or less noise.'
+      )
+    return cls(**{**given, 'num_rounds': found})
 
   @classmethod
   def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
@@ -265,7 +222,8 @@ class PrivacyPlan(base_plan.BasePlan):
     return {
       'num_rounds': ranges.check_num_rounds(self.num_rounds),
       'target_delta': ranges.check_target_delta(self.target_delta),
-      **_sizes(self._charged.cohorts),
+      'num_clients': self._charged.cohorts.num_clients,
+      'clients_per_round': self._charged.cohorts.clients_per_round,
       'noise_multiplier': self._charged.noise_multiplier,
     }
 
@@ -295,8 +253,9 @@ class PrivacyPlan(base_plan.BasePlan):
   @functools.cached_property
   def _charged(self) -> sampled_gaussian.SampledGaussian:
     """One round as it is charged, from attributes that it checks."""
-    cohorts = _build_cohorts(vars(self), self._compute_poisson_cost)
-    return sampled_gaussian.SampledGaussian(cohorts, self.noise_multiplier)
+    return sampled_gaussian.SampledGaussian(
+      _build_cohorts(vars(self)), self.noise_multiplier
+    )
 
   @functools.cached_property
   def _drawn(self) -> sampled_gaussian.SampledGaussian:
@@ -320,15 +279,6 @@ class PrivacyPlan(base_plan.BasePlan):
         break
     return plan_text.Account(self._drawn, accountant, epsilon)
 
-  def _compute_poisson_cost(
-    self, poisson: sampled_gaussian.Cohorts
-  ) -> tuple[int, float]:
-    """Returns the rounds, and their epsilon at the delta that tails leave."""
-    mechanism = sampled_gaussian.SampledGaussian(poisson, self.noise_multiplier)
-    cost = accountants.compose([(mechanism, 1)], self.accountant)
-    left = truncated_poisson.without_tails(self.target_delta)
-    return self.num_rounds, cost.compute_epsilon(self.num_rounds, left)
-
 
 def _charge_as(sampling: str) -> str:
   """Returns the sampler that a plan is charged for."""
@@ -343,25 +293,10 @@ def _check_accountant(attributes: Mapping[str, Any]) -> None:
   accountants.check_pair(sampling, attributes['accountant'])
 
 
-def _build_cohorts(
-  attributes: Mapping[str, Any],
-  compute_cost: Callable[[sampled_gaussian.Cohorts], tuple[int, float]],
-) -> sampled_gaussian.Cohorts:
-  """Returns the cohorts that a plan is charged for, bounds chosen."""
-  return truncated_poisson.build_cohorts(
+def _build_cohorts(attributes: Mapping[str, Any]) -> sampled_gaussian.Cohorts:
+  """Returns the cohorts that a plan is charged for."""
+  return sampled_gaussian.Cohorts(
     sampling=_charge_as(attributes['sampling']),
     num_clients=attributes['num_clients'],
     clients_per_round=attributes['clients_per_round'],
-    **{name: attributes[name] for name in _BOUNDS},
-    target_delta=attributes['target_delta'],
-    compute_cost=compute_cost,
   )
-
-
-def _sizes(cohorts: sampled_gaussian.Cohorts) -> dict[str, Any]:
-  """Returns the attributes of a plan that are those of its cohorts."""
-  return {
-    'num_clients': cohorts.num_clients,
-    'clients_per_round': cohorts.clients_per_round,
-    **cohorts.bounds,
-  }

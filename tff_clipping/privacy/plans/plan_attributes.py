@@ -18,8 +18,6 @@ class PlanAttributes(TypedDict, total=False):
   sampling: str
   # Of a `PrivacyPlan`.
   accountant: str
-  min_clients_per_round: int | None
-  max_clients_per_round: int | None
   # Of a `CorrelatedNoisePlan`.
   strategy: correlated_noise.NoiseStrategy
   min_separation: int

@@ -51,7 +51,6 @@ def read(
   plan_type: type[_Plan],
   value: Any,
   *,
-  optional: Sequence[str],
   read_attributes: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> _Plan:
   """Returns the plan that `write` wrote; see `BasePlan.from_json`.
@@ -59,7 +58,6 @@ def read(
   Args:
     plan_type: The kind of plan.
     value: What `json.load` returned.
-    optional: Attributes that earlier versions did not write.
     read_attributes: Returns the attributes from their JSON values.
 
   Raises:
@@ -76,7 +74,7 @@ def read(
     )
   value = gone.read(value)
   names = [field.name for field in dataclasses.fields(plan_type)]
-  missing = [name for name in names if name not in (*value, *optional)]
+  missing = [name for name in names if name not in value]
   if missing:
     raise ValueError(f'`value` must hold {names}, found none of {missing}.')
   attributes = {name: value[name] for name in names if name in value}

@@ -181,9 +181,9 @@ def state_pld(plans: Sequence['base_plan.BasePlan']) -> str:
   Args:
     plans: What is charged by 'rdp', some of it at least.
   """
-  # The samplings of noise in shares, which may be integers.
+  # The sampling of noise in shares, which may be integers.
   unless = ''
-  if any(p.sampling in ('fixed_size', 'truncated_poisson') for p in plans):
+  if any(p.sampling == 'fixed_size' for p in plans):
     unless = ' (but for noise in integers)'
   return (
     f'{accountants.TABLE["pld"].title}, which is proved too{unless}: '
@@ -237,14 +237,8 @@ def _describe_cohort(cohorts: sampled_gaussian.Cohorts) -> str:
       f'{cohorts.clients_per_round} of the {cohorts.num_clients} clients are '
       'drawn uniformly without replacement'
     )
-  bounds = ''
-  if cohorts.sampling == 'truncated_poisson':
-    bounds = (
-      f'; a cohort outside of {cohorts.min_clients_per_round} to '
-      f'{cohorts.max_clients_per_round} clients is filled up or cut at random'
-    )
   return (
     f'each of the {cohorts.num_clients} clients takes part independently with '
     f'probability {cohorts.sampling_prob:.6g} ({cohorts.clients_per_round} '
-    f'expected{bounds})'
+    'expected)'
   )

@@ -118,8 +118,6 @@ def _epoch_turn(rounds_per_epoch: int, round_num: int) -> tuple[int, str]:
 
 def _size_bounds(parameters: Any) -> tuple[int, int]:
   """Returns the least and the largest cohort that a plan charges for."""
-  if parameters.scheme == 'truncated_poisson':
-    return parameters.min_clients_per_round, parameters.max_clients_per_round
   if parameters.scheme in ('fixed_size', 'none'):
     return parameters.cohort_size, parameters.cohort_size
   if parameters.scheme in ('min_separation', 'shuffled_epochs'):

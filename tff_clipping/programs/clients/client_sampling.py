@@ -21,7 +21,7 @@ import numpy as np
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy import BasePlan
-from tff_clipping.privacy.accounting import ranges, sampled_gaussian
+from tff_clipping.privacy.accounting import ranges
 from tff_clipping.programs.clients import round_draws
 
 
@@ -159,63 +159,13 @@ class PoissonSampler(SeededSampler):
         f'`sampling_prob` must be above 0 and at most 1, found {sampling_prob}.'
       )
     self._sampling_prob = prob
-    self._least, self._largest = 0, len(self.client_ids)
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     rng = self._rng(round_num, draw)
     population = len(self.client_ids)
     size = rng.binomial(population, self._sampling_prob)
-    # The clients of a cohort are uniform, given how many they are: so are those
-    # that stay, and those that are there and added together.
-    size = min(max(size, self._least), self._largest)
     return self._select(_draw(rng, population, size))
-
-
-class TruncatedPoissonSampler(PoissonSampler):
-  """Poisson cohorts that are brought within bounds.
-
-  Of more than `max_clients_per_round` clients a uniform part stays; to fewer
-  than `min_clients_per_round`, uniformly drawn clients are added. For noise
-  that comes in shares, which need bounds of the cohort.
-  """
-
-  def __init__(
-    self,
-    client_ids: Sequence[str],
-    *,
-    sampling_prob: float,
-    min_clients_per_round: int,
-    max_clients_per_round: int,
-    seed: int,
-  ):
-    """Initializes the sampler.
-
-    Args:
-      client_ids: The population.
-      sampling_prob: The probability, above 0 and at most 1.
-      min_clients_per_round: The least cohort, from 0 to the population.
-      max_clients_per_round: The largest cohort, positive and not below the
-        least. It may be above the population.
-      seed: The seed of the run's cohorts.
-
-    Raises:
-      TypeError: If a number is of the wrong kind.
-      ValueError: If a number is out of range.
-    """
-    super().__init__(client_ids, sampling_prob=sampling_prob, seed=seed)
-    self._least = argument_checks.check_integer(
-      'min_clients_per_round',
-      min_clients_per_round,
-      at_least=0,
-      at_most=len(self.client_ids),
-    )
-    self._largest = argument_checks.check_integer(
-      'max_clients_per_round',
-      max_clients_per_round,
-      at_least=max(self._least, 1),
-      at_most=ranges.MAX_CLIENTS,
-    )
 
 
 class RandomAllocationSampler(SeededSampler):
@@ -473,10 +423,6 @@ def build_private_sampler(
 # By the scheme of a plan, the sampler and what it is told of the plan.
 _BY_SCHEME: dict[str, tuple[Callable[..., SeededSampler], Sequence[str]]] = {
   'poisson': (PoissonSampler, ('sampling_prob',)),
-  'truncated_poisson': (
-    TruncatedPoissonSampler,
-    ('sampling_prob', *sampled_gaussian.BOUNDS),
-  ),
   'random_allocation': (RandomAllocationSampler, ('rounds_per_epoch',)),
   'fixed_size': (FixedSizeSampler, ('clients_per_round',)),
   'none': (FixedSizeSampler, ('clients_per_round',)),
