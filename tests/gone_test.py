@@ -32,6 +32,7 @@ def test_a_value_that_went_is_refused_by_its_name():
     ('unit', 'example', 'promises to single examples'),
     ('mechanism', 'local', 'local DP'),
     ('sampling', 'truncated_poisson', 'Poisson cohorts within bounds'),
+    ('sampling', 'shuffled_epochs', 'epochs in a shuffled order'),
   ],
 )
 def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(name, value, what):

@@ -32,6 +32,10 @@ _VALUES: Mapping[tuple[str, Any], str] = {
   ('algorithm', 'dp_model_clipping_fed_avg'): 'model clipping with noise',
   ('clipping', 'smooth'): 'smoothed normalization',
   ('sampling', 'truncated_poisson'): 'Poisson cohorts within bounds',
+  ('sampling', 'shuffled_epochs'): 'epochs in a shuffled order',
+  ('mechanism', 'tree'): 'tree aggregation',
+  ('kind', 'tree'): 'tree aggregation',
+  ('kind', 'restarted'): 'noise that begins anew',
 }
 
 

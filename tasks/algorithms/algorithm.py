@@ -44,7 +44,6 @@ class Algorithm:
   samplings: ClassVar[tuple[str, ...]] = (
     'poisson',
     'fixed_size',
-    'shuffled_epochs',
     'round_robin',
   )
   sampling_reason: ClassVar[str] = ''

@@ -17,7 +17,7 @@ class MechanismSettings:
 
   mechanism: str = setting(
     "The noise of dp_fed_avg: gaussian (each round's own), or correlated "
-    'between rounds: tree, banded or blt.',
+    'between rounds: banded or blt.',
     'gaussian',
     check=one_of(*privacy.MECHANISMS),
   )
@@ -60,7 +60,7 @@ class CorrelatedFedAvg(GaussianFedAvg):
         '`mechanism` must be banded for `sampling` grouped_poisson: for other '
         f'noise, no exact accounting is known; found {config.mechanism}.'
       )
-    if config.sampling != 'shuffled_epochs' and config.min_separation == 1:
+    if config.min_separation == 1:
       raise ValueError(
         f'`min_separation` must be at least 2 for `sampling` {config.sampling},'
         ' and at most N / P, found 1.'
@@ -94,6 +94,5 @@ class CorrelatedFedAvg(GaussianFedAvg):
   def _plan_settings(self, num_clients: int) -> dict[str, Any]:
     settings = super()._plan_settings(num_clients)
     del settings['accountant']
-    if self.config.sampling != 'shuffled_epochs':
-      settings['min_separation'] = self.config.min_separation
+    settings['min_separation'] = self.config.min_separation
     return settings

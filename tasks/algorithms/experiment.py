@@ -90,12 +90,12 @@ class CommonSettings(
     check=one_of(*SERVER_OPTIMIZERS),
   )
   sampling: str = setting(
-    'poisson, fixed_size, shuffled_epochs or round_robin; for dp_fed_avg '
+    'poisson, fixed_size or round_robin; for dp_fed_avg '
     'poisson, random_allocation (each client comes in one secret round of '
     'each epoch, which it draws itself; --accountant=pld), fixed_size or paper '
     "(the paper's accounting), and with noise "
-    'that is correlated between rounds min_separation, grouped_poisson (banded '
-    'alone) or shuffled_epochs; see docs/correlated_noise.md.',
+    'that is correlated between rounds min_separation or grouped_poisson '
+    '(banded alone); see docs/correlated_noise.md.',
     'fixed_size',
   )
   min_separation: int = setting(
@@ -195,7 +195,7 @@ class ExperimentConfig(builders.Settings, CommonSettings):
   @property
   def rests_on_secret_cohorts(self) -> bool:
     """Whether the plan of a private run needs secrecy of who takes part."""
-    return self.sampling not in ('min_separation', 'shuffled_epochs')
+    return self.sampling != 'min_separation'
 
   @property
   def seeds_to_draw(self) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ _KINDS: Mapping[str, _Kind] = {
 }
 # Under these a plan charges for what clients keep; see
 # `tff_clipping.programs.checks.process_checks`.
-_SAMPLINGS_TO_KEEP_UNDER = ('poisson', 'min_separation', 'shuffled_epochs')
+_SAMPLINGS_TO_KEEP_UNDER = ('poisson', 'min_separation')
 
 
 def _check_momentum(name: str, value: Any) -> None:

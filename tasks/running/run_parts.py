@@ -182,8 +182,6 @@ class RunParts:
         sampling_prob=config.clients_per_round / len(client_ids),
         seed=seed,
       )
-    if config.sampling == 'shuffled_epochs':
-      return client_sampling.ShuffledEpochsSampler(client_ids, **fixed)
     if config.sampling == 'round_robin':
       return client_sampling.RoundRobinSampler(
         client_ids, min_separation=config.min_separation, **fixed

@@ -13,7 +13,8 @@ import pytest
 import tensorflow_federated as tff
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tff_clipping import aggregators, privacy
+from tests import noise_strategies
+from tff_clipping import aggregators
 
 _NUM_RELEASES = 1000
 
@@ -74,7 +75,7 @@ def test_shares_lie_on_a_grid(is_secure):
 
 def test_a_mixture_of_draws_lies_on_a_grid():
   process = aggregators.correlated_noise_factory(
-    privacy.TreeStrategy(num_rounds=4),
+    noise_strategies.blt(4),
     1.0,
     noise_key=(1, 2),
   ).create(tff.TensorType(np.float64, [4000]))

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators, privacy
+from tests import noise_strategies
+from tff_clipping import aggregators
 from tff_clipping.mechanism import MECHANISM, Mechanism
 
 _SPEC = collections.OrderedDict(
@@ -82,7 +83,7 @@ def _moved(process):
       clipping_norm=0.1,
       noise_multiplier=1e-3,
       clients_per_round=2,
-      strategy=privacy.TreeStrategy(num_rounds=2),
+      strategy=noise_strategies.blt(2),
     ),
     aggregators.clipped_mean_factory(clipping_norm=0.1),
     aggregators.add_update_norm_measurements(_dp_mean(), clipping_norm=0.1),
@@ -143,9 +144,7 @@ def test_fed_sgd_moves_at_most_the_norm():
     ),
     aggregators.add_update_norm_measurements(_dp_mean()),
     aggregators.local_gaussian_noise_factory(1.0, clients_per_round=2),
-    aggregators.correlated_noise_factory(
-      privacy.TreeStrategy(num_rounds=2), 1.0
-    ),
+    aggregators.correlated_noise_factory(noise_strategies.blt(2), 1.0),
     aggregators.adaptive_dp_mean_factory(
       initial_clipping_norm=1.0, noise_multiplier=1.0, clients_per_round=20
     ),

@@ -28,8 +28,6 @@ def _rows():
 def _strategy(noise, num_rounds):
   if noise == 'identity':
     return privacy.identity_strategy(num_rounds=num_rounds)
-  if noise == 'tree':
-    return privacy.TreeStrategy(num_rounds=num_rounds)
   build = privacy.banded_strategy if noise == 'banded' else privacy.blt_strategy
   return build(num_rounds=num_rounds, participation=_SEPARATION)
 
@@ -71,14 +69,18 @@ def _error(sampler, noise, column):
   return plan, plan.noise_multiplier * strategy.mean_error
 
 
+def _computed_rows():
+  return [row for row in _rows() if 'commit 44967cd3' not in row[1]]
+
+
 def test_the_table_has_all_mechanisms():
-  assert len(_rows()) == 7
+  assert (len(_rows()), len(_computed_rows())) == (7, 6)
 
 
-@pytest.mark.parametrize('row', range(7))
+@pytest.mark.parametrize('row', range(6))
 @pytest.mark.parametrize('column', range(4))
 def test_errors_are_those_of_the_plans(row, column):
-  sampler, noise, relation, *errors = _rows()[row]
+  sampler, noise, relation, *errors = _computed_rows()[row]
   sampler = re.search(r'`(\w+)`', sampler)[1]
   plan, error = _error(sampler, noise, column)
   assert f'{error:.1f}' == errors[column]

@@ -103,7 +103,7 @@ def test_the_matrix_has_every_sampler():
   assert sorted({*rows}) == sorted(
     [
       *('poisson', 'fixed_size', 'none', 'paper'),
-      *('min_separation', 'grouped_poisson', 'shuffled_epochs'),
+      *('min_separation', 'grouped_poisson'),
       'random_allocation',
     ]
   )

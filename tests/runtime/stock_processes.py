@@ -18,7 +18,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping import aggregators, privacy, runtime
+from tests import noise_strategies
+from tff_clipping import aggregators, runtime
 
 
 def main(context: str, path: str) -> None:
@@ -117,7 +118,7 @@ PROCESSES = {
       clipping_norm=0.05,
       noise_multiplier=1.0,
       clients_per_round=5,
-      strategy=privacy.TreeStrategy(num_rounds=2),
+      strategy=noise_strategies.blt(2),
       noise_key=(1, 2),
     )
   ),

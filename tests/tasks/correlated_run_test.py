@@ -15,9 +15,7 @@ def _run(folder, cache_dir, **changes):
   ('mechanism', 'sampling', 'min_separation', 'max_participations'),
   [
     ('blt', 'min_separation', 3, 2),
-    ('tree', 'min_separation', 5, 1),
     ('banded', 'grouped_poisson', 2, 3),
-    ('banded', 'shuffled_epochs', 1, 1),
   ],
 )
 @pytest.mark.slow
@@ -40,14 +38,3 @@ def test_a_run_has_the_plan_of_its_sampler(
   assert 'zeroing out one client' in saved['description']
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
     assert ledger.num_releases == 5
-
-
-def test_epochs_that_are_cut_are_refused(tmp_path, cache_dir):
-  with pytest.raises(ValueError, match='`num_rounds` must be a multiple of'):
-    _run(
-      tmp_path,
-      cache_dir,
-      mechanism='blt',
-      sampling='shuffled_epochs',
-      num_rounds=6,
-    )

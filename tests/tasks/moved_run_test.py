@@ -17,9 +17,9 @@ _SETTINGS = {
   'independent': {},
   'banded': _BANDED,
   'blt': _BANDED | dict(mechanism='blt'),
-  'epochs': _BANDED
+  'groups': _BANDED
   | dict(
-    sampling='shuffled_epochs', min_separation=1, num_rounds=5, noise_seed=1
+    sampling='grouped_poisson', min_separation=2, num_rounds=5, noise_seed=1
   ),
   'audited': dict(audit_canaries=20, clients_per_round=20),
 }

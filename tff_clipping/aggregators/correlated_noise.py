@@ -23,9 +23,7 @@ _SLOTS = 'slots'
 
 _TABLES: Final = (
   'phases',
-  'draw_weights',
   'read_weights',
-  'release_weights',
   'keep_weights',
   'write_weights',
 )
@@ -52,7 +50,7 @@ def correlated_noise_factory(
   is the matrix of `strategy` and Z has a row of independent N(0,
   `noise_stddev`^2) for each round. The rows come one by one, from one draw a
   round and a few arrays of the size of the result: the bands of a banded
-  strategy less one, the buffers of a BLT, log2(T) for a tree.
+  strategy less one, or the buffers of a BLT.
 
   Guarantee: if one client moves the result of `inner_agg_factory` by at most
   `s` in L2 in the rounds in which it takes part, all rounds together are one
@@ -95,7 +93,7 @@ def correlated_noise_factory(
   Args:
     strategy: How the noise of a round depends on those before, for so many
       rounds as the program runs: the round after the last is an error when it
-      is run. A `privacy.RestartedStrategy` begins anew instead.
+      is run.
     noise_stddev: The standard deviation of a draw, from 1e-37 to 1e37, in the
       unit of the result.
     inner_agg_factory: Sums the values; unweighted. `None` is
@@ -109,9 +107,9 @@ def correlated_noise_factory(
 
   Raises:
     TypeError: If an argument is of the wrong kind, or the factory is weighted.
-    ValueError: If `noise_stddev` is out of range, or a weight of a draw is. By
-      `create`, if rounding moves the mechanism by more than a 64th of the
-      noise, as where noises of later rounds become ever larger.
+    ValueError: If `noise_stddev` is out of range. By `create`, if rounding
+      moves the mechanism by more than a 64th of the noise, as where noises of
+      later rounds become ever larger.
 
   Source: Denisov et al. 2022 (arXiv 2202.08312); for the strategies, see
     `tff_clipping.privacy.correlated_noise`.
@@ -228,7 +226,6 @@ def check_strategy(strategy: Any) -> noise_stream.NoiseRecurrence:
 
   Raises:
     TypeError: If `strategy` is none.
-    ValueError: If a weight of a draw is out of range.
   """
   recurrence = getattr(strategy, 'recurrence', None)
   if recurrence is None:
@@ -236,7 +233,6 @@ def check_strategy(strategy: Any) -> noise_stream.NoiseRecurrence:
       '`strategy` must be a noise strategy, such as `privacy.blt_strategy` '
       f'returns, found {strategy!r}.'
     )
-  noise_stream.check_weights(recurrence)
   return recurrence
 
 

@@ -143,8 +143,6 @@ def correlated_dp_mean_factory(
   """
   recurrence = correlated_noise.check_strategy(strategy)
   noise_key = gaussian_draws.check_noise_key(noise_key)
-  # A client that takes part moves the draws by c over their weight, at least.
-  largest_weight = float(np.max(recurrence.draw_weights))
 
   def build(value_type, sum_factory, stddev, **pipeline):
     noise = correlated_noise.build_noise(
@@ -153,7 +151,8 @@ def correlated_dp_mean_factory(
       stddev,
       sum_factory,
       noise_key,
-      multiplier=noise_multiplier * largest_weight,
+      # A client that takes part moves the draws by c at least.
+      multiplier=noise_multiplier,
     )
     return noised_sum.build_noised_sum(
       value_type, sum_factory, noise, **pipeline

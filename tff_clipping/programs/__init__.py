@@ -14,7 +14,6 @@ from tff_clipping.programs.clients.client_sampling import (
   GroupedPoissonSampler,
   PoissonSampler,
   RoundRobinSampler,
-  ShuffledEpochsSampler,
   build_private_sampler,
 )
 from tff_clipping.programs.clients.client_states import (
@@ -89,7 +88,6 @@ __all__ = [
   'RoundRobinSampler',
   'RoundWatcher',
   'RunAudit',
-  'ShuffledEpochsSampler',
   'StopReason',
   'StorageError',
   'TrainingProgram',

@@ -23,10 +23,6 @@ _STRATEGIES = {
   'blt': correlated_noise.BufferedToeplitzStrategy(
     num_rounds=12, scales=(0.4, 0.2), decays=(0.99, 0.4)
   ),
-  'tree': privacy.TreeStrategy(num_rounds=12),
-  'restarted': privacy.RestartedStrategy(
-    num_rounds=12, inner=privacy.TreeStrategy(num_rounds=6)
-  ),
 }
 
 
@@ -53,7 +49,7 @@ def _replay(monkeypatch, recurrence, stddev, noises, keep=lambda slots: slots):
   Args:
     monkeypatch: Takes the place of what draws.
     recurrence: The stream.
-    stddev: That of a draw of weight 1.
+    stddev: That of a draw.
     noises: Of shape [num_rounds, size].
     keep: What becomes of slots between rounds.
   """
@@ -79,14 +75,10 @@ def _on_grid(recurrence, stddev, values):
   return np.round(values / step) * step
 
 
-def _weights(recurrence):
-  return recurrence.draw_weights[recurrence.phases][:, np.newaxis]
-
-
 def _move_beyond_theory(monkeypatch, recurrence, stddev, **kwargs):
   """Returns by how much each round moves beyond what C says, of shape [T, d].
 
-  In standard deviations of its draw.
+  In standard deviations of a draw.
   """
   rng = np.random.default_rng(0)
   shape = len(recurrence.phases), _SIZE
@@ -96,7 +88,7 @@ def _move_beyond_theory(monkeypatch, recurrence, stddev, **kwargs):
   moves = _on_grid(recurrence, stddev, moves)
   means, _ = _replay(monkeypatch, recurrence, stddev, noises, **kwargs)
   moved, _ = _replay(monkeypatch, recurrence, stddev, noises + moves, **kwargs)
-  found = (moves - (moved - means)) / _weights(recurrence)
+  found = moves - (moved - means)
   inverse = np.array(list(recurrence.stream(np.eye(shape[0]))))
   return (found - np.linalg.solve(inverse, moves)) / stddev
 
@@ -107,10 +99,9 @@ def test_a_client_moves_the_rounds_as_c_says_but_for_the_rounding(
   monkeypatch, recurrence, stddev
 ):
   beyond = _move_beyond_theory(monkeypatch, recurrence, stddev)
-  of_draw = stddev * _weights(recurrence)
-  steps = np.vectorize(lambda s: float(gaussian_draws.grid_step(s)))(of_draw)
   # Half a step for each of two means, and hardly more for `float64`.
-  assert np.all(np.abs(beyond) <= steps / of_draw * 1.001)
+  step = float(gaussian_draws.grid_step(stddev))
+  assert np.all(np.abs(beyond) <= step / stddev * 1.001)
   of_element = np.max(np.linalg.norm(beyond, axis=0))
   bound = noise_stream.rounding_shift(recurrence)
   # By chance a fraction of it.
@@ -161,9 +152,7 @@ def _shift_by_sums(recurrence):
   roundings, steps, total = [], [], 0.0
   unit = (num_slots + 3) * 2.0**-53
   for round_num, phase in enumerate(recurrence.phases):
-    draw, read, release, keep, write = (
-      table[phase] for table in recurrence[1:]
-    )
+    read, keep, write = (table[phase] for table in recurrence[1:])
     size = 40 * np.linalg.norm(of_draws, axis=1)
     off = np.zeros(num_slots)
     for start, rounding in enumerate(roundings):
@@ -171,42 +160,31 @@ def _shift_by_sums(recurrence):
       for step in steps[start + 1 :]:
         moved = step @ moved
       off += moved
-    weights = np.abs(read + release)
-    of_mean = weights @ (off + unit * size)
-    total += (2.0**-29 + 2 * of_mean / draw) ** 2
-    new = draw * np.eye(num_rounds)[round_num] + read @ of_draws
-    new_size = 40 * np.linalg.norm(new) + np.abs(release) @ size
-    # Noises are multiples of a step, and so are their sums: exact.
-    is_exact = set(release) <= {0, -1} and not off[release != 0].any()
-    taken = 0 if is_exact else 1
+    of_mean = np.abs(read) @ (off + unit * size)
+    total += (2.0**-29 + 2 * of_mean) ** 2
+    noise = np.eye(num_rounds)[round_num] + read @ of_draws
+    noise_size = 40 * np.linalg.norm(noise)
+    # Noises are multiples of a step: exact.
     moved = [
       {k, w} <= {0, 1} and k * w == 0 for k, w in zip(keep, write, strict=True)
     ]
     mixed = 1 - np.array(moved)
     roundings.append(
-      unit
-      * (
-        mixed * np.abs(keep) * size + (mixed + taken) * np.abs(write) * new_size
-      )
+      unit * mixed * (np.abs(keep) * size + np.abs(write) * noise_size)
     )
-    steps.append(
-      np.diag(np.abs(keep)) + np.outer(np.abs(write), np.abs(release))
-    )
-    of_draws = keep[:, np.newaxis] * of_draws + np.outer(write, new)
+    steps.append(np.diag(np.abs(keep)))
+    of_draws = keep[:, np.newaxis] * of_draws + np.outer(write, noise)
   return math.sqrt(total)
 
 
 def test_the_rounding_of_float64_counts_where_noises_are_large():
-  # Two phases of three slots, with weights of all kinds. Slots are large, and
-  # what is read of them is mostly taken back.
+  # Two phases of three slots, with weights of all kinds. Slots are large.
   rng = np.random.default_rng(1)
   recurrence = correlated_noise.NoiseRecurrence(
     phases=np.array([0, 1, 1, 0, 1, 0, 0, 1]),
-    draw_weights=np.array([0.5, 2.0]),
     read_weights=rng.normal(size=[2, 3]),
-    release_weights=rng.normal(size=[2, 3]),
     keep_weights=rng.uniform(0.5, 1, [2, 3]),
-    write_weights=rng.normal(size=[2, 3]) * 3,
+    write_weights=rng.normal(size=[2, 3]) * 14,
   )
   found = noise_stream.rounding_shift(recurrence)
   # A good part of it is that of `float64`.
@@ -217,9 +195,7 @@ def test_the_rounding_of_float64_counts_where_noises_are_large():
 def test_a_sum_of_rounded_slots_is_rounded():
   recurrence = correlated_noise.NoiseRecurrence(
     phases=np.zeros(12, np.int64),
-    draw_weights=np.ones(1),
     read_weights=np.array([[300.0, 0.5]]),
-    release_weights=-np.array([[1.0, 1.0]]),
     keep_weights=np.array([[0.9, 0.0]]),
     write_weights=np.array([[1e-3, 1.0]]),
   )
@@ -249,22 +225,6 @@ def test_the_largest_noise_is_2_to_the_22_deviations():
     )
     shift = noise_stream.rounding_shift(strategy.recurrence)
     assert math.isfinite(shift) == is_held
-
-
-def test_a_small_draw_is_held_with_less_noise_than_a_large_one():
-  weight = 2.0**-10
-  # 40 deviations of the mean and as many of the noise, below 2^12.
-  for large, is_held in ((2.0**5, True), (2.0**6, False)):
-    recurrence = correlated_noise.NoiseRecurrence(
-      phases=np.array([0, 1]),
-      draw_weights=np.array([1.0, weight]),
-      read_weights=np.array([[0.0], [large]]),
-      release_weights=np.zeros([2, 1]),
-      keep_weights=np.zeros([2, 1]),
-      write_weights=np.ones([2, 1]),
-    )
-    found = noise_stream.rounding_shift(recurrence)
-    assert math.isfinite(found) == is_held
 
 
 @pytest.mark.parametrize(
@@ -299,11 +259,3 @@ def test_noise_pays_for_the_shift_up_to_a_multiplier_of_32():
     grid_sums.noise_factor(value_type, 1 / 200)
   with pytest.raises(ValueError, match='a strategy for fewer rounds'):
     grid_sums.noise_factor(value_type, math.inf)
-
-
-def test_a_draw_that_counts_for_too_little_or_too_much_is_refused():
-  recurrence = _STRATEGIES['tree'].recurrence
-  for weight in (0.0, -1.0, 1e-4, 17.0, math.nan):
-    weights = np.full_like(recurrence.draw_weights, weight)
-    with pytest.raises(ValueError, match='must have draws of weights from'):
-      noise_stream.check_weights(recurrence._replace(draw_weights=weights))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests import noise_strategies
 from tests.privacy.paper import PAPER, build_plan
 from tff_clipping import privacy
 from tff_clipping.privacy import PrivacyPlan, audit
@@ -95,7 +96,7 @@ def test_gaussian_releases_have_their_mu():
 def test_correlated_noise_is_one_gaussian_release():
   plan = privacy.CorrelatedNoisePlan.from_noise_multiplier(
     **PAPER,
-    strategy=privacy.TreeStrategy(num_rounds=100),
+    strategy=noise_strategies.blt(100),
     noise_multiplier=5,
     min_separation=24,
   )

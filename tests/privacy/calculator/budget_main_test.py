@@ -109,8 +109,8 @@ def test_output_is_a_new_file_that_says_how_it_came_about(
       '--sampling=fixed_size --accountant=pld',
     ),
     (
-      ['--mechanism=tree', '--min_separation=1'],
-      '--sampling=min_separation --mechanism=tree',
+      ['--mechanism=blt', '--min_separation=1'],
+      '--sampling=min_separation --mechanism=blt',
     ),
   ],
 )
@@ -158,7 +158,7 @@ WRONG = [
   ([*ONE_ROUND, '--noise_multiplier=1e99'], '--noise_multiplier must be at mo'),
   ([*ONE_ROUND, '--num_rounds=0'], '--num_rounds must be at least 1'),
   ([*ONE_ROUND, '--num_rounds=1000000000000'], '--num_rounds must be at most'),
-  ([*ONE_ROUND, '--sampling=uniform'], '--sampling must be one of poisson, tr'),
+  ([*ONE_ROUND, '--sampling=uniform'], '--sampling must be one of poisson, ra'),
   ([*ONE_ROUND, '--sampling=none'], '--clients_per_round must equal'),
   ([*ONE_ROUND, '--accountant=gdp'], '--accountant must be one of rdp, pld'),
   ([*ONE_ROUND, '--accountant=pld_one_sided'], '--accountant must be one of'),
@@ -207,10 +207,6 @@ WRONG = [
   (
     [*ONE_ROUND, '--min_separation=24', '--accountant=pld'],
     '--accountant must not be given: it is found, or is no attribute of a Corr',
-  ),
-  (
-    [*ONE_ROUND, '--min_separation=4', '--sampling=shuffled_epochs'],
-    "--min_separation must be 1 where --sampling is 'shuffled_epochs'",
   ),
   (
     [*PAPER, '--min_separation=24', '--num_rounds=1e6', '--target_epsilon=1'],

@@ -52,7 +52,7 @@ def test_all_directions_give_the_same_plan(setting):
   [
     {'sampling': 'poisson'},
     {'sampling': 'grouped_poisson', 'min_separation': 6},
-    {'sampling': 'min_separation', 'min_separation': 6, 'mechanism': 'tree'},
+    {'sampling': 'min_separation', 'min_separation': 6, 'mechanism': 'blt'},
   ],
 )
 def test_all_numbers_but_the_population_give_the_smallest(setting):
@@ -84,26 +84,6 @@ def test_one_round_more_does_not_fit(mechanism):
   assert more.epsilon > 3
 
 
-def test_rounds_of_epochs_are_whole_epochs():
-  plan = solve(
-    **PAPER,
-    sampling='shuffled_epochs',
-    mechanism='blt',
-    noise_multiplier=5,
-    target_epsilon=3,
-  )
-  assert plan.num_rounds % 24 == 0
-  assert plan.epsilon <= 3
-  with pytest.raises(ValueError, match='does not allow an epoch of 24 rounds'):
-    solve(
-      **PAPER,
-      sampling='shuffled_epochs',
-      mechanism='blt',
-      noise_multiplier=1,
-      target_epsilon=0.1,
-    )
-
-
 def test_random_allocation_has_one_accountant_that_need_not_be_named():
   # Two epochs of four rounds.
   setting = {**POPULATION, 'clients_per_round': 480, 'num_rounds': 8}
@@ -115,17 +95,6 @@ def test_random_allocation_has_one_accountant_that_need_not_be_named():
     solve(**setting, target_epsilon=1.5, accountant='rdp')
   with pytest.raises(ValueError, match="`mechanism` must be 'gaussian' where"):
     solve(**setting, target_epsilon=1.5, mechanism='blt')
-
-
-def test_clients_of_epochs_are_not_solved_for():
-  with pytest.raises(ValueError, match='an epoch has as many rounds as'):
-    solve(
-      **POPULATION,
-      sampling='shuffled_epochs',
-      num_rounds=24,
-      target_epsilon=3,
-      noise_to_clients_ratio=0.1,
-    )
 
 
 def test_more_rounds_than_strategies_are_made_for_raise():
@@ -174,7 +143,10 @@ def test_incomplete_questions_raise(values, message):
   ('values', 'name'),
   [
     ({'noise_to_clients_ratio': 0.1}, 'clients_per_round'),
-    ({'sampling': 'shuffled_epochs', 'accountant': 'rdp'}, 'accountant'),
+    (
+      {'sampling': 'min_separation', 'min_separation': 2, 'accountant': 'rdp'},
+      'accountant',
+    ),
   ],
 )
 def test_what_the_plan_finds_or_does_not_have_is_refused(values, name):

@@ -182,7 +182,7 @@ def test_solves_for_the_clients_of_a_round(capsys):
 
 
 def test_the_plan_in_the_json_can_be_read_back(capsys):
-  answer = ask(capsys, *ONE_ROUND, '--mechanism=tree', '--min_separation=24')
+  answer = ask(capsys, *ONE_ROUND, '--mechanism=blt', '--min_separation=24')
   plan = privacy.CorrelatedNoisePlan.from_json(answer['plan'])
   assert plan.epsilon == answer['epsilon']
   assert plan.describe() == answer['description']

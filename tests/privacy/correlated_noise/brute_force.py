@@ -14,22 +14,6 @@ def toeplitz_matrix(column: np.ndarray) -> np.ndarray:
   return linalg.toeplitz(column, np.zeros(len(column)))
 
 
-def tree_matrix(num_rounds: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns a row for each complete subtree, and the rounds that they end in.
-
-  Returns:
-    Ones where a subtree has a round, of shape [num_subtrees, num_rounds]; and
-    integers of shape [num_subtrees], the first round being 1.
-  """
-  rows, ends = [], []
-  for level in range(num_rounds.bit_length()):
-    size = 2**level
-    for start in range(0, num_rounds - size + 1, size):
-      rows.append([start <= t < start + size for t in range(num_rounds)])
-      ends.append(start + size)
-  return np.array(rows, float), np.array(ends)
-
-
 def released_noise(strategy: correlated_noise.NoiseStrategy) -> np.ndarray:
   """Returns the matrix that makes the noise of the rounds from the draws."""
   draws = np.eye(strategy.num_rounds)
@@ -44,12 +28,7 @@ def patterns(
   most = participation.max_participations or num_rounds
   for size in range(1, most + 1):
     for chosen in itertools.combinations(rounds, size):
-      gaps = np.diff(chosen)
-      epoch = participation.rounds_per_epoch
-      epochs = [t // epoch for t in chosen] if epoch else chosen
-      if np.all(gaps >= participation.min_separation) and len(
-        set(epochs)
-      ) == len(chosen):
+      if np.all(np.diff(chosen) >= participation.min_separation):
         yield chosen
 
 

@@ -14,14 +14,11 @@ def build(mechanism, **changes):
 
 
 @pytest.mark.parametrize('mechanism', privacy.MECHANISMS)
-@pytest.mark.parametrize('sampling', ['min_separation', 'shuffled_epochs'])
-def test_every_mechanism_goes_into_a_plan(mechanism, sampling):
-  separation = 24 if sampling == 'min_separation' else 1
+def test_every_mechanism_goes_into_a_plan(mechanism):
   plan = privacy.CorrelatedNoisePlan.from_target_epsilon(
     **POPULATION,
-    strategy=build(mechanism, sampling=sampling, min_separation=separation),
-    min_separation=separation,
-    sampling=sampling,
+    strategy=build(mechanism),
+    min_separation=24,
     target_epsilon=2,
     target_delta=1e-5,
   )
@@ -32,7 +29,6 @@ def test_every_mechanism_goes_into_a_plan(mechanism, sampling):
 def test_strategies_are_those_with_the_least_error():
   separation = privacy.Participation(min_separation=24)
   assert build('gaussian') == privacy.identity_strategy(num_rounds=96)
-  assert build('tree') == privacy.TreeStrategy(num_rounds=96)
   assert build('banded') == privacy.banded_strategy(
     num_rounds=96, participation=separation
   )
@@ -41,25 +37,12 @@ def test_strategies_are_those_with_the_least_error():
   )
 
 
-def test_epochs_begin_anew():
-  epochs = {'sampling': 'shuffled_epochs', 'min_separation': 1}
-  strategy = build('blt', **epochs)
-  assert strategy.inner == privacy.blt_strategy(
-    num_rounds=24, participation=privacy.Participation(min_separation=24)
-  )
-  # One epoch, or a part of it, has nothing to begin anew.
-  assert build('blt', **epochs, num_rounds=24) == strategy.inner
-  with pytest.raises(ValueError, match='`num_rounds` must be a multiple of th'):
-    build('blt', **epochs, num_rounds=100)
-
-
 def test_groups_have_as_many_bands():
   grouped = {'sampling': 'grouped_poisson', 'min_separation': 6}
   assert build('banded', **grouped).num_bands == 6
   assert build('gaussian', **grouped).num_bands == 1
-  for mechanism in ('tree', 'blt'):
-    with pytest.raises(ValueError, match="`mechanism` must be 'banded' or 'ga"):
-      build(mechanism, **grouped)
+  with pytest.raises(ValueError, match="`mechanism` must be 'banded' or 'ga"):
+    build('blt', **grouped)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +56,4 @@ def test_groups_have_as_many_bands():
 )
 def test_wrong_arguments_raise(changes, message):
   with pytest.raises(ValueError, match=message):
-    build(**{'mechanism': 'tree', **changes})
+    build(**{'mechanism': 'blt', **changes})

@@ -19,23 +19,7 @@ def test_count_is_the_most_rounds_of_any_pattern(
   assert participation.count(num_rounds) == max(map(len, patterns))
 
 
-def test_once_in_an_epoch():
-  participation = correlated_noise.Participation(
-    min_separation=1, rounds_per_epoch=4
-  )
-  assert [participation.count(t) for t in (0, 1, 4, 5, 8, 9)] == [
-    0,
-    1,
-    1,
-    2,
-    2,
-    3,
-  ]
-
-
-@pytest.mark.parametrize(
-  'name', ['min_separation', 'max_participations', 'rounds_per_epoch']
-)
+@pytest.mark.parametrize('name', ['min_separation', 'max_participations'])
 def test_limits_out_of_range_raise(name):
   limits = {'min_separation': 1, name: 0}
   with pytest.raises(ValueError, match=f'`{name}` must be at least 1, found 0'):

@@ -4,16 +4,14 @@ import json
 
 import pytest
 
+from tff_clipping import gone
 from tff_clipping.privacy import correlated_noise
 
-_TREE = correlated_noise.TreeStrategy(num_rounds=12)
 _STRATEGIES = [
-  _TREE,
   correlated_noise.BandedStrategy(num_rounds=12, coefficients=(1.0, 0.1)),
   correlated_noise.BufferedToeplitzStrategy(
     num_rounds=12, scales=(1 / 3,), decays=(0.9,)
   ),
-  correlated_noise.RestartedStrategy(num_rounds=36, inner=_TREE),
 ]
 
 
@@ -38,3 +36,9 @@ def test_other_values_raise():
     correlated_noise.strategy_from_json({'kind': 'dense'})
   with pytest.raises(TypeError, match='`value` must be a mapping'):
     correlated_noise.strategy_from_json(3)
+
+
+@pytest.mark.parametrize('kind', ['tree', 'restarted'])
+def test_strategies_that_went_are_refused_by_their_names(kind):
+  with pytest.raises(gone.GoneError, match=f"`kind` '{kind}' .* went in 0.3.0"):
+    correlated_noise.strategy_from_json({'kind': kind, 'num_rounds': 12})

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from tests import noise_strategies
 from tests.privacy.ledgers import PLAN, SETTING, charge, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy import correlated_noise
@@ -309,7 +310,7 @@ def test_bad_plan_raises(path):
 
 
 CORRELATED = privacy.CorrelatedNoisePlan(
-  **SETTING, strategy=privacy.TreeStrategy(num_rounds=20), min_separation=4
+  **SETTING, strategy=noise_strategies.blt(20), min_separation=4
 )
 
 

@@ -6,12 +6,13 @@ import shutil
 
 import pytest
 
+from tests import noise_strategies
 from tests.privacy.ledgers import PLAN, charge
 from tff_clipping import privacy
 from tff_clipping.privacy.ledger import spending
 
 PLD = dataclasses.replace(PLAN, accountant='pld')
-STRATEGY = privacy.TreeStrategy(num_rounds=20)
+STRATEGY = noise_strategies.blt(20)
 ALLOCATION = dataclasses.replace(PLD, sampling='random_allocation')
 CORRELATED = privacy.CorrelatedNoisePlan(
   num_clients=1920,

@@ -7,20 +7,18 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
+from tests import noise_strategies
 from tests.privacy.paper import PAPER
 from tff_clipping import privacy
 from tff_clipping.privacy.accounting import gaussian_mechanism
 
 SEPARATION = privacy.Participation(min_separation=24)
-TREE = privacy.TreeStrategy(num_rounds=100)
+BLT = noise_strategies.blt(100)
 STRATEGIES = [
   privacy.identity_strategy(num_rounds=100),
-  TREE,
+  BLT,
   privacy.banded_strategy(num_rounds=100, participation=SEPARATION),
   privacy.blt_strategy(num_rounds=100, participation=SEPARATION),
-  privacy.RestartedStrategy(
-    num_rounds=96, inner=privacy.TreeStrategy(num_rounds=24)
-  ),
 ]
 
 
@@ -30,7 +28,7 @@ def build_plan(**changes):
       **PAPER,
       'num_rounds': 100,
       'noise_multiplier': 3.0,
-      'strategy': TREE,
+      'strategy': BLT,
       'min_separation': 24,
       **changes,
     }
@@ -55,34 +53,6 @@ def test_plan_is_one_gaussian_event_for_the_whole_run(strategy):
   accountant.compose(plan.dp_event)
   bound = accountant.get_epsilon(plan.target_delta)
   assert 0.8 * bound < plan.epsilon < bound
-
-
-def test_published_epsilon_of_a_tree():
-  # google-research/federated, dp_ftrl/blogpost_supplemental_privacy_accounting:
-  # z = 7, T = 2000, 313 rounds between two participations, epsilon 8.90 by
-  # Renyi divergences. There 6 participations are allowed, the most that fit in
-  # 6 times 314 rounds.
-  strategy = privacy.TreeStrategy(num_rounds=6 * 314)
-  participation = privacy.Participation(
-    min_separation=314, max_participations=6
-  )
-  assert privacy.TreeStrategy(num_rounds=2000).compute_sensitivity(
-    participation
-  ) == strategy.compute_sensitivity(participation)
-  plan = privacy.CorrelatedNoisePlan(
-    num_clients=10**7,
-    clients_per_round=6500,
-    num_rounds=6 * 314,
-    target_delta=1e-10,
-    noise_multiplier=7,
-    strategy=strategy,
-    min_separation=314,
-  )
-  assert plan.max_participations == 6
-  accountant = rdp.RdpAccountant()
-  accountant.compose(plan.dp_event)
-  assert round(accountant.get_epsilon(1e-10), 2) == 8.90
-  assert plan.epsilon < 8.90
 
 
 def test_independent_noise_is_charged_for_every_participation():
@@ -157,35 +127,15 @@ def test_rounds_beyond_the_plan_need_a_target_that_allows_them():
   assert not whole.permits(101)
 
 
-def test_restarts_cost_less_where_clients_come_once_in_an_epoch():
-  restarted = STRATEGIES[-1]
-  plan = build_plan(
-    strategy=restarted,
-    num_rounds=96,
-    min_separation=1,
-    sampling='shuffled_epochs',
-  )
-  # One participation in each of 4 trees: 5 nodes of each hold it.
-  assert plan.max_participations == 4
-  assert plan.sensitivity == pytest.approx((4 * 5) ** 0.5)
-  without = build_plan(
-    num_rounds=96, min_separation=1, sampling='shuffled_epochs'
-  )
-  assert without.max_participations == 4
-  assert without.sensitivity > plan.sensitivity
-
-
 def test_description_says_what_holds():
   text = build_plan(noise_multiplier=5.0).describe()
   for part in (
     'with respect to zeroing out one client',
     'at most once in any 24 consecutive rounds, 5 times at most',
-    'the noise of tree aggregation',
+    'by a buffered linear Toeplitz matrix (BLT) with 1 buffer',
     'exactly as one Gaussian mechanism',
   ):
     assert part in text
-  epochs = build_plan(min_separation=1, sampling='shuffled_epochs').describe()
-  assert 'once in each epoch of 24 rounds, in a shuffled order' in epochs
 
 
 BANDS = privacy.banded_strategy(
@@ -245,7 +195,7 @@ def test_one_group_of_independent_noise_is_poisson_sampling(target_epsilon):
   assert plan.epsilon <= target_epsilon
 
 
-@pytest.mark.parametrize('strategy', [TREE, STRATEGIES[2], STRATEGIES[3]])
+@pytest.mark.parametrize('strategy', [BLT, STRATEGIES[2], STRATEGIES[3]])
 def test_only_few_bands_are_amplified(strategy):
   with pytest.raises(ValueError, match='`strategy` must be banded, with at mo'):
     build_plan(strategy=strategy, **GROUPED)
@@ -294,14 +244,9 @@ def test_changed_json_is_refused():
   ('changes', 'error', 'message'),
   [
     ({'min_separation': 25}, ValueError, '`min_separation` must be at most 24'),
-    (
-      {'min_separation': 2, 'sampling': 'shuffled_epochs'},
-      ValueError,
-      "must be 1 where `sampling` is 'shuffled_epochs'",
-    ),
     ({'sampling': 'poisson'}, ValueError, "`sampling` must be one of 'min_sep"),
     ({'num_rounds': 101}, ValueError, '`num_rounds` must be at most 100'),
-    ({'strategy': 'tree'}, TypeError, '`strategy` must be a NoiseStrategy'),
+    ({'strategy': 'blt'}, TypeError, '`strategy` must be a NoiseStrategy'),
     (
       {'noise_multiplier': 0},
       ValueError,
@@ -320,7 +265,7 @@ def test_no_single_round_raises():
   with pytest.raises(ValueError, match='does not allow a single round'):
     privacy.CorrelatedNoisePlan.from_max_rounds(
       **PAPER,
-      strategy=TREE,
+      strategy=BLT,
       noise_multiplier=1.0,
       target_epsilon=0.01,
       min_separation=24,
@@ -332,7 +277,7 @@ def test_rounds_are_those_of_the_strategy():
     TypeError, match='`num_rounds` must not be given: it is f'
   ):
     privacy.CorrelatedNoisePlan.from_noise_multiplier(
-      **PAPER, strategy=TREE, noise_multiplier=3.0, num_rounds=100
+      **PAPER, strategy=BLT, noise_multiplier=3.0, num_rounds=100
     )
 
 
@@ -349,10 +294,9 @@ def test_plans_are_frozen():
 @pytest.mark.parametrize(
   ('strategy', 'setting'),
   [
-    (TREE, {'min_separation': 24}),
+    (BLT, {'min_separation': 24}),
     (STRATEGIES[3], {'min_separation': 24}),
     (BANDS, GROUPED),
-    (STRATEGIES[-1], {'sampling': 'shuffled_epochs'}),
   ],
 )
 def test_fewest_clients_meet_the_target_and_one_less_does_not(
@@ -379,7 +323,7 @@ def test_groups_that_are_too_small_raise():
   with pytest.raises(ValueError, match='even cohorts of 80 clients, with a no'):
     privacy.CorrelatedNoisePlan.from_noise_to_clients_ratio(
       num_clients=1920,
-      strategy=TREE,
+      strategy=BLT,
       noise_to_clients_ratio=0.01,
       target_epsilon=3,
       target_delta=1e-5,
@@ -392,7 +336,7 @@ def test_noise_out_of_range_is_said_of_the_target(target_epsilon):
   with pytest.raises(ValueError, match='`target_epsilon` .* needs a noise mul'):
     privacy.CorrelatedNoisePlan.from_target_epsilon(
       **PAPER,
-      strategy=TREE,
+      strategy=BLT,
       target_epsilon=target_epsilon,
       min_separation=24,
     )

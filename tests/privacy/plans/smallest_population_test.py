@@ -6,6 +6,7 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
+from tests import noise_strategies
 from tff_clipping import privacy
 
 SETTING = dict(
@@ -58,7 +59,7 @@ def test_without_secret_cohorts_it_fills_the_groups():
     target_delta=1e-6,
     noise_multiplier=20.0,
     target_epsilon=2.0,
-    strategy=privacy.TreeStrategy(num_rounds=48),
+    strategy=noise_strategies.blt(48),
     min_separation=24,
   )
   assert plan.num_clients == 50 * 24

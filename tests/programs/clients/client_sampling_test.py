@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests import noise_strategies
 from tff_clipping import privacy
 from tff_clipping.programs.clients import client_sampling, round_draws
 
@@ -14,9 +15,6 @@ def _samplers(seed=0):
   return [
     client_sampling.PoissonSampler(_IDS, sampling_prob=0.1, seed=seed),
     client_sampling.FixedSizeSampler(_IDS, clients_per_round=10, seed=seed),
-    client_sampling.ShuffledEpochsSampler(
-      _IDS, clients_per_round=30, seed=seed
-    ),
     client_sampling.RoundRobinSampler(
       _IDS, clients_per_round=10, min_separation=4, seed=seed
     ),
@@ -29,7 +27,7 @@ def _samplers(seed=0):
   ]
 
 
-@pytest.mark.parametrize('index', range(6))
+@pytest.mark.parametrize('index', range(5))
 def test_cohorts_depend_on_seed_and_round_alone(index):
   first, second = _samplers()[index], _samplers()[index]
   forward = [first.sample(t) for t in range(1, 20)]
@@ -40,7 +38,7 @@ def test_cohorts_depend_on_seed_and_round_alone(index):
   assert len({tuple(cohort) for cohort in forward}) > 1
 
 
-@pytest.mark.parametrize('index', range(6))
+@pytest.mark.parametrize('index', range(5))
 def test_cohorts_are_clients_without_repetition(index):
   sampler = _samplers()[index]
   for t in range(1, 50):
@@ -108,19 +106,8 @@ def test_fixed_size_cohorts_have_the_size():
   assert {len(sampler.sample(t)) for t in range(1, 50)} == {10}
 
 
-def test_an_epoch_takes_every_client_once():
-  sampler = _samplers()[2]
-  epochs = [
-    [c for t in range(4 * e + 1, 4 * e + 5) for c in sampler.sample(t)]
-    for e in range(3)
-  ]
-  for epoch in epochs:
-    assert sorted(epoch) == list(_IDS)
-  assert sampler.sample(1) != sampler.sample(5)
-
-
 def test_round_robin_keeps_its_separation():
-  sampler = _samplers()[3]
+  sampler = _samplers()[2]
   last = {}
   for t in range(1, 200):
     cohort = sampler.sample(t)
@@ -131,24 +118,16 @@ def test_round_robin_keeps_its_separation():
   assert set(last) == set(_IDS)
 
 
-@pytest.mark.parametrize(
-  ('sampling', 'min_separation'),
-  [('min_separation', 7), ('shuffled_epochs', 1)],
-)
-def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it(
-  sampling, min_separation
-):
+def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it():
   plan = privacy.CorrelatedNoisePlan(
     num_clients=100,
     clients_per_round=12,
     num_rounds=50,
     target_delta=1e-3,
     noise_multiplier=1.0,
-    strategy=privacy.TreeStrategy(num_rounds=50),
-    min_separation=min_separation,
-    sampling=sampling,
+    strategy=noise_strategies.blt(50),
+    min_separation=7,
   )
-  participation = plan.participation
   sampler = client_sampling.build_private_sampler(plan, _IDS, seed=3)
   rounds = {client: [] for client in _IDS}
   for round_num in range(1, plan.num_rounds + 1):
@@ -158,10 +137,7 @@ def test_a_plan_of_correlated_noise_has_a_sampler_that_keeps_it(
       rounds[client].append(round_num)
   for came in rounds.values():
     assert len(came) <= plan.max_participations
-    assert all(np.diff(came) >= participation.min_separation)
-    if participation.rounds_per_epoch:
-      epochs = [(t - 1) // participation.rounds_per_epoch for t in came]
-      assert len(set(epochs)) == len(epochs)
+    assert all(np.diff(came) >= 7)
   # The limit is reached: the charge is no larger than it has to be.
   assert max(map(len, rounds.values())) == plan.max_participations
 
@@ -187,7 +163,6 @@ def test_draws_of_a_round_are_independent_cohorts(sampling):
 
 def test_samplers_whose_cohorts_depend_on_each_other_have_one_draw():
   for sampler in (
-    client_sampling.ShuffledEpochsSampler(_IDS, clients_per_round=8, seed=0),
     client_sampling.RoundRobinSampler(
       _IDS, clients_per_round=4, min_separation=3, seed=0
     ),

@@ -203,12 +203,12 @@ def test_the_noise_of_the_clients_is_that_of_the_plan(bits):
     (
       dict(
         _PRIVATE,
-        mechanism='tree',
+        mechanism='blt',
         sampling='min_separation',
         min_separation=2,
         clipping='per_layer',
       ),
-      '`clipping` must not be given for `mechanism` tree',
+      '`clipping` must not be given for `mechanism` blt',
     ),
     (
       dict(_PUBLIC, algorithm='model_clipping_fed_avg', clipping='adaptive'),
@@ -255,7 +255,7 @@ def test_what_the_plan_speaks_of_is_said(changes, words):
   assert words in config.builder.describe()
 
 
-_TURNS = dict(mechanism='tree', sampling='min_separation', min_separation=2)
+_TURNS = dict(mechanism='blt', sampling='min_separation', min_separation=2)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_clients_keep_something_for_fed_avg_and_with_a_clip(settings, expected):
     ),
     (
       small_runs.DP_FED_AVG | dict(sampling='fixed_size'),
-      '`sampling` must be one of poisson, min_separation, shuffled_epochs for '
+      '`sampling` must be one of poisson, min_separation for '
       '.*found fixed_size: what they send tells who took part',
     ),
   ],

@@ -10,21 +10,18 @@ grid of what is released, with ||C D|| <= s. Then the releases together are what
 one Gaussian mechanism of multiplier m gives, where 1 / m = s / stddev + r, and
 r = sqrt(d) * `rounding_shift` for sums of d elements; for m of at least 1/19,
 but for the distance of the draws from Gaussian ones (see `gaussian_draws`), and
-a probability of 1e-35 for each number that is kept. (The matrix of a tree has
-more rows than rounds; the square one here moves by no more, since the draws
-follow from its rows.)
+a probability of 1e-35 for each number that is kept.
 
 Proof: whoever takes the client away has to take the noises that were added, N,
 for N + D. Given what was released before, a round is then a Gaussian mechanism,
 on a grid, whose value moves by D_t plus the difference of the means for N and
-for N + D. With exact means that is the row t of C D, times the standard
-deviation of the draw over stddev. Each computed mean is off by half a step of
-the grid of the draw, and by the rounding of `float64` before that; the
-difference of two, by twice as much. By the triangle inequality, all rounds
-together move by r more than with exact means. Rounds of Gaussian mechanisms
-that depend on each other, whose values together move by no more than a bound,
-are one Gaussian mechanism that moves by it (Smith and Thakurta 2022, arXiv
-2210.17520).
+for N + D. With exact means that is the row t of C D. Each computed mean is off
+by half a step of the grid of the draw, and by the rounding of `float64` before
+that; the difference of two, by twice as much. By the triangle inequality, all
+rounds together move by r more than with exact means. Rounds of Gaussian
+mechanisms that depend on each other, whose values together move by no more than
+a bound, are one Gaussian mechanism that moves by it (Smith and Thakurta 2022,
+arXiv 2210.17520).
 
 Under a banded C, taking part in a round moves the rounds of its bands alone, so
 that the theorem holds of these rounds. It does where chance decides whether the
@@ -35,20 +32,16 @@ of 1 / m is what amplification by sampling has for each of them.
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from tff_clipping.aggregators.parts import gaussian_draws
 
-# The step of what is released, in steps of the draws of weight 1, where these
-# are mixed: each point is reached.
+# The step of what is released, in steps of the draws, where these are mixed:
+# each point is reached.
 _STEPS = 2**5
-
-# A draw of a larger weight would be on a grid that is coarser than the release;
-# one of a smaller weight would be lost in its rounding.
-_SMALLEST_WEIGHT, _LARGEST_WEIGHT = 2.0**-10, 16.0
 
 # What is kept is below so many of its standard deviations: 13 for the noise,
 # which is above them with a probability of 1e-38, and the rest for what a
@@ -71,16 +64,8 @@ class NoiseRecurrence(Protocol):
     """The row of the tables for each round, of shape [num_rounds]."""
 
   @property
-  def draw_weights(self) -> np.ndarray:
-    """What a draw counts for, of shape [num_phases]."""
-
-  @property
   def read_weights(self) -> np.ndarray:
     """What the slots count for, of shape [num_phases, num_slots]."""
-
-  @property
-  def release_weights(self) -> np.ndarray:
-    """What a round takes back, of the same shape."""
 
   @property
   def keep_weights(self) -> np.ndarray:
@@ -88,21 +73,7 @@ class NoiseRecurrence(Protocol):
 
   @property
   def write_weights(self) -> np.ndarray:
-    """How much of what is new goes to each slot, of the same shape."""
-
-
-def check_weights(recurrence: NoiseRecurrence) -> None:
-  """Raises unless each draw is on a grid that the release's is a part of.
-
-  Raises:
-    ValueError: If a draw counts for too little, or for too much.
-  """
-  weights = recurrence.draw_weights
-  if not np.all((weights >= _SMALLEST_WEIGHT) & (weights <= _LARGEST_WEIGHT)):
-    raise ValueError(
-      f'`strategy` must have draws of weights from {_SMALLEST_WEIGHT:g} to '
-      f'{_LARGEST_WEIGHT:g}, found {weights.min():g} to {weights.max():g}.'
-    )
+    """How much of the noise goes to each slot, of the same shape."""
 
 
 def relative_step(recurrence: NoiseRecurrence) -> float:
@@ -115,7 +86,7 @@ def release_step(recurrence: NoiseRecurrence, stddev: float) -> tf.Tensor:
 
   Args:
     recurrence: The noise.
-    stddev: The standard deviation of a draw of weight 1.
+    stddev: The standard deviation of a draw.
   """
   return _num_steps(recurrence) * gaussian_draws.grid_step(stddev)
 
@@ -131,7 +102,7 @@ def next_noise(
 
   Args:
     recurrence: How the noises follow from the draws.
-    stddev: The standard deviation of a draw of weight 1.
+    stddev: The standard deviation of a draw.
     key: Of the round's draws, an `int64` tensor of shape [2].
     round_num: The round, from 0. In a graph, a round that `recurrence` has no
       noise for fails.
@@ -148,7 +119,7 @@ def next_noise(
     data=[
       f'The noise strategy is for {num_rounds} rounds, and all of them were '
       'run: what was released is private as planned, one more round is not. A '
-      'RestartedStrategy has more.'
+      'longer run needs a strategy for all of its rounds from the start.'
     ],
   )
   with tf.control_dependencies([check] if check is not None else []):
@@ -157,24 +128,22 @@ def next_noise(
   def row(table):
     return tf.gather(tf.constant(table, tf.float64), phase)
 
-  of_draw = stddev * row(recurrence.draw_weights)
   draws = gaussian_draws.draw_gaussian(
-    [slot.shape[1:] for slot in slots], of_draw, key
+    [slot.shape[1:] for slot in slots], stddev, key
   )
   step = release_step(recurrence, stddev)
-  release = row(recurrence.release_weights)
-  mean_weights = row(recurrence.read_weights + recurrence.release_weights)
+  read = row(recurrence.read_weights)
   keep, write = row(recurrence.keep_weights), row(recurrence.write_weights)
   noises, kept = [], []
   for draw, slot in zip(draws, slots, strict=True):
     mean = gaussian_draws.round_to_nearest(
-      _mixture(mean_weights, slot), gaussian_draws.grid_step(of_draw)
+      tf.reduce_sum(_column(read, slot) * slot, axis=0),
+      gaussian_draws.grid_step(stddev),
     )
     noise = gaussian_draws.round_noise(draw + mean, step)
-    # Of the noise that is added, and not of what was rounded off.
-    new = noise - _mixture(release, slot)
     noises.append(noise)
-    kept.append(_column(keep, slot) * slot + _column(write, slot) * new)
+    # Of the noise that is added, and not of what was rounded off.
+    kept.append(_column(keep, slot) * slot + _column(write, slot) * noise)
   return noises, kept
 
 
@@ -196,46 +165,36 @@ def rounding_shift(recurrence: NoiseRecurrence) -> float:
   of_sum = (num_slots + 3) * _ROUNDING
   total = 0.0
   for phase in recurrence.phases:
-    draw_weight, read, release, keep, write = (
+    read, keep, write = (
       table[phase]
       for table in (
-        recurrence.draw_weights,
         recurrence.read_weights,
-        recurrence.release_weights,
         recurrence.keep_weights,
         recurrence.write_weights,
       )
     )
     # Not below 0, by rounding.
     size = _TAIL * np.sqrt(np.maximum(np.diag(covariance), 0))
-    mixed = np.abs(read + release)
-    of_mean = mixed @ error + of_sum * (mixed @ size)
-    shift = gaussian_draws.RELATIVE_STEP + 2 * of_mean / draw_weight
-    total += shift**2
+    of_mean = np.abs(read) @ error + of_sum * (np.abs(read) @ size)
+    total += (gaussian_draws.RELATIVE_STEP + 2 * of_mean) ** 2
     from_slots = covariance @ read
-    new_variance = draw_weight**2 + read @ from_slots
-    new_size = _TAIL * np.sqrt(new_variance) + np.abs(release) @ size
-    if not mixed @ size + new_size <= _LARGEST_NOISE * draw_weight:
+    variance = 1 + read @ from_slots
+    noise_size = _TAIL * np.sqrt(variance)
+    if not np.abs(read) @ size + noise_size <= _LARGEST_NOISE:
       return math.inf
-    # Sums of noises are exact, as noises are; so is what is moved, not mixed.
-    is_new_rounded = not np.all(_is_whole(release)) or np.any(
-      error[release != 0]
-    )
+    # Noises are exact, and so is what is moved, not mixed.
     is_rounded = ~(
       _is_whole(keep) & _is_whole(write) & ((keep == 0) | (write == 0))
     )
-    new_error = np.abs(release) @ error + of_sum * new_size * is_new_rounded
-    error = (
-      np.abs(keep) * error
-      + np.abs(write) * new_error
-      + of_sum * is_rounded * (np.abs(keep) * size + np.abs(write) * new_size)
+    error = np.abs(keep) * error + of_sum * is_rounded * (
+      np.abs(keep) * size + np.abs(write) * noise_size
     )
     crossed = np.outer(keep * from_slots, write)
     covariance = (
       np.outer(keep, keep) * covariance
       + crossed
       + crossed.T
-      + new_variance * np.outer(write, write)
+      + variance * np.outer(write, write)
     )
   return float(np.sqrt(total))
 
@@ -246,17 +205,9 @@ def _is_whole(weights: np.ndarray) -> np.ndarray:
 
 
 def _num_steps(recurrence: NoiseRecurrence) -> int:
-  is_mixed = recurrence.read_weights.shape[1] or np.any(
-    recurrence.draw_weights != 1
-  )
-  return _STEPS if is_mixed else 1
+  return _STEPS if recurrence.read_weights.shape[1] else 1
 
 
 def _column(weights: tf.Tensor, slot: tf.Tensor) -> tf.Tensor:
   """Returns weights of slots, to be multiplied with them."""
   return tf.reshape(weights, [-1] + [1] * (slot.shape.rank - 1))
-
-
-def _mixture(weights: tf.Tensor, slot: tf.Tensor) -> Any:
-  """Returns the sum of the slots of a tensor, times their weights."""
-  return tf.reduce_sum(_column(weights, slot) * slot, axis=0)

@@ -41,9 +41,8 @@ class Row:
   @property
   def min_separation(self) -> int | None:
     """As in `Question`; None where it is of no account."""
-    if self.question.sampling in ('min_separation', 'grouped_poisson'):
-      return self.question.min_separation
-    return None
+    question = self.question
+    return question.min_separation if question.is_correlated else None
 
   def to_json(self) -> dict[str, Any]:
     """Returns the row for `json.dump`."""

@@ -30,14 +30,11 @@ Samplings:
   grouped_poisson
               min_separation groups take turns, and each client of the group
               joins independently; zero out one client
-  shuffled_epochs
-              each client comes once in an epoch; zero out one client
-Mechanisms, for the last three (the others have gaussian noise):
+Mechanisms, for the last two (the others have gaussian noise):
   gaussian    noise that is independent in each round
-  tree        tree aggregation
   banded      banded Toeplitz noise, optimised; for grouped_poisson too
   blt         buffered linear Toeplitz noise, optimised; a few models of memory
-Accountants, for all but the last three:
+Accountants, for all but the last two:
   rdp         Renyi differential privacy, as TensorFlow Privacy
   pld         privacy loss distributions, tighter
 

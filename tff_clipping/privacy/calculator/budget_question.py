@@ -181,25 +181,11 @@ class Question:
 
   def _check_correlated(self) -> None:
     """Raises if what is given does not go with correlated noise."""
-    if self.min_separation is None and self.sampling != 'shuffled_epochs':
+    if self.min_separation is None:
       raise ValueError(
         f'`min_separation` must be given with `mechanism` {self.mechanism!r} '
         f'and `sampling` {self.sampling!r}: the rounds from one participation '
         'of a client to its next, at least.'
-      )
-    if self.sampling == 'shuffled_epochs' and self.num_clients is None:
-      raise ValueError(
-        "`num_clients` must be given where `sampling` is 'shuffled_epochs', "
-        'found none: an epoch has as many rounds as it leaves.'
-      )
-    if (
-      self.sampling == 'shuffled_epochs'
-      and self.solved_for == 'clients_per_round'
-    ):
-      raise ValueError(
-        '`noise_to_clients_ratio` must not be given where `sampling` is '
-        "'shuffled_epochs': an epoch has as many rounds as "
-        f'`clients_per_round` leaves, found {self.noise_to_clients_ratio:g}.'
       )
 
 
@@ -240,15 +226,15 @@ def _build_strategy(
   argument_checks.check_integer(
     'num_rounds', num_rounds, at_least=1, at_most=most
   )
-  separation = 1 if question.min_separation is None else question.min_separation
-  fewest = (question.clients_per_round or 1) * separation
+  separation = question.min_separation
+  assert separation is not None  # As `Question` checks.
+  # What is solved for is not known yet, and of no account.
+  clients_per_round = question.clients_per_round or 1
   strategy = by_name.build_strategy(
     question.mechanism,
     num_rounds=num_rounds,
-    # Of no account where it is solved for: there are no epochs then.
-    num_clients=question.num_clients or fewest,
-    # Not known yet where it is solved for, and of no account.
-    clients_per_round=question.clients_per_round or 1,
+    num_clients=question.num_clients or clients_per_round * separation,
+    clients_per_round=clients_per_round,
     min_separation=separation,
     sampling=question.sampling,
   )
@@ -270,19 +256,13 @@ def _find_rounds(
       **given, **_build_strategy(question, num_rounds, most)
     )
 
-  unit = 1
-  if (
-    question.sampling == 'shuffled_epochs' and question.mechanism != 'gaussian'
-  ):
-    unit = -(-question.num_clients // question.clients_per_round)
   found = search.search_rounds_within(
     lambda num_rounds: plan_search.try_epsilon(lambda: build(num_rounds)),
     noise_multiplier=question.noise_multiplier,
     target_epsilon=target,
     most=most,
-    unit=unit,
   )
-  if found > most - unit:
+  if found == most:
     raise ValueError(
       f'`noise_multiplier` {question.noise_multiplier:g} allows more than '
       f'{found} rounds within `target_epsilon` {target:g}, the most that '

@@ -1,5 +1,9 @@
 """Strategies of noise that is correlated between rounds, in NumPy and SciPy."""
 
+from tff_clipping.privacy.correlated_noise.banded import (
+  BandedStrategy,
+  identity_strategy,
+)
 from tff_clipping.privacy.correlated_noise.buffered_toeplitz import (
   BufferedToeplitzStrategy,
 )
@@ -12,15 +16,9 @@ from tff_clipping.privacy.correlated_noise.optimization import (
   blt_strategy,
 )
 from tff_clipping.privacy.correlated_noise.participation import Participation
-from tff_clipping.privacy.correlated_noise.restarted import RestartedStrategy
 from tff_clipping.privacy.correlated_noise.strategy_files import (
   strategy_from_json,
 )
-from tff_clipping.privacy.correlated_noise.toeplitz import (
-  BandedStrategy,
-  identity_strategy,
-)
-from tff_clipping.privacy.correlated_noise.tree import TreeStrategy
 
 __all__ = [
   'BandedStrategy',
@@ -28,8 +26,6 @@ __all__ = [
   'NoiseRecurrence',
   'NoiseStrategy',
   'Participation',
-  'RestartedStrategy',
-  'TreeStrategy',
   'banded_strategy',
   'blt_strategy',
   'identity_strategy',

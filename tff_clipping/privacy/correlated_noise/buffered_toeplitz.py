@@ -9,11 +9,11 @@ from tff_clipping import argument_checks
 from tff_clipping.privacy.correlated_noise.noise_recurrence import (
   NoiseRecurrence,
 )
-from tff_clipping.privacy.correlated_noise.toeplitz import ToeplitzStrategy
+from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BufferedToeplitzStrategy(ToeplitzStrategy):
+class BufferedToeplitzStrategy(NoiseStrategy):
   """A Toeplitz matrix whose coefficients are a sum of few geometric sequences.
 
   The coefficient of lag i >= 1 is sum_j scales[j] * decays[j]^(i - 1), that of
@@ -74,9 +74,7 @@ class BufferedToeplitzStrategy(ToeplitzStrategy):
     """The noise as a stream; see the base class."""
     return NoiseRecurrence(
       phases=np.zeros(self.num_rounds, np.int64),
-      draw_weights=np.ones(1),
       read_weights=-np.array([self.scales]),
-      release_weights=np.zeros([1, self.num_buffers]),
       keep_weights=np.array([self.decays]),
       write_weights=np.ones([1, self.num_buffers]),
     )

@@ -1,13 +1,11 @@
 """The noise strategy of a name, for the sampler that it is to go with."""
 
-from collections.abc import Callable
-
 from tff_clipping import argument_checks
 from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.correlated_noise import separated_sampling
 
 # 'gaussian' is independent noise in each round.
-MECHANISMS = ('gaussian', 'tree', 'banded', 'blt')
+MECHANISMS = ('gaussian', 'banded', 'blt')
 
 
 def build_strategy(
@@ -22,14 +20,13 @@ def build_strategy(
   """Returns the strategy with the least error of its kind, for a sampler.
 
   Args:
-    mechanism: 'gaussian' (independent noise), 'tree', 'banded' or 'blt'.
+    mechanism: 'gaussian' (independent noise), 'banded' or 'blt'.
     num_rounds: The paper's T, all rounds that are to be run.
     num_clients: The paper's N.
     clients_per_round: The paper's P.
     min_separation: As in `CorrelatedNoisePlan`.
     sampling: As in `CorrelatedNoisePlan`. Under 'grouped_poisson', banded noise
-      has `min_separation` bands. Under 'shuffled_epochs', a strategy begins
-      anew with each epoch: two participations of a client never share noise.
+      has `min_separation` bands.
 
   Raises:
     TypeError: If an argument is of the wrong kind.
@@ -58,33 +55,9 @@ def build_strategy(
       ),
       num_bands=min(min_separation, num_rounds),
     )
-  epoch = participation.rounds_per_epoch
-  if epoch is None or num_rounds <= epoch:
-    if epoch is not None:
-      participation = correlated_noise.Participation(min_separation=epoch)
-    return _build_one(mechanism, num_rounds, participation)
-  if num_rounds % epoch:
-    raise ValueError(
-      f'`num_rounds` must be a multiple of the {epoch} rounds of an epoch '
-      "where `sampling` is 'shuffled_epochs' and `mechanism` is "
-      f'{mechanism!r}, found {num_rounds}.'
-    )
-  return correlated_noise.RestartedStrategy(
-    num_rounds=num_rounds,
-    inner=_build_one(
-      mechanism, epoch, correlated_noise.Participation(min_separation=epoch)
-    ),
+  build = (
+    correlated_noise.banded_strategy
+    if mechanism == 'banded'
+    else correlated_noise.blt_strategy
   )
-
-
-def _build_one(
-  mechanism: str, num_rounds: int, participation: correlated_noise.Participation
-) -> correlated_noise.NoiseStrategy:
-  """Returns a strategy that is not begun anew."""
-  if mechanism == 'tree':
-    return correlated_noise.TreeStrategy(num_rounds=num_rounds)
-  builders: dict[str, Callable[..., correlated_noise.NoiseStrategy]] = {
-    'banded': correlated_noise.banded_strategy,
-    'blt': correlated_noise.blt_strategy,
-  }
-  return builders[mechanism](num_rounds=num_rounds, participation=participation)
+  return build(num_rounds=num_rounds, participation=participation)

@@ -12,33 +12,24 @@ class NoiseRecurrence(NamedTuple):
   What is kept are `num_slots` arrays of the size of the model, 0 at first. In
   round t, from 0, with the rows of the tables that `phases[t]` names,
 
-    new    = draw_weights * draw + sum_s read_weights[s] * slots[s]
-    noise  = new + sum_s release_weights[s] * slots[s]
-    slots[s] = keep_weights[s] * slots[s] + write_weights[s] * new
+    noise    = draw + sum_s read_weights[s] * slots[s]
+    slots[s] = keep_weights[s] * slots[s] + write_weights[s] * noise
 
   where draw is Gaussian, independent from round to round, and `noise` is what
   the round adds. All weights are `float64`.
 
   Attributes:
     phases: `int64` of shape [num_rounds].
-    draw_weights: Of shape [num_phases].
-    read_weights: Of shape [num_phases, num_slots], as the others.
-    release_weights: What the round takes back beside what is new.
+    read_weights: What the slots count for in the noise; of shape [num_phases,
+      num_slots], as the others.
     keep_weights: The share of each slot that stays.
-    write_weights: How much of what is new goes to each slot.
+    write_weights: How much of the noise goes to each slot.
   """
 
   phases: np.ndarray
-  draw_weights: np.ndarray
   read_weights: np.ndarray
-  release_weights: np.ndarray
   keep_weights: np.ndarray
   write_weights: np.ndarray
-
-  @property
-  def num_rounds(self) -> int:
-    """The rounds that there is noise for."""
-    return len(self.phases)
 
   @property
   def num_slots(self) -> int:
@@ -53,10 +44,9 @@ class NoiseRecurrence(NamedTuple):
     """
     slots = np.zeros([self.num_slots, *draws.shape[1:]])
     for draw, phase in zip(draws, self.phases, strict=False):
-      read = np.tensordot(self.read_weights[phase], slots, 1)
-      new = self.draw_weights[phase] * draw + read
-      yield new + np.tensordot(self.release_weights[phase], slots, 1)
+      noise = draw + np.tensordot(self.read_weights[phase], slots, 1)
+      yield noise
       column = [-1] + [1] * (draws.ndim - 1)
       keep = self.keep_weights[phase].reshape(column)
       write = self.write_weights[phase].reshape(column)
-      slots = keep * slots + write * new
+      slots = keep * slots + write * noise

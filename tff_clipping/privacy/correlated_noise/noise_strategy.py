@@ -19,8 +19,9 @@ from tff_clipping.privacy.correlated_noise.participation import Participation
 class NoiseStrategy(abc.ABC):
   """How the noise of one round depends on that of the rounds before.
 
-  A strategy is a matrix C, lower triangular, with a column for each round. The
-  rounds' sums x_1, ..., x_T are released as x + C^{-1} z, where z is Gaussian
+  A strategy is a lower triangular Toeplitz matrix C with a column for each
+  round: C[i, j] depends on i - j alone, and is 1 on the diagonal. The rounds'
+  sums x_1, ..., x_T are released as x + C^{-1} z, where z is Gaussian
   of standard deviation `noise_stddev`, independent from round to round. The
   release is computed from C x + z alone, which is one Gaussian mechanism for
   the whole run, whose sensitivity is that of C x; this holds also where each
@@ -53,6 +54,13 @@ class NoiseStrategy(abc.ABC):
     """The noise as a stream, for `noise_stddev` 1."""
 
   @abc.abstractmethod
+  def compute_coefficients(self) -> np.ndarray:
+    """Returns the first column of C, `float64` of shape [num_rounds]."""
+
+  @abc.abstractmethod
+  def compute_inverse_coefficients(self) -> np.ndarray:
+    """Returns the first column of C^{-1}, `float64` of shape [num_rounds]."""
+
   def compute_sensitivity(
     self, participation: Participation, num_rounds: int | None = None
   ) -> float:
@@ -65,22 +73,46 @@ class NoiseStrategy(abc.ABC):
         rounds of a run are a mechanism of their own.
 
     Returns:
-      The largest L2 norm over all such rounds and contributions, or a bound
-      above it where a strategy says so.
+      The largest L2 norm over all such rounds and contributions: exactly.
 
     Raises:
       TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is not from 1 to the strategy's, or the sensitivity is
-        not known.
-    """
+      ValueError: If it is not from 1 to the strategy's, or the coefficients
+        neither end before the least separation nor are all >= 0 and never
+        increase. A client that comes in other rounds than 1, b + 1, ... might
+        then change C x by more, and only heuristics are known.
 
-  @abc.abstractmethod
+    Source: arXiv 2306.08153 (coefficients that end: two rounds of a client have
+    no element of C x in common); arXiv 2405.13763, Theorem 2 (coefficients that
+    do not increase).
+    """
+    if num_rounds is None:
+      num_rounds = self.num_rounds
+    num_rounds = argument_checks.check_integer(
+      'num_rounds', num_rounds, at_least=1, at_most=self.num_rounds
+    )
+    column = self.compute_coefficients()[:num_rounds]
+    separation = participation.min_separation
+    ends = not np.any(column[separation:])
+    if not ends and (np.min(column) < 0 or np.any(np.diff(column) > 0)):
+      raise ValueError(
+        'The sensitivity is not known: the coefficients of a strategy must end '
+        f'within `min_separation` = {separation} rounds, or be all >= 0 and '
+        'never increase.'
+      )
+    return math.sqrt(
+      np.sum(
+        sum_of_columns(column, separation, participation.count(num_rounds)) ** 2
+      )
+    )
+
   def compute_prefix_variances(self) -> np.ndarray:
     """Returns the variance of the noise in each running sum.
 
     Returns:
       `float64` of shape [num_rounds], for `noise_stddev` 1.
     """
+    return np.cumsum(np.cumsum(self.compute_inverse_coefficients()) ** 2)
 
   @abc.abstractmethod
   def describe(self) -> str:
@@ -100,10 +132,25 @@ class NoiseStrategy(abc.ABC):
     """Returns the strategy for `json.dump`; see `strategy_from_json`."""
     return {'kind': self.kind, **dataclasses.asdict(self)}
 
-  def _check_released(self, num_rounds: int | None) -> int:
-    """Returns how many rounds are released."""
-    if num_rounds is None:
-      return self.num_rounds
-    return argument_checks.check_integer(
-      'num_rounds', num_rounds, at_least=1, at_most=self.num_rounds
-    )
+
+def sum_of_columns(
+  column: np.ndarray, separation: int, count: int
+) -> np.ndarray:
+  """Returns what a client adds to C x that comes as early as it may.
+
+  Args:
+    column: The first column of C, of shape [num_rounds].
+    separation: The rounds from one participation to the next.
+    count: The participations, with a contribution of 1 each; at most
+      ceil(num_rounds / separation).
+
+  Returns:
+    The sum of columns 0, separation, 2 * separation, ..., of the same shape.
+  """
+  num_rows = -(-len(column) // separation)
+  padded = np.zeros(num_rows * separation)
+  padded[: len(column)] = column
+  sums = np.cumsum(padded.reshape(num_rows, separation), axis=0)
+  if count < num_rows:
+    sums[count:] -= sums[:-count].copy()
+  return sums.reshape(-1)[: len(column)]

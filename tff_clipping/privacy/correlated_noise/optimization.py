@@ -13,7 +13,11 @@ from scipy import fft, optimize, special
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges
-from tff_clipping.privacy.correlated_noise import buffered_toeplitz, toeplitz
+from tff_clipping.privacy.correlated_noise import (
+  banded,
+  buffered_toeplitz,
+  noise_strategy,
+)
 from tff_clipping.privacy.correlated_noise.participation import Participation
 
 # Which errors of the running sums can be minimised.
@@ -37,7 +41,7 @@ def banded_strategy(
   participation: Participation,
   num_bands: int | None = None,
   error: str = 'mean',
-) -> toeplitz.BandedStrategy:
+) -> banded.BandedStrategy:
   """Returns the banded Toeplitz strategy with the least error.
 
   Args:
@@ -129,11 +133,11 @@ def _optimize_bands(
   participation: Participation,
   num_bands: int,
   weights: np.ndarray,
-) -> tuple[toeplitz.BandedStrategy, float]:
+) -> tuple[banded.BandedStrategy, float]:
   """Returns the best strategy of so many bands, and its loss."""
 
-  def build(point: np.ndarray) -> toeplitz.BandedStrategy:
-    return toeplitz.BandedStrategy(
+  def build(point: np.ndarray) -> banded.BandedStrategy:
+    return banded.BandedStrategy(
       num_rounds=num_rounds, coefficients=(1.0, *point.tolist())
     )
 
@@ -245,12 +249,12 @@ def _log_loss(
   if not np.max(np.abs(inverse)) < _EXPLODES:
     return _EXPLODED_LOSS, np.zeros(size)
   separation, count = participation.min_separation, participation.count(size)
-  change = toeplitz.sum_of_columns(column, separation, count)
+  change = noise_strategy.sum_of_columns(column, separation, count)
   squared_sensitivity = np.sum(change**2)
   # The transpose of a Toeplitz matrix is itself, read backwards.
-  by_sensitivity = toeplitz.sum_of_columns(change[::-1], separation, count)[
-    ::-1
-  ]
+  by_sensitivity = noise_strategy.sum_of_columns(
+    change[::-1], separation, count
+  )[::-1]
   # The running sums' coefficients p are those of 1 / ((1 - x) C(x)), so that a
   # change dC of C changes them by -(p * inverse) dC.
   prefix = np.cumsum(inverse)

@@ -14,8 +14,6 @@ class Participation:
     min_separation: b. From one participation of a client to its next there are
       at least so many rounds; 1 allows every round.
     max_participations: k. None means as many as `min_separation` allows.
-    rounds_per_epoch: Where given, a client takes part at most once in each
-      block of so many rounds, the first block starting with the first round.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -24,7 +22,6 @@ class Participation:
 
   min_separation: int
   max_participations: int | None = None
-  rounds_per_epoch: int | None = None
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
@@ -44,6 +41,4 @@ class Participation:
     limits = [-(-num_rounds // self.min_separation)]
     if self.max_participations is not None:
       limits.append(self.max_participations)
-    if self.rounds_per_epoch is not None:
-      limits.append(-(-num_rounds // self.rounds_per_epoch))
     return min(limits)

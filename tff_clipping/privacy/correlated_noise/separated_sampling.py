@@ -2,8 +2,7 @@
 
 Correlated noise needs that limit and nothing else. 'min_separation': fixed
 groups take turns. 'grouped_poisson': the same, with a secret draw from the
-group whose turn it is. 'shuffled_epochs': everybody comes once in an epoch, in
-a new order in each.
+group whose turn it is.
 
 Where the draw is secret and the noise of a round depends on fewer than b rounds
 before it, the participations of a client do not share any noise. A run then
@@ -17,7 +16,7 @@ from tff_clipping import argument_checks
 from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.accounting import ranges, sampled_gaussian
 
-SAMPLINGS = ('min_separation', 'grouped_poisson', 'shuffled_epochs')
+SAMPLINGS = ('min_separation', 'grouped_poisson')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +28,7 @@ class SeparatedCohorts:
     num_clients: The paper's N.
     clients_per_round: The paper's P, the most clients in a cohort; the expected
       number under 'grouped_poisson'.
-    min_separation: b. 1 under 'shuffled_epochs'.
+    min_separation: b.
 
   Raises:
     TypeError: If an attribute is of the wrong kind.
@@ -56,14 +55,6 @@ class SeparatedCohorts:
     object.__setattr__(self, 'num_clients', num_clients)
     object.__setattr__(self, 'clients_per_round', clients_per_round)
     object.__setattr__(self, 'min_separation', separation)
-    if self.sampling == 'shuffled_epochs':
-      if separation != 1:
-        raise ValueError(
-          "`min_separation` must be 1 where `sampling` is 'shuffled_epochs', "
-          'which may draw a client last in an epoch and first in the next, '
-          f'found {separation}.'
-        )
-      return
     most = num_clients // clients_per_round
     if separation > most:
       raise ValueError(
@@ -80,12 +71,7 @@ class SeparatedCohorts:
   @property
   def participation(self) -> correlated_noise.Participation:
     """The rounds in which one client may take part."""
-    epoch = None
-    if self.sampling == 'shuffled_epochs':
-      epoch = -(-self.num_clients // self.clients_per_round)
-    return correlated_noise.Participation(
-      min_separation=self.min_separation, rounds_per_epoch=epoch
-    )
+    return correlated_noise.Participation(min_separation=self.min_separation)
 
   @property
   def turn(self) -> sampled_gaussian.Cohorts:

@@ -13,7 +13,7 @@ from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import joint_cost, plan_text
 
 # Of these, nothing is charged less because cohorts are secret.
-_WITHOUT_SECRET_COHORTS = ('none', 'min_separation', 'shuffled_epochs')
+_WITHOUT_SECRET_COHORTS = ('none', 'min_separation')
 
 # What to do where ledgers differ.
 _TO_DO = {

@@ -212,8 +212,8 @@ class BasePlan(abc.ABC):
     Raises:
       TypeError: As in `from_target_epsilon`.
       ValueError: If an attribute is out of range, no population is large
-        enough, or `sampling` ties the population to the cohorts: 'none',
-        'random_allocation' and 'shuffled_epochs' do.
+        enough, or `sampling` ties the population to the cohorts: 'none' and
+        'random_allocation' do.
     """
     given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
     given['noise_multiplier'] = noise_multiplier

@@ -56,13 +56,11 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       larger, and that of the running sums is what `strategy` made small.
     strategy: How the noise of a round depends on those before.
     min_separation: b. From one participation of a client to its next there are
-      at least so many rounds. 1 with 'shuffled_epochs'.
+      at least so many rounds.
     sampling: 'min_separation': the population is split into b groups, which
       take turns. 'grouped_poisson': the same, and each client of the group
       whose turn it is joins by a coin of its own, with probability P b / N, for
-      strategies of at most b bands alone. 'shuffled_epochs': everybody comes
-      once in each epoch of ceil(N / P) rounds, in a new order in each; two
-      participations may be next to each other.
+      strategies of at most b bands alone.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
 

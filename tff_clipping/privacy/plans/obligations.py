@@ -29,7 +29,7 @@ class SeparatedSamplerParameters(NamedTuple):
   """What a sampler of clients has to do for the plan's figures to hold.
 
   Attributes:
-    scheme: 'min_separation', 'grouped_poisson' or 'shuffled_epochs'.
+    scheme: 'min_separation' or 'grouped_poisson'.
     num_clients: The population to draw from.
     cohort_size: The most clients in a cohort, for 'grouped_poisson' the
       expected number.

@@ -77,7 +77,7 @@ def read(
   missing = [name for name in names if name not in value]
   if missing:
     raise ValueError(f'`value` must hold {names}, found none of {missing}.')
-  attributes = {name: value[name] for name in names if name in value}
+  attributes = {name: value[name] for name in names}
   plan = plan_type(**read_attributes(attributes))
   unknown = sorted({*value} - {*plan.to_json(), *_OF_A_RUN})
   if unknown:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
   from tff_clipping.privacy.plans.base_plan import BasePlan
 
 # The samplings whose cohorts are a fixed share of the population.
-_TIED_TO_COHORTS = ('none', 'random_allocation', 'shuffled_epochs')
+_TIED_TO_COHORTS = ('none', 'random_allocation')
 
 _Plan = TypeVar('_Plan', bound='BasePlan')
 

@@ -85,7 +85,7 @@ def describe_correlated(plan: 'correlated_plan.CorrelatedNoisePlan') -> str:
   Args:
     plan: The plan.
   """
-  participation, most = plan.participation, plan.max_participations
+  most = plan.max_participations
   clients, cohort = plan.num_clients, plan.clients_per_round
   if plan.cohorts.is_amplified:
     who = (
@@ -97,18 +97,11 @@ def describe_correlated(plan: 'correlated_plan.CorrelatedNoisePlan') -> str:
     mechanism = f'as {most} Poisson-sampled Gaussian mechanisms'
     end = f', by {name_accountant(plan.accountant)}.'
   else:
-    limit = (
-      f'at most once in any {participation.min_separation} consecutive rounds'
-    )
-    if participation.rounds_per_epoch is not None:
-      limit = (
-        f'once in each epoch of {participation.rounds_per_epoch} rounds, in a '
-        'shuffled order'
-      )
     times = 'once' if most == 1 else f'{most} times'
     who = (
       f'up to {cohort} of the {clients} clients take part in a round, a client '
-      f'takes part {limit}, {times} at most'
+      f'takes part at most once in any {plan.min_separation} consecutive '
+      f'rounds, {times} at most'
     )
     mechanism = 'exactly as one Gaussian mechanism'
     end = '. Nothing is assumed to be secret or random about who takes part.'

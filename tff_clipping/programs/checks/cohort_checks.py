@@ -103,23 +103,15 @@ def _turn(parameters: Any, round_num: int) -> tuple[int, str] | None:
     return max(1, round_num - separation + 1), rule
   if parameters.scheme == 'random_allocation':
     rounds_per_epoch = round(1 / parameters.sampling_prob)
-    return _epoch_turn(rounds_per_epoch, round_num)
-  if parameters.scheme == 'shuffled_epochs':
-    rounds_per_epoch = -(-parameters.num_clients // parameters.cohort_size)
-    return _epoch_turn(rounds_per_epoch, round_num)
+    first = round_num - (round_num - 1) % rounds_per_epoch
+    return first, 'a client at most once in an epoch'
   return None
-
-
-def _epoch_turn(rounds_per_epoch: int, round_num: int) -> tuple[int, str]:
-  """Returns the first round of an epoch, and its rule; see `_turn`."""
-  first = round_num - (round_num - 1) % rounds_per_epoch
-  return first, 'a client at most once in an epoch'
 
 
 def _size_bounds(parameters: Any) -> tuple[int, int]:
   """Returns the least and the largest cohort that a plan charges for."""
   if parameters.scheme in ('fixed_size', 'none'):
     return parameters.cohort_size, parameters.cohort_size
-  if parameters.scheme in ('min_separation', 'shuffled_epochs'):
+  if parameters.scheme == 'min_separation':
     return 0, parameters.cohort_size
   return 0, parameters.num_clients

@@ -21,12 +21,7 @@ _RELEASED = 'previous_model'
 _MADE_OF_RELEASES = 'made_of_releases'
 # Under these, what a client keeps costs nothing: the cohorts are public, or
 # each client joins by coins that no other client's depend on.
-_SAMPLINGS_TO_KEEP_UNDER = (
-  'poisson',
-  'none',
-  'min_separation',
-  'shuffled_epochs',
-)
+_SAMPLINGS_TO_KEEP_UNDER = ('poisson', 'none', 'min_separation')
 
 
 def check_process(

@@ -285,29 +285,6 @@ class FixedSizeSampler(SizedSampler):
     )
 
 
-class ShuffledEpochsSampler(SizedSampler):
-  """Cohorts that go through the population in a shuffled order, epoch by epoch.
-
-  Every client takes part once in an epoch; the order is new in each. The last
-  cohort of an epoch is smaller if the cohorts do not divide the population.
-  """
-
-  # The last epoch that was asked for, and its order.
-  _latest: tuple[int, np.ndarray] | None = None
-
-  def sample(self, round_num: int, draw: int = 0) -> list[str]:
-    """Returns the cohort of a round; see `ClientSampler`."""
-    self._check_first_draw(draw)
-    rounds_per_epoch = -(-len(self.client_ids) // self._clients_per_round)
-    epoch, place = divmod(round_num - 1, rounds_per_epoch)
-    start = place * self._clients_per_round
-    if self._latest is None or self._latest[0] != epoch:
-      order = self._rng(epoch).permutation(len(self.client_ids))
-      self._latest = epoch, order
-    order = self._latest[1]
-    return self._select(order[start : start + self._clients_per_round])
-
-
 class RoundRobinSampler(SizedSampler):
   """Cohorts of a fixed size in which no client comes back too soon.
 
@@ -434,7 +411,6 @@ _BY_SCHEME: dict[str, tuple[Callable[..., SeededSampler], Sequence[str]]] = {
     GroupedPoissonSampler,
     ('clients_per_round', 'min_separation'),
   ),
-  'shuffled_epochs': (ShuffledEpochsSampler, ('clients_per_round',)),
 }
 
 

@@ -1,8 +1,6 @@
-"""Toeplitz strategies: each round's noise treats those before it alike."""
+"""Banded strategies: a round's noise takes back some of a few rounds before."""
 
-import abc
 import dataclasses
-import math
 from typing import ClassVar
 
 import numpy as np
@@ -13,63 +11,10 @@ from tff_clipping.privacy.correlated_noise.noise_recurrence import (
   NoiseRecurrence,
 )
 from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
-from tff_clipping.privacy.correlated_noise.participation import Participation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ToeplitzStrategy(NoiseStrategy):
-  """C[i, j] depends on i - j alone, and is 1 on the diagonal."""
-
-  @abc.abstractmethod
-  def compute_coefficients(self) -> np.ndarray:
-    """Returns the first column of C, `float64` of shape [num_rounds]."""
-
-  @abc.abstractmethod
-  def compute_inverse_coefficients(self) -> np.ndarray:
-    """Returns the first column of C^{-1}, `float64` of shape [num_rounds]."""
-
-  def compute_sensitivity(
-    self, participation: Participation, num_rounds: int | None = None
-  ) -> float:
-    """Returns the sensitivity; see `NoiseStrategy.compute_sensitivity`.
-
-    It is exact but for `rounds_per_epoch`: what that forbids beyond the other
-    two limits is not used, and the result is a bound above.
-
-    Raises:
-      TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is out of range, or the coefficients neither end before
-        the least separation nor are all >= 0 and never increase. A client
-        that comes in other rounds than 1, b + 1, ... might then change C x by
-        more, and only heuristics are known.
-
-    Source: arXiv 2306.08153 (coefficients that end: two rounds of a client have
-    no element of C x in common); arXiv 2405.13763, Theorem 2 (coefficients that
-    do not increase).
-    """
-    num_rounds = self._check_released(num_rounds)
-    column = self.compute_coefficients()[:num_rounds]
-    separation = participation.min_separation
-    ends = not np.any(column[separation:])
-    if not ends and (np.min(column) < 0 or np.any(np.diff(column) > 0)):
-      raise ValueError(
-        'The sensitivity is not known: the coefficients of a Toeplitz strategy '
-        f'must end within `min_separation` = {separation} rounds, or be all '
-        '>= 0 and never increase.'
-      )
-    return math.sqrt(
-      np.sum(
-        sum_of_columns(column, separation, participation.count(num_rounds)) ** 2
-      )
-    )
-
-  def compute_prefix_variances(self) -> np.ndarray:
-    """Returns the variances; see the base class."""
-    return np.cumsum(np.cumsum(self.compute_inverse_coefficients()) ** 2)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BandedStrategy(ToeplitzStrategy):
+class BandedStrategy(NoiseStrategy):
   """A Toeplitz matrix with few bands; one band is independent noise.
 
   A round's noise is its draw, less the last `num_bands` - 1 rounds' noises
@@ -128,11 +73,9 @@ class BandedStrategy(ToeplitzStrategy):
     newest = np.eye(num_phases)[:, :size]
     return NoiseRecurrence(
       phases=np.arange(self.num_rounds) % num_phases,
-      draw_weights=np.ones(num_phases),
       read_weights=-np.array(self.coefficients)[1:][age]
       if size
       else np.zeros([1, 0]),
-      release_weights=np.zeros([num_phases, size]),
       keep_weights=1 - newest,
       write_weights=newest,
     )
@@ -170,26 +113,3 @@ def identity_strategy(*, num_rounds: int) -> BandedStrategy:
     ValueError: If it is out of range.
   """
   return BandedStrategy(num_rounds=num_rounds, coefficients=(1.0,))
-
-
-def sum_of_columns(
-  column: np.ndarray, separation: int, count: int
-) -> np.ndarray:
-  """Returns what a client adds to C x that comes as early as it may.
-
-  Args:
-    column: The first column of C, of shape [num_rounds].
-    separation: The rounds from one participation to the next.
-    count: The participations, with a contribution of 1 each; at most
-      ceil(num_rounds / separation).
-
-  Returns:
-    The sum of columns 0, separation, 2 * separation, ..., of the same shape.
-  """
-  num_rows = -(-len(column) // separation)
-  padded = np.zeros(num_rows * separation)
-  padded[: len(column)] = column
-  sums = np.cumsum(padded.reshape(num_rows, separation), axis=0)
-  if count < num_rows:
-    sums[count:] -= sums[:-count].copy()
-  return sums.reshape(-1)[: len(column)]

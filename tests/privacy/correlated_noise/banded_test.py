@@ -98,15 +98,6 @@ def test_refused_sensitivity_would_be_wrong():
   assert worst > np.linalg.norm(np.sum(matrix, axis=1)) * 1.1
 
 
-def test_epochs_are_bounded_from_above():
-  participation = correlated_noise.Participation(
-    min_separation=1, rounds_per_epoch=3
-  )
-  strategy = _banded(_FALLING)
-  worst = brute_force.sensitivity(_matrix(strategy), participation)
-  assert strategy.compute_sensitivity(participation) >= worst
-
-
 def test_identity_is_independent_noise():
   strategy = correlated_noise.identity_strategy(num_rounds=100)
   np.testing.assert_array_equal(
