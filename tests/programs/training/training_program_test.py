@@ -403,7 +403,8 @@ def _damage(file, how):
   if how == 'cut':
     file.write_bytes(content[:-1])
   elif how == 'flip':
-    place = len(content) - 40
+    # Of the last array.
+    place = len(content) - 6
     flipped = bytes([content[place] ^ 1])
     file.write_bytes(content[:place] + flipped + content[place + 1 :])
   else:

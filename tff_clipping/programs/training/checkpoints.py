@@ -5,16 +5,16 @@ after that. Only then are older files removed. So a program that is killed, or a
 machine that loses power, leaves the file before.
 
 A file has a line of JSON, the arrays of the state one after the other, and the
-SHA-256 digest of both, by which a file that was cut off or changed is found.
+CRC-32 of both, by which a file that was cut off or damaged is found.
 """
 
 import dataclasses
-import hashlib
 import json
 import logging
 import os
 import pathlib
 import secrets
+import zlib
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
 _SUFFIX = '.state'
 _UNFINISHED = '.unfinished'
-_DIGEST_BYTES = 32
+_CHECKSUM_BYTES = 4
 _BLOCK = 2**20
 
 
@@ -264,7 +264,7 @@ def _type_name(dtype: np.dtype) -> str:
 
 
 def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
-  """Writes the line, the arrays and the digest."""
+  """Writes the line, the arrays and the checksum."""
   arrays = [np.asarray(leaf) for leaf in leaves]
   # TensorFlow's texts are objects.
   arrays = [a.astype(np.bytes_) if a.dtype.hasobject else a for a in arrays]
@@ -276,18 +276,23 @@ def _write(file: BinaryIO, outcome: Outcome, leaves: list[Any]) -> None:
     'released': outcome.released,
     'arrays': [[_type_name(a.dtype), list(a.shape)] for a in arrays],
   }
-  digest = hashlib.sha256()
+  checksum = 0
+  line = json.dumps(header).encode() + b'\n'
+  contents = (
+    np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    for array in arrays
+  )
+  for data in (line, *contents):
+    checksum = zlib.crc32(data, checksum)
+    _write_all(file, data)
+  _write_all(file, checksum.to_bytes(_CHECKSUM_BYTES, 'big'))
 
-  def add(data: Any) -> None:
-    digest.update(data)
-    view = memoryview(data)
-    while len(view):
-      view = view[file.write(view) :]
 
-  add(json.dumps(header).encode() + b'\n')
-  for array in arrays:
-    add(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-  add(digest.digest())
+def _write_all(file: BinaryIO, data: Any) -> None:
+  """Writes bytes, of which the system may take a part at a time."""
+  view = memoryview(data)
+  while len(view):
+    view = view[file.write(view) :]
 
 
 def _read(
@@ -299,11 +304,10 @@ def _read(
     DamagedCheckpointError: If it is not what was written.
   """
   leaves: list[np.ndarray] = []
-  digest = hashlib.sha256()
   try:
     with open(path, 'rb') as file:
       line = file.readline()
-      digest.update(line)
+      checksum = zlib.crc32(line)
       header = json.loads(line)
       if header['format'] != _FORMAT:
         raise ValueError(f'its format is {header["format"]}')
@@ -316,11 +320,11 @@ def _read(
           part = view[: min(size, len(view))]
           if file.readinto(part) != len(part):
             raise ValueError('it is cut short')
-          digest.update(part)
+          checksum = zlib.crc32(part, checksum)
           size -= len(part)
         if with_leaves:
           leaves.append(np.frombuffer(data, dtype).reshape(shape))
-      if file.read() != digest.digest():
+      if file.read() != checksum.to_bytes(_CHECKSUM_BYTES, 'big'):
         raise ValueError('it is not as it was written')
     charge = header['charge']
     outcome = Outcome(
