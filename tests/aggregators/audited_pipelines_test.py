@@ -227,20 +227,12 @@ def test_what_the_broken_pipelines_have_broken_is_sound():
 
 
 def _local_noise(plan):
-  stddev = plan.noise_multiplier * _CLIP
-  cohort = plan.clients_per_round
-  return aggregators.difference_clipping_factory(
-    _CLIP,
-    aggregators.fixed_denominator_mean_factory(
-      cohort,
-      aggregators.local_gaussian_noise_factory(
-        stddev,
-        aggregators.secure_sum_factory(
-          _CLIP, local_noise_stddev=stddev / math.sqrt(cohort)
-        ),
-        clients_per_round=cohort,
-      ),
-    ),
+  share = plan.noise_multiplier * _CLIP / math.sqrt(plan.clients_per_round)
+  return aggregators.local_gaussian_mean_factory(
+    clipping_norm=_CLIP,
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=plan.clients_per_round,
+    sum_factory=aggregators.secure_sum_factory(_CLIP, local_noise_stddev=share),
   )
 
 

@@ -115,6 +115,19 @@ def test_secure_sum_without_room_for_the_noise_is_refused():
     _factory(1.0, 4, aggregators.secure_sum_factory(1.0))
 
 
+def test_secure_sum_for_shorter_values_is_refused_where_the_norm_is_known():
+  share = 1.0 / 4**0.5
+  arguments = dict(clipping_norm=2.0, noise_multiplier=0.5, clients_per_round=4)
+  aggregators.local_gaussian_mean_factory(
+    sum_factory=aggregators.secure_sum_factory(2.0, local_noise_stddev=share),
+    **arguments,
+  )
+  # Of a long update, it would clamp one side of the noise.
+  shorter = aggregators.secure_sum_factory(1.9, local_noise_stddev=share)
+  with pytest.raises(ValueError, match='a bound of at least 8.05, found'):
+    aggregators.local_gaussian_mean_factory(sum_factory=shorter, **arguments)
+
+
 def test_secure_sum_with_room_for_less_noise_is_refused():
   inner = aggregators.secure_sum_factory(1.0, local_noise_stddev=0.49)
   with pytest.raises(ValueError, match='0.49, where each client adds 0.5'):

@@ -76,6 +76,15 @@ _MEANS = {
       public=('clipping_norm', 'noise_stddev'),
     ),
   ),
+  'shares': (
+    aggregators.local_gaussian_mean_factory(clipping_norm=0.5, **_NOISE),
+    _expected(
+      kind='shares',
+      min_clients=2,
+      max_clients=2,
+      public=('clipping_norm', 'noise_stddev'),
+    ),
+  ),
   'distributed': (
     aggregators.distributed_gaussian_mean_factory(
       clipping_norm=0.5,
@@ -163,6 +172,9 @@ def test_the_clip_is_that_of_the_record(name):
     'correlated': aggregators.correlated_dp_mean_factory(
       clipping_norm=0.5, strategy=_STRATEGY, **_QUIET
     ),
+    'shares': aggregators.local_gaussian_mean_factory(
+      clipping_norm=0.5, **_QUIET
+    ),
     'distributed': aggregators.distributed_gaussian_mean_factory(
       clipping_norm=0.5, **_QUIET
     ),
@@ -227,6 +239,9 @@ class _OwnSum(tff.aggregators.SumFactory):
     ),
     lambda **given: aggregators.correlated_dp_mean_factory(
       clipping_norm=0.5, strategy=_STRATEGY, **_NOISE, **given
+    ),
+    lambda **given: aggregators.local_gaussian_mean_factory(
+      clipping_norm=0.5, **_NOISE, **given
     ),
   ],
 )

@@ -65,16 +65,11 @@ def _moved(process):
   'factory',
   [
     _dp_mean(),
-    aggregators.difference_clipping_factory(
-      0.1,
-      aggregators.fixed_denominator_mean_factory(
-        2,
-        aggregators.local_gaussian_noise_factory(
-          1e-5,
-          aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
-          clients_per_round=2,
-        ),
-      ),
+    aggregators.local_gaussian_mean_factory(
+      clipping_norm=0.1,
+      noise_multiplier=1e-4,
+      clients_per_round=2,
+      sum_factory=aggregators.secure_sum_factory(0.1, local_noise_stddev=1e-5),
     ),
     aggregators.distributed_gaussian_mean_factory(
       clipping_norm=0.1, noise_multiplier=1e-3, clients_per_round=2

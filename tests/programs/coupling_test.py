@@ -101,29 +101,29 @@ class _Left(_Fewer):
 
 
 @pytest.mark.parametrize(
-  ('sampler_type', 'message'),
+  ('sampler_type', 'size', 'message'),
   [
-    (_Fewer, f'must draw cohorts of {_CLIENTS_PER_ROUND},'),
+    (_Fewer, _CLIENTS_PER_ROUND, f'must draw cohorts of {_CLIENTS_PER_ROUND},'),
     # What the plan's sampler lets pass, the aggregator sees.
-    (_Left, '`min_clients_per_round`: nothing is released'),
+    (_Left, _CLIENTS_PER_ROUND, '`min_clients_per_round`: nothing is released'),
+    # An aggregator for the cohorts that come, and not for those of the plan.
+    (_Left, _CLIENTS_PER_ROUND - 1, "must have the plan's `clients_per_round`"),
   ],
 )
 def test_shares_of_a_cohort_of_another_size_are_not_charged(
-  tmp_path, sampler_type, message
+  tmp_path, sampler_type, size, message
 ):
   plan = _plan('fixed_size')
-  process = aggregators.difference_clipping_factory(
-    _CLIPPING_NORM,
-    aggregators.local_gaussian_noise_factory(
-      plan.noise_multiplier * _CLIPPING_NORM,
-      clients_per_round=plan.clients_per_round,
-    ),
+  process = aggregators.local_gaussian_mean_factory(
+    clipping_norm=_CLIPPING_NORM,
+    noise_multiplier=plan.noise_multiplier,
+    clients_per_round=size,
   ).create(tff.TensorType(np.float32, [2]))
 
   def next_fn(state, cohort):
     output = process.next(state, [np.zeros(2, np.float32)] * len(cohort))
     return tff.learning.templates.LearningProcessOutput(
-      output.state, output.measurements
+      output.state, collections.OrderedDict(aggregator=output.measurements)
     )
 
   sampler = sampler_type(_IDS, clients_per_round=_CLIENTS_PER_ROUND, seed=0)
@@ -141,9 +141,11 @@ def test_shares_of_a_cohort_of_another_size_are_not_charged(
       run_round(sampler)
     assert ledger.num_releases == 0
     assert not store.outcomes()
-    # The whole cohort is charged.
-    run_round(client_sampling.build_private_sampler(plan, _IDS, seed=0))
-    assert ledger.num_releases == 1
+    if size == _CLIENTS_PER_ROUND:
+      # The whole cohort is charged.
+      run_round(client_sampling.build_private_sampler(plan, _IDS, seed=0))
+      assert ledger.num_releases == 1
+      assert not ledger.caveats
 
 
 @pytest.mark.slow

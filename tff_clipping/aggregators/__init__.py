@@ -26,6 +26,7 @@ from tff_clipping.aggregators.per_layer_clipping import (
 from tff_clipping.aggregators.private_mean import (
   correlated_dp_mean_factory,
   dp_mean_factory,
+  local_gaussian_mean_factory,
 )
 from tff_clipping.aggregators.secure_sum import secure_sum_factory
 from tff_clipping.aggregators.transformed import transformed_factory
@@ -48,6 +49,7 @@ __all__ = [
   'dp_mean_factory',
   'fixed_denominator_mean_factory',
   'gaussian_noise_factory',
+  'local_gaussian_mean_factory',
   'local_gaussian_noise_factory',
   'per_layer_clipping_factory',
   'realized_mean_factory',

@@ -1,6 +1,7 @@
 """Adds a share of Gaussian noise at each client, as in Alg. DP-FedAvg."""
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def local_gaussian_noise_factory(
 
   What `inner_agg_factory` measures is dropped: it has no noise.
 
-  State: `privacy_noise` (empty), `inner_agg`.
+  State: that of `inner_agg_factory`.
 
   Args:
     noise_stddev: s, from 1e-37 to 1e37, in the unit of the sum: z c for a noise
@@ -91,100 +92,151 @@ def local_gaussian_noise_factory(
   if inner_agg_factory is None:
     inner_agg_factory = tff.aggregators.SumFactory()
   type_checks.check_unweighted_factory('inner_agg_factory', inner_agg_factory)
-  factory = LocalGaussianNoiseFactory(
+  check_room(noise_stddev, clients_per_round, inner_agg_factory)
+  return LocalGaussianNoiseFactory(
     noise_stddev, inner_agg_factory, clients_per_round
   )
-  _check_room(factory.share_stddev, inner_agg_factory)
-  return factory
-
-
-def _check_room(share_stddev: float, inner_agg_factory: Any) -> None:
-  """Raises if a secure sum was made for less noise than there is."""
-  if not isinstance(inner_agg_factory, secure_sum.SecureSumFactory):
-    return
-  room = inner_agg_factory.local_noise_stddev
-  if room is None or room < share_stddev:
-    raise ValueError(
-      '`inner_agg_factory` must leave room for the noise, found a '
-      f'`secure_sum_factory` with `local_noise_stddev` {room}, where each '
-      f'client adds {share_stddev:g}, `noise_stddev` over the root of '
-      '`clients_per_round`: it would clamp the noise.'
-    )
 
 
 class LocalGaussianNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The factory that `local_gaussian_noise_factory` returns.
-
-  Attributes:
-    share_stddev: The standard deviation of what one client adds.
-  """
+  """The factory that `local_gaussian_noise_factory` returns."""
 
   def __init__(self, noise_stddev, inner_agg_factory, clients_per_round):
     """Initializes the factory; see `local_gaussian_noise_factory`."""
     self._noise_stddev = noise_stddev
     self._inner_agg_factory = inner_agg_factory
     self._clients_per_round = clients_per_round
-    self.share_stddev = noise_stddev / math.sqrt(clients_per_round)
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of `value_type`; see the base class."""
-    type_checks.check_float_leaves(value_type)
-    dtypes = float64_values.dtypes_of(value_type)
+    share = share_stddev(self._noise_stddev, self._clients_per_round)
+    return build_shared_noise(
+      value_type,
+      self._inner_agg_factory,
+      self._noise_stddev,
+      self._clients_per_round,
+      constants={
+        'noise_stddev': np.float32(self._noise_stddev),
+        'share_noise_stddev': np.float32(share),
+      },
+    )
+
+
+def share_stddev(noise_stddev: float, clients_per_round: int) -> float:
+  """Returns the standard deviation of what one client adds."""
+  return noise_stddev / math.sqrt(clients_per_round)
+
+
+def check_room(
+  noise_stddev: float,
+  clients_per_round: int,
+  sum_factory: Any,
+  clipping_norm: float = 0.0,
+) -> None:
+  """Raises if a secure sum would clamp the noise of clients.
+
+  Args:
+    noise_stddev: The standard deviation of the noise on the sum.
+    clients_per_round: The size of every cohort.
+    sum_factory: Sums the noised values.
+    clipping_norm: What bounds the values; 0 if it is not known.
+
+  Raises:
+    ValueError: If it was made for less noise, or for shorter values.
+  """
+  if not isinstance(sum_factory, secure_sum.SecureSumFactory):
+    return
+  share = share_stddev(noise_stddev, clients_per_round)
+  room = sum_factory.local_noise_stddev
+  if room is None or room < share:
+    raise ValueError(
+      'A sum of shares must leave room for the noise, found a '
+      f'`secure_sum_factory` with `local_noise_stddev` {room}, where each '
+      f'client adds {share:g}, `noise_stddev` over the root of '
+      '`clients_per_round`: it would clamp the noise.'
+    )
+  least = clipping_norm + secure_sum.NOISE_STDDEVS * share
+  # Both bounds were added up by the same steps.
+  if sum_factory.bound < least * (1 - 1e-9):
+    raise ValueError(
+      'A sum of shares must have room for the noise on clipped values, a bound '
+      f'of at least {least:g}, found a `secure_sum_factory` with the bound '
+      f'{sum_factory.bound:g}: it would clamp the noise.'
+    )
+
+
+def build_shared_noise(
+  value_type: Any,
+  sum_factory: tff.aggregators.UnweightedAggregationFactory,
+  noise_stddev: float,
+  clients_per_round: int,
+  *,
+  clip: Callable[[Any], Any] = lambda value: value,
+  bound: float = math.inf,
+  denominator: float = 1.0,
+  constants: Mapping[str, Any],
+) -> tff.templates.AggregationProcess:
+  """Returns the process that clips, adds shares of noise, sums and divides.
+
+  Args:
+    value_type: The type of the clients' values.
+    sum_factory: Sums the noised values.
+    noise_stddev: The standard deviation of the noise on the sum.
+    clients_per_round: The size of every cohort.
+    clip: As for `noised_sum.build_noised_sum`.
+    bound: As for `noised_sum.build_noised_sum`.
+    denominator: As for `noised_sum.build_noised_sum`.
+    constants: What is measured, by name.
+
+  Raises:
+    TypeError: If a leaf is not floating-point.
+  """
+  type_checks.check_float_leaves(value_type)
+  dtypes = float64_values.dtypes_of(value_type)
+  share = share_stddev(noise_stddev, clients_per_round)
+
+  @tff.tensorflow.computation(value_type)
+  def send(value):
+    step = _STEPS * gaussian_draws.grid_step(share)
     # What is on the grid of a secure sum is summed as it is.
-    sum_step = getattr(self._inner_agg_factory, 'step', 0.0)
-
-    @tff.tensorflow.computation(value_type)
-    def add_share(value):
-      step = _STEPS * gaussian_draws.grid_step(self.share_stddev)
-      step = tf.maximum(step, tf.constant(sum_step, step.dtype))
-      leaves = tf.nest.flatten(noised_sum.to_grid(value, step))
-      noises = gaussian_draws.draw_gaussian(
-        [leaf.shape for leaf in leaves],
-        self.share_stddev,
-        gaussian_draws.fresh_key(),
-      )
-      noised = [
-        leaf + gaussian_draws.round_noise(noise, step)
-        for leaf, noise in zip(leaves, noises, strict=True)
-      ]
-      return tf.nest.pack_sequence_as(value, noised)
-
-    inner = self._inner_agg_factory.create(add_share.type_signature.result)
-
-    @tff.tensorflow.computation(
-      inner.next.type_signature.result.result.member, np.int32
+    step = tf.maximum(
+      step, tf.constant(getattr(sum_factory, 'step', 0.0), step.dtype)
     )
-    def release(total, num_clients):
-      checks = cohort_bounds.check_cohort(
-        num_clients, self._clients_per_round, self._clients_per_round
-      )
-      with tf.control_dependencies(checks):
-        total = tf.nest.map_structure(tf.identity, total)
-      return float64_values.narrow(total, dtypes)
-
-    @tff.federated_computation
-    def initialize():
-      return noised_sum.zip_state(
-        tff.federated_value((), tff.SERVER), inner.initialize()
-      )
-
-    @tff.federated_computation(
-      initialize.type_signature.result,
-      tff.FederatedType(value_type, tff.CLIENTS),
+    on_grid = noised_sum.to_grid(clip(value), step, bound)
+    leaves = tf.nest.flatten(on_grid)
+    noises = gaussian_draws.draw_gaussian(
+      [leaf.shape for leaf in leaves], share, gaussian_draws.fresh_key()
     )
-    def next_fn(state, value):
-      noised = tff.federated_map(add_share, value)
-      output = inner.next(state['inner_agg'], noised)
-      num_clients = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
-      return tff.templates.MeasuredProcessOutput(
-        state=noised_sum.zip_state(state[noised_sum.NOISE_STATE], output.state),
-        result=tff.federated_map(release, (output.result, num_clients)),
-        measurements=noised_sum.at_server(
-          dict(
-            noise_stddev=np.float32(self._noise_stddev),
-            share_noise_stddev=np.float32(self.share_stddev),
-          )
-        ),
-      )
+    noised = [
+      leaf + gaussian_draws.round_noise(noise, step)
+      for leaf, noise in zip(leaves, noises, strict=True)
+    ]
+    return tf.nest.pack_sequence_as(value, noised)
 
-    return tff.templates.AggregationProcess(initialize, next_fn)
+  inner = sum_factory.create(send.type_signature.result)
+
+  @tff.tensorflow.computation(
+    inner.next.type_signature.result.result.member, np.int32
+  )
+  def release(total, num_clients):
+    checks = cohort_bounds.check_cohort(
+      num_clients, clients_per_round, clients_per_round
+    )
+    with tf.control_dependencies(checks):
+      total = tf.nest.map_structure(tf.identity, total)
+    return noised_sum.divide(total, denominator, dtypes)
+
+  @tff.federated_computation(
+    inner.initialize.type_signature.result,
+    tff.FederatedType(value_type, tff.CLIENTS),
+  )
+  def next_fn(state, value):
+    output = inner.next(state, tff.federated_map(send, value))
+    num_clients = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+    return tff.templates.MeasuredProcessOutput(
+      output.state,
+      tff.federated_map(release, (output.result, num_clients)),
+      noised_sum.at_server(constants),
+    )
+
+  return tff.templates.AggregationProcess(inner.initialize, next_fn)

@@ -18,6 +18,7 @@ from tff_clipping.aggregators import (
   correlated_noise,
   difference_clipping,
   gaussian_noise,
+  local_gaussian_noise,
   per_layer_clipping,
   secure_sum,
 )
@@ -167,6 +168,67 @@ def correlated_dp_mean_factory(
     kind='correlated',
     strategy=correlated_noise.strategy_digest(recurrence),
   )
+
+
+def local_gaussian_mean_factory(
+  *,
+  clipping_norm: float | Sequence[float],
+  noise_multiplier: float,
+  clients_per_round: int,
+  sum_factory: SumFactory | None = None,
+) -> SumFactory:
+  """Clips, adds a share of the noise at each client, sums, divides by P.
+
+  At CLIENTS, clip(x_i, c) + N(0, (z c)^2 / P I). At SERVER, their sum / P. See
+  `local_gaussian_noise_factory` for who sees what, and `dp_mean_factory` for
+  what both have alike.
+
+  Guarantee: that of `dp_mean_factory`, for cohorts of exactly P clients. A
+  round of others fails and releases nothing.
+
+  Measurements: those of `dp_mean_factory`; the record is of the kind 'shares'.
+
+  Args:
+    clipping_norm: c, or the norms of tensors, as for `dp_mean_factory`.
+    noise_multiplier: z, the standard deviation of the noise on the sum over c.
+    clients_per_round: P, the size of every cohort, positive.
+    sum_factory: Sums the noised updates. `None` is
+      `tff.aggregators.SumFactory()`. With `secure_sum_factory(c,
+      local_noise_stddev=z * c / sqrt(P))` the server sees the sum alone.
+
+  Returns:
+    An unweighted aggregation factory.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If a number is out of range, or `sum_factory` is a
+      `secure_sum_factory` without room for the noise.
+
+  Source: Alg. DP-FedAvg.
+  """
+  clients_per_round = argument_checks.check_integer(
+    'clients_per_round', clients_per_round, at_least=1
+  )
+
+  def build(value_type, sum_factory, stddev, **pipeline):
+    return local_gaussian_noise.build_shared_noise(
+      value_type, sum_factory, stddev, clients_per_round, **pipeline
+    )
+
+  factory = _build_factory(
+    clipping_norm,
+    noise_multiplier,
+    clients_per_round,
+    sum_factory,
+    build,
+    kind='shares',
+    min_clients=clients_per_round,
+    max_clients=clients_per_round,
+  )
+  local_gaussian_noise.check_room(
+    factory.noise_stddev, clients_per_round, sum_factory, factory.clipping_norm
+  )
+  return factory
 
 
 def record_of(
