@@ -301,6 +301,8 @@ def _of_tff(plan):
   ],
 )
 def test_sound_pipeline_is_not_refuted(sound, sampling):
+  if sound is _local_noise and sampling != 'fixed_size':
+    pytest.skip('Noise in shares is for cohorts of one size.')
   plan = _plan(sampling, num_canaries=256, noise_multiplier=1.0)
   canaries = _canaries(plan, num_parameters=512)
   products = _run(plan, canaries, sound(plan))
