@@ -129,8 +129,8 @@ def main(argv: list[str] | None = None) -> None:
   epsilon = rdp().compose(build_event(z, scale)).get_epsilon(_DELTA)
 
   x, y = task.train['x'].reshape(-1, 784) / 255, task.train['y']
-  order = np.random.default_rng(flags.seed).permutation(scale.num_clients)
-  turns = np.split(order, _MIN_SEPARATION)
+  order = np.random.default_rng([flags.seed, 0]).permutation(scale.num_clients)
+  turns = np.split(order, _MIN_SEPARATION)  # Those of the published runs.
   weights, rng = model.get_weights(), np.random.default_rng()
   for round_num in range(scale.num_rounds):
     rows = [task.partition.indices[i] for i in turns[round_num % len(turns)]]
