@@ -231,7 +231,7 @@ class RunParts:
         num_canaries=2 * config.audit_canaries,
         num_parameters=count_parameters(model_fn),
         seed=config.audit_seed,
-        relation=audit.audited_relation(plan),
+        relation=plan.actual_relation,
       ),
       release_unit=config.builder.sensitivity / plan.clients_per_round,
     )

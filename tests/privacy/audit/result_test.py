@@ -27,7 +27,7 @@ def _canaries(plan, num_canaries=1024):
     num_canaries=num_canaries,
     num_parameters=4096,
     seed=0,
-    relation=audit.audited_relation(plan),
+    relation=plan.actual_relation,
   )
 
 

@@ -16,7 +16,6 @@ from tff_clipping.privacy.audit.result import (
   add_canaries_to_plan,
   add_canaries_to_population,
   audit_plan,
-  audited_relation,
 )
 from tff_clipping.privacy.audit.trade_off import (
   AttackBounds,
@@ -37,7 +36,6 @@ __all__ = [
   'add_canaries_to_plan',
   'add_canaries_to_population',
   'audit_plan',
-  'audited_relation',
   'bound_attacks',
   'compute_gaussian_epsilon',
   'compute_trade_off',

@@ -10,7 +10,6 @@ import numpy as np
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import ranges
-from tff_clipping.privacy.accounting.sampled_gaussian import Relation
 from tff_clipping.privacy.audit import attacks, one_run, trade_off
 from tff_clipping.privacy.audit.canaries import Canaries
 from tff_clipping.privacy.plans.plan import PrivacyPlan
@@ -104,19 +103,6 @@ class AuditResult:
     return json.dumps(fields, indent=2, allow_nan=False) + '\n'
 
 
-def audited_relation(plan: PrivacyPlan) -> Relation:
-  """Returns the relation under which a plan's sampler is audited.
-
-  It is the plan's own, but for 'paper', whose cohorts are of a fixed size.
-
-  Args:
-    plan: The plan.
-  """
-  if plan.sampler_parameters.scheme == 'fixed_size':
-    return Relation.REPLACE_ONE
-  return plan.relation
-
-
 def add_canaries_to_plan(plan: PrivacyPlan, num_canaries: int) -> PrivacyPlan:
   """Returns a plan's equal for a population that canaries have joined.
 
@@ -185,7 +171,7 @@ def audit_plan(
       plan, all of them are in or all are out, or there are no scores.
   """
   confidence = argument_checks.check_probability('confidence', confidence)
-  relation = audited_relation(plan)
+  relation = plan.actual_relation
   if canaries.relation is not relation:
     raise ValueError(
       f'`canaries` must be of the relation {relation.value} of the plan, found '
