@@ -167,10 +167,14 @@ def main() -> None:
     )
     with privacy.PrivacyLedger(run / 'ledger.jsonl', plan) as ledger:
       private = programs.PrivateProcess(
-        process, sampler, ledger, client_value=_device_data
+        process,
+        sampler,
+        ledger,
+        programs.Checkpoints(run / 'outcomes'),
+        client_value=_device_data,
       )
-      state = private.initialize()
-      for round_num in range(1, plan.num_rounds + 1):
+      done, state = private.resume()
+      for round_num in range(done + 1, plan.num_rounds + 1):
         state = private.next(state, round_num).state
       print(f'{ledger.num_releases} releases, epsilon {ledger.epsilon:.0f}')
     cohorts = [sampler.sample(t) for t in range(1, plan.num_rounds + 1)]
