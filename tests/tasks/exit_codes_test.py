@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tests import processes
+from tests.privacy.ledgers import read_releases
 from tests.tasks import train_command
 from tests.tasks.small_runs import DP_FED_AVG, FED_AVG
 
@@ -117,8 +118,11 @@ def test_an_own_aggregator_with_too_little_noise(tmp_path, cache_dir):
     aggregator=f'{tmp_path}/mine.py:create',
   )
   assert code == 1
-  assert errors.startswith('Error: --aggregator must add the noise of the plan')
+  assert errors.startswith('Error: --aggregator must have')
+  assert '--noise_multiplier' in errors
   assert len(errors.splitlines()) == 1
+  ledger = tmp_path / 'run' / 'ledger.jsonl'
+  assert not ledger.exists() or not read_releases(ledger)
 
 
 def test_a_full_disk(tmp_path, cache_dir):
