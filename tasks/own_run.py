@@ -25,6 +25,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks import named_functions
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import own_data
 from tasks.data.partitions import partition_config
@@ -33,7 +34,6 @@ from tasks.running import runner
 from tasks.running.execution import Execution
 from tasks.running.run_folder import RunFolder
 from tasks.running.user_parts import UserParts
-from tasks.settings import named_functions
 from tff_clipping.programs.training.training_program import TrainingResult
 
 

@@ -4,14 +4,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.algorithms import builders, local_steps, objective
+from tasks import named_functions
+from tasks.algorithms import builders, local_steps
 from tasks.algorithms.algorithm import Algorithm
 from tasks.data.datasets import own_data, registry
 from tasks.data.partitions.partition_config import (
   PartitionConfig,
   PartitionSettings,
 )
-from tasks.settings import named_functions
+from tasks.models import objective
 from tasks.settings.setting_fields import (
   LARGEST_SEED,
   at_least,

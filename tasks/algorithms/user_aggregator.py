@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any
 
+from tasks import named_functions
 from tasks.algorithms import clipping
 from tasks.algorithms.algorithm import Algorithm, names_of
 from tasks.algorithms.fed_avg import ClippedFedAvg, FedAvg
 from tasks.algorithms.gaussian import GaussianFedAvg
-from tasks.settings import named_functions
 from tasks.settings.setting_fields import setting
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tasks.settings import named_functions
+from tasks import named_functions
 
 CreateMetric = Callable[[], tf.keras.metrics.Metric]
 # Of what a name means with logits, which models give.

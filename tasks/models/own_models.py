@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tasks.settings import named_functions
+from tasks import named_functions
 
 # What may scale its inputs, or take them as they are.
 _TAKES_BYTES = (

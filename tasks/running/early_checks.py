@@ -3,11 +3,11 @@
 TensorFlow takes seconds to import, and a sweep hours to come to its last run.
 """
 
+from tasks import named_functions
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.datasets import registry
 from tasks.data.task import Task
 from tasks.running.run_folder import RunFolder
-from tasks.settings import named_functions
 from tasks.settings.data_folders import DataFolders
 
 

@@ -11,6 +11,7 @@ import tqdm
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.experiments import named_runs
+from tasks.models import run_models
 from tasks.running import run_parts, run_privacy, trained_model
 from tasks.running.execution import Execution
 from tasks.running.run_folder import GIVEN, RunFolder
@@ -92,8 +93,8 @@ class _Run:
     task = parts.task
     plan = run_privacy.find_plan(config, task.num_clients, folder)
     # Outside of a graph, where a user's model can be looked at.
-    self.initial_weights = parts.create_initial_weights()
-    self.model_fn = parts.create_model_fn()
+    self.initial_weights = parts.model.create_initial_weights()
+    self.model_fn = parts.model.create_model_fn()
     self.run_audit = parts.create_audit(plan, folder.audit, self.model_fn)
     self.sampler = (
       parts.create_sampler(plan)
@@ -135,7 +136,7 @@ class _Run:
       ),
       model=dict(
         name=config.model,
-        num_parameters=run_parts.count_parameters(self.model_fn),
+        num_parameters=run_models.count_parameters(self.model_fn),
       ),
       versions=environment.versions(),
       machine=environment.machine(),
@@ -173,7 +174,7 @@ class _Run:
         process=process,
         sampler=self.sampler,
         num_rounds=config.num_rounds,
-        evaluate=self.parts.build_evaluation_fn(self.model_fn),
+        evaluate=self.parts.model.build_evaluation_fn(self.model_fn),
         test_metrics=[
           f'test_{metric.name}' for metric in config.objective.metrics
         ],
@@ -211,8 +212,8 @@ class _Run:
 
   def _create_process(self, store: client_store.ClientStore) -> LearningProcess:
     """Returns the process on the clients of a store."""
-    clients = self.parts.preprocess(store)
-    model_fn = self.parts.create_client_model_fn(clients)
+    clients = self.parts.model.preprocess(store)
+    model_fn = self.parts.model.create_client_model_fn(clients)
     canaries = None
     if self.run_audit is not None:
       canaries = self.run_audit.canaries
@@ -260,7 +261,7 @@ class _Run:
     if result.state is not None:
       trained_model.write(
         self.folder.model,
-        self.parts.create_model(),
+        self.parts.model.create_model(),
         process.get_model_weights(result.state),
       )
     self.folder.write_json(

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.running import run_parts
+from tasks.models import run_models
 from tasks.running.run_folder import RunFolder
 from tasks.running.user_parts import UserParts
 from tff_clipping import atomic_files, storage_errors
@@ -58,13 +58,13 @@ def load(
       f'{e} The run in {folder.path} has it from the folder that it was '
       'started in: go there, or give `create_model`.'
     ) from e
-  model = run_parts.create_model(
+  model = run_models.create_model(
     config,
     input_shape=data['input_shape'],
     num_classes=data['num_classes'],
     label_shape=data['label_shape'],
     input_dtype=data['input_dtype'],
-    user=user,
+    functions={config.model: user.create_model},
   )
   try:
     model.load_weights(folder.model)

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tasks import named_functions
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
-from tasks.settings import named_functions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks import named_functions
 from tasks.data import features, task
 from tasks.data.datasets import (
   data_files,
@@ -23,7 +24,6 @@ from tasks.data.datasets import (
   padding,
 )
 from tasks.data.partitions import partition_config
-from tasks.settings import named_functions
 
 # An error that names one of these is of a flag, and not of the file.
 _SPLIT_SETTINGS = ('partition', 'num_clients', 'examples_per_client')

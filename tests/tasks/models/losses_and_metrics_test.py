@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.algorithms import objective
-from tasks.models import evaluation, losses_and_metrics, tff_model
+from tasks.models import evaluation, losses_and_metrics, objective, tff_model
 
 _RNG = np.random.default_rng(0)
 # Float32 sums of some hundred terms.

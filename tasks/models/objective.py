@@ -11,9 +11,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from tasks import named_functions
 from tasks.data import features
 from tasks.data.datasets.labels import AS_GIVEN, CLASSES, NUMBERS
-from tasks.settings import named_functions
 from tasks.settings.setting_fields import one_of, setting
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pathlib
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -109,6 +109,21 @@ def load_function(argument: str, name: str) -> Callable:
       f'`{argument}` must name a function, found {function!r} for {name!r}.'
     )
   return function
+
+
+def find(given: Mapping[str, Any], argument: str, name: str) -> Any:
+  """Returns what a name stands for: what is given for it, or its import.
+
+  Args:
+    given: Objects by the names that `name_of` gives them.
+    argument: The setting that has the name, for the message.
+    name: As `load_function` takes it.
+
+  Raises:
+    ValueError: If it is not given and cannot be imported.
+    TypeError: If it is no function.
+  """
+  return given[name] if name in given else load_function(argument, name)
 
 
 def requires(function: Callable, name: str) -> bool:

@@ -6,10 +6,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tasks.algorithms import objective
 from tasks.data import task
 from tasks.data.datasets import own_data
 from tasks.data.partitions.partition_config import PartitionConfig
+from tasks.models import objective
 
 _IID = PartitionConfig('iid', num_clients=2)
 
