@@ -21,6 +21,9 @@ _ATTRIBUTES: Mapping[str, tuple[Any, str]] = {
   'max_batch_size': (None, 'noise in each local step'),
   'estimate_repeats': (0, "estimates of the clients' expected updates"),
   'smoothing': (None, 'smoothed normalization'),
+  'sharpness_rho': (None, 'sharpness-aware local steps'),
+  'fed_pd_penalty': (None, 'FedPD'),
+  'client_rate_decay': (1.0, "a decay of the clients' learning rate"),
 }
 
 # Values that went, of attributes and settings that stay: what it was.
@@ -31,6 +34,9 @@ _VALUES: Mapping[tuple[str, Any], str] = {
   ('algorithm', 'local_dp_fed_avg'): 'local DP',
   ('algorithm', 'dp_model_clipping_fed_avg'): 'model clipping with noise',
   ('clipping', 'smooth'): 'smoothed normalization',
+  ('local_step', 'sharpness_aware'): 'sharpness-aware local steps',
+  ('local_step', 'fed_pd'): 'FedPD',
+  ('local_step', 'error_feedback'): 'clipped error feedback',
   ('sampling', 'truncated_poisson'): 'Poisson cohorts within bounds',
   ('sampling', 'shuffled_epochs'): 'epochs in a shuffled order',
   ('mechanism', 'tree'): 'tree aggregation',

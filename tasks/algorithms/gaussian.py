@@ -133,12 +133,6 @@ class GaussianFedAvg(ClippedFedAvg):
         f'`audit_canaries` must be at most {_MAX_AUDIT_CANARIES}, so that each '
         f'has a direction of its own, found {config.audit_canaries}.'
       )
-    if config.client_rate_decay != 1:
-      raise ValueError(
-        '`client_rate_decay` must not be given with `audit_canaries`: a canary '
-        'moves as far in each round, which its attack counts on; found '
-        f'{config.client_rate_decay}.'
-      )
     if config.simulation_diagnostics:
       raise ValueError(
         '`simulation_diagnostics` must not be given with `audit_canaries`, '

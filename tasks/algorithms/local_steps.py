@@ -43,25 +43,9 @@ _KINDS: Mapping[str, _Kind] = {
     lambda steps, mu, *_: steps.Proximal(mu),
     setting='proximal_mu',
   ),
-  'sharpness_aware': _Kind(
-    "SAM, DP-FedSAM's, at twice the time",
-    lambda steps, rho, *_: steps.SharpnessAware(rho),
-    setting='sharpness_rho',
-  ),
   'scaffold': _Kind(
     'SCAFFOLD, whose clients keep a control',
     lambda steps, _, share, norm: steps.Scaffold(share, norm),
-    keeps=True,
-  ),
-  'fed_pd': _Kind(
-    'FedPD, whose clients keep a dual vector',
-    lambda steps, penalty, _, norm: steps.FedPD(penalty, norm),
-    setting='fed_pd_penalty',
-    keeps=True,
-  ),
-  'error_feedback': _Kind(
-    'SGD, whose clients keep what they have sent: Clip21',
-    lambda steps, _, share, norm: steps.ErrorFeedback(share, norm),
     keeps=True,
   ),
 }
@@ -74,12 +58,6 @@ def _check_momentum(name: str, value: Any) -> None:
   argument_checks.check_positive(name, value)
   if value >= 1:
     raise ValueError(f'`{name}` must be below 1, found {value}.')
-
-
-def _check_decay(name: str, value: Any) -> None:
-  argument_checks.check_positive(name, value)
-  if value > 1:
-    raise ValueError(f'`{name}` must be at most 1, found {value}.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,20 +76,6 @@ class LocalStepSettings:
   )
   proximal_mu: float | None = setting(
     'mu of --local_step=proximal.', None, check=positive
-  )
-  sharpness_rho: float | None = setting(
-    'rho of --local_step=sharpness_aware.', None, check=positive
-  )
-  fed_pd_penalty: float | None = setting(
-    'eta of --local_step=fed_pd, the inverse weight of the penalty.',
-    None,
-    check=positive,
-  )
-  client_rate_decay: float = setting(
-    'eta_l in round t is --client_learning_rate times this to the power of t, '
-    'from 0.',
-    1.0,
-    check=_check_decay,
   )
 
 
@@ -152,7 +116,6 @@ def _check_keeping(config: 'ExperimentConfig') -> None:
   for name, default, reason in (
     ('clipping', 'fixed', 'which follows updates that are cut to c'),
     ('aggregator', None, 'which has to know how updates are clipped'),
-    ('client_rate_decay', 1.0, 'which takes one rate in all rounds'),
     ('audit_canaries', None, 'which canaries do not'),
   ):
     value = getattr(config, name)
@@ -188,17 +151,9 @@ def build(config: 'ExperimentConfig', num_clients: int) -> 'steps.LocalStep':
   from tff_clipping.learning import steps
 
   kind = _KINDS[config.local_step]
-  step = kind.build(
+  return kind.build(
     steps,
     kind.setting and getattr(config, kind.setting),
     config.clients_per_round / num_clients,
     config.clipping_norm or math.inf,
-  )
-  decay = config.client_rate_decay
-  if decay == 1:
-    return step
-  import tensorflow as tf
-
-  return steps.Scheduled(
-    lambda q, t: tf.pow(tf.constant(decay), tf.cast(t, tf.float32)), step
   )

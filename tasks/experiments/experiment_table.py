@@ -365,7 +365,6 @@ DEFAULTS: Mapping[str, Any] = {
   'mechanism': 'gaussian',
   'compute_dtype': 'float32',
   'local_step': 'sgd',
-  'client_rate_decay': 1.0,
   'audit_canaries': None,
 }
 

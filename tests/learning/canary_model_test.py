@@ -143,13 +143,10 @@ def test_runs_in_our_fed_avg():
 @pytest.mark.parametrize(
   ('step', 'length'),
   [
-    # Two steps of 0.1 with a gradient of norm 100, which is the same uphill.
-    (steps.SharpnessAware(0.5), 20),
     # 10, and then 10 + 0.9 * 10.
     (steps.Momentum(0.9), 29),
     # 10, and then 10 less 0.1 * 10.
     (steps.Proximal(1.0), 19),
-    (steps.Scheduled(lambda q, t: 1 / (1 + q)), 15),
   ],
 )
 def test_a_canary_takes_as_many_other_steps_as_a_client(step, length):

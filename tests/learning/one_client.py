@@ -23,7 +23,6 @@ def train(
   start: Sequence[np.ndarray],
   step: steps.LocalStep,
   *,
-  frozen: Sequence[np.ndarray] = (),
   local_steps: int = LOCAL_STEPS,
   batch_size: int = BATCH_SIZE,
   rate: float = RATE,
@@ -39,7 +38,6 @@ def train(
     examples: A structure of arrays.
     start: The global model.
     step: The local step.
-    frozen: The values of what is not trained.
     local_steps: Q.
     batch_size: Of each step.
     rate: The learning rate.
@@ -50,22 +48,19 @@ def train(
   """
   with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     model = model_fn()
-    training = local_training.build_local_training(
+    update = local_training.train(
       model,
+      tff.learning.models.ModelWeights(
+        [tf.constant(value, tf.float32) for value in start], []
+      ),
+      tf.nest.map_structure(tf.constant, examples),
       local_steps=local_steps,
       batch_size=batch_size,
       learning_rate=rate,
       local_step=step,
-    )
-    update = training(
-      tff.learning.models.ModelWeights(
-        [tf.constant(value, tf.float32) for value in start],
-        [tf.constant(value, tf.float32) for value in frozen],
-      ),
-      tf.nest.map_structure(tf.constant, examples),
-      tf.constant(seed),
-      tf.constant(round_num),
-      tf.nest.map_structure(tf.constant, kept),
+      seed=tf.constant(seed),
+      round_num=tf.constant(round_num),
+      kept=tf.nest.map_structure(tf.constant, kept),
     )
     initialize(session, model)
     found = [session.run(update) for _ in range(runs)]
@@ -82,11 +77,7 @@ def initialize(session, model: tff.learning.models.VariableModel) -> None:
     session: A session of the model's graph.
     model: The model.
   """
-  for variable in (
-    *model.trainable_variables,
-    *model.non_trainable_variables,
-    *model.local_variables,
-  ):
+  for variable in (*model.trainable_variables, *model.local_variables):
     session.run(variable.initializer)
 
 
@@ -106,20 +97,6 @@ def train_linear(step: steps.LocalStep, **settings) -> np.ndarray:
   return update[:, 0]
 
 
-def batches(local_steps: int = LOCAL_STEPS, seed=SEED) -> list[np.ndarray]:
-  """Returns which rows of all examples make up the batch of each step.
-
-  Args:
-    local_steps: Q.
-    seed: Of the client.
-  """
-  rows = linear_models.PARTITION[CLIENT]
-  indices = client_batches.batch_indices(
-    tf.constant(len(rows)), local_steps, BATCH_SIZE, tf.constant(seed)
-  )
-  return [rows[batch] for batch in indices.numpy()]
-
-
 def descend(
   direction: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
 ) -> np.ndarray:
@@ -129,7 +106,11 @@ def descend(
     direction: A function of the model, the rows of the batch and the number of
       the step.
   """
+  rows = linear_models.PARTITION[CLIENT]
+  batches = client_batches.batch_indices(
+    tf.constant(len(rows)), LOCAL_STEPS, BATCH_SIZE, tf.constant(SEED)
+  )
   x = START
-  for step, rows in enumerate(batches()):
-    x = x - RATE * direction(x, rows, step)
+  for step, batch in enumerate(batches.numpy()):
+    x = x - RATE * direction(x, rows[batch], step)
   return x - START

@@ -1,5 +1,7 @@
-"""Tests of each local step against its formula, and in the processes."""
+"""Local steps follow their formulas: alone, put together, and in rounds."""
 
+import collections
+import dataclasses
 import functools
 
 import numpy as np
@@ -7,9 +9,95 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from examples import fed_pd
 from tests.learning import linear_models, one_client
-from tff_clipping import learning
+from tff_clipping import aggregators, learning
 from tff_clipping.learning import client_batches, steps
+
+_START = one_client.START
+
+
+@dataclasses.dataclass(frozen=True)
+class _Uphill(steps.LocalStep):
+  """A step of one's own: the gradient a way uphill, as DP-FedSAM takes it."""
+
+  rho: float
+
+  def direction(self, context, memory):
+    gradient = context.gradient()
+    scale = self.rho / tf.linalg.global_norm(gradient)
+    uphill = [
+      x + scale * g for x, g in zip(context.model, gradient, strict=True)
+    ]
+    return context.gradient(uphill), memory
+
+
+@dataclasses.dataclass(frozen=True)
+class _FirstRound(steps.LocalStep):
+  """A step of one's own: a rate that falls, and is zero after round 0."""
+
+  step: steps.LocalStep
+
+  def direction(self, context, memory):
+    found, memory = self.step.direction(context, memory)
+    is_first = tf.cast(context.round_num < 1, tf.float32)
+    factor = is_first / tf.cast(1 + context.step, tf.float32)
+    return [factor * d for d in found], memory
+
+
+_ALL = steps.Momentum(0.6, _FirstRound(steps.Proximal(0.5, _Uphill(0.3))))
+
+
+def _sgd():
+  return lambda x, rows, q: linear_models.gradient(x, rows)
+
+
+def _momentum(beta, inner):
+  velocity = np.zeros(3)
+
+  def direction(x, rows, q):
+    nonlocal velocity
+    velocity = beta * velocity + inner(x, rows, q)
+    return velocity
+
+  return direction
+
+
+def _proximal(mu, inner):
+  return lambda x, rows, q: inner(x, rows, q) + mu * (x - _START)
+
+
+def _uphill(rho):
+  def direction(x, rows, q):
+    gradient = linear_models.gradient(x, rows)
+    uphill = x + rho * gradient / np.linalg.norm(gradient)
+    return linear_models.gradient(uphill, rows)
+
+  return direction
+
+
+@pytest.mark.parametrize(
+  ('step', 'direction'),
+  [
+    (steps.Sgd(), _sgd()),
+    (steps.Momentum(0.8), _momentum(0.8, _sgd())),
+    (steps.Momentum(0.0), _sgd()),
+    (steps.Proximal(2.0), _proximal(2.0, _sgd())),
+    (_Uphill(0.4), _uphill(0.4)),
+    (
+      _ALL,
+      _momentum(
+        0.6,
+        lambda x, rows, q: _proximal(0.5, _uphill(0.3))(x, rows, q) / (1 + q),
+      ),
+    ),
+  ],
+)
+def test_a_step_follows_its_formula(step, direction):
+  found = one_client.train_linear(step, runs=3)
+  np.testing.assert_allclose(
+    found, one_client.descend(direction), rtol=1e-4, atol=1e-5
+  )
 
 
 @pytest.fixture(scope='module')
@@ -17,198 +105,62 @@ def store(tmp_path_factory):
   return linear_models.write_store(tmp_path_factory.mktemp('store'))
 
 
-def _check(step, direction, **settings):
-  found = one_client.train_linear(step, runs=3, **settings)
-  np.testing.assert_allclose(
-    found, one_client.descend(direction), rtol=1e-4, atol=1e-5
-  )
-
-
-def test_sgd_goes_along_the_gradient():
-  _check(steps.Sgd(), lambda x, rows, _: linear_models.gradient(x, rows))
-
-
-def test_momentum_adds_up_what_was_before():
-  velocity = np.zeros(3)
-
-  def direction(x, rows, _):
-    nonlocal velocity
-    velocity = 0.8 * velocity + linear_models.gradient(x, rows)
-    return velocity
-
-  _check(steps.Momentum(0.8), direction)
-
-
-@pytest.mark.slow
-def test_momentum_of_zero_has_the_bits_of_sgd():
-  np.testing.assert_array_equal(
-    one_client.train_linear(steps.Momentum(0.0)),
-    one_client.train_linear(steps.Sgd()),
-  )
-
-
-def test_proximal_pulls_towards_the_global_model():
-  _check(
-    steps.Proximal(2.0),
-    lambda x, rows, _: (
-      linear_models.gradient(x, rows) + 2.0 * (x - one_client.START)
-    ),
-  )
-
-
-def test_sharpness_aware_takes_the_gradient_uphill():
-  def direction(x, rows, _):
-    gradient = linear_models.gradient(x, rows)
-    uphill = x + 0.4 * gradient / np.linalg.norm(gradient)
-    return linear_models.gradient(uphill, rows)
-
-  _check(steps.SharpnessAware(0.4), direction)
-
-
-def test_sharpness_aware_stays_where_the_gradient_is_zero():
-  # A loss of zero everywhere: 0/0 must not be seen.
-  def model_fn():
-    inputs = tf.keras.Input((3,))
-    return tff.learning.models.from_keras_model(
-      tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs)),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 3]), tf.TensorSpec([None, 1])),
-    )
-
-  update = one_client.train(
-    model_fn,
-    (np.ones([2, 3], np.float32), np.full([2, 1], 3.0, np.float32)),
-    [np.ones([3, 1]), np.zeros([1])],
-    steps.SharpnessAware(0.1),
-  )
-  assert not update[0].any()
-  assert not update[1].any()
-
-
-@pytest.mark.parametrize(
-  'round_num', [pytest.param(0, marks=pytest.mark.slow), 3]
-)
-def test_scheduled_multiplies_by_a_factor_of_step_and_round(round_num):
-  step = steps.Scheduled(
-    lambda q, t: tf.where(q < 2, 1.0, 0.25) / (1.0 + tf.cast(t, tf.float32))
-  )
-  _check(
-    step,
-    lambda x, rows, q: (
-      linear_models.gradient(x, rows)
-      * (1.0 if q < 2 else 0.25)
-      / (1 + round_num)
-    ),
-    round_num=round_num,
-  )
-
-
-def test_steps_are_put_together():
-  velocity = np.zeros(3)
-
-  def direction(x, rows, q):
-    nonlocal velocity
-    gradient = linear_models.gradient(x, rows)
-    uphill = x + 0.3 * gradient / np.linalg.norm(gradient)
-    pulled = linear_models.gradient(uphill, rows) + 0.5 * (x - one_client.START)
-    velocity = 0.6 * velocity + pulled / (1 + q)
-    return velocity
-
-  _check(_ALL, direction)
-
-
 @functools.cache
-def _fed_avg(store, step, **settings):
+def _build(store, step, **settings):
   return learning.build_fed_avg(
     linear_models.model_fn,
-    local_steps=one_client.LOCAL_STEPS,
-    batch_size=one_client.BATCH_SIZE,
-    client_learning_rate=one_client.RATE,
+    client_store=store,
     local_step=step,
-    client_store=store,
-    **settings,
+    **dict(
+      local_steps=one_client.LOCAL_STEPS,
+      batch_size=one_client.BATCH_SIZE,
+      client_learning_rate=one_client.RATE,
+    )
+    | settings,
   )
 
 
-@pytest.mark.slow
-def test_a_round_knows_its_number_and_begins_its_memory_anew(store):
-  # From the second round on the rate is zero, and no velocity goes on.
-  process = _fed_avg(store, _ALL, seed=4)
-  models = []
-  state = process.initialize()
-  for _ in range(3):
-    models.append(process.get_model_weights(state).trainable[0])
-    state = process.next(state, list(store.client_ids)).state
-  assert np.linalg.norm(models[1] - models[0]) > 0.01
-  np.testing.assert_array_equal(models[2], models[1])
-
-
-@pytest.mark.slow
-def test_each_builder_takes_a_step(store):
-  still = steps.Scheduled(lambda q, t: 0.0)
-  settings = dict(
-    local_steps=2,
-    batch_size=2,
-    client_learning_rate=0.1,
-    local_step=still,
-    client_store=store,
-  )
-  ids = list(store.client_ids)
-  for process in (
-    learning.build_fed_avg(
-      linear_models.model_fn, measure_updates=True, **settings
-    ),
-    learning.build_model_clipping_fed_avg(
-      linear_models.model_fn,
-      clipping_norm=100.0,
-      measure_updates=True,
-      **settings,
-    ),
-  ):
-    metrics = process.next(process.initialize(), ids).metrics
-    assert not metrics['client_work']['update_norm'].any()
-
-
-# The rate is zero from the second round on.
-_ALL = steps.Momentum(
-  0.6,
-  steps.Scheduled(
-    lambda q, t: tf.cast(t < 1, tf.float32) / tf.cast(1 + q, tf.float32),
-    steps.Proximal(0.5, steps.SharpnessAware(0.3)),
-  ),
-)
-
-
-@pytest.mark.parametrize(
-  'step',
-  [
-    *(
-      pytest.param(step, marks=pytest.mark.slow)
-      for step in (
-        steps.Sgd(),
-        steps.Momentum(),
-        steps.Proximal(0.1),
-        steps.SharpnessAware(0.3),
-      )
-    ),
-    _ALL,
-  ],
-)
-def test_a_round_has_the_steps_of_its_clients(store, step):
+def test_a_round_has_the_steps_of_its_clients(store):
   # The runtime optimizes graphs: what is read and written keeps its order.
-  process = _fed_avg(store, step, seed=4)
+  process = _build(store, _ALL, seed=4)
   state = process.set_model_weights(
-    process.initialize(), linear_models.weights(one_client.START)
+    process.initialize(), linear_models.weights(_START)
   )
   client = store.client_ids[one_client.CLIENT]
   state = process.next(state, [client]).state
   (weights,) = process.get_model_weights(state).trainable
   seed = client_batches.client_seed(4, tf.constant(0), tf.constant(client))
-  update = one_client.train_linear(step, seed=tuple(seed.numpy()))
+  update = one_client.train_linear(_ALL, seed=tuple(seed.numpy()))
   np.testing.assert_allclose(
-    weights[:, 0] - one_client.START, update, rtol=1e-5, atol=1e-5
+    weights[:, 0] - _START, update, rtol=1e-5, atol=1e-5
   )
   assert np.linalg.norm(update) > 0.01
+  # A step has the number of its round, and no velocity goes on: see _ALL.
+  state = process.next(state, [client]).state
+  np.testing.assert_array_equal(
+    process.get_model_weights(state).trainable[0], weights
+  )
+
+
+@pytest.mark.slow
+def test_model_clipping_takes_a_step(store):
+  process = learning.build_model_clipping_fed_avg(
+    linear_models.model_fn,
+    clipping_norm=100.0,
+    local_steps=2,
+    batch_size=2,
+    client_learning_rate=0.1,
+    client_store=store,
+    local_step=_FirstRound(steps.Sgd()),
+    measure_updates=True,
+  )
+  state = process.initialize()
+  moved = []
+  for _ in range(2):
+    output = process.next(state, list(store.client_ids))
+    state = output.state
+    moved.append(output.metrics['client_work']['update_norm'].any())
+  assert moved == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -218,24 +170,37 @@ def test_a_round_has_the_steps_of_its_clients(store, step):
     (lambda: steps.Momentum(-0.1), ValueError, '`momentum` must be'),
     (lambda: steps.Momentum('high'), TypeError, '`momentum` must be'),
     (lambda: steps.Proximal(0.0), ValueError, '`mu` must be positive'),
-    (lambda: steps.SharpnessAware(-1), ValueError, '`rho` must be positive'),
-    (lambda: steps.SharpnessAware(None), TypeError, '`rho` must be'),
     (lambda: steps.Proximal(0.1, 5), TypeError, '`step` must be a .*found 5'),
+    (lambda: steps.Momentum(0.5, steps.Sgd), TypeError, '`step` must be a `tf'),
+    (lambda: steps.Scaffold(0.0), ValueError, '`participation` must be pos'),
+    (lambda: steps.Scaffold(1.5), ValueError, '`participation` must be at m'),
+    (lambda: steps.Scaffold(0.5, 0.0), ValueError, '`clipping_norm` must be'),
     (
-      lambda: steps.Momentum(0.5, steps.Sgd),
+      lambda: steps.Momentum(0.5, steps.Scaffold(0.5)),
+      ValueError,
+      '`step` must keep nothing from round to round here',
+    ),
+    (
+      lambda: steps.Scaffold(0.5, step=fed_pd.FedPD(1.0)),
+      ValueError,
+      '`step` must keep nothing',
+    ),
+    (
+      lambda: _build(None, tf.keras.optimizers.SGD),
       TypeError,
-      '`step` must be a `tff_clipping.learning.steps.LocalStep`',
-    ),
-    (lambda: steps.Scheduled(0.5), TypeError, '`factor` must be a function'),
-    (
-      lambda: steps.Scheduled(lambda q, t: [1.0, 2.0]),
-      ValueError,
-      r'`factor` must return a real scalar, found float32\(2,\)',
+      '`local_step` must be a `tff_clipping',
     ),
     (
-      lambda: steps.Scheduled(lambda q, t: tf.less(q, 2)),
+      lambda: learning.build_model_clipping_fed_avg(
+        linear_models.model_fn,
+        clipping_norm=1.0,
+        local_steps=1,
+        batch_size=1,
+        client_learning_rate=0.1,
+        local_step=steps.Scaffold(1.0),
+      ),
       ValueError,
-      '`factor` must return a real scalar, found bool',
+      '`local_step` must keep nothing',
     ),
   ],
 )
@@ -244,6 +209,236 @@ def test_bad_steps_are_refused(build, error, message):
     build()
 
 
-def test_what_is_no_step_is_refused(store):
-  with pytest.raises(TypeError, match='`local_step` must be a `tff_clipping'):
-    _fed_avg(store, tf.keras.optimizers.SGD(0.1))
+# Steps whose clients keep something from round to round.
+
+
+@pytest.fixture(scope='module')
+def scaffold(store):
+  """SCAFFOLD of all clients, with measurements, compiled once."""
+  return _build(
+    store,
+    steps.Scaffold(1.0),
+    model_aggregator=tff.aggregators.UnweightedMeanFactory(),
+    measure_updates=True,
+  )
+
+
+def _clients(ids, kept):
+  zeros = [np.zeros([3, 1], np.float32)]
+  return [
+    collections.OrderedDict(client=each, kept=kept.get(each, zeros))
+    for each in ids
+  ]
+
+
+def _run(process, cohorts):
+  """Returns the last model, the state and what clients keep."""
+  state, kept = process.initialize(), {}
+  for cohort in cohorts:
+    output = process.next(state, _clients(cohort, kept))
+    state = output.state
+    (values,) = output.metrics['client_work']['kept']
+    kept.update({each: [v] for each, v in zip(cohort, values, strict=True)})
+  return (
+    process.get_model_weights(state).trainable[0][:, 0],
+    state,
+    {each: value[:, 0] for each, (value,) in kept.items()},
+  )
+
+
+class _SumOfAbsoluteErrors(tf.keras.losses.Loss):
+  def call(self, y_true, y_pred):
+    return tf.reduce_sum(tf.abs(y_true - y_pred), axis=-1)
+
+
+def _absolute_error_model():
+  inputs = tf.keras.Input((2,))
+  outputs = tf.keras.layers.Dense(2, use_bias=False)(inputs)
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model(inputs, outputs),
+    loss=_SumOfAbsoluteErrors(),
+    input_spec=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 2])),
+  )
+
+
+@pytest.mark.parametrize(
+  ('shared', 'update'),
+  [
+    (0.0, [[0.05, 0.05], [0.1, 0.1]]),
+    (0.1, [[0.04, 0.04], [0.09, 0.09]]),
+  ],
+)
+def test_one_step_of_scaffold_is_that_of_pfl_research(shared, update):
+  # Its test_scaffold.py, commit 238775c: one step of 0.1, the two examples and
+  # weights there. It has 0.5, 1 and 0.3, 0.8 for the control c_i+: of another
+  # sign than the gradient that it stands for, and for c = 0.1 without being it.
+  kept = steps.Kept(
+    [np.zeros([2, 2], np.float32)], [np.full([2, 2], shared, np.float32)]
+  )
+  found = one_client.train(
+    _absolute_error_model,
+    (
+      np.array([[1, 0], [0, 2]], np.float32),
+      np.array([[4, 6], [8, 12]], np.float32),
+    ),
+    [np.array([[2.0, 4.0], [3.0, 5.0]])],
+    steps.Scaffold(0.02),
+    local_steps=1,
+    batch_size=2,
+    rate=0.1,
+    kept=kept,
+  )
+  np.testing.assert_allclose(found[0], update, rtol=1e-5)
+  # Algebra: with one step, c_i+ is the gradient whatever c and c_i were.
+  (control,) = steps.Scaffold(0.02).keep(found, found, kept, way=0.1)
+  np.testing.assert_allclose(control, [[-0.5, -0.5], [-1, -1]], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_scaffold_without_controls_is_fed_avg_to_the_bit(store):
+  ids = list(store.client_ids)
+  plain = _build(store, steps.Sgd())
+  state = plain.next(plain.initialize(), ids).state
+  model, _, _ = _run(_build(store, steps.Scaffold(1.0)), [ids])
+  np.testing.assert_array_equal(
+    model, plain.get_model_weights(state).trainable[0][:, 0]
+  )
+
+
+@pytest.mark.slow
+def test_scaffold_follows_its_formulas(store):
+  ids = list(store.client_ids)
+  clipping_norm = 0.05
+  process = _build(
+    store,
+    steps.Scaffold(2 / 3, clipping_norm),
+    batch_size=28,
+    local_steps=3,
+    model_aggregator=aggregators.clipped_mean_factory(
+      clipping_norm=clipping_norm
+    ),
+  )
+  cohorts = [ids[:2], ids[1:], [ids[0], ids[2]], ids[:2]]
+  found, state, kept = _run(process, cohorts)
+  # In NumPy. A batch of 28 has all examples of 4, 2 or 7 equally often.
+  rows = dict(zip(ids, linear_models.PARTITION, strict=True))
+  way = 3 * one_client.RATE
+  model, shared = np.ones(3), np.zeros(3)
+  own = {each: np.zeros(3) for each in ids}
+  for cohort in cohorts:
+    sent = []
+    for each in cohort:
+      y = model.copy()
+      for _ in range(3):
+        gradient = linear_models.gradient(y, rows[each])
+        y = y - one_client.RATE * (gradient - own[each] + shared)
+      update = _clip(y - model, clipping_norm)
+      own[each] = own[each] - shared - update / way
+      sent.append(update)
+    mean_sent = np.mean(sent, axis=0)
+    model = model + mean_sent
+    shared = shared / 3 - 2 / 3 * mean_sent / way
+  np.testing.assert_allclose(found, model, rtol=1e-4, atol=1e-5)
+  found_shared = state.client_work.made_of_releases[0][:, 0]
+  np.testing.assert_allclose(found_shared, shared, rtol=1e-4, atol=1e-4)
+  # What the server shares is the mean of what all clients keep.
+  np.testing.assert_allclose(
+    found_shared, np.mean([kept[each] for each in ids], axis=0), atol=1e-5
+  )
+
+
+# Batches of 4 are all examples of a client of 4, and twice those of 2.
+_FULL_BATCHES = dict(local_steps=3, batch_size=4)
+
+
+@pytest.mark.slow
+def test_scaffold_of_all_clients_is_vrl_sgd(store):
+  # Liang et al., eq. (5): Delta_i+ = Delta_i + (mean(x) - x_i)/(k gamma), and
+  # the direction is the gradient less Delta_i.
+  clients = list(store.client_ids)[:2]
+  process = _build(store, steps.Scaffold(1.0), **_FULL_BATCHES)
+  found, _, _ = _run(process, [clients] * 5)
+  x = np.ones(3)
+  deltas = np.zeros([2, 3])
+  for _ in range(5):
+    local = []
+    for rows, delta in zip(linear_models.PARTITION, deltas, strict=False):
+      y = x.copy()
+      for _ in range(3):
+        y = y - one_client.RATE * (linear_models.gradient(y, rows) - delta)
+      local.append(y)
+    x = np.mean(local, axis=0)
+    deltas = deltas + (x - np.array(local)) / (3 * one_client.RATE)
+  np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_keeping_step_of_ones_own_sends_and_keeps_what_it_says(store):
+  # FedPD: λ_i+ = λ_i + (x_i - x)/η, and clip(x_i + η λ_i+ - x, c) is sent.
+  clients, penalty, norm = list(store.client_ids)[:2], 0.2, 0.3
+  process = _build(
+    store,
+    fed_pd.FedPD(penalty, norm),
+    model_aggregator=aggregators.clipped_mean_factory(clipping_norm=norm),
+    **_FULL_BATCHES,
+  )
+  found, _, kept = _run(process, [clients] * 4)
+  x, duals = np.ones(3), {each: np.zeros(3) for each in clients}
+  for _ in range(4):
+    sent = []
+    for each, rows in zip(clients, linear_models.PARTITION, strict=False):
+      y = x.copy()
+      for _ in range(3):
+        gradient = linear_models.gradient(y, rows)
+        y = y - one_client.RATE * (gradient + duals[each] + (y - x) / penalty)
+      duals[each] = duals[each] + (y - x) / penalty
+      sent.append(_clip(y + penalty * duals[each] - x, norm))
+    x = x + np.mean(sent, axis=0)
+  np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-4)
+  for each in clients:
+    np.testing.assert_allclose(kept[each], duals[each], rtol=1e-3, atol=1e-3)
+
+
+def _clip(vector, clipping_norm):
+  return vector * min(1.0, clipping_norm / np.linalg.norm(vector))
+
+
+def test_measurements_stand_beside_what_is_kept(store, scaffold):
+  ids = list(store.client_ids)
+  state = scaffold.initialize()
+  work = scaffold.next(state, _clients(ids, {})).metrics['client_work']
+  assert work['kept'][0].shape == (3, 3, 1)
+  # From controls of zero, c_i+ is minus the update over Q η_l.
+  np.testing.assert_allclose(
+    work['update_norm'],
+    np.linalg.norm(work['kept'][0][:, :, 0], axis=1)
+    * (one_client.LOCAL_STEPS * one_client.RATE),
+    rtol=1e-5,
+  )
+
+
+def test_an_aggregate_that_is_not_finite_changes_nothing(store, scaffold):
+  ids = list(store.client_ids)
+  state = scaffold.next(scaffold.initialize(), _clients(ids, {})).state
+  before = state.client_work.made_of_releases[0]
+  assert before.any()
+  # A mean of no clients is 0/0.
+  output = scaffold.next(state, [])
+  np.testing.assert_array_equal(
+    output.state.client_work.made_of_releases[0], before
+  )
+  assert output.metrics['finalizer']['update_non_finite'] == 1
+  assert output.metrics['client_work']['kept'][0].shape == (0, 3, 1)
+  np.testing.assert_array_equal(
+    *(scaffold.get_model_weights(s).trainable[0] for s in (state, output.state))
+  )
+
+
+@pytest.mark.slow
+def test_fed_pd_rests_at_the_optimum_where_fed_avg_does_not(capsys):
+  fed_pd.main()
+  # Those of docs/theory.md, "Table 1, extended": Q = 10 and no clip.
+  assert capsys.readouterr().out.splitlines() == [
+    'FedAvg rests at 0.366',
+    'FedPD rests at 0.000',
+  ]

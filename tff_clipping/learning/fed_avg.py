@@ -2,12 +2,11 @@
 
 import tensorflow_federated as tff
 
-from tff_clipping.learning import keras_classes, learning_process
-from tff_clipping.learning.learning_process import AggregationFactory
+from tff_clipping.learning import fed_avg_round, keras_classes
+from tff_clipping.learning.fed_avg_round import AggregationFactory
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
-from tff_clipping.learning.steps.local_step import LocalStep
-from tff_clipping.learning.steps.sgd import Sgd
+from tff_clipping.learning.steps import LocalStep, Sgd
 
 
 @keras_classes.kept
@@ -59,9 +58,9 @@ def build_fed_avg(
     client_learning_rate: eta_l, the local step size.
     local_step: Finds the direction of each local step, a
       `tff_clipping.learning.steps.LocalStep`: plain SGD, momentum, FedProx,
-      sharpness-aware minimization, a learning rate that changes, or one of your
-      own. It changes nothing of what a clip and noise guarantee, since they
-      come after; the length of the updates changes, and so what is clipped.
+      SCAFFOLD, or one of your own. It changes nothing of what a clip and noise
+      guarantee, since they come after; the length of the updates changes, and
+      so what is clipped.
     server_learning_rate: eta_g, the server's step size. 1 if neither it nor
       `server_optimizer` is given.
     server_optimizer: Applies the aggregate in place of the plain step, with the
@@ -100,7 +99,7 @@ def build_fed_avg(
     client_store=client_store,
     seed=seed,
   )
-  return learning_process.build_learning_process(
+  return fed_avg_round.build_process(
     work,
     server_learning_rate=server_learning_rate,
     server_optimizer=server_optimizer,

@@ -1,7 +1,6 @@
 """What every client of a round does, as one object."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,10 @@ from tff_clipping.learning import (
   client_batches,
   local_training,
   model_checks,
+  steps,
 )
 from tff_clipping.learning.model_checks import ModelFn
-from tff_clipping.learning.steps import step_checks
-from tff_clipping.learning.steps.keeping_step import KeepingStep
-from tff_clipping.learning.steps.local_step import LocalStep
-from tff_clipping.learning.steps.sgd import Sgd
+from tff_clipping.learning.steps import KeepingStep, LocalStep, Sgd
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +55,7 @@ class LocalWork:
     argument_checks.check_positive(
       'client_learning_rate', self.client_learning_rate
     )
-    step_checks.check_is_step('local_step', self.local_step)
+    steps.check_is_step('local_step', self.local_step)
     argument_checks.check_seed('seed', self.seed)
     model_checks.check_model(self.model_fn, self.client_store)
     # A number of NumPy would decide the type of what it is multiplied with.
@@ -69,11 +66,6 @@ class LocalWork:
       ('seed', int),
     ):
       object.__setattr__(self, name, kind(getattr(self, name)))
-
-  @property
-  def weights_type(self) -> tff.StructWithPythonType:
-    """The type of the model's weights."""
-    return tff.learning.models.weights_type_from_model(self.model_fn)
 
   @property
   def keeping_step(self) -> KeepingStep | None:
@@ -98,6 +90,40 @@ class LocalWork:
     )
     return tff.SequenceType(tff.types.tensorflow_to_type(example_spec))
 
+  def make_update(
+    self,
+    client: Any,
+    weights: tff.learning.models.ModelWeights,
+    round_num: tf.Tensor,
+    kept: Any,
+  ) -> list[tf.Tensor]:
+    """Returns the update of a client; see `local_training.train`.
+
+    Args:
+      client: Its id, a string scalar, or its data set.
+      weights: The global model.
+      round_num: The number of the round.
+      kept: What `StepContext.kept` holds.
+    """
+    if self.client_store is None:
+      examples = client_batches.dataset_examples(client)
+      # A data set has no id: its examples tell it from others.
+      client = client_batches.data_fingerprint(examples)
+    else:
+      examples = self.client_store.read_client(client)
+    return local_training.train(
+      self.create_model(),
+      weights,
+      examples,
+      local_steps=self.local_steps,
+      batch_size=self.batch_size,
+      learning_rate=self.client_learning_rate,
+      local_step=self.local_step,
+      seed=client_batches.client_seed(self.seed, round_num, client),
+      round_num=round_num,
+      kept=kept,
+    )
+
   def create_model(self) -> tff.learning.models.VariableModel:
     """Returns a model to train, whose trainable variables hold zeros at first.
 
@@ -106,46 +132,6 @@ class LocalWork:
     """
     with tf.variable_creator_scope(_zeros_creator):
       return self.model_fn()
-
-  def build_training(self) -> Callable[..., Sequence[tf.Tensor]]:
-    """Returns a function that makes a client's update.
-
-    It takes the global model, the client's examples, its seed, the round and
-    what the client has kept; see `local_training.build_local_training`.
-    """
-    return local_training.build_local_training(
-      self.create_model(),
-      local_steps=self.local_steps,
-      batch_size=self.batch_size,
-      learning_rate=self.client_learning_rate,
-      local_step=self.local_step,
-    )
-
-  def read(self, client: Any) -> Any:
-    """Returns the examples of a client, with a leading dimension of examples.
-
-    Args:
-      client: Its id, a string scalar, or its data set.
-    """
-    if self.client_store is None:
-      return client_batches.dataset_examples(client)
-    return self.client_store.read_client(client)
-
-  def client_seed(
-    self, client: Any, examples: Any, round_num: tf.Tensor
-  ) -> tf.Tensor:
-    """Returns the seed of a client's shuffling.
-
-    See `client_batches.client_seed`.
-
-    Args:
-      client: Its id or its data set.
-      examples: What `read` returned for it: they tell data sets apart.
-      round_num: The number of the round.
-    """
-    if self.client_store is None:
-      client = client_batches.data_fingerprint(examples)
-    return client_batches.client_seed(self.seed, round_num, client)
 
 
 def _zeros_creator(next_creator, **kwargs):

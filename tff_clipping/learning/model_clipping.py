@@ -6,13 +6,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping.aggregators.parts import l2_clip, type_checks
-from tff_clipping.learning import keras_classes, learning_process
-from tff_clipping.learning.client_work import Sender
+from tff_clipping.learning import fed_avg_round, keras_classes, steps
+from tff_clipping.learning.fed_avg_round import Sender
 from tff_clipping.learning.local_work import LocalWork
 from tff_clipping.learning.model_checks import ModelFn
-from tff_clipping.learning.steps import step_checks
-from tff_clipping.learning.steps.local_step import LocalStep
-from tff_clipping.learning.steps.sgd import Sgd
+from tff_clipping.learning.steps import LocalStep, Sgd
 
 
 @keras_classes.kept
@@ -88,7 +86,7 @@ def build_model_clipping_fed_avg(
       as for `build_fed_avg`.
   """
   clipping_norm = l2_clip.check_clipping_norm('clipping_norm', clipping_norm)
-  step_checks.check_keeps_nothing('local_step', local_step)
+  steps.check_keeps_nothing('local_step', local_step)
   if model_aggregator is not None:
     type_checks.check_unweighted_factory('model_aggregator', model_aggregator)
   work = LocalWork(
@@ -100,7 +98,7 @@ def build_model_clipping_fed_avg(
     client_store=client_store,
     seed=seed,
   )
-  return learning_process.build_learning_process(
+  return fed_avg_round.build_process(
     work,
     server_learning_rate=server_learning_rate,
     server_optimizer=server_optimizer,

@@ -8,12 +8,10 @@ unclipped updates, which a server that clips at the clients never sees. Here it
 is x^t - x^{t-1}. Without clipping and noise the direction is the same.
 """
 
-import collections
 import math
 from collections.abc import Sequence
 
 import tensorflow as tf
-import tensorflow_federated as tff
 
 # What the numbers of `norm_and_angle` are called in the metrics.
 NAMES = ('update_norm', 'angle_degrees')
@@ -64,34 +62,6 @@ def norm_and_angle(
   norm = _norm(update)
   cosine = tf.clip_by_value(dot / norm, -1.0, 1.0)
   return tf.stack([norm, tf.acos(cosine) * (180 / math.pi)])
-
-
-def measure_at_server(
-  aggregate: tff.Value, weights: tff.Value, client_work_state: tff.Value
-) -> tff.Value:
-  """Returns `update_norm` and `angle_degrees` of the aggregate, at the server.
-
-  Args:
-    aggregate: The aggregate of the updates.
-    weights: The global model's weights in this round.
-    client_work_state: The state of the client work.
-  """
-
-  @tff.tensorflow.computation(
-    aggregate.type_signature.member,
-    weights.type_signature.member,
-    client_work_state.type_signature.member,
-  )
-  def measure(aggregate, weights, state):
-    direction = last_direction(
-      weights.trainable, state.previous_model, state.round_num
-    )
-    measured = norm_and_angle(aggregate, direction)
-    return collections.OrderedDict(
-      zip(NAMES, tf.unstack(measured), strict=True)
-    )
-
-  return tff.federated_map(measure, (aggregate, weights, client_work_state))
 
 
 def _as_float32(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:

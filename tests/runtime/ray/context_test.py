@@ -91,11 +91,7 @@ _AGGREGATORS = {
     ),
   ),
 }
-# All of them in one.
-_OTHER_STEP = steps.Scheduled(
-  lambda step, round_num: 1 / (1 + step + round_num),
-  steps.Momentum(0.5, steps.Proximal(0.1, steps.SharpnessAware(0.05))),
-)
+_OTHER_STEP = steps.Momentum(0.5, steps.Proximal(0.1))
 
 
 @pytest.mark.parametrize('name', _AGGREGATORS)

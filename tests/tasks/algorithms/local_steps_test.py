@@ -25,10 +25,6 @@ def _config(**changes):
     ({}, steps.Sgd()),
     (_MOMENTUM, steps.Momentum(0.5)),
     (dict(local_step='proximal', proximal_mu=0.1), steps.Proximal(0.1)),
-    (
-      dict(local_step='sharpness_aware', sharpness_rho=0.2),
-      steps.SharpnessAware(0.2),
-    ),
   ],
 )
 @pytest.mark.parametrize(
@@ -47,20 +43,17 @@ def test_settings_choose_the_step_of_every_algorithm(
 
 
 _SCAFFOLD = dict(local_step='scaffold')
-_FED_PD = dict(local_step='fed_pd', fed_pd_penalty=0.3)
 
 
 @pytest.mark.parametrize(
   ('settings', 'expected'),
   [
     (_SCAFFOLD, steps.Scaffold(8 / 40)),
-    (_FED_PD, steps.FedPD(0.3)),
-    (dict(local_step='error_feedback'), steps.ErrorFeedback(8 / 40)),
     (
       _SCAFFOLD | dict(algorithm='ce_fed_avg', clipping_norm=0.5),
       steps.Scaffold(8 / 40, 0.5),
     ),
-    (small_runs.DP_FED_AVG | _FED_PD, steps.FedPD(0.3, 1.0)),
+    (small_runs.DP_FED_AVG | _SCAFFOLD, steps.Scaffold(8 / 40, 1.0)),
   ],
 )
 def test_clients_keep_something_for_fed_avg_and_with_a_clip(settings, expected):
@@ -81,7 +74,6 @@ def test_clients_keep_something_for_fed_avg_and_with_a_clip(settings, expected):
       dict(algorithm='ce_fed_avg', clipping_norm=1.0, clipping='adaptive'),
       '`clipping` must not be given for `local_step` scaffold',
     ),
-    (dict(client_rate_decay=0.9), '`client_rate_decay` must not be given'),
     (dict(aggregator='mine:f'), '`aggregator` must not be given'),
     (
       small_runs.DP_FED_AVG | dict(audit_canaries=10),
@@ -134,15 +126,6 @@ def test_a_run_of_scaffold_goes_on_with_what_clients_keep(tmp_path, algorithm):
     small_runs.run_small(settings, tmp_path / 'a', tmp_path / 'cache')
 
 
-def test_the_rate_decays_in_the_step_that_is_chosen():
-  step = local_steps.build(_config(**_MOMENTUM, client_rate_decay=0.5), 40)
-  assert step.step == steps.Momentum(0.5)
-  np.testing.assert_allclose(
-    [step.factor(q, t) for q, t in ((0, 0), (3, 0), (0, 2), (3, 2))],
-    [1, 1, 0.25, 0.25],
-  )
-
-
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
@@ -159,45 +142,11 @@ def test_the_rate_decays_in_the_step_that_is_chosen():
       dict(local_step='proximal', proximal_mu=-1.0),
       '`proximal_mu` must be positive',
     ),
-    (
-      dict(local_step='sharpness_aware', sharpness_rho=0.0),
-      '`sharpness_rho` must be positive',
-    ),
-    (dict(client_rate_decay=1.5), '`client_rate_decay` must be at most 1'),
-    (
-      dict(small_runs.DP_FED_AVG, audit_canaries=10, client_rate_decay=0.5),
-      '`client_rate_decay` must not be given with `audit_canaries`',
-    ),
   ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, words):
   with pytest.raises(ValueError, match=words):
     _config(**changes)
-
-
-@pytest.mark.slow
-def test_a_run_takes_the_steps_that_its_settings_choose(tmp_path):
-  norms = {}
-  for name, settings in {
-    'sgd': {},
-    'decays': dict(client_rate_decay=0.5),
-    'momentum': _MOMENTUM,
-  }.items():
-    folder = tmp_path / name
-    small_runs.run_small(
-      {**small_runs.FED_AVG, **settings}, folder, tmp_path / 'cache'
-    )
-    metrics = pd.read_csv(folder / 'metrics.csv')
-    norms[name] = metrics['update_norm_mean'].to_numpy()[1:]
-    saved = small_runs.read_json(folder / 'config.json')['experiment']
-    assert settings.items() <= saved.items()
-  # With one step, a round t has 0.5^t times the update; the first round is
-  # the same, and so is the model before the second.
-  np.testing.assert_allclose(
-    norms['decays'], norms['sgd'] * [1, 0.5], rtol=1e-6
-  )
-  # A velocity that begins with each round is the gradient for one step.
-  np.testing.assert_allclose(norms['momentum'], norms['sgd'], rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -18,8 +18,7 @@ from tff_clipping import (
   learning,
   storage_errors,
 )
-from tff_clipping.learning.steps.local_step import LocalStep
-from tff_clipping.learning.steps.sgd import Sgd
+from tff_clipping.learning.steps import LocalStep, Sgd
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
 from tff_clipping.privacy.plans.base_plan import BasePlan
