@@ -7,8 +7,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_clipping import argument_checks
-from tff_clipping.learning import keras_classes, model_checks
-from tff_clipping.learning.model_checks import ModelFn
+from tff_clipping.learning import (
+  keras_classes,
+  model_checks,
+  untrained_variables,
+)
+from tff_clipping.learning.untrained_variables import ModelFn
 
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 
@@ -102,12 +106,7 @@ def has_instructions() -> bool:
 def _computes_in(model_fn: ModelFn, dtype: tf.DType) -> bool:
   """Whether some operation of a model's forward pass gives a type."""
   with tf.Graph().as_default() as graph:
-    model = model_fn()
-    batch = tf.nest.map_structure(
-      lambda spec: tf.zeros([n or 1 for n in spec.shape], spec.dtype),
-      model.input_spec,
-    )
-    model.forward_pass(batch, training=True)
+    untrained_variables.trace_loss(model_fn())
   definition = graph.as_graph_def()
   nodes = [
     *definition.node,

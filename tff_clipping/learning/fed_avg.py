@@ -5,8 +5,8 @@ import tensorflow_federated as tff
 from tff_clipping.learning import fed_avg_round, keras_classes
 from tff_clipping.learning.fed_avg_round import AggregationFactory
 from tff_clipping.learning.local_work import LocalWork
-from tff_clipping.learning.model_checks import ModelFn
 from tff_clipping.learning.steps import LocalStep, Sgd
+from tff_clipping.learning.untrained_variables import ModelFn
 
 
 @keras_classes.kept

@@ -14,8 +14,8 @@ from tff_clipping.learning import (
   model_checks,
   steps,
 )
-from tff_clipping.learning.model_checks import ModelFn
 from tff_clipping.learning.steps import KeepingStep, LocalStep, Sgd
+from tff_clipping.learning.untrained_variables import ModelFn
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

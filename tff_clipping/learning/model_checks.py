@@ -1,15 +1,13 @@
 """The check of a model that is to be trained."""
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
-from tff_clipping.learning import frozen_variables
-
-ModelFn: TypeAlias = Callable[[], tff.learning.models.VariableModel]
+from tff_clipping.learning import untrained_variables
 
 
 def check_model(model_fn: Any, client_store: Any) -> None:
@@ -22,12 +20,18 @@ def check_model(model_fn: Any, client_store: Any) -> None:
   Raises:
     TypeError: If `model_fn` is not a function that returns such a model.
     ValueError: If the model has no trainable variables, variables that
-      `model_fn` did not make, or non-trainable ones that a step changes; or if
-      the store's examples are not what it takes, or, without a store, its
-      examples have no fixed shape.
+      `model_fn` did not make or that it does not list, or non-trainable ones
+      that a step changes; or if the store's examples are not what it takes, or,
+      without a store, its examples have no fixed shape.
   """
   check_is_function(model_fn)
-  with tf.Graph().as_default() as graph:
+  created: list[tf.Variable] = []
+
+  def create(next_creator, **settings):
+    created.append(next_creator(**settings))
+    return created[-1]
+
+  with tf.Graph().as_default() as graph, tf.variable_creator_scope(create):
     model = model_fn()
   if not isinstance(model, tff.learning.models.VariableModel):
     raise TypeError(
@@ -52,8 +56,27 @@ def check_model(model_fn: Any, client_store: Any) -> None:
     _check_shapes(model.input_spec)
   else:
     _check_store(model.input_spec, client_store)
-  if model.non_trainable_variables:
-    _check_frozen(model_fn)
+  with graph.as_default():
+    names = untrained_variables.not_listed(model, created)
+  if names:
+    raise ValueError(
+      '`model_fn` must return a model that lists all of its variables, found '
+      f'one whose loss needs {_enumerate(names)}, which it does not list: '
+      'nobody would train them, and each computation would draw them anew. '
+      'Keras sees the variables of layers, which `add_weight` makes, and not '
+      'those of a `tf.Module`.'
+    )
+  names = untrained_variables.changed_by_a_step(model_fn)
+  if names:
+    raise ValueError(
+      '`model_fn` must return a model whose steps change nothing but its '
+      'trainable variables, found one whose steps change '
+      f"{_enumerate(names)}. They are no part of a client's update: nothing "
+      'would clip, noise or average what changes in training. Use '
+      '`tf.keras.layers.GroupNormalization(groups=2)` in place of batch '
+      'normalization. To freeze a layer set its `trainable` to False; batch '
+      'normalization then keeps its statistics.'
+    )
 
 
 def _check_store(input_spec: Any, client_store: Any) -> None:
@@ -106,23 +129,9 @@ def check_is_function(model_fn: Any) -> None:
     )
 
 
-def _check_frozen(model_fn: ModelFn) -> None:
-  """Refuses a model of which a step changes what it does not train."""
-  names = frozen_variables.changed_by_a_step(model_fn)
-  if not names:
-    return
-  found = ', '.join(names[:3])
-  if len(names) > 3:
-    found += f' and {len(names) - 3} more'
-  raise ValueError(
-    '`model_fn` must return a model whose steps change nothing but its '
-    f'trainable variables, found one whose steps change {found}. They are no '
-    "part of a client's update: nothing would clip, noise or average what "
-    'changes in training. Use '
-    '`tf.keras.layers.GroupNormalization(groups=2)` in place of batch '
-    'normalization. To freeze a layer set its `trainable` to False; batch '
-    'normalization then keeps its statistics.'
-  )
+def _enumerate(names: Sequence[str]) -> str:
+  more = f' and {len(names) - 3} more' if len(names) > 3 else ''
+  return ', '.join(names[:3]) + more
 
 
 def _check_shapes(input_spec: Any) -> None:

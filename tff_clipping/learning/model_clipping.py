@@ -9,8 +9,8 @@ from tff_clipping.aggregators.parts import l2_clip, type_checks
 from tff_clipping.learning import fed_avg_round, keras_classes, steps
 from tff_clipping.learning.fed_avg_round import Sender
 from tff_clipping.learning.local_work import LocalWork
-from tff_clipping.learning.model_checks import ModelFn
 from tff_clipping.learning.steps import LocalStep, Sgd
+from tff_clipping.learning.untrained_variables import ModelFn
 
 
 @keras_classes.kept

@@ -1,6 +1,7 @@
 """Tests of models with variables that training leaves as they are."""
 
 import collections
+import functools
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import tensorflow_federated as tff
 
 from tests.learning import linear_models
 from tff_clipping import aggregators, learning
-from tff_clipping.learning import frozen_variables
+from tff_clipping.learning import untrained_variables
 from tff_clipping.programs.clients import client_store
 
 _SETTINGS = dict(local_steps=3, batch_size=2, client_learning_rate=0.1)
@@ -218,7 +219,7 @@ class _Counts(tf.keras.layers.Layer):
 )
 def test_a_variable_that_a_step_changes_is_found(how):
   model_fn = _keras_model_fn(lambda: [_backbone(), _Counts(how), _head()])
-  (name,) = frozen_variables.changed_by_a_step(model_fn)
+  (name,) = untrained_variables.changed_by_a_step(model_fn)
   assert 'count' in name
   with pytest.raises(ValueError, match='one whose steps change .*count'):
     learning.build_fed_avg(model_fn, **_SETTINGS)
@@ -229,7 +230,7 @@ def test_variables_that_are_read_only_are_not_found():
   model_fn = _keras_model_fn(
     lambda: [_backbone(), _Counts('never'), _frozen_batch_norm(), _head()]
   )
-  assert not frozen_variables.changed_by_a_step(model_fn)
+  assert not untrained_variables.changed_by_a_step(model_fn)
   learning.build_fed_avg(model_fn, **_SETTINGS)
 
 
@@ -244,11 +245,11 @@ def test_a_frozen_table_is_only_read():
       input_spec=(tf.TensorSpec([None, 4], tf.int32), tf.TensorSpec([None, 1])),
     )
 
-  assert not frozen_variables.changed_by_a_step(model_fn)
+  assert not untrained_variables.changed_by_a_step(model_fn)
 
 
 def test_batch_norm_in_training_is_found_by_what_it_does():
-  names = frozen_variables.changed_by_a_step(
+  names = untrained_variables.changed_by_a_step(
     _keras_model_fn(
       lambda: [tf.keras.layers.BatchNormalization(name='anything'), _head()]
     )
@@ -260,3 +261,55 @@ def test_batch_norm_in_training_is_found_by_what_it_does():
 def test_a_model_of_which_nothing_is_trained_is_refused():
   with pytest.raises(ValueError, match='with trainable variables, found none'):
     learning.build_fed_avg(_keras_model_fn(lambda: [_backbone()]), **_SETTINGS)
+
+
+class _Module(tf.Module):
+  def __init__(self):
+    super().__init__()
+    self.kernel = tf.Variable(tf.random.normal([3, 2]), name='of_a_module')
+
+  def __call__(self, inputs):
+    return inputs @ self.kernel
+
+
+class _OfAModule(tf.keras.layers.Layer):
+  """Keras does not see the variable of its module."""
+
+  def __init__(self):
+    super().__init__()
+    self.module = _Module()
+
+  def call(self, inputs):
+    return self.module(inputs)
+
+
+class _OfANestedList(tf.keras.layers.Layer):
+  """Keras sees the layers of its lists; its generator has a state."""
+
+  def __init__(self):
+    super().__init__()
+    self.generator = tf.random.Generator.from_seed(0)
+    self.pairs = [[_head()], (tf.keras.layers.Dense(2),)]
+
+  def call(self, inputs):
+    (one,), (two,) = self.pairs
+    return one(two(inputs)) + self.generator.normal([1])
+
+
+@pytest.mark.parametrize(
+  'build',
+  [
+    learning.build_fed_avg,
+    functools.partial(learning.build_model_clipping_fed_avg, clipping_norm=1.0),
+  ],
+)
+def test_a_variable_that_keras_does_not_see_is_refused_by_its_name(build):
+  model_fn = _keras_model_fn(lambda: [_OfAModule(), _head()])
+  with pytest.raises(ValueError, match='whose loss needs of_a_module:0, which'):
+    build(model_fn, **_SETTINGS)
+
+
+def test_variables_that_keras_sees_are_not_refused():
+  learning.build_fed_avg(
+    _keras_model_fn(lambda: [_OfANestedList()]), **_SETTINGS
+  )

@@ -1,14 +1,18 @@
-"""Which variables a step of training would change that it does not train.
+"""Variables of a model that training does not change, and must not change.
 
 A model may have variables that training leaves as they are, those of frozen
-layers. Whether it does is seen in the graph of a step: what a step writes is
-written by an operation that gets the variable.
+layers. Whether it leaves them is seen in the graph of a step: what a step
+writes is written by an operation that gets the variable. And a model must list
+all of its variables: what it does not list nobody trains, sends or saves.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
+
+ModelFn: TypeAlias = Callable[[], tff.learning.models.VariableModel]
 
 # All that may be done to a variable that stays as it is.
 _READS = frozenset(
@@ -23,9 +27,20 @@ _READS = frozenset(
 _ALIASES = frozenset(['Identity', 'IdentityN'])
 
 
-def changed_by_a_step(
-  model_fn: Callable[[], tff.learning.models.VariableModel],
-) -> list[str]:
+def trace_loss(model: tff.learning.models.VariableModel) -> tf.Tensor:
+  """Returns the loss of a batch in the current graph, in training mode.
+
+  Args:
+    model: A model of that graph, whose inputs are dense tensors.
+  """
+  batch = tf.nest.map_structure(
+    lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape),
+    model.input_spec,
+  )
+  return model.forward_pass(batch, training=True).loss
+
+
+def changed_by_a_step(model_fn: ModelFn) -> list[str]:
   """Returns the names of the untrained variables that a step may change.
 
   The pass forward in training mode and the gradient are traced, and not run. An
@@ -36,14 +51,12 @@ def changed_by_a_step(
   """
   with tf.Graph().as_default() as graph:
     model = model_fn()
+    if not model.non_trainable_variables:
+      return []
     # Among them are those that give the variables their first values.
     before = {op.name for op in graph.get_operations()}
-    batch = tf.nest.map_structure(
-      lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape),
-      model.input_spec,
-    )
     with tf.GradientTape() as tape:
-      loss = model.forward_pass(batch, training=True).loss
+      loss = trace_loss(model)
     tape.gradient(loss, model.trainable_variables)
     handles = {v.name: v.handle.op.name for v in model.non_trainable_variables}
   definition = graph.as_graph_def()
@@ -53,6 +66,37 @@ def changed_by_a_step(
     name
     for name, handle in handles.items()
     if _is_written(nodes, functions, {handle})
+  ]
+
+
+def not_listed(
+  model: tff.learning.models.VariableModel, created: Sequence[tf.Variable]
+) -> list[str]:
+  """Returns the names of the variables that the loss needs and no list has.
+
+  Args:
+    model: A model of the current graph, whose inputs are dense tensors.
+    created: All variables that were made with it.
+  """
+  lists = (
+    *model.trainable_variables,
+    *model.non_trainable_variables,
+    *model.local_variables,
+  )
+  listed = {variable.handle.op.name for variable in lists}
+  # The state of a random generator is a variable of integers.
+  others = [
+    v for v in created if v.dtype.is_floating and v.handle.op.name not in listed
+  ]
+  if not others:
+    return []
+  with tf.GradientTape() as tape:
+    for variable in others:
+      tape.watch(variable)
+    loss = trace_loss(model)
+  gradients = tape.gradient(loss, others)
+  return [
+    v.name for v, g in zip(others, gradients, strict=True) if g is not None
   ]
 
 
