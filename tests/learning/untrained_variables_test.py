@@ -263,7 +263,7 @@ def test_a_model_of_which_nothing_is_trained_is_refused():
     learning.build_fed_avg(_keras_model_fn(lambda: [_backbone()]), **_SETTINGS)
 
 
-class _Module(tf.Module):
+class Projection(tf.Module):
   def __init__(self):
     super().__init__()
     self.kernel = tf.Variable(tf.random.normal([3, 2]), name='of_a_module')
@@ -277,7 +277,7 @@ class _OfAModule(tf.keras.layers.Layer):
 
   def __init__(self):
     super().__init__()
-    self.module = _Module()
+    self.module = Projection()
 
   def call(self, inputs):
     return self.module(inputs)
