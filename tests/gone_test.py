@@ -2,8 +2,7 @@
 
 import pytest
 
-from tff_clipping import gone
-from tff_clipping.privacy.plans import plan_files
+from tff_clipping import gone, privacy
 
 
 def test_what_went_is_refused_by_its_name():
@@ -38,7 +37,7 @@ def test_a_value_that_went_is_refused_by_its_name():
 def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(name, value, what):
   message = f"`{name}` '{value}' .{what}. went in 0.3.0"
   with pytest.raises(gone.GoneError, match=message):
-    plan_files.plan_from_json({'format': 1, 'num_clients': 100, name: value})
+    privacy.plan_from_json({'format': 1, 'num_clients': 100, name: value})
 
 
 def test_a_file_that_had_none_of_it_is_read_without():

@@ -18,7 +18,7 @@ import pandas as pd
 from analysis.runs import metric as metrics
 from analysis.runs.experiments import ALGORITHMS
 from tff_clipping import privacy as privacy_lib
-from tff_clipping.privacy.plans import plan_text
+from tff_clipping.privacy.plans import plan_json, words
 
 METRIC_COLUMNS = (
   'round_num',
@@ -308,7 +308,7 @@ def _read_privacy(
     privacy = _read_json(path)
   elif charged is not None:
     # What `tasks.train` writes of the plan; a program of one's own may not.
-    privacy = charged.plan.to_json(charged.caveats)
+    privacy = plan_json.plan_to_json(charged.plan, charged.caveats)
   else:
     if is_private:
       notes.append('privacy.json is missing: nothing is known of its privacy')
@@ -321,9 +321,9 @@ def _read_privacy(
   described = privacy.get('description') or ''
   untold = [each for each in privacy['caveats'] if each not in described]
   if untold and described:
-    described = plan_text.add_caveats(described, untold)
+    described = words.add_caveats(described, untold)
   elif untold:
-    described = plan_text.state_caveats(untold)
+    described = words.state_caveats(untold)
   privacy['description'] = described or None
   return privacy
 

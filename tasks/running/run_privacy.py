@@ -10,7 +10,7 @@ from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data.task import Task
 from tasks.running.run_folder import RunFolder
 from tff_clipping import privacy, storage_errors
-from tff_clipping.privacy.plans import plan_text
+from tff_clipping.privacy.plans import words
 from tff_clipping.programs.checks import records
 from tff_clipping.programs.training import private_rounds
 
@@ -40,7 +40,7 @@ class RunPrivacy:
   def announce(self) -> None:
     """Says what a private run will promise; nothing where nobody looks."""
     if self.plan is not None and sys.stderr.isatty():
-      described = self.plan.describe(self.caveats)
+      described = privacy.describe_plan(self.plan, self.caveats)
       print(f'{self.config.algorithm}: {described}', file=sys.stderr)
       print(
         'The outcome of each round is saved; --rounds_per_checkpoint has no '
@@ -68,7 +68,7 @@ class RunPrivacy:
     """Writes privacy.json, with all caveats that the ledger has."""
     if ledger is not None:
       content = {
-        **self.plan.to_json(ledger.caveats),
+        **privacy.plan_to_json(self.plan, ledger.caveats),
         'aggregation': self._describe_aggregation(ledger.caveats),
       }
       if self._describe_tightest():
@@ -92,13 +92,13 @@ class RunPrivacy:
       or self.config.aggregator is not None
     ):
       return ''
-    return self.plan.describe_tightest()
+    return words.describe_tightest(self.plan)
 
   def describe_charged(self, ledger: privacy.PrivacyLedger | None) -> list[str]:
     """Returns what was charged, in a sentence, if anything was."""
     if ledger is None or not ledger.num_releases:
       return []
-    charged = plan_text.state_guarantee(
+    charged = words.state_guarantee(
       ledger.actual_epsilon,
       ledger.plan.target_delta,
       ledger.plan.actual_relation,
@@ -109,7 +109,7 @@ class RunPrivacy:
     """Returns what takes the guarantee away, in a sentence if at all."""
     # Those of the run's first start are among the ledger's.
     caveats = self.caveats if ledger is None else ledger.caveats
-    return [plan_text.state_caveats(caveats)] if caveats else []
+    return [words.state_caveats(caveats)] if caveats else []
 
 
 def find_plan(

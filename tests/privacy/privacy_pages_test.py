@@ -68,7 +68,7 @@ def _folder(tmp_path_factory):
     target_epsilon=2,
     target_delta=1e-6,
   )
-  (folder / 'first.json').write_text(json.dumps(answer.to_json()))
+  (folder / 'first.json').write_text(json.dumps(privacy.plan_to_json(answer)))
   (folder / 'second.flags').write_text(
     '--num_clients=100000\n--clients_per_round=500\n--target_delta=1e-6\n'
     '--num_rounds=500\n--noise_multiplier=0.8\n'

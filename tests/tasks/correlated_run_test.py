@@ -31,7 +31,7 @@ def test_a_run_has_the_plan_of_its_sampler(
   )
   assert result.message.startswith('Finished 5 rounds. Charged: ')
   saved = read_json(tmp_path / 'privacy.json')
-  plan = privacy.CorrelatedNoisePlan.from_json(saved)
+  plan = privacy.plan_from_json(saved)
   assert plan.max_participations == max_participations
   assert plan.epsilon <= 8.0
   assert saved['relation'] == 'zero_out'

@@ -1,5 +1,7 @@
 """Tests of private runs that go on where a search would find something else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from tasks.algorithms.experiment import ExperimentConfig
 from tasks.running import early_checks, run_folder
 from tests.tasks.small_runs import DP_FED_AVG, read_json, run_small
 from tff_clipping import privacy
-from tff_clipping.privacy.accounting import search
+from tff_clipping.privacy.accounting import solve
 from tff_clipping.privacy.correlated_noise import optimization
 
 _BANDED = dict(
@@ -38,7 +40,7 @@ def _fail(*args, **kwargs):
 def _forbid_searches(monkeypatch):
   for module, name in (
     (optimization, '_minimize'),
-    (search, 'find_noise_multiplier'),
+    (solve, 'find'),
     (privacy.CorrelatedNoisePlan, 'from_target_epsilon'),
   ):
     monkeypatch.setattr(module, name, _fail)
@@ -50,7 +52,7 @@ def _search_elsewhere(monkeypatch):
   Bits of `float32`, which a BLT has.
   """
   minimize = optimization._minimize
-  find = search.find_noise_multiplier
+  find = solve.find
 
   def minimize_elsewhere(*args):
     point, loss = minimize(*args)
@@ -58,9 +60,13 @@ def _search_elsewhere(monkeypatch):
     return bits.astype(np.float64), loss
 
   monkeypatch.setattr(optimization, '_minimize', minimize_elsewhere)
-  monkeypatch.setattr(
-    search, 'find_noise_multiplier', lambda *a, **k: find(*a, **k) + 1e-5
-  )
+
+  def find_elsewhere(*args, **named):
+    plan = find(*args, **named)
+    noise_multiplier = plan.noise_multiplier + 1e-5
+    return dataclasses.replace(plan, noise_multiplier=noise_multiplier)
+
+  monkeypatch.setattr(solve, 'find', find_elsewhere)
 
 
 @pytest.mark.parametrize('move', [_search_elsewhere, _forbid_searches])

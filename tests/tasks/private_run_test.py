@@ -64,7 +64,7 @@ def test_clients_that_draw_their_own_rounds_are_charged_by_epochs(
   result = _run(tmp_path / 'run', cache_dir, accountant='pld', **_ALLOCATION)
   assert result.message.startswith('Finished 6 rounds. Charged: ')
   saved = read_json(tmp_path / 'run' / 'privacy.json')
-  plan = privacy.PrivacyPlan.from_json(saved)
+  plan = privacy.plan_from_json(saved)
   assert plan.epsilon == plan.epsilon_after(10) <= 8.0
   assert 'one of the 5 rounds of an epoch' in saved['description']
   with privacy.PrivacyLedger(tmp_path / 'run' / 'ledger.jsonl', plan) as ledger:

@@ -47,7 +47,6 @@ from tff_clipping.privacy.plans.functions import (
   compute_epsilon,
   compute_max_rounds,
 )
-from tff_clipping.privacy.plans.joint_cost import JointCost, compute_joint_cost
 from tff_clipping.privacy.plans.obligations import (
   AggregatorParameters,
   SamplerParameters,
@@ -55,6 +54,9 @@ from tff_clipping.privacy.plans.obligations import (
   ShareParameters,
 )
 from tff_clipping.privacy.plans.plan import PrivacyPlan
+from tff_clipping.privacy.plans.plan_json import plan_from_json, plan_to_json
+from tff_clipping.privacy.plans.together import TogetherCost, compose_together
+from tff_clipping.privacy.plans.words import describe_plan
 from tff_clipping.theory.theorem_2 import theorem_2_constant, theorem_2_stddev
 
 __all__ = [
@@ -67,7 +69,6 @@ __all__ = [
   'DamagedLedgerError',
   'DeltaTooLargeWarning',
   'DeltaTooSmallWarning',
-  'JointCost',
   'LedgerContents',
   'LedgerInUseError',
   'MECHANISMS',
@@ -80,20 +81,24 @@ __all__ = [
   'SeparatedSamplerParameters',
   'ShareParameters',
   'Spending',
+  'TogetherCost',
   'banded_strategy',
   'blt_strategy',
   'build_strategy',
   'calibrate_noise_multiplier',
   'collapse_noise_multipliers',
+  'compose_together',
   'compute_delta',
   'compute_epsilon',
-  'compute_joint_cost',
   'compute_max_rounds',
   'compute_spending',
+  'describe_plan',
   'gaussian_delta',
   'gaussian_epsilon',
   'gaussian_noise_multiplier',
   'identity_strategy',
+  'plan_from_json',
+  'plan_to_json',
   'read_ledger',
   'read_plan',
   'split_noise_multiplier',

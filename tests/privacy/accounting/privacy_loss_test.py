@@ -49,12 +49,12 @@ def test_poisson_agrees_with_dp_accounting(
 ):
   mechanism = build_mechanism('poisson', num_clients, clients_per_round, noise)
   theirs = pld.PLDAccountant().compose(mechanism.dp_event, rounds)
-  ours = privacy_loss.PldCost([(mechanism, 1)])
+  ours = privacy_loss.PldCost([(mechanism, rounds)])
   # dp_accounting's grid is coarser than ours where rounds cost little.
-  assert ours.compute_epsilon(rounds, delta) == pytest.approx(
+  assert ours.compute_epsilon(delta) == pytest.approx(
     theirs.get_epsilon(delta), rel=5e-4
   )
-  assert ours.compute_delta(rounds, 1.0) == pytest.approx(
+  assert ours.compute_delta(1.0) == pytest.approx(
     theirs.get_delta(1.0), rel=5e-3, abs=1e-10
   )
 
@@ -94,7 +94,7 @@ def test_one_round_of_fixed_cohorts_is_the_worst_pair(epsilon):
     lambda x: stats.norm.pdf(x, scale=1.1),
     epsilon,
   )
-  proved = privacy_loss.PldCost([(mechanism, 1)]).compute_delta(1, epsilon)
+  proved = privacy_loss.PldCost([(mechanism, 1)]).compute_delta(epsilon)
   one_sided = compose_one_sided(mechanism, 1).compute_delta(epsilon)
   assert [proved, one_sided] == pytest.approx([expected] * 2, rel=1e-4)
 
@@ -122,11 +122,11 @@ def test_worst_pair_of_one_round_is_not_the_worst_of_two():
   epsilon = 1e-9  # Positive, and 0 but for rounding.
   one_sided = compose_one_sided(mechanism, 2)
   assert one_sided.compute_delta(epsilon) == pytest.approx(0.8047, abs=5e-5)
-  proved = privacy_loss.PldCost([(mechanism, 1)])
-  assert proved.compute_delta(2, epsilon) > among_zeros
+  once, twice = (privacy_loss.PldCost([(mechanism, n)]) for n in (1, 2))
+  assert twice.compute_delta(epsilon) > among_zeros
   # For one round, it is the worst.
-  once = compose_one_sided(mechanism, 1).compute_delta(epsilon)
-  assert once == pytest.approx(proved.compute_delta(1, epsilon), rel=1e-4)
+  worst = compose_one_sided(mechanism, 1).compute_delta(epsilon)
+  assert worst == pytest.approx(once.compute_delta(epsilon), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_poisson_multiplier_on_fixed_cohorts(rounds, multiplier, epsilon):
   mechanism = build_mechanism('fixed_size', 1920, 80, multiplier)
   one_sided = compose_one_sided(mechanism, rounds).compute_epsilon(1e-5)
   assert one_sided == pytest.approx(epsilon, abs=0.006)
-  proved = privacy_loss.PldCost([(mechanism, 1)])
-  assert proved.compute_epsilon(rounds, 1e-5) > one_sided
+  proved = privacy_loss.PldCost([(mechanism, rounds)])
+  assert proved.compute_epsilon(1e-5) > one_sided
 
 
 def test_proved_figure_bounds_alternating_neighbours():
@@ -165,21 +165,9 @@ def test_proved_figure_bounds_alternating_neighbours():
     lowest += loss.lowest
   losses = np.arange(lowest, lowest + len(turns)) * 1e-3
   for epsilon in (0.5, 2.0, 5.0):
-    bound = privacy_loss.PldCost([(mechanism, 1)]).compute_delta(6, epsilon)
+    bound = privacy_loss.PldCost([(mechanism, 6)]).compute_delta(epsilon)
     beyond = np.maximum(-np.expm1(epsilon - losses), 0)
     assert 0 < np.dot(turns, beyond) < bound
-
-
-@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
-def test_coarse_grid_is_a_bound_too(sampling):
-  mechanism = build_mechanism(sampling, 1920, 80, 2.0)
-  fine, coarse = (
-    privacy_loss.PldCost(
-      [(mechanism, 1)], coarseness=coarseness
-    ).compute_epsilon(300, 1e-5)
-    for coarseness in (1, 32)
-  )
-  assert fine < coarse < 1.1 * fine
 
 
 @pytest.mark.parametrize('delta', [1e-3, 1e-10, 1e-20])
@@ -188,7 +176,7 @@ def test_composition_has_the_closed_form_of_gaussian_rounds(rounds, delta):
   # 0.7 over the rounds together; also at deltas below the rounding of doubles.
   noise = 0.7 * math.sqrt(rounds)
   interval = privacy_loss._choose_interval(
-    [(privacy_loss._Draw(noise, 1, 1, 1), rounds)], 1
+    [(privacy_loss._Draw(noise, 1, 1), rounds)]
   )
   loss = privacy_loss._build_loss(noise, 1, interval, 'both')
   composed = loss_composition.ComposedLoss(((loss, rounds),))
@@ -202,11 +190,11 @@ def test_composition_has_the_closed_form_of_gaussian_rounds(rounds, delta):
 def test_gaussian_rounds_of_two_kinds_have_the_closed_form(delta):
   # 20 rounds of noise 4 and 90 of noise 12: as one of noise 0.7302.
   rounds = [
-    (privacy_loss._Draw(4.0, 1, 1, 1), 20),
-    (privacy_loss._Draw(12.0, 1, 1, 1), 90),
+    (privacy_loss._Draw(4.0, 1, 1), 20),
+    (privacy_loss._Draw(12.0, 1, 1), 90),
   ]
   noise = (20 / 4.0**2 + 90 / 12.0**2) ** -0.5
-  interval = privacy_loss._choose_interval(rounds, 1)
+  interval = privacy_loss._choose_interval(rounds)
   composed = loss_composition.ComposedLoss(
     tuple((draw.build_loss(interval, 'both'), count) for draw, count in rounds)
   )
@@ -221,12 +209,11 @@ def test_parts_of_one_kind_are_its_rounds(sampling):
   cohort, noise = (1920, 30) if sampling == 'none' else (80, 3)
   mechanism = build_mechanism(sampling, 1920, cohort, noise)
   parts = privacy_loss.PldCost([(mechanism, 30), (mechanism, 70)])
-  whole = privacy_loss.PldCost([(mechanism, 1)])
-  epsilon = whole.compute_epsilon(100, 1e-5)
-  assert parts.compute_epsilon(1, 1e-5) == pytest.approx(epsilon, rel=1e-6)
-  assert parts.compute_delta(1, 2.0) == pytest.approx(
-    whole.compute_delta(100, 2.0), rel=1e-6
-  )
+  whole = privacy_loss.PldCost([(mechanism, 100)])
+  epsilon = whole.compute_epsilon(1e-5)
+  assert parts.compute_epsilon(1e-5) == pytest.approx(epsilon, rel=1e-6)
+  delta = whole.compute_delta(2.0)
+  assert parts.compute_delta(2.0) == pytest.approx(delta, rel=1e-6)
 
 
 def test_poisson_rounds_of_two_kinds_agree_with_dp_accounting():
@@ -237,7 +224,7 @@ def test_poisson_rounds_of_two_kinds_agree_with_dp_accounting():
   accountant = pld.PLDAccountant()
   for mechanism, count in parts:
     accountant.compose(mechanism.dp_event, count)
-  found = privacy_loss.PldCost(parts).compute_epsilon(1, 1e-5)
+  found = privacy_loss.PldCost(parts).compute_epsilon(1e-5)
   assert found == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
 
 

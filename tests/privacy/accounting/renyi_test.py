@@ -59,10 +59,23 @@ def test_frequent_sampling_warns_of_nothing(capfd):
       sampling='poisson', num_clients=1000, clients_per_round=cohort
     )
     mechanism = sampled_gaussian.SampledGaussian(cohorts, 1.0)
-    assert np.isfinite(
-      renyi.RenyiCost([(mechanism, 1)]).compute_epsilon(10, 1e-5)
-    )
+    assert np.isfinite(renyi.RenyiCost([(mechanism, 10)]).compute_epsilon(1e-5))
   assert capfd.readouterr().err == ''
+
+
+@pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
+@pytest.mark.parametrize('noise', [0.6, 3.0, 40.0])
+@pytest.mark.parametrize(('cohort', 'rounds'), [(2, 1), (80, 300), (900, 20)])
+def test_the_best_of_all_orders_is_found(sampling, noise, cohort, rounds):
+  cohorts = sampled_gaussian.Cohorts(
+    sampling=sampling, num_clients=1000, clients_per_round=cohort
+  )
+  cost = renyi.RenyiCost(
+    [(sampled_gaussian.SampledGaussian(cohorts, noise), rounds)]
+  )
+  for delta in (1e-12, 1e-5):
+    least, _ = cost._compute_epsilon(renyi.DEFAULT_ORDERS, delta)
+    assert cost.compute_epsilon(delta) == pytest.approx(least, rel=1e-12)
 
 
 def test_a_small_cost_is_not_lost_in_rounding():
@@ -70,7 +83,7 @@ def test_a_small_cost_is_not_lost_in_rounding():
     sampling='poisson', num_clients=10**6, clients_per_round=1
   )
   mechanism = sampled_gaussian.SampledGaussian(cohorts, 1e3)
-  assert renyi.RenyiCost([(mechanism, 1)]).compute_epsilon(10**6, 1e-12) > 0
+  assert renyi.RenyiCost([(mechanism, 10**6)]).compute_epsilon(1e-12) > 0
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_solves_for_epsilon(capsys):
   assert answer['solved_for'] == 'epsilon'
   assert answer['epsilon'] == plan.epsilon
   assert answer['target_epsilon'] is None
-  assert answer['description'] == plan.describe()
+  assert answer['description'] == privacy.describe_plan(plan)
 
 
 def test_solves_for_rounds(capsys):
@@ -183,11 +183,11 @@ def test_solves_for_the_clients_of_a_round(capsys):
 
 def test_the_plan_in_the_json_can_be_read_back(capsys):
   answer = ask(capsys, *ONE_ROUND, '--mechanism=blt', '--min_separation=24')
-  plan = privacy.CorrelatedNoisePlan.from_json(answer['plan'])
+  plan = privacy.plan_from_json(answer['plan'])
   assert plan.epsilon == answer['epsilon']
-  assert plan.describe() == answer['description']
+  assert privacy.describe_plan(plan) == answer['description']
   assert plan.running_sum_error == answer['running_sum_error']
-  plan = privacy.PrivacyPlan.from_json(ask(capsys, *ONE_ROUND)['plan'])
+  plan = privacy.plan_from_json(ask(capsys, *ONE_ROUND)['plan'])
   assert plan.noise_multiplier == 3
 
 

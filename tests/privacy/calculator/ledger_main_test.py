@@ -43,7 +43,7 @@ def test_tells_what_a_run_spent(capsys, runs):
   assert 'releases          10 of 20 planned' in out
   assert f'({rounding.format_up(PLAN.epsilon_after(10))}, 1e-05)' in out
   assert 'with respect to adding or removing one client' in out
-  assert PLAN.describe() in out
+  assert privacy.describe_plan(PLAN) in out
   assert 'Together' not in out
   assert f'tff-clipping-ledger {runs[0]}' in out
 

@@ -21,6 +21,12 @@ PLANS = [
 ]
 
 
+def compose_plans(plans, **asked):
+  return privacy.compose_together(
+    [(plan, plan.num_rounds) for plan in plans], **asked
+  )
+
+
 @pytest.fixture(name='files')
 def _files(capsys, tmp_path):
   """Returns an answer in JSON, a plan as of a run, and flags."""
@@ -29,18 +35,20 @@ def _files(capsys, tmp_path):
   flags = tmp_path / 'second.flags'
   flags.write_text('\n'.join(FLAGS))
   plan = tmp_path / 'privacy.json'
-  plan.write_text(json.dumps({**PLANS[2].to_json(), 'aggregation': {}}))
+  plan.write_text(
+    json.dumps({**privacy.plan_to_json(PLANS[2]), 'aggregation': {}})
+  )
   return [str(answer), str(flags), str(plan)]
 
 
 def test_files_of_all_kinds_are_added_up(capsys, files):
   answer = ask(capsys, f'--together={",".join(files)}')
-  expected = privacy.compute_joint_cost(PLANS)
+  expected = compose_plans(PLANS)
   together = answer['together']
   assert together['epsilon'] == pytest.approx(expected.epsilon, rel=1e-9)
   assert together['num_rounds'] == 26
   assert [each['source'] for each in answer['plans']] == files
-  by_pld = privacy.compute_joint_cost(PLANS, accountant='pld').epsilon
+  by_pld = compose_plans(PLANS, accountant='pld').epsilon
   assert together['epsilon_by_pld'] == by_pld < together['epsilon']
   code, out, err = run_here(capsys, f'--together={",".join(files)}')
   assert (code, err) == (0, '')
@@ -53,7 +61,7 @@ def test_files_of_all_kinds_are_added_up(capsys, files):
 def test_the_question_of_the_flags_is_added_too(capsys, files):
   answer = ask(capsys, *FLAGS, f'--together={files[0]}', '--accountant=pld')
   assert [each['source'] for each in answer['plans']] == [files[0], 'the flags']
-  expected = privacy.compute_joint_cost(PLANS[:2], accountant='pld')
+  expected = compose_plans(PLANS[:2], accountant='pld')
   assert answer['together']['epsilon'] == pytest.approx(expected.epsilon)
 
 
@@ -65,14 +73,16 @@ def test_what_is_not_proved_of_noise_in_integers_is_not_claimed(
     **dict(num_clients=1000, clients_per_round=100, num_rounds=10),
     **dict(target_delta=1e-4, noise_multiplier=4.0, sampling='fixed_size'),
   )
-  path.write_text(json.dumps(plan.to_json()))
+  path.write_text(json.dumps(privacy.plan_to_json(plan)))
   _, out, _ = run_here(capsys, f'--together={path}')
   assert 'proved too (but for noise in integers): --accountant=pld' in out
 
 
 def test_caveats_come_first(capsys, tmp_path):
   path = tmp_path / 'privacy.json'
-  path.write_text(json.dumps(PLANS[0].to_json(['a seed is known'])))
+  path.write_text(
+    json.dumps(privacy.plan_to_json(PLANS[0], ['a seed is known']))
+  )
   _, out, _ = run_here(capsys, f'--together={path}')
   assert out.startswith('No guarantee as it was run: a seed is known.')
 

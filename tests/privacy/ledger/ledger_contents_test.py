@@ -162,7 +162,7 @@ def test_a_plan_of_a_kind_that_went_is_refused_by_its_name(
     'kind': 'plan',
     'format': ledger_contents.FORMAT,
     'run_id': 'a',
-    'plan': {**PLAN.to_json(), attribute: value},
+    'plan': {**privacy.plan_to_json(PLAN), attribute: value},
   }
   ledger_file.LedgerFile(path, lambda: header, lambda lines: {}).close()
   # Of a line that was cut short nothing is made either.

@@ -11,6 +11,7 @@ from tests import noise_strategies
 from tests.privacy.ledgers import PLAN, SETTING, charge, new_id
 from tff_clipping import privacy
 from tff_clipping.privacy import correlated_noise
+from tff_clipping.privacy.accounting import renyi
 
 
 def test_charge_returns_the_epsilon_so_far(path):
@@ -28,7 +29,7 @@ def test_line_is_in_the_file_when_charge_returns(path):
     ledger.charge(7, new_id())
     lines = path.read_text().splitlines()
     assert len(lines) == 2
-    assert json.loads(lines[0])['plan'] == PLAN.to_json()
+    assert json.loads(lines[0])['plan'] == privacy.plan_to_json(PLAN)
     release = json.loads(lines[1])
     assert release['round_num'] == 7
     assert release['num_releases'] == 1
@@ -257,11 +258,11 @@ def test_a_ledger_of_other_last_digits_goes_on_with_its_own_plan(path):
 def test_a_ledger_of_its_plans_own_epsilon_is_read_elsewhere(path, monkeypatch):
   plan = dataclasses.replace(PLAN, target_epsilon=PLAN.epsilon)
   charge(path, range(19), plan)
-  compute = privacy.PrivacyPlan._compute_epsilon
+  compute = renyi.RenyiCost.compute_epsilon
   monkeypatch.setattr(
-    privacy.PrivacyPlan,
-    '_compute_epsilon',
-    lambda self, num_rounds: math.nextafter(compute(self, num_rounds), 9.0),
+    renyi.RenyiCost,
+    'compute_epsilon',
+    lambda self, delta: math.nextafter(compute(self, delta), 9.0),
   )
   # Not the one that has its epsilon in its cache.
   there = privacy.read_plan(path, **SETTING, target_epsilon=PLAN.epsilon)
@@ -305,7 +306,7 @@ def test_bad_round_raises(path, round_num):
 
 def test_bad_plan_raises(path):
   with pytest.raises(TypeError, match='`plan` must be a PrivacyPlan'):
-    privacy.PrivacyLedger(path, PLAN.to_json())
+    privacy.PrivacyLedger(path, privacy.plan_to_json(PLAN))
   assert not path.exists()
 
 

@@ -73,7 +73,9 @@ def test_epochs_of_random_allocation_are_added_up_run_by_run(write):
 
 
 def test_random_allocation_is_not_added_up_by_renyi_divergences(write):
-  with pytest.raises(ValueError, match="must all be charged by 'pld' to add"):
+  with pytest.raises(
+    ValueError, match="must be 'pld' .* 'random_allocation', found 'rdp'"
+  ):
     privacy.compute_spending(write((ALLOCATION, 7), (PLAN, 13)))
 
 

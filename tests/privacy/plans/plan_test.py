@@ -14,10 +14,8 @@ from dp_accounting import rdp
 import tff_clipping
 from tests.privacy.paper import PAPER, build_plan
 from tff_clipping import gone, privacy
-from tff_clipping.privacy.accounting import (
-  sampled_gaussian,
-)
-from tff_clipping.privacy.plans import functions, plan_text
+from tff_clipping.privacy.accounting import renyi, sampled_gaussian
+from tff_clipping.privacy.plans import functions, words
 
 ALL_CLIENTS = {**PAPER, 'clients_per_round': 1920}
 
@@ -144,7 +142,7 @@ def test_random_allocation_charges_whole_epochs():
   assert not plan.allows_new_draws
   assert (
     'takes part if it has drawn this one of the 24 rounds of an epoch'
-    in plan.describe()
+    in privacy.describe_plan(plan)
   )
 
 
@@ -178,7 +176,7 @@ def test_random_allocation_that_has_no_plan_is_refused(change, message):
 
 
 def test_cohorts_of_random_allocation_are_not_solved_for():
-  with pytest.raises(ValueError, match='only those that divide the population'):
+  with pytest.raises(ValueError, match='have a fixed share of the population'):
     privacy.PrivacyPlan.from_noise_to_clients_ratio(
       num_clients=1920,
       num_rounds=96,
@@ -199,13 +197,13 @@ def test_json_of_a_plan_with_bounds_of_cohorts_is_refused():
   plan = build_plan()
   bounds = {'min_clients_per_round': 31, 'max_clients_per_round': 141}
   # Plans of earlier versions had none, most of them.
-  value = {**plan.to_json(), **dict.fromkeys(bounds)}
-  assert privacy.PrivacyPlan.from_json(value) == plan
+  value = {**privacy.plan_to_json(plan), **dict.fromkeys(bounds)}
+  assert privacy.plan_from_json(value) == plan
   value |= {'sampling': 'truncated_poisson', **bounds}
   with pytest.raises(
     gone.GoneError, match="'truncated_poisson' .* went in 0.3"
   ):
-    privacy.PrivacyPlan.from_json(value)
+    privacy.plan_from_json(value)
 
 
 def test_from_target_epsilon_keeps_the_target():
@@ -261,9 +259,10 @@ def test_paper_plan_shows_what_its_sampler_gives():
   )
   assert plan.actual_epsilon == fixed == pytest.approx(5.878, abs=0.002)
   assert poisson.actual_epsilon == poisson.epsilon
-  for text in (str(plan), plan.describe(), plan.to_json()['description']):
-    assert '5.879' in text
-    assert 'that figure does not hold for these cohorts' in text
+  text = privacy.plan_to_json(plan)['description']
+  assert text == privacy.describe_plan(plan)
+  assert '5.879' in text
+  assert 'that figure does not hold for these cohorts' in text
   assert plan.actual_epsilon_after(1) < plan.actual_epsilon_after(2)
 
 
@@ -290,27 +289,16 @@ def test_paper_plan_beyond_pld_uses_rdp_for_what_it_gives():
   assert plan.actual_epsilon == functions.compute_epsilon(
     num_rounds=100_000, noise_multiplier=1, sampling='fixed_size', **PAPER
   )
-  assert f'({plan.actual_epsilon:.4g}' in plan.describe()
-
-
-def test_description_is_a_sentence():
-  version = str(build_plan()).partition('dp-accounting ')[2]
-  assert str(build_plan()) == (
-    'Training for 100 rounds satisfies client-level (1.398, 1e-05)-'
-    'differential privacy with respect to adding or removing one client: in '
-    'each round each of the 1920 clients takes part independently with '
-    'probability 0.0416667 (80 expected) and Gaussian noise of standard '
-    'deviation 1.6 times the clipping norm is added to the sum of the clipped '
-    'updates; accounted for by Renyi differential privacy (tff-clipping '
-    f'{tff_clipping.__version__}, dp-accounting {version}'
-  )
+  assert f'({plan.actual_epsilon:.4g}' in privacy.describe_plan(plan)
 
 
 @pytest.mark.parametrize('sampling', ['poisson', 'fixed_size'])
 def test_described_epsilon_is_not_below_the_real_one(sampling):
   for noise in (0.9, 1.234, 2.8):
     plan = build_plan(sampling=sampling, noise_multiplier=noise)
-    shown = float(plan.describe().split('client-level (')[1].split(',')[0])
+    shown = float(
+      privacy.describe_plan(plan).split('client-level (')[1].split(',')[0]
+    )
     assert plan.epsilon <= shown * (1 + 1e-9) <= plan.epsilon * 1.001
 
 
@@ -341,18 +329,18 @@ def test_permits_the_rounds_of_the_plan_and_those_within_the_target():
 def test_another_last_digit_of_epsilon_changes_nothing(monkeypatch, factor):
   plan = build_plan(target_epsilon=build_plan().epsilon)
   short = build_plan(num_rounds=2, target_epsilon=plan.epsilon)
-  written = [plan.to_json(), short.to_json()]
-  compute = privacy.PrivacyPlan._compute_epsilon
+  written = [privacy.plan_to_json(plan), privacy.plan_to_json(short)]
+  compute = renyi.RenyiCost.compute_epsilon
   monkeypatch.setattr(
-    privacy.PrivacyPlan,
-    '_compute_epsilon',
-    lambda self, num_rounds: factor * compute(self, num_rounds),
+    renyi.RenyiCost,
+    'compute_epsilon',
+    lambda self, delta: factor * compute(self, delta),
   )
-  assert [privacy.PrivacyPlan.from_json(each) for each in written] == [
+  assert [privacy.plan_from_json(each) for each in written] == [
     plan,
     short,
   ]
-  there = privacy.PrivacyPlan.from_json(written[1])
+  there = privacy.plan_from_json(written[1])
   assert there.permits(100)
   assert there.permitted_rounds == 100
 
@@ -378,8 +366,8 @@ def test_json_round_trip(sampling, accountant, target):
   plan = build_plan(
     sampling=sampling, accountant=accountant, target_epsilon=target
   )
-  value = json.loads(json.dumps(plan.to_json()))
-  assert privacy.PrivacyPlan.from_json(value) == plan
+  value = json.loads(json.dumps(privacy.plan_to_json(plan)))
+  assert privacy.plan_from_json(value) == plan
   assert value['epsilon'] == plan.epsilon
   assert value['actual_epsilon'] == plan.actual_epsilon
 
@@ -396,19 +384,19 @@ def test_json_round_trip(sampling, accountant, target):
 )
 def test_json_changed_by_hand_raises(change, message):
   with pytest.raises(ValueError, match=message):
-    privacy.PrivacyPlan.from_json({**build_plan().to_json(), **change})
+    privacy.plan_from_json({**privacy.plan_to_json(build_plan()), **change})
 
 
 def test_json_with_a_missing_attribute_raises():
-  value = build_plan().to_json()
+  value = privacy.plan_to_json(build_plan())
   del value['sampling']
   with pytest.raises(ValueError, match="found none of \\['sampling'\\]"):
-    privacy.PrivacyPlan.from_json(value)
+    privacy.plan_from_json(value)
 
 
 def test_json_of_another_kind_raises():
   with pytest.raises(TypeError, match='must be a mapping'):
-    privacy.PrivacyPlan.from_json([1, 2])
+    privacy.plan_from_json([1, 2])
 
 
 @pytest.mark.parametrize(
@@ -422,16 +410,6 @@ def test_json_of_another_kind_raises():
 def test_bad_target_raises(change, error, message):
   with pytest.raises(error, match=message):
     build_plan(**change)
-
-
-def test_plan_cannot_be_changed():
-  with pytest.raises(dataclasses.FrozenInstanceError):
-    build_plan().noise_multiplier = 0.1
-
-
-def test_positional_arguments_raise():
-  with pytest.raises(TypeError):
-    privacy.PrivacyPlan(1920, 80, 100, 1e-5, 1.6)
 
 
 @pytest.mark.parametrize(
@@ -481,8 +459,8 @@ def test_a_delta_that_the_draws_do_not_change_is_not_warned_of(delta):
 def test_each_accountant_is_named_by_what_computes_it():
   ours = f'tff-clipping {tff_clipping.__version__}'
   theirs = f'dp-accounting {importlib.metadata.version("dp-accounting")}'
-  assert plan_text.name_accountant('pld').endswith(f'({ours})')
-  assert plan_text.name_accountant('rdp').endswith(f'({ours}, {theirs})')
+  assert words.name_accountant('pld').endswith(f'({ours})')
+  assert words.name_accountant('rdp').endswith(f'({ours}, {theirs})')
 
 
 def test_mechanism_never_pairs_a_sampler_with_another_relation():
@@ -538,11 +516,15 @@ def test_fewest_clients_meet_the_target_and_one_less_does_not(
 @pytest.mark.parametrize(
   ('changes', 'error', 'message'),
   [
-    ({'noise_to_clients_ratio': 1e-3}, ValueError, 'ratio` must be larger'),
+    (
+      {'noise_to_clients_ratio': 1e-3},
+      ValueError,
+      'out of reach: even with `clie',
+    ),
     ({'noise_to_clients_ratio': 1e9}, ValueError, 'ratio` 1e\\+09 gives no'),
     ({'noise_to_clients_ratio': 0}, ValueError, 'ratio` must be positive'),
     ({'noise_to_clients_ratio': '1'}, TypeError, 'ratio` must be a number'),
-    ({'sampling': 'none'}, ValueError, '`sampling` must be one that draws'),
+    ({'sampling': 'none'}, ValueError, 'have a fixed share of the population'),
     ({'target_epsilon': -1}, ValueError, '`target_epsilon` must be positive'),
     ({'num_rounds': 0}, ValueError, '`num_rounds` must be at least 1'),
     ({'accountant': 'gdp'}, ValueError, '`accountant` must be one'),

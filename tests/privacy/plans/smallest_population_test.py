@@ -74,7 +74,7 @@ def test_cohorts_that_are_a_share_of_the_population_raise(sampling):
 
 
 def test_an_epsilon_that_no_population_has_raises():
-  with pytest.raises(ValueError, match='`target_epsilon` must be larger, fo'):
+  with pytest.raises(ValueError, match='out of reach: even with `num_clients`'):
     privacy.PrivacyPlan.from_smallest_population(
       **{**SETTING, 'target_epsilon': 1e-5}
     )

@@ -152,7 +152,9 @@ def test_the_plan_says_what_the_tightest_proved_accountant_charges(
   written = json.loads(folder.privacy.read_text())
   assert ('tightest_epsilon' in written) == is_told
   if is_told:
-    by_pld = privacy.compute_joint_cost([plan], accountant='pld')
+    by_pld = privacy.compose_together(
+      [(plan, plan.num_rounds)], accountant='pld'
+    )
     assert written['tightest_epsilon'] == pytest.approx(by_pld.epsilon)
     # It is read back for all that.
-    assert privacy.PrivacyPlan.from_json(written) == plan
+    assert privacy.plan_from_json(written) == plan

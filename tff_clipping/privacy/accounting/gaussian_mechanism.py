@@ -14,10 +14,51 @@ import math
 from scipy import optimize, special
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.accounting import ranges
+from tff_clipping.privacy.accounting import ranges, sampled_gaussian
 
 # Far beyond what doubles tell apart in what follows.
 _TOLERANCE = 1e-13
+
+
+class GaussianCost:
+  """What rounds without sampling cost together: one Gaussian mechanism."""
+
+  def __init__(self, parts: sampled_gaussian.Parts):
+    """Prepares the accountant.
+
+    Args:
+      parts: Rounds, and how many of each, under one relation; all clients take
+        part in each of them.
+    """
+    noise = compose_noise(parts)
+    assert noise is not None  # As `accountants.compose` checks.
+    self._noise = noise
+
+  def compute_epsilon(self, delta: float) -> float:
+    """Returns the epsilon of the parts, exactly."""
+    return gaussian_epsilon(self._noise, delta)
+
+  def compute_delta(self, epsilon: float) -> float:
+    """Returns the delta of the parts at `epsilon`, exactly."""
+    return gaussian_delta(self._noise, epsilon)
+
+
+def compose_noise(parts: sampled_gaussian.Parts) -> float | None:
+  """Returns the noise over sensitivity of the one Gaussian that rounds are.
+
+  Args:
+    parts: Rounds, and how many of each, under one relation.
+
+  Returns:
+    The noise; `None` where cohorts are sampled.
+  """
+  if any(mechanism.cohorts.sampling_prob < 1 for mechanism, _ in parts):
+    return None
+  return 1 / math.sqrt(
+    sum(
+      count / mechanism.noise_over_sensitivity**2 for mechanism, count in parts
+    )
+  )
 
 
 def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:

@@ -117,61 +117,37 @@ class PldCost:
   the module), whatever the order.
   """
 
-  def __init__(
-    self,
-    parts: Sequence[tuple[sampled_gaussian.SampledGaussian, int]],
-    *,
-    coarseness: float = 1,
-  ):
-    """Prepares the accountant; the work is done for each number of rounds.
+  def __init__(self, parts: sampled_gaussian.Parts):
+    """Prepares the accountant.
 
     Args:
       parts: Rounds, and how many of each. All under one relation: 'poisson',
         'random_allocation' and 'none', or 'fixed_size'. Rounds of
         'random_allocation' begin with an epoch, in each part.
-      coarseness: How many times wider than usual the grid's cells are. A coarse
-        grid is fast, and its epsilon is a bound too, a little larger.
     """
     self._parts = tuple(parts)
-    self._coarseness = coarseness
+    self._noise = gaussian_mechanism.compose_noise(self._parts)
 
-  def compute_epsilon(self, num_rounds: int, delta: float) -> float:
-    """Returns the epsilon of so many times the parts; inf if unknown."""
-    noise = self._compose_noise(num_rounds)
-    if noise is not None:
-      epsilon = gaussian_mechanism.gaussian_epsilon(noise, delta)
+  def compute_epsilon(self, delta: float) -> float:
+    """Returns the epsilon of the parts; inf if unknown."""
+    if self._noise is not None:
+      epsilon = gaussian_mechanism.gaussian_epsilon(self._noise, delta)
     else:
-      epsilon = self._compute_worst(
-        num_rounds, lambda loss: loss.compute_epsilon(delta)
-      )
+      epsilon = self._compute_worst(lambda loss: loss.compute_epsilon(delta))
     return epsilon if epsilon <= _LARGEST_EPSILON else math.inf
 
-  def compute_delta(self, num_rounds: int, epsilon: float) -> float:
-    """Returns the delta of so many times the parts at `epsilon`, in [0, 1]."""
+  def compute_delta(self, epsilon: float) -> float:
+    """Returns the delta of the parts at `epsilon`, in [0, 1]."""
     if epsilon > _LARGEST_EPSILON:
       return 1.0
-    noise = self._compose_noise(num_rounds)
-    if noise is not None:
-      return float(compute_gaussian_delta(noise, epsilon))
-    delta = self._compute_worst(
-      num_rounds, lambda loss: loss.compute_delta(epsilon)
+    if self._noise is not None:
+      return float(compute_gaussian_delta(self._noise, epsilon))
+    return min(
+      self._compute_worst(lambda loss: loss.compute_delta(epsilon)), 1.0
     )
-    return min(delta, 1.0)
-
-  def _compose_noise(self, num_rounds: int) -> float | None:
-    """Returns the noise of the one Gaussian that unsampled rounds are."""
-    if any(one.cohorts.sampling_prob < 1 for one, _ in self._parts):
-      return None
-    precision = sum(
-      count / mechanism.noise_over_sensitivity**2
-      for mechanism, count in self._parts
-    )
-    return 1 / math.sqrt(num_rounds * precision)
 
   def _compute_worst(
-    self,
-    num_rounds: int,
-    compute: Callable[[loss_composition.ComposedLoss], float],
+    self, compute: Callable[[loss_composition.ComposedLoss], float]
   ) -> float:
     """Returns the largest figure of the pairs; inf if losses are too large."""
     directions: tuple[str, ...] = ('remove', 'add')
@@ -183,14 +159,13 @@ class PldCost:
           one.noise_over_sensitivity,
           one.cohorts.sampling_prob,
           one.cohorts.rounds_per_epoch,
-          self._coarseness,
         ),
-        one.cohorts.count_epochs(count * num_rounds),
+        one.cohorts.count_epochs(count),
       )
       for one, count in self._parts
     ]
     try:
-      interval = _choose_interval(rounds, self._coarseness)
+      interval = _choose_interval(rounds)
     except random_allocation.LossTooLargeError:
       return math.inf
     while interval <= _WIDEST_INTERVAL:
@@ -294,20 +269,16 @@ class _Draw(NamedTuple):
     noise: Noise over sensitivity.
     prob: The sampling probability of a round.
     num_rounds: The rounds that it is for; more than 1 for 'random_allocation'.
-    coarseness: As for `PldCost`.
   """
 
   noise: float
   prob: float
   num_rounds: int
-  coarseness: float
 
   def measure(self) -> tuple[float, float, float]:
     """Returns about the loss's mean and deviation, and its largest size."""
     if self.num_rounds > 1:
-      return random_allocation.measure_losses(
-        self.noise, self.num_rounds, self.coarseness
-      )
+      return random_allocation.measure_losses(self.noise, self.num_rounds)
     _, largest = _bound_losses(self.noise, self.prob, 'both')
     return *_measure_losses(self.noise, self.prob), largest
 
@@ -322,19 +293,16 @@ class _Draw(NamedTuple):
     """
     if self.num_rounds > 1:
       return random_allocation.build_losses(
-        self.noise, self.num_rounds, interval, direction, self.coarseness
+        self.noise, self.num_rounds, interval, direction
       )
     return _build_loss(self.noise, self.prob, interval, direction)
 
 
-def _choose_interval(
-  rounds: Sequence[tuple[_Draw, int]], coarseness: float
-) -> float:
+def _choose_interval(rounds: Sequence[tuple[_Draw, int]]) -> float:
   """Returns the width of a grid cell; inf if losses are too large for any.
 
   Args:
     rounds: What is drawn, and how often.
-    coarseness: As for `PldCost`.
 
   Raises:
     LossTooLargeError: As `random_allocation.build_losses` does.
@@ -353,7 +321,7 @@ def _choose_interval(
   # Any width gives a bound. A width well below the spread of one round's loss
   # gives a tight one, and the number of cells bounds time and memory.
   finest = max(24 * spread / _MAX_SUM_POINTS, finest)
-  return max(narrowest, finest) * coarseness
+  return max(narrowest, finest)
 
 
 def _measure_losses(noise: float, prob: float) -> tuple[float, float]:

@@ -106,7 +106,6 @@ def build_losses(
   num_rounds: int,
   interval: float,
   direction: str,
-  coarseness: float = 1,
 ) -> loss_composition.DiscreteLoss:
   """Returns the losses of a discrete pair that dominates an epoch.
 
@@ -115,12 +114,11 @@ def build_losses(
     num_rounds: The b above, the rounds of an epoch.
     interval: Width of a grid cell.
     direction: 'remove' (P against Q) or 'add' (Q against P).
-    coarseness: How many times fewer sums of two points are made than usual.
 
   Raises:
     LossTooLargeError: If there is so little noise that nothing is computed.
   """
-  ratio = compute_ratio(noise_over_sensitivity, num_rounds, coarseness)
+  ratio = compute_ratio(noise_over_sensitivity, num_rounds)
   ratio = _put_on_grid(ratio.values, ratio.masses, ratio.missing, interval)
   cells = np.rint(np.log(ratio.values[1:]) / interval).astype(int)
   if direction == 'remove':
@@ -135,7 +133,7 @@ def build_losses(
 
 
 def measure_losses(
-  noise_over_sensitivity: float, num_rounds: int, coarseness: float = 1
+  noise_over_sensitivity: float, num_rounds: int
 ) -> tuple[float, float, float]:
   """Returns about the mean, standard deviation and largest size of a loss.
 
@@ -144,12 +142,11 @@ def measure_losses(
   Args:
     noise_over_sensitivity: As in `build_losses`.
     num_rounds: As there.
-    coarseness: As there.
 
   Raises:
     LossTooLargeError: As there.
   """
-  ratio = compute_ratio(noise_over_sensitivity, num_rounds, coarseness)
+  ratio = compute_ratio(noise_over_sensitivity, num_rounds)
   values, masses = ratio.values[1:], ratio.masses[1:]
   losses = np.log(values)
   moments = []
@@ -162,40 +159,36 @@ def measure_losses(
 
 
 @functools.lru_cache(maxsize=16)  # Both directions, and each grid, ask for it.
-def compute_ratio(
-  noise_over_sensitivity: float, num_rounds: int, coarseness: float = 1
-) -> Ratio:
+def compute_ratio(noise_over_sensitivity: float, num_rounds: int) -> Ratio:
   """Returns the R' of the module's docstring.
 
   Args:
     noise_over_sensitivity: As in `build_losses`.
     num_rounds: As there.
-    coarseness: As there.
 
   Raises:
     LossTooLargeError: As there.
   """
-  num_points = math.ceil(_NUM_POINTS / math.sqrt(coarseness))
-  one = _discretise_gaussian(noise_over_sensitivity, num_points)
+  one = _discretise_gaussian(noise_over_sensitivity)
   # From the first binary digit of b on: twice as many, and perhaps one more.
   ratio, count = one, 1
   for digit in f'{num_rounds:b}'[1:]:
     for other, added in ((ratio, count), (one, 1))[: 1 + int(digit)]:
       total = count + added
-      interval = _choose_interval(noise_over_sensitivity, total, num_points)
+      interval = _choose_interval(noise_over_sensitivity, total)
       ratio = _average(ratio, other, count / total, interval)
-      ratio = _thin(_cut_tails(ratio), interval, 2 * num_points)
+      ratio = _thin(_cut_tails(ratio), interval, 2 * _NUM_POINTS)
       count = total
   return ratio
 
 
-def _discretise_gaussian(noise: float, num_points: int) -> Ratio:
+def _discretise_gaussian(noise: float) -> Ratio:
   """Returns Y on a grid: a normal variable in cells, split at their ends."""
   furthest = -float(special.ndtri_exp(_LOG_TAIL_MASS))
   if (furthest * noise + 0.5) / noise**2 > _LARGEST_LOSS:
     raise LossTooLargeError
   # log(Y) = (x - 1/(2s)) / s, with x normal under Q, and x - 1/s under P.
-  ends = np.linspace(-furthest, furthest + 1 / noise, 2 * num_points)
+  ends = np.linspace(-furthest, furthest + 1 / noise, 2 * _NUM_POINTS)
   values = np.exp((ends - 0.5 / noise) / noise)
   under_q = _cell_masses(ends)
   under_p = _cell_masses(ends - 1 / noise)
@@ -317,10 +310,10 @@ def _thin(ratio: Ratio, interval: float, most: int) -> Ratio:
   return _put_on_grid(ratio.values, ratio.masses, ratio.missing, wider)
 
 
-def _choose_interval(noise: float, count: int, num_points: int) -> float:
+def _choose_interval(noise: float, count: int) -> float:
   """Returns the width of cells for the average of so many ratios.
 
   Any width gives a bound; this one is well below the spread of the logs.
   """
   spread = math.sqrt(math.expm1(min(1 / noise**2, 40.0)) / count)
-  return 12 * math.log1p(spread) / num_points
+  return 12 * math.log1p(spread) / _NUM_POINTS

@@ -9,6 +9,8 @@ can pair the event of one sampler with the cohorts of another.
 
 import dataclasses
 import enum
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import dp_accounting
 
@@ -177,14 +179,16 @@ class SampledGaussian:
 
   Raises:
     TypeError: If the multiplier is not a number.
-    ValueError: If it is out of range.
+    ValueError: If it is not positive and finite.
   """
 
   cohorts: Cohorts
   noise_multiplier: float
 
   def __post_init__(self):
-    multiplier = ranges.check_noise_multiplier(self.noise_multiplier)
+    multiplier = argument_checks.check_positive(
+      'noise_multiplier', self.noise_multiplier
+    )
     object.__setattr__(self, 'noise_multiplier', multiplier)
 
   @property
@@ -218,3 +222,7 @@ class SampledGaussian:
     if cohorts.sampling == 'random_allocation':
       return RandomAllocationDpEvent(cohorts.rounds_per_epoch, gaussian)
     return gaussian
+
+
+# Rounds of some mechanisms, and how many of each.
+Parts: TypeAlias = Sequence[tuple[SampledGaussian, int]]

@@ -28,6 +28,7 @@ from scipy import special
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import (
+  accountants,
   gaussian_mechanism,
   privacy_loss,
   ranges,
@@ -120,7 +121,8 @@ def compute_trade_off(plan: BasePlan) -> TradeOff:
   Args:
     plan: The plan.
   """
-  deltas = [plan.tightest_delta(epsilon) for epsilon in _EPSILONS]
+  cost = accountants.compose(plan.parts(plan.num_rounds), 'pld')
+  deltas = [cost.compute_delta(epsilon) for epsilon in _EPSILONS]
   return TradeOff(_EPSILONS, np.array(deltas))
 
 
@@ -141,14 +143,16 @@ def bound_attacks(plan: BasePlan, false_positive_rate: float) -> AttackBounds:
   rate = argument_checks.check_probability(
     'false_positive_rate', false_positive_rate
   )
-  mechanism, count = plan.released_mechanism(plan.num_rounds)
-  if mechanism.cohorts.sampling_prob == 1:
+  parts = plan.parts(plan.num_rounds)
+  noise = gaussian_mechanism.compose_noise(parts)
+  if noise is not None:
     # One Gaussian mechanism.
-    mu = math.sqrt(count) / mechanism.noise_over_sensitivity
+    mu = 1 / noise
     true_positive_rate = GaussianTradeOff(mu).max_true_positive_rate
   else:
+    cost = accountants.compose(parts, 'pld')
     epsilons = np.linspace(0, plan.actual_epsilon, _NUM_EPSILONS)
-    deltas = np.array([plan.tightest_delta(epsilon) for epsilon in epsilons])
+    deltas = np.array([cost.compute_delta(epsilon) for epsilon in epsilons])
     curve = TradeOff(epsilons, deltas)
     mu = _find_mu(curve, plan.target_delta)
     true_positive_rate = curve.max_true_positive_rate

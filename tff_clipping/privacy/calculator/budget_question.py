@@ -4,9 +4,15 @@ import dataclasses
 from typing import Any
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy.accounting import ranges, sampled_gaussian, search
+from tff_clipping.privacy.accounting import (
+  ranges,
+  sampled_gaussian,
+)
+from tff_clipping.privacy.accounting import (
+  solve as solver,
+)
 from tff_clipping.privacy.correlated_noise import by_name, separated_sampling
-from tff_clipping.privacy.plans import base_plan, correlated_plan, plan_search
+from tff_clipping.privacy.plans import base_plan, correlated_plan
 from tff_clipping.privacy.plans import plan as plan_lib
 
 SAMPLINGS = (*plan_lib.SAMPLINGS, *separated_sampling.SAMPLINGS)
@@ -256,16 +262,11 @@ def _find_rounds(
       **given, **_build_strategy(question, num_rounds, most)
     )
 
-  found = search.search_rounds_within(
-    lambda num_rounds: plan_search.try_epsilon(lambda: build(num_rounds)),
-    noise_multiplier=question.noise_multiplier,
-    target_epsilon=target,
-    most=most,
-  )
-  if found == most:
+  plan = solver.find(build, most, 1, target, name='num_rounds', start=1)
+  if plan.num_rounds == most:
     raise ValueError(
       f'`noise_multiplier` {question.noise_multiplier:g} allows more than '
-      f'{found} rounds within `target_epsilon` {target:g}, the most that '
+      f'{most} rounds within `target_epsilon` {target:g}, the most that '
       'strategies are made for here: give fewer rounds, or less noise.'
     )
-  return dataclasses.replace(build(found), target_epsilon=target)
+  return dataclasses.replace(plan, target_epsilon=target)

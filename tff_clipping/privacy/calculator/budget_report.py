@@ -13,7 +13,7 @@ from tff_clipping.privacy.calculator import (
   budget_comparison,
   budget_question,
 )
-from tff_clipping.privacy.plans import base_plan
+from tff_clipping.privacy.plans import base_plan, plan_json, words
 
 # What the JSON of an answer has of its plan; None if the plan has none.
 _OF_PLAN = (
@@ -101,8 +101,8 @@ def format_json(answer: Answer, record: Mapping[str, Any] | None = None) -> str:
     'relation': plan.relation.value,
     'attacks': None if attacks is None else attacks._asdict(),
     'comparisons': [each.to_json() for each in answer.comparisons],
-    'description': plan.describe(),
-    'plan': plan.to_json(),
+    'description': words.describe_plan(plan),
+    'plan': plan_json.plan_to_json(plan),
     'warnings': list(answer.warnings),
     **(record or {}),
   }

@@ -10,7 +10,7 @@ from tff_clipping.privacy.calculator import (
   budget_report,
   command_line,
 )
-from tff_clipping.privacy.plans import promise_text
+from tff_clipping.privacy.plans import words
 
 
 def format_table(
@@ -25,7 +25,7 @@ def format_table(
   """
   sections = [
     _format_solution(answer),
-    [answer.plan.describe()],
+    [words.describe_plan(answer.plan)],
     _format_promise(answer),
     *([f'Warning: {message}'] for message in answer.warnings),
   ]
@@ -70,7 +70,7 @@ def _format_solution(answer: budget_report.Answer) -> list[str]:
     else f'--accountant={plan.accountant}'
   )
   rows.append(f'  {"only for":<17} --sampling={plan.sampling} {kind}')
-  tightest = plan.describe_tightest()
+  tightest = words.describe_tightest(plan)
   return [*rows, tightest] if tightest else rows
 
 
@@ -78,13 +78,13 @@ def _format_promise(answer: budget_report.Answer) -> list[str]:
   """Returns what is promised, in words."""
   plan, attacks = answer.plan, answer.attacks
   lines = [
-    promise_text.state_promise(
+    words.state_promise(
       plan.actual_epsilon, plan.target_delta, plan.actual_relation
     )
   ]
   if attacks is not None:
     lines.append(
-      promise_text.state_attack(
+      words.state_attack(
         attacks.true_positive_rate,
         attacks.false_positive_rate,
         plan.actual_relation,

@@ -27,7 +27,7 @@ from typing import Any
 from tff_clipping.privacy.accounting import rounding, slack
 from tff_clipping.privacy.calculator import command_line, statement
 from tff_clipping.privacy.ledger import ledger_contents, spending
-from tff_clipping.privacy.plans import base_plan, plan_text
+from tff_clipping.privacy.plans import base_plan, plan_json, words
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -116,7 +116,7 @@ def _format_json(
         'planned_epsilon': _permitted_epsilon(ledger.plan),
         'target_epsilon': ledger.plan.target_epsilon,
         'caveats': list(ledger.caveats),
-        'plan': _plan_as_run(ledger).to_json(ledger.caveats),
+        'plan': plan_json.plan_to_json(_plan_as_run(ledger), ledger.caveats),
       }
       for ledger in ledgers
     ],
@@ -152,7 +152,7 @@ def _format_table(
 def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
   """Returns what one run has spent."""
   plan = ledger.plan
-  guarantee = plan_text.state_guarantee(
+  guarantee = words.state_guarantee(
     ledger.actual_epsilon, plan.target_delta, plan.actual_relation
   )
   limit = plan.epsilon if plan.target_epsilon is None else plan.target_epsilon
@@ -172,8 +172,8 @@ def _describe_ledger(ledger: ledger_contents.LedgerContents) -> str:
       f'settled before the run that {ledger.num_releases} are all'
     )
   if ledger.caveats:
-    lines.append(f'  {plan_text.state_caveats(ledger.caveats)}')
-  described = _plan_as_run(ledger).describe()
+    lines.append(f'  {words.state_caveats(ledger.caveats)}')
+  described = words.describe_plan(_plan_as_run(ledger))
   lines.append(f'  plan              {described}')
   return '\n'.join(lines)
 

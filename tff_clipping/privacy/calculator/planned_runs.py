@@ -11,10 +11,9 @@ from tff_clipping.privacy.accounting import accountants, rounding
 from tff_clipping.privacy.calculator import command_line
 from tff_clipping.privacy.plans import (
   base_plan,
-  joint_cost,
-  plan_files,
-  plan_text,
-  promise_text,
+  plan_json,
+  together,
+  words,
 )
 
 
@@ -44,7 +43,7 @@ class Total:
   """
 
   runs: tuple[PlannedRun, ...]
-  cost: joint_cost.JointCost
+  cost: together.TogetherCost
   by_pld: float | None
 
 
@@ -73,7 +72,7 @@ def read_planned_run(
     value = json.loads(text)
     # An answer of the calculator has its plan among other things.
     value = value['plan'] if 'format' not in value else value
-    plan = plan_files.plan_from_json(value)
+    plan = plan_json.plan_from_json(value)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f'`together` must be plans, found another file, {path!r}: {error}'
@@ -91,22 +90,20 @@ def add_up(
 
   Args:
     runs: The runs, at least one.
-    target_delta: As in `joint_cost.compute_joint_cost`.
+    target_delta: As in `together.compose_together`.
     accountant: As there.
 
   Raises:
     TypeError: As there.
     ValueError: As there.
   """
-  plans = [run.plan for run in runs]
-  cost = joint_cost.compute_joint_cost(
-    plans, target_delta=target_delta, accountant=accountant
-  )
+  rounds = [(run.plan, run.plan.num_rounds) for run in runs]
+  cost = together.compose_together(rounds, target_delta, accountant=accountant)
   by_pld = None
   if cost.accountant == 'rdp':
     try:
-      tighter = joint_cost.compute_joint_cost(
-        plans, target_delta=cost.target_delta, accountant='pld'
+      tighter = together.compose_together(
+        rounds, cost.target_delta, accountant='pld'
       ).epsilon
     except accountants.NoEpsilonError:
       tighter = math.inf
@@ -129,23 +126,23 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
     lines.append(
       f'  {run.source:<{width}}  epsilon '
       f'{rounding.format_up(plan.actual_epsilon)} for '
-      f'{plan_text.count_rounds(plan.num_rounds)}, {plan.sampling}, noise '
+      f'{words.count_rounds(plan.num_rounds)}, {plan.sampling}, noise '
       f'multiplier {plan.noise_multiplier:g}'
     )
-  guarantee = plan_text.state_guarantee(
+  guarantee = words.state_guarantee(
     cost.epsilon, cost.target_delta, cost.relation
   )
-  together = [
+  lines_of_all = [
     f'Together they satisfy client-level {guarantee}, by '
-    f'{plan_text.name_accountant(cost.accountant)}.'
+    f'{words.name_accountant(cost.accountant)}.'
   ]
   if total.by_pld is not None:
-    together.append(
+    lines_of_all.append(
       f'It is epsilon {rounding.format_up(total.by_pld)} by '
-      f'{plan_text.state_pld([run.plan for run in total.runs])}'
+      f'{words.state_pld([run.plan for run in total.runs])}'
     )
-  together.append(
-    promise_text.state_promise(cost.epsilon, cost.target_delta, cost.relation)
+  lines_of_all.append(
+    words.state_promise(cost.epsilon, cost.target_delta, cost.relation)
   )
   conditions = (
     'It holds for each client that is in the populations of all of '
@@ -155,7 +152,7 @@ def format_table(total: Total, record: Mapping[str, Any]) -> str:
   sections = [
     *_caveats(total),
     '\n'.join(lines),
-    '\n'.join(together),
+    '\n'.join(lines_of_all),
     conditions,
     command_line.format_record(record),
   ]
@@ -166,7 +163,10 @@ def format_json(total: Total, record: Mapping[str, Any]) -> str:
   """Returns the answer as one JSON object; see `format_table`."""
   value = {
     'plans': [
-      {'source': run.source, 'plan': run.plan.to_json(run.caveats)}
+      {
+        'source': run.source,
+        'plan': plan_json.plan_to_json(run.plan, run.caveats),
+      }
       for run in total.runs
     ],
     'together': {
@@ -184,4 +184,4 @@ def _caveats(total: Total) -> list[str]:
   caveats = dict.fromkeys(
     caveat for run in total.runs for caveat in run.caveats
   )
-  return [plan_text.state_caveats(list(caveats))] if caveats else []
+  return [words.state_caveats(list(caveats))] if caveats else []

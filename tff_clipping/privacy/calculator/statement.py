@@ -10,31 +10,17 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tff_clipping.privacy.accounting import rounding, sampled_gaussian
+from tff_clipping.privacy.accounting import rounding
 from tff_clipping.privacy.audit import trade_off
 from tff_clipping.privacy.ledger import ledger_contents
 from tff_clipping.privacy.plans import (
   base_plan,
   correlated_plan,
-  promise_text,
+  words,
 )
 
 _TITLE = 'Statement on differential privacy'
 _FALSE_POSITIVE_RATE = 0.01
-
-_RELATIONS = {
-  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: (
-    'two sets of clients that differ in one client, which is there or not'
-  ),
-  sampled_gaussian.Relation.REPLACE_ONE: (
-    'two sets of as many clients that differ in one client, which another one '
-    'replaces'
-  ),
-  sampled_gaussian.Relation.ZERO_OUT: (
-    'two sets of the same clients, one of which sends zeros in one of them in '
-    'all rounds in which it takes part'
-  ),
-}
 
 
 class _Section(NamedTuple):
@@ -188,8 +174,8 @@ def _state_promise(
   epsilon, relation = promised.actual_epsilon, promised.actual_relation
   attacks = trade_off.bound_attacks(promised, _FALSE_POSITIVE_RATE)
   paragraphs = [
-    promise_text.state_promise(epsilon, promised.target_delta, relation),
-    promise_text.state_attack(
+    words.state_promise(epsilon, promised.target_delta, relation),
+    words.state_attack(
       attacks.true_positive_rate,
       attacks.false_positive_rate,
       relation,
@@ -207,7 +193,10 @@ def _state_promise(
     paragraphs,
     table=[
       ('Unit of protection', 'one client, with all of its data'),
-      ('Neighbouring relation', f'{relation.value}: {_RELATIONS[relation]}'),
+      (
+        'Neighbouring relation',
+        f'{relation.value}: {words.RELATIONS[relation].neighbours}',
+      ),
       ('Epsilon', rounding.format_up(epsilon)),
       ('Delta', rounding.format_up(promised.target_delta, digits=6)),
       (
@@ -227,7 +216,7 @@ def _describe_computation(
   return _Section(
     'How it was computed',
     [
-      promised.describe(),
+      words.describe_plan(promised),
       'The true-positive rate is by privacy loss distributions, for noise that '
       'is continuous.',
     ],

@@ -7,6 +7,7 @@ from tff_clipping.privacy.correlated_noise.banded import (
 from tff_clipping.privacy.correlated_noise.buffered_toeplitz import (
   BufferedToeplitzStrategy,
 )
+from tff_clipping.privacy.correlated_noise.by_name import strategy_from_json
 from tff_clipping.privacy.correlated_noise.noise_recurrence import (
   NoiseRecurrence,
 )
@@ -16,9 +17,6 @@ from tff_clipping.privacy.correlated_noise.optimization import (
   blt_strategy,
 )
 from tff_clipping.privacy.correlated_noise.participation import Participation
-from tff_clipping.privacy.correlated_noise.strategy_files import (
-  strategy_from_json,
-)
 
 __all__ = [
   'BandedStrategy',

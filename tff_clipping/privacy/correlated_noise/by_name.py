@@ -1,11 +1,32 @@
-"""The noise strategy of a name, for the sampler that it is to go with."""
+"""Noise strategies by their names: for a sampler, and from files."""
 
-from tff_clipping import argument_checks
-from tff_clipping.privacy import correlated_noise
-from tff_clipping.privacy.correlated_noise import separated_sampling
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tff_clipping import argument_checks, gone
+from tff_clipping.privacy.correlated_noise import (
+  optimization,
+  separated_sampling,
+)
+from tff_clipping.privacy.correlated_noise.banded import (
+  BandedStrategy,
+  identity_strategy,
+)
+from tff_clipping.privacy.correlated_noise.buffered_toeplitz import (
+  BufferedToeplitzStrategy,
+)
+from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
+from tff_clipping.privacy.correlated_noise.participation import Participation
 
 # 'gaussian' is independent noise in each round.
 MECHANISMS = ('gaussian', 'banded', 'blt')
+
+# The strategies of files.
+_CLASSES: dict[str, Any] = {
+  BandedStrategy.kind: BandedStrategy,
+  BufferedToeplitzStrategy.kind: BufferedToeplitzStrategy,
+}
 
 
 def build_strategy(
@@ -16,7 +37,7 @@ def build_strategy(
   clients_per_round: int,
   min_separation: int = 1,
   sampling: str = 'min_separation',
-) -> correlated_noise.NoiseStrategy:
+) -> NoiseStrategy:
   """Returns the strategy with the least error of its kind, for a sampler.
 
   Args:
@@ -40,7 +61,7 @@ def build_strategy(
     min_separation=min_separation,
   ).participation
   if mechanism == 'gaussian':
-    return correlated_noise.identity_strategy(num_rounds=num_rounds)
+    return identity_strategy(num_rounds=num_rounds)
   if sampling == 'grouped_poisson':
     if mechanism != 'banded':
       raise ValueError(
@@ -48,16 +69,39 @@ def build_strategy(
         f"'grouped_poisson', found {mechanism!r}: no other is known to gain "
         'from sampling.'
       )
-    return correlated_noise.banded_strategy(
+    return optimization.banded_strategy(
       num_rounds=num_rounds,
-      participation=correlated_noise.Participation(
+      participation=Participation(
         min_separation=min_separation, max_participations=1
       ),
       num_bands=min(min_separation, num_rounds),
     )
   build = (
-    correlated_noise.banded_strategy
+    optimization.banded_strategy
     if mechanism == 'banded'
-    else correlated_noise.blt_strategy
+    else optimization.blt_strategy
   )
   return build(num_rounds=num_rounds, participation=participation)
+
+
+def strategy_from_json(value: Mapping[str, Any]) -> NoiseStrategy:
+  """Returns the strategy that `NoiseStrategy.to_json` wrote.
+
+  Args:
+    value: What `json.load` returned.
+
+  Raises:
+    TypeError: If `value` is not a mapping, or an attribute of the wrong kind.
+    GoneError: If this version has no such strategy any more.
+    ValueError: If attributes are missing, unknown or out of range.
+  """
+  if not isinstance(value, Mapping):
+    raise TypeError(f'`value` must be a mapping, found {value!r}.')
+  attributes = gone.read(value)
+  kind = argument_checks.check_choice(
+    'kind', attributes.pop('kind', ''), [*_CLASSES]
+  )
+  names = [field.name for field in dataclasses.fields(_CLASSES[kind])]
+  if sorted(names) != sorted(attributes):
+    raise ValueError(f'`value` must hold {names}, found {[*attributes]}.')
+  return _CLASSES[kind](**attributes)

@@ -13,8 +13,9 @@ group has turns (arXiv 2306.08153, Theorem 4).
 import dataclasses
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import correlated_noise
 from tff_clipping.privacy.accounting import ranges, sampled_gaussian
+from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
+from tff_clipping.privacy.correlated_noise.participation import Participation
 
 SAMPLINGS = ('min_separation', 'grouped_poisson')
 
@@ -69,9 +70,9 @@ class SeparatedCohorts:
     return self.sampling == 'grouped_poisson'
 
   @property
-  def participation(self) -> correlated_noise.Participation:
+  def participation(self) -> Participation:
     """The rounds in which one client may take part."""
-    return correlated_noise.Participation(min_separation=self.min_separation)
+    return Participation(min_separation=self.min_separation)
 
   @property
   def turn(self) -> sampled_gaussian.Cohorts:
@@ -82,7 +83,7 @@ class SeparatedCohorts:
       clients_per_round=self.clients_per_round * self.min_separation,
     )
 
-  def check_strategy(self, strategy: correlated_noise.NoiseStrategy) -> None:
+  def check_strategy(self, strategy: NoiseStrategy) -> None:
     """Raises ValueError where no amplification by a secret draw is known.
 
     Args:
@@ -97,7 +98,7 @@ class SeparatedCohorts:
       )
 
   def compute_sensitivity(
-    self, strategy: correlated_noise.NoiseStrategy, num_rounds: int
+    self, strategy: NoiseStrategy, num_rounds: int
   ) -> float:
     """Returns by how many clipping norms a client changes what is noised.
 
@@ -110,7 +111,5 @@ class SeparatedCohorts:
     if not self.is_amplified:
       return strategy.compute_sensitivity(self.participation, num_rounds)
     return strategy.compute_sensitivity(
-      correlated_noise.Participation(
-        min_separation=strategy.num_rounds, max_participations=1
-      )
+      Participation(min_separation=strategy.num_rounds, max_participations=1)
     )

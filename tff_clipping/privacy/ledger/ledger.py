@@ -12,7 +12,7 @@ from typing import Any
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.ledger import ledger_contents, ledger_file
-from tff_clipping.privacy.plans import base_plan
+from tff_clipping.privacy.plans import base_plan, plan_json
 
 DamagedLedgerError = ledger_file.DamagedLedgerError
 LedgerInUseError = ledger_file.LedgerInUseError
@@ -374,7 +374,7 @@ class PrivacyLedger:
       'format': ledger_contents.FORMAT,
       # A copy of a ledger is not another run.
       'run_id': secrets.token_hex(16),
-      'plan': self._plan.to_json(self._new_caveats),
+      'plan': plan_json.plan_to_json(self._plan, self._new_caveats),
     }
 
   def _build_release(

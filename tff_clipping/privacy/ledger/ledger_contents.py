@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tff_clipping import gone
 from tff_clipping.privacy.accounting import slack
 from tff_clipping.privacy.ledger import ledger_file
-from tff_clipping.privacy.plans import base_plan, plan_files
+from tff_clipping.privacy.plans import base_plan, plan_json
 
 FORMAT = 3
 # The format of version 0.2, which is read for what was spent.
@@ -236,7 +236,7 @@ def parse_plan(
       f'Line 1 of {os.fspath(path)} is damaged: it is not the plan of a ledger.'
     )
   try:
-    return plan_files.plan_from_json(header['plan'])
+    return plan_json.plan_from_json(header['plan'])
   except gone.GoneError as error:
     raise ValueError(
       f'The ledger {os.fspath(path)} cannot be read: {error}'

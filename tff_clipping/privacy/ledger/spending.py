@@ -4,13 +4,9 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from tff_clipping.privacy.accounting import (
-  ranges,
-  sampled_gaussian,
-  slack,
-)
+from tff_clipping.privacy.accounting import sampled_gaussian, slack
 from tff_clipping.privacy.ledger import ledger_contents
-from tff_clipping.privacy.plans import joint_cost, plan_text
+from tff_clipping.privacy.plans import together, words
 
 # Of these, nothing is charged less because cohorts are secret.
 _WITHOUT_SECRET_COHORTS = ('none', 'min_separation')
@@ -78,37 +74,21 @@ def compute_spending(
   if not ledgers:
     raise ValueError('`ledgers` must be at least one, found none.')
   _check_different(ledgers)
-  relations = [each.plan.actual_relation for each in ledgers]
-  deltas = [each.plan.target_delta for each in ledgers]
-  _check_same('relation', [each.value for each in relations], ledgers)
+  plans = [each.plan for each in ledgers]
+  _check_same(
+    'relation', [plan.actual_relation.value for plan in plans], ledgers
+  )
   if target_delta is None:
-    _check_same('target_delta', deltas, ledgers)
-    target_delta = min(deltas)
-  target_delta = ranges.check_target_delta(target_delta)
-  parts = [
-    each.plan.released_mechanism(each.num_releases)
-    for each in ledgers
-    if each.num_releases
-  ]
-  accountant = joint_cost.choose_accountant([each.plan for each in ledgers])
-  if accountant == 'rdp':
-    for ledger in ledgers:
-      if ledger.plan.sampling == 'random_allocation':
-        raise ValueError(
-          "`ledgers` must all be charged by 'pld' to add one of "
-          f"random_allocation up, found 'rdp' among them beside {ledger.path}."
-        )
-  if len(ledgers) == 1 and target_delta == deltas[0]:
-    (ledger,) = ledgers
-    epsilon = joint_cost.check_finite(ledger.actual_epsilon)
-  else:
-    epsilon = joint_cost.compose_parts(parts, accountant, target_delta)
+    _check_same('target_delta', [plan.target_delta for plan in plans], ledgers)
+  cost = together.compose_together(
+    [(each.plan, each.num_releases) for each in ledgers], target_delta
+  )
   return Spending(
-    epsilon=epsilon,
-    target_delta=target_delta,
-    relation=relations[0],
-    accountant=accountant,
-    num_releases=sum(each.num_releases for each in ledgers),
+    epsilon=cost.epsilon,
+    target_delta=cost.target_delta,
+    relation=cost.relation,
+    accountant=cost.accountant,
+    num_releases=cost.num_rounds,
     assumed_independent=_without_seeds(ledgers),
   )
 
@@ -122,14 +102,14 @@ def describe_spending(
     ledgers: What the runs have released.
     spent: What `compute_spending` has made of them.
   """
-  guarantee = plan_text.state_guarantee(
+  guarantee = words.state_guarantee(
     spent.epsilon, spent.target_delta, spent.relation
   )
   text = (
     f'Together, the {spent.num_releases} releases of {len(ledgers)} '
     f'run{"s" if len(ledgers) > 1 else ""} '
     f'satisfy client-level {guarantee}, by '
-    f'{plan_text.name_accountant(spent.accountant)}, for each client that is '
+    f'{words.name_accountant(spent.accountant)}, for each client that is '
     'in the populations of all of them. That holds where it was settled '
     'before the first of them which runs there would be, with which noise '
     'and how many releases.'
@@ -143,7 +123,7 @@ def describe_spending(
     )
   caveats = [caveat for ledger in ledgers for caveat in ledger.caveats]
   if caveats:
-    stated = plan_text.state_caveats(list(dict.fromkeys(caveats)))
+    stated = words.state_caveats(list(dict.fromkeys(caveats)))
     text = f'{stated} Without that: {text}'
   return text
 

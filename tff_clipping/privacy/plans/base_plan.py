@@ -4,8 +4,8 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import dp_accounting
 
@@ -14,22 +14,34 @@ from tff_clipping.privacy.accounting import (
   accountants,
   ranges,
   sampled_gaussian,
-  search,
   slack,
+  solve,
 )
-from tff_clipping.privacy.plans import (
-  obligations,
-  plan_json,
-  plan_search,
-  plan_text,
-)
+from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
+from tff_clipping.privacy.plans import obligations
 
 if TYPE_CHECKING:
   from typing_extensions import Unpack
 
-  from tff_clipping.privacy.plans.plan_attributes import PlanAttributes
-
 _Plan = TypeVar('_Plan', bound='BasePlan')
+
+
+class PlanAttributes(TypedDict, total=False):
+  """The attributes of all plans, without noise and epsilon, for type checkers.
+
+  A constructor is named for which of noise and epsilon it takes.
+  """
+
+  num_clients: int
+  clients_per_round: int
+  num_rounds: int
+  target_delta: float
+  sampling: str
+  # Of a `PrivacyPlan`.
+  accountant: str
+  # Of a `CorrelatedNoisePlan`.
+  strategy: NoiseStrategy
+  min_separation: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +49,8 @@ class BasePlan(abc.ABC):
   """How cohorts are drawn, how much noise is added, and what that costs.
 
   What ledgers, samplers and reports ask of a plan, whichever it is. A subclass
-  says what its attributes mean, checks them, and accounts for rounds.
+  says what its attributes mean, checks them, and names in `parts` what its
+  rounds release. Whatever they cost follows from that.
 
   Attributes:
     num_clients: The paper's N, the population.
@@ -64,7 +77,11 @@ class BasePlan(abc.ABC):
   target_epsilon: float | None = None
 
   def __post_init__(self):
-    checked = self._check_attributes()
+    checked = {
+      'target_delta': ranges.check_target_delta(self.target_delta),
+      'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
+      **self._check_attributes(),
+    }
     if self.target_epsilon is not None:
       checked['target_epsilon'] = ranges.check_target_epsilon(
         self.target_epsilon
@@ -73,7 +90,14 @@ class BasePlan(abc.ABC):
       object.__setattr__(self, name, value)
     ranges.warn_of_large_delta(self.target_delta, self.num_clients)
     if not math.isfinite(self.epsilon):
-      raise accountants.NoEpsilonError(self._explain_no_epsilon())
+      raise accountants.NoEpsilonError(
+        accountants.explain_no_epsilon(
+          self._charge(self.num_rounds),
+          self.accountant,
+          noise_multiplier=self.noise_multiplier,
+          target_delta=self.target_delta,
+        )
+      )
     ranges.warn_of_small_delta(self.target_delta, self.epsilon)
     if self.target_epsilon is not None and not slack.is_within(
       self.epsilon, self.target_epsilon
@@ -100,7 +124,8 @@ class BasePlan(abc.ABC):
         `CorrelatedNoisePlan`, `num_rounds` are those of its strategy.
 
     Returns:
-      A plan whose multiplier has 6 significant digits, rounded up.
+      A plan whose multiplier has 6 significant digits. It is the least of them
+      whose epsilon is within the target.
 
     Raises:
       TypeError: If an attribute is missing, is one that is found, or is of the
@@ -108,8 +133,14 @@ class BasePlan(abc.ABC):
       ValueError: If an attribute is out of range, or no noise in the
         accountant's range has this epsilon.
     """
-    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
-    return cls._find_noise(cls._complete(given, 'noise_multiplier'))
+    given = cls._complete(attributes, 'noise_multiplier', 'target_epsilon')
+    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
+    return _find(
+      lambda noise: cls(**given, noise_multiplier=noise),
+      *(least, most, target_epsilon, 'noise_multiplier'),
+      start=1.0,
+      limit=least,
+    )
 
   @classmethod
   def from_noise_multiplier(
@@ -128,8 +159,8 @@ class BasePlan(abc.ABC):
       TypeError: As in `from_target_epsilon`.
       ValueError: If an attribute is out of range.
     """
-    given: dict[str, Any] = {**attributes, 'noise_multiplier': noise_multiplier}
-    return cls(**cls._complete(given, 'target_epsilon'))
+    given = cls._complete(attributes, 'noise_multiplier', 'target_epsilon')
+    return cls(**given, noise_multiplier=noise_multiplier)
 
   @classmethod
   def from_max_rounds(
@@ -153,9 +184,18 @@ class BasePlan(abc.ABC):
       TypeError: As in `from_target_epsilon`.
       ValueError: If an attribute is out of range, or not a single round fits.
     """
-    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
-    given['noise_multiplier'] = noise_multiplier
-    return cls._find_rounds(cls._complete(given, 'num_rounds'))
+    given = cls._complete(
+      attributes, 'noise_multiplier', 'target_epsilon', 'num_rounds'
+    )
+    most = given.get('num_rounds', ranges.MAX_ROUNDS)
+    return _find(
+      lambda rounds: cls(
+        **{**given, 'num_rounds': rounds}, noise_multiplier=noise_multiplier
+      ),
+      *(most, 1, target_epsilon, 'num_rounds'),
+      start=1,
+      limit=ranges.MAX_ROUNDS,
+    )
 
   @classmethod
   def from_noise_to_clients_ratio(
@@ -181,13 +221,31 @@ class BasePlan(abc.ABC):
       TypeError: As in `from_target_epsilon`.
       ValueError: If an attribute is out of range, or no cohort is large enough.
     """
-    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
-    given = cls._complete(given, 'clients_per_round', 'noise_multiplier')
-    return plan_search.with_fewest_clients(
-      cls,
-      given,
-      noise_to_clients_ratio=noise_to_clients_ratio,
-      most=cls._find_largest_cohort(given),
+    given = cls._complete(
+      attributes, 'noise_multiplier', 'target_epsilon', 'clients_per_round'
+    )
+    _check_cohorts_are_free(given, 'clients_per_round')
+    ratio = argument_checks.check_positive(
+      'noise_to_clients_ratio', noise_to_clients_ratio
+    )
+    population, _ = ranges.check_population(given['num_clients'], 1)
+    least, most = ranges.MIN_NOISE_MULTIPLIER, ranges.MAX_NOISE_MULTIPLIER
+    # The cohorts whose noise is accounted for, and that come by turns.
+    fewest = max(1, math.ceil(least / ratio))
+    largest = min(
+      population // _check_separation(given), math.floor(most / ratio)
+    )
+    if fewest > largest:
+      raise ValueError(
+        f'`noise_to_clients_ratio` {ratio:g} gives no cohort a noise '
+        f'multiplier from {least:g} to {most:g}, the range that is accounted '
+        'for.'
+      )
+    return _find(
+      lambda cohort: cls(
+        **given, clients_per_round=cohort, noise_multiplier=ratio * cohort
+      ),
+      *(fewest, largest, target_epsilon, 'clients_per_round'),
     )
 
   @classmethod
@@ -215,11 +273,33 @@ class BasePlan(abc.ABC):
         enough, or `sampling` ties the population to the cohorts: 'none' and
         'random_allocation' do.
     """
-    given: dict[str, Any] = {**attributes, 'target_epsilon': target_epsilon}
-    given['noise_multiplier'] = noise_multiplier
-    return plan_search.with_smallest_population(
-      cls, cls._complete(given, 'num_clients')
+    given = cls._complete(
+      attributes, 'noise_multiplier', 'target_epsilon', 'num_clients'
     )
+    _check_cohorts_are_free(given, 'num_clients')
+    _, cohort = ranges.check_population(
+      ranges.MAX_CLIENTS, given['clients_per_round']
+    )
+    return _find(
+      lambda clients: cls(
+        **given, num_clients=clients, noise_multiplier=noise_multiplier
+      ),
+      # As many as fill the cohorts until a client comes again.
+      *(cohort * _check_separation(given), ranges.MAX_CLIENTS),
+      *(target_epsilon, 'num_clients'),
+    )
+
+  @abc.abstractmethod
+  def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
+    """Returns what the first rounds release: mechanisms, and how many of each.
+
+    Of the cohorts that are really drawn: under 'paper' it is not what is
+    charged. Correlated noise is one release, or one for each turn of a group.
+    The rounds of 'random_allocation' begin with an epoch.
+
+    Args:
+      num_rounds: From 1 to `max_rounds`.
+    """
 
   @property
   @abc.abstractmethod
@@ -238,11 +318,6 @@ class BasePlan(abc.ABC):
 
   @property
   @abc.abstractmethod
-  def dp_event(self) -> dp_accounting.DpEvent:
-    """The event of `num_rounds` rounds, for an accountant of `relation`."""
-
-  @property
-  @abc.abstractmethod
   def max_rounds(self) -> int:
     """The most rounds that there is a cost for."""
 
@@ -253,21 +328,8 @@ class BasePlan(abc.ABC):
 
     A model that adds up what is released sees the sums of the first 1, 2, ...,
     `num_rounds` rounds. It is the root of the mean, over these sums, of the
-    variance of a coordinate: what mechanisms are compared by.
-    """
-
-  @abc.abstractmethod
-  def released_mechanism(
-    self, num_rounds: int
-  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
-    """Returns what the first rounds release: equal rounds of one mechanism.
-
-    Of the cohorts that are really drawn: under 'paper' it is not what is
-    charged. Correlated noise is one release, or one for each turn of a group.
-    The rounds of 'random_allocation' begin with an epoch.
-
-    Args:
-      num_rounds: From 1 to `max_rounds`.
+    variance of a coordinate. Divided by `clients_per_round` it is that of the
+    running means: what mechanisms are compared by.
     """
 
   @property
@@ -279,35 +341,6 @@ class BasePlan(abc.ABC):
   def actual_relation(self) -> sampled_gaussian.Relation:
     """The neighbouring relation that `actual_epsilon` is for."""
     return self.relation
-
-  def tightest_delta(self, epsilon: float) -> float:
-    """Returns the delta of `num_rounds` rounds at an epsilon of at least 0.
-
-    By the tightest accountant that is proved for what is really drawn, whatever
-    accountant the plan is charged by. It is for `actual_relation`.
-
-    Args:
-      epsilon: Any epsilon, not only the plan's.
-    """
-    parts = [self.released_mechanism(self.num_rounds)]
-    return accountants.compose(parts, 'pld').compute_delta(1, epsilon)
-
-  @functools.cached_property
-  def tightest_epsilon(self) -> float:
-    """The least epsilon that is proved of `num_rounds` rounds.
-
-    It is for what is really drawn and for `actual_relation`, by 'pld' or by the
-    plan's own accountant. Of noise in integers, 'pld' is not proved.
-    """
-    parts = [self.released_mechanism(self.num_rounds)]
-    by_pld = accountants.compose(parts, 'pld')
-    return min(
-      self.actual_epsilon, by_pld.compute_epsilon(1, self.target_delta)
-    )
-
-  def describe_tightest(self) -> str:
-    """Returns that a tighter accountant charges less, in a sentence, or ''."""
-    return plan_text.state_tightest(self)
 
   @property
   def sensitivity_factor(self) -> int:
@@ -321,6 +354,19 @@ class BasePlan(abc.ABC):
       self.noise_multiplier, self.clients_per_round
     )
 
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """What is charged for `num_rounds` rounds, for an accountant of `relation`.
+
+    Under 'paper' it is the paper's Poisson event, not that of the sampler.
+    """
+    ((mechanism, count),) = self._charge(self.num_rounds)
+    if mechanism.cohorts.sampling == 'none' and count == 1:
+      return mechanism.dp_event
+    return dp_accounting.SelfComposedDpEvent(
+      mechanism.dp_event, mechanism.cohorts.count_epochs(count)
+    )
+
   @functools.cached_property
   def epsilon(self) -> float:
     """The epsilon of `num_rounds` rounds, in the plan's accounting."""
@@ -330,6 +376,16 @@ class BasePlan(abc.ABC):
   def actual_epsilon(self) -> float:
     """The epsilon that the sampler really gives; see the subclass."""
     return self.actual_epsilon_after(self.num_rounds)
+
+  @functools.cached_property
+  def tightest_epsilon(self) -> float:
+    """The least epsilon that is proved of `num_rounds` rounds.
+
+    It is for what is really drawn and for `actual_relation`, by 'pld' or by the
+    plan's own accountant. Of noise in integers, 'pld' is not proved.
+    """
+    by_pld = accountants.compose(self.parts(self.num_rounds), 'pld')
+    return min(self.actual_epsilon, by_pld.compute_epsilon(self.target_delta))
 
   def epsilon_after(self, num_rounds: int) -> float:
     """Returns the epsilon of so many rounds; 0 for none.
@@ -342,8 +398,13 @@ class BasePlan(abc.ABC):
       TypeError: If `num_rounds` is not an integer.
       ValueError: If it is negative or above `max_rounds`.
     """
-    num_rounds = self._check_num_rounds(num_rounds)
-    return self._compute_epsilon(num_rounds) if num_rounds else 0.0
+    num_rounds = argument_checks.check_integer(
+      'num_rounds', num_rounds, at_least=0, at_most=self.max_rounds
+    )
+    if not num_rounds:
+      return 0.0
+    cost = accountants.compose(self._charge(num_rounds), self.accountant)
+    return cost.compute_epsilon(self.target_delta)
 
   def actual_epsilon_after(self, num_rounds: int) -> float:
     """Returns what the sampler really gives after so many rounds; 0 for none.
@@ -390,56 +451,35 @@ class BasePlan(abc.ABC):
     a part of. Of a run that what was released may end, it is the epsilon of all
     these that holds.
     """
-    return search.search_max_rounds(self.permits, self.max_rounds)
-
-  def describe(self, caveats: Sequence[str] = ()) -> str:
-    """Returns the plan in sentences that one could put into a paper.
-
-    Args:
-      caveats: Why a run of the plan does not have its guarantee, in main
-        clauses without a full stop. They come first.
-    """
-    return plan_text.add_caveats(self._describe(), caveats)
-
-  def __str__(self) -> str:
-    return self.describe()
-
-  def to_json(self, caveats: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the plan for `json.dump`: its attributes, and what follows.
-
-    `from_json` reads the attributes back; the rest is for readers of the file.
-
-    Args:
-      caveats: Why a run of the plan does not have its guarantee; see
-        `describe`.
-    """
-    return plan_json.write(self, self._derive(), caveats)
-
-  @classmethod
-  def from_json(cls: type[_Plan], value: Mapping[str, Any]) -> _Plan:
-    """Returns the plan that `to_json` wrote.
-
-    Args:
-      value: What `json.load` returned.
-
-    Raises:
-      TypeError: If `value` is not a mapping, or an attribute of the wrong kind.
-      ValueError: If attributes are missing, unknown or out of range, or the
-        epsilon in it is not that of the attributes: it was changed by hand.
-    """
-    return plan_json.read(
-      cls,
-      value,
-      read_attributes=cls._read_attributes,
+    if self.target_epsilon is None or self.num_rounds == self.max_rounds:
+      return self.num_rounds
+    most = solve.find(
+      lambda rounds: dataclasses.replace(
+        self, num_rounds=rounds, target_epsilon=None
+      ),
+      *(self.max_rounds, self.num_rounds),
+      self.target_epsilon * (1 + slack.SLACK),
+      name='num_rounds',
+      start=self.num_rounds,
     )
+    return most.num_rounds
+
+  @abc.abstractmethod
+  def _check_attributes(self) -> dict[str, Any]:
+    """Returns the attributes that are to be replaced by what was checked."""
+
+  def _charge(self, num_rounds: int) -> sampled_gaussian.Parts:
+    """Returns what is charged for the first rounds."""
+    return self.parts(num_rounds)
 
   @classmethod
-  def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
+  def _complete(cls, given: Mapping[str, Any], *found: str) -> dict[str, Any]:
     """Returns attributes with the defaults of those that are not given.
 
     Args:
       given: The attributes of a new plan.
-      *found: Those that must not be given, because they are found.
+      *found: Those that must not be among them, because they are found, or
+        given apart.
     """
     attributes = {
       field.name: field.default
@@ -457,50 +497,57 @@ class BasePlan(abc.ABC):
         )
     return {**attributes, **given}
 
-  @classmethod
-  @abc.abstractmethod
-  def _find_noise(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
-    """Returns the plan of `from_target_epsilon`."""
 
-  @classmethod
-  @abc.abstractmethod
-  def _find_rounds(cls: type[_Plan], given: dict[str, Any]) -> _Plan:
-    """Returns the plan of `from_max_rounds`."""
+def _find(
+  build: Callable[[Any], _Plan],
+  low: float,
+  high: float,
+  target_epsilon: float,
+  name: str,
+  *,
+  start: float | None = None,
+  limit: float | None = None,
+) -> _Plan:
+  """Returns the plan of `solve.find` with its target.
 
-  @classmethod
-  @abc.abstractmethod
-  def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
-    """Returns the most clients a round that there is a plan for."""
+  Args:
+    build: As there.
+    low: As there.
+    high: As there.
+    target_epsilon: The target.
+    name: As there.
+    start: As there.
+    limit: A value that is an answer only because others are not accounted for.
+  """
+  target = ranges.check_target_epsilon(target_epsilon)
+  plan = solve.find(build, low, high, target, name=name, start=start)
+  if getattr(plan, name) == limit:
+    raise ValueError(
+      f'`target_epsilon` must be smaller, found {target:g}: even with `{name}` '
+      f'{limit:g}, the last that is accounted for, epsilon is only '
+      f'{plan.epsilon:.4g}.'
+    )
+  attributes = {
+    field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)
+  }
+  # Not by `replace`: what it warns of is to be at the line of the caller.
+  return type(plan)(**{**attributes, 'target_epsilon': target})
 
-  @abc.abstractmethod
-  def _check_attributes(self) -> dict[str, Any]:
-    """Returns the attributes that are to be replaced by what was checked."""
 
-  @abc.abstractmethod
-  def _compute_epsilon(self, num_rounds: int) -> float:
-    """Returns the epsilon of at least one round; inf if there is none."""
-
-  def _explain_no_epsilon(self) -> str:
-    """Returns why `num_rounds` rounds have no finite epsilon."""
-    return accountants.explain_little_noise(
-      self.noise_multiplier, self.target_delta
+def _check_cohorts_are_free(given: dict[str, Any], found: str) -> None:
+  """Raises if cohorts have a fixed share of the population."""
+  if given['sampling'] in ('none', 'random_allocation'):
+    raise ValueError(
+      f'`{found}` must be given where `sampling` is {given["sampling"]!r}, '
+      'found none: cohorts there have a fixed share of the population.'
     )
 
-  @abc.abstractmethod
-  def _describe(self) -> str:
-    """Returns the plan in sentences, without caveats."""
 
-  @abc.abstractmethod
-  def _derive(self) -> dict[str, Any]:
-    """Returns what the JSON has beside attributes and what all plans have."""
-
-  @classmethod
-  def _read_attributes(cls, attributes: dict[str, Any]) -> dict[str, Any]:
-    """Returns the attributes from their JSON values."""
-    return attributes
-
-  def _check_num_rounds(self, num_rounds: int) -> int:
-    """Returns a number of rounds in [0, max_rounds]."""
-    return argument_checks.check_integer(
-      'num_rounds', num_rounds, at_least=0, at_most=self.max_rounds
-    )
+def _check_separation(given: dict[str, Any]) -> int:
+  """Returns b of the attributes, or 1 for a plan that has none."""
+  return argument_checks.check_integer(
+    'min_separation',
+    given.get('min_separation', 1),
+    at_least=1,
+    at_most=ranges.MAX_ROUNDS,
+  )

@@ -6,25 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import dp_accounting
 import numpy as np
 
 from tff_clipping import argument_checks
-from tff_clipping.privacy import correlated_noise
-from tff_clipping.privacy.accounting import (
-  accountants,
-  gaussian_mechanism,
-  ranges,
-  sampled_gaussian,
-  search,
-)
+from tff_clipping.privacy.accounting import sampled_gaussian
 from tff_clipping.privacy.correlated_noise import separated_sampling
-from tff_clipping.privacy.plans import (
-  base_plan,
-  obligations,
-  plan_search,
-  plan_text,
-)
+from tff_clipping.privacy.correlated_noise.noise_strategy import NoiseStrategy
+from tff_clipping.privacy.correlated_noise.participation import Participation
+from tff_clipping.privacy.plans import base_plan, obligations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,9 +65,24 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     Theorem 4 for 'grouped_poisson').
   """
 
-  strategy: correlated_noise.NoiseStrategy
+  strategy: NoiseStrategy
   min_separation: int = 1
   sampling: str = 'min_separation'
+
+  def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
+    """Returns one release, or a turn of a group; see the base class."""
+    noise = self.noise_multiplier / self.cohorts.compute_sensitivity(
+      self.strategy, num_rounds
+    )
+    if self.cohorts.is_amplified:
+      turn = sampled_gaussian.SampledGaussian(self.cohorts.turn, noise)
+      return ((turn, self.participation.count(num_rounds)),)
+    everybody = sampled_gaussian.Cohorts(
+      sampling='none',
+      num_clients=self.num_clients,
+      clients_per_round=self.num_clients,
+    )
+    return ((sampled_gaussian.SampledGaussian(everybody, noise), 1),)
 
   @property
   def allows_new_draws(self) -> bool:
@@ -88,10 +92,15 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
   @functools.cached_property
   def cohorts(self) -> separated_sampling.SeparatedCohorts:
     """Who comes when, from attributes that it checks."""
-    return _build_cohorts(vars(self))
+    return separated_sampling.SeparatedCohorts(
+      sampling=self.sampling,
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+      min_separation=self.min_separation,
+    )
 
   @property
-  def participation(self) -> correlated_noise.Participation:
+  def participation(self) -> Participation:
     """The rounds in which the sampler lets one client take part."""
     return self.cohorts.participation
 
@@ -132,25 +141,6 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     return self.cohorts.compute_sensitivity(self.strategy, self.num_rounds)
 
   @property
-  def dp_event(self) -> dp_accounting.DpEvent:
-    """What is charged for `num_rounds` rounds, for an accountant of `relation`.
-
-    It is one Gaussian event for the whole run, or under 'grouped_poisson' a
-    Poisson-sampled one for each turn of a group.
-    """
-    gaussian = dp_accounting.GaussianDpEvent(
-      self._over_sensitivity(self.num_rounds)
-    )
-    if not self.cohorts.is_amplified:
-      return gaussian
-    return dp_accounting.SelfComposedDpEvent(
-      dp_accounting.PoissonSampledDpEvent(
-        self.cohorts.turn.sampling_prob, gaussian
-      ),
-      self.max_participations,
-    )
-
-  @property
   def max_rounds(self) -> int:
     """The rounds of the strategy: there is no noise for more."""
     return self.strategy.num_rounds
@@ -161,60 +151,6 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
     variances = self.strategy.compute_prefix_variances()[: self.num_rounds]
     return self.noise_multiplier * math.sqrt(np.mean(variances))
 
-  def released_mechanism(
-    self, num_rounds: int
-  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
-    """Returns one release, or a turn of a group; see the base class."""
-    noise = self._over_sensitivity(num_rounds)
-    if self.cohorts.is_amplified:
-      turn = sampled_gaussian.SampledGaussian(self.cohorts.turn, noise)
-      return turn, self.participation.count(num_rounds)
-    everybody = sampled_gaussian.Cohorts(
-      sampling='none',
-      num_clients=self.num_clients,
-      clients_per_round=self.num_clients,
-    )
-    return sampled_gaussian.SampledGaussian(everybody, noise), 1
-
-  @classmethod
-  def _complete(cls, given: dict[str, Any], *found: str) -> dict[str, Any]:
-    given = super()._complete(given, *found, 'num_rounds')
-    rounds = _check_strategy(given['strategy']).num_rounds
-    return {**given, 'num_rounds': rounds}
-
-  @classmethod
-  def _find_noise(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
-    strategy, target_epsilon = given['strategy'], given['target_epsilon']
-    cohorts = _build_cohorts(given)
-    cohorts.check_strategy(strategy)
-    sensitivity = cohorts.compute_sensitivity(strategy, strategy.num_rounds)
-    if cohorts.is_amplified:
-      over_sensitivity = search.find_noise_multiplier(
-        cohorts.turn,
-        'pld',
-        num_rounds=cohorts.participation.count(strategy.num_rounds),
-        target_epsilon=target_epsilon,
-        target_delta=given['target_delta'],
-      )
-    else:
-      over_sensitivity = gaussian_mechanism.gaussian_noise_multiplier(
-        target_epsilon, given['target_delta']
-      )
-    return plan_search.with_least_noise(
-      cls, given, sensitivity * over_sensitivity
-    )
-
-  @classmethod
-  def _find_rounds(cls, given: dict[str, Any]) -> 'CorrelatedNoisePlan':
-    target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
-    plan = cls(**{**given, 'target_epsilon': None})
-    return plan_search.with_most_rounds(plan, target_epsilon, plan.max_rounds)
-
-  @classmethod
-  def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
-    widest = _build_cohorts({**given, 'clients_per_round': 1})
-    return widest.num_clients // widest.min_separation
-
   def _check_attributes(self) -> dict[str, Any]:
     self.cohorts.check_strategy(_check_strategy(self.strategy))
     return {
@@ -222,54 +158,17 @@ class CorrelatedNoisePlan(base_plan.BasePlan):
       'num_rounds': argument_checks.check_integer(
         'num_rounds', self.num_rounds, at_least=1, at_most=self.max_rounds
       ),
-      'target_delta': ranges.check_target_delta(self.target_delta),
-      'noise_multiplier': ranges.check_noise_multiplier(self.noise_multiplier),
-    }
-
-  def _compute_epsilon(self, num_rounds: int) -> float:
-    if not self.cohorts.is_amplified:
-      return gaussian_mechanism.gaussian_epsilon(
-        self._over_sensitivity(num_rounds), self.target_delta
-      )
-    turn, count = self.released_mechanism(num_rounds)
-    cost = accountants.compose([(turn, 1)], self.accountant)
-    return cost.compute_epsilon(count, self.target_delta)
-
-  def _describe(self) -> str:
-    return plan_text.describe_correlated(self)
-
-  def _derive(self) -> dict[str, Any]:
-    return {
-      'mechanism': 'correlated_noise',
-      'max_participations': self.max_participations,
-      'sensitivity': self.sensitivity,
-      'accountant': self.accountant,
     }
 
   @classmethod
-  def _read_attributes(cls, attributes: dict[str, Any]) -> dict[str, Any]:
-    strategy = correlated_noise.strategy_from_json(attributes['strategy'])
-    return {**attributes, 'strategy': strategy}
-
-  def _over_sensitivity(self, num_rounds: int) -> float:
-    """Returns the noise over what a client changes in so many rounds."""
-    return self.noise_multiplier / self.cohorts.compute_sensitivity(
-      self.strategy, num_rounds
-    )
+  def _complete(cls, given: Mapping[str, Any], *found: str) -> dict[str, Any]:
+    attributes = super()._complete(given, *found, 'num_rounds')
+    rounds = _check_strategy(attributes['strategy']).num_rounds
+    return {**attributes, 'num_rounds': rounds}
 
 
-def _build_cohorts(
-  attributes: Mapping[str, Any],
-) -> separated_sampling.SeparatedCohorts:
-  """Returns who comes when, by the attributes of a plan."""
-  fields = dataclasses.fields(separated_sampling.SeparatedCohorts)
-  return separated_sampling.SeparatedCohorts(
-    **{field.name: attributes[field.name] for field in fields}
-  )
-
-
-def _check_strategy(strategy: Any) -> correlated_noise.NoiseStrategy:
+def _check_strategy(strategy: Any) -> NoiseStrategy:
   """Returns the strategy if it is one."""
-  if not isinstance(strategy, correlated_noise.NoiseStrategy):
+  if not isinstance(strategy, NoiseStrategy):
     raise TypeError(f'`strategy` must be a NoiseStrategy, found {strategy!r}.')
   return strategy

@@ -16,12 +16,11 @@ from tff_clipping.privacy.accounting import (
   ranges,
   sampled_gaussian,
 )
-from tff_clipping.privacy.plans import plan
+from tff_clipping.privacy.plans.base_plan import PlanAttributes
+from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 if TYPE_CHECKING:
   from typing_extensions import Unpack
-
-  from tff_clipping.privacy.plans.plan_attributes import PlanAttributes
 
 
 def compute_epsilon(
@@ -44,7 +43,7 @@ def compute_epsilon(
       answer.
   """
   _check_sampling(attributes.get('sampling'))
-  return plan.PrivacyPlan.from_noise_multiplier(
+  return PrivacyPlan.from_noise_multiplier(
     noise_multiplier=noise_multiplier, **attributes
   ).epsilon
 
@@ -84,11 +83,13 @@ def compute_delta(
     num_clients=num_clients,
     clients_per_round=clients_per_round,
   )
-  mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
+  mechanism = sampled_gaussian.SampledGaussian(
+    cohorts, ranges.check_noise_multiplier(noise_multiplier)
+  )
   num_rounds = ranges.check_num_rounds(num_rounds)
   target_epsilon = ranges.check_target_epsilon(target_epsilon)
-  cost = accountants.compose([(mechanism, 1)], accountant)
-  return cost.compute_delta(num_rounds, target_epsilon)
+  cost = accountants.compose([(mechanism, num_rounds)], accountant)
+  return cost.compute_delta(target_epsilon)
 
 
 def calibrate_noise_multiplier(
@@ -101,10 +102,8 @@ def calibrate_noise_multiplier(
     **attributes: As in `compute_epsilon`.
 
   Returns:
-    A multiplier of 6 significant digits, rounded up: its epsilon by the same
-    accountant was computed and is not above the target. It is the least such
-    multiplier but for the search's tolerance: 1e-6 of it by 'rdp', 1e-5 by
-    'pld'.
+    The least multiplier of 6 significant digits whose epsilon by the same
+    accountant is not above the target.
 
   Raises:
     TypeError: If an argument is of the wrong kind, or missing.
@@ -112,7 +111,7 @@ def calibrate_noise_multiplier(
       accountants' range has this epsilon.
   """
   _check_sampling(attributes.get('sampling'))
-  return plan.PrivacyPlan.from_target_epsilon(
+  return PrivacyPlan.from_target_epsilon(
     target_epsilon=target_epsilon, **attributes
   ).noise_multiplier
 
@@ -139,7 +138,7 @@ def compute_max_rounds(
       target, or more rounds would fit than are accounted for.
   """
   _check_sampling(attributes.get('sampling'))
-  return plan.PrivacyPlan.from_max_rounds(
+  return PrivacyPlan.from_max_rounds(
     noise_multiplier=noise_multiplier,
     target_epsilon=target_epsilon,
     **attributes,

@@ -1,4 +1,4 @@
-"""A privacy plan: sampler, noise, relation and accountant as one object.
+"""A privacy plan for noise that is independent in each round.
 
 Its constructors (`from_target_epsilon`, ...) and what aggregators take of it
 are in `base_plan`, which correlated noise has too.
@@ -7,20 +7,15 @@ are in `base_plan`, which correlated noise has too.
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
 from typing import Any
-
-import dp_accounting
 
 from tff_clipping import argument_checks
 from tff_clipping.privacy.accounting import (
   accountants,
-  costs,
   ranges,
   sampled_gaussian,
-  search,
 )
-from tff_clipping.privacy.plans import base_plan, obligations, plan_text
+from tff_clipping.privacy.plans import base_plan, obligations
 
 # 'paper' draws cohorts of a fixed size and is charged as Poisson sampling.
 SAMPLINGS = ('poisson', 'random_allocation', 'fixed_size', 'none', 'paper')
@@ -50,7 +45,8 @@ class PrivacyPlan(base_plan.BasePlan):
       client changes the sum by up to 2c, is given half of it.
     sampling: 'poisson', 'random_allocation' (each client comes in one secret
       round of each epoch, drawn by itself), 'fixed_size', 'none' or 'paper'.
-    accountant: 'rdp' or 'pld'; 'pld' for 'random_allocation'.
+    accountant: 'rdp' or 'pld'; 'pld' for 'random_allocation'; for 'none' also
+      'gaussian', which is exact.
     target_epsilon: The epsilon that must not be passed; None means that of
       `num_rounds` rounds.
 
@@ -62,6 +58,10 @@ class PrivacyPlan(base_plan.BasePlan):
 
   sampling: str = 'poisson'
   accountant: str = 'rdp'
+
+  def parts(self, num_rounds: int) -> sampled_gaussian.Parts:
+    """Returns one round, and how many; see the base class."""
+    return ((self._drawn, num_rounds),)
 
   @property
   def allows_new_draws(self) -> bool:
@@ -82,40 +82,9 @@ class PrivacyPlan(base_plan.BasePlan):
     return self._charged.cohorts.relation
 
   @property
-  def dp_event(self) -> dp_accounting.DpEvent:
-    """What is charged for `num_rounds` rounds, for an accountant of `relation`.
-
-    Under 'paper' it is the paper's Poisson event, not that of the sampler.
-    """
-    return dp_accounting.SelfComposedDpEvent(
-      self._charged.dp_event,
-      self._charged.cohorts.count_epochs(self.num_rounds),
-    )
-
-  @property
   def max_rounds(self) -> int:
     """The most rounds that are accounted for."""
     return ranges.MAX_ROUNDS
-
-  def actual_epsilon_after(self, num_rounds: int) -> float:
-    """Returns what the sampler really gives after so many rounds; 0 for none.
-
-    It differs from `epsilon_after` under 'paper' only. There it is that of
-    fixed-size cohorts under replace-one, the relation under which their cost is
-    known, by 'pld', the tightest accountant that is proved for them, or by
-    'rdp' where 'pld' has no answer (an epsilon in the hundreds).
-
-    Args:
-      num_rounds: As in `epsilon_after`.
-
-    Raises:
-      TypeError: If `num_rounds` is not an integer.
-      ValueError: If it is negative or above `max_rounds`.
-    """
-    if self.sampling != 'paper':
-      return self.epsilon_after(num_rounds)
-    num_rounds = self._check_num_rounds(num_rounds)
-    return self._account_for_drawn(num_rounds).epsilon if num_rounds else 0.0
 
   @property
   def running_sum_error(self) -> float:
@@ -128,16 +97,48 @@ class PrivacyPlan(base_plan.BasePlan):
     """The neighbouring relation that `actual_epsilon` is for."""
     return self._drawn.cohorts.relation
 
-  def released_mechanism(
-    self, num_rounds: int
-  ) -> tuple[sampled_gaussian.SampledGaussian, int]:
-    """Returns one round, and how many; see the base class."""
-    return self._drawn, num_rounds
+  @functools.cached_property
+  def actual_accountant(self) -> str:
+    """The accountant of `actual_epsilon`.
+
+    It differs from `accountant` under 'paper' only. There it is 'pld', the
+    tightest that is proved for the cohorts that are drawn, or 'rdp' where 'pld'
+    has no answer (an epsilon in the hundreds).
+    """
+    if self.sampling != 'paper':
+      return self.accountant
+    cost = accountants.compose(self.parts(self.num_rounds), 'pld')
+    epsilon = cost.compute_epsilon(self.target_delta)
+    return 'pld' if math.isfinite(epsilon) else 'rdp'
+
+  def actual_epsilon_after(self, num_rounds: int) -> float:
+    """Returns what the sampler really gives after so many rounds; 0 for none.
+
+    It differs from `epsilon_after` under 'paper' only. There it is that of
+    fixed-size cohorts under replace-one, the relation under which their cost is
+    known, by `actual_accountant`.
+
+    Args:
+      num_rounds: As in `epsilon_after`.
+
+    Raises:
+      TypeError: If `num_rounds` is not an integer.
+      ValueError: If it is negative or above `max_rounds`.
+    """
+    charged = self.epsilon_after(num_rounds)
+    if self.sampling != 'paper' or not num_rounds:
+      return charged
+    for accountant in ('pld', 'rdp'):
+      cost = accountants.compose(self.parts(num_rounds), accountant)
+      epsilon = cost.compute_epsilon(self.target_delta)
+      if math.isfinite(epsilon):
+        break
+    return epsilon
 
   @property
   def sampler_parameters(self) -> obligations.SamplerParameters:
     """What a sampler of clients has to do."""
-    scheme = 'fixed_size' if self.sampling == 'paper' else self.sampling
+    scheme = self._drawn.cohorts.sampling
     size = self.clients_per_round if scheme in ('fixed_size', 'none') else None
     return obligations.SamplerParameters(
       scheme, self.num_clients, self.sampling_prob, size
@@ -167,94 +168,24 @@ class PrivacyPlan(base_plan.BasePlan):
       self.noise_multiplier, cohort, cohort - more, cohort + more
     )
 
-  @classmethod
-  def _find_noise(cls, given: dict[str, Any]) -> 'PrivacyPlan':
-    _check_accountant(given)
-    found = search.find_noise_multiplier(
-      _build_cohorts(given),
-      given['accountant'],
-      num_rounds=given['num_rounds'],
-      target_epsilon=given['target_epsilon'],
-      target_delta=given['target_delta'],
-    )
-    return cls(**{**given, 'noise_multiplier': found})
-
-  @classmethod
-  def _find_rounds(cls, given: dict[str, Any]) -> 'PrivacyPlan':
-    target_epsilon = ranges.check_target_epsilon(given['target_epsilon'])
-    target_delta = ranges.check_target_delta(given['target_delta'])
-    _check_accountant(given)
-    cohorts, noise_multiplier = _build_cohorts(given), given['noise_multiplier']
-    mechanism = sampled_gaussian.SampledGaussian(cohorts, noise_multiplier)
-    cost = accountants.compose([(mechanism, 1)], given['accountant'])
-    found = search.search_rounds_within(
-      lambda num_rounds: cost.compute_epsilon(num_rounds, target_delta),
-      noise_multiplier=noise_multiplier,
-      target_epsilon=target_epsilon,
-      most=ranges.MAX_ROUNDS,
-      unit=cohorts.rounds_per_epoch,
-    )
-    if found > ranges.MAX_ROUNDS - cohorts.rounds_per_epoch:
-      raise ValueError(
-        f'`noise_multiplier` {noise_multiplier:g} allows more than '
-        f'{ranges.MAX_ROUNDS} rounds within `target_epsilon` '
-        f'{target_epsilon:g}: give fewer rounds, or less noise.'
-      )
-    return cls(**{**given, 'num_rounds': found})
-
-  @classmethod
-  def _find_largest_cohort(cls, given: dict[str, Any]) -> int:
-    if given['sampling'] == 'none':
-      raise ValueError(
-        '`sampling` must be one that draws cohorts where `clients_per_round` '
-        "is to be found, found 'none'."
-      )
-    if given['sampling'] == 'random_allocation':
-      raise ValueError(
-        '`clients_per_round` must be given where `sampling` is '
-        "'random_allocation', found none: only those that divide the "
-        'population have a plan.'
-      )
-    return ranges.check_population(given['num_clients'], 1)[0]
-
   def _check_attributes(self) -> dict[str, Any]:
-    _check_accountant(vars(self))
+    cohorts = self._charged.cohorts
+    accountants.check_accountant(self.accountant, cohorts.sampling)
     return {
       'num_rounds': ranges.check_num_rounds(self.num_rounds),
-      'target_delta': ranges.check_target_delta(self.target_delta),
-      'num_clients': self._charged.cohorts.num_clients,
-      'clients_per_round': self._charged.cohorts.clients_per_round,
-      'noise_multiplier': self._charged.noise_multiplier,
+      'num_clients': cohorts.num_clients,
+      'clients_per_round': cohorts.clients_per_round,
     }
 
-  def _compute_epsilon(self, num_rounds: int) -> float:
-    return self._cost.compute_epsilon(num_rounds, self.target_delta)
-
-  def _explain_no_epsilon(self) -> str:
-    return accountants.explain_no_epsilon(
-      self._charged,
-      self.accountant,
-      self.num_rounds,
-      self.target_delta,
-    )
-
-  def _describe(self) -> str:
-    is_paper = self.sampling == 'paper'
-    return plan_text.describe(
-      plan_text.Account(self._charged, self.accountant, self.epsilon),
-      num_rounds=self.num_rounds,
-      target_delta=self.target_delta,
-      drawn=self._account_for_drawn(self.num_rounds) if is_paper else None,
-    )
-
-  def _derive(self) -> dict[str, Any]:
-    return {'sampling_prob': self.sampling_prob}
+  def _charge(self, num_rounds: int) -> sampled_gaussian.Parts:
+    return ((self._charged, num_rounds),)
 
   @functools.cached_property
   def _charged(self) -> sampled_gaussian.SampledGaussian:
     """One round as it is charged, from attributes that it checks."""
-    return sampled_gaussian.SampledGaussian(
-      _build_cohorts(vars(self)), self.noise_multiplier
+    argument_checks.check_choice('sampling', self.sampling, SAMPLINGS)
+    return self._build_round(
+      'poisson' if self.sampling == 'paper' else self.sampling
     )
 
   @functools.cached_property
@@ -262,41 +193,13 @@ class PrivacyPlan(base_plan.BasePlan):
     """One round as it is drawn."""
     if self.sampling != 'paper':
       return self._charged
-    cohorts = dataclasses.replace(self._charged.cohorts, sampling='fixed_size')
-    return dataclasses.replace(self._charged, cohorts=cohorts)
+    return self._build_round('fixed_size')
 
-  @functools.cached_property
-  def _cost(self) -> costs.ComposedCost:
-    """What rounds cost as they are charged."""
-    return accountants.compose([(self._charged, 1)], self.accountant)
-
-  def _account_for_drawn(self, num_rounds: int) -> plan_text.Account:
-    """Returns what the cohorts that 'paper' draws cost."""
-    for accountant in ('pld', 'rdp'):
-      cost = accountants.compose([(self._drawn, 1)], accountant)
-      epsilon = cost.compute_epsilon(num_rounds, self.target_delta)
-      if math.isfinite(epsilon):
-        break
-    return plan_text.Account(self._drawn, accountant, epsilon)
-
-
-def _charge_as(sampling: str) -> str:
-  """Returns the sampler that a plan is charged for."""
-  argument_checks.check_choice('sampling', sampling, SAMPLINGS)
-  return 'poisson' if sampling == 'paper' else sampling
-
-
-def _check_accountant(attributes: Mapping[str, Any]) -> None:
-  """Raises unless there is such an accountant, and it knows the sampling."""
-  accountants.check_accountant(attributes['accountant'])
-  sampling = _charge_as(attributes['sampling'])
-  accountants.check_pair(sampling, attributes['accountant'])
-
-
-def _build_cohorts(attributes: Mapping[str, Any]) -> sampled_gaussian.Cohorts:
-  """Returns the cohorts that a plan is charged for."""
-  return sampled_gaussian.Cohorts(
-    sampling=_charge_as(attributes['sampling']),
-    num_clients=attributes['num_clients'],
-    clients_per_round=attributes['clients_per_round'],
-  )
+  def _build_round(self, sampling: str) -> sampled_gaussian.SampledGaussian:
+    """Returns one round of cohorts that are drawn in a way."""
+    cohorts = sampled_gaussian.Cohorts(
+      sampling=sampling,
+      num_clients=self.num_clients,
+      clients_per_round=self.clients_per_round,
+    )
+    return sampled_gaussian.SampledGaussian(cohorts, self.noise_multiplier)

@@ -1,70 +1,73 @@
-"""A privacy plan as JSON, and back."""
+"""Privacy plans as JSON, and back."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tff_clipping import gone
-
-if TYPE_CHECKING:
-  from tff_clipping.privacy.plans.base_plan import BasePlan
+from tff_clipping.privacy.correlated_noise import by_name
+from tff_clipping.privacy.plans import words
+from tff_clipping.privacy.plans.base_plan import BasePlan
+from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.plan import PrivacyPlan
 
 _FORMAT = 1
+_CORRELATED = 'correlated_noise'
 # What a run adds: what its aggregator makes of the plan, and what its rounds
 # cost by the tightest accountant.
 _OF_A_RUN = ('aggregation', 'tightest_epsilon')
 
-_Plan = TypeVar('_Plan', bound='BasePlan')
 
+def plan_to_json(plan: BasePlan, caveats: Sequence[str] = ()) -> dict[str, Any]:
+  """Returns a plan for `json.dump`: its attributes, and what follows.
 
-def write(
-  plan: 'BasePlan', derived: Mapping[str, Any], caveats: Sequence[str]
-) -> dict[str, Any]:
-  """Returns a plan for `json.dump`; see `BasePlan.to_json`.
+  `plan_from_json` reads the attributes back; the rest is for readers of the
+  file.
 
   Args:
     plan: The plan.
-    derived: What this kind of plan adds for readers of the file.
-    caveats: Why a run of the plan does not have its guarantee.
+    caveats: Why a run of the plan does not have its guarantee; see
+      `describe_plan`.
   """
   attributes = {
     field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)
   }
+  derived: dict[str, Any]
+  if isinstance(plan, CorrelatedNoisePlan):
+    derived = {
+      'strategy': plan.strategy.to_json(),
+      'mechanism': _CORRELATED,
+      'max_participations': plan.max_participations,
+      'sensitivity': plan.sensitivity,
+      'accountant': plan.accountant,
+    }
+  else:
+    derived = {'sampling_prob': plan.clients_per_round / plan.num_clients}
   return {
     'format': _FORMAT,
-    **{
-      name: each.to_json() if hasattr(each, 'to_json') else each
-      for name, each in attributes.items()
-    },
+    **attributes,
     **derived,
     'relation': plan.relation.value,
     'epsilon': plan.epsilon,
     'actual_epsilon': plan.actual_epsilon,
     'dp_event': repr(plan.dp_event),
     'caveats': list(caveats),
-    'description': plan.describe(caveats),
+    'description': words.describe_plan(plan, caveats),
   }
 
 
-def read(
-  plan_type: type[_Plan],
-  value: Any,
-  *,
-  read_attributes: Callable[[dict[str, Any]], dict[str, Any]],
-) -> _Plan:
-  """Returns the plan that `write` wrote; see `BasePlan.from_json`.
+def plan_from_json(value: Mapping[str, Any]) -> BasePlan:
+  """Returns the plan that `plan_to_json` wrote.
 
   Args:
-    plan_type: The kind of plan.
     value: What `json.load` returned.
-    read_attributes: Returns the attributes from their JSON values.
 
   Raises:
     TypeError: If `value` is not a mapping, or an attribute of the wrong kind.
     GoneError: If this version has no such plan any more.
     ValueError: If attributes are missing, unknown or out of range, or the
-      epsilon in it is not that of the attributes.
+      epsilon in it is not that of the attributes: it was changed by hand.
   """
   if not isinstance(value, Mapping):
     raise TypeError(f'`value` must be a mapping, found {value!r}.')
@@ -73,13 +76,17 @@ def read(
       f'`value` must be of format {_FORMAT}, found {value.get("format")!r}.'
     )
   value = gone.read(value)
+  is_correlated = value.get('mechanism') == _CORRELATED
+  plan_type: Any = CorrelatedNoisePlan if is_correlated else PrivacyPlan
   names = [field.name for field in dataclasses.fields(plan_type)]
   missing = [name for name in names if name not in value]
   if missing:
     raise ValueError(f'`value` must hold {names}, found none of {missing}.')
-  attributes = {name: value[name] for name in names}
-  plan = plan_type(**read_attributes(attributes))
-  unknown = sorted({*value} - {*plan.to_json(), *_OF_A_RUN})
+  attributes: dict[str, Any] = {name: value[name] for name in names}
+  if is_correlated:
+    attributes['strategy'] = by_name.strategy_from_json(attributes['strategy'])
+  plan = plan_type(**attributes)
+  unknown = sorted({*value} - {*plan_to_json(plan), *_OF_A_RUN})
   if unknown:
     raise ValueError(f'`value` must hold only {names}, found {unknown}.')
   for name in ('epsilon', 'actual_epsilon'):

@@ -33,7 +33,7 @@ from tff_clipping.privacy.ledger.ledger import (
   PrivacyLedger,
   RoundChargedError,
 )
-from tff_clipping.privacy.plans import plan_text
+from tff_clipping.privacy.plans import words
 from tff_clipping.programs.checks import process_checks
 from tff_clipping.programs.clients import client_states
 from tff_clipping.programs.clients.client_sampling import ClientSampler
@@ -280,7 +280,7 @@ class TrainingProgram:
           self._save(progress)
         reason, message = stop or (
           StopReason.FINISHED,
-          f'Finished {plan_text.count_rounds(self.num_rounds)}.',
+          f'Finished {words.count_rounds(self.num_rounds)}.',
         )
     except Interrupted as e:
       interrupted = e

@@ -1,29 +1,27 @@
-"""Tests of tff_clipping.privacy.plans.promise_text."""
+"""Tests of tff_clipping.privacy.plans.words."""
 
 import pytest
 
 from tff_clipping import privacy
-from tff_clipping.privacy.plans import promise_text
+from tff_clipping.privacy.plans import words
 
 
 @pytest.mark.parametrize('relation', privacy.Relation)
 def test_a_promise_has_its_factor_and_its_delta_rounded_up(relation):
   # e = 2.71828..., e^1.5 = 4.48168...
   for epsilon, factor in ((1.0, '2.719'), (1.5, '4.482'), (0.0, '1 times')):
-    text = promise_text.state_promise(epsilon, 1e-5, relation)
+    text = words.state_promise(epsilon, 1e-5, relation)
     assert factor in text
     assert text.endswith('plus 1e-05.')
 
 
 def test_a_large_epsilon_promises_nothing():
-  text = promise_text.state_promise(
-    1e6, 1e-5, privacy.Relation.ADD_OR_REMOVE_ONE
-  )
+  text = words.state_promise(1e6, 1e-5, privacy.Relation.ADD_OR_REMOVE_ONE)
   assert text == 'In words: an epsilon of 1e+06 promises next to nothing.'
 
 
 @pytest.mark.parametrize(
-  ('relation', 'words'),
+  ('relation', 'said'),
   [
     (
       privacy.Relation.ADD_OR_REMOVE_ONE,
@@ -33,8 +31,8 @@ def test_a_large_epsilon_promises_nothing():
     (privacy.Relation.ZERO_OUT, 'of the clients that sent zeros, names'),
   ],
 )
-def test_an_attack_is_told_for_its_relation(relation, words):
-  text = promise_text.state_attack(0.022601, 0.01, relation)
-  assert words in text
+def test_an_attack_is_told_for_its_relation(relation, said):
+  text = words.state_attack(0.022601, 0.01, relation)
+  assert said in text
   assert 'at most 1 %' in text
   assert '2.27 %' in text

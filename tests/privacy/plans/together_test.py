@@ -1,4 +1,4 @@
-"""Tests of tff_clipping.privacy.plans.joint_cost."""
+"""Tests of tff_clipping.privacy.plans.together."""
 
 import dataclasses
 
@@ -31,6 +31,12 @@ def build_plans(accountant):
   ]
 
 
+def compose_plans(plans, **asked):
+  return privacy.compose_together(
+    [(plan, plan.num_rounds) for plan in plans], **asked
+  )
+
+
 def compose_by_library(accountant):
   """Adds the events up by dp_accounting alone."""
   for run in RUNS:
@@ -43,7 +49,7 @@ def compose_by_library(accountant):
 
 
 def test_runs_cost_together_what_dp_accounting_says_by_rdp():
-  cost = privacy.compute_joint_cost(build_plans('rdp'))
+  cost = compose_plans(build_plans('rdp'))
   expected = compose_by_library(rdp.RdpAccountant())
   # Of orders that differ in part, of which the best counts.
   assert cost.epsilon == pytest.approx(expected, rel=5e-3)
@@ -54,7 +60,7 @@ def test_runs_cost_together_what_dp_accounting_says_by_rdp():
 
 def test_runs_cost_together_what_dp_accounting_says_by_pld():
   plans = build_plans('pld')
-  cost = privacy.compute_joint_cost(plans)
+  cost = compose_plans(plans)
   # A grid of 1e-3 adds at most so much in each of 125 rounds, and far less on
   # average.
   expected = compose_by_library(
@@ -64,27 +70,27 @@ def test_runs_cost_together_what_dp_accounting_says_by_pld():
   alone = [plan.epsilon for plan in plans]
   assert max(alone) < cost.epsilon < sum(alone)
   # The same by a flag, whatever the plans are charged by.
-  asked = privacy.compute_joint_cost(build_plans('rdp'), accountant='pld')
+  asked = compose_plans(build_plans('rdp'), accountant='pld')
   assert asked.epsilon == cost.epsilon
 
 
 def test_one_run_costs_what_its_plan_says():
   plan = build_plans('rdp')[0]
-  cost = privacy.compute_joint_cost([plan])
+  cost = compose_plans([plan])
   assert cost.epsilon == pytest.approx(plan.epsilon, rel=1e-9)
 
 
 def test_what_cannot_be_added_up_raises():
   plan = build_plans('rdp')[0]
-  with pytest.raises(ValueError, match='`plans` must be at least one'):
-    privacy.compute_joint_cost([])
+  with pytest.raises(ValueError, match='`runs` must be at least one'):
+    compose_plans([])
   other = dataclasses.replace(plan, sampling='fixed_size', noise_multiplier=5)
   with pytest.raises(ValueError, match='of one neighbouring relation'):
-    privacy.compute_joint_cost([plan, other])
+    compose_plans([plan, other])
   other = dataclasses.replace(plan, target_delta=1e-7)
   with pytest.raises(ValueError, match='`target_delta` must be given where'):
-    privacy.compute_joint_cost([plan, other])
-  at_given = privacy.compute_joint_cost([plan, other], target_delta=1e-6)
+    compose_plans([plan, other])
+  at_given = compose_plans([plan, other], target_delta=1e-6)
   assert at_given.target_delta == 1e-6
   with pytest.raises(ValueError, match='`accountant` must be one of'):
-    privacy.compute_joint_cost([plan], accountant='gdp')
+    compose_plans([plan], accountant='gdp')

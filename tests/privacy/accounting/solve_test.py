@@ -1,4 +1,7 @@
-"""Tests of privacy.accounting.search, by the functions of plans."""
+"""Tests of privacy.accounting.solve, by the functions of plans.
+
+Noise is the least that meets a target, and rounds are the most.
+"""
 
 import math
 
@@ -65,7 +68,7 @@ def check_table_cell(sampling, accountant, epsilon, rounds, multiplier):
       **PAPER,
     )
 
-  assert epsilon_at(found) <= epsilon < epsilon_at(found * (1 - 1e-4))
+  assert epsilon_at(found) <= epsilon < epsilon_at(found * (1 - 1e-5))
 
 
 @pytest.mark.parametrize(
@@ -193,15 +196,6 @@ def test_smallest_target_of_rdp_has_the_least_multiplier():
   assert found == pytest.approx(5.1597, rel=1e-4)
 
 
-@pytest.mark.parametrize(('accountant', 'advises'), [('rdp', 1), ('pld', 0)])
-def test_the_accountant_that_was_asked_for_is_no_advice(accountant, advises):
-  with pytest.raises(ValueError, match='is out of reach') as caught:
-    functions.calibrate_noise_multiplier(
-      num_rounds=10**7, target_epsilon=1e-6, accountant=accountant, **PAPER
-    )
-  assert str(caught.value).count("the accountant 'pld'") == advises
-
-
 @pytest.mark.parametrize(('target', 'rounds'), [(0.001, 1000), (1e-6, 10**7)])
 def test_target_out_of_reach_raises(target, rounds):
   with pytest.raises(ValueError, match='`target_epsilon` .* is out of reach'):
@@ -240,14 +234,18 @@ def test_target_that_all_noise_meets_raises():
 
 
 def test_not_one_round_raises():
-  with pytest.raises(ValueError, match='does not allow a single round'):
+  with pytest.raises(
+    ValueError, match='out of reach: even with `num_rounds` 1 it is'
+  ):
     functions.compute_max_rounds(
       noise_multiplier=0.5, target_epsilon=0.1, **PAPER
     )
 
 
 def test_too_many_rounds_raises():
-  with pytest.raises(ValueError, match='allows more than 10000000 rounds'):
+  with pytest.raises(
+    ValueError, match='even with `num_rounds` 1e.07, the last that'
+  ):
     functions.compute_max_rounds(
       noise_multiplier=1e4, target_epsilon=5.0, **PAPER
     )

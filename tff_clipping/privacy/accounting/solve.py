@@ -1,0 +1,164 @@
+"""The search for what a plan leaves open: noise, rounds, clients, a population.
+
+Each has a value beyond which the epsilon is within a target, and the search is
+for that value.
+"""
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from tff_clipping.privacy.accounting import accountants, ranges, rounding
+
+# Noise is found to so many significant digits, so that the number that is
+# printed is the number that was checked.
+_DIGITS = 6
+_NUMBERS_PER_DECADE = 9 * 10 ** (_DIGITS - 1)
+
+# By how much the search leaves its start, in logarithms.
+_FIRST_STEP, _LARGEST_STEP = math.log(1.5), math.log(16)
+
+# How often the search expects a straight line, before it halves.
+_STRAIGHT_STEPS = 12
+
+# Gaps are clipped to this: neither an infinite epsilon nor 0 leads astray.
+_LARGEST_GAP = 5.0
+
+
+class _HasEpsilon(Protocol):
+  """What is searched for, such as a plan."""
+
+  @property
+  def epsilon(self) -> float:
+    """The epsilon."""
+
+
+_Found = TypeVar('_Found', bound=_HasEpsilon)
+
+
+def find(
+  build: Callable[[Any], _Found],
+  low: float,
+  high: float,
+  target: float,
+  *,
+  name: str,
+  start: float | None = None,
+) -> _Found:
+  """Returns what is built of the value nearest to `low` within the target.
+
+  The search takes epsilon to fall from `low` to `high`, of which either may be
+  the larger number. Should it not, a value nearer to `low` might do too. The
+  epsilon of the value that is found is always within the target, without slack.
+
+  Args:
+    build: Returns a plan, or anything else that has an epsilon, for a value. A
+      `NoEpsilonError` stands for an infinite epsilon; warnings of a delta are
+      not shown.
+    low: Where epsilon is largest. If both ends are integers, only integers are
+      tried; otherwise numbers of 6 significant digits.
+    high: Where epsilon is least.
+    target: The epsilon that must not be passed, positive.
+    name: What the value is, for the message.
+    start: Where the search begins; at `low` if not given.
+
+  Raises:
+    ValueError: If not even `high` has an epsilon within the target.
+  """
+  # Values in order, by their places: there is none between two neighbours.
+  whole = isinstance(low, int) and isinstance(high, int)
+
+  def to_place(value: float) -> int:
+    return round(value) if whole else _place_of(value)
+
+  def to_value(place: int) -> float:
+    return place if whole else _number_at(place)
+
+  first, last = to_place(low), to_place(high)
+
+  @functools.cache
+  def try_place(place: int) -> _Found | None:
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', ranges.DeltaWarning)
+      try:
+        return build(to_value(place))
+      except accountants.NoEpsilonError:
+        return None
+
+  def epsilon_at(place: int) -> float:
+    found = try_place(place)
+    return math.inf if found is None else found.epsilon
+
+  def gap(place: int) -> float:
+    ratio = min(max(epsilon_at(place) / target, 1e-300), 1e300)
+    return min(max(math.log(ratio), -_LARGEST_GAP), _LARGEST_GAP)
+
+  def is_within(place: int) -> bool:
+    return epsilon_at(place) <= target
+
+  def leave(place: int, step: float, end: int) -> int:
+    sign = 1 if end > place else -1
+    further = to_place(to_value(place) * math.exp(sign * step))
+    return sign * min(sign * end, max(sign * further, sign * place + 1))
+
+  # Invariant: epsilon is above the target at `above`, and not at `within`.
+  above = within = None
+  place, step = to_place(low if start is None else start), _FIRST_STEP
+  while above is None or within is None:
+    if is_within(place):
+      within = place
+      if place == first:
+        return _known(try_place(place))
+      place = leave(place, step, first)
+    else:
+      above = place
+      if place == last:
+        raise ValueError(
+          f'`target_epsilon` {target:g} is out of reach: even with `{name}` '
+          f'{to_value(place):g} it is {epsilon_at(place):.4g}.'
+        )
+      place = leave(place, step, last)
+    step = min(2 * step, _LARGEST_STEP)
+
+  # The first steps follow the line between both in logarithms, which is nearly
+  # straight, to the other side of the root in turn, so that both ends move.
+  steps = 0
+  while abs(within - above) > 1:
+    share = 0.5
+    if steps < _STRAIGHT_STEPS:
+      share = gap(above) / (gap(above) - gap(within) or 1)
+    start_log, end_log = (math.log(to_value(each)) for each in (above, within))
+    nudge = (-1) ** steps * 16.0 ** -(steps + 1) if share != 0.5 else 0
+    middle = to_place(
+      math.exp(start_log + share * (end_log - start_log) + nudge)
+    )
+    ends = sorted((above, within))
+    place = min(max(middle, ends[0] + 1), ends[1] - 1)
+    above, within = (above, place) if is_within(place) else (place, within)
+    steps += 1
+  return _known(try_place(within))
+
+
+def _known(found: _Found | None) -> _Found:
+  """Returns what was found within the target."""
+  assert found is not None  # It has an epsilon.
+  return found
+
+
+def _place_of(value: float) -> int:
+  """Returns the place of a number, rounded up, among those of 6 digits."""
+  digits, _, exponent = (
+    f'{rounding.round_up(value, digits=_DIGITS):.{_DIGITS - 1}e}'.partition('e')
+  )
+  mantissa = int(digits.replace('.', ''))
+  least = 10 ** (_DIGITS - 1)
+  return int(exponent) * _NUMBERS_PER_DECADE + mantissa - least
+
+
+def _number_at(place: int) -> float:
+  """Returns the number of 6 digits at a place."""
+  exponent, above = divmod(place, _NUMBERS_PER_DECADE)
+  least = 10 ** (_DIGITS - 1)
+  return float(f'{least + above}e{exponent - _DIGITS + 1}')

@@ -1,0 +1,113 @@
+"""What several runs cost together that have the same clients."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from tff_clipping.privacy.accounting import (
+  accountants,
+  ranges,
+  sampled_gaussian,
+  slack,
+)
+from tff_clipping.privacy.plans.base_plan import BasePlan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TogetherCost:
+  """What some runs cost a client that is in the population of each.
+
+  Attributes:
+    epsilon: Of all their rounds together, for the cohorts that are drawn.
+    target_delta: The delta of `epsilon`.
+    relation: The neighbouring relation.
+    accountant: 'rdp', 'pld', or 'gaussian', which is exact.
+    num_rounds: The rounds of all of them.
+  """
+
+  epsilon: float
+  target_delta: float
+  relation: sampled_gaussian.Relation
+  accountant: str
+  num_rounds: int
+
+
+def compose_together(
+  runs: Sequence[tuple[BasePlan, int]],
+  target_delta: float | None = None,
+  *,
+  accountant: str | None = None,
+) -> TogetherCost:
+  """Returns what the first rounds of some plans cost together.
+
+  It is more than any of them alone, and less than the sum of their epsilons,
+  which would hold for the sum of their deltas. Which run comes first, and which
+  models a later one begins with, does not matter: the composition is adaptive.
+  It holds where all of the plans are settled before the first run, and the
+  cohorts of each run are drawn independently of the others.
+
+  Args:
+    runs: Plans, at least one, and how many rounds of each, at least 0. The
+      plans may differ in all but the neighbouring relation.
+    target_delta: The delta of the answer, in (0, 1); that of the plans if not
+      given, which they must then have in common.
+    accountant: One of `ACCOUNTANTS`. If not given, that of the plans; where
+      they differ, 'rdp' if one of them is charged by it, which holds for noise
+      in integers too, else 'pld'.
+
+  Raises:
+    TypeError: If an argument is of the wrong kind.
+    ValueError: If there are no plans, or they are of several relations or
+      deltas, or the accountant has no bound for one of them or no finite
+      epsilon.
+  """
+  if not runs:
+    raise ValueError('`runs` must be at least one, found none.')
+  plans = [plan for plan, _ in runs]
+  relation = plans[0].actual_relation
+  for plan in plans:
+    if plan.actual_relation is not relation:
+      raise ValueError(
+        'plans must be of one neighbouring relation to be added up, found '
+        f'{relation.value} and {plan.actual_relation.value}: what they promise '
+        'is not of one kind.'
+      )
+  if target_delta is None:
+    target_delta = min(plan.target_delta for plan in plans)
+    for plan in plans:
+      if not slack.agree(plan.target_delta, target_delta):
+        raise ValueError(
+          '`target_delta` must be given where plans have several, found '
+          f'{target_delta:g} and {plan.target_delta:g}.'
+        )
+  target_delta = ranges.check_target_delta(target_delta)
+  accountant = accountant or _choose_accountant(plans)
+  accountants.check_accountant(accountant)
+  parts = [part for plan, count in runs if count for part in plan.parts(count)]
+  epsilon = 0.0
+  if parts:
+    # Beside rounds that are sampled, 'pld' is exact for those that are not.
+    cost = accountants.compose(parts, accountant)
+    epsilon = cost.compute_epsilon(target_delta)
+  if not math.isfinite(epsilon):
+    raise accountants.NoEpsilonError(
+      'The accountant has no finite epsilon for these runs together: their '
+      'noise is too small.'
+    )
+  return TogetherCost(
+    epsilon=epsilon,
+    target_delta=target_delta,
+    relation=relation,
+    accountant=accountant,
+    num_rounds=sum(count for _, count in runs),
+  )
+
+
+def _choose_accountant(plans: Sequence[BasePlan]) -> str:
+  """Returns the accountant that adds plans up."""
+  names = {
+    getattr(plan, 'actual_accountant', plan.accountant) for plan in plans
+  }
+  if len(names) == 1:
+    return names.pop()
+  return 'rdp' if 'rdp' in names else 'pld'

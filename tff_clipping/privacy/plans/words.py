@@ -1,0 +1,320 @@
+"""Privacy in sentences: relations, promises, caveats and plans.
+
+One table of the neighbouring relations, and functions of plain values and of
+plans. All figures are rounded to the side on which they hold.
+"""
+
+import importlib.metadata
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tff_clipping
+from tff_clipping.privacy.accounting import (
+  accountants,
+  rounding,
+  sampled_gaussian,
+)
+from tff_clipping.privacy.plans.base_plan import BasePlan
+from tff_clipping.privacy.plans.correlated_plan import CorrelatedNoisePlan
+from tff_clipping.privacy.plans.plan import PrivacyPlan
+
+
+class _Words(NamedTuple):
+  """What a neighbouring relation is about.
+
+  Attributes:
+    change: What tells two neighbours apart, after "with respect to".
+    neighbours: Two neighbours, as a definition.
+    cases: The two cases that nobody can tell apart.
+    attack: What an attacker gets wrong and right, with both rates.
+  """
+
+  change: str
+  neighbours: str
+  cases: str
+  attack: str
+
+
+RELATIONS = {
+  sampled_gaussian.Relation.ADD_OR_REMOVE_ONE: _Words(
+    change='adding or removing one client',
+    neighbours='two sets of clients that differ in one client, which is there '
+    'or not',
+    cases='whether a client takes part with all of its data, or not at all',
+    attack='wrongly names at most {wrong} % of the clients that did not take '
+    'part, names at most {right} % of those that did',
+  ),
+  sampled_gaussian.Relation.REPLACE_ONE: _Words(
+    change='replacing one client by another',
+    neighbours='two sets of as many clients that differ in one client, which '
+    'another one replaces',
+    cases='whether a client takes part with all of its data, or another client '
+    'in its place',
+    attack='takes another client for this one in at most {wrong} % of the '
+    'cases, recognises this one in at most {right} %',
+  ),
+  sampled_gaussian.Relation.ZERO_OUT: _Words(
+    change='zeroing out one client',
+    neighbours='two sets of the same clients, one of which sends zeros in one '
+    'of them in all rounds in which it takes part',
+    cases='whether a client takes part with all of its data, or sends zeros in '
+    'all of its rounds',
+    attack='wrongly names at most {wrong} % of the clients that sent zeros, '
+    'names at most {right} % of those that did not',
+  ),
+}
+
+# Above it, the factor by which a probability may grow says nothing.
+_LARGEST_EPSILON = 20.0
+
+
+def state_guarantee(
+  epsilon: float,
+  target_delta: float,
+  relation: sampled_gaussian.Relation,
+) -> str:
+  """Returns epsilon, delta and the neighbours that they are for.
+
+  Args:
+    epsilon: Epsilon.
+    target_delta: Delta.
+    relation: When two populations are neighbours.
+  """
+  return (
+    f'({rounding.format_up(epsilon)}, '
+    f'{rounding.format_up(target_delta, digits=6)})-differential privacy with '
+    f'respect to {RELATIONS[relation].change}'
+  )
+
+
+def state_promise(
+  epsilon: float,
+  target_delta: float,
+  relation: sampled_gaussian.Relation,
+) -> str:
+  """Returns what epsilon and delta promise, in a sentence.
+
+  Args:
+    epsilon: What holds for the clients that are drawn.
+    target_delta: Its delta.
+    relation: The neighbouring relation that it is for.
+  """
+  if epsilon > _LARGEST_EPSILON:
+    return (
+      f'In words: an epsilon of {rounding.format_up(epsilon)} promises next to '
+      'nothing.'
+    )
+  return (
+    f'In words: {RELATIONS[relation].cases}, the probability of any '
+    'result that is published is in one case at most '
+    f'{rounding.format_up(math.exp(epsilon))} times that in the other, plus '
+    f'{rounding.format_up(target_delta, digits=6)}.'
+  )
+
+
+def state_attack(
+  true_positive_rate: float,
+  false_positive_rate: float,
+  relation: sampled_gaussian.Relation,
+) -> str:
+  """Returns what the best attack gets right, in a sentence.
+
+  Args:
+    true_positive_rate: The largest that any attack has.
+    false_positive_rate: At this rate.
+    relation: The neighbouring relation of both.
+  """
+  attack = RELATIONS[relation].attack.format(
+    wrong=f'{100 * false_positive_rate:g}',
+    right=rounding.format_up(100 * true_positive_rate, digits=3),
+  )
+  return (
+    f'An attacker who knows everything else, and {attack} (the true-positive '
+    'rate).'
+  )
+
+
+def state_caveats(caveats: Sequence[str]) -> str:
+  """Returns what takes a guarantee away, as a sentence.
+
+  Args:
+    caveats: Main clauses without a full stop.
+  """
+  return f'No guarantee as it was run: {"; ".join(caveats)}.'
+
+
+def add_caveats(text: str, caveats: Sequence[str]) -> str:
+  """Returns a plan's description after what takes its guarantee away.
+
+  Args:
+    text: The description.
+    caveats: As in `state_caveats`.
+  """
+  return f'{state_caveats(caveats)} The plan: {text}' if caveats else text
+
+
+def count_rounds(num_rounds: int) -> str:
+  """Returns a number of rounds, with its noun."""
+  return '1 round' if num_rounds == 1 else f'{num_rounds} rounds'
+
+
+def name_accountant(accountant: str) -> str:
+  """Returns the name of an accountant, and of the packages that compute it.
+
+  Args:
+    accountant: 'rdp', whose orders are turned into an epsilon by dp-accounting;
+      'pld', which this package composes; or 'gaussian', which is exact.
+  """
+  title = accountants.TABLE[accountant].title
+  if accountant == 'gaussian':
+    return title
+  packages = [f'tff-clipping {tff_clipping.__version__}']
+  if accountant == 'rdp':
+    version = importlib.metadata.version('dp-accounting')
+    packages.append(f'dp-accounting {version}')
+  return f'{title} ({", ".join(packages)})'
+
+
+def describe_plan(plan: BasePlan, caveats: Sequence[str] = ()) -> str:
+  """Returns a plan in sentences that one could put into a paper.
+
+  Args:
+    plan: The plan.
+    caveats: Why a run of the plan does not have its guarantee, in main clauses
+      without a full stop. They come first.
+
+  Raises:
+    TypeError: If `plan` is of no kind that has words.
+  """
+  if isinstance(plan, CorrelatedNoisePlan):
+    text = _describe_correlated(plan)
+  elif isinstance(plan, PrivacyPlan):
+    text = _describe_independent(plan)
+  else:
+    raise TypeError(
+      '`plan` must be a PrivacyPlan or a CorrelatedNoisePlan, found '
+      f'{type(plan).__name__}.'
+    )
+  return add_caveats(text, caveats)
+
+
+def describe_tightest(plan: BasePlan) -> str:
+  """Returns that a tighter accountant charges less, in a sentence.
+
+  Args:
+    plan: The plan.
+
+  Returns:
+    A sentence; '' if the plan's own accountant shows no more, or its epsilon is
+    not for the cohorts that are drawn.
+  """
+  if plan.sampling == 'paper' or plan.accountant != 'rdp':
+    return ''
+  tightest = rounding.format_up(plan.tightest_epsilon)
+  if tightest == rounding.format_up(plan.epsilon):
+    return ''
+  return (
+    f'The same noise and rounds cost epsilon {tightest} by {state_pld([plan])}'
+  )
+
+
+def state_pld(plans: Sequence[BasePlan]) -> str:
+  """Returns that 'pld' is proved too, and for what not, as a sentence's end.
+
+  Args:
+    plans: What is charged by 'rdp', some of it at least.
+  """
+  # The sampling of noise in shares, which may be integers.
+  unless = ''
+  if any(plan.sampling == 'fixed_size' for plan in plans):
+    unless = ' (but for noise in integers)'
+  return (
+    f'{accountants.TABLE["pld"].title}, which is proved too{unless}: '
+    '--accountant=pld.'
+  )
+
+
+def _describe_independent(plan: PrivacyPlan) -> str:
+  """Returns what is done in each round, and what it guarantees."""
+  ((drawn, _),) = plan.parts(plan.num_rounds)
+  rounds = count_rounds(plan.num_rounds)
+  who = _describe_cohort(drawn.cohorts)
+  noise = (
+    'Gaussian noise of standard deviation '
+    f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
+    'clipping norm is added to the sum of the clipped updates'
+  )
+  guarantee = state_guarantee(
+    plan.actual_epsilon, plan.target_delta, plan.actual_relation
+  )
+  accountant = name_accountant(plan.actual_accountant)
+  if plan.sampling != 'paper':
+    return (
+      f'Training for {rounds} satisfies client-level {guarantee}: in each '
+      f'round {who} and {noise}; accounted for by {accountant}.'
+    )
+  return (
+    f'In each of {rounds}, {who} and {noise}. '
+    'Charged as in the paper, as if each client took part '
+    f'independently with probability {plan.sampling_prob:.6g}, '
+    f'this is epsilon = {rounding.format_up(plan.epsilon)} at delta = '
+    f'{rounding.format_up(plan.target_delta, digits=6)} by '
+    f'{name_accountant(plan.accountant)}; that figure does not hold for '
+    f'these cohorts. What holds is client-level {guarantee}, by {accountant}.'
+  )
+
+
+def _describe_correlated(plan: CorrelatedNoisePlan) -> str:
+  """Returns what a plan with correlated noise does, and what it guarantees."""
+  most = plan.max_participations
+  clients, cohort = plan.num_clients, plan.clients_per_round
+  if plan.cohorts.is_amplified:
+    who = (
+      f'the {clients} clients are in {plan.min_separation} fixed groups that '
+      'take turns, each client of a group takes part in its turn independently '
+      f'with probability {plan.cohorts.turn.sampling_prob:.6g} ({cohort} '
+      'expected), in secret'
+    )
+    mechanism = f'as {most} Poisson-sampled Gaussian mechanisms'
+    end = f', by {name_accountant(plan.accountant)}.'
+  else:
+    times = 'once' if most == 1 else f'{most} times'
+    who = (
+      f'up to {cohort} of the {clients} clients take part in a round, a client '
+      f'takes part at most once in any {plan.min_separation} consecutive '
+      f'rounds, {times} at most'
+    )
+    mechanism = 'exactly as one Gaussian mechanism'
+    end = '. Nothing is assumed to be secret or random about who takes part.'
+  guarantee = state_guarantee(plan.epsilon, plan.target_delta, plan.relation)
+  return (
+    f'Training for {count_rounds(plan.num_rounds)} satisfies client-level '
+    f'{guarantee}: {who}, and the sum of the clipped updates has '
+    f'{plan.strategy.describe()}, whose draws have a standard deviation of '
+    f'{rounding.format_down(plan.noise_multiplier, digits=6)} times the '
+    f'clipping norm; accounted for {mechanism}, which one client changes by '
+    f'{rounding.format_up(plan.sensitivity)} times the clipping norm{end}'
+  )
+
+
+def _describe_cohort(cohorts: sampled_gaussian.Cohorts) -> str:
+  """Returns who takes part in a round."""
+  if cohorts.sampling == 'none':
+    return f'all {cohorts.num_clients} clients take part'
+  if cohorts.sampling == 'random_allocation':
+    return (
+      f'each of the {cohorts.num_clients} clients takes part if it has drawn '
+      f'this one of the {cohorts.rounds_per_epoch} rounds of an epoch '
+      f'uniformly and in secret ({cohorts.clients_per_round} expected)'
+    )
+  if cohorts.sampling == 'fixed_size':
+    return (
+      f'{cohorts.clients_per_round} of the {cohorts.num_clients} clients are '
+      'drawn uniformly without replacement'
+    )
+  return (
+    f'each of the {cohorts.num_clients} clients takes part independently with '
+    f'probability {cohorts.sampling_prob:.6g} ({cohorts.clients_per_round} '
+    'expected)'
+  )
