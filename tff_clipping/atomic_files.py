@@ -5,9 +5,17 @@ writes goes beside its place first, is synced, and is renamed.
 """
 
 import contextlib
+import errno
 import os
 import pathlib
+import stat
+import warnings
 from collections.abc import Iterator
+
+# What some disks say where they cannot sync the names in a folder.
+_CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+# The disks of which this was said.
+_WARNED: set[int] = set()
 
 
 @contextlib.contextmanager
@@ -42,10 +50,29 @@ def replacing(
 
 
 def sync(path: str | os.PathLike) -> None:
-  """Waits until a file, or the names in a folder, survive a power cut."""
+  """Waits until a file, or the names in a folder, survive a power cut.
+
+  Warns, once for a disk, where a disk syncs files and no folders.
+
+  Raises:
+    OSError: If the file system refuses. The error has the path.
+  """
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
+  except OSError as e:
+    found = os.fstat(descriptor)
+    if not stat.S_ISDIR(found.st_mode) or e.errno not in _CANNOT:
+      raise OSError(e.errno, e.strerror, os.fspath(path)) from e
+    if found.st_dev not in _WARNED:
+      _WARNED.add(found.st_dev)
+      warnings.warn(
+        f'The disk of {os.fspath(path)} cannot sync folders: after a power '
+        'cut, the last files may be missing. A private round whose outcome is '
+        'missing is drawn and charged again; a run with correlated noise or '
+        'random_allocation ends.',
+        stacklevel=3,
+      )
   finally:
     os.close(descriptor)
 

@@ -43,13 +43,36 @@ def measured(plan, **others):
 
 
 @functools.cache
+def correlated_plan(name):
+  """Returns a plan of 6 rounds whose noise is correlated between them."""
+  build = {'banded': privacy.banded_strategy, 'blt': privacy.blt_strategy}[name]
+  return privacy.CorrelatedNoisePlan.from_target_epsilon(
+    num_clients=24,
+    clients_per_round=8,
+    strategy=build(
+      num_rounds=6, participation=privacy.Participation(min_separation=3)
+    ),
+    target_epsilon=2.0,
+    target_delta=DELTA,
+    min_separation=3,
+  )
+
+
+@functools.cache
 def build_process(plan, noise_key):
   """Returns a process that adds the noised mean of scalars to its weight."""
-  aggregator = aggregators.dp_mean_factory(
+  settings = dict(
     clipping_norm=1.0,
-    **plan.aggregator_parameters._asdict(),
     noise_key=noise_key,
-  ).create(tff.TensorType(np.float32))
+    **plan.aggregator_parameters._asdict(),
+  )
+  if isinstance(plan, privacy.CorrelatedNoisePlan):
+    factory = aggregators.correlated_dp_mean_factory(
+      strategy=plan.strategy, **settings
+    )
+  else:
+    factory = aggregators.dp_mean_factory(**settings)
+  aggregator = factory.create(tff.TensorType(np.float32))
   weights_type = tff.to_type(tff.learning.models.ModelWeights([np.float32], []))
   state_type = tff.to_type(
     collections.OrderedDict(

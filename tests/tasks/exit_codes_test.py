@@ -52,7 +52,7 @@ def test_a_spent_budget(tmp_path, cache_dir):
   shutil.rmtree(folder / 'checkpoints')
   code, _, errors = _train(folder, cache_dir, **DP_FED_AVG)
   assert code == 5
-  assert 'no outcome is left' in errors
+  assert 'no outcome of them is left' in errors
   assert len(errors.splitlines()) == 1
   # With an older one a round would be a new draw, for which nothing is left.
   shutil.rmtree(folder / 'checkpoints')

@@ -25,7 +25,7 @@ from tff_clipping.programs.clients.client_store import (
   write_client_data,
   write_client_store,
 )
-from tff_clipping.programs.clients.store_folder import ClientStoreError
+from tff_clipping.programs.clients.store_files import ClientStoreError
 from tff_clipping.programs.training.checkpoints import (
   Checkpoints,
   DamagedCheckpointError,
@@ -35,7 +35,6 @@ from tff_clipping.programs.training.metrics_files import (
   MetricsFiles,
   ReleaseMetrics,
 )
-from tff_clipping.programs.training.private_process import PrivateProcess
 from tff_clipping.programs.training.private_program import (
   PrivateProgram,
   build_private_program,
@@ -44,8 +43,12 @@ from tff_clipping.programs.training.private_rounds import (
   resume,
   run_private_round,
 )
-from tff_clipping.programs.training.process_metrics import flatten_metrics
-from tff_clipping.programs.training.tff_loops import OutcomeStates, RoundNumbers
+from tff_clipping.programs.training.round_metrics import flatten_metrics
+from tff_clipping.programs.training.tff_loops import (
+  OutcomeStates,
+  PrivateProcess,
+  RoundNumbers,
+)
 from tff_clipping.programs.training.training_program import (
   RoundError,
   StopReason,

@@ -6,7 +6,7 @@ from scipy import stats
 
 from tests import noise_strategies
 from tff_clipping import privacy
-from tff_clipping.programs.clients import client_sampling, round_draws
+from tff_clipping.programs.clients import client_sampling
 
 _IDS = tuple(f'c{i:03d}' for i in range(100))
 
@@ -215,9 +215,9 @@ def test_a_client_draws_its_round_without_the_others():
   for round_num in range(1, 30):
     expected = set(sampler.sample(round_num)) - {_IDS[0]}
     assert set(neighbour.sample(round_num)) == expected
-  key = round_draws.derive_key(9)
+  key = client_sampling.derive_key(9)
   for epoch in range(3):
-    place = round_draws.draw_round(
+    place = client_sampling.draw_round(
       _IDS[0], key=key, epoch=epoch, rounds_per_epoch=7
     )
     assert _IDS[0] in sampler.sample(7 * epoch + place + 1)
@@ -241,9 +241,9 @@ def test_random_allocation_looks_each_client_up_once_an_epoch(monkeypatch):
   sampler = client_sampling.RandomAllocationSampler(
     [f'c{i}' for i in range(2000)], rounds_per_epoch=100, seed=1
   )
-  drawn, draw_round = [], round_draws.draw_round
+  drawn, draw_round = [], client_sampling.draw_round
   monkeypatch.setattr(
-    round_draws,
+    client_sampling,
     'draw_round',
     lambda client, **kwargs: (
       drawn.append(client) or draw_round(client, **kwargs)
@@ -346,6 +346,14 @@ def test_unequal_groups_are_drawn_with_the_probability_that_is_charged():
         '`client_ids` must be a list of ids, in the same order in each process',
       )
       for ids in ('client', {'a', 'b'}, None, 3)
+    ),
+    (
+      # As for a loop of TFF.
+      lambda: client_sampling.PoissonSampler(
+        [[1.0], [2.0]], sampling_prob=0.5, seed=0
+      ),
+      TypeError,
+      '`client_ids` must be the names of clients, not their data, found list',
     ),
     (
       lambda: client_sampling.build_private_sampler(3, _IDS, seed=0),

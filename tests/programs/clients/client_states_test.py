@@ -1,7 +1,6 @@
 """Tests of the store of what clients keep."""
 
 import json
-import shutil
 import types
 
 import numpy as np
@@ -162,19 +161,6 @@ def test_a_begun_store_without_rounds_begins_anew(tmp_path):
   states.begin('other')
   states.resume(0, 'other')
   assert _numbers(states, 1) == [0, 0, 0]
-
-
-def test_more_than_there_is_room_for_is_refused(tmp_path, monkeypatch):
-  usage = shutil.disk_usage(tmp_path)
-  monkeypatch.setattr(
-    shutil, 'disk_usage', lambda path: usage._replace(free=3 * 48 - 1)
-  )
-  with pytest.raises(ValueError, match='must have room for what 3 clients'):
-    _open(tmp_path / 'states')
-  monkeypatch.setattr(
-    shutil, 'disk_usage', lambda path: usage._replace(free=3 * 48)
-  )
-  _open(tmp_path / 'states')
 
 
 def test_others_cannot_read_it(states, tmp_path):

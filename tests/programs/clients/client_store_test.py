@@ -1,7 +1,7 @@
 """Tests of client stores."""
 
 import collections
-import json
+import pathlib
 import signal
 import subprocess
 import sys
@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import runtime
-from tff_clipping.programs.clients import client_store, packed_clients
+from tff_clipping import runtime, storage_errors
+from tff_clipping.programs.clients import client_store, store_files
 
 
 def _examples(num_examples=10):
@@ -28,9 +28,9 @@ _PARTITION = [np.array([3, 1, 4]), np.array([], np.int64), np.array([1, 9])]
 
 
 def _write(folder, **kwargs):
-  settings = dict(examples=_examples(), partition=_PARTITION)
+  settings = dict(name='test', examples=_examples(), partition=_PARTITION)
   settings.update(kwargs)
-  return client_store.write_client_store(folder, 'test', **settings)
+  return client_store.write_client_store(folder, **settings)
 
 
 def test_examples_that_are_not_finite_are_warned_of(tmp_path):
@@ -46,6 +46,7 @@ def test_reads_what_was_written(tmp_path):
   store = _write(tmp_path)
   assert store.client_ids == ('00000', '00001', '00002')
   assert store.num_examples == (3, 0, 2)
+  assert store.element_spec['x'] == tf.TensorSpec([2, 3], tf.uint8)
   examples = _examples()
   for client_id, indices in zip(store.client_ids, _PARTITION, strict=True):
     found = store.read_client(tf.constant(client_id))
@@ -53,20 +54,6 @@ def test_reads_what_was_written(tmp_path):
     for name, values in found.items():
       assert values.dtype == examples[name].dtype
       np.testing.assert_array_equal(values, examples[name][indices])
-
-
-def test_examples_without_names_are_refused(tmp_path):
-  with pytest.raises(
-    TypeError, match='`examples` must be a dict.* found tuple'
-  ):
-    _write(tmp_path, examples=(np.zeros([10, 2]), np.zeros(10)))
-
-
-def test_element_spec_is_of_one_example(tmp_path):
-  spec = _write(tmp_path).element_spec
-  assert spec['x'] == tf.TensorSpec([2, 3], tf.uint8)
-  assert spec['y'] == tf.TensorSpec([], tf.int32)
-  assert spec['z'] == tf.TensorSpec([2], tf.float64)
 
 
 def test_preprocessing_is_applied_to_what_a_client_reads(tmp_path):
@@ -129,6 +116,16 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
+    (dict(examples=(np.zeros(10),)), '`examples` must be a dict.* found tuple'),
+    # Its keys would be taken for the indices.
+    (
+      dict(partition={(0, 1): [2, 3], (1, 0): [0]}),
+      '`partition` must be a list .* a dict',
+    ),
+    *(
+      (dict(name=name), '`name` must be that of a folder')
+      for name in ('../other', 'a/b', '', 5)
+    ),
     (dict(partition=[np.array([0, 10])]), '`partition` must index 10 examples'),
     (dict(partition=[np.array([-1])]), '`partition` must index 10 examples'),
     (
@@ -161,16 +158,8 @@ def test_a_failed_write_leaves_nothing(tmp_path):
   ],
 )
 def test_bad_arguments_are_refused(tmp_path, change, message):
-  with pytest.raises(ValueError, match=message):
+  with pytest.raises((TypeError, ValueError), match=message):
     _write(tmp_path, **change)
-
-
-@pytest.mark.parametrize('name', ['../other', 'a/b', '', 5])
-def test_a_store_outside_of_its_folder_is_refused(tmp_path, name):
-  with pytest.raises(ValueError, match='`name` must be that of a folder'):
-    client_store.write_client_store(
-      tmp_path, name, _examples(), [np.arange(10)]
-    )
 
 
 @pytest.mark.slow
@@ -228,6 +217,22 @@ def test_a_damaged_client_ends_the_round_with_its_name(tmp_path):
       count_all(['00002', '00000'])
 
 
+@pytest.mark.parametrize('is_missing', [False, True])
+def test_a_file_that_is_cut_off_or_missing_is_refused(tmp_path, is_missing):
+  store = _write(tmp_path)
+  file = _data_file(store)
+  content = file.read_bytes()
+  file.unlink()
+  if not is_missing:
+    file.write_bytes(content[:-1])
+  for open_store in (
+    lambda: client_store.ClientStore(store.path),
+    lambda: _write(tmp_path),
+  ):
+    with pytest.raises(client_store.ClientStoreError, match='damaged'):
+      open_store()
+
+
 def _content(path):
   store = client_store.ClientStore(path)
   examples = [store.read_client(tf.constant(i)) for i in store.client_ids]
@@ -258,28 +263,13 @@ def test_every_flipped_bit_is_found_or_changes_nothing(tmp_path):
   assert num_found > 200
 
 
-def test_a_cut_off_file_is_refused_on_opening(tmp_path):
-  store = _write(tmp_path)
-  file = _data_file(store)
-  file.write_bytes(file.read_bytes()[:-1])
-  with pytest.raises(client_store.ClientStoreError, match='damaged'):
-    client_store.ClientStore(store.path)
-
-
-def test_a_missing_file_is_refused_on_opening(tmp_path):
-  store = _write(tmp_path)
-  _data_file(store).unlink()
-  with pytest.raises(client_store.ClientStoreError, match='damaged'):
-    _write(tmp_path)
-
-
 _KILLED_WRITER = """
 import os, signal, sys
-from tff_clipping.programs.clients import client_store, packed_clients
+from tff_clipping.programs.clients import client_store, store_files
 import numpy as np
 import tensorflow_federated as tff
 
-packed_clients._BATCH_CLIENTS = 1
+store_files._BATCH_CLIENTS = 1
 
 def take(array, indices, axis):
   if 9 in indices:
@@ -310,14 +300,14 @@ def test_a_writer_that_is_killed_leaves_no_store(tmp_path):
 
 
 def test_what_others_are_writing_is_left_alone(tmp_path, monkeypatch):
-  pack_clients = packed_clients.pack_clients
+  pack_clients = store_files._pack_clients
 
   def pack(path, clients):
     pack_clients(path, clients)
-    monkeypatch.setattr(packed_clients, 'pack_clients', pack_clients)
+    monkeypatch.setattr(store_files, '_pack_clients', pack_clients)
     _write(tmp_path, client_ids=['a', 'b', 'c'])
 
-  monkeypatch.setattr(packed_clients, 'pack_clients', pack)
+  monkeypatch.setattr(store_files, '_pack_clients', pack)
   store = _write(tmp_path)
   assert client_store.ClientStore(store.path).num_examples == (3, 0, 2)
   assert len(list(tmp_path.iterdir())) == 2
@@ -328,66 +318,6 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path, manifest):
   (tmp_path / 'manifest.json').write_text(manifest)
   with pytest.raises(client_store.ClientStoreError, match='no client store'):
     client_store.ClientStore(tmp_path)
-
-
-def test_manifest_is_readable_by_people(tmp_path):
-  manifest = json.loads((_write(tmp_path).path / 'manifest.json').read_text())
-  assert manifest['features'][0] == ['x', [2, 3], 'uint8']
-
-
-def test_client_data_of_tff_round_trips(tmp_path):
-  tensors = {
-    name: collections.OrderedDict(
-      pixels=np.full([n, 4], n, np.float32), label=np.arange(n, dtype=np.int64)
-    )
-    for name, n in (('f_1', 3), ('f_2', 1))
-  }
-  client_data = tff.simulation.datasets.TestClientData(tensors)
-  store = client_store.write_client_data(tmp_path, 'tff', client_data)
-  assert set(store.client_ids) == {'f_1', 'f_2'}
-  found = store.read_client(tf.constant('f_1'))
-  np.testing.assert_array_equal(found['pixels'], tensors['f_1']['pixels'])
-  np.testing.assert_array_equal(found['label'], tensors['f_1']['label'])
-
-  back = store.to_client_data()
-  rows = list(back.create_tf_dataset_for_client('f_2').as_numpy_iterator())
-  assert len(rows) == 1
-  np.testing.assert_array_equal(rows[0]['pixels'], np.ones(4))
-
-
-def test_client_data_that_was_preprocessed_otherwise_goes_elsewhere(tmp_path):
-  plain = tff.simulation.datasets.TestClientData(
-    {str(i): {'x': np.full([2], i, np.float32)} for i in range(5)}
-  )
-  for addend in (1.0, 7.0):
-    client_data = plain.preprocess(
-      lambda ds, addend=addend: ds.map(lambda row: {'x': row['x'] + addend})
-    )
-    store = client_store.write_client_data(tmp_path, 'tff', client_data)
-    found = store.read_client(tf.constant('3'))['x']
-    np.testing.assert_array_equal(found, [3 + addend] * 2)
-  again = client_store.write_client_data(tmp_path, 'tff', client_data)
-  assert again.path == store.path
-
-
-@pytest.mark.parametrize('value', [{'a': np.zeros(2)}, iter([])])
-def test_what_is_no_client_data_is_refused(tmp_path, value):
-  with pytest.raises(TypeError, match='`client_data` must be .*TestClientData'):
-    client_store.write_client_data(tmp_path, 'tff', value)
-
-
-@pytest.mark.parametrize(
-  'function',
-  [
-    # Made for one example.
-    lambda row: {'x': tf.reshape(row['x'], [-1]), 'y': row['y']},
-    lambda row: {'x': row['x'][0], 'y': row['y']},
-    lambda row: {'x': row['x'], 'y': tf.constant(1)},
-  ],
-)
-def test_preprocessing_that_drops_examples_is_refused(tmp_path, function):
-  with pytest.raises(ValueError, match='must keep the first dimension'):
-    _write(tmp_path).preprocess(function)
 
 
 def test_preprocessing_that_drops_examples_of_a_client_fails(tmp_path):
@@ -413,14 +343,6 @@ def test_preprocessing_may_nest(tmp_path):
   assert found['x']['a'].shape[0] == store.num_examples[0]
 
 
-def test_client_data_of_strings_is_refused(tmp_path):
-  client_data = tff.simulation.datasets.TestClientData(
-    {'a': collections.OrderedDict(text=['hello'])}
-  )
-  with pytest.raises(ValueError, match='`client_data` must have numbers'):
-    client_store.write_client_data(tmp_path, 'tff', client_data)
-
-
 def test_an_unknown_client_is_named(tmp_path):
   store = _write(tmp_path)
   for read in (store.create_dataset, store.read_client):
@@ -428,32 +350,110 @@ def test_an_unknown_client_is_named(tmp_path):
       read('nobody')
 
 
-def test_an_id_that_is_no_string_is_refused(tmp_path):
-  with pytest.raises(ValueError, match='`client_id` must be .* found 0'):
-    _write(tmp_path).create_dataset(0)
+def _client_data(values):
+  return tff.simulation.datasets.TestClientData(values)
 
 
-def test_a_dictionary_of_indices_is_no_partition(tmp_path):
-  # Its keys would be taken for the indices.
-  with pytest.raises(TypeError, match='`partition` must be a list .* a dict'):
-    client_store.write_client_store(
-      tmp_path, 'a', dict(x=np.zeros(4)), {(0, 1): [2, 3], (1, 0): [0]}
+def test_client_data_of_tff_are_read_as_they_were(tmp_path):
+  tensors = {
+    name: collections.OrderedDict(
+      pixels=np.full([n, 4], n, np.float32), label=np.arange(n, dtype=np.int64)
+    )
+    for name, n in (('f_1', 3), ('f_2', 1))
+  }
+  store = client_store.write_client_data(tmp_path, 'tff', _client_data(tensors))
+  assert set(store.client_ids) == {'f_1', 'f_2'}
+  for client_id, expected in tensors.items():
+    found = store.read_client(tf.constant(client_id))
+    for name, values in expected.items():
+      np.testing.assert_array_equal(found[name], values)
+    (row,) = store.create_dataset(client_id).batch(9)
+    np.testing.assert_array_equal(row['label'], expected['label'])
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    lambda values: values.update({'1': {'x': np.full([2], 7, np.float32)}}),
+    lambda values: values.update({'1': {'x': np.full([3], 1, np.float32)}}),
+    lambda values: values.pop('1'),
+    lambda values: values.update({'1': {'x': np.full([2], 1, np.float64)}}),
+  ],
+)
+def test_a_correction_in_any_client_is_another_store(tmp_path, change):
+  values = {str(i): {'x': np.full([2], i, np.float32)} for i in range(7)}
+  first, again = (
+    client_store.write_client_data(tmp_path, 'tff', _client_data(values))
+    for _ in range(2)
+  )
+  assert again.path == first.path
+  change(values)
+  if values.get('1', {'x': np.float32(0)})['x'].dtype == np.float64:
+    values = {k: {'x': np.float64(v['x'])} for k, v in values.items()}
+  other = client_store.write_client_data(tmp_path, 'tff', _client_data(values))
+  assert other.path != first.path
+  assert list(other.client_ids) == list(values)
+  for client_id in values:
+    np.testing.assert_array_equal(
+      other.read_client(tf.constant(client_id))['x'], values[client_id]['x']
     )
 
 
 @pytest.mark.parametrize(
-  ('function', 'message'),
+  ('call', 'error', 'message'),
   [
-    ('cast', "`preprocess_fn` must be a function of the features .*'cast'"),
-    (lambda features: None, '`preprocess_fn` must return tensors'),
+    (
+      lambda path: client_store.write_client_data(path, 'a', {'a': [1]}),
+      TypeError,
+      '`client_data` must be .*TestClientData',
+    ),
+    (
+      lambda path: client_store.write_client_data(
+        path, 'a', _client_data({'a': collections.OrderedDict(t=['hello'])})
+      ),
+      ValueError,
+      '`client_data` must have numbers',
+    ),
+    (
+      lambda path: _write(path).create_dataset(0),
+      ValueError,
+      '`client_id` must be .* found 0',
+    ),
+    (
+      lambda path: _write(path).preprocess('cast'),
+      TypeError,
+      "`preprocess_fn` must be a function of the features .*'cast'",
+    ),
+    (
+      lambda path: _write(path).preprocess(lambda features: None),
+      TypeError,
+      '`preprocess_fn` must return tensors',
+    ),
+    *(
+      (
+        lambda path, drop=drop: _write(path).preprocess(drop),
+        ValueError,
+        'must keep the first dimension',
+      )
+      for drop in (
+        # Made for one example.
+        lambda row: {'x': tf.reshape(row['x'], [-1]), 'y': row['y']},
+        lambda row: {'x': row['x'][0], 'y': row['y']},
+        lambda row: {'x': row['x'], 'y': tf.constant(1)},
+      )
+    ),
   ],
 )
-def test_what_does_not_preprocess_is_refused(tmp_path, function, message):
-  with pytest.raises(TypeError, match=message):
-    _write(tmp_path).preprocess(function)
+def test_what_is_no_data_and_no_preprocessing_is_refused(
+  tmp_path, call, error, message
+):
+  with pytest.raises(error, match=message):
+    call(tmp_path)
 
 
-def test_cache_follows_xdg(monkeypatch, tmp_path):
+def test_the_cache_follows_xdg_and_a_user_without_home_is_told(
+  monkeypatch, tmp_path
+):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   assert client_store.default_cache_dir() == tmp_path / 'tff_clipping'
   monkeypatch.delenv('XDG_CACHE_HOME')
@@ -462,7 +462,49 @@ def test_cache_follows_xdg(monkeypatch, tmp_path):
     client_store.default_cache_dir() == tmp_path / '.cache' / 'tff_clipping'
   )
 
+  def fail():
+    raise RuntimeError('Could not determine home directory.')
 
-def test_a_client_may_have_no_examples(tmp_path):
-  store = _write(tmp_path, partition=[[], [1]])
-  assert store.num_examples == (0, 1)
+  monkeypatch.setattr(pathlib.Path, 'home', fail)
+  with pytest.raises(storage_errors.StorageError, match='by --cache_dir or by'):
+    client_store.default_cache_dir()
+
+
+_SPECS = collections.OrderedDict(
+  x=tf.TensorSpec([1_000_000], tf.uint8), y=tf.TensorSpec([], tf.int32)
+)
+
+
+# Below and above 2³¹ and 2³² bytes, and 1 EB.
+@pytest.mark.parametrize('count', [0, 1, 2_300, 4_400, 10**12])
+def test_bytes_are_counted_in_64_bits(count):
+  places = store_files.byte_ranges(tf.constant(count, tf.int64), _SPECS)
+  found = {k: tuple(map(int, place)) for k, place in places.items()}
+  images = count * 1_000_000
+  assert found == dict(x=(8, images), y=(8 + images, 4 * count))
+
+
+@pytest.mark.parametrize('count', [0, 3])
+def test_bytes_are_read_as_they_were_packed(count):
+  specs = collections.OrderedDict(
+    x=tf.TensorSpec([2, 3], tf.bool), y=tf.TensorSpec([], tf.float64)
+  )
+  arrays = [np.arange(6 * count).reshape(-1, 2, 3) % 2 == 0, np.arange(count)]
+  arrays[1] = arrays[1] / 7
+  found = store_files.unpack(tf.constant(store_files.pack(arrays)), specs)
+  for values, array in zip(found.values(), arrays, strict=True):
+    assert values.dtype == array.dtype
+    np.testing.assert_array_equal(values, array)
+
+
+@pytest.mark.parametrize('change', [lambda b: b[:-4], lambda b: b + b'0' * 4])
+@pytest.mark.parametrize('in_graph', [False, True])
+def test_other_bytes_than_those_of_the_examples_are_refused(change, in_graph):
+  specs = collections.OrderedDict(y=tf.TensorSpec([], tf.int32))
+  content = change(store_files.pack([np.arange(5, dtype=np.int32)]))
+
+  def read(content):
+    return store_files.unpack(content, specs)
+
+  with pytest.raises(tf.errors.InvalidArgumentError, match='of its examples'):
+    (tf.function(read) if in_graph else read)(tf.constant(content))

@@ -1,9 +1,11 @@
-"""Tests of the release managers."""
+"""Tests of the files of metrics, and of release managers of TFF."""
 
 import asyncio
 import collections
+import logging
 import math
 import os
+import threading
 
 import pytest
 import tensorflow as tf
@@ -15,22 +17,27 @@ from tff_clipping.programs.training import metrics_files, watchers
 _METRICS = collections.OrderedDict(epsilon=0.5, test_loss=math.nan, count=7)
 
 
-def _release(manager, value, key):
-  asyncio.run(manager.release(value, key))
+def _write(rows, metrics, round_num):
+  rows.write({'round_num': round_num, **metrics})
+
+
+def _round(round_num, **metrics):
+  metrics = collections.OrderedDict(round_num=round_num, **metrics)
+  return watchers.Round(round_num, metrics, model=None)
 
 
 def test_the_file_is_that_of_tff(tmp_path):
-  ours = metrics_files.CSVRowsReleaseManager(tmp_path / 'ours.csv')
+  ours = metrics_files.CsvRows(tmp_path / 'ours.csv')
   theirs = tff.program.CSVFileReleaseManager(
     str(tmp_path / 'theirs.csv'),
     save_mode=tff.program.CSVSaveMode.WRITE,
     key_fieldname='round_num',
   )
-  for manager in (ours, theirs):
-    for round_num in (0, 1, 2, 3):
-      _release(manager, _METRICS, round_num)
-    # Rounds 2 and 3 are run again, with one more metric.
-    _release(manager, {**_METRICS, 'accuracy': 0.25}, 2)
+  # Rounds 2 and 3 are run again, with one more metric.
+  more = {**_METRICS, 'accuracy': 0.25}
+  for round_num, metrics in (*((t, _METRICS) for t in (0, 1, 2, 3)), (2, more)):
+    _write(ours, metrics, round_num)
+    asyncio.run(theirs.release(metrics, round_num))
   text = (tmp_path / 'ours.csv').read_bytes()
   assert text == (tmp_path / 'theirs.csv').read_bytes()
   assert text.splitlines() == [
@@ -44,10 +51,10 @@ def test_the_file_is_that_of_tff(tmp_path):
 def test_a_new_program_goes_on_with_the_file(tmp_path):
   path = tmp_path / 'run' / 'metrics.csv'
   for round_num in (0, 1, 2):
-    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, round_num)
+    _write(metrics_files.CsvRows(path), _METRICS, round_num)
   # From round 1 on, by a version that has one more metric.
   later = {**_METRICS, 'aggregator/clipping_norm': 0.25}
-  _release(metrics_files.CSVRowsReleaseManager(path), later, 1)
+  _write(metrics_files.CsvRows(path), later, 1)
   assert path.read_text().split() == [
     'round_num,count,epsilon,test_loss,aggregator/clipping_norm',
     '0,7,0.5,nan,',
@@ -57,28 +64,28 @@ def test_a_new_program_goes_on_with_the_file(tmp_path):
 
 def test_each_release_adds_a_line_and_leaves_the_others(tmp_path):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.CSVRowsReleaseManager(path)
-  _release(manager, _METRICS, 0)
+  manager = metrics_files.CsvRows(path)
+  _write(manager, _METRICS, 0)
   file = path.stat().st_ino
   for round_num in (1, 2, 3):
     before = path.read_bytes()
-    _release(manager, _METRICS, round_num)
+    _write(manager, _METRICS, round_num)
     assert path.read_bytes() == before + b'%d,7,0.5,nan\r\n' % round_num
   assert path.stat().st_ino == file
 
 
 def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path, caplog):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.CSVRowsReleaseManager(path)
+  manager = metrics_files.CsvRows(path)
   for round_num in (0, 1):
-    _release(manager, _METRICS, round_num)
+    _write(manager, _METRICS, round_num)
   whole = path.read_bytes()
-  _release(manager, _METRICS, 2)
+  _write(manager, _METRICS, 2)
   three = path.read_bytes()
   for end in range(len(whole) + 1, len(three)):
     path.write_bytes(three[:end])
     caplog.clear()
-    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, 2)
+    _write(metrics_files.CsvRows(path), _METRICS, 2)
     assert path.read_bytes() == three
     assert ('was cut short' in caplog.text) == (end < len(three))
 
@@ -86,13 +93,13 @@ def test_what_a_crash_leaves_of_a_line_is_dropped(tmp_path, caplog):
 @pytest.mark.parametrize('change', ['', 'note\n', None])
 def test_a_file_that_somebody_changed_is_written_whole(tmp_path, change):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.CSVRowsReleaseManager(path)
-  _release(manager, _METRICS, 0)
+  manager = metrics_files.CsvRows(path)
+  _write(manager, _METRICS, 0)
   if change is None:
     path.unlink()
   else:
     path.write_text(change)
-  _release(manager, _METRICS, 1)
+  _write(manager, _METRICS, 1)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
 
 
@@ -110,15 +117,15 @@ def test_another_file_is_refused_and_kept(tmp_path, text, what):
   path = tmp_path / 'metrics.csv'
   path.write_text(text)
   with pytest.raises(storage_errors.StorageError) as e:
-    metrics_files.CSVRowsReleaseManager(path)
+    metrics_files.CsvRows(path)
   assert what in str(e.value)
   assert path.read_text() == text
 
 
 def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.CSVRowsReleaseManager(path)
-  _release(manager, _METRICS, 0)
+  manager = metrics_files.CsvRows(path)
+  _write(manager, _METRICS, 0)
 
   def fail(*args):
     raise OSError(28, 'No space left on device')
@@ -132,7 +139,7 @@ def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
       patch.setattr(module, name, instead, raising=False)
       with pytest.raises(OSError, match='No space left'):
-        _release(manager, metrics, 1)
+        _write(manager, metrics, 1)
 
   more = {**_METRICS, 'more': 1}
   release_and_fail(more, os, 'replace', fail)
@@ -140,7 +147,7 @@ def test_a_release_that_fails_leaves_the_rows_before(tmp_path, monkeypatch):
   assert list(tmp_path.iterdir()) == [path]
   release_and_fail(_METRICS, metrics_files, 'open', add_a_part)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan']
-  _release(manager, _METRICS, 1)
+  _write(manager, _METRICS, 1)
   assert path.read_text().split()[1:] == ['0,7,0.5,nan', '1,7,0.5,nan']
 
 
@@ -153,50 +160,42 @@ def test_rows_are_synced_together(tmp_path, monkeypatch):
     synced.append(os.readlink(f'/proc/self/fd/{descriptor}'))
 
   path = tmp_path / 'metrics.csv'
-  manager = metrics_files.CSVRowsReleaseManager(path)
+  manager = metrics_files.CsvRows(path)
   monkeypatch.setattr(os, 'fsync', record)
   for round_num in (0, 1, 2):
-    _release(manager, _METRICS, round_num)
+    _write(manager, _METRICS, round_num)
     assert len(path.read_text().splitlines()) == round_num + 2
   written = len(synced)
   manager.sync()
   manager.sync()
   assert synced[written:] == [str(path)]
   # Who goes on does not know whether the rows before were.
-  metrics_files.CSVRowsReleaseManager(path).sync()
+  metrics_files.CsvRows(path).sync()
   assert synced[written:] == 2 * [str(path)]
 
 
 def test_a_run_that_begins_anew_leaves_the_rows_of_another(tmp_path):
   path = tmp_path / 'metrics.csv'
   for round_num in (0, 1, 2):
-    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, round_num)
+    _write(metrics_files.CsvRows(path), _METRICS, round_num)
   before = path.read_text()
-  manager = metrics_files.CSVRowsReleaseManager(path)
+  manager = metrics_files.CsvRows(path)
   with pytest.raises(
     storage_errors.StorageError, match='another run, up to round 2'
   ):
-    _release(manager, _METRICS, 0)
+    _write(manager, _METRICS, 0)
   assert path.read_text() == before
   # Rounds that are run again are those of the same run.
-  _release(manager, _METRICS, 2)
+  _write(manager, _METRICS, 2)
 
 
-def test_a_run_that_was_stopped_before_its_checkpoint_begins_again(tmp_path):
-  path = tmp_path / 'metrics.csv'
-  for round_num in (0, 0, 1):
-    _release(metrics_files.CSVRowsReleaseManager(path), _METRICS, round_num)
-  assert len(path.read_text().splitlines()) == 3
-
-
-def test_tensorboard_is_written_where_it_is_asked_for(tmp_path):
-  done = watchers.Round(
-    1, collections.OrderedDict(round_num=1, loss=0.5), model=None
-  )
-  metrics_files.MetricsFiles(tmp_path / 'b.csv').record(done)
+def test_files_are_written_where_they_are_asked_for(tmp_path, caplog):
+  with caplog.at_level(logging.INFO):
+    metrics_files.MetricsFiles(tmp_path / 'b.csv').record(_round(1, loss=0.5))
+  assert "Round 1: {'round_num': 1, 'loss': 0.5}" in caplog.text
   metrics_files.MetricsFiles(
     tmp_path / 'a.csv', tensorboard_dir=tmp_path / 'tensorboard'
-  ).record(done)
+  ).record(_round(1, loss=0.5))
   assert {path.name for path in tmp_path.iterdir()} == {
     'a.csv',
     'b.csv',
@@ -207,55 +206,55 @@ def test_tensorboard_is_written_where_it_is_asked_for(tmp_path):
 
 def test_tensorboard_reads_the_same_as_from_the_manager_of_tff(tmp_path):
   metrics = {'loss': 0.5, 'a/norm': math.nan, 'count': 3, 'is_private': True}
-  read = []
-  for manager_class in (
-    tff.program.TensorBoardReleaseManager,
-    metrics_files.TensorBoardRowsReleaseManager,
-  ):
-    folder = tmp_path / manager_class.__name__
-    manager = manager_class(folder)
-    for round_num in (0, 7):
-      _release(manager, metrics, round_num)
-    # Only TFF's waits for more before it writes.
-    if manager_class is tff.program.TensorBoardReleaseManager:
-      del manager
-    events = [
-      event
-      for path in folder.iterdir()
-      for event in tf.compat.v1.train.summary_iterator(str(path))
-    ]
-    read.append(
-      sorted(
-        (
-          value.tag,
-          event.step,
-          value.metadata.SerializeToString(),
-          repr(float(tf.make_ndarray(value.tensor))),
-        )
-        for event in events
-        for value in event.summary.value
+  theirs = tff.program.TensorBoardReleaseManager(tmp_path / 'theirs')
+  ours = metrics_files.MetricsFiles(
+    tmp_path / 'metrics.csv', tensorboard_dir=tmp_path / 'ours'
+  )
+  for round_num in (0, 7):
+    asyncio.run(theirs.release(metrics, round_num))
+    ours.record(_round(round_num, **metrics))
+  # Only TFF's waits for more before it writes.
+  del theirs
+  read = [
+    sorted(
+      (
+        value.tag,
+        event.step,
+        value.metadata.SerializeToString(),
+        repr(float(tf.make_ndarray(value.tensor))),
       )
+      for path in (tmp_path / name).iterdir()
+      for event in tf.compat.v1.train.summary_iterator(str(path))
+      for value in event.summary.value
     )
-  assert read[0] == read[1]
-  numbers = [(tag, step, number) for tag, step, _, number in read[1]]
-  assert numbers == [
-    ('a/norm', 0, 'nan'),
-    ('a/norm', 7, 'nan'),
-    ('count', 0, '3.0'),
-    ('count', 7, '3.0'),
-    ('is_private', 0, '1.0'),
-    ('is_private', 7, '1.0'),
-    ('loss', 0, '0.5'),
-    ('loss', 7, '0.5'),
+    for name in ('theirs', 'ours')
   ]
+  assert read[0] == read[1]
+  numbers = {(tag, step): number for tag, step, _, number in read[1]}
+  assert len(numbers) == 8
+  assert numbers['a/norm', 7] == 'nan'
+  assert numbers['is_private', 0] == '1.0'
 
 
 def test_metrics_go_to_release_managers_of_tff_alone():
+  threads = []
+
+  class Manager(tff.program.ReleaseManager):
+    async def release(self, value, key):
+      threads.append(await asyncio.to_thread(threading.get_ident))
+
   manager = tff.program.MemoryReleaseManager()
-  done = watchers.Round(
-    2, collections.OrderedDict(round_num=2, loss=0.5), model=None
-  )
-  metrics_files.ReleaseMetrics(manager).record(done)
-  assert manager.values() == {2: {'loss': 0.5}}
+  watcher = metrics_files.ReleaseMetrics(manager, Manager())
+
+  async def cell():
+    # Where a loop is running, as in a notebook.
+    for round_num in (1, 2):
+      watcher.record(_round(round_num, loss=0.5))
+
+  asyncio.run(cell())
+  assert manager.values() == {1: {'loss': 0.5}, 2: {'loss': 0.5}}
+  # One thread for all: the memory of each new one is kept.
+  assert len(threads) == 2
+  assert len(set(threads)) == 1
   with pytest.raises(TypeError, match='`managers` must be of .* found str'):
     metrics_files.ReleaseMetrics('metrics.csv')

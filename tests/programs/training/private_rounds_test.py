@@ -8,6 +8,7 @@ import collections
 import errno
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -168,17 +169,6 @@ def test_a_run_goes_on_from_the_last_outcome(run):
   assert run.store.rounds() == [3, 4]
 
 
-def test_killed_before_the_outcome_is_whole_the_round_runs_anew(run):
-  state = run.rounds(1)
-  with pytest.raises(_Killed):
-    run.round(2, state, lambda state, cohort: _killed())
-  assert run.restart() == (1, 1.0)
-  run.round(2, np.float32(1))
-  # Nobody saw the first one: the same cohort, with fresh noise.
-  assert run.charged() == [(1, 0), (2, 0)]
-  assert run.cohorts[-1] == tuple(run.sampler.sample(2))
-
-
 def test_a_pending_outcome_is_charged_and_never_run_again(run, monkeypatch):
   state = run.rounds(1)
   _kill_before_the_charge(run, 2, state, monkeypatch)
@@ -199,7 +189,7 @@ def test_a_pending_outcome_is_not_run_again_in_the_same_process(
     patch.setattr(privacy.PrivacyLedger, 'charge', _killed)
     with pytest.raises(_Killed):
       run.round(2, state)
-  with pytest.raises(privacy.RoundChargedError, match='Round 2 has an outcome'):
+  with pytest.raises(privacy.RoundChargedError, match='Call .resume'):
     run.round(2, state)
   assert run.num_runs == 2
 
@@ -272,20 +262,28 @@ def test_two_pending_outcomes_are_refused(run, monkeypatch):
   assert run.charged() == [(1, 0)]
 
 
-@pytest.mark.parametrize('torn', [b'', b'{"line":3,"kind":"release"'])
-def test_a_line_that_was_cut_short_takes_the_pending_id(run, monkeypatch, torn):
+@pytest.mark.parametrize('times', [0, 1, 2])
+def test_a_line_that_was_cut_short_takes_the_pending_id(
+  run, monkeypatch, times
+):
   state = run.rounds(1)
   _kill_before_the_charge(run, 2, state, monkeypatch)
-  with open(run.folder / 'ledger.jsonl', 'ab') as file:
-    file.write(torn)
+  for _ in range(times):
+    # The second time while the first is mended.
+    with open(run.folder / 'ledger.jsonl', 'ab') as file:
+      file.write(b'{"line":')
+    run.start()
+    run.kill()
   run.start()
-  assert len(run.ledger.releases) == 1 + bool(torn)
+  assert len(run.ledger.releases) == 1 + times
   assert run.resume() == (2, 2.0)
-  assert run.charged() == [(1, 0), (2, 0)]
+  # Each line counts as a release; none of the outcome is lost or run again.
+  extra = [(None, None)] * (times - 1)
+  assert run.charged() == [(1, 0), *extra, (2, 0)]
   assert run.num_runs == 2
   assert run.restart() == (2, 2.0)
   run.round(3, np.float32(2))
-  assert run.charged() == [(1, 0), (2, 0), (3, 0)]
+  assert run.charged()[-1] == (3, len(extra))
 
 
 def test_a_line_that_was_cut_short_counts_where_its_outcome_is_lost(run):
@@ -301,22 +299,6 @@ def test_a_line_that_was_cut_short_counts_where_its_outcome_is_lost(run):
   assert run.cohorts[-1] == tuple(run.sampler.sample(2, 1))
   assert all(release.id for release in run.ledger.releases)
   assert run.restart() == (2, 2.0)
-
-
-def test_an_older_disk_makes_the_next_draw_that_is_charged(run, tmp_path):
-  run.rounds(2)
-  shutil.copytree(run.store.folder, tmp_path / 'backup')
-  state = run.round(3, np.float32(2))
-  run.round(4, state)
-  run.kill()
-  shutil.rmtree(run.store.folder)
-  shutil.copytree(tmp_path / 'backup', run.store.folder)
-  run.start()
-  assert run.resume() == (2, 2.0)
-  state = run.round(3, np.float32(2))
-  run.round(4, state)
-  assert run.charged()[2:] == [(3, 0), (4, 0), (3, 1), (4, 1)]
-  assert run.cohorts[4] == tuple(run.sampler.sample(3, 1)) != run.cohorts[2]
 
 
 def test_a_second_draw_that_was_killed_is_charged_by_its_id(
@@ -338,35 +320,17 @@ def test_a_second_draw_that_was_killed_is_charged_by_its_id(
   assert run.charged() == [(1, 0), (2, 0), (3, 0), (3, 1)]
 
 
-def test_an_older_disk_ends_a_run_without_new_draws(allocated, tmp_path):
-  allocated.rounds(2)
-  shutil.copytree(allocated.store.folder, tmp_path / 'backup')
-  allocated.round(3, np.float32(2))
-  allocated.kill()
-  shutil.rmtree(allocated.store.folder)
-  shutil.copytree(tmp_path / 'backup', allocated.store.folder)
-  allocated.start()
-  assert allocated.resume() == (2, 2.0)
-  with pytest.raises(privacy.RoundChargedError, match='cannot be drawn anew'):
-    allocated.round(3, np.float32(2))
-  assert allocated.num_runs == 3
-  assert allocated.charged() == [(1, 0), (2, 0), (3, 0)]
-
-
-def test_a_killed_run_without_new_draws_goes_on(allocated, monkeypatch):
-  state = allocated.rounds(1)
-  with pytest.raises(_Killed):
-    allocated.round(2, state, lambda state, cohort: _killed())
-  allocated.restart()
-  _kill_before_the_charge(allocated, 2, state, monkeypatch)
-  allocated.start()
-  assert allocated.resume() == (2, 2.0)
-  allocated.round(3, np.float32(2))
-  assert allocated.charged() == [(1, 0), (2, 0), (3, 0)]
-
-
 def _without_store(run):
   shutil.rmtree(run.store.folder)
+
+
+def _stale_alone(run):
+  # What is left was never charged.
+  last = run.store.outcomes()[-1]
+  shutil.rmtree(run.store.folder)
+  Checkpoints(run.store.folder).save(
+    np.float32(9), 3, charge=last.charge, outcome_id='another'
+  )
 
 
 def _of_another_ledger(run):
@@ -387,7 +351,8 @@ def _without_a_ledger(run):
 @pytest.mark.parametrize(
   ('change', 'reason'),
   [
-    (_without_store, 'the ledger has charged 3 releases, and no outcome'),
+    (_without_store, 'the ledger has charged 3 releases, and no outcome of '),
+    (_stale_alone, 'the ledger has charged 3 releases, and no outcome of '),
     (_of_another_ledger, 'is of another ledger'),
     (_older_ledger, 'after a release that the ledger does not have'),
     (_without_a_ledger, 'was saved without a ledger'),
@@ -446,16 +411,56 @@ def test_a_charged_round_is_not_run_again(run):
   assert run.charged() == [(1, 0), (2, 0)]
 
 
-def test_a_loop_that_discards_rounds_is_refused(run):
+@pytest.mark.parametrize('num_rounds', [1, 3])
+def test_an_older_state_is_refused_and_a_changed_one_is_not(run, num_rounds):
   # Else the budget is spent on models that nobody gets.
   before = run.rounds(1)
-  run.round(2, before)
-  with pytest.raises(
-    privacy.RoundChargedError,
-    match='`state` must be that after round 2, which was charged',
-  ):
-    run.round(3, before)
-  assert run.charged() == [(1, 0), (2, 0)]
+  state = before
+  for round_num in range(2, 2 + num_rounds):
+    state = run.round(round_num, state)
+  last = 1 + num_rounds
+  for older in (before, before.copy(), np.float32(before)):
+    with pytest.raises(
+      privacy.RoundChargedError,
+      match=f'`state` must be that after round {last}, which was charged, foun',
+    ):
+      run.round(last + 1, older)
+  assert len(run.charged()) == last
+  # What is made of releases is no older state.
+  run.round(last + 1, np.float32(state + 0.5))
+  assert len(run.charged()) == last + 1
+
+
+def test_a_round_that_changes_nothing_goes_on(run):
+  # As one that TFF rejects, of an aggregator that nobody has checked.
+  for round_num in (1, 2, 3):
+    run.round(
+      round_num, _FIRST, lambda state, cohort: _Output(state.copy(), {})
+    )
+  assert run.charged() == [(1, 0), (2, 0), (3, 0)]
+
+
+def test_only_what_is_damaged_is_moved_and_only_where_the_run_goes_on(run):
+  run.rounds(3)
+  first, last = sorted(run.store.folder.iterdir())
+  content = last.read_bytes()
+  last.write_bytes(b'{}')
+  run.kill()
+  header = run.folder / 'ledger.jsonl'
+  moved = run.folder / 'moved'
+  header.rename(moved)
+  (run.folder / 'ledger.jsonl.seal').rename(run.folder / 'seal')
+  run.start()
+  with pytest.raises(StorageError, match='of another ledger'):
+    run.resume()
+  assert sorted(run.store.folder.iterdir()) == [first, last]
+  run.kill()
+  moved.rename(header)
+  (run.folder / 'seal').rename(run.folder / 'ledger.jsonl.seal')
+  run.start()
+  assert run.resume() == (2, 2.0)
+  (aside,) = run.store.folder.glob('damaged_*')
+  assert aside.read_bytes() == b'{}' != content
 
 
 def test_a_loop_that_does_not_resume_is_refused(run):
@@ -466,6 +471,21 @@ def test_a_loop_that_does_not_resume_is_refused(run):
     run.round(1, _FIRST)
   with pytest.raises(privacy.RoundChargedError, match='Call `resume'):
     run.round(3, np.float32(2))
+  assert run.charged() == [(1, 0), (2, 0)]
+
+
+def test_of_two_threads_in_one_round_one_is_charged(run):
+  def next_fn(state, cohort):
+    # Another thread runs the round meanwhile.
+    run.round(1, state)
+    return run.next_fn(state, cohort)
+
+  with pytest.raises(ValueError, match='`draw` must be the next one of round'):
+    run.round(1, _FIRST, next_fn)
+  assert run.charged() == [(1, 0)]
+  assert run.restart() == (1, 1.0)
+  assert sum(name.startswith('set_aside') for name in run.files()) == 1
+  run.round(2, np.float32(1))
   assert run.charged() == [(1, 0), (2, 0)]
 
 
@@ -486,27 +506,83 @@ def test_what_was_measured_and_may_be_released_is_saved(run):
   assert b'num_examples' not in outcome.path.read_bytes()
 
 
-def test_a_sampler_that_the_ledger_does_not_charge_for_is_refused(run):
-  run.sampler = FixedSizeSampler(noised_scalar.IDS, clients_per_round=8, seed=0)
-  with pytest.raises(ValueError, match='`sampler` must be that of the ledg'):
-    run.round(1, _FIRST)
-  run.sampler = lambda round_num: noised_scalar.IDS[:8]
-  with pytest.raises(ValueError, match='`sampler` must be that of the ledg'):
-    run.round(1, _FIRST)
-  assert run.num_runs == len(run.ledger.releases) == 0
+class _Twice(FixedSizeSampler):
+  """Draws each client twice."""
+
+  def sample(self, round_num, draw=0):
+    return 2 * super().sample(round_num, draw)
 
 
-def test_a_cohort_that_no_sampler_of_the_plan_draws_is_not_charged(run):
-  class Twice(FixedSizeSampler):
-    def sample(self, round_num, draw=0):
-      return 2 * super().sample(round_num, draw)
+def _sized(sampler_class, plan=None):
+  sampler = sampler_class(noised_scalar.IDS, clients_per_round=8, seed=0)
+  sampler.charged_as = plan and plan.sampler_parameters
+  return sampler
 
-  run.sampler = Twice(noised_scalar.IDS, clients_per_round=8, seed=0)
-  run.sampler.charged_as = run.plan.sampler_parameters
-  with pytest.raises(ValueError, match='a client at most once in a cohort'):
-    run.round(1, _FIRST)
+
+@pytest.mark.parametrize(
+  ('sampling', 'changed', 'error', 'message'),
+  [
+    (
+      'poisson',
+      dict(sampler=lambda plan: _sized(FixedSizeSampler)),
+      ValueError,
+      '`sampler` must be that of the ledg.* found FixedSizeSampler for no plan',
+    ),
+    (
+      'poisson',
+      dict(sampler=lambda plan: lambda round_num: noised_scalar.IDS[:8]),
+      ValueError,
+      '`sampler` must be that of the ledg.* found function for no plan',
+    ),
+    (
+      'poisson',
+      dict(sampler=lambda plan: _sized(_Twice, plan)),
+      ValueError,
+      'a client at most once in a cohort',
+    ),
+    (
+      'random_allocation',
+      # One that is no `ClientSampler`.
+      dict(
+        sampler=lambda plan: types.SimpleNamespace(
+          charged_as=plan.sampler_parameters
+        )
+      ),
+      ValueError,
+      'must have the `digest` of what',
+    ),
+    (
+      'poisson',
+      dict(round_num=[np.float32(1)]),
+      TypeError,
+      '`round_num` must be the number of the round, found a list: `sampler` dr',
+    ),
+    (
+      'poisson',
+      dict(next_fn='process'),
+      TypeError,
+      '`next_fn` must be a function',
+    ),
+    (
+      'poisson',
+      dict(next_fn=lambda state, cohort: _Output(state, {'a': object()})),
+      TypeError,
+      '`next_fn` must return values, found ',
+    ),
+  ],
+)
+def test_what_cannot_be_charged_is_refused_and_nothing_is_saved(
+  tmp_path, sampling, changed, error, message
+):
+  plan = noised_scalar.plan(sampling=sampling)
+  run = _Run(tmp_path / 'run', plan)
+  if 'sampler' in changed:
+    run.sampler = changed['sampler'](plan)
+  with pytest.raises(error, match=message):
+    run.round(changed.get('round_num', 1), _FIRST, changed.get('next_fn'))
   assert run.num_runs == len(run.ledger.releases) == 0
   assert run.files() == []
+  run.kill()
 
 
 def test_the_ledger_knows_a_seed_of_cohorts_again(tmp_path):
@@ -575,14 +651,6 @@ def test_a_seed_of_the_noise_is_a_caveat_and_allows_no_new_draw(run, noise_key):
   with pytest.raises(privacy.RoundChargedError, match='the seed of its noise'):
     run.round(1, first, next_fn)
   assert run.charged() == [(1, 0)]
-
-
-def test_references_of_an_asynchronous_context_are_refused(run):
-  with pytest.raises(TypeError, match='`next_fn` must return values, found '):
-    run.round(1, _FIRST, lambda state, cohort: _Output(state, {'a': object()}))
-  assert run.charged() == []
-  with pytest.raises(TypeError, match='`next_fn` must be a function'):
-    run.round(1, _FIRST, 'process')
 
 
 def test_strings_in_a_round_are_values(run):

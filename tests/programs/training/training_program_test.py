@@ -1,6 +1,5 @@
 """Tests of the training program, on a process that is small and real."""
 
-import collections
 import dataclasses
 import errno
 import math
@@ -13,24 +12,29 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from absl import logging
 
 from tests.programs import small_program
-from tff_clipping import runtime, storage_errors
-from tff_clipping.programs.training import training_program
+from tff_clipping import privacy, runtime, storage_errors
+from tff_clipping.privacy.ledger.ledger import BudgetExhaustedError
+from tff_clipping.programs.checks import process_checks
+from tff_clipping.programs.clients.client_sampling import build_private_sampler
 from tff_clipping.programs.training.checkpoints import Checkpoints
+from tff_clipping.programs.training.metrics_files import MetricsFiles
 from tff_clipping.programs.training.training_program import (
   RoundError,
   StopReason,
 )
+from tff_clipping.programs.training.watchers import AfterRounds, RoundWatcher
+
+
+def _weight(result):
+  return result.state['weights'].trainable[0]
 
 
 def test_runs_all_rounds_and_releases_each(tmp_path):
   result = small_program.program(tmp_path).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state['weights'].trainable[0] == small_program.expected_weight(
-    6
-  )
+  assert _weight(result) == small_program.expected_weight(6)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(7))
   assert metrics['test_accuracy'].tolist() == [
@@ -82,30 +86,6 @@ def test_what_is_measured_has_columns_of_its_name_alone(tmp_path):
   assert metrics['test_error'].iloc[2] == small_program.expected_weight(2)
   # What was not measured is said.
   assert (tmp_path / 'metrics.csv').read_text().splitlines()[2].count('nan') > 1
-  with pytest.raises(TypeError, match='`test_metrics` must be a list'):
-    small_program.program(tmp_path, test_metrics='test_error')
-
-
-def test_a_metric_that_evaluate_does_not_return_ends_the_run(tmp_path):
-  program = small_program.program(
-    tmp_path,
-    evaluate=lambda weights: dict(test_loss=1.0),
-    test_metrics=['test_error'],
-  )
-  with pytest.raises(RoundError, match='a dict with test_error and test_loss,'):
-    program.run()
-
-
-def test_a_run_without_evaluation_has_all_rounds_and_no_loss(tmp_path):
-  result = small_program.program(
-    tmp_path,
-    evaluate=None,
-    should_stop=lambda metrics: metrics['round_num'] == 4,
-  ).run()
-  assert (result.reason, result.round_num) == (StopReason.STOPPED, 4)
-  metrics = pd.read_csv(tmp_path / 'metrics.csv')
-  assert metrics['round_num'].tolist() == list(range(5))
-  assert metrics['test_loss'].isna().all()
 
 
 def test_a_keras_model_that_tff_broke_is_named_with_the_remedy(tmp_path):
@@ -141,9 +121,7 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path, stop_after):
   assert first.interrupted.exit_code == 143
   second = small_program.program(tmp_path).run()
   assert second.reason is StopReason.FINISHED
-  assert second.state['weights'].trainable[0] == small_program.expected_weight(
-    6
-  )
+  assert _weight(second) == small_program.expected_weight(6)
   metrics = pd.read_csv(tmp_path / 'metrics.csv')
   assert metrics['round_num'].tolist() == list(range(7))
 
@@ -217,32 +195,30 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(
   assert Checkpoints(tmp_path / 'checkpoints').rounds()[-1] == 2
 
 
-def test_a_finished_run_does_nothing_more(tmp_path):
-  ledger = small_program.Ledger()
-  small_program.program(tmp_path, ledger=ledger).run()
-  result = small_program.program(tmp_path, ledger=ledger).run()
-  assert result.reason is StopReason.FINISHED
-  assert ledger.charged == [1, 2, 3, 4, 5, 6]
-
-
 def test_the_rounds_before_one_that_fails_are_kept(tmp_path):
   process = small_program.build_process(
     fail_at=small_program.expected_weight(4)
   )
-  with pytest.raises(training_program.RoundError, match='Round 4 failed'):
+  with pytest.raises(RoundError, match='Round 4 failed'):
     small_program.program(
       tmp_path, process=process, rounds_per_checkpoint=100
     ).run()
   assert Checkpoints(tmp_path / 'checkpoints', keep=2).rounds()[-1] == 3
 
 
-def test_stops_on_divergence_with_the_last_finite_state(tmp_path):
-  result = small_program.program(
-    tmp_path, process=small_program.build_process(scale=1e38)
-  ).run()
-  assert result.reason is StopReason.DIVERGED
-  assert np.isfinite(result.state['weights'].trainable[0])
-  assert 'not finite after round' in result.message
+@pytest.mark.parametrize('is_private', [False, True])
+def test_stops_on_divergence_with_the_last_finite_state(tmp_path, is_private):
+  ledger = small_program.Ledger() if is_private else None
+  # A private run that is started again has the outcome of the bad round.
+  for _ in range(2):
+    result = small_program.program(
+      tmp_path, process=small_program.build_process(scale=1e38), ledger=ledger
+    ).run()
+    assert result.reason is StopReason.DIVERGED
+    assert np.isfinite(result.state['weights'].trainable[0])
+    assert 'not finite after round' in result.message
+  if is_private:
+    assert ledger.charged == [*range(1, result.round_num + 2)]
 
 
 @pytest.mark.parametrize(
@@ -272,24 +248,7 @@ def test_stops_on_two_updates_in_a_row_that_tff_does_not_apply(
     assert 'updates is not finite after round 3' in result.message
   else:
     assert result.reason is StopReason.FINISHED
-  assert result.state['weights'].trainable[0] == small_program.expected_weight(
-    last_round
-  )
-
-
-@pytest.mark.parametrize(
-  ('found', 'message'),
-  [
-    ({'epsilon': 0.1}, '`evaluate` must not return `epsilon`'),
-    ({'round_num': 5}, '`evaluate` must not return `round_num`'),
-    ({'test_accuracy': 'high'}, "must return numbers, found `test_accuracy` '"),
-  ],
-)
-def test_what_evaluation_must_not_return_is_refused(tmp_path, found, message):
-  figures = {'test_accuracy': 0.5, 'test_loss': 1.0} | found
-  program = small_program.program(tmp_path, evaluate=lambda weights: figures)
-  with pytest.raises(training_program.RoundError, match=message):
-    program.run()
+  assert _weight(result) == small_program.expected_weight(last_round)
 
 
 def test_a_program_ends_where_it_is_told_to_and_can_go_on(tmp_path):
@@ -306,9 +265,14 @@ def test_a_program_ends_where_it_is_told_to_and_can_go_on(tmp_path):
   assert evaluated.tolist() == [True, False, True, True]
   result = small_program.program(tmp_path).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state['weights'].trainable[0] == small_program.expected_weight(
-    6
-  )
+  assert _weight(result) == small_program.expected_weight(6)
+
+
+def test_without_evaluation_there_is_no_loss(tmp_path):
+  small_program.program(tmp_path, evaluate=None, num_rounds=2).run()
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == [0, 1, 2]
+  assert metrics['test_loss'].isna().all()
 
 
 @pytest.mark.parametrize('loss', [math.nan, math.inf])
@@ -322,19 +286,45 @@ def test_stops_on_a_loss_that_is_not_finite(tmp_path, loss):
   assert result.reason is StopReason.DIVERGED
   assert 'The test loss is not finite after round 3' in result.message
   assert result.round_num == 2
-  assert result.state['weights'].trainable[0] == small_program.expected_weight(
-    2
-  )
+  assert _weight(result) == small_program.expected_weight(2)
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 2
-
-
-def test_stops_on_an_initial_loss_that_is_not_finite(tmp_path):
-  result = small_program.program(
-    tmp_path, evaluate=lambda w: dict(test_accuracy=0, test_loss=math.nan)
+  initial = small_program.program(
+    tmp_path / 'other', evaluate=lambda w: dict(test_accuracy=0, test_loss=loss)
   ).run()
-  assert result.reason is StopReason.DIVERGED
-  assert 'initial model is not finite, found nan' in result.message
-  assert Checkpoints(tmp_path / 'checkpoints').rounds() == []
+  assert initial.reason is StopReason.DIVERGED
+  assert f'initial model is not finite, found {loss}' in initial.message
+  assert Checkpoints(tmp_path / 'other' / 'checkpoints').rounds() == []
+
+
+def _fail(weights):
+  raise ArithmeticError('no test set')
+
+
+_FIGURES = {'test_accuracy': 0.5, 'test_loss': 1.0}
+
+
+@pytest.mark.parametrize(
+  ('evaluate', 'message'),
+  [
+    (_fail, '`evaluate` failed after round 0: no test set'),
+    (
+      lambda w: {'test_loss': 1.0},
+      '`evaluate` must return a dict with test_accuracy and test_loss, a NaN',
+    ),
+    (lambda w: None, '`evaluate` must return a dict with test_accuracy and te'),
+    (lambda w: _FIGURES | {'epsilon': 1}, '`evaluate` must not return `epsilo'),
+    (lambda w: _FIGURES | {'round_num': 5}, '`evaluate` must not return `roun'),
+    (
+      lambda w: _FIGURES | {'test_accuracy': 'high'},
+      "must return numbers, found `test_accuracy` 'high'",
+    ),
+  ],
+)
+def test_an_evaluation_that_cannot_be_used_ends_the_run(
+  tmp_path, evaluate, message
+):
+  with pytest.raises(RoundError, match=message):
+    small_program.program(tmp_path, evaluate=evaluate).run()
 
 
 def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
@@ -352,9 +342,7 @@ def test_a_signal_in_a_checkpoint_comes_after_it(tmp_path):
   ).run()
   assert result.reason is StopReason.INTERRUPTED
   assert result.round_num == 3
-  assert result.state['weights'].trainable[0] == small_program.expected_weight(
-    3
-  )
+  assert _weight(result) == small_program.expected_weight(3)
   assert checkpoints.rounds() == [2, 3]
   assert pd.read_csv(tmp_path / 'metrics.csv')['round_num'].max() == 3
 
@@ -368,21 +356,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   _damage(last, damage)
   result = small_program.program(tmp_path, num_rounds=7).run()
   assert result.reason is StopReason.FINISHED
-  assert result.state['weights'].trainable[0] == small_program.expected_weight(
-    7
-  )
+  assert _weight(result) == small_program.expected_weight(7)
   assert f'The checkpoint {last.name} is damaged' in caplog.text
   assert len([*(tmp_path / 'checkpoints').glob('damaged_*round_6*')]) == 1
-
-
-def test_a_damaged_outcome_makes_a_new_draw_that_is_charged(tmp_path):
-  ledger = small_program.Ledger()
-  small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()
-  *_, last = sorted((tmp_path / 'checkpoints').iterdir())
-  _damage(last, 'flip')
-  small_program.program(tmp_path, ledger=ledger, num_rounds=4).run()
-  assert ledger.charged == [1, 2, 3, 4, 4]
-  assert ledger.releases[-1].draw == 1
 
 
 def test_nothing_is_done_if_all_checkpoints_are_damaged(tmp_path):
@@ -434,22 +410,12 @@ def test_the_last_checkpoints_are_kept(tmp_path, keep):
   assert checkpoints.rounds() == list(range(7 - keep, 7))
 
 
-@pytest.mark.parametrize(
-  ('keep', 'error'), [(0, ValueError), (1.5, TypeError), (True, TypeError)]
-)
-def test_no_checkpoints_cannot_be_kept(tmp_path, keep, error):
-  with pytest.raises(error, match='`keep` must be'):
-    Checkpoints(tmp_path, keep=keep)
-
-
 def test_what_a_killed_program_left_is_removed(tmp_path):
   small_program.program(tmp_path, num_rounds=2).run()
   unfinished = tmp_path / 'checkpoints' / '.unfinished'
   unfinished.write_bytes(b'{')
-  (tmp_path / 'metrics.csv_temp1234').write_text('round_num,')
   small_program.program(tmp_path).run()
   assert not unfinished.exists()
-  assert not (tmp_path / 'metrics.csv_temp1234').exists()
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_others(
@@ -499,106 +465,46 @@ def test_checkpoints_of_an_earlier_version_are_named(tmp_path):
   assert (tmp_path / 'round_3').is_dir()
 
 
-def test_metrics_of_something_else_are_refused(tmp_path):
-  (tmp_path / 'metrics.csv').write_text('time,value\n1,2\n')
-  with pytest.raises(
-    storage_errors.StorageError, match='are damaged. Move the file'
-  ):
-    small_program.program(tmp_path)
-
-
-def test_the_tensorboard_log_holds_every_round(tmp_path):
-  def stop(metrics):
-    if metrics['round_num'] == 3:
-      os.kill(os.getpid(), signal.SIGTERM)
-
-  for after in (stop, None):
-    program = small_program.program(
-      tmp_path, after=after, rounds_per_evaluation=2
-    )
-    program.run()
-    del program  # Closes its file.
-  found = collections.defaultdict(dict)
-  for path in sorted((tmp_path / 'tensorboard').iterdir()):
-    for event in tf.compat.v1.train.summary_iterator(str(path)):
-      for value in event.summary.value:
-        found[value.tag][event.step] = float(tf.make_ndarray(value.tensor))
-  metrics = pd.read_csv(tmp_path / 'metrics.csv')
-  assert set(found) == set(metrics.columns) - {'round_num'}
-  # What the process measures begins with the first round.
-  assert sorted(found['metrics']) == list(range(1, 7))
-  for tag, values in found.items():
-    np.testing.assert_allclose(
-      [values[t] for t in sorted(values)],
-      metrics.set_index('round_num').loc[sorted(values), tag].astype(float),
-      rtol=1e-6,
-    )
-
-
-def test_the_log_shows_the_metrics(tmp_path, caplog):
-  verbosity = logging.get_verbosity()
-  logging.set_verbosity(logging.INFO)
-  try:
-    small_program.program(tmp_path, num_rounds=1).run()
-  finally:
-    logging.set_verbosity(verbosity)
-  assert 'num_clients' in caplog.text
-  assert 'key: 1' in caplog.text
-
-
-def test_a_failed_evaluation_names_the_round(tmp_path):
-  def evaluate(weights):
-    raise ArithmeticError('no test set')
-
-  with pytest.raises(
-    training_program.RoundError,
-    match='`evaluate` failed after round 0: no test set',
-  ):
-    small_program.program(tmp_path, evaluate=evaluate).run()
-
-
-def test_metrics_have_one_row_shape(tmp_path):
-  seen = []
-  small_program.program(tmp_path, num_rounds=2, after=seen.append).run()
-  assert isinstance(seen[0], collections.OrderedDict)
-  assert list(seen[0]) == list(seen[1])
-
-
 @pytest.mark.parametrize(
   ('name', 'value', 'message'),
   [
-    (
-      'sampler',
-      tff.simulation.build_uniform_sampling_fn(['1', '2']),
-      '`sampler` must be a `ClientSampler`, found function',
+    *(
+      (name, value, f'`{name}` must be .*{kind}.*; found {found}.')
+      for name, value, kind, found in (
+        (
+          'sampler',
+          tff.simulation.build_uniform_sampling_fn(['1', '2']),
+          'a `ClientSampler`',
+          'function',
+        ),
+        ('ledger', small_program.plan('poisson'), 'Ledger', 'PrivacyPlan'),
+        ('checkpoints', '/tmp', 'Checkpoints', 'str'),
+        (
+          'checkpoints',
+          tff.program.FileProgramStateManager('/tmp'),
+          'Checkpoints',
+          'FileProgramStateManager',
+        ),
+        ('initial_weights', [np.float32(5)], 'ModelWeights.from_m', 'list'),
+        ('process', None, 'LearningProcess', 'NoneType'),
+        ('evaluate', 1.0, 'function of model weights', 'float'),
+        ('client_value', {}, 'function of the id', 'dict'),
+        ('watchers', None, 'list of `RoundWatcher`', 'NoneType'),
+        ('watchers', [print], '`AfterRounds` one of a function', 'list'),
+        ('test_metrics', 'test_error', 'list of names', 'str'),
+        ('should_stop', True, 'function of metrics', 'bool'),
+        ('exact_metrics', 'no', 'True, False or None', 'str'),
+        ('client_states', 'states', 'ClientStates', 'str'),
+      )
     ),
-    ('ledger', small_program.plan('poisson'), '`ledger` must be a `Privacy'),
-    ('checkpoints', '/tmp', '`checkpoints` must be a `Checkpoints`, found str'),
-    (
-      'checkpoints',
-      tff.program.FileProgramStateManager('/tmp'),
-      '`checkpoints` must be a `Checkpoints`, found FileProgramStateManager',
-    ),
-    (
-      'initial_weights',
-      [np.float32(5.0)],
-      '`initial_weights` must be .*ModelWeights`, found list; `ModelWeights.fr',
-    ),
-    ('process', None, '`process` must be a `tff.learning.*`, found NoneType'),
-    ('evaluate', 1.0, '`evaluate` must be a `function of model weights`, fou'),
-    ('client_value', {}, '`client_value` must be a `function of .*found dict'),
-    ('watchers', None, '`watchers` must be a list of .* None'),
-    (
-      'watchers',
-      [tff.program.LoggingReleaseManager()],
-      "`watchers` must be a list of .* makes one of TFF's release managers",
-    ),
-    ('watchers', [print], '`watchers` must be a list of'),
-    ('should_stop', True, '`should_stop` must be a `function of metrics`'),
-    ('exact_metrics', 'no', "`exact_metrics` must be True, .* found 'no'"),
     ('num_rounds', '3', '`num_rounds` must be an integer'),
     ('rounds_per_evaluation', 0, '`rounds_per_evaluation` must be at least 1'),
     ('rounds_per_checkpoint', 0, '`rounds_per_checkpoint` must be at least 1'),
+    (
+      'client_value',
+      process_checks.take_id,
+      '`client_value` must be given for a process that takes .* float32, found',
+    ),
   ],
 )
 def test_arguments_of_another_kind_raise_at_once(
@@ -607,17 +513,6 @@ def test_arguments_of_another_kind_raise_at_once(
   program = small_program.program(tmp_path)
   with pytest.raises((TypeError, ValueError), match=message):
     dataclasses.replace(program, **{name: value})
-
-
-@pytest.mark.parametrize(
-  'found', [None, dict(test_loss=0.0), dict(loss=0.0, accuracy=0.0)]
-)
-def test_an_evaluation_that_lacks_its_figures_is_no_divergence(tmp_path, found):
-  program = small_program.program(tmp_path, evaluate=lambda weights: found)
-  with pytest.raises(
-    RoundError, match='`evaluate` must return a dict with test_accuracy and te'
-  ):
-    program.run()
 
 
 def test_a_client_without_a_value_is_named(tmp_path):
@@ -648,15 +543,244 @@ def test_fewer_rounds_than_were_run_are_refused(tmp_path):
     small_program.program(tmp_path, num_rounds=2).run()
 
 
-def test_what_tensorflow_says_of_an_evaluation_is_a_line(tmp_path):
-  @tf.function
-  def look_up(rows):
-    return tf.gather(tf.zeros([3, 2]), rows)
+def test_the_charge_is_on_record_before_anything_is_released(tmp_path):
+  ledger, released = small_program.Ledger(), []
 
   def evaluate(weights):
-    del weights
-    look_up(tf.constant([7]))
+    released.append(len(ledger.charged))
+    return dict(test_accuracy=0.0, test_loss=1.0)
 
-  words = r'failed after round 0: [^{\n]*7 is not in \[0, 3\)$'
-  with pytest.raises(RoundError, match=words):
-    small_program.program(tmp_path, evaluate=evaluate).run()
+  small_program.program(tmp_path, ledger=ledger, evaluate=evaluate).run()
+  assert released == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_that_was_stopped_says_which_epsilon_holds(tmp_path):
+  result = small_program.program(
+    tmp_path,
+    ledger=small_program.Ledger(),
+    should_stop=lambda metrics: metrics['round_num'] == 3,
+  ).run()
+  assert 'is no guarantee: count all 6.' in result.message
+
+
+def test_a_round_that_fails_costs_nothing(tmp_path):
+  ledger = small_program.Ledger()
+  process = small_program.build_process(
+    fail_at=small_program.expected_weight(2)
+  )
+  with pytest.raises(RoundError, match='Round 2 failed'):
+    small_program.program(tmp_path, process=process, ledger=ledger).run()
+  assert ledger.charged == [1]
+
+
+@pytest.mark.parametrize(
+  'settings',
+  [dict(exact_metrics=False), dict(ledger=small_program.Ledger())],
+)
+def test_a_run_without_measured_cohorts_tells_neither_size_nor_time(
+  tmp_path, settings
+):
+  small_program.program(tmp_path, num_rounds=2, **settings).run()
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['num_clients'].isna().all()
+  assert metrics['round_seconds'].isna().all()
+
+
+def test_what_really_holds_stands_beside_the_papers_epsilon(tmp_path):
+  plan = small_program.plan('paper')
+  with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
+    sampler = build_private_sampler(plan, small_program.IDS, seed=0)
+    small_program.program(tmp_path, ledger=ledger, sampler=sampler).run()
+    metrics = pd.read_csv(tmp_path / 'metrics.csv')
+    assert metrics['epsilon'].iloc[-1] == ledger.epsilon
+    assert metrics['actual_epsilon'].iloc[-1] == ledger.actual_epsilon
+    assert ledger.actual_epsilon > ledger.epsilon
+    with pytest.raises(BudgetExhaustedError, match='as the paper charges'):
+      ledger.check_budget(7)
+
+
+def test_the_last_model_is_evaluated_when_the_budget_is_spent(tmp_path):
+  program = small_program.program(
+    tmp_path, ledger=small_program.Ledger(budget=3), rounds_per_evaluation=2
+  )
+  assert program.run().reason is StopReason.BUDGET_EXHAUSTED
+  metrics = pd.read_csv(tmp_path / 'metrics.csv')
+  assert metrics['round_num'].tolist() == [0, 1, 2, 3]
+  assert metrics['test_accuracy'].iloc[-1] == small_program.expected_weight(3)
+
+
+def test_the_checkpoints_of_a_private_run_go_on_with_its_ledger(tmp_path):
+  small_program.program(
+    tmp_path, ledger=small_program.Ledger(), num_rounds=2
+  ).run()
+  with pytest.raises(storage_errors.StorageError, match='of a private run'):
+    small_program.program(tmp_path).run()
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    (dict(exact_metrics=True), '`exact_metrics` must be left out'),
+    (dict(watchers=[0]), '`_Watcher` must be left out, or the ledger say'),
+  ],
+)
+def test_exact_figures_take_a_ledger_that_says_so(tmp_path, settings, message):
+  if 'watchers' in settings:
+    settings = dict(watchers=[_Watcher(sees_clients=True)])
+  plan = small_program.plan('poisson')
+  sampler = build_private_sampler(plan, small_program.IDS, seed=0)
+  for name, caveats in (('a', ()), ('b', ['exact figures are in the files'])):
+    with privacy.PrivacyLedger(
+      tmp_path / name, plan, caveats=caveats
+    ) as ledger:
+      if caveats:
+        small_program.program(
+          tmp_path, ledger=ledger, sampler=sampler, **settings
+        )
+        continue
+      with pytest.raises(ValueError, match=message):
+        small_program.program(
+          tmp_path, ledger=ledger, sampler=sampler, **settings
+        )
+
+
+class _Watcher(RoundWatcher):
+  """Notes what it is shown, and when."""
+
+  def __init__(self, sees_clients=False):
+    self.sees_clients = sees_clients
+    self.seen = []
+
+  def measure(self, done):
+    self.seen.append(('measure', done))
+    return {'share': done.round_num / 2}
+
+  def record(self, done):
+    self.seen.append(('record', done))
+
+  def after(self, done):
+    self.seen.append(('after', done))
+
+
+def _program(folder, *watchers, **kwargs):
+  files = MetricsFiles(folder / 'metrics.csv')
+  return small_program.program(folder, watchers=[*watchers, files], **kwargs)
+
+
+def test_a_watcher_is_shown_each_moment_of_each_round(tmp_path):
+  watcher, checkpoints = _Watcher(), Checkpoints(tmp_path / 'c', keep=9)
+  saved = []
+  _program(
+    tmp_path,
+    watcher,
+    AfterRounds(lambda metrics: saved.append(max(checkpoints.rounds()))),
+    num_rounds=2,
+    checkpoints=checkpoints,
+    rounds_per_checkpoint=1,
+  ).run()
+  assert [(moment, done.round_num) for moment, done in watcher.seen] == [
+    ('record', 0),
+    *((moment, n) for n in (1, 2) for moment in ('measure', 'record', 'after')),
+  ]
+  # What is called after a round is called after its checkpoint.
+  assert saved == [1, 2]
+  for _, done in watcher.seen:
+    expected = small_program.expected_weight(done.round_num)
+    assert done.model.trainable[0] == expected
+    assert done.metrics['test_accuracy'] == expected
+  # What it measured is in the metrics, which others wrote.
+  table = pd.read_csv(tmp_path / 'metrics.csv')
+  assert table['share'].tolist()[1:] == [0.5, 1.0]
+
+
+def test_all_is_synced_before_each_checkpoint(tmp_path):
+  checkpoints = Checkpoints(tmp_path / 'c', keep=9)
+  latest = []
+
+  class _Syncs(RoundWatcher):
+    def sync(self):
+      latest.append(max(checkpoints.rounds(), default=None))
+
+  _program(
+    tmp_path,
+    _Syncs(),
+    num_rounds=3,
+    checkpoints=checkpoints,
+    rounds_per_checkpoint=2,
+  ).run()
+  assert latest == [None, 0, 2]
+
+
+def test_clients_are_shown_to_those_alone_that_say_so(tmp_path):
+  blind, seeing = _Watcher(), _Watcher(sees_clients=True)
+  _program(tmp_path, blind, seeing, num_rounds=2).run()
+  assert all(done.work is None for _, done in blind.seen)
+  initial, *rest = [done for _, done in seeing.seen]
+  assert initial.work is None
+  for done in rest:
+    total = sum(map(float, done.work.cohort))
+    assert done.work.measured == total
+    before = done.model_before().trainable[0]
+    assert before == small_program.expected_weight(done.round_num - 1)
+    assert done.model.trainable[0] == before + total
+
+
+def test_a_round_is_recorded_again_when_its_model_was_the_last(tmp_path):
+  watcher = _Watcher(sees_clients=True)
+  _program(
+    tmp_path,
+    watcher,
+    rounds_per_evaluation=2,
+    should_stop=lambda metrics: metrics['round_num'] == 3,
+  ).run()
+  (_, first), _, (_, again) = watcher.seen[-3:]
+  assert (first.round_num, again.round_num) == (3, 3)
+  assert first.work is not None
+  assert again.work is None
+  assert again.metrics['test_accuracy'] == small_program.expected_weight(3)
+
+
+@pytest.mark.parametrize(
+  ('found', 'message'),
+  [
+    (5, 'must return a dict of numbers, found 5 after round 1'),
+    ({'test_loss': 0.0}, 'must not return `test_loss`'),
+    ({'epsilon': 0.0}, 'must not return `epsilon`'),
+  ],
+)
+def test_what_a_watcher_must_not_measure_is_refused(tmp_path, found, message):
+  class Wrong(RoundWatcher):
+    def measure(self, done):
+      return found
+
+  with pytest.raises(RoundError, match=f'`Wrong.measure` {message}'):
+    _program(tmp_path, Wrong()).run()
+
+
+def test_the_rounds_before_a_measurement_that_fails_are_kept(tmp_path):
+  class Failing(RoundWatcher):
+    def measure(self, done):
+      return {'x': 1 / (3 - done.round_num)}
+
+  with pytest.raises(
+    RoundError, match='`Failing.measure` failed after round 3: division'
+  ):
+    _program(tmp_path, Failing(), rounds_per_checkpoint=100).run()
+  assert Checkpoints(tmp_path / 'checkpoints', keep=2).rounds()[-1] == 2
+
+
+def test_what_cannot_be_shown_does_not_end_a_run(tmp_path, caplog):
+  errors = [
+    BrokenPipeError(32, 'Broken pipe'),
+    UnicodeEncodeError('ascii', 'ε', 0, 1, 'no'),
+  ]
+
+  def show(metrics):
+    if errors:
+      raise errors.pop()
+
+  result = small_program.program(tmp_path, num_rounds=3, after=show).run()
+  assert result.reason is StopReason.FINISHED
+  assert 'Round 2 was not shown: [Errno 32] Broken pipe' in caplog.text
+  with pytest.raises(TypeError, match='`function` must be a function of met'):
+    AfterRounds(5)

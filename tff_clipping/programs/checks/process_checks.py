@@ -5,7 +5,7 @@ is what no record of an aggregator can say, by the types of the process.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,36 @@ def check_process(
   _check_work(getattr(state, 'client_work', None))
   _check_kept(process, plan)
   _warn_of_untrained(state)
+
+
+def take_id(client_id: str) -> str:
+  """Returns the id: what a process with a client store takes of a client."""
+  return client_id
+
+
+def check_client_value(
+  process: Any, client_value: Callable[[str], Any]
+) -> None:
+  """Raises if a process takes data of clients and would be given their ids.
+
+  Args:
+    process: The process; one without types is not looked at.
+    client_value: Returns what a client gives to the process.
+
+  Raises:
+    TypeError: If `client_value` is `take_id`, and the process takes no ids.
+  """
+  signature = getattr(getattr(process, 'next', None), 'type_signature', None)
+  if client_value is not take_id or signature is None:
+    return
+  client = signature.parameter[1].member
+  client = getattr(client, 'client', client)
+  if not isinstance(client, tff.TensorType) or client.dtype.type is not np.str_:
+    raise TypeError(
+      '`client_value` must be given for a process that takes the data of its '
+      f'clients, {client}, found none: a function that returns the data of a '
+      'client by its id. A process with a `client_store` takes the ids.'
+    )
 
 
 def _warn_of_untrained(state: tff.Type) -> None:

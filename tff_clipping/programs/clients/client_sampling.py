@@ -3,8 +3,8 @@
 A sampler is a function of the round and the draw alone: `sample(round_num)` is
 drawn from (seed, round) and not from what was drawn before, so a resumed run
 meets the same cohorts as one that never stopped. `sample(round_num, draw)` has
-other cohorts for the same round, independent of the first one's; see
-`private_rounds` for what they are for.
+other cohorts for the same round, independent of the first one's, for a round
+that was charged and whose outcome is lost.
 
 The privacy of a sampled run rests on an adversary not knowing the cohorts. Keep
 the seed secret wherever the data are.
@@ -22,7 +22,6 @@ import numpy as np
 from tff_clipping import argument_checks
 from tff_clipping.privacy import BasePlan
 from tff_clipping.privacy.accounting import ranges
-from tff_clipping.programs.clients import round_draws
 
 
 class ClientSampler(abc.ABC):
@@ -107,7 +106,7 @@ class ClientSampler(abc.ABC):
     return [self.client_ids[i] for i in np.sort(indices)]
 
 
-class SeededSampler(ClientSampler):
+class _Seeded(ClientSampler):
   """A sampler whose cohorts the seed and the population decide."""
 
   @functools.cached_property
@@ -131,7 +130,7 @@ class SeededSampler(ClientSampler):
     return _slow_digest(str(self._seed), 'seed')
 
 
-class PoissonSampler(SeededSampler):
+class PoissonSampler(_Seeded):
   """Each client takes part with a fixed probability, independently.
 
   The size of a cohort varies, and may be 0: that round adds noise alone. What
@@ -144,13 +143,12 @@ class PoissonSampler(SeededSampler):
     """Initializes the sampler.
 
     Args:
-      client_ids: The population.
+      client_ids: As for `ClientSampler`.
       sampling_prob: The probability, above 0 and at most 1.
-      seed: The seed of the run's cohorts.
+      seed: As for `ClientSampler`.
 
     Raises:
-      TypeError: If a number is of the wrong kind.
-      ValueError: If a number is out of range.
+      TypeError, ValueError: As `ClientSampler`, or for the probability.
     """
     super().__init__(client_ids, seed=seed)
     prob = argument_checks.check_number('sampling_prob', sampling_prob)
@@ -168,13 +166,12 @@ class PoissonSampler(SeededSampler):
     return self._select(_draw(rng, population, size))
 
 
-class RandomAllocationSampler(SeededSampler):
+class RandomAllocationSampler(_Seeded):
   """Each client takes part in one round of each epoch, which it draws itself.
 
-  A client's round depends on the seed, the epoch and its id alone, so that a
-  device that has a secret of its own in place of the seed could draw it: see
-  `round_draws`. The size of a cohort varies, and may be 0: that round adds
-  noise alone.
+  A client's round is a keyed hash of its id and the epoch, so that a device
+  with a secret key of its own could draw it: see `draw_round`. The size of a
+  cohort varies, and may be 0: that round adds noise alone.
   """
 
   # The last epoch that was asked for, the clients in the order of their rounds,
@@ -187,13 +184,12 @@ class RandomAllocationSampler(SeededSampler):
     """Initializes the sampler.
 
     Args:
-      client_ids: The population. Their order is of no account.
+      client_ids: As for `ClientSampler`, strings. Their order is of no account.
       rounds_per_epoch: The rounds of an epoch, at least 1.
-      seed: The seed of the run's cohorts.
+      seed: As for `ClientSampler`.
 
     Raises:
-      TypeError: If an argument is of the wrong kind, or an id is no string.
-      ValueError: If a number is out of range.
+      TypeError, ValueError: As `ClientSampler`, or for the rounds.
     """
     super().__init__(client_ids, seed=seed)
     # Two that are drawn as one would not be independent.
@@ -209,7 +205,7 @@ class RandomAllocationSampler(SeededSampler):
       at_least=1,
       at_most=ranges.MAX_ROUNDS,
     )
-    self._key = round_draws.derive_key(self._seed)
+    self._key = derive_key(self._seed)
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`.
@@ -228,7 +224,7 @@ class RandomAllocationSampler(SeededSampler):
     """Returns the clients by their rounds, and where each round begins."""
     places = np.fromiter(
       (
-        round_draws.draw_round(
+        draw_round(
           client_id,
           key=self._key,
           epoch=epoch,
@@ -244,8 +240,12 @@ class RandomAllocationSampler(SeededSampler):
     return np.argsort(places, kind='stable'), starts
 
 
-class SizedSampler(SeededSampler):
-  """A sampler whose cohorts have a size, that of each or the expected one."""
+class FixedSizeSampler(_Seeded):
+  """A cohort of a fixed size, drawn without replacement, new in each round.
+
+  What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
+  replace-one neighbours is not that of Poisson sampling.
+  """
 
   def __init__(
     self, client_ids: Sequence[str], *, clients_per_round: int, seed: int
@@ -253,13 +253,12 @@ class SizedSampler(SeededSampler):
     """Initializes the sampler.
 
     Args:
-      client_ids: The population.
+      client_ids: As for `ClientSampler`.
       clients_per_round: The size of a cohort, P.
-      seed: The seed of the run's cohorts.
+      seed: As for `ClientSampler`.
 
     Raises:
-      TypeError: If a number is of the wrong kind.
-      ValueError: If a number is out of range.
+      TypeError, ValueError: As `ClientSampler`, or for the size.
     """
     super().__init__(client_ids, seed=seed)
     self._clients_per_round = argument_checks.check_integer(
@@ -269,14 +268,6 @@ class SizedSampler(SeededSampler):
       at_most=len(self.client_ids),
     )
 
-
-class FixedSizeSampler(SizedSampler):
-  """A cohort of a fixed size, drawn without replacement, new in each round.
-
-  What the paper's experiments do (Sec. 4: 80 of 1920). Its privacy under
-  replace-one neighbours is not that of Poisson sampling.
-  """
-
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
     rng = self._rng(round_num, draw)
@@ -285,7 +276,7 @@ class FixedSizeSampler(SizedSampler):
     )
 
 
-class RoundRobinSampler(SizedSampler):
+class RoundRobinSampler(FixedSizeSampler):
   """Cohorts of a fixed size in which no client comes back too soon.
 
   The population is split at random, once, into `min_separation` groups of equal
@@ -303,16 +294,15 @@ class RoundRobinSampler(SizedSampler):
     """Initializes the sampler.
 
     Args:
-      client_ids: The population.
+      client_ids: As for `ClientSampler`.
       clients_per_round: The size of every cohort, P.
       min_separation: The least number of rounds from one participation of a
         client to its next, at least 1.
-      seed: The seed of the run's cohorts.
+      seed: As for `ClientSampler`.
 
     Raises:
-      TypeError: If a number is of the wrong kind.
-      ValueError: If a number is out of range, or the population is too small
-        for the cohorts and the separation.
+      TypeError, ValueError: As `ClientSampler`, or if the population is too
+        small for the cohorts and the separation.
     """
     super().__init__(client_ids, clients_per_round=clients_per_round, seed=seed)
     argument_checks.check_integer('min_separation', min_separation)
@@ -328,10 +318,14 @@ class RoundRobinSampler(SizedSampler):
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
-    self._check_first_draw(draw)
-    group = self._groups[(round_num - 1) % len(self._groups)]
+    group = self._group(round_num, draw)
     places = _draw(self._rng(round_num), len(group), self._clients_per_round)
     return self._select(group[places])
+
+  def _group(self, round_num: int, draw: int) -> np.ndarray:
+    """Returns the group whose turn it is."""
+    self._check_first_draw(draw)
+    return self._groups[(round_num - 1) % len(self._groups)]
 
 
 class GroupedPoissonSampler(RoundRobinSampler):
@@ -344,14 +338,48 @@ class GroupedPoissonSampler(RoundRobinSampler):
 
   def sample(self, round_num: int, draw: int = 0) -> list[str]:
     """Returns the cohort of a round; see `ClientSampler`."""
-    self._check_first_draw(draw)
+    group, rng = self._group(round_num, draw), self._rng(round_num)
     sampling_prob = (
       self._clients_per_round * len(self._groups) / len(self.client_ids)
     )
-    group = self._groups[(round_num - 1) % len(self._groups)]
-    rng = self._rng(round_num)
     size = rng.binomial(len(group), sampling_prob)
     return self._select(group[_draw(rng, len(group), size)])
+
+
+def derive_key(seed: int) -> bytes:
+  """Returns the secret key of a seed that nobody else knows, 32 bytes."""
+  size = max(1, (seed.bit_length() + 7) // 8)
+  return hashlib.blake2b(
+    seed.to_bytes(size, 'little'), digest_size=32, person=b'tff_clip key'
+  ).digest()
+
+
+def draw_round(
+  client_id: str, *, key: bytes, epoch: int, rounds_per_epoch: int
+) -> int:
+  """Returns the round of an epoch in which a client takes part.
+
+  It is a keyed hash: without the key, the rounds of clients and of epochs look
+  uniform and independent. No round is likelier than another by more than
+  2^-128. A client needs nothing of the other clients.
+
+  Args:
+    client_id: The id, which no other client has.
+    key: A secret of at most 64 bytes; 32 random ones are enough.
+    epoch: The number of the epoch, from 0.
+    rounds_per_epoch: The rounds of an epoch, at least 1.
+
+  Returns:
+    A number from 0 to `rounds_per_epoch` - 1.
+  """
+  drawn = hashlib.blake2b(
+    client_id.encode(),
+    digest_size=16,
+    key=key,
+    salt=epoch.to_bytes(16, 'little'),
+    person=b'tff_clip round',
+  ).digest()
+  return int.from_bytes(drawn, 'little') % rounds_per_epoch
 
 
 def build_private_sampler(
@@ -398,7 +426,7 @@ def build_private_sampler(
 
 
 # By the scheme of a plan, the sampler and what it is told of the plan.
-_BY_SCHEME: dict[str, tuple[Callable[..., SeededSampler], Sequence[str]]] = {
+_BY_SCHEME: dict[str, tuple[Callable[..., _Seeded], Sequence[str]]] = {
   'poisson': (PoissonSampler, ('sampling_prob',)),
   'random_allocation': (RandomAllocationSampler, ('rounds_per_epoch',)),
   'fixed_size': (FixedSizeSampler, ('clients_per_round',)),
@@ -432,6 +460,12 @@ def _check_ids(client_ids: Any) -> None:
       '`client_ids` must be a list of ids, in the same order in each process, '
       f'found {type(client_ids).__name__}.'
     )
+  for client_id in client_ids:
+    if not isinstance(client_id, (str, bytes, int, np.integer)):
+      raise TypeError(
+        '`client_ids` must be the names of clients, not their data, found '
+        f'{type(client_id).__name__}: `client_value` returns the data of an id.'
+      )
 
 
 def _draw(rng: np.random.Generator, population: int, size: int) -> np.ndarray:

@@ -73,8 +73,7 @@ class ClientStates:
       client_ids: The ids of all clients.
 
     Raises:
-      ValueError: If clients keep nothing for `process`, or the disk has no room
-        for what all of them keep.
+      ValueError: If clients keep nothing for `process`.
       StorageError: If the folder cannot be written, or holds a store of other
         clients or another process.
     """
@@ -97,7 +96,6 @@ class ClientStates:
       self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
       # A program that was killed may have left it.
       shutil.rmtree(self._folder / _UNFINISHED, ignore_errors=True)
-    self._check_room()
     self._contents = self._read_contents()
 
   def begin(self, outcome_id: str) -> None:
@@ -300,21 +298,6 @@ class ClientStates:
           'model.'
         )
     return contents
-
-  def _check_room(self) -> None:
-    """Raises if the disk has no room for what all clients keep."""
-    size = sum(d.itemsize * int(np.prod(s)) for d, s in self._tensors)
-    needed = len(self._client_ids) * (size + _DIGEST_BYTES)
-    there = sum(
-      path.stat().st_size for path in self._folder.rglob('*') if path.is_file()
-    )
-    free = shutil.disk_usage(self._folder).free
-    if needed > there + free:
-      raise ValueError(
-        f'`folder` must have room for what {len(self._client_ids)} clients '
-        f'keep, {needed / 1e9:.1f} GB, found {(there + free) / 1e9:.1f} GB for '
-        f'{self._folder}.'
-      )
 
 
 def _file_name(client_id: str) -> str:

@@ -4,9 +4,8 @@ A round then takes the ids of its clients, not their data: nothing but a short
 string crosses into a client computation, and the cost of a round does not
 depend on how many clients there are.
 
-A store is a folder of `store_folder`. What it holds of a client are the
-`example_bytes` of its examples. The name of the folder ends in a hash of the
-content, so equal data are written once, and a store is never changed.
+The name of the folder of a store ends in a hash of the content, so equal data
+are written once, and a store is never changed.
 """
 
 import collections
@@ -21,9 +20,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import id_forms
-from tff_clipping.programs.clients import example_bytes, store_folder
-from tff_clipping.programs.clients.store_folder import ClientStoreError  # noqa: F401
+from tff_clipping import id_forms, storage_errors
+from tff_clipping.programs.clients import store_files
+from tff_clipping.programs.clients.store_files import ClientStoreError  # noqa: F401
 
 _CLIENTS_AT_A_TIME = 100
 # How many examples a function is tried with.
@@ -52,7 +51,7 @@ class ClientStore:
       ClientStoreError: If the folder is not a store, or one of its files is
         missing or not of the size that was written.
     """
-    self._folder = store_folder.open_folder(pathlib.Path(path))
+    self._folder = store_files.open_folder(pathlib.Path(path))
     self.path = self._folder.path
     self.client_ids = self._folder.client_ids
     self.num_examples = self._folder.num_examples
@@ -86,7 +85,7 @@ class ClientStore:
       raise KeyError(
         f'`client_id` must be in the store, found {_text(client_id)!r}.'
       ) from None
-    return example_bytes.unpack(content, self.element_spec)
+    return store_files.unpack(content, self.element_spec)
 
   def create_dataset(self, client_id: str) -> tf.data.Dataset:
     """Returns the examples of one client as a data set of single examples.
@@ -97,15 +96,6 @@ class ClientStore:
     _check_client_id(client_id, 'client_id')
     return tf.data.Dataset.from_tensor_slices(
       self.read_client(tf.constant(client_id))
-    )
-
-  def to_client_data(self) -> tff.simulation.datasets.ClientData:
-    """Returns the store as TFF's `ClientData`, for other TFF programs."""
-    return tff.simulation.datasets.ClientData.from_clients_and_tf_fn(
-      list(self.client_ids),
-      lambda client_id: tf.data.Dataset.from_tensor_slices(
-        self.read_client(client_id)
-      ),
     )
 
   def preprocess(
@@ -305,9 +295,8 @@ def write_client_data(
 
   Args:
     cache_dir: Where the stores are; made if it is missing.
-    name: The beginning of the name of the store's folder, and what tells this
-      data from other data: the ids, the features and the examples of three
-      clients are compared, and not those of all.
+    name: The beginning of the name of the store's folder. The rest of the name
+      is a digest of all examples, so that other data have another store.
     client_data: The data. Its examples must be mappings of numbers of fixed
       shapes.
 
@@ -356,17 +345,27 @@ def write_client_data(
 
   digest = _new_digest()
   digest.update(repr((features, client_ids)).encode())
-  # Other preprocessing shows in the examples of any client.
-  for place in sorted({0, len(client_ids) // 2, len(client_ids) - 1}):
-    for array in read(client_ids[place]) if client_ids else ():
+  for client_id in client_ids:
+    for array in read(client_id):
+      digest.update(f'{array.shape};'.encode())
       digest.update(np.ascontiguousarray(array).data)
   path = pathlib.Path(cache_dir) / f'{name}-{digest.hexdigest()}'
   return _write(path, features, lambda: ((i, read(i)) for i in client_ids))
 
 
 def default_cache_dir() -> pathlib.Path:
-  """Returns the folder for stores and downloads, by the XDG convention."""
-  base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  """Returns the folder for stores and downloads, by the XDG convention.
+
+  Raises:
+    StorageError: If the user has no home.
+  """
+  try:
+    base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  except RuntimeError as e:
+    raise storage_errors.StorageError(
+      'There is no home directory for the cache: name a folder by --cache_dir '
+      'or by XDG_CACHE_HOME.'
+    ) from e
   return pathlib.Path(base) / 'tff_clipping'
 
 
@@ -375,18 +374,14 @@ def _write(
   features: Sequence[tuple[str, Sequence[int], str]],
   clients: Callable[[], Iterable[tuple[str, Sequence[np.ndarray]]]],
 ) -> ClientStore:
-  store_folder.write_folder(path, features, lambda: _contents(clients()))
+  store_files.write_folder(path, features, lambda: _checked(clients()))
   return ClientStore(path)
 
 
-def _contents(
+def _checked(
   clients: Iterable[tuple[str, Sequence[np.ndarray]]],
-) -> Iterator[tuple[str, int, bytes]]:
-  """Yields what `pack_clients` takes.
-
-  Raises:
-    ValueError: If an id is there twice, or is none.
-  """
+) -> Iterator[tuple[str, Sequence[np.ndarray]]]:
+  """Yields the clients; raises if an id is there twice, or is none."""
   seen = set()
   forms = id_forms.SeenIds('client_ids')
   for client_id, arrays in clients:
@@ -397,7 +392,7 @@ def _contents(
       )
     seen.add(client_id)
     forms.add(client_id)
-    yield client_id, len(arrays[0]), example_bytes.pack(arrays)
+    yield client_id, arrays
 
 
 def _check_client_id(client_id: str, name: str = 'client_ids') -> None:
@@ -456,4 +451,4 @@ def _new_digest() -> 'hashlib.blake2b':
 
   So what an older version has written is left alone, and written anew.
   """
-  return hashlib.blake2b(f'{store_folder.FORMAT};'.encode(), digest_size=8)
+  return hashlib.blake2b(f'{store_files.FORMAT};'.encode(), digest_size=8)

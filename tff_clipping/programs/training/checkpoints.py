@@ -58,7 +58,6 @@ class Outcome:
   Attributes:
     path: The file.
     id: A random text, by which a ledger charges for the outcome.
-    place: The number of the file among all that were written into the folder.
     round_num: The number of rounds that the state has.
     charge: Of a private run, to what the outcome belongs; else `None`.
     released: Of a private run, what was measured and may be released, by name.
@@ -66,7 +65,6 @@ class Outcome:
 
   path: pathlib.Path
   id: str
-  place: int
   round_num: int
   charge: Charge | None
   released: Mapping[str, Any]
@@ -95,6 +93,8 @@ class Checkpoints:
     """
     self.folder = pathlib.Path(folder)
     self._keep = argument_checks.check_integer('keep', keep, at_least=1)
+    # What the last look at the files found.
+    self._damaged: dict[pathlib.Path, str] = {}
     with storage_errors.writing('The folder of the checkpoints'):
       # A state may hold the key of the noise: it is its owner's alone.
       self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -139,7 +139,6 @@ class Checkpoints:
     outcome = Outcome(
       path=self.folder / f'{place:08d}_round_{round_num}{_SUFFIX}',
       id=secrets.token_hex(16) if outcome_id is None else outcome_id,
-      place=place,
       round_num=int(round_num),
       charge=charge,
       released=dict(released or {}),
@@ -164,12 +163,10 @@ class Checkpoints:
   def outcomes(self) -> list[Outcome]:
     """Returns what is known of each checkpoint, in the order of writing.
 
-    A damaged one is put aside, under the name `damaged_...`, with a warning.
+    A damaged one is left out, and left where it is: see `set_damaged_aside`.
 
     Raises:
       DamagedCheckpointError: If there are checkpoints and all are damaged.
-        Nothing has been moved.
-      StorageError: If one could not be put aside.
     """
     found, damaged = [], {}
     for path in self._paths():
@@ -177,15 +174,24 @@ class Checkpoints:
         found.append(_read(path)[0])
       except DamagedCheckpointError as e:
         damaged[path] = str(e)
+    self._damaged = damaged
     if damaged and not found:
       raise DamagedCheckpointError(
         f'No checkpoint in {self.folder} can be read: '
         f'{" ".join(damaged.values())} Restore them from a copy, or start in '
         'another folder.'
       )
-    for path, message in damaged.items():
-      self._put_aside(path, 'damaged', message)
     return found
+
+  def set_damaged_aside(self) -> None:
+    """Renames what `outcomes` has found damaged; nothing is deleted.
+
+    Raises:
+      StorageError: If the file system refuses.
+    """
+    for path, message in self._damaged.items():
+      self._put_aside(path, 'damaged', message)
+    self._damaged = {}
 
   def load(self, outcome: Outcome, structure: Any) -> Any:
     """Returns the state of a checkpoint.
@@ -222,6 +228,7 @@ class Checkpoints:
         f'The checkpoints in {self.folder} are of a private run, which goes on '
         'with its ledger: give it, or another folder.'
       )
+    self.set_damaged_aside()
     return found[-1] if found else None
 
   def set_aside(self, outcome: Outcome, reason: str) -> None:
@@ -330,7 +337,6 @@ def _read(
     outcome = Outcome(
       path=path,
       id=header['id'],
-      place=_place(path),
       round_num=header['round_num'],
       charge=None if charge is None else Charge(**charge),
       released=header['released'],

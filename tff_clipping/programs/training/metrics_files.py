@@ -1,6 +1,8 @@
 """The metrics of a run: CSV, TensorBoard, the log, and what else takes them."""
 
+import asyncio
 import collections
+import concurrent.futures
 import contextlib
 import csv
 import io
@@ -16,51 +18,13 @@ import tensorflow_federated as tff
 from tensorflow.core.framework import summary_pb2
 
 from tff_clipping import atomic_files, storage_errors
-from tff_clipping.programs.training import coroutines, watchers
+from tff_clipping.programs.training.watchers import Round, RoundWatcher
 
 _KEY = 'round_num'
-_LOG = logging.getLogger(__name__)
+_LOGGER = logging.getLogger(__name__)
 
 
-class ReleaseMetrics(watchers.RoundWatcher):
-  """Gives the metrics of every round to release managers of TFF."""
-
-  def __init__(self, *managers: tff.program.ReleaseManager):
-    """Initializes the watcher.
-
-    Args:
-      *managers: Take the metrics, by column, with the number of the round as
-        the key. A key that comes again takes the place of the one before.
-
-    Raises:
-      TypeError: If one is no release manager.
-    """
-    for manager in managers:
-      if not isinstance(manager, tff.program.ReleaseManager):
-        raise TypeError(
-          '`managers` must be of `tff.program.ReleaseManager`, found '
-          f'{type(manager).__name__}.'
-        )
-    self._managers = managers
-
-  def record(self, done: watchers.Round) -> None:
-    """Releases the metrics of a round; see the base class.
-
-    Raises:
-      StorageError: If a file could not be written.
-    """
-    values = collections.OrderedDict(done.metrics)
-    del values[_KEY]
-
-    async def release() -> None:
-      for manager in self._managers:
-        await manager.release(values, done.round_num)
-
-    with storage_errors.writing(f'The metrics of round {done.round_num}'):
-      coroutines.run(release())
-
-
-class MetricsFiles(ReleaseMetrics):
+class MetricsFiles(RoundWatcher):
   """Keeps the metrics of every round in files.
 
   A row of the CSV file survives a kill when the round is recorded, and a power
@@ -85,15 +49,30 @@ class MetricsFiles(ReleaseMetrics):
       StorageError: If the CSV file is not one of these, or a file could not be
         written.
     """
+    self._writer: tf.summary.SummaryWriter | None = None
     with storage_errors.writing('The metrics'):
-      self._rows = CSVRowsReleaseManager(pathlib.Path(metrics_path))
-      managers: list[tff.program.ReleaseManager] = [
-        self._rows,
-        tff.program.LoggingReleaseManager(),
-      ]
+      self._rows = CsvRows(pathlib.Path(metrics_path))
       if tensorboard_dir is not None:
-        managers.append(TensorBoardRowsReleaseManager(tensorboard_dir))
-    super().__init__(*managers)
+        # With no queue, each round is there when it is recorded.
+        self._writer = tf.summary.create_file_writer(
+          os.fspath(tensorboard_dir), max_queue=0
+        )
+
+  def record(self, done: Round) -> None:
+    """Writes the metrics of a round; see the base class.
+
+    Raises:
+      StorageError: If a file could not be written, or round 0 comes after rows
+        of rounds.
+    """
+    with storage_errors.writing(f'The metrics of round {done.round_num}'):
+      self._rows.write(done.metrics)
+      _LOGGER.info('Round %d: %s', done.round_num, dict(done.metrics))
+      if self._writer is not None:
+        with self._writer.as_default():
+          tf.summary.experimental.write_raw_pb(
+            _to_record(done.metrics), step=done.round_num
+          )
 
   def sync(self) -> None:
     """Syncs the CSV file; see the base class.
@@ -105,36 +84,75 @@ class MetricsFiles(ReleaseMetrics):
       self._rows.sync()
 
 
-class CSVRowsReleaseManager(tff.program.ReleaseManager):
-  """Writes metrics to a CSV file, in rows that survive a kill.
+class ReleaseMetrics(RoundWatcher):
+  """Gives the metrics of every round to release managers of TFF."""
+
+  def __init__(self, *managers: tff.program.ReleaseManager):
+    """Initializes the watcher.
+
+    Args:
+      *managers: Take the metrics, by column, with the number of the round as
+        the key. A key that comes again takes the place of the one before.
+
+    Raises:
+      TypeError: If one is no release manager.
+    """
+    for manager in managers:
+      if not isinstance(manager, tff.program.ReleaseManager):
+        raise TypeError(
+          '`managers` must be of `tff.program.ReleaseManager`, found '
+          f'{type(manager).__name__}.'
+        )
+    self._managers = managers
+    # A thread of its own, since the caller's may have a running loop, as in a
+    # notebook. It is always the same: each new one keeps memory.
+    self._thread = concurrent.futures.ThreadPoolExecutor(1)
+    self._loop = asyncio.new_event_loop()
+    self._loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+
+  def record(self, done: Round) -> None:
+    """Releases the metrics of a round; see the base class.
+
+    Raises:
+      StorageError: If a file could not be written.
+    """
+    values = collections.OrderedDict(done.metrics)
+    del values[_KEY]
+
+    async def release() -> None:
+      for manager in self._managers:
+        await manager.release(values, done.round_num)
+
+    with storage_errors.writing(f'The metrics of round {done.round_num}'):
+      self._thread.submit(self._loop.run_until_complete, release()).result()
+
+
+class CsvRows:
+  """A CSV file of metrics, in rows that survive a kill.
 
   And a power cut, when they are synced, which takes as long as all else of a
   row, and may be done for some rows together.
 
-  The file is that of `tff.program.CSVFileReleaseManager`, which however reads,
-  parses and writes all rows for each new one: 20 ms a round after 500 rounds,
-  and more with every round. This one adds a line. What a crash leaves of one is
-  dropped when the file is opened again: it was of no release that had returned
-  and was synced.
+  The file is that of `tff.program.CSVFileReleaseManager`, which however writes
+  all rows for each new one. This one adds a line. What a crash leaves of one is
+  dropped when the file is opened again: it was of no round that was recorded
+  and synced.
 
-  A release with a key that was released before takes the place of all rows from
-  that key on: those of rounds that are run again. A run that begins anew, with
-  round 0, is another one: it never takes the place of rows of rounds.
+  A round that comes again takes the place of all rows from that round on. A run
+  that begins anew, with round 0, is another one: it never takes the place of
+  rows of rounds.
   """
 
   def __init__(self, path: pathlib.Path):
-    """Initializes the manager.
+    """Opens the file, or makes it.
 
     Args:
-      path: The CSV file, with the key in the column `round_num`.
+      path: The file, with the number of the round in the column `round_num`.
 
     Raises:
       StorageError: If there is a file that is not one of these.
     """
     self._path = path
-    # A program that was killed may have left some.
-    for unfinished in path.parent.glob(f'{path.name}_temp*'):
-      unfinished.unlink()
     self._fields: list[str] = [_KEY]
     self._rows: list[dict[str, Any]] = []
     # The bytes of the file; -1 if it holds more than these rows.
@@ -147,30 +165,28 @@ class CSVRowsReleaseManager(tff.program.ReleaseManager):
       path.parent.mkdir(parents=True, exist_ok=True)
       self._replace(self._fields, [])
 
-  async def release(self, value: Any, key: int) -> None:
-    """Releases the metrics of a round.
+  def write(self, metrics: Mapping[str, Any]) -> None:
+    """Writes the row of a round.
 
     Args:
-      value: A mapping of names to numbers.
-      key: The number of the round.
+      metrics: The numbers of the round by name, `round_num` among them.
 
     Raises:
-      StorageError: If it is 0, and there are rows of rounds.
+      StorageError: If it is round 0, and there are rows of rounds.
     """
-    if key == 0 and self._rows and self._rows[-1][_KEY] > 0:
+    round_num = int(metrics[_KEY])
+    if round_num == 0 and self._rows and self._rows[-1][_KEY] > 0:
       raise storage_errors.StorageError(
         f'The metrics {self._path} are of another run, up to round '
         f'{self._rows[-1][_KEY]}, or of this one, whose checkpoints are gone: '
         'it begins anew. Give each run a folder of its own, for its '
         'checkpoints and its metrics, or move the file away.'
       )
-    metrics = await tff.program.materialize_value(value)
-    row = {_KEY: int(key)}
+    row: dict[str, Any] = {_KEY: round_num}
     # In the order of TFF's managers.
-    row.update(
-      (name, np.array(metrics[name]).tolist()) for name in sorted(metrics)
-    )
-    rows = [before for before in self._rows if before[_KEY] < key]
+    for name in sorted(metrics.keys() - {_KEY}):
+      row[name] = np.array(metrics[name]).tolist()
+    rows = [before for before in self._rows if before[_KEY] < round_num]
     fields = self._fields + [name for name in row if name not in self._fields]
     if (rows, fields) == (self._rows, self._fields) and self._is_as_written():
       self._append(row)
@@ -211,7 +227,7 @@ class CSVRowsReleaseManager(tff.program.ReleaseManager):
     if whole == data:
       self._size = len(data)
     else:
-      _LOG.warning(
+      _LOGGER.warning(
         'The last line of %s was cut short and is left out: %r',
         self._path,
         data[len(whole) :],
@@ -241,42 +257,24 @@ class CSVRowsReleaseManager(tff.program.ReleaseManager):
     self._size, self._is_synced = size, True
 
 
-class TensorBoardRowsReleaseManager(tff.program.ReleaseManager):
-  """Writes metrics to a file of TensorBoard, all of a round in one record.
-
-  TensorBoard shows what it shows of `tff.program.TensorBoardReleaseManager`,
-  which however writes a record for each metric: 4 ms a round, a hundredth of a
-  round of a small model.
-  """
-
-  def __init__(self, folder: str | os.PathLike):
-    """Initializes the manager.
-
-    Args:
-      folder: Where the file goes.
-    """
-    # With no queue, each round is there to be looked at when it is released.
-    self._writer = tf.summary.create_file_writer(os.fspath(folder), max_queue=0)
-
-  async def release(self, value: Any, key: int) -> None:
-    """Releases the metrics of a round.
-
-    Args:
-      value: A mapping of names to numbers.
-      key: The number of the round.
-    """
-    metrics = await tff.program.materialize_value(value)
-    row = summary_pb2.Summary()
-    for name, number in metrics.items():
-      entry = row.value.add(
-        tag=name, tensor=tf.make_tensor_proto(number, tf.float32)
-      )
-      entry.metadata.plugin_data.plugin_name = 'scalars'
-    with self._writer.as_default():
-      tf.summary.experimental.write_raw_pb(row.SerializeToString(), step=key)
-
-
 def _lines(fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
   text = io.StringIO(newline='')
   csv.DictWriter(text, fields, restval='').writerows(rows)
   return text.getvalue().encode()
+
+
+def _to_record(metrics: Mapping[str, Any]) -> bytes:
+  """Returns the one record of TensorBoard with all metrics of a round.
+
+  TensorBoard shows what it shows of `tff.program.TensorBoardReleaseManager`,
+  which writes a record for each metric: a hundredth of a round of a small
+  model.
+  """
+  record = summary_pb2.Summary()
+  for name, number in metrics.items():
+    if name != _KEY:
+      entry = record.value.add(
+        tag=name, tensor=tf.make_tensor_proto(number, tf.float32)
+      )
+      entry.metadata.plugin_data.plugin_name = 'scalars'
+  return record.SerializeToString()

@@ -53,7 +53,6 @@ class PrivateProgram:
     model_aggregator: Clips, adds the plan's noise and divides.
     process: Trains with `model_aggregator`.
     checkpoints: The last states, in `folder`.
-    evaluate: As for `TrainingProgram`.
     watchers: As for `TrainingProgram`.
     settings: Further arguments of `TrainingProgram`.
     kept_settings: What a run has to keep when it goes on, by name.
@@ -66,7 +65,6 @@ class PrivateProgram:
   model_aggregator: tff.aggregators.UnweightedAggregationFactory
   process: tff.learning.templates.LearningProcess
   checkpoints: Checkpoints
-  evaluate: EvaluateFn | None
   watchers: Sequence[RoundWatcher]
   settings: Mapping[str, Any]
   kept_settings: Mapping[str, Any]
@@ -98,7 +96,6 @@ class PrivateProgram:
         process=self.process,
         sampler=self.sampler,
         num_rounds=self.plan.num_rounds,
-        evaluate=self.evaluate,
         checkpoints=self.checkpoints,
         watchers=[
           MetricsFiles(
@@ -215,8 +212,7 @@ def build_private_program(
   )
   _check_settings(folder, kept_settings)
   model_aggregator = aggregators.dp_mean_factory(
-    clipping_norm=clipping_norm,
-    **plan.aggregator_parameters._asdict(),
+    clipping_norm=clipping_norm, **plan.aggregator_parameters._asdict()
   )
   process = learning.build_fed_avg(
     _with_loss(model_fn, loss, clients.element_spec) if loss else model_fn,
@@ -238,9 +234,9 @@ def build_private_program(
     model_aggregator=model_aggregator,
     process=process,
     checkpoints=Checkpoints(folder / 'checkpoints'),
-    evaluate=evaluate,
     watchers=watchers,
     settings=dict(
+      evaluate=evaluate,
       rounds_per_evaluation=rounds_per_evaluation,
       initial_weights=initial_weights,
     ),

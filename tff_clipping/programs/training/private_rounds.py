@@ -22,7 +22,8 @@ docs/proofs.md has the proof, and what is not covered.
 
 import contextlib
 import dataclasses
-import operator
+import hashlib
+import numbers
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
@@ -42,17 +43,12 @@ from tff_clipping.privacy.ledger.ledger import (
 from tff_clipping.programs.checks import cohort_checks, records
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.clients.client_states import ClientStates
-from tff_clipping.programs.training import process_metrics
+from tff_clipping.programs.training import round_metrics
 from tff_clipping.programs.training.checkpoints import (
   Charge,
   Checkpoints,
   Outcome,
 )
-
-# What was looked at of the cohorts that a ledger charges for.
-_COHORT_CHECKS: weakref.WeakKeyDictionary[
-  PrivacyLedger, cohort_checks.CohortChecks
-] = weakref.WeakKeyDictionary()
 
 # A caveat.
 GIVEN_NOISE = (
@@ -60,23 +56,32 @@ GIVEN_NOISE = (
 )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Place:
-  """Where a run is.
+# How many numbers of each tensor tell one state from another.
+_COMPARED = 1000
+
+
+@dataclasses.dataclass(eq=False)
+class _Position:
+  """How far a run is, as far as this process knows.
 
   Attributes:
     store: Where its outcomes are.
     round_num: The number of rounds that were released.
-    before: The state before the last of them; `None` if it is not known.
+    state: The fingerprint of the state after them; `None` if it is not known.
+    used: Those of the states from which rounds were run.
+    checks: What looks at the cohorts.
   """
 
   store: Checkpoints
   round_num: int
-  before: Any = None
+  state: str | None = None
+  used: set[str] = dataclasses.field(default_factory=set)
+  checks: cohort_checks.CohortChecks | None = None
 
 
-# Of each ledger that was resumed in this process.
-_PLACES: weakref.WeakKeyDictionary[PrivacyLedger, _Place] = (
+# Of each ledger whose last outcome is charged. While an outcome is saved and
+# not charged, its ledger has no position here.
+_POSITIONS: weakref.WeakKeyDictionary[PrivacyLedger, _Position] = (
   weakref.WeakKeyDictionary()
 )
 
@@ -108,7 +113,7 @@ def resume(
     ValueError: If the outcomes are of another process.
     StorageError: If the outcomes are not those of the ledger: they are of
       another ledger or of none, or newer than the ledger, or two are pending,
-      or the store is empty beside a charged ledger and the run may not begin
+      or none is charged beside a charged ledger and the run may not begin
       anew. Nothing was moved or charged.
     OSError: If the ledger could not be written.
   """
@@ -135,13 +140,16 @@ def settle(
     StorageError, OSError: As `resume`.
   """
   outcomes = store.outcomes()
-  # A line that was cut short says not of which release it is.
-  is_cut_short = bool(ledger.releases) and ledger.releases[-1].id is None
   ids = [release.id for release in ledger.releases]
-  settled = ids[:-1] if is_cut_short else ids
+  # Lines that were cut short do not say of which release they are.
+  settled = list(ids)
+  while settled and settled[-1] is None:
+    settled.pop()
+  is_cut_short = len(settled) < len(ids)
   charged, pending, stale = _sort(ledger, store, outcomes, settled)
-  if not outcomes and ids:
+  if ids and not charged and not pending:
     _check_start_over(ledger, store, start_over)
+  store.set_damaged_aside()
   for outcome in stale:
     store.set_aside(
       outcome,
@@ -155,7 +163,7 @@ def settle(
     if _charge_pending(ledger, store, outcome, is_cut_short):
       charged.append(outcome)
   last = charged[-1] if charged else None
-  _PLACES[ledger] = _Place(store, last.round_num if last else 0)
+  _POSITIONS[ledger] = _Position(store, last.round_num if last else 0)
   return last
 
 
@@ -213,18 +221,17 @@ def _check_start_over(
   ledger: PrivacyLedger, store: Checkpoints, start_over: bool
 ) -> None:
   """Raises unless a run whose outcomes are lost may begin anew."""
-  if not ledger.plan.allows_new_draws:
-    to_do = 'the rounds of this plan cannot be drawn anew.'
-  elif not start_over:
-    to_do = (
-      'or begin anew with `start_over=True`, where each round is charged again.'
-    )
-  else:
+  if start_over and ledger.plan.allows_new_draws:
     return
+  to_do = (
+    'or begin anew with `start_over=True`, where each round is charged again.'
+    if ledger.plan.allows_new_draws
+    else 'the rounds of this plan cannot be drawn anew.'
+  )
   raise _not_of_ledger(
     store,
-    f'the ledger has charged {ledger.num_releases} releases, and no outcome is '
-    f'left. Restore the outcomes from a copy; {to_do}',
+    f'the ledger has charged {ledger.num_releases} releases, and no outcome of '
+    f'them is left. Restore the outcomes from a copy; {to_do}',
   )
 
 
@@ -315,7 +322,7 @@ def run_private_round(
 
   Returns:
     The cohort, which is secret, and the output. Of the output, the plan covers
-    the model and, of what was measured, what `process_metrics.flatten_metrics`
+    the model and, of what was measured, what `round_metrics.flatten_metrics`
     takes to be public: these may be released.
 
   Raises:
@@ -341,140 +348,140 @@ def run_private_round(
       '`next_fn` must be a function of a state and a cohort, such as '
       f'`process.next`, found {type(next_fn).__name__}.'
     )
+  if isinstance(round_num, bool) or not isinstance(round_num, numbers.Integral):
+    raise TypeError(
+      '`round_num` must be the number of the round, found a '
+      f'{type(round_num).__name__}: `sampler` draws the cohort, and no data of '
+      'clients are given.'
+    )
   check_sampler(sampler, ledger)
-  _check_place(ledger, store, state, round_num)
+  position = _check_position(ledger, store, round_num)
+  began_from = _check_state(position, state)
   noise_keys.check_next_round(state, round_num)
-  if not ledger.plan.allows_new_draws:
-    _check_cohorts(sampler, ledger, shield)
   ledger.check_budget(round_num)
   draw = ledger.next_draw(round_num)
-  if noise_keys.is_given(state):
-    _check_seeded(ledger, round_num, draw, shield)
-  seed = getattr(sampler, 'seed_digest', None)
-  if seed is not None:
-    with shield():
-      ledger.record_seed(seed)
-  cohort = sampler.sample(round_num, draw)
-  _cohort_checks(sampler, ledger).check(round_num, cohort)
-  output = next_fn(state, cohort)
-  _check_values(output)
-  if records.check_mechanism(output.metrics, ledger.plan) is None:
-    with shield():
-      ledger.add_caveats([records.UNCHECKED])
   charge = Charge(
     run_id=ledger.run_id,
     after=_last([release.id for release in ledger.releases]),
     draw=draw,
   )
-  outcome_id = secrets.token_hex(16)
-  with shield():
-    if client_states is not None:
-      kept = output.metrics['client_work']['kept']
-      client_states.write(round_num, outcome_id, cohort, kept)
-    store.save(
-      output.state,
-      round_num,
-      outcome_id=outcome_id,
-      charge=charge,
-      released=process_metrics.released_values(output.metrics),
-    )
-    ledger.charge(round_num, outcome_id, draw=draw)
-    _PLACES[ledger] = _Place(store, round_num, state)
-  return cohort, output
-
-
-def _check_place(
-  ledger: PrivacyLedger, store: Checkpoints, state: Any, round_num: int
-) -> None:
-  """Raises unless a round is the next of a run, and the state that before it.
-
-  A loop that discards rounds would spend the budget on what nobody gets.
-  """
-  place = _PLACES.get(ledger)
-  if place is None or place.store is not store:
-    if ledger.num_releases or store.rounds():
-      raise RoundChargedError(
-        f'Round {round_num} cannot be run: the ledger has charged '
-        f'{ledger.num_releases} releases, and {len(store.rounds())} outcomes '
-        'are saved. Call `resume(ledger, store, ...)` first, and go on from '
-        'the round and the state that it returns.'
-      )
-    place = _Place(store, 0)
-  newest = max(store.rounds(), default=place.round_num)
-  if len(store.rounds()) and newest > place.round_num:
-    raise RoundChargedError(
-      f'Round {newest} has an outcome that is saved and not charged: call '
-      '`resume(ledger, store, ...)`, which charges it.'
-    )
-  if round_num != place.round_num + 1:
-    raise RoundChargedError(
-      f'`round_num` must be {place.round_num + 1}, the round after the last '
-      f'that was charged, found {round_num}. What was charged is not run '
-      'again: take its outcome by `resume`.'
-    )
-  if place.before is not None and _are_same(state, place.before):
-    raise RoundChargedError(
-      f'`state` must be that after round {place.round_num}, which was charged, '
-      'found the state before it: a round that is discarded is paid for all '
-      'the same. Go on from the state that the round returned.'
-    )
-
-
-def _are_same(state: Any, other: Any) -> bool:
-  """Returns whether two structures have the same objects as leaves."""
-  leaves, others = tree.flatten(state), tree.flatten(other)
-  return (
-    bool(leaves)
-    and len(leaves) == len(others)
-    and all(map(operator.is_, leaves, others))
-  )
-
-
-def _check_cohorts(
-  sampler: ClientSampler,
-  ledger: PrivacyLedger,
-  shield: Callable[[], contextlib.AbstractContextManager],
-) -> None:
-  """Raises if the cohorts are not those of the rounds before."""
-  cohorts = getattr(sampler, 'digest', None)
-  if cohorts is None:
-    raise ValueError(
-      '`sampler` must have the `digest` of what decides its cohorts, such as '
-      'its seed and ids, where noise is correlated between rounds or clients '
-      'draw one round of an epoch, found '
-      f'none in {type(sampler).__name__}: other cohorts in the midst of a '
-      'run would cost more than the plan charges for.'
-    )
-  with shield():
-    ledger.check_cohorts(cohorts)
-
-
-def _check_seeded(
-  ledger: PrivacyLedger,
-  round_num: int,
-  draw: int,
-  shield: Callable[[], contextlib.AbstractContextManager],
-) -> None:
-  """Raises if a new draw would have the noise of the one before."""
-  with shield():
-    ledger.add_caveats([GIVEN_NOISE])
-  if draw:
+  is_seeded = noise_keys.is_given(state)
+  if is_seeded and draw:
     raise RoundChargedError(
       f'Round {round_num} was charged, and cannot be drawn anew: the seed of '
       'its noise was given, and the noise would be the same. The run ends with '
       'the model that was released last.'
     )
+  with shield():
+    _record_sources(sampler, ledger, is_seeded)
+  cohort = sampler.sample(round_num, draw)
+  if position.checks is None or position.checks.sampler is not sampler:
+    position.checks = cohort_checks.CohortChecks(sampler, ledger.plan)
+  position.checks.check(round_num, cohort)
+  output = next_fn(state, cohort)
+  _check_values(output)
+  if records.check_mechanism(output.metrics, ledger.plan) is None:
+    with shield():
+      ledger.add_caveats([records.UNCHECKED])
+  outcome_id = secrets.token_hex(16)
+  with shield():
+    if client_states is not None:
+      kept = output.metrics['client_work']['kept']
+      client_states.write(round_num, outcome_id, cohort, kept)
+    # Until the charge, only `resume` can go on.
+    _POSITIONS.pop(ledger, None)
+    store.save(
+      output.state,
+      round_num,
+      outcome_id=outcome_id,
+      charge=charge,
+      released=round_metrics.released_values(output.metrics),
+    )
+    ledger.charge(round_num, outcome_id, draw=draw)
+    position.used.add(began_from)
+    position.round_num, position.state = round_num, _fingerprint(output.state)
+    _POSITIONS[ledger] = position
+  return cohort, output
 
 
-def _cohort_checks(
-  sampler: ClientSampler, ledger: PrivacyLedger
-) -> cohort_checks.CohortChecks:
-  """Returns what has looked at the cohorts of this sampler, or begins it."""
-  checks = _COHORT_CHECKS.get(ledger)
-  if checks is None or checks.sampler is not sampler:
-    checks = cohort_checks.CohortChecks(sampler, ledger.plan)
-    _COHORT_CHECKS[ledger] = checks
-  return checks
+def _check_position(
+  ledger: PrivacyLedger, store: Checkpoints, round_num: int
+) -> _Position:
+  """Returns where a run is; raises unless a round is its next."""
+  position = _POSITIONS.get(ledger)
+  if position is None or position.store is not store:
+    num_saved = len(store.rounds())
+    if ledger.num_releases or num_saved:
+      raise RoundChargedError(
+        f'Round {round_num} cannot be run: the ledger has charged '
+        f'{ledger.num_releases} releases, and {num_saved} outcomes are saved, '
+        'perhaps one that is not charged yet. Call `resume(ledger, store, '
+        '...)` first, and go on from the round and the state that it returns.'
+      )
+    position = _Position(store, 0)
+  if round_num != position.round_num + 1:
+    raise RoundChargedError(
+      f'`round_num` must be {position.round_num + 1}, the round after the last '
+      f'that was charged, found {round_num}. What was charged is not run '
+      'again: take its outcome by `resume`.'
+    )
+  return position
+
+
+def _check_state(position: _Position, state: Any) -> str:
+  """Returns the fingerprint of a state; raises if it is an older one.
+
+  A loop that discards rounds would spend the budget on what nobody gets.
+  """
+  given = _fingerprint(state)
+  if given != position.state and given in position.used:
+    raise RoundChargedError(
+      f'`state` must be that after round {position.round_num}, which was '
+      'charged, found an older one: a round that is discarded is paid for all '
+      'the same. Go on from the state that the round returned.'
+    )
+  return given
+
+
+def _fingerprint(state: Any) -> str:
+  """Returns a digest of the first numbers of each tensor of a state.
+
+  Fresh noise changes them in each round. The state itself is not kept: a large
+  one would be in memory once more.
+  """
+  digest = hashlib.blake2b(digest_size=16)
+  for leaf in tree.flatten(state):
+    array = np.asarray(leaf)
+    first = array.flat[:_COMPARED]
+    digest.update(f'{array.dtype} {array.shape} '.encode())
+    digest.update(
+      repr(first.tolist()).encode()
+      if array.dtype.hasobject
+      else first.tobytes()
+    )
+  return digest.hexdigest()
+
+
+def _record_sources(
+  sampler: ClientSampler, ledger: PrivacyLedger, is_seeded: bool
+) -> None:
+  """Writes down of what cohorts and noise are drawn; refuses other cohorts."""
+  if not ledger.plan.allows_new_draws:
+    digest = getattr(sampler, 'digest', None)
+    if digest is None:
+      raise ValueError(
+        '`sampler` must have the `digest` of what decides its cohorts, such as '
+        'its seed and ids, where noise is correlated between rounds or clients '
+        f'draw one round of an epoch, found none in {type(sampler).__name__}: '
+        'other cohorts in the midst of a run would cost more than the plan '
+        'charges for.'
+      )
+    ledger.check_cohorts(digest)
+  if is_seeded:
+    ledger.add_caveats([GIVEN_NOISE])
+  seed = getattr(sampler, 'seed_digest', None)
+  if seed is not None:
+    ledger.record_seed(seed)
 
 
 def check_context() -> None:

@@ -1,14 +1,132 @@
-"""What TFF's own training loops need around a `PrivateProcess`."""
+"""A private run in a loop of TFF or of your own, in place of our program."""
 
+import contextlib
+import dataclasses
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 
 from tff_clipping.privacy.ledger.ledger import PrivacyLedger
-from tff_clipping.programs.training import private_rounds
+from tff_clipping.programs.checks import process_checks
+from tff_clipping.programs.clients.client_sampling import ClientSampler
+from tff_clipping.programs.training import private_rounds, round_metrics
 from tff_clipping.programs.training.checkpoints import Checkpoints
+
+_NUMBER = tff.FederatedType(np.int64, tff.SERVER)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivateProcess:
+  """Runs a private round where a loop calls `next`.
+
+  It stands in the place of a process, and takes the number of the round in
+  place of the clients' data: the plan's sampler draws the cohort, and the
+  outcome is saved and charged before `next` returns, by `run_private_round`.
+  So it fits into a loop of your own, into `tff.simulation.run_training_process`
+  with `lambda round_num: round_num` as the selection, and into
+  `tff.learning.programs.train_model` with `RoundNumbers` as the data source;
+  both with `OutcomeStates` as the manager of program states.
+
+  Attributes:
+    process: A `tff.learning.templates.LearningProcess` with the noise of the
+      ledger's plan.
+    sampler: Draws the cohorts: what `build_private_sampler` returns for the
+      plan, or a sampler of your own with its law.
+    ledger: What is charged. It must be open while rounds are run.
+    store: Where the outcome of each round is saved.
+    client_value: Returns what a client gives to the process, by its id: the id
+      itself for a process with a client store.
+    context: The synchronous context that computes, where the loop needs an
+      asynchronous one, as `train_model` does; `None` for that of the loop.
+
+  Raises:
+    TypeError: If `process` is no process, or takes no ids and there is no
+      `client_value`.
+    ValueError: If the ledger's plan does not charge for the process or for the
+      sampler.
+  """
+
+  process: tff.learning.templates.LearningProcess
+  sampler: ClientSampler
+  ledger: PrivacyLedger
+  store: Checkpoints
+  client_value: Callable[[str], Any] = process_checks.take_id
+  context: tff.framework.SyncContext | None = None
+
+  def __post_init__(self):
+    private_rounds.check_sampler(self.sampler, self.ledger)
+    process_checks.check_process(self.process, self.ledger.plan)
+    process_checks.check_client_value(self.process, self.client_value)
+
+  def initialize(self) -> Any:
+    """Returns the state before the first round."""
+    with self._installed():
+      return self.process.initialize()
+
+  def resume(self, *, start_over: bool = False) -> tuple[int, Any]:
+    """Returns the number of rounds that were released, and the state after.
+
+    Args:
+      start_over: As for `resume`.
+
+    Raises:
+      StorageError, ValueError, OSError: As `resume`.
+    """
+    return private_rounds.resume(
+      self.ledger, self.store, self.initialize(), start_over=start_over
+    )
+
+  def next(
+    self, state: Any, round_num: int
+  ) -> tff.learning.templates.LearningProcessOutput:
+    """Runs a round, saves its outcome and charges for it; then returns it.
+
+    Args:
+      state: The state before the round.
+      round_num: The number of the round, from 1.
+
+    Returns:
+      The state after the round, whose model may be released, and of what was
+      measured the numbers that may be, by their paths.
+
+    Raises:
+      RuntimeError: If this thread has no context of TFF.
+      TypeError, ValueError, RoundChargedError, BudgetExhaustedError,
+      DamagedLedgerError, StorageError, OSError: As `run_private_round`.
+    """
+
+    def next_fn(state: Any, cohort: Sequence[str]) -> Any:
+      return self.process.next(
+        state, [self.client_value(client_id) for client_id in cohort]
+      )
+
+    with self._installed():
+      _, output = private_rounds.run_private_round(
+        next_fn,
+        self.sampler,
+        self.ledger,
+        self.store,
+        state=state,
+        round_num=round_num,
+      )
+    return tff.learning.templates.LearningProcessOutput(
+      output.state,
+      round_metrics.flatten_metrics(output.metrics, is_private=True),
+    )
+
+  def get_model_weights(self, state: Any) -> tff.learning.models.ModelWeights:
+    """Returns the model's weights in a state."""
+    with self._installed():
+      return self.process.get_model_weights(state)
+
+  def _installed(self) -> contextlib.AbstractContextManager:
+    if self.context is None:
+      private_rounds.check_context()
+      return contextlib.nullcontext()
+    return tff.framework.get_context_stack().install(self.context)
 
 
 class OutcomeStates(tff.program.ProgramStateManager):
@@ -62,7 +180,7 @@ class OutcomeStates(tff.program.ProgramStateManager):
       state=self._store.load(last, structure.state),
       round_number=version,
       next_evaluation_timestamp_seconds=None,
-      data_iterator=RoundNumbersIterator(version),
+      data_iterator=RoundNumbers(version),
     )
 
   async def save(self, program_state: Any, version: int) -> None:
@@ -75,47 +193,39 @@ class OutcomeStates(tff.program.ProgramStateManager):
     del program_state, version
 
 
-class RoundNumbers(tff.program.FederatedDataSource):
-  """Gives the number of each round where TFF's programs ask for data."""
+class RoundNumbers(
+  tff.program.FederatedDataSource, tff.program.FederatedDataSourceIterator
+):
+  """Gives the number of each round where TFF's programs ask for data.
 
-  @property
-  def federated_type(self) -> tff.FederatedType:
-    """The type of a number, at the server."""
-    return _NUMBER
-
-  def iterator(self) -> 'RoundNumbersIterator':
-    """Returns an iterator that begins with round 1."""
-    return RoundNumbersIterator()
-
-
-class RoundNumbersIterator(tff.program.FederatedDataSourceIterator):
-  """The numbers of the rounds that are still to be run.
-
-  Attributes:
-    num_done: The number of those that were given.
+  It is the data source and its iterator.
   """
 
   def __init__(self, num_done: int = 0):
-    """Initializes the iterator.
+    """Initializes the numbers.
 
     Args:
       num_done: The number of the rounds that are done.
     """
-    self.num_done = num_done
+    self._num_done = num_done
 
   @classmethod
-  def from_bytes(cls, buffer: bytes) -> 'RoundNumbersIterator':
-    """Returns the iterator that `to_bytes` described."""
+  def from_bytes(cls, buffer: bytes) -> 'RoundNumbers':
+    """Returns the numbers that `to_bytes` described."""
     return cls(*struct.unpack('!Q', buffer))
 
   def to_bytes(self) -> bytes:
-    """Returns the iterator as bytes, for `tff.program.ProgramStateManager`."""
-    return struct.pack('!Q', self.num_done)
+    """Returns what is left as bytes, for `tff.program.ProgramStateManager`."""
+    return struct.pack('!Q', self._num_done)
 
   @property
   def federated_type(self) -> tff.FederatedType:
     """The type of a number, at the server."""
     return _NUMBER
+
+  def iterator(self) -> 'RoundNumbers':
+    """Returns numbers that begin with round 1."""
+    return RoundNumbers()
 
   def select(self, k: int | None = None) -> int:
     """Returns the number of the next round.
@@ -124,8 +234,5 @@ class RoundNumbersIterator(tff.program.FederatedDataSourceIterator):
       k: How many clients TFF's program asks for; the plan decides on that.
     """
     del k
-    self.num_done += 1
-    return self.num_done
-
-
-_NUMBER = tff.FederatedType(np.int64, tff.SERVER)
+    self._num_done += 1
+    return self._num_done

@@ -15,14 +15,12 @@ import dataclasses
 import enum
 import functools
 import math
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
@@ -34,15 +32,11 @@ from tff_clipping.privacy.ledger.ledger import (
   RoundChargedError,
 )
 from tff_clipping.privacy.plans import words
-from tff_clipping.programs.checks import process_checks
+from tff_clipping.programs.checks import process_checks, records
 from tff_clipping.programs.clients import client_states
 from tff_clipping.programs.clients.client_sampling import ClientSampler
 from tff_clipping.programs.clients.client_states import ClientStates
-from tff_clipping.programs.training import (
-  private_rounds,
-  process_metrics,
-  round_metrics,
-)
+from tff_clipping.programs.training import private_rounds, round_metrics
 from tff_clipping.programs.training.checkpoints import Checkpoints, Outcome
 from tff_clipping.programs.training.interruption import (
   Interrupted,
@@ -55,28 +49,39 @@ from tff_clipping.programs.training.watchers import (
 )
 
 EvaluateFn = Callable[[Any], Mapping[str, float]]
-# By argument, what it is and a method by which to know it.
-_KINDS = {
-  'process': ('tff.learning.templates.LearningProcess', 'get_model_weights'),
-  'sampler': ('ClientSampler', 'sample'),
-  'checkpoints': ('Checkpoints', 'outcomes'),
-  'evaluate': ('function of model weights', '__call__'),
-  'client_value': ('function of the id of a client', '__call__'),
-  'ledger': ('PrivacyLedger', 'charge'),
-  'should_stop': ('function of metrics', '__call__'),
+# By argument, what it must be, and the method or the type that it then has.
+_KINDS: Mapping[str, tuple[str, str | type]] = {
+  'process': (
+    'a `tff.learning.templates.LearningProcess`',
+    'get_model_weights',
+  ),
+  'sampler': ('a `ClientSampler`', 'sample'),
+  'checkpoints': ('`Checkpoints`', 'outcomes'),
+  'evaluate': ('a function of model weights, or None', '__call__'),
+  'watchers': (
+    "a list of `RoundWatcher`: `ReleaseMetrics` makes one of TFF's release "
+    'managers, `AfterRounds` one of a function',
+    RoundWatcher,
+  ),
+  'client_value': ('a function of the id of a client', '__call__'),
+  'test_metrics': ('a list of names of columns', str),
+  'ledger': ('a `PrivacyLedger`, or None', 'charge'),
+  'exact_metrics': ('True, False or None', bool),
+  'should_stop': ('a function of metrics', '__call__'),
+  'initial_weights': (
+    '`tff.learning.models.ModelWeights`, which `ModelWeights.from_model` makes '
+    'of a Keras model, or None',
+    tff.learning.models.ModelWeights,
+  ),
+  'client_states': ('`ClientStates`, or None', ClientStates),
 }
-_MAY_BE_NONE = ('evaluate', 'ledger')
+_LISTS = ('watchers', 'test_metrics')
 
 # What Keras says of a model whose classes were turned into those of
-# TensorFlow 1, and what that means here.
-_BROKEN_KERAS_SAYS = (
+# TensorFlow 1.
+_BROKEN_KERAS = (
   'Your Layer or Model is in an invalid state',
   "has no attribute '_compile_time_distribution_strategy'",
-)
-_BROKEN_KERAS = (
-  'a Keras model that was made before a process of TFF cannot be used after '
-  'it: make the model after the last process, or make one more of its kind '
-  'there, which repairs it.'
 )
 
 
@@ -153,6 +158,8 @@ class TrainingProgram:
       the process begins with. A run that goes on has its own.
     client_states: What the clients keep from round to round, for a process
       whose clients do; `None` for others.
+    start_over: Whether a private run may begin anew where all of its outcomes
+      are lost; see `resume`.
   """
 
   process: tff.learning.templates.LearningProcess
@@ -161,7 +168,7 @@ class TrainingProgram:
   evaluate: EvaluateFn | None
   checkpoints: Checkpoints
   watchers: Sequence[RoundWatcher] = ()
-  client_value: Callable[[str], Any] = lambda client_id: client_id
+  client_value: Callable[[str], Any] = process_checks.take_id
   test_metrics: Sequence[str] = ('test_accuracy',)
   rounds_per_evaluation: int = 1
   rounds_per_checkpoint: int = 10
@@ -170,43 +177,21 @@ class TrainingProgram:
   should_stop: Callable[[collections.OrderedDict], bool] = lambda metrics: False
   initial_weights: tff.learning.models.ModelWeights | None = None
   client_states: ClientStates | None = None
+  start_over: bool = False
 
   def __post_init__(self):
-    for name, (kind, method) in _KINDS.items():
+    for name, (kind, required) in _KINDS.items():
       value = getattr(self, name)
-      if not (
-        hasattr(value, method) or (value is None and name in _MAY_BE_NONE)
-      ):
+      if not _is_of_kind(value, name, kind, required):
         raise TypeError(
-          f'`{name}` must be a `{kind}`, found {type(value).__name__}.'
+          f'`{name}` must be {kind}; found {type(value).__name__}.'
         )
-    if not isinstance(self.watchers, Sequence) or not all(
-      isinstance(watcher, RoundWatcher) for watcher in self.watchers
-    ):
-      raise TypeError(
-        '`watchers` must be a list of `RoundWatcher`, found '
-        f"{self.watchers!r}: `ReleaseMetrics` makes one of TFF's release "
-        'managers, `AfterRounds` one of a function.'
-      )
-    if isinstance(self.test_metrics, str) or not all(
-      isinstance(column, str) for column in self.test_metrics
-    ):
-      raise TypeError(
-        '`test_metrics` must be a list of names of columns, found '
-        f'{self.test_metrics!r}.'
-      )
     argument_checks.check_integer('num_rounds', self.num_rounds, at_least=0)
     for name in ('rounds_per_evaluation', 'rounds_per_checkpoint'):
       argument_checks.check_integer(name, getattr(self, name), at_least=1)
-    if self.exact_metrics not in (None, True, False):
-      raise TypeError(
-        '`exact_metrics` must be True, False or None, found '
-        f'{self.exact_metrics!r}.'
-      )
-    self._check_initial_weights()
     self._check_client_states()
+    process_checks.check_client_value(self.process, self.client_value)
     if self.ledger is None:
-      process_metrics.warn_of_vectors(self.process)
       return
     private_rounds.check_sampler(self.sampler, self.ledger)
     process_checks.check_process(self.process, self.ledger.plan)
@@ -217,35 +202,20 @@ class TrainingProgram:
     ]
     if self.exact_metrics:
       exact.append('`exact_metrics`')
-    if exact and not self.ledger.caveats:
+    # The caveats that rounds add say nothing of files.
+    of_rounds = (records.UNCHECKED, private_rounds.GIVEN_NOISE)
+    if exact and not set(self.ledger.caveats).difference(of_rounds):
       raise ValueError(
         f'{exact[0]} must be left out, or the ledger say that its plan does '
-        "not hold, found a ledger without caveats: the run's files would have "
+        "not hold, found no caveat that says so: the run's files would have "
         'exact figures of the clients. Say so to whoever reads it: '
         "`PrivacyLedger(..., caveats=['the files hold exact figures'])`."
       )
 
-  def _check_initial_weights(self) -> None:
-    """Raises if they are no weights of a model."""
-    given = self.initial_weights
-    if given is not None and not isinstance(
-      given, tff.learning.models.ModelWeights
-    ):
-      raise TypeError(
-        '`initial_weights` must be `tff.learning.models.ModelWeights`, found '
-        f'{type(given).__name__}; `ModelWeights.from_model(keras_model)` '
-        'returns those of a Keras model.'
-      )
-
   def _check_client_states(self) -> None:
     """Raises unless they are given for a process whose clients keep them."""
-    given = self.client_states
-    if given is not None and not isinstance(given, ClientStates):
-      raise TypeError(
-        f'`client_states` must be `ClientStates`, found {type(given).__name__}.'
-      )
     keeps = client_states.kept_type(self.process) is not None
-    if keeps != (given is not None):
+    if keeps != (self.client_states is not None):
       raise ValueError(
         '`client_states` must be given for a process whose clients keep '
         'something from round to round, and for no other, found '
@@ -268,14 +238,14 @@ class TrainingProgram:
         is kept.
     """
     private_rounds.check_context()
-    interruption = Interruption()
     progress = _Progress()
+    interruption = progress.interruption
     interrupted = None
     try:
       with interruption.catch():
-        stop = self._start(progress, interruption)
+        stop = self._start(progress)
         while stop is None and progress.round_num < self.num_rounds:
-          stop = self._run_round(progress, interruption)
+          stop = self._run_round(progress)
         with interruption.shield():
           self._save(progress)
         reason, message = stop or (
@@ -304,14 +274,12 @@ class TrainingProgram:
       reason, message, progress.round_num, progress.state, interrupted
     )
 
-  def _start(
-    self, progress: '_Progress', interruption: Interruption
-  ) -> tuple[StopReason, str] | None:
+  def _start(self, progress: '_Progress') -> tuple[StopReason, str] | None:
     """Goes on from what was saved, or begins; returns why it stopped."""
     state = self.process.initialize()
     if self.initial_weights is not None:
       state = self.process.set_model_weights(state, self.initial_weights)
-    last = self._find_last(interruption)
+    last = self._find_last(progress.interruption)
     if last is not None:
       if last.round_num > self.num_rounds:
         raise ValueError(
@@ -323,7 +291,7 @@ class TrainingProgram:
         self.client_states.resume(last.round_num, last.id)
       if self.ledger is None:
         return None
-      return self._record_again(progress, interruption, last)
+      return self._record_again(progress, last, state)
     model = self.process.get_model_weights(state)
     metrics = self._new_row(0)
     if not self._evaluate(metrics, model):
@@ -334,7 +302,7 @@ class TrainingProgram:
       )
     if self.ledger is not None:
       progress.outcome_id = self.ledger.run_id
-    with interruption.shield():
+    with progress.interruption.shield():
       if self.client_states is not None:
         self.client_states.begin(progress.outcome_id)
       self._record(Round(0, metrics, model))
@@ -347,39 +315,43 @@ class TrainingProgram:
     if self.ledger is None:
       return self.checkpoints.latest()
     with interruption.shield(), storage_errors.writing('The ledger'):
-      return private_rounds.settle(self.ledger, self.checkpoints)
+      return private_rounds.settle(
+        self.ledger, self.checkpoints, start_over=self.start_over
+      )
 
   def _record_again(
     self,
     progress: '_Progress',
-    interruption: Interruption,
     outcome: Outcome,
+    initial_state: Any,
   ) -> tuple[StopReason, str] | None:
     """Records the last outcome, as the program that saved it may not have."""
     model = self.process.get_model_weights(progress.state)
-    if not _is_finite(model):
-      return _diverged('The model is', outcome.round_num)
     metrics = self._new_row(outcome.round_num)
-    if self._is_evaluated(outcome.round_num):
-      if not self._evaluate(metrics, model):
-        return _diverged('The test loss is', outcome.round_num)
+    what = self._find_divergence(metrics, model)
+    if what is not None:
+      if outcome.round_num == 1:
+        progress.done = 0, initial_state
+      for before in self.checkpoints.outcomes():
+        if before.round_num == outcome.round_num - 1:
+          state = self.checkpoints.load(before, initial_state)
+          progress.done = before.round_num, state
+      return _diverged(what, outcome.round_num)
     metrics.update(_numbers(outcome.released))
     done = Round(outcome.round_num, metrics, model, released=outcome.released)
-    with interruption.shield():
+    with progress.interruption.shield():
       self._record(done)
       progress.metrics = metrics
     return None
 
-  def _run_round(
-    self, progress: '_Progress', interruption: Interruption
-  ) -> tuple[StopReason, str] | None:
+  def _run_round(self, progress: '_Progress') -> tuple[StopReason, str] | None:
     """Goes on by a round, or stays where it is; returns why to stop, if so."""
     start = time.monotonic()
     state, round_num = progress.state, progress.round_num + 1
     try:
-      cohort, output = self._draw_and_run(round_num, state, interruption)
+      cohort, output = self._draw_and_run(progress, round_num)
     except BudgetExhaustedError as e:
-      self._evaluate_last(progress, interruption)
+      self._evaluate_last(progress)
       return StopReason.BUDGET_EXHAUSTED, str(e)
     except DamagedLedgerError as e:
       raise storage_errors.StorageError(str(e)) from e
@@ -394,23 +366,20 @@ class TrainingProgram:
     progress.is_rejected = _is_rejected(output.metrics)
     model = self.process.get_model_weights(output.state)
     metrics = self._new_row(round_num, num_clients=len(cohort), seconds=seconds)
-    what = None
     if was_rejected and progress.is_rejected:
-      what = 'The aggregate of the updates is'
-    elif not _is_finite(model):
-      what = 'The model is'
-    elif self._is_evaluated(round_num) and not self._evaluate(metrics, model):
-      what = 'The test loss is'
+      what: str | None = 'The aggregate of the updates is'
+    else:
+      what = self._find_divergence(metrics, model)
     if what is not None:
       progress.done = before
       return _diverged(what, round_num)
-    released = process_metrics.released_values(output.metrics)
+    released = round_metrics.released_values(output.metrics)
     if self._is_exact:
       metrics.update(
-        process_metrics.flatten_metrics(output.metrics, is_private=False)
+        round_metrics.flatten_metrics(output.metrics, is_private=False)
       )
       metrics.update(
-        process_metrics.summarize_updates(output.metrics, len(cohort))
+        round_metrics.summarize_updates(output.metrics, len(cohort))
       )
     else:
       metrics.update(_numbers(released))
@@ -423,7 +392,7 @@ class TrainingProgram:
       work=ClientsWork(cohort, output.metrics),
     )
     self._measure(done)
-    with interruption.shield():
+    with progress.interruption.shield():
       self._keep_round(progress, done, output)
       self._record(done)
       progress.done, progress.metrics = (round_num, output.state), metrics
@@ -437,7 +406,7 @@ class TrainingProgram:
       watcher.after(_shown_to(watcher, done))
     if not self.should_stop(metrics):
       return None
-    self._evaluate_last(progress, interruption)
+    self._evaluate_last(progress)
     message = f'Stopped after round {round_num}, as `should_stop` asked for.'
     if self.ledger is not None:
       message += (
@@ -447,19 +416,12 @@ class TrainingProgram:
     return StopReason.STOPPED, message
 
   def _draw_and_run(
-    self, round_num: int, state: Any, interruption: Interruption
+    self, progress: '_Progress', round_num: int
   ) -> tuple[list[str], Any]:
     """Returns the cohort of a round and what came out; charges for it."""
 
     def next_fn(state: Any, cohort: Sequence[str]) -> Any:
       values = [self._value_of(client_id, round_num) for client_id in cohort]
-      if self.client_states is not None:
-        values = [
-          collections.OrderedDict(
-            client=value, kept=self.client_states.read(client_id, round_num)
-          )
-          for client_id, value in zip(cohort, values, strict=True)
-        ]
       try:
         return self.process.next(state, values)
       except Exception as e:
@@ -467,11 +429,11 @@ class TrainingProgram:
 
     if self.ledger is None:
       cohort = self.sampler.sample(round_num)
-      return cohort, next_fn(state, cohort)
+      return cohort, next_fn(progress.state, cohort)
 
     @contextlib.contextmanager
     def shield() -> Iterator[None]:
-      with interruption.shield(), storage_errors.writing('The ledger'):
+      with progress.interruption.shield(), storage_errors.writing('The ledger'):
         yield
 
     return private_rounds.run_private_round(
@@ -479,20 +441,25 @@ class TrainingProgram:
       self.sampler,
       self.ledger,
       self.checkpoints,
-      state=state,
+      state=progress.state,
       round_num=round_num,
       client_states=self.client_states,
       shield=shield,
     )
 
   def _value_of(self, client_id: str, round_num: int) -> Any:
+    """Returns what a client gives to the process, and what it has kept."""
     try:
-      return self.client_value(client_id)
+      value = self.client_value(client_id)
     except Exception as e:
       raise RoundError(
         f'Round {round_num} failed: `client_value` has nothing for the client '
         f'{client_id!r}: {type(e).__name__}: {e}'
       ) from e
+    if self.client_states is None:
+      return value
+    kept = self.client_states.read(client_id, round_num)
+    return collections.OrderedDict(client=value, kept=kept)
 
   def _keep_round(
     self, progress: '_Progress', done: Round, output: Any
@@ -513,16 +480,22 @@ class TrainingProgram:
         output.metrics['client_work']['kept'],
       )
 
-  def _is_evaluated(self, round_num: int) -> bool:
-    """Whether the model of a round is to be evaluated."""
-    return (
+  def _find_divergence(
+    self, metrics: collections.OrderedDict, model: Any
+  ) -> str | None:
+    """Evaluates a model if that is due; returns what is not finite."""
+    if not _is_finite(model):
+      return 'The model is'
+    round_num = metrics['round_num']
+    is_due = (
       round_num % self.rounds_per_evaluation == 0
       or round_num == self.num_rounds
     )
+    if is_due and not self._evaluate(metrics, model):
+      return 'The test loss is'
+    return None
 
-  def _evaluate_last(
-    self, progress: '_Progress', interruption: Interruption
-  ) -> None:
+  def _evaluate_last(self, progress: '_Progress') -> None:
     """Evaluates the last model, if the run ends before that was due."""
     metrics = progress.metrics
     if self.evaluate is None or metrics is None:
@@ -530,7 +503,7 @@ class TrainingProgram:
     if math.isnan(metrics['test_loss']):
       model = self.process.get_model_weights(progress.state)
       self._evaluate(metrics, model)
-      with interruption.shield():
+      with progress.interruption.shield():
         self._record(Round(progress.round_num, metrics, model))
 
   def _save(self, progress: '_Progress') -> None:
@@ -621,6 +594,7 @@ class _Progress:
     metrics: Those of the last round, if this program recorded it.
     outcome_id: The id under which the state is saved.
     is_rejected: Whether that round left the model as it was.
+    interruption: Holds signals back where files are written.
   """
 
   done: tuple[int, Any] | None = None
@@ -629,6 +603,7 @@ class _Progress:
     default_factory=lambda: secrets.token_hex(16)
   )
   is_rejected: bool = False
+  interruption: Interruption = dataclasses.field(default_factory=Interruption)
 
   @property
   def round_num(self) -> int:
@@ -637,6 +612,17 @@ class _Progress:
   @property
   def state(self) -> Any:
     return None if self.done is None else self.done[1]
+
+
+def _is_of_kind(value: Any, name: str, kind: str, required: str | type) -> bool:
+  """Returns whether an argument is what `_KINDS` says."""
+  if isinstance(required, str):
+    return hasattr(value, required) or (value is None and 'None' in kind)
+  if name in _LISTS:
+    return isinstance(value, (list, tuple)) and all(
+      isinstance(each, required) for each in value
+    )
+  return isinstance(value, required) or (value is None and 'None' in kind)
 
 
 def _numbers(
@@ -671,23 +657,19 @@ def _add(
   try:
     found = measure()
   except Exception as e:
-    raise RoundError(f'{name} failed {when}: {_shorten(e)}') from e
+    reason = str(e)
+    if any(said in reason for said in _BROKEN_KERAS):
+      reason = (
+        'a Keras model that was made before a process of TFF cannot be used '
+        'after it: make the model after the last process, or make one more of '
+        'its kind there, which repairs it.'
+      )
+    raise RoundError(f'{name} failed {when}: {reason}') from e
   try:
     round_metrics.check_added(name, found, columns=columns, reserved=reserved)
   except ValueError as e:
     raise RoundError(f'{e} {when}.') from e
   metrics.update(found)
-
-
-def _shorten(error: Exception) -> str:
-  """Returns what an error says, without what TensorFlow puts around it."""
-  if any(said in str(error) for said in _BROKEN_KERAS_SAYS):
-    return _BROKEN_KERAS
-  if not isinstance(error, tf.errors.OpError):
-    return str(error)
-  lines = [line.strip() for line in error.message.splitlines()]
-  said = [line for line in lines if line and not line.startswith('[[')]
-  return re.sub(r'^\{\{.*?\}\} ', '', said[-1]) if said else str(error)
 
 
 def _diverged(what: str, round_num: int) -> tuple[StopReason, str]:

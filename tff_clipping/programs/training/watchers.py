@@ -2,8 +2,13 @@
 
 import collections
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from tff_clipping import storage_errors
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +103,10 @@ class RoundWatcher:
 
 
 class AfterRounds(RoundWatcher):
-  """Calls a function with the metrics of each round, to show progress."""
+  """Calls a function with the metrics of each round, to show progress.
+
+  A terminal that is gone, full or cannot show a character does not end a run.
+  """
 
   def __init__(
     self, function: Callable[[collections.OrderedDict[str, float]], Any]
@@ -120,4 +128,9 @@ class AfterRounds(RoundWatcher):
 
   def after(self, done: Round) -> None:
     """Calls the function; see the base class."""
-    self._function(done.metrics)
+    try:
+      self._function(done.metrics)
+    except (OSError, UnicodeError) as e:
+      if isinstance(e, storage_errors.StorageError):
+        raise
+      _LOGGER.warning('Round %d was not shown: %s', done.round_num, e)

@@ -1,7 +1,6 @@
-"""Tests of what programs keep of the metrics of learning processes."""
+"""Tests of the metrics of learning processes, and of what is kept of them."""
 
 import collections
-import os
 
 import numpy as np
 import pandas as pd
@@ -9,18 +8,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_clipping import aggregators, learning, privacy
+from tff_clipping import aggregators, learning, privacy, programs
 from tff_clipping.mechanism import Mechanism
-from tff_clipping.programs.clients.client_sampling import (
-  FixedSizeSampler,
-  build_private_sampler,
-)
-from tff_clipping.programs.training import (
-  process_metrics,
-)
-from tff_clipping.programs.training.checkpoints import Checkpoints
-from tff_clipping.programs.training.metrics_files import MetricsFiles
-from tff_clipping.programs.training.training_program import TrainingProgram
+from tff_clipping.programs.training import round_metrics
 
 _IDS = ('0', '1', '2', '3')
 _SPEC = collections.OrderedDict(
@@ -66,18 +56,15 @@ def _our_process(aggregator, measure_updates):
 
 
 def _run(folder, process, client_value, sampler=None, **kwargs):
-  TrainingProgram(
+  programs.TrainingProgram(
     process=process,
-    sampler=sampler or FixedSizeSampler(_IDS, clients_per_round=3, seed=0),
+    sampler=sampler
+    or programs.FixedSizeSampler(_IDS, clients_per_round=3, seed=0),
     client_value=client_value,
     num_rounds=2,
     evaluate=lambda weights: dict(test_accuracy=0.5, test_loss=1.0),
-    checkpoints=Checkpoints(folder / 'checkpoints', keep=2),
-    watchers=[
-      MetricsFiles(
-        folder / 'metrics.csv', tensorboard_dir=folder / 'tensorboard'
-      )
-    ],
+    checkpoints=programs.Checkpoints(folder / 'checkpoints', keep=2),
+    watchers=[programs.MetricsFiles(folder / 'metrics.csv')],
     **kwargs,
   ).run()
   return pd.read_csv(folder / 'metrics.csv')
@@ -97,12 +84,6 @@ def test_the_metrics_of_tffs_own_process_are_kept(tmp_path):
   assert metrics['aggregator/clipping_norm'][1:].tolist() == pytest.approx(
     [1e-3, 1e-3]
   )
-  # TensorBoard has them too.
-  found = set()
-  for file in os.scandir(tmp_path / 'tensorboard'):
-    for event in tf.compat.v1.train.summary_iterator(file.path):
-      found |= {value.tag for value in event.summary.value}
-  assert 'aggregator/clipping_norm' in found
 
 
 @pytest.mark.parametrize('measured_by', ['process', 'aggregator'])
@@ -137,25 +118,38 @@ def test_nothing_exact_is_kept_of_a_private_run(tmp_path):
       **plan.aggregator_parameters._asdict(),
     )
   )
+  process = _stock_process(aggregator)
   with privacy.PrivacyLedger(tmp_path / 'ledger.jsonl', plan) as ledger:
     metrics = _run(
       tmp_path,
-      _stock_process(aggregator),
+      process,
       lambda client_id: _client(client_id).batch(2),
-      sampler=build_private_sampler(plan, _IDS, seed=0),
+      sampler=programs.build_private_sampler(plan, _IDS, seed=0),
       ledger=ledger,
     )
+    assert not ledger.caveats
   assert metrics['aggregator/clipping_norm'][1] == 0.5
   assert metrics['aggregator/clipping_norm'][2] != 0.5
   assert (metrics['aggregator/noise_stddev'][1:] > 0).all()
   # Those of the record, and nothing else.
-  assert {name for name in metrics if '/' in name} == {
+  expected = {
     'aggregator/clipping_norm',
     'aggregator/noise_stddev',
     'aggregator/bits_noise_stddev',
   }
+  assert {name for name in metrics if '/' in name} == expected
   assert metrics['update_norm_mean'].isna().all()
   assert metrics['clipped_fraction'].isna().all()
+  # Nor does a process for a loop of TFF give anything else back.
+  with privacy.PrivacyLedger(tmp_path / 'other.jsonl', plan) as ledger:
+    private = programs.PrivateProcess(
+      process,
+      programs.build_private_sampler(plan, _IDS, seed=1),
+      ledger,
+      programs.Checkpoints(tmp_path / 'outcomes'),
+      client_value=lambda client_id: _client(client_id).batch(2),
+    )
+    assert set(private.next(private.initialize(), 1).metrics) == expected
 
 
 def test_without_a_record_nothing_is_public():
@@ -180,7 +174,8 @@ def test_without_a_record_nothing_is_public():
       )
     ),
   ):
-    assert not process_metrics.flatten_metrics(metrics, is_private=True)
+    assert not round_metrics.flatten_metrics(metrics, is_private=True)
+    assert not round_metrics.released_values(metrics)
   with_record = collections.OrderedDict(
     aggregator=collections.OrderedDict(
       mechanism=record, clipping=measured, **measured
@@ -188,8 +183,9 @@ def test_without_a_record_nothing_is_public():
     client_work=measured,
     finalizer=measured,
   )
-  flat = process_metrics.flatten_metrics(with_record, is_private=True)
-  assert flat == {'aggregator/clipping_norm': 0.5}
+  expected = {'aggregator/clipping_norm': 0.5}
+  flat = round_metrics.flatten_metrics(with_record, is_private=True)
+  assert flat == round_metrics.released_values(with_record) == expected
 
 
 def test_what_is_not_one_number_is_left_out():
@@ -199,11 +195,11 @@ def test_what_is_not_one_number_is_left_out():
       name='mean', mean_value=(), one=np.array([2], np.int32)
     ),
   )
-  flat = process_metrics.flatten_metrics(metrics, is_private=False)
+  flat = round_metrics.flatten_metrics(metrics, is_private=False)
   assert flat == {'aggregator/one': 2.0}
-  single = process_metrics.flatten_metrics(np.float32(3), is_private=False)
+  single = round_metrics.flatten_metrics(np.float32(3), is_private=False)
   assert single == {'metrics': 3.0}
-  assert process_metrics.flatten_metrics(np.float32(3), is_private=True) == {}
+  assert round_metrics.flatten_metrics(np.float32(3), is_private=True) == {}
 
 
 def test_an_empty_cohort_has_no_norms():
@@ -211,38 +207,4 @@ def test_an_empty_cohort_has_no_norms():
     client_work=collections.OrderedDict(update_norm=np.ones(0)),
     aggregator=collections.OrderedDict(clipped_count=np.int32(0)),
   )
-  assert process_metrics.summarize_updates(metrics, 0) == {}
-
-
-class _Recalls(tf.keras.metrics.Metric):
-  def __init__(self, name='recalls', **kwargs):
-    super().__init__(name, **kwargs)
-    self.sums = self.add_weight('sums', [3], initializer='zeros')
-
-  def update_state(self, y_true, y_pred, sample_weight=None):
-    self.sums.assign_add([1.0, 2.0, 3.0])
-
-  def reset_state(self):
-    self.sums.assign(tf.zeros([3]))
-
-  def result(self):
-    return self.sums
-
-
-@pytest.mark.parametrize('metric', [_Recalls, None])
-def test_metrics_that_are_no_numbers_are_said_to_be_left_out(metric, recwarn):
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-      tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))]),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=_SPEC,
-      metrics=[metric()] if metric else [],
-    )
-
-  process = tff.learning.algorithms.build_unweighted_fed_avg(
-    model_fn, tff.learning.optimizers.build_sgdm(0.01)
-  )
-  process_metrics.warn_of_vectors(process)
-  found = [str(w.message) for w in recwarn if 'left out' in str(w.message)]
-  assert len(found) == bool(metric)
-  assert all('client_work/train/recalls' in message for message in found)
+  assert round_metrics.summarize_updates(metrics, 0) == {}
