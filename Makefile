@@ -80,7 +80,7 @@ reproduce: $(STAMP) ## Run all of docs/reproduction.md into runs/reproduction (D
 
 .PHONY: test
 test: $(STAMP) ## Run the tests, but for the slow ones
-	@$(PYTHON) -m pytest -q -n 2 --dist worksteal -m 'not slow' --interpret $(TESTS)
+	@$(PYTHON) -m pytest -q -n 2 --dist worksteal -m 'not slow' $(TESTS)
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## Run the slow tests

@@ -87,14 +87,10 @@ def test_server_and_client_parameters_in_any_order():
   assert result == collections.OrderedDict(ints=3, offset=10, floats=0.75)
 
 
-def test_computations_without_clients():
+def test_computations_of_the_server_alone():
   @tff.tensorflow.computation(np.int32)
   def add_one(x):
     return x + 1
-
-  @tff.federated_computation(np.int32)
-  def twice(x):
-    return add_one(add_one(x))
 
   @tff.federated_computation
   def constant():
@@ -105,7 +101,6 @@ def test_computations_without_clients():
     return tff.federated_map(add_one, x)
 
   assert add_one(3) == 4
-  assert twice(3) == 5
   assert constant() == 7
   assert at_server(3) == 4
 
@@ -216,14 +211,6 @@ def test_the_noise_of_a_key_does_not_depend_on_the_cores(monkeypatch):
   assert len(set(found)) == 1
 
 
-def _plain_float_sum():
-  @tff.federated_computation(_FLOAT_CLIENTS)
-  def comp(values):
-    return tff.federated_sum(values)
-
-  return comp
-
-
 def test_variables_are_new_for_every_client():
   @tff.tensorflow.computation(np.int32)
   def count(x):
@@ -315,15 +302,6 @@ def test_a_data_set_as_the_result():
   assert count_to(np.int64(3)) == [dict(b=i, a=2 * i) for i in range(3)]
 
 
-@pytest.mark.parametrize(
-  ('num_threads', 'error'),
-  [(0, ValueError), (1.5, TypeError), (True, TypeError)],
-)
-def test_bad_number_of_threads_is_refused(num_threads, error):
-  with pytest.raises(error, match='`num_threads`'):
-    runtime.InProcessContext(num_threads=num_threads)
-
-
 @pytest.mark.slow
 def test_threads_inside_of_operations_change_no_more_than_the_last_bits():
   process = tff.learning.algorithms.build_unweighted_fed_avg(
@@ -348,11 +326,6 @@ def test_a_learning_process_is_streamed():
   )
   compiled = runtime.InProcessContext().compile(process.next)
   assert isinstance(compiled, map_reduce.MapReduceRound)
-
-
-def test_bad_number_of_threads_of_a_client_is_refused():
-  with pytest.raises(ValueError, match='`threads_per_client` .* found 0'):
-    runtime.InProcessContext(threads_per_client=0)
 
 
 @pytest.mark.slow
