@@ -135,22 +135,32 @@ class MapReduceRound:
     """
     if self._parameter_type is None:
       return [], []
-    parts = values.federated_values(argument, self._parameter_type)
-    types = values.federated_leaves(self._parameter_type)
-    server, clients = [], []
-    for (path, part), part_type in zip(parts, types, strict=True):
+    server: list = []
+    clients: list[list[list]] = []
+    for path, part, part_type in values.federated_parts(
+      argument, self._parameter_type
+    ):
       member_type = part_type.member
       if part_type.placement is tff.SERVER:
         server.extend(values.flatten(part, member_type, path))
         continue
+      if not isinstance(part, (list, tuple)):
+        raise TypeError(
+          f'{values.name_of(path)} must be a list with a value for each '
+          f'client, found one of type {type(part).__name__}.'
+        )
       clients.append(
         [
           values.flatten(value, member_type, (*path, i))
-          for i, value in enumerate(values.client_values(part, path))
+          for i, value in enumerate(part)
         ]
       )
-    values.check_numbers_of_clients([len(c) for c in clients])
-    return server, [sum(c, []) for c in zip(*clients, strict=True)]
+    numbers = [len(each) for each in clients]
+    if len(set(numbers)) > 1:
+      raise ValueError(
+        f'Expected values for the same number of clients, found {numbers}.'
+      )
+    return server, [sum(leaves, []) for leaves in zip(*clients, strict=True)]
 
   def prepare(self, server: Sequence) -> Sequence:
     """Returns what the server broadcasts."""
