@@ -15,8 +15,6 @@ import logging
 import os
 import tempfile
 import threading
-import warnings
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -49,10 +47,6 @@ class RayContext(tff.framework.SyncContext):
       **workers: What `Workers` takes.
     """
     self._server = InProcessContext()
-    # Of what has been compiled, the reference to its serialized form.
-    self._sent: weakref.WeakKeyDictionary[MapReduceRound, ray.ObjectRef] = (
-      weakref.WeakKeyDictionary()
-    )
     self._is_closed = False
     threads = workers['threads_per_worker']
     num_workers = workers['num_workers'] or max(
@@ -123,14 +117,12 @@ class RayContext(tff.framework.SyncContext):
     stop: threading.Event,
   ):
     """Returns what `comp`, which is `compiled`, makes of its argument."""
-    if compiled not in self._sent:
-      self._sent[compiled] = ray.put(tff.framework.serialize_computation(comp))
-      self._workers.add_computation(self._sent[compiled])
+    computation = self._workers.send(comp, compiled)
     broadcast = ray.put(compiled.prepare(server))
 
     def submit(actor: Any, shard: range) -> ray.ObjectRef:
       return actor.run.remote(
-        [self._sent[compiled]],
+        [computation],
         broadcast,
         clients[shard.start : shard.stop],
         shard.start,
@@ -190,13 +182,25 @@ def _connect(address: str | None, *, num_cpus: int) -> Iterator[None]:
         _temp_dir=folder,
       )
     stack.callback(ray.shutdown)
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      try:
+    try:
+      with _no_output():
         ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
-      except (OSError, RuntimeError, ValueError) as e:
-        raise ClusterError(f'There is no Ray at {address} to use: {e}') from e
+    except (OSError, RuntimeError, ValueError) as e:
+      raise ClusterError(f'There is no Ray at {address} to use: {e}') from e
     yield
+
+
+@contextlib.contextmanager
+def _no_output() -> Iterator[None]:
+  """Drops what the body prints, by Python or not, on the standard error."""
+  saved, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+  os.dup2(nothing, 2)
+  try:
+    yield
+  finally:
+    os.dup2(saved, 2)
+    os.close(saved)
+    os.close(nothing)
 
 
 def _check_portable(clients: Sequence[Sequence]) -> None:

@@ -6,19 +6,20 @@ the next idle one.
 """
 
 import collections
-import dataclasses
 import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import ray
+import tensorflow_federated as tff
 
 from tff_clipping.runtime import environment
 from tff_clipping.runtime.in_process import ClientError
-from tff_clipping.runtime.map_reduce import Accumulator
+from tff_clipping.runtime.map_reduce import Accumulator, MapReduceRound
 from tff_clipping.runtime.ray.set_context import ClusterError
 from tff_clipping.runtime.ray.worker import Worker
 
@@ -29,19 +30,6 @@ _WAIT_SECONDS = 1.0
 _START_SECONDS = 300.0
 # A shard that has ended so many workers would end all others too.
 _MAX_LOSSES = 4
-
-
-@dataclasses.dataclass(eq=False)
-class _Actor:
-  """A worker, as seen from the program that drives it.
-
-  Attributes:
-    handle: Its handle in Ray, which stays when Ray starts it again.
-    name: Its node and process, for messages.
-  """
-
-  handle: Any
-  name: str = 'no node'
 
 
 class Workers:
@@ -69,10 +57,16 @@ class Workers:
     self._needs = dict(CPU=threads_per_worker, GPU=num_gpus)
     self._required_paths = tuple(required_paths)
     self._max_client_seconds = max_client_seconds
-    self._computations: list[ray.ObjectRef] = []
-    self._idle: list[_Actor] = []
-    self._starting: dict[ray.ObjectRef, _Actor] = {}
-    self._running: dict[ray.ObjectRef, tuple[_Actor, int, float]] = {}
+    # Of what has been compiled, the reference to its serialized form.
+    self._sent: weakref.WeakKeyDictionary[MapReduceRound, ray.ObjectRef] = (
+      weakref.WeakKeyDictionary()
+    )
+    # Ray's handles of the workers: they stay when a worker is started again.
+    self._idle: list[Any] = []
+    self._starting: dict[ray.ObjectRef, Any] = {}
+    self._running: dict[ray.ObjectRef, tuple[Any, int, float]] = {}
+    # The node and the process of each, for messages.
+    self._names: dict[Any, str] = {}
     self._last_loss = ''
     room = self._room()
     self.size = room if num_workers is None else num_workers
@@ -88,9 +82,7 @@ class Workers:
       scheduling_strategy='SPREAD',
       max_restarts=-1,
     )(Worker)
-    self._actors = [
-      _Actor(build.remote(threads_per_worker)) for _ in range(self.size)
-    ]
+    self._actors = [build.remote(threads_per_worker) for _ in range(self.size)]
     try:
       self._prepare(self._actors)
       started, late = ray.wait(
@@ -111,13 +103,22 @@ class Workers:
   def close(self) -> None:
     """Ends all workers."""
     for actor in self._actors:
-      ray.kill(actor.handle)
+      ray.kill(actor)
 
-  def add_computation(self, computation: ray.ObjectRef) -> None:
-    """Lets every worker compile a computation that has been put into Ray."""
-    self._computations.append(computation)
-    idle, self._idle = self._idle, []
-    self._prepare(idle)
+  def send(
+    self, comp: tff.framework.ConcreteComputation, compiled: MapReduceRound
+  ) -> ray.ObjectRef:
+    """Returns the reference to a computation that every worker compiles.
+
+    Args:
+      comp: The computation.
+      compiled: The same, compiled: as long as it is there, `comp` is sent once.
+    """
+    if compiled not in self._sent:
+      self._sent[compiled] = ray.put(tff.framework.serialize_computation(comp))
+      idle, self._idle = self._idle, []
+      self._prepare(idle)
+    return self._sent[compiled]
 
   def run(
     self,
@@ -149,7 +150,7 @@ class Workers:
             actor, shard = self._idle.pop(0), todo.popleft()
             turns = math.ceil(len(shards[shard]) / self._needs['CPU'])
             deadline = time.monotonic() + turns * self._max_client_seconds
-            ref = submit(actor.handle, shards[shard])
+            ref = submit(actor, shards[shard])
             self._running[ref] = actor, shard, deadline
           for shard in self._wait(done):
             todo.appendleft(shard)
@@ -189,10 +190,10 @@ class Workers:
       except ray.exceptions.RayTaskError as e:
         self._idle.append(actor)
         raise ClusterError(
-          f'The worker on {actor.name} failed: {e.cause}'
+          f'The worker on {self._names[actor]} failed: {e.cause}'
         ) from e
       except ray.exceptions.RayError:
-        self._report(f'Lost the worker on {actor.name}: it has died.')
+        self._report(f'Lost the worker on {self._names[actor]}: it has died.')
         self._prepare([actor])
         lost.append(shard)
         continue
@@ -204,8 +205,8 @@ class Workers:
       if time.monotonic() > deadline:
         del self._running[ref]
         self._report(
-          f'Lost the worker on {actor.name}: its clients have worked for '
-          f'longer than {self._max_client_seconds:g} seconds each.'
+          f'Lost the worker on {self._names[actor]}: its clients have worked '
+          f'for longer than {self._max_client_seconds:g} seconds each.'
         )
         self._restart(actor)
         lost.append(shard)
@@ -217,29 +218,29 @@ class Workers:
       )
     return lost
 
-  def _prepare(self, actors: Sequence[_Actor]) -> None:
+  def _prepare(self, actors: Sequence[Any]) -> None:
     """Makes workers ready to run shards, without waiting for them."""
     for actor in actors:
-      ref = actor.handle.get_ready.remote(
-        environment.versions(), self._required_paths, self._computations
+      ref = actor.get_ready.remote(
+        environment.versions(), self._required_paths, [*self._sent.values()]
       )
       self._starting[ref] = actor
 
-  def _restart(self, actor: _Actor) -> None:
-    ray.kill(actor.handle, no_restart=False)
+  def _restart(self, actor: Any) -> None:
+    ray.kill(actor, no_restart=False)
     self._prepare([actor])
 
   def _take_in(self, ref: ray.ObjectRef) -> str:
     """Makes a worker that is ready idle, or returns why it cannot be used."""
     actor = self._starting.pop(ref)
     try:
-      actor.name, fault = ray.get(ref)
+      self._names[actor], fault = ray.get(ref)
     except ray.exceptions.RayError as e:
       lines = [line.strip() for line in str(e).splitlines() if line.strip()]
       return f'A worker could not be started: {[type(e).__name__, *lines][-1]}'
     if fault:
-      ray.kill(actor.handle)
-      return f'The worker on {actor.name} {fault}'
+      ray.kill(actor)
+      return f'The worker on {self._names[actor]} {fault}'
     self._idle.append(actor)
     return ''
 
