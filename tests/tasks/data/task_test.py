@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.data import task
-from tasks.data.partitions.partition_config import PartitionConfig
+from tasks.data.partitions import PartitionConfig
 
 
 def _split(num_clients):

@@ -1,7 +1,7 @@
-"""Whose the examples of a user's own are: ids that are there, one a person.
+"""The ids of clients in a user's own data: present, and one for each person.
 
-Strings that look the same are one id: without the blanks at their ends, and in
-one normal form of Unicode. Nothing here needs TensorFlow.
+Strings that look the same are one id: blanks at their ends do not count, and
+characters have one normal form of Unicode.
 """
 
 import warnings
@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from tasks.data.datasets import data_files
+from tasks.data.task import DataWarning
 from tff_clipping import id_forms
 
-# What pandas, NumPy, R and JSON write where there is nothing. 'NA' may be an
-# id, and is warned of.
+# What pandas, NumPy, R and JSON write for a missing value. 'NA' may be an id,
+# and is warned of.
 _MISSING = frozenset(
   ('nan', 'NaN', 'None', '<NA>', 'NaT', 'null', 'NULL', '#N/A', 'N/A', 'n/a')
 )
 _WHAT_TO_DO = (
-  "Leave out the examples that are nobody's; in a test set, give them an id "
+  'Leave out the examples that have no client; in a test set, give them an id '
   'that no client has, such as nobody. If it is the id of somebody, put a '
   'letter before each.'
 )
@@ -28,11 +28,11 @@ def check(name: str, client: Any) -> np.ndarray:
   """Returns ids, integers or strings, in the form that tells them apart.
 
   Args:
-    name: Which they are, for errors.
+    name: What the ids are called, for errors.
     client: [n] numbers or strings, also of bytes in UTF-8.
 
   Raises:
-    ValueError: If they are of another kind, or one is missing or negative.
+    ValueError: If an id is of another kind, missing or negative.
   """
   client = np.asarray(client)
   if client.dtype == object and client.ndim == 1:  # As pandas has strings.
@@ -51,7 +51,12 @@ def check(name: str, client: Any) -> np.ndarray:
     return client
   texts, places = np.unique(client, return_inverse=True)
   if client.dtype.kind == 'S':
-    texts = _decoded(name, texts)
+    try:
+      texts = np.char.decode(texts, 'utf-8')
+    except UnicodeDecodeError as e:
+      raise ValueError(
+        f'`{name}` must be text in UTF-8, found {e.object!r}.'
+      ) from e
   forms = np.array([id_forms.normal_form(text) for text in texts.tolist()])
   numbers = [id_forms.number(form) for form in forms.tolist()]
   _refuse(name, 'empty', texts, forms == '')
@@ -59,9 +64,9 @@ def check(name: str, client: Any) -> np.ndarray:
   _refuse(name, 'negative', texts, [n is not None and n < 0 for n in numbers])
   if 'NA' in forms:
     warnings.warn(
-      f'`{name}` has the id NA, which is one client. Where it stands for '
-      'nothing, leave out its examples.',
-      data_files.DataWarning,
+      f'`{name}` has the id NA, which is one client. Where it stands for a '
+      'missing value, leave out its examples.',
+      DataWarning,
       stacklevel=3,
     )
   return forms[places]
@@ -72,7 +77,7 @@ def check_all(client: np.ndarray, client_test: np.ndarray | None) -> None:
 
   Args:
     client: What `check` has returned for the training examples.
-    client_test: The same for the test set, if it has such.
+    client_test: The same for the test set, if it has ids.
 
   Raises:
     ValueError: If one id is written in two ways, such as 1 and 1.0.
@@ -93,19 +98,10 @@ def check_all(client: np.ndarray, client_test: np.ndarray | None) -> None:
       warnings.warn(
         f'`{name}` should write an id in one way, found {other!r} and '
         f'{client_id!r}, which are two clients.',
-        data_files.DataWarning,
+        DataWarning,
         stacklevel=3,
       )
       break
-
-
-def _decoded(name: str, texts: np.ndarray) -> np.ndarray:
-  try:
-    return np.char.decode(texts, 'utf-8')
-  except UnicodeDecodeError as e:
-    raise ValueError(
-      f'`{name}` must be text in UTF-8, found {e.object!r}.'
-    ) from e
 
 
 def _refuse(name: str, what: str, ids: np.ndarray, wrong) -> None:
