@@ -1,11 +1,11 @@
 """Trains with data, a model and an aggregator that are Python objects.
 
   from tasks import own_run
-  from tasks.data.datasets import own_data
-  from tasks.data.partitions.partition_config import PartitionConfig
+  from tasks.data import own
+  from tasks.data.partitions import PartitionConfig
 
   own_run.train(
-    task=own_data.create_task('mine', PartitionConfig('natural'), x=..., ...),
+    task=own.create_task('mine', PartitionConfig('natural'), x=..., ...),
     model=create_model,
     output_dir='runs/mine',
     algorithm='fed_avg',
@@ -27,8 +27,8 @@ import tensorflow_federated as tff
 
 from tasks import named_functions
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.datasets import own_data
-from tasks.data.partitions import partition_config
+from tasks.data import own
+from tasks.data.partitions import PARTITIONS, PartitionConfig
 from tasks.data.task import Task
 from tasks.running import runner
 from tasks.running.execution import Execution
@@ -56,7 +56,7 @@ def train(
   """Runs an experiment, or goes on with it where it stopped.
 
   Args:
-    task: The data with their split, for example by `own_data.create_task`; or
+    task: The data with their split, for example by `own.create_task`; or
       what `--task` takes.
     model: Returns a Keras model from the shape of an example and the number of
       outputs, which are its classes; or what `--model` takes.
@@ -102,12 +102,10 @@ def train(
         raise TypeError(
           f'`{name}` must be left to the task, found {settings[name]!r}.'
         )
-    parts['task'] = own_data.check_task(
-      task, partition_config.PartitionConfig('natural')
-    )
+    parts['task'] = own.check_task(task, PartitionConfig('natural'))
     settings['task'] = f'python:{task.name}'
     settings['num_clients'] = task.num_clients
-    if task.partition.name in partition_config.PARTITIONS:
+    if task.partition.name in PARTITIONS:
       settings['partition'] = task.partition.name
   for name, function in (('model', model), ('aggregator', aggregator)):
     if function is None or isinstance(function, str):

@@ -85,9 +85,9 @@ PAPERS_LOCAL_STEPS = 32
 PAPERS_BATCH_SIZE = 64
 
 # Task, partition, examples a client, N (Sec. 2.2 and 4).
-_EMNIST_IID = ('emnist_digits', 'iid', 500, 480)
-_EMNIST_500 = ('emnist_digits', 'label_skew', 500, 480)
-_EMNIST_125 = ('emnist_digits', 'label_skew', 125, 1920)
+_EMNIST_IID = ('emnist.npz', 'iid', 500, 480)
+_EMNIST_500 = ('emnist.npz', 'label_skew', 500, 480)
+_EMNIST_125 = ('emnist.npz', 'label_skew', 125, 1920)
 _CIFAR10_IID = ('cifar10', 'class_balanced', 500, 1920)
 _CIFAR10_50 = ('cifar10', 'class_balanced', 50, 1920)
 
@@ -145,7 +145,7 @@ PUBLISHED_ROWS = (*_TABLE_2, *_TABLE_3, *_TABLE_4)
 
 def _stand_ins(row: Row) -> tuple[Row, ...]:
   """The rows that have a row's published figures: it, MNIST for EMNIST."""
-  if row.task != 'emnist_digits':
+  if row.task != 'emnist.npz':
     return (row,)
   on_mnist = dataclasses.replace(
     row,

@@ -16,7 +16,7 @@ MODEL_NAMES = {
   'resnet18': 'ResNet-18',
 }
 DATA_NAMES = {
-  'emnist_digits': 'EMNIST',
+  'emnist.npz': 'EMNIST',
   'mnist': 'MNIST',
   'mnist_even': 'half of MNIST',
   'mnist_odd': 'the other half of MNIST',

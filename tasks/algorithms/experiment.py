@@ -7,11 +7,8 @@ from typing import Any
 from tasks import named_functions
 from tasks.algorithms import builders, local_steps
 from tasks.algorithms.algorithm import Algorithm
-from tasks.data.datasets import own_data, registry
-from tasks.data.partitions.partition_config import (
-  PartitionConfig,
-  PartitionSettings,
-)
+from tasks.data import registry
+from tasks.data.partitions import PartitionConfig
 from tasks.models import objective
 from tasks.settings.setting_fields import (
   LARGEST_SEED,
@@ -43,8 +40,54 @@ def _check_model_name(name: str, value: Any) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PartitionSettings:
+  """The settings of a partition, beside its name."""
+
+  num_clients: int | None = setting(
+    'N; else as many as a natural partition has.', None, check=at_least(1)
+  )
+  examples_per_client: int | None = setting(
+    "A client's examples; else as many as there are without overlap.",
+    None,
+    check=at_least(1),
+  )
+  dirichlet_alpha: float = setting(
+    'The concentration of --partition=dirichlet.', 0.5
+  )
+  shards_per_client: int = setting(
+    'For --partition=shards.', 2, check=at_least(1)
+  )
+  seed: int = setting(
+    'For the split and local shuffling.', 0, check=argument_checks.check_seed
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObjectiveSettings:
+  """The settings of an objective."""
+
+  loss: str | None = setting(
+    'What clients minimise: a loss of Keras by its name, such as '
+    'mean_squared_error, or FILE.py:function. By default the cross-entropy of '
+    'classes; see docs/training.md.',
+    None,
+  )
+  metrics: tuple[str, ...] = setting(
+    'What is measured on the test set, with commas, the one that decides '
+    'first: metrics of Keras by their names, perplexity, or FILE.py:function. '
+    'By default accuracy, and with --loss the loss alone.',
+    (),
+  )
+  metric_goal: str | None = setting(
+    'max or min: what is better, of a first metric whose name does not say it.',
+    None,
+    check=one_of(objective.MAX, objective.MIN),
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CommonSettings(
-  objective.ObjectiveSettings, local_steps.LocalStepSettings, PartitionSettings
+  ObjectiveSettings, local_steps.LocalStepSettings, PartitionSettings
 ):
   """The settings that are for all algorithms."""
 
@@ -164,7 +207,7 @@ class ExperimentConfig(builders.Settings, CommonSettings):
         f'that there are, found {self.clients_per_round}.'
       )
     if self.partition is None:
-      if not own_data.is_own(self.task):
+      if not registry.is_own(self.task):
         raise ValueError(f'`partition` must be given for {self.task}.')
       object.__setattr__(self, 'partition', 'natural')
     self.partition_config()  # Raises for one that cannot be.

@@ -164,7 +164,9 @@ def read_file(path: pathlib.Path, split: PartitionConfig, kinds: str) -> Task:
     ValueError: If there is no such file, or it does not hold what it should.
   """
   if not path.is_file():
-    raise ValueError(f'`task` must be a file that is there, found none: {path}.')
+    raise ValueError(
+      f'`task` must be a file that is there, found none: {path}.'
+    )
   read = _read_npz if path.suffix.lower() == '.npz' else _read_csv
   try:
     arrays = read(path)
@@ -283,9 +285,9 @@ def _check_y(name: str, y: Any, kinds: str) -> np.ndarray:
   if y.dtype.kind not in 'iu':
     raise ValueError(
       f'`{name}` must be integers, the classes from 0, found {y.dtype}, for '
-      f'example {y.flat[np.argmax(y != np.floor(y))]}. Whole numbers of another '
-      'type: `.astype(int)`. Numbers are learned with a `loss` for numbers, '
-      'such as mean_squared_error.'
+      f'example {y.flat[np.argmax(y != np.floor(y))]}. Whole numbers of '
+      'another type: `.astype(int)`. Numbers are learned with a `loss` for '
+      'numbers, such as mean_squared_error.'
     )
   if y.ndim > 2 or y.shape[1:] == (1,):
     raise ValueError(
@@ -458,6 +460,12 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
   table = read(converters={'client': str}, skipinitialspace=True)
   if not isinstance(table.index, pd.RangeIndex):
     raise ValueError('its rows must not be longer than its heading.')
+  features = [c for c in table if c not in _COLUMNS]
+  if 'y' not in table or not features or table.empty:
+    raise ValueError(
+      'it must have rows with the columns `y` and at least one feature, found '
+      f'{len(table)} with {", ".join(table)}.'
+    )
   for column, values in table.items():
     missing = (values.isna() | (values == '')).to_numpy()
     if missing.any():
@@ -470,12 +478,6 @@ def _read_csv(path: pathlib.Path) -> dict[str, Any]:
         f'`{column}` must be numbers, found {values.iloc[0]!r}. The column '
         'with the ids of the clients is called `client`.'
       )
-  features = [c for c in table if c not in _COLUMNS]
-  if 'y' not in table or not features or table.empty:
-    raise ValueError(
-      'it must have rows with the columns `y` and at least one feature, found '
-      f'{len(table)} with {", ".join(table)}.'
-    )
   if 'client' not in table:
     warnings.warn(
       'The table has no column `client`, which says whose each example is: its '
@@ -517,7 +519,9 @@ def _check_heading(found: list[str]) -> None:
     same = [
       name
       for name in found
-      if re.sub(r'[\W_]+|(?<=\.)\d+$', '', id_forms.normal_form(name)).casefold()
+      if re.sub(
+        r'[\W_]+|(?<=\.)\d+$', '', id_forms.normal_form(name)
+      ).casefold()
       == column.replace('_', '')
     ]
     if len(same) > 1 or (same and same[0].lstrip(' ') != column):

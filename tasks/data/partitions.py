@@ -194,7 +194,9 @@ class PartitionConfig:
           'each example: iid, for example, with `num_clients`.'
         )
       return self._split_naturally(owners, all_owners)
-    if self.name != 'iid' and (labels.ndim > 1 or labels.dtype.kind not in 'iu'):
+    if self.name != 'iid' and (
+      labels.ndim > 1 or labels.dtype.kind not in 'iu'
+    ):
       raise ValueError(
         '`partition` must be iid or natural for rows of labels and for '
         f'numbers, which have no single class, found {self.name}.'

@@ -5,10 +5,10 @@ import os
 import pathlib
 from typing import Any
 
+from tasks import named_functions
 from tasks.data import own, public
 from tasks.data.partitions import PartitionConfig
 from tasks.data.task import Task
-from tasks import named_functions
 
 TASKS = tuple(public.READERS)
 """The names of public data sets."""

@@ -157,10 +157,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
   'model_clipping_fed_avg': Algorithm('Model clipping', 'models'),
 }
 
-_EMNIST_IID = Split('emnist_digits', 'iid', True, 480, 500, 'Sec. 2.2')
-_EMNIST_500 = Split('emnist_digits', 'label_skew', False, 480, 500, 'Sec. 2.2')
+_EMNIST_IID = Split('emnist.npz', 'iid', True, 480, 500, 'Sec. 2.2')
+_EMNIST_500 = Split('emnist.npz', 'label_skew', False, 480, 500, 'Sec. 2.2')
 _EMNIST_125 = Split(
-  *('emnist_digits', 'label_skew', False, 1920, 125),
+  *('emnist.npz', 'label_skew', False, 1920, 125),
   'Sec. 4, with the shares of classes of Sec. 2.2',
 )
 _CIFAR10_IID = Split(
@@ -226,7 +226,7 @@ _ON_MNIST = tuple(
     stands_for=row.name,
   )
   for row in PUBLISHED_ROWS
-  if row.split.task == 'emnist_digits'
+  if row.split.task == 'emnist.npz'
 )
 
 # The halves of a data set on which systems are compared: one is the clients',

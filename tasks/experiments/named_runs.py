@@ -202,7 +202,7 @@ def _rate(row: Row) -> Value:
     return row.client_learning_rate
   task = row.split.task
   # EMNIST's rates are those of MNIST.
-  known = 'mnist' if task == 'emnist_digits' else task
+  known = 'mnist' if task == 'emnist.npz' else task
   rate = table.RATES.get(row.model, {}).get(known)
   if rate is None:
     raise ValueError(

@@ -5,7 +5,7 @@ TensorFlow takes seconds to import, and a sweep hours to come to its last run.
 
 from tasks import named_functions
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.datasets import registry
+from tasks.data import registry
 from tasks.data.task import Task
 from tasks.running.run_folder import RunFolder
 from tasks.settings.data_folders import DataFolders
@@ -17,7 +17,6 @@ def read_task(config: ExperimentConfig, folders: DataFolders) -> Task:
     config.task,
     config.partition_config(),
     data_dir=folders.data_dir,
-    cache_dir=folders.cache_dir,
     kinds=config.objective.kinds,
   )
   return check_task(config, task)

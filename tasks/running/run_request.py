@@ -18,7 +18,7 @@ from absl.testing import flagsaver
 from tasks.algorithms import builders
 from tasks.algorithms.algorithm import names_of
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.datasets import own_data
+from tasks.data import registry
 from tasks.experiments import experiment_table, named_runs
 from tasks.experiments.experiment_table import Value
 from tasks.running import threshold
@@ -116,7 +116,7 @@ class RunRequest:
       ValueError: If a setting is missing, out of range or does not fit another.
     """
     settings = {name: value.value for name, value in self._values.items()}
-    has_own_split = own_data.is_own(settings['task'] or '')
+    has_own_split = registry.is_own(settings['task'] or '')
     required = {
       field.name: settings[field.name]
       for field in _FIELDS

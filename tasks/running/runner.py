@@ -132,7 +132,7 @@ class _Run:
         input_dtype=task.input_dtype,
         num_classes=task.num_classes,
         label_shape=task.label_shape,
-        digest=task.digest or task.compute_digest(),
+        digest=task.compute_digest(),
       ),
       model=dict(
         name=config.model,

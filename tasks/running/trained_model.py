@@ -19,7 +19,7 @@ from collections.abc import Callable
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks.models import run_models
+from tasks.models import own_models, run_models
 from tasks.running.run_folder import RunFolder
 from tasks.running.user_parts import UserParts
 from tff_clipping import atomic_files, storage_errors
@@ -98,5 +98,5 @@ def write(
   ):
     # Keras tells its format by the end of the name.
     written = new.with_name(f'.new.{path.name}')
-    model.save_weights(written)
+    own_models.save_weights(model, written)
     os.replace(written, new)

@@ -10,8 +10,8 @@ class DataFolders:
   """Folders of data; each is a flag of every binary that reads data."""
 
   data_dir: str | None = setting(
-    "The folder of the data's official files; else downloaded.", None
+    "The folder of the data's files; else Keras and TFF download.", None
   )
   cache_dir: str | None = setting(
-    'Where downloads and client stores go; else the XDG cache.', None
+    'Where client stores go; else the XDG cache.', None
   )

@@ -86,9 +86,6 @@ def test_more_draws_than_examples_overlap_between_clients_alone(name):
   assert 'overlapping: 1500 draws from 600 examples' in split.summary
 
 
-
-
-
 @pytest.mark.parametrize('name', _BY_LABEL)
 def test_same_seed_gives_same_partition(name):
   labels = _labels(10, 60)
@@ -340,7 +337,11 @@ def test_a_split_that_cannot_be_is_refused(name, settings, words):
     ('label_skew', _labels(2, 60), 'at least 3 classes .* found 2'),
     ('iid', np.zeros(0, np.int64), 'must have an example, found none'),
     ('natural', _labels(2, 60), 'must not be natural for data that name no'),
-    ('shards', np.zeros([60, 2], int), 'must be iid or natural .* found shards'),
+    (
+      'shards',
+      np.zeros([60, 2], int),
+      'must be iid or natural .* found shards',
+    ),
     ('dirichlet', np.zeros(60), 'must be iid or natural for .* numbers'),
   ],
 )
@@ -360,9 +361,17 @@ def _digest(split):
   ('name', 'settings', 'expected'),
   [
     # The smallest row of the reproduction, and others at its size.
-    ('label_skew', dict(num_clients=500, examples_per_client=8), 'f61041b59dd7c71a'),
+    (
+      'label_skew',
+      dict(num_clients=500, examples_per_client=8),
+      'f61041b59dd7c71a',
+    ),
     ('iid', dict(num_clients=500, examples_per_client=8), '66dcda34ce0f9154'),
-    ('class_balanced', dict(num_clients=192, examples_per_client=50), '86d316d93c8f413d'),
+    (
+      'class_balanced',
+      dict(num_clients=192, examples_per_client=50),
+      '86d316d93c8f413d',
+    ),
     ('dirichlet', dict(num_clients=100, seed=1), '5c8d534d07832f64'),
     ('shards', dict(num_clients=100, seed=2), 'ac42990fb33c5ac1'),
     ('natural', dict(num_clients=7, seed=3), 'e7a0d3b0131157be'),

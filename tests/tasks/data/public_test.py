@@ -67,7 +67,10 @@ def test_writers_are_natural_clients(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(x_test=None), 'must hold the arrays x_train, y_train, x_test, y_test'),
+    (
+      dict(x_test=None),
+      'must hold the arrays x_train, y_train, x_test, y_test',
+    ),
     (dict(x_train=np.zeros([40, 28, 28])), '`x_train` .* uint8 images .*float'),
     (dict(x_train=np.zeros([40, 32, 32, 3], np.uint8)), r'\[28, 28, 1\]'),
     (dict(y_train=np.arange(39) % 10), '`y_train` .* each of the 40 images'),
@@ -164,7 +167,9 @@ def test_embedded_digits_are_split_4000_to_1000_by_class():
 
 
 def test_a_name_of_no_task_is_refused():
-  with pytest.raises(ValueError, match="one of embedded_digits, .* found 'foo'"):
+  with pytest.raises(
+    ValueError, match="one of embedded_digits, .* found 'foo'"
+  ):
     registry.create_task('foo', _IID)
 
 
@@ -180,7 +185,10 @@ def _folder(tmp_path):
   """A folder of TFF's files, each of two clients."""
   rng = np.random.default_rng(0)
   gray = rng.integers(0, 256, (5, 28, 28), np.uint8)
-  writers = {'w2': _digits(gray[:3], [3, 1, 9]), 'w1': _digits(gray[3:], [0, 2])}
+  writers = {
+    'w2': _digits(gray[:3], [3, 1, 9]),
+    'w1': _digits(gray[3:], [0, 2]),
+  }
   letters = {'w1': _digits(gray[:2], [61, 10])}
   sqlite_files.write_sqlite(
     tmp_path / 'emnist_all.sqlite',
@@ -238,7 +246,9 @@ def test_snippets_are_tffs_sequences(tmp_path):
   clients = {
     client: [
       sqlite_files.serialize(snippets=example['snippets'])
-      for example in data.create_tf_dataset_for_client(client).as_numpy_iterator()
+      for example in data.create_tf_dataset_for_client(
+        client
+      ).as_numpy_iterator()
     ]
     for client in data.client_ids
   }

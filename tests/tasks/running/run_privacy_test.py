@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 
 from tasks.algorithms.experiment import ExperimentConfig
 from tasks.data import task
-from tasks.data.partitions.partition_config import PartitionConfig
+from tasks.data.partitions import PartitionConfig
 from tasks.running.run_folder import RunFolder
 from tasks.running.run_privacy import RunPrivacy, find_caveats
 from tests.tasks.small_runs import DP_FED_AVG

@@ -10,7 +10,7 @@ from absl import flags
 
 from tasks import train
 from tasks.algorithms.experiment import ExperimentConfig
-from tasks.data.datasets import registry
+from tasks.data import registry
 from tasks.experiments import experiment_table
 from tasks.experiments.named_runs import get_run
 from tasks.running import run_privacy, run_request
@@ -149,16 +149,12 @@ def test_the_demo_is_the_smallest_row(algorithm, monkeypatch):
   assert demo == row
 
 
-def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo(
-  monkeypatch, tmp_path
-):
+def test_nothing_takes_the_guarantee_from_the_last_run_of_the_demo(monkeypatch):
   monkeypatch.chdir(_ROOT)
   asked = _config(
     '--flagfile=tasks/flagfiles/demo/private.flags', '--output_dir=x'
   )
-  task = registry.create_task(
-    asked.task, asked.partition_config(), cache_dir=tmp_path
-  )
+  task = registry.create_task(asked.task, asked.partition_config())
   assert run_privacy.find_caveats(asked, task, None) == ()
   assert asked.target_delta < 1 / task.num_clients
   # Nor do its rates come from a search on the clients.

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from tasks.data.datasets import digits
+from tasks.data import public
 from tasks.running import run_folder, runner, trained_model
 from tests.tasks.small_runs import FED_AVG, run_small
 
@@ -44,7 +44,7 @@ def _run(folder, cache_dir, **changes):
 
 
 def _accuracy(model):
-  (_, _), (x, y) = digits.load_digits()
+  (_, _), (x, y) = public.load_digits()
   return np.mean(np.argmax(model(tf.constant(x)), axis=-1) == y)
 
 

@@ -9,7 +9,7 @@ _COMMAND = """
 import warnings
 from absl import flags
 from tasks.settings import command_line
-from tasks.data.datasets import data_files
+from tasks.data import task
 
 flags.DEFINE_integer('num_clients', 3, '')
 
@@ -21,7 +21,7 @@ def main(argv):
     command_line.print_error(e)
     return 2
   for _ in range(2):
-    warnings.warn('`num_clients` is small', data_files.DataWarning)
+    warnings.warn('`num_clients` is small', task.DataWarning)
   warnings.warn('of another library')
   return flags.FLAGS.num_clients
 
