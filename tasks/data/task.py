@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
   from tff_clipping.programs.clients import client_store
 
+# The part of the seed of the clients that are held out.
+_HELD_OUT = 100
+
 
 class DataWarning(UserWarning):
   """The data may not be what was meant."""
@@ -162,6 +165,52 @@ class Task:
       (key, value[rows]) for key, value in self.test.items()
     )
     return dataclasses.replace(self, test=test)
+
+  def with_held_out_clients(self, count: int, seed: int) -> 'Task':
+    """Returns the task with some of its clients as the test set.
+
+    They take no part in the training: evaluating on their examples tells of no
+    client that does. They are drawn at random, and the others keep their order.
+
+    Args:
+      count: How many to hold out, at least 1 and fewer than all.
+      seed: The seed of the draw.
+
+    Raises:
+      ValueError: If the clients are not those of the data, or there are not
+        more.
+    """
+    if self.partition.name != 'natural':
+      raise ValueError(
+        '`held_out_clients` must be given for the natural partition only, '
+        f'found {count} for {self.partition.name!r}.'
+      )
+    if not 1 <= count < self.num_clients:
+      raise ValueError(
+        '`held_out_clients` must be between 1 and fewer than the '
+        f'{self.num_clients} clients that there are, found {count}.'
+      )
+    rng = np.random.default_rng([seed, _HELD_OUT])
+    order = rng.permutation(self.num_clients)
+    held_out, kept = np.sort(order[:count]), np.sort(order[count:])
+    indices, ids = self.partition.indices, self.client_ids
+    rows = np.concatenate([indices[i] for i in held_out])
+    partition = dataclasses.replace(
+      self.partition,
+      indices=tuple(indices[i] for i in kept),
+      client_ids=tuple(ids[i] for i in kept),
+      details=f'{self.partition.details}, {count} clients held out',
+    )
+    test = collections.OrderedDict(
+      (key, value[rows]) for key, value in self.train.items()
+    )
+    return dataclasses.replace(
+      self,
+      partition=partition,
+      test=test,
+      test_is_held_out=False,
+      test_is_of_clients=False,
+    )
 
   def write_client_store(
     self, cache_dir: str | os.PathLike

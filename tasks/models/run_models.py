@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import named_functions
+from tasks.config import Config
 from tasks.data.task import Task
 from tasks.models import (
   evaluation,
@@ -17,7 +18,7 @@ from tasks.models import (
   own_models,
   tff_model,
 )
-from tasks.models.objective import is_of_numbers_alone
+from tasks.models.objective import Objective, is_of_numbers_alone
 from tff_clipping import learning
 from tff_clipping.programs.clients import client_store
 
@@ -29,12 +30,14 @@ class RunModel:
   Attributes:
     config: The settings.
     task: The data.
+    objective: What is minimised and measured.
     functions: What names of functions in `config` stand for, of the model,
       the loss and the metrics, where they are not to be loaded by name.
   """
 
-  config: Any
+  config: Config
   task: Task
+  objective: Objective
   functions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def create_model(self, input_dtype: Any = None) -> tf.keras.Model:
@@ -46,6 +49,7 @@ class RunModel:
     """
     return create_model(
       self.config,
+      self.objective,
       input_shape=self.task.input_shape,
       num_classes=self.task.num_classes,
       label_shape=self.task.label_shape,
@@ -67,7 +71,7 @@ class RunModel:
       lambda: self.create_model(spec['x'].dtype),
       spec,
       loss=losses_and_metrics.create_loss(
-        self.config.objective, self.task, self._objective_functions
+        self.objective, self.task, self._objective_functions
       ),
     )
 
@@ -78,7 +82,7 @@ class RunModel:
       model_fn: The model.
     """
     metrics = losses_and_metrics.create_metrics(
-      self.config.objective, self.task, self._objective_functions
+      self.objective, self.task, self._objective_functions
     )
     return evaluation.build_evaluation_fn(model_fn, self.task.test, metrics)
 
@@ -114,12 +118,13 @@ class RunModel:
     """The user's losses and metrics by their names."""
     return {
       name: named_functions.find(self.functions, setting, name)
-      for setting, name in self.config.objective.user_functions
+      for setting, name in self.objective.user_functions
     }
 
 
 def create_model(
-  config: Any,
+  config: Config,
+  objective: Objective,
   *,
   input_shape: Any,
   num_classes: Any,
@@ -131,6 +136,7 @@ def create_model(
 
   Args:
     config: The settings.
+    objective: What is minimised, which says what a model has to give.
     input_shape: Shape of one example's `x`.
     num_classes: Number of classes; tokens of a sequence task; `None` for
       numbers.
@@ -143,13 +149,18 @@ def create_model(
   """
   num_outputs = label_shape[-1] if num_classes is None else num_classes
   if not named_functions.is_function_name(config.model):
+    if config.model not in keras_models.MODELS:
+      raise ValueError(
+        f'`model` must be one of {", ".join(keras_models.MODELS)}, '
+        f'module:function or FILE.py:function, found {config.model!r}.'
+      )
     return keras_models.MODELS[config.model](
       tuple(input_shape),
       num_outputs,
       seed=config.model_seed,
       input_dtype=tf.as_dtype(input_dtype),
     )
-  loss = config.objective.loss
+  loss = objective.loss
   output_shape = (
     tuple(label_shape) if num_classes is None else (*label_shape, num_classes)
   )

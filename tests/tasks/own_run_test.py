@@ -13,6 +13,7 @@ from tasks import own_run
 from tasks.data import own
 from tasks.data.partitions import PartitionConfig
 from tff_clipping import aggregators
+from tff_clipping.learning import steps
 from tff_clipping.programs.checks import records
 
 _SETTINGS = dict(
@@ -411,14 +412,26 @@ def test_aggregators_that_cannot_be_used_are_refused(
   assert not (tmp_path / 'run' / 'config.json').exists()
 
 
+@pytest.mark.slow
+def test_an_own_local_step_trains(tmp_path):
+  def create_step(participation):
+    return steps.Scaffold(participation)
+
+  _train(tmp_path, local_step=create_step)
+  name = _read(tmp_path, 'config.json')['experiment']['local_step']
+  assert name.endswith('create_step')
+  # What its clients keep.
+  assert (tmp_path / 'run' / 'client_states').is_dir()
+
+
 def test_settings_of_the_task_are_left_to_it(tmp_path):
   with pytest.raises(TypeError, match='`partition` must be left to the task'):
     _train(tmp_path, partition='iid')
-  with pytest.raises(TypeError, match='`local_stepz` .* is it local_step'):
+  with pytest.raises(TypeError, match='`local_stepz` is no setting'):
     _train(tmp_path, local_stepz=2)
   with pytest.raises(TypeError, match='client_learning_rate or server_learni'):
     _train(tmp_path, learning_rate=2)
-  with pytest.raises(ValueError, match='`aggregator` must not be given for'):
+  with pytest.raises(ValueError, match='`aggregator` must be given for'):
     _train(
       tmp_path,
       algorithm='model_clipping_fed_avg',
