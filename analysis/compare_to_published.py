@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pandas as pd
 from absl import app, flags
 
-from analysis.runs import frame, margins, markdown
+from analysis import markup, stats
 
 _PUBLISHED = flags.DEFINE_string(
   'published', 'results', 'The folder of the published runs.'
@@ -20,18 +20,17 @@ _PUBLISHED = flags.DEFINE_string(
 
 # What one published seed cannot say; in points.
 _WITHOUT_SPREAD = 1.0
-
 # What two runs share that differ in the seed alone. The threshold on updates is
 # no part of it: it is taken from the FedAvg run of its seed.
-_KEYS = ['series', 'algorithm', 'privacy_sampling', 'target_epsilon']
-_KEYS += ['target_delta', 'model_norm', 'is_audited', 'variants']
+_KEYS = ['series', 'algorithm', 'sampling', 'target_epsilon', 'delta']
+_KEYS += ['model_norm', 'is_audited', 'variants']
 
 
-def compare(runs: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+def compare(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
   """Returns each run beside the published runs of its setting.
 
   Args:
-    runs: The rows of the runs to compare.
+    table: The rows of the runs to compare.
     published: The rows of the published runs; those that are not finished do
       not count.
 
@@ -45,76 +44,66 @@ def compare(runs: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
   finished = published[published['is_complete']]
   keys = _keys(finished)
   lines = []
-  for key, (_, run) in zip(_keys(runs), runs.iterrows(), strict=True):
-    same = [found == key for found in keys]
-    found = margins.estimate(finished.loc[same, 'final_score'])
+  for key, (_, run) in zip(_keys(table), table.iterrows(), strict=True):
+    same = finished[[each == key for each in keys]]
+    found = stats.estimate(same['final_score'])
     limit = math.nan
     if found is not None:
-      limit = margins.prediction_margin(found)
+      limit = stats.prediction_margin(found)
       limit = _WITHOUT_SPREAD if math.isnan(limit) else limit
-    accuracy = run['final_score']
     mean = math.nan if found is None else found.mean
+    # A figure is printed with two decimals.
+    is_near = abs(run['final_score'] - mean) <= limit + 0.005
     lines.append(
       {
         'algorithm': run['algorithm_name'],
-        'accuracy': accuracy,
+        'accuracy': run['final_score'],
         'published': found,
         'limit': limit,
-        # A figure is printed with two decimals.
-        'is_within': bool(
-          run['is_complete'] and abs(accuracy - mean) <= limit + 0.005
-        ),
+        'is_within': bool(run['is_complete'] and is_near),
       }
     )
-  return pd.DataFrame(lines, index=runs.index)
+  return pd.DataFrame(lines, table.index)
+
+
+def _keys(table: pd.DataFrame) -> list[tuple]:
+  norms = table['clipping_norm'].where(table['clips'] == 'models')
+  keyed = table.assign(model_norm=norms)[_KEYS].astype(object)
+  return list(keyed.where(keyed.notna(), None).itertuples(index=False))
 
 
 def main(argv: Sequence[str]) -> None:
   if len(argv) < 2:
     raise app.UsageError('Give at least one run folder.')
   try:
-    frames = frame.read_frames(argv[1:])
-    published = frame.read_results(_PUBLISHED.value).runs
+    found = stats.read_folders(argv[1:])
+    if found.table.empty:
+      raise ValueError('no folder of a run was given.')
+    published = stats.read_results(_PUBLISHED.value).table
   except (ValueError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
+    markup.show(f'error: {error}', sys.stderr)
     sys.exit(2)
-  is_within = False
-  if frames.runs.empty:
-    print('error: no folder of a run was given.', file=sys.stderr)
-  else:
-    compared = compare(frames.runs, published)
-    print(markdown.text_table(_formatted(compared)))
-    is_within = compared['is_within'].all()
-  for name, reason in frames.left_out:
-    print(f'left out: {name}: {reason}')
-  if frames.left_out or not is_within:
-    sys.exit(1)
-
-
-def _keys(runs: pd.DataFrame) -> list[tuple]:
-  is_model = runs['clips'] == 'models'
-  keyed = runs.assign(model_norm=runs['clipping_norm'].where(is_model))
-  keyed = keyed.reindex(columns=_KEYS).astype(object)
-  return list(keyed.where(keyed.notna(), None).itertuples(index=False))
-
-
-def _formatted(compared: pd.DataFrame) -> pd.DataFrame:
-  return pd.DataFrame(
+  compared = compare(found.table, published)
+  shown = pd.DataFrame(
     {
       'run': compared.index,
       'algorithm': compared['algorithm'],
       'this run (%)': [
-        margins.number(value, '.2f') for value in compared['accuracy']
+        stats.number(value, '.2f') for value in compared['accuracy']
       ],
       'published (%)': [
-        str(found or margins.MISSING) for found in compared['published']
+        str(found or stats.MISSING) for found in compared['published']
       ],
       'may differ by': [
-        margins.number(limit, '.2f') for limit in compared['limit']
+        stats.number(limit, '.2f') for limit in compared['limit']
       ],
-      'within': ['yes' if yes else 'NO' for yes in compared['is_within']],
+      'within': compared['is_within'].map({True: 'yes', False: 'NO'}),
     }
   )
+  left_out = [f'left out: {name}: {why}' for name, why in found.left_out]
+  markup.show('\n'.join([markup.text_table(shown), *left_out]))
+  if left_out or not compared['is_within'].all():
+    sys.exit(1)
 
 
 if __name__ == '__main__':

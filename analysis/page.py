@@ -1,36 +1,28 @@
-"""Writes what is computed in docs/reproduction.md, its details and related.md.
+"""Writes the tables and figures of the reproduction's pages and related.md.
 
 Command: `python -m analysis.page`, from the root of the checkout. With
 `--check` it writes nothing, and fails where a page is not what the runs give.
-The prose of the pages is written by hand. `<!--=MODULE.NAME(ARGUMENTS)-->`
-stands for a function of tables, pivots, excerpts, systems or numbers in
-`analysis/paper/`, or of `analysis/figures/paper.py`.
+The prose is written by hand, and its figures are taken from the tables.
+`<!--=NAME-->` in a page stands for a table of `TABLES` or figures of `FIGURES`.
 
 With `--results=DIR --docs=DIR` it makes the same pages of runs of your own, in
-another folder: the figures are yours, the sentences are on the published runs.
-`python -m tasks.reproduce` makes the runs.
+another folder: tables and figures are yours, the prose is on the published
+runs. `python -m tasks.reproduce` makes the runs.
 """
 
+import functools
 import pathlib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 from absl import app, flags
+from matplotlib import figure
 
-from analysis.figures import paper as figures
-from analysis.figures import style
-from analysis.figures.drawings import Drawing
-from analysis.paper import (
-  evidence,
-  excerpts,
-  numbers,
-  pivots,
-  systems,
-  tables,
-)
-from analysis.runs import markdown
+from analysis import experiments, figures, markup, names, stats, systems, tables
+from analysis.figures import Drawing
+from analysis.tables import Evidence
 
 _RESULTS = flags.DEFINE_string('results', 'results', 'The folder of the runs.')
 _DOCS = flags.DEFINE_string('docs', 'docs', 'Where the pages are written.')
@@ -45,25 +37,29 @@ FILES = {
   'noise.csv': tables.noise,
   'comparisons.csv': tables.comparisons,
   'norms.csv': tables.norms,
-  'mechanisms.csv': pivots.mechanisms,
-  'systems.csv': systems.table,
+  'mechanisms.csv': tables.mechanisms,
+  'systems.csv': systems.systems,
+}
+TABLES = {
+  **{
+    f'table_{number}': functools.partial(tables.published, number=number)
+    for number in (2, 3, 4)
+  },
+  'findings': tables.findings,
+  'systems_by_budget': systems.systems_by_budget,
+  'noise_of_systems': systems.noise_of_systems,
 }
 
 _SOURCES = pathlib.Path(__file__).parents[1] / 'docs'
-_MODULES = {
-  'tables': tables,
-  'pivots': pivots,
-  'excerpts': excerpts,
-  'systems': systems,
-  'numbers': numbers,
-  'figures': figures,
-}
-_NAME = re.compile(r'(\w+)\.([a-z]\w*)(?:\((.*)\))?')
+_MARK = re.compile(r'<!--=(\w+)-->\n.*?<!--/-->', re.DOTALL)
+_DPI = 96
+# Of the scatter of updates; the tables have the spread over all seeds.
+_SEED = 0
+# A late round of the figures of the paper, from 0.
+_LATE_ROUND = 32
 
 
-def make_pages(
-  found: evidence.Evidence,
-) -> tuple[dict[str, str], list[Drawing]]:
+def make_pages(found: Evidence) -> tuple[dict[str, str], list[Drawing]]:
   """The pages and files of some runs.
 
   Returns:
@@ -75,21 +71,22 @@ def make_pages(
   """
   drawings: list[Drawing] = []
 
-  def find(name: str) -> str | pd.DataFrame:
-    match = _NAME.fullmatch(name)
-    function = match and getattr(_MODULES.get(match[1]), match[2], None)
-    if not callable(function):
-      raise ValueError(f'there is no {name}')
-    value = function(found, *filter(None, (match[3] or '').split(', ')))
-    if isinstance(value, list):
-      drawings.extend(value)
-      return '\n\n'.join(
-        f'![{each.caption}]({FOLDER}/{each.name})' for each in value
+  def filled(match: re.Match) -> str:
+    name = match[1]
+    if name in TABLES:
+      text = markup.markdown_table(TABLES[name](found))
+    elif name in FIGURES:
+      drawn = FIGURES[name](found)
+      drawings.extend(drawn)
+      text = '\n\n'.join(
+        f'![{each.caption}]({FOLDER}/{each.name})' for each in drawn
       )
-    return value
+    else:
+      raise ValueError(f'{match[0][:60]!r} stands for nothing')
+    return f'<!--={name}-->\n\n{text}\n\n<!--/-->'
 
   texts = {
-    page: markdown.fill((_SOURCES / page).read_text(encoding='utf-8'), find)
+    page: _MARK.sub(filled, (_SOURCES / page).read_text(encoding='utf-8'))
     for page in PAGES
   }
   texts |= {
@@ -108,7 +105,7 @@ def write(
   for old in folder.glob('*.png'):
     old.unlink()
   for drawing in drawings:
-    style.save(drawing.draw(), folder / drawing.name)
+    figures.save(drawing.draw(), folder / drawing.name, _DPI)
   for path, text in texts.items():
     (docs / path).write_text(text, encoding='utf-8')
 
@@ -128,25 +125,146 @@ def differing(
   ] + sorted(drawn ^ there)
 
 
+def accuracies(found: Evidence) -> list[Drawing]:
+  """Accuracy by round, a figure for each data set, a panel for each row."""
+  lines = tables.best_scale(tables.learned(found.lines, 'clipping_drop'))
+  shown = {name for own in lines['runs'] for name in own}
+  table = names.ordered(found.rows.loc[found.rows.index.isin(shown)])
+  drawn = []
+  for data, part in table.groupby('data', sort=False):
+    panels = [
+      figures.curve_panel(title, own) for title, own in figures.by_setting(part)
+    ]
+    width = 2 if len(panels) == 4 else 3
+    rows = [panels[k : k + width] for k in range(0, len(panels), width)]
+    drawn.append(
+      Drawing(
+        f'accuracy_{figures.file_part(data)}.png',
+        f'Test accuracy by round on {data}.',
+        functools.partial(figures.draw, rows, (4.0, 2.7)),
+      )
+    )
+  return drawn
+
+
+def updates_by_model(found: Evidence) -> list[Drawing]:
+  """The paper's Figs. 1 and 2: all models at t = 16, without clipping."""
+  return _at_one_round(found, 'fed_avg')
+
+
+def updates_by_round(found: Evidence) -> list[Drawing]:
+  """All models at t = 16, clipped; and each by round, as in the appendix."""
+  drawn = _at_one_round(found, 'ce_fed_avg')
+  scatter = _scatter(found)
+  for (data, model), own in scatter.groupby(['data', 'model_name'], sort=False):
+    title = f'{model} on {data}'
+    draw = functools.partial(figures.draw_updates, found.found, own, title)
+    drawn.append(_drawing(title, draw))
+  return drawn
+
+
+FIGURES = {
+  'accuracies': accuracies,
+  'updates_by_model': updates_by_model,
+  'updates_by_round': updates_by_round,
+}
+
+
+def _at_one_round(found: Evidence, algorithm: str) -> list[Drawing]:
+  """The updates of all models in one round: IID beside non-IID."""
+  scatter, t = _scatter(found), tables.FIGURE_ROUND
+  drawn = []
+  own = scatter[scatter['algorithm'] == algorithm]
+  for data, part in own.groupby('data', sort=False):
+    updates = found.found.updates(part.index)
+    at_round = updates.loc[updates['t'] == t, 'angle_degrees']
+    angles = figures.angle_limits(at_round)
+    rows = [
+      [
+        figures.update_panel(
+          found.found,
+          run,
+          t,
+          f'{model}, {run["split"]}',
+          angles,
+          figures.highest(found.found, of_model, t),
+        )
+        for _, run in of_model.iterrows()
+      ]
+      for model, of_model in part.groupby('model_name', sort=False)
+    ]
+    title = experiments.ALGORITHMS[algorithm].title
+    title = f'Round t = {t} on {data}, {title}'
+    draw = functools.partial(
+      figures.draw, rows, (3.6, 2.4), title=title, one_legend=True
+    )
+    drawn.append(_drawing(title, draw))
+  return drawn
+
+
+def _drawing(title: str, draw: Callable[[], figure.Figure]) -> Drawing:
+  return Drawing(
+    f'updates_{figures.file_part(title)}.png',
+    f'Norm and angle of each update: {title}.',
+    draw,
+  )
+
+
+def _scatter(found: Evidence) -> pd.DataFrame:
+  """The runs of each model, data and split at one scale.
+
+  It is the one with the most local steps, then one that has the rounds of the
+  paper's figures, then the one with the most clients, then rounds. Figs. 1 and
+  2 are of Table 2's clients, of 500 examples, which come first. Without what is
+  near chance.
+  """
+  table = found.rows
+  is_near = table['final_score'] < 3 * tables.CHANCE
+  near = table.loc[is_near & (table['algorithm'] == 'fed_avg'), 'series']
+  recorded = {
+    name for name, run in found.found.runs.items() if len(run.updates)
+  }
+  table = table[
+    (table['variants'] == '')
+    & ~table['is_private']
+    & (table['seed'] == _SEED)
+    & ~table['series'].isin(near)
+    & table.index.isin(recorded)
+  ]
+  by_size = table.assign(is_long=table['num_rounds'] > _LATE_ROUND).sort_values(
+    ['local_steps', 'is_long', 'clients_per_round', 'num_rounds']
+  )
+  in_tables = {*found.lines['row']}
+  chosen: dict[tuple, str] = {}
+  for row in (
+    *(row for row in experiments.ROWS if row.name in in_tables),
+    *experiments.FIGURE_ROWS,
+  ):
+    for run in by_size[tables.of_row(by_size, row)][-1:].to_dict('records'):
+      place = (run['model'], run['data'], run['split'])
+      chosen.setdefault(place, run['series'])
+  return names.ordered(table[table['series'].isin([*chosen.values()])])
+
+
 def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'Only flags are taken, found {argv[1]!r}.')
   docs = pathlib.Path(_DOCS.value)
   try:
-    found = evidence.read(pathlib.Path(_RESULTS.value))
+    found = Evidence(stats.read_results(_RESULTS.value))
     texts, drawings = make_pages(found)
     if _CHECK.value:
       others = differing(texts, drawings, docs)
       if others:
-        print(f'not as the runs give it: {", ".join(others)}', file=sys.stderr)
+        markup.show(f'not as the runs give it: {", ".join(others)}', sys.stderr)
         sys.exit(1)
     else:
       write(texts, drawings, docs)
   except (ValueError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
+    markup.show(f'error: {error}', sys.stderr)
     sys.exit(2)
   pages = ', '.join(str(docs / page) for page in PAGES)
-  print(f'{pages}: {len(found.frames.runs)} runs')
+  markup.show(f'{pages}: {len(found.found.runs)} runs')
 
 
 if __name__ == '__main__':

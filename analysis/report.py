@@ -1,37 +1,28 @@
 """Writes one report over training runs: Markdown with PNGs, and one HTML file.
 
 Command: `python -m analysis.report RUN... --output=DIR`. A run is a folder of
-`tasks.train`, `own_run.train`, or a program of one's own with metrics.csv. The
-text is in analysis/templates/report.md; a section without runs to show is
-left out.
+`tasks.train`, or of a program of one's own with metrics.csv. A section without
+runs to show is left out.
 """
 
-import collections
 import datetime
-import functools
 import os
 import pathlib
 import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 from absl import app, flags
 
 from tff_clipping.privacy.ledger import spending
 
 try:
-  from analysis.figures import accuracy, drawings, style
-  from analysis.paper import rows, tables
-  from analysis.runs import (
-    frame,
-    markdown,
-    page_html,
-    run_tables,
-    titles,
-  )
+  from analysis import figures, markup, names, stats, tables
+  from analysis.runs import METRIC_COLUMNS, Metric, Run
 except ModuleNotFoundError as _error:
   if __name__ != '__main__':
     raise
@@ -44,43 +35,72 @@ _OUTPUT = flags.DEFINE_string(
   'output', None, 'Folder for report.md, report.html and the figures.'
 )
 
-_TEMPLATE = pathlib.Path(__file__).parent / 'templates' / 'report.md'
+_HEADING = '# Clipping in federated learning: report\n'
 # A figure in `report.md`, by the name of its file.
 _FIGURE = re.compile(r'\]\(([\w.-]+\.png)\)')
-_HEADING = '# Clipping in federated learning: report\n'
 # Dots an inch of figures: a phone has two or three in the place of one.
 _DPI = 160
+_WIDTH = 100
+# How many results are told one by one in a sentence.
+_MAX_TOLD = 6
 
-# What a section needs, where it cannot be shown.
-_NEEDS = {
-  'epsilon': (
-    'By ε: it needs finished private runs of one setting at two or more values '
-    'of ε.'
-  ),
-  'audits': 'Audits: it needs a run with `--audit_canaries`.',
-}
-
-_MARGIN_NOTE = (
+_SIMULATION_NOTE = (
+  "exact figures of the clients' updates, for simulation only: no part of the "
+  'private release, and not covered by ε.'
+)
+_SEEDS_NOTE = (
   'Figures are means over {} seeds; ± is half of the 95 % interval of the mean '
   'over seeds by Student’s t, from three seeds on.'
+)
+_ONE_MODEL_NOTE = (
+  'The seeds of {} share their initial model: ± is without what another '
+  'initial model would change.'
 )
 _DROP_NOTE = (
   'Each run is compared with the FedAvg run of the same setting and seed, and '
   'with no other.'
 )
-_EPSILON_NOTE = (
-  'ε is that of the rounds that were run, by the plan’s accounting, for one '
-  'run alone.'
+_EPSILON_NOTE = 'ε is that of the rounds that were run, for one run alone.'
+_BAND_NOTE = (
+  'Lines are means over the seeds of a setting, bands the range of the seeds.'
 )
-_SAMPLER_NOTE = (
-  'Where the sampler really gives another ε, that of all planned rounds stands '
-  'in brackets, and it is the one that holds.'
+_SCATTER_NOTE = (
+  'Of one seed. Each blue dot is the update of one client: its norm, and its '
+  'angle to the global update of the last round. The black dot is the averaged '
+  'update that the server takes its step with, where it was recorded: clipped '
+  'in CE-FedAvg, and in DP-FedAvg with the noise, which can make it longer '
+  'than every client’s update. The dashed line is the threshold c. A run that '
+  'does not clip has the c of the other runs of its setting, if they share '
+  'one. t = 0 is the first round.'
 )
-_WIDTH = 100
+_PAPER_NOTE = (
+  'Accuracies in percent, drops in points: of CE-FedAvg from FedAvg, and of '
+  'DP-FedAvg from CE-FedAvg. Digits of MNIST count for EMNIST’s. “Near chance” '
+  'stands where a figure measures nothing. The paper has P = 80, Q = 32 and '
+  'batches of 64; it does not state its number of rounds or its learning rates.'
+)
+_AUDIT_NOTE = (
+  'An audited run has canaries among its clients: it is no private release. “ε '
+  'at least” is proved for any mechanism, with the confidence stated; “if '
+  'Gaussian” takes the mechanism for a Gaussian one, as DP-FedAvg is; the '
+  'estimate is no bound. True positives are the canaries in the run that score '
+  'above 99 % of those held out, beside the most that the plan allows. '
+  'docs/audit.md says more.'
+)
+_MODEL_CLIPPING_NOTE = (
+  'Model clipping: c is a threshold on the norm of whole models, and clipped '
+  '(%) the share of clipped models. The other thresholds are on updates.'
+)
+_ATTACKS = {
+  'all_releases': 'all releases',
+  'successive_releases': 'successive releases',
+  'final_model': 'the final model',
+}
+_SUPERSCRIPTS = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 
 
 def write_report(
-  frames: frame.Frames,
+  found: stats.Runs,
   output_dir: str | os.PathLike[str],
   *,
   made_by: str = '',
@@ -91,7 +111,7 @@ def write_report(
   report and left out.
 
   Args:
-    frames: The runs.
+    found: The runs.
     output_dir: Where to write; made if it is not there.
     made_by: By what and when, in a sentence for the foot; empty for nothing.
 
@@ -101,204 +121,432 @@ def write_report(
   Raises:
     ValueError: There is no run.
   """
-  if frames.runs.empty:
-    reasons = '; '.join(f'{name}: {reason}' for name, reason in frames.left_out)
+  if found.table.empty:
+    reasons = '; '.join(f'{name}: {reason}' for name, reason in found.left_out)
     raise ValueError(
-      f'`frames` must hold at least one run, found none ({reasons or "empty"}).'
+      f'A report is on folders of runs, found none ({reasons or "empty"}).'
     )
   output = pathlib.Path(output_dir)
   output.mkdir(parents=True, exist_ok=True)
-  report = output / 'report.md'
-  earlier = _figures_of(report)
-  values, drawn = _values(frames)
-  values['made'] = ' '.join(filter(None, [made_by, _versions(frames.runs)]))
-  for drawing in drawn:
-    style.save(drawing.draw(), output / drawing.name, dpi=_DPI)
-  template = _TEMPLATE.read_text(encoding='utf-8')
-  text = markdown.render(template, values.__getitem__)
-  report.write_text(text, encoding='utf-8')
-  # Those of other runs would lie beside it, with exact figures of clients.
-  for name in earlier - _figures_of(report):
-    (output / name).unlink(missing_ok=True)
-  report.with_suffix('.html').write_text(
-    page_html.to_html(text, output), encoding='utf-8'
+  path = output / 'report.md'
+  earlier = _figures_of(path)
+  found = named_by_settings(found)
+  table = names.ordered(found.table)
+  drawn = {
+    'curves': figures.curves(table),
+    'epsilon': figures.by_quantity(table, 'epsilon'),
+    'norm': figures.by_quantity(table, 'clipping_norm'),
+    'updates': figures.scatters(found),
+  }
+  pictures = {name: _pictures(own) for name, own in drawn.items()}
+  sections = (
+    ('', _results(table)),
+    ('Privacy', _privacy(found, table)),
+    ('By round', _after(_BAND_NOTE, pictures['curves'])),
+    ('By ε', pictures['epsilon']),
+    ('By clipping norm', pictures['norm']),
+    (
+      'Norms and angles of the updates',
+      _after(_SCATTER_NOTE, pictures['updates']),
+    ),
+    ('Run by run', _run_by_run(found, table)),
+    ("The paper's tables", _after(_PAPER_NOTE, _paper_tables(found))),
+    ('Audits', _after(_AUDIT_NOTE, markup.markdown_table(_audits(found)))),
+    ('What is missing', '\n'.join(f'- {note}' for note in _notes(found))),
+    ('How this was made', ' '.join([made_by, _versions(found)]).strip()),
   )
-  return report
+  for drawing in (each for own in drawn.values() for each in own):
+    figures.save(drawing.draw(), output / drawing.name, _DPI)
+  text = _HEADING + ''.join(
+    (f'\n## {heading}\n' if heading else '') + f'\n{body}\n'
+    for heading, body in sections
+    if body
+  )
+  path.write_text(text, encoding='utf-8')
+  # Figures of other runs would lie beside it, with exact figures of clients.
+  for name in earlier - _figures_of(path):
+    (output / name).unlink(missing_ok=True)
+  html = markup.to_html(text, output)
+  path.with_suffix('.html').write_text(html, encoding='utf-8')
+  return path
 
 
-def summary(frames: frame.Frames) -> str:
+def named_by_settings(found: stats.Runs) -> stats.Runs:
+  """Runs under the names of the settings that they differ in."""
+  known = names.run_names(found.table)
+  renamed = stats.collect(
+    dict(zip(known, found.runs.values(), strict=True)), found.left_out
+  )
+  return stats.Runs(
+    renamed.runs, renamed.table.assign(folder=found.table.index), found.left_out
+  )
+
+
+def summary(found: stats.Runs) -> str:
   """What the runs came to, as text for a terminal.
 
   Returns:
     The sentence and the table of results, what private runs spent together,
     and a line for each folder that was left out and each thing that is missing.
   """
+  found = named_by_settings(found)
   parts = []
-  for found in _by_metric(frames.runs):
-    table = run_tables.result_table(found)
-    parts += [
-      textwrap.fill(run_tables.result_sentence(found), _WIDTH),
-      markdown.text_table(table),
-    ]
-  parts += [textwrap.fill(text, _WIDTH) for text in _together(frames.runs)]
-  return '\n\n'.join([*parts, *_notes(frames)])
+  for own in _by_metric(names.ordered(found.table)):
+    parts.append(textwrap.fill(_result_sentence(own), _WIDTH))
+    parts.append(markup.text_table(_result_table(own)))
+  parts += [textwrap.fill(text, _WIDTH) for text in _together(found)]
+  return '\n\n'.join([*parts, *_notes(found)])
 
 
-def _values(
-  frames: frame.Frames,
-) -> tuple[dict[str, str | pd.DataFrame], list[drawings.Drawing]]:
-  """What the marks of the template stand for, and the figures."""
-  runs, groups = frame.by_setting(frames.runs), frames.groups()
-  is_evaluated = runs['final_score'].notna()
-  is_recorded = runs.index.isin(frames.updates['run'])
-  drawn = {
-    'curves': drawings.curves(frames, runs[is_evaluated]),
-    'updates': drawings.columns(frames, runs[is_recorded]),
-    'epsilon': _budget_drawings(groups),
-  }
-  texts = {
-    'results': '\n\n'.join(map(_result_text, _by_metric(runs))),
-    'privacy': '\n\n'.join(_privacy_texts(runs)),
-    'runs': '\n\n'.join(_run_texts(groups)),
-    'paper_tables': _paper_tables(frames),
-    'audits': run_tables.attack_table(frames),
-    **{
-      name: markdown.pictures((each.name, each.caption) for each in own)
-      for name, own in drawn.items()
-    },
-  }
-  missing = [need for name, need in _NEEDS.items() if not len(texts[name])]
-  is_private = runs['is_private'].astype(bool)
-  for what, names in (
-    ('Not evaluated yet', runs.index[~is_evaluated]),
-    ('Updates are not recorded', runs.index[~is_recorded & ~is_private]),
-    (
-      'Updates of private runs are not recorded',
-      runs.index[~is_recorded & is_private],
-    ),
-  ):
-    if len(names):
-      missing.append(f'{what}: {"; ".join(names)}.')
-  texts['missing'] = markdown.bullets([*_notes(frames), *missing])
-  return texts, [each for own in drawn.values() for each in own]
+def _after(note: str, body: str) -> str:
+  """A body below its note; nothing where there is nothing to show."""
+  return f'{note}\n\n{body}' if body else ''
 
 
-def _by_metric(runs: pd.DataFrame) -> list[pd.DataFrame]:
-  """The results of runs, those of each metric for themselves."""
-  return [
-    run_tables.results(own) for _, own in runs.groupby('metric', sort=False)
-  ]
-
-
-def _result_text(found: pd.DataFrame) -> str:
-  """The sentence and the table of the runs of one metric, with its reading."""
-  seeds = sorted({each.num_seeds for each in found['score'] if each}) or [0]
-  notes = {
-    _MARGIN_NOTE.format(' or '.join(map(str, seeds))): seeds[-1] > 1,
-    _DROP_NOTE: found['drop'].notna().any(),
-    _EPSILON_NOTE: found['epsilon'].notna().any(),
-    _SAMPLER_NOTE: found['sampler_epsilon'].notna().any(),
-  }
+def _pictures(drawn: Iterable[figures.Drawing]) -> str:
   return '\n\n'.join(
-    [
-      f'**{run_tables.result_sentence(found)}**',
-      markdown.markdown_table(run_tables.result_table(found)),
+    f'![{each.caption}]({each.name})\n\n*{each.caption}*' for each in drawn
+  )
+
+
+def _by_metric(table: pd.DataFrame) -> list[pd.DataFrame]:
+  """What each algorithm came to in each setting, over its seeds, by metric.
+
+  Returns:
+    For each metric a row for each label: `label`, `metric`, `score` and `drop`
+    (an `Estimate`, or None), `epsilon` (the largest of the seeds), `paper` (the
+    paper's ε, NaN where it is the same), `delta`, `unit`, what ε protects, and
+    `guarantee`, in a word, empty where the run is not private; `one_model`:
+    whether several seeds share one initial model.
+  """
+  found = []
+  for metric, of_metric in table.groupby('metric', sort=False):
+    lines = []
+    for label, own in of_metric.groupby(names.labels(of_metric), sort=False):
+      epsilon = own['epsilon'].where(own['is_private'])
+      lines.append(
+        {
+          'label': label,
+          'metric': metric,
+          'score': stats.estimate(own['final_score']),
+          'drop': stats.estimate(own['drop']),
+          'epsilon': epsilon.max(skipna=False),
+          'paper': own['paper_epsilon'].max(),
+          'delta': own['delta'].iloc[0],
+          'unit': own['unit'].iloc[0],
+          'guarantee': _guarantee(own),
+          'one_model': len(own) > 1 and own['model_seed'].nunique() == 1,
+        }
+      )
+    found.append(pd.DataFrame(lines))
+  return found
+
+
+def _guarantee(own: pd.DataFrame) -> str:
+  if not own['is_private'].any():
+    return ''
+  if own['has_caveats'].any():
+    return 'no'
+  return 'holds' if np.isfinite(own['epsilon']).all() else 'not known'
+
+
+def _results(table: pd.DataFrame) -> str:
+  """The sentence and the table of the runs of each metric, with its reading."""
+  parts = []
+  for found in _by_metric(table):
+    seeds = sorted({each.num_seeds for each in found['score'] if each}) or [0]
+    one_model = '; '.join(found.loc[found['one_model'], 'label'])
+    notes = {
+      _SEEDS_NOTE.format(' or '.join(map(str, seeds))): seeds[-1] > 1,
+      _ONE_MODEL_NOTE.format(one_model): bool(one_model),
+      _DROP_NOTE: found['drop'].notna().any(),
+      _EPSILON_NOTE: found['epsilon'].notna().any(),
+    }
+    parts += [
+      f'**{_result_sentence(found)}**',
+      markup.markdown_table(_result_table(found)),
       ' '.join(note for note, is_needed in notes.items() if is_needed),
+    ]
+  return '\n\n'.join(filter(None, parts))
+
+
+def _result_table(found: pd.DataFrame) -> pd.DataFrame:
+  """The results of one metric, without columns that would be empty."""
+  metric = found['metric'].iloc[0]
+  decimals = metric.decimals(each.mean for each in found['score'] if each)
+  seeds = [each.num_seeds if each else 0 for each in found['score']]
+  deltas = sorted(set(found['delta'].dropna()))
+  shared = (
+    f' (δ\xa0=\xa0{_format_delta(deltas[0])})' if len(deltas) == 1 else ''
+  )
+  lost = 'below FedAvg (points)' if metric.is_share else 'worse than FedAvg by'
+  return _without_empty(
+    pd.DataFrame(
+      {
+        'algorithm': found['label'],
+        'seeds': seeds if len(set(seeds)) > 1 else '',
+        metric.heading: [_estimate(each, decimals) for each in found['score']],
+        lost: [_estimate(each, decimals) for each in found['drop']],
+        f'ε{shared}': [_epsilon(line) for _, line in found.iterrows()],
+        'δ': found['delta'].map(_format_delta) if deltas[1:] else '',
+        'guarantee': found['guarantee'].replace('', stats.MISSING),
+      }
+    )
+  )
+
+
+def _result_sentence(found: pd.DataFrame) -> str:
+  """What the runs of one metric came to, in a sentence."""
+  metric = found['metric'].iloc[0]
+  known = found[found['score'].notna()]
+  if known.empty:
+    return f'No run has a finite {metric.title} yet.'
+  decimals = metric.decimals(each.mean for each in known['score'])
+  unit = ' %' if metric.is_share else ''
+  if len(known) > _MAX_TOLD:
+    means = known['score'].map(lambda each: each.mean)
+    best = known.loc[means.idxmax() if metric.goal == 'max' else means.idxmin()]
+    return (
+      f'Of {len(known)} algorithms and settings, {best["label"]} has the best '
+      f'{metric.title}, {_estimate(best["score"], decimals)}{unit}; chosen on '
+      'the test data, that is an optimistic figure.'
+    )
+  parts = []
+  for line in known.to_dict('records'):
+    verb = f' has a {metric.title} of ' if not parts else ' '
+    text = f'{line["label"]}{verb}{_estimate(line["score"], decimals)}{unit}'
+    drop = line['drop']
+    if drop is not None:
+      is_worse = drop.mean >= 0
+      size = stats.Estimate(tuple(x if is_worse else -x for x in drop.values))
+      text += f', {_estimate(size, decimals)} '
+      if metric.is_share:
+        text += f'points {"below" if is_worse else "above"} FedAvg'
+      else:
+        text += f'{"worse" if is_worse else "better"} than FedAvg'
+    if line['guarantee']:
+      told = {
+        'holds': f'ε = {_epsilon(line)}, and the guarantee holds',
+        'no': f'ε = {_epsilon(line)} by the plan, no guarantee as it was run',
+        'not known': 'nothing is known of its guarantee',
+      }
+      text += f' ({told[line["guarantee"]]})'
+    parts.append(text)
+  return '; '.join(parts) + '.'
+
+
+def _privacy(found: stats.Runs, table: pd.DataFrame) -> str:
+  """What private runs promise, together and each, once for equal ones."""
+  texts = _together(found)
+  promises = {
+    name: run.privacy['description']
+    for name, run in found.runs.items()
+    if run.privacy.get('description')
+  }
+  for text in dict.fromkeys(promises.values()):
+    own = [name for name, promise in promises.items() if promise == text]
+    is_all = len(own) == len(promises)
+    texts.append(text if is_all else f'**{"; ".join(own)}**: {text}')
+  for name, run in found.runs.items():
+    # Its noise is not that of the sentence alone.
+    if (
+      run.settings.get('clipping') == 'adaptive'
+      and 'aggregation' in run.privacy
+    ):
+      texts.append(f'**{name}**: {run.privacy["aggregation"]}')
+  held = table[table['is_private'] & ~table['has_caveats']]
+  exact = table[~table['is_private'] & table['data'].isin(held['data'])]
+  if len(exact):
+    texts.append(
+      f'{"; ".join(exact.index)}: exact figures of the same clients, which no '
+      'ε covers. Do not publish this report as a whole.'
+    )
+  simulated = table.index[table['has_simulation_figures']]
+  if len(simulated):
+    texts.append(f'† {"; ".join(simulated)}: {_SIMULATION_NOTE}')
+  return '\n\n'.join(texts)
+
+
+def _together(found: stats.Runs) -> list[str]:
+  """What the private runs on the same data have spent together."""
+  texts = []
+  for data, own in found.table.groupby('data', sort=False):
+    ledgers = [found.runs[name].ledger for name in own.index]
+    text = spending.describe_ledgers([path for path in ledgers if path])
+    if text:
+      texts.append(f'All private runs on {data or "these clients"}: {text}')
+  return texts
+
+
+def _run_by_run(found: stats.Runs, table: pd.DataFrame) -> str:
+  """The settings and the table of single runs, with what is not compared."""
+  texts = []
+  for title, own in figures.by_setting(table[table['data'] != '']):
+    run = own.iloc[0]
+    values = [
+      f'{symbol} = {run[key]:g}'
+      for key, symbol in names.SYMBOLS.items()
+      if key in stats.SETTING_KEYS and pd.notna(run.get(key))
+    ]
+    if run['num_parameters'] > 0:
+      values.append(f'd = {run["num_parameters"]:,.0f} parameters')
+    texts.append(f'{title}: {", ".join(values)}.{_partition(found, own)}')
+  for _, own in table.groupby('metric', sort=False):
+    lines = [_line(found, run) for _, run in own.iterrows()]
+    texts.append(
+      markup.markdown_table(
+        _without_empty(pd.DataFrame(lines).fillna(stats.MISSING))
+      )
+    )
+  if (table['clips'] == 'models').any():
+    texts.append(_MODEL_CLIPPING_NOTE)
+  by_reason = table[table['no_drop'] != ''].groupby('no_drop', sort=False)
+  reasons = [f'{"; ".join(own.index)} ({why})' for why, own in by_reason]
+  if reasons:
+    texts.append(f'Not compared with FedAvg: {"; ".join(reasons)}.')
+  return '\n\n'.join(texts)
+
+
+def _partition(found: stats.Runs, own: pd.DataFrame) -> str:
+  """How the data are split, but of a private run without exact figures."""
+  run = own.iloc[0]
+  told = [
+    (found.runs[name].config.get('task') or {}).get('partition')
+    for name in own.index
+  ]
+  if not told[0] or (run['is_private'] and not run['has_simulation_figures']):
+    return ''
+  # The draws of a split can differ by seed.
+  of_run = f' of {run.name}' if len(set(told)) > 1 else ''
+  return f' Partition{of_run}: {told[0].rstrip(".")}.'
+
+
+def _line(found: stats.Runs, run: pd.Series) -> dict[str, str]:
+  """The numbers of a run."""
+  metric, files = run['metric'], found.runs[run.name]
+  clipped = stats.number(100 * run['clipped_fraction'], '.0f')
+  if run['has_simulation_figures'] and clipped != stats.MISSING:
+    clipped += '†'
+  norm = stats.number(run['clipping_norm'], '.4g')
+  if run['clipping'] == 'adaptive':
+    norm = f'{norm} at first'
+  of = '' if run['is_complete'] else f' of {run["num_rounds"]}'
+  spec = f'.{metric.decimals([run["final_score"]])}f'
+  return {
+    'run': run.name,
+    'rounds': f'{run["rounds_done"]}{of}',
+    metric.heading: stats.number(run['final_score'], spec),
+    **_other_scores(files),
+    'c': norm,
+    'clipped (%)': clipped,
+    'noise multiplier': stats.number(run['noise_multiplier'], '.4g'),
+    'sampling': (run['sampling'] or stats.MISSING).replace('_', ' '),
+    's/round': stats.number(run['round_seconds'], '.2f'),
+    'folder': run['folder'],
+  }
+
+
+def _other_scores(run: Run) -> dict[str, str]:
+  """The last values of metrics that do not decide, by their headings."""
+  told = {}
+  for column, values in run.rounds.items():
+    known = column in METRIC_COLUMNS or column == run.metric.column
+    last = values.dropna().tail(1)
+    if column.startswith('test_') and not known and len(last):
+      other = Metric(column.removeprefix('test_'))
+      value = other.scale * last.iloc[0]
+      told[other.heading] = stats.number(value, f'.{other.decimals([value])}f')
+  return told
+
+
+def _paper_tables(found: stats.Runs) -> str:
+  """The paper's tables that runs stand for a row of."""
+  lines = tables.paper_rows(found)
+  if lines.empty:
+    return ''
+  # The others stand in for the paper's data, and have no row there.
+  return '\n\n'.join(
+    f'### Table {number:.0f}\n\n'
+    + markup.markdown_table(tables.published_rows(own))
+    for number, own in lines[lines['table'].notna()].groupby('table')
+  )
+
+
+def _audits(found: stats.Runs) -> pd.DataFrame:
+  """The claim of each audited run beside what each attack shows."""
+  return pd.DataFrame(
+    [
+      {
+        'run': name,
+        'canaries, in + out': '{num_canaries_in} + {num_canaries_out}'.format(
+          **attack
+        ),
+        'ε claimed': stats.at_most(attack['claimed_epsilon']),
+        'attack on': _ATTACKS.get(attack['attack'], attack['attack']),
+        'ε at least': stats.at_least(attack['epsilon_lower_bound']),
+        'ε at least, if Gaussian': stats.at_least(
+          attack['gaussian_epsilon_lower_bound']
+        ),
+        'ε, an estimate': stats.number(attack['epsilon_estimate'], '.2f'),
+        'true positives (allowed), %': (
+          f'{100 * attack["true_positive_rate"]:.1f} '
+          f'({100 * attack["allowed_true_positive_rate"]:.1f})'
+        ),
+        'confidence': f'{attack["confidence"]:.0%}',
+        'refuted': 'yes' if attack['is_refuted'] else 'no',
+      }
+      for name, run in found.runs.items()
+      for attack in run.audits.to_dict('records')
     ]
   )
 
 
-def _privacy_texts(runs: pd.DataFrame) -> list[str]:
-  """What private runs promise, together and each, once for equal ones."""
-  texts = _together(runs)
-  described = runs[runs['privacy_description'].notna()]
-  for text, own in described.groupby('privacy_description', sort=False):
-    whole = len(own) == len(described)
-    texts.append(text if whole else f'**{"; ".join(own.index)}**: {text}')
-  if 'clipping' in runs:
-    # Its noise is not that of the sentence alone.
-    adaptive = runs[(runs['clipping'] == 'adaptive') & runs['is_private']]
-    texts += [
-      f'**{"; ".join(own.index)}**: {text}'
-      for text, own in adaptive.groupby('privacy_aggregation', sort=False)
-    ]
-  texts += _exact_beside(runs)
-  names = runs.index[runs['has_simulation_figures']]
-  if len(names):
-    texts.append(
-      f'{run_tables.SIMULATION_MARK} {"; ".join(names)}: '
-      f'{run_tables.SIMULATION_NOTE}'
-    )
-  return texts
-
-
-def _exact_beside(runs: pd.DataFrame) -> list[str]:
-  """What is said where runs without noise are on the clients of a guarantee."""
-  held = runs[runs['is_private'] & ~runs['has_caveats']]
-  exact = runs[~runs['is_private'] & runs['data'].isin(held['data'])]
-  if exact.empty:
-    return []
-  return [
-    f'{"; ".join(exact.index)}: exact figures of the same clients, which no ε '
-    'covers. Do not publish this report as a whole.'
-  ]
-
-
-def _together(runs: pd.DataFrame) -> list[str]:
-  """What the private runs on the same data have spent together."""
-  told = {
-    data: spending.describe_ledgers([path for path in own if path is not None])
-    for data, own in runs.groupby('data', sort=False)['ledger']
+def _notes(found: stats.Runs) -> list[str]:
+  """What is missing, damaged or left out, a sentence each."""
+  table = found.table
+  partial = table[~table['is_complete']]
+  is_recorded = pd.Series(
+    [len(run.updates) > 0 for run in found.runs.values()], table.index
+  )
+  missing = {
+    'Not evaluated yet': table['final_score'].isna(),
+    'Updates are not recorded': ~is_recorded & ~table['is_private'],
+    'Updates of private runs are not recorded': (
+      ~is_recorded & table['is_private']
+    ),
   }
   return [
-    f'All private runs on {data or "these clients"}: {text}'
-    for data, text in told.items()
-    if text
+    *(
+      f'{name}: {note}'
+      for name, run in found.runs.items()
+      for note in run.notes
+    ),
+    *(
+      f'{name}: {run["rounds_done"]} of {run["num_rounds"]} rounds; it is '
+      'shown, but not compared'
+      for name, run in partial.iterrows()
+    ),
+    *(f'{name}: left out: {reason}' for name, reason in found.left_out),
+    *(
+      f'{what}: {"; ".join(table.index[where])}.'
+      for what, where in missing.items()
+      if where.any()
+    ),
   ]
 
 
-def _run_texts(groups: list[pd.DataFrame]) -> list[str]:
-  """The settings and the table of single runs, with what is not compared."""
-  runs = pd.concat(groups)
-  texts = [
-    f'{title}: {run_tables.setting_sentence(group)}'
-    for title, group in _titled(groups)
-    if group['data'].iloc[0]
-  ]
-  texts += [
-    markdown.markdown_table(run_tables.run_table(own))
-    for _, own in runs.groupby('metric', sort=False)
-  ]
-  if (runs['clips'] == 'models').any():
-    texts.append(run_tables.MODEL_CLIPPING_NOTE)
-  by_reason = runs[runs['no_drop'] != ''].groupby('no_drop', sort=False)
-  reasons = [f'{"; ".join(own.index)} ({why})' for why, own in by_reason]
-  if reasons:
-    texts.append(f'Not compared with FedAvg: {"; ".join(reasons)}.')
-  return texts
-
-
-def _versions(runs: pd.DataFrame) -> str:
+def _versions(found: stats.Runs) -> str:
   """With which versions the runs were made, in a sentence."""
-  found = collections.defaultdict(dict)
-  for versions in runs['versions']:
-    for name, version in versions.items():
-      found[name][version] = None
-  told = [f'{name} {" and ".join(each)}' for name, each in found.items()]
+  known: dict[str, dict[str, None]] = {}
+  for run in found.runs.values():
+    for name, version in (run.config.get('versions') or {}).items():
+      known.setdefault(name, {})[version] = None
+  told = [f'{name} {" and ".join(each)}' for name, each in known.items()]
   return f'The runs: {", ".join(told)}.' if told else ''
 
 
-def _titled(groups: list[pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:
-  names = titles.setting_titles([group.iloc[0] for group in groups])
-  return list(zip(names, groups, strict=True))
-
-
 def _figures_of(report: pathlib.Path) -> set[str]:
-  """Returns the names of the figures of a report of ours.
-
-  Args:
-    report: Its `report.md`, which may not be there, or be something else.
-  """
+  """Returns the names of the figures of a report of ours, if it is there."""
   try:
     text = report.read_text(encoding='utf-8')
   except (FileNotFoundError, UnicodeDecodeError):
@@ -306,50 +554,35 @@ def _figures_of(report: pathlib.Path) -> set[str]:
   return set(_FIGURE.findall(text)) if text.startswith(_HEADING) else set()
 
 
-def _notes(frames: frame.Frames) -> list[str]:
-  """What is missing, damaged or left out, a sentence each."""
-  runs = frames.runs
-  return [
-    *(f'{name}: {note}' for name, own in runs['notes'].items() for note in own),
-    *(
-      f'{name}: {run["rounds_done"]} of {run["num_rounds"]} rounds; it is '
-      'shown, but not compared'
-      for name, run in runs[~runs['is_complete']].iterrows()
-    ),
-    *(f'{name}: left out: {reason}' for name, reason in frames.left_out),
-  ]
+def _epsilon(line: pd.Series) -> str:
+  """The ε of a run, with the paper's where that is another."""
+  text = stats.at_most(line['epsilon'])
+  if line['unit'] == 'example':
+    text += ' for examples'
+  if pd.notna(line['paper']):
+    text += f' (the paper’s: {stats.at_most(line["paper"])})'
+  return text
 
 
-def _paper_tables(frames: frame.Frames) -> str:
-  """The paper's tables that runs stand for a row of."""
-  lines = rows.paper_rows(frames)
-  if len(lines):
-    # These stand in for the paper's data, and have no row there.
-    lines = lines[lines['data'] != titles.DATA_NAMES['embedded_digits']]
-  if lines.empty:
-    return ''
-  return '\n\n'.join(
-    f'### Table {number}\n\n'
-    + markdown.markdown_table(tables.published_rows(own))
-    for number, own in lines.groupby('paper_table')
-  )
+def _estimate(value: stats.Estimate | None, decimals: int) -> str:
+  if value is None:
+    return stats.MISSING
+  return stats.with_margin(value.mean, value.margin, decimals)
 
 
-def _budget_drawings(groups: list[pd.DataFrame]) -> list[drawings.Drawing]:
-  """The metric by ε, a figure of each setting that has several budgets."""
-  drawn = []
-  for title, group in _titled(groups):
-    data = accuracy.epsilon_data(group)
-    if data['epsilon'].nunique() > 1:
-      metric = group['metric'].iloc[0].title
-      drawn.append(
-        drawings.Drawing(
-          f'epsilon_{style.file_part(title)}.png',
-          f'Final {metric} by privacy budget: {title}.',
-          functools.partial(accuracy.draw_epsilon, data, title),
-        )
-      )
-  return drawn
+def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
+  """A table without the columns in which no cell says anything."""
+  return table.loc[:, ~table.isin([stats.MISSING, '']).all()]
+
+
+def _format_delta(delta: float) -> str:
+  """A δ as 10⁻⁵ or 2.5 · 10⁻⁵, which no line breaks."""
+  if pd.isna(delta):
+    return stats.MISSING
+  mantissa, exponent = f'{delta:.2e}'.split('e')
+  power = f'10{str(int(exponent)).translate(_SUPERSCRIPTS)}'
+  factor = f'{float(mantissa):g}'
+  return power if factor == '1' else f'{factor}\xa0·\xa0{power}'
 
 
 def main(argv: Sequence[str]) -> None:
@@ -363,23 +596,16 @@ def main(argv: Sequence[str]) -> None:
     f'Made by `{command} --output={_OUTPUT.value}` on '
     f'{datetime.date.today():%Y-%m-%d}.'
   )
+  # Read once: a run may be going on.
   try:
-    # Read once: a run may be going on.
-    frames = frame.read_frames(argv[1:], named_by_settings=True)
-    if frames.runs.empty:
-      found = '; '.join(f'{name} ({why})' for name, why in frames.left_out)
-      raise ValueError(f'A report is on folders of runs, found {found}.')
-    try:
-      path = write_report(frames, _OUTPUT.value, made_by=made_by)
-    except OSError as error:
-      raise ValueError(
-        f'--output must be a folder that can be written, found {error}.'
-      ) from error
+    found = stats.read_folders(argv[1:])
+    path = write_report(found, _OUTPUT.value, made_by=made_by)
   except (ValueError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
+    markup.show(f'error: {error}', sys.stderr)
     sys.exit(2)
-  print(summary(frames))
-  print(f'\nReport: {path}\n        {path.with_suffix(".html")}')
+  markup.show(
+    f'{summary(found)}\n\nReport: {path}\n        {path.with_suffix(".html")}'
+  )
 
 
 if __name__ == '__main__':

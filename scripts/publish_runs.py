@@ -2,19 +2,27 @@
 
   python scripts/publish_runs.py runs/reproduction [results]
 
-A run that is there already is replaced. What is kept of a run folder is said in
-`analysis/runs/published.py`: checkpoints, TensorBoard logs, ledgers and the
-trained model stay behind.
+A run that is there already is replaced. All rounds are in one table, all
+updates in another, and the rest is a line of JSON for each run: checkpoints,
+TensorBoard logs, ledgers and the trained model stay behind.
 """
 
+import gzip
+import io
+import json
+import math
 import pathlib
 import sys
+from collections.abc import Mapping
 
 import pandas as pd
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from analysis.runs import files, published
+from analysis import runs as run_files
+
+# The last one is of two runs, and nothing reads it.
+_UPDATE_COLUMNS = ('t', *run_files.UPDATE_COLUMNS, 'expected_norm')
 
 
 def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
@@ -29,7 +37,7 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
       ones cannot.
   """
   found = {
-    path.parent.name: files.read_folder(path.parent)
+    path.parent.name: run_files.read_folder(path.parent)
     for path in sorted(source.glob('*/result.json'))
   }
   for name, run in found.items():
@@ -42,17 +50,81 @@ def publish(source: pathlib.Path, target: pathlib.Path) -> list[str]:
     path.parent.name: pd.read_csv(path).assign(search=path.parent.name)
     for path in sorted(source.glob('search/*/sweep.csv'))
   }
-  runs: dict[str, files.RunFiles] = {}
-  if (target / published.RUNS).is_file():
-    runs, before = published.read(target)
+  runs: dict[str, run_files.Run] = {}
+  if (target / run_files.RESULT_FILES[0]).is_file():
+    runs, before = run_files.read_published(target)
     searches = dict(iter(before.groupby('search'))) | searches
   if not runs | found:
     raise ValueError(f'`source` must hold finished runs, found none: {source}.')
   no_search = pd.DataFrame(columns=['search'])
-  published.write(
-    runs | found, pd.concat([*searches.values()] or [no_search]), target
-  )
+  write(runs | found, pd.concat([*searches.values()] or [no_search]), target)
   return [*found]
+
+
+def write(
+  runs: Mapping[str, run_files.Run],
+  searches: pd.DataFrame,
+  directory: pathlib.Path,
+) -> None:
+  """Writes runs, by name; the same runs give the same bytes.
+
+  Args:
+    runs: The runs, by name; at least one.
+    searches: The rows of the `sweep.csv` of each search for a learning rate,
+      with the column `search`.
+    directory: Where the files go.
+  """
+  directory.mkdir(parents=True, exist_ok=True)
+  text, *paths = (directory / name for name in run_files.RESULT_FILES)
+  ordered = dict(sorted(runs.items()))
+  lines = []
+  for name, run in ordered.items():
+    more = {'privacy': run.privacy, 'audits': _records(run.audits), **run.rest}
+    line = {'name': name, 'config': run.config}
+    line |= {key: value for key, value in more.items() if value}
+    lines.append(json.dumps(line, ensure_ascii=False) + '\n')
+  text.write_text(''.join(lines), encoding='utf-8')
+  for path, columns, counts, tables in (
+    (
+      paths[0],
+      run_files.METRIC_COLUMNS,
+      ['round_num', 'num_clients'],
+      [run.rounds.assign(run=name) for name, run in ordered.items()],
+    ),
+    (
+      paths[1],
+      _UPDATE_COLUMNS,
+      ['t'],
+      [run.updates.assign(run=name) for name, run in ordered.items()],
+    ),
+  ):
+    # An empty one would change the types of the others.
+    table = pd.concat([each for each in tables if len(each)] or tables[:1])
+    table = table.reindex(columns=['run', *columns])
+    _write_csv(table.astype(dict.fromkeys(counts, 'Int64')), path)
+  _write_csv(searches.sort_values('search', kind='stable'), paths[2])
+
+
+def _records(table: pd.DataFrame) -> list[dict]:
+  """The rows of a table, with None in place of NaN, which JSON lacks."""
+  return [
+    {
+      key: None if isinstance(value, float) and math.isnan(value) else value
+      for key, value in row.items()
+    }
+    for row in table.to_dict('records')
+  ]
+
+
+def _write_csv(table: pd.DataFrame, path: pathlib.Path) -> None:
+  """Writes a table; the bytes do not hold when or where."""
+  text = table.to_csv(index=False, lineterminator='\n').encode()
+  if path.suffix == '.gz':
+    packed = io.BytesIO()
+    with gzip.GzipFile('', 'wb', 9, packed, mtime=0) as file:
+      file.write(text)
+    text = packed.getvalue()
+  path.write_bytes(text)
 
 
 def main(argv: list[str]) -> int:

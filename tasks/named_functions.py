@@ -126,10 +126,11 @@ def find(given: Mapping[str, Any], argument: str, name: str) -> Any:
   return given[name] if name in given else load_function(argument, name)
 
 
-def takes(function: Callable, name: str) -> bool:
-  """Returns whether a function takes a named argument."""
+def requires(function: Callable, name: str) -> bool:
+  """Returns whether a function cannot be called without a named argument."""
   signature = _signature(function)
-  return signature is not None and name in signature.parameters
+  found = signature and signature.parameters.get(name)
+  return bool(found) and found.default is inspect.Parameter.empty
 
 
 def call(

@@ -23,11 +23,12 @@ _FOLDERS = (
 _DISTRIBUTIONS = {'PIL': 'pillow', 'absl': 'absl_py', 'tree': 'dm_tree'}
 
 # The experiments as data.
-_TABLE = 'settings and the table of experiments'
+_TABLE = 'the table of experiments'
 _TABLE_FILES = (
-  'tasks/config.py',
-  'tasks/experiments.py',
-  'tasks/run_flags.py',
+  'tasks/experiments/experiment_table.py',
+  'tasks/experiments/named_runs.py',
+  'tasks/experiments/reproduction_runs.py',
+  'tasks/settings/setting_fields.py',
 )
 
 # For each part of the project: the parts of it that it may import besides
@@ -65,7 +66,7 @@ _MAY_IMPORT = {
     },
     _TENSORFLOW,
   ),
-  _TABLE: ({'tff_clipping', 'tff_clipping/privacy'}, {'absl'}),
+  _TABLE: ({'tff_clipping'}, set()),
   'analysis': (
     {'tff_clipping/privacy'},
     {

@@ -1,6 +1,6 @@
 """The metrics and the loss on the test set."""
 
-import collections
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,29 +25,28 @@ def build_evaluation_fn(
 
   Args:
     model_fn: Returns a new model.
-    test: The features `x` and `y`.
+    test: The features `x` and `y`, arrays or mappings of them by name.
     metrics: What is measured beside the loss.
 
   Returns:
     A function of model weights that returns `test_loss`, and a `test_` for each
-    metric, an accuracy from 0 to 1; NaN for a metric that has no value on the
-    test set, such as a recall without positives.
+    metric, an accuracy from 0 to 1. It raises a `ValueError` where a metric of
+    a model with a finite loss is NaN.
   """
   model = model_fn()
   measured = [(metric, metric.create()) for metric in metrics]
-  num_examples = len(test['y'])
+  num_examples = len(tf.nest.flatten(test['y'])[0])
 
   @tf.function(input_signature=[model.input_spec])
   def evaluate_batch(batch):
     predictions = model.forward_pass(batch, training=False).predictions
     for metric, counted in measured:
-      counted.update_state(
-        batch['y'],
-        metric.activation(predictions),
-        sample_weight=tf.cast(batch['y'] != 0, tf.float32)
-        if metric.is_masked
-        else None,
-      )
+      if metric.output is None:
+        counted.update_state(batch['y'], predictions)
+      else:
+        counted.update_state(
+          batch['y'][metric.output], predictions[metric.output]
+        )
 
   @tf.function
   def reset():
@@ -70,9 +69,11 @@ def build_evaluation_fn(
     reset()
     for start in range(0, num_examples, _BATCH_SIZE):
       evaluate_batch(
-        collections.OrderedDict(
-          (key, tf.constant(array[start : start + _BATCH_SIZE]))
-          for key, array in test.items()
+        tf.nest.map_structure(
+          lambda array, start=start: tf.constant(
+            array[start : start + _BATCH_SIZE]
+          ),
+          test,
         )
       )
     loss = _mean(*model.report_local_unfinalized_metrics()['loss'])
@@ -80,7 +81,7 @@ def build_evaluation_fn(
     for (metric, counted), result in zip(measured, results(), strict=True):
       is_mean = type(counted).result is tf.keras.metrics.Mean.result
       value = _mean(counted.total, counted.count) if is_mean else result
-      found[f'test_{metric.name}'] = _number(metric.name, value)
+      found[f'test_{metric.name}'] = _number(metric.name, value, loss)
     return {**found, 'test_loss': loss}
 
   return evaluate
@@ -93,12 +94,18 @@ def _mean(total, count) -> float:
   return float(total) / float(count)
 
 
-def _number(name: str, value: Any) -> float:
-  """Returns the value of a metric, which is a single number."""
+def _number(name: str, value: Any, loss: float) -> float:
+  """Returns the value of a metric, if it is one."""
   array = np.asarray(value)
   if array.size != 1:
     raise ValueError(
       f'`metrics` must be single numbers, found the shape {list(array.shape)} '
       f'of {name}.'
     )
-  return float(array.reshape(()))
+  number = float(array.reshape(()))
+  # Of a model that has diverged, which the loss says, nothing is a number.
+  if math.isnan(number) and math.isfinite(loss):
+    raise ValueError(
+      f'`metrics` must be numbers on the test set, found NaN for {name}.'
+    )
+  return number

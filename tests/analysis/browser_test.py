@@ -2,8 +2,7 @@
 
 import pytest
 
-from analysis import report
-from analysis.runs import frame
+from analysis import report, stats
 from tests import browser
 from tests.analysis import run_folders
 
@@ -52,9 +51,10 @@ def page_path(tmp_path_factory):
     for seed in (0, 1, 2)
     for number, (algorithm, privacy) in enumerate(_RUNS)
   ]
-  frames = frame.read_frames(folders, named_by_settings=True)
   made_by = f'Made by `python -m analysis.report {"runs/a_long_name " * 9}`.'
-  path = report.write_report(frames, root / 'report', made_by=made_by)
+  path = report.write_report(
+    stats.read_folders(folders), root / 'report', made_by=made_by
+  )
   return path.with_suffix('.html')
 
 

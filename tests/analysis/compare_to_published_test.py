@@ -3,14 +3,13 @@
 import pandas as pd
 import pytest
 
-from analysis import compare_to_published
-from analysis.runs import frame
+from analysis import compare_to_published, stats
 from tests.analysis import run_folders
 
 
 def _run(path, accuracy, **settings):
   folder = run_folders.write_run(path, accuracies=(0.1, accuracy), **settings)
-  return frame.read_frames([folder]).runs
+  return stats.read_folders([folder]).table
 
 
 def _published(root, *accuracies, **settings):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from analysis.runs import frame
+from analysis import stats
 from tests.analysis import run_folders
 
 
 @pytest.fixture
 def read_runs(tmp_path):
-  """A function that writes runs, and returns their frames.
+  """A function that writes runs, and reads them.
 
   It takes the arguments of `run_folders.write_run` for each run, by its name.
   """
@@ -18,6 +18,6 @@ def read_runs(tmp_path):
       run_folders.write_run(tmp_path / name, **settings)
       for name, settings in runs.items()
     ]
-    return frame.read_frames(folders)
+    return stats.read_folders(folders)
 
   return read

@@ -7,10 +7,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
-from analysis.paper import evidence, rows
-from analysis.runs import experiments, files, frame, published
+from analysis import experiments, stats, tables
+from analysis.runs import METRIC_COLUMNS, RESULT_FILES
 
 # The contents of a privacy.json.
 PRIVACY = {
@@ -93,7 +91,7 @@ def write_run(
   """
   directory.mkdir(parents=True)
   flags = {
-    'task': 'emnist.npz',
+    'task': 'emnist_digits',
     'partition': 'label_skew',
     'model': model,
     'algorithm': algorithm,
@@ -112,7 +110,7 @@ def write_run(
     'run': name,
     'experiment': flags | experiment,
     'task': {
-      'name': 'emnist.npz',
+      'name': 'emnist_digits',
       'num_clients': 1920,
       'partition': partition_summary,
     },
@@ -124,7 +122,7 @@ def write_run(
   if metric is not None:
     config |= dict(zip(('metric', 'metric_goal'), metric, strict=True))
     column = f'test_{metric[0]}'
-  columns = [*files.METRIC_COLUMNS]
+  columns = [*METRIC_COLUMNS]
   columns[columns.index('test_accuracy')] = column
   columns = list(dict.fromkeys([*columns, *(metrics or ())]))
   lines = [
@@ -264,7 +262,7 @@ def _settings(
 @functools.cache
 def _published_settings() -> dict[tuple[Any, ...], dict[str, Any]]:
   """The settings of published runs by row, scale, algorithm and variants."""
-  results = pathlib.Path(__file__).parents[2] / 'results' / published.RUNS
+  results = pathlib.Path(__file__).parents[2] / 'results' / RESULT_FILES[0]
   found = {}
   for line in results.read_text(encoding='utf-8').splitlines():
     config = json.loads(line)['config']
@@ -301,16 +299,11 @@ def write_named_runs(
     )
 
 
-def read(root: pathlib.Path) -> frame.Frames:
-  """The frames of the run folders in a folder."""
-  return frame.read_frames(sorted(root.iterdir()))
+def read(root: pathlib.Path) -> stats.Runs:
+  """The run folders in a folder."""
+  return stats.read_folders(sorted(root.iterdir()))
 
 
-def paper_rows(root: pathlib.Path) -> pd.DataFrame:
-  """The paper's rows of the run folders in a folder."""
-  return rows.paper_rows(read(root))
-
-
-def read_evidence(root: pathlib.Path) -> evidence.Evidence:
+def read_evidence(root: pathlib.Path) -> tables.Evidence:
   """All that the pages on the run folders in a folder are made of."""
-  return evidence.read(root)
+  return tables.Evidence(stats.read_results(root))

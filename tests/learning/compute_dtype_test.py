@@ -1,4 +1,4 @@
-"""Local steps in bfloat16 have weights and updates in float32."""
+"""Tests of tff_clipping.learning.compute_dtype."""
 
 import collections
 

@@ -1,0 +1,135 @@
+"""Tables as Markdown and as text, Markdown as one HTML file, and printing."""
+
+import base64
+import html
+import os
+import pathlib
+import re
+import struct
+import sys
+from typing import TextIO
+
+import markdown
+import pandas as pd
+
+_CSS = pathlib.Path(__file__).parent / 'page.css'
+_IMAGE = re.compile(r'<figure><img (.*?)src="([^":]*\.png)"', re.DOTALL)
+# Of a figure of 160 dots an inch, so that 9 points are read well.
+_PIXELS_A_DOT = 0.6875
+# A figure that is wider is moved on a phone.
+_WIDE = 600
+# A picture and the caption below it.
+_FIGURE = re.compile(r'<p>(<img [^>]*/>)</p>\n<p><em>(.*?)</em></p>', re.DOTALL)
+_FIGURES = re.compile(r'(?:<figure>.*?</figure>\s*)+', re.DOTALL)
+# It would be cut behind its dashes.
+_FLAG = re.compile(r'<code>(--\w+)</code>')
+_TABLE = re.compile(r'<table>.*?</table>', re.DOTALL)
+
+
+def markdown_table(table: pd.DataFrame) -> str:
+  """A table of texts in Markdown, numbers to the right; empty without rows."""
+  if table.empty:
+    return ''
+  lines = _cells(table)
+  lines.insert(
+    1, ['---:' if _is_numeric(table[name]) else '---' for name in table]
+  )
+  return '\n'.join(
+    '| ' + ' | '.join(cell.replace('|', '\\|') for cell in line) + ' |'
+    for line in lines
+  )
+
+
+def text_table(table: pd.DataFrame) -> str:
+  """A table for the terminal: columns side by side, numbers to the right."""
+  lines = _cells(table)
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  numeric = [_is_numeric(table[name]) for name in table]
+  lines.insert(1, ['-' * width for width in widths])
+  return '\n'.join(
+    '  '.join(
+      cell.rjust(width) if right else cell.ljust(width)
+      for cell, width, right in zip(line, widths, numeric, strict=True)
+    ).rstrip()
+    for line in lines
+  )
+
+
+def _cells(table: pd.DataFrame) -> list[list[str]]:
+  """The head and the lines of a table as texts."""
+  lines = table.itertuples(index=False, name=None)
+  return [list(map(str, line)) for line in (table.columns, *lines)]
+
+
+def _is_numeric(column: pd.Series) -> bool:
+  """Whether the cells are numbers, or stand for one that is missing."""
+  return all(
+    re.match(r'^[-−+]?\d|^–$|^∞$|^not run$', str(value)) is not None
+    for value in column
+  )
+
+
+def to_html(text: str, directory: pathlib.Path) -> str:
+  """A Markdown page as one HTML file that needs no other.
+
+  Args:
+    text: The page, with a title in its first line.
+    directory: Where its pictures are; they are written into the file.
+  """
+
+  def embedded(match: re.Match) -> str:
+    data = (directory / html.unescape(match[2])).read_bytes()
+    # Where a PNG has its size.
+    width, height = (
+      round(_PIXELS_A_DOT * side) for side in struct.unpack('>II', data[16:24])
+    )
+    return (
+      f'<figure{" class=wide" if width > _WIDE else ""}><img {match[1]}'
+      f'width="{width}" height="{height}" '
+      f'src="data:image/png;base64,{base64.b64encode(data).decode()}"'
+    )
+
+  # Texts of a run are no markup.
+  body = markdown.markdown(
+    text.replace('&', '&amp;').replace('<', '&lt;'), extensions=['tables']
+  )
+  body = _FIGURE.sub(r'<figure>\1<figcaption>\2</figcaption></figure>', body)
+  body = _FIGURES.sub(_in_columns, body)
+  # No line ends between these and their number.
+  for signs in ('± ', ' %', ' = '):
+    body = body.replace(signs, signs.replace(' ', '&nbsp;'))
+  body = _FLAG.sub(r'<code class=flag>\1</code>', body)
+  # A table that is wider than a phone is moved within its frame.
+  body = _TABLE.sub(r'<div class="table" tabindex="0">\g<0></div>', body)
+  title = html.escape(text.splitlines()[0].lstrip('# '))
+  style = _CSS.read_text(encoding='utf-8')
+  return (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    '<meta name="color-scheme" content="light dark">\n'
+    f'<title>{title}</title>\n<style>\n{style}</style>\n</head>\n'
+    f'<body>\n<main>\n{_IMAGE.sub(embedded, body)}\n</main>\n</body>\n</html>\n'
+  )
+
+
+def _in_columns(match: re.Match) -> str:
+  """Figures that follow each other, in up to three columns."""
+  columns = min(match[0].count('<figure>'), 3)
+  return f'<div class="figures columns-{columns}">{match[0].strip()}</div>\n'
+
+
+def show(text: str, stream: TextIO | None = None) -> None:
+  """Prints a text to stdout, or to another stream, and fails nowhere.
+
+  A letter that the locale lacks is escaped. A stream that is closed, or whose
+  reader has gone, is left alone.
+  """
+  out = sys.stdout if stream is None else stream
+  if out is None:
+    return
+  try:
+    out.reconfigure(errors='backslashreplace')  # type: ignore[union-attr]
+    print(text, file=out, flush=True)
+  except OSError:
+    # Or Python would flush it again at the end, and fail.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

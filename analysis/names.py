@@ -1,0 +1,176 @@
+"""The order of runs, and their names: the algorithm and the settings that vary.
+
+A name is made for some runs beside each other. Runs that differ in the seed
+alone have one label.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis import runs as run_files
+from analysis import stats
+from analysis.experiments import ALGORITHMS, DATA_NAMES, MODEL_NAMES
+
+SYMBOLS = {
+  'num_clients': 'N',
+  'clients_per_round': 'P',
+  'local_steps': 'Q',
+  'batch_size': 'batch',
+  'num_rounds': 'T',
+  'client_learning_rate': 'η_l',
+  'server_learning_rate': 'η_g',
+  'dirichlet_alpha': 'α',
+  'proximal_mu': 'μ',
+  'clipping_norm': 'c',
+  'target_epsilon': 'ε',
+  'target_delta': 'δ',
+  'noise_multiplier': 'z',
+}
+# What changes no figure, or is told in another way.
+_NOT_TOLD = (
+  *('algorithm', 'aggregator', 'sampling_seed', 'noise_seed', 'audit_seed'),
+  *('rounds_per_evaluation', 'rounds_per_checkpoint', 'update_rounds'),
+  *('estimate_repeats', 'simulation_diagnostics', *stats.SEED_KEYS),
+)
+# The settings behind a quantity that is an axis of a figure.
+_BEHIND = {
+  'epsilon': ('target_epsilon', 'noise_multiplier', 'target_delta'),
+  'clipping_norm': ('clipping_norm',),
+}
+
+
+def labels(table: pd.DataFrame, by: str = '') -> pd.Series:
+  """A label for each run: its algorithm, and the settings that vary.
+
+  A setting of an algorithm, such as its threshold, is told where runs of one
+  setting and seed differ in it: a threshold that is taken from a run of the
+  same seed is not.
+
+  Args:
+    table: The rows of the runs.
+    by: The quantity by which runs are drawn, 'epsilon' or 'clipping_norm': runs
+      that differ in it have one label. Empty for none.
+  """
+  texts = _texts(table).drop(columns=[*_BEHIND.get(by, ())], errors='ignore')
+  found = table['algorithm_name']
+  for key in sorted(texts, key=lambda key: key not in stats.SETTING_KEYS):
+    if key in stats.SETTING_KEYS:
+      # Nothing is known of a program of one's own.
+      is_told = texts.loc[table['data'] != '', key].nunique() > 1
+    else:
+      same = [table['algorithm_name'], table['setting']]
+      varies = texts[key].groupby(same).transform('nunique') > 1
+      # All seeds of a label stay together.
+      is_told = varies.groupby(found).transform('any')
+    found = found + (', ' + texts[key]).where(is_told & texts[key].ne(''), '')
+  rounds = table['rounds_done'].astype(str) + ' of '
+  rounds = ', ' + rounds + table['num_rounds'].astype(str) + ' rounds'
+  found = found + rounds.where(~table['is_complete'], '')
+  point = table[by].astype(str) if by else ''
+  same = (found + table['setting'] + point).duplicated(keep=False)
+  return found.where(~same, found + ' (' + table.index + ')')
+
+
+def run_names(table: pd.DataFrame) -> list[str]:
+  """A name for each run, no two alike: its label and, of several, its seed."""
+  names = labels(table)
+  if table['seed'].nunique() > 1:
+    seeds = table['seed'].map(lambda seed: stats.number(seed, '.0f'))
+    names += (', seed ' + seeds).where(table['seed'].notna(), '')
+  return [*names.where(~names.duplicated(keep=False), table.index)]
+
+
+def titles(table: pd.DataFrame) -> pd.Series:
+  """A title for each run: model, data, split, and what settings differ in.
+
+  Args:
+    table: Rows of runs, one for each setting.
+  """
+  found = pd.Series([problem(run) for _, run in table.iterrows()], table.index)
+  texts = _texts(table)
+  for key in stats.SETTING_KEYS:
+    if key in texts and key not in ('task', 'model', 'partition'):
+      differ = texts[key].groupby(found).transform('nunique') > 1
+      found = found + (', ' + texts[key]).where(differ, '')
+  same = found.duplicated(keep=False)
+  return found.where(~same, found + ' (' + table.index + ')')
+
+
+def problem(run: pd.Series) -> str:
+  """The model, the data and the split of a run."""
+  if not run['data']:
+    return 'programs of your own'
+  title = f'{run["model_name"]} on {run["data"]}, {run["split"]}'
+  if run['is_iid'] or run['partition'] == 'class_balanced':
+    return title
+  return f'{title} ({run["partition"].replace("_", " ")})'
+
+
+def ordered(table: pd.DataFrame) -> pd.DataFrame:
+  """Runs by setting, in it by algorithm, then by falling ε and by c.
+
+  Models are in the paper's order, and IID data come first; other settings are
+  by value. Runs with an aggregator of a user's own follow those of their
+  algorithm.
+  """
+  models, algorithms = [*MODEL_NAMES.values()], [*ALGORITHMS]
+
+  def place(name: str) -> tuple:
+    run = table.loc[name]
+    return (
+      _rank(run['model_name'], models),
+      not run['is_iid'],
+      _values(run['series']),
+      _rank(run['algorithm'], algorithms),
+      run['own_aggregator'],
+      0.0 if math.isnan(run['epsilon']) else -run['epsilon'],
+      0.0 if math.isnan(run['clipping_norm']) else run['clipping_norm'],
+      _values(run['setting']),
+      name,
+    )
+
+  return table.loc[sorted(table.index, key=place)]
+
+
+def _rank(name: str, names: Sequence[str]) -> int:
+  return names.index(name) if name in names else len(names)
+
+
+def _values(setting: str) -> list[tuple]:
+  """The values of a setting, which sort by number or as texts."""
+  return [
+    (value is not None, isinstance(value, str), value or 0)
+    if not isinstance(value, str)
+    else (True, True, value)
+    for value in json.loads(setting)
+  ]
+
+
+def _texts(table: pd.DataFrame) -> pd.DataFrame:
+  """The settings of runs as texts; empty where a run has none."""
+  return pd.DataFrame(
+    [
+      {
+        key: _text(key, value)
+        for key, value in settings.items()
+        if key not in _NOT_TOLD and settings['task']
+      }
+      for settings in table['settings']
+    ],
+    table.index,
+  ).fillna('')
+
+
+def _text(key: str, value: Any) -> str:
+  if value in (None, '', []):
+    return ''
+  if key in ('task', 'model'):
+    known = DATA_NAMES if key == 'task' else MODEL_NAMES
+    return known.get(value, run_files.own_name(value))
+  text = f'{value:.4g}' if isinstance(value, float) else str(value)
+  name = SYMBOLS.get(key, key.replace('_', ' '))
+  return f'{name} = {run_files.own_name(text).replace("_", " ")}'

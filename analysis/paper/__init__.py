@@ -1,1 +1,0 @@
-"""The paper's rows, findings and tables beside ours."""

@@ -1,0 +1,558 @@
+"""Runs: what their folders, or the files in `results/`, hold of them.
+
+Reading never repairs in silence: damage that leaves the rest usable is named in
+the notes of the run, and a folder that cannot be trusted is left out with the
+reason. Folders of 0.2 are read too.
+"""
+
+import dataclasses
+import io
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.experiments import ALGORITHMS, DEFAULTS
+from tff_clipping import privacy as privacy_lib
+
+METRIC_COLUMNS = (
+  'round_num',
+  'num_clients',
+  'round_seconds',
+  'epsilon',
+  'test_accuracy',
+  'test_loss',
+  'update_norm_mean',
+  'update_norm_std',
+  'update_norm_max',
+  'clipped_fraction',
+)
+# The exact figures of the clients' updates.
+CLIENT_METRICS = METRIC_COLUMNS[-4:]
+UPDATE_COLUMNS = ('client_id', 'update_norm', 'angle_degrees')
+# The `client_id` of the averaged update.
+_MEAN_UPDATE_ID = 'mean'
+
+RESULT_FILES = ('runs.jsonl', 'rounds.csv', 'updates.csv.gz', 'searches.csv')
+
+# Of one partition alone, whatever other runs say of it.
+_PARTITION_KEYS = {
+  'dirichlet_alpha': 'dirichlet',
+  'shards_per_client': 'shards',
+}
+
+_AUDIT_KEYS = (
+  'num_releases',
+  'num_canaries_in',
+  'num_canaries_out',
+  'confidence',
+  'claimed_epsilon',
+  'actual_epsilon',
+  'allowed_true_positive_rate',
+)
+_ATTACK_KEYS = (
+  'epsilon_lower_bound',
+  'gaussian_epsilon_lower_bound',
+  'epsilon_estimate',
+  'true_positive_rate',
+  'is_refuted',
+)
+AUDIT_COLUMNS = ('attack', *_AUDIT_KEYS, *_ATTACK_KEYS)
+_UPDATE_FILE = re.compile(r'round_(\d+)\.csv')
+
+
+class NotARunError(ValueError):
+  """The folder is no run, or its files cannot be trusted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+  """The figure on the test set that decides.
+
+  Attributes:
+    name: That of its column in `metrics.csv`, without `test_`.
+    goal: 'max' where more is better, 'min' where less is.
+  """
+
+  name: str = 'accuracy'
+  goal: str = 'max'
+
+  @property
+  def column(self) -> str:
+    """Its column in `metrics.csv`."""
+    return f'test_{self.name}'
+
+  @property
+  def is_share(self) -> bool:
+    """Whether it is a share of the examples, and shown in percent."""
+    return 'accuracy' in self.name
+
+  @property
+  def scale(self) -> float:
+    """The factor from the column to the figure that is shown."""
+    return 100.0 if self.is_share else 1.0
+
+  @property
+  def title(self) -> str:
+    """Its name in a sentence."""
+    return f'test {self.name.replace("_", " ")}'
+
+  @property
+  def heading(self) -> str:
+    """Its name above a column or beside an axis, with its unit."""
+    title = self.title.capitalize()
+    return f'{title} (%)' if self.is_share else title
+
+  def lost(self, baseline: float, value: float) -> float:
+    """By how much a value is worse than a baseline; below 0 if it is better."""
+    # NumPy would warn of the difference of two infinite ones.
+    difference = float(baseline) - float(value)
+    return difference if self.goal == 'max' else -difference
+
+  def decimals(self, values: Iterable[float]) -> int:
+    """The decimals of a column: two for a percentage, else four digits."""
+    sizes = [abs(value) for value in values if math.isfinite(value) and value]
+    if self.is_share or not sizes:
+      return 2
+    return max(3 - math.floor(math.log10(max(sizes))), 0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+  """What the files of a run hold.
+
+  Attributes:
+    config: That of `config.json`.
+    privacy: That of `privacy.json`, with all caveats that the ledger has; empty
+      where there is none.
+    rounds: The rows of `metrics.csv`: `METRIC_COLUMNS`, and what else begins
+      with `test_`.
+    updates: The rows of `updates/`: `t`, which is 0 in the first round as in
+      the paper, `UPDATE_COLUMNS`, and `is_mean`: whether a row is the averaged
+      update.
+    audits: A row for each attack of `audit/audit.json`: `AUDIT_COLUMNS`.
+    metric: The figure on the test set that decides.
+    notes: What is missing or cut off, a phrase each.
+    ledger: The ledger; None where there is none.
+    rest: What else a published run has, which nothing reads.
+  """
+
+  config: Mapping[str, Any]
+  privacy: Mapping[str, Any]
+  rounds: pd.DataFrame
+  updates: pd.DataFrame
+  audits: pd.DataFrame
+  metric: Metric = Metric()
+  notes: tuple[str, ...] = ()
+  ledger: pathlib.Path | None = None
+  rest: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def settings(self) -> dict[str, Any]:
+    """The flags of the run; empty for a program of one's own."""
+    found = DEFAULTS | self.config['experiment']
+    for key, partition in _PARTITION_KEYS.items():
+      if found['partition'] != partition:
+        found[key] = None
+    return found
+
+  @property
+  def scores(self) -> pd.Series:
+    """The metric that decides by round; an accuracy in percent."""
+    values = self.rounds.set_index('round_num')[self.metric.column].dropna()
+    return self.metric.scale * values
+
+  @property
+  def is_private(self) -> bool:
+    """Whether it adds noise, as far as anything is known of it."""
+    known = ALGORITHMS.get(self.config['algorithm'])
+    return bool(self.privacy) or (known is not None and known.is_private)
+
+
+def read_folders(
+  directories: Iterable[str | os.PathLike[str]],
+) -> tuple[dict[str, Run], list[tuple[str, str]]]:
+  """Reads run folders, and leaves out those that are none.
+
+  Args:
+    directories: The folders. One that is given twice counts once.
+
+  Returns:
+    The runs in the order given, each under the name of its folder, with the
+    parents' where two are equal; and folder and reason of each that is no run.
+  """
+  found: dict[pathlib.Path, Run] = {}
+  left_out = []
+  for directory in map(pathlib.Path, directories):
+    if directory.resolve() in found:
+      left_out.append((str(directory), 'given twice, read once'))
+      continue
+    try:
+      found[directory.resolve()] = read_folder(directory)
+    except NotARunError as error:
+      left_out.append((str(directory), str(error)))
+  names = _distinct_names([*found])
+  return dict(zip(names, found.values(), strict=True)), left_out
+
+
+def read_results(directory: str | os.PathLike[str]) -> dict[str, Run]:
+  """Reads the published runs, or all run folders in a folder, by name.
+
+  Raises:
+    ValueError: There is none, or one that cannot be read.
+  """
+  directory = pathlib.Path(directory)
+  if (directory / RESULT_FILES[0]).is_file():
+    return read_published(directory)[0]
+  folders = sorted(path.parent for path in directory.glob('*/config.json'))
+  found, left_out = read_folders(folders)
+  if left_out or not folders:
+    reasons = '; '.join(f'{name}: {why}' for name, why in left_out)
+    raise ValueError(
+      '`directory` must hold runs that can be read, found '
+      f'{reasons or f"none in {directory}"}.'
+    )
+  return found
+
+
+def read_published(
+  directory: pathlib.Path,
+) -> tuple[dict[str, Run], pd.DataFrame]:
+  """Reads what `scripts/publish_runs.py` wrote: the runs, and the searches.
+
+  Raises:
+    ValueError: A file is missing or cannot be read.
+  """
+  try:
+    text, *tables = (directory / name for name in RESULT_FILES)
+    lines = [
+      json.loads(line) for line in text.read_text(encoding='utf-8').splitlines()
+    ]
+    rounds, updates, searches = (
+      pd.read_csv(path, float_precision='round_trip') for path in tables
+    )
+  except (OSError, ValueError) as error:
+    raise ValueError(
+      f'`directory` must hold published runs, found in {directory}: {error}.'
+    ) from error
+  # As read from a folder.
+  rounds = rounds.astype({'round_num': float, 'num_clients': float})
+  by_run, updates_of = (
+    {
+      name: own.drop(columns='run').reset_index(drop=True)
+      for name, own in table.groupby('run', sort=False)
+    }
+    for table in (rounds, updates)
+  )
+  no_updates = pd.DataFrame(columns=['t', *UPDATE_COLUMNS])
+  keys = {'name', 'config', 'privacy', 'audits'}
+  return {
+    line['name']: Run(
+      config=line['config'],
+      privacy=line.get('privacy', {}),
+      audits=pd.DataFrame(line.get('audits', []), columns=AUDIT_COLUMNS),
+      rounds=by_run[line['name']],
+      updates=_mark_means(updates_of.get(line['name'], no_updates)),
+      rest={key: value for key, value in line.items() if key not in keys},
+    )
+    for line in lines
+  }, searches
+
+
+def read_folder(directory: pathlib.Path) -> Run:
+  """Reads a run folder, or that of a program of one's own with metrics.csv.
+
+  Raises:
+    NotARunError: It is none, or its files cannot be trusted.
+  """
+  if not directory.is_dir():
+    raise NotARunError(
+      'a file, not a folder' if directory.exists() else 'no such folder'
+    )
+  notes: list[str] = []
+  path, ledger = directory / 'metrics.csv', directory / 'ledger.jsonl'
+  if path.is_file() and not (directory / 'config.json').exists():
+    metric = _metric_of_program(path)
+    rounds = _read_metrics(path, metric, [])
+    config = _config_of_program(directory, rounds)
+  else:
+    config = _read_config(directory / 'config.json')
+    metric = _read_metric(config)
+    rounds = _read_metrics(path, metric, notes)
+  name = config['algorithm']
+  known = ALGORITHMS.get(name)
+  is_private = known.is_private if known else name.startswith('dp_')
+  return Run(
+    config=config,
+    metric=metric,
+    rounds=rounds,
+    ledger=ledger if ledger.is_file() else None,
+    privacy=_read_privacy(directory, is_private, notes),
+    updates=_read_updates(directory / 'updates', notes),
+    audits=_read_audit(directory / 'audit' / 'audit.json', notes),
+    notes=tuple(notes),
+  )
+
+
+def _read_config(path: pathlib.Path) -> dict[str, Any]:
+  if not path.is_file():
+    if any(path.parent.glob(f'*/{path.name}')):
+      raise NotARunError(
+        'no run folder: it has no config.json, but folders in it have one; '
+        f'give {path.parent}/*/'
+      )
+    raise NotARunError(
+      'it has no config.json, which `tasks.train` writes, and no metrics.csv '
+      'of a program of your own'
+    )
+  config = _read_json(path)
+  for section, keys in (
+    ('experiment', ('task', 'partition', 'num_rounds')),
+    ('model', ('name',)),
+    ('algorithm', ()),
+  ):
+    if section not in config:
+      raise NotARunError(f'config.json has no `{section}`')
+    for key in keys:
+      if not isinstance(config[section], dict) or key not in config[section]:
+        raise NotARunError(f'config.json has no `{section}.{key}`')
+  return config
+
+
+def _read_metric(config: Mapping[str, Any]) -> Metric:
+  """The metric of a run; accuracy where its config says nothing."""
+  name = config.get('metric', 'accuracy')
+  goal = config.get('metric_goal', 'max')
+  if not isinstance(name, str) or not name or goal not in ('max', 'min'):
+    raise NotARunError(
+      "config.json: `metric` must be a name and `metric_goal` 'max' or 'min', "
+      f'found {name!r} and {goal!r}'
+    )
+  return Metric(name, goal)
+
+
+def _metric_of_program(path: pathlib.Path) -> Metric:
+  """The accuracy of a program of one's own, or its loss without one."""
+  try:
+    table = pd.read_csv(path)
+  except (OSError, ValueError) as error:
+    raise NotARunError(f'{path.name} cannot be read: {error}') from error
+  for metric in (Metric(), Metric('loss', 'min')):
+    if metric.column in table and table[metric.column].notna().any():
+      return metric
+  raise NotARunError(f'{path.name} has neither `test_accuracy` nor `test_loss`')
+
+
+def _config_of_program(
+  directory: pathlib.Path, rounds: pd.DataFrame
+) -> dict[str, Any]:
+  """What is known of a program of one's own: its name and its rounds."""
+  num_rounds = int(rounds['round_num'].max()) if len(rounds) else 0
+  return {
+    'algorithm': 'own_program',
+    'program': directory.resolve().name,
+    'model': {'name': ''},
+    'experiment': {'task': '', 'partition': '', 'num_rounds': num_rounds},
+  }
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    contents = json.loads(path.read_text(encoding='utf-8'))
+  except (ValueError, OSError) as error:
+    raise NotARunError(f'{path.name} cannot be read: {error}') from error
+  if not isinstance(contents, dict):
+    raise NotARunError(f'{path.name} must hold one JSON object')
+  return contents
+
+
+def _read_metrics(
+  path: pathlib.Path, metric: Metric, notes: list[str]
+) -> pd.DataFrame:
+  columns = list(dict.fromkeys([*METRIC_COLUMNS, metric.column]))
+  if not path.is_file():
+    notes.append('metrics.csv is missing: no round has finished yet')
+    return pd.DataFrame({column: [] for column in columns}, dtype=float)
+  table = _read_csv(path, notes, columns)
+  for column in ('round_num', metric.column):
+    if column not in table:
+      raise NotARunError(f'metrics.csv has no column `{column}`')
+  absent = [column for column in columns if column not in table]
+  if metric != Metric() and 'test_accuracy' in absent:
+    absent.remove('test_accuracy')
+  if absent:
+    notes.append(f'metrics.csv does not measure {", ".join(absent)}')
+  others = [
+    column
+    for column in table
+    if column.startswith('test_') and column not in columns
+  ]
+  table[others] = table[others].apply(pd.to_numeric, errors='coerce')
+  table = table.reindex(columns=[*columns, *others])
+  rounds = table['round_num'].to_numpy()
+  if np.isnan(rounds).any() or (rounds < 0).any() or (rounds % 1).any():
+    raise NotARunError('metrics.csv has a row without a valid `round_num`')
+  values = table[metric.column].dropna()
+  if metric.is_share and not values.between(0.0, 1.0).all():
+    raise NotARunError(
+      f'metrics.csv: `{metric.column}` must be between 0 and 1, found '
+      f'{values[~values.between(0.0, 1.0)].iloc[0]}'
+    )
+  repeated = int(table['round_num'].duplicated(keep='last').sum())
+  if repeated:
+    notes.append(
+      f'metrics.csv holds {repeated} round(s) twice: the later row counts'
+    )
+    table = table.drop_duplicates('round_num', keep='last')
+  return table.sort_values('round_num', ignore_index=True)
+
+
+def _read_csv(
+  path: pathlib.Path, notes: list[str], number_columns: Sequence[str]
+) -> pd.DataFrame:
+  """Reads a CSV file; a cut-off last line is dropped and named."""
+  try:
+    text = path.read_text(encoding='utf-8')
+  except (OSError, UnicodeDecodeError) as error:
+    raise NotARunError(f'{path.name} cannot be read: {error}') from error
+  lines = text.splitlines()
+  if not lines:
+    raise NotARunError(f'{path.name} is empty')
+  if not text.endswith('\n') and len(lines) > 1:
+    # A line with all of its commas may still have lost the end of a number.
+    notes.append(f'{path.name} is cut off: its last line was left out')
+    lines.pop()
+  columns = lines[0].count(',') + 1
+  for number, line in enumerate(lines[1:], start=2):
+    if line.count(',') + 1 != columns:
+      raise NotARunError(
+        f'{path.name}, line {number}: {columns} values expected, found '
+        f'{line.count(",") + 1}'
+      )
+  table = pd.read_csv(
+    io.StringIO('\n'.join(lines) + '\n'), dtype=str, keep_default_na=False
+  )
+  for column in table.columns.intersection(list(number_columns)):
+    numbers = pd.to_numeric(table[column], errors='coerce')
+    bad = numbers.isna() & ~table[column].str.lower().isin(['', 'nan'])
+    if bad.any():
+      raise NotARunError(
+        f'{path.name}, line {int(np.argmax(bad)) + 2}: `{column}` must be a '
+        f'number, found {table[column][bad].iloc[0]!r}'
+      )
+    table[column] = numbers.astype(float)
+  return table
+
+
+def _read_privacy(
+  directory: pathlib.Path, is_private: bool, notes: list[str]
+) -> dict[str, Any]:
+  """What a private run promises, with every caveat of its ledger."""
+  path, ledger = directory / 'privacy.json', directory / 'ledger.jsonl'
+  charged, caveats = None, ()
+  if ledger.is_file():
+    try:
+      charged = privacy_lib.read_ledger(ledger)
+      # A run that was killed may not have written down all of its caveats.
+      caveats = charged.caveats
+    except (OSError, ValueError) as error:
+      notes.append(f'the ledger cannot be read: {error}')
+      caveats = ('what was charged is not known: the ledger cannot be read',)
+  if path.is_file():
+    privacy = _read_json(path)
+  elif charged is not None:
+    # What `tasks.train` writes of the plan; a program of one's own may not.
+    privacy = privacy_lib.plan_to_json(charged.plan, charged.caveats)
+  else:
+    if is_private:
+      notes.append('privacy.json is missing: nothing is known of its privacy')
+    return {}
+  needed = ('noise_multiplier', 'target_delta', 'sampling', 'epsilon')
+  absent = [key for key in needed if privacy.get(key) is None]
+  if absent:
+    notes.append(f'privacy.json does not say {", ".join(absent)}')
+  known = privacy.get('caveats') or ()
+  privacy['caveats'] = list(dict.fromkeys([*known, *caveats]))
+  described = privacy.get('description') or ''
+  untold = [each for each in privacy['caveats'] if each not in described]
+  if untold:
+    stated = f'No guarantee as it was run: {"; ".join(untold)}.'
+    described = f'{stated} The plan: {described}' if described else stated
+  privacy['description'] = described or None
+  return privacy
+
+
+def _read_audit(path: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  """A row for each attack of an audit, with `AUDIT_COLUMNS`."""
+  empty = pd.DataFrame(columns=list(AUDIT_COLUMNS))
+  if not path.is_file():
+    return empty
+  try:
+    audit = _read_json(path)
+    common = {key: audit[key] for key in _AUDIT_KEYS}
+    lines = [
+      {'attack': name, **common, **{key: attack[key] for key in _ATTACK_KEYS}}
+      for name, attack in audit['attacks'].items()
+    ]
+  except (NotARunError, KeyError, TypeError, AttributeError) as error:
+    notes.append(f'audit.json cannot be used: {error}: left out')
+    return empty
+  return pd.DataFrame(lines, columns=list(AUDIT_COLUMNS))
+
+
+def _read_updates(directory: pathlib.Path, notes: list[str]) -> pd.DataFrame:
+  """All recorded rounds in one table."""
+  tables = [pd.DataFrame(columns=['t', *UPDATE_COLUMNS])]
+  for path in sorted(directory.glob('*.csv')):
+    match = _UPDATE_FILE.fullmatch(path.name)
+    if match is None:
+      notes.append(f'updates/{path.name} is no round_XXXXX.csv: left out')
+      continue
+    file_notes: list[str] = []
+    try:
+      table = _read_csv(path, file_notes, UPDATE_COLUMNS[1:])
+      absent = [column for column in UPDATE_COLUMNS if column not in table]
+      if absent:
+        raise NotARunError(f'{path.name} has no column `{absent[0]}`')
+    except NotARunError as error:
+      notes.append(f'updates/{error}: left out')
+      continue
+    notes.extend(f'updates/{note}' for note in file_notes)
+    table = table[[*UPDATE_COLUMNS]]
+    table.insert(0, 't', int(match.group(1)))
+    tables.append(table)
+  return _mark_means(pd.concat(tables[1:] or tables, ignore_index=True))
+
+
+def _mark_means(updates: pd.DataFrame) -> pd.DataFrame:
+  is_mean = (updates['client_id'] == _MEAN_UPDATE_ID).astype(bool)
+  return updates.assign(is_mean=is_mean)
+
+
+def own_name(setting: str) -> str:
+  """The name of data, a model or an aggregator: without its folders."""
+  return setting.rsplit('/', 1)[-1]
+
+
+def to_number(value: Any) -> float:
+  """A number of a JSON file; NaN where it is none."""
+  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+  return float(value) if is_number else math.nan
+
+
+def _distinct_names(directories: Sequence[pathlib.Path]) -> list[str]:
+  """Adds the parent folder's name where two folders share theirs."""
+  names = [path.name for path in directories]
+  longer = [
+    name if names.count(name) == 1 else str(pathlib.Path(*path.parts[-2:]))
+    for name, path in zip(names, directories, strict=True)
+  ]
+  if len(set(longer)) < len(longer):
+    return [str(path) for path in directories]
+  return longer

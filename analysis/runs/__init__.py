@@ -1,1 +1,0 @@
-"""Runs as data frames, from their folders or the published files."""

@@ -1,0 +1,1 @@
+"""The data sets, and the readers of their files."""

@@ -1,0 +1,1 @@
+"""How settings, flags and functions of a user are declared and read."""

@@ -1,0 +1,89 @@
+"""Tables as text, the HTML of a page, and printing that fails nowhere."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from analysis import markup
+
+
+def test_markdown_table_escapes_its_bars_and_aligns_numbers():
+  table = pd.DataFrame({'name': ['a|b'], 'value': ['1.5']})
+  assert markup.markdown_table(table) == (
+    '| name | value |\n| --- | ---: |\n| a\\|b | 1.5 |'
+  )
+
+
+def test_text_table_lines_its_columns_up():
+  table = pd.DataFrame({'name': ['a', 'long'], 'value': ['1.5', '–']})
+  assert markup.text_table(table) == (
+    'name  value\n----  -----\na       1.5\nlong      –'
+  )
+
+
+def test_text_is_escaped_and_code_is_marked(tmp_path):
+  text = markup.to_html('# T\n\na < b, `c`\n', tmp_path)
+  assert '<title>T</title>' in text
+  assert '<p>a &lt; b, <code>c</code></p>' in text
+
+
+def test_pictures_have_an_alt_text_their_size_and_a_caption(tmp_path):
+  for name, width in (('a', 800), ('b', 2000)):
+    Image.new('RGB', (width, 500)).save(tmp_path / f'{name}.png')
+  drawn = '\n\n'.join(
+    f'![{caption}]({name})\n\n*{caption}*'
+    for name, caption in (('a.png', 'One "a".'), ('b.png', 'Two.'))
+  )
+  text = markup.to_html(f'# T\n\n{drawn}\n\nEnd.\n', tmp_path)
+  assert re.findall(r'<div class="figures columns-(\d)">', text) == ['2']
+  first, second = re.findall(r'<figure.*?</figure>', text, flags=re.DOTALL)
+  assert 'alt="One &quot;a&quot;." width="550" height="344"' in first
+  assert first.endswith('<figcaption>One "a".</figcaption></figure>')
+  assert 'class=wide' not in first
+  assert second.startswith('<figure class=wide>')
+
+
+def test_flags_stay_in_one_line_and_commands_do_not(tmp_path):
+  text = markup.to_html('# T\n\n`--a_b` and `python --a_b`\n', tmp_path)
+  assert '<code class=flag>--a_b</code> and <code>python --a_b</code>' in text
+  assert '.flag { white-space: nowrap; }' in text
+
+
+def test_numbers_stay_with_their_signs(tmp_path):
+  text = markup.to_html('# T\n\nε = 1 ± 2 %\n', tmp_path)
+  assert 'ε&nbsp;=&nbsp;1 ±&nbsp;2&nbsp;%' in text
+
+
+_SHOW = (
+  'import sys; from analysis import markup; '
+  'markup.show(chr(949) * 100_000); markup.show(chr(949), sys.stderr)'
+)
+
+
+@pytest.mark.parametrize(
+  'command',
+  [
+    '{} | true',
+    '{} > /dev/full',
+    '{} 2> /dev/full',
+    '{} <&- >&- 2>&-',
+    'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {}',
+  ],
+)
+def test_what_is_printed_ends_nothing(command):
+  python = f"{sys.executable} -c '{_SHOW}'"
+  done = subprocess.run(
+    ['bash', '-o', 'pipefail', '-c', command.format(python)],
+    cwd=pathlib.Path(__file__).parents[2],
+    env=os.environ | {'PYTHONPATH': '.'},
+    capture_output=True,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  assert b'Traceback' not in done.stderr

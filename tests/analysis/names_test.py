@@ -1,0 +1,157 @@
+"""What runs are called, and in which order they stand."""
+
+import pytest
+
+from analysis import names, runs, stats
+from tests.analysis import run_folders
+
+_PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
+
+
+@pytest.mark.parametrize(
+  ('setting', 'values', 'details'),
+  [
+    ('dirichlet_alpha', (0.1, 1.0), ['α = 0.1', 'α = 1']),
+    ('num_clients', (100, 200), ['N = 100', 'N = 200']),
+    (
+      'server_optimizer',
+      ('sgd', 'adam'),
+      ['server optimizer = sgd', 'server optimizer = adam'],
+    ),
+    (
+      'local_step',
+      ('sgd', 'a/b.py:f'),
+      ['local step = sgd', 'local step = b.py:f'],
+    ),
+    ('model', ('mlp', 'dir/models.py:wide'), ['MLP', 'models.py:wide']),
+    ('proximal_mu', (None, 2.0), [None, 'μ = 2']),
+    ('server_learning_rate', (0.02, 1.0), ['η_g = 0.02', 'η_g = 1']),
+    # Of one algorithm, in runs of one setting and seed.
+    ('clipping_norm', (0.5, 0.1), ['c = 0.5', 'c = 0.1']),
+    (
+      'mechanism',
+      ('gaussian', 'blt'),
+      ['mechanism = gaussian', 'mechanism = blt'],
+    ),
+    ('target_epsilon', (5.0, 1.5), ['ε = 5', 'ε = 1.5']),
+    # What changes no figure.
+    ('rounds_per_evaluation', (1, 2), ['(a)', '(b)']),
+  ],
+)
+def test_the_settings_that_vary_are_the_names(
+  read_runs, setting, values, details
+):
+  common = dict(partition='dirichlet', algorithm='ce_fed_avg')
+  table = read_runs(
+    **{
+      name: common | {setting: value}
+      for name, value in zip('ab', values, strict=True)
+    }
+  ).table
+  expected = [
+    'CE-FedAvg' + (f', {detail}' if detail else '') for detail in details
+  ]
+  found = names.labels(table).to_list()
+  assert [name.replace(' (', ', (') for name in found] == expected
+
+
+def test_seeds_of_one_line_have_one_label_and_names_of_their_own(read_runs):
+  table = read_runs(
+    **{
+      f'{seed}_{number}': dict(
+        seed=seed,
+        # A threshold that is taken from a run of the same seed.
+        clipping_norm=0.5 + 0.01 * seed,
+        **settings,
+      )
+      for seed in (0, 1)
+      for number, settings in enumerate(
+        (_PRIVATE, dict(algorithm='ce_fed_avg'))
+      )
+    }
+  ).table
+  assert names.labels(table).to_list() == ['DP-FedAvg', 'CE-FedAvg'] * 2
+  assert names.run_names(table) == [
+    'DP-FedAvg, seed 0',
+    'CE-FedAvg, seed 0',
+    'DP-FedAvg, seed 1',
+    'CE-FedAvg, seed 1',
+  ]
+
+
+def test_a_quantity_that_is_an_axis_is_in_no_label(read_runs):
+  table = read_runs(
+    **{
+      f'{epsilon}_{norm}': dict(
+        algorithm='dp_fed_avg',
+        target_epsilon=epsilon,
+        clipping_norm=norm,
+        privacy=run_folders.PRIVACY
+        | {'epsilon': epsilon, 'actual_epsilon': epsilon},
+      )
+      for epsilon in (1.5, 8.0)
+      for norm in (1.0, 2.0)
+    }
+  ).table
+  by_norm = ['DP-FedAvg, c = 1', 'DP-FedAvg, c = 2']
+  assert names.labels(table, by='epsilon').to_list() == by_norm * 2
+  assert names.labels(table, by='clipping_norm').to_list() == [
+    *['DP-FedAvg, ε = 1.5'] * 2,
+    *['DP-FedAvg, ε = 8'] * 2,
+  ]
+
+
+def test_a_program_and_an_unfinished_run_say_what_they_are(read_runs, tmp_path):
+  (tmp_path / 'mine').mkdir()
+  (tmp_path / 'mine' / 'metrics.csv').write_text(
+    'round_num,test_accuracy\n1,0.5\n'
+  )
+  found = dict(read_runs(run=dict(num_rounds=9)).runs)
+  found['mine'] = runs.read_folder(tmp_path / 'mine')
+
+  table = stats.collect(found).table
+  assert names.labels(table).to_list() == ['FedAvg, 2 of 9 rounds', 'mine']
+  assert names.titles(table).to_list() == [
+    'MLP on EMNIST, non-IID (label skew)',
+    'programs of your own',
+  ]
+
+
+def test_titles_tell_settings_apart(read_runs):
+  table = read_runs(
+    a=dict(client_learning_rate=0.1),
+    b=dict(client_learning_rate=0.3),
+    c=dict(partition='iid', client_learning_rate=0.3),
+  ).table
+  assert names.titles(table).to_list() == [
+    'MLP on EMNIST, non-IID (label skew), η_l = 0.1',
+    'MLP on EMNIST, non-IID (label skew), η_l = 0.3',
+    'MLP on EMNIST, IID',
+  ]
+
+
+def test_settings_are_ordered_by_model_and_split_and_value(read_runs):
+  # In the order of a shell, in which 10 comes before 9.
+  table = read_runs(
+    a=dict(model='mine.py:create_model'),
+    b=dict(model='alexnet', partition='iid'),
+    c=dict(client_learning_rate=10.0),
+    d=dict(client_learning_rate=9.0, seed=10),
+    e=dict(client_learning_rate=9.0, seed=2),
+    f=dict(partition='iid'),
+  ).table
+  assert names.ordered(table).index.to_list() == list('fedcba')
+
+
+def test_runs_of_a_setting_are_ordered_by_algorithm_and_value(read_runs):
+  table = read_runs(
+    a=_PRIVATE | dict(clipping_norm=0.5),
+    b=_PRIVATE | dict(clipping_norm=0.1),
+    c=_PRIVATE
+    | dict(privacy=run_folders.PRIVACY | dict(epsilon=8.0, actual_epsilon=8.0)),
+    d=dict(algorithm='ce_fed_avg', clipping_norm=10.0),
+    e=dict(algorithm='ce_fed_avg', clipping_norm=9.0),
+    f=dict(aggregator='mine.py:half'),
+    g=dict(),
+  ).table
+  assert names.ordered(table).index.to_list() == list('gfedcba')

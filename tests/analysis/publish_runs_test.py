@@ -1,0 +1,122 @@
+"""Tests of the files of the published runs."""
+
+import gzip
+import pathlib
+import re
+
+import pandas as pd
+import pytest
+
+from analysis import runs as run_files
+from analysis import stats
+from scripts.publish_runs import publish, write
+from tests.analysis import run_folders
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_UPDATES = {16: [('a', 1.0, 60.0, 1.0), ('mean', 3.25, 90.0, '')]}
+
+
+def _write(root):
+  folders = [
+    run_folders.write_run(
+      root / 'fed_avg', updates=_UPDATES, metrics={'epsilon': ''}
+    ),
+    run_folders.write_run(
+      root / 'dp',
+      algorithm='dp_fed_avg',
+      privacy=run_folders.PRIVACY,
+      audit=run_folders.AUDIT,
+    ),
+  ]
+  for folder in folders:
+    (folder / 'result.json').write_text('{}')
+  search = root / 'search' / 'mlp_mnist'
+  search.mkdir(parents=True)
+  (search / 'sweep.csv').write_text('client_learning_rate,rounds\n0.1,20\n')
+  return folders
+
+
+def test_published_runs_are_those_of_the_folders(tmp_path):
+  folders = _write(tmp_path / 'runs')
+  assert publish(tmp_path / 'runs', tmp_path / 'out') == ['dp', 'fed_avg']
+  found = stats.read_results(tmp_path / 'out')
+  expected = stats.read_folders(sorted(folders))
+  pd.testing.assert_frame_equal(found.table, expected.table, check_dtype=False)
+  for name, run in expected.runs.items():
+    for table in ('rounds', 'updates', 'audits'):
+      of_folder = getattr(run, table)
+      # The published updates have a column more, which nothing reads.
+      shown = getattr(found.runs[name], table)[[*of_folder]]
+      pd.testing.assert_frame_equal(shown, of_folder, check_dtype=False)
+  _, searches = run_files.read_published(tmp_path / 'out')
+  assert searches['search'].to_list() == ['mlp_mnist']
+
+
+def test_publishing_adds_and_replaces_and_gives_the_same_bytes(tmp_path):
+  def published_bytes():
+    return [path.read_bytes() for path in sorted((tmp_path / 'out').iterdir())]
+
+  _write(tmp_path / 'runs')
+  publish(tmp_path / 'runs', tmp_path / 'out')
+  before = published_bytes()
+  assert len(before) == 4
+  publish(tmp_path / 'runs', tmp_path / 'out')
+  assert published_bytes() == before
+  other = run_folders.write_run(tmp_path / 'more' / 'other')
+  publish(tmp_path / 'more', tmp_path / 'out')
+  # It is not finished.
+  assert published_bytes() == before
+  (other / 'result.json').write_text('{}')
+  publish(tmp_path / 'more', tmp_path / 'out')
+  names = [*stats.read_results(tmp_path / 'out').runs]
+  assert names == ['dp', 'fed_avg', 'other']
+
+
+def test_a_run_that_is_damaged_is_not_published(tmp_path):
+  folder = _write(tmp_path / 'runs')[0]
+  path = folder / 'metrics.csv'
+  path.write_text(path.read_text()[:-5])
+  with pytest.raises(ValueError, match='fed_avg: metrics.csv is cut off'):
+    publish(tmp_path / 'runs', tmp_path / 'out')
+
+
+def test_runs_without_updates_and_searches_are_published(tmp_path):
+  with pytest.raises(ValueError, match='finished runs, found none'):
+    publish(tmp_path / 'runs', tmp_path / 'out')
+  run = run_folders.write_run(tmp_path / 'runs' / 'run')
+  (run / 'result.json').write_text('{}')
+  publish(tmp_path / 'runs', tmp_path / 'out')
+  found = stats.read_results(tmp_path / 'out')
+  assert [*found.runs] == ['run']
+  assert found.runs['run'].updates.empty
+
+
+def test_published_files_name_no_folder_of_the_machine():
+  for path in (_ROOT / 'results').rglob('*'):
+    if path.is_dir():
+      continue
+    content = path.read_bytes()
+    text = (
+      gzip.decompress(content) if path.suffix == '.gz' else content
+    ).decode()
+    assert not re.search(r'/(home|tmp|work|root|Users)/', text), path
+
+
+def test_published_runs_have_the_columns_of_run_folders():
+  runs, _ = run_files.read_published(_ROOT / 'results')
+  run = runs['mnist-label_skew_125-mlp-paper-fed_avg-seed0']
+  assert tuple(run.rounds) == run_files.METRIC_COLUMNS
+  assert tuple(run.updates) == (
+    't',
+    *run_files.UPDATE_COLUMNS,
+    'expected_norm',
+    'is_mean',
+  )
+
+
+def test_what_nothing_reads_is_kept_when_runs_are_added(tmp_path):
+  runs, searches = run_files.read_published(_ROOT / 'results')
+  write(runs, searches, tmp_path)
+  for name in ('runs.jsonl', 'updates.csv.gz'):
+    before = (_ROOT / 'results' / name).read_bytes()
+    assert (tmp_path / name).read_bytes() == before

@@ -1,0 +1,229 @@
+"""What the files of a run say, and which folder is no run."""
+
+import math
+
+import pytest
+
+from analysis import runs, stats
+from tests.analysis import run_folders
+from tests.privacy.ledgers import PLAN
+from tff_clipping.privacy import PrivacyLedger
+
+_PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
+
+
+def _reason(folder):
+  found, left_out = runs.read_folders([folder])
+  assert not found
+  ((_, reason),) = left_out
+  return reason
+
+
+def test_reads_every_file_of_a_run(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run',
+    accuracies=(0.1, 0.5, 0.75),
+    audit=run_folders.AUDIT,
+    updates={0: [('a', 2.0, '', 0.5)], 16: [('mean', 1.0, 60.0, 1.0)]},
+    **_PRIVATE,
+  )
+  run = runs.read_folder(folder)
+  assert run.notes == ()
+  assert run.settings['clients_per_round'] == 80
+  assert run.privacy['noise_multiplier'] == 1.5
+  assert run.scores.to_dict() == {0: 10.0, 1: 50.0, 2: 75.0}
+  assert run.updates['t'].to_list() == [0, 16]
+  assert math.isnan(run.updates['angle_degrees'][0])
+  assert run.updates['is_mean'].to_list() == [False, True]
+  assert run.audits['num_canaries_in'].to_list() == [98]
+
+
+@pytest.mark.parametrize(
+  ('files', 'reason'),
+  [
+    ({'notes.txt': ''}, 'no config.json'),
+    (
+      {'metrics.csv': 'round_num,test_auc\n0,0.1\n'},
+      'neither `test_accuracy` nor `test_loss`',
+    ),
+    (
+      {
+        'config.json': '{"metric_goal": "up", "algorithm": "x", "model": '
+        '{"name": ""}, "experiment": {"task": "", "partition": "", '
+        '"num_rounds": 1}}'
+      },
+      "`metric_goal` 'max' or 'min', found 'accuracy' and 'up'",
+    ),
+    ({'config.json': '{"experiment": '}, 'cannot be read'),
+    ({'config.json': '[]'}, 'one JSON object'),
+    ({'config.json': '{}'}, 'no `experiment`'),
+    (
+      {'config.json': '{"experiment": {}, "algorithm": "x", "model": {}}'},
+      'no `experiment.task`',
+    ),
+    ({'a/config.json': '{}'}, 'but folders in it have one; give '),
+  ],
+)
+def test_folder_that_is_no_run_is_left_out_with_the_reason(
+  tmp_path, files, reason
+):
+  for name, text in files.items():
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+  assert reason in _reason(tmp_path)
+
+
+def test_folders_are_read_once_under_names_of_their_own(tmp_path):
+  first = run_folders.write_run(tmp_path / 'a' / 'run')
+  second = run_folders.write_run(tmp_path / 'b' / 'run')
+  other = run_folders.write_run(tmp_path / 'c' / 'a' / 'run')
+  absent = tmp_path / 'absent'
+  found, left_out = runs.read_folders([absent, first, second, first])
+  assert [*found] == ['a/run', 'b/run']
+  assert left_out == [
+    (str(absent), 'no such folder'),
+    (str(first), 'given twice, read once'),
+  ]
+  found, _ = runs.read_folders([first, other])
+  assert [*found] == [str(first), str(other)]
+
+
+def test_a_cut_off_line_is_not_trusted_and_is_named(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 0.5, 0.9))
+  path = folder / 'metrics.csv'
+  whole = path.read_text()
+  # A line with all of its commas may still have lost the end of a number.
+  for text in (whole[:-9], whole.rstrip()):
+    path.write_text(text)
+    run = runs.read_folder(folder)
+    assert run.scores.to_dict() == {0: 10.0, 1: 50.0}
+    assert run.notes == ('metrics.csv is cut off: its last line was left out',)
+
+
+def test_a_broken_line_is_refused_with_its_number(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run')
+  path = folder / 'metrics.csv'
+  lines = path.read_text().splitlines()
+  lines[2] = lines[2].rsplit(',', 3)[0]
+  path.write_text('\n'.join(lines) + '\n')
+  assert 'line 3: 10 values' in _reason(folder)
+
+
+@pytest.mark.parametrize(
+  ('accuracy', 'reason'),
+  [
+    ('high', "line 3: `test_accuracy` must be a number, found 'high'"),
+    (93.0, 'between 0 and 1, found 93'),
+  ],
+)
+def test_what_is_no_accuracy_is_refused(tmp_path, accuracy, reason):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, accuracy))
+  assert reason in _reason(folder)
+
+
+def test_round_that_was_written_twice_counts_once_and_is_named(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run', accuracies=(0.1, 0.5))
+  path = folder / 'metrics.csv'
+  last = path.read_text().splitlines()[-1]
+  with path.open('a') as file:
+    file.write(last.replace('0.5', '0.6', 2) + '\n')
+  run = runs.read_folder(folder)
+  assert run.scores.to_dict() == {0: 10.0, 1: 60.0}
+  assert 'twice' in run.notes[0]
+
+
+def test_missing_metrics_give_a_run_without_rounds(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'run')
+  (folder / 'metrics.csv').unlink()
+  run = runs.read_folder(folder)
+  assert run.scores.empty
+  assert 'metrics.csv is missing' in run.notes[0]
+
+
+@pytest.mark.parametrize(
+  ('privacy', 'note'),
+  [
+    (None, 'privacy.json is missing'),
+    (
+      {'epsilon': 1.5, 'sampling': 'poisson'},
+      'privacy.json does not say noise_multiplier, target_delta',
+    ),
+  ],
+)
+def test_what_is_not_known_of_its_privacy_is_named(tmp_path, privacy, note):
+  folder = run_folders.write_run(
+    tmp_path / 'run', algorithm='local_dp_fed_avg', privacy=privacy
+  )
+  assert note in runs.read_folder(folder).notes[0]
+
+
+def test_a_caveat_of_the_ledger_alone_takes_the_guarantee_away(tmp_path):
+  # That of a run that was killed before it wrote privacy.json again.
+  privacy = run_folders.PRIVACY | {'description': 'A promise.'}
+  folder = run_folders.write_run(
+    tmp_path / 'run', algorithm='dp_fed_avg', privacy=privacy
+  )
+  with PrivacyLedger(folder / 'ledger.jsonl', PLAN) as ledger:
+    ledger.add_caveats(['the data changed'])
+  run = runs.read_folder(folder)
+  assert run.privacy['caveats'] == ['the data changed']
+  assert run.privacy['description'] == (
+    'No guarantee as it was run: the data changed. The plan: A promise.'
+  )
+  (folder / 'ledger.jsonl').write_text('damaged\n')
+  run = runs.read_folder(folder)
+  assert 'what was charged is not known' in run.privacy['description']
+  assert 'the ledger cannot be read' in run.notes[0]
+
+
+def test_damaged_update_and_audit_files_are_left_out_by_name(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run',
+    updates={2: [('a', 2.0, 60.0, 0.5)]},
+    audit={'attacks': {}},
+  )
+  (folder / 'updates' / 'round_00008.csv').write_text('client_id\na\n')
+  (folder / 'updates' / 'notes.csv').write_text('x\n')
+  run = runs.read_folder(folder)
+  assert set(run.updates['t']) == {2}
+  assert run.audits.empty
+  assert run.notes[:2] == (
+    'updates/notes.csv is no round_XXXXX.csv: left out',
+    'updates/round_00008.csv has no column `update_norm`: left out',
+  )
+  assert run.notes[2].startswith('audit.json cannot be used')
+
+
+def test_a_program_of_ones_own_is_a_run_by_its_metrics(tmp_path):
+  for name, column in (('a', 'test_accuracy'), ('b', 'test_loss')):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'metrics.csv').write_text(
+      f'round_num,{column},epsilon\n0,0.1,\n1,0.5,0.25\n'
+    )
+  with PrivacyLedger(tmp_path / 'a' / 'ledger.jsonl', PLAN):
+    pass
+  private, plain = (runs.read_folder(tmp_path / name) for name in 'ab')
+  assert private.metric == runs.Metric()
+  assert private.scores.to_dict() == {0: 10.0, 1: 50.0}
+  assert private.is_private
+  assert private.privacy['noise_multiplier'] == PLAN.noise_multiplier
+  assert plain.metric == runs.Metric('loss', 'min')
+  assert not plain.is_private
+
+
+def test_a_metric_of_which_less_is_better_keeps_its_name(tmp_path):
+  folder = run_folders.write_run(
+    tmp_path / 'run', metric=('mean_absolute_error', 'min'), accuracies=(8, 2)
+  )
+  metric = runs.read_folder(folder).metric
+  assert metric.heading == 'Test mean absolute error'
+  assert metric.lost(2.0, 5.0) == 3.0
+  assert metric.decimals([123.456]) == 1
+
+
+def test_a_folder_of_results_without_runs_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='`directory` .* found none'):
+    stats.read_results(tmp_path)
+  (tmp_path / runs.RESULT_FILES[0]).write_text('')
+  with pytest.raises(ValueError, match='found in .*rounds.csv'):
+    stats.read_results(tmp_path)

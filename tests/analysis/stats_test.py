@@ -1,0 +1,296 @@
+"""What runs came to: means with margins, settings, drops, and the privacy."""
+
+import json
+import math
+import pathlib
+import re
+
+import pytest
+
+from analysis import runs, stats
+from tests.analysis import run_folders
+
+_MNIST = ('table3_mlp_mnist_noniid', 'paper')
+_CIFAR10 = ('table4_mlp_cifar10_iid', 'paper_40_rounds')
+_PRIVATE = dict(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY)
+
+
+@pytest.fixture
+def read_run(read_runs):
+  """As `read_runs`, for the row of one run."""
+  return lambda **settings: read_runs(run=settings).table.loc['run']
+
+
+def test_margin_is_half_of_students_interval_from_three_seeds_on():
+  # 4.303 / √3.
+  assert str(stats.estimate([1.0, 2.0, 3.0])) == '2.00 ± 2.48'
+  assert str(stats.estimate([1.0, 3.0])) == '2.00'
+  assert stats.estimate([math.nan, 1.0]).num_seeds == 1
+  assert stats.estimate([math.nan]) is None
+
+
+def test_difference_of_two_rows_has_welchs_interval():
+  one = stats.estimate([1.0, 2.0, 3.0])
+  other = stats.estimate([10.0, 20.0, 30.0])
+  # (1/3 + 100/3)² / ((1/3)² / 2 + (100/3)² / 2) = 2.04 degrees: 4.224 · 5.802.
+  found = stats.difference(other, one)
+  assert found.mean == 18.0
+  assert found.margin == pytest.approx(24.5, abs=0.1)
+  assert found.sign == 0
+  assert stats.difference(one, stats.estimate([9.0, 9.1])).sign is None
+  assert stats.difference(one, stats.estimate([90.0, 91.0, 92.0])).sign == -1
+  # An interval that ends at 0 has it.
+  assert stats.Difference(1.0, 1.0).sign == 0
+
+
+def test_a_margin_that_ends_at_zero_has_a_decimal_more():
+  assert stats.with_margin(0.433, 0.430) == '0.433 ± 0.430'
+  assert stats.with_margin(0.5, 0.25) == '0.50 ± 0.25'
+
+
+@pytest.mark.parametrize('epsilon', [1.0001, 15.7035])
+def test_costs_are_rounded_up_and_lower_bounds_down(epsilon):
+  assert float(stats.at_least(epsilon)) < epsilon
+  assert float(stats.at_most(epsilon)) > epsilon
+  assert stats.at_most(math.inf) == 'inf'
+  assert stats.at_most(math.nan) == stats.at_least(None) == '–'
+
+
+def test_no_number_is_a_negative_zero():
+  assert stats.number(-0.001, '.2f') == '0.00'
+  assert stats.number(math.nan, '.2f') == '–'
+
+
+def test_every_column_of_published_runs_is_one_that_is_described():
+  found = stats.read_results(pathlib.Path(__file__).parents[2] / 'results')
+  text = stats.Runs.__doc__ + stats.with_drops.__doc__
+  described = {
+    *(name for run in found.runs.values() for name in run.settings),
+    *re.findall(r'`(\w+)`', text),
+    *stats.SETTING_KEYS,
+  }
+  assert set(found.table) <= described
+
+
+def test_final_score_is_the_last_evaluated(read_run):
+  run = read_run(accuracies=(0.1, 0.9, 0.8, ''))
+  assert run['final_score'] == 80.0
+  assert run['rounds_done'] == 3
+  assert run['is_complete']
+
+
+@pytest.mark.parametrize(
+  ('experiment', 'is_iid'),
+  [
+    ({'partition': 'iid'}, True),
+    ({'partition': 'label_skew'}, False),
+    ({'partition': 'class_balanced', 'examples_per_client': 500}, True),
+    ({'partition': 'class_balanced', 'examples_per_client': 50}, False),
+  ],
+)
+def test_iid_is_what_the_paper_calls_so(read_run, experiment, is_iid):
+  assert read_run(**experiment)['is_iid'] == is_iid
+
+
+@pytest.mark.parametrize(
+  ('setting', 'is_same'),
+  [
+    ({'task': 'cifar10'}, False),
+    ({'num_rounds': 9}, False),
+    ({'client_learning_rate': 0.2}, False),
+    ({'compute_dtype': 'bfloat16'}, False),
+    ({'metric': ('loss', 'min'), 'accuracies': (2.0, 1.0, 0.5)}, False),
+    # What an older run does not say is the default.
+    ({'compute_dtype': 'float32', 'local_step': 'sgd'}, True),
+    # Of a partition that the run has not.
+    ({'dirichlet_alpha': 0.5}, True),
+    ({'sampling_seed': 7, 'rounds_per_evaluation': 5}, True),
+  ],
+)
+def test_runs_are_compared_within_one_setting(read_runs, setting, is_same):
+  found = read_runs(a=dict(), b=dict(algorithm='ce_fed_avg', **setting))
+  run = found.table.loc['b']
+  assert (run['no_drop'] == '') == is_same
+  assert math.isfinite(run['drop']) == is_same
+
+
+def test_epsilon_is_that_of_the_rounds_that_were_run(read_run):
+  run = read_run(metrics={'epsilon': 0.7}, **_PRIVATE)
+  assert run['epsilon'] == 0.7
+  assert math.isnan(run['paper_epsilon'])
+
+
+@pytest.mark.parametrize(
+  'privacy',
+  [
+    {'epsilon': 6.5, 'actual_epsilon': 6.5, 'paper_epsilon': 1.5},
+    # As 0.2 wrote it.
+    {'epsilon': 1.5, 'actual_epsilon': 6.5},
+  ],
+)
+def test_the_papers_epsilon_stands_beside_the_one_that_holds(read_run, privacy):
+  run = read_run(algorithm='dp_fed_avg', privacy=run_folders.PRIVACY | privacy)
+  assert (run['epsilon'], run['paper_epsilon']) == (6.5, 1.5)
+
+
+def test_relative_spread_is_of_the_rounds_else_of_the_updates(read_run):
+  run = read_run(metrics={'update_norm_mean': 4.0, 'update_norm_std': 1.0})
+  assert run['relative_spread'] == 0.25
+
+
+def test_relative_spread_falls_back_to_the_recorded_updates(read_run):
+  run = read_run(
+    metrics={'update_norm_mean': '', 'update_norm_std': ''},
+    updates={2: [('a', 1.0, 60, 1), ('b', 3.0, 60, 1), ('mean', 9.0, 60, '')]},
+  )
+  # Mean 2, standard deviation 1; the averaged update is no client.
+  assert run['relative_spread'] == 0.5
+
+
+def test_path_adds_up_the_steps_with_those_between_filled_in(read_runs):
+  slow = dict(
+    accuracies=(0.1, 0.5, 0.7, 0.8, 0.9),
+    server_learning_rate=2.0,
+    updates={
+      t: [('a', 9.0, 60, 1), ('mean', norm, 60, '')]
+      for t, norm in ((0, 4.0), (2, 1.0))
+    },
+  )
+  # Steps of 2 · (4, 2, 1, 1).
+  paths = read_runs(run=slow, bare=dict()).table['path']
+  assert paths['run'] == pytest.approx((0, 8, 12, 14, 16))
+  assert paths['bare'] == ()
+
+
+def test_equal_path_is_where_fed_avg_has_moved_as_far(read_runs):
+  def moved(norm, accuracies):
+    updates = {0: [('a', 9.0, 60.0, 1.0), ('mean', norm, 60.0, '')]}
+    return dict(accuracies=accuracies, updates=updates)
+
+  run = read_runs(
+    fed_avg=moved(1.0, (0.1, 0.5, 0.7, 0.8, 0.9)),
+    ce=moved(0.5, (0.1, 0.2, 0.3, 0.4, 0.75)) | {'algorithm': 'ce_fed_avg'},
+  ).table.loc['ce']
+  # Four steps of a half are two of one.
+  assert run['equal_path_accuracy'] == pytest.approx(70.0)
+  assert run['equal_path_lead'] == pytest.approx(5.0)
+
+
+def _by_algorithm(root):
+  return run_folders.read(root).table.reset_index().set_index('algorithm')
+
+
+def test_drops_are_in_points_below_the_runs_of_the_same_seed(tmp_path):
+  run_folders.write_three(tmp_path, (0.94, 0.92, 0.915), seed=0)
+  run_folders.write_three(tmp_path, (0.96, 0.91, 0.90), seed=1)
+  # Another threshold.
+  run_folders.write_row(
+    tmp_path, {'ce_fed_avg': 0.5}, clipping_norm=0.1, **run_folders.TABLE_3
+  )
+  table = _by_algorithm(tmp_path).sort_values('seed')
+  table = table[table['clipping_norm'] != 0.1]
+  assert table['drop'].dropna().round(6).to_list() == [2.0, 2.5, 5.0, 6.0]
+  assert table['dp_drop'].dropna().round(6).to_list() == [0.5, 1.0]
+
+
+def test_two_baselines_are_named_and_not_averaged(read_runs):
+  run = read_runs(
+    a=dict(), b=dict(), ce=dict(algorithm='ce_fed_avg')
+  ).table.loc['ce']
+  assert math.isnan(run['drop'])
+  assert run['no_drop'] == (
+    'more than one FedAvg run of the same setting: a, b'
+  )
+
+
+def test_an_unfinished_or_missing_baseline_gives_no_drop(read_runs):
+  clipped = dict(algorithm='ce_fed_avg')
+  table = read_runs(
+    fed_avg=dict(num_rounds=5),
+    ce=clipped | dict(num_rounds=5),
+    alone=clipped,
+    own=dict(aggregator='a.py:half'),
+  ).table
+  assert table.at['ce', 'no_drop'] == 'fed_avg is not finished'
+  assert table.at['alone', 'no_drop'] == 'no FedAvg run of the same setting'
+
+
+def test_runs_with_an_own_aggregator_are_compared_and_are_no_baseline(
+  read_runs,
+):
+  own = dict(aggregator='mine.py:half', accuracies=(0.1, 0.9, 0.86))
+  table = read_runs(
+    fed_avg=dict(),
+    ce=dict(algorithm='ce_fed_avg', accuracies=(0.1, 0.9, 0.88)),
+    own=own,
+    own_ce=own | dict(algorithm='ce_fed_avg', clipping_norm=7.0),
+  ).table
+  assert table['drop'].round(6).dropna().to_dict() == {
+    'ce': 2.0,
+    'own': 4.0,
+    'own_ce': 4.0,
+  }
+  # A threshold of theirs is that of no other run.
+  assert table['shown_norm'].fillna(0).to_dict() == {
+    'fed_avg': 1.0,
+    'ce': 1.0,
+    'own': 0.0,
+    'own_ce': 7.0,
+  }
+
+
+def test_each_run_of_an_experiment_is_compared_by_its_name(tmp_path):
+  for seed, shift in enumerate((0.0, 0.1)):
+    three = dict(zip(run_folders.THREE, (0.5 + shift, 0.48, 0.4), strict=True))
+    run_folders.write_named_runs(tmp_path, _CIFAR10, three, seed)
+  rate = 'client_rate_0.01'
+  three = dict(zip(run_folders.THREE, (0.45, 0.44, 0.43), strict=True))
+  run_folders.write_named_runs(tmp_path, _CIFAR10, three, names=(rate,))
+  run_folders.write_named_runs(
+    tmp_path, _CIFAR10, {'dp_fed_avg': 0.46}, names=('epsilon_5',)
+  )
+  # The settings do not tell it apart, and no FedAvg has a variant of its name.
+  run_folders.write_named_runs(
+    tmp_path, _CIFAR10, {'ce_fed_avg': 0.3}, names=('expected_norms',)
+  )
+  found = run_folders.read(tmp_path).table
+  found = found.set_index(['algorithm', 'variants', 'seed']).sort_index()
+  clipped = found.loc['ce_fed_avg']
+  assert clipped['drop'][''].to_list() == pytest.approx([2.0, 12.0])
+  assert clipped['drop'][rate].to_list() == pytest.approx([1.0])
+  private = found.loc['dp_fed_avg']
+  assert private['dp_drop'][rate].to_list() == pytest.approx([1.0])
+  # The CE-FedAvg of the row: it has no ε.
+  assert private['dp_drop']['epsilon_5', 0] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+  ('change', 'drop', 'reason'),
+  [
+    # By its settings.
+    (lambda config: config.update(run=None), 10.0, ''),
+    (
+      lambda config: config['run'].update(variants=['another_rate']),
+      math.nan,
+      'no FedAvg run of the same setting',
+    ),
+  ],
+)
+def test_a_name_that_is_not_known_changes_all_algorithms(
+  tmp_path, change, drop, reason
+):
+  run_folders.write_named_runs(
+    tmp_path, _MNIST, {'fed_avg': 0.9, 'ce_fed_avg': 0.8}
+  )
+  (path,) = tmp_path.glob('*-ce_fed_avg-*/config.json')
+  config = json.loads(path.read_text())
+  change(config)
+  path.write_text(json.dumps(config))
+  run = run_folders.read(tmp_path).table.loc[path.parent.name]
+  assert run['drop'] == pytest.approx(drop, nan_ok=True)
+  assert run['no_drop'] == reason
+
+
+def test_nothing_is_known_of_no_run():
+  assert stats.collect({}).table.empty
+  assert runs.read_folders([]) == ({}, [])
